@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+
+namespace workflow {
+
+// What a framework thread can be handed: the object is itself the node of the queue it waits in,
+// so that handing it over never allocates. It is in at most one queue at a time.
+class Runnable {
+ public:
+  // Called once per hand-over, on a framework thread, with no lock held. May delete this.
+  virtual void run() = 0;
+
+ protected:
+  virtual ~Runnable() = default;
+
+ private:
+  friend class RunnableList;
+  Runnable *next_ = nullptr;
+};
+
+// A FIFO of Runnables, linked through them. Owns nothing; not thread-safe.
+class RunnableList {
+ public:
+  RunnableList() = default;
+  RunnableList(RunnableList&& other) noexcept { append(other); }
+  RunnableList(const RunnableList&) = delete;
+  RunnableList& operator=(const RunnableList&) = delete;
+
+  bool empty() const { return head_ == nullptr; }
+  size_t size() const { return size_; }
+
+  void push_back(Runnable *item) {
+    item->next_ = nullptr;
+    if (tail_)
+      tail_->next_ = item;
+    else
+      head_ = item;
+    tail_ = item;
+    size_++;
+  }
+
+  void push_front(Runnable *item) {
+    item->next_ = head_;
+    if (!head_)
+      tail_ = item;
+    head_ = item;
+    size_++;
+  }
+
+  // The oldest, or null.
+  Runnable *pop_front() {
+    Runnable *item = head_;
+    if (item) {
+      head_ = item->next_;
+      if (!head_)
+        tail_ = nullptr;
+      size_--;
+    }
+    return item;
+  }
+
+  // Moves all of `other` behind what is here. O(1).
+  void append(RunnableList& other) {
+    if (other.empty())
+      return;
+    if (tail_)
+      tail_->next_ = other.head_;
+    else
+      head_ = other.head_;
+    tail_ = other.tail_;
+    size_ += other.size_;
+    other.head_ = other.tail_ = nullptr;
+    other.size_ = 0;
+  }
+
+ private:
+  Runnable *head_ = nullptr;
+  Runnable *tail_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace workflow

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+#include "workflow/Runnable.h"
+
+class ParallelWork;
+class SeriesWork;
+class Workflow;
+
+// One step of a series. Users derive from it to bring their own asynchronous work.
+//
+// Life: created, joined to a series (or started alone), dispatch()ed once, and after
+// subtask_done() its done() runs: it calls the user's callback, deletes the task and returns the
+// next task of the series. A task that is never dispatched is deleted by whoever drops it.
+//
+// Threads: one owner at a time. dispatch() may complete before it returns or much later, from any
+// thread; subtask_done() is the last thing its caller does with the task. done() runs on a
+// framework thread: when subtask_done() is called on another thread, the task is handed over.
+// A chain of tasks that complete inside their dispatch() uses constant stack.
+class SubTask : public workflow::Runnable {
+ public:
+  // Begins the work; must lead to exactly one subtask_done().
+  virtual void dispatch() = 0;
+
+  // The owning SeriesWork; null before the task joined one.
+  void *get_pointer() const {
+    void *pointer = pointer_.load(std::memory_order_acquire);
+    return pointer == this ? own_series() : pointer;
+  }
+  void set_pointer(void *pointer) { pointer_.store(pointer, std::memory_order_release); }
+
+  ~SubTask() override = default;
+  SubTask() = default;
+  SubTask(const SubTask&) = delete;
+  SubTask& operator=(const SubTask&) = delete;
+
+ protected:
+  // Ends the work begun by dispatch(). The task may be gone when this returns.
+  void subtask_done();
+
+  // For kinds that finish by being handed to a framework thread: their turn there.
+  void run() override;
+
+  // Dispatches the task as the only one of a series that exists once somebody asks for it.
+  // Most tasks started alone never need their series; this saves making it.
+  void start_alone();
+
+  // Dispatches a task and, if it completes at once, everything that follows from it.
+  static void dispatch_chain(SubTask *first);
+
+  // How done() ends: deletes this and returns the next task of the series, or null.
+  SubTask *delete_and_next();
+
+ private:
+  friend class ParallelWork;
+  friend class SeriesWork;
+
+  // Runs the callback, deletes this and returns the next task to dispatch, or null.
+  virtual SubTask *done() = 0;
+
+  void *own_series() const;
+  static void run_chain(SubTask *finished);
+
+  // The owning series; `this` while the task runs alone and nobody asked for its series.
+  mutable std::atomic<void *> pointer_{nullptr};
+};
+
+// A task made of subtasks that run side by side: done when all of them are.
+class ParallelTask : public SubTask {
+ public:
+  ParallelTask() = default;
+
+  // Dispatches every subtask.
+  void dispatch() override;
+
+ protected:
+  // The first task of each branch; filled before dispatch().
+  std::vector<SubTask *> subtasks_;
+
+  // Called once per branch when it has ended, from any thread.
+  void branch_done();
+
+ private:
+  friend class SeriesWork;
+  std::atomic<size_t> remaining_{0};
+};

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "util/Mutex.h"
+
+namespace workflow {
+
+class NameRegistry;
+
+// The part of a named thing that the registry keeps in it.
+class NamedNode {
+ private:
+  friend class NameRegistry;
+  struct Entry;
+  NamedNode* next_ = nullptr;
+  NamedNode* previous_ = nullptr;
+  Entry* entry_ = nullptr;  // null: not linked
+  // Order of creation within the shard, and the shard itself in the low bits. Set by link().
+  uint64_t number_ = 0;
+};
+
+// Who is known under which name: for each name the linked nodes in the order of their creation.
+// Owns no node; holds each name once, for as long as it has nodes.
+//
+// Thread-safe; sharded by hash, so that threads working on different names seldom meet.
+// B is the mutex of a shard. Under B a linked node is alive, because its destructor unlinks it.
+//
+// Rules (numbers as in docs/concurrency.md):
+// 4. A node is linked from creation on. Whoever unlinks it, under B, decides its outcome.
+// 6. The destructor of what was never started unlinks it.
+// 7. One visit sees only the nodes linked before it began (number_), in bounded chunks per hold of
+//    B, stepping aside between them while others wait.
+//
+// Costs: O(1) expected each; a shard that grows rehashes its own names only.
+class NameRegistry {
+ public:
+  NameRegistry();
+  ~NameRegistry();
+  NameRegistry(const NameRegistry&) = delete;
+  NameRegistry& operator=(const NameRegistry&) = delete;
+
+  // Adds the node, which is not linked, as the newest of `name`. Throws std::bad_alloc; nothing
+  // has changed then.
+  void link(NamedNode* node, std::string_view name);
+
+  // False when somebody unlinked it before.
+  bool unlink(NamedNode* node);
+
+  // Under B, if the node is linked: unlinks it if wanted(). True when it was unlinked by this call.
+  template <class Wanted>
+  bool unlink_if(NamedNode* node, Wanted&& wanted);
+
+  // Unlinks nodes of `name` that were linked before the call, oldest first and at most `max`, until
+  // wanted(node) is false. Then unlinked(node) is called for each, still under B: from there on the
+  // node may be somebody else's. `between` runs after each chunk, without B. Returns how many.
+  template <class Wanted, class Unlinked, class Between>
+  size_t take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
+              Between&& between);
+
+  // For reports: each name with its number of nodes. Locks shard by shard.
+  std::vector<std::pair<std::string, size_t>> names() const;
+  // The number of nodes of a name.
+  size_t count(std::string_view name) const;
+  bool empty() const;
+
+ private:
+  using Entry = NamedNode::Entry;
+  static constexpr size_t kShards = 256;
+  static constexpr size_t kChunk = 64;
+
+  struct Shard {
+    mutable Mutex mutex;  // B
+    // How many threads wait for B: one visit after the other could keep them waiting for ever.
+    mutable std::atomic<int> waiting{0};
+    std::unique_ptr<Entry*[]> buckets WF_GUARDED_BY(mutex);
+    size_t bucket_count WF_GUARDED_BY(mutex) = 0;
+    size_t entry_count WF_GUARDED_BY(mutex) = 0;
+    uint64_t next_number WF_GUARDED_BY(mutex) = 0;
+
+    void lock() const WF_ACQUIRE(mutex);
+    void unlock() const WF_RELEASE(mutex) { mutex.unlock(); }
+    Entry* find(std::string_view name, uint32_t tag) const WF_REQUIRES(mutex);
+    Entry* add(std::string_view name, uint32_t tag) WF_REQUIRES(mutex);
+    void resize(size_t buckets_wanted) WF_REQUIRES(mutex);
+    // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
+    Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
+    void step_aside() const;
+  };
+
+  struct Place {
+    size_t shard;
+    uint32_t tag;  // which bucket, and a first comparison
+  };
+  static Place place_of(std::string_view name);
+  static size_t shard_of(const NamedNode* node) { return node->number_ % kShards; }
+  static NamedNode* oldest(Entry* entry);
+  static void free_entry(Entry* entry);
+
+  std::array<Shard, kShards> shards_;
+};
+
+template <class Wanted>
+bool NameRegistry::unlink_if(NamedNode* node, Wanted&& wanted) {
+  Shard& shard = shards_[shard_of(node)];
+  Entry* emptied = nullptr;
+  shard.lock();
+  const bool unlinks = node->entry_ && wanted();
+  if (unlinks) {
+    emptied = shard.unlink(node);
+  }
+  shard.unlock();
+  free_entry(emptied);
+  return unlinks;
+}
+
+template <class Wanted, class Unlinked, class Between>
+size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
+                          Between&& between) {
+  const Place place = place_of(name);
+  Shard& shard = shards_[place.shard];
+  size_t count = 0;
+  uint64_t end_number = 0;
+  bool more = max > 0;
+  for (bool first = true; more; first = false) {
+    Entry* emptied = nullptr;
+    shard.lock();
+    if (first) {
+      end_number = shard.next_number;
+    }
+    Entry* entry = shard.find(name, place.tag);
+    more = entry != nullptr;
+    for (size_t i = 0; more && i < kChunk; i++) {
+      NamedNode* node = oldest(entry);
+      if (node->number_ / kShards >= end_number || !wanted(node)) {
+        more = false;
+        break;
+      }
+      emptied = shard.unlink(node);
+      unlinked(node);
+      count++;
+      more = !emptied && count < max;
+    }
+    shard.unlock();
+    free_entry(emptied);
+    between();
+    if (more) {
+      shard.step_aside();
+    }
+  }
+  return count;
+}
+
+}  // namespace workflow

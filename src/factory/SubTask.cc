@@ -1,0 +1,104 @@
+#include "workflow/SubTask.h"
+
+#include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
+#include "util/VirtualScheduler.h"
+#include "workflow/Workflow.h"
+
+using workflow::Runtime;
+using workflow::ThreadContext;
+
+// How a chain of tasks uses constant stack: while this thread is inside next->dispatch(),
+// ThreadContext::dispatching is `next`. A subtask_done() of that very task only leaves a mark, and
+// the loop that called dispatch() goes on with its done(). Any other subtask_done() on the thread
+// starts a loop of its own, one level deeper, which ends before it returns.
+
+void SubTask::subtask_done() {
+  workflow::schedule_point();
+  ThreadContext& context = ThreadContext::current();
+  if (context.dispatching == this) {
+    context.dispatched_is_done = true;
+  } else if (context.pool) {
+    run_chain(this);
+  } else {
+    // User code runs on the library's threads only.
+    Runtime::current().handlers().post(this);
+  }
+}
+
+void SubTask::run() { run_chain(this); }
+
+void SubTask::run_chain(SubTask *finished) {
+  ThreadContext& context = ThreadContext::current();
+  SubTask *const outer = context.dispatching;
+  const bool outer_is_done = context.dispatched_is_done;
+  for (;;) {
+    context.dispatching = nullptr;
+    SubTask *next = finished->done();
+    if (!next) {
+      break;
+    }
+    context.dispatching = next;
+    context.dispatched_is_done = false;
+    next->dispatch();
+    if (!context.dispatched_is_done) {
+      break;
+    }
+    finished = next;
+  }
+  context.dispatching = outer;
+  context.dispatched_is_done = outer_is_done;
+}
+
+void SubTask::dispatch_chain(SubTask *first) {
+  ThreadContext& context = ThreadContext::current();
+  SubTask *const outer = context.dispatching;
+  const bool outer_is_done = context.dispatched_is_done;
+  context.dispatching = first;
+  context.dispatched_is_done = false;
+  first->dispatch();
+  const bool done = context.dispatched_is_done;
+  context.dispatching = outer;
+  context.dispatched_is_done = outer_is_done;
+  if (done) {
+    first->subtask_done();
+  }
+}
+
+void SubTask::start_alone() {
+  set_pointer(this);
+  dispatch_chain(this);
+}
+
+void *SubTask::own_series() const {
+  SeriesWork *series = new SeriesWork();
+  void *expected = const_cast<SubTask *>(this);
+  if (pointer_.compare_exchange_strong(expected, series, std::memory_order_acq_rel)) {
+    return series;
+  }
+  delete series;
+  return expected;
+}
+
+SubTask *SubTask::delete_and_next() {
+  void *pointer = pointer_.load(std::memory_order_acquire);
+  SeriesWork *series = pointer == this ? nullptr : static_cast<SeriesWork *>(pointer);
+  delete this;
+  return series ? series->pop() : nullptr;
+}
+
+void ParallelTask::dispatch() {
+  // One more than the branches: dispatch() itself, so that the task outlives this loop.
+  remaining_.store(subtasks_.size() + 1, std::memory_order_relaxed);
+  for (SubTask *task : subtasks_) {
+    dispatch_chain(task);
+  }
+  branch_done();
+}
+
+void ParallelTask::branch_done() {
+  workflow::schedule_point();
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    subtask_done();
+  }
+}

@@ -1,0 +1,83 @@
+#include "factory/TimerTask.h"
+
+#include <cerrno>
+
+#include "kernel/Runtime.h"
+
+namespace workflow {
+
+void TimerTask::dispatch() {
+  Runtime& runtime = Runtime::current();
+  if (delay_ns_ < 0) {
+    set_outcome(WFT_STATE_SYS_ERROR, static_cast<int>(-delay_ns_));
+  } else {
+    switch (runtime.own_poller().start_timer(this, delay_ns_)) {
+      case Poller::Start::kQueued:
+        return;
+      case Poller::Start::kCancelled:
+        set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+        break;
+      case Poller::Start::kStopped:
+        set_outcome(WFT_STATE_ABORTED, 0);
+        break;
+      case Poller::Start::kNoMemory:
+        set_outcome(WFT_STATE_SYS_ERROR, ENOMEM);
+        break;
+    }
+  }
+  if (!leave_name()) {
+    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  }
+  // Through the handlers even from one of their threads: a timer whose callback starts the next
+  // such timer must not nest.
+  runtime.handlers().post(this);
+}
+
+void TimerTask::left_queue(bool stopped, RunnableList& finished) {
+  if (!leave_name()) {
+    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  } else if (stopped) {
+    set_outcome(WFT_STATE_ABORTED, 0);
+  } else {
+    set_outcome(WFT_STATE_SUCCESS, 0);
+  }
+  finished.push_back(this);
+}
+
+NamedTimerTask::NamedTimerTask(std::string_view name, int64_t delay_ns,
+                               std::function<void(WFTimerTask*)>&& callback)
+    : TimerTask(delay_ns, std::move(callback)) {
+  registry().link(this, name);
+}
+
+NamedTimerTask::~NamedTimerTask() {
+  // Who sets an outcome leaves the name too; only what never started may still be linked.
+  if (get_state() == WFT_STATE_UNDEFINED) {
+    registry().unlink(this);
+  }
+}
+
+bool NamedTimerTask::leave_name() { return registry().unlink(this); }
+
+NameRegistry& NamedTimerTask::registry() {
+  // Never destroyed: timers may outlive static objects.
+  static NameRegistry& registry = *new NameRegistry;
+  return registry;
+}
+
+size_t NamedTimerTask::cancel(std::string_view name, size_t max) {
+  HandlerPool& handlers = Runtime::current().handlers();
+  RunnableList finished;
+  return registry().take(
+      name, max, [](NamedNode*) { return true; },
+      [&finished](NamedNode* node) {
+        NamedTimerTask* task = static_cast<NamedTimerTask*>(node);
+        if (Poller::cancel_timer(task) == Poller::Cancel::kTaken) {
+          task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+          finished.push_back(task);
+        }
+      },
+      [&finished, &handlers] { handlers.post(finished); });
+}
+
+}  // namespace workflow

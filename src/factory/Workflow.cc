@@ -1,0 +1,183 @@
+#include "workflow/Workflow.h"
+
+#include "util/VirtualScheduler.h"
+
+namespace {
+
+// Locks the mutex of a series: a std::mutex, because the public header holds it, that a simulation
+// can schedule like the library's own.
+class SeriesLock {
+ public:
+  explicit SeriesLock(std::mutex& mutex) : mutex_(mutex) {
+    if (auto *scheduler = workflow::VirtualScheduler::current()) {
+      scheduler->lock(&mutex_);
+    } else {
+      mutex_.lock();
+    }
+  }
+  ~SeriesLock() {
+    if (auto *scheduler = workflow::VirtualScheduler::current()) {
+      scheduler->unlock(&mutex_);
+    } else {
+      mutex_.unlock();
+    }
+  }
+  SeriesLock(const SeriesLock&) = delete;
+  SeriesLock& operator=(const SeriesLock&) = delete;
+
+ private:
+  std::mutex& mutex_;
+};
+
+}  // namespace
+
+SeriesWork *Workflow::create_series_work(SubTask *first, series_callback_t callback) {
+  return new SeriesWork(first, std::move(callback));
+}
+
+SeriesWork *Workflow::create_series_work(SubTask *first, SubTask *last,
+                                         series_callback_t callback) {
+  SeriesWork *series = new SeriesWork(first, std::move(callback));
+  series->set_last_task(last);
+  return series;
+}
+
+void Workflow::start_series_work(SubTask *first, series_callback_t callback) {
+  create_series_work(first, std::move(callback))->start();
+}
+
+void Workflow::start_series_work(SubTask *first, SubTask *last, series_callback_t callback) {
+  create_series_work(first, last, std::move(callback))->start();
+}
+
+ParallelWork *Workflow::create_parallel_work(parallel_callback_t callback) {
+  return new ParallelWork(std::move(callback));
+}
+
+ParallelWork *Workflow::create_parallel_work(SeriesWork *const all_series[], size_t n,
+                                             parallel_callback_t callback) {
+  ParallelWork *parallel = new ParallelWork(std::move(callback));
+  for (size_t i = 0; i < n; i++) {
+    parallel->add_series(all_series[i]);
+  }
+  return parallel;
+}
+
+void Workflow::start_parallel_work(SeriesWork *const all_series[], size_t n,
+                                   parallel_callback_t callback) {
+  create_parallel_work(all_series, n, std::move(callback))->start();
+}
+
+SeriesWork::SeriesWork(SubTask *first, series_callback_t&& callback)
+    : callback_(std::move(callback)), first_(first) {
+  assert(!series_of(first));
+  first->set_pointer(this);
+}
+
+SeriesWork::~SeriesWork() { delete_tasks(); }
+
+void SeriesWork::start() {
+  assert(!in_parallel_);
+  SubTask::dispatch_chain(take_first());
+}
+
+void SeriesWork::dismiss() {
+  assert(!in_parallel_);
+  delete this;
+}
+
+SubTask *SeriesWork::take_first() { return std::exchange(first_, nullptr); }
+
+void SeriesWork::push_back(SubTask *task) {
+  assert(!series_of(task));
+  task->set_pointer(this);
+  SeriesLock lock(mutex_);
+  queue_.push_back(task);
+}
+
+void SeriesWork::push_front(SubTask *task) {
+  assert(!series_of(task));
+  task->set_pointer(this);
+  SeriesLock lock(mutex_);
+  queue_.push_front(task);
+}
+
+void SeriesWork::push_first(SubTask *task) {
+  assert(first_ && !series_of(task));
+  task->set_pointer(this);
+  SubTask *second = std::exchange(first_, task);
+  SeriesLock lock(mutex_);
+  queue_.push_front(second);
+}
+
+SubTask *SeriesWork::take_next() {
+  SeriesLock lock(mutex_);
+  if (!queue_.empty()) {
+    return static_cast<SubTask *>(queue_.pop_front());
+  }
+  return std::exchange(last_, nullptr);
+}
+
+SubTask *SeriesWork::pop() {
+  SubTask *next = take_next();
+  if (next && is_canceled()) {
+    delete next;
+    delete_tasks();
+    next = nullptr;
+  }
+  if (!next) {
+    finish();
+  }
+  return next;
+}
+
+void SeriesWork::delete_tasks() {
+  delete take_first();
+  while (SubTask *task = take_next()) {
+    delete task;
+  }
+}
+
+void SeriesWork::finish() {
+  finished_.store(true, std::memory_order_release);
+  if (callback_) {
+    callback_(this);
+  }
+  if (in_parallel_) {
+    in_parallel_->branch_done();  // the parallel, and this with it, may be gone now
+  } else {
+    delete this;
+  }
+}
+
+void ParallelWork::add_series(SeriesWork *series) {
+  assert(!series->in_parallel_ && series->first_);
+  series->in_parallel_ = this;
+  series_.push_back(series);
+}
+
+void ParallelWork::dispatch() {
+  subtasks_.reserve(series_.size());
+  for (SeriesWork *series : series_) {
+    subtasks_.push_back(series->take_first());
+  }
+  ParallelTask::dispatch();
+}
+
+void ParallelWork::dismiss() {
+  assert(!series_of(this));
+  delete this;
+}
+
+SubTask *ParallelWork::done() {
+  if (callback_) {
+    callback_(this);
+  }
+  return delete_and_next();
+}
+
+ParallelWork::~ParallelWork() {
+  for (SeriesWork *series : series_) {
+    delete series;
+  }
+}

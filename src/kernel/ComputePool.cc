@@ -1,0 +1,55 @@
+#include "kernel/ComputePool.h"
+
+namespace workflow {
+
+ComputePool::ComputePool(int threads) : WorkerPool({.name = "wf-compute", .threads = threads}) {}
+
+ComputeQueue* ComputePool::queue(std::string_view name) {
+  MutexLock lock(names_mutex_);
+  const auto found = names_.find(name);
+  if (found != names_.end()) {
+    return found->second.get();
+  }
+  return names_.emplace(std::string(name), std::make_unique<ComputeQueue>()).first->second.get();
+}
+
+bool ComputePool::post(ComputeQueue* queue, Runnable* item) {
+  mutex_.lock();
+  if (terminated()) {
+    mutex_.unlock();
+    return false;
+  }
+  queue->items_.push_back(item);
+  if (!queue->ready_) {
+    make_ready(queue);
+  }
+  unlock_and_wake();
+  return true;
+}
+
+void ComputePool::make_ready(ComputeQueue* queue) {
+  queue->ready_ = true;
+  queue->next_ready_ = nullptr;
+  if (ready_tail_) {
+    ready_tail_->next_ready_ = queue;
+  } else {
+    ready_head_ = queue;
+  }
+  ready_tail_ = queue;
+}
+
+Runnable* ComputePool::next() {
+  ComputeQueue* queue = ready_head_;
+  ready_head_ = queue->next_ready_;
+  if (!ready_head_) {
+    ready_tail_ = nullptr;
+  }
+  queue->ready_ = false;
+  Runnable* item = queue->items_.pop_front();
+  if (!queue->items_.empty()) {
+    make_ready(queue);
+  }
+  return item;
+}
+
+}  // namespace workflow

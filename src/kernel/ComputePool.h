@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "kernel/WorkerPool.h"
+
+namespace workflow {
+
+// A FIFO of computations. Belongs to one ComputePool, which guards all of it.
+class ComputeQueue {
+ public:
+  ComputeQueue() = default;
+  ComputeQueue(const ComputeQueue&) = delete;
+  ComputeQueue& operator=(const ComputeQueue&) = delete;
+
+ private:
+  friend class ComputePool;
+  RunnableList items_;
+  ComputeQueue* next_ready_ = nullptr;
+  bool ready_ = false;
+};
+
+// Threads for computations. Each queue starts its items in order; queues take turns, one item
+// each, so that a long queue does not hold back a short one.
+class ComputePool final : public WorkerPool {
+ public:
+  explicit ComputePool(int threads);
+
+  // The queue of that name, made at first use. Lives as long as the pool.
+  ComputeQueue* queue(std::string_view name);
+
+  // False when the pool has stopped: the item was not taken.
+  bool post(ComputeQueue* queue, Runnable* item);
+
+ private:
+  bool has_work() const WF_REQUIRES(mutex_) override { return ready_head_ != nullptr; }
+  Runnable* next() WF_REQUIRES(mutex_) override;
+  void make_ready(ComputeQueue* queue) WF_REQUIRES(mutex_);
+
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
+  };
+  Mutex names_mutex_;
+  std::unordered_map<std::string, std::unique_ptr<ComputeQueue>, NameHash, std::equal_to<>> names_
+      WF_GUARDED_BY(names_mutex_);
+  ComputeQueue* ready_head_ WF_GUARDED_BY(mutex_) = nullptr;
+  ComputeQueue* ready_tail_ WF_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace workflow

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/Interleaving.h"
+#include "kernel/ThreadContext.h"
+#include "util/Fiber.h"
+#include "util/Time.h"
+#include "util/VirtualScheduler.h"
+
+namespace workflow {
+
+// Virtual threads, locks, condition variables and time on one system thread, scheduled from a seed.
+//
+// While it exists, it is the VirtualScheduler of the thread that made it, and that thread's flow of
+// control is virtual thread 0. Not thread-safe; used from its own thread only.
+//
+// Invariants:
+// 1. Exactly one virtual thread is kRunning: current_. ready_ holds exactly the kReady ones.
+// 2. The next thread depends on the seed and on the calls made so far, never on an address.
+// 3. Time moves only when no thread is ready, and then to the earliest deadline anybody waits for.
+// 4. A thread in kLocking waits for a mutex in held_; each is in there once, with its owner.
+// 5. Thread 0 is never lost: who else exceeds the step limit is left where it is.
+class FiberScheduler : public VirtualScheduler {
+ public:
+  struct Options {
+    bool spurious_wakeups = true;
+    uint64_t max_steps = 10'000'000;
+  };
+
+  FiberScheduler(uint64_t seed, const Options& options);
+  // Threads that have not ended are abandoned: they and what their stacks own stay allocated.
+  virtual ~FiberScheduler();
+  FiberScheduler(const FiberScheduler&) = delete;
+  FiberScheduler& operator=(const FiberScheduler&) = delete;
+
+  void point() override;
+  void lock(const void* mutex) override;
+  bool try_lock(const void* mutex) override;
+  void unlock(const void* mutex) override;
+  bool wait(const void* condition, const void* mutex, int64_t deadline_ns) override;
+  void notify(const void* condition, bool all) override;
+  int64_t now_ns() override { return now_ns_; }
+  ThreadId spawn(const char* name, std::function<void()> body) override;
+  void join(ThreadId thread) override;
+
+  // The calling virtual thread waits until virtual time reaches `deadline_ns`.
+  void sleep_until(int64_t deadline_ns);
+
+  // Thread 0 only: lets the others run until none can go on and no deadline up to `until_ns` is
+  // left (time is `until_ns` then, unless that is kNever), or until the step limit.
+  void run_others(int64_t until_ns);
+
+  bool over_limit() const { return steps_ > options_.max_steps; }
+  bool on_main_thread() const { return current_ == threads_[0].get(); }
+  bool ended(ThreadId thread) const { return threads_[thread]->state == State::kEnded; }
+  // Whether the thread waits for a lock or for the end of another thread.
+  bool any_stuck() const;
+  // One line for each thread that has not ended and is not merely waiting for a notification,
+  // and for those of `listed` whatever they do.
+  std::string describe(const std::vector<ThreadId>& listed) const;
+
+  uint64_t seed() const { return seed_; }
+  uint64_t steps() const { return steps_; }
+  uint64_t trace_hash() const { return trace_hash_; }
+
+ private:
+  enum class State {
+    kRunning,
+    kReady,
+    kLocking,   // until `object` is unlocked
+    kWaiting,   // until `object` is notified or time reaches deadline_ns
+    kJoining,   // until the thread `joined` has ended
+    kResting,   // thread 0 in run_others()
+    kEnded
+  };
+  struct VirtualThread {
+    ThreadId id = 0;
+    const char* name = "";
+    State state = State::kReady;
+    const void* object = nullptr;
+    ThreadId joined = 0;
+    int64_t deadline_ns = kNever;
+    bool timed_out = false;
+    uint64_t priority = 0;
+    ThreadContext context;
+    std::function<void()> body;
+    std::unique_ptr<Fiber> fiber;
+    FiberScheduler* scheduler = nullptr;
+  };
+  struct HeldMutex {
+    const void* mutex;
+    VirtualThread* owner;
+  };
+  // What a step of the trace was.
+  enum class Step : uint64_t { kPoint, kSwitch, kSpawn, kEnd, kTime };
+
+  static void thread_main(void* thread);
+
+  void count_step(Step step, uint64_t detail);
+  void maybe_wake_spuriously();
+  void make_ready(VirtualThread* thread, bool timed_out);
+  // Gives the processor away; `current_` says already what it waits for.
+  void block();
+  VirtualThread* take_next();
+  size_t choose_ready();
+  bool advance_time();
+  void switch_to(VirtualThread* next);
+  void after_switch();
+
+  HeldMutex* find_held(const void* mutex);
+  void acquire(const void* mutex);
+  void release(const void* mutex);
+  [[noreturn]] void fail(const char* what);
+
+  const uint64_t seed_;
+  const Options options_;
+  Interleaving interleaving_;
+  std::vector<std::unique_ptr<VirtualThread>> threads_;  // by id
+  std::vector<VirtualThread*> ready_;
+  std::vector<HeldMutex> held_;  // few at any time: searched one by one
+  VirtualThread* current_;
+  std::unique_ptr<Fiber> ended_fiber_;  // freed once another stack is in use
+  size_t locking_ = 0;                  // threads in kLocking
+  size_t waiting_ = 0;                  // threads in kWaiting
+  int64_t now_ns_ = 0;
+  int64_t run_until_ns_ = kNever;
+  uint64_t steps_ = 0;
+  uint64_t trace_hash_ = 0;
+};
+
+}  // namespace workflow

@@ -1,0 +1,174 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernel/HandlerPool.h"
+#include "kernel/Multiplexer.h"
+#include "kernel/ThreadContext.h"
+#include "kernel/TimerQueue.h"
+#include "util/Clock.h"
+#include "util/Mutex.h"
+#include "util/Thread.h"
+#include "workflow/Runnable.h"
+
+namespace workflow {
+
+class Poller;
+
+// A timer as the poller sees it. Its owner keeps it alive until its completion, which exactly one
+// of start_timer, cancel_timer and left_queue hands out.
+class TimerNode : public TimerQueueNode {
+ public:
+  // The node has left the queue because its deadline passed, or because the poller stops. Called
+  // on the poller's thread with no lock held; the caller of it owns the completion. What is added
+  // to `finished` is handed to the handlers; the node may be gone as soon as it is there.
+  virtual void left_queue(bool stopped, RunnableList& finished) = 0;
+
+ protected:
+  TimerNode() = default;
+  ~TimerNode() = default;
+
+ private:
+  friend class Poller;
+  // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
+  std::atomic<bool> flag_{false};
+  Poller* poller_ = nullptr;  // set before flag_ by start
+};
+
+// A descriptor's owner, told what happened to it.
+class IoHandler {
+ public:
+  // `events` as in epoll_ctl(2). On the poller's thread, no lock held. What is added to `finished`
+  // is handed to the handlers after the round.
+  virtual void on_events(uint32_t events, RunnableList& finished) = 0;
+
+  // Called on the poller's thread once no event for the handler can be in flight any more, after
+  // Poller::retire(). May delete the handler.
+  virtual void on_retired() = 0;
+
+ protected:
+  ~IoHandler() = default;
+};
+
+// One thread that sleeps for many: timers and descriptors.
+//
+// Rules of the timers (the numbers are those of docs/concurrency.md; P is mutex_):
+// 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
+//    P) once it left the queue, whoever took it out. Who takes it out owns its completion.
+// 2. `stopped` is set under P before the queue is drained. Once set nothing is inserted, and a start
+//    answers kStopped.
+// 3. Start and cancel meet in flag_.exchange(true). Start does it holding P and inserts only if it
+//    came first; after releasing P it never touches the node again. A canceller that came second
+//    takes P and erases the node if it is still queued: then it owns the completion.
+// 5. A canceller that finds the node removed never touches it again.
+// (4, 6, 7 concern names: NameRegistry. 8: unnamed timers use none of it.)
+//
+// P is a leaf: nothing is called, posted, freed or logged while it is held, but the arming of the
+// multiplexer.
+class Poller {
+ public:
+  Poller(Clock& clock, HandlerPool& handlers);
+  ~Poller();
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+
+  // False with errno when descriptors or threads have run out.
+  bool start();
+
+  // Ends every timer (left_queue with stopped); timers started from now on answer kStopped.
+  // Returns at once; descriptors are still served.
+  void stop_timers();
+
+  // Also ends the thread, after all that was posted to it has run.
+  void stop();
+
+  enum class Start {
+    kQueued,     // the poller owns the node now
+    kCancelled,  // a canceller came first; the completion is the caller's
+    kStopped,    // the poller has stopped; the completion is the caller's
+    kNoMemory    // the completion is the caller's
+  };
+  // Any thread, once per node. The node leaves the queue `delay_ns` from now at the earliest;
+  // kNever only by cancel or stop.
+  Start start_timer(TimerNode* node, int64_t delay_ns);
+
+  enum class Cancel {
+    kBeforeStart,  // the coming start will answer kCancelled
+    kTaken,        // taken out of the queue; the completion is the caller's
+    kTooLate       // it has left the queue already; do not touch it again
+  };
+  // Any thread; at most once per node, which the caller knows to be alive.
+  static Cancel cancel_timer(TimerNode* node);
+
+  // For nodes that are never cancelled by others (timeouts of descriptors): puts the node's deadline
+  // at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. After stop, or
+  // without memory, it does nothing.
+  void schedule(TimerNode* node, int64_t deadline_ns);
+  // Takes such a node out if it is queued. On the poller's thread nothing of it is in flight then.
+  void unschedule(TimerNode* node);
+
+  // Any thread. Registers `fd` for `events` (EPOLLET included if wanted). 0, or -1 with errno.
+  int add(int fd, uint32_t events, IoHandler* handler);
+
+  // Takes `fd` out and calls handler->on_retired() once events of this round are through.
+  // Poller's thread only; once per handler. Close the descriptor after it.
+  void retire(int fd, IoHandler* handler);
+
+  // Runs `item` on the poller's thread. False, and not taken, when the poller has stopped.
+  bool post(Runnable* item);
+
+  bool on_own_thread() const { return ThreadContext::current().poller == this; }
+
+  // Whether nothing is due at the clock's present time and nothing popped is still on its way.
+  bool settled() const;
+
+  // Deadline of the earliest timer; kNever when there is none.
+  int64_t earliest_ns() const;
+
+  // Lets the poller look at the clock again: for clocks that are moved by hand.
+  void wake() { multiplexer_->wake(); }
+  Clock& clock() const { return clock_; }
+
+  size_t timer_count() const;
+
+ private:
+  // So many nodes at most leave the queue per lock hold: a flood starves nobody.
+  static constexpr int kMaxPopped = 256;
+  static constexpr int kMaxEvents = 256;
+
+  void run();
+  // One batch of what is due.
+  void expire();
+  // Everything, after stop_timers().
+  void drain();
+  // Takes up to kMaxPopped nodes due at `now_ns` out of the queue and ends them; how many.
+  int end_due(int64_t now_ns, bool stopped);
+  void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
+  void arm_earliest() WF_REQUIRES(mutex_);
+  void run_posted();
+  void finish_retired();
+
+  Clock& clock_;
+  HandlerPool& handlers_;
+  std::unique_ptr<Multiplexer> multiplexer_;
+  Thread thread_;
+
+  mutable Mutex mutex_;  // P
+  TimerQueue queue_ WF_GUARDED_BY(mutex_);
+  int64_t armed_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  bool stopped_ WF_GUARDED_BY(mutex_) = false;
+  bool leaving_ WF_GUARDED_BY(mutex_) = false;  // nodes were popped and not yet handed over
+
+  mutable Mutex inbox_mutex_;
+  RunnableList inbox_ WF_GUARDED_BY(inbox_mutex_);
+  bool inbox_closed_ WF_GUARDED_BY(inbox_mutex_) = false;
+
+  // The poller's thread only.
+  RunnableList finished_;
+  std::vector<IoHandler*> retired_;
+};
+
+}  // namespace workflow

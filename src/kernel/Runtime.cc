@@ -1,0 +1,121 @@
+#include "kernel/Runtime.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "kernel/ThreadContext.h"
+
+namespace workflow {
+
+namespace {
+
+Runtime::Options& process_options() {
+  static Runtime::Options options;
+  return options;
+}
+
+int compute_threads_of(const Runtime::Options& options) {
+  return options.compute_threads > 0 ? options.compute_threads
+                                     : static_cast<int>(std::thread::hardware_concurrency());
+}
+
+// Stopped at exit but never destroyed: static objects that outlive it may still start tasks,
+// which then complete as aborted. stop() has released its threads and descriptors' work.
+class ProcessRuntime {
+ public:
+  ProcessRuntime() {
+    runtime_ = new (storage_) Runtime(process_options());
+    if (!runtime_->start()) {
+      std::fprintf(stderr, "workflow: cannot start the runtime: %s\n", std::strerror(errno));
+      std::abort();
+    }
+  }
+  ~ProcessRuntime() { runtime_->stop(); }
+  Runtime& get() { return *runtime_; }
+
+ private:
+  alignas(Runtime) unsigned char storage_[sizeof(Runtime)];
+  Runtime* runtime_;
+};
+
+}  // namespace
+
+Runtime& Runtime::current() {
+  Runtime* own = ThreadContext::current().runtime;
+  return own ? *own : process_runtime();
+}
+
+Runtime& Runtime::process_runtime() {
+  static ProcessRuntime runtime;
+  return runtime.get();
+}
+
+void Runtime::configure(const Options& options) { process_options() = options; }
+
+Runtime::Runtime(const Options& options)
+    : clock_(options.clock ? *options.clock : system_clock()),
+      handlers_(std::max(options.handler_threads, 1)),
+      compute_(std::max(compute_threads_of(options), 1)) {
+  for (int i = 0; i < std::max(options.poller_threads, 1); i++) {
+    pollers_.push_back(std::make_unique<Poller>(clock_, handlers_));
+  }
+}
+
+Runtime::~Runtime() = default;
+
+bool Runtime::start() {
+  if (!handlers_.start() || !compute_.start()) {
+    errno = EAGAIN;
+    return false;
+  }
+  for (const auto& poller : pollers_) {
+    if (!poller->start()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Runtime::stop() {
+  std::vector<Intake*> intakes;
+  {
+    MutexLock lock(intakes_mutex_);
+    intakes.swap(intakes_);
+  }
+  for (Intake* intake : intakes) {
+    intake->close_intake();
+  }
+  stopping_.store(true, std::memory_order_release);
+  for (const auto& poller : pollers_) {
+    poller->stop_timers();
+  }
+  compute_.stop();
+  handlers_.stop();
+  for (const auto& poller : pollers_) {
+    poller->stop();
+  }
+}
+
+Poller& Runtime::own_poller() {
+  ThreadContext& context = ThreadContext::current();
+  if (context.slot == 0) {
+    context.slot = next_slot_.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  return *pollers_[context.slot % pollers_.size()];
+}
+
+void Runtime::add_intake(Intake* intake) {
+  MutexLock lock(intakes_mutex_);
+  intakes_.push_back(intake);
+}
+
+void Runtime::remove_intake(Intake* intake) {
+  MutexLock lock(intakes_mutex_);
+  std::erase(intakes_, intake);
+}
+
+}  // namespace workflow

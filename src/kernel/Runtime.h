@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "kernel/ComputePool.h"
+#include "kernel/HandlerPool.h"
+#include "kernel/Poller.h"
+#include "util/Clock.h"
+#include "util/Mutex.h"
+
+namespace workflow {
+
+// Something that brings work in and must be closed before the rest stops: a server.
+class Intake {
+ public:
+  // Stops bringing work in and drops what it holds open. Returns soon; called once, by
+  // Runtime::stop(), unless the intake was removed before.
+  virtual void close_intake() = 0;
+
+ protected:
+  ~Intake() = default;
+};
+
+// The threads of the library and what they work on: pollers, handlers, computing.
+//
+// One serves the process. It starts when it is first asked for and is stopped, in order, when the
+// process exits: intake, timers, computing, handlers, pollers. Every callback runs before the
+// process is gone. A simulation has one of its own.
+class Runtime {
+ public:
+  struct Options {
+    int poller_threads = 4;
+    int handler_threads = 20;
+    int compute_threads = 0;  // 0: as many as there are processors
+    Clock* clock = nullptr;   // null: the system's
+  };
+
+  // The runtime of the calling thread's world: its simulation's, or the process's. Starts the
+  // latter if needed; when the system refuses threads or descriptors the process ends with a
+  // message, as no task could ever complete.
+  static Runtime& current();
+
+  // What the process's runtime will be started with. No effect once it has started.
+  static void configure(const Options& options);
+
+  explicit Runtime(const Options& options);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // False with errno when threads or descriptors have run out.
+  bool start();
+
+  // Every timer ends as aborted, every callback runs, then all threads end. Tasks started later
+  // complete as aborted, on the thread that starts them. Not from a thread of this runtime.
+  void stop();
+
+  Clock& clock() { return clock_; }
+  HandlerPool& handlers() { return handlers_; }
+  ComputePool& compute() { return compute_; }
+  size_t poller_count() const { return pollers_.size(); }
+  Poller& poller(size_t i) { return *pollers_[i]; }
+  // The poller for work that this thread starts: always the same one, so that threads seldom meet.
+  Poller& own_poller();
+
+  // True once stop() has begun.
+  bool stopping() const { return stopping_.load(std::memory_order_acquire); }
+
+  void add_intake(Intake* intake);
+  void remove_intake(Intake* intake);
+
+ private:
+  static Runtime& process_runtime();
+
+  Clock& clock_;
+  HandlerPool handlers_;
+  ComputePool compute_;
+  std::vector<std::unique_ptr<Poller>> pollers_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint32_t> next_slot_{0};
+  Mutex intakes_mutex_;
+  std::vector<Intake*> intakes_ WF_GUARDED_BY(intakes_mutex_);
+};
+
+}  // namespace workflow

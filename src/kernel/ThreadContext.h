@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+class SubTask;
+
+namespace workflow {
+
+class Poller;
+class Runtime;
+class WorkerPool;
+
+// What the library keeps per thread. A simulation gives each of its virtual threads one of its own.
+struct ThreadContext {
+  // The pool whose worker this thread is; null on threads that are not the library's.
+  WorkerPool* pool = nullptr;
+  // The poller whose thread this is, or null.
+  Poller* poller = nullptr;
+  // The runtime that tasks made on this thread belong to; null means the process-wide one.
+  Runtime* runtime = nullptr;
+  // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
+  SubTask* dispatching = nullptr;
+  bool dispatched_is_done = false;
+  // Spreads threads over pollers; 0 until first used.
+  uint32_t slot = 0;
+
+  static ThreadContext& current() { return current_; }
+
+ private:
+#if defined(__GNUC__)
+  [[gnu::tls_model("initial-exec")]]
+#endif
+  static thread_local ThreadContext current_;
+};
+
+}  // namespace workflow

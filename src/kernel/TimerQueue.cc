@@ -1,0 +1,104 @@
+#include "kernel/TimerQueue.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace workflow {
+
+namespace {
+
+constexpr size_t kArity = 4;
+constexpr size_t parent_of(size_t i) { return i / kArity + 2; }
+constexpr size_t first_child_of(size_t i) { return (i - 2) * kArity; }
+
+}  // namespace
+
+bool TimerQueue::insert(TimerQueueNode* node, int64_t deadline_ns) {
+  if (end_ >= chunks_.size() * kSlotsPerChunk) {
+    // Default-initialised: a chunk is written slot by slot as it fills.
+    chunks_.push_back(std::unique_ptr<Chunk>(new Chunk));
+  }
+  return sift_up(end_++, Slot{deadline_ns, node}) == kRoot;
+}
+
+void TimerQueue::erase(TimerQueueNode* node) { remove_at(node->index_); }
+
+TimerQueueNode* TimerQueue::pop_due(int64_t now_ns) {
+  if (empty() || slot(kRoot).deadline_ns > now_ns) {
+    return nullptr;
+  }
+  TimerQueueNode* node = slot(kRoot).node;
+  remove_at(kRoot);
+  return node;
+}
+
+size_t TimerQueue::sift_up(size_t i, const Slot& value) {
+  while (i > kRoot) {
+    const size_t parent = parent_of(i);
+    if (slot(parent).deadline_ns <= value.deadline_ns) {
+      break;
+    }
+    put(i, slot(parent));
+    i = parent;
+  }
+  put(i, value);
+  return i;
+}
+
+void TimerQueue::sift_down(size_t i, const Slot& value) {
+  for (;;) {
+    const size_t first = first_child_of(i);
+    if (first >= end_) {
+      break;
+    }
+    const size_t end = std::min(first + kArity, end_);
+    size_t smallest = first;
+    for (size_t child = first + 1; child < end; child++) {
+      if (slot(child).deadline_ns < slot(smallest).deadline_ns) {
+        smallest = child;
+      }
+    }
+    if (value.deadline_ns <= slot(smallest).deadline_ns) {
+      break;
+    }
+    put(i, slot(smallest));
+    i = smallest;
+  }
+  put(i, value);
+}
+
+void TimerQueue::remove_at(size_t i) {
+  slot(i).node->index_ = TimerQueueNode::kNotQueued;
+  const Slot last = slot(--end_);
+  if (i != end_) {
+    if (i > kRoot && last.deadline_ns < slot(parent_of(i)).deadline_ns) {
+      sift_up(i, last);
+    } else {
+      sift_down(i, last);
+    }
+  }
+  // One spare chunk is kept, so that a queue at a boundary does not allocate at every insert.
+  if (chunks_.size() * kSlotsPerChunk >= end_ + 2 * kSlotsPerChunk) {
+    chunks_.pop_back();
+  }
+}
+
+void TimerQueue::check_invariants() const {
+  const auto require = [this](bool holds, const char* what, size_t i) {
+    if (!holds) {
+      std::fprintf(stderr, "TimerQueue: %s at slot %zu of %zu\n", what, i, end_);
+      std::abort();
+    }
+  };
+  for (size_t i = kRoot; i < end_; i++) {
+    require(slot(i).node->index_ == i, "the node does not know its slot", i);
+    require(i == kRoot || slot(parent_of(i)).deadline_ns <= slot(i).deadline_ns,
+            "the parent is later than its child", i);
+  }
+  const size_t needed = (end_ + kSlotsPerChunk - 1) / kSlotsPerChunk;
+  require(empty() || chunks_.size() >= needed, "too few chunks", end_);
+  require(chunks_.size() <= needed + 1, "too many chunks", end_);
+}
+
+}  // namespace workflow

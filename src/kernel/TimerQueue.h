@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "util/Time.h"
+
+namespace workflow {
+
+// The part of a timer that the queue keeps in it. A node is in at most one queue.
+class TimerQueueNode {
+ public:
+  // Whether the node is in a queue now. Guarded by whatever guards the queue.
+  bool queued() const { return index_ != kNotQueued; }
+
+ private:
+  friend class TimerQueue;
+  static constexpr uint32_t kNotQueued = UINT32_MAX;
+  uint32_t index_ = kNotQueued;
+};
+
+// Pending deadlines: a 4-ary min-heap of {deadline, node} whose nodes know their place.
+//
+// Pure data: it knows no clock, no lock, no descriptor, owns no node and is not thread-safe.
+// Equal deadlines come out in no particular order.
+//
+// Why a heap in chunks: the earliest deadline is exact and O(1), erasing is immediate, nothing is
+// ever swept, cascaded or copied when the queue grows. The root is slot 3, so that the children of
+// i, slots 4(i-2) to 4(i-2)+3, share one cache line.
+// Costs: insert O(log4 n), typically O(1); erase and pop O(log4 n).
+//
+// Invariants (check_invariants):
+// 1. For every slot i but the root: deadline(parent(i)) <= deadline(i).
+// 2. For every slot i: slot(i).node->index_ == i; a node not in the queue has kNotQueued.
+// 3. Chunks cover exactly the slots in use, plus at most one spare chunk.
+class TimerQueue {
+ public:
+  TimerQueue() = default;
+  TimerQueue(const TimerQueue&) = delete;
+  TimerQueue& operator=(const TimerQueue&) = delete;
+
+  bool empty() const { return end_ == kRoot; }
+  size_t size() const { return end_ - kRoot; }
+
+  // The deadline of the timer due next; kNever when empty.
+  int64_t earliest_ns() const { return empty() ? kNever : slot(kRoot).deadline_ns; }
+
+  // Adds `node`, which is in no queue. True when it became the earliest.
+  // Throws std::bad_alloc, and then nothing has changed.
+  bool insert(TimerQueueNode* node, int64_t deadline_ns);
+
+  // Takes out `node`, which is in this queue.
+  void erase(TimerQueueNode* node);
+
+  // The deadline of a node in this queue.
+  int64_t deadline_ns(const TimerQueueNode* node) const { return slot(node->index_).deadline_ns; }
+
+  // Takes out and returns the earliest node if it is due at `now_ns` (deadline <= now), else null.
+  TimerQueueNode* pop_due(int64_t now_ns);
+
+  // Takes out and returns the earliest node whatever its deadline; null when empty.
+  TimerQueueNode* pop() { return pop_due(kNever); }
+
+  // Aborts the process with a message when an invariant does not hold. O(n).
+  void check_invariants() const;
+
+ private:
+  struct Slot {
+    int64_t deadline_ns;
+    TimerQueueNode* node;
+  };
+  static constexpr size_t kSlotsPerChunk = 4096;
+  static_assert(sizeof(Slot) * kSlotsPerChunk == 64 * 1024);
+  struct alignas(64) Chunk {
+    std::array<Slot, kSlotsPerChunk> slots;
+  };
+  static constexpr size_t kRoot = 3;
+
+  const Slot& slot(size_t i) const { return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk]; }
+  Slot& slot(size_t i) { return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk]; }
+
+  void put(size_t i, const Slot& value) {
+    slot(i) = value;
+    value.node->index_ = static_cast<uint32_t>(i);
+  }
+  // Places `value` at i or where it belongs above it; returns its place.
+  size_t sift_up(size_t i, const Slot& value);
+  // Places `value` at i or where it belongs below it.
+  void sift_down(size_t i, const Slot& value);
+  void remove_at(size_t i);
+
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  size_t end_ = kRoot;  // one past the last slot in use
+};
+
+}  // namespace workflow

@@ -1,0 +1,213 @@
+#include "kernel/WorkerPool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernel/ThreadContext.h"
+
+namespace workflow {
+
+namespace {
+
+// The time that CondVar::wait_until measures by.
+int64_t wait_now_ns() {
+  VirtualScheduler* scheduler = VirtualScheduler::current();
+  return scheduler ? scheduler->now_ns() : monotonic_ns();
+}
+
+}  // namespace
+
+WorkerPool::WorkerPool(const Options& options) : options_(options) {}
+
+WorkerPool::~WorkerPool() = default;
+
+bool WorkerPool::start() {
+  {
+    MutexLock lock(mutex_);
+    for (int i = 0; i < std::max(options_.threads, 1); i++) {
+      if (!spawn()) {
+        break;
+      }
+    }
+    if (live_ == 0) {
+      return false;
+    }
+  }
+  if (options_.grow_when_starved) {
+    // Without a supervisor the pool still works; it only no longer grows by itself.
+    supervisor_.start("wf-supervisor", [this] { supervise(); });
+  }
+  return true;
+}
+
+bool WorkerPool::spawn() {
+  threads_.emplace_back();
+  const auto self = std::prev(threads_.end());
+  // The new thread first needs mutex_, so *self is complete when it looks.
+  if (!self->start(options_.name, [this, self] { worker_main(self); })) {
+    threads_.erase(self);
+    return false;
+  }
+  live_++;
+  return true;
+}
+
+void WorkerPool::stop() {
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    work_.notify_all();
+    watch_.notify_all();
+    while (live_ > 0) {
+      ended_.wait(mutex_);
+    }
+    terminated_ = true;
+    to_join.splice(to_join.end(), threads_);
+    to_join.splice(to_join.end(), retired_);
+  }
+  for (Thread& thread : to_join) {
+    thread.join();
+  }
+  supervisor_.join();
+}
+
+bool WorkerPool::idle() const {
+  MutexLock lock(mutex_);
+  return !has_work() && idle_ + blocked_ == live_;
+}
+
+uint64_t WorkerPool::taken() const {
+  MutexLock lock(mutex_);
+  return taken_;
+}
+
+WorkerPool::Wake WorkerPool::claim_wake() {
+  Wake wake;
+  if (!has_work() || waking_) {
+    return wake;
+  }
+  if (idle_ > 0) {
+    waking_ = wake.worker = true;
+  } else if (options_.grow_when_starved && !watched_) {
+    watched_ = wake.supervisor = true;
+  }
+  return wake;
+}
+
+void WorkerPool::notify(Wake wake) {
+  if (wake.worker) {
+    work_.notify_one();
+  }
+  if (wake.supervisor) {
+    watch_.notify_one();
+  }
+}
+
+void WorkerPool::unlock_and_wake() {
+  const Wake wake = claim_wake();
+  mutex_.unlock();
+  notify(wake);
+}
+
+bool WorkerPool::surplus() const { return live_ - blocked_ > options_.threads; }
+
+// Nobody is left who could post: everyone waits, or blocks in a callback that stop() cannot end.
+bool WorkerPool::finished() const { return stopping_ && !has_work() && idle_ + 1 == live_; }
+
+bool WorkerPool::wait_for_work() {
+  if (finished()) {
+    work_.notify_all();
+    return false;
+  }
+  idle_++;
+  bool timed_out = false;
+  if (surplus()) {
+    timed_out = !work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
+  } else {
+    work_.wait(mutex_);
+  }
+  idle_--;
+  waking_ = false;
+  if (finished()) {
+    work_.notify_all();
+    return false;
+  }
+  return !(timed_out && surplus() && !has_work() && !stopping_);
+}
+
+void WorkerPool::worker_main(std::list<Thread>::iterator self) {
+  ThreadContext::current().pool = this;
+  mutex_.lock();
+  for (;;) {
+    if (has_work()) {
+      Runnable* item = next();
+      taken_++;
+      unlock_and_wake();
+      item->run();
+      mutex_.lock();
+    } else if (!wait_for_work()) {
+      break;
+    }
+  }
+  retired_.splice(retired_.end(), threads_, self);
+  live_--;
+  if (live_ == 0) {
+    ended_.notify_all();
+  }
+  mutex_.unlock();
+}
+
+void WorkerPool::begin_blocking() {
+  Wake wake;
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(mutex_);
+    blocked_++;
+    to_join.splice(to_join.end(), retired_);
+    if (live_ - blocked_ < options_.threads && live_ < options_.max_threads) {
+      spawn();
+    }
+    wake = claim_wake();
+  }
+  notify(wake);
+  for (Thread& thread : to_join) {
+    thread.join();
+  }
+}
+
+void WorkerPool::end_blocking() {
+  MutexLock lock(mutex_);
+  blocked_--;
+}
+
+void WorkerPool::supervise() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (!watched_) {
+      watch_.wait(mutex_);
+      continue;
+    }
+    const uint64_t taken_before = taken_;
+    watch_.wait_until(mutex_, saturating_add(wait_now_ns(), kStarvedNs));
+    if (!has_work()) {
+      watched_ = false;
+    } else if (taken_ == taken_before && live_ < options_.max_threads) {
+      spawn();
+    }
+  }
+}
+
+BlockingScope::BlockingScope() : pool_(ThreadContext::current().pool) {
+  if (pool_) {
+    pool_->begin_blocking();
+  }
+}
+
+BlockingScope::~BlockingScope() {
+  if (pool_) {
+    pool_->end_blocking();
+  }
+}
+
+}  // namespace workflow

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+
+#include "util/Mutex.h"
+#include "util/Thread.h"
+#include "workflow/Runnable.h"
+
+namespace workflow {
+
+// Threads that run Runnables which a derived class keeps in order.
+//
+// Thread-safe. Posting never allocates, never blocks on work, never fails.
+//
+// Wake-ups: at most one worker is being woken at any time. It takes an item first and then, if
+// there is more to do, wakes the next one. So a burst wakes no more threads than it needs, and a
+// stream of posts costs one wake-up per nap of the workers, not one per post.
+//
+// Lending: a worker that is about to block says so (BlockingScope); while it blocks another thread
+// stands in, so that a pool of one thread still makes progress. With grow_when_starved the pool
+// also grows when work waits and nothing was taken for kStarvedNs, which covers callbacks that
+// block without telling. Threads above the configured number end after kSpareNs without work.
+//
+// Invariants:
+// 1. waking_ implies a worker has been notified and has not yet run since.
+// 2. Work waits while a worker is idle only if waking_, or a worker is on its way to take it.
+// 3. After stop() has returned no worker runs, and what is posted later runs in its poster.
+class WorkerPool {
+ public:
+  struct Options {
+    const char* name = "worker";
+    int threads = 1;
+    bool grow_when_starved = false;
+    int max_threads = 1024;
+  };
+  static constexpr int64_t kStarvedNs = 10'000'000;
+  static constexpr int64_t kSpareNs = 5'000'000'000;
+
+  explicit WorkerPool(const Options& options);
+  virtual ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // Starts the threads. False when not even one could be started.
+  bool start();
+
+  // Runs everything posted so far and everything that posts in turn, then ends the threads.
+  // Not from a worker of this pool.
+  void stop();
+
+  // True when nothing is queued and no worker is running an item.
+  bool idle() const;
+
+  // How many items were ever taken. With idle(), tells whether anything happened in between.
+  uint64_t taken() const;
+
+  // Around a wait on a worker of this pool; see BlockingScope.
+  void begin_blocking();
+  void end_blocking();
+
+ protected:
+  // Both with mutex_ held. next() is called only if has_work().
+  virtual bool has_work() const WF_REQUIRES(mutex_) = 0;
+  virtual Runnable* next() WF_REQUIRES(mutex_) = 0;
+
+  // After work was added or taken: releases mutex_ and wakes a thread if one is needed.
+  void unlock_and_wake() WF_RELEASE(mutex_);
+
+  bool terminated() const WF_REQUIRES(mutex_) { return terminated_; }
+
+  mutable Mutex mutex_;
+
+ private:
+  void worker_main(std::list<Thread>::iterator self);
+  void supervise();
+  // Whom to notify, after unlocking, so that waiting work gets a thread.
+  struct Wake {
+    bool worker = false;
+    bool supervisor = false;
+  };
+  Wake claim_wake() WF_REQUIRES(mutex_);
+  void notify(Wake wake);
+  bool spawn() WF_REQUIRES(mutex_);
+  bool surplus() const WF_REQUIRES(mutex_);
+  bool finished() const WF_REQUIRES(mutex_);
+  // False when the worker should end.
+  bool wait_for_work() WF_REQUIRES(mutex_);
+
+  const Options options_;
+  CondVar work_;        // workers wait here
+  CondVar watch_;       // the supervisor waits here
+  CondVar ended_;       // stop() waits here
+  std::list<Thread> threads_ WF_GUARDED_BY(mutex_);
+  std::list<Thread> retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
+  Thread supervisor_;
+  int live_ WF_GUARDED_BY(mutex_) = 0;
+  int idle_ WF_GUARDED_BY(mutex_) = 0;
+  int blocked_ WF_GUARDED_BY(mutex_) = 0;
+  uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
+  bool waking_ WF_GUARDED_BY(mutex_) = false;
+  bool watched_ WF_GUARDED_BY(mutex_) = false;
+  bool stopping_ WF_GUARDED_BY(mutex_) = false;
+  bool terminated_ WF_GUARDED_BY(mutex_) = false;
+};
+
+// Declares that the current thread is about to wait for something other work may have to bring
+// about. On a worker its pool lends a thread meanwhile; elsewhere it does nothing.
+class BlockingScope {
+ public:
+  BlockingScope();
+  ~BlockingScope();
+  BlockingScope(const BlockingScope&) = delete;
+  BlockingScope& operator=(const BlockingScope&) = delete;
+
+ private:
+  WorkerPool* pool_;
+};
+
+}  // namespace workflow

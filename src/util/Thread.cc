@@ -1,0 +1,50 @@
+#include "util/Thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <ctime>
+#include <system_error>
+#include <utility>
+
+namespace workflow {
+
+bool Thread::start(const char* name, std::function<void()> body) {
+  if (VirtualScheduler* scheduler = VirtualScheduler::current()) {
+    virtual_id_ = scheduler->spawn(name, std::move(body));
+    return true;
+  }
+  sigset_t all;
+  sigset_t previous;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  bool started = true;
+  try {
+    thread_ = std::thread(std::move(body));
+    ::pthread_setname_np(thread_.native_handle(), name);
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  return started;
+}
+
+void Thread::join() {
+  if (virtual_id_) {
+    VirtualScheduler::current()->join(*virtual_id_);
+    virtual_id_.reset();
+  } else if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void pause_ns(long duration_ns) {
+  if (VirtualScheduler* scheduler = VirtualScheduler::current()) {
+    scheduler->point();
+    return;
+  }
+  const struct timespec duration = {0, duration_ns};
+  ::nanosleep(&duration, nullptr);
+}
+
+}  // namespace workflow

@@ -1,0 +1,20 @@
+#pragma once
+
+// Clang thread-safety attributes (clang.llvm.org/docs/ThreadSafetyAnalysis.html). They expand to
+// nothing elsewhere. With clang they are errors: a guarded member cannot be touched unlocked.
+#if defined(__clang__)
+#define WF_THREAD_ATTRIBUTE(x) __attribute__((x))
+#else
+#define WF_THREAD_ATTRIBUTE(x)
+#endif
+
+#define WF_CAPABILITY(x) WF_THREAD_ATTRIBUTE(capability(x))
+#define WF_SCOPED_CAPABILITY WF_THREAD_ATTRIBUTE(scoped_lockable)
+#define WF_GUARDED_BY(x) WF_THREAD_ATTRIBUTE(guarded_by(x))
+#define WF_REQUIRES(...) WF_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
+#define WF_ACQUIRE(...) WF_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define WF_RELEASE(...) WF_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
+#define WF_TRY_ACQUIRE(...) WF_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
+#define WF_EXCLUDES(...) WF_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
+#define WF_ASSERT_CAPABILITY(x) WF_THREAD_ATTRIBUTE(assert_capability(x))
+#define WF_NO_THREAD_SAFETY_ANALYSIS WF_THREAD_ATTRIBUTE(no_thread_safety_analysis)
