@@ -62,6 +62,7 @@ class SubTask : public workflow::Runnable {
   virtual SubTask *done() = 0;
 
   void *own_series() const;
+  SeriesWork *joined_series() const;
   static void run_chain(SubTask *finished);
 
   // The owning series; `this` while the task runs alone and nobody asked for its series.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workflow/SubTask.h"
+#include "workflow/WFConnection.h"
 #include "workflow/Workflow.h"
 
 // How a task ended. get_error() then holds, for
@@ -24,6 +25,14 @@ enum {
   WFT_STATE_SSL_ERROR = 65,
   WFT_STATE_DNS_ERROR = 66,
   WFT_STATE_TASK_ERROR = 67
+};
+
+// What a network task that ended with ETIMEDOUT was waiting for.
+enum {
+  TOR_NOT_TIMEOUT = 0,
+  TOR_WAIT_TIMEOUT,
+  TOR_CONNECT_TIMEOUT,
+  TOR_TRANSMIT_TIMEOUT
 };
 
 // A delay. Ends SUCCESS at its deadline, SYS_ERROR with ECANCELED (cancelled by name), EINVAL
@@ -160,4 +169,93 @@ class WFGoTask : public SubTask {
   int state_ = WFT_STATE_UNDEFINED;
   int error_ = 0;
   std::function<void (WFGoTask *)> callback_;
+};
+
+// A request and its response. On the server the request has arrived when the task is given to
+// `process`; the response is sent when the request's series has no other task left.
+template <class REQ, class RESP>
+class WFNetworkTask : public SubTask {
+ public:
+  void start() {
+    assert(!series_of(this));
+    start_alone();
+  }
+  void dismiss() {
+    assert(!series_of(this));
+    delete this;
+  }
+
+  void *user_data = nullptr;
+
+  REQ *get_req() { return &req_; }
+  const REQ *get_req() const { return &req_; }
+  RESP *get_resp() { return &resp_; }
+  const RESP *get_resp() const { return &resp_; }
+
+  int get_state() const { return state_; }
+  int get_error() const { return error_; }
+  int get_timeout_reason() const { return timeout_reason_; }
+
+  // How many exchanges the connection carried before this one.
+  long long get_task_seq() const { return task_seq_; }
+
+  // 0, or -1 with errno: ENOTCONN without a connection, ENOBUFS when `*addrlen` is too small.
+  virtual int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const = 0;
+
+  // Null without a connection.
+  virtual WFConnection *get_connection() const = 0;
+
+  // In ms; -1: unlimited. On the server: how long sending may take without progress, and how long
+  // the connection may then stay idle (0 closes it after the reply). Set before the reply.
+  void set_send_timeout(int timeout) { send_timeout_ = timeout; }
+  void set_keep_alive(int timeout) { keep_alive_timeout_ = timeout; }
+  // For clients.
+  void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
+  void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
+
+  // Server side, before the reply: nothing is sent and the connection is closed instead.
+  void noreply() {
+    if (state_ == WFT_STATE_TOREPLY)
+      state_ = WFT_STATE_NOREPLY;
+  }
+
+  // Server side, before the reply: sends bytes ahead of it, without waiting. Returns `size` (what
+  // the socket does not take at once is buffered), or -1 with errno.
+  virtual int push(const void *buf, size_t size) = 0;
+
+  // Server side: the peer has closed or half-closed the connection, or reset it. Any thread.
+  virtual bool closed() const = 0;
+
+  void set_callback(std::function<void (WFNetworkTask<REQ, RESP> *)> callback) {
+    callback_ = std::move(callback);
+  }
+  // For clients: called before the request is sent.
+  void set_prepare(std::function<void (WFNetworkTask<REQ, RESP> *)> prepare) {
+    prepare_ = std::move(prepare);
+  }
+
+ protected:
+  WFNetworkTask() = default;
+  ~WFNetworkTask() override = default;
+
+  SubTask *done() override {
+    if (callback_)
+      callback_(this);
+    return delete_and_next();
+  }
+
+  static constexpr int kTimeoutNotSet = -2;
+
+  int state_ = WFT_STATE_UNDEFINED;
+  int error_ = 0;
+  int timeout_reason_ = TOR_NOT_TIMEOUT;
+  int send_timeout_ = kTimeoutNotSet;
+  int receive_timeout_ = kTimeoutNotSet;
+  int keep_alive_timeout_ = kTimeoutNotSet;
+  int watch_timeout_ = kTimeoutNotSet;
+  long long task_seq_ = 0;
+  REQ req_;
+  RESP resp_;
+  std::function<void (WFNetworkTask<REQ, RESP> *)> callback_;
+  std::function<void (WFNetworkTask<REQ, RESP> *)> prepare_;
 };

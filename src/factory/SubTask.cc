@@ -28,12 +28,44 @@ void SubTask::subtask_done() {
 
 void SubTask::run() { run_chain(this); }
 
+namespace {
+
+// What a loop changes of its thread's context, put back when it ends.
+class ChainScope {
+ public:
+  explicit ChainScope(ThreadContext& context)
+      : context_(context),
+        dispatching_(context.dispatching),
+        dispatched_is_done_(context.dispatched_is_done),
+        series_(context.series) {}
+  ~ChainScope() {
+    context_.dispatching = dispatching_;
+    context_.dispatched_is_done = dispatched_is_done_;
+    context_.series = series_;
+  }
+  ChainScope(const ChainScope&) = delete;
+  ChainScope& operator=(const ChainScope&) = delete;
+
+ private:
+  ThreadContext& context_;
+  SubTask *const dispatching_;
+  const bool dispatched_is_done_;
+  SeriesWork *const series_;
+};
+
+}  // namespace
+
+SeriesWork *SubTask::joined_series() const {
+  void *pointer = pointer_.load(std::memory_order_acquire);
+  return pointer == this ? nullptr : static_cast<SeriesWork *>(pointer);
+}
+
 void SubTask::run_chain(SubTask *finished) {
   ThreadContext& context = ThreadContext::current();
-  SubTask *const outer = context.dispatching;
-  const bool outer_is_done = context.dispatched_is_done;
+  const ChainScope scope(context);
   for (;;) {
     context.dispatching = nullptr;
+    context.series = finished->joined_series();
     SubTask *next = finished->done();
     if (!next) {
       break;
@@ -46,20 +78,19 @@ void SubTask::run_chain(SubTask *finished) {
     }
     finished = next;
   }
-  context.dispatching = outer;
-  context.dispatched_is_done = outer_is_done;
 }
 
 void SubTask::dispatch_chain(SubTask *first) {
   ThreadContext& context = ThreadContext::current();
-  SubTask *const outer = context.dispatching;
-  const bool outer_is_done = context.dispatched_is_done;
-  context.dispatching = first;
-  context.dispatched_is_done = false;
-  first->dispatch();
-  const bool done = context.dispatched_is_done;
-  context.dispatching = outer;
-  context.dispatched_is_done = outer_is_done;
+  bool done;
+  {
+    const ChainScope scope(context);
+    context.dispatching = first;
+    context.dispatched_is_done = false;
+    context.series = first->joined_series();
+    first->dispatch();
+    done = context.dispatched_is_done;
+  }
   if (done) {
     first->subtask_done();
   }
@@ -81,8 +112,7 @@ void *SubTask::own_series() const {
 }
 
 SubTask *SubTask::delete_and_next() {
-  void *pointer = pointer_.load(std::memory_order_acquire);
-  SeriesWork *series = pointer == this ? nullptr : static_cast<SeriesWork *>(pointer);
+  SeriesWork *series = joined_series();
   delete this;
   return series ? series->pop() : nullptr;
 }

@@ -8,13 +8,6 @@
 
 namespace workflow {
 
-namespace {
-
-// A thread that waits wakes without a reason at about every 256th point.
-constexpr unsigned kSpuriousBits = 8;
-
-}  // namespace
-
 FiberScheduler::FiberScheduler(uint64_t seed, const Options& options)
     : seed_(seed), options_(options), interleaving_(seed) {
   auto main = std::make_unique<VirtualThread>();
@@ -64,25 +57,8 @@ void FiberScheduler::count_step(Step step, uint64_t detail) {
 void FiberScheduler::point() {
   count_step(Step::kPoint, 0);
   if (over_limit()) [[unlikely]] {
-    if (on_main_thread()) {
-      if (steps_ > 2 * options_.max_steps) {
-        fail("the step limit was exceeded outside run()");
-      }
-      return;  // straight on to where the limit is reported
-    }
-    // Thread 0 is let through; if it cannot go on without the others, they get as much again.
-    const State main = threads_[0]->state;
-    if (main == State::kReady || main == State::kResting) {
-      VirtualThread* next = threads_[0].get();
-      std::erase(ready_, next);
-      current_->state = State::kReady;
-      ready_.push_back(current_);
-      switch_to(next);
-      return;
-    }
-    if (steps_ > 2 * options_.max_steps) {
-      fail("the step limit was exceeded while the main thread waits outside run()");
-    }
+    point_over_limit();
+    return;
   }
   if (options_.spurious_wakeups && waiting_ > 0) {
     maybe_wake_spuriously();
@@ -94,13 +70,27 @@ void FiberScheduler::point() {
     if (interleaving_.preempt()) {
       current_->priority = interleaving_.lowest_priority();
     }
-    if (ready_[choose_ready()]->priority < current_->priority) {
-      return;
+    if (ready_[choose_ready()]->priority > current_->priority) {
+      yield_to(take_next());
     }
-  } else if (!interleaving_.preempt()) {
-    return;
+  } else if (interleaving_.preempt()) {
+    yield_to(take_next());
   }
-  VirtualThread* next = take_next();
+}
+
+// Thread 0 alone goes on, to where the limit is reported. If it needs the others for that, they
+// get as many steps again.
+void FiberScheduler::point_over_limit() {
+  VirtualThread* main = threads_[0].get();
+  if (main->state == State::kReady || main->state == State::kResting) {
+    std::erase(ready_, main);
+    yield_to(main);
+  } else if (steps_ > 2 * options_.max_steps) {
+    fail("the step limit was exceeded while the main thread is not in run()");
+  }
+}
+
+void FiberScheduler::yield_to(VirtualThread* next) {
   current_->state = State::kReady;
   ready_.push_back(current_);
   switch_to(next);
@@ -201,10 +191,8 @@ void FiberScheduler::switch_to(VirtualThread* next) {
   ThreadContext::current() = next->context;
   count_step(Step::kSwitch, 0);
   previous->fiber->switch_to(*next->fiber);
-  after_switch();
+  ended_fiber_.reset();
 }
-
-void FiberScheduler::after_switch() { ended_fiber_.reset(); }
 
 FiberScheduler::HeldMutex* FiberScheduler::find_held(const void* mutex) {
   for (HeldMutex& held : held_) {
@@ -302,7 +290,8 @@ void FiberScheduler::notify(const void* condition, bool all) {
 
 VirtualScheduler::ThreadId FiberScheduler::spawn(const char* name, std::function<void()> body) {
   auto thread = std::make_unique<VirtualThread>();
-  thread->id = threads_.size();
+  const ThreadId id = threads_.size();
+  thread->id = id;
   thread->name = name;
   thread->priority = interleaving_.new_priority();
   thread->context.runtime = ThreadContext::current().runtime;
@@ -313,13 +302,13 @@ VirtualScheduler::ThreadId FiberScheduler::spawn(const char* name, std::function
   threads_.push_back(std::move(thread));
   count_step(Step::kSpawn, 0);
   point();
-  return threads_.size() - 1;
+  return id;
 }
 
 void FiberScheduler::thread_main(void* argument) {
   auto* self = static_cast<VirtualThread*>(argument);
   FiberScheduler* scheduler = self->scheduler;
-  scheduler->after_switch();
+  scheduler->ended_fiber_.reset();
   self->body();
   self->body = nullptr;
   self->state = State::kEnded;

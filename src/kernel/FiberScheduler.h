@@ -69,6 +69,9 @@ class FiberScheduler : public VirtualScheduler {
   uint64_t trace_hash() const { return trace_hash_; }
 
  private:
+  // A thread that waits wakes without a reason at about every 256th point.
+  static constexpr unsigned kSpuriousBits = 8;
+
   enum class State {
     kRunning,
     kReady,
@@ -102,15 +105,17 @@ class FiberScheduler : public VirtualScheduler {
   static void thread_main(void* thread);
 
   void count_step(Step step, uint64_t detail);
+  void point_over_limit();
   void maybe_wake_spuriously();
   void make_ready(VirtualThread* thread, bool timed_out);
+  // Gives the processor away and stays ready.
+  void yield_to(VirtualThread* next);
   // Gives the processor away; `current_` says already what it waits for.
   void block();
   VirtualThread* take_next();
   size_t choose_ready();
   bool advance_time();
   void switch_to(VirtualThread* next);
-  void after_switch();
 
   HeldMutex* find_held(const void* mutex);
   void acquire(const void* mutex);

@@ -109,6 +109,8 @@ int Poller::add(int fd, uint32_t events, IoHandler* handler) {
   return multiplexer_->add(fd, events, handler);
 }
 
+int Poller::remove(int fd) { return multiplexer_->remove(fd); }
+
 void Poller::retire(int fd, IoHandler* handler) {
   multiplexer_->remove(fd);
   retired_.push_back(handler);

@@ -113,12 +113,18 @@ class Poller {
   // Any thread. Registers `fd` for `events` (EPOLLET included if wanted). 0, or -1 with errno.
   int add(int fd, uint32_t events, IoHandler* handler);
 
+  // Any thread; for a handler that will be added again. 0, or -1 with errno.
+  int remove(int fd);
+
   // Takes `fd` out and calls handler->on_retired() once events of this round are through.
   // Poller's thread only; once per handler. Close the descriptor after it.
   void retire(int fd, IoHandler* handler);
 
   // Runs `item` on the poller's thread. False, and not taken, when the poller has stopped.
   bool post(Runnable* item);
+
+  // Hands finished tasks to the handlers; empties the list.
+  void hand_over(RunnableList& finished) { handlers_.post(finished); }
 
   bool on_own_thread() const { return ThreadContext::current().poller == this; }
 

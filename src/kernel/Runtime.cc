@@ -18,6 +18,12 @@ Runtime::Options& process_options() {
   return options;
 }
 
+// The clock installed for the process's runtime; once that has started, some clock, never null.
+std::atomic<Clock*>& process_clock() {
+  static constinit std::atomic<Clock*> clock{nullptr};
+  return clock;
+}
+
 int compute_threads_of(const Runtime::Options& options) {
   return options.compute_threads > 0 ? options.compute_threads
                                      : static_cast<int>(std::thread::hardware_concurrency());
@@ -28,7 +34,11 @@ int compute_threads_of(const Runtime::Options& options) {
 class ProcessRuntime {
  public:
   ProcessRuntime() {
-    runtime_ = new (storage_) Runtime(process_options());
+    Runtime::Options options = process_options();
+    if (Clock* clock = process_clock().exchange(&system_clock())) {
+      options.clock = clock;
+    }
+    runtime_ = new (storage_) Runtime(options);
     if (!runtime_->start()) {
       std::fprintf(stderr, "workflow: cannot start the runtime: %s\n", std::strerror(errno));
       std::abort();
@@ -52,6 +62,11 @@ Runtime& Runtime::current() {
 Runtime& Runtime::process_runtime() {
   static ProcessRuntime runtime;
   return runtime.get();
+}
+
+bool Runtime::install_clock(Clock& clock) {
+  Clock* none = nullptr;
+  return process_clock().compare_exchange_strong(none, &clock);
 }
 
 void Runtime::configure(const Options& options) { process_options() = options; }

@@ -45,6 +45,10 @@ class Runtime {
   // What the process's runtime will be started with. No effect once it has started.
   static void configure(const Options& options);
 
+  // Has the process's runtime measure time by `clock`, which lives for ever, whatever configure()
+  // says. False when it has started already.
+  static bool install_clock(Clock& clock);
+
   explicit Runtime(const Options& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+class SeriesWork;
 class SubTask;
 
 namespace workflow {
@@ -21,6 +22,8 @@ struct ThreadContext {
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
   SubTask* dispatching = nullptr;
   bool dispatched_is_done = false;
+  // The series whose user code this thread is running, or null.
+  SeriesWork* series = nullptr;
   // Spreads threads over pollers; 0 until first used.
   uint32_t slot = 0;
 

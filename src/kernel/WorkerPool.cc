@@ -153,6 +153,8 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
   retired_.splice(retired_.end(), threads_, self);
   live_--;
   if (live_ == 0) {
+    // Here and not in stop(): what is posted before that wakes up would have no worker left.
+    terminated_ = true;
     ended_.notify_all();
   }
   mutex_.unlock();

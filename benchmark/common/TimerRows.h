@@ -1,0 +1,314 @@
+// The timer rows, written once and run against any timer library through a small adaptor, so that a
+// difference between two lines of the table is a difference between two libraries.
+//
+// An adaptor `Timers` offers, to any thread:
+//   Timers::kPeer                                 its name in the output
+//   void start(delay_ns, Completion)              an unnamed timer
+//   void start_named(name, delay_ns, Completion)  a name may hold several timers
+//   size_t cancel(name)                           how many timers this call cancelled
+//   void settle()                                 returns when all starts so far are armed
+// The completion runs exactly once per timer, never inside start, start_named or cancel. An adaptor
+// without names offers only start() and settle(): it takes part in the rows without names.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/Measure.h"
+
+namespace bench {
+
+// What a timer reports to: a function and its argument, the least that any library can be asked to
+// carry. `late` is now - deadline only where a row asks for it.
+struct Completion {
+  void (*run)(void* context, bool cancelled);
+  void* context;
+};
+
+template <class Timers>
+concept NamesTimers = requires(Timers& timers, const std::string& name, Completion completion) {
+  timers.start_named(name, int64_t{}, completion);
+  { timers.cancel(name) } -> std::convertible_to<size_t>;
+};
+
+// 18-byte unique names. One per thread: the returned string is reused by the next call.
+class Names {
+ public:
+  const std::string& at(uint64_t number) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    for (size_t i = kLength; i-- > kPrefix;) {
+      text_[i] = kDigits[number & 15];
+      number >>= 4;
+    }
+    return text_;
+  }
+
+ private:
+  static constexpr size_t kPrefix = 6;
+  static constexpr size_t kLength = 18;
+  std::string text_ = "timer:000000000000";
+};
+
+// Counts completions; outlives every timer that reports to it.
+class Tally {
+ public:
+  Completion completion() { return {&Tally::count, this}; }
+  size_t total() const { return total_.load(std::memory_order_acquire); }
+  size_t cancelled() const { return cancelled_.load(std::memory_order_acquire); }
+
+  // Looks now and then instead of being woken: the counting callback must cost nothing but the add.
+  void wait_for(size_t expected) const {
+    while (total() < expected)
+      sleep_ns(100 * kNsPerUs);
+  }
+
+ private:
+  static void count(void* context, bool cancelled) {
+    auto* tally = static_cast<Tally*>(context);
+    if (cancelled) tally->cancelled_.fetch_add(1, std::memory_order_relaxed);
+    tally->total_.fetch_add(1, std::memory_order_release);
+  }
+
+  alignas(64) std::atomic<size_t> total_{0};
+  std::atomic<size_t> cancelled_{0};
+};
+
+// Never due within a run, and in no order: what a table of leases or time-outs looks like.
+inline int64_t far_delay_ns(Random& random) {
+  return 600 * kNsPerSecond + random.below(3600 * kNsPerSecond);
+}
+
+[[noreturn]] inline void fail(const char* what) {
+  std::fprintf(stderr, "benchmark: %s\n", what);
+  _exit(1);
+}
+
+template <NamesTimers Timers>
+class NamedRows {
+ public:
+  NamedRows(Timers& timers, size_t outstanding) : timers_(timers), outstanding_(outstanding) {}
+
+  // Rows named_create_start and named_create_cancel, with `outstanding` timers armed all the while.
+  // The CPU is measured twice: a batch created and then cancelled (cpu_us: every timer was armed),
+  // and each timer cancelled as soon as created (cpu_at_once_us: all in cache, hand-offs coalesce).
+  void create_and_cancel() {
+    const int64_t fill_ns = fill();
+    constexpr size_t kBatch = 50'000;
+    constexpr size_t kRounds = 5;
+    std::vector<int64_t> armed;
+    std::vector<int64_t> called;
+    std::vector<int64_t> cpu_apart;
+    std::vector<int64_t> cpu_paired;
+    for (size_t round = 0; round < kRounds; ++round) {
+      const uint64_t first = kFresh + round * 2 * kBatch;
+      const int64_t cpu_before = process_cpu_ns();
+      const int64_t begin_ns = now_ns();
+      for (size_t i = 0; i < kBatch; ++i)
+        create(first + i);
+      called.push_back(now_ns() - begin_ns);
+      timers_.settle();
+      armed.push_back(now_ns() - begin_ns);
+      for (size_t i = 0; i < kBatch; ++i)
+        cancel(first + i);
+      await_cancelled(kBatch);
+      cpu_apart.push_back(process_cpu_ns() - cpu_before);
+      cpu_paired.push_back(cpu_of_pairs(first + kBatch, kBatch));
+    }
+    Line("named_create_start", Timers::kPeer)
+        .add("n", outstanding_)
+        .add("ns", per_op(Quantiles(armed).at(0.5), kBatch))
+        .add("caller_ns", per_op(Quantiles(called).at(0.5), kBatch))
+        .add("fill_ns", per_op(fill_ns, outstanding_))
+        .print();
+    Line("named_create_cancel", Timers::kPeer)
+        .add("n", outstanding_)
+        .add("cpu_us", per_op(Quantiles(cpu_apart).at(0.5), kBatch) / 1e3)
+        .add("cpu_at_once_us", per_op(Quantiles(cpu_paired).at(0.5), kBatch) / 1e3)
+        .print();
+  }
+
+  // Row named_replace: every thread cancels a random name of its own share and creates it again;
+  // the callbacks arrive meanwhile, and the clock stops at the last of them.
+  void replace(size_t threads, size_t rounds) {
+    fill();
+    const int64_t cpu_before = process_cpu_ns();
+    const int64_t begin_ns = now_ns();
+    std::vector<std::thread> workers;
+    for (size_t t = 0; t < threads; ++t) {
+      workers.emplace_back(
+          [this, t, threads, rounds] { replace_share(t, threads, rounds / threads); });
+    }
+    for (std::thread& worker : workers)
+      worker.join();
+    const size_t done = rounds / threads * threads;
+    await_cancelled(done);
+    const int64_t wall_ns = now_ns() - begin_ns;
+    Line("named_replace", Timers::kPeer)
+        .add("n", outstanding_)
+        .add("threads", threads)
+        .add("per_s", static_cast<double>(done) * 1e9 / static_cast<double>(wall_ns))
+        .add("cpu_us", per_op(process_cpu_ns() - cpu_before, done) / 1e3)
+        .print();
+  }
+
+ private:
+  // Names from here on are not among the outstanding ones.
+  static constexpr uint64_t kFresh = uint64_t{1} << 40;
+
+  int64_t fill() {
+    const int64_t begin_ns = now_ns();
+    for (size_t i = 0; i < outstanding_; ++i)
+      create(i);
+    timers_.settle();
+    return now_ns() - begin_ns;
+  }
+
+  void create(uint64_t number) {
+    timers_.start_named(names_.at(number), far_delay_ns(random_), tally_.completion());
+  }
+
+  void cancel(uint64_t number) {
+    if (timers_.cancel(names_.at(number)) != 1) fail("a cancel did not find its one timer");
+  }
+
+  void await_cancelled(size_t count) {
+    expected_ += count;
+    tally_.wait_for(expected_);
+    if (tally_.cancelled() != expected_) fail("a cancelled timer reported something else");
+  }
+
+  int64_t cpu_of_pairs(uint64_t first, size_t count) {
+    const int64_t before_ns = process_cpu_ns();
+    for (size_t i = 0; i < count; ++i) {
+      create(first + i);
+      cancel(first + i);
+    }
+    await_cancelled(count);
+    return process_cpu_ns() - before_ns;
+  }
+
+  void replace_share(size_t share, size_t shares, size_t rounds) {
+    Names names;
+    Random random(1000 + share);
+    const auto mine = static_cast<int64_t>(outstanding_ / shares);
+    for (size_t round = 0; round < rounds; ++round) {
+      const uint64_t number = static_cast<uint64_t>(random.below(mine)) * shares + share;
+      if (timers_.cancel(names.at(number)) != 1) fail("a replaced name did not hold one timer");
+      timers_.start_named(names.at(number), far_delay_ns(random), tally_.completion());
+    }
+  }
+
+  Timers& timers_;
+  const size_t outstanding_;
+  Names names_;
+  Random random_{1};
+  Tally tally_;
+  size_t expected_ = 0;
+};
+
+// Row memory. Starts in small steps and settles after each, so that a queue between threads, where
+// a peer has one, is not counted as memory of its timers.
+template <class Timers>
+void measure_memory(Timers& timers, size_t count, bool named) {
+  static Tally tally;
+  Names names;
+  Random random(1);
+  int64_t before = 0;
+  constexpr size_t kWarmUp = 1000;
+  for (size_t i = 0; i < count + kWarmUp; ++i) {
+    if (i == kWarmUp) {
+      timers.settle();
+      before = resident_bytes();
+    }
+    if constexpr (NamesTimers<Timers>) {
+      if (named) timers.start_named(names.at(i), far_delay_ns(random), tally.completion());
+    }
+    if (!named) timers.start(far_delay_ns(random), tally.completion());
+    if (i % 1000 == 999) timers.settle();
+  }
+  timers.settle();
+  Line(named ? "memory_named" : "memory_unnamed", Timers::kPeer)
+      .add("n", count)
+      .add("bytes", per_op(resident_bytes() - before, count))
+      .print();
+}
+
+// Row lateness: `count` timers with random delays below `span_ns`, all unnamed. A timer's deadline
+// is its delay after the moment just before start() was called, so starting late is lateness too.
+template <class Timers>
+void measure_lateness(Timers& timers, size_t count, int64_t span_ns) {
+  struct Slot {
+    int64_t deadline_ns;
+    int64_t late_ns;
+  };
+  static std::atomic<size_t> fired;
+  static std::vector<Slot> slots(count, Slot{-1, -1});  // written now: no page faults later
+  const auto on_time = [](void* context, bool) {
+    auto* slot = static_cast<Slot*>(context);
+    slot->late_ns = now_ns() - slot->deadline_ns;
+    fired.fetch_add(1, std::memory_order_release);
+  };
+  Random random(1);
+  timers.settle();
+  const int64_t cpu_before = process_cpu_ns();
+  for (Slot& slot : slots) {
+    const int64_t delay_ns = random.below(span_ns);
+    slot.deadline_ns = now_ns() + delay_ns;
+    timers.start(delay_ns, Completion{on_time, &slot});
+  }
+  while (fired.load(std::memory_order_acquire) < count)
+    sleep_ns(kNsPerMs);
+  const int64_t cpu_ns = process_cpu_ns() - cpu_before;
+  std::vector<int64_t> late;
+  late.reserve(count);
+  for (const Slot& slot : slots)
+    late.push_back(slot.late_ns);
+  const Quantiles quantiles(std::move(late));
+  Line("lateness", Timers::kPeer)
+      .add("n", count)
+      .add("p50_us", static_cast<double>(quantiles.at(0.5)) / 1e3)
+      .add("p99_us", static_cast<double>(quantiles.at(0.99)) / 1e3)
+      .add("max_us", static_cast<double>(quantiles.max()) / 1e3)
+      .add("min_us", static_cast<double>(quantiles.min()) / 1e3)
+      .add("cpu_s", static_cast<double>(cpu_ns) / 1e9)
+      .print();
+}
+
+// Runs the row that the command line names:
+//   --row=named|replace|memory_named|memory_unnamed|lateness [--n=N] [--threads=T] [--rounds=R]
+// and ends the process there and then: tearing down a million timers belongs to no row.
+template <class Timers>
+[[noreturn]] void run_timer_row(Timers& timers, int argc, char** argv) {
+  const Options options(argc, argv);
+  const std::string row = options.text("row", "");
+  const size_t n = options.count("n", 100'000);
+  bool known = true;
+  if (row == "lateness") {
+    measure_lateness(timers, n, 2 * kNsPerSecond);
+  } else if (row == "memory_unnamed") {
+    measure_memory(timers, n, false);
+  } else if constexpr (NamesTimers<Timers>) {
+    if (row == "memory_named") {
+      measure_memory(timers, n, true);
+    } else if (row == "named") {
+      static NamedRows<Timers> rows(timers, n);
+      rows.create_and_cancel();
+    } else if (row == "replace") {
+      static NamedRows<Timers> rows(timers, n);
+      rows.replace(options.count("threads", 1), options.count("rounds", 500'000));
+    } else {
+      known = false;
+    }
+  } else {
+    known = false;
+  }
+  if (!known) fail("unknown --row, or a row that this peer has no part in");
+  _exit(0);
+}
+
+}  // namespace bench

@@ -1,0 +1,176 @@
+# shellcheck shell=bash
+# Sourced by run: turns the raw lines (in the file $raw) into the markdown tables, one function
+# table_ROW per row, with the budgets. Needs $named_peers, $timer_peers and $delay_ms too.
+# shellcheck disable=SC2154  # those come from run
+
+# value PEER KEY FILTER...: the median of KEY over the raw lines that hold every FILTER (key=value).
+value() {
+  local peer=$1 key=$2
+  shift 2
+  awk -v key="$key" -v wanted="peer=$peer $*" '
+    BEGIN { count = split(wanted, filters, " ") }
+    {
+      split("", have)
+      for (i = 1; i <= NF; ++i) have[$i] = 1
+      for (i = 1; i <= count; ++i) if (!(filters[i] in have)) next
+      for (i = 1; i <= NF; ++i) if (index($i, key "=") == 1) print substr($i, length(key) + 2)
+    }' "$raw" | sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'
+}
+
+number() {
+  if [[ -z $1 ]]; then
+    echo "–"
+    return
+  fi
+  awk -v v="$1" 'BEGIN {
+    a = v < 0 ? -v : v
+    if (a >= 1e6) printf "%.2fM", v / 1e6
+    else printf((a >= 100 ? "%.0f" : a >= 10 ? "%.1f" : "%.2f"), v)
+  }'
+}
+
+# table TITLE PEER...: begins a table with these columns.
+table() {
+  local title=$1 rule="|---|---:|"
+  shift
+  columns=("$@")
+  echo
+  printf '| %s | ours |' "$title"
+  for peer in "${columns[@]}"; do printf ' %s |' "${peer/_/ }"; rule+="---:|"; done
+  printf ' ratio | budget | met |\n%s---:|---|---|\n' "$rule"
+}
+
+# best LOW|HIGH VALUE...: the best of the values, empty ones left out.
+best() {
+  local flags=(-g)
+  [[ $1 == high ]] && flags+=(-r)
+  shift
+  printf '%s\n' "$@" | grep . | sort "${flags[@]}" | head -1
+}
+
+# line TITLE KEY "FILTER..." "BUDGET" CONDITION...: one line of the table.
+# A condition is le:REFERENCE:FACTOR or ge:REFERENCE:FACTOR; REFERENCE is a peer, `best` of the peers
+# in the table, or `abs` for FACTOR itself. The ratio shown is to the first condition's peer. A line
+# without a budget has a condition that always holds, to say which peer the ratio is to.
+line() {
+  local title=$1 key=$2 filters=$3 budget=$4
+  shift 4
+  local order=low ours values=() reference ratio="–" met="–" condition
+  [[ ${1:-} == ge:* ]] && order=high
+  # shellcheck disable=SC2086  # filters are words
+  ours=$(value ours "$key" $filters)
+  printf '| %s | %s |' "$title" "$(number "$ours")"
+  for peer in "${columns[@]}"; do
+    # shellcheck disable=SC2086
+    values+=("$(value "$peer" "$key" $filters)")
+    printf ' %s |' "$(number "${values[-1]}")"
+  done
+  for condition in "$@"; do
+    IFS=: read -r operator name factor <<<"$condition"
+    # shellcheck disable=SC2086
+    case $name in
+      abs) reference=1 ;;
+      best) reference=$(best "$order" "${values[@]}") ;;
+      *) reference=$(value "$name" "$key" $filters) ;;
+    esac
+    if [[ -n $ours && -n $reference ]]; then
+      [[ $name != abs && $ratio == "–" ]] &&
+        ratio=$(awk -v a="$ours" -v b="$reference" 'BEGIN { if (b != 0) printf "%.2f", a / b }')
+      if awk -v a="$ours" -v b="$reference" -v f="$factor" -v op="$operator" \
+        'BEGIN { exit !(op == "le" ? a <= b * f : a >= b * f) }'; then
+        [[ $met == "–" ]] && met=yes
+      else
+        met=no
+      fi
+    fi
+  done
+  [[ -z $budget ]] && met=
+  printf ' %s | %s | %s |\n' "$ratio" "$budget" "$met"
+}
+
+table_named() {
+  table "named timers" "${named_peers[@]}"
+  for n in 100000 1000000; do
+    line "create + start, $n outstanding, ns" ns "row=named_create_start n=$n" \
+      "≤ 0.6 × best" le:best:0.6
+  done
+  for n in 100000 1000000; do
+    line "create, cancel by name, callback, $n outstanding, CPU µs" cpu_us \
+      "row=named_create_cancel n=$n" "≤ best" le:best:1
+    line "the same, each cancelled as soon as created, CPU µs" cpu_at_once_us \
+      "row=named_create_cancel n=$n" "≤ best" le:best:1
+  done
+}
+
+table_replace() {
+  table "replace one of 100,000, rounds per second" "${named_peers[@]}"
+  line "1 thread" per_s "row=named_replace threads=1" "≥ 1.2 × best" ge:best:1.2
+  local one
+  one=$(value ours per_s row=named_replace threads=1)
+  line "2 threads" per_s "row=named_replace threads=2" "≥ 1.2 × best, ≥ 1 thread" \
+    ge:best:1.2 "ge:abs:${one:-0}"
+  line "1 thread, CPU µs per round" cpu_us "row=named_replace threads=1" "" le:best:1e9
+  line "2 threads, CPU µs per round" cpu_us "row=named_replace threads=2" "" le:best:1e9
+}
+
+table_memory() {
+  table "memory per outstanding timer (1,000,000), bytes" "${named_peers[@]}"
+  line "unnamed" bytes "row=memory_unnamed" "≤ 200" le:abs:200 le:best:1e9
+  line "named" bytes "row=memory_named" "≤ 260" le:abs:260 le:best:1e9
+}
+
+table_cancel() {
+  table "one call cancels 1,000,000 timers of one name"
+  line "the call, ms" call_ms "row=cancel_million" "ends" le:abs:1e9
+  line "until the last callback, ms" callbacks_ms "row=cancel_million" "" le:abs:1e9
+  line "operation on another name meanwhile, p50 µs" other_p50_us "row=cancel_million" "" \
+    le:abs:1e9
+  line "the same, p99 µs" other_p99_us "row=cancel_million" "" le:abs:1e9
+  line "the same, max µs" other_max_us "row=cancel_million" "< 1000" le:abs:1000
+  line "the same without the time it had no core, max µs" other_own_max_us \
+    "row=cancel_million" "" le:abs:1e9
+  line "the same before the call, max µs" idle_max_us "row=cancel_million" "" le:abs:1e9
+}
+
+table_lateness() {
+  table "lateness at the callback, timers due within 2 s" "${timer_peers[@]}"
+  line "100,000: p50 µs" p50_us "row=lateness n=100000" "" le:timerfd:1e9
+  line "100,000: p99 µs" p99_us "row=lateness n=100000" "≤ 1.5 × timerfd" le:timerfd:1.5
+  line "100,000: max µs" max_us "row=lateness n=100000" "" le:timerfd:1e9
+  line "100,000: min µs" min_us "row=lateness n=100000" "≥ 0" ge:abs:0
+  line "100,000: CPU s" cpu_s "row=lateness n=100000" "" le:timerfd:1e9
+  line "1,000,000: p50 µs" p50_us "row=lateness n=1000000" "" le:best:1e9
+  line "1,000,000: p99 µs" p99_us "row=lateness n=1000000" "≤ 3000" le:abs:3000 le:best:1e9
+  line "1,000,000: max µs" max_us "row=lateness n=1000000" "" le:best:1e9
+  line "1,000,000: min µs" min_us "row=lateness n=1000000" "≥ 0" ge:abs:0
+  line "1,000,000: CPU s" cpu_s "row=lateness n=1000000" "≤ 1.2" le:abs:1.2 le:best:1e9
+}
+
+table_series() {
+  table "a step of a series (empty task: create + run), ns"
+  line "1,000,000 queued before the start" ns "row=series_queued" "≤ 120" le:abs:120
+  line "extending itself 1,000,000 times" ns "row=series_self_extending" "≤ 120" le:abs:120
+}
+
+table_http() {
+  table "HTTP small reply, server on one core" nginx bare
+  for connections in 64 1000; do
+    line "$connections connections: server CPU µs per request" cpu_us \
+      "row=http_small connections=$connections" "< nginx, ≤ 1.25 × bare" \
+      le:nginx:0.9999 le:bare:1.25
+    line "$connections connections: requests per second" per_s \
+      "row=http_small connections=$connections" "" ge:nginx:0
+  done
+}
+
+table_delayed() {
+  table "HTTP reply after $delay_ms ms, 2000 connections, server on one core" nginx
+  line "server CPU µs per reply" cpu_us "row=http_delayed" "≤ nginx" le:nginx:1
+  line "replies per second" per_s "row=http_delayed" "≥ nginx" ge:nginx:1
+  line "p99 - delay, ms" over_ms "row=http_delayed" "≤ 15" le:abs:15 le:nginx:1e9
+}
+
+table_http_memory() {
+  table "memory of a connection whose reply is delayed (10,000), bytes" nginx
+  line "resident" bytes "row=http_memory" "≤ 4096" le:abs:4096 le:nginx:1e9
+}

@@ -1,0 +1,73 @@
+// Row series_step: what one step of a series costs, an empty task created and run. Links: workflow.
+//
+// queued: one series of --n tasks pushed before it starts. self_extending: each task's successor is
+// pushed by a task that runs, so that the series never holds more than a few.
+
+#include <workflow/WFFacilities.h>
+#include <workflow/WFTaskFactory.h>
+#include <workflow/Workflow.h>
+
+#include "common/Measure.h"
+
+namespace bench {
+namespace {
+
+// CPU of the process is reported beside the wall time: a step may use more than one thread.
+template <class Work>
+void measure(const char* way, size_t n, Work work) {
+  const int64_t cpu_before = process_cpu_ns();
+  const int64_t begin_ns = now_ns();
+  work();
+  const int64_t wall_ns = now_ns() - begin_ns;
+  Line(way, "ours")
+      .add("n", n)
+      .add("ns", per_op(wall_ns, n))
+      .add("cpu_ns", per_op(process_cpu_ns() - cpu_before, n))
+      .print();
+}
+
+void run_queued(size_t n) {
+  measure("series_queued", n, [n] {
+    WFFacilities::WaitGroup finished(1);
+    SeriesWork* series = Workflow::create_series_work(
+        WFTaskFactory::create_empty_task(), [&finished](const SeriesWork*) { finished.done(); });
+    for (size_t i = 1; i < n; ++i)
+      series->push_back(WFTaskFactory::create_empty_task());
+    series->start();
+    finished.wait();
+  });
+}
+
+// A generic task whose run pushes the next one: the least that can extend its own series.
+class Extender : public WFGenericTask {
+ public:
+  explicit Extender(size_t left) : left_(left) {}
+
+ private:
+  void dispatch() override {
+    if (left_ > 1) series_of(this)->push_back(new Extender(left_ - 1));
+    WFGenericTask::dispatch();
+  }
+
+  const size_t left_;
+};
+
+void run_self_extending(size_t n) {
+  measure("series_self_extending", n, [n] {
+    WFFacilities::WaitGroup finished(1);
+    Workflow::start_series_work(new Extender(n),
+                                [&finished](const SeriesWork*) { finished.done(); });
+    finished.wait();
+  });
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  const size_t n = bench::Options(argc, argv).count("n", 1'000'000);
+  WFFacilities::usleep(1000);  // the threads start here, not in the first measurement
+  bench::run_queued(n);
+  bench::run_self_extending(n);
+  return 0;
+}

@@ -1,0 +1,27 @@
+# workflow_own_target(<target>): the compile and link options of our own targets. They are set
+# on each target, never globally, and never reach a consumer.
+
+function(workflow_sanitize target)
+  if(WORKFLOW_BUILD_FUZZERS)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+  if(NOT WORKFLOW_SANITIZE)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE
+    -fsanitize=${WORKFLOW_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(${target} PRIVATE -fsanitize=${WORKFLOW_SANITIZE})
+endfunction()
+
+function(workflow_own_target target)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_compile_options(${target} PRIVATE -Wthread-safety -Werror=thread-safety)
+  endif()
+  if(WORKFLOW_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  workflow_sanitize(${target})
+endfunction()

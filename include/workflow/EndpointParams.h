@@ -1,0 +1,20 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+
+enum TransportType { TT_TCP, TT_UDP, TT_SCTP, TT_TCP_SSL, TT_SCTP_SSL };
+
+// How a client behaves towards one endpoint (an address and a port). An aggregate to copy and
+// change; its defaults are ENDPOINT_PARAMS_DEFAULT. Times are in milliseconds, -1: unlimited.
+struct EndpointParams {
+  int address_family = AF_UNSPEC;
+  size_t max_connections = 200;
+  int connect_timeout = 10 * 1000;
+  int response_timeout = 10 * 1000;
+  int ssl_connect_timeout = 10 * 1000;
+  bool use_tls_sni = false;
+};
+
+inline constexpr struct EndpointParams ENDPOINT_PARAMS_DEFAULT {};

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "workflow/ProtocolMessage.h"
+
+namespace protocol {
+
+// One header field, not null-terminated. Given to the user, it points into the message and stays
+// valid until that field is replaced or erased, or the message is destroyed.
+struct HttpMessageHeader {
+  const void *name;
+  size_t name_len;
+  const void *value;
+  size_t value_len;
+};
+
+struct HttpLimits;
+struct HttpContent;
+
+// What requests and responses have in common: version, header fields, body.
+//
+// One message is both received and sent: a received message may be changed and sent on. Text
+// returned as `const char *` is null-terminated, null when absent, and stays valid, whatever else
+// is set, until that same text is set again or the message is destroyed. Moving a message keeps
+// these pointers valid (they follow the content). Not thread-safe. A message that was never used
+// owns no memory but itself.
+//
+// Setters return false with errno EINVAL for text that would break the framing on the wire: CR, LF
+// or NUL anywhere, a name or method that is no token, white space in a request target. ENOMEM is
+// the other failure. encode() writes what was set and nothing else: the task that sends adds
+// Content-Length, Connection and the like before.
+class HttpMessage : public ProtocolMessage {
+ public:
+  const char *get_http_version() const;
+  bool get_http_version(std::string &version) const {
+    return to_string(get_http_version(), version);
+  }
+  bool set_http_version(const char *version);
+  bool set_http_version(const std::string &version);
+
+  // From the header fields, received or set: "Transfer-Encoding: chunked"; HTTP/1.1 without
+  // "Connection: close", or HTTP/1.0 with "Connection: keep-alive".
+  bool is_chunked() const;
+  bool is_keep_alive() const;
+
+  // add: appends a field. set: replaces every field of that name by one. Names match without case.
+  bool add_header(const struct HttpMessageHeader *header);
+  bool set_header(const struct HttpMessageHeader *header);
+  bool add_header_pair(const char *name, const char *value);
+  bool set_header_pair(const char *name, const char *value);
+  bool add_header_pair(const std::string &name, const std::string &value);
+  bool set_header_pair(const std::string &name, const std::string &value);
+
+  // The body of a completely received message; of a chunked one the raw body with its chunk
+  // framing (see HttpChunkCursor, HttpUtil::decode_chunked_body). False, null and 0 when no
+  // message was received completely; true, null and 0 when it has no body.
+  bool get_parsed_body(const void **body, size_t *size) const;
+
+  // The body to send, as a list of blocks. The nocopy forms keep the caller's pointer, which must
+  // stay valid until the message was sent; a received body may be given to its own message.
+  bool append_output_body(const void *buf, size_t size);
+  bool append_output_body_nocopy(const void *buf, size_t size);
+  bool append_output_body(const char *buf);
+  bool append_output_body_nocopy(const char *buf);
+  bool append_output_body(const std::string &buf);
+  bool append_output_body_nocopy(const std::string &buf);
+
+  size_t get_output_body_size() const;
+  size_t get_output_body_blocks(const void *buf[], size_t size[], size_t max) const;
+  // `*size` is the room in and the length out; false with ENOSPC when the room is too small.
+  bool get_output_body_merged(void *buf, size_t *size) const;
+  bool get_output_body_merged(std::string &body) const;
+  void clear_output_body();
+
+  bool is_header_complete() const;
+  bool has_connection_header() const;
+  bool has_content_length_header() const;
+  bool has_keep_alive_header() const;
+
+  // ProtocolMessage. Blocks of the body beyond `max` are merged into the last vector.
+  int encode(struct iovec vectors[], int max) override;
+  int append(const void *buf, size_t *size) override;
+  using ProtocolMessage::append;
+
+  // --- For the layers that receive; not for users. ---
+
+  // Parsing limits; the owner keeps them alive while it appends. Null: the defaults. They stay
+  // with this object when it is moved from or to.
+  void set_limits(const HttpLimits *limits) { limits_ = limits; }
+
+  // A byte of the message arrived; empty lines before a request do not count.
+  bool has_started() const;
+  // append() returned 1.
+  bool is_complete() const;
+  // Bytes of the body that arrived so far, chunk framing included.
+  size_t get_received_body_size() const;
+  // After append() returned -1: the status to refuse the request with (400, 413, 414, 417, 431,
+  // 501, 505; 500 when memory ran out); 0 when there was no error.
+  int refusal_status() const;
+  // The peer closed its side: returns 1 when that completes the message, -1 when it cuts it.
+  int end_of_input();
+
+  HttpContent *content() const { return content_.get(); }
+
+  ~HttpMessage() override;
+
+ protected:
+  explicit HttpMessage(bool is_request) noexcept : is_request_(is_request) {}
+  HttpMessage(HttpMessage &&message) noexcept;
+  HttpMessage &operator=(HttpMessage &&message) noexcept;
+
+  // The parts of the start line, in the order of HttpContent::StartPart.
+  const char *get_start_part(int part) const;
+  bool set_start_part(int part, const char *text, size_t size);
+  static bool to_string(const char *text, std::string &string) {
+    if (text == nullptr) return false;
+    string.assign(text);
+    return true;
+  }
+
+  // Called once when the header section is complete and accepted; `rest` bytes of the body are at
+  // hand already. Returns 0, or the status to refuse the message with.
+  virtual int header_completed(size_t rest);
+  bool zero_body_ = false;
+
+ private:
+  struct ContentDeleter {
+    void operator()(HttpContent *content) const;
+  };
+  HttpContent *use_content();
+
+  bool is_request_;
+  const HttpLimits *limits_ = nullptr;
+  std::unique_ptr<HttpContent, ContentDeleter> content_;
+};
+
+class HttpRequest : public HttpMessage {
+ public:
+  const char *get_method() const;
+  bool get_method(std::string &method) const { return to_string(get_method(), method); }
+  bool set_method(const char *method);
+  bool set_method(const std::string &method);
+
+  const char *get_request_uri() const;
+  bool get_request_uri(std::string &uri) const { return to_string(get_request_uri(), uri); }
+  bool set_request_uri(const char *uri);
+  bool set_request_uri(const std::string &uri);
+
+  HttpRequest() noexcept : HttpMessage(true) {}
+  HttpRequest(HttpRequest &&) noexcept = default;
+  HttpRequest &operator=(HttpRequest &&) noexcept = default;
+
+ protected:
+  // Answers "Expect: 100-continue" by feedback() when the body has not begun to arrive.
+  int header_completed(size_t rest) override;
+};
+
+// As a received message, interim answers (1xx but 101) are skipped.
+class HttpResponse : public HttpMessage {
+ public:
+  const char *get_status_code() const;
+  bool get_status_code(std::string &code) const { return to_string(get_status_code(), code); }
+  bool set_status_code(const char *code);
+  bool set_status_code(const std::string &code);
+
+  const char *get_reason_phrase() const;
+  bool get_reason_phrase(std::string &phrase) const {
+    return to_string(get_reason_phrase(), phrase);
+  }
+  bool set_reason_phrase(const char *phrase);
+  bool set_reason_phrase(const std::string &phrase);
+
+  // Internal: the response to be parsed answers HEAD, so it has no body whatever it says.
+  void parse_zero_body() { zero_body_ = true; }
+
+  HttpResponse() noexcept : HttpMessage(false) {}
+  HttpResponse(HttpResponse &&) noexcept = default;
+  HttpResponse &operator=(HttpResponse &&) noexcept = default;
+};
+
+}  // namespace protocol

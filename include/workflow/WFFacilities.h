@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "workflow/WFFuture.h"
+#include "workflow/WFTaskFactory.h"
+
+// Calls for code that would rather wait than be called back. Any thread may use them. Waits on a
+// framework thread lend that thread to other work, so a callback may wait for other callbacks.
+class WFFacilities {
+ public:
+  // Returns after `microseconds`, never earlier, or at once when the library stops.
+  static void usleep(unsigned int microseconds);
+
+  // Ready after `microseconds`, or when the library stops.
+  static WFFuture<void> async_usleep(unsigned int microseconds);
+
+  // Runs func(args...) on a computing thread: a go task of that queue, started.
+  template <class FUNC, class... ARGS>
+  static void go(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
+    WFTaskFactory::create_go_task(queue_name, std::forward<FUNC>(func), std::forward<ARGS>(args)...)
+        ->start();
+  }
+
+  class WaitGroup;
+};
+
+// Waits until a number of things are done: wait() returns when the number is 0 or less, now or at
+// some moment since the call. All of it is thread-safe. The group may be destroyed as soon as
+// wait() has returned, although the last done() has not.
+class WFFacilities::WaitGroup {
+ public:
+  explicit WaitGroup(int n);
+  ~WaitGroup();
+  WaitGroup(const WaitGroup &) = delete;
+  WaitGroup &operator=(const WaitGroup &) = delete;
+
+  // `n` more (fewer, if negative) to wait for.
+  void add(int n);
+  void done();
+
+  void wait() const;
+  // Waits at most that long; without limit if negative.
+  std::future_status wait(int milliseconds) const;
+
+ private:
+  const std::shared_ptr<workflow::Countdown> left_;
+};

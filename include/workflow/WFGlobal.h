@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+
+#include "workflow/EndpointParams.h"
+#include "workflow/WFTaskError.h"
+
+// The settings of the process. An aggregate to copy and change; its defaults are
+// GLOBAL_SETTINGS_DEFAULT. The strings belong to the caller and must outlive the process's tasks.
+//
+// Numbers of threads: below 1, poller_threads and handler_threads count as 1, and compute_threads
+// as the number of processors.
+struct WFGlobalSettings {
+  struct EndpointParams endpoint_params = ENDPOINT_PARAMS_DEFAULT;
+  struct EndpointParams dns_server_params = ENDPOINT_PARAMS_DEFAULT;
+  unsigned int dns_ttl_default = 3600;  // seconds; for answers that name none
+  unsigned int dns_ttl_min = 60;        // seconds; for answers that name less
+  int dns_threads = 4;
+  int poller_threads = 4;    // wait for timers and descriptors
+  int handler_threads = 20;  // run callbacks and process functions
+  int compute_threads = -1;  // run go tasks
+  int fio_max_events = 4096;
+  const char *resolv_conf_path = "/etc/resolv.conf";
+  const char *hosts_path = "/etc/hosts";
+};
+
+inline constexpr struct WFGlobalSettings GLOBAL_SETTINGS_DEFAULT {};
+
+// Sets the process's settings. Call it before the first task is started, cancelled or computed and
+// before the first server starts: then the threads are made, as many as the settings say at that
+// moment. Afterwards numbers of threads no longer change anything. Not concurrently with the first
+// use of the library.
+extern void WORKFLOW_library_init(const struct WFGlobalSettings *settings);
+
+// What belongs to the process as a whole. Any thread may call any of it at any time.
+class WFGlobal {
+ public:
+  // The port of URLs that have that scheme and no port. Schemes ignore case (RFC 3986, 3.1). An
+  // earlier registration is replaced. Known without it: http, https.
+  static void register_scheme_port(const std::string &scheme, unsigned short port);
+
+  // The port in decimal, or null for an unknown scheme. Valid for the life of the process.
+  static const char *get_default_port(const std::string &scheme);
+
+  // What was set last. Valid for the life of the process; later settings do not change it.
+  static const struct WFGlobalSettings *get_global_settings();
+
+  // The same as WORKFLOW_library_init().
+  static void set_global_settings(const struct WFGlobalSettings *settings);
+
+  // What get_state() and get_error() of a task mean, in English for people to read; never null. It
+  // lives as long as the process.
+  static const char *get_error_string(int state, int error);
+};

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "workflow/HttpMessage.h"
+#include "workflow/HttpUtil.h"
+#include "workflow/WFServer.h"
+
+using http_process_t =
+    std::function<void (WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse> *)>;
+using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
+
+static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
+  struct WFServerParams params = SERVER_PARAMS_DEFAULT;
+  params.request_size_limit = 16 * 1024 * 1024;
+  return params;
+}();
+
+// HTTP/1.1 and 1.0 (RFC 9110, 9112). What the task adds to a reply where the user did not:
+// version, status 200 OK, Date, Connection where it differs from the version's default, and the
+// true Content-Length. HEAD, 204 and 304 are sent without a body.
+template <>
+struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
+  static void prepare_request(protocol::HttpRequest *request, const WFServerParams& params);
+  static bool is_header_complete(const protocol::HttpRequest *request);
+  static size_t received_body_size(const protocol::HttpRequest *request);
+  static std::string refusal(const protocol::HttpRequest *request, bool timed_out);
+  static bool prepare_reply(const protocol::HttpRequest *request,
+                            protocol::HttpResponse *response, bool may_keep);
+};
+
+template <>
+inline WFServer<protocol::HttpRequest, protocol::HttpResponse>::WFServer(Process process)
+    : WFServer(&HTTP_SERVER_PARAMS_DEFAULT, std::move(process)) {}
+
+using WFHttpServer = WFServer<protocol::HttpRequest, protocol::HttpResponse>;

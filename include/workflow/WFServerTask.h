@@ -1,0 +1,201 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "workflow/ProtocolMessage.h"
+#include "workflow/WFTask.h"
+
+struct WFServerParams;
+
+namespace workflow {
+
+class ServerConnection;
+
+// One request and its reply as the connection sees them; the bridge between the tasks, which are
+// templates, and the connections, which are not. For the implementation of servers.
+//
+// Life: the connection makes it with the first byte of a request and owns it while receiving. With
+// begin() it becomes a task of a series, which deletes it; the series keeps the connection alive.
+// From then on it ends in exactly one of send_reply(), drop() (destruction included).
+class ServerExchange {
+ public:
+  struct Reply {
+    bool keep_alive;         // the connection may carry another exchange
+    int send_timeout;        // ms; negative: the server's
+    int keep_alive_timeout;  // ms; negative: the server's
+  };
+
+  virtual protocol::ProtocolMessage *request() = 0;
+  virtual protocol::ProtocolMessage *response() = 0;
+
+  // Before the first byte.
+  virtual void prepare_request(const WFServerParams& params) = 0;
+
+  // While receiving: the part of the request that decides about the rest has arrived; and how much
+  // of the rest has.
+  virtual bool is_header_complete() = 0;
+  virtual size_t received_body_size() = 0;
+
+  // What to send before closing when the request cannot be served; perhaps nothing. `timed_out`:
+  // it did not arrive in time, else it was not understood.
+  virtual std::string refusal(bool timed_out) = 0;
+
+  // The request is complete. Returns what a handler shall run; it leads to send_reply() or drop().
+  virtual Runnable *begin(long long seq) = 0;
+
+  // The reply has left or failed. Called once after send_reply(), perhaps before it returns.
+  virtual void reply_ended(int state, int error) = 0;
+
+  // Deletes an exchange that was not begun.
+  virtual void abandon() = 0;
+
+  void set_connection(ServerConnection *connection) { connection_ = connection; }
+
+  // What SeriesWork::get_specific answers with the server's identity, for this very pointer.
+  static const char kHostKey[];
+
+ protected:
+  virtual ~ServerExchange() = default;
+
+  // Sends response(). `reply_ended` follows.
+  void send_reply(const Reply& reply);
+  // Ends the exchange without a reply: the connection is closed.
+  void drop();
+  // The connection will not carry another exchange: the server is being stopped.
+  bool connection_is_closing() const;
+
+  int peer_addr(struct sockaddr *addr, socklen_t *addrlen) const;
+  int push_bytes(const void *buf, size_t size);
+  bool peer_closed() const;
+  WFConnection *user_connection() const;
+
+  ServerConnection *connection() const { return connection_; }
+  static void retain(ServerConnection *connection);
+  static void release(ServerConnection *connection);
+  static void *host_of(ServerConnection *connection);
+
+ private:
+  ServerConnection *connection_ = nullptr;
+};
+
+}  // namespace workflow
+
+// What a protocol adds to its server tasks. Specialise it for messages whose requests need limits
+// or whose responses must be completed before they are sent.
+template <class REQ, class RESP>
+struct WFServerProtocol {
+  static void prepare_request(REQ *, const WFServerParams&) {}
+  static bool is_header_complete(const REQ *) { return true; }
+  static size_t received_body_size(const REQ *) { return 0; }
+  static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
+  // Returns whether the connection may be kept.
+  static bool prepare_reply(const REQ *, RESP *, bool may_keep) { return may_keep; }
+};
+
+// The task of one request on a server, from its first byte to its reply.
+template <class REQ, class RESP>
+class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExchange {
+ public:
+  using Process = std::function<void (WFNetworkTask<REQ, RESP> *)>;
+  using Protocol = WFServerProtocol<REQ, RESP>;
+
+  // `process` outlives the task.
+  explicit WFServerTask(const Process& process) : process_(process), processor_(*this) {}
+
+  void dispatch() override {
+    if (this->state_ != WFT_STATE_TOREPLY) {
+      end_exchange();
+      this->subtask_done();
+      return;
+    }
+    const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
+    const bool keep = Protocol::prepare_reply(&this->req_, &this->resp_, may_keep);
+    open_ = false;
+    send_reply(Reply{keep && may_keep, this->send_timeout_, this->keep_alive_timeout_});
+  }
+
+  int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const override {
+    return peer_addr(addr, addrlen);
+  }
+  WFConnection *get_connection() const override { return user_connection(); }
+  int push(const void *buf, size_t size) override { return push_bytes(buf, size); }
+  bool closed() const override { return peer_closed(); }
+
+ protected:
+  ~WFServerTask() override { end_exchange(); }
+
+  protocol::ProtocolMessage *request() override { return &this->req_; }
+  protocol::ProtocolMessage *response() override { return &this->resp_; }
+  void prepare_request(const WFServerParams& params) override {
+    Protocol::prepare_request(&this->req_, params);
+  }
+  bool is_header_complete() override { return Protocol::is_header_complete(&this->req_); }
+  size_t received_body_size() override { return Protocol::received_body_size(&this->req_); }
+  std::string refusal(bool timed_out) override {
+    return Protocol::refusal(&this->req_, timed_out);
+  }
+  workflow::Runnable *begin(long long seq) override {
+    this->task_seq_ = seq;
+    this->state_ = WFT_STATE_TOREPLY;
+    open_ = true;
+    new Series(&processor_, this, connection());
+    return &processor_;
+  }
+  void reply_ended(int state, int error) override {
+    this->state_ = state;
+    this->error_ = error;
+    if (error == ETIMEDOUT)
+      this->timeout_reason_ = TOR_TRANSMIT_TIMEOUT;
+    this->subtask_done();
+  }
+  void abandon() override { delete this; }
+
+ private:
+  // The first task of the series: gives the request to the user.
+  class Processor final : public SubTask {
+   public:
+    explicit Processor(WFServerTask& task) : task_(task) {}
+    void run() override { series_of(this)->start(); }
+    void dispatch() override {
+      task_.process_(&task_);
+      subtask_done();
+    }
+
+   private:
+    SubTask *done() override { return series_of(this)->pop(); }
+    WFServerTask& task_;
+  };
+
+  // Keeps the connection, and so the server, until the series has ended.
+  class Series final : public SeriesWork {
+   public:
+    Series(SubTask *first, SubTask *last, workflow::ServerConnection *connection)
+        : SeriesWork(first, nullptr), connection_(connection) {
+      set_last_task(last);
+      retain(connection_);
+    }
+
+    void *get_specific(const char *key) override {
+      return key == kHostKey ? host_of(connection_) : nullptr;
+    }
+
+   private:
+    ~Series() override { release(connection_); }
+    workflow::ServerConnection *const connection_;
+  };
+
+  void end_exchange() {
+    if (open_) {
+      open_ = false;
+      drop();
+    }
+  }
+
+  const Process& process_;
+  Processor processor_;
+  bool open_ = false;  // begun, and neither replied nor dropped
+};

@@ -1,0 +1,104 @@
+#include "kernel/Listener.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace workflow {
+
+namespace {
+
+UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+bool accept_error_is_transient(int error) {
+  switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    // accept(2): pending network errors of the new socket, to be treated like EAGAIN.
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EHOSTUNREACH:
+    case EOPNOTSUPP:
+    case ENETUNREACH:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Listener::Listener(Poller& poller, UniqueFd fd, std::function<void(UniqueFd)> on_accept,
+                   std::function<void()> on_closed)
+    : poller_(poller),
+      fd_(std::move(fd)),
+      spare_(open_spare()),
+      on_accept_(std::move(on_accept)),
+      on_closed_(std::move(on_closed)) {}
+
+// Level-triggered: what a round leaves is reported again.
+bool Listener::start() { return poller_.add(fd_.get(), EPOLLIN, this) == 0; }
+
+void Listener::on_events(uint32_t, RunnableList&) {
+  for (int i = 0; i < kMaxAccepts && !closing_; i++) {
+    UniqueFd connection(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (connection.valid()) {
+      on_accept_(std::move(connection));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return;
+    } else if (errno == EMFILE || errno == ENFILE) {
+      out_of_descriptors();
+      return;
+    } else if (!accept_error_is_transient(errno)) {
+      // ENOMEM, ENOBUFS, and what nobody expects: it may pass, but not by asking at once.
+      pause();
+      return;
+    }
+  }
+}
+
+void Listener::out_of_descriptors() {
+  spare_.reset();
+  UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)).reset();
+  spare_ = open_spare();
+  pause();
+}
+
+void Listener::pause() {
+  poller_.remove(fd_.get());
+  paused_ = true;
+  poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs));
+}
+
+void Listener::left_queue(bool stopped, RunnableList&) {
+  if (stopped || closing_ || !paused_) {
+    return;
+  }
+  if (!spare_.valid()) {
+    spare_ = open_spare();
+  }
+  if (start()) {
+    paused_ = false;
+  } else {
+    poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs));
+  }
+}
+
+void Listener::run() {
+  closing_ = true;
+  poller_.unschedule(this);
+  poller_.retire(fd_.get(), this);
+}
+
+void Listener::on_retired() {
+  fd_.reset();
+  on_closed_();
+  delete this;
+}
+
+}  // namespace workflow

@@ -1,0 +1,70 @@
+#include "kernel/Socket.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <cerrno>
+
+namespace workflow {
+
+ssize_t socket_read(int fd, void* buffer, size_t size) {
+  ssize_t n;
+  do {
+    n = ::recv(fd, buffer, size, 0);
+  } while (n < 0 && errno == EINTR);
+  return n;
+}
+
+ssize_t socket_write(int fd, struct iovec* vectors, int count) {
+  struct msghdr message = {};
+  message.msg_iov = vectors;
+  message.msg_iovlen = static_cast<size_t>(count);
+  ssize_t n;
+  do {
+    n = ::sendmsg(fd, &message, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n;
+}
+
+int consume_vectors(struct iovec* vectors, int count, size_t size) {
+  int i = 0;
+  while (i < count && size >= vectors[i].iov_len) {
+    size -= vectors[i].iov_len;
+    i++;
+  }
+  if (i < count) {
+    vectors[i].iov_base = static_cast<char*>(vectors[i].iov_base) + size;
+    vectors[i].iov_len -= size;
+  }
+  return i;
+}
+
+UniqueFd listen_on(const struct sockaddr* address, socklen_t length, int backlog) {
+  UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) {
+    return fd;
+  }
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(fd.get(), address, length) < 0 || ::listen(fd.get(), backlog) < 0) {
+    const int error = errno;
+    fd.reset();
+    errno = error;
+  }
+  return fd;
+}
+
+void set_no_delay(int fd) {
+  const int on = 1;
+  // Refused by unix sockets, which need no such thing.
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool set_non_blocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 &&
+         ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+}  // namespace workflow

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+
+#include "util/UniqueFd.h"
+
+namespace workflow {
+
+// System calls on non-blocking sockets with their awkward answers settled: EINTR is retried,
+// a peer that is gone is an errno value and never a signal.
+
+// Bytes read, 0 at the end of input, or -1 with errno (EAGAIN: nothing there now).
+ssize_t socket_read(int fd, void* buffer, size_t size);
+
+// Bytes taken, perhaps fewer than offered, or -1 with errno (EAGAIN: no room now).
+ssize_t socket_write(int fd, struct iovec* vectors, int count);
+
+// Takes `size` written bytes off the front of the vectors; returns the index of the first that
+// still has bytes, `count` when none has.
+int consume_vectors(struct iovec* vectors, int count, size_t size);
+
+// A non-blocking, close-on-exec listening stream socket, or an invalid one with errno. TCP sockets
+// get SO_REUSEADDR, so that a server can restart while old connections linger (socket(7)).
+UniqueFd listen_on(const struct sockaddr* address, socklen_t length, int backlog);
+
+// Of an accepted connection: TCP_NODELAY where it applies. Replies are written whole, so that
+// waiting for more bytes to send along would only delay them (tcp(7)).
+void set_no_delay(int fd);
+
+// Sets O_NONBLOCK and FD_CLOEXEC. False with errno.
+bool set_non_blocking(int fd);
+
+}  // namespace workflow

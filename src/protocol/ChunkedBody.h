@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "protocol/ByteBuffer.h"
+#include "workflow/HttpLimits.h"
+#include "protocol/HttpParser.h"
+
+namespace protocol {
+
+// Receives a chunked body, framing included, into a buffer and finds its end. Lines are checked
+// for their CRLF and their size here, for the rest by llhttp.
+//
+// Invariant: as for heads, the verdict is a function of the bytes alone, not of how they come.
+class ChunkedBody {
+ public:
+  enum class Result { kMore, kComplete, kRefused };
+
+  // What the header section has used up of the budget that trailers share with it.
+  ChunkedBody(size_t field_bytes, size_t field_count)
+      : field_bytes_(field_bytes), field_count_(field_count) {}
+
+  // Appends to `raw`, which holds exactly what was taken before. `*size` becomes the number of
+  // bytes taken. `body_limit` bounds the data without framing.
+  Result feed(const char* data, size_t* size, const HttpLimits& limits, uint64_t body_limit,
+              ByteBuffer* raw);
+
+  int refusal() const { return refusal_; }
+
+ private:
+  enum class Phase : uint8_t { kSizeLine, kData, kDataEnd, kTrailer, kComplete };
+
+  size_t feed_data(const char* data, size_t size, ByteBuffer* raw);
+  size_t feed_line(const char* data, size_t size, const HttpLimits& limits, uint64_t body_limit,
+                   ByteBuffer* raw);
+  int judge_size(size_t line_size, bool complete, const HttpLimits& limits) const;
+  int judge_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit);
+  int judge_size_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit);
+  int judge_trailer_line(std::string_view line, const HttpLimits& limits);
+
+  ChunkGrammar grammar_;
+  uint64_t chunk_left_ = 0;
+  uint64_t data_bytes_ = 0;      // announced by the size lines so far
+  uint64_t overhead_bytes_ = 0;  // of size lines and line ends
+  size_t line_start_ = 0;        // in the raw body
+  size_t field_bytes_;
+  size_t field_count_;
+  int refusal_ = 0;
+  Phase phase_ = Phase::kSizeLine;
+};
+
+}  // namespace protocol

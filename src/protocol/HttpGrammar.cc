@@ -1,0 +1,169 @@
+#include "protocol/HttpGrammar.h"
+
+#include <array>
+#include <cstring>
+
+#include "workflow/HttpLimits.h"
+
+namespace protocol {
+
+namespace {
+
+enum CharClass : uint8_t {
+  kToken = 1,      // tchar
+  kControl = 2,    // CTL but HTAB
+  kTarget = 4,     // visible ASCII but "#": a fragment never goes on the wire
+  kHost = 8,       // unreserved, sub-delims, "%", ":", "[", "]"
+  kHexDigit = 16,  // 0-9 a-f A-F
+};
+
+constexpr bool contains(std::string_view set, char c) {
+  return set.find(c) != std::string_view::npos;
+}
+
+constexpr std::array<uint8_t, 256> make_classes() {
+  std::array<uint8_t, 256> classes{};
+  for (unsigned i = 0; i < 256; ++i) {
+    char c = static_cast<char>(i);
+    bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    unsigned bits = 0;
+    if (alnum || (i < 128 && i != 0 && contains("!#$%&'*+-.^_`|~", c))) bits |= kToken;
+    if ((i < 0x20 && c != '\t') || i == 0x7f) bits |= kControl;
+    if (i > 0x20 && i < 0x7f && c != '#') bits |= kTarget;
+    if (alnum || (i < 128 && i != 0 && contains("-._~!$&'()*+,;=%:[]", c))) bits |= kHost;
+    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
+      bits |= kHexDigit;
+    }
+    classes[i] = static_cast<uint8_t>(bits);
+  }
+  return classes;
+}
+
+constexpr std::array<uint8_t, 256> kClasses = make_classes();
+
+bool is_class(char c, CharClass wanted) {
+  return (kClasses[static_cast<unsigned char>(c)] & wanted) != 0;
+}
+
+bool all_of_class(std::string_view text, CharClass wanted) {
+  for (char c : text) {
+    if (!is_class(c, wanted)) return false;
+  }
+  return true;
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+char to_lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
+
+}  // namespace
+
+bool is_token_char(char c) {
+  return is_class(c, kToken);
+}
+
+bool is_token(std::string_view text) {
+  return !text.empty() && all_of_class(text, kToken);
+}
+
+bool is_safe_text(std::string_view text) {
+  using namespace std::string_view_literals;
+  return text.find_first_of("\r\n\0"sv) == std::string_view::npos;
+}
+
+bool is_printable_line(std::string_view text) {
+  for (char c : text) {
+    if (is_class(c, kControl)) return false;
+  }
+  return true;
+}
+
+bool is_sendable_target(std::string_view text) {
+  for (char c : text) {
+    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return false;
+  }
+  return !text.empty();
+}
+
+bool is_acceptable_target(std::string_view method, std::string_view target) {
+  if (target.empty() || !all_of_class(target, kTarget)) return false;
+  if (target == "*") return method == "OPTIONS";
+  if (method == "CONNECT") return target[0] != '/' && all_of_class(target, kHost);
+  return target[0] != '*';
+}
+
+bool is_host_value(std::string_view value) {
+  return all_of_class(value, kHost);
+}
+
+bool is_http_version(std::string_view version) {
+  return version.size() == 8 && version.substr(0, 5) == "HTTP/" && is_digit(version[5]) &&
+         version[6] == '.' && is_digit(version[7]);
+}
+
+bool is_status_code(std::string_view code) {
+  return code.size() == 3 && code[0] != '0' && is_digit(code[0]) && is_digit(code[1]) &&
+         is_digit(code[2]);
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i] && to_lower(a[i]) != to_lower(b[i])) return false;
+  }
+  return true;
+}
+
+std::string_view trim(std::string_view text) {
+  auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  while (!text.empty() && is_blank(text.front()))
+    text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back()))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::optional<uint64_t> parse_content_length(std::string_view text) {
+  constexpr size_t kMaxDigits = 19;
+  if (text.empty() || text.size() > kMaxDigits) return std::nullopt;
+  uint64_t value = 0;
+  for (char c : text) {
+    if (!is_digit(c)) return std::nullopt;
+    value = value * 10 + static_cast<uint64_t>(c - '0');
+  }
+  return value;
+}
+
+int hex_digit_value(char c) {
+  if (!is_class(c, kHexDigit)) return -1;
+  return is_digit(c) ? c - '0' : to_lower(c) - 'a' + 10;
+}
+
+std::optional<uint64_t> parse_chunk_size(std::string_view digits) {
+  if (digits.empty() || digits.size() > kMaxChunkSizeDigits) return std::nullopt;
+  uint64_t value = 0;
+  for (char c : digits) {
+    int digit = hex_digit_value(c);
+    if (digit < 0) return std::nullopt;
+    value = value << 4 | static_cast<unsigned>(digit);
+  }
+  return value;
+}
+
+bool ListElements::next(std::string_view* element) {
+  if (ended_) return false;
+  size_t comma = rest_.find(',');
+  *element = trim(rest_.substr(0, comma));
+  if (comma == std::string_view::npos) {
+    ended_ = true;
+  } else {
+    rest_.remove_prefix(comma + 1);
+  }
+  return true;
+}
+
+}  // namespace protocol

@@ -1,0 +1,220 @@
+#include "workflow/HttpMessage.h"
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "protocol/HttpContent.h"
+#include "protocol/HttpFraming.h"
+#include "workflow/HttpLimits.h"
+
+namespace protocol {
+
+namespace {
+
+constexpr HttpLimits kRequestLimits;
+
+// A client's user bounds the body by set_size_limit(), as far as it should be bounded at all.
+constexpr HttpLimits make_response_limits() {
+  HttpLimits limits;
+  limits.body_bytes = std::numeric_limits<uint64_t>::max();
+  return limits;
+}
+
+constexpr HttpLimits kResponseLimits = make_response_limits();
+
+int error_of_refusal(int status) {
+  switch (status) {
+    case 413:
+    case 414:
+    case 431:
+      return EMSGSIZE;
+    case 500:
+      return ENOMEM;
+    default:
+      return EBADMSG;
+  }
+}
+
+bool succeed_or_enomem(bool success) {
+  if (!success) errno = ENOMEM;
+  return success;
+}
+
+}  // namespace
+
+void HttpMessage::ContentDeleter::operator()(HttpContent* content) const {
+  delete content;
+}
+
+HttpMessage::~HttpMessage() = default;
+
+HttpMessage::HttpMessage(HttpMessage&& message) noexcept
+    : ProtocolMessage(std::move(message)),
+      zero_body_(message.zero_body_),
+      is_request_(message.is_request_),
+      content_(std::move(message.content_)) {}
+
+HttpMessage& HttpMessage::operator=(HttpMessage&& message) noexcept {
+  if (this != &message) {
+    zero_body_ = message.zero_body_;
+    content_ = std::move(message.content_);
+    ProtocolMessage::operator=(std::move(message));
+  }
+  return *this;
+}
+
+HttpContent* HttpMessage::use_content() {
+  if (!content_) {
+    content_.reset(new (std::nothrow) HttpContent);
+    if (!content_) errno = ENOMEM;
+  }
+  return content_.get();
+}
+
+int HttpMessage::append(const void* buf, size_t* size) {
+  HttpContent* content = use_content();
+  if (content == nullptr) return -1;
+  const HttpLimits& defaults = is_request_ ? kRequestLimits : kResponseLimits;
+  HttpReceiver::Rules rules{limits_ != nullptr ? *limits_ : defaults, size_limit, is_request_,
+                            zero_body_};
+  HttpReceiver& receiver = content->receiver;
+  const char* data = static_cast<const char*>(buf);
+  size_t taken = 0;
+  do {
+    size_t step = *size - taken;
+    HttpReceiver::Result result = receiver.receive(rules, data + taken, &step, content);
+    taken += step;
+    if (result == HttpReceiver::Result::kInterim) {
+      renew();
+    } else if (result == HttpReceiver::Result::kHeaderComplete) {
+      int status = header_completed(*size - taken);
+      if (status != 0) receiver.refuse(status);
+    }
+  } while (taken < *size && !receiver.is_complete() && receiver.refusal() == 0);
+  if (receiver.refusal() != 0) {
+    errno = error_of_refusal(receiver.refusal());
+    return -1;
+  }
+  *size = taken;
+  return receiver.is_complete() ? 1 : 0;
+}
+
+int HttpMessage::end_of_input() {
+  if (content_ && content_->receiver.end_of_input() == HttpReceiver::Result::kComplete) return 1;
+  errno = ECONNRESET;
+  return -1;
+}
+
+int HttpMessage::header_completed(size_t) {
+  return 0;
+}
+
+int HttpRequest::header_completed(size_t rest) {
+  static constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+  // An HTTP/1.0 client knows no Expect (RFC 9110, 10.1.1).
+  if (content()->start[HttpContent::kVersion] == "HTTP/1.0") return 0;
+  switch (expectation_of(content()->fields)) {
+    case Expectation::kUnknown:
+      return 417;
+    case Expectation::kContinue:
+      // Should this fail, the client sends its body after a while all the same, or is gone.
+      if (rest == 0 && content()->receiver.expects_body()) {
+        feedback(kContinue, sizeof(kContinue) - 1);
+      }
+      return 0;
+    default:
+      return 0;
+  }
+}
+
+bool HttpMessage::has_started() const {
+  return content_ && content_->receiver.has_started();
+}
+
+bool HttpMessage::is_complete() const {
+  return content_ && content_->receiver.is_complete();
+}
+
+bool HttpMessage::is_header_complete() const {
+  return content_ && content_->receiver.is_header_complete();
+}
+
+size_t HttpMessage::get_received_body_size() const {
+  return content_ ? content_->receiver.body().size() : 0;
+}
+
+int HttpMessage::refusal_status() const {
+  return content_ ? content_->receiver.refusal() : 0;
+}
+
+bool HttpMessage::get_parsed_body(const void** body, size_t* size) const {
+  bool complete = is_complete();
+  *body = complete ? content_->receiver.body().data() : nullptr;
+  *size = complete ? content_->receiver.body().size() : 0;
+  return complete;
+}
+
+bool HttpMessage::append_output_body(const void* buf, size_t size) {
+  HttpContent* content = use_content();
+  return content != nullptr && succeed_or_enomem(content->output.append(buf, size, &content->text));
+}
+
+bool HttpMessage::append_output_body_nocopy(const void* buf, size_t size) {
+  HttpContent* content = use_content();
+  return content != nullptr && succeed_or_enomem(content->output.append_nocopy(buf, size));
+}
+
+bool HttpMessage::append_output_body(const char* buf) {
+  return append_output_body(buf, std::strlen(buf));
+}
+
+bool HttpMessage::append_output_body_nocopy(const char* buf) {
+  return append_output_body_nocopy(buf, std::strlen(buf));
+}
+
+bool HttpMessage::append_output_body(const std::string& buf) {
+  return append_output_body(buf.data(), buf.size());
+}
+
+bool HttpMessage::append_output_body_nocopy(const std::string& buf) {
+  return append_output_body_nocopy(buf.data(), buf.size());
+}
+
+size_t HttpMessage::get_output_body_size() const {
+  return content_ ? content_->output.size() : 0;
+}
+
+size_t HttpMessage::get_output_body_blocks(const void* buf[], size_t size[], size_t max) const {
+  size_t count = content_ ? content_->output.block_count() : 0;
+  if (count > max) count = max;
+  for (size_t i = 0; i < count; ++i) {
+    buf[i] = content_->output.block(i).iov_base;
+    size[i] = content_->output.block(i).iov_len;
+  }
+  return count;
+}
+
+bool HttpMessage::get_output_body_merged(void* buf, size_t* size) const {
+  size_t needed = get_output_body_size();
+  if (*size < needed) {
+    errno = ENOSPC;
+    return false;
+  }
+  if (needed > 0) content_->output.copy_to(static_cast<char*>(buf));
+  *size = needed;
+  return true;
+}
+
+bool HttpMessage::get_output_body_merged(std::string& body) const {
+  body.resize(get_output_body_size());
+  if (!body.empty()) content_->output.copy_to(body.data());
+  return true;
+}
+
+void HttpMessage::clear_output_body() {
+  if (content_) content_->output.clear();
+}
+
+}  // namespace protocol

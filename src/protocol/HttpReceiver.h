@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "protocol/ByteBuffer.h"
+#include "protocol/HttpFraming.h"
+#include "protocol/HttpHeadScanner.h"
+#include "workflow/HttpLimits.h"
+
+namespace protocol {
+
+class ChunkedBody;
+struct HttpContent;
+
+// What it takes to receive one message: head, framing, body. Bytes come in any pieces; what is
+// found does not depend on them. After a refusal nothing more is looked at.
+//
+// The head is scanned where it arrives and, once complete, copied whole into the message's text.
+// Only a head that comes in pieces is collected here first.
+class HttpReceiver {
+ public:
+  enum class Result {
+    kMore,            // everything was taken
+    kHeaderComplete,  // the header section has been accepted; go on
+    kInterim,         // an interim response was skipped; go on
+    kComplete,
+    kRefused,
+  };
+
+  struct Rules {
+    const HttpLimits& limits;
+    uint64_t size_limit;  // of head and body data
+    bool is_request;
+    bool zero_body;  // the response has no body whatever its fields say
+  };
+
+  HttpReceiver();
+  ~HttpReceiver();
+  HttpReceiver(const HttpReceiver&) = delete;
+  HttpReceiver& operator=(const HttpReceiver&) = delete;
+
+  // `*size` becomes the number of bytes taken. Call again while it says to go on.
+  Result receive(const Rules& rules, const char* data, size_t* size, HttpContent* content);
+  // The peer will send no more.
+  Result end_of_input();
+  void refuse(int status);
+
+  bool has_started() const { return phase_ != Phase::kHead || scanner_.has_started(); }
+  bool is_header_complete() const { return header_complete_; }
+  bool is_complete() const { return phase_ == Phase::kComplete; }
+  bool expects_body() const { return header_complete_ && phase_ != Phase::kComplete; }
+  int refusal() const { return refusal_; }
+  const ByteBuffer& body() const { return body_; }
+
+ private:
+  enum class Phase : uint8_t { kHead, kLength, kChunked, kUntilClose, kComplete, kRefused };
+
+  Result receive_head(const Rules& rules, const char* data, size_t* size, HttpContent* content);
+  Result accept_head(const Rules& rules, const char* bytes, HttpContent* content);
+  int parse_into(const Rules& rules, const char* head, size_t size, HttpContent* content);
+  Result begin_body(const Rules& rules, const HttpContent& content);
+  Result receive_length(const char* data, size_t* size);
+  Result receive_chunked(const Rules& rules, const char* data, size_t* size);
+  Result receive_until_close(const char* data, size_t* size);
+  Result refused(int status);
+
+  HttpHeadScanner scanner_;
+  ByteBuffer pending_;  // the head so far, while incomplete
+  ByteBuffer body_;
+  std::unique_ptr<ChunkedBody> chunked_;
+  uint64_t body_left_ = 0;  // to come (kLength), or allowed (kChunked, kUntilClose)
+  int refusal_ = 0;
+  Phase phase_ = Phase::kHead;
+  bool header_complete_ = false;
+  uint8_t interim_count_ = 0;
+};
+
+}  // namespace protocol

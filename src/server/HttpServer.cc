@@ -1,0 +1,111 @@
+#include "workflow/WFHttpServer.h"
+
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <string_view>
+
+#include "protocol/HttpContent.h"
+#include "workflow/HttpUtil.h"
+
+using protocol::HttpRequest;
+using protocol::HttpResponse;
+using Protocol = WFServerProtocol<HttpRequest, HttpResponse>;
+
+namespace {
+
+// "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, 5.6.7) of this second, made once a second per thread.
+const char *date_now() {
+  static thread_local std::time_t made_at = 0;
+  static thread_local char text[32];
+  const std::time_t now = std::time(nullptr);
+  if (now != made_at) {
+    made_at = now;
+    struct tm parts;
+    ::gmtime_r(&now, &parts);
+    // The C locale's names are not asked for: the program may have set another locale.
+    static constexpr const char *kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    static constexpr const char *kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    char format[48];
+    std::snprintf(format, sizeof format, "%s, %%d %s %%Y %%H:%%M:%%S GMT", kDays[parts.tm_wday],
+                  kMonths[parts.tm_mon]);
+    std::strftime(text, sizeof text, format, &parts);
+  }
+  return text;
+}
+
+bool is_head(const HttpRequest *request) {
+  const char *method = request->get_method();
+  return method && std::string_view(method) == "HEAD";
+}
+
+// RFC 9110, 6.4.1.
+bool status_has_no_body(std::string_view status) {
+  return status.size() == 3 && (status[0] == '1' || status == "204" || status == "304");
+}
+
+// Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6).
+void prepare_body(const HttpRequest *request, HttpResponse *response) {
+  const bool no_body_status = status_has_no_body(response->get_status_code());
+  const bool head = is_head(request);
+  if (!response->is_chunked()) {
+    const size_t size = response->get_output_body_size();
+    const bool users_own = response->has_content_length_header();
+    if (no_body_status) {
+      if (users_own && std::string_view(response->get_status_code()) != "304")
+        protocol::HttpHeaderCursor(response).find_and_erase("Content-Length");
+    } else if (!(head && users_own && size == 0)) {
+      response->set_header_pair("Content-Length", std::to_string(size));
+    }
+  }
+  if (no_body_status || head)
+    response->clear_output_body();
+}
+
+}  // namespace
+
+void Protocol::prepare_request(HttpRequest *request, const WFServerParams& params) {
+  request->set_limits(&params.http_limits);
+}
+
+bool Protocol::is_header_complete(const HttpRequest *request) {
+  return request->is_header_complete();
+}
+
+size_t Protocol::received_body_size(const HttpRequest *request) {
+  return request->get_received_body_size();
+}
+
+std::string Protocol::refusal(const HttpRequest *request, bool timed_out) {
+  const int refused = request->refusal_status();
+  const int status = timed_out ? HttpStatusRequestTimeout : refused ? refused : HttpStatusBadRequest;
+  const char *phrase = protocol::HttpUtil::get_reason_phrase(status);
+  std::string answer = "HTTP/1.1 " + std::to_string(status) + " " + (phrase ? phrase : "") + "\r\n";
+  answer.append("Date: ").append(date_now());
+  answer.append("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  return answer;
+}
+
+bool Protocol::prepare_reply(const HttpRequest *request, HttpResponse *response, bool may_keep) {
+  if (!response->get_http_version())
+    response->set_http_version("HTTP/1.1");
+  if (!response->get_status_code())
+    protocol::HttpUtil::set_response_status(response, HttpStatusOK);
+  prepare_body(request, response);
+  if (response->content()->fields.find("Date") == protocol::HttpFields::kNotFound)
+    response->add_header_pair("Date", date_now());
+  const bool keep = may_keep && request->is_keep_alive() && response->is_keep_alive();
+  if (!response->has_connection_header()) {
+    // Said only where it is not what the request's version implies (RFC 9112, 9.3).
+    const char *version = request->get_http_version();
+    const bool old_client = version && std::string_view(version) == "HTTP/1.0";
+    if (!keep)
+      response->add_header_pair("Connection", "close");
+    else if (old_client)
+      response->add_header_pair("Connection", "keep-alive");
+  } else if (!keep) {
+    response->set_header_pair("Connection", "close");
+  }
+  return keep;
+}

@@ -1,0 +1,224 @@
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "kernel/Socket.h"
+#include "server/ServerConnection.h"
+#include "workflow/WFServer.h"
+
+// The sending half of ServerConnection.
+
+namespace workflow {
+
+namespace {
+
+size_t size_of(const std::vector<struct iovec>& vectors) {
+  size_t size = 0;
+  for (const struct iovec& vector : vectors) {
+    size += vector.iov_len;
+  }
+  return size;
+}
+
+}  // namespace
+
+void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) {
+  struct iovec vectors[kMaxVectors];
+  const int count = exchange->response()->encode(vectors, kMaxVectors);
+  int error = count < 0 ? errno : 0;
+  bool ask = false;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      error = ECONNRESET;
+    } else if (error == 0) {
+      take_reply_settings(reply);
+      error = write_out(vectors, count);
+    }
+    if (error == 0) {
+      ask = after_reply();
+    } else if (error == EAGAIN) {
+      state_ = State::kWriting;
+      set_deadline(saturating_add(now_ns(), send_ns_));
+      return;
+    } else if (state_ == State::kProcessing) {
+      state_ = State::kClosing;
+      ask = true;
+    }
+  }
+  if (ask) {
+    ask_poller();
+  }
+  exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
+}
+
+void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
+  keep_alive_ = reply.keep_alive;
+  if (reply.keep_alive_timeout > 0) {
+    idle_ns_ = timeout_ns(reply.keep_alive_timeout);
+  }
+  send_ns_ = timeout_ns(reply.send_timeout >= -1 ? reply.send_timeout
+                                                 : host_.params().send_timeout);
+}
+
+int ServerConnection::write_pushed() {
+  while (!output_.empty()) {
+    struct iovec vector = {output_.data(), output_.size()};
+    const ssize_t n = socket_write(fd_.get(), &vector, 1);
+    if (n < 0) {
+      return errno;
+    }
+    output_.erase(0, static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+int ServerConnection::write_out(struct iovec* vectors, int count) {
+  int error = write_pushed();
+  while (error == 0 && count > 0) {
+    const ssize_t n = socket_write(fd_.get(), vectors, count);
+    if (n < 0) {
+      error = errno;
+    } else {
+      const int sent = consume_vectors(vectors, count, static_cast<size_t>(n));
+      vectors += sent;
+      count -= sent;
+    }
+  }
+  if (error == EAGAIN) {
+    unsent_.assign(vectors, vectors + count);
+  }
+  return error;
+}
+
+bool ServerConnection::after_reply() {
+  exchange_ = nullptr;
+  if (!keep_alive_ || shutting_down()) {
+    start_lingering();
+    return readable_;
+  }
+  state_ = State::kReading;
+  set_deadline(saturating_add(now_ns(), idle_ns_));
+  return readable_ || !input_.empty();
+}
+
+void ServerConnection::start_lingering() {
+  ::shutdown(fd_.get(), SHUT_WR);
+  state_ = State::kLingering;
+  lingered_ = 0;
+  set_deadline(saturating_add(now_ns(), timeout_ns(host_.params().linger_timeout)));
+}
+
+// Poller's thread: the socket may take more of what it did not take before.
+void ServerConnection::continue_writing() {
+  ServerExchange* exchange = nullptr;
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kProcessing) {
+      write_pushed();  // an error shows again when the reply is sent
+      return;
+    }
+    if (state_ != State::kWriting) {
+      return;
+    }
+    std::vector<struct iovec> vectors = std::exchange(unsent_, {});
+    const size_t bytes_before = size_of(vectors) + output_.size();
+    error = write_out(vectors.data(), static_cast<int>(vectors.size()));
+    if (error == EAGAIN) {
+      if (size_of(unsent_) + output_.size() < bytes_before) {
+        set_deadline(saturating_add(now_ns(), send_ns_));
+      }
+      return;
+    }
+    if (error == 0) {
+      exchange = exchange_;
+      after_reply();
+    }
+  }
+  if (exchange) {
+    exchange->reply_ended(WFT_STATE_SUCCESS, 0);
+  } else {
+    fail_reply(error);
+  }
+}
+
+// Poller's thread, in kWriting: gives the rest of the reply up.
+void ServerConnection::fail_reply(int error) {
+  ServerExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    exchange = std::exchange(exchange_, nullptr);
+    unsent_.clear();
+    state_ = State::kClosing;
+  }
+  exchange->reply_ended(WFT_STATE_SYS_ERROR, error);
+}
+
+void ServerConnection::drop() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return;
+    }
+    state_ = State::kClosing;
+  }
+  ask_poller();
+}
+
+int ServerConnection::push(const void* buffer, size_t size) {
+  MutexLock lock(mutex_);
+  if (state_ != State::kProcessing) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  if (output_.size() + size > kMaxPushed) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  output_.append(static_cast<const char*>(buffer), size);
+  const int error = write_pushed();
+  if (error != 0 && error != EAGAIN) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(size);
+}
+
+int ServerConnection::write_now(const void* buffer, size_t size) {
+  MutexLock lock(mutex_);
+  struct iovec vector = {const_cast<void*>(buffer), size};
+  return static_cast<int>(socket_write(fd_.get(), &vector, 1));
+}
+
+// The exchange's side.
+
+const char ServerExchange::kHostKey[] = "workflow server";
+
+void ServerExchange::send_reply(const Reply& reply) { connection_->send_reply(this, reply); }
+
+void ServerExchange::drop() { connection_->drop(); }
+
+bool ServerExchange::connection_is_closing() const { return connection_->shutting_down(); }
+
+int ServerExchange::peer_addr(struct sockaddr* addr, socklen_t* addrlen) const {
+  return connection_->peer_addr(addr, addrlen);
+}
+
+int ServerExchange::push_bytes(const void* buf, size_t size) {
+  return connection_->push(buf, size);
+}
+
+bool ServerExchange::peer_closed() const { return connection_->peer_closed(); }
+
+WFConnection* ServerExchange::user_connection() const { return connection_->user(); }
+
+void ServerExchange::retain(ServerConnection* connection) { connection->retain(); }
+
+void ServerExchange::release(ServerConnection* connection) { connection->release(); }
+
+void* ServerExchange::host_of(ServerConnection* connection) { return &connection->host(); }
+
+}  // namespace workflow
