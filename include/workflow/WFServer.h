@@ -83,7 +83,7 @@ class WFServerBase {
   // Any stream address: AF_INET, AF_INET6, AF_UNIX (the path must not exist yet).
   int start(const struct sockaddr *bind_addr, socklen_t addrlen);
   // A socket that listens already, for instance inherited for a restart without refused
-  // connections. It is duplicated: the caller keeps its own.
+  // connections. It is duplicated: the caller keeps its own. EINVAL when it does not listen.
   int serve(int listen_fd);
 
   // Stops accepting, and closes the connections without a complete request. Returns at once.

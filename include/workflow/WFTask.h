@@ -105,8 +105,8 @@ class WFGenericTask : public SubTask {
 class WFCounterTask : public WFGenericTask {
  public:
   // Any thread. An anonymous counter must not be counted more often than its target: it may be
-  // gone. The last count of a started counter runs the callback, in this call when it is made on a
-  // framework thread.
+  // gone. The last count of a started counter runs the callback, mostly in this call when it is
+  // made on a framework thread.
   virtual void count() { count_down(); }
 
   void set_callback(std::function<void (WFCounterTask *)> callback) {

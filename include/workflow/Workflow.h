@@ -98,6 +98,9 @@ class SeriesWork {
 
   // A series whose only task has been dispatched already.
   SeriesWork() = default;
+  // The task to start with. If cancelled already, one that stands in for all the others, so that
+  // the callback runs where callbacks do.
+  SubTask *begin();
   SubTask *take_next();
   SubTask *take_first();
   void delete_tasks();

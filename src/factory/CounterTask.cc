@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernel/Runtime.h"
+
 namespace workflow {
+
+namespace {
+
+class CounterNames final : public RuntimePart, public NameRegistry {};
+
+}  // namespace
 
 NamedCounterTask::NamedCounterTask(std::string_view name, unsigned int target,
                                    std::function<void(WFCounterTask*)>&& callback)
@@ -16,9 +24,7 @@ NamedCounterTask::NamedCounterTask(std::string_view name, unsigned int target,
 NamedCounterTask::~NamedCounterTask() { registry().unlink(this); }
 
 NameRegistry& NamedCounterTask::registry() {
-  // Never destroyed: counters may outlive static objects.
-  static NameRegistry& registry = *new NameRegistry;
-  return registry;
+  return Runtime::current().part<CounterNames>();
 }
 
 void NamedCounterTask::count() {

@@ -11,17 +11,24 @@ using workflow::ThreadContext;
 // How a chain of tasks uses constant stack: while this thread is inside next->dispatch(),
 // ThreadContext::dispatching is `next`. A subtask_done() of that very task only leaves a mark, and
 // the loop that called dispatch() goes on with its done(). Any other subtask_done() on the thread
-// starts a loop of its own, one level deeper, which ends before it returns.
+// starts a loop of its own, one level deeper, which ends before it returns. When callbacks start
+// tasks whose callbacks start tasks, and so on, the kMaxNesting-th is handed over instead.
+
+namespace {
+
+constexpr int kMaxNesting = 16;
+
+}  // namespace
 
 void SubTask::subtask_done() {
   workflow::schedule_point();
   ThreadContext& context = ThreadContext::current();
   if (context.dispatching == this) {
     context.dispatched_is_done = true;
-  } else if (context.pool) {
+  } else if (context.on_framework_thread() && context.nesting < kMaxNesting) {
     run_chain(this);
   } else {
-    // User code runs on the library's threads only.
+    // User code runs on the library's threads only, and not too deep in their stacks.
     Runtime::current().handlers().post(this);
   }
 }
@@ -37,8 +44,11 @@ class ChainScope {
       : context_(context),
         dispatching_(context.dispatching),
         dispatched_is_done_(context.dispatched_is_done),
-        series_(context.series) {}
+        series_(context.series) {
+    context_.nesting++;
+  }
   ~ChainScope() {
+    context_.nesting--;
     context_.dispatching = dispatching_;
     context_.dispatched_is_done = dispatched_is_done_;
     context_.series = series_;

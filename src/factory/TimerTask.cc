@@ -6,6 +6,12 @@
 
 namespace workflow {
 
+namespace {
+
+class TimerNames final : public RuntimePart, public NameRegistry {};
+
+}  // namespace
+
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
   if (delay_ns_ < 0) {
@@ -60,9 +66,7 @@ NamedTimerTask::~NamedTimerTask() {
 bool NamedTimerTask::leave_name() { return registry().unlink(this); }
 
 NameRegistry& NamedTimerTask::registry() {
-  // Never destroyed: timers may outlive static objects.
-  static NameRegistry& registry = *new NameRegistry;
-  return registry;
+  return Runtime::current().part<TimerNames>();
 }
 
 size_t NamedTimerTask::cancel(std::string_view name, size_t max) {

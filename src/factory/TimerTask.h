@@ -48,7 +48,7 @@ class NamedTimerTask final : public TimerTask, public NamedNode {
 
   static size_t cancel(std::string_view name, size_t max);
 
-  // Every outstanding named timer of the process.
+  // Every outstanding named timer of the calling thread's runtime.
   static NameRegistry& registry();
 
  protected:

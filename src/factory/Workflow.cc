@@ -1,6 +1,7 @@
 #include "workflow/Workflow.h"
 
 #include "util/VirtualScheduler.h"
+#include "workflow/WFTask.h"
 
 namespace {
 
@@ -78,12 +79,21 @@ SeriesWork::~SeriesWork() { delete_tasks(); }
 
 void SeriesWork::start() {
   assert(!in_parallel_);
-  SubTask::dispatch_chain(take_first());
+  SubTask::dispatch_chain(begin());
 }
 
 void SeriesWork::dismiss() {
   assert(!in_parallel_);
   delete this;
+}
+
+SubTask *SeriesWork::begin() {
+  if (is_canceled()) {
+    delete_tasks();
+    first_ = new WFGenericTask;
+    first_->set_pointer(this);
+  }
+  return take_first();
 }
 
 SubTask *SeriesWork::take_first() { return std::exchange(first_, nullptr); }
@@ -159,7 +169,7 @@ void ParallelWork::add_series(SeriesWork *series) {
 void ParallelWork::dispatch() {
   subtasks_.reserve(series_.size());
   for (SeriesWork *series : series_) {
-    subtasks_.push_back(series->take_first());
+    subtasks_.push_back(series->begin());
   }
   ParallelTask::dispatch();
 }

@@ -1,6 +1,17 @@
 #include "kernel/HandlerPool.h"
 
+#include <utility>
+
+#include "kernel/ThreadContext.h"
+
 namespace workflow {
+
+namespace {
+
+// Nesting lets a callback wait for what it starts; a limit lets a chain of any length be started.
+constexpr int kMaxInlineDepth = 32;
+
+}  // namespace
 
 HandlerPool::HandlerPool(int threads)
     : WorkerPool({.name = "wf-handler", .threads = threads, .grow_when_starved = true}) {}
@@ -16,9 +27,27 @@ void HandlerPool::post(RunnableList& batch) {
     return;
   }
   mutex_.unlock();
-  while (Runnable* item = batch.pop_front()) {
+  run_here(batch);
+}
+
+void HandlerPool::run_here(RunnableList& batch) {
+  ThreadContext& context = ThreadContext::current();
+  if (context.inline_items) {
+    context.inline_items->append(batch);
+    return;
+  }
+  RunnableList items(std::move(batch));
+  context.inline_depth++;
+  if (context.inline_depth == kMaxInlineDepth) {
+    context.inline_items = &items;
+  }
+  while (Runnable* item = items.pop_front()) {
     item->run();
   }
+  if (context.inline_depth == kMaxInlineDepth) {
+    context.inline_items = nullptr;
+  }
+  context.inline_depth--;
 }
 
 void HandlerPool::post(Runnable* item) {

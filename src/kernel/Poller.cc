@@ -1,12 +1,16 @@
 #include "kernel/Poller.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <utility>
 
 namespace workflow {
 
-Poller::Poller(Clock& clock, HandlerPool& handlers) : clock_(clock), handlers_(handlers) {}
+Poller::Poller(Clock& clock, HandlerPool& handlers, LeaderWatch* watch)
+    : clock_(clock),
+      handlers_(handlers),
+      watch_(handlers.configured_threads() > 1 ? watch : nullptr) {}
 
 Poller::~Poller() = default;
 
@@ -15,11 +19,56 @@ bool Poller::start() {
   if (!multiplexer_) {
     return false;
   }
-  if (!thread_.start("wf-poller", [this] { run(); })) {
+  if (watch_) {
+    watch_->add(&leadership_, [this] { replace_leader(); });
+  }
+  MutexLock lock(threads_mutex_);
+  if (!start_thread(false)) {
     errno = EAGAIN;
     return false;
   }
   return true;
+}
+
+bool Poller::start_thread(bool as_substitute) {
+  threads_.emplace_back();
+  const auto self = std::prev(threads_.end());
+  // The new thread first needs threads_mutex_, so *self is complete when it looks.
+  if (!self->start("wf-poller", [this, self, as_substitute] { thread_main(self, as_substitute); })) {
+    threads_.erase(self);
+    return false;
+  }
+  return true;
+}
+
+void Poller::thread_main(std::list<Thread>::iterator self, bool as_substitute) {
+  ThreadContext::current().poller = this;
+  RunnableList rest;
+  if (!as_substitute || leadership_.take_place(rest)) {
+    if (as_substitute) {
+      hands_over_until_ns_ = saturating_add(clock_.now_ns(), kHandOverNs);
+      handlers_.post(rest);
+    }
+    lead();
+  }
+  MutexLock lock(threads_mutex_);
+  ended_.splice(ended_.end(), threads_, self);
+  threads_changed_.notify_all();
+}
+
+void Poller::replace_leader() {
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(threads_mutex_);
+    to_join.splice(to_join.end(), ended_);
+    // Without another thread the poller waits for its leader; the watch will ask again.
+    if (leadership_.absence() != 0) {
+      start_thread(true);
+    }
+  }
+  for (Thread& thread : to_join) {
+    thread.join();
+  }
 }
 
 void Poller::stop_timers() {
@@ -30,6 +79,13 @@ void Poller::stop_timers() {
   multiplexer_->wake();
 }
 
+void Poller::wait_for_timers() {
+  MutexLock lock(mutex_);
+  while (!drained_) {
+    drained_changed_.wait(mutex_);
+  }
+}
+
 void Poller::stop() {
   stop_timers();
   {
@@ -37,18 +93,43 @@ void Poller::stop() {
     inbox_closed_ = true;
   }
   multiplexer_->wake();
-  thread_.join();
-}
-
-void Poller::insert(TimerNode* node, int64_t deadline_ns) {
-  if (queue_.insert(node, deadline_ns) && deadline_ns < armed_ns_) {
-    arm_earliest();
+  const bool inside = ThreadContext::current().poller == this;
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(threads_mutex_);
+    while (threads_.size() > (inside ? 1 : 0)) {
+      threads_changed_.wait(threads_mutex_);
+    }
+    to_join.splice(to_join.end(), ended_);
+  }
+  for (Thread& thread : to_join) {
+    thread.join();
   }
 }
 
-void Poller::arm_earliest() {
-  armed_ns_ = queue_.earliest_ns();
-  multiplexer_->arm(armed_ns_);
+void Poller::insert(TimerNode* node, int64_t deadline_ns) {
+  if (queue_.insert(node, deadline_ns)) {
+    arm(deadline_ns);
+  }
+}
+
+void Poller::arm(int64_t deadline_ns) {
+  const int64_t round_ns = std::max(deadline_ns, next_round_ns_);
+  if (round_ns < armed_ns_) {
+    armed_ns_ = round_ns;
+    multiplexer_->arm(round_ns);
+  }
+}
+
+// After a round that found `due` timers: how long to let the next ones gather.
+void Poller::space_out(int64_t now_ns, int due) {
+  if (!clock_.is_system_clock()) {
+    return;
+  }
+  const int64_t max_ns = due >= kBusyRound ? kMaxBusySpacingNs : kMaxSpacingNs;
+  spacing_ns_ = due >= 2 ? std::clamp(spacing_ns_ * 2, kMinSpacingNs, max_ns)
+                         : (spacing_ns_ > kMinSpacingNs ? spacing_ns_ / 2 : 0);
+  next_round_ns_ = saturating_add(now_ns, spacing_ns_);
 }
 
 Poller::Start Poller::start_timer(TimerNode* node, int64_t delay_ns) {
@@ -153,21 +234,23 @@ size_t Poller::timer_count() const {
 int Poller::end_due(int64_t now_ns, bool stopped) {
   TimerQueueNode* due[kMaxPopped];
   int count = 0;
+  TimerQueue::Surplus surplus;  // freed after the lock is
   {
     MutexLock lock(mutex_);
     while (count < kMaxPopped && (due[count] = queue_.pop_due(now_ns))) {
       count++;
     }
     leaving_ = count > 0;
-    arm_earliest();
-  }
-  if (count > 0) {
-    for (int i = 0; i < count; i++) {
-      static_cast<TimerNode*>(due[i])->left_queue(stopped, finished_);
+    // What was armed has come; what a full batch leaves behind is due at once.
+    armed_ns_ = kNever;
+    if (!stopped && count < kMaxPopped) {
+      space_out(now_ns, count);
     }
-    handlers_.post(finished_);
-    MutexLock lock(mutex_);
-    leaving_ = false;
+    arm(queue_.earliest_ns());
+    surplus = queue_.take_surplus();
+  }
+  for (int i = 0; i < count; i++) {
+    static_cast<TimerNode*>(due[i])->left_queue(stopped, finished_);
   }
   return count;
 }
@@ -177,7 +260,11 @@ void Poller::expire() { end_due(clock_.now_ns(), false); }
 
 void Poller::drain() {
   while (end_due(kNever, true) > 0) {
+    handlers_.post(finished_);
   }
+  MutexLock lock(mutex_);
+  drained_ = true;
+  drained_changed_.notify_all();
 }
 
 void Poller::run_posted() {
@@ -202,34 +289,64 @@ void Poller::finish_retired() {
   }
 }
 
-void Poller::run() {
-  ThreadContext::current().poller = this;
+bool Poller::may_run_finished(int64_t now_ns) {
+  const bool close = now_ns - last_round_ns_ < kCloseRoundsNs;
+  last_round_ns_ = now_ns;
+  return close && watch_ && !stopping_ && now_ns >= hands_over_until_ns_ &&
+         clock_.is_system_clock();
+}
+
+bool Poller::deliver() {
+  bool leads = true;
+  if (!finished_.empty()) {
+    const int64_t now_ns = clock_.now_ns();
+    if (may_run_finished(now_ns)) {
+      RunnableList batch(std::move(finished_));
+      ThreadContext& context = ThreadContext::current();
+      context.away_from = this;
+      leads = leadership_.run_away(batch, handlers_, *watch_, now_ns + kMaxAwayNs);
+      context.away_from = nullptr;
+    } else {
+      handlers_.post(finished_);
+    }
+  }
+  if (leads) {
+    MutexLock lock(mutex_);
+    leaving_ = false;
+  }
+  return leads;
+}
+
+void Poller::lead() {
   struct epoll_event events[kMaxEvents];
   for (bool closing = false; !closing;) {
     const Multiplexer::Result result = multiplexer_->wait(events, kMaxEvents);
     for (int i = 0; i < result.events; i++) {
       static_cast<IoHandler*>(events[i].data.ptr)->on_events(events[i].events, finished_);
     }
-    handlers_.post(finished_);
     if (result.deadline_due) {
       expire();
     }
     if (result.woken) {
-      bool stopped = false;
-      {
-        MutexLock lock(mutex_);
-        stopped = stopped_;
-      }
-      if (stopped) {
-        drain();
-      }
+      // In this order: who closes has stopped the timers before, so a closing leader never goes
+      // away, and nobody else has to find out.
       {
         MutexLock lock(inbox_mutex_);
         closing = inbox_closed_;
       }
+      {
+        MutexLock lock(mutex_);
+        stopping_ = stopped_;
+      }
+      if (stopping_) {
+        drain();
+      }
       run_posted();
     }
     finish_retired();
+    if (!deliver()) {
+      return;
+    }
   }
 }
 

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <vector>
 
 #include "kernel/HandlerPool.h"
+#include "kernel/Leadership.h"
 #include "kernel/Multiplexer.h"
 #include "kernel/ThreadContext.h"
 #include "kernel/TimerQueue.h"
@@ -70,7 +72,9 @@ class IoHandler {
 // multiplexer.
 class Poller {
  public:
-  Poller(Clock& clock, HandlerPool& handlers);
+  // With a `watch`, and several handlers, rounds that follow each other closely run what they
+  // finished on the poller's thread; without, everything goes to the handlers.
+  Poller(Clock& clock, HandlerPool& handlers, LeaderWatch* watch = nullptr);
   ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
@@ -78,12 +82,22 @@ class Poller {
   // False with errno when descriptors or threads have run out.
   bool start();
 
-  // Ends every timer (left_queue with stopped); timers started from now on answer kStopped.
-  // Returns at once; descriptors are still served.
+  // Timers started from now on answer kStopped.
+  void refuse_timers();
+
+  // Also ends every timer (left_queue with stopped). Returns at once; descriptors are still served.
   void stop_timers();
 
-  // Also ends the thread, after all that was posted to it has run.
+  // After stop_timers(): returns when the ends of all timers are with the handlers.
+  void wait_for_timers();
+
+  // Also ends the thread, after all that was posted to it has run. From a callback that this
+  // poller's thread runs, it ends all but that thread, which must not go back to its work.
   void stop();
+
+  // Sees to it that another thread leads when the leader runs callbacks and does not come back
+  // soon. Any thread.
+  void replace_leader();
 
   enum class Start {
     kQueued,     // the poller owns the node now
@@ -143,9 +157,26 @@ class Poller {
  private:
   // So many nodes at most leave the queue per lock hold: a flood starves nobody.
   static constexpr int kMaxPopped = 256;
+  // Rounds that find several timers due are spaced out, the more the more they find: at half a
+  // million expiries a second a wake-up for each would cost more than all the rest of its timer.
+  static constexpr int64_t kMinSpacingNs = 4'000;
+  static constexpr int64_t kMaxSpacingNs = 64'000;
+  static constexpr int64_t kMaxBusySpacingNs = 256'000;
+  static constexpr int kBusyRound = 16;
   static constexpr int kMaxEvents = 256;
+  // Rounds closer than this to each other run what they finished, and hand over what is left after
+  // so long. A leader that had to be replaced hands over everything for a while.
+  static constexpr int64_t kCloseRoundsNs = 1'000'000;
+  static constexpr int64_t kMaxAwayNs = 500'000;
+  static constexpr int64_t kHandOverNs = 1'000'000'000;
 
-  void run();
+  bool start_thread(bool as_substitute) WF_REQUIRES(threads_mutex_);
+  void thread_main(std::list<Thread>::iterator self, bool as_substitute);
+  // The leader's loop; returns when the poller closes or somebody else leads.
+  void lead();
+  // Runs or hands over what the round has finished. False when the caller leads no more.
+  bool deliver();
+  bool may_run_finished(int64_t now_ns);
   // One batch of what is due.
   void expire();
   // Everything, after stop_timers().
@@ -153,26 +184,41 @@ class Poller {
   // Takes up to kMaxPopped nodes due at `now_ns` out of the queue and ends them; how many.
   int end_due(int64_t now_ns, bool stopped);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
-  void arm_earliest() WF_REQUIRES(mutex_);
+  void arm(int64_t deadline_ns) WF_REQUIRES(mutex_);
+  void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
   void run_posted();
   void finish_retired();
 
   Clock& clock_;
   HandlerPool& handlers_;
   std::unique_ptr<Multiplexer> multiplexer_;
-  Thread thread_;
+  LeaderWatch* const watch_;
+  Leadership leadership_;
 
   mutable Mutex mutex_;  // P
   TimerQueue queue_ WF_GUARDED_BY(mutex_);
   int64_t armed_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  int64_t spacing_ns_ WF_GUARDED_BY(mutex_) = 0;
+  int64_t next_round_ns_ WF_GUARDED_BY(mutex_) = 0;  // no round is armed for earlier
   bool stopped_ WF_GUARDED_BY(mutex_) = false;
+  bool draining_ WF_GUARDED_BY(mutex_) = false;
+  bool drained_ WF_GUARDED_BY(mutex_) = false;
+  CondVar drained_changed_;
   bool leaving_ WF_GUARDED_BY(mutex_) = false;  // nodes were popped and not yet handed over
 
   mutable Mutex inbox_mutex_;
   RunnableList inbox_ WF_GUARDED_BY(inbox_mutex_);
   bool inbox_closed_ WF_GUARDED_BY(inbox_mutex_) = false;
 
-  // The poller's thread only.
+  Mutex threads_mutex_;
+  CondVar threads_changed_;
+  std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
+  std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);  // or about to; to be joined
+
+  // The leader only.
+  bool stopping_ = false;
+  int64_t last_round_ns_ = 0;
+  int64_t hands_over_until_ns_ = 0;
   RunnableList finished_;
   std::vector<IoHandler*> retired_;
 };

@@ -75,12 +75,35 @@ Runtime::Runtime(const Options& options)
     : clock_(options.clock ? *options.clock : system_clock()),
       handlers_(std::max(options.handler_threads, 1)),
       compute_(std::max(compute_threads_of(options), 1)) {
+  LeaderWatch* watch = runs_to_completion() ? &watch_ : nullptr;
   for (int i = 0; i < std::max(options.poller_threads, 1); i++) {
-    pollers_.push_back(std::make_unique<Poller>(clock_, handlers_));
+    pollers_.push_back(std::make_unique<Poller>(clock_, handlers_, watch));
   }
 }
 
-Runtime::~Runtime() = default;
+Runtime::~Runtime() {
+  for (const auto& part : parts_) {
+    delete part.load(std::memory_order_acquire);
+  }
+}
+
+size_t Runtime::claim_part_slot() {
+  static std::atomic<size_t> claimed{0};
+  const size_t slot = claimed.fetch_add(1, std::memory_order_relaxed);
+  if (slot >= kMaxParts) {
+    std::fprintf(stderr, "workflow: Runtime::kMaxParts is too small\n");
+    std::abort();
+  }
+  return slot;
+}
+
+RuntimePart& Runtime::add_part(size_t slot, std::unique_ptr<RuntimePart> part) {
+  RuntimePart* kept = nullptr;
+  if (parts_[slot].compare_exchange_strong(kept, part.get(), std::memory_order_acq_rel)) {
+    return *part.release();
+  }
+  return *kept;
+}
 
 bool Runtime::start() {
   if (!handlers_.start() || !compute_.start()) {
@@ -92,10 +115,21 @@ bool Runtime::start() {
       return false;
     }
   }
+  if (runs_to_completion() && !watch_.start()) {
+    errno = EAGAIN;
+    return false;
+  }
   return true;
 }
 
+bool Runtime::runs_to_completion() const {
+  return clock_.is_system_clock() && !VirtualScheduler::current();
+}
+
 void Runtime::stop() {
+  if (Poller* poller = ThreadContext::current().away_from) {
+    poller->replace_leader();  // it has its own timers to end
+  }
   std::vector<Intake*> intakes;
   {
     MutexLock lock(intakes_mutex_);
@@ -108,10 +142,17 @@ void Runtime::stop() {
   for (const auto& poller : pollers_) {
     poller->stop_timers();
   }
+  // Or the handlers might find nothing to do and end before the timers come.
+  for (const auto& poller : pollers_) {
+    poller->wait_for_timers();
+  }
   compute_.stop();
   handlers_.stop();
   for (const auto& poller : pollers_) {
     poller->stop();
+  }
+  if (runs_to_completion()) {
+    watch_.stop();
   }
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
 #include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
+#include "kernel/Leadership.h"
 #include "kernel/Poller.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
@@ -21,6 +24,12 @@ class Intake {
 
  protected:
   ~Intake() = default;
+};
+
+// Something that an upper layer keeps once per runtime. Lives as long as the runtime.
+class RuntimePart {
+ public:
+  virtual ~RuntimePart() = default;
 };
 
 // The threads of the library and what they work on: pollers, handlers, computing.
@@ -58,7 +67,9 @@ class Runtime {
   bool start();
 
   // Every timer ends as aborted, every callback runs, then all threads end. Tasks started later
-  // complete as aborted, on the thread that starts them. Not from a thread of this runtime.
+  // complete as aborted, on the thread that starts them. Called by a callback (one
+  // that ends the process), it does not wait for that one's thread, which must never go back to its
+  // work, nor the runtime be destroyed.
   void stop();
 
   Clock& clock() { return clock_; }
@@ -69,6 +80,14 @@ class Runtime {
   // The poller for work that this thread starts: always the same one, so that threads seldom meet.
   Poller& own_poller();
 
+  // The T of this runtime, a RuntimePart, made when first asked for. Any thread.
+  template <class T>
+  T& part() {
+    static const size_t slot = claim_part_slot();
+    RuntimePart* part = parts_[slot].load(std::memory_order_acquire);
+    return static_cast<T&>(part ? *part : add_part(slot, std::make_unique<T>()));
+  }
+
   // True once stop() has begun.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
@@ -76,12 +95,22 @@ class Runtime {
   void remove_intake(Intake* intake);
 
  private:
+  static constexpr size_t kMaxParts = 8;  // one per type that part() is used with
+
   static Runtime& process_runtime();
+  // Whether pollers may run what they finish: where time is real, and nobody wants each run to be
+  // the same.
+  bool runs_to_completion() const;
+  static size_t claim_part_slot();
+  // Keeps `part`, unless another thread was faster; what is kept now.
+  RuntimePart& add_part(size_t slot, std::unique_ptr<RuntimePart> part);
 
   Clock& clock_;
   HandlerPool handlers_;
+  LeaderWatch watch_;
   ComputePool compute_;
   std::vector<std::unique_ptr<Poller>> pollers_;
+  std::array<std::atomic<RuntimePart*>, kMaxParts> parts_{};
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> next_slot_{0};
   Mutex intakes_mutex_;

@@ -8,6 +8,7 @@ class SubTask;
 namespace workflow {
 
 class Poller;
+class RunnableList;
 class Runtime;
 class WorkerPool;
 
@@ -17,15 +18,26 @@ struct ThreadContext {
   WorkerPool* pool = nullptr;
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
+  // The poller whose leader runs callbacks on this thread now, or null (see Leadership.h).
+  Poller* away_from = nullptr;
   // The runtime that tasks made on this thread belong to; null means the process-wide one.
   Runtime* runtime = nullptr;
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
   SubTask* dispatching = nullptr;
   bool dispatched_is_done = false;
+  // How many of the loops there this thread is in, one inside a callback of the other.
+  int nesting = 0;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
+  // Of a thread that runs items after its HandlerPool has stopped: how deep they nest, and where
+  // the deepest leaves what it posts.
+  int inline_depth = 0;
+  RunnableList* inline_items = nullptr;
   // Spreads threads over pollers; 0 until first used.
   uint32_t slot = 0;
+
+  // Whether callbacks may run here.
+  bool on_framework_thread() const { return pool || away_from; }
 
   static ThreadContext& current() { return current_; }
 
@@ -33,7 +45,7 @@ struct ThreadContext {
 #if defined(__GNUC__)
   [[gnu::tls_model("initial-exec")]]
 #endif
-  static thread_local ThreadContext current_;
+  static constinit thread_local ThreadContext current_;
 };
 
 }  // namespace workflow

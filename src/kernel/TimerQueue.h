@@ -35,7 +35,7 @@ class TimerQueueNode {
 // Invariants (check_invariants):
 // 1. For every slot i but the root: deadline(parent(i)) <= deadline(i).
 // 2. For every slot i: slot(i).node->index_ == i; a node not in the queue has kNotQueued.
-// 3. Chunks cover exactly the slots in use, plus at most one spare chunk.
+// 3. Chunks cover the slots in use. take_surplus() leaves at most one more than that.
 class TimerQueue {
  public:
   TimerQueue() = default;
@@ -63,6 +63,11 @@ class TimerQueue {
 
   // Takes out and returns the earliest node whatever its deadline; null when empty.
   TimerQueueNode* pop() { return pop_due(kNever); }
+
+  // Memory no longer needed, for the caller to free where it likes: erasing frees nothing, because
+  // it happens under a lock.
+  class Surplus;
+  Surplus take_surplus();
 
   // Aborts the process with a message when an invariant does not hold. O(n).
   void check_invariants() const;
@@ -94,6 +99,12 @@ class TimerQueue {
 
   std::vector<std::unique_ptr<Chunk>> chunks_;
   size_t end_ = kRoot;  // one past the last slot in use
+};
+
+class TimerQueue::Surplus {
+ private:
+  friend class TimerQueue;
+  std::array<std::unique_ptr<Chunk>, 4> chunks_;
 };
 
 }  // namespace workflow

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernel/Poller.h"
 #include "kernel/ThreadContext.h"
 
 namespace workflow {
@@ -53,23 +54,31 @@ bool WorkerPool::spawn() {
 }
 
 void WorkerPool::stop() {
+  const bool on_worker = ThreadContext::current().pool == this;
+  if (on_worker) {
+    begin_blocking();  // somebody stands in, for what is still queued
+  }
   std::list<Thread> to_join;
   {
     MutexLock lock(mutex_);
+    lost_ = on_worker ? 1 : 0;
     stopping_ = true;
     work_.notify_all();
-    watch_.notify_all();
-    while (live_ > 0) {
+    while (live_ > lost_) {
       ended_.wait(mutex_);
     }
     terminated_ = true;
-    to_join.splice(to_join.end(), threads_);
+    watch_.notify_all();
     to_join.splice(to_join.end(), retired_);
   }
-  for (Thread& thread : to_join) {
+  join_all(to_join);
+  supervisor_.join();
+}
+
+void WorkerPool::join_all(std::list<Thread>& threads) {
+  for (Thread& thread : threads) {
     thread.join();
   }
-  supervisor_.join();
 }
 
 bool WorkerPool::idle() const {
@@ -112,8 +121,8 @@ void WorkerPool::unlock_and_wake() {
 
 bool WorkerPool::surplus() const { return live_ - blocked_ > options_.threads; }
 
-// Nobody is left who could post: everyone waits, or blocks in a callback that stop() cannot end.
-bool WorkerPool::finished() const { return stopping_ && !has_work() && idle_ + 1 == live_; }
+// Nobody is left who could post: everyone else waits.
+bool WorkerPool::finished() const { return stopping_ && !has_work() && idle_ + 1 + lost_ == live_; }
 
 bool WorkerPool::wait_for_work() {
   if (finished()) {
@@ -152,7 +161,7 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
   }
   retired_.splice(retired_.end(), threads_, self);
   live_--;
-  if (live_ == 0) {
+  if (live_ == lost_) {
     // Here and not in stop(): what is posted before that wakes up would have no worker left.
     terminated_ = true;
     ended_.notify_all();
@@ -173,9 +182,7 @@ void WorkerPool::begin_blocking() {
     wake = claim_wake();
   }
   notify(wake);
-  for (Thread& thread : to_join) {
-    thread.join();
-  }
+  join_all(to_join);
 }
 
 void WorkerPool::end_blocking() {
@@ -185,7 +192,8 @@ void WorkerPool::end_blocking() {
 
 void WorkerPool::supervise() {
   MutexLock lock(mutex_);
-  while (!stopping_) {
+  // Also while stopping: callbacks may wait for each other then as ever.
+  while (!terminated_) {
     if (!watched_) {
       watch_.wait(mutex_);
       continue;
@@ -196,6 +204,11 @@ void WorkerPool::supervise() {
       watched_ = false;
     } else if (taken_ == taken_before && live_ < options_.max_threads) {
       spawn();
+      std::list<Thread> to_join;
+      to_join.splice(to_join.end(), retired_);
+      lock.unlock();
+      join_all(to_join);
+      lock.lock();
     }
   }
 }
@@ -203,6 +216,8 @@ void WorkerPool::supervise() {
 BlockingScope::BlockingScope() : pool_(ThreadContext::current().pool) {
   if (pool_) {
     pool_->begin_blocking();
+  } else if (Poller* poller = ThreadContext::current().away_from) {
+    poller->replace_leader();
   }
 }
 

@@ -46,9 +46,12 @@ class WorkerPool {
   // Starts the threads. False when not even one could be started.
   bool start();
 
-  // Runs everything posted so far and everything that posts in turn, then ends the threads.
-  // Not from a worker of this pool.
+  // Runs everything posted so far and everything that posts in turn, then ends the threads. On a
+  // worker of this pool it ends all others; that one must not return to the pool, nor may the pool
+  // be destroyed then.
   void stop();
+
+  int configured_threads() const { return options_.threads; }
 
   // True when nothing is queued and no worker is running an item.
   bool idle() const;
@@ -87,6 +90,7 @@ class WorkerPool {
   bool finished() const WF_REQUIRES(mutex_);
   // False when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
+  static void join_all(std::list<Thread>& threads);
 
   const Options options_;
   CondVar work_;        // workers wait here
@@ -98,6 +102,7 @@ class WorkerPool {
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
+  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once stop() was called on a worker
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool watched_ WF_GUARDED_BY(mutex_) = false;
@@ -106,7 +111,8 @@ class WorkerPool {
 };
 
 // Declares that the current thread is about to wait for something other work may have to bring
-// about. On a worker its pool lends a thread meanwhile; elsewhere it does nothing.
+// about. On a worker its pool lends a thread meanwhile; a poller's leader is replaced; elsewhere it
+// does nothing.
 class BlockingScope {
  public:
   BlockingScope();

@@ -13,6 +13,11 @@ const char* or_unknown(const char* text) {
   return text ? text : "Unknown error";
 }
 
+const char* ssl_library_string(int error) {
+  ::OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS, nullptr);
+  return or_unknown(::ERR_reason_error_string(static_cast<unsigned int>(error)));
+}
+
 const char* ssl_error_string(int error) {
   // Two kinds of codes: what SSL_get_error(3) returns, and those of ERR_get_error(3), which carry
   // a library number in the high bits and so are never small.
@@ -36,7 +41,7 @@ const char* ssl_error_string(int error) {
     case SSL_ERROR_WANT_ACCEPT:
       return "TLS waits to accept";
     default:
-      return or_unknown(ERR_reason_error_string(static_cast<unsigned int>(error)));
+      return ssl_library_string(error);
   }
 }
 

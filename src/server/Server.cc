@@ -57,6 +57,11 @@ int Server::open(UniqueFd listen_fd) {
   return 0;
 }
 
+bool Server::is_open() const {
+  MutexLock lock(mutex_);
+  return runtime_ != nullptr;
+}
+
 void Server::accept(UniqueFd fd) {
   Runtime* runtime = nullptr;
   Poller* poller = nullptr;

@@ -23,6 +23,7 @@ class Server final : public ServerHost, public Intake {
 
   // Accepts on a listening socket. 0, or -1 with errno.
   int open(UniqueFd listen_fd);
+  bool is_open() const;
   void shut_down();
   void wait();
 

@@ -28,6 +28,11 @@ WFServerBase::WFServerBase(const struct WFServerParams *params)
 WFServerBase::~WFServerBase() = default;
 
 int WFServerBase::listen_at(const struct sockaddr *addr, socklen_t addrlen) {
+  // Said before the address is asked for: its own port would only be in use.
+  if (server_->is_open()) {
+    errno = EALREADY;
+    return -1;
+  }
   UniqueFd fd = workflow::listen_on(addr, addrlen, SOMAXCONN);
   return fd.valid() ? server_->open(std::move(fd)) : -1;
 }
@@ -52,10 +57,25 @@ int WFServerBase::start(int family, const char *host, unsigned short port) {
   }
   const std::unique_ptr<struct addrinfo, decltype(&::freeaddrinfo)> addresses(found,
                                                                               &::freeaddrinfo);
-  return listen_at(addresses->ai_addr, addresses->ai_addrlen);
+  // A name may stand for addresses that this machine cannot use: "localhost" for ::1 without IPv6.
+  for (const struct addrinfo *each = addresses.get(); each; each = each->ai_next) {
+    if (listen_at(each->ai_addr, each->ai_addrlen) == 0)
+      return 0;
+    if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+      break;
+  }
+  return -1;
 }
 
 int WFServerBase::serve(int listen_fd) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  if (::getsockopt(listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) < 0)
+    return -1;
+  if (!listens) {
+    errno = EINVAL;
+    return -1;
+  }
   UniqueFd fd(::fcntl(listen_fd, F_DUPFD_CLOEXEC, 0));
   if (!fd.valid() || !workflow::set_non_blocking(fd.get()))
     return -1;

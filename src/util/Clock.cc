@@ -21,7 +21,8 @@ class SystemClock final : public Clock {
 }  // namespace
 
 Clock& system_clock() {
-  static SystemClock clock;
+  // Never destroyed: the runtime reads it for tasks that static objects start as they die.
+  static SystemClock& clock = *new SystemClock;
   return clock;
 }
 

@@ -47,7 +47,7 @@ class VirtualScheduler {
 #if defined(__GNUC__)
   [[gnu::tls_model("initial-exec")]]
 #endif
-  static thread_local VirtualScheduler* current_;
+  static constinit thread_local VirtualScheduler* current_;
 };
 
 inline void schedule_point() {

@@ -1,0 +1,112 @@
+#include "kernel/Leadership.h"
+
+#include <utility>
+
+namespace workflow {
+
+bool Leadership::run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch,
+                          int64_t until_ns) {
+  {
+    MutexLock lock(mutex_);
+    rest_.append(batch);
+  }
+  uint64_t absence = word_.load(std::memory_order_relaxed) + 1;
+  word_.store(absence, std::memory_order_seq_cst);
+  watch.leader_away();
+  while (Runnable* item = next(absence)) {
+    item->run();
+    if (monotonic_ns() >= until_ns) {
+      RunnableList late;
+      {
+        MutexLock lock(mutex_);
+        if (word_.load(std::memory_order_relaxed) == absence) {
+          late.append(rest_);
+        }
+      }
+      handlers.post(late);
+    }
+  }
+  return word_.compare_exchange_strong(absence, absence + 1, std::memory_order_acq_rel);
+}
+
+Runnable* Leadership::next(uint64_t absence) {
+  MutexLock lock(mutex_);
+  return word_.load(std::memory_order_relaxed) == absence ? rest_.pop_front() : nullptr;
+}
+
+bool Leadership::take_place(RunnableList& rest) {
+  MutexLock lock(mutex_);
+  uint64_t absence = word_.load(std::memory_order_relaxed);
+  if (absence % 2 == 0 ||
+      !word_.compare_exchange_strong(absence, absence + 1, std::memory_order_acq_rel)) {
+    return false;
+  }
+  rest.append(rest_);
+  return true;
+}
+
+uint64_t Leadership::absence() const {
+  const uint64_t word = word_.load(std::memory_order_seq_cst);
+  return word % 2 == 0 ? 0 : word;
+}
+
+void LeaderWatch::add(const Leadership* leadership, std::function<void()> replace) {
+  posts_.push_back(Post{leadership, std::move(replace)});
+}
+
+bool LeaderWatch::start() {
+  return thread_.start("wf-watch", [this] { run(); });
+}
+
+void LeaderWatch::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+}
+
+void LeaderWatch::wake() {
+  MutexLock lock(mutex_);
+  awake_.store(true, std::memory_order_seq_cst);
+  changed_.notify_one();
+}
+
+bool LeaderWatch::look() {
+  bool away = false;
+  for (Post& post : posts_) {
+    const uint64_t absence = post.leadership->absence();
+    if (absence != 0 && absence == post.seen) {
+      post.replace();
+    }
+    away |= absence != 0;
+    post.seen = absence;
+  }
+  return away;
+}
+
+void LeaderWatch::run() {
+  MutexLock lock(mutex_);
+  for (int quiet = 0; !stopping_;) {
+    if (!awake_.load(std::memory_order_seq_cst)) {
+      changed_.wait(mutex_);
+      quiet = 0;
+      continue;
+    }
+    changed_.wait_until(mutex_, monotonic_ns() + kTickNs);
+    lock.unlock();
+    quiet = look() ? 0 : quiet + 1;
+    if (quiet > kQuietTicks) {
+      // A leader that goes away now either sees the watch asleep or is seen by this look.
+      awake_.store(false, std::memory_order_seq_cst);
+      if (look()) {
+        awake_.store(true, std::memory_order_seq_cst);
+        quiet = 0;
+      }
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace workflow

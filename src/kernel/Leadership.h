@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "kernel/HandlerPool.h"
+#include "util/Mutex.h"
+#include "util/Thread.h"
+#include "workflow/Runnable.h"
+
+namespace workflow {
+
+class LeaderWatch;
+
+// Who leads a poller: the one thread that may touch what belongs to "the poller's thread".
+//
+// A leader that runs what its round has finished, instead of handing it to the handlers, saves two
+// thread switches for each round. While it does so it is away: it touches nothing of the poller,
+// and a callback may take its time, so anybody may take its place. The one who was replaced finds
+// out when it comes back, and ends.
+//
+// Invariants:
+// 1. word_ is even while the leader leads and odd while it is away. Each change adds one, so that a
+//    value names one absence for ever.
+// 2. Whoever changes word_ from an odd value to the next even one leads from then on.
+// 3. What an absent leader has left to run is in rest_; who takes its place takes that too.
+class Leadership {
+ public:
+  // Leader only. Runs the batch until `until_ns`, and hands over to the handlers what is left then.
+  // False when the caller has been replaced meanwhile.
+  bool run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch, int64_t until_ns);
+
+  // Anybody. True when the leader was away: the caller leads now, and hands over `rest`.
+  bool take_place(RunnableList& rest);
+
+  // Names the present absence; 0 while the leader leads.
+  uint64_t absence() const;
+
+ private:
+  Runnable* next(uint64_t absence);
+
+  std::atomic<uint64_t> word_{0};
+  Mutex mutex_;
+  RunnableList rest_ WF_GUARDED_BY(mutex_);
+};
+
+// Looks after absent leaders: one that stays away for longer than a tick is replaced. Sleeps while
+// no leader goes away.
+class LeaderWatch {
+ public:
+  static constexpr int64_t kTickNs = 1'000'000;
+
+  LeaderWatch() = default;
+  LeaderWatch(const LeaderWatch&) = delete;
+  LeaderWatch& operator=(const LeaderWatch&) = delete;
+
+  // Before start(). `replace` sees to it that somebody takes the leader's place.
+  void add(const Leadership* leadership, std::function<void()> replace);
+
+  bool start();
+  void stop();
+
+  // By a leader that has just gone away.
+  void leader_away() {
+    if (!awake_.load(std::memory_order_seq_cst)) {
+      wake();
+    }
+  }
+
+ private:
+  // So many ticks without an absence, and the watch goes to sleep.
+  static constexpr int kQuietTicks = 16;
+
+  struct Post {
+    const Leadership* leadership;
+    std::function<void()> replace;
+    uint64_t seen = 0;  // the absence at the last tick
+  };
+
+  void wake();
+  void run();
+  // True when a leader was away.
+  bool look();
+
+  std::vector<Post> posts_;  // constant after start(), but for `seen`, which is the thread's
+  Thread thread_;
+  std::atomic<bool> awake_{false};
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ WF_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace workflow
