@@ -51,6 +51,9 @@ class SubTask : public workflow::Runnable {
   // Dispatches a task and, if it completes at once, everything that follows from it.
   static void dispatch_chain(SubTask *first);
 
+  // The owning series, or null for a task that runs alone.
+  SeriesWork *joined_series() const;
+
   // How done() ends: deletes this and returns the next task of the series, or null.
   SubTask *delete_and_next();
 
@@ -62,7 +65,6 @@ class SubTask : public workflow::Runnable {
   virtual SubTask *done() = 0;
 
   void *own_series() const;
-  SeriesWork *joined_series() const;
   static void run_chain(SubTask *finished);
 
   // The owning series; `this` while the task runs alone and nobody asked for its series.

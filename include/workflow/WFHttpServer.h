@@ -19,15 +19,23 @@ static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
 
 // HTTP/1.1 and 1.0 (RFC 9110, 9112). What the task adds to a reply where the user did not:
 // version, status 200 OK, Date, Connection where it differs from the version's default, and the
-// true Content-Length. HEAD, 204 and 304 are sent without a body.
+// true Content-Length. HEAD, 1xx, 204 and 304 are sent without a body, and a chunked reply, whose
+// chunks the user writes, without Content-Length.
 template <>
 struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
+  struct RequestFacts {
+    bool is_head;
+    bool is_http10;
+    bool keep_alive;
+  };
+  static RequestFacts facts_of(const protocol::HttpRequest *request);
+
   static void prepare_request(protocol::HttpRequest *request, const WFServerParams& params);
   static bool is_header_complete(const protocol::HttpRequest *request);
   static size_t received_body_size(const protocol::HttpRequest *request);
   static std::string refusal(const protocol::HttpRequest *request, bool timed_out);
-  static bool prepare_reply(const protocol::HttpRequest *request,
-                            protocol::HttpResponse *response, bool may_keep);
+  static bool prepare_reply(const RequestFacts& request, protocol::HttpResponse *response,
+                            bool may_keep);
 };
 
 template <>

@@ -12,13 +12,13 @@
 //   ... their callbacks have run ...
 //
 // Every call that moves time goes from deadline to deadline, and returns when everything due has
-// expired and all handler and compute threads are idle again. Timers therefore complete in the order
-// of their deadlines (equal ones in any order), with handler_threads = 1 one after the other. A
-// callback that blocks, other than in a wait of WFFacilities or WFFuture, blocks these calls too.
+// expired and all handler and compute threads are idle again. Timers therefore complete in the
+// order of their deadlines (equal ones in any order), with handler_threads = 1 one after the other.
+// A callback that blocks, other than in a wait of WFFacilities or WFFuture, blocks these calls too.
 // What descriptors bring is not waited for.
 //
-// For the whole process and for good; any thread may call, but not a thread of the library: it would
-// wait for itself, so the process is aborted with a message. A WFSimulation has its own time.
+// For the whole process and for good; any thread may call, but not a thread of the library: it
+// would wait for itself, so the process is aborted with a message. A WFSimulation has its own time.
 class WFManualClock {
  public:
   // 0; -1 with errno EBUSY when the library has started already, or a clock was installed.

@@ -24,7 +24,7 @@ struct WFServerParams {
   int peer_response_timeout;
   // For a whole request, from its first byte; besides the limits below.
   int receive_timeout;
-  // Between a reply and the next request.
+  // Between a reply and the next request. 0: each connection carries one request.
   int keep_alive_timeout;
   // The body of a request. HTTP answers 413.
   size_t request_size_limit;
@@ -89,8 +89,8 @@ class WFServerBase {
   // Stops accepting, and closes the connections without a complete request. Returns at once.
   void shutdown();
   // Returns when every series that a request began has ended and every connection is closed.
-  // Called from inside such a series it would wait for itself: it prints so to stderr and returns
-  // at once, with errno EDEADLK.
+  // Called from inside such a series, or while a connection is made or deleted, it would wait for
+  // itself: it prints so to stderr and returns at once, with errno EDEADLK.
   void wait_finish();
   void stop() {
     shutdown();

@@ -26,7 +26,7 @@ class ServerExchange {
   struct Reply {
     bool keep_alive;         // the connection may carry another exchange
     int send_timeout;        // ms; negative: the server's
-    int keep_alive_timeout;  // ms; negative: the server's
+    int keep_alive_timeout;  // ms; -1: unlimited
   };
 
   virtual protocol::ProtocolMessage *request() = 0;
@@ -45,7 +45,8 @@ class ServerExchange {
   virtual std::string refusal(bool timed_out) = 0;
 
   // The request is complete. Returns what a handler shall run; it leads to send_reply() or drop().
-  virtual Runnable *begin(long long seq) = 0;
+  // `keep_alive_timeout`: what applies unless the task's user sets another; ms, -1: unlimited.
+  virtual Runnable *begin(long long seq, int keep_alive_timeout) = 0;
 
   // The reply has left or failed. Called once after send_reply(), perhaps before it returns.
   virtual void reply_ended(int state, int error) = 0;
@@ -88,12 +89,16 @@ class ServerExchange {
 // or whose responses must be completed before they are sent.
 template <class REQ, class RESP>
 struct WFServerProtocol {
+  // What a reply depends on, noted before the user gets the request: it may be moved away.
+  struct RequestFacts {};
+  static RequestFacts facts_of(const REQ *) { return RequestFacts(); }
+
   static void prepare_request(REQ *, const WFServerParams&) {}
   static bool is_header_complete(const REQ *) { return true; }
   static size_t received_body_size(const REQ *) { return 0; }
   static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
   // Returns whether the connection may be kept.
-  static bool prepare_reply(const REQ *, RESP *, bool may_keep) { return may_keep; }
+  static bool prepare_reply(const RequestFacts&, RESP *, bool may_keep) { return may_keep; }
 };
 
 // The task of one request on a server, from its first byte to its reply.
@@ -113,7 +118,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       return;
     }
     const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
-    const bool keep = Protocol::prepare_reply(&this->req_, &this->resp_, may_keep);
+    const bool keep = Protocol::prepare_reply(facts_, &this->resp_, may_keep);
     open_ = false;
     send_reply(Reply{keep && may_keep, this->send_timeout_, this->keep_alive_timeout_});
   }
@@ -138,8 +143,10 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   std::string refusal(bool timed_out) override {
     return Protocol::refusal(&this->req_, timed_out);
   }
-  workflow::Runnable *begin(long long seq) override {
+  workflow::Runnable *begin(long long seq, int keep_alive_timeout) override {
+    facts_ = Protocol::facts_of(&this->req_);
     this->task_seq_ = seq;
+    this->keep_alive_timeout_ = keep_alive_timeout;
     this->state_ = WFT_STATE_TOREPLY;
     open_ = true;
     new Series(&processor_, this, connection());
@@ -197,5 +204,6 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
 
   const Process& process_;
   Processor processor_;
+  typename Protocol::RequestFacts facts_ = {};
   bool open_ = false;  // begun, and neither replied nor dropped
 };

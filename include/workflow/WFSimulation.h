@@ -49,9 +49,9 @@ struct WFSimulationResult {
 // order, always; other seeds give others. An hour of virtual time takes no longer than what
 // happens in it, for time moves, to the next deadline, only when no thread can go on.
 //
-// The flow that makes the simulation is a virtual thread itself, and the only one that may run, stop
-// and destroy it. Should it block for ever outside run() and stop() there is nobody to tell: the
-// process is aborted with the description. Leave what may deadlock to spawn()ed threads.
+// The flow that makes the simulation is a virtual thread itself, and the only one that may run,
+// stop and destroy it. Should it block for ever outside run() and stop() there is nobody to tell:
+// the process is aborted with the description. Leave what may deadlock to spawn()ed threads.
 //
 // Virtual threads meet only through the library (WFFacilities::WaitGroup, WFFuture, tasks, ...).
 // A std::mutex held across a call to the library, or any wait of the system's, blocks them all.
@@ -60,14 +60,14 @@ struct WFSimulationResult {
 class WFSimulation {
  public:
   explicit WFSimulation(uint64_t seed);
-  WFSimulation(uint64_t seed, const WFSimulationOptions& options);
+  WFSimulation(uint64_t seed, const WFSimulationOptions &options);
 
   // Stops it first. What cannot be stopped is described on stderr, unless stop() has told, and its
   // memory is not freed.
   ~WFSimulation();
 
   // Runs `body` on a virtual thread, as an application does on threads of its own.
-  void spawn(std::function<void ()> body);
+  void spawn(std::function<void()> body);
 
   // Lets everything run until nothing can happen any more: no thread can go on and no timer is
   // left but those that never expire. The result may be a deadlock that the caller can still

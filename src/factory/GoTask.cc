@@ -1,6 +1,7 @@
 #include "factory/GoTask.h"
 
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 
 namespace workflow {
 
@@ -17,7 +18,11 @@ void GoTask::run() {
     if (Runtime::current().stopping()) {
       state_ = WFT_STATE_ABORTED;
     } else {
+      // For those who ask whether they are inside a series that they would wait for.
+      ThreadContext& context = ThreadContext::current();
+      context.series = joined_series();
       function_();
+      context.series = nullptr;
       state_ = WFT_STATE_SUCCESS;
     }
   }

@@ -75,10 +75,10 @@ class FiberScheduler : public VirtualScheduler {
   enum class State {
     kRunning,
     kReady,
-    kLocking,   // until `object` is unlocked
-    kWaiting,   // until `object` is notified or time reaches deadline_ns
-    kJoining,   // until the thread `joined` has ended
-    kResting,   // thread 0 in run_others()
+    kLocking,  // until `object` is unlocked
+    kWaiting,  // until `object` is notified or time reaches deadline_ns
+    kJoining,  // until the thread `joined` has ended
+    kResting,  // thread 0 in run_others()
     kEnded
   };
   struct VirtualThread {

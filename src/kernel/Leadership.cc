@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernel/ThreadContext.h"
+
 namespace workflow {
 
 bool Leadership::run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch,
@@ -55,7 +57,7 @@ void LeaderWatch::add(const Leadership* leadership, std::function<void()> replac
 }
 
 bool LeaderWatch::start() {
-  return thread_.start("wf-watch", [this] { run(); });
+  return thread_.start("wf-watch", ThreadContext::in_same_runtime([this] { run(); }));
 }
 
 void LeaderWatch::stop() {

@@ -49,7 +49,9 @@ uint64_t taken(Runtime& runtime) {
   return runtime.handlers().taken() + runtime.compute().taken();
 }
 
-bool idle(Runtime& runtime) { return runtime.handlers().idle() && runtime.compute().idle(); }
+bool idle(Runtime& runtime) {
+  return runtime.handlers().idle() && runtime.compute().idle();
+}
 
 // Until nothing is due, on its way or running. The order of the looks makes it sure: an item that
 // runs after they were idle was taken after `before` was read, and shows in the last comparison;
@@ -82,8 +84,9 @@ int64_t earliest_ns(Runtime& runtime) {
 void require_foreign_thread() {
   const ThreadContext& context = ThreadContext::current();
   if (context.pool || context.poller) {
-    std::fprintf(stderr, "workflow: a thread of the library moves the manual clock, and would "
-                         "wait for itself\n");
+    std::fprintf(stderr,
+                 "workflow: a thread of the library moves the manual clock, and would "
+                 "wait for itself\n");
     std::abort();
   }
 }

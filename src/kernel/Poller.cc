@@ -34,7 +34,9 @@ bool Poller::start_thread(bool as_substitute) {
   threads_.emplace_back();
   const auto self = std::prev(threads_.end());
   // The new thread first needs threads_mutex_, so *self is complete when it looks.
-  if (!self->start("wf-poller", [this, self, as_substitute] { thread_main(self, as_substitute); })) {
+  if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
+        thread_main(self, as_substitute);
+      }))) {
     threads_.erase(self);
     return false;
   }
@@ -71,10 +73,16 @@ void Poller::replace_leader() {
   }
 }
 
+void Poller::refuse_timers() {
+  MutexLock lock(mutex_);
+  stopped_ = true;
+}
+
 void Poller::stop_timers() {
   {
     MutexLock lock(mutex_);
     stopped_ = true;
+    draining_ = true;
   }
   multiplexer_->wake();
 }
@@ -336,7 +344,7 @@ void Poller::lead() {
       }
       {
         MutexLock lock(mutex_);
-        stopping_ = stopped_;
+        stopping_ = draining_;
       }
       if (stopping_) {
         drain();

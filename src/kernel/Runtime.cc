@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "kernel/ThreadContext.h"
 
@@ -106,6 +107,14 @@ RuntimePart& Runtime::add_part(size_t slot, std::unique_ptr<RuntimePart> part) {
 }
 
 bool Runtime::start() {
+  Runtime*& current = ThreadContext::current().runtime;
+  Runtime* const outer = std::exchange(current, this);
+  const bool started = start_threads();
+  current = outer;
+  return started;
+}
+
+bool Runtime::start_threads() {
   if (!handlers_.start() || !compute_.start()) {
     errno = EAGAIN;
     return false;
@@ -139,6 +148,10 @@ void Runtime::stop() {
     intake->close_intake();
   }
   stopping_.store(true, std::memory_order_release);
+  // All before any: what an aborted timer's callback starts on another poller must not expire.
+  for (const auto& poller : pollers_) {
+    poller->refuse_timers();
+  }
   for (const auto& poller : pollers_) {
     poller->stop_timers();
   }

@@ -63,7 +63,8 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // False with errno when threads or descriptors have run out.
+  // The threads that it starts belong to it. False with errno when threads or descriptors have run
+  // out.
   bool start();
 
   // Every timer ends as aborted, every callback runs, then all threads end. Tasks started later
@@ -98,6 +99,7 @@ class Runtime {
   static constexpr size_t kMaxParts = 8;  // one per type that part() is used with
 
   static Runtime& process_runtime();
+  bool start_threads();
   // Whether pollers may run what they finish: where time is real, and nobody wants each run to be
   // the same.
   bool runs_to_completion() const;

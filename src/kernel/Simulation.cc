@@ -87,8 +87,7 @@ Simulation::Result Simulation::judge(const char* during) {
   }
   result.description = "simulation of seed " + std::to_string(seed()) + ": " + what + " in " +
                        during + " after " + std::to_string(steps()) + " steps, at " +
-                       std::to_string(now_ns()) +
-                       " ns\n" + scheduler_.describe(applications_);
+                       std::to_string(now_ns()) + " ns\n" + scheduler_.describe(applications_);
   return result;
 }
 

@@ -41,6 +41,15 @@ struct ThreadContext {
 
   static ThreadContext& current() { return current_; }
 
+  // `body`, for a new thread that is to belong to the runtime of the calling one.
+  template <class Body>
+  static auto in_same_runtime(Body body) {
+    return [body, runtime = current().runtime] {
+      current().runtime = runtime;
+      body();
+    };
+  }
+
  private:
 #if defined(__GNUC__)
   [[gnu::tls_model("initial-exec")]]

@@ -36,7 +36,7 @@ bool WorkerPool::start() {
   }
   if (options_.grow_when_starved) {
     // Without a supervisor the pool still works; it only no longer grows by itself.
-    supervisor_.start("wf-supervisor", [this] { supervise(); });
+    supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
   }
   return true;
 }
@@ -45,7 +45,8 @@ bool WorkerPool::spawn() {
   threads_.emplace_back();
   const auto self = std::prev(threads_.end());
   // The new thread first needs mutex_, so *self is complete when it looks.
-  if (!self->start(options_.name, [this, self] { worker_main(self); })) {
+  if (!self->start(options_.name,
+                   ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
     threads_.erase(self);
     return false;
   }
@@ -84,6 +85,11 @@ void WorkerPool::join_all(std::list<Thread>& threads) {
 bool WorkerPool::idle() const {
   MutexLock lock(mutex_);
   return !has_work() && idle_ + blocked_ == live_;
+}
+
+int WorkerPool::thread_count() const {
+  MutexLock lock(mutex_);
+  return live_;
 }
 
 uint64_t WorkerPool::taken() const {

@@ -56,6 +56,9 @@ class WorkerPool {
   // True when nothing is queued and no worker is running an item.
   bool idle() const;
 
+  // Threads now: more than configured while some block, or did lately.
+  int thread_count() const;
+
   // How many items were ever taken. With idle(), tells whether anything happened in between.
   uint64_t taken() const;
 

@@ -38,7 +38,9 @@ int WFManualClock::install() {
   return 0;
 }
 
-int64_t WFManualClock::now_ns() { return manual_clock().now_ns(); }
+int64_t WFManualClock::now_ns() {
+  return manual_clock().now_ns();
+}
 
 void WFManualClock::advance(int64_t nanoseconds) {
   manual_clock().advance(runtime(), nanoseconds);

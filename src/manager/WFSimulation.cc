@@ -39,24 +39,42 @@ WFSimulation::WFSimulation(uint64_t seed, const WFSimulationOptions& options)
 
 WFSimulation::~WFSimulation() = default;
 
-void WFSimulation::spawn(std::function<void()> body) { simulation_->spawn(std::move(body)); }
+void WFSimulation::spawn(std::function<void()> body) {
+  simulation_->spawn(std::move(body));
+}
 
-WFSimulationResult WFSimulation::run() { return public_result(simulation_->run()); }
+WFSimulationResult WFSimulation::run() {
+  return public_result(simulation_->run());
+}
 
 WFSimulationResult WFSimulation::run_for(int64_t nanoseconds) {
   return public_result(simulation_->run_for(nanoseconds));
 }
 
-WFSimulationResult WFSimulation::stop() { return public_result(simulation_->stop()); }
+WFSimulationResult WFSimulation::stop() {
+  return public_result(simulation_->stop());
+}
 
-void WFSimulation::sleep_for(int64_t nanoseconds) { simulation_->sleep_for(nanoseconds); }
+void WFSimulation::sleep_for(int64_t nanoseconds) {
+  simulation_->sleep_for(nanoseconds);
+}
 
-int64_t WFSimulation::now_ns() const { return simulation_->now_ns(); }
+int64_t WFSimulation::now_ns() const {
+  return simulation_->now_ns();
+}
 
-uint64_t WFSimulation::seed() const { return simulation_->seed(); }
+uint64_t WFSimulation::seed() const {
+  return simulation_->seed();
+}
 
-uint64_t WFSimulation::steps() const { return simulation_->steps(); }
+uint64_t WFSimulation::steps() const {
+  return simulation_->steps();
+}
 
-uint64_t WFSimulation::trace_hash() const { return simulation_->trace_hash(); }
+uint64_t WFSimulation::trace_hash() const {
+  return simulation_->trace_hash();
+}
 
-void WFSimulation::point() { workflow::schedule_point(); }
+void WFSimulation::point() {
+  workflow::schedule_point();
+}

@@ -35,35 +35,43 @@ const char *date_now() {
   return text;
 }
 
-bool is_head(const HttpRequest *request) {
-  const char *method = request->get_method();
-  return method && std::string_view(method) == "HEAD";
-}
-
 // RFC 9110, 6.4.1.
 bool status_has_no_body(std::string_view status) {
   return status.size() == 3 && (status[0] == '1' || status == "204" || status == "304");
 }
 
-// Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6).
-void prepare_body(const HttpRequest *request, HttpResponse *response) {
+void erase_header(HttpResponse *response, const char *name) {
+  while (response->content()->fields.find(name) != protocol::HttpFields::kNotFound)
+    protocol::HttpHeaderCursor(response).find_and_erase(name);
+}
+
+// Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
+// so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
+void prepare_body(bool head, HttpResponse *response) {
   const bool no_body_status = status_has_no_body(response->get_status_code());
-  const bool head = is_head(request);
-  if (!response->is_chunked()) {
-    const size_t size = response->get_output_body_size();
-    const bool users_own = response->has_content_length_header();
-    if (no_body_status) {
-      if (users_own && std::string_view(response->get_status_code()) != "304")
-        protocol::HttpHeaderCursor(response).find_and_erase("Content-Length");
-    } else if (!(head && users_own && size == 0)) {
-      response->set_header_pair("Content-Length", std::to_string(size));
-    }
+  const size_t size = response->get_output_body_size();
+  if (no_body_status) {
+    erase_header(response, "Transfer-Encoding");
+    if (std::string_view(response->get_status_code()) != "304")
+      erase_header(response, "Content-Length");
+  } else if (response->is_chunked()) {
+    erase_header(response, "Content-Length");
+  } else if (!(head && response->has_content_length_header() && size == 0)) {
+    response->set_header_pair("Content-Length", std::to_string(size));
   }
   if (no_body_status || head)
     response->clear_output_body();
 }
 
 }  // namespace
+
+Protocol::RequestFacts Protocol::facts_of(const HttpRequest *request) {
+  RequestFacts facts;
+  facts.is_head = std::string_view(request->get_method()) == "HEAD";
+  facts.is_http10 = std::string_view(request->get_http_version()) == "HTTP/1.0";
+  facts.keep_alive = request->is_keep_alive();
+  return facts;
+}
 
 void Protocol::prepare_request(HttpRequest *request, const WFServerParams& params) {
   request->set_limits(&params.http_limits);
@@ -87,22 +95,20 @@ std::string Protocol::refusal(const HttpRequest *request, bool timed_out) {
   return answer;
 }
 
-bool Protocol::prepare_reply(const HttpRequest *request, HttpResponse *response, bool may_keep) {
+bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse *response, bool may_keep) {
   if (!response->get_http_version())
     response->set_http_version("HTTP/1.1");
   if (!response->get_status_code())
     protocol::HttpUtil::set_response_status(response, HttpStatusOK);
-  prepare_body(request, response);
+  prepare_body(request.is_head, response);
   if (response->content()->fields.find("Date") == protocol::HttpFields::kNotFound)
     response->add_header_pair("Date", date_now());
-  const bool keep = may_keep && request->is_keep_alive() && response->is_keep_alive();
+  const bool keep = may_keep && request.keep_alive && response->is_keep_alive();
   if (!response->has_connection_header()) {
     // Said only where it is not what the request's version implies (RFC 9112, 9.3).
-    const char *version = request->get_http_version();
-    const bool old_client = version && std::string_view(version) == "HTTP/1.0";
     if (!keep)
       response->add_header_pair("Connection", "close");
-    else if (old_client)
+    else if (request.is_http10)
       response->add_header_pair("Connection", "keep-alive");
   } else if (!keep) {
     response->set_header_pair("Connection", "close");

@@ -27,6 +27,9 @@ size_t descriptor_room() {
   return limit.rlim_cur > kReserved ? static_cast<size_t>(limit.rlim_cur - kReserved) : 1;
 }
 
+// The server whose connection this thread is giving back to the user, or null.
+thread_local const Server* giving_back_for = nullptr;
+
 }  // namespace
 
 int Server::open(UniqueFd listen_fd) {
@@ -105,7 +108,9 @@ void Server::connection_closed(ServerConnection* connection) {
 
 void Server::connection_gone(WFConnection* user) {
   if (user) {
+    const Server* outer = std::exchange(giving_back_for, this);
     face_.delete_connection(user);
+    giving_back_for = outer;
   }
   MutexLock lock(mutex_);
   alive_--;
@@ -157,10 +162,18 @@ bool Server::inside_own_series() const {
   return false;
 }
 
+// Whether the calling thread is one that this server cannot end without.
+bool Server::would_wait_for_itself() const {
+  const ThreadContext& context = ThreadContext::current();
+  // A poller's thread runs user code only to make or delete connections, unless it is away.
+  const bool is_polling = context.poller && !context.away_from;
+  return is_polling || giving_back_for == this || inside_own_series();
+}
+
 void Server::wait() {
-  if (inside_own_series()) {
+  if (would_wait_for_itself()) {
     std::fprintf(stderr, "workflow: a server's wait_finish() or stop() was called by one of its own "
-                         "requests; it does not wait\n");
+                         "requests or connections; it does not wait\n");
     errno = EDEADLK;
     return;
   }

@@ -43,6 +43,7 @@ class Server final : public ServerHost, public Intake {
   void accept(UniqueFd fd);
   void listener_closed();
   bool inside_own_series() const;
+  bool would_wait_for_itself() const;
 
   WFServerBase& face_;
   mutable Mutex mutex_;  // S

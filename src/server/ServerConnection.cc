@@ -14,9 +14,7 @@ namespace workflow {
 
 ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd,
                                    WFConnection* user)
-    : host_(host), poller_(poller), user_(user), fd_(std::move(fd)) {
-  idle_ns_ = timeout_ns(host.params().keep_alive_timeout);
-}
+    : host_(host), poller_(poller), user_(user), fd_(std::move(fd)) {}
 
 bool ServerConnection::start() {
   MutexLock lock(mutex_);
@@ -154,7 +152,7 @@ void ServerConnection::new_exchange() {
   exchange_->prepare_request(host_.params());
   exchange_->request()->set_channel(this);
   started_ns_ = now_ns();
-  header_done_ns_ = 0;
+  header_done_ns_ = kNever;
 }
 
 bool ServerConnection::feed(const char* data, size_t size, RunnableList& finished) {
@@ -184,7 +182,7 @@ void ServerConnection::begin_exchange(RunnableList& finished) {
     state_ = State::kProcessing;
     set_deadline(kNever);
   }
-  finished.push_back(exchange->begin(exchanges_++));
+  finished.push_back(exchange->begin(exchanges_++, host_.params().keep_alive_timeout));
 }
 
 // More of the request has arrived and more is to come: how long for it?
@@ -196,7 +194,7 @@ void ServerConnection::note_receiving() {
         std::min(deadline_ns, saturating_add(started_ns_, timeout_ns(params.header_timeout)));
   } else {
     const int64_t now = now_ns();
-    if (header_done_ns_ == 0) {
+    if (header_done_ns_ == kNever) {
       header_done_ns_ = now;
     }
     deadline_ns =

@@ -145,7 +145,7 @@ class ServerConnection final : public IoHandler,
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
   int64_t deadline_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int64_t queued_ns_ WF_GUARDED_BY(mutex_) = kNever;
-  int64_t idle_ns_ WF_GUARDED_BY(mutex_);          // how long to wait for the next request
+  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to wait for the next request
   int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long without progress
   std::string output_ WF_GUARDED_BY(mutex_);       // pushed and not yet sent
   std::vector<struct iovec> unsent_ WF_GUARDED_BY(mutex_);  // of the reply, while kWriting
@@ -155,7 +155,7 @@ class ServerConnection final : public IoHandler,
   std::string input_;
   long long exchanges_ = 0;
   int64_t started_ns_ = 0;      // first byte of the request
-  int64_t header_done_ns_ = 0;  // 0: not yet
+  int64_t header_done_ns_ = kNever;  // kNever: not yet
   size_t lingered_ = 0;
 };
 

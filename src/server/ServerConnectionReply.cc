@@ -56,9 +56,7 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
 
 void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
   keep_alive_ = reply.keep_alive;
-  if (reply.keep_alive_timeout > 0) {
-    idle_ns_ = timeout_ns(reply.keep_alive_timeout);
-  }
+  idle_ns_ = timeout_ns(reply.keep_alive_timeout);
   send_ns_ = timeout_ns(reply.send_timeout >= -1 ? reply.send_timeout
                                                  : host_.params().send_timeout);
 }

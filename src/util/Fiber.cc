@@ -167,7 +167,9 @@ workflow_fiber_switch:
 
 namespace {
 
-void* make_context() { return nullptr; }
+void* make_context() {
+  return nullptr;
+}
 void free_context(void*) {}
 
 // The stack as workflow_fiber_switch would have left it, had begin() called it first thing.
@@ -185,7 +187,9 @@ void prepare_context(void** context, char* stack, void (*begin)()) {
   *context = slot;
 }
 
-[[gnu::always_inline]] inline void switch_context(void** from, void* to) { workflow_fiber_switch(from, to); }
+[[gnu::always_inline]] inline void switch_context(void** from, void* to) {
+  workflow_fiber_switch(from, to);
+}
 
 }  // namespace
 
@@ -193,8 +197,12 @@ void prepare_context(void** context, char* stack, void (*begin)()) {
 
 namespace {
 
-void* make_context() { return new ucontext_t; }
-void free_context(void* context) { delete static_cast<ucontext_t*>(context); }
+void* make_context() {
+  return new ucontext_t;
+}
+void free_context(void* context) {
+  delete static_cast<ucontext_t*>(context);
+}
 
 void prepare_context(void** context, char* stack, void (*begin)()) {
   auto* prepared = static_cast<ucontext_t*>(*context);

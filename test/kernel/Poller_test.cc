@@ -1,0 +1,382 @@
+#include "kernel/Poller.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernel/HandlerPool.h"
+#include "support/Tally.h"
+#include "util/Clock.h"
+#include "util/UniqueFd.h"
+
+using test_support::Tally;
+using workflow::HandlerPool;
+using workflow::IoHandler;
+using workflow::kNever;
+using workflow::kNsPerMs;
+using workflow::kNsPerSec;
+using workflow::monotonic_ns;
+using workflow::Poller;
+using workflow::Runnable;
+using workflow::RunnableList;
+using workflow::TimerNode;
+using workflow::UniqueFd;
+
+namespace {
+
+// A clock that stands still until it is moved.
+class HandClock final : public workflow::Clock {
+ public:
+  int64_t now_ns() override { return now_ns_; }
+  void set(int64_t now_ns) { now_ns_ = now_ns; }
+
+ private:
+  std::atomic<int64_t> now_ns_{1000};
+};
+
+// A timer that counts in how many ways it ended; handed to the handlers as most timers are.
+class Timer final : public TimerNode, public Runnable {
+ public:
+  explicit Timer(Tally& ended) : ended_(ended) {}
+
+  void left_queue(bool stopped, RunnableList& finished) override {
+    stopped_ = stopped;
+    finished.push_back(this);
+  }
+  void run() override {
+    at_ns_ = monotonic_ns();
+    runs_++;
+    ended_.add();
+  }
+
+  int runs() const { return runs_; }
+  bool stopped() const { return stopped_; }
+  int64_t at_ns() const { return at_ns_; }
+
+ private:
+  Tally& ended_;
+  std::atomic<int> runs_{0};
+  std::atomic<bool> stopped_{false};
+  std::atomic<int64_t> at_ns_{0};
+};
+
+class Posted final : public Runnable {
+ public:
+  explicit Posted(std::function<void()> function) : function_(std::move(function)) {}
+  void run() override { function_(); }
+
+ private:
+  std::function<void()> function_;
+};
+
+class PollerTest : public testing::Test {
+ protected:
+  explicit PollerTest(workflow::Clock& clock = workflow::system_clock())
+      : poller_(clock, handlers_) {}
+  void SetUp() override {
+    ASSERT_TRUE(handlers_.start());
+    ASSERT_TRUE(poller_.start());
+  }
+  void TearDown() override { stop(); }
+
+  void stop() {
+    if (!std::exchange(stopped_, true)) {
+      poller_.stop_timers();
+      poller_.wait_for_timers();
+      handlers_.stop();
+      poller_.stop();
+    }
+  }
+
+  // Runs the function on the poller's thread and waits for it.
+  void on_poller(std::function<void()> function) {
+    Tally ran;
+    Posted item([&] {
+      function();
+      ran.add();
+    });
+    ASSERT_TRUE(poller_.post(&item));
+    ASSERT_TRUE(ran.wait_for(1));
+  }
+
+  HandlerPool handlers_{1};
+  Poller poller_;
+  Tally ended_;
+  bool stopped_ = false;
+};
+
+class HandClockPollerTest : public PollerTest {
+ protected:
+  HandClockPollerTest() : PollerTest(clock_) {}
+  void move_to(int64_t now_ns) {
+    clock_.set(now_ns);
+    poller_.wake();
+  }
+
+  static inline HandClock clock_;
+};
+
+class CountingIo final : public IoHandler {
+ public:
+  void on_events(uint32_t events, RunnableList&) override {
+    last_events_ = events;
+    events_.add();
+  }
+  void on_retired() override { retired_.add(); }
+
+  Tally events_;
+  Tally retired_;
+  std::atomic<uint32_t> last_events_{0};
+};
+
+void write_one(int fd) {
+  const uint64_t one = 1;
+  ASSERT_EQ(::write(fd, &one, sizeof one), static_cast<ssize_t>(sizeof one));
+}
+
+}  // namespace
+
+TEST_F(PollerTest, TimerEndsOnceNotBeforeItsDeadline) {
+  Timer timer(ended_);
+  const int64_t start_ns = monotonic_ns();
+  EXPECT_EQ(poller_.start_timer(&timer, 5 * kNsPerMs), Poller::Start::kQueued);
+  EXPECT_TRUE(ended_.wait_for(1));
+  EXPECT_FALSE(timer.stopped());
+  EXPECT_GE(timer.at_ns() - start_ns, 5 * kNsPerMs);
+  stop();
+  EXPECT_EQ(timer.runs(), 1);
+}
+
+TEST_F(PollerTest, AnEarlierTimerOvertakesALaterOne) {
+  Timer late(ended_);
+  Timer early(ended_);
+  poller_.start_timer(&late, 3600 * kNsPerSec);
+  poller_.start_timer(&early, kNsPerMs);
+  EXPECT_TRUE(ended_.wait_for(1));
+  EXPECT_EQ(early.runs(), 1);
+  EXPECT_EQ(late.runs(), 0);
+  EXPECT_EQ(poller_.timer_count(), 1u);
+  stop();
+  EXPECT_TRUE(late.stopped());
+  EXPECT_EQ(late.runs(), 1);
+}
+
+TEST_F(PollerTest, CancelTakesTheTimerOut) {
+  Timer timer(ended_);
+  poller_.start_timer(&timer, kNever);
+  EXPECT_EQ(poller_.timer_count(), 1u);
+  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTaken);
+  EXPECT_EQ(poller_.timer_count(), 0u);
+  stop();
+  EXPECT_EQ(timer.runs(), 0);
+}
+
+TEST_F(PollerTest, CancelBeforeStartIsMetByTheStart) {
+  Timer timer(ended_);
+  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kBeforeStart);
+  EXPECT_EQ(poller_.start_timer(&timer, 0), Poller::Start::kCancelled);
+  EXPECT_EQ(poller_.timer_count(), 0u);
+}
+
+TEST_F(PollerTest, CancelAfterExpiryIsTooLate) {
+  Timer timer(ended_);
+  poller_.start_timer(&timer, 0);
+  EXPECT_TRUE(ended_.wait_for(1));
+  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTooLate);
+}
+
+TEST_F(PollerTest, CancelOrExpiryButNeverBoth) {
+  int taken = 0;
+  int too_late = 0;
+  std::vector<std::unique_ptr<Timer>> timers;
+  for (int i = 0; i < 2000; i++) {
+    timers.push_back(std::make_unique<Timer>(ended_));
+    ASSERT_EQ(poller_.start_timer(timers.back().get(), i % 3 ? 1000 * (i % 50) : kNever),
+              Poller::Start::kQueued);
+    // The one that is due about now, most likely.
+    const auto each = timers[timers.size() / 2].get();
+    if (i % 2) {
+      const Poller::Cancel result = Poller::cancel_timer(each);
+      taken += result == Poller::Cancel::kTaken;
+      too_late += result == Poller::Cancel::kTooLate;
+    }
+  }
+  stop();
+  int runs = 0;
+  for (const auto& timer : timers) {
+    ASSERT_LE(timer->runs(), 1);
+    runs += timer->runs();
+  }
+  EXPECT_EQ(runs + taken, 2000);
+  EXPECT_EQ(taken + too_late, 1000);
+}
+
+TEST_F(PollerTest, StopEndsEveryTimerAndRefusesNewOnes) {
+  std::vector<std::unique_ptr<Timer>> timers;
+  for (int i = 0; i < 1000; i++) {
+    timers.push_back(std::make_unique<Timer>(ended_));
+    poller_.start_timer(timers.back().get(), i % 2 ? kNever : 3600 * kNsPerSec);
+  }
+  poller_.stop_timers();
+  poller_.wait_for_timers();
+  EXPECT_EQ(poller_.timer_count(), 0u);
+  Timer late(ended_);
+  EXPECT_EQ(poller_.start_timer(&late, 0), Poller::Start::kStopped);
+  stop();
+  for (const auto& timer : timers) {
+    ASSERT_EQ(timer->runs(), 1);
+    ASSERT_TRUE(timer->stopped());
+  }
+  EXPECT_EQ(late.runs(), 0);
+}
+
+TEST_F(PollerTest, CancelAfterStopIsTooLate) {
+  Timer timer(ended_);
+  poller_.start_timer(&timer, kNever);
+  stop();
+  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTooLate);
+  EXPECT_EQ(timer.runs(), 1);
+}
+
+TEST_F(PollerTest, ScheduledNodesMove) {
+  Timer timer(ended_);
+  poller_.schedule(&timer, kNever);
+  poller_.schedule(&timer, monotonic_ns() + 3600 * kNsPerSec);
+  EXPECT_EQ(poller_.timer_count(), 1u);
+  poller_.schedule(&timer, monotonic_ns() + kNsPerMs);
+  EXPECT_TRUE(ended_.wait_for(1));
+  poller_.schedule(&timer, monotonic_ns());  // and come back
+  EXPECT_TRUE(ended_.wait_for(2));
+  poller_.schedule(&timer, kNever);
+  poller_.unschedule(&timer);
+  poller_.unschedule(&timer);
+  EXPECT_EQ(poller_.timer_count(), 0u);
+  stop();
+  poller_.schedule(&timer, 0);
+  EXPECT_EQ(timer.runs(), 2);
+}
+
+TEST_F(PollerTest, PostRunsOnThePollersThreadInOrder) {
+  EXPECT_FALSE(poller_.on_own_thread());
+  std::vector<int> order;
+  Tally ran;
+  std::vector<std::unique_ptr<Posted>> items;
+  for (int i = 0; i < 100; i++) {
+    items.push_back(std::make_unique<Posted>([&, i] {
+      EXPECT_TRUE(poller_.on_own_thread());
+      order.push_back(i);
+      ran.add();
+    }));
+    EXPECT_TRUE(poller_.post(items.back().get()));
+  }
+  EXPECT_TRUE(ran.wait_for(100));
+  for (int i = 0; i < 100; i++) {
+    EXPECT_EQ(order[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST_F(PollerTest, PostAfterStopIsNotTaken) {
+  stop();
+  Posted item([] { ADD_FAILURE() << "ran though it was refused"; });
+  EXPECT_FALSE(poller_.post(&item));
+}
+
+TEST_F(PollerTest, WhatWasPostedBeforeStopRuns) {
+  std::atomic<int> runs{0};
+  std::vector<std::unique_ptr<Posted>> items;
+  for (int i = 0; i < 1000; i++) {
+    items.push_back(std::make_unique<Posted>([&runs] { runs++; }));
+    EXPECT_TRUE(poller_.post(items.back().get()));
+  }
+  stop();
+  EXPECT_EQ(runs, 1000);
+}
+
+TEST_F(PollerTest, DescriptorEventsReachTheirHandler) {
+  UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  CountingIo io;
+  ASSERT_EQ(poller_.add(fd.get(), EPOLLIN | EPOLLET, &io), 0);
+  write_one(fd.get());
+  EXPECT_TRUE(io.events_.wait_for(1));
+  EXPECT_EQ(io.last_events_, static_cast<uint32_t>(EPOLLIN));
+  write_one(fd.get());
+  EXPECT_TRUE(io.events_.wait_for(2));
+  EXPECT_EQ(io.retired_.count(), 0u);
+  on_poller([&] { poller_.retire(fd.get(), &io); });
+  EXPECT_TRUE(io.retired_.wait_for(1));
+  const size_t seen = io.events_.count();
+  write_one(fd.get());
+  on_poller([] {});
+  on_poller([] {});
+  EXPECT_EQ(io.events_.count(), seen) << "an event after it was retired";
+}
+
+TEST_F(PollerTest, AddingABadDescriptorFails) {
+  CountingIo io;
+  EXPECT_EQ(poller_.add(-1, EPOLLIN, &io), -1);
+  EXPECT_EQ(errno, EBADF);
+}
+
+TEST_F(PollerTest, AFloodOfTimersDoesNotStarveDescriptors) {
+  // Each timer comes back at once, so that some are always due.
+  class Restless final : public TimerNode {
+   public:
+    explicit Restless(Poller& poller) : poller_(poller) {}
+    void left_queue(bool stopped, RunnableList&) override {
+      if (!stopped) {
+        poller_.schedule(this, 0);
+      }
+    }
+
+   private:
+    Poller& poller_;
+  };
+  std::vector<std::unique_ptr<Restless>> timers;
+  for (int i = 0; i < 2000; i++) {
+    timers.push_back(std::make_unique<Restless>(poller_));
+    poller_.schedule(timers.back().get(), 0);
+  }
+  UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  CountingIo io;
+  ASSERT_EQ(poller_.add(fd.get(), EPOLLIN | EPOLLET, &io), 0);
+  for (size_t i = 1; i <= 20; i++) {
+    write_one(fd.get());
+    ASSERT_TRUE(io.events_.wait_for(i));
+  }
+  on_poller([] {});
+  stop();
+}
+
+TEST_F(HandClockPollerTest, TimersFollowTheClockTheyAreGiven) {
+  clock_.set(1000);
+  Timer a(ended_);
+  Timer b(ended_);
+  poller_.start_timer(&a, 100);
+  poller_.start_timer(&b, 3600 * kNsPerSec);
+  EXPECT_EQ(poller_.earliest_ns(), 1100);
+  move_to(1099);
+  on_poller([] {});
+  EXPECT_EQ(a.runs(), 0);
+  EXPECT_TRUE(poller_.settled());
+  move_to(1100);
+  EXPECT_TRUE(ended_.wait_for(1));
+  EXPECT_EQ(a.runs(), 1);
+  move_to(1000 + 3600 * kNsPerSec);
+  EXPECT_TRUE(ended_.wait_for(2));
+  EXPECT_EQ(poller_.earliest_ns(), kNever);
+}
+
+TEST_F(HandClockPollerTest, ATimerDueAlreadyNeedsNoMove) {
+  clock_.set(5000);
+  Timer timer(ended_);
+  poller_.start_timer(&timer, 0);
+  EXPECT_TRUE(ended_.wait_for(1));
+}

@@ -1,0 +1,281 @@
+#include "kernel/TimerQueue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "support/Sanitizers.h"
+#include "support/TestSeed.h"
+
+using test_support::TestRandom;
+using workflow::kNever;
+using workflow::TimerQueue;
+using workflow::TimerQueueNode;
+
+namespace {
+
+// A chunk of the queue holds so many timers; the first has 3 slots less (see TimerQueue.h).
+constexpr size_t kChunk = 4096;
+
+struct Timer : TimerQueueNode {
+  size_t place = 0;  // in Model::queued_
+  std::multimap<int64_t, Timer*>::iterator expected;
+};
+
+// A queue beside the obvious slow version of it. Each operation is done on both and compared.
+class Model {
+ public:
+  ~Model() {
+    while (size() > 0) {
+      queue_.erase(queued_.back());
+      forget(queued_.back());
+    }
+  }
+
+  size_t size() const { return queued_.size(); }
+  const TimerQueue& queue() const { return queue_; }
+
+  void insert(int64_t deadline_ns) {
+    Timer* timer = idle_.empty() ? &timers_.emplace_back() : idle_.back();
+    if (!idle_.empty()) {
+      idle_.pop_back();
+    }
+    const bool earliest = expected_.empty() || deadline_ns < expected_.begin()->first;
+    ASSERT_FALSE(timer->queued());
+    ASSERT_EQ(queue_.insert(timer, deadline_ns), earliest);
+    ASSERT_TRUE(timer->queued());
+    timer->expected = expected_.emplace(deadline_ns, timer);
+    timer->place = queued_.size();
+    queued_.push_back(timer);
+    compare();
+  }
+
+  void erase(size_t place) {
+    Timer* timer = queued_[place];
+    ASSERT_EQ(queue_.deadline_ns(timer), timer->expected->first);
+    queue_.erase(timer);
+    ASSERT_FALSE(timer->queued());
+    forget(timer);
+    compare();
+  }
+
+  void pop_due(int64_t now_ns) {
+    expect_popped(queue_.pop_due(now_ns), !expected_.empty() && expected_.begin()->first <= now_ns);
+  }
+
+  // Memory comes back in between, as a poller gives it back.
+  void release() { queue_.take_surplus(); }
+
+  void pop() { expect_popped(queue_.pop(), !expected_.empty()); }
+
+ private:
+  void expect_popped(TimerQueueNode* node, bool due) {
+    ASSERT_EQ(node != nullptr, due);
+    if (node) {
+      Timer* timer = static_cast<Timer*>(node);
+      ASSERT_FALSE(timer->queued());
+      ASSERT_EQ(timer->expected->first, expected_.begin()->first);
+      forget(timer);
+    }
+    compare();
+  }
+
+  void forget(Timer* timer) {
+    expected_.erase(timer->expected);
+    queued_[timer->place] = queued_.back();
+    queued_[timer->place]->place = timer->place;
+    queued_.pop_back();
+    idle_.push_back(timer);
+  }
+
+  void compare() {
+    ASSERT_EQ(queue_.size(), expected_.size());
+    ASSERT_EQ(queue_.empty(), expected_.empty());
+    ASSERT_EQ(queue_.earliest_ns(), expected_.empty() ? kNever : expected_.begin()->first);
+  }
+
+  TimerQueue queue_;
+  std::multimap<int64_t, Timer*> expected_;
+  std::deque<Timer> timers_;
+  std::vector<Timer*> queued_;
+  std::vector<Timer*> idle_;
+};
+
+// Deadlines of several shapes, so that equal ones, extremes and orderly rows are all frequent.
+int64_t random_deadline(TestRandom& random, int64_t now_ns) {
+  switch (random.below(8)) {
+    case 0:
+      return now_ns + static_cast<int64_t>(random.below(4));  // mostly equal to others
+    case 1:
+      return kNever;
+    case 2:
+      return now_ns + 1'000'000;  // a constant timeout: later than all before it
+    case 3:
+      return now_ns - static_cast<int64_t>(random.below(1000));  // overdue
+    case 4:
+      return random.one_in(2) ? kNever - 1 : 0;
+    default:
+      return now_ns + static_cast<int64_t>(random.below(2'000'000));
+  }
+}
+
+// `size_wanted` draws the queue towards a size, so that chunks come and go.
+void random_operation(TestRandom& random, Model& model, int64_t now_ns, size_t size_wanted) {
+  const bool grow = model.size() < size_wanted ? !random.one_in(4) : random.one_in(4);
+  if (grow) {
+    model.insert(random_deadline(random, now_ns));
+    return;
+  }
+  if (random.one_in(1000)) {
+    model.release();
+  }
+  switch (random.below(4)) {
+    case 0:
+      model.pop_due(now_ns);
+      break;
+    case 1:
+      model.pop();
+      break;
+    default:
+      if (model.size() > 0) {
+        model.erase(random.below(model.size()));
+      }
+  }
+}
+
+}  // namespace
+
+TEST(TimerQueue, BehavesLikeAMultimap) {
+  const int operations = test_support::kSanitized ? 400'000 : 4'000'000;
+  TestRandom random(test_support::test_seed());
+  Model model;
+  size_t size_wanted = 0;
+  int64_t now_ns = 1'000'000;
+  for (int i = 0; i < operations && !HasFatalFailure(); i++) {
+    if (random.one_in(20'000)) {
+      size_wanted = random.below(random.one_in(2) ? 100 : 5 * kChunk);
+      model.queue().check_invariants();
+    }
+    now_ns += static_cast<int64_t>(random.below(10));
+    random_operation(random, model, now_ns, size_wanted);
+  }
+  model.queue().check_invariants();
+}
+
+TEST(TimerQueue, GrowsAndShrinksAcrossEveryChunkBoundary) {
+  TestRandom random(test_support::test_seed());
+  Model model;
+  const size_t boundaries[] = {kChunk - 3, 2 * kChunk - 3, 3 * kChunk - 3};
+  for (const size_t boundary : boundaries) {
+    while (model.size() < boundary + 3 && !HasFatalFailure()) {
+      model.insert(static_cast<int64_t>(random.below(1000)));
+      if (model.size() + 3 >= boundary) {
+        model.queue().check_invariants();
+      }
+    }
+    // To and fro over the boundary, taking from the front, from the back and from the middle.
+    for (int i = 0; i < 200 && !HasFatalFailure(); i++) {
+      if (random.one_in(2)) {
+        model.insert(static_cast<int64_t>(random.below(1000)));
+      } else if (random.one_in(3)) {
+        model.pop();
+      } else {
+        model.erase(random.one_in(2) ? model.size() - 1 : random.below(model.size()));
+      }
+      model.release();
+      model.queue().check_invariants();
+    }
+  }
+  while (model.size() > 0 && !HasFatalFailure()) {
+    model.erase(random.below(model.size()));
+    if (model.size() % 509 == 0 || model.size() < 5) {
+      model.release();
+      model.queue().check_invariants();
+    }
+  }
+}
+
+TEST(TimerQueue, ComesOutInOrderOfDeadlines) {
+  TestRandom random(test_support::test_seed());
+  std::vector<Timer> timers(50'000);
+  TimerQueue queue;
+  std::vector<int64_t> deadlines;
+  for (Timer& timer : timers) {
+    deadlines.push_back(static_cast<int64_t>(random.below(30'000)));
+    queue.insert(&timer, deadlines.back());
+  }
+  std::sort(deadlines.begin(), deadlines.end());
+  for (const int64_t deadline_ns : deadlines) {
+    ASSERT_EQ(queue.earliest_ns(), deadline_ns);
+    ASSERT_NE(queue.pop(), nullptr);
+  }
+  EXPECT_EQ(queue.pop(), nullptr);
+}
+
+TEST(TimerQueue, EmptyHasNoDeadline) {
+  TimerQueue queue;
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.size(), 0u);
+  EXPECT_EQ(queue.earliest_ns(), kNever);
+  EXPECT_EQ(queue.pop_due(kNever), nullptr);
+  EXPECT_EQ(queue.pop(), nullptr);
+  queue.check_invariants();
+}
+
+TEST(TimerQueue, InsertTellsWhetherTheEarliestChanged) {
+  TimerQueue queue;
+  Timer a, b, c, d;
+  EXPECT_TRUE(queue.insert(&a, 100));
+  EXPECT_FALSE(queue.insert(&b, 200));
+  EXPECT_FALSE(queue.insert(&c, 100)) << "an equal deadline changes nothing";
+  EXPECT_TRUE(queue.insert(&d, 99));
+}
+
+TEST(TimerQueue, DueMeansDeadlineNotLaterThanNow) {
+  TimerQueue queue;
+  Timer timer;
+  queue.insert(&timer, 100);
+  EXPECT_EQ(queue.pop_due(99), nullptr);
+  EXPECT_TRUE(timer.queued());
+  EXPECT_EQ(queue.pop_due(100), &timer);
+  EXPECT_FALSE(timer.queued());
+}
+
+TEST(TimerQueue, NeverIsNotDueButCanBePopped) {
+  TimerQueue queue;
+  Timer timer;
+  EXPECT_TRUE(queue.insert(&timer, kNever));
+  EXPECT_EQ(queue.earliest_ns(), kNever);
+  EXPECT_EQ(queue.pop_due(kNever - 1), nullptr);
+  EXPECT_EQ(queue.pop(), &timer);
+}
+
+TEST(TimerQueue, TakesTheExtremeDeadlines) {
+  TimerQueue queue;
+  Timer least, zero, greatest;
+  queue.insert(&greatest, kNever);
+  queue.insert(&zero, 0);
+  queue.insert(&least, std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(queue.pop(), &least);
+  EXPECT_EQ(queue.pop(), &zero);
+  EXPECT_EQ(queue.pop(), &greatest);
+}
+
+TEST(TimerQueue, ANodeCanComeBack) {
+  TimerQueue queue;
+  Timer timer;
+  for (int64_t i = 0; i < 3; i++) {
+    queue.insert(&timer, i);
+    EXPECT_EQ(queue.deadline_ns(&timer), i);
+    queue.erase(&timer);
+    EXPECT_TRUE(queue.empty());
+    queue.insert(&timer, -i);
+    EXPECT_EQ(queue.pop(), &timer);
+  }
+  queue.check_invariants();
+}

@@ -1,0 +1,398 @@
+#include "kernel/WorkerPool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "kernel/HandlerPool.h"
+#include "kernel/Simulation.h"
+#include "support/Tally.h"
+#include "workflow/Runnable.h"
+
+using test_support::Tally;
+using workflow::BlockingScope;
+using workflow::HandlerPool;
+using workflow::Runnable;
+using workflow::RunnableList;
+using workflow::WorkerPool;
+
+namespace {
+
+// Runs a function once and deletes itself.
+class Item final : public Runnable {
+ public:
+  explicit Item(std::function<void()> function) : function_(std::move(function)) {}
+  void run() override {
+    function_();
+    delete this;
+  }
+
+ private:
+  std::function<void()> function_;
+};
+
+void post(HandlerPool& pool, std::function<void()> function) {
+  pool.post(new Item(std::move(function)));
+}
+
+// A pool that is started, and stopped in the end.
+class StartedPool {
+ public:
+  explicit StartedPool(int threads) : pool_(threads) { EXPECT_TRUE(pool_.start()); }
+  ~StartedPool() { pool_.stop(); }
+  HandlerPool& operator*() { return pool_; }
+  HandlerPool* operator->() { return &pool_; }
+
+ private:
+  HandlerPool pool_;
+};
+
+}  // namespace
+
+TEST(HandlerPool, OneThreadRunsInOrderOfPosting) {
+  std::vector<int> order;
+  {
+    StartedPool pool(1);
+    for (int i = 0; i < 500; i++) {
+      post(*pool, [&order, i] { order.push_back(i); });
+    }
+    RunnableList batch;
+    for (int i = 500; i < 1000; i++) {
+      batch.push_back(new Item([&order, i] { order.push_back(i); }));
+    }
+    pool->post(batch);
+    EXPECT_TRUE(batch.empty());
+  }
+  std::vector<int> expected(1000);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(HandlerPool, PostingAnEmptyBatchDoesNothing) {
+  StartedPool pool(1);
+  RunnableList batch;
+  pool->post(batch);
+  EXPECT_TRUE(pool->idle() || pool->taken() == 0);
+}
+
+TEST(HandlerPool, BurstsFromManyThreadsAllRun) {
+  constexpr int kThreads = 4;
+  constexpr int kItems = 20'000;
+  std::atomic<int> runs{0};
+  {
+    StartedPool pool(4);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; t++) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < kItems; i += 2) {
+          post(*pool, [&runs] { runs++; });
+          RunnableList batch;
+          batch.push_back(new Item([&runs] { runs++; }));
+          pool->post(batch);
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+  EXPECT_EQ(runs, kThreads * kItems);
+}
+
+TEST(HandlerPool, ABurstOfBlockingItemsUsesEveryThread) {
+  constexpr size_t kThreads = 8;
+  StartedPool pool(kThreads);
+  Tally begun;
+  Tally released;
+  RunnableList batch;
+  for (size_t i = 0; i < kThreads; i++) {
+    batch.push_back(new Item([&] {
+      begun.add();
+      EXPECT_TRUE(released.wait_for(1));
+    }));
+  }
+  pool->post(batch);
+  EXPECT_TRUE(begun.wait_for(kThreads));
+  EXPECT_FALSE(pool->idle());
+  released.add();
+}
+
+TEST(HandlerPool, SleepingThreadsWakeForEachPost) {
+  StartedPool pool(3);
+  Tally runs;
+  for (size_t i = 1; i <= 2000; i++) {
+    post(*pool, [&runs] { runs.add(); });
+    ASSERT_TRUE(runs.wait_for(i));
+  }
+}
+
+TEST(HandlerPool, StopRunsWhatWasPostedAndWhatThatPosts) {
+  for (const int threads : {1, 4}) {
+    std::atomic<int> runs{0};
+    HandlerPool pool(threads);
+    ASSERT_TRUE(pool.start());
+    std::function<void(int)> descend = [&](int depth) {
+      runs++;
+      if (depth > 0) {
+        post(pool, [&descend, depth] { descend(depth - 1); });
+        post(pool, [&descend, depth] { descend(depth - 1); });
+      }
+    };
+    post(pool, [&descend] { descend(12); });
+    pool.stop();
+    EXPECT_EQ(runs, (1 << 13) - 1);
+  }
+}
+
+TEST(HandlerPool, NothingIsLostBetweenStopAndPost) {
+  for (int round = 0; round < 300; round++) {
+    std::atomic<int> runs{0};
+    HandlerPool pool(2);
+    ASSERT_TRUE(pool.start());
+    std::thread poster([&] {
+      for (int i = 0; i < 50; i++) {
+        post(pool, [&runs] { runs++; });
+      }
+    });
+    pool.stop();
+    poster.join();
+    ASSERT_EQ(runs, 50) << "round " << round;
+  }
+}
+
+TEST(HandlerPool, PostAfterStopRunsInThePoster) {
+  HandlerPool pool(2);
+  ASSERT_TRUE(pool.start());
+  pool.stop();
+  std::thread::id ran_on;
+  post(pool, [&ran_on] { ran_on = std::this_thread::get_id(); });
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+}
+
+TEST(HandlerPool, ChainsPostedAfterStopUseConstantStack) {
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  pool.stop();
+  int left = 200'000;
+  std::function<void()> next = [&] {
+    if (--left > 0) {
+      post(pool, next);
+    }
+  };
+  post(pool, next);
+  EXPECT_EQ(left, 0);
+}
+
+TEST(HandlerPool, StopWithoutStartReturns) {
+  HandlerPool pool(2);
+  pool.stop();
+  int runs = 0;
+  post(pool, [&runs] { runs++; });
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(HandlerPool, StopTwiceReturns) {
+  HandlerPool pool(2);
+  ASSERT_TRUE(pool.start());
+  pool.stop();
+  pool.stop();
+}
+
+TEST(BlockingScope, LendsAThreadSoThatAnItemMayWaitForAnother) {
+  StartedPool pool(1);
+  Tally first;
+  Tally second;
+  post(*pool, [&] {
+    BlockingScope scope;
+    EXPECT_TRUE(second.wait_for(1));
+    first.add();
+  });
+  post(*pool, [&] { second.add(); });
+  EXPECT_TRUE(first.wait_for(1));
+}
+
+TEST(BlockingScope, LendsAsManyThreadsAsBlock) {
+  constexpr size_t kWaiting = 50;
+  StartedPool pool(1);
+  Tally ended;
+  Tally released;
+  for (size_t i = 0; i < kWaiting; i++) {
+    post(*pool, [&] {
+      BlockingScope scope;
+      EXPECT_TRUE(released.wait_for(1));
+      ended.add();
+    });
+  }
+  post(*pool, [&] { released.add(); });
+  EXPECT_TRUE(ended.wait_for(kWaiting));
+}
+
+TEST(BlockingScope, MayNest) {
+  StartedPool pool(1);
+  Tally ended;
+  Tally other;
+  post(*pool, [&] {
+    BlockingScope outer;
+    BlockingScope inner;
+    EXPECT_TRUE(other.wait_for(1));
+    ended.add();
+  });
+  post(*pool, [&] { other.add(); });
+  EXPECT_TRUE(ended.wait_for(1));
+}
+
+TEST(BlockingScope, DoesNothingOnOtherThreads) {
+  const BlockingScope scope;
+  SUCCEED();
+}
+
+TEST(HandlerPool, GrowsWhenACallbackBlocksWithoutTelling) {
+  StartedPool pool(1);
+  Tally first;
+  Tally second;
+  post(*pool, [&] {
+    EXPECT_TRUE(second.wait_for(1));
+    first.add();
+  });
+  post(*pool, [&] { second.add(); });
+  EXPECT_TRUE(first.wait_for(1));
+}
+
+TEST(HandlerPool, GrowsAgainAndAgain) {
+  constexpr size_t kBlocked = 10;
+  StartedPool pool(1);
+  Tally begun;
+  for (size_t i = 0; i < kBlocked; i++) {
+    post(*pool, [&begun] {
+      begun.add();
+      EXPECT_TRUE(begun.wait_for(kBlocked));
+    });
+  }
+  EXPECT_TRUE(begun.wait_for(kBlocked));
+}
+
+TEST(HandlerPool, GrowsWhileItStops) {
+  constexpr size_t kBlocked = 4;
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  Tally begun;
+  Tally stopping;
+  for (size_t i = 0; i < kBlocked; i++) {
+    post(pool, [&] {
+      EXPECT_TRUE(stopping.wait_for(1));
+      begun.add();
+      EXPECT_TRUE(begun.wait_for(kBlocked));
+    });
+  }
+  // The first goes on only when stop() has most likely begun.
+  std::thread releaser([&stopping] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    stopping.add();
+  });
+  pool.stop();
+  releaser.join();
+  EXPECT_EQ(begun.count(), kBlocked);
+}
+
+TEST(HandlerPool, MayBeStoppedByOneOfItsWorkers) {
+  // As at the end of a process, the pool and the thread are not given back.
+  static HandlerPool& pool = *new HandlerPool(1);
+  static Tally runs;
+  static Tally stopped;
+  ASSERT_TRUE(pool.start());
+  post(pool, [] {
+    for (int i = 0; i < 100; i++) {
+      post(pool, [] { runs.add(); });
+    }
+    pool.stop();
+    EXPECT_EQ(runs.count(), 100u);
+    stopped.add();
+    for (;;) {
+      std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  });
+  EXPECT_TRUE(stopped.wait_for(1));
+}
+
+TEST(WorkerPool, TakenAndIdleTellThatNothingHappens) {
+  StartedPool pool(2);
+  Tally runs;
+  EXPECT_EQ(pool->taken(), 0u);
+  for (size_t i = 0; i < 10; i++) {
+    post(*pool, [&runs] { runs.add(); });
+  }
+  EXPECT_TRUE(runs.wait_for(10));
+  EXPECT_EQ(pool->taken(), 10u);
+  const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
+  while (!pool->idle() && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();  // the last item has run, but its worker is not back yet
+  }
+  EXPECT_TRUE(pool->idle());
+}
+
+// Under virtual time, so that nobody waits for the spare threads to grow tired.
+class SpareThreads : public testing::Test {
+ protected:
+  static constexpr int64_t kSecond = workflow::kNsPerSec;
+
+  void run_for(int64_t duration_ns) {
+    const auto result = simulation_.run_for(duration_ns);
+    EXPECT_EQ(result.outcome, workflow::Simulation::Outcome::kQuiet) << result.description;
+  }
+
+  workflow::Simulation simulation_{1, {.spurious_wakeups = false}};
+};
+
+TEST_F(SpareThreads, EndAfterBlockedItemsReturned) {
+  HandlerPool pool(2);
+  ASSERT_TRUE(pool.start());
+  for (int i = 0; i < 5; i++) {
+    post(pool, [this] {
+      BlockingScope scope;
+      simulation_.sleep_for(kSecond);
+    });
+  }
+  run_for(kSecond / 2);
+  EXPECT_EQ(pool.thread_count(), 7) << "five that block and two that work";
+  run_for(kSecond);
+  EXPECT_EQ(pool.thread_count(), 7) << "they stay for a while, in case more is to come";
+  run_for(WorkerPool::kSpareNs);
+  EXPECT_EQ(pool.thread_count(), 2);
+  pool.stop();
+}
+
+TEST_F(SpareThreads, EndAfterTheyHelpedAStarvedPool) {
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  for (int i = 0; i < 3; i++) {
+    post(pool, [this] { simulation_.sleep_for(kSecond); });
+  }
+  run_for(WorkerPool::kStarvedNs / 2);
+  EXPECT_EQ(pool.thread_count(), 1);
+  run_for(kSecond / 2);
+  EXPECT_EQ(pool.thread_count(), 3);
+  run_for(kSecond + WorkerPool::kSpareNs);
+  EXPECT_EQ(pool.thread_count(), 1);
+  pool.stop();
+}
+
+TEST_F(SpareThreads, ComeBackWhenNeededAgain) {
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  for (int round = 0; round < 3; round++) {
+    post(pool, [this] {
+      BlockingScope scope;
+      simulation_.sleep_for(kSecond);
+    });
+    run_for(kSecond / 2);
+    EXPECT_EQ(pool.thread_count(), 2);
+    run_for(kSecond + WorkerPool::kSpareNs);
+    EXPECT_EQ(pool.thread_count(), 1);
+  }
+  pool.stop();
+}

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WORKFLOW_TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WORKFLOW_TEST_SANITIZED 1
+#endif
+#endif
+#if defined(WORKFLOW_TEST_SANITIZED)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+// The seed of the scenario that runs, for when the process dies in it.
+inline unsigned long long running_seed = 0;
+
+inline void tell_running_seed() {
+  std::fprintf(stderr, "died with WORKFLOW_TEST_SEED=%llu\n", running_seed);
+}
+
+inline void tell_seed_at_death() {
+#if defined(WORKFLOW_TEST_SANITIZED)
+  __sanitizer_set_death_callback(tell_running_seed);
+#else
+  struct sigaction action = {};
+  action.sa_handler = [](int) { tell_running_seed(); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE}) {
+    ::sigaction(signal, &action, nullptr);
+  }
+#endif
+}
+
+// Runs scenario(seed) for many seeds until one fails; a failing seed is printed.
+//   WORKFLOW_TEST_SEED   replays this seed only
+//   WORKFLOW_SIM_SEEDS   how many seeds, instead of `count`
+// Under sanitizers, which make each seed up to a hundred times dearer, `count` is cut to a tenth.
+template <class Scenario>
+void for_each_seed(uint64_t count, Scenario&& scenario) {
+#if defined(WORKFLOW_TEST_SANITIZED)
+  count = count / 10 + 1;
+#endif
+  uint64_t first = 1;
+  if (const char* seeds = std::getenv("WORKFLOW_SIM_SEEDS")) {
+    count = std::strtoull(seeds, nullptr, 10);
+  }
+  if (const char* seed = std::getenv("WORKFLOW_TEST_SEED")) {
+    first = std::strtoull(seed, nullptr, 10);
+    count = 1;
+  }
+  tell_seed_at_death();
+  for (uint64_t seed = first; seed < first + count; seed++) {
+    running_seed = seed;
+    scenario(seed);
+    if (::testing::Test::HasFailure()) {
+      std::fprintf(stderr, "failed with WORKFLOW_TEST_SEED=%llu\n",
+                   static_cast<unsigned long long>(seed));
+      return;
+    }
+  }
+}

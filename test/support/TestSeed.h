@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace test_support {
+
+// The seed of a random test: that of the environment variable WORKFLOW_TEST_SEED, else a fresh
+// one. Printed at the first call, so that a failure can be replayed. The same for the process.
+uint64_t test_seed();
+
+// The number in an environment variable; `fallback` when it is not set.
+int64_t env_number(const char* name, int64_t fallback);
+
+// Random numbers, the same everywhere for the same seed. `stream` tells apart those who draw from
+// one seed: threads, rounds.
+class TestRandom {
+ public:
+  explicit TestRandom(uint64_t seed, uint64_t stream = 0)
+      : engine_(seed * 0x9e3779b97f4a7c15 + stream) {}
+
+  // Uniform in [0, n).
+  uint64_t below(uint64_t n) { return engine_() % n; }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low) + 1));
+  }
+  bool one_in(uint64_t n) { return below(n) == 0; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+}  // namespace test_support
