@@ -31,9 +31,17 @@ bool Leadership::run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatc
   return word_.compare_exchange_strong(absence, absence + 1, std::memory_order_acq_rel);
 }
 
-Runnable* Leadership::next(uint64_t absence) {
+Runnable* Leadership::next(uint64_t& absence) {
   MutexLock lock(mutex_);
-  return word_.load(std::memory_order_relaxed) == absence ? rest_.pop_front() : nullptr;
+  if (word_.load(std::memory_order_relaxed) != absence) {
+    return nullptr;
+  }
+  Runnable* item = rest_.pop_front();
+  if (item) {
+    absence += 2;
+    word_.store(absence, std::memory_order_relaxed);
+  }
+  return item;
 }
 
 bool Leadership::take_place(RunnableList& rest) {

@@ -22,8 +22,8 @@ class LeaderWatch;
 // out when it comes back, and ends.
 //
 // Invariants:
-// 1. word_ is even while the leader leads and odd while it is away. Each change adds one, so that a
-//    value names one absence for ever.
+// 1. word_ is even while the leader leads and odd while it is away. It only grows, and grows with
+//    each item run, so that an odd value names one stay away for one item.
 // 2. Whoever changes word_ from an odd value to the next even one leads from then on.
 // 3. What an absent leader has left to run is in rest_; who takes its place takes that too.
 class Leadership {
@@ -35,19 +35,19 @@ class Leadership {
   // Anybody. True when the leader was away: the caller leads now, and hands over `rest`.
   bool take_place(RunnableList& rest);
 
-  // Names the present absence; 0 while the leader leads.
+  // Names the item that the leader is away for; 0 while it leads.
   uint64_t absence() const;
 
  private:
-  Runnable* next(uint64_t absence);
+  Runnable* next(uint64_t& absence);
 
   std::atomic<uint64_t> word_{0};
   Mutex mutex_;
   RunnableList rest_ WF_GUARDED_BY(mutex_);
 };
 
-// Looks after absent leaders: one that stays away for longer than a tick is replaced. Sleeps while
-// no leader goes away.
+// Looks after absent leaders: one that is away for a single item for longer than a tick is replaced.
+// Sleeps while no leader goes away.
 class LeaderWatch {
  public:
   static constexpr int64_t kTickNs = 1'000'000;

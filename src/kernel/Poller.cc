@@ -48,7 +48,7 @@ void Poller::thread_main(std::list<Thread>::iterator self, bool as_substitute) {
   RunnableList rest;
   if (!as_substitute || leadership_.take_place(rest)) {
     if (as_substitute) {
-      hands_over_until_ns_ = saturating_add(clock_.now_ns(), kHandOverNs);
+      note_replacement();
       handlers_.post(rest);
     }
     lead();
@@ -56,6 +56,13 @@ void Poller::thread_main(std::list<Thread>::iterator self, bool as_substitute) {
   MutexLock lock(threads_mutex_);
   ended_.splice(ended_.end(), threads_, self);
   threads_changed_.notify_all();
+}
+
+void Poller::note_replacement() {
+  const int64_t now_ns = clock_.now_ns();
+  const bool again = hand_over_ns_ > 0 && now_ns - replaced_ns_ < kReplacedAgainNs;
+  hand_over_ns_ = again ? std::min(hand_over_ns_ * 2, kMaxHandOverNs) : kMinHandOverNs;
+  replaced_ns_ = now_ns;
 }
 
 void Poller::replace_leader() {
@@ -300,7 +307,7 @@ void Poller::finish_retired() {
 bool Poller::may_run_finished(int64_t now_ns) {
   const bool close = now_ns - last_round_ns_ < kCloseRoundsNs;
   last_round_ns_ = now_ns;
-  return close && watch_ && !stopping_ && now_ns >= hands_over_until_ns_ &&
+  return close && watch_ && !stopping_ && now_ns - replaced_ns_ >= hand_over_ns_ &&
          clock_.is_system_clock();
 }
 

@@ -165,10 +165,13 @@ class Poller {
   static constexpr int kBusyRound = 16;
   static constexpr int kMaxEvents = 256;
   // Rounds closer than this to each other run what they finished, and hand over what is left after
-  // so long. A leader that had to be replaced hands over everything for a while.
+  // so long. After a leader had to be replaced everything is handed over for a while, which doubles
+  // if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr int64_t kMaxAwayNs = 500'000;
-  static constexpr int64_t kHandOverNs = 1'000'000'000;
+  static constexpr int64_t kMinHandOverNs = 10'000'000;
+  static constexpr int64_t kMaxHandOverNs = 1'000'000'000;
+  static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
 
   bool start_thread(bool as_substitute) WF_REQUIRES(threads_mutex_);
   void thread_main(std::list<Thread>::iterator self, bool as_substitute);
@@ -177,6 +180,7 @@ class Poller {
   // Runs or hands over what the round has finished. False when the caller leads no more.
   bool deliver();
   bool may_run_finished(int64_t now_ns);
+  void note_replacement();
   // One batch of what is due.
   void expire();
   // Everything, after stop_timers().
@@ -218,7 +222,8 @@ class Poller {
   // The leader only.
   bool stopping_ = false;
   int64_t last_round_ns_ = 0;
-  int64_t hands_over_until_ns_ = 0;
+  int64_t replaced_ns_ = 0;
+  int64_t hand_over_ns_ = 0;  // how long after replaced_ns_
   RunnableList finished_;
   std::vector<IoHandler*> retired_;
 };

@@ -156,7 +156,7 @@ inline bool all_gone() {
 
 // Whether the calling thread is one of the library's.
 inline bool on_framework_thread() {
-  return workflow::ThreadContext::current().pool != nullptr;
+  return workflow::ThreadContext::current().on_framework_thread();
 }
 
 }  // namespace probes
