@@ -1,8 +1,15 @@
 #include "kernel/Leadership.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "kernel/ThreadContext.h"
+#include "util/UniqueFd.h"
 
 namespace workflow {
 
@@ -60,6 +67,34 @@ uint64_t Leadership::absence() const {
   return word % 2 == 0 ? 0 : word;
 }
 
+void Leadership::attach() {
+  thread_id_.store(::gettid(), std::memory_order_relaxed);
+  clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+  ::pthread_getcpuclockid(::pthread_self(), &clock);
+  cpu_clock_.store(clock, std::memory_order_relaxed);
+}
+
+int64_t Leadership::cpu_ns() const {
+  struct timespec used = {};
+  ::clock_gettime(cpu_clock_.load(std::memory_order_relaxed), &used);
+  return static_cast<int64_t>(used.tv_sec) * kNsPerSec + used.tv_nsec;
+}
+
+// proc(5), /proc/pid/stat: the state follows the name, which is in parentheses.
+bool Leadership::sleeps() const {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat",
+                static_cast<int>(thread_id_.load(std::memory_order_relaxed)));
+  const UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t n = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
+  const std::string_view stat(text, n > 0 ? static_cast<size_t>(n) : 0);
+  const size_t name_end = stat.rfind(')');
+  // Without an answer the safe guess is that it does.
+  return name_end == std::string_view::npos || name_end + 2 >= stat.size() ||
+         stat[name_end + 2] != 'R';
+}
+
 void LeaderWatch::add(const Leadership* leadership, std::function<void()> replace) {
   posts_.push_back(Post{leadership, std::move(replace)});
 }
@@ -88,7 +123,11 @@ bool LeaderWatch::look() {
   for (Post& post : posts_) {
     const uint64_t absence = post.leadership->absence();
     if (absence != 0 && absence == post.seen) {
-      post.replace();
+      if (post.leadership->cpu_ns() - post.cpu_ns >= kTickNs || post.leadership->sleeps()) {
+        post.replace();
+      }
+    } else if (absence != 0) {
+      post.cpu_ns = post.leadership->cpu_ns();
     }
     away |= absence != 0;
     post.seen = absence;

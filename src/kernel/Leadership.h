@@ -1,7 +1,10 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <vector>
 
@@ -28,6 +31,9 @@ class LeaderWatch;
 // 3. What an absent leader has left to run is in rest_; who takes its place takes that too.
 class Leadership {
  public:
+  // By a thread that begins to lead.
+  void attach();
+
   // Leader only. Runs the batch until `until_ns`, and hands over to the handlers what is left then.
   // False when the caller has been replaced meanwhile.
   bool run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch, int64_t until_ns);
@@ -38,16 +44,24 @@ class Leadership {
   // Names the item that the leader is away for; 0 while it leads.
   uint64_t absence() const;
 
+  // Of the thread that leads or is away: the processor time it has used, and whether it sleeps in
+  // the kernel rather than runs or waits for a processor.
+  int64_t cpu_ns() const;
+  bool sleeps() const;
+
  private:
   Runnable* next(uint64_t& absence);
 
   std::atomic<uint64_t> word_{0};
+  std::atomic<pid_t> thread_id_{0};
+  std::atomic<clockid_t> cpu_clock_{CLOCK_THREAD_CPUTIME_ID};
   Mutex mutex_;
   RunnableList rest_ WF_GUARDED_BY(mutex_);
 };
 
-// Looks after absent leaders: one that is away for a single item for longer than a tick is replaced.
-// Sleeps while no leader goes away.
+// Looks after absent leaders: one that is away for a single item for longer than a tick, and sleeps
+// or has computed for as long, is replaced. One that merely waits for a processor is not: on a busy
+// machine another thread would only wait beside it. The watch sleeps while no leader goes away.
 class LeaderWatch {
  public:
   static constexpr int64_t kTickNs = 1'000'000;
@@ -76,7 +90,8 @@ class LeaderWatch {
   struct Post {
     const Leadership* leadership;
     std::function<void()> replace;
-    uint64_t seen = 0;  // the absence at the last tick
+    uint64_t seen = 0;     // the absence at the last tick
+    int64_t cpu_ns = 0;    // of the leader when the absence was first seen
   };
 
   void wake();

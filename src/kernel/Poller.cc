@@ -305,9 +305,10 @@ void Poller::finish_retired() {
 }
 
 bool Poller::may_run_finished(int64_t now_ns) {
-  const bool close = now_ns - last_round_ns_ < kCloseRoundsNs;
+  const bool busy =
+      now_ns - last_round_ns_ < kCloseRoundsNs || finished_.size() >= kBusyBatch;
   last_round_ns_ = now_ns;
-  return close && watch_ && !stopping_ && now_ns - replaced_ns_ >= hand_over_ns_ &&
+  return busy && watch_ && !stopping_ && now_ns - replaced_ns_ >= hand_over_ns_ &&
          clock_.is_system_clock();
 }
 
@@ -333,6 +334,7 @@ bool Poller::deliver() {
 }
 
 void Poller::lead() {
+  leadership_.attach();
   struct epoll_event events[kMaxEvents];
   for (bool closing = false; !closing;) {
     const Multiplexer::Result result = multiplexer_->wait(events, kMaxEvents);

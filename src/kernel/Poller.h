@@ -164,10 +164,11 @@ class Poller {
   static constexpr int64_t kMaxBusySpacingNs = 256'000;
   static constexpr int kBusyRound = 16;
   static constexpr int kMaxEvents = 256;
-  // Rounds closer than this to each other run what they finished, and hand over what is left after
-  // so long. After a leader had to be replaced everything is handed over for a while, which doubles
+  // Rounds closer than this to each other, or with so much to run, run what they finished, and hand
+  // over what is left after so long. After a leader had to be replaced everything is handed over for a while, which doubles
   // if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
+  static constexpr size_t kBusyBatch = 4;
   static constexpr int64_t kMaxAwayNs = 500'000;
   static constexpr int64_t kMinHandOverNs = 10'000'000;
   static constexpr int64_t kMaxHandOverNs = 1'000'000'000;

@@ -84,14 +84,14 @@ void Server::accept(UniqueFd fd) {
     return;
   }
   ServerConnection* connection = new ServerConnection(*this, *poller, std::move(fd), user);
+  // Another reference: the connection may end as soon as others can find it, even before start().
+  connection->retain();
   bool shut_down = false;
   {
     MutexLock lock(mutex_);
     open_.insert(connection);
     shut_down = listener_ == nullptr;
   }
-  // Another reference: the connection may end as soon as it is registered.
-  connection->retain();
   if (!connection->start()) {
     connection_closed(connection);
     connection->release();
@@ -175,6 +175,9 @@ void Server::wait() {
     std::fprintf(stderr, "workflow: a server's wait_finish() or stop() was called by one of its own "
                          "requests or connections; it does not wait\n");
     errno = EDEADLK;
+    return;
+  }
+  if (!is_open()) {
     return;
   }
   const BlockingScope blocking;

@@ -18,6 +18,9 @@ ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd
 
 bool ServerConnection::start() {
   MutexLock lock(mutex_);
+  if (state_ == State::kClosed) {
+    return true;
+  }
   // The first request gets the time of a header, not that of an idle connection.
   set_deadline(saturating_add(now_ns(), timeout_ns(host_.params().header_timeout)));
   if (poller_.add(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, this) == 0) {

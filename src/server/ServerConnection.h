@@ -62,7 +62,8 @@ class ServerConnection final : public IoHandler,
  public:
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
 
-  // Registers with the poller. False with errno; the caller destroys it then.
+  // Registers with the poller, unless shut_down() has ended the connection already. False with
+  // errno; the caller destroys it then.
   bool start();
 
   // The server stops: no request is taken any more. Any thread.

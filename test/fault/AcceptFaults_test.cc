@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "fault/SystemFaults.h"
+#include "server/TestServer.h"
+
+// What accept(2) may answer without ending the listener, and life without descriptors.
+
+namespace {
+
+using server_test::RawClient;
+using server_test::TestServer;
+using std::chrono::milliseconds;
+
+constexpr const char* kGet = server_test::kGet;
+
+int64_t cpu_us() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
+         usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+void serves_after(int error, int failures) {
+  TestServer server;
+  fault::accept_error = error;
+  fault::accept_failures = failures;
+  RawClient client = server.client();
+  const auto got = client.ask(kGet);
+  ASSERT_TRUE(got) << std::strerror(error);
+  EXPECT_EQ(got->status, 200);
+  EXPECT_EQ(fault::accept_failures, 0);
+  EXPECT_TRUE(server.serves());
+}
+
+class AcceptError : public testing::TestWithParam<int> {};
+
+// Uses up the descriptors that are left, and gives them back.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const struct rlimit lowered = {kLimit, before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &lowered);
+    for (;;) {
+      workflow::UniqueFd fd(::dup(0));
+      if (!fd.valid()) {
+        break;
+      }
+      taken_.push_back(std::move(fd));
+    }
+  }
+  ~NoDescriptors() { give_back(); }
+  void give_back() {
+    taken_.clear();
+    ::setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  // Room for one more of the test's own sockets.
+  void give_back_one() { taken_.pop_back(); }
+
+ private:
+  static constexpr rlim_t kLimit = 300;
+  struct rlimit before_ = {};
+  std::vector<workflow::UniqueFd> taken_;
+};
+
+}  // namespace
+
+TEST_P(AcceptError, PassesOnce) {
+  serves_after(GetParam(), 1);
+}
+
+TEST_P(AcceptError, PassesManyTimes) {
+  serves_after(GetParam(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AcceptError,
+                         testing::Values(EINTR, ECONNABORTED, ENOMEM, ENOBUFS, EPROTO, ENETDOWN,
+                                         ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP,
+                                         ENETUNREACH, EPERM),
+                         [](const auto& each) { return std::to_string(each.param); });
+
+TEST(AcceptFaults, WithoutDescriptorsAClientIsTurnedAway) {
+  for (const int error : {EMFILE, ENFILE}) {
+    TestServer server;
+    fault::accept_error = error;
+    fault::accept_failures = 1;
+    RawClient client = server.client();
+    EXPECT_TRUE(client.ended());
+    EXPECT_TRUE(server.serves());
+    EXPECT_EQ(server.requests(), 1);
+  }
+}
+
+TEST(AcceptFaults, LackOfMemoryForASecondDoesNotSpin) {
+  TestServer server;
+  fault::accept_error = ENOMEM;
+  fault::accept_failures = -1;
+  RawClient client = server.client();
+  client.send(kGet);
+  const int calls = fault::accept_calls;
+  // The claim is about a second of real time.
+  EXPECT_TRUE(client.silent_for(milliseconds(1000)));
+  EXPECT_LE(fault::accept_calls - calls, 40);
+  fault::accept_failures = 0;
+  EXPECT_EQ(client.status(), 200);
+}
+
+TEST(Descriptors, ExhaustionDoesNotSpin) {
+  TestServer server;
+  RawClient established = server.client();
+  EXPECT_EQ(established.ask(kGet)->status, 200);
+  NoDescriptors exhausted;
+  std::vector<RawClient> waiting;
+  for (int i = 0; i < 20; i++) {
+    exhausted.give_back_one();
+    waiting.push_back(server.client());
+    ASSERT_TRUE(waiting.back().connected());
+  }
+  const int64_t before_us = cpu_us();
+  std::this_thread::sleep_for(milliseconds(1000));  // the claim is about real time
+  EXPECT_LE(cpu_us() - before_us, 200'000);
+  // Who is connected already is served meanwhile.
+  EXPECT_EQ(established.ask(kGet)->status, 200);
+}
+
+TEST(Descriptors, ServesAgainSoonAfterExhaustion) {
+  TestServer server;
+  RawClient established = server.client();
+  EXPECT_EQ(established.ask(kGet)->status, 200);
+  NoDescriptors exhausted;
+  exhausted.give_back_one();
+  RawClient turned_away = server.client();
+  // Answered by closing, not left hanging.
+  EXPECT_TRUE(turned_away.ended());
+  exhausted.give_back();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(server.serves());
+  EXPECT_LE(std::chrono::steady_clock::now() - start, milliseconds(1000));
+  EXPECT_EQ(established.ask(kGet)->status, 200);
+}
+
+TEST(Descriptors, StopWhileExhausted) {
+  TestServer server;
+  RawClient established = server.client();
+  EXPECT_EQ(established.ask(kGet)->status, 200);
+  NoDescriptors exhausted;
+  exhausted.give_back_one();
+  RawClient waiting = server.client();
+  server->stop();
+  EXPECT_TRUE(established.ended());
+  EXPECT_TRUE(waiting.ended());
+}
+
+TEST(Descriptors, StartWithoutAnyFailsWithEMFILE) {
+  TestServer first;  // the library is running
+  EXPECT_TRUE(first.serves());
+  WFHttpServer server(server_test::echo);
+  {
+    NoDescriptors exhausted;
+    EXPECT_EQ(server.start("127.0.0.1", 0), -1);
+    EXPECT_EQ(errno, EMFILE);
+  }
+  EXPECT_EQ(server.start("127.0.0.1", 0), 0);
+}

@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fault/SystemFaults.h"
+#include "server/TestServer.h"
+
+// System calls that are interrupted or do less than they were asked for.
+
+namespace {
+
+using server_test::get;
+using server_test::post;
+using server_test::RawClient;
+using server_test::TestServer;
+
+constexpr const char* kGet = server_test::kGet;
+
+void delayed_echo(WFHttpTask* task) {
+  server_test::echo(task);
+  series_of(task)->push_back(WFTaskFactory::create_timer_task(500, nullptr));
+}
+
+std::string pattern(size_t size) {
+  std::string text(size, '\0');
+  for (size_t i = 0; i < size; i++) {
+    text[i] = static_cast<char>('a' + (i + i / 26) % 26);
+  }
+  return text;
+}
+
+// Many connections with all kinds of traffic; every reply must be right.
+void talk(TestServer& server, size_t body_size) {
+  const std::string body = pattern(body_size);
+  for (int round = 0; round < 20; round++) {
+    std::vector<RawClient> clients;
+    for (int i = 0; i < 10; i++) {
+      clients.push_back(server.client());
+      ASSERT_TRUE(clients.back().connected());
+    }
+    for (RawClient& client : clients) {
+      ASSERT_TRUE(client.send(get("/1") + post("/2", body) + get("/3")));
+    }
+    for (RawClient& client : clients) {
+      ASSERT_EQ(client.body(), "GET /1 ");
+      ASSERT_TRUE(client.body() == "POST /2 " + body);
+      ASSERT_EQ(client.body(), "GET /3 ");
+    }
+  }
+}
+
+}  // namespace
+
+TEST(Interrupted, EveryOtherSystemCall) {
+  fault::interrupt_one_in = 2;
+  TestServer server(delayed_echo);
+  talk(server, 10000);
+  EXPECT_GT(fault::interrupts, 1000);
+  EXPECT_TRUE(server.has_connections(0));
+  server->stop();
+}
+
+TEST(PartialWrites, OneByteAtATime) {
+  TestServer server(delayed_echo);
+  fault::send_at_most = 1;
+  talk(server, 300);
+  RawClient refused = server.client();
+  EXPECT_TRUE(refused.send("nonsense\r\n\r\n"));
+  // The answer to nonsense is tried once; then the connection ends.
+  while (refused.take(100) > 0) {
+  }
+  EXPECT_TRUE(refused.ended());
+}
+
+TEST(PartialWrites, OddPieces) {
+  TestServer server(delayed_echo);
+  fault::send_at_most = 4093;
+  fault::interrupt_one_in = 5;
+  talk(server, 100'000);
+}
+
+TEST(TinyBuffers, LargeRepliesOfManyBlocks) {
+  static const std::string block = pattern(3001);
+  TestServer server([](WFHttpTask* task) {
+    for (int i = 0; i < 300; i++) {
+      task->get_resp()->append_output_body_nocopy(block);
+      task->get_resp()->append_output_body(std::to_string(i));
+    }
+  });
+  std::string expected;
+  for (int i = 0; i < 300; i++) {
+    expected += block + std::to_string(i);
+  }
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 8; i++) {
+    clients.emplace_back(server.port(), 2048);
+    ASSERT_TRUE(clients.back().send(get("/1") + get("/2")));
+  }
+  for (RawClient& client : clients) {
+    EXPECT_TRUE(client.body() == expected);
+    EXPECT_TRUE(client.body() == expected);
+  }
+}
+
+// Accepted sockets inherit the buffers of the one that listens.
+TEST(TinyBuffers, OfTheServer) {
+  workflow::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int tiny = 2048;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_SNDBUF, &tiny, sizeof tiny);
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &tiny, sizeof tiny);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(listener.get(), 16), 0);
+  ::getsockname(listener.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+  WFHttpServer server(server_test::echo);
+  ASSERT_EQ(server.serve(listener.get()), 0);
+  const std::string body = pattern(500'000);
+  RawClient client(ntohs(address.sin_port), 4096);
+  for (int i = 0; i < 2; i++) {
+    ASSERT_TRUE(client.send(post("/", body)));
+    EXPECT_TRUE(client.body() == "POST / " + body);
+  }
+  client.close();
+  server.stop();
+}

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <vector>
+
+// System calls that fail when a test says so. Included by the one source file of a program: its
+// definitions stand before those of the C library.
+
+namespace fault {
+
+// The error that the next `accept_failures` calls of accept4(2) answer; negative: all of them.
+inline std::atomic<int> accept_error{0};
+inline std::atomic<int> accept_failures{0};
+inline std::atomic<int> accept_calls{0};
+
+// One call in so many is interrupted (EINTR); 0: none.
+inline std::atomic<unsigned> interrupt_one_in{0};
+inline std::atomic<int> interrupts{0};
+// The most that one call may send; 0: no limit.
+inline std::atomic<size_t> send_at_most{0};
+
+inline bool interrupted() {
+  static std::atomic<uint32_t> state{1};
+  const unsigned one_in = interrupt_one_in.load(std::memory_order_relaxed);
+  if (one_in == 0) {
+    return false;
+  }
+  const uint32_t random = state.fetch_add(0x9e3779b9, std::memory_order_relaxed) * 0x85ebca6b;
+  if ((random >> 8) % one_in != 0) {
+    return false;
+  }
+  interrupts.fetch_add(1, std::memory_order_relaxed);
+  errno = EINTR;
+  return true;
+}
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace fault
+
+extern "C" {
+
+int accept4(int fd, struct sockaddr* address, socklen_t* length, int flags) {
+  static const auto call = fault::real<decltype(::accept4)>("accept4");
+  fault::accept_calls++;
+  if (fault::interrupted()) {
+    return -1;
+  }
+  if (fault::accept_failures != 0) {
+    if (fault::accept_failures > 0) {
+      fault::accept_failures--;
+    }
+    errno = fault::accept_error;
+    return -1;
+  }
+  return call(fd, address, length, flags);
+}
+
+ssize_t recv(int fd, void* buffer, size_t size, int flags) {
+  static const auto call = fault::real<decltype(::recv)>("recv");
+  return fault::interrupted() ? -1 : call(fd, buffer, size, flags);
+}
+
+int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {
+  static const auto call = fault::real<decltype(::epoll_wait)>("epoll_wait");
+  return fault::interrupted() ? -1 : call(fd, events, max, timeout);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
+  static const auto call = fault::real<decltype(::sendmsg)>("sendmsg");
+  if (fault::interrupted()) {
+    return -1;
+  }
+  size_t left = fault::send_at_most;
+  if (left == 0) {
+    return call(fd, message, flags);
+  }
+  std::vector<struct iovec> vectors(message->msg_iov, message->msg_iov + message->msg_iovlen);
+  for (struct iovec& vector : vectors) {
+    vector.iov_len = vector.iov_len < left ? vector.iov_len : left;
+    left -= vector.iov_len;
+  }
+  struct msghdr shortened = *message;
+  shortened.msg_iov = vectors.data();
+  return call(fd, &shortened, flags);
+}
+
+}  // extern "C"

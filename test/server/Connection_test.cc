@@ -1,0 +1,261 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/TestServer.h"
+
+// What a request knows of its connection, and what a user keeps with it.
+
+namespace server_test {
+namespace {
+
+uint16_t own_port(const RawClient& client) {
+  struct sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  ::getsockname(client.fd(), reinterpret_cast<struct sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+// Replies after `ms` whether the client had gone by then.
+class ClosedWatcher {
+ public:
+  explicit ClosedWatcher(unsigned ms)
+      : server([this, ms](WFHttpTask* task) {
+          closed_at_first = task->closed();
+          series_of(task)->push_back(
+              WFTaskFactory::create_timer_task(ms * 1000, [this, task](WFTimerTask*) {
+                closed_later = task->closed();
+                asked.add();
+              }));
+          task->set_callback([this](WFHttpTask* each) {
+            state = each->get_state();
+            error = each->get_error();
+            ended.add();
+          });
+        }) {}
+
+  std::atomic<bool> closed_at_first{false};
+  std::atomic<bool> closed_later{false};
+  std::atomic<int> state{-2};
+  std::atomic<int> error{-2};
+  test_support::Tally asked;
+  test_support::Tally ended;
+  TestServer server;
+};
+
+struct CountedConnection final : WFConnection {
+  explicit CountedConnection(std::atomic<int>& alive) : alive_(alive) { alive_++; }
+  ~CountedConnection() override { alive_--; }
+  std::atomic<int>& alive_;
+};
+
+class ConnectionServer final : public WFHttpServer {
+ public:
+  explicit ConnectionServer(http_process_t process) : WFHttpServer(std::move(process)) {}
+  ~ConnectionServer() override { stop(); }
+
+  std::atomic<int> alive{0};
+  std::atomic<int> made{0};
+  std::atomic<bool> refuse{false};
+
+ private:
+  WFConnection* new_connection(int fd) override {
+    int type = 0;
+    socklen_t length = sizeof type;
+    EXPECT_EQ(::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length), 0);
+    made++;
+    return refuse ? nullptr : new CountedConnection(alive);
+  }
+};
+
+RawClient client_of(const WFHttpServer& server) {
+  struct sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
+  return RawClient(ntohs(address.sin_port));
+}
+
+}  // namespace
+
+TEST(Peer, AddressIsTheClients) {
+  TestServer server([](WFHttpTask* task) {
+    struct sockaddr_in address = {};
+    socklen_t length = sizeof address;
+    EXPECT_EQ(task->get_peer_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
+    EXPECT_EQ(length, sizeof address);
+    EXPECT_EQ(address.sin_family, AF_INET);
+    EXPECT_EQ(address.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+    task->get_resp()->append_output_body(std::to_string(ntohs(address.sin_port)));
+    length = 3;
+    EXPECT_EQ(task->get_peer_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
+    EXPECT_EQ(errno, ENOBUFS);
+  });
+  RawClient client = server.client();
+  EXPECT_EQ(client.ask(kGet)->body, std::to_string(own_port(client)));
+}
+
+TEST(Closed, NotWhileTheClientWaits) {
+  ClosedWatcher watcher(20);
+  RawClient client = watcher.server.client();
+  EXPECT_EQ(client.ask(kGet)->status, 200);
+  EXPECT_FALSE(watcher.closed_at_first);
+  EXPECT_FALSE(watcher.closed_later);
+}
+
+TEST(Closed, AfterTheClientHalfClosed) {
+  ClosedWatcher watcher(100);
+  RawClient client = watcher.server.client();
+  client.send(kGet);
+  ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
+  client.half_close();
+  EXPECT_EQ(client.status(), 200);
+  EXPECT_FALSE(watcher.closed_at_first);
+  EXPECT_TRUE(watcher.closed_later);
+  EXPECT_EQ(client.ending(), Ending::kClosed);
+}
+
+TEST(Closed, AfterTheClientLeft) {
+  ClosedWatcher watcher(100);
+  RawClient client = watcher.server.client();
+  client.send(kGet);
+  ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
+  client.close();
+  ASSERT_TRUE(watcher.ended.wait_for(1));
+  EXPECT_TRUE(watcher.closed_later);
+  EXPECT_TRUE(watcher.server.has_connections(0));
+}
+
+TEST(Closed, AfterTheClientReset) {
+  ClosedWatcher watcher(100);
+  RawClient client = watcher.server.client();
+  client.send(kGet);
+  ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
+  client.reset();
+  ASSERT_TRUE(watcher.ended.wait_for(1));
+  EXPECT_TRUE(watcher.closed_later);
+  EXPECT_EQ(watcher.state, WFT_STATE_SYS_ERROR);
+  EXPECT_TRUE(watcher.error == ECONNRESET || watcher.error == EPIPE) << watcher.error;
+  EXPECT_TRUE(watcher.server.has_connections(0));
+}
+
+TEST(Closed, PeerAddressOfAResetClientIsGone) {
+  test_support::Tally asked;
+  TestServer server([&](WFHttpTask* task) {
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(50000, [&, task](WFTimerTask*) {
+      struct sockaddr_storage address = {};
+      socklen_t length = sizeof address;
+      EXPECT_EQ(task->get_peer_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
+      EXPECT_EQ(errno, ENOTCONN);
+      asked.add();
+    }));
+  });
+  RawClient client = server.client();
+  client.send(kGet);
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  client.reset();
+  EXPECT_TRUE(asked.wait_for(1));
+}
+
+TEST(Context, LivesAsLongAsTheConnection) {
+  std::atomic<int> deleted{0};
+  TestServer server([&](WFHttpTask* task) {
+    WFConnection* connection = task->get_connection();
+    auto* count = static_cast<int*>(connection->get_context());
+    if (!count) {
+      count = new int(0);
+      connection->set_context(count, [&](void* context) {
+        delete static_cast<int*>(context);
+        deleted++;
+      });
+    }
+    task->get_resp()->append_output_body(std::to_string(++*count));
+  });
+  RawClient first = server.client();
+  RawClient second = server.client();
+  EXPECT_EQ(first.ask(kGet)->body, "1");
+  EXPECT_EQ(first.ask(kGet)->body, "2");
+  EXPECT_EQ(second.ask(kGet)->body, "1");
+  EXPECT_EQ(first.ask(kGet)->body, "3");
+  EXPECT_EQ(deleted, 0);
+  first.close();
+  EXPECT_TRUE(eventually([&] { return deleted == 1; }));
+  second.reset();
+  EXPECT_TRUE(eventually([&] { return deleted == 2; }));
+}
+
+TEST(Context, ReplacedContextIsDeletedAtOnce) {
+  int first = 0;
+  int second = 0;
+  std::atomic<int> deleted{0};
+  const auto deleter = [&](void*) { deleted++; };
+  TestServer server([&](WFHttpTask* task) {
+    WFConnection* connection = task->get_connection();
+    EXPECT_EQ(connection->test_set_context(nullptr, &first, deleter), &first);
+    EXPECT_EQ(connection->test_set_context(nullptr, &second, deleter), &first);
+    EXPECT_EQ(connection->get_context(), &first);
+    EXPECT_EQ(deleted, 0);
+    EXPECT_EQ(connection->test_set_context(&first, &second, deleter), &second);
+    EXPECT_EQ(deleted, 1);
+    connection->set_context(&first);
+    EXPECT_EQ(deleted, 2);
+  });
+  RawClient client = server.client();
+  EXPECT_EQ(client.ask(kGet)->status, 200);
+  server->stop();
+  EXPECT_EQ(deleted, 2);
+}
+
+TEST(Context, OutlivesTheSocketWhileASeriesRuns) {
+  std::atomic<int> deleted{0};
+  test_support::Tally ended;
+  TestServer server([&](WFHttpTask* task) {
+    task->get_connection()->set_context(task, [&](void*) { deleted++; });
+    WFTimerTask* timer = WFTaskFactory::create_timer_task(60000, [&, task](WFTimerTask*) {
+      EXPECT_EQ(task->get_connection()->get_context(), task);
+      EXPECT_EQ(deleted, 0);
+      ended.add();
+    });
+    series_of(task)->push_back(timer);
+  });
+  RawClient client = server.client();
+  client.send(kGet);
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  client.reset();
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_TRUE(eventually([&] { return deleted == 1; }));
+}
+
+TEST(NewConnection, IsTheUsers) {
+  ConnectionServer server([](WFHttpTask* task) {
+    EXPECT_NE(dynamic_cast<CountedConnection*>(task->get_connection()), nullptr);
+  });
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  RawClient client = client_of(server);
+  EXPECT_EQ(client.ask(kGet)->status, 200);
+  EXPECT_EQ(client.ask(kGet)->status, 200);
+  RawClient other = client_of(server);
+  EXPECT_EQ(other.ask(kGet)->status, 200);
+  EXPECT_EQ(server.made, 2);
+  EXPECT_EQ(server.alive, 2);
+  client.close();
+  EXPECT_TRUE(eventually([&] { return server.alive == 1; }));
+  server.stop();
+  EXPECT_EQ(server.alive, 0);
+}
+
+TEST(NewConnection, NullRefusesTheClient) {
+  ConnectionServer server(echo);
+  server.refuse = true;
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  RawClient client = client_of(server);
+  client.send(kGet);
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(server.get_conn_count(), 0u);
+  server.refuse = false;
+  EXPECT_EQ(client_of(server).ask(kGet)->status, 200);
+}
+
+}  // namespace server_test

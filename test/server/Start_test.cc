@@ -1,0 +1,295 @@
+#include <gtest/gtest.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "kernel/Socket.h"
+#include "server/TestServer.h"
+
+// The ways to start a server, and what stops it from starting.
+
+namespace server_test {
+namespace {
+
+uint16_t port_of(const WFHttpServer& server) {
+  struct sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  EXPECT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
+  // The port stands at the same place in both families (RFC 3493, 3.3).
+  return ntohs(reinterpret_cast<const struct sockaddr_in*>(&address)->sin_port);
+}
+
+struct sockaddr_in loopback(uint16_t port) {
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+workflow::UniqueFd listening_socket() {
+  const struct sockaddr_in address = loopback(0);
+  return workflow::listen_on(reinterpret_cast<const struct sockaddr*>(&address), sizeof address,
+                             16);
+}
+
+uint16_t port_of(const workflow::UniqueFd& fd) {
+  struct sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  ::getsockname(fd.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+// A path in the file system for as long as the test runs.
+class SocketPath {
+ public:
+  SocketPath() {
+    char directory[] = "/tmp/server_test_XXXXXX";
+    directory_ = ::mkdtemp(directory);
+    address.sun_family = AF_UNIX;
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", directory_.c_str());
+  }
+  ~SocketPath() {
+    ::unlink(address.sun_path);
+    ::rmdir(directory_.c_str());
+  }
+  const struct sockaddr* get() const { return reinterpret_cast<const struct sockaddr*>(&address); }
+
+  struct sockaddr_un address = {};
+
+ private:
+  std::string directory_;
+};
+
+}  // namespace
+
+TEST(ServerStart, HostAndPortZero) {
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0) << std::strerror(errno);
+  RawClient client(port_of(server));
+  client.send(kGet);
+  EXPECT_EQ(client.body(), "GET / ");
+  server.stop();
+}
+
+TEST(ServerStart, HostNameOfThisMachine) {
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.start("localhost", 0), 0) << std::strerror(errno);
+  server.stop();
+}
+
+TEST(ServerStart, FamilyAndHost) {
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.start(AF_INET, "127.0.0.1", 0), 0) << std::strerror(errno);
+  EXPECT_EQ(RawClient(port_of(server)).ask(kGet)->status, 200);
+  server.stop();
+}
+
+TEST(ServerStart, HostOfAnotherFamilyDoesNotResolve) {
+  WFHttpServer server(echo);
+  EXPECT_EQ(server.start(AF_INET6, "127.0.0.1", 0), -1);
+  EXPECT_EQ(errno, EADDRNOTAVAIL);
+}
+
+TEST(ServerStart, Address) {
+  WFHttpServer server(echo);
+  const struct sockaddr_in address = loopback(0);
+  ASSERT_EQ(server.start(reinterpret_cast<const struct sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(RawClient(port_of(server)).ask(kGet)->status, 200);
+  server.stop();
+}
+
+TEST(ServerStart, Ipv6) {
+  WFHttpServer server(echo);
+  if (server.start("::1", 0) != 0) {
+    GTEST_SKIP() << "no IPv6 here: " << std::strerror(errno);
+  }
+  struct sockaddr_in6 address = {};
+  socklen_t length = sizeof address;
+  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
+  EXPECT_EQ(length, sizeof address);
+  EXPECT_EQ(address.sin6_family, AF_INET6);
+  RawClient client(reinterpret_cast<const struct sockaddr*>(&address), length);
+  client.send(kGet);
+  EXPECT_EQ(client.body(), "GET / ");
+  server.stop();
+}
+
+TEST(ServerStart, UnixSocket) {
+  const SocketPath path;
+  WFHttpServer server([](WFHttpTask* task) {
+    struct sockaddr_storage peer = {};
+    socklen_t length = sizeof peer;
+    EXPECT_EQ(task->get_peer_addr(reinterpret_cast<struct sockaddr*>(&peer), &length), 0);
+    EXPECT_EQ(peer.ss_family, AF_UNIX);
+    echo(task);
+  });
+  ASSERT_EQ(server.start(path.get(), sizeof path.address), 0) << std::strerror(errno);
+  RawClient client(path.get(), sizeof path.address);
+  client.send(kGet);
+  EXPECT_EQ(client.body(), "GET / ");
+  client.send(post("/second", "body"));
+  EXPECT_EQ(client.body(), "POST /second body");
+  server.stop();
+  EXPECT_TRUE(client.ended());
+}
+
+TEST(ServerStart, UnixPathThatExistsIsInUse) {
+  const SocketPath path;
+  WFHttpServer first(echo);
+  WFHttpServer second(echo);
+  ASSERT_EQ(first.start(path.get(), sizeof path.address), 0);
+  EXPECT_EQ(second.start(path.get(), sizeof path.address), -1);
+  EXPECT_EQ(errno, EADDRINUSE);
+  first.stop();
+}
+
+TEST(ServerStart, InheritedSocketStaysTheCallers) {
+  workflow::UniqueFd inherited = listening_socket();
+  const uint16_t port = port_of(inherited);
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.serve(inherited.get()), 0) << std::strerror(errno);
+  EXPECT_EQ(port_of(server), port);
+  EXPECT_EQ(RawClient(port).ask(kGet)->status, 200);
+  server.stop();
+  // It still listens: who serves it next answers who came in between.
+  RawClient between(port);
+  ASSERT_TRUE(between.connected());
+  between.send(kGet);
+  WFHttpServer next(echo);
+  ASSERT_EQ(next.serve(inherited.get()), 0);
+  EXPECT_EQ(between.status(), 200);
+  next.stop();
+}
+
+TEST(ServerStart, InheritedSocketMayBeClosedMeanwhile) {
+  workflow::UniqueFd inherited = listening_socket();
+  const uint16_t port = port_of(inherited);
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.serve(inherited.get()), 0);
+  inherited.reset();
+  EXPECT_EQ(RawClient(port).ask(kGet)->status, 200);
+  server.stop();
+}
+
+TEST(ServerStart, ServeNeedsAnOpenDescriptor) {
+  WFHttpServer server(echo);
+  EXPECT_EQ(server.serve(-1), -1);
+  EXPECT_EQ(errno, EBADF);
+}
+
+TEST(ServerStart, ServeNeedsASocketThatListens) {
+  WFHttpServer server(echo);
+  workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_EQ(server.serve(fd.get()), -1);
+  EXPECT_EQ(errno, EINVAL);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const workflow::UniqueFd read_end(ends[0]);
+  const workflow::UniqueFd write_end(ends[1]);
+  EXPECT_EQ(server.serve(read_end.get()), -1);
+  EXPECT_EQ(errno, ENOTSOCK);
+}
+
+TEST(ServerStart, TakenPort) {
+  const workflow::UniqueFd other = listening_socket();
+  WFHttpServer server(echo);
+  EXPECT_EQ(server.start("127.0.0.1", port_of(other)), -1);
+  EXPECT_EQ(errno, EADDRINUSE);
+  // A failed start leaves nothing behind.
+  EXPECT_EQ(server.start("127.0.0.1", 0), 0);
+  server.stop();
+}
+
+TEST(ServerStart, StartedTwice) {
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  const uint16_t port = port_of(server);
+  EXPECT_EQ(server.start("127.0.0.1", 0), -1);
+  EXPECT_EQ(errno, EALREADY);
+  EXPECT_EQ(server.start("127.0.0.1", port), -1);
+  EXPECT_EQ(errno, EALREADY);
+  const workflow::UniqueFd other = listening_socket();
+  EXPECT_EQ(server.serve(other.get()), -1);
+  EXPECT_EQ(errno, EALREADY);
+  EXPECT_EQ(port_of(server), port);
+  EXPECT_EQ(RawClient(port).ask(kGet)->status, 200);
+  server.stop();
+}
+
+TEST(ServerStart, AgainAfterStopOnTheSamePort) {
+  WFHttpServer server(echo);
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  const uint16_t port = port_of(server);
+  for (int round = 0; round < 20; round++) {
+    RawClient client(port);
+    ASSERT_TRUE(client.connected()) << round;
+    const auto got = client.ask(kGet);
+    ASSERT_TRUE(got) << round;
+    EXPECT_EQ(got->status, 200);
+    server.stop();
+    EXPECT_TRUE(client.ended());
+    ASSERT_EQ(server.start("127.0.0.1", port), 0) << round << ": " << std::strerror(errno);
+  }
+  server.stop();
+}
+
+TEST(ServerStart, HostThatDoesNotResolve) {
+  WFHttpServer server(echo);
+  EXPECT_EQ(server.start("no host.has a space", 0), -1);
+  EXPECT_EQ(errno, EADDRNOTAVAIL);
+}
+
+TEST(ServerStart, AddressThatIsNotOurs) {
+  WFHttpServer server(echo);
+  EXPECT_EQ(server.start("192.0.2.1", 0), -1);
+  EXPECT_EQ(errno, EADDRNOTAVAIL);
+}
+
+TEST(ServerStart, ListenAddressIsThereOnlyWhileListening) {
+  WFHttpServer server(echo);
+  struct sockaddr_storage address = {};
+  socklen_t length = sizeof address;
+  EXPECT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
+  EXPECT_EQ(errno, ENOTCONN);
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  length = 4;
+  EXPECT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
+  EXPECT_EQ(errno, ENOBUFS);
+  server.stop();
+  length = sizeof address;
+  EXPECT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
+  EXPECT_EQ(errno, ENOTCONN);
+}
+
+TEST(ServerStart, StopOfAServerNeverStarted) {
+  WFHttpServer server(echo);
+  server.stop();
+  server.shutdown();
+  server.wait_finish();
+  EXPECT_EQ(server.get_conn_count(), 0u);
+}
+
+TEST(ServerStart, ParamsAreTheUsersOrTheDefaults) {
+  EXPECT_EQ(WFHttpServer(echo).get_params()->request_size_limit, 16u * 1024 * 1024);
+  EXPECT_EQ(WFHttpServer(echo).get_params()->max_connections, 10000u);
+  struct WFServerParams params = HTTP_SERVER_PARAMS_DEFAULT;
+  params.keep_alive_timeout = 1234;
+  EXPECT_EQ(WFHttpServer(&params, echo).get_params()->keep_alive_timeout, 1234);
+}
+
+TEST(ServerStart, TwoServersAtOnce) {
+  TestServer first([](WFHttpTask* task) { task->get_resp()->append_output_body("first"); });
+  TestServer second([](WFHttpTask* task) { task->get_resp()->append_output_body("second"); });
+  RawClient one = first.client();
+  RawClient two = second.client();
+  one.send(kGet);
+  two.send(kGet);
+  EXPECT_EQ(one.body(), "first");
+  EXPECT_EQ(two.body(), "second");
+}
+
+}  // namespace server_test

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "server/RawClient.h"
+#include "workflow/WFHttpServer.h"
+#include "workflow/WFTaskFactory.h"
+
+namespace server_test {
+
+// Replies with "METHOD URI BODY", so that a client sees what was understood.
+inline void echo(WFHttpTask* task) {
+  const protocol::HttpRequest* request = task->get_req();
+  const void* body = nullptr;
+  size_t size = 0;
+  request->get_parsed_body(&body, &size);
+  std::string text = std::string(request->get_method()) + " " + request->get_request_uri() + " ";
+  text.append(static_cast<const char*>(body), size);
+  task->get_resp()->append_output_body(text);
+}
+
+// The number after the first "ms=" of the request's target; 0 without one.
+inline unsigned delay_ms(WFHttpTask* task) {
+  const std::string uri = task->get_req()->get_request_uri();
+  const size_t at = uri.find("ms=");
+  return at == std::string::npos
+             ? 0
+             : static_cast<unsigned>(std::strtoul(uri.c_str() + at + 3, nullptr, 10));
+}
+
+// Waits, with the patience of a test, until `condition` holds.
+inline bool eventually(const std::function<bool()>& condition,
+                       std::chrono::milliseconds patience = test_support::kPatience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // another thread's turn
+  }
+  return true;
+}
+
+inline struct WFServerParams http_params() {
+  return HTTP_SERVER_PARAMS_DEFAULT;
+}
+
+// A server on 127.0.0.1, started, that counts the requests it is given. Stops when destroyed.
+class TestServer {
+ public:
+  explicit TestServer(http_process_t process = echo,
+                      const struct WFServerParams& params = http_params())
+      : server_(&params, [this, process = std::move(process)](WFHttpTask* task) {
+          requests_++;
+          process(task);
+          processed_++;
+        }) {
+    started_ = server_.start("127.0.0.1", 0) == 0;
+    struct sockaddr_in address = {};
+    socklen_t length = sizeof address;
+    if (server_.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length) == 0) {
+      port_ = ntohs(address.sin_port);
+    }
+  }
+
+  WFHttpServer* operator->() { return &server_; }
+  bool started() const { return started_; }
+  uint16_t port() const { return port_; }
+  // Requests that were given to `process`, and those that it has returned from.
+  int requests() const { return requests_; }
+  int processed() const { return processed_; }
+  RawClient client() const { return RawClient(port_); }
+
+  bool has_connections(size_t count) {
+    return eventually([this, count] { return server_.get_conn_count() == count; });
+  }
+  // Whether it still serves: a new connection gets an answer.
+  bool serves() {
+    const int before = requests_;
+    RawClient other(port_);
+    const auto got = other.ask("GET /alive HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    return got && got->status == 200 && requests_ == before + 1;
+  }
+
+ private:
+  std::atomic<int> requests_{0};
+  std::atomic<int> processed_{0};
+  WFHttpServer server_;
+  bool started_ = false;
+  uint16_t port_ = 0;
+};
+
+inline constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+inline std::string get(const std::string& target, const std::string& fields = "") {
+  return "GET " + target + " HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n";
+}
+inline std::string post(const std::string& target, const std::string& body,
+                        const std::string& fields = "") {
+  return "POST " + target +
+         " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+         fields + "\r\n" + body;
+}
+
+}  // namespace server_test
