@@ -23,9 +23,9 @@ class Runnable {
 class RunnableList {
  public:
   RunnableList() = default;
-  RunnableList(RunnableList&& other) noexcept { append(other); }
-  RunnableList(const RunnableList&) = delete;
-  RunnableList& operator=(const RunnableList&) = delete;
+  RunnableList(RunnableList &&other) noexcept { append(other); }
+  RunnableList(const RunnableList &) = delete;
+  RunnableList &operator=(const RunnableList &) = delete;
 
   bool empty() const { return head_ == nullptr; }
   size_t size() const { return size_; }
@@ -42,8 +42,7 @@ class RunnableList {
 
   void push_front(Runnable *item) {
     item->next_ = head_;
-    if (!head_)
-      tail_ = item;
+    if (!head_) tail_ = item;
     head_ = item;
     size_++;
   }
@@ -53,17 +52,15 @@ class RunnableList {
     Runnable *item = head_;
     if (item) {
       head_ = item->next_;
-      if (!head_)
-        tail_ = nullptr;
+      if (!head_) tail_ = nullptr;
       size_--;
     }
     return item;
   }
 
   // Moves all of `other` behind what is here. O(1).
-  void append(RunnableList& other) {
-    if (other.empty())
-      return;
+  void append(RunnableList &other) {
+    if (other.empty()) return;
     if (tail_)
       tail_->next_ = other.head_;
     else

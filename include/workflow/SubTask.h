@@ -34,8 +34,8 @@ class SubTask : public workflow::Runnable {
 
   ~SubTask() override = default;
   SubTask() = default;
-  SubTask(const SubTask&) = delete;
-  SubTask& operator=(const SubTask&) = delete;
+  SubTask(const SubTask &) = delete;
+  SubTask &operator=(const SubTask &) = delete;
 
  protected:
   // Ends the work begun by dispatch(). The task may be gone when this returns.

@@ -15,14 +15,13 @@ class WFConnection {
   }
 
   void set_context(void *context) { set_context(context, nullptr); }
-  void set_context(void *context, std::function<void (void *)> deleter) {
+  void set_context(void *context, std::function<void(void *)> deleter) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       std::swap(context_, context);
       deleter_.swap(deleter);
     }
-    if (deleter)
-      deleter(context);
+    if (deleter) deleter(context);
   }
 
   // Replaces the context only if it is `test_context` now, in one step. Returns the context
@@ -31,27 +30,24 @@ class WFConnection {
     return test_set_context(test_context, new_context, nullptr);
   }
   void *test_set_context(void *test_context, void *new_context,
-                         std::function<void (void *)> deleter) {
+                         std::function<void(void *)> deleter) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (context_ != test_context)
-        return context_;
+      if (context_ != test_context) return context_;
       context_ = new_context;
       deleter_.swap(deleter);
     }
-    if (deleter)
-      deleter(test_context);
+    if (deleter) deleter(test_context);
     return new_context;
   }
 
   WFConnection() = default;
-  WFConnection(const WFConnection&) = delete;
-  WFConnection& operator=(const WFConnection&) = delete;
+  WFConnection(const WFConnection &) = delete;
+  WFConnection &operator=(const WFConnection &) = delete;
 
  protected:
   virtual ~WFConnection() {
-    if (deleter_)
-      deleter_(context_);
+    if (deleter_) deleter_(context_);
   }
 
  private:
@@ -59,5 +55,5 @@ class WFConnection {
 
   mutable std::mutex mutex_;
   void *context_ = nullptr;
-  std::function<void (void *)> deleter_;
+  std::function<void(void *)> deleter_;
 };

@@ -8,7 +8,7 @@
 #include "workflow/WFServer.h"
 
 using http_process_t =
-    std::function<void (WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse> *)>;
+    std::function<void(WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse> *)>;
 using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 
 static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
@@ -30,11 +30,11 @@ struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   };
   static RequestFacts facts_of(const protocol::HttpRequest *request);
 
-  static void prepare_request(protocol::HttpRequest *request, const WFServerParams& params);
+  static void prepare_request(protocol::HttpRequest *request, const WFServerParams &params);
   static bool is_header_complete(const protocol::HttpRequest *request);
   static size_t received_body_size(const protocol::HttpRequest *request);
   static std::string refusal(const protocol::HttpRequest *request, bool timed_out);
-  static bool prepare_reply(const RequestFacts& request, protocol::HttpResponse *response,
+  static bool prepare_reply(const RequestFacts &request, protocol::HttpResponse *response,
                             bool may_keep);
 };
 

@@ -6,58 +6,82 @@
 // pointer to one, a series or a parallel, in any mix but two raw pointers. Operands that are a
 // series (left of >) or a parallel (left of *) are extended, not wrapped.
 
-static inline SeriesWork& operator>(SubTask& x, SubTask& y) {
+static inline SeriesWork &operator>(SubTask &x, SubTask &y) {
   SeriesWork *series = Workflow::create_series_work(&x, nullptr);
   series->push_back(&y);
   return *series;
 }
-static inline SeriesWork& operator>(SubTask& x, SubTask *y) { return x > *y; }
-static inline SeriesWork& operator>(SubTask *x, SubTask& y) { return *x > y; }
-static inline SeriesWork& operator>(SeriesWork& x, SubTask& y) {
+static inline SeriesWork &operator>(SubTask &x, SubTask *y) {
+  return x > *y;
+}
+static inline SeriesWork &operator>(SubTask *x, SubTask &y) {
+  return *x > y;
+}
+static inline SeriesWork &operator>(SeriesWork &x, SubTask &y) {
   x.push_back(&y);
   return x;
 }
-static inline SeriesWork& operator>(SeriesWork& x, SubTask *y) { return x > *y; }
-static inline SeriesWork& operator>(SubTask& x, SeriesWork& y) {
+static inline SeriesWork &operator>(SeriesWork &x, SubTask *y) {
+  return x > *y;
+}
+static inline SeriesWork &operator>(SubTask &x, SeriesWork &y) {
   y.push_first(&x);
   return y;
 }
-static inline SeriesWork& operator>(SubTask *x, SeriesWork& y) { return *x > y; }
-static inline SeriesWork& operator>(SeriesWork& x, SeriesWork& y) {
+static inline SeriesWork &operator>(SubTask *x, SeriesWork &y) {
+  return *x > y;
+}
+static inline SeriesWork &operator>(SeriesWork &x, SeriesWork &y) {
   SeriesWork *all[1] = {&y};
   return x > *Workflow::create_parallel_work(all, 1, nullptr);
 }
 
-static inline ParallelWork& operator*(SubTask& x, SubTask& y) {
+static inline ParallelWork &operator*(SubTask &x, SubTask &y) {
   SeriesWork *all[2] = {Workflow::create_series_work(&x, nullptr),
                         Workflow::create_series_work(&y, nullptr)};
   return *Workflow::create_parallel_work(all, 2, nullptr);
 }
-static inline ParallelWork& operator*(SubTask& x, SubTask *y) { return x * *y; }
-static inline ParallelWork& operator*(SubTask *x, SubTask& y) { return *x * y; }
-static inline ParallelWork& operator*(SeriesWork& x, SeriesWork& y) {
+static inline ParallelWork &operator*(SubTask &x, SubTask *y) {
+  return x * *y;
+}
+static inline ParallelWork &operator*(SubTask *x, SubTask &y) {
+  return *x * y;
+}
+static inline ParallelWork &operator*(SeriesWork &x, SeriesWork &y) {
   SeriesWork *all[2] = {&x, &y};
   return *Workflow::create_parallel_work(all, 2, nullptr);
 }
-static inline ParallelWork& operator*(SubTask& x, SeriesWork& y) {
+static inline ParallelWork &operator*(SubTask &x, SeriesWork &y) {
   return *Workflow::create_series_work(&x, nullptr) * y;
 }
-static inline ParallelWork& operator*(SubTask *x, SeriesWork& y) { return *x * y; }
-static inline ParallelWork& operator*(SeriesWork& x, SubTask& y) {
+static inline ParallelWork &operator*(SubTask *x, SeriesWork &y) {
+  return *x * y;
+}
+static inline ParallelWork &operator*(SeriesWork &x, SubTask &y) {
   return x * *Workflow::create_series_work(&y, nullptr);
 }
-static inline ParallelWork& operator*(SeriesWork& x, SubTask *y) { return x * *y; }
-static inline ParallelWork& operator*(ParallelWork& x, SeriesWork& y) {
+static inline ParallelWork &operator*(SeriesWork &x, SubTask *y) {
+  return x * *y;
+}
+static inline ParallelWork &operator*(ParallelWork &x, SeriesWork &y) {
   x.add_series(&y);
   return x;
 }
-static inline ParallelWork& operator*(ParallelWork& x, SubTask& y) {
+static inline ParallelWork &operator*(ParallelWork &x, SubTask &y) {
   return x * *Workflow::create_series_work(&y, nullptr);
 }
-static inline ParallelWork& operator*(ParallelWork& x, SubTask *y) { return x * *y; }
-static inline ParallelWork& operator*(SeriesWork& x, ParallelWork& y) { return y * x; }
-static inline ParallelWork& operator*(SubTask& x, ParallelWork& y) { return y * x; }
-static inline ParallelWork& operator*(SubTask *x, ParallelWork& y) { return y * x; }
-static inline ParallelWork& operator*(ParallelWork& x, ParallelWork& y) {
+static inline ParallelWork &operator*(ParallelWork &x, SubTask *y) {
+  return x * *y;
+}
+static inline ParallelWork &operator*(SeriesWork &x, ParallelWork &y) {
+  return y * x;
+}
+static inline ParallelWork &operator*(SubTask &x, ParallelWork &y) {
+  return y * x;
+}
+static inline ParallelWork &operator*(SubTask *x, ParallelWork &y) {
+  return y * x;
+}
+static inline ParallelWork &operator*(ParallelWork &x, ParallelWork &y) {
   return x * *Workflow::create_series_work(&y, nullptr);
 }

@@ -46,20 +46,20 @@ struct WFServerParams {
 };
 
 static constexpr struct WFServerParams SERVER_PARAMS_DEFAULT = {
-    /*.transport_type =*/ TT_TCP,
-    /*.max_connections =*/ 10000,
-    /*.peer_response_timeout =*/ 10 * 1000,
-    /*.receive_timeout =*/ -1,
-    /*.keep_alive_timeout =*/ 60 * 1000,
-    /*.request_size_limit =*/ static_cast<size_t>(-1),
-    /*.ssl_accept_timeout =*/ 10 * 1000,
-    /*.header_timeout =*/ 10 * 1000,
-    /*.body_timeout =*/ 60 * 1000,
-    /*.body_bytes_per_second =*/ 16 * 1024,
-    /*.send_timeout =*/ 30 * 1000,
-    /*.linger_timeout =*/ 2 * 1000,
-    /*.linger_size_limit =*/ 256 * 1024,
-    /*.http_limits =*/ {},
+    /*.transport_type =*/TT_TCP,
+    /*.max_connections =*/10000,
+    /*.peer_response_timeout =*/10 * 1000,
+    /*.receive_timeout =*/-1,
+    /*.keep_alive_timeout =*/60 * 1000,
+    /*.request_size_limit =*/static_cast<size_t>(-1),
+    /*.ssl_accept_timeout =*/10 * 1000,
+    /*.header_timeout =*/10 * 1000,
+    /*.body_timeout =*/60 * 1000,
+    /*.body_bytes_per_second =*/16 * 1024,
+    /*.send_timeout =*/30 * 1000,
+    /*.linger_timeout =*/2 * 1000,
+    /*.linger_size_limit =*/256 * 1024,
+    /*.http_limits =*/{},
 };
 
 // Listens, accepts and answers; what a request and a reply are is the derived class's.
@@ -70,8 +70,8 @@ class WFServerBase {
  public:
   explicit WFServerBase(const struct WFServerParams *params);
   virtual ~WFServerBase();
-  WFServerBase(const WFServerBase&) = delete;
-  WFServerBase& operator=(const WFServerBase&) = delete;
+  WFServerBase(const WFServerBase &) = delete;
+  WFServerBase &operator=(const WFServerBase &) = delete;
 
   // 0, or -1 with errno: that of socket(2), bind(2), listen(2); EALREADY when it is started;
   // EADDRNOTAVAIL for a host that does not resolve. Port 0: one that is free (get_listen_addr).
@@ -124,7 +124,7 @@ class WFServerBase {
 template <class REQ, class RESP>
 class WFServer : public WFServerBase {
  public:
-  using Process = std::function<void (WFNetworkTask<REQ, RESP> *)>;
+  using Process = std::function<void(WFNetworkTask<REQ, RESP> *)>;
 
   explicit WFServer(Process process) : WFServer(&SERVER_PARAMS_DEFAULT, std::move(process)) {}
   WFServer(const struct WFServerParams *params, Process process)

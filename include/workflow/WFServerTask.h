@@ -33,7 +33,7 @@ class ServerExchange {
   virtual protocol::ProtocolMessage *response() = 0;
 
   // Before the first byte.
-  virtual void prepare_request(const WFServerParams& params) = 0;
+  virtual void prepare_request(const WFServerParams &params) = 0;
 
   // While receiving: the part of the request that decides about the rest has arrived; and how much
   // of the rest has.
@@ -63,7 +63,7 @@ class ServerExchange {
   virtual ~ServerExchange() = default;
 
   // Sends response(). `reply_ended` follows.
-  void send_reply(const Reply& reply);
+  void send_reply(const Reply &reply);
   // Ends the exchange without a reply: the connection is closed.
   void drop();
   // The connection will not carry another exchange: the server is being stopped.
@@ -93,23 +93,23 @@ struct WFServerProtocol {
   struct RequestFacts {};
   static RequestFacts facts_of(const REQ *) { return RequestFacts(); }
 
-  static void prepare_request(REQ *, const WFServerParams&) {}
+  static void prepare_request(REQ *, const WFServerParams &) {}
   static bool is_header_complete(const REQ *) { return true; }
   static size_t received_body_size(const REQ *) { return 0; }
   static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
   // Returns whether the connection may be kept.
-  static bool prepare_reply(const RequestFacts&, RESP *, bool may_keep) { return may_keep; }
+  static bool prepare_reply(const RequestFacts &, RESP *, bool may_keep) { return may_keep; }
 };
 
 // The task of one request on a server, from its first byte to its reply.
 template <class REQ, class RESP>
 class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExchange {
  public:
-  using Process = std::function<void (WFNetworkTask<REQ, RESP> *)>;
+  using Process = std::function<void(WFNetworkTask<REQ, RESP> *)>;
   using Protocol = WFServerProtocol<REQ, RESP>;
 
   // `process` outlives the task.
-  explicit WFServerTask(const Process& process) : process_(process), processor_(*this) {}
+  explicit WFServerTask(const Process &process) : process_(process), processor_(*this) {}
 
   void dispatch() override {
     if (this->state_ != WFT_STATE_TOREPLY) {
@@ -135,14 +135,12 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
 
   protocol::ProtocolMessage *request() override { return &this->req_; }
   protocol::ProtocolMessage *response() override { return &this->resp_; }
-  void prepare_request(const WFServerParams& params) override {
+  void prepare_request(const WFServerParams &params) override {
     Protocol::prepare_request(&this->req_, params);
   }
   bool is_header_complete() override { return Protocol::is_header_complete(&this->req_); }
   size_t received_body_size() override { return Protocol::received_body_size(&this->req_); }
-  std::string refusal(bool timed_out) override {
-    return Protocol::refusal(&this->req_, timed_out);
-  }
+  std::string refusal(bool timed_out) override { return Protocol::refusal(&this->req_, timed_out); }
   workflow::Runnable *begin(long long seq, int keep_alive_timeout) override {
     facts_ = Protocol::facts_of(&this->req_);
     this->task_seq_ = seq;
@@ -155,8 +153,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   void reply_ended(int state, int error) override {
     this->state_ = state;
     this->error_ = error;
-    if (error == ETIMEDOUT)
-      this->timeout_reason_ = TOR_TRANSMIT_TIMEOUT;
+    if (error == ETIMEDOUT) this->timeout_reason_ = TOR_TRANSMIT_TIMEOUT;
     this->subtask_done();
   }
   void abandon() override { delete this; }
@@ -165,7 +162,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   // The first task of the series: gives the request to the user.
   class Processor final : public SubTask {
    public:
-    explicit Processor(WFServerTask& task) : task_(task) {}
+    explicit Processor(WFServerTask &task) : task_(task) {}
     void run() override { series_of(this)->start(); }
     void dispatch() override {
       task_.process_(&task_);
@@ -174,7 +171,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
 
    private:
     SubTask *done() override { return series_of(this)->pop(); }
-    WFServerTask& task_;
+    WFServerTask &task_;
   };
 
   // Keeps the connection, and so the server, until the series has ended.
@@ -202,7 +199,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     }
   }
 
-  const Process& process_;
+  const Process &process_;
   Processor processor_;
   typename Protocol::RequestFacts facts_ = {};
   bool open_ = false;  // begun, and neither replied nor dropped

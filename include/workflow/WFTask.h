@@ -19,21 +19,16 @@ enum {
   WFT_STATE_UNDEFINED = -1,
   WFT_STATE_SUCCESS = 0,
   WFT_STATE_SYS_ERROR = 1,
-  WFT_STATE_ABORTED = 2,   // the library was shutting down
-  WFT_STATE_TOREPLY = 3,   // server tasks: before the reply was sent
-  WFT_STATE_NOREPLY = 4,   // server tasks: ended without a reply
+  WFT_STATE_ABORTED = 2,  // the library was shutting down
+  WFT_STATE_TOREPLY = 3,  // server tasks: before the reply was sent
+  WFT_STATE_NOREPLY = 4,  // server tasks: ended without a reply
   WFT_STATE_SSL_ERROR = 65,
   WFT_STATE_DNS_ERROR = 66,
   WFT_STATE_TASK_ERROR = 67
 };
 
 // What a network task that ended with ETIMEDOUT was waiting for.
-enum {
-  TOR_NOT_TIMEOUT = 0,
-  TOR_WAIT_TIMEOUT,
-  TOR_CONNECT_TIMEOUT,
-  TOR_TRANSMIT_TIMEOUT
-};
+enum { TOR_NOT_TIMEOUT = 0, TOR_WAIT_TIMEOUT, TOR_CONNECT_TIMEOUT, TOR_TRANSMIT_TIMEOUT };
 
 // A delay. Ends SUCCESS at its deadline, SYS_ERROR with ECANCELED (cancelled by name), EINVAL
 // (nanoseconds out of range) or ENOMEM, or ABORTED (the library stops).
@@ -52,24 +47,23 @@ class WFTimerTask : public SubTask {
 
   int get_state() const { return state_; }
   int get_error() const { return error_; }
-  void set_callback(std::function<void (WFTimerTask *)> callback) {
+  void set_callback(std::function<void(WFTimerTask *)> callback) {
     callback_ = std::move(callback);
   }
 
  protected:
-  explicit WFTimerTask(std::function<void (WFTimerTask *)>&& callback)
+  explicit WFTimerTask(std::function<void(WFTimerTask *)> &&callback)
       : callback_(std::move(callback)) {}
   ~WFTimerTask() override = default;
 
   SubTask *done() override {
-    if (callback_)
-      callback_(this);
+    if (callback_) callback_(this);
     return delete_and_next();
   }
 
   int state_ = WFT_STATE_UNDEFINED;
   int error_ = 0;
-  std::function<void (WFTimerTask *)> callback_;
+  std::function<void(WFTimerTask *)> callback_;
 };
 
 // A task that completes as soon as it is dispatched; the base of tasks that users write.
@@ -109,11 +103,11 @@ class WFCounterTask : public WFGenericTask {
   // made on a framework thread.
   virtual void count() { count_down(); }
 
-  void set_callback(std::function<void (WFCounterTask *)> callback) {
+  void set_callback(std::function<void(WFCounterTask *)> callback) {
     callback_ = std::move(callback);
   }
 
-  WFCounterTask(unsigned int target, std::function<void (WFCounterTask *)> callback)
+  WFCounterTask(unsigned int target, std::function<void(WFCounterTask *)> callback)
       : pending_(static_cast<size_t>(target) + 1), callback_(std::move(callback)) {}
 
  protected:
@@ -121,19 +115,17 @@ class WFCounterTask : public WFGenericTask {
 
   void dispatch() override { count_down(); }
   SubTask *done() override {
-    if (callback_)
-      callback_(this);
+    if (callback_) callback_(this);
     return delete_and_next();
   }
 
   // What is left to happen: the counts, and the dispatch as one more.
   std::atomic<size_t> pending_;
-  std::function<void (WFCounterTask *)> callback_;
+  std::function<void(WFCounterTask *)> callback_;
 
  private:
   void count_down() {
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      subtask_done();
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) subtask_done();
   }
 };
 
@@ -154,21 +146,20 @@ class WFGoTask : public SubTask {
 
   int get_state() const { return state_; }
   int get_error() const { return error_; }
-  void set_callback(std::function<void (WFGoTask *)> callback) { callback_ = std::move(callback); }
+  void set_callback(std::function<void(WFGoTask *)> callback) { callback_ = std::move(callback); }
 
  protected:
   WFGoTask() = default;
   ~WFGoTask() override = default;
 
   SubTask *done() override {
-    if (callback_)
-      callback_(this);
+    if (callback_) callback_(this);
     return delete_and_next();
   }
 
   int state_ = WFT_STATE_UNDEFINED;
   int error_ = 0;
-  std::function<void (WFGoTask *)> callback_;
+  std::function<void(WFGoTask *)> callback_;
 };
 
 // A request and its response. On the server the request has arrived when the task is given to
@@ -215,22 +206,22 @@ class WFNetworkTask : public SubTask {
 
   // Server side, before the reply: nothing is sent and the connection is closed instead.
   void noreply() {
-    if (state_ == WFT_STATE_TOREPLY)
-      state_ = WFT_STATE_NOREPLY;
+    if (state_ == WFT_STATE_TOREPLY) state_ = WFT_STATE_NOREPLY;
   }
 
   // Server side, before the reply: sends bytes ahead of it, without waiting. Returns `size` (what
-  // the socket does not take at once is buffered), or -1 with errno.
+  // the socket does not take at once is buffered), or -1 with errno: ENOBUFS when more than 1 MiB
+  // would be. After noreply() what is buffered is lost.
   virtual int push(const void *buf, size_t size) = 0;
 
   // Server side: the peer has closed or half-closed the connection, or reset it. Any thread.
   virtual bool closed() const = 0;
 
-  void set_callback(std::function<void (WFNetworkTask<REQ, RESP> *)> callback) {
+  void set_callback(std::function<void(WFNetworkTask<REQ, RESP> *)> callback) {
     callback_ = std::move(callback);
   }
   // For clients: called before the request is sent.
-  void set_prepare(std::function<void (WFNetworkTask<REQ, RESP> *)> prepare) {
+  void set_prepare(std::function<void(WFNetworkTask<REQ, RESP> *)> prepare) {
     prepare_ = std::move(prepare);
   }
 
@@ -239,8 +230,7 @@ class WFNetworkTask : public SubTask {
   ~WFNetworkTask() override = default;
 
   SubTask *done() override {
-    if (callback_)
-      callback_(this);
+    if (callback_) callback_(this);
     return delete_and_next();
   }
 
@@ -256,6 +246,6 @@ class WFNetworkTask : public SubTask {
   long long task_seq_ = 0;
   REQ req_;
   RESP resp_;
-  std::function<void (WFNetworkTask<REQ, RESP> *)> callback_;
-  std::function<void (WFNetworkTask<REQ, RESP> *)> prepare_;
+  std::function<void(WFNetworkTask<REQ, RESP> *)> callback_;
+  std::function<void(WFNetworkTask<REQ, RESP> *)> prepare_;
 };

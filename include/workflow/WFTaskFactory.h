@@ -11,9 +11,9 @@
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
-using timer_callback_t = std::function<void (WFTimerTask *)>;
-using counter_callback_t = std::function<void (WFCounterTask *)>;
-using go_callback_t = std::function<void (WFGoTask *)>;
+using timer_callback_t = std::function<void(WFTimerTask *)>;
+using counter_callback_t = std::function<void(WFCounterTask *)>;
+using go_callback_t = std::function<void(WFGoTask *)>;
 
 using WFEmptyTask = WFGenericTask;
 
@@ -30,7 +30,7 @@ class WFTaskFactory {
                                         timer_callback_t callback);
 
   // The same, under a name. Any number of timers may share a name, which may be any bytes.
-  static WFTimerTask *create_timer_task(const std::string& name, time_t seconds, long nanoseconds,
+  static WFTimerTask *create_timer_task(const std::string &name, time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
   // Ends SYS_ERROR/ECANCELED as soon as it is started.
@@ -43,21 +43,21 @@ class WFTaskFactory {
   // Each one's callback runs on a framework thread (if it is ever started), never inside this call.
   // O(1) for an unknown name, O(log n) per cancelled timer; other threads wait at most for a few
   // dozens of them.
-  static int cancel_by_name(const std::string& name);
-  static int cancel_by_name(const std::string& name, size_t max);
+  static int cancel_by_name(const std::string &name);
+  static int cancel_by_name(const std::string &name, size_t max);
 
   // Counters ----------------------------------------------------------------------------------
 
   // Ends SUCCESS when counted `target` times; a target of 0 ends as soon as it is started.
   static WFCounterTask *create_counter_task(unsigned int target, counter_callback_t callback);
-  static WFCounterTask *create_counter_task(const std::string& name, unsigned int target,
+  static WFCounterTask *create_counter_task(const std::string &name, unsigned int target,
                                             counter_callback_t callback);
 
   // Counts the counters of that name once, or `n` times: the oldest first until its target is
   // reached, then the next. Counts beyond the last are dropped. Returns how many counters reached
   // their target.
-  static int count_by_name(const std::string& name);
-  static int count_by_name(const std::string& name, unsigned int n);
+  static int count_by_name(const std::string &name);
+  static int count_by_name(const std::string &name, unsigned int n);
 
   // Computing ---------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class WFTaskFactory {
   // Tasks of one queue name begin in the order they were started, and may run side by side;
   // queues take turns.
   template <class FUNC, class... ARGS>
-  static WFGoTask *create_go_task(const std::string& queue_name, FUNC&& func, ARGS&&... args) {
+  static WFGoTask *create_go_task(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     return make_go_task(queue_name,
                         std::bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
@@ -75,5 +75,5 @@ class WFTaskFactory {
   static WFEmptyTask *create_empty_task() { return new WFEmptyTask; }
 
  private:
-  static WFGoTask *make_go_task(const std::string& queue_name, std::function<void ()> function);
+  static WFGoTask *make_go_task(const std::string &queue_name, std::function<void()> function);
 };

@@ -13,8 +13,8 @@
 class SeriesWork;
 class ParallelWork;
 
-using series_callback_t = std::function<void (const SeriesWork *)>;
-using parallel_callback_t = std::function<void (const ParallelWork *)>;
+using series_callback_t = std::function<void(const SeriesWork *)>;
+using parallel_callback_t = std::function<void(const ParallelWork *)>;
 
 // Makes series and parallels.
 class Workflow {
@@ -82,9 +82,9 @@ class SeriesWork {
   void unset_last_task() { last_ = nullptr; }
 
  protected:
-  SeriesWork(SubTask *first, series_callback_t&& callback);
-  SeriesWork(const SeriesWork&) = delete;
-  SeriesWork& operator=(const SeriesWork&) = delete;
+  SeriesWork(SubTask *first, series_callback_t &&callback);
+  SeriesWork(const SeriesWork &) = delete;
+  SeriesWork &operator=(const SeriesWork &) = delete;
   // Deletes the tasks that were not dispatched.
   virtual ~SeriesWork();
 
@@ -120,9 +120,11 @@ inline SeriesWork *series_of(const SubTask *task) {
   return static_cast<SeriesWork *>(task->get_pointer());
 }
 
-inline SeriesWork& operator*(const SubTask& task) { return *series_of(&task); }
+inline SeriesWork &operator*(const SubTask &task) {
+  return *series_of(&task);
+}
 
-inline SeriesWork& operator<<(SeriesWork& series, SubTask *task) {
+inline SeriesWork &operator<<(SeriesWork &series, SubTask *task) {
   series.push_back(task);
   return series;
 }
@@ -148,9 +150,11 @@ class ParallelWork : public ParallelTask {
   void set_context(void *context) { context_ = context; }
 
   SeriesWork *series_at(size_t index) { return index < size() ? series_[index] : nullptr; }
-  const SeriesWork *series_at(size_t index) const { return index < size() ? series_[index] : nullptr; }
-  SeriesWork& operator[](size_t index) { return *series_at(index); }
-  const SeriesWork& operator[](size_t index) const { return *series_at(index); }
+  const SeriesWork *series_at(size_t index) const {
+    return index < size() ? series_[index] : nullptr;
+  }
+  SeriesWork &operator[](size_t index) { return *series_at(index); }
+  const SeriesWork &operator[](size_t index) const { return *series_at(index); }
 
   size_t size() const { return series_.size(); }
   SeriesWork *const *begin() { return series_.data(); }
@@ -161,7 +165,7 @@ class ParallelWork : public ParallelTask {
   void set_callback(parallel_callback_t callback) { callback_ = std::move(callback); }
 
  protected:
-  explicit ParallelWork(parallel_callback_t&& callback) : callback_(std::move(callback)) {}
+  explicit ParallelWork(parallel_callback_t &&callback) : callback_(std::move(callback)) {}
   ~ParallelWork() override;
   SubTask *done() override;
 

@@ -21,7 +21,9 @@ NamedCounterTask::NamedCounterTask(std::string_view name, unsigned int target,
   }
 }
 
-NamedCounterTask::~NamedCounterTask() { registry().unlink(this); }
+NamedCounterTask::~NamedCounterTask() {
+  registry().unlink(this);
+}
 
 NameRegistry& NamedCounterTask::registry() {
   return Runtime::current().part<CounterNames>();

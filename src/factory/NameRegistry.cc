@@ -29,9 +29,13 @@ NameRegistry::Place NameRegistry::place_of(std::string_view name) {
   return {hash % kShards, static_cast<uint32_t>(hash >> 32)};
 }
 
-NamedNode* NameRegistry::oldest(Entry* entry) { return entry->head; }
+NamedNode* NameRegistry::oldest(Entry* entry) {
+  return entry->head;
+}
 
-void NameRegistry::free_entry(Entry* entry) { ::operator delete(entry); }
+void NameRegistry::free_entry(Entry* entry) {
+  ::operator delete(entry);
+}
 
 void NameRegistry::Shard::lock() const {
   if (!mutex.try_lock()) {
@@ -66,8 +70,8 @@ NameRegistry::Entry* NameRegistry::Shard::add(std::string_view name, uint32_t ta
   }
   void* memory = ::operator new(sizeof(Entry) + name.size());
   Entry*& bucket = buckets[tag & (bucket_count - 1)];
-  Entry* entry = new (memory)
-      Entry{bucket, nullptr, nullptr, tag, static_cast<uint32_t>(name.size())};
+  Entry* entry =
+      new (memory) Entry{bucket, nullptr, nullptr, tag, static_cast<uint32_t>(name.size())};
   std::memcpy(static_cast<char*>(memory) + sizeof(Entry), name.data(), name.size());
   bucket = entry;
   entry_count++;

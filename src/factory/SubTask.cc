@@ -33,7 +33,9 @@ void SubTask::subtask_done() {
   }
 }
 
-void SubTask::run() { run_chain(this); }
+void SubTask::run() {
+  run_chain(this);
+}
 
 namespace {
 
@@ -58,25 +60,25 @@ class ChainScope {
 
  private:
   ThreadContext& context_;
-  SubTask *const dispatching_;
+  SubTask* const dispatching_;
   const bool dispatched_is_done_;
-  SeriesWork *const series_;
+  SeriesWork* const series_;
 };
 
 }  // namespace
 
-SeriesWork *SubTask::joined_series() const {
-  void *pointer = pointer_.load(std::memory_order_acquire);
-  return pointer == this ? nullptr : static_cast<SeriesWork *>(pointer);
+SeriesWork* SubTask::joined_series() const {
+  void* pointer = pointer_.load(std::memory_order_acquire);
+  return pointer == this ? nullptr : static_cast<SeriesWork*>(pointer);
 }
 
-void SubTask::run_chain(SubTask *finished) {
+void SubTask::run_chain(SubTask* finished) {
   ThreadContext& context = ThreadContext::current();
   const ChainScope scope(context);
   for (;;) {
     context.dispatching = nullptr;
     context.series = finished->joined_series();
-    SubTask *next = finished->done();
+    SubTask* next = finished->done();
     if (!next) {
       break;
     }
@@ -90,7 +92,7 @@ void SubTask::run_chain(SubTask *finished) {
   }
 }
 
-void SubTask::dispatch_chain(SubTask *first) {
+void SubTask::dispatch_chain(SubTask* first) {
   ThreadContext& context = ThreadContext::current();
   bool done;
   {
@@ -111,9 +113,9 @@ void SubTask::start_alone() {
   dispatch_chain(this);
 }
 
-void *SubTask::own_series() const {
-  SeriesWork *series = new SeriesWork();
-  void *expected = const_cast<SubTask *>(this);
+void* SubTask::own_series() const {
+  SeriesWork* series = new SeriesWork();
+  void* expected = const_cast<SubTask*>(this);
   if (pointer_.compare_exchange_strong(expected, series, std::memory_order_acq_rel)) {
     return series;
   }
@@ -121,8 +123,8 @@ void *SubTask::own_series() const {
   return expected;
 }
 
-SubTask *SubTask::delete_and_next() {
-  SeriesWork *series = joined_series();
+SubTask* SubTask::delete_and_next() {
+  SeriesWork* series = joined_series();
   delete this;
   return series ? series->pop() : nullptr;
 }
@@ -130,7 +132,7 @@ SubTask *SubTask::delete_and_next() {
 void ParallelTask::dispatch() {
   // One more than the branches: dispatch() itself, so that the task outlives this loop.
   remaining_.store(subtasks_.size() + 1, std::memory_order_relaxed);
-  for (SubTask *task : subtasks_) {
+  for (SubTask* task : subtasks_) {
     dispatch_chain(task);
   }
   branch_done();

@@ -63,7 +63,9 @@ NamedTimerTask::~NamedTimerTask() {
   }
 }
 
-bool NamedTimerTask::leave_name() { return registry().unlink(this); }
+bool NamedTimerTask::leave_name() {
+  return registry().unlink(this);
+}
 
 NameRegistry& NamedTimerTask::registry() {
   return Runtime::current().part<TimerNames>();

@@ -10,14 +10,14 @@ namespace {
 class SeriesLock {
  public:
   explicit SeriesLock(std::mutex& mutex) : mutex_(mutex) {
-    if (auto *scheduler = workflow::VirtualScheduler::current()) {
+    if (auto* scheduler = workflow::VirtualScheduler::current()) {
       scheduler->lock(&mutex_);
     } else {
       mutex_.lock();
     }
   }
   ~SeriesLock() {
-    if (auto *scheduler = workflow::VirtualScheduler::current()) {
+    if (auto* scheduler = workflow::VirtualScheduler::current()) {
       scheduler->unlock(&mutex_);
     } else {
       mutex_.unlock();
@@ -32,50 +32,52 @@ class SeriesLock {
 
 }  // namespace
 
-SeriesWork *Workflow::create_series_work(SubTask *first, series_callback_t callback) {
+SeriesWork* Workflow::create_series_work(SubTask* first, series_callback_t callback) {
   return new SeriesWork(first, std::move(callback));
 }
 
-SeriesWork *Workflow::create_series_work(SubTask *first, SubTask *last,
+SeriesWork* Workflow::create_series_work(SubTask* first, SubTask* last,
                                          series_callback_t callback) {
-  SeriesWork *series = new SeriesWork(first, std::move(callback));
+  SeriesWork* series = new SeriesWork(first, std::move(callback));
   series->set_last_task(last);
   return series;
 }
 
-void Workflow::start_series_work(SubTask *first, series_callback_t callback) {
+void Workflow::start_series_work(SubTask* first, series_callback_t callback) {
   create_series_work(first, std::move(callback))->start();
 }
 
-void Workflow::start_series_work(SubTask *first, SubTask *last, series_callback_t callback) {
+void Workflow::start_series_work(SubTask* first, SubTask* last, series_callback_t callback) {
   create_series_work(first, last, std::move(callback))->start();
 }
 
-ParallelWork *Workflow::create_parallel_work(parallel_callback_t callback) {
+ParallelWork* Workflow::create_parallel_work(parallel_callback_t callback) {
   return new ParallelWork(std::move(callback));
 }
 
-ParallelWork *Workflow::create_parallel_work(SeriesWork *const all_series[], size_t n,
+ParallelWork* Workflow::create_parallel_work(SeriesWork* const all_series[], size_t n,
                                              parallel_callback_t callback) {
-  ParallelWork *parallel = new ParallelWork(std::move(callback));
+  ParallelWork* parallel = new ParallelWork(std::move(callback));
   for (size_t i = 0; i < n; i++) {
     parallel->add_series(all_series[i]);
   }
   return parallel;
 }
 
-void Workflow::start_parallel_work(SeriesWork *const all_series[], size_t n,
+void Workflow::start_parallel_work(SeriesWork* const all_series[], size_t n,
                                    parallel_callback_t callback) {
   create_parallel_work(all_series, n, std::move(callback))->start();
 }
 
-SeriesWork::SeriesWork(SubTask *first, series_callback_t&& callback)
+SeriesWork::SeriesWork(SubTask* first, series_callback_t&& callback)
     : callback_(std::move(callback)), first_(first) {
   assert(!series_of(first));
   first->set_pointer(this);
 }
 
-SeriesWork::~SeriesWork() { delete_tasks(); }
+SeriesWork::~SeriesWork() {
+  delete_tasks();
+}
 
 void SeriesWork::start() {
   assert(!in_parallel_);
@@ -87,7 +89,7 @@ void SeriesWork::dismiss() {
   delete this;
 }
 
-SubTask *SeriesWork::begin() {
+SubTask* SeriesWork::begin() {
   if (is_canceled()) {
     delete_tasks();
     first_ = new WFGenericTask;
@@ -96,40 +98,42 @@ SubTask *SeriesWork::begin() {
   return take_first();
 }
 
-SubTask *SeriesWork::take_first() { return std::exchange(first_, nullptr); }
+SubTask* SeriesWork::take_first() {
+  return std::exchange(first_, nullptr);
+}
 
-void SeriesWork::push_back(SubTask *task) {
+void SeriesWork::push_back(SubTask* task) {
   assert(!series_of(task));
   task->set_pointer(this);
   SeriesLock lock(mutex_);
   queue_.push_back(task);
 }
 
-void SeriesWork::push_front(SubTask *task) {
+void SeriesWork::push_front(SubTask* task) {
   assert(!series_of(task));
   task->set_pointer(this);
   SeriesLock lock(mutex_);
   queue_.push_front(task);
 }
 
-void SeriesWork::push_first(SubTask *task) {
+void SeriesWork::push_first(SubTask* task) {
   assert(first_ && !series_of(task));
   task->set_pointer(this);
-  SubTask *second = std::exchange(first_, task);
+  SubTask* second = std::exchange(first_, task);
   SeriesLock lock(mutex_);
   queue_.push_front(second);
 }
 
-SubTask *SeriesWork::take_next() {
+SubTask* SeriesWork::take_next() {
   SeriesLock lock(mutex_);
   if (!queue_.empty()) {
-    return static_cast<SubTask *>(queue_.pop_front());
+    return static_cast<SubTask*>(queue_.pop_front());
   }
   return std::exchange(last_, nullptr);
 }
 
-SubTask *SeriesWork::pop() {
-  SubTask *next = take_next();
+SubTask* SeriesWork::pop() {
+  SubTask* next = take_next();
   if (next && is_canceled()) {
     delete next;
     delete_tasks();
@@ -143,7 +147,7 @@ SubTask *SeriesWork::pop() {
 
 void SeriesWork::delete_tasks() {
   delete take_first();
-  while (SubTask *task = take_next()) {
+  while (SubTask* task = take_next()) {
     delete task;
   }
 }
@@ -160,7 +164,7 @@ void SeriesWork::finish() {
   }
 }
 
-void ParallelWork::add_series(SeriesWork *series) {
+void ParallelWork::add_series(SeriesWork* series) {
   assert(!series->in_parallel_ && series->first_);
   series->in_parallel_ = this;
   series_.push_back(series);
@@ -168,7 +172,7 @@ void ParallelWork::add_series(SeriesWork *series) {
 
 void ParallelWork::dispatch() {
   subtasks_.reserve(series_.size());
-  for (SeriesWork *series : series_) {
+  for (SeriesWork* series : series_) {
     subtasks_.push_back(series->begin());
   }
   ParallelTask::dispatch();
@@ -179,7 +183,7 @@ void ParallelWork::dismiss() {
   delete this;
 }
 
-SubTask *ParallelWork::done() {
+SubTask* ParallelWork::done() {
   if (callback_) {
     callback_(this);
   }
@@ -187,7 +191,7 @@ SubTask *ParallelWork::done() {
 }
 
 ParallelWork::~ParallelWork() {
-  for (SeriesWork *series : series_) {
+  for (SeriesWork* series : series_) {
     delete series;
   }
 }

@@ -90,8 +90,8 @@ class LeaderWatch {
   struct Post {
     const Leadership* leadership;
     std::function<void()> replace;
-    uint64_t seen = 0;     // the absence at the last tick
-    int64_t cpu_ns = 0;    // of the leader when the absence was first seen
+    uint64_t seen = 0;   // the absence at the last tick
+    int64_t cpu_ns = 0;  // of the leader when the absence was first seen
   };
 
   void wake();

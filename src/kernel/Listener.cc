@@ -10,7 +10,9 @@ namespace workflow {
 
 namespace {
 
-UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+UniqueFd open_spare() {
+  return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
 
 }  // namespace
 
@@ -42,7 +44,9 @@ Listener::Listener(Poller& poller, UniqueFd fd, std::function<void(UniqueFd)> on
       on_closed_(std::move(on_closed)) {}
 
 // Level-triggered: what a round leaves is reported again.
-bool Listener::start() { return poller_.add(fd_.get(), EPOLLIN, this) == 0; }
+bool Listener::start() {
+  return poller_.add(fd_.get(), EPOLLIN, this) == 0;
+}
 
 void Listener::on_events(uint32_t, RunnableList&) {
   for (int i = 0; i < kMaxAccepts && !closing_; i++) {

@@ -35,8 +35,8 @@ bool Poller::start_thread(bool as_substitute) {
   const auto self = std::prev(threads_.end());
   // The new thread first needs threads_mutex_, so *self is complete when it looks.
   if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
-        thread_main(self, as_substitute);
-      }))) {
+                     thread_main(self, as_substitute);
+                   }))) {
     threads_.erase(self);
     return false;
   }
@@ -205,7 +205,9 @@ int Poller::add(int fd, uint32_t events, IoHandler* handler) {
   return multiplexer_->add(fd, events, handler);
 }
 
-int Poller::remove(int fd) { return multiplexer_->remove(fd); }
+int Poller::remove(int fd) {
+  return multiplexer_->remove(fd);
+}
 
 void Poller::retire(int fd, IoHandler* handler) {
   multiplexer_->remove(fd);
@@ -271,7 +273,9 @@ int Poller::end_due(int64_t now_ns, bool stopped) {
 }
 
 // What is due beyond one batch has the multiplexer return at once, after a look at descriptors.
-void Poller::expire() { end_due(clock_.now_ns(), false); }
+void Poller::expire() {
+  end_due(clock_.now_ns(), false);
+}
 
 void Poller::drain() {
   while (end_due(kNever, true) > 0) {
@@ -305,8 +309,7 @@ void Poller::finish_retired() {
 }
 
 bool Poller::may_run_finished(int64_t now_ns) {
-  const bool busy =
-      now_ns - last_round_ns_ < kCloseRoundsNs || finished_.size() >= kBusyBatch;
+  const bool busy = now_ns - last_round_ns_ < kCloseRoundsNs || finished_.size() >= kBusyBatch;
   last_round_ns_ = now_ns;
   return busy && watch_ && !stopping_ && now_ns - replaced_ns_ >= hand_over_ns_ &&
          clock_.is_system_clock();

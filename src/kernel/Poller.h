@@ -60,7 +60,8 @@ class IoHandler {
 // Rules of the timers (the numbers are those of docs/concurrency.md; P is mutex_):
 // 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
 //    P) once it left the queue, whoever took it out. Who takes it out owns its completion.
-// 2. `stopped` is set under P before the queue is drained. Once set nothing is inserted, and a start
+// 2. `stopped` is set under P before the queue is drained. Once set nothing is inserted, and a
+// start
 //    answers kStopped.
 // 3. Start and cancel meet in flag_.exchange(true). Start does it holding P and inserts only if it
 //    came first; after releasing P it never touches the node again. A canceller that came second
@@ -117,9 +118,9 @@ class Poller {
   // Any thread; at most once per node, which the caller knows to be alive.
   static Cancel cancel_timer(TimerNode* node);
 
-  // For nodes that are never cancelled by others (timeouts of descriptors): puts the node's deadline
-  // at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. After stop, or
-  // without memory, it does nothing.
+  // For nodes that are never cancelled by others (timeouts of descriptors): puts the node's
+  // deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. After
+  // stop, or without memory, it does nothing.
   void schedule(TimerNode* node, int64_t deadline_ns);
   // Takes such a node out if it is queued. On the poller's thread nothing of it is in flight then.
   void unschedule(TimerNode* node);
@@ -165,8 +166,8 @@ class Poller {
   static constexpr int kBusyRound = 16;
   static constexpr int kMaxEvents = 256;
   // Rounds closer than this to each other, or with so much to run, run what they finished, and hand
-  // over what is left after so long. After a leader had to be replaced everything is handed over for a while, which doubles
-  // if it happens again within kReplacedAgainNs.
+  // over what is left after so long. After a leader had to be replaced everything is handed over
+  // for a while, which doubles if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr size_t kBusyBatch = 4;
   static constexpr int64_t kMaxAwayNs = 500'000;

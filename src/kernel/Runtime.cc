@@ -70,7 +70,9 @@ bool Runtime::install_clock(Clock& clock) {
   return process_clock().compare_exchange_strong(none, &clock);
 }
 
-void Runtime::configure(const Options& options) { process_options() = options; }
+void Runtime::configure(const Options& options) {
+  process_options() = options;
+}
 
 Runtime::Runtime(const Options& options)
     : clock_(options.clock ? *options.clock : system_clock()),
@@ -139,14 +141,7 @@ void Runtime::stop() {
   if (Poller* poller = ThreadContext::current().away_from) {
     poller->replace_leader();  // it has its own timers to end
   }
-  std::vector<Intake*> intakes;
-  {
-    MutexLock lock(intakes_mutex_);
-    intakes.swap(intakes_);
-  }
-  for (Intake* intake : intakes) {
-    intake->close_intake();
-  }
+  call_intakes(&Intake::close_intake);
   stopping_.store(true, std::memory_order_release);
   // All before any: what an aborted timer's callback starts on another poller must not expire.
   for (const auto& poller : pollers_) {
@@ -167,6 +162,28 @@ void Runtime::stop() {
   if (runs_to_completion()) {
     watch_.stop();
   }
+  call_intakes(&Intake::runtime_stopped);
+}
+
+void Runtime::call_intakes(void (Intake::*call)()) {
+  std::vector<Intake*> intakes;
+  {
+    MutexLock lock(intakes_mutex_);
+    intakes = intakes_;
+  }
+  for (Intake* intake : intakes) {
+    {
+      MutexLock lock(intakes_mutex_);
+      if (std::find(intakes_.begin(), intakes_.end(), intake) == intakes_.end()) {
+        continue;
+      }
+      called_ = intake;
+    }
+    (intake->*call)();
+    MutexLock lock(intakes_mutex_);
+    called_ = nullptr;
+    call_ended_.notify_all();
+  }
 }
 
 Poller& Runtime::own_poller() {
@@ -185,6 +202,9 @@ void Runtime::add_intake(Intake* intake) {
 void Runtime::remove_intake(Intake* intake) {
   MutexLock lock(intakes_mutex_);
   std::erase(intakes_, intake);
+  while (called_ == intake) {
+    call_ended_.wait(intakes_mutex_);
+  }
 }
 
 }  // namespace workflow

@@ -18,9 +18,11 @@ namespace workflow {
 // Something that brings work in and must be closed before the rest stops: a server.
 class Intake {
  public:
-  // Stops bringing work in and drops what it holds open. Returns soon; called once, by
-  // Runtime::stop(), unless the intake was removed before.
+  // The runtime begins to stop: stops bringing work in. Returns soon.
   virtual void close_intake() = 0;
+
+  // The runtime has stopped, its pollers have ended: frees what they would have freed.
+  virtual void runtime_stopped() = 0;
 
  protected:
   ~Intake() = default;
@@ -93,6 +95,7 @@ class Runtime {
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
   void add_intake(Intake* intake);
+  // Once it has returned the intake is not called, nor in a call.
   void remove_intake(Intake* intake);
 
  private:
@@ -100,6 +103,7 @@ class Runtime {
 
   static Runtime& process_runtime();
   bool start_threads();
+  void call_intakes(void (Intake::*call)());
   // Whether pollers may run what they finish: where time is real, and nobody wants each run to be
   // the same.
   bool runs_to_completion() const;
@@ -116,7 +120,9 @@ class Runtime {
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> next_slot_{0};
   Mutex intakes_mutex_;
+  CondVar call_ended_;
   std::vector<Intake*> intakes_ WF_GUARDED_BY(intakes_mutex_);
+  Intake* called_ WF_GUARDED_BY(intakes_mutex_) = nullptr;
 };
 
 }  // namespace workflow

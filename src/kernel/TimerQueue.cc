@@ -9,8 +9,12 @@ namespace workflow {
 namespace {
 
 constexpr size_t kArity = 4;
-constexpr size_t parent_of(size_t i) { return i / kArity + 2; }
-constexpr size_t first_child_of(size_t i) { return (i - 2) * kArity; }
+constexpr size_t parent_of(size_t i) {
+  return i / kArity + 2;
+}
+constexpr size_t first_child_of(size_t i) {
+  return (i - 2) * kArity;
+}
 
 }  // namespace
 
@@ -22,7 +26,9 @@ bool TimerQueue::insert(TimerQueueNode* node, int64_t deadline_ns) {
   return sift_up(end_++, Slot{deadline_ns, node}) == kRoot;
 }
 
-void TimerQueue::erase(TimerQueueNode* node) { remove_at(node->index_); }
+void TimerQueue::erase(TimerQueueNode* node) {
+  remove_at(node->index_);
+}
 
 TimerQueueNode* TimerQueue::pop_due(int64_t now_ns) {
   if (empty() || slot(kRoot).deadline_ns > now_ns) {

@@ -84,7 +84,9 @@ class TimerQueue {
   };
   static constexpr size_t kRoot = 3;
 
-  const Slot& slot(size_t i) const { return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk]; }
+  const Slot& slot(size_t i) const {
+    return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk];
+  }
   Slot& slot(size_t i) { return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk]; }
 
   void put(size_t i, const Slot& value) {

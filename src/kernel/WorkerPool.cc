@@ -125,10 +125,14 @@ void WorkerPool::unlock_and_wake() {
   notify(wake);
 }
 
-bool WorkerPool::surplus() const { return live_ - blocked_ > options_.threads; }
+bool WorkerPool::surplus() const {
+  return live_ - blocked_ > options_.threads;
+}
 
 // Nobody is left who could post: everyone else waits.
-bool WorkerPool::finished() const { return stopping_ && !has_work() && idle_ + 1 + lost_ == live_; }
+bool WorkerPool::finished() const {
+  return stopping_ && !has_work() && idle_ + 1 + lost_ == live_;
+}
 
 bool WorkerPool::wait_for_work() {
   if (finished()) {

@@ -96,9 +96,9 @@ class WorkerPool {
   static void join_all(std::list<Thread>& threads);
 
   const Options options_;
-  CondVar work_;        // workers wait here
-  CondVar watch_;       // the supervisor waits here
-  CondVar ended_;       // stop() waits here
+  CondVar work_;   // workers wait here
+  CondVar watch_;  // the supervisor waits here
+  CondVar ended_;  // stop() waits here
   std::list<Thread> threads_ WF_GUARDED_BY(mutex_);
   std::list<Thread> retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
   Thread supervisor_;

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "protocol/ByteBuffer.h"
-#include "workflow/HttpLimits.h"
 #include "protocol/HttpParser.h"
+#include "workflow/HttpLimits.h"
 
 namespace protocol {
 

@@ -1,5 +1,3 @@
-#include "workflow/WFHttpServer.h"
-
 #include <cstdio>
 #include <ctime>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include "protocol/HttpContent.h"
 #include "workflow/HttpUtil.h"
+#include "workflow/WFHttpServer.h"
 
 using protocol::HttpRequest;
 using protocol::HttpResponse;
@@ -15,7 +14,7 @@ using Protocol = WFServerProtocol<HttpRequest, HttpResponse>;
 namespace {
 
 // "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, 5.6.7) of this second, made once a second per thread.
-const char *date_now() {
+const char* date_now() {
   static thread_local std::time_t made_at = 0;
   static thread_local char text[32];
   const std::time_t now = std::time(nullptr);
@@ -24,8 +23,8 @@ const char *date_now() {
     struct tm parts;
     ::gmtime_r(&now, &parts);
     // The C locale's names are not asked for: the program may have set another locale.
-    static constexpr const char *kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-    static constexpr const char *kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+    static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     char format[48];
     std::snprintf(format, sizeof format, "%s, %%d %s %%Y %%H:%%M:%%S GMT", kDays[parts.tm_wday],
@@ -40,14 +39,14 @@ bool status_has_no_body(std::string_view status) {
   return status.size() == 3 && (status[0] == '1' || status == "204" || status == "304");
 }
 
-void erase_header(HttpResponse *response, const char *name) {
+void erase_header(HttpResponse* response, const char* name) {
   while (response->content()->fields.find(name) != protocol::HttpFields::kNotFound)
     protocol::HttpHeaderCursor(response).find_and_erase(name);
 }
 
 // Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
 // so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
-void prepare_body(bool head, HttpResponse *response) {
+void prepare_body(bool head, HttpResponse* response) {
   const bool no_body_status = status_has_no_body(response->get_status_code());
   const size_t size = response->get_output_body_size();
   if (no_body_status) {
@@ -59,13 +58,12 @@ void prepare_body(bool head, HttpResponse *response) {
   } else if (!(head && response->has_content_length_header() && size == 0)) {
     response->set_header_pair("Content-Length", std::to_string(size));
   }
-  if (no_body_status || head)
-    response->clear_output_body();
+  if (no_body_status || head) response->clear_output_body();
 }
 
 }  // namespace
 
-Protocol::RequestFacts Protocol::facts_of(const HttpRequest *request) {
+Protocol::RequestFacts Protocol::facts_of(const HttpRequest* request) {
   RequestFacts facts;
   facts.is_head = std::string_view(request->get_method()) == "HEAD";
   facts.is_http10 = std::string_view(request->get_http_version()) == "HTTP/1.0";
@@ -73,33 +71,33 @@ Protocol::RequestFacts Protocol::facts_of(const HttpRequest *request) {
   return facts;
 }
 
-void Protocol::prepare_request(HttpRequest *request, const WFServerParams& params) {
+void Protocol::prepare_request(HttpRequest* request, const WFServerParams& params) {
   request->set_limits(&params.http_limits);
 }
 
-bool Protocol::is_header_complete(const HttpRequest *request) {
+bool Protocol::is_header_complete(const HttpRequest* request) {
   return request->is_header_complete();
 }
 
-size_t Protocol::received_body_size(const HttpRequest *request) {
+size_t Protocol::received_body_size(const HttpRequest* request) {
   return request->get_received_body_size();
 }
 
-std::string Protocol::refusal(const HttpRequest *request, bool timed_out) {
+std::string Protocol::refusal(const HttpRequest* request, bool timed_out) {
   const int refused = request->refusal_status();
-  const int status = timed_out ? HttpStatusRequestTimeout : refused ? refused : HttpStatusBadRequest;
-  const char *phrase = protocol::HttpUtil::get_reason_phrase(status);
+  const int status = timed_out ? HttpStatusRequestTimeout
+                     : refused ? refused
+                               : HttpStatusBadRequest;
+  const char* phrase = protocol::HttpUtil::get_reason_phrase(status);
   std::string answer = "HTTP/1.1 " + std::to_string(status) + " " + (phrase ? phrase : "") + "\r\n";
   answer.append("Date: ").append(date_now());
   answer.append("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   return answer;
 }
 
-bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse *response, bool may_keep) {
-  if (!response->get_http_version())
-    response->set_http_version("HTTP/1.1");
-  if (!response->get_status_code())
-    protocol::HttpUtil::set_response_status(response, HttpStatusOK);
+bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
+  if (!response->get_http_version()) response->set_http_version("HTTP/1.1");
+  if (!response->get_status_code()) protocol::HttpUtil::set_response_status(response, HttpStatusOK);
   prepare_body(request.is_head, response);
   if (response->content()->fields.find("Date") == protocol::HttpFields::kNotFound)
     response->add_header_pair("Date", date_now());

@@ -172,8 +172,9 @@ bool Server::would_wait_for_itself() const {
 
 void Server::wait() {
   if (would_wait_for_itself()) {
-    std::fprintf(stderr, "workflow: a server's wait_finish() or stop() was called by one of its own "
-                         "requests or connections; it does not wait\n");
+    std::fprintf(stderr,
+                 "workflow: a server's wait_finish() or stop() was called by one of its own "
+                 "requests or connections; it does not wait\n");
     errno = EDEADLK;
     return;
   }
@@ -186,7 +187,7 @@ void Server::wait() {
     MutexLock lock(mutex_);
     runtime = runtime_;
     // Once the runtime has stopped, what a series still waits for will not come.
-    while (runtime_ && !runtime_->stopping() && (listening_ || alive_ > 0)) {
+    while (runtime_ && !runtime_stopped_ && (listening_ || alive_ > 0)) {
       changed_.wait(mutex_);
     }
     runtime_ = nullptr;
@@ -194,6 +195,21 @@ void Server::wait() {
   if (runtime) {
     runtime->remove_intake(this);
   }
+}
+
+void Server::runtime_stopped() {
+  std::vector<ServerConnection*> left;
+  {
+    MutexLock lock(mutex_);
+    left.assign(open_.begin(), open_.end());
+    open_.clear();
+  }
+  for (ServerConnection* connection : left) {
+    connection->end_with_runtime();
+  }
+  MutexLock lock(mutex_);
+  runtime_stopped_ = true;
+  changed_.notify_all();
 }
 
 size_t Server::connection_count() const {

@@ -38,6 +38,7 @@ class Server final : public ServerHost, public Intake {
 
   // Intake
   void close_intake() override { shut_down(); }
+  void runtime_stopped() override;
 
  private:
   void accept(UniqueFd fd);
@@ -50,7 +51,8 @@ class Server final : public ServerHost, public Intake {
   CondVar changed_;
   Runtime* runtime_ WF_GUARDED_BY(mutex_) = nullptr;    // while started
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close
-  bool listening_ WF_GUARDED_BY(mutex_) = false;        // until it has closed
+  bool runtime_stopped_ WF_GUARDED_BY(mutex_) = false;
+  bool listening_ WF_GUARDED_BY(mutex_) = false;  // until it has closed
   std::unordered_set<ServerConnection*> open_ WF_GUARDED_BY(mutex_);
   size_t alive_ WF_GUARDED_BY(mutex_) = 0;  // connections not yet gone
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;

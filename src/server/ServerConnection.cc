@@ -319,6 +319,29 @@ void ServerConnection::close() {
   poller_.retire(fd, this);
 }
 
+void ServerConnection::end_with_runtime() {
+  ServerExchange* receiving = nullptr;
+  ServerExchange* replying = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kReading) {
+      receiving = exchange_;
+    } else if (state_ == State::kWriting) {
+      replying = exchange_;
+    }
+    exchange_ = nullptr;
+    state_ = State::kClosed;
+    fd_.reset();
+  }
+  if (receiving) {
+    receiving->abandon();
+  }
+  if (replying) {
+    replying->reply_ended(WFT_STATE_ABORTED, 0);
+  }
+  release();
+}
+
 void ServerConnection::on_retired() {
   host_.connection_closed(this);
   {

@@ -69,6 +69,10 @@ class ServerConnection final : public IoHandler,
   // The server stops: no request is taken any more. Any thread.
   void shut_down();
 
+  // The runtime has stopped, and its pollers with it: ends what they would have ended. The
+  // connection may be gone then.
+  void end_with_runtime();
+
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
   void release();
 
@@ -92,7 +96,7 @@ class ServerConnection final : public IoHandler,
   static constexpr size_t kMaxPushed = 1024 * 1024;
   static constexpr int kMaxVectors = 64;
 
-  ~ServerConnection() = default;
+  ~ServerConnection() override = default;
 
   // Of the poller.
   void on_events(uint32_t events, RunnableList& finished) override;
@@ -146,16 +150,16 @@ class ServerConnection final : public IoHandler,
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
   int64_t deadline_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int64_t queued_ns_ WF_GUARDED_BY(mutex_) = kNever;
-  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to wait for the next request
-  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long without progress
-  std::string output_ WF_GUARDED_BY(mutex_);       // pushed and not yet sent
+  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;          // how long to wait for the next request
+  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;          // how long without progress
+  std::string output_ WF_GUARDED_BY(mutex_);                // pushed and not yet sent
   std::vector<struct iovec> unsent_ WF_GUARDED_BY(mutex_);  // of the reply, while kWriting
 
   // By state (invariant 1).
   ServerExchange* exchange_ = nullptr;
   std::string input_;
   long long exchanges_ = 0;
-  int64_t started_ns_ = 0;      // first byte of the request
+  int64_t started_ns_ = 0;           // first byte of the request
   int64_t header_done_ns_ = kNever;  // kNever: not yet
   size_t lingered_ = 0;
 };

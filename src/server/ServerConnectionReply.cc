@@ -57,8 +57,8 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
 void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
   keep_alive_ = reply.keep_alive;
   idle_ns_ = timeout_ns(reply.keep_alive_timeout);
-  send_ns_ = timeout_ns(reply.send_timeout >= -1 ? reply.send_timeout
-                                                 : host_.params().send_timeout);
+  send_ns_ =
+      timeout_ns(reply.send_timeout >= -1 ? reply.send_timeout : host_.params().send_timeout);
 }
 
 int ServerConnection::write_pushed() {
@@ -126,7 +126,8 @@ void ServerConnection::continue_writing() {
     const size_t bytes_before = size_of(vectors) + output_.size();
     error = write_out(vectors.data(), static_cast<int>(vectors.size()));
     if (error == EAGAIN) {
-      if (size_of(unsent_) + output_.size() < bytes_before) {
+      // A server that stops waits for nobody longer than that once.
+      if (size_of(unsent_) + output_.size() < bytes_before && !shutting_down()) {
         set_deadline(saturating_add(now_ns(), send_ns_));
       }
       return;
@@ -195,11 +196,17 @@ int ServerConnection::write_now(const void* buffer, size_t size) {
 
 const char ServerExchange::kHostKey[] = "workflow server";
 
-void ServerExchange::send_reply(const Reply& reply) { connection_->send_reply(this, reply); }
+void ServerExchange::send_reply(const Reply& reply) {
+  connection_->send_reply(this, reply);
+}
 
-void ServerExchange::drop() { connection_->drop(); }
+void ServerExchange::drop() {
+  connection_->drop();
+}
 
-bool ServerExchange::connection_is_closing() const { return connection_->shutting_down(); }
+bool ServerExchange::connection_is_closing() const {
+  return connection_->shutting_down();
+}
 
 int ServerExchange::peer_addr(struct sockaddr* addr, socklen_t* addrlen) const {
   return connection_->peer_addr(addr, addrlen);
@@ -209,14 +216,24 @@ int ServerExchange::push_bytes(const void* buf, size_t size) {
   return connection_->push(buf, size);
 }
 
-bool ServerExchange::peer_closed() const { return connection_->peer_closed(); }
+bool ServerExchange::peer_closed() const {
+  return connection_->peer_closed();
+}
 
-WFConnection* ServerExchange::user_connection() const { return connection_->user(); }
+WFConnection* ServerExchange::user_connection() const {
+  return connection_->user();
+}
 
-void ServerExchange::retain(ServerConnection* connection) { connection->retain(); }
+void ServerExchange::retain(ServerConnection* connection) {
+  connection->retain();
+}
 
-void ServerExchange::release(ServerConnection* connection) { connection->release(); }
+void ServerExchange::release(ServerConnection* connection) {
+  connection->release();
+}
 
-void* ServerExchange::host_of(ServerConnection* connection) { return &connection->host(); }
+void* ServerExchange::host_of(ServerConnection* connection) {
+  return &connection->host();
+}
 
 }  // namespace workflow

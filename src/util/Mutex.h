@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <mutex>
 
-#include "util/Time.h"
 #include "util/ThreadAnnotations.h"
+#include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {

@@ -1,0 +1,150 @@
+#include "Service.h"
+
+#include <climits>
+#include <nlohmann/json.hpp>
+
+#include "Query.h"
+
+namespace {
+
+// Members in the order written here.
+using json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxDelayMs = uint64_t{24} * 3600 * 1000;
+
+void reply(WFHttpTask* task, int status, const char* type, const std::string& body) {
+  protocol::HttpResponse* response = task->get_resp();
+  protocol::HttpUtil::set_response_status(response, status);
+  response->set_header_pair("Content-Type", type);
+  response->set_header_pair("Cache-Control", "no-store");
+  response->append_output_body(body);
+}
+
+void reply_json(WFHttpTask* task, int status, const json& body) {
+  // What is quoted from a bad request need not be UTF-8.
+  constexpr auto kReplace = json::error_handler_t::replace;
+  reply(task, status, "application/json", body.dump(-1, ' ', false, kReplace) + "\n");
+}
+
+void reply_error(WFHttpTask* task, int status, const std::string& message) {
+  reply_json(task, status, {{"error", message}});
+}
+
+struct Target {
+  std::string_view path;
+  std::string_view query;
+};
+
+// Of "/path?query", or of the "http://host/path?query" that a proxy's client sends.
+Target target_of(const WFHttpTask* task) {
+  std::string_view uri = task->get_req()->get_request_uri();
+  if (!uri.empty() && uri.front() != '/') {
+    const size_t authority = uri.find("://");
+    const size_t path = authority == uri.npos ? uri.npos : uri.find_first_of("/?", authority + 3);
+    uri = path == uri.npos ? "/" : uri.substr(path);
+  }
+  const size_t mark = uri.find('?');
+  if (mark == uri.npos) {
+    return {uri, {}};
+  }
+  return {mark == 0 ? "/" : uri.substr(0, mark), uri.substr(mark + 1)};
+}
+
+}  // namespace
+
+struct Service::Route {
+  std::string_view path;
+  const char* allow;
+  void (Service::*action)(WFHttpTask*, std::string_view query);
+
+  bool allows(std::string_view method) const {
+    const bool post = std::string_view(allow) == "POST";
+    return post ? method == "POST" : method == "GET" || method == "HEAD";
+  }
+};
+
+const Service::Route Service::kRoutes[] = {
+    {"/", "GET, HEAD", &Service::show_help},
+    {"/delay", "GET, HEAD", &Service::delay},
+    {"/cancel", "POST", &Service::cancel},
+    {"/timers", "GET, HEAD", &Service::show_timers},
+};
+
+void Service::process(WFHttpTask* task) {
+  const Target target = target_of(task);
+  for (const Route& route : kRoutes) {
+    if (route.path != target.path) {
+      continue;
+    }
+    if (route.allows(task->get_req()->get_method())) {
+      (this->*route.action)(task, target.query);
+    } else {
+      task->get_resp()->set_header_pair("Allow", route.allow);
+      reply_error(task, HttpStatusMethodNotAllowed,
+                  std::string(route.path) + " allows only " + route.allow);
+    }
+    return;
+  }
+  reply_error(task, HttpStatusNotFound,
+              "there is no " + std::string(target.path) + "; see GET / for what there is");
+}
+
+void Service::show_help(WFHttpTask* task, std::string_view) {
+  const std::string host = protocol::HttpHeaderMap(task->get_req()).get("Host");
+  const std::string url = "http://" + (host.empty() ? "127.0.0.1" : host);
+  reply(task, HttpStatusOK, "text/plain; charset=utf-8",
+        "A server whose replies are delayed by timers that can be cancelled by name. Try\n\n" +
+            curl_lines(url));
+}
+
+void Service::delay(WFHttpTask* task, std::string_view query_text) {
+  Query query(query_text, {"ms", "name"});
+  const uint64_t ms = query.required_number("ms", kMaxDelayMs);
+  const std::optional<std::string> name = query.text("name");
+  if (!query.error().empty()) {
+    reply_error(task, HttpStatusBadRequest, query.error());
+    return;
+  }
+  // The reply is sent when the series has no task left: after this timer and its callback.
+  series_of(task)->push_back(delays_.create(name, ms, [task, name](const Delays::End& end) {
+    reply_json(task, HttpStatusOK,
+               {{"name", name ? json(*name) : json(nullptr)},
+                {"state", end.state},
+                {"waited_ms", end.waited_ms}});
+  }));
+}
+
+void Service::cancel(WFHttpTask* task, std::string_view query_text) {
+  Query query(query_text, {"name", "max"});
+  const std::string name = query.required_text("name");
+  const uint64_t max = query.number("max", INT_MAX).value_or(INT_MAX);
+  if (!query.error().empty()) {
+    reply_error(task, HttpStatusBadRequest, query.error());
+    return;
+  }
+  const size_t cancelled = delays_.cancel(name, max);
+  reply_json(task, HttpStatusOK, {{"name", name}, {"cancelled", cancelled}});
+}
+
+void Service::show_timers(WFHttpTask* task, std::string_view) {
+  const Delays::Counts counts = delays_.counts();
+  // A pair of braces more would make a list of the map.
+  reply_json(task, HttpStatusOK, {{"names", json(counts.names)}, {"unnamed", counts.unnamed}});
+}
+
+size_t Service::outstanding() const {
+  const Delays::Counts counts = delays_.counts();
+  size_t sum = counts.unnamed;
+  for (const auto& [name, count] : counts.names) {
+    sum += count;
+  }
+  return sum;
+}
+
+std::string curl_lines(const std::string& url) {
+  return "  curl '" + url + "/delay?ms=2000'\n" +              //
+         "  curl '" + url + "/delay?ms=60000&name=tea' &\n" +  //
+         "  curl '" + url + "/timers'\n" +                     //
+         "  curl -X POST '" + url + "/cancel?name=tea'\n" +    //
+         "  curl -X POST '" + url + "/cancel?name=tea&max=1'\n";
+}
