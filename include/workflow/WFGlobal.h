@@ -8,15 +8,15 @@
 // The settings of the process. An aggregate to copy and change; its defaults are
 // GLOBAL_SETTINGS_DEFAULT. The strings belong to the caller and must outlive the process's tasks.
 //
-// Numbers of threads: below 1, poller_threads and handler_threads count as 1, and compute_threads
-// as the number of processors.
+// Numbers of threads: below 1, compute_threads is the number of processors that the process may
+// use, poller_threads the same but at most 4, and handler_threads counts as 1.
 struct WFGlobalSettings {
   struct EndpointParams endpoint_params = ENDPOINT_PARAMS_DEFAULT;
   struct EndpointParams dns_server_params = ENDPOINT_PARAMS_DEFAULT;
   unsigned int dns_ttl_default = 3600;  // seconds; for answers that name none
   unsigned int dns_ttl_min = 60;        // seconds; for answers that name less
   int dns_threads = 4;
-  int poller_threads = 4;    // wait for timers and descriptors
+  int poller_threads = -1;   // wait for timers and descriptors
   int handler_threads = 20;  // run callbacks and process functions
   int compute_threads = -1;  // run go tasks
   int fio_max_events = 4096;

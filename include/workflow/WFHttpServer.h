@@ -6,10 +6,10 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFServer.h"
+#include "workflow/WFTaskFactory.h"
 
 using http_process_t =
     std::function<void(WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse> *)>;
-using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 
 static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
   struct WFServerParams params = SERVER_PARAMS_DEFAULT;
@@ -32,7 +32,6 @@ struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
 
   static void prepare_request(protocol::HttpRequest *request, const WFServerParams &params);
   static bool is_header_complete(const protocol::HttpRequest *request);
-  static size_t received_body_size(const protocol::HttpRequest *request);
   static std::string refusal(const protocol::HttpRequest *request, bool timed_out);
   static bool prepare_reply(const RequestFacts &request, protocol::HttpResponse *response,
                             bool may_keep);

@@ -7,9 +7,8 @@
 #include <string>
 
 #include "workflow/ProtocolMessage.h"
+#include "workflow/WFServerParams.h"
 #include "workflow/WFTask.h"
-
-struct WFServerParams;
 
 namespace workflow {
 
@@ -25,7 +24,7 @@ class ServerExchange {
  public:
   struct Reply {
     bool keep_alive;         // the connection may carry another exchange
-    int send_timeout;        // ms; negative: the server's
+    int send_timeout;        // ms; -1: unlimited; less: the server's
     int keep_alive_timeout;  // ms; -1: unlimited
   };
 
@@ -35,10 +34,8 @@ class ServerExchange {
   // Before the first byte.
   virtual void prepare_request(const WFServerParams &params) = 0;
 
-  // While receiving: the part of the request that decides about the rest has arrived; and how much
-  // of the rest has.
+  // While receiving: the part of the request that decides about the rest has arrived.
   virtual bool is_header_complete() = 0;
-  virtual size_t received_body_size() = 0;
 
   // What to send before closing when the request cannot be served; perhaps nothing. `timed_out`:
   // it did not arrive in time, else it was not understood.
@@ -93,9 +90,10 @@ struct WFServerProtocol {
   struct RequestFacts {};
   static RequestFacts facts_of(const REQ *) { return RequestFacts(); }
 
-  static void prepare_request(REQ *, const WFServerParams &) {}
+  static void prepare_request(REQ *request, const WFServerParams &params) {
+    request->set_size_limit(params.request_size_limit);
+  }
   static bool is_header_complete(const REQ *) { return true; }
-  static size_t received_body_size(const REQ *) { return 0; }
   static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
   // Returns whether the connection may be kept.
   static bool prepare_reply(const RequestFacts &, RESP *, bool may_keep) { return may_keep; }
@@ -139,7 +137,6 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     Protocol::prepare_request(&this->req_, params);
   }
   bool is_header_complete() override { return Protocol::is_header_complete(&this->req_); }
-  size_t received_body_size() override { return Protocol::received_body_size(&this->req_); }
   std::string refusal(bool timed_out) override { return Protocol::refusal(&this->req_, timed_out); }
   workflow::Runnable *begin(long long seq, int keep_alive_timeout) override {
     facts_ = Protocol::facts_of(&this->req_);

@@ -211,7 +211,7 @@ class WFNetworkTask : public SubTask {
 
   // Server side, before the reply: sends bytes ahead of it, without waiting. Returns `size` (what
   // the socket does not take at once is buffered), or -1 with errno: ENOBUFS when more than 1 MiB
-  // would be. After noreply() what is buffered is lost.
+  // would be.
   virtual int push(const void *buf, size_t size) = 0;
 
   // Server side: the peer has closed or half-closed the connection, or reset it. Any thread.

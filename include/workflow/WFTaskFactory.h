@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "workflow/HttpMessage.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
@@ -16,6 +17,7 @@ using counter_callback_t = std::function<void(WFCounterTask *)>;
 using go_callback_t = std::function<void(WFGoTask *)>;
 
 using WFEmptyTask = WFGenericTask;
+using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 
 // Creates tasks. Every function may be called from any thread. A task is started by start() or by
 // joining a series, deletes itself after its callback, and is freed by dismiss() if it is not

@@ -1,7 +1,6 @@
 #include "factory/CounterTask.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "kernel/Runtime.h"
 
@@ -44,7 +43,7 @@ void NamedCounterTask::count() {
 }
 
 size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
-  std::vector<NamedCounterTask*> complete;
+  RunnableList complete;
   return registry().take(
       name, SIZE_MAX,
       [&n](NamedNode* node) {
@@ -61,10 +60,9 @@ size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
         }
       },
       [&complete] {
-        for (NamedCounterTask* task : complete) {
-          task->subtask_done();
+        while (Runnable* task = complete.pop_front()) {
+          static_cast<NamedCounterTask*>(task)->subtask_done();
         }
-        complete.clear();
       });
 }
 

@@ -21,11 +21,12 @@ struct NamedNode::Entry {
   }
 };
 
-NameRegistry::NameRegistry() = default;
+// In a simulation every run with a seed is the same.
+NameRegistry::NameRegistry() : key_(VirtualScheduler::current() ? SipKey() : SipKey::random()) {}
 NameRegistry::~NameRegistry() = default;
 
-NameRegistry::Place NameRegistry::place_of(std::string_view name) {
-  const uint64_t hash = std::hash<std::string_view>{}(name);
+NameRegistry::Place NameRegistry::place_of(std::string_view name) const {
+  const uint64_t hash = sip_hash(key_, name);
   return {hash % kShards, static_cast<uint32_t>(hash >> 32)};
 }
 

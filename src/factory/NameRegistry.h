@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "util/Mutex.h"
+#include "util/SipHash.h"
 
 namespace workflow {
 
@@ -100,11 +101,12 @@ class NameRegistry {
     size_t shard;
     uint32_t tag;  // which bucket, and a first comparison
   };
-  static Place place_of(std::string_view name);
+  Place place_of(std::string_view name) const;
   static size_t shard_of(const NamedNode* node) { return node->number_ % kShards; }
   static NamedNode* oldest(Entry* entry);
   static void free_entry(Entry* entry);
 
+  const SipKey key_;  // names may be chosen by somebody who wants them to collide
   std::array<Shard, kShards> shards_;
 };
 

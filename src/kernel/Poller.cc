@@ -141,9 +141,13 @@ void Poller::space_out(int64_t now_ns, int due) {
   if (!clock_.is_system_clock()) {
     return;
   }
-  const int64_t max_ns = due >= kBusyRound ? kMaxBusySpacingNs : kMaxSpacingNs;
-  spacing_ns_ = due >= 2 ? std::clamp(spacing_ns_ * 2, kMinSpacingNs, max_ns)
-                         : (spacing_ns_ > kMinSpacingNs ? spacing_ns_ / 2 : 0);
+  const bool dense = due >= 2 && (now_ns - last_expiry_ns_) / due < kDenseNs;
+  if (dense) {
+    spacing_ns_ = std::clamp(spacing_ns_ * 2, kMinSpacingNs, kMaxSpacingNs);
+  } else {
+    spacing_ns_ = spacing_ns_ > kMinSpacingNs ? spacing_ns_ / 2 : 0;
+  }
+  last_expiry_ns_ = now_ns;
   next_round_ns_ = saturating_add(now_ns, spacing_ns_);
 }
 
@@ -179,19 +183,20 @@ Poller::Cancel Poller::cancel_timer(TimerNode* node) {
   return Cancel::kTaken;
 }
 
-void Poller::schedule(TimerNode* node, int64_t deadline_ns) {
+bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
   MutexLock lock(mutex_);
   if (node->queued()) {
     queue_.erase(node);
   }
   if (stopped_) {
-    return;
+    return false;
   }
   try {
     insert(node, deadline_ns);
   } catch (const std::bad_alloc&) {
-    // The descriptor goes without its timeout; the next schedule() tries again.
+    return false;
   }
+  return true;
 }
 
 void Poller::unschedule(TimerNode* node) {

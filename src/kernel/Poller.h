@@ -119,9 +119,9 @@ class Poller {
   static Cancel cancel_timer(TimerNode* node);
 
   // For nodes that are never cancelled by others (timeouts of descriptors): puts the node's
-  // deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. After
-  // stop, or without memory, it does nothing.
-  void schedule(TimerNode* node, int64_t deadline_ns);
+  // deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. False
+  // when the node is not queued now: after stop, or without memory.
+  bool schedule(TimerNode* node, int64_t deadline_ns);
   // Takes such a node out if it is queued. On the poller's thread nothing of it is in flight then.
   void unschedule(TimerNode* node);
 
@@ -158,12 +158,11 @@ class Poller {
  private:
   // So many nodes at most leave the queue per lock hold: a flood starves nobody.
   static constexpr int kMaxPopped = 256;
-  // Rounds that find several timers due are spaced out, the more the more they find: at half a
-  // million expiries a second a wake-up for each would cost more than all the rest of its timer.
-  static constexpr int64_t kMinSpacingNs = 4'000;
-  static constexpr int64_t kMaxSpacingNs = 64'000;
-  static constexpr int64_t kMaxBusySpacingNs = 256'000;
-  static constexpr int kBusyRound = 16;
+  // While timers expire more often than each kDenseNs, rounds are spaced out, up to kMaxSpacingNs:
+  // at half a million expiries a second a wake-up for each would cost more than all else about it.
+  static constexpr int64_t kDenseNs = 6'000;
+  static constexpr int64_t kMinSpacingNs = 8'000;
+  static constexpr int64_t kMaxSpacingNs = 400'000;
   static constexpr int kMaxEvents = 256;
   // Rounds closer than this to each other, or with so much to run, run what they finished, and hand
   // over what is left after so long. After a leader had to be replaced everything is handed over
@@ -205,6 +204,7 @@ class Poller {
   TimerQueue queue_ WF_GUARDED_BY(mutex_);
   int64_t armed_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int64_t spacing_ns_ WF_GUARDED_BY(mutex_) = 0;
+  int64_t last_expiry_ns_ WF_GUARDED_BY(mutex_) = 0;
   int64_t next_round_ns_ WF_GUARDED_BY(mutex_) = 0;  // no round is armed for earlier
   bool stopped_ WF_GUARDED_BY(mutex_) = false;
   bool draining_ WF_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,7 @@
 #include "kernel/Runtime.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,9 +27,21 @@ std::atomic<Clock*>& process_clock() {
   return clock;
 }
 
+// The processors that this process may use.
+int processors() {
+  cpu_set_t set;
+  const int allowed = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  return allowed > 0 ? allowed : std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
+
 int compute_threads_of(const Runtime::Options& options) {
-  return options.compute_threads > 0 ? options.compute_threads
-                                     : static_cast<int>(std::thread::hardware_concurrency());
+  return options.compute_threads > 0 ? options.compute_threads : processors();
+}
+
+// More pollers than processors would only get in each other's way.
+int poller_threads_of(const Runtime::Options& options) {
+  constexpr int kMost = 4;
+  return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMost);
 }
 
 // Stopped at exit but never destroyed: static objects that outlive it may still start tasks,
@@ -77,9 +91,9 @@ void Runtime::configure(const Options& options) {
 Runtime::Runtime(const Options& options)
     : clock_(options.clock ? *options.clock : system_clock()),
       handlers_(std::max(options.handler_threads, 1)),
-      compute_(std::max(compute_threads_of(options), 1)) {
+      compute_(compute_threads_of(options)) {
   LeaderWatch* watch = runs_to_completion() ? &watch_ : nullptr;
-  for (int i = 0; i < std::max(options.poller_threads, 1); i++) {
+  for (int i = 0; i < poller_threads_of(options); i++) {
     pollers_.push_back(std::make_unique<Poller>(clock_, handlers_, watch));
   }
 }
@@ -170,6 +184,7 @@ void Runtime::call_intakes(void (Intake::*call)()) {
   {
     MutexLock lock(intakes_mutex_);
     intakes = intakes_;
+    intakes_closed_ = true;
   }
   for (Intake* intake : intakes) {
     {
@@ -194,9 +209,13 @@ Poller& Runtime::own_poller() {
   return *pollers_[context.slot % pollers_.size()];
 }
 
-void Runtime::add_intake(Intake* intake) {
+bool Runtime::add_intake(Intake* intake) {
   MutexLock lock(intakes_mutex_);
+  if (intakes_closed_) {
+    return false;
+  }
   intakes_.push_back(intake);
+  return true;
 }
 
 void Runtime::remove_intake(Intake* intake) {

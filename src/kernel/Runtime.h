@@ -42,7 +42,7 @@ class RuntimePart {
 class Runtime {
  public:
   struct Options {
-    int poller_threads = 4;
+    int poller_threads = 0;  // 0: as many as there are processors, at most 4
     int handler_threads = 20;
     int compute_threads = 0;  // 0: as many as there are processors
     Clock* clock = nullptr;   // null: the system's
@@ -94,7 +94,8 @@ class Runtime {
   // True once stop() has begun.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
-  void add_intake(Intake* intake);
+  // False when the runtime is stopping already.
+  bool add_intake(Intake* intake);
   // Once it has returned the intake is not called, nor in a call.
   void remove_intake(Intake* intake);
 
@@ -123,6 +124,7 @@ class Runtime {
   CondVar call_ended_;
   std::vector<Intake*> intakes_ WF_GUARDED_BY(intakes_mutex_);
   Intake* called_ WF_GUARDED_BY(intakes_mutex_) = nullptr;
+  bool intakes_closed_ WF_GUARDED_BY(intakes_mutex_) = false;
 };
 
 }  // namespace workflow

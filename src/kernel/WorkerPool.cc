@@ -18,7 +18,9 @@ int64_t wait_now_ns() {
 
 }  // namespace
 
-WorkerPool::WorkerPool(const Options& options) : options_(options) {}
+WorkerPool::WorkerPool(const Options& options)
+    : options_(options),
+      most_(options.grow_when_starved ? options.max_threads : std::max(options.threads, 1)) {}
 
 WorkerPool::~WorkerPool() = default;
 
@@ -34,10 +36,8 @@ bool WorkerPool::start() {
       return false;
     }
   }
-  if (options_.grow_when_starved) {
-    // Without a supervisor the pool still works; it only no longer grows by itself.
-    supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
-  }
+  // Without a supervisor the pool still works; it only no longer grows by itself.
+  supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
   return true;
 }
 
@@ -104,7 +104,7 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   }
   if (idle_ > 0) {
     waking_ = wake.worker = true;
-  } else if (options_.grow_when_starved && !watched_) {
+  } else if (!watched_) {
     watched_ = wake.supervisor = true;
   }
   return wake;
@@ -186,7 +186,7 @@ void WorkerPool::begin_blocking() {
     MutexLock lock(mutex_);
     blocked_++;
     to_join.splice(to_join.end(), retired_);
-    if (live_ - blocked_ < options_.threads && live_ < options_.max_threads) {
+    if (live_ - blocked_ < options_.threads) {
       spawn();
     }
     wake = claim_wake();
@@ -212,7 +212,7 @@ void WorkerPool::supervise() {
     watch_.wait_until(mutex_, saturating_add(wait_now_ns(), kStarvedNs));
     if (!has_work()) {
       watched_ = false;
-    } else if (taken_ == taken_before && live_ < options_.max_threads) {
+    } else if (taken_ == taken_before && live_ - blocked_ < most_) {
       spawn();
       std::list<Thread> to_join;
       to_join.splice(to_join.end(), retired_);

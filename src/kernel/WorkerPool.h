@@ -33,7 +33,7 @@ class WorkerPool {
     const char* name = "worker";
     int threads = 1;
     bool grow_when_starved = false;
-    int max_threads = 1024;
+    int max_threads = 1024;  // of a pool that grows, not counting those that told they block
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
   static constexpr int64_t kSpareNs = 5'000'000'000;
@@ -96,9 +96,10 @@ class WorkerPool {
   static void join_all(std::list<Thread>& threads);
 
   const Options options_;
-  CondVar work_;   // workers wait here
-  CondVar watch_;  // the supervisor waits here
-  CondVar ended_;  // stop() waits here
+  const int most_;  // threads not blocked that starved work may have
+  CondVar work_;    // workers wait here
+  CondVar watch_;   // the supervisor waits here
+  CondVar ended_;   // stop() waits here
   std::list<Thread> threads_ WF_GUARDED_BY(mutex_);
   std::list<Thread> retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
   Thread supervisor_;

@@ -80,7 +80,7 @@ SchemePorts& scheme_ports() {
 void WORKFLOW_library_init(const struct WFGlobalSettings* settings) {
   workflow::process_settings().set(*settings);
   workflow::Runtime::Options options;
-  options.poller_threads = std::max(settings->poller_threads, 1);
+  options.poller_threads = std::max(settings->poller_threads, 0);
   options.handler_threads = std::max(settings->handler_threads, 1);
   options.compute_threads = std::max(settings->compute_threads, 0);
   workflow::Runtime::configure(options);

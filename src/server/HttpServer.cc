@@ -79,10 +79,6 @@ bool Protocol::is_header_complete(const HttpRequest* request) {
   return request->is_header_complete();
 }
 
-size_t Protocol::received_body_size(const HttpRequest* request) {
-  return request->get_received_body_size();
-}
-
 std::string Protocol::refusal(const HttpRequest* request, bool timed_out) {
   const int refused = request->refusal_status();
   const int status = timed_out ? HttpStatusRequestTimeout

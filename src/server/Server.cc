@@ -39,7 +39,7 @@ int Server::open(UniqueFd listen_fd) {
     errno = EALREADY;
     return -1;
   }
-  if (runtime.stopping()) {
+  if (!runtime.add_intake(this)) {
     errno = ECANCELED;
     return -1;
   }
@@ -50,13 +50,14 @@ int Server::open(UniqueFd listen_fd) {
   if (!listener_->start()) {
     const int error = errno;
     delete std::exchange(listener_, nullptr);
+    lock.unlock();
+    runtime.remove_intake(this);
     errno = error;
     return -1;
   }
   runtime_ = &runtime;
   listening_ = true;
   max_connections_ = std::min(params().max_connections, descriptor_room());
-  runtime.add_intake(this);
   return 0;
 }
 

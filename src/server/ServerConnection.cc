@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernel/Socket.h"
+#include "kernel/ThreadContext.h"
 #include "workflow/WFServer.h"
 
 // Receiving and the life of a connection; ServerConnectionReply.cc has the sending.
@@ -21,13 +22,12 @@ bool ServerConnection::start() {
   if (state_ == State::kClosed) {
     return true;
   }
+  if (poller_.add(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, this) != 0) {
+    return false;
+  }
   // The first request gets the time of a header, not that of an idle connection.
   set_deadline(saturating_add(now_ns(), timeout_ns(host_.params().header_timeout)));
-  if (poller_.add(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, this) == 0) {
-    return true;
-  }
-  poller_.unschedule(this);
-  return false;
+  return true;
 }
 
 void ServerConnection::shut_down() {
@@ -36,12 +36,27 @@ void ServerConnection::shut_down() {
 }
 
 void ServerConnection::release() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    ServerHost& host = host_;
-    WFConnection* user = user_;
-    delete this;
-    host.connection_gone(user);
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
+    return;
   }
+  if (ThreadContext::current().poller) {
+    // The user's code that follows may wait, and not on a poller's thread.
+    RunnableList last;
+    last.push_back(this);
+    poller_.hand_over(last);
+  } else {
+    end();
+  }
+}
+
+void ServerConnection::end() {
+  ServerHost& host = host_;
+  WFConnection* user = user_;
+  delete this;
+  // The series that held the last reference is no more, if it was one.
+  SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
+  host.connection_gone(user);
+  ThreadContext::current().series = series;
 }
 
 void ServerConnection::ask_poller() {
@@ -55,6 +70,10 @@ void ServerConnection::ask_poller() {
 }
 
 void ServerConnection::run() {
+  if (references_.load(std::memory_order_acquire) == 0) {
+    end();
+    return;
+  }
   asked_.store(false, std::memory_order_release);
   RunnableList finished;
   advance(finished);
@@ -156,12 +175,14 @@ void ServerConnection::new_exchange() {
   exchange_->request()->set_channel(this);
   started_ns_ = now_ns();
   header_done_ns_ = kNever;
+  received_ = 0;
 }
 
 bool ServerConnection::feed(const char* data, size_t size, RunnableList& finished) {
   if (!exchange_) {
     new_exchange();
   }
+  received_ += size;
   size_t taken = size;
   const int result = exchange_->request()->append(data, &taken);
   if (result < 0) {
@@ -203,7 +224,7 @@ void ServerConnection::note_receiving() {
     deadline_ns =
         std::min(deadline_ns, saturating_add(now, timeout_ns(params.peer_response_timeout)));
     if (params.body_timeout >= 0 && params.body_bytes_per_second > 0) {
-      const auto seconds = exchange_->received_body_size() / params.body_bytes_per_second;
+      const auto seconds = received_ / params.body_bytes_per_second;
       const int64_t allowed_ns = saturating_add(timeout_ns(params.body_timeout),
                                                 duration_ns(static_cast<int64_t>(seconds), 0));
       deadline_ns = std::min(deadline_ns, saturating_add(header_done_ns_, allowed_ns));
@@ -252,31 +273,31 @@ bool ServerConnection::discard_some() {
   return true;
 }
 
-void ServerConnection::set_deadline(int64_t deadline_ns) {
+bool ServerConnection::set_deadline(int64_t deadline_ns) {
   deadline_ns_ = deadline_ns;
-  if (deadline_ns < queued_ns_) {
-    queued_ns_ = deadline_ns;
-    poller_.schedule(this, deadline_ns);
+  if (deadline_ns >= queued_ns_) {
+    return true;
   }
+  const bool queued = poller_.schedule(this, deadline_ns);
+  queued_ns_ = queued ? deadline_ns : kNever;
+  return queued;
 }
 
 void ServerConnection::left_queue(bool stopped, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     queued_ns_ = kNever;
-    if (stopped) {
-      return;
-    }
-    if (deadline_ns_ > now_ns()) {
+    // When the poller stops there will be no later time: what waits for its peer ends now.
+    if (!stopped && deadline_ns_ > now_ns()) {
       set_deadline(deadline_ns_);
       return;
     }
   }
-  on_deadline();
+  on_deadline(stopped);
   advance(finished);
 }
 
-void ServerConnection::on_deadline() {
+void ServerConnection::on_deadline(bool stopped) {
   State state;
   {
     MutexLock lock(mutex_);
@@ -286,8 +307,8 @@ void ServerConnection::on_deadline() {
     }
   }
   if (state == State::kWriting) {
-    fail_reply(ETIMEDOUT);
-  } else if (state == State::kReading) {
+    fail_reply(stopped ? ECANCELED : ETIMEDOUT);
+  } else if (state == State::kReading && !stopped) {
     if (!exchange_ && exchanges_ == 0) {
       new_exchange();  // a first request that never came is answered, too
     }

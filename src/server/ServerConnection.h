@@ -119,15 +119,18 @@ class ServerConnection final : public IoHandler,
   void refuse(bool timed_out);
   void continue_writing();
   void fail_reply(int error);
-  void on_deadline();
+  void on_deadline(bool stopped);
   void close();
+  void end();
 
   // Any thread.
   int64_t now_ns() const { return poller_.clock().now_ns(); }
   static int64_t timeout_ns(int ms) { return ms < 0 ? kNever : ms * kNsPerMs; }
   void ask_poller();
-  void set_deadline(int64_t deadline_ns) WF_REQUIRES(mutex_);
+  // False when the poller will not tell: it has stopped, or memory has run out.
+  bool set_deadline(int64_t deadline_ns) WF_REQUIRES(mutex_);
   void start_lingering() WF_REQUIRES(mutex_);
+  bool start_writing() WF_REQUIRES(mutex_);
   void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
   // Each writes as far as the socket takes it: 0 all, EAGAIN some (the rest is kept), or an error.
   int write_pushed() WF_REQUIRES(mutex_);
@@ -161,6 +164,7 @@ class ServerConnection final : public IoHandler,
   long long exchanges_ = 0;
   int64_t started_ns_ = 0;           // first byte of the request
   int64_t header_done_ns_ = kNever;  // kNever: not yet
+  size_t received_ = 0;              // bytes of the request
   size_t lingered_ = 0;
 };
 

@@ -26,8 +26,9 @@ size_t size_of(const std::vector<struct iovec>& vectors) {
 
 void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) {
   struct iovec vectors[kMaxVectors];
+  errno = 0;
   const int count = exchange->response()->encode(vectors, kMaxVectors);
-  int error = count < 0 ? errno : 0;
+  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
   bool ask = false;
   {
     MutexLock lock(mutex_);
@@ -36,13 +37,15 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
     } else if (error == 0) {
       take_reply_settings(reply);
       error = write_out(vectors, count);
+      if (error == EAGAIN) {
+        if (start_writing()) {
+          return;
+        }
+        error = ECANCELED;
+      }
     }
     if (error == 0) {
       ask = after_reply();
-    } else if (error == EAGAIN) {
-      state_ = State::kWriting;
-      set_deadline(saturating_add(now_ns(), send_ns_));
-      return;
     } else if (state_ == State::kProcessing) {
       state_ = State::kClosing;
       ask = true;
@@ -52,6 +55,15 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
     ask_poller();
   }
   exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
+}
+
+// False when nobody would notice that the peer does not read.
+bool ServerConnection::start_writing() {
+  if (!set_deadline(saturating_add(now_ns(), send_ns_))) {
+    return false;
+  }
+  state_ = State::kWriting;
+  return true;
 }
 
 void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
@@ -95,7 +107,7 @@ bool ServerConnection::after_reply() {
   exchange_ = nullptr;
   if (!keep_alive_ || shutting_down()) {
     start_lingering();
-    return readable_;
+    return readable_ || state_ == State::kClosing;
   }
   state_ = State::kReading;
   set_deadline(saturating_add(now_ns(), idle_ns_));
@@ -104,9 +116,9 @@ bool ServerConnection::after_reply() {
 
 void ServerConnection::start_lingering() {
   ::shutdown(fd_.get(), SHUT_WR);
-  state_ = State::kLingering;
   lingered_ = 0;
-  set_deadline(saturating_add(now_ns(), timeout_ns(host_.params().linger_timeout)));
+  const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
+  state_ = set_deadline(saturating_add(now_ns(), linger_ns)) ? State::kLingering : State::kClosing;
 }
 
 // Poller's thread: the socket may take more of what it did not take before.
@@ -137,10 +149,10 @@ void ServerConnection::continue_writing() {
       after_reply();
     }
   }
-  if (exchange) {
-    exchange->reply_ended(WFT_STATE_SUCCESS, 0);
-  } else {
+  if (error != 0) {
     fail_reply(error);
+  } else if (exchange) {
+    exchange->reply_ended(WFT_STATE_SUCCESS, 0);
   }
 }
 
@@ -153,7 +165,9 @@ void ServerConnection::fail_reply(int error) {
     unsent_.clear();
     state_ = State::kClosing;
   }
-  exchange->reply_ended(WFT_STATE_SYS_ERROR, error);
+  if (exchange) {
+    exchange->reply_ended(WFT_STATE_SYS_ERROR, error);
+  }
 }
 
 void ServerConnection::drop() {
@@ -162,7 +176,13 @@ void ServerConnection::drop() {
     if (state_ != State::kProcessing) {
       return;
     }
-    state_ = State::kClosing;
+    exchange_ = nullptr;
+    keep_alive_ = false;
+    send_ns_ = timeout_ns(host_.params().send_timeout);
+    // What was pushed is still sent.
+    if (output_.empty() || !start_writing()) {
+      state_ = State::kClosing;
+    }
   }
   ask_poller();
 }
@@ -173,7 +193,7 @@ int ServerConnection::push(const void* buffer, size_t size) {
     errno = ENOTCONN;
     return -1;
   }
-  if (output_.size() + size > kMaxPushed) {
+  if (size > kMaxPushed - output_.size()) {
     errno = ENOBUFS;
     return -1;
   }

@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include <ctime>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 namespace workflow {
@@ -22,7 +22,7 @@ bool Thread::start(const char* name, std::function<void()> body) {
   try {
     thread_ = std::thread(std::move(body));
     ::pthread_setname_np(thread_.native_handle(), name);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // EAGAIN, or no memory
     started = false;
   }
   ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);

@@ -325,7 +325,7 @@ TEST(Simulation, WaitsWakeSpuriouslyUnlessToldOtherwise) {
     return wakeups;
   };
   EXPECT_LE(wakeups_with(false), 20);
-  EXPECT_GT(wakeups_with(true), 40);
+  EXPECT_GT(wakeups_with(true), 20);
 }
 
 TEST(Simulation, ATimedWaitEndsAtItsDeadline) {

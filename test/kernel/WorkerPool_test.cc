@@ -396,3 +396,26 @@ TEST_F(SpareThreads, ComeBackWhenNeededAgain) {
   }
   pool.stop();
 }
+
+// However many wait: each has a stand-in, or what they wait for would find no thread.
+TEST(WorkerPool, WaitsThatTellAreNotLimited) {
+  constexpr int kWaiting = 1100;  // more threads than a pool grows to by itself
+  StartedPool pool(1);
+  std::atomic<int> waiting{0};
+  std::atomic<bool> released{false};
+  Tally left;
+  for (int i = 0; i < kWaiting; i++) {
+    post(*pool, [&] {
+      const BlockingScope blocking;
+      waiting++;
+      released.wait(false);
+      left.add();
+    });
+  }
+  post(*pool, [&] {
+    released = true;
+    released.notify_all();
+  });
+  left.wait_for(kWaiting);
+  EXPECT_EQ(waiting, kWaiting);
+}

@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 
 #include <cerrno>
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -52,9 +53,10 @@ std::map<std::string, int> threads_by_name() {
   std::_Exit(0);
 }
 
-std::string processors() {
-  return std::to_string(std::thread::hardware_concurrency());
-}
+// As many as this process may use, which std::thread::hardware_concurrency() tells on Linux.
+unsigned processor_count() { return std::thread::hardware_concurrency(); }
+std::string processors() { return std::to_string(processor_count()); }
+std::string pollers() { return std::to_string(std::min(processor_count(), 4U)); }
 
 }  // namespace
 
@@ -67,7 +69,7 @@ TEST(WFGlobalSettings, DefaultsAreThoseOfTheInterface) {
   EXPECT_EQ(endpoint.ssl_connect_timeout, 10'000);
   EXPECT_FALSE(endpoint.use_tls_sni);
   const struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
-  EXPECT_EQ(settings.poller_threads, 4);
+  EXPECT_EQ(settings.poller_threads, -1);
   EXPECT_EQ(settings.handler_threads, 20);
   EXPECT_STREQ(settings.hosts_path, "/etc/hosts");
 }
@@ -98,11 +100,11 @@ TEST_F(WFGlobalThreads, AreAsManyAsTheSettingsSay) {
 
 TEST_F(WFGlobalThreads, BelowOneIsOneOrTheNumberOfProcessors) {
   EXPECT_EXIT(report_threads(0, 0, 0), testing::ExitedWithCode(0),
-              "threads: 1 1 " + processors() + "\\.");
+              "threads: " + pollers() + " 1 " + processors() + "\\.");
   EXPECT_EXIT(report_threads(-1, -1, -1), testing::ExitedWithCode(0),
-              "threads: 1 1 " + processors() + "\\.");
+              "threads: " + pollers() + " 1 " + processors() + "\\.");
   EXPECT_EXIT(report_threads(INT_MIN, INT_MIN, INT_MIN), testing::ExitedWithCode(0),
-              "threads: 1 1 " + processors() + "\\.");
+              "threads: " + pollers() + " 1 " + processors() + "\\.");
 }
 
 TEST_F(WFGlobalThreads, DoNotChangeOnceTheyRun) {
@@ -111,7 +113,7 @@ TEST_F(WFGlobalThreads, DoNotChangeOnceTheyRun) {
         WFFacilities::usleep(1);
         report_threads(2, 3, 4);
       },
-      testing::ExitedWithCode(0), "threads: 4 20 " + processors() + "\\.");
+      testing::ExitedWithCode(0), "threads: " + pollers() + " 20 " + processors() + "\\.");
 }
 
 TEST(WFGlobalPorts, HttpIsKnown) {

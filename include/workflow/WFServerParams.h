@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+
+#include "workflow/EndpointParams.h"
+#include "workflow/HttpLimits.h"
+
+// Times are in ms, sizes in bytes. -1 as a time: unlimited.
+struct WFServerParams {
+  enum TransportType transport_type;
+  // Further ones are accepted and closed at once. Never more than the descriptor limit less 64.
+  size_t max_connections;
+  // Between two reads of a request's body.
+  int peer_response_timeout;
+  // For a whole request, from its first byte; besides the limits below.
+  int receive_timeout;
+  // Between a reply and the next request. 0: each connection carries one request.
+  int keep_alive_timeout;
+  // The body of a request. HTTP answers 413.
+  size_t request_size_limit;
+  int ssl_accept_timeout;
+
+  // For a request's whole header section, and for the first request of a connection to come.
+  // HTTP answers 408, here and for a body that is too slow.
+  int header_timeout;
+  // For a request's whole body: this much, and a second more for each so many bytes.
+  int body_timeout;
+  size_t body_bytes_per_second;
+  // For sending a reply: without progress for so long the connection is closed.
+  int send_timeout;
+  // After an error answer or the last reply, until the peer closes: so long and so many bytes.
+  int linger_timeout;
+  size_t linger_size_limit;
+  // HTTP: sizes and numbers; its body_bytes is not used, request_size_limit is.
+  struct protocol::HttpLimits http_limits;
+};
+
+static constexpr struct WFServerParams SERVER_PARAMS_DEFAULT = {
+    /*.transport_type =*/TT_TCP,
+    /*.max_connections =*/10000,
+    /*.peer_response_timeout =*/10 * 1000,
+    /*.receive_timeout =*/-1,
+    /*.keep_alive_timeout =*/60 * 1000,
+    /*.request_size_limit =*/static_cast<size_t>(-1),
+    /*.ssl_accept_timeout =*/10 * 1000,
+    /*.header_timeout =*/10 * 1000,
+    /*.body_timeout =*/60 * 1000,
+    /*.body_bytes_per_second =*/16 * 1024,
+    /*.send_timeout =*/30 * 1000,
+    /*.linger_timeout =*/2 * 1000,
+    /*.linger_size_limit =*/256 * 1024,
+    /*.http_limits =*/{},
+};
