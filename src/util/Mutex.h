@@ -21,8 +21,8 @@ class WF_CAPABILITY("mutex") Mutex {
   void lock() WF_ACQUIRE() {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->lock(this);
-    } else {
-      mutex_.lock();
+    } else if (!mutex_.try_lock()) [[unlikely]] {
+      lock_contended();
     }
   }
 
@@ -43,6 +43,10 @@ class WF_CAPABILITY("mutex") Mutex {
 
  private:
   friend class CondVar;
+  // Tries for about as long as the library's critical sections last before it sleeps: a sleeper
+  // would be woken only to find that a thread which locks in a loop was faster.
+  void lock_contended();
+
   std::mutex mutex_;
 };
 
