@@ -66,7 +66,8 @@ NameRegistry::Entry* NameRegistry::Shard::find(std::string_view name, uint32_t t
 }
 
 NameRegistry::Entry* NameRegistry::Shard::add(std::string_view name, uint32_t tag) {
-  if (entry_count >= bucket_count) {
+  // At most half full: looking at another name's entry costs more than the room for a pointer.
+  if (entry_count * 2 >= bucket_count) {
     resize(bucket_count == 0 ? 4 : bucket_count * 2);
   }
   void* memory = ::operator new(sizeof(Entry) + name.size());
