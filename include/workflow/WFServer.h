@@ -83,8 +83,8 @@ class WFServer : public WFServerBase {
   WFServer(const struct WFServerParams *params, Process process)
       : WFServerBase(params), process_(std::move(process)) {}
 
-  // Stops the server if that was not done. A derived class that overrides something calls stop()
-  // in its own destructor.
+  // Stops the server if that was not done. A derived class calls stop() in its own destructor: in
+  // this one its part is gone already, and requests may still be coming.
   ~WFServer() override { stop(); }
 
  protected:

@@ -59,6 +59,7 @@ class LineServer : public WFServer<Line, Line> {
     EXPECT_EQ(get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
     port_ = ntohs(address.sin_port);
   }
+  ~LineServer() override { stop(); }
   uint16_t port() const { return port_; }
 
  private:
