@@ -29,12 +29,12 @@ FiberScheduler::~FiberScheduler() {
     fail("destroyed by a thread of its own");
   }
   set_current(nullptr);
-  // What an abandoned thread owns cannot be known. It stays reachable from here, so that leak
-  // checkers report the deadlock's cause and not its debris.
+  // Abandoned threads stay reachable, for leak checkers: what they own cannot be known.
   static thread_local std::vector<std::unique_ptr<VirtualThread>>* abandoned = nullptr;
   for (auto& thread : threads_) {
     if (thread->state != State::kEnded && thread->id != 0) {
       if (!abandoned) {
+        // Out of memory may end it all: NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
         abandoned = new std::vector<std::unique_ptr<VirtualThread>>;
       }
       abandoned->push_back(std::move(thread));

@@ -26,7 +26,9 @@ Simulation::~Simulation() {
     if (!told) {
       std::fprintf(stderr, "%s", result.description.c_str());
     }
-    // Its threads are still inside; kept reachable for leak checkers.
+    // Its threads are still inside; kept reachable for leak checkers. Out of memory here may well
+    // end the process.
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
     static thread_local std::vector<Runtime*>* abandoned = new std::vector<Runtime*>;
     abandoned->push_back(runtime_.release());
   }

@@ -15,8 +15,6 @@ using server_test::post;
 using server_test::RawClient;
 using server_test::TestServer;
 
-constexpr const char* kGet = server_test::kGet;
-
 void delayed_echo(WFHttpTask* task) {
   server_test::echo(task);
   series_of(task)->push_back(WFTaskFactory::create_timer_task(500, nullptr));

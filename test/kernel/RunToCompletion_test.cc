@@ -64,7 +64,6 @@ class RunToCompletion : public testing::Test {
 // Runs `body` in a timer's callback on the poller's thread, where it may block.
 void run_on_poller(const std::function<void()>& body) {
   WFFacilities::WaitGroup ran(1);
-  std::atomic<bool> claimed{false};
   std::function<void()> attempt = [&] {
     WFTaskFactory::create_timer_task(50, [&](WFTimerTask*) {
       if (ThreadContext::current().away_from) {
@@ -83,7 +82,7 @@ void run_on_poller(const std::function<void()>& body) {
 
 TEST_F(RunToCompletion, ABlockedCallbackDelaysNoOtherTimer) {
   start_stream();
-  run_on_poller([this] {
+  run_on_poller([] {
     const Clock::time_point begin = Clock::now();
     std::atomic<bool> expired{false};
     WFTaskFactory::create_timer_task(10'000, [&](WFTimerTask*) { expired = true; })->start();

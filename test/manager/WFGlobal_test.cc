@@ -5,8 +5,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#include <cerrno>
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -54,9 +54,15 @@ std::map<std::string, int> threads_by_name() {
 }
 
 // As many as this process may use, which std::thread::hardware_concurrency() tells on Linux.
-unsigned processor_count() { return std::thread::hardware_concurrency(); }
-std::string processors() { return std::to_string(processor_count()); }
-std::string pollers() { return std::to_string(std::min(processor_count(), 4U)); }
+unsigned processor_count() {
+  return std::thread::hardware_concurrency();
+}
+std::string processors() {
+  return std::to_string(processor_count());
+}
+std::string pollers() {
+  return std::to_string(std::min(processor_count(), 4U));
+}
 
 }  // namespace
 
