@@ -246,9 +246,10 @@ TEST(BlockingScope, MayNest) {
   EXPECT_TRUE(ended.wait_for(1));
 }
 
-TEST(BlockingScope, DoesNothingOnOtherThreads) {
+TEST(BlockingScope, StartsNoThreadForOtherThreads) {
+  StartedPool pool(1);
   const BlockingScope scope;
-  SUCCEED();
+  EXPECT_EQ(pool->thread_count(), 1);
 }
 
 TEST(HandlerPool, GrowsWhenACallbackBlocksWithoutTelling) {
