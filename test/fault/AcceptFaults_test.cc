@@ -116,12 +116,19 @@ TEST(Descriptors, ExhaustionDoesNotSpin) {
   TestServer server;
   RawClient established = server.client();
   EXPECT_EQ(established.ask(kGet)->status, 200);
-  NoDescriptors exhausted;
-  std::vector<RawClient> waiting;
+  // The clients have their sockets before: the server would take each descriptor given back.
+  std::vector<workflow::UniqueFd> waiting;
   for (int i = 0; i < 20; i++) {
-    exhausted.give_back_one();
-    waiting.push_back(server.client());
-    ASSERT_TRUE(waiting.back().connected());
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
+  NoDescriptors exhausted;
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(server.port());
+  for (const workflow::UniqueFd& fd : waiting) {
+    ASSERT_EQ(
+        ::connect(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address), 0);
   }
   const int64_t before_us = cpu_us();
   std::this_thread::sleep_for(milliseconds(1000));  // the claim is about real time
