@@ -49,8 +49,9 @@ int Server::open(UniqueFd listen_fd) {
       [this] { listener_closed(); });
   if (!listener_->start()) {
     const int error = errno;
-    delete std::exchange(listener_, nullptr);
+    Listener* unstarted = std::exchange(listener_, nullptr);
     lock.unlock();
+    delete unstarted;
     runtime.remove_intake(this);
     errno = error;
     return -1;

@@ -10,9 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "support/Item.h"
 #include "support/Tally.h"
 #include "workflow/Runnable.h"
 
+using test_support::Item;
 using test_support::Tally;
 using workflow::BlockingScope;
 using workflow::ComputePool;
@@ -20,18 +22,6 @@ using workflow::ComputeQueue;
 using workflow::Runnable;
 
 namespace {
-
-class Item final : public Runnable {
- public:
-  explicit Item(std::function<void()> function) : function_(std::move(function)) {}
-  void run() override {
-    function_();
-    delete this;
-  }
-
- private:
-  std::function<void()> function_;
-};
 
 void post(ComputePool& pool, const std::string& queue, std::function<void()> function) {
   EXPECT_TRUE(pool.post(pool.queue(queue), new Item(std::move(function))));

@@ -11,9 +11,11 @@
 
 #include "kernel/HandlerPool.h"
 #include "kernel/Simulation.h"
+#include "support/Item.h"
 #include "support/Tally.h"
 #include "workflow/Runnable.h"
 
+using test_support::Item;
 using test_support::Tally;
 using workflow::BlockingScope;
 using workflow::HandlerPool;
@@ -22,19 +24,6 @@ using workflow::RunnableList;
 using workflow::WorkerPool;
 
 namespace {
-
-// Runs a function once and deletes itself.
-class Item final : public Runnable {
- public:
-  explicit Item(std::function<void()> function) : function_(std::move(function)) {}
-  void run() override {
-    function_();
-    delete this;
-  }
-
- private:
-  std::function<void()> function_;
-};
 
 void post(HandlerPool& pool, std::function<void()> function) {
   pool.post(new Item(std::move(function)));

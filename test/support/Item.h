@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "workflow/Runnable.h"
+
+namespace test_support {
+
+// Runs a function once and deletes itself.
+class Item final : public workflow::Runnable {
+ public:
+  explicit Item(std::function<void()> function) : function_(std::move(function)) {}
+  void run() override {
+    function_();
+    delete this;
+  }
+
+ private:
+  std::function<void()> function_;
+};
+
+}  // namespace test_support
