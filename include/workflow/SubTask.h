@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <vector>
 
 #include "workflow/Runnable.h"
 
@@ -14,7 +13,7 @@ class Workflow;
 //
 // Life: created, joined to a series (or started alone), dispatch()ed once, and after
 // subtask_done() its done() runs: it calls the user's callback, deletes the task and returns the
-// next task of the series. A task that is never dispatched is deleted by whoever drops it.
+// next task of the series. A task that is not dispatched is dropped: deleted without a callback.
 //
 // Threads: one owner at a time. dispatch() may complete before it returns or much later, from any
 // thread; subtask_done() is the last thing its caller does with the task. done() runs on a
@@ -54,8 +53,21 @@ class SubTask : public workflow::Runnable {
   // The owning series, or null for a task that runs alone.
   SeriesWork *joined_series() const;
 
+  // Dispatches each of the tasks, and what follows from it; the list is empty then. If this thread
+  // does that for the same `owner` already, further up its stack, the tasks are left to be
+  // dispatched there.
+  static void dispatch_all(workflow::RunnableList &tasks, const void *owner);
+
   // How done() ends: deletes this and returns the next task of the series, or null.
   SubTask *delete_and_next();
+  // The same with a task that takes this one's place in the series and is to be dispatched next.
+  SubTask *delete_and_continue_with(SubTask *task);
+  // Whether the owning series is cancelled.
+  bool is_series_canceled() const;
+
+  // The task will not be dispatched (again). Deletes it; kinds that others still point to wait.
+  virtual void drop() { delete this; }
+  static void drop(SubTask *task) { task->drop(); }
 
  private:
   friend class ParallelWork;
@@ -80,8 +92,8 @@ class ParallelTask : public SubTask {
   void dispatch() override;
 
  protected:
-  // The first task of each branch; filled before dispatch().
-  std::vector<SubTask *> subtasks_;
+  // The first task of each branch; filled before dispatch(), which empties it.
+  workflow::RunnableList subtasks_;
 
   // Called once per branch when it has ended, from any thread.
   void branch_done();

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "workflow/EndpointParams.h"
+#include "workflow/Executor.h"
 #include "workflow/WFTaskError.h"
 
 // The settings of the process. An aggregate to copy and change; its defaults are
@@ -47,6 +48,19 @@ class WFGlobal {
 
   // The same as WORKFLOW_library_init().
   static void set_global_settings(const struct WFGlobalSettings *settings);
+
+  // Handlers and computing threads: one more, or one less as soon as one has nothing to do. 0, or
+  // -1 with errno: EINVAL for the last one, EAGAIN when the system refuses, ECANCELED at the end.
+  static int increase_handler_thread();
+  static int decrease_handler_thread();
+  static int increase_compute_thread();
+  static int decrease_compute_thread();
+
+  // The queue of go tasks of that name, and the library's computing threads, for functions that
+  // take an ExecQueue and an Executor. They live as long as the library; their init() and deinit()
+  // do nothing.
+  static ExecQueue *get_exec_queue(const std::string &queue_name);
+  static Executor *get_compute_executor();
 
   // What get_state() and get_error() of a task mean, in English for people to read; never null. It
   // lives as long as the process.

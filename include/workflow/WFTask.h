@@ -9,23 +9,11 @@
 #include <utility>
 
 #include "workflow/SubTask.h"
+#include "workflow/WFComputeTask.h"
 #include "workflow/WFConnection.h"
+#include "workflow/WFGenericTask.h"
+#include "workflow/WFWaitingTask.h"
 #include "workflow/Workflow.h"
-
-// How a task ended. get_error() then holds, for
-//   SYS_ERROR: an errno value;  SSL_ERROR: an OpenSSL code;  DNS_ERROR: an EAI_ code;
-//   TASK_ERROR: a WFT_ERR_ code (WFTaskError.h);  ABORTED: 0 or why.
-enum {
-  WFT_STATE_UNDEFINED = -1,
-  WFT_STATE_SUCCESS = 0,
-  WFT_STATE_SYS_ERROR = 1,
-  WFT_STATE_ABORTED = 2,  // the library was shutting down
-  WFT_STATE_TOREPLY = 3,  // server tasks: before the reply was sent
-  WFT_STATE_NOREPLY = 4,  // server tasks: ended without a reply
-  WFT_STATE_SSL_ERROR = 65,
-  WFT_STATE_DNS_ERROR = 66,
-  WFT_STATE_TASK_ERROR = 67
-};
 
 // What a network task that ended with ETIMEDOUT was waiting for.
 enum { TOR_NOT_TIMEOUT = 0, TOR_WAIT_TIMEOUT, TOR_CONNECT_TIMEOUT, TOR_TRANSMIT_TIMEOUT };
@@ -40,7 +28,7 @@ class WFTimerTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    delete this;
+    drop();
   }
 
   void *user_data = nullptr;
@@ -66,72 +54,44 @@ class WFTimerTask : public SubTask {
   std::function<void(WFTimerTask *)> callback_;
 };
 
-// A task that completes as soon as it is dispatched; the base of tasks that users write.
-class WFGenericTask : public SubTask {
+// Runs a task again and again: `create` makes it, first when the repeater is dispatched, then each
+// time the task, and what it pushed to the front of the series, is done. Null ends the repeater:
+// its callback runs, SUCCESS. It also ends when its series is cancelled meanwhile, with
+// SYS_ERROR/ECANCELED, or when the library stops, with ABORTED.
+//
+// Any number of repeats takes constant stack and memory.
+class WFRepeaterTask : public WFGenericTask {
  public:
-  void start() {
-    assert(!series_of(this));
-    start_alone();
+  // In `create` or before start: what to call from now on.
+  void set_create(std::function<SubTask *(WFRepeaterTask *)> create) {
+    create_ = std::move(create);
   }
-  void dismiss() {
-    assert(!series_of(this));
-    delete this;
-  }
-
-  void *user_data = nullptr;
-
-  int get_state() const { return state; }
-  int get_error() const { return error; }
-
-  WFGenericTask() = default;
-
- protected:
-  ~WFGenericTask() override = default;
-
-  void dispatch() override { subtask_done(); }
-  SubTask *done() override { return delete_and_next(); }
-
-  int state = WFT_STATE_SUCCESS;
-  int error = 0;
-};
-
-// Ends when it was counted `target` times, before or after it was started.
-class WFCounterTask : public WFGenericTask {
- public:
-  // Any thread. An anonymous counter must not be counted more often than its target: it may be
-  // gone. The last count of a started counter runs the callback, mostly in this call when it is
-  // made on a framework thread.
-  virtual void count() { count_down(); }
-
-  void set_callback(std::function<void(WFCounterTask *)> callback) {
+  void set_callback(std::function<void(WFRepeaterTask *)> callback) {
     callback_ = std::move(callback);
   }
 
-  WFCounterTask(unsigned int target, std::function<void(WFCounterTask *)> callback)
-      : pending_(static_cast<size_t>(target) + 1), callback_(std::move(callback)) {}
+  WFRepeaterTask(std::function<SubTask *(WFRepeaterTask *)> create,
+                 std::function<void(WFRepeaterTask *)> callback)
+      : create_(std::move(create)), callback_(std::move(callback)) {}
 
  protected:
-  ~WFCounterTask() override = default;
+  ~WFRepeaterTask() override = default;
 
-  void dispatch() override { count_down(); }
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
-  }
+  SubTask *done() override;
+  void drop() override;
 
-  // What is left to happen: the counts, and the dispatch as one more.
-  std::atomic<size_t> pending_;
-  std::function<void(WFCounterTask *)> callback_;
+  std::function<SubTask *(WFRepeaterTask *)> create_;
+  std::function<void(WFRepeaterTask *)> callback_;
 
  private:
-  void count_down() {
-    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) subtask_done();
-  }
+  SubTask *create();
+
+  bool began_ = false;
 };
 
-// A function to run on the computing threads. Ends SUCCESS after it returned, or ABORTED if the
-// library stopped before it began. The callback runs on the computing thread.
-class WFGoTask : public SubTask {
+// A task whose inside is a series of its own; done when that has ended. Cancelling the series that
+// the module is in does not cancel its inside.
+class WFModuleTask : public ParallelTask {
  public:
   void start() {
     assert(!series_of(this));
@@ -139,27 +99,34 @@ class WFGoTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    delete this;
+    drop();
   }
 
   void *user_data = nullptr;
 
-  int get_state() const { return state_; }
-  int get_error() const { return error_; }
-  void set_callback(std::function<void(WFGoTask *)> callback) { callback_ = std::move(callback); }
+  // Its inside: may be extended until its last task is done. It lives until the module's callback
+  // has returned.
+  SeriesWork *sub_series() { return series_; }
+  const SeriesWork *sub_series() const { return series_; }
 
- protected:
-  WFGoTask() = default;
-  ~WFGoTask() override = default;
-
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
+  void set_callback(std::function<void(const WFModuleTask *)> callback) {
+    callback_ = std::move(callback);
   }
 
-  int state_ = WFT_STATE_UNDEFINED;
-  int error_ = 0;
-  std::function<void(WFGoTask *)> callback_;
+  // `last`: dispatched after everything else of the inside; null: none.
+  WFModuleTask(SubTask *first, SubTask *last, std::function<void(const WFModuleTask *)> callback);
+
+  void dispatch() override;
+
+ protected:
+  ~WFModuleTask() override;
+
+  SubTask *done() override;
+
+  std::function<void(const WFModuleTask *)> callback_;
+
+ private:
+  SeriesWork *const series_;
 };
 
 // A request and its response. On the server the request has arrived when the task is given to
@@ -173,7 +140,7 @@ class WFNetworkTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    delete this;
+    drop();
   }
 
   void *user_data = nullptr;

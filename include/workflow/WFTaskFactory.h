@@ -6,22 +6,34 @@
 #include <ctime>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "workflow/Executor.h"
 #include "workflow/HttpMessage.h"
+#include "workflow/WFGraphTask.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
 using timer_callback_t = std::function<void(WFTimerTask *)>;
 using counter_callback_t = std::function<void(WFCounterTask *)>;
+using mailbox_callback_t = std::function<void(WFMailboxTask *)>;
+using selector_callback_t = std::function<void(WFSelectorTask *)>;
 using go_callback_t = std::function<void(WFGoTask *)>;
+using graph_callback_t = std::function<void(WFGraphTask *)>;
+using repeater_callback_t = std::function<void(WFRepeaterTask *)>;
+using module_callback_t = std::function<void(const WFModuleTask *)>;
 
 using WFEmptyTask = WFGenericTask;
+using WFDynamicTask = WFGenericTask;
+using dynamic_create_t = std::function<SubTask *(WFDynamicTask *)>;
+using repeated_create_t = std::function<SubTask *(WFRepeaterTask *)>;
+
 using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 
-// Creates tasks. Every function may be called from any thread. A task is started by start() or by
-// joining a series, deletes itself after its callback, and is freed by dismiss() if it is not
-// started. Creation throws std::bad_alloc at most.
+// Creates tasks; docs/tasks.md has every kind on one page. Every function may be called from any
+// thread. A task is started by start() or by joining a series, deletes itself after its callback,
+// and is freed by dismiss() if it is not started. Creation throws std::bad_alloc at most.
 class WFTaskFactory {
  public:
   // Timers ------------------------------------------------------------------------------------
@@ -61,21 +73,194 @@ class WFTaskFactory {
   static int count_by_name(const std::string &name);
   static int count_by_name(const std::string &name, unsigned int n);
 
+  // Mailboxes ---------------------------------------------------------------------------------
+
+  // Ends SUCCESS when a message was sent to it: to the task itself, or by its name. `mailbox` is
+  // where the message goes; without one, `user_data` of the task.
+  static WFMailboxTask *create_mailbox_task(void **mailbox, mailbox_callback_t callback);
+  static WFMailboxTask *create_mailbox_task(mailbox_callback_t callback);
+  static WFMailboxTask *create_mailbox_task(const std::string &name, void **mailbox,
+                                            mailbox_callback_t callback);
+  static WFMailboxTask *create_mailbox_task(const std::string &name, mailbox_callback_t callback);
+
+  // Sends to the mailboxes of that name that were created before the call, oldest first: `msg` to
+  // all, or to at most `max`; or msg[0] to the oldest, msg[1] to the next, and so on. Returns how
+  // many got a message: exactly those that this call made end.
+  static int send_by_name(const std::string &name, void *msg);
+  static int send_by_name(const std::string &name, void *msg, size_t max);
+  template <class T>
+  static int send_by_name(const std::string &name, T *const msg[], size_t max) {
+    return send_each_by_name(name, max, Messages::of(msg));
+  }
+
+  // Selectors ---------------------------------------------------------------------------------
+
+  // Ends with the first message of `candidates` submits that is not null.
+  static WFSelectorTask *create_selector_task(size_t candidates, selector_callback_t callback);
+
+  // Conditionals ------------------------------------------------------------------------------
+
+  // Runs `task` when it was started and signalled: the conditional itself, or by its name. `msgbuf`
+  // is where the message goes; without one, `user_data` of the conditional.
+  static WFConditional *create_conditional(SubTask *task, void **msgbuf);
+  static WFConditional *create_conditional(SubTask *task);
+  static WFConditional *create_conditional(const std::string &name, SubTask *task, void **msgbuf);
+  static WFConditional *create_conditional(const std::string &name, SubTask *task);
+
+  // As send_by_name(), for conditionals.
+  static int signal_by_name(const std::string &name, void *msg);
+  static int signal_by_name(const std::string &name, void *msg, size_t max);
+  template <class T>
+  static int signal_by_name(const std::string &name, T *const msg[], size_t max) {
+    return signal_each_by_name(name, max, Messages::of(msg));
+  }
+
+  // Runs `task` when it holds the resource of that name: one task at a time does, in the order in
+  // which the guards were dispatched, from then until the release. The message of the release
+  // before is in `*msgbuf` or `user_data`; null if nobody held it. A guard whose series is
+  // cancelled by then drops its task, and passes the resource on by itself.
+  static WFConditional *create_guard(const std::string &resource, SubTask *task, void **msgbuf);
+  static WFConditional *create_guard(const std::string &resource, SubTask *task);
+
+  // The holder, who must release once, does so, from any thread: 1 if the resource went to another
+  // guard, else 0. That guard's task may run within the call of release_guard() when it is made on
+  // a framework thread (a chain of them takes constant stack), never within release_guard_safe().
+  // Harmless when nobody holds the resource.
+  static int release_guard(const std::string &resource, void *msg);
+  static int release_guard_safe(const std::string &resource, void *msg);
+
   // Computing ---------------------------------------------------------------------------------
 
   // Runs func(args...) on a computing thread; arguments are copied, std::ref passes references.
   // Tasks of one queue name begin in the order they were started, and may run side by side;
-  // queues take turns.
+  // queues take turns. Or on the threads of an executor of the user's own.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_go_task(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
-    return make_go_task(queue_name,
-                        std::bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
+    return make_go_task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::never(),
+                        bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
+  }
+  template <class FUNC, class... ARGS>
+  static WFGoTask *create_go_task(ExecQueue *queue, Executor *executor, FUNC &&func,
+                                  ARGS &&...args) {
+    return make_go_task(workflow::ComputePlace::of(queue, executor), workflow::TimeSpan::never(),
+                        bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
+  }
+
+  // The same with a time limit, from the start on: SYS_ERROR/ETIMEDOUT when it is over; the
+  // function runs on, if it has begun. Seconds -1: no limit. Nanoseconds outside [0, 1e9):
+  // SYS_ERROR/EINVAL.
+  template <class FUNC, class... ARGS>
+  static WFGoTask *create_timedgo_task(time_t seconds, long nanoseconds,
+                                       const std::string &queue_name, FUNC &&func, ARGS &&...args) {
+    return make_go_task(workflow::ComputePlace::named(queue_name),
+                        workflow::TimeSpan::of(seconds, nanoseconds),
+                        bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
+  }
+  template <class FUNC, class... ARGS>
+  static WFGoTask *create_timedgo_task(time_t seconds, long nanoseconds, ExecQueue *queue,
+                                       Executor *executor, FUNC &&func, ARGS &&...args) {
+    return make_go_task(workflow::ComputePlace::of(queue, executor),
+                        workflow::TimeSpan::of(seconds, nanoseconds),
+                        bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
+  }
+
+  // Before the task is started: what it shall run instead, for functions that need the task.
+  template <class FUNC, class... ARGS>
+  static void reset_go_task(WFGoTask *task, FUNC &&func, ARGS &&...args) {
+    task->function_ = bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...);
   }
 
   // Structure ---------------------------------------------------------------------------------
 
+  // Tasks that depend on each other; see WFGraphTask.h.
+  static WFGraphTask *create_graph_task(graph_callback_t callback);
+
   static WFEmptyTask *create_empty_task() { return new WFEmptyTask; }
 
+  // Makes the task when its turn has come: what `create` returns takes its place; null: nothing.
+  static WFDynamicTask *create_dynamic_task(dynamic_create_t create);
+
+  // Runs what `create` returns, and calls it again after that, until it returns null.
+  static WFRepeaterTask *create_repeater_task(repeated_create_t create,
+                                              repeater_callback_t callback);
+
+  // A task made of a series of its own.
+  static WFModuleTask *create_module_task(SubTask *first, module_callback_t callback);
+  static WFModuleTask *create_module_task(SubTask *first, SubTask *last,
+                                          module_callback_t callback);
+
  private:
-  static WFGoTask *make_go_task(const std::string &queue_name, std::function<void()> function);
+  // An array of pointers to any type of messages.
+  struct Messages {
+    const void *array;
+    void *(*get)(const void *array, size_t i);
+
+    template <class T>
+    static Messages of(T *const *array) {
+      return {array, [](const void *messages, size_t i) -> void * {
+                return const_cast<std::remove_cv_t<T> *>(static_cast<T *const *>(messages)[i]);
+              }};
+    }
+  };
+
+  template <class FUNC, class... ARGS>
+  static std::function<void()> bind(FUNC &&func, ARGS &&...args) {
+    if constexpr (sizeof...(ARGS) == 0) {
+      return std::function<void()>(std::forward<FUNC>(func));
+    } else {
+      return std::bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...);
+    }
+  }
+
+  static int send_each_by_name(const std::string &name, size_t max, const Messages &messages);
+  static int signal_each_by_name(const std::string &name, size_t max, const Messages &messages);
+  static WFGoTask *make_go_task(const workflow::ComputePlace &place,
+                                const workflow::TimeSpan &limit, std::function<void()> &&function);
+};
+
+// Creates tasks that run `routine(input, output)` on a computing thread: fill get_input() before
+// the start. Queues, executors and time limits as those of go tasks.
+template <class IN, class OUT>
+class WFThreadTaskFactory {
+ private:
+  using T = WFThreadTask<IN, OUT>;
+  using routine_t = std::function<void(IN *, OUT *)>;
+  using callback_t = std::function<void(T *)>;
+
+  class Task final : public T {
+   public:
+    Task(const workflow::ComputePlace &place, const workflow::TimeSpan &limit, routine_t &&routine,
+         callback_t &&callback)
+        : T(place, limit, std::move(callback)), routine_(std::move(routine)) {}
+
+   protected:
+    void compute() override { routine_(&this->input_, &this->output_); }
+
+   private:
+    const routine_t routine_;
+  };
+
+ public:
+  static T *create_thread_task(const std::string &queue_name, routine_t routine,
+                               callback_t callback) {
+    return new Task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::never(),
+                    std::move(routine), std::move(callback));
+  }
+  static T *create_thread_task(time_t seconds, long nanoseconds, const std::string &queue_name,
+                               routine_t routine, callback_t callback) {
+    return new Task(workflow::ComputePlace::named(queue_name),
+                    workflow::TimeSpan::of(seconds, nanoseconds), std::move(routine),
+                    std::move(callback));
+  }
+  static T *create_thread_task(ExecQueue *queue, Executor *executor, routine_t routine,
+                               callback_t callback) {
+    return new Task(workflow::ComputePlace::of(queue, executor), workflow::TimeSpan::never(),
+                    std::move(routine), std::move(callback));
+  }
+  static T *create_thread_task(time_t seconds, long nanoseconds, ExecQueue *queue,
+                               Executor *executor, routine_t routine, callback_t callback) {
+    return new Task(workflow::ComputePlace::of(queue, executor),
+                    workflow::TimeSpan::of(seconds, nanoseconds), std::move(routine),
+                    std::move(callback));
+  }
 };

@@ -10,8 +10,11 @@
 
 #include "workflow/SubTask.h"
 
-class SeriesWork;
 class ParallelWork;
+class SeriesWork;
+class WFGraphNode;
+class WFModuleTask;
+class WFRepeaterTask;
 
 using series_callback_t = std::function<void(const SeriesWork *)>;
 using parallel_callback_t = std::function<void(const ParallelWork *)>;
@@ -85,7 +88,7 @@ class SeriesWork {
   SeriesWork(SubTask *first, series_callback_t &&callback);
   SeriesWork(const SeriesWork &) = delete;
   SeriesWork &operator=(const SeriesWork &) = delete;
-  // Deletes the tasks that were not dispatched.
+  // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
   void *context_ = nullptr;
@@ -94,16 +97,23 @@ class SeriesWork {
  private:
   friend class ParallelWork;
   friend class SubTask;
+  friend class WFGraphNode;
+  friend class WFModuleTask;
+  friend class WFRepeaterTask;
   friend class Workflow;
 
   // A series whose only task has been dispatched already.
   SeriesWork() = default;
+  // After the callback: ends the parallel's branch, or deletes this.
+  virtual void ended();
   // The task to start with. If cancelled already, one that stands in for all the others, so that
   // the callback runs where callbacks do.
   SubTask *begin();
+  // A new task to the front, and behind it one that belongs to this series and waits for it.
+  void push_front_both(SubTask *task, SubTask *waiting);
   SubTask *take_next();
   SubTask *take_first();
-  void delete_tasks();
+  void drop_tasks();
   void finish();
 
   SubTask *first_ = nullptr;  // until it is dispatched

@@ -2,68 +2,88 @@
 
 #include <algorithm>
 
-#include "kernel/Runtime.h"
+#include "factory/Names.h"
+#include "util/VirtualScheduler.h"
+
+void WFCounterTask::count() {
+  workflow::schedule_point();
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1 && claim() && publish()) {
+    complete();
+  }
+}
 
 namespace workflow {
 
-namespace {
-
-class CounterNames final : public RuntimePart, public NameRegistry {};
-
-}  // namespace
-
 NamedCounterTask::NamedCounterTask(std::string_view name, unsigned int target,
                                    std::function<void(WFCounterTask*)>&& callback)
-    : WFCounterTask(target > 0 ? 1 : 0, std::move(callback)), remaining_(target) {
+    : WFCounterTask(target, std::move(callback)), left_(target) {
   if (target > 0) {
     registry().link(this, name);
   }
 }
 
 NamedCounterTask::~NamedCounterTask() {
+  // Who ends a started one leaves the name.
+  if (!is_started()) {
+    registry().unlink(this);
+  }
+}
+
+void NamedCounterTask::leave() {
   registry().unlink(this);
 }
 
 NameRegistry& NamedCounterTask::registry() {
-  return Runtime::current().part<CounterNames>();
+  return names_of<NamedCounterTask>();
+}
+
+NamedCounterTask::Reached NamedCounterTask::reached() {
+  if (!claim()) {
+    return Reached::kAborted;
+  }
+  return publish() ? Reached::kEnds : Reached::kEarly;
 }
 
 void NamedCounterTask::count() {
-  bool complete = false;
-  registry().unlink_if(this, [this, &complete] {
-    if (--remaining_ > 0) {
+  bool ends = false;
+  registry().unlink_if(this, [this, &ends] {
+    if (--left_ > 0) {
       return false;
     }
-    complete = part_done();
+    ends = reached() == Reached::kEnds;
     return true;
   });
-  if (complete) {
-    subtask_done();
+  if (ends) {
+    complete();
   }
 }
 
 size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
-  RunnableList complete;
-  return registry().take(
+  size_t reached_count = 0;
+  RunnableList ended;
+  registry().take(
       name, SIZE_MAX,
       [&n](NamedNode* node) {
         NamedCounterTask* task = static_cast<NamedCounterTask*>(node);
-        const unsigned int counted = std::min(n, task->remaining_);
+        const unsigned int counted = std::min(n, task->left_);
         n -= counted;
-        task->remaining_ -= counted;
-        return task->remaining_ == 0;
+        task->left_ -= counted;
+        return task->left_ == 0;
       },
-      [&complete](NamedNode* node) {
+      [&ended, &reached_count](NamedNode* node) {
         NamedCounterTask* task = static_cast<NamedCounterTask*>(node);
-        if (task->part_done()) {
-          complete.push_back(task);
+        const Reached reached = task->reached();
+        reached_count += reached != Reached::kAborted;
+        if (reached == Reached::kEnds) {
+          ended.push_back(task);
         }
       },
-      [&complete] {
-        while (Runnable* task = complete.pop_front()) {
-          static_cast<NamedCounterTask*>(task)->subtask_done();
+      [&ended] {
+        while (Runnable* task = ended.pop_front()) {
+          static_cast<NamedCounterTask*>(task)->complete();
         }
       });
+  return reached_count;
 }
 
 }  // namespace workflow

@@ -8,7 +8,8 @@
 
 namespace workflow {
 
-// A counter that can be counted by its name. It leaves its name when its target is reached.
+// A counter that can be counted by its name. It leaves its name when its target is reached, or when
+// it is aborted.
 class NamedCounterTask final : public WFCounterTask, public NamedNode {
  public:
   // Throws std::bad_alloc.
@@ -25,12 +26,14 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
 
  protected:
   ~NamedCounterTask() override;
+  void leave() override;
 
  private:
-  // pending_ has two parts left to happen: the target, and the dispatch. True when both are.
-  bool part_done() { return pending_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // Under B, when the counter is counted and leaves its name.
+  enum class Reached { kAborted, kEarly, kEnds };
+  Reached reached();
 
-  unsigned int remaining_;  // guarded by B
+  unsigned int left_;  // of the target; guarded by B
 };
 
 }  // namespace workflow

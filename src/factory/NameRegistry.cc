@@ -111,7 +111,7 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   return entry;
 }
 
-void NameRegistry::link(NamedNode* node, std::string_view name) {
+bool NameRegistry::link(NamedNode* node, std::string_view name) {
   const Place place = place_of(name);
   Shard& shard = shards_[place.shard];
   shard.lock();
@@ -130,7 +130,9 @@ void NameRegistry::link(NamedNode* node, std::string_view name) {
   node->previous_ = entry->tail;
   (entry->tail ? entry->tail->next_ : entry->head) = node;
   entry->tail = node;
+  const bool only = !node->previous_;
   shard.unlock();
+  return only;
 }
 
 bool NameRegistry::unlink(NamedNode* node) {

@@ -49,9 +49,9 @@ class NameRegistry {
   NameRegistry(const NameRegistry&) = delete;
   NameRegistry& operator=(const NameRegistry&) = delete;
 
-  // Adds the node, which is not linked, as the newest of `name`. Throws std::bad_alloc; nothing
-  // has changed then.
-  void link(NamedNode* node, std::string_view name);
+  // Adds the node, which is not linked, as the newest of `name`. True if it is the only one. Throws
+  // std::bad_alloc; nothing has changed then.
+  bool link(NamedNode* node, std::string_view name);
 
   // False when somebody unlinked it before.
   bool unlink(NamedNode* node);
@@ -66,6 +66,11 @@ class NameRegistry {
   template <class Wanted, class Unlinked, class Between>
   size_t take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
               Between&& between);
+
+  // Unlinks the oldest node of `name`, and all that are then the oldest until stays(node) is true.
+  // Calls unlinked(node), under B, for each that it has unlinked. False when no node is left.
+  template <class Stays, class Unlinked>
+  bool advance(std::string_view name, Stays&& stays, Unlinked&& unlinked);
 
   // For reports: each name with its number of nodes. Locks shard by shard.
   std::vector<std::pair<std::string, size_t>> names() const;
@@ -159,6 +164,26 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
     }
   }
   return count;
+}
+
+template <class Stays, class Unlinked>
+bool NameRegistry::advance(std::string_view name, Stays&& stays, Unlinked&& unlinked) {
+  const Place place = place_of(name);
+  Shard& shard = shards_[place.shard];
+  Entry* emptied = nullptr;
+  shard.lock();
+  Entry* entry = shard.find(name, place.tag);
+  for (bool first = true; entry && !emptied; first = false) {
+    NamedNode* node = oldest(entry);
+    if (!first && stays(node)) {
+      break;
+    }
+    emptied = shard.unlink(node);
+    unlinked(node);
+  }
+  shard.unlock();
+  free_entry(emptied);
+  return entry && !emptied;
 }
 
 }  // namespace workflow

@@ -1,10 +1,13 @@
 #include "workflow/SubTask.h"
 
+#include <utility>
+
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/Workflow.h"
 
+using workflow::RunnableList;
 using workflow::Runtime;
 using workflow::ThreadContext;
 
@@ -129,12 +132,84 @@ SubTask* SubTask::delete_and_next() {
   return series ? series->pop() : nullptr;
 }
 
+SubTask* SubTask::delete_and_continue_with(SubTask* task) {
+  SeriesWork* series = joined_series();
+  task->set_pointer(series ? static_cast<void*>(series) : task);
+  delete this;
+  return task;
+}
+
+bool SubTask::is_series_canceled() const {
+  const SeriesWork* series = joined_series();
+  return series && series->is_canceled();
+}
+
+namespace {
+
+using Dispatch = void (*)(SubTask*);
+
+// A handler's turn to dispatch a task.
+class DispatchTurn final : public workflow::Runnable {
+ public:
+  DispatchTurn(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
+  void run() override {
+    SubTask* const task = task_;
+    const Dispatch dispatch = dispatch_;
+    delete this;
+    dispatch(task);
+  }
+
+ private:
+  SubTask* const task_;
+  const Dispatch dispatch_;
+};
+
+void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
+  RunnableList turns;
+  while (SubTask* task = static_cast<SubTask*>(tasks.pop_front())) {
+    turns.push_back(new DispatchTurn(task, dispatch));
+  }
+  Runtime::current().handlers().post(turns);
+}
+
+// Dispatches tasks one after the other on this thread. Should the thread block inside, in a
+// callback that one of them led to, handlers take over what is left: it may be what the callback
+// waits for.
+class DispatchLoop final : public workflow::PendingWork {
+ public:
+  DispatchLoop(RunnableList& tasks, const void* owner, Dispatch dispatch)
+      : PendingWork(owner), tasks_(std::move(tasks)), dispatch_(dispatch) {}
+
+  void run() {
+    while (SubTask* task = static_cast<SubTask*>(tasks_.pop_front())) {
+      dispatch_(task);
+    }
+  }
+  void add(RunnableList& tasks) { tasks_.append(tasks); }
+  void hand_over() override { hand_to_handlers(tasks_, dispatch_); }
+
+ private:
+  RunnableList tasks_;
+  const Dispatch dispatch_;
+};
+
+}  // namespace
+
+void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
+  const ThreadContext& context = ThreadContext::current();
+  if (context.pending && context.pending->owner() == owner) {
+    static_cast<DispatchLoop*>(context.pending)->add(tasks);
+  } else if (context.nesting < kMaxNesting) {
+    DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
+  } else {
+    hand_to_handlers(tasks, &SubTask::dispatch_chain);
+  }
+}
+
 void ParallelTask::dispatch() {
   // One more than the branches: dispatch() itself, so that the task outlives this loop.
   remaining_.store(subtasks_.size() + 1, std::memory_order_relaxed);
-  for (SubTask* task : subtasks_) {
-    dispatch_chain(task);
-  }
+  dispatch_all(subtasks_, this);
   branch_done();
 }
 

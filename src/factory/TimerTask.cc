@@ -2,15 +2,10 @@
 
 #include <cerrno>
 
+#include "factory/Names.h"
 #include "kernel/Runtime.h"
 
 namespace workflow {
-
-namespace {
-
-class TimerNames final : public RuntimePart, public NameRegistry {};
-
-}  // namespace
 
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
@@ -68,7 +63,7 @@ bool NamedTimerTask::leave_name() {
 }
 
 NameRegistry& NamedTimerTask::registry() {
-  return Runtime::current().part<TimerNames>();
+  return names_of<NamedTimerTask>();
 }
 
 size_t NamedTimerTask::cancel(std::string_view name, size_t max) {

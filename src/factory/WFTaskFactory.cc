@@ -5,22 +5,27 @@
 #include <cstdint>
 
 #include "factory/CounterTask.h"
-#include "factory/GoTask.h"
+#include "factory/DynamicTask.h"
+#include "factory/GuardTask.h"
+#include "factory/NamedMessageTask.h"
 #include "factory/TimerTask.h"
-#include "kernel/Runtime.h"
 #include "util/Time.h"
 
+using workflow::ComputePlace;
+using workflow::DynamicTask;
+using workflow::GuardTask;
+using workflow::NamedConditional;
 using workflow::NamedCounterTask;
+using workflow::NamedMailboxTask;
 using workflow::NamedTimerTask;
 using workflow::TimerTask;
+using workflow::TimeSpan;
 
 namespace {
 
 int64_t delay_of(time_t seconds, long nanoseconds) {
-  if (nanoseconds < 0 || nanoseconds >= workflow::kNsPerSec) {
-    return TimerTask::refused(EINVAL);
-  }
-  return seconds < 0 ? workflow::kNever : workflow::duration_ns(seconds, nanoseconds);
+  const TimeSpan delay = TimeSpan::of(seconds, nanoseconds);
+  return delay.error != 0 ? TimerTask::refused(delay.error) : delay.ns;
 }
 
 int count_of(size_t n) {
@@ -74,8 +79,127 @@ int WFTaskFactory::count_by_name(const std::string& name, unsigned int n) {
   return count_of(NamedCounterTask::count(name, n));
 }
 
-WFGoTask* WFTaskFactory::make_go_task(const std::string& queue_name,
-                                      std::function<void()> function) {
-  return new workflow::GoTask(workflow::Runtime::current().compute().queue(queue_name),
-                              std::move(function));
+WFMailboxTask* WFTaskFactory::create_mailbox_task(void** mailbox, mailbox_callback_t callback) {
+  return new WFMailboxTask(mailbox, std::move(callback));
+}
+
+WFMailboxTask* WFTaskFactory::create_mailbox_task(mailbox_callback_t callback) {
+  return new WFMailboxTask(std::move(callback));
+}
+
+WFMailboxTask* WFTaskFactory::create_mailbox_task(const std::string& name, void** mailbox,
+                                                  mailbox_callback_t callback) {
+  return new NamedMailboxTask(name, mailbox, std::move(callback));
+}
+
+WFMailboxTask* WFTaskFactory::create_mailbox_task(const std::string& name,
+                                                  mailbox_callback_t callback) {
+  return new NamedMailboxTask(name, std::move(callback));
+}
+
+int WFTaskFactory::send_by_name(const std::string& name, void* msg) {
+  return send_by_name(name, msg, SIZE_MAX);
+}
+
+int WFTaskFactory::send_by_name(const std::string& name, void* msg, size_t max) {
+  return count_of(NamedMailboxTask::deliver_to(name, max, [msg](size_t) { return msg; }));
+}
+
+int WFTaskFactory::send_each_by_name(const std::string& name, size_t max,
+                                     const Messages& messages) {
+  return count_of(NamedMailboxTask::deliver_to(
+      name, max, [&messages](size_t i) { return messages.get(messages.array, i); }));
+}
+
+WFSelectorTask* WFTaskFactory::create_selector_task(size_t candidates,
+                                                    selector_callback_t callback) {
+  return new WFSelectorTask(candidates, std::move(callback));
+}
+
+WFConditional* WFTaskFactory::create_conditional(SubTask* task, void** msgbuf) {
+  return new WFConditional(task, msgbuf);
+}
+
+WFConditional* WFTaskFactory::create_conditional(SubTask* task) {
+  return new WFConditional(task);
+}
+
+WFConditional* WFTaskFactory::create_conditional(const std::string& name, SubTask* task,
+                                                 void** msgbuf) {
+  return new NamedConditional(name, task, msgbuf);
+}
+
+WFConditional* WFTaskFactory::create_conditional(const std::string& name, SubTask* task) {
+  return new NamedConditional(name, task);
+}
+
+int WFTaskFactory::signal_by_name(const std::string& name, void* msg) {
+  return signal_by_name(name, msg, SIZE_MAX);
+}
+
+int WFTaskFactory::signal_by_name(const std::string& name, void* msg, size_t max) {
+  return count_of(NamedConditional::deliver_to(name, max, [msg](size_t) { return msg; }));
+}
+
+int WFTaskFactory::signal_each_by_name(const std::string& name, size_t max,
+                                       const Messages& messages) {
+  return count_of(NamedConditional::deliver_to(
+      name, max, [&messages](size_t i) { return messages.get(messages.array, i); }));
+}
+
+WFConditional* WFTaskFactory::create_guard(const std::string& resource, SubTask* task,
+                                           void** msgbuf) {
+  return new GuardTask(resource, task, msgbuf);
+}
+
+WFConditional* WFTaskFactory::create_guard(const std::string& resource, SubTask* task) {
+  return new GuardTask(resource, task, nullptr);
+}
+
+int WFTaskFactory::release_guard(const std::string& resource, void* msg) {
+  return GuardTask::release(resource, msg, false);
+}
+
+int WFTaskFactory::release_guard_safe(const std::string& resource, void* msg) {
+  return GuardTask::release(resource, msg, true);
+}
+
+namespace {
+
+class GoTask final : public WFGoTask {
+ public:
+  GoTask(const ComputePlace& place, const TimeSpan& limit, std::function<void()>&& function)
+      : WFGoTask(place, limit, std::move(function)) {}
+
+ protected:
+  ~GoTask() override = default;
+};
+
+}  // namespace
+
+WFGoTask* WFTaskFactory::make_go_task(const ComputePlace& place, const TimeSpan& limit,
+                                      std::function<void()>&& function) {
+  return new GoTask(place, limit, std::move(function));
+}
+
+WFGraphTask* WFTaskFactory::create_graph_task(graph_callback_t callback) {
+  return new WFGraphTask(std::move(callback));
+}
+
+WFDynamicTask* WFTaskFactory::create_dynamic_task(dynamic_create_t create) {
+  return new DynamicTask(std::move(create));
+}
+
+WFRepeaterTask* WFTaskFactory::create_repeater_task(repeated_create_t create,
+                                                    repeater_callback_t callback) {
+  return new WFRepeaterTask(std::move(create), std::move(callback));
+}
+
+WFModuleTask* WFTaskFactory::create_module_task(SubTask* first, module_callback_t callback) {
+  return new WFModuleTask(first, nullptr, std::move(callback));
+}
+
+WFModuleTask* WFTaskFactory::create_module_task(SubTask* first, SubTask* last,
+                                                module_callback_t callback) {
+  return new WFModuleTask(first, last, std::move(callback));
 }

@@ -76,7 +76,7 @@ SeriesWork::SeriesWork(SubTask* first, series_callback_t&& callback)
 }
 
 SeriesWork::~SeriesWork() {
-  delete_tasks();
+  drop_tasks();
 }
 
 void SeriesWork::start() {
@@ -91,7 +91,7 @@ void SeriesWork::dismiss() {
 
 SubTask* SeriesWork::begin() {
   if (is_canceled()) {
-    delete_tasks();
+    drop_tasks();
     first_ = new WFGenericTask;
     first_->set_pointer(this);
   }
@@ -116,6 +116,14 @@ void SeriesWork::push_front(SubTask* task) {
   queue_.push_front(task);
 }
 
+void SeriesWork::push_front_both(SubTask* task, SubTask* waiting) {
+  assert(!series_of(task));
+  task->set_pointer(this);
+  SeriesLock lock(mutex_);
+  queue_.push_front(waiting);
+  queue_.push_front(task);
+}
+
 void SeriesWork::push_first(SubTask* task) {
   assert(first_ && !series_of(task));
   task->set_pointer(this);
@@ -135,8 +143,8 @@ SubTask* SeriesWork::take_next() {
 SubTask* SeriesWork::pop() {
   SubTask* next = take_next();
   if (next && is_canceled()) {
-    delete next;
-    delete_tasks();
+    next->drop();
+    drop_tasks();
     next = nullptr;
   }
   if (!next) {
@@ -145,10 +153,12 @@ SubTask* SeriesWork::pop() {
   return next;
 }
 
-void SeriesWork::delete_tasks() {
-  delete take_first();
+void SeriesWork::drop_tasks() {
+  if (SubTask* first = take_first()) {
+    first->drop();
+  }
   while (SubTask* task = take_next()) {
-    delete task;
+    task->drop();
   }
 }
 
@@ -157,6 +167,10 @@ void SeriesWork::finish() {
   if (callback_) {
     callback_(this);
   }
+  ended();
+}
+
+void SeriesWork::ended() {
   if (in_parallel_) {
     in_parallel_->branch_done();  // the parallel, and this with it, may be gone now
   } else {
@@ -171,7 +185,6 @@ void ParallelWork::add_series(SeriesWork* series) {
 }
 
 void ParallelWork::dispatch() {
-  subtasks_.reserve(series_.size());
   for (SeriesWork* series : series_) {
     subtasks_.push_back(series->begin());
   }
@@ -180,7 +193,7 @@ void ParallelWork::dispatch() {
 
 void ParallelWork::dismiss() {
   assert(!series_of(this));
-  delete this;
+  drop();
 }
 
 SubTask* ParallelWork::done() {

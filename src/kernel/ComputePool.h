@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +36,10 @@ class ComputePool final : public WorkerPool {
   // False when the pool has stopped: the item was not taken.
   bool post(ComputeQueue* queue, Runnable* item);
 
+  // What has not begun yet should not begin any more: it asks when its turn comes.
+  void abandon() { abandoned_.store(true, std::memory_order_release); }
+  bool is_abandoned() const { return abandoned_.load(std::memory_order_acquire); }
+
  private:
   bool has_work() const WF_REQUIRES(mutex_) override { return ready_head_ != nullptr; }
   Runnable* next() WF_REQUIRES(mutex_) override;
@@ -49,6 +54,7 @@ class ComputePool final : public WorkerPool {
       WF_GUARDED_BY(names_mutex_);
   ComputeQueue* ready_head_ WF_GUARDED_BY(mutex_) = nullptr;
   ComputeQueue* ready_tail_ WF_GUARDED_BY(mutex_) = nullptr;
+  std::atomic<bool> abandoned_{false};
 };
 
 }  // namespace workflow

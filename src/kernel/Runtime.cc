@@ -116,7 +116,7 @@ size_t Runtime::claim_part_slot() {
 
 RuntimePart& Runtime::add_part(size_t slot, std::unique_ptr<RuntimePart> part) {
   RuntimePart* kept = nullptr;
-  if (parts_[slot].compare_exchange_strong(kept, part.get(), std::memory_order_acq_rel)) {
+  if (parts_[slot].compare_exchange_strong(kept, part.get(), std::memory_order_seq_cst)) {
     return *part.release();
   }
   return *kept;
@@ -168,6 +168,10 @@ void Runtime::stop() {
   for (const auto& poller : pollers_) {
     poller->wait_for_timers();
   }
+  // What these still do may bring what others wait for.
+  compute_.wait_quiet();
+  handlers_.wait_quiet();
+  end_waits();
   compute_.stop();
   handlers_.stop();
   for (const auto& poller : pollers_) {
@@ -177,6 +181,15 @@ void Runtime::stop() {
     watch_.stop();
   }
   call_intakes(&Intake::runtime_stopped);
+}
+
+void Runtime::end_waits() {
+  waits_ended_.store(true, std::memory_order_seq_cst);
+  for (const auto& slot : parts_) {
+    if (RuntimePart* part = slot.load(std::memory_order_seq_cst)) {
+      part->end_waits(*this);
+    }
+  }
 }
 
 void Runtime::call_intakes(void (Intake::*call)()) {

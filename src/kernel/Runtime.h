@@ -28,10 +28,16 @@ class Intake {
   ~Intake() = default;
 };
 
+class Runtime;
+
 // Something that an upper layer keeps once per runtime. Lives as long as the runtime.
 class RuntimePart {
  public:
   virtual ~RuntimePart() = default;
+
+  // The runtime stops, and nothing runs any more: what waits for something that only a running task
+  // could bring, and what will come to wait, shall end. Once, after waits_ended() became true.
+  virtual void end_waits(Runtime& /*runtime*/) {}
 };
 
 // The threads of the library and what they work on: pollers, handlers, computing.
@@ -94,16 +100,21 @@ class Runtime {
   // True once stop() has begun.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
+  // True once nothing may begin to wait. Ordered with the making of parts: a part that stop() has
+  // not seen sees true.
+  bool waits_ended() const { return waits_ended_.load(std::memory_order_seq_cst); }
+
   // False when the runtime is stopping already.
   bool add_intake(Intake* intake);
   // Once it has returned the intake is not called, nor in a call.
   void remove_intake(Intake* intake);
 
  private:
-  static constexpr size_t kMaxParts = 8;  // one per type that part() is used with
+  static constexpr size_t kMaxParts = 16;  // one per type that part() is used with
 
   static Runtime& process_runtime();
   bool start_threads();
+  void end_waits();
   void call_intakes(void (Intake::*call)());
   // Whether pollers may run what they finish: where time is real, and nobody wants each run to be
   // the same.
@@ -119,6 +130,7 @@ class Runtime {
   std::vector<std::unique_ptr<Poller>> pollers_;
   std::array<std::atomic<RuntimePart*>, kMaxParts> parts_{};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> waits_ended_{false};
   std::atomic<uint32_t> next_slot_{0};
   Mutex intakes_mutex_;
   CondVar call_ended_;

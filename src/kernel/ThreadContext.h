@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 class SeriesWork;
 class SubTask;
@@ -11,6 +12,8 @@ class Poller;
 class RunnableList;
 class Runtime;
 class WorkerPool;
+
+class PendingWork;
 
 // What the library keeps per thread. A simulation gives each of its virtual threads one of its own.
 struct ThreadContext {
@@ -27,6 +30,8 @@ struct ThreadContext {
   bool dispatched_is_done = false;
   // How many of the loops there this thread is in, one inside a callback of the other.
   int nesting = 0;
+  // What this thread will do when the callback it is in returns; the innermost of it.
+  PendingWork* pending = nullptr;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
   // Of a thread that runs items after its HandlerPool has stopped: how deep they nest, and where
@@ -55,6 +60,36 @@ struct ThreadContext {
   [[gnu::tls_model("initial-exec")]]
 #endif
   static constinit thread_local ThreadContext current_;
+};
+
+// Work that a thread has begun to do, one piece after the other, and that waits while user code
+// runs in one of the pieces. Lives on the stack of that thread, and is used by it alone.
+class PendingWork {
+ public:
+  // `owner`: tells this work from others' of the thread.
+  explicit PendingWork(const void* owner)
+      : owner_(owner), outer_(std::exchange(ThreadContext::current().pending, this)) {}
+  PendingWork(const PendingWork&) = delete;
+  PendingWork& operator=(const PendingWork&) = delete;
+
+  const void* owner() const { return owner_; }
+
+  // The thread is about to block: gives what is left to others.
+  virtual void hand_over() = 0;
+
+  // Of all pending work of the calling thread.
+  static void hand_over_all() {
+    for (PendingWork* work = ThreadContext::current().pending; work; work = work->outer_) {
+      work->hand_over();
+    }
+  }
+
+ protected:
+  ~PendingWork() { ThreadContext::current().pending = outer_; }
+
+ private:
+  const void* const owner_;
+  PendingWork* const outer_;
 };
 
 }  // namespace workflow

@@ -1,6 +1,7 @@
 #include "kernel/WorkerPool.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "kernel/Poller.h"
@@ -19,15 +20,14 @@ int64_t wait_now_ns() {
 }  // namespace
 
 WorkerPool::WorkerPool(const Options& options)
-    : options_(options),
-      most_(options.grow_when_starved ? options.max_threads : std::max(options.threads, 1)) {}
+    : options_(options), wanted_(std::max(options.threads, 1)) {}
 
 WorkerPool::~WorkerPool() = default;
 
 bool WorkerPool::start() {
   {
     MutexLock lock(mutex_);
-    for (int i = 0; i < std::max(options_.threads, 1); i++) {
+    for (int i = 0; i < wanted_; i++) {
       if (!spawn()) {
         break;
       }
@@ -76,6 +76,60 @@ void WorkerPool::stop() {
   supervisor_.join();
 }
 
+void WorkerPool::wait_quiet() {
+  const bool on_worker = ThreadContext::current().pool == this;
+  if (on_worker) {
+    begin_blocking();
+  }
+  {
+    MutexLock lock(mutex_);
+    while (!quiet()) {
+      quiet_.wait(mutex_);
+    }
+  }
+  if (on_worker) {
+    end_blocking();
+  }
+}
+
+int WorkerPool::increase_threads() {
+  MutexLock lock(mutex_);
+  if (stopping_) {
+    errno = ECANCELED;
+    return -1;
+  }
+  if (leaving_ > 0) {
+    leaving_--;
+  } else if (live_ - blocked_ <= wanted_ && !spawn()) {
+    errno = EAGAIN;
+    return -1;
+  }
+  wanted_++;
+  return 0;
+}
+
+int WorkerPool::decrease_threads() {
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_ || wanted_ == 1) {
+      errno = stopping_ ? ECANCELED : EINVAL;
+      return -1;
+    }
+    wanted_--;
+    leaving_++;
+    to_join.splice(to_join.end(), retired_);
+    work_.notify_all();
+  }
+  join_all(to_join);
+  return 0;
+}
+
+int WorkerPool::configured_threads() const {
+  MutexLock lock(mutex_);
+  return wanted_;
+}
+
 void WorkerPool::join_all(std::list<Thread>& threads) {
   for (Thread& thread : threads) {
     thread.join();
@@ -84,7 +138,7 @@ void WorkerPool::join_all(std::list<Thread>& threads) {
 
 bool WorkerPool::idle() const {
   MutexLock lock(mutex_);
-  return !has_work() && idle_ + blocked_ == live_;
+  return quiet();
 }
 
 int WorkerPool::thread_count() const {
@@ -126,7 +180,7 @@ void WorkerPool::unlock_and_wake() {
 }
 
 bool WorkerPool::surplus() const {
-  return live_ - blocked_ > options_.threads;
+  return live_ - blocked_ > wanted_;
 }
 
 // Nobody is left who could post: everyone else waits.
@@ -139,7 +193,13 @@ bool WorkerPool::wait_for_work() {
     work_.notify_all();
     return false;
   }
+  if (leaves()) {
+    return false;
+  }
   idle_++;
+  if (quiet()) {
+    quiet_.notify_all();
+  }
   bool timed_out = false;
   if (surplus()) {
     timed_out = !work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
@@ -153,6 +213,18 @@ bool WorkerPool::wait_for_work() {
     return false;
   }
   return !(timed_out && surplus() && !has_work() && !stopping_);
+}
+
+bool WorkerPool::leaves() {
+  if (leaving_ == 0 || !surplus() || stopping_) {
+    return false;
+  }
+  leaving_--;
+  return true;
+}
+
+int WorkerPool::most_threads() const {
+  return options_.grow_when_starved ? options_.max_threads : wanted_;
 }
 
 void WorkerPool::worker_main(std::list<Thread>::iterator self) {
@@ -171,6 +243,9 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
   }
   retired_.splice(retired_.end(), threads_, self);
   live_--;
+  if (quiet()) {
+    quiet_.notify_all();
+  }
   if (live_ == lost_) {
     // Here and not in stop(): what is posted before that wakes up would have no worker left.
     terminated_ = true;
@@ -185,8 +260,11 @@ void WorkerPool::begin_blocking() {
   {
     MutexLock lock(mutex_);
     blocked_++;
+    if (quiet()) {
+      quiet_.notify_all();
+    }
     to_join.splice(to_join.end(), retired_);
-    if (live_ - blocked_ < options_.threads) {
+    if (live_ - blocked_ < wanted_) {
       spawn();
     }
     wake = claim_wake();
@@ -212,7 +290,7 @@ void WorkerPool::supervise() {
     watch_.wait_until(mutex_, saturating_add(wait_now_ns(), kStarvedNs));
     if (!has_work()) {
       watched_ = false;
-    } else if (taken_ == taken_before && live_ - blocked_ < most_) {
+    } else if (taken_ == taken_before && live_ - blocked_ < most_threads()) {
       spawn();
       std::list<Thread> to_join;
       to_join.splice(to_join.end(), retired_);
@@ -224,6 +302,7 @@ void WorkerPool::supervise() {
 }
 
 BlockingScope::BlockingScope() : pool_(ThreadContext::current().pool) {
+  PendingWork::hand_over_all();
   if (pool_) {
     pool_->begin_blocking();
   } else if (Poller* poller = ThreadContext::current().away_from) {

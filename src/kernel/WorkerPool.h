@@ -51,7 +51,17 @@ class WorkerPool {
   // be destroyed then.
   void stop();
 
-  int configured_threads() const { return options_.threads; }
+  // Returns at a moment at which nothing is queued and every worker is idle, or blocked in a
+  // BlockingScope; the calling one does not count.
+  void wait_quiet();
+
+  // One thread more, from now on; one less, when it has nothing to do. 0, or -1 with errno: EINVAL
+  // for the last thread, EAGAIN when the system refuses, ECANCELED after stop().
+  int increase_threads();
+  int decrease_threads();
+
+  // As many as it keeps: without those that stand in for others.
+  int configured_threads() const;
 
   // True when nothing is queued and no worker is running an item.
   bool idle() const;
@@ -90,24 +100,30 @@ class WorkerPool {
   void notify(Wake wake);
   bool spawn() WF_REQUIRES(mutex_);
   bool surplus() const WF_REQUIRES(mutex_);
+  // Whether the calling worker, which has nothing to do, is one that leaves.
+  bool leaves() WF_REQUIRES(mutex_);
+  int most_threads() const WF_REQUIRES(mutex_);
   bool finished() const WF_REQUIRES(mutex_);
+  bool quiet() const WF_REQUIRES(mutex_) { return !has_work() && idle_ + blocked_ == live_; }
   // False when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
   static void join_all(std::list<Thread>& threads);
 
   const Options options_;
-  const int most_;  // threads not blocked that starved work may have
-  CondVar work_;    // workers wait here
-  CondVar watch_;   // the supervisor waits here
-  CondVar ended_;   // stop() waits here
+  CondVar work_;   // workers wait here
+  CondVar watch_;  // the supervisor waits here
+  CondVar ended_;  // stop() waits here
+  CondVar quiet_;  // wait_quiet() waits here
   std::list<Thread> threads_ WF_GUARDED_BY(mutex_);
   std::list<Thread> retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
   Thread supervisor_;
+  int wanted_ WF_GUARDED_BY(mutex_);
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
   int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once stop() was called on a worker
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
+  int leaving_ WF_GUARDED_BY(mutex_) = 0;  // surplus workers that shall not wait kSpareNs
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool watched_ WF_GUARDED_BY(mutex_) = false;
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
@@ -115,8 +131,8 @@ class WorkerPool {
 };
 
 // Declares that the current thread is about to wait for something other work may have to bring
-// about. On a worker its pool lends a thread meanwhile; a poller's leader is replaced; elsewhere it
-// does nothing.
+// about. What the thread has left to do is handed to the handlers. On a worker its pool lends a
+// thread meanwhile; a poller's leader is replaced.
 class BlockingScope {
  public:
   BlockingScope();

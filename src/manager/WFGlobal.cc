@@ -75,6 +75,29 @@ SchemePorts& scheme_ports() {
 
 }  // namespace
 
+// The library's own threads and queues, in the shape of those that users own.
+class ComputeFaces final : public RuntimePart {
+ public:
+  Executor* executor() {
+    MutexLock lock(mutex_);
+    executor_.pool_ = &Runtime::current().compute();
+    return &executor_;
+  }
+
+  ExecQueue* queue(const std::string& name) {
+    ComputeQueue* queue = Runtime::current().compute().queue(name);
+    MutexLock lock(mutex_);
+    ExecQueue& face = queues_[name];
+    face.queue_ = queue;
+    return &face;
+  }
+
+ private:
+  Mutex mutex_;
+  Executor executor_;
+  std::map<std::string, ExecQueue> queues_ WF_GUARDED_BY(mutex_);
+};
+
 }  // namespace workflow
 
 void WORKFLOW_library_init(const struct WFGlobalSettings* settings) {
@@ -92,6 +115,30 @@ void WFGlobal::register_scheme_port(const std::string& scheme, unsigned short po
 
 const char* WFGlobal::get_default_port(const std::string& scheme) {
   return workflow::scheme_ports().get(scheme);
+}
+
+int WFGlobal::increase_handler_thread() {
+  return workflow::Runtime::current().handlers().increase_threads();
+}
+
+int WFGlobal::decrease_handler_thread() {
+  return workflow::Runtime::current().handlers().decrease_threads();
+}
+
+int WFGlobal::increase_compute_thread() {
+  return workflow::Runtime::current().compute().increase_threads();
+}
+
+int WFGlobal::decrease_compute_thread() {
+  return workflow::Runtime::current().compute().decrease_threads();
+}
+
+ExecQueue* WFGlobal::get_exec_queue(const std::string& queue_name) {
+  return workflow::Runtime::current().part<workflow::ComputeFaces>().queue(queue_name);
+}
+
+Executor* WFGlobal::get_compute_executor() {
+  return workflow::Runtime::current().part<workflow::ComputeFaces>().executor();
 }
 
 const struct WFGlobalSettings* WFGlobal::get_global_settings() {

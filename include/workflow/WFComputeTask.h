@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "workflow/WFGenericTask.h"
+
+class ExecQueue;
+class Executor;
+class WFTaskFactory;
+
+namespace workflow {
+
+class ComputePool;
+class ComputeQueue;
+class TimeLimit;
+
+// Where a computation waits for its turn, and whose threads run it. Both outlive it.
+struct ComputePlace {
+  ComputePool *pool;
+  ComputeQueue *queue;
+
+  // A named queue of the library's computing threads, or of a user's threads.
+  static ComputePlace named(const std::string &queue_name);
+  static ComputePlace of(ExecQueue *queue, Executor *executor);
+};
+
+// A duration as the creating functions take it; what is out of range is kept as an error.
+struct TimeSpan {
+  int64_t ns;  // not negative; INT64_MAX: never
+  int error;   // 0, or EINVAL
+
+  // Negative seconds: never. Nanoseconds outside [0, 1e9): EINVAL.
+  static TimeSpan of(time_t seconds, long nanoseconds);
+  static TimeSpan never() { return {INT64_MAX, 0}; }
+};
+
+// A task that computes on a computing thread: compute() is called once, after its turn in the
+// queue has come.
+//
+// With a time limit, counted from dispatch(), it ends then with SYS_ERROR/ETIMEDOUT if compute()
+// has not returned. Not begun by then, it never begins; begun, it runs on, and the task object
+// lives until it has returned. EINVAL if the limit was out of range, ENOMEM when it could not be
+// set.
+//
+// The callback runs on the computing thread after compute(), after a timeout on another thread.
+// ABORTED: the library, or the user's executor, stopped before it began.
+class ComputeTask : public SubTask {
+ public:
+  void start() {
+    assert(!series_of(this));
+    start_alone();
+  }
+  void dismiss() {
+    assert(!series_of(this));
+    drop();
+  }
+
+  void *user_data = nullptr;
+
+  int get_state() const { return state_; }
+  int get_error() const { return error_; }
+
+ protected:
+  ComputeTask(const ComputePlace &place, const TimeSpan &limit);
+  ~ComputeTask() override;
+
+  virtual void compute() = 0;
+
+  void dispatch() override;
+  void run() override;
+
+  // How done() ends, after the callback: delete_and_next(), but the task lives until compute() has
+  // returned.
+  SubTask *end_and_next();
+
+  int state_ = WFT_STATE_UNDEFINED;
+  int error_ = 0;
+
+ private:
+  friend class TimeLimit;
+
+  void not_limited();
+  void compute_here();
+  // The computation has ended so. True: the caller owns the completion; false: the task may be
+  // gone.
+  bool computed(int state);
+  void complete_here();
+
+  const ComputePlace place_;
+  std::unique_ptr<TimeLimit> limit_;  // null: none
+};
+
+}  // namespace workflow
+
+// A function to run on a computing thread. See ComputeTask for how it ends.
+class WFGoTask : public workflow::ComputeTask {
+ public:
+  void set_callback(std::function<void(WFGoTask *)> callback) { callback_ = std::move(callback); }
+
+ protected:
+  WFGoTask(const workflow::ComputePlace &place, const workflow::TimeSpan &limit,
+           std::function<void()> &&function)
+      : ComputeTask(place, limit), function_(std::move(function)) {}
+  ~WFGoTask() override = default;
+
+  void compute() override { function_(); }
+  SubTask *done() override {
+    if (callback_) callback_(this);
+    return end_and_next();
+  }
+
+  std::function<void()> function_;
+  std::function<void(WFGoTask *)> callback_;
+
+ private:
+  friend class WFTaskFactory;
+};
+
+// A function with an input and an output, to run on a computing thread. The task holds both. See
+// ComputeTask for how it ends: after a timeout the function may still be using them.
+template <class IN, class OUT>
+class WFThreadTask : public workflow::ComputeTask {
+ public:
+  IN *get_input() { return &input_; }
+  const IN *get_input() const { return &input_; }
+  OUT *get_output() { return &output_; }
+  const OUT *get_output() const { return &output_; }
+
+  void set_callback(std::function<void(WFThreadTask<IN, OUT> *)> callback) {
+    callback_ = std::move(callback);
+  }
+
+ protected:
+  WFThreadTask(const workflow::ComputePlace &place, const workflow::TimeSpan &limit,
+               std::function<void(WFThreadTask<IN, OUT> *)> &&callback)
+      : ComputeTask(place, limit), callback_(std::move(callback)) {}
+  ~WFThreadTask() override = default;
+
+  SubTask *done() override {
+    if (callback_) callback_(this);
+    return end_and_next();
+  }
+
+  IN input_{};
+  OUT output_{};
+  std::function<void(WFThreadTask<IN, OUT> *)> callback_;
+};

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory_resource>
+#include <utility>
+#include <vector>
+
+#include "workflow/WFGenericTask.h"
+
+class WFGraphNode;
+class WFGraphTask;
+
+namespace workflow {
+
+// An operand of the arrows; see WFGraphNode.
+struct GraphArrow {
+  WFGraphNode &node;
+};
+
+}  // namespace workflow
+
+// One task of a graph, in a series of its own: the node is done when that series has ended, so its
+// callback may push more tasks on `series_of(task)`. Cancelling that series also cancels all nodes
+// that depend on this one, directly or not: their tasks are dropped without callbacks.
+//
+//   a --> b --> c;    b after a, c after b
+//   c <-- b <-- a;    the same
+//
+// Before the graph is started; one thread at a time. An arrow may be drawn several times.
+class WFGraphNode : private SeriesWork {
+ public:
+  // `node` runs after this one.
+  void precede(WFGraphNode &node);
+  // This one runs after `node`.
+  void succeed(WFGraphNode &node) { node.precede(*this); }
+
+  workflow::GraphArrow operator--(int) { return {*this}; }  // the left of -->
+  workflow::GraphArrow operator--() { return {*this}; }     // the right of <--
+
+  // For WFGraphTask.
+  WFGraphNode(WFGraphTask *graph, SubTask *task);
+  ~WFGraphNode() override = default;
+
+ private:
+  friend class WFGraphTask;
+  struct Arrow {
+    WFGraphNode *to;
+    Arrow *next;
+  };
+
+  SubTask *first_task() { return begin(); }
+  void ended() override;
+
+  WFGraphTask *const graph_;
+  Arrow *arrows_ = nullptr;  // to the nodes that depend on this one
+  // How many nodes this one still waits for.
+  std::atomic<size_t> pending_{0};
+  size_t unvisited_ = 0;  // the same, while looking for cycles
+};
+
+inline WFGraphNode &operator>(const workflow::GraphArrow &from, WFGraphNode &to) {
+  from.node.precede(to);
+  return to;
+}
+inline workflow::GraphArrow operator>(const workflow::GraphArrow &from,
+                                      const workflow::GraphArrow &to) {
+  from.node.precede(to.node);
+  return to;
+}
+inline WFGraphNode &operator<(WFGraphNode &to, const workflow::GraphArrow &from) {
+  to.succeed(from.node);
+  return from.node;
+}
+
+// Tasks that run when all those that they depend on are done; done itself when all of them are.
+// Ends SUCCESS, or, when nodes depend on each other in a circle, SYS_ERROR/EDEADLK: then no task of
+// it ran, all are dropped.
+class WFGraphTask : public WFGenericTask {
+ public:
+  // Owns the task, which has no series yet. Before the start; the node lives as long as the graph.
+  WFGraphNode &create_graph_node(SubTask *task);
+
+  void set_callback(std::function<void(WFGraphTask *)> callback) {
+    callback_ = std::move(callback);
+  }
+
+  explicit WFGraphTask(std::function<void(WFGraphTask *)> callback);
+
+ protected:
+  ~WFGraphTask() override;
+
+  void dispatch() override;
+  SubTask *done() override;
+
+  std::function<void(WFGraphTask *)> callback_;
+
+ private:
+  friend class WFGraphNode;
+
+  bool has_cycle() const;
+  void dispatch_ready(workflow::RunnableList &ready) { dispatch_all(ready, this); }
+  void node_done();
+
+  std::pmr::monotonic_buffer_resource memory_;  // of nodes and arrows
+  std::vector<WFGraphNode *> nodes_;
+  std::atomic<size_t> remaining_{0};  // nodes, and dispatch() itself
+};

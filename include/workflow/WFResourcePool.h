@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "workflow/WFWaitingTask.h"
+
+namespace workflow {
+
+class ResourceLine;
+
+// What waits for things that are posted, first come, first served; the things that nobody waits
+// for are kept by the class that derives from it.
+//
+// Thread-safe. It outlives every conditional that it made, but not those that the end of the
+// library aborts.
+class ResourceSource {
+ public:
+  ResourceSource(const ResourceSource &) = delete;
+  ResourceSource &operator=(const ResourceSource &) = delete;
+
+  // Runs `task` when it gets a resource: once it is dispatched and those dispatched before it have
+  // got theirs. The resource is in `*resbuf`, or in the conditional's `user_data`. If its series is
+  // cancelled by then the task is dropped, and the resource is posted again.
+  WFConditional *get(SubTask *task, void **resbuf);
+  WFConditional *get(SubTask *task) { return get(task, nullptr); }
+
+  // Gives `res` to the first that waits, else keeps it.
+  void post(void *res);
+
+ protected:
+  ResourceSource();
+  virtual ~ResourceSource();
+
+  // Called one at a time, under a lock: they must not call this object. pop() only when there is
+  // something, push() not more often than there is room for in the derived class.
+  virtual void *pop() = 0;
+  virtual void push(void *res) = 0;
+
+  // For constructors: so many resources are in the derived class already.
+  void set_initial(size_t n);
+
+ private:
+  friend class ResourceLine;
+  const std::shared_ptr<ResourceLine> line_;
+};
+
+}  // namespace workflow
+
+// A number of resources that tasks take and give back. The last one given back is the first one
+// taken. Derive from it to choose otherwise: override both pop() and push().
+class WFResourcePool : public workflow::ResourceSource {
+ public:
+  // Of the `n` resources in `res`, which is copied.
+  WFResourcePool(void *const *res, size_t n);
+  // Of `n` that are all null: permissions to do something.
+  explicit WFResourcePool(size_t n);
+  ~WFResourcePool() override;
+
+ protected:
+  void *pop() override;
+  void push(void *res) override;
+
+ private:
+  std::vector<void *> resources_;
+};

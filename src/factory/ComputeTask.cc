@@ -1,0 +1,147 @@
+#include <cerrno>
+
+#include "factory/TimeLimit.h"
+#include "kernel/ComputePool.h"
+#include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
+#include "util/Time.h"
+#include "util/VirtualScheduler.h"
+#include "workflow/WFComputeTask.h"
+
+namespace workflow {
+
+TimeSpan TimeSpan::of(time_t seconds, long nanoseconds) {
+  if (nanoseconds < 0 || nanoseconds >= kNsPerSec) {
+    return {0, EINVAL};
+  }
+  return seconds < 0 ? never() : TimeSpan{duration_ns(seconds, nanoseconds), 0};
+}
+
+ComputePlace ComputePlace::named(const std::string& queue_name) {
+  ComputePool& pool = Runtime::current().compute();
+  return {&pool, pool.queue(queue_name)};
+}
+
+Poller::Start TimeLimit::start() {
+  return Runtime::current().own_poller().start_timer(this, limit_ns_);
+}
+
+bool TimeLimit::claim() {
+  schedule_point();
+  return !claimed_.exchange(true, std::memory_order_acq_rel);
+}
+
+bool TimeLimit::meet() {
+  schedule_point();
+  return met_.exchange(true, std::memory_order_acq_rel);
+}
+
+bool TimeLimit::unref() {
+  schedule_point();
+  return users_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+bool TimeLimit::take_timer() {
+  return Poller::cancel_timer(this) == Poller::Cancel::kTaken || meet();
+}
+
+void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
+  const bool timed_out = !stopped && claim();
+  if (timed_out) {
+    task_->state_ = WFT_STATE_SYS_ERROR;
+    task_->error_ = ETIMEDOUT;
+  }
+  if (timed_out || meet()) {
+    finished.push_back(this);
+  }
+}
+
+void TimeLimit::run() {
+  task_->complete_here();
+}
+
+ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit)
+    : error_(limit.error), place_(place) {
+  if (limit.error == 0 && limit.ns != kNever) {
+    limit_ = std::make_unique<TimeLimit>(this, limit.ns);
+  }
+}
+
+ComputeTask::~ComputeTask() = default;
+
+void ComputeTask::dispatch() {
+  if (error_ != 0) {
+    state_ = WFT_STATE_SYS_ERROR;
+    subtask_done();
+  } else if (limit_ && limit_->start() != Poller::Start::kQueued) {
+    not_limited();
+    subtask_done();
+  } else if (!place_.pool || !place_.pool->post(place_.queue, this)) {
+    if (computed(WFT_STATE_ABORTED)) {
+      subtask_done();
+    }
+  }
+}
+
+// Without the timer nothing begins: the library stops, or memory has run out.
+void ComputeTask::not_limited() {
+  const bool stopping = Runtime::current().stopping();
+  state_ = stopping ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
+  error_ = stopping ? 0 : ENOMEM;
+  limit_.reset();
+}
+
+// The turn of the task in its queue.
+void ComputeTask::run() {
+  int state = WFT_STATE_ABORTED;
+  if (!place_.pool->is_abandoned() && !Runtime::current().stopping()) {
+    if (!limit_ || !limit_->has_timed_out()) {
+      compute_here();
+    }
+    state = WFT_STATE_SUCCESS;
+  }
+  if (computed(state)) {
+    complete_here();
+  }
+}
+
+void ComputeTask::compute_here() {
+  ThreadContext& context = ThreadContext::current();
+  // For those who ask whether they are inside a series that they would wait for. A task that has
+  // a limit may outlive its series.
+  context.series = limit_ ? nullptr : joined_series();
+  compute();
+  context.series = nullptr;
+}
+
+bool ComputeTask::computed(int state) {
+  if (!limit_) {
+    state_ = state;
+    return true;
+  }
+  if (limit_->claim()) {
+    state_ = state;
+    if (limit_->take_timer()) {
+      limit_.reset();  // nobody else uses it, nor the task
+      return true;
+    }
+  }
+  if (limit_->unref()) {
+    delete this;
+  }
+  return false;
+}
+
+void ComputeTask::complete_here() {
+  SubTask::run();
+}
+
+SubTask* ComputeTask::end_and_next() {
+  SeriesWork* series = joined_series();
+  if (!limit_ || limit_->unref()) {
+    delete this;
+  }
+  return series ? series->pop() : nullptr;
+}
+
+}  // namespace workflow

@@ -1,0 +1,21 @@
+#include "workflow/WFWaitingTask.h"
+#include "workflow/Workflow.h"
+
+WFConditional::~WFConditional() {
+  if (task_) {
+    SubTask::drop(task_);
+  }
+}
+
+SubTask* WFConditional::done() {
+  if (state == WFT_STATE_SUCCESS && !is_series_canceled()) {
+    return delete_and_continue_with(std::exchange(task_, nullptr));
+  }
+  if (state == WFT_STATE_SUCCESS) {
+    unused(*slot_);
+  } else if (SeriesWork* series = joined_series()) {
+    series->cancel();
+  }
+  SubTask::drop(std::exchange(task_, nullptr));
+  return end_and_next();
+}

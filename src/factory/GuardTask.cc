@@ -1,0 +1,87 @@
+#include "factory/GuardTask.h"
+
+#include <cerrno>
+#include <new>
+
+#include "factory/Names.h"
+#include "workflow/Workflow.h"
+
+namespace workflow {
+
+NameRegistry& GuardTask::registry() {
+  return names_of<GuardTask>();
+}
+
+void GuardTask::dispatch() {
+  if (!line_up()) {
+    state = WFT_STATE_SYS_ERROR;
+    error = ENOMEM;
+    place_.reset();
+    if (claim()) {
+      publish();
+    }
+  }
+  WFConditional::dispatch();
+}
+
+// False without memory.
+bool GuardTask::line_up() {
+  GuardPlace* place = place_.get();
+  try {
+    if (registry().link(place, resource_)) {
+      place_.release();
+      deliver(nullptr);
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// Aborted: it may hold the resource by now, or another may have taken its place out.
+void GuardTask::leave() {
+  if (place_) {
+    registry().unlink(place_.get());
+  }
+}
+
+bool GuardTask::take_over(void* message, bool* ends) {
+  const Delivery delivery = deliver(message);
+  if (delivery == Delivery::kRefused) {
+    return false;
+  }
+  *ends = delivery == Delivery::kEnds;
+  place_.release();
+  return true;
+}
+
+bool GuardTask::release(const std::string& resource, void* message, bool elsewhere) {
+  GuardTask* next = nullptr;
+  GuardPlace* released = nullptr;
+  bool ends = false;
+  const bool passed = registry().advance(
+      resource,
+      [&](NamedNode* node) {
+        GuardTask* task = static_cast<GuardPlace*>(node)->task;
+        if (!task->take_over(message, &ends)) {
+          return false;
+        }
+        next = task;
+        return true;
+      },
+      [&released](NamedNode* node) {
+        // The first is the holder's, which belongs to the registry.
+        if (!released) {
+          released = static_cast<GuardPlace*>(node);
+        }
+      });
+  delete released;
+  if (ends && elsewhere) {
+    next->complete_elsewhere();
+  } else if (ends) {
+    next->complete();
+  }
+  return passed;
+}
+
+}  // namespace workflow

@@ -1,0 +1,166 @@
+#include <utility>
+
+#include "util/Mutex.h"
+#include "workflow/WFMessageQueue.h"
+#include "workflow/WFResourcePool.h"
+
+namespace workflow {
+
+class ResourceConditional;
+
+// Who waits for the resources of a source, and how many there are that nobody waits for.
+//
+// Thread-safe. R is mutex_; under it resources are delivered, and the source's pop() and push() are
+// called, which users may have overridden. A conditional in the line is alive: who completes it
+// takes it out first. Shared by the source and the conditionals, as these may be aborted when the
+// source is gone.
+class ResourceLine {
+ public:
+  explicit ResourceLine(ResourceSource* source) : source_(source) {}
+
+  void set_available(size_t n) {
+    MutexLock lock(mutex_);
+    available_ = n;
+  }
+
+  // Gives the conditional a resource, or lets it wait in line.
+  void enter(ResourceConditional* conditional);
+  // Takes it out if it still waits.
+  void leave(ResourceConditional* conditional);
+  void post(void* resource);
+
+ private:
+  void unlink(ResourceConditional* conditional) WF_REQUIRES(mutex_);
+
+  ResourceSource* const source_;
+  Mutex mutex_;  // R
+  size_t available_ WF_GUARDED_BY(mutex_) = 0;
+  ResourceConditional* first_ WF_GUARDED_BY(mutex_) = nullptr;
+  ResourceConditional* last_ WF_GUARDED_BY(mutex_) = nullptr;
+};
+
+class ResourceConditional final : public WFConditional {
+ public:
+  ResourceConditional(std::shared_ptr<ResourceLine> line, SubTask* task, void** slot)
+      : WFConditional(task, slot), line_(std::move(line)) {}
+
+ protected:
+  ~ResourceConditional() override = default;
+  void dispatch() override {
+    line_->enter(this);
+    WFConditional::dispatch();
+  }
+  void leave() override { line_->leave(this); }
+  void unused(void* resource) override { line_->post(resource); }
+
+ private:
+  friend class ResourceLine;
+
+  const std::shared_ptr<ResourceLine> line_;
+  // Guarded by R.
+  ResourceConditional* next_ = nullptr;
+  ResourceConditional* previous_ = nullptr;
+  bool waits_ = false;
+};
+
+void ResourceLine::enter(ResourceConditional* conditional) {
+  MutexLock lock(mutex_);
+  if (available_ > 0) {
+    available_--;
+    conditional->deliver(source_->pop());
+    return;
+  }
+  conditional->waits_ = true;
+  conditional->previous_ = last_;
+  (last_ ? last_->next_ : first_) = conditional;
+  last_ = conditional;
+}
+
+void ResourceLine::unlink(ResourceConditional* conditional) {
+  (conditional->previous_ ? conditional->previous_->next_ : first_) = conditional->next_;
+  (conditional->next_ ? conditional->next_->previous_ : last_) = conditional->previous_;
+  conditional->next_ = conditional->previous_ = nullptr;
+  conditional->waits_ = false;
+}
+
+void ResourceLine::leave(ResourceConditional* conditional) {
+  MutexLock lock(mutex_);
+  if (conditional->waits_) {
+    unlink(conditional);
+  }
+}
+
+void ResourceLine::post(void* resource) {
+  ResourceConditional* ends = nullptr;
+  bool taken = false;
+  {
+    MutexLock lock(mutex_);
+    while (!taken && first_) {
+      ResourceConditional* next = first_;
+      unlink(next);
+      const auto delivery = next->deliver(resource);
+      taken = delivery != ResourceConditional::Delivery::kRefused;
+      if (delivery == ResourceConditional::Delivery::kEnds) {
+        ends = next;
+      }
+    }
+    if (!taken) {
+      source_->push(resource);
+      available_++;
+    }
+  }
+  if (ends) {
+    ends->complete();
+  }
+}
+
+ResourceSource::ResourceSource() : line_(std::make_shared<ResourceLine>(this)) {}
+
+ResourceSource::~ResourceSource() = default;
+
+void ResourceSource::set_initial(size_t n) {
+  line_->set_available(n);
+}
+
+WFConditional* ResourceSource::get(SubTask* task, void** resbuf) {
+  return new ResourceConditional(line_, task, resbuf);
+}
+
+void ResourceSource::post(void* res) {
+  line_->post(res);
+}
+
+}  // namespace workflow
+
+WFResourcePool::WFResourcePool(void* const* res, size_t n) : resources_(res, res + n) {
+  set_initial(n);
+}
+
+WFResourcePool::WFResourcePool(size_t n) : resources_(n) {
+  set_initial(n);
+}
+
+WFResourcePool::~WFResourcePool() = default;
+
+void* WFResourcePool::pop() {
+  void* resource = resources_.back();
+  resources_.pop_back();
+  return resource;
+}
+
+void WFResourcePool::push(void* res) {
+  resources_.push_back(res);
+}
+
+WFMessageQueue::WFMessageQueue() = default;
+WFMessageQueue::~WFMessageQueue() = default;
+
+void* WFMessageQueue::pop() {
+  void* message = messages_.front();
+  messages_.pop_front();
+  return message;
+}
+
+void WFMessageQueue::push(void* msg) {
+  messages_.push_back(msg);
+}

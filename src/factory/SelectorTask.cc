@@ -1,0 +1,67 @@
+#include <cerrno>
+
+#include "factory/WaitingTasks.h"
+#include "util/VirtualScheduler.h"
+#include "workflow/WFWaitingTask.h"
+
+using workflow::WaitingTasks;
+
+WFSelectorTask::WFSelectorTask(size_t candidates, std::function<void(WFSelectorTask*)> callback)
+    : callback_(std::move(callback)),
+      candidates_left_(candidates),
+      users_(candidates == 0 ? 1 : 2) {
+  if (candidates == 0) {
+    end_without_message();
+  }
+}
+
+int WFSelectorTask::submit(void* msg) {
+  const bool wins = msg && claim();
+  if (wins) {
+    message_ = msg;
+    if (publish()) {
+      complete();
+    }
+  }
+  workflow::schedule_point();
+  if (candidates_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    end_without_message();
+    unref();
+  }
+  return wins;
+}
+
+// Unless there is a winner.
+void WFSelectorTask::end_without_message() {
+  if (claim()) {
+    state = WFT_STATE_SYS_ERROR;
+    error = ENOMSG;
+    if (publish()) {
+      complete();
+    }
+  }
+}
+
+SubTask* WFSelectorTask::done() {
+  if (callback_) {
+    callback_(this);
+  }
+  SeriesWork* series = joined_series();
+  drop();
+  return series ? series->pop() : nullptr;
+}
+
+void WFSelectorTask::drop() {
+  callback_ = nullptr;
+  // Known to the runtime as long as candidates may come.
+  WaitingTasks::current().park(this);
+  unref();
+}
+
+void WFSelectorTask::unref() {
+  workflow::schedule_point();
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    WaitingTasks::remove(this);
+    delete this;
+  }
+}

@@ -1,0 +1,63 @@
+#include <cerrno>
+
+#include "kernel/Runtime.h"
+#include "workflow/WFTask.h"
+
+// The next task of the repeater, or null at its end.
+SubTask* WFRepeaterTask::create() {
+  if (workflow::Runtime::current().stopping()) {
+    // A stop ends every task at once: a `create` that does not ask why would go on for ever.
+    state = WFT_STATE_ABORTED;
+    return nullptr;
+  }
+  return create_ ? create_(this) : nullptr;
+}
+
+SubTask* WFRepeaterTask::done() {
+  began_ = true;
+  if (SubTask* task = create()) {
+    // Behind the task it made, and found there by it, however that ends.
+    SeriesWork* series = series_of(this);
+    series->push_front_both(task, this);
+    return series->pop();
+  }
+  if (callback_) {
+    callback_(this);
+  }
+  return delete_and_next();
+}
+
+void WFRepeaterTask::drop() {
+  if (began_) {
+    state = WFT_STATE_SYS_ERROR;
+    error = ECANCELED;
+    if (callback_) {
+      callback_(this);
+    }
+  }
+  delete this;
+}
+
+WFModuleTask::WFModuleTask(SubTask* first, SubTask* last,
+                           std::function<void(const WFModuleTask*)> callback)
+    : callback_(std::move(callback)),
+      series_(last ? Workflow::create_series_work(first, last, nullptr)
+                   : Workflow::create_series_work(first, nullptr)) {
+  series_->in_parallel_ = this;
+}
+
+WFModuleTask::~WFModuleTask() {
+  delete series_;
+}
+
+void WFModuleTask::dispatch() {
+  subtasks_.push_back(series_->begin());
+  ParallelTask::dispatch();
+}
+
+SubTask* WFModuleTask::done() {
+  if (callback_) {
+    callback_(this);
+  }
+  return delete_and_next();
+}

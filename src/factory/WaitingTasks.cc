@@ -1,0 +1,169 @@
+#include "factory/WaitingTasks.h"
+
+#include <cstdint>
+
+#include "util/VirtualScheduler.h"
+
+namespace workflow {
+
+WaitingTasks::~WaitingTasks() {
+  MutexLock kept_lock(kept_mutex_);
+  while (Runnable* task = kept_.pop_front()) {
+    delete static_cast<WaitingTask*>(task);
+  }
+  MutexLock parked_lock(parked_.mutex);
+  while (WaitingTask* task = parked_.head) {
+    parked_.erase(task);
+    delete task;
+  }
+}
+
+void WaitingTasks::List::insert(WaitingTask* task) {
+  task->list_ = this;
+  task->previous_ = nullptr;
+  task->next_ = head;
+  if (head) {
+    head->previous_ = task;
+  }
+  head = task;
+}
+
+void WaitingTasks::List::erase(WaitingTask* task) {
+  (task->previous_ ? task->previous_->next_ : head) = task->next_;
+  if (task->next_) {
+    task->next_->previous_ = task->previous_;
+  }
+  task->list_ = nullptr;
+}
+
+WaitingTasks::List& WaitingTasks::list_of(const WaitingTask* task) {
+  // The low bits of an address are those of its alignment; the next ones tell neighbours apart.
+  const uintptr_t address = reinterpret_cast<uintptr_t>(task);
+  return waiting_[((address >> 6) ^ (address >> 12)) % kLists];
+}
+
+WaitingTasks::Start WaitingTasks::start(WaitingTask* task) {
+  List& list = list_of(task);
+  MutexLock lock(list.mutex);
+  unsigned parts = task->parts_.load(std::memory_order_acquire);
+  for (;;) {
+    const bool aborts = Runtime::current().waits_ended() && !(parts & WaitingTask::kClaimed);
+    const unsigned started =
+        parts | WaitingTask::kStarted | (aborts ? unsigned{WaitingTask::kAborted} : 0);
+    if (parts & WaitingTask::kPublished || aborts) {
+      if (task->parts_.compare_exchange_weak(parts, started, std::memory_order_acq_rel)) {
+        return Start::kEnds;
+      }
+      continue;
+    }
+    // In the list before anybody can see that it is started.
+    list.insert(task);
+    if (task->parts_.compare_exchange_strong(parts, started, std::memory_order_acq_rel)) {
+      return Start::kWaits;
+    }
+    list.erase(task);
+  }
+}
+
+void WaitingTasks::park(WaitingTask* task) {
+  MutexLock lock(parked_.mutex);
+  parked_.insert(task);
+}
+
+void WaitingTasks::remove(WaitingTask* task) {
+  if (List* list = static_cast<List*>(task->list_)) {
+    MutexLock lock(list->mutex);
+    list->erase(task);
+  }
+}
+
+void WaitingTasks::keep(WaitingTask* task) {
+  MutexLock lock(kept_mutex_);
+  kept_.push_back(task);
+}
+
+bool WaitingTasks::abort(WaitingTask* task) {
+  unsigned parts = task->parts_.load(std::memory_order_acquire);
+  while (!(parts & WaitingTask::kClaimed)) {
+    if (task->parts_.compare_exchange_weak(parts, parts | WaitingTask::kAborted,
+                                           std::memory_order_acq_rel)) {
+      task->state = WFT_STATE_ABORTED;
+      return true;
+    }
+  }
+  return false;
+}
+
+RunnableList WaitingTasks::abort_all(List& list) {
+  RunnableList aborted;
+  MutexLock lock(list.mutex);
+  WaitingTask* task = list.head;
+  while (task) {
+    WaitingTask* const next = task->next_;
+    if (abort(task)) {
+      list.erase(task);
+      aborted.push_back(task);
+    }
+    task = next;
+  }
+  return aborted;
+}
+
+void WaitingTasks::end_waits(Runtime& runtime) {
+  for (List& list : waiting_) {
+    RunnableList aborted = abort_all(list);
+    RunnableList ended;
+    while (Runnable* item = aborted.pop_front()) {
+      WaitingTask* task = static_cast<WaitingTask*>(item);
+      task->leave();
+      ended.push_back(task);
+    }
+    runtime.handlers().post(ended);
+  }
+}
+
+bool WaitingTask::claim() {
+  schedule_point();
+  return !(parts_.fetch_or(kClaimed, std::memory_order_acq_rel) & (kClaimed | kAborted));
+}
+
+bool WaitingTask::publish() {
+  schedule_point();
+  return parts_.fetch_or(kPublished, std::memory_order_acq_rel) & kStarted;
+}
+
+void WaitingTask::complete() {
+  WaitingTasks::remove(this);
+  subtask_done();
+}
+
+void WaitingTask::complete_elsewhere() {
+  WaitingTasks::remove(this);
+  Runtime::current().handlers().post(this);
+}
+
+void WaitingTask::dispatch() {
+  schedule_point();
+  if (has(kPublished)) {
+    // Nobody else will touch the task.
+    parts_.fetch_or(kStarted, std::memory_order_relaxed);
+    subtask_done();
+  } else if (WaitingTasks::current().start(this) == WaitingTasks::Start::kEnds) {
+    if (is_aborted()) {
+      state = WFT_STATE_ABORTED;
+      leave();
+    }
+    subtask_done();
+  }
+}
+
+SubTask* WaitingTask::end_and_next() {
+  if (!is_aborted()) {
+    return delete_and_next();
+  }
+  SeriesWork* series = joined_series();
+  WaitingTasks::current().keep(this);
+  return series ? series->pop() : nullptr;
+}
+
+}  // namespace workflow
