@@ -57,7 +57,9 @@ class WFGraphNode : private SeriesWork {
   Arrow *arrows_ = nullptr;  // to the nodes that depend on this one
   // How many nodes this one still waits for.
   std::atomic<size_t> pending_{0};
-  size_t unvisited_ = 0;  // the same, while looking for cycles
+  // While looking for cycles: the same, and the next node that waits for none.
+  size_t unvisited_ = 0;
+  WFGraphNode *next_free_ = nullptr;
 };
 
 inline WFGraphNode &operator>(const workflow::GraphArrow &from, WFGraphNode &to) {

@@ -36,7 +36,8 @@ class WaitingTask : public WFGenericTask {
 
   // Any thread that keeps the task alive. False: somebody was first, or the task is aborted.
   bool claim();
-  // After claim(). True: the caller owns the completion, and calls complete().
+  // After claim(). True: the caller owns the completion, and calls complete(); false: the task may
+  // be gone.
   bool publish();
   void complete();
   // On a handler, never in this call.
@@ -90,7 +91,10 @@ class MessageTask : public WaitingTask {
     kEnds      // the caller owns the completion, and calls complete()
   };
   Delivery deliver(void *message) {
-    if (!claim()) return Delivery::kRefused;
+    return claim() ? claimed_delivery(message) : Delivery::kRefused;
+  }
+  // After claim(). kEarly: the task may be gone.
+  Delivery claimed_delivery(void *message) {
     *slot_ = message;
     return publish() ? Delivery::kEnds : Delivery::kEarly;
   }

@@ -45,15 +45,7 @@ NamedCounterTask::Reached NamedCounterTask::reached() {
 }
 
 void NamedCounterTask::count() {
-  bool ends = false;
-  registry().unlink_if(this, [this, &ends] {
-    if (--left_ > 0) {
-      return false;
-    }
-    ends = reached() == Reached::kEnds;
-    return true;
-  });
-  if (ends) {
+  if (registry().unlink_if(this, [this] { return --left_ == 0; }) && reached() == Reached::kEnds) {
     complete();
   }
 }

@@ -29,7 +29,8 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
   void leave() override;
 
  private:
-  // Under B, when the counter is counted and leaves its name.
+  // By who has taken the counter out of its name because it is counted. The last thing it does with
+  // it, but for complete().
   enum class Reached { kAborted, kEarly, kEnds };
   Reached reached();
 

@@ -50,22 +50,27 @@ WFGraphNode& WFGraphTask::create_graph_node(SubTask* task) {
 // Takes away, again and again, the nodes that depend on no other: what is left is in circles, or
 // depends on them.
 bool WFGraphTask::has_cycle() const {
-  std::vector<WFGraphNode*> free;
-  free.reserve(nodes_.size());
+  WFGraphNode* free = nullptr;
+  const auto add_free = [&free](WFGraphNode* node) {
+    node->next_free_ = std::exchange(free, node);
+  };
   for (WFGraphNode* node : nodes_) {
     node->unvisited_ = node->pending_.load(std::memory_order_relaxed);
     if (node->unvisited_ == 0) {
-      free.push_back(node);
+      add_free(node);
     }
   }
-  for (size_t i = 0; i < free.size(); i++) {
-    for (const WFGraphNode::Arrow* arrow = free[i]->arrows_; arrow; arrow = arrow->next) {
+  size_t visited = 0;
+  while (free) {
+    const WFGraphNode* node = std::exchange(free, free->next_free_);
+    visited++;
+    for (const WFGraphNode::Arrow* arrow = node->arrows_; arrow; arrow = arrow->next) {
       if (--arrow->to->unvisited_ == 0) {
-        free.push_back(arrow->to);
+        add_free(arrow->to);
       }
     }
   }
-  return free.size() < nodes_.size();
+  return visited < nodes_.size();
 }
 
 void WFGraphTask::dispatch() {

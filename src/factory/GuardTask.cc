@@ -46,12 +46,12 @@ void GuardTask::leave() {
 }
 
 bool GuardTask::take_over(void* message, bool* ends) {
-  const Delivery delivery = deliver(message);
-  if (delivery == Delivery::kRefused) {
+  if (!claim()) {
     return false;
   }
-  *ends = delivery == Delivery::kEnds;
+  // Before the start can see the message: then the task may be gone.
   place_.release();
+  *ends = claimed_delivery(message) == Delivery::kEnds;
   return true;
 }
 

@@ -10,7 +10,7 @@
 namespace workflow {
 
 // A mailbox or a conditional that can be sent to by its name. It leaves its name with its message,
-// or when it is aborted; who unlinks it under B delivers the message, also under B.
+// or when it is aborted; who unlinks it, under B, delivers the message after that.
 //
 // `Base`: WFMailboxTask or WFConditional.
 template <class Base>
@@ -43,13 +43,8 @@ class NamedMessageTask : public Base, public NamedNode {
 
   // send() and signal() of the task itself.
   void send_directly(void* message) {
-    bool ends = false;
-    registry().unlink_if(this, [this, message, &ends] {
-      ends = this->deliver(message) == Base::Delivery::kEnds;
-      return true;
-    });
-    if (ends) {
-      this->complete();
+    if (registry().unlink(this)) {
+      this->deliver_and_complete(message);
     }
   }
 };

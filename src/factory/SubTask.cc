@@ -1,5 +1,6 @@
 #include "workflow/SubTask.h"
 
+#include <new>
 #include <utility>
 
 #include "kernel/Runtime.h"
@@ -164,10 +165,16 @@ class DispatchTurn final : public workflow::Runnable {
   const Dispatch dispatch_;
 };
 
+// What there is no memory for stays in the list.
 void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   RunnableList turns;
   while (SubTask* task = static_cast<SubTask*>(tasks.pop_front())) {
-    turns.push_back(new DispatchTurn(task, dispatch));
+    DispatchTurn* turn = new (std::nothrow) DispatchTurn(task, dispatch);
+    if (!turn) {
+      tasks.push_front(task);
+      break;
+    }
+    turns.push_back(turn);
   }
   Runtime::current().handlers().post(turns);
 }
@@ -199,11 +206,12 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
   const ThreadContext& context = ThreadContext::current();
   if (context.pending && context.pending->owner() == owner) {
     static_cast<DispatchLoop*>(context.pending)->add(tasks);
-  } else if (context.nesting < kMaxNesting) {
-    DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
-  } else {
+    return;
+  }
+  if (context.nesting >= kMaxNesting) {
     hand_to_handlers(tasks, &SubTask::dispatch_chain);
   }
+  DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
 }
 
 void ParallelTask::dispatch() {

@@ -98,13 +98,12 @@ int WorkerPool::increase_threads() {
     errno = ECANCELED;
     return -1;
   }
-  if (leaving_ > 0) {
-    leaving_--;
-  } else if (live_ - blocked_ <= wanted_ && !spawn()) {
+  if (live_ - blocked_ <= wanted_ && !spawn()) {
     errno = EAGAIN;
     return -1;
   }
   wanted_++;
+  leaving_ = std::max(leaving_ - 1, 0);
   return 0;
 }
 
