@@ -1,0 +1,348 @@
+/*
+ * The protocol of the tasks that wait to be told (WaitingTask): start, bringers, stop, dismiss.
+ *
+ * The names are those of docs/concurrency.md and of the code:
+ *   parts     the atomic in which start, bringer and stop meet: started, claimed, published, aborted
+ *   W         the mutex of the list of started tasks; in_list is guarded by it
+ *   B         the mutex of the name's shard; linked is guarded by it
+ *   ended     Runtime::waits_ended()
+ *   users     of a selector: the task, and its candidates as one
+ *
+ * One task. By default one bringer holds a pointer to it, as to an anonymous task. Every access to
+ * shared data is a step of its own; memory is sequentially consistent. An assertion and its ghost
+ * state belong to the step they describe.
+ *
+ * Parameters (-D):
+ *   NAMED         two bringers that know its name only
+ *   SELECTOR      two candidates that hold pointers, each of which submits a message or null
+ *   UNTOLD        nobody brings anything
+ *   WITH_STOP     one thread ends the waits
+ *   WITH_DISMISS  the owner may drop the task instead of starting it (NAMED, SELECTOR)
+ *   MUT_x         breaks one rule: see the file `mutations`
+ */
+
+#define NOBODY 0
+
+/* Shared data. */
+bool started, claimed, published, aborted;
+byte W = NOBODY, B = NOBODY;
+bool in_list, linked;
+bool ended;
+byte users = 2, candidates_left = 2;
+
+/* Ghosts. */
+bool alive = true, dropped;
+byte callbacks, delivered;
+bool aborted_seen, message_seen, message_written, nothing_came;
+
+#define TOUCH assert(alive)
+#define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
+#define UNLOCK(mutex) mutex = NOBODY
+
+#ifdef SELECTOR
+inline unref() {
+  d_step {
+    TOUCH;
+    users--;
+    if
+    :: users == 0 -> alive = false
+    :: else
+    fi
+  }
+}
+#endif
+
+/* The callback, and the end of the task: by who owns the completion. */
+inline complete_task() {
+  d_step {
+    TOUCH;
+    assert(callbacks == 0 && !dropped);
+    callbacks++;
+    message_seen = message_written;
+    aborted_seen = aborted;
+    assert(message_seen + aborted_seen + nothing_came == 1);
+    assert(!in_list)
+  };
+#ifdef SELECTOR
+  unref()
+#else
+#ifdef MUT_FREE_ABORTED
+  alive = false
+#else
+  alive = aborted
+#endif
+#endif
+}
+
+inline take_out_of_list() {
+#ifdef MUT_KEEPS_IN_LIST
+  skip
+#else
+  LOCK(W);
+  d_step { TOUCH; in_list = false };
+  UNLOCK(W)
+#endif
+}
+
+/* WaitingTask::claim. */
+inline claim() {
+  d_step {
+    TOUCH;
+#ifdef MUT_CLAIM_IGNORES_ABORTED
+    wins = !claimed;
+#else
+    wins = !claimed && !aborted;
+#endif
+#ifndef MUT_NO_CLAIM
+    claimed = true
+#endif
+  }
+}
+
+/* WaitingTask::publish. `owns`: complete_task() is the caller's. */
+inline publish() {
+  d_step { TOUCH; owns = started; published = true };
+#ifdef MUT_TOUCHES_AFTER_PUBLISH
+  TOUCH
+#endif
+}
+
+inline bring() {
+  owns = false;
+  claim();
+  if
+  :: wins ->
+#ifdef MUT_PUBLISH_BEFORE_MESSAGE
+     publish();
+     message_written = true;
+#else
+     d_step { TOUCH; message_written = true };
+     publish();
+#endif
+     delivered++
+  :: else
+  fi
+}
+
+/* By name: NamedMessageTask::deliver_to. */
+proctype Named() {
+  bool wins, owns, found;
+  LOCK(B);
+  d_step {
+    found = linked;
+    if
+    :: found -> TOUCH; linked = false
+    :: else
+    fi
+  };
+#ifdef MUT_BRING_BEFORE_UNLINK
+  linked = found;
+#endif
+  if
+  :: found -> bring()
+  :: else
+  fi;
+#ifdef MUT_BRING_BEFORE_UNLINK
+  if
+  :: found -> d_step { TOUCH; linked = false }
+  :: else
+  fi;
+#endif
+  UNLOCK(B);
+  if
+  :: found && owns ->
+     take_out_of_list();
+     complete_task()
+  :: else
+  fi
+}
+
+/* By a pointer. */
+proctype Direct() {
+  bool wins, owns;
+  bring();
+  if
+  :: owns ->
+     take_out_of_list();
+     complete_task()
+  :: else
+  fi
+}
+
+#ifdef SELECTOR
+/* WFSelectorTask::submit. */
+proctype Candidate() {
+  bool wins, owns, last;
+  if
+  :: bring()
+  :: owns = false
+  fi;
+  if
+  :: owns ->
+     take_out_of_list();
+     complete_task()
+  :: else
+  fi;
+  d_step { TOUCH; candidates_left--; last = candidates_left == 0 };
+  if
+  :: last ->
+     claim();
+     owns = false;
+     if
+     :: wins ->
+        d_step { TOUCH; nothing_came = true };
+        publish()
+     :: else
+     fi;
+     if
+     :: owns ->
+        take_out_of_list();
+        complete_task()
+     :: else
+     fi;
+     unref()
+  :: else
+  fi
+}
+#endif
+
+/* Takes the task out of its name when it is aborted. */
+inline leave() {
+  LOCK(B);
+  d_step { TOUCH; linked = false };
+  UNLOCK(B)
+}
+
+proctype Owner() {
+  bool ends, aborts;
+#ifdef WITH_DISMISS
+  if
+  :: skip
+  :: dropped = true;
+#ifdef SELECTOR
+     unref();
+#else
+     LOCK(B);
+     linked = false;
+     UNLOCK(B);
+     alive = false;
+#endif
+     goto done
+  fi;
+#endif
+  /* WaitingTask::dispatch */
+  d_step { TOUCH; ends = published; started = published };
+  if
+  :: ends -> goto complete
+  :: else
+  fi;
+  /* WaitingTasks::start: each round is one compare-and-exchange of parts */
+  LOCK(W);
+#ifndef MUT_START_IGNORES_ENDED
+  aborts = ended;
+#endif
+#ifdef MUT_STARTED_BEFORE_LISTED
+  d_step {
+    TOUCH;
+    started = true;
+    aborts = aborts && !claimed;
+    aborted = aborts;
+    ends = published || aborts
+  };
+  UNLOCK(W);
+  if
+  :: !ends ->
+     LOCK(W);
+     d_step { TOUCH; in_list = true };
+     UNLOCK(W)
+  :: else
+  fi;
+#else
+  d_step {
+    TOUCH;
+    started = true;
+    aborts = aborts && !claimed;
+    aborted = aborts;
+    ends = published || aborts;
+    in_list = !ends
+  };
+  UNLOCK(W);
+#endif
+  if
+  :: aborts -> leave()
+  :: else
+  fi;
+complete:
+  if
+  :: ends -> complete_task()
+  :: else
+  fi;
+done:
+  skip
+}
+
+/* WaitingTasks::end_waits. */
+proctype Stop() {
+  bool taken;
+#ifndef MUT_ENDED_AFTER_LIST
+  ended = true;
+#endif
+  LOCK(W);
+  d_step {
+    taken = false;
+    if
+    :: in_list ->
+       TOUCH;
+#ifdef MUT_ABORTS_CLAIMED
+       taken = true;
+#else
+       taken = !claimed;
+#endif
+       if
+       :: taken -> aborted = true; in_list = false
+       :: else
+       fi
+    :: else
+    fi
+  };
+  UNLOCK(W);
+#ifdef MUT_ENDED_AFTER_LIST
+  ended = true;
+#endif
+  if
+  :: taken ->
+     leave();
+     complete_task()
+  :: else
+  fi
+}
+
+init {
+  atomic {
+    run Owner();
+#if defined(NAMED)
+    linked = true;
+    run Named();
+    run Named();
+#elif defined(SELECTOR)
+    run Candidate();
+    run Candidate();
+#elif !defined(UNTOLD)
+    run Direct();
+#endif
+#ifdef WITH_STOP
+    run Stop();
+#endif
+  };
+  /* All others have ended. */
+  (_nr_pr == 1);
+  d_step {
+    assert(callbacks == 1 || dropped);
+    assert(delivered == message_written);
+    assert(dropped || delivered == message_seen);
+    assert(!linked);
+#ifdef SELECTOR
+    assert(!alive);
+#endif
+  }
+}
