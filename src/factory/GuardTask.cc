@@ -29,7 +29,7 @@ bool GuardTask::line_up() {
   GuardPlace* place = place_.get();
   try {
     if (registry().link(place, resource_)) {
-      place_.release();
+      static_cast<void>(place_.release());  // it is the registry's now
       deliver(nullptr);
     }
     return true;
@@ -50,7 +50,7 @@ bool GuardTask::take_over(void* message, bool* ends) {
     return false;
   }
   // Before the start can see the message: then the task may be gone.
-  place_.release();
+  static_cast<void>(place_.release());
   *ends = claimed_delivery(message) == Delivery::kEnds;
   return true;
 }

@@ -12,9 +12,11 @@ WaitingTasks::~WaitingTasks() {
     delete static_cast<WaitingTask*>(task);
   }
   MutexLock parked_lock(parked_.mutex);
-  while (WaitingTask* task = parked_.head) {
-    parked_.erase(task);
+  WaitingTask* task = parked_.head;
+  while (task) {
+    WaitingTask* const next = task->next_;
     delete task;
+    task = next;
   }
 }
 
