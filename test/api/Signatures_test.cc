@@ -1,0 +1,216 @@
+// Programs written for the interface compile: names, parameters, constness and results of what it
+// promises, used the way such programs use them. What does not fit does not compile.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+#include <type_traits>
+
+#include "support/Tally.h"
+#include "workflow/Executor.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFGlobal.h"
+#include "workflow/WFGraphTask.h"
+#include "workflow/WFMessageQueue.h"
+#include "workflow/WFOperator.h"
+#include "workflow/WFResourcePool.h"
+#include "workflow/WFTaskFactory.h"
+
+namespace {
+
+using F = WFTaskFactory;
+using std::string;
+
+// The overload of a static function that has this very type.
+template <class Type>
+constexpr bool is(Type* /*function*/) {
+  return true;
+}
+// The same for a member function.
+template <class Class, class Type>
+constexpr bool has(Type Class::* /*member*/) {
+  return true;
+}
+
+static_assert(is<WFTimerTask*(time_t, long, timer_callback_t)>(&F::create_timer_task));
+static_assert(
+    is<WFTimerTask*(const string&, time_t, long, timer_callback_t)>(&F::create_timer_task));
+static_assert(is<WFTimerTask*(timer_callback_t)>(&F::create_timer_task));
+static_assert(is<WFTimerTask*(unsigned int, timer_callback_t)>(&F::create_timer_task));
+static_assert(is<int(const string&)>(&F::cancel_by_name));
+static_assert(is<int(const string&, size_t)>(&F::cancel_by_name));
+
+static_assert(is<WFCounterTask*(unsigned int, counter_callback_t)>(&F::create_counter_task));
+static_assert(
+    is<WFCounterTask*(const string&, unsigned int, counter_callback_t)>(&F::create_counter_task));
+static_assert(is<int(const string&)>(&F::count_by_name));
+static_assert(is<int(const string&, unsigned int)>(&F::count_by_name));
+
+static_assert(is<WFMailboxTask*(mailbox_callback_t)>(&F::create_mailbox_task));
+static_assert(is<WFMailboxTask*(void**, mailbox_callback_t)>(&F::create_mailbox_task));
+static_assert(is<WFMailboxTask*(const string&, mailbox_callback_t)>(&F::create_mailbox_task));
+static_assert(
+    is<WFMailboxTask*(const string&, void**, mailbox_callback_t)>(&F::create_mailbox_task));
+static_assert(is<int(const string&, void*)>(&F::send_by_name));
+static_assert(is<int(const string&, void*, size_t)>(&F::send_by_name));
+static_assert(is<int(const string&, int* const[], size_t)>(&F::send_by_name<int>));
+
+static_assert(is<WFSelectorTask*(size_t, selector_callback_t)>(&F::create_selector_task));
+
+static_assert(is<WFConditional*(SubTask*)>(&F::create_conditional));
+static_assert(is<WFConditional*(SubTask*, void**)>(&F::create_conditional));
+static_assert(is<WFConditional*(const string&, SubTask*)>(&F::create_conditional));
+static_assert(is<WFConditional*(const string&, SubTask*, void**)>(&F::create_conditional));
+static_assert(is<int(const string&, void*)>(&F::signal_by_name));
+static_assert(is<int(const string&, void*, size_t)>(&F::signal_by_name));
+static_assert(is<int(const string&, int* const[], size_t)>(&F::signal_by_name<int>));
+static_assert(is<WFConditional*(const string&, SubTask*)>(&F::create_guard));
+static_assert(is<WFConditional*(const string&, SubTask*, void**)>(&F::create_guard));
+static_assert(is<int(const string&, void*)>(&F::release_guard));
+static_assert(is<int(const string&, void*)>(&F::release_guard_safe));
+
+static_assert(is<WFGraphTask*(graph_callback_t)>(&F::create_graph_task));
+static_assert(is<WFEmptyTask*()>(&F::create_empty_task));
+static_assert(is<WFDynamicTask*(dynamic_create_t)>(&F::create_dynamic_task));
+static_assert(
+    is<WFRepeaterTask*(repeated_create_t, repeater_callback_t)>(&F::create_repeater_task));
+static_assert(is<WFModuleTask*(SubTask*, module_callback_t)>(&F::create_module_task));
+static_assert(is<WFModuleTask*(SubTask*, SubTask*, module_callback_t)>(&F::create_module_task));
+
+static_assert(std::is_same_v<WFEmptyTask, WFGenericTask>);
+static_assert(std::is_same_v<WFDynamicTask, WFGenericTask>);
+static_assert(std::is_base_of_v<SubTask, WFGenericTask>);
+static_assert(std::is_base_of_v<WFGenericTask, WFCounterTask>);
+static_assert(std::is_base_of_v<WFGenericTask, WFMailboxTask>);
+static_assert(std::is_base_of_v<WFGenericTask, WFSelectorTask>);
+static_assert(std::is_base_of_v<WFGenericTask, WFConditional>);
+static_assert(std::is_base_of_v<WFGenericTask, WFRepeaterTask>);
+static_assert(std::is_base_of_v<WFGenericTask, WFGraphTask>);
+static_assert(std::is_base_of_v<SubTask, WFGoTask>);
+static_assert(std::is_base_of_v<SubTask, WFModuleTask>);
+static_assert(std::is_base_of_v<ParallelTask, ParallelWork>);
+
+static_assert(has<WFCounterTask, void()>(&WFCounterTask::count));
+static_assert(has<WFMailboxTask, void(void*)>(&WFMailboxTask::send));
+static_assert(has<WFMailboxTask, void**() const>(&WFMailboxTask::get_mailbox));
+static_assert(has<WFSelectorTask, int(void*)>(&WFSelectorTask::submit));
+static_assert(has<WFSelectorTask, void*() const>(&WFSelectorTask::get_message));
+static_assert(has<WFConditional, void(void*)>(&WFConditional::signal));
+static_assert(has<WFRepeaterTask, void(std::function<SubTask*(WFRepeaterTask*)>)>(
+    &WFRepeaterTask::set_create));
+static_assert(has<WFModuleTask, SeriesWork*()>(&WFModuleTask::sub_series));
+static_assert(has<WFModuleTask, const SeriesWork*() const>(&WFModuleTask::sub_series));
+static_assert(has<WFGraphTask, WFGraphNode&(SubTask*)>(&WFGraphTask::create_graph_node));
+static_assert(has<WFGraphNode, void(WFGraphNode&)>(&WFGraphNode::precede));
+static_assert(has<WFGraphNode, void(WFGraphNode&)>(&WFGraphNode::succeed));
+
+static_assert(
+    has<workflow::ResourceSource, WFConditional*(SubTask*, void**)>(&WFResourcePool::get));
+static_assert(has<workflow::ResourceSource, WFConditional*(SubTask*)>(&WFMessageQueue::get));
+static_assert(has<workflow::ResourceSource, void(void*)>(&WFMessageQueue::post));
+
+static_assert(has<Executor, int(size_t)>(&Executor::init));
+static_assert(has<Executor, void()>(&Executor::deinit));
+static_assert(has<Executor, int()>(&Executor::increase_thread));
+static_assert(has<Executor, int()>(&Executor::decrease_thread));
+static_assert(is<int()>(&WFGlobal::increase_handler_thread));
+static_assert(is<int()>(&WFGlobal::decrease_handler_thread));
+static_assert(is<int()>(&WFGlobal::increase_compute_thread));
+static_assert(is<int()>(&WFGlobal::decrease_compute_thread));
+static_assert(is<ExecQueue*(const string&)>(&WFGlobal::get_exec_queue));
+static_assert(is<Executor*()>(&WFGlobal::get_compute_executor));
+
+using Adding = WFThreadTask<int, long>;
+using AddingFactory = WFThreadTaskFactory<int, long>;
+static_assert(has<Adding, int*()>(&Adding::get_input));
+static_assert(has<Adding, const int*() const>(&Adding::get_input));
+static_assert(has<Adding, long*()>(&Adding::get_output));
+static_assert(is<Adding*(const string&, std::function<void(int*, long*)>,
+                         std::function<void(Adding*)>)>(&AddingFactory::create_thread_task));
+static_assert(is<Adding*(time_t, long, const string&, std::function<void(int*, long*)>,
+                         std::function<void(Adding*)>)>(&AddingFactory::create_thread_task));
+static_assert(is<Adding*(ExecQueue*, Executor*, std::function<void(int*, long*)>,
+                         std::function<void(Adding*)>)>(&AddingFactory::create_thread_task));
+
+// Users derive from what the interface calls derivable, and use its protected members.
+class OwnTask final : public WFGenericTask {
+ protected:
+  void dispatch() override {
+    state = WFT_STATE_SYS_ERROR;
+    error = EPERM;
+    subtask_done();
+  }
+  SubTask* done() override {
+    SeriesWork* series = series_of(this);
+    delete this;
+    return series->pop();
+  }
+};
+
+class OwnCounter final : public WFCounterTask {
+ public:
+  explicit OwnCounter(counter_callback_t callback) : WFCounterTask(1, std::move(callback)) {}
+  void count() override { WFCounterTask::count(); }
+};
+
+class OwnPool final : public WFResourcePool {
+ public:
+  OwnPool() : WFResourcePool(2) {}
+
+ protected:
+  void* pop() override { return WFResourcePool::pop(); }
+  void push(void* resource) override { WFResourcePool::push(resource); }
+};
+
+}  // namespace
+
+TEST(Signatures, DerivedKindsRunInSeries) {
+  test_support::Tally ended;
+  OwnPool pool;
+  OwnCounter* counter = new OwnCounter([&ended](WFCounterTask*) { ended.add(); });
+  SeriesWork& series = *new OwnTask > counter > pool.get(F::create_empty_task());
+  series.set_callback([&ended](const SeriesWork*) { ended.add(); });
+  series.start();
+  counter->count();
+  EXPECT_TRUE(ended.wait_for(2));
+}
+
+TEST(Signatures, GoTasksTakeQueuesExecutorsLimitsAndArguments) {
+  WFFacilities::WaitGroup done(5);
+  const auto finish = [&done](int) { done.done(); };
+  ExecQueue* queue = WFGlobal::get_exec_queue("queue");
+  Executor* executor = WFGlobal::get_compute_executor();
+  F::create_go_task("queue", finish, 1)->start();
+  F::create_go_task(queue, executor, finish, 1)->start();
+  F::create_timedgo_task(10, 0, "queue", finish, 1)->start();
+  F::create_timedgo_task(10, 0, queue, executor, finish, 1)->start();
+  WFGoTask* task = F::create_go_task("queue", [] {});
+  F::reset_go_task(task, finish, 1);
+  task->start();
+  done.wait();
+  EXPECT_EQ(done.wait(0), std::future_status::ready);
+}
+
+TEST(Signatures, MessagesOfAnyTypeAreSentAsArrays) {
+  int numbers[] = {1, 2};
+  int* messages[] = {&numbers[0], &numbers[1]};
+  void* untyped[] = {&numbers[0], &numbers[1]};
+  EXPECT_EQ(F::send_by_name("nobody", messages, 2), 0);
+  EXPECT_EQ(F::send_by_name("nobody", untyped, 2), 0);
+  EXPECT_EQ(F::signal_by_name("nobody", messages, 2), 0);
+  EXPECT_EQ(F::send_by_name("nobody", nullptr), 0);
+  EXPECT_EQ(F::send_by_name("nobody", &numbers[0], 2), 0);
+}
+
+TEST(Signatures, ArrowsChainInBothDirections) {
+  test_support::Tally ended;
+  WFGraphTask* graph = F::create_graph_task([&ended](WFGraphTask*) { ended.add(); });
+  WFGraphNode& a = graph->create_graph_node(F::create_empty_task());
+  WFGraphNode& b = graph->create_graph_node(F::create_empty_task());
+  WFGraphNode& c = graph->create_graph_node(F::create_empty_task());
+  a-- > b-- > c;
+  c < --b < --a;
+  graph->start();
+  EXPECT_TRUE(ended.wait_for(1));
+}
