@@ -14,9 +14,13 @@ class WFGraphTask;
 
 namespace workflow {
 
-// An operand of the arrows; see WFGraphNode.
+// Operands of the arrows; see WFGraphNode. The second has arrows to both sides.
+struct GraphDoubleArrow {
+  WFGraphNode &node;
+};
 struct GraphArrow {
   WFGraphNode &node;
+  GraphDoubleArrow operator--() const { return {node}; }
 };
 
 }  // namespace workflow
@@ -27,6 +31,8 @@ struct GraphArrow {
 //
 //   a --> b --> c;    b after a, c after b
 //   c <-- b <-- a;    the same
+//   b <-- a --> c;    b and c after a
+//   b --> a <-- c;    a after b and c
 //
 // Before the graph is started; one thread at a time. An arrow may be drawn several times.
 class WFGraphNode : private SeriesWork {
@@ -74,6 +80,10 @@ inline workflow::GraphArrow operator>(const workflow::GraphArrow &from,
 inline WFGraphNode &operator<(WFGraphNode &to, const workflow::GraphArrow &from) {
   to.succeed(from.node);
   return from.node;
+}
+inline workflow::GraphArrow operator<(WFGraphNode &to, const workflow::GraphDoubleArrow &from) {
+  to.succeed(from.node);
+  return {from.node};
 }
 
 // Tasks that run when all those that they depend on are done; done itself when all of them are.

@@ -17,9 +17,10 @@ void WFGraphNode::precede(WFGraphNode& node) {
 
 void WFGraphNode::ended() {
   WFGraphTask* const graph = graph_;
+  const bool canceled = is_canceled();  // once: for all of them, or for none
   RunnableList ready;
   for (Arrow* arrow = arrows_; arrow; arrow = arrow->next) {
-    if (is_canceled()) {
+    if (canceled) {
       arrow->to->cancel();
     }
     workflow::schedule_point();

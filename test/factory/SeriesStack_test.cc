@@ -1,88 +1,31 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <functional>
-#include <map>
-#include <mutex>
-#include <thread>
-#include <utility>
 
+#include "StackSpread.h"
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
 // However many tasks follow each other, the stack stays where it is.
 
+using probes::kNestedSpread;
+using probes::kSpread;
+using probes::NotingTask;
+using probes::StackSpread;
 using test_support::Tally;
 
 namespace {
 
 constexpr int kMillion = 1'000'000;
 
-// How far apart, per thread, the stack was when callbacks ran.
-class StackSpread {
- public:
-  void note() {
-    // The frame, not the address of a local: sanitizers may put locals elsewhere.
-    const uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    std::lock_guard<std::mutex> lock(mutex_);
-    Range& range = ranges_.try_emplace(std::this_thread::get_id(), Range{here, here}).first->second;
-    range.low = std::min(range.low, here);
-    range.high = std::max(range.high, here);
-    notes_++;
-  }
-  size_t spread() const {
-    size_t widest = 0;
-    for (const auto& [thread, range] : ranges_) {
-      widest = std::max<size_t>(widest, range.high - range.low);
-    }
-    return widest;
-  }
-  int notes() const { return notes_; }
-
- private:
-  struct Range {
-    uintptr_t low;
-    uintptr_t high;
-  };
-  std::mutex mutex_;
-  std::map<std::thread::id, Range> ranges_;
-  int notes_ = 0;
-};
-
-// Some nested calls without optimisation and with a sanitizer, but no call per task.
-constexpr size_t kSpread = 16 * 1024;
-
-// The bound where tasks started alone nest in the callbacks that start them: up to a limit.
-constexpr size_t kNestedSpread = 256 * 1024;
-
-class NotingTask : public WFGenericTask {
- public:
-  NotingTask(StackSpread* stack, std::function<void(NotingTask*)> callback)
-      : stack_(stack), callback_(std::move(callback)) {}
-
- protected:
-  SubTask* done() override {
-    stack_->note();
-    if (callback_) {
-      callback_(this);
-    }
-    return WFGenericTask::done();
-  }
-
- private:
-  StackSpread* const stack_;
-  const std::function<void(NotingTask*)> callback_;
-};
-
 }  // namespace
 
 TEST(SeriesStack, OfAMillionEmptyTasksInOneSeries) {
   StackSpread stack;
-  SeriesWork* series = Workflow::create_series_work(new NotingTask(&stack, nullptr), nullptr);
+  SeriesWork* series = Workflow::create_series_work(new NotingTask(&stack), nullptr);
   for (int i = 0; i < kMillion; i++) {
     if (i % 1000 == 999) {
-      series->push_back(new NotingTask(&stack, nullptr));
+      series->push_back(new NotingTask(&stack));
     } else {
       series->push_back(WFTaskFactory::create_empty_task());
     }
@@ -158,7 +101,7 @@ TEST(SeriesStack, OfAParallelWithAHundredThousandBranches) {
   StackSpread stack;
   ParallelWork* parallel = Workflow::create_parallel_work(nullptr);
   for (int i = 0; i < 100'000; i++) {
-    parallel->add_series(Workflow::create_series_work(new NotingTask(&stack, nullptr), nullptr));
+    parallel->add_series(Workflow::create_series_work(new NotingTask(&stack), nullptr));
   }
   // Behind another task, so that a framework thread dispatches them all.
   SeriesWork* series = Workflow::create_series_work(WFTaskFactory::create_empty_task(), nullptr);
