@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "workflow/SubTask.h"
@@ -64,7 +65,7 @@ class WFRepeaterTask : public WFGenericTask {
  public:
   // In `create` or before start: what to call from now on.
   void set_create(std::function<SubTask *(WFRepeaterTask *)> create) {
-    create_ = std::move(create);
+    next_create_ = std::move(create);
   }
   void set_callback(std::function<void(WFRepeaterTask *)> callback) {
     callback_ = std::move(callback);
@@ -86,6 +87,8 @@ class WFRepeaterTask : public WFGenericTask {
  private:
   SubTask *create();
 
+  // Takes the place of create_ before the next call: one that sets it may be running.
+  std::optional<std::function<SubTask *(WFRepeaterTask *)>> next_create_;
   bool began_ = false;
 };
 

@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <utility>
 
 #include "kernel/Runtime.h"
 #include "workflow/WFTask.h"
@@ -9,6 +10,10 @@ SubTask* WFRepeaterTask::create() {
     // A stop ends every task at once: a `create` that does not ask why would go on for ever.
     state = WFT_STATE_ABORTED;
     return nullptr;
+  }
+  if (next_create_) {
+    create_ = std::move(*next_create_);
+    next_create_.reset();
   }
   return create_ ? create_(this) : nullptr;
 }
