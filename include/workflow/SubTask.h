@@ -58,6 +58,9 @@ class SubTask : public workflow::Runnable {
   // dispatched there.
   static void dispatch_all(workflow::RunnableList &tasks, const void *owner);
 
+  // subtask_done() of each of the tasks; the list is empty then.
+  static void end_all(workflow::RunnableList &tasks);
+
   // How done() ends: deletes this and returns the next task of the series, or null.
   SubTask *delete_and_next();
   // The same with a task that takes this one's place in the series and is to be dispatched next.

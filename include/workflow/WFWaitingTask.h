@@ -40,6 +40,8 @@ class WaitingTask : public WFGenericTask {
   // be gone.
   bool publish();
   void complete();
+  // complete() of each of the tasks; the list is empty then.
+  static void complete_all(RunnableList &tasks);
   // On a handler, never in this call.
   void complete_elsewhere();
 

@@ -64,11 +64,9 @@ size_t NamedMessageTask<Base>::deliver_to(std::string_view name, size_t max, Mes
           ended.push_back(task);
         }
       },
-      [&ended] {
-        while (Runnable* task = ended.pop_front()) {
-          static_cast<NamedMessageTask*>(task)->complete();
-        }
-      });
+      [] {});
+  // Not in between: one of them may wait for another.
+  NamedMessageTask::complete_all(ended);
   return delivered;
 }
 

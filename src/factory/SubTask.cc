@@ -22,6 +22,11 @@ namespace {
 
 constexpr int kMaxNesting = 16;
 
+// User code runs on the library's threads only, and not too deep in their stacks.
+bool runs_callbacks(const ThreadContext& context) {
+  return context.on_framework_thread() && context.nesting < kMaxNesting;
+}
+
 }  // namespace
 
 void SubTask::subtask_done() {
@@ -29,10 +34,9 @@ void SubTask::subtask_done() {
   ThreadContext& context = ThreadContext::current();
   if (context.dispatching == this) {
     context.dispatched_is_done = true;
-  } else if (context.on_framework_thread() && context.nesting < kMaxNesting) {
+  } else if (runs_callbacks(context)) {
     run_chain(this);
   } else {
-    // User code runs on the library's threads only, and not too deep in their stacks.
     Runtime::current().handlers().post(this);
   }
 }
@@ -149,7 +153,7 @@ namespace {
 
 using Dispatch = void (*)(SubTask*);
 
-// A handler's turn to dispatch a task.
+// A handler's turn to dispatch a task, or to end it.
 class DispatchTurn final : public workflow::Runnable {
  public:
   DispatchTurn(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
@@ -179,8 +183,8 @@ void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   Runtime::current().handlers().post(turns);
 }
 
-// Dispatches tasks one after the other on this thread. Should the thread block inside, in a
-// callback that one of them led to, handlers take over what is left: it may be what the callback
+// Dispatches, or ends, tasks one after the other on this thread. Should the thread block inside, in
+// a callback that one of them led to, handlers take over what is left: it may be what the callback
 // waits for.
 class DispatchLoop final : public workflow::PendingWork {
  public:
@@ -212,6 +216,14 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
     hand_to_handlers(tasks, &SubTask::dispatch_chain);
   }
   DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
+}
+
+void SubTask::end_all(RunnableList& tasks) {
+  if (runs_callbacks(ThreadContext::current())) {
+    DispatchLoop(tasks, &tasks, [](SubTask* task) { task->subtask_done(); }).run();
+  } else {
+    Runtime::current().handlers().post(tasks);
+  }
 }
 
 void ParallelTask::dispatch() {

@@ -139,6 +139,16 @@ void WaitingTask::complete() {
   subtask_done();
 }
 
+void WaitingTask::complete_all(RunnableList& tasks) {
+  RunnableList ended;
+  while (Runnable* item = tasks.pop_front()) {
+    WaitingTask* task = static_cast<WaitingTask*>(item);
+    WaitingTasks::remove(task);
+    ended.push_back(task);
+  }
+  end_all(ended);
+}
+
 void WaitingTask::complete_elsewhere() {
   WaitingTasks::remove(this);
   Runtime::current().handlers().post(this);
