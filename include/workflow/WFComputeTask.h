@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <functional>
@@ -28,6 +29,9 @@ struct ComputePlace {
   // A named queue of the library's computing threads, or of a user's threads.
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
+
+  // How many threads compute there.
+  size_t threads() const;
 };
 
 // A duration as the creating functions take it; what is out of range is kept as an error.

@@ -22,6 +22,10 @@ ComputePlace ComputePlace::named(const std::string& queue_name) {
   return {&pool, pool.queue(queue_name)};
 }
 
+size_t ComputePlace::threads() const {
+  return static_cast<size_t>(pool->configured_threads());
+}
+
 Poller::Start TimeLimit::start() {
   return Runtime::current().own_poller().start_timer(this, limit_ns_);
 }
