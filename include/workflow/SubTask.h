@@ -53,6 +53,9 @@ class SubTask : public workflow::Runnable {
   // The owning series, or null for a task that runs alone.
   SeriesWork *joined_series() const;
 
+  // The same, for a task that outlives its series: from now on it has none.
+  SeriesWork *leave_series();
+
   // Dispatches each of the tasks, and what follows from it; the list is empty then. If this thread
   // does that for the same `owner` already, further up its stack, the tasks are left to be
   // dispatched there.

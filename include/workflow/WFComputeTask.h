@@ -21,17 +21,26 @@ class ComputePool;
 class ComputeQueue;
 class TimeLimit;
 
-// Where a computation waits for its turn, and whose threads run it. Both outlive it.
+// Where a computation waits for its turn, and whose threads run it: a queue of the library's
+// threads, or a queue and an executor of the user's, which outlive it.
 struct ComputePlace {
-  ComputePool *pool;
-  ComputeQueue *queue;
+  ComputePool *pool = nullptr;
+  ComputeQueue *queue = nullptr;
+  ExecQueue *own_queue = nullptr;
+  Executor *own_executor = nullptr;
 
-  // A named queue of the library's computing threads, or of a user's threads.
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // How many threads compute there.
+  // Lets the item run when its turn has come, on the threads that there are now. False when there
+  // are none (any more): it was not taken.
+  bool post(Runnable *item) const;
+
+  // How many threads of the library compute there.
   size_t threads() const;
+
+ private:
+  bool post_to_own(Runnable *item) const;
 };
 
 // A duration as the creating functions take it; what is out of range is kept as an error.
@@ -49,11 +58,12 @@ struct TimeSpan {
 //
 // With a time limit, counted from dispatch(), it ends then with SYS_ERROR/ETIMEDOUT if compute()
 // has not returned. Not begun by then, it never begins; begun, it runs on, and the task object
-// lives until it has returned. EINVAL if the limit was out of range, ENOMEM when it could not be
-// set.
+// lives until it has returned, but in no series: series_of() is null once the callback has
+// returned. EINVAL if the limit was out of range, ENOMEM when it could not be set.
 //
-// The callback runs on the computing thread after compute(), after a timeout on another thread.
-// ABORTED: the library, or the user's executor, stopped before it began.
+// The callback runs on the computing thread after compute(); on another thread after a timeout, or
+// when compute() ends just as its time does. ABORTED: the library, or the user's executor, stopped
+// before it began.
 class ComputeTask : public SubTask {
  public:
   void start() {
@@ -98,6 +108,7 @@ class ComputeTask : public SubTask {
 
   const ComputePlace place_;
   std::unique_ptr<TimeLimit> limit_;  // null: none
+  bool queued_ = false;               // its turn in the queue is still to come
 };
 
 }  // namespace workflow

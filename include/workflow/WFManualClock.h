@@ -15,7 +15,7 @@
 // expired and all handler and compute threads are idle again. Timers therefore complete in the
 // order of their deadlines (equal ones in any order), with handler_threads = 1 one after the other.
 // A callback that blocks, other than in a wait of WFFacilities or WFFuture, blocks these calls too.
-// What descriptors bring is not waited for.
+// What descriptors bring is not waited for, nor the threads of an Executor.
 //
 // For the whole process and for good; any thread may call, but not a thread of the library: it
 // would wait for itself, so the process is aborted with a message. A WFSimulation has its own time.

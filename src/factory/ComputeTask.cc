@@ -19,7 +19,11 @@ TimeSpan TimeSpan::of(time_t seconds, long nanoseconds) {
 
 ComputePlace ComputePlace::named(const std::string& queue_name) {
   ComputePool& pool = Runtime::current().compute();
-  return {&pool, pool.queue(queue_name)};
+  return {.pool = &pool, .queue = pool.queue(queue_name)};
+}
+
+bool ComputePlace::post(Runnable* item) const {
+  return pool ? pool->post(queue, item) : post_to_own(item);
 }
 
 size_t ComputePlace::threads() const {
@@ -80,8 +84,10 @@ void ComputeTask::dispatch() {
   } else if (limit_ && limit_->start() != Poller::Start::kQueued) {
     not_limited();
     subtask_done();
-  } else if (!place_.pool || !place_.pool->post(place_.queue, this)) {
-    if (computed(WFT_STATE_ABORTED)) {
+  } else {
+    queued_ = true;
+    if (!place_.post(this) && computed(WFT_STATE_ABORTED)) {
+      queued_ = false;
       subtask_done();
     }
   }
@@ -95,10 +101,16 @@ void ComputeTask::not_limited() {
   limit_.reset();
 }
 
-// The turn of the task in its queue.
+// The turn of the task in its queue; or a handler's, to complete what has ended without one.
 void ComputeTask::run() {
+  if (!queued_) {
+    complete_here();
+    return;
+  }
+  queued_ = false;
   int state = WFT_STATE_ABORTED;
-  if (!place_.pool->is_abandoned() && !Runtime::current().stopping()) {
+  const auto* pool = static_cast<const ComputePool*>(ThreadContext::current().pool);
+  if (!pool->is_abandoned() && !Runtime::current().stopping()) {
     if (!limit_ || !limit_->has_timed_out()) {
       compute_here();
     }
@@ -141,8 +153,11 @@ void ComputeTask::complete_here() {
 }
 
 SubTask* ComputeTask::end_and_next() {
-  SeriesWork* series = joined_series();
-  if (!limit_ || limit_->unref()) {
+  if (!limit_) {
+    return delete_and_next();
+  }
+  SeriesWork* series = leave_series();
+  if (limit_->unref()) {
     delete this;
   }
   return series ? series->pop() : nullptr;

@@ -1,5 +1,6 @@
 #include "workflow/Executor.h"
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
 
@@ -10,7 +11,8 @@
 
 namespace workflow {
 
-// The threads of an Executor. Shared with who ends them when it is one of them that asks for it.
+// The threads of an Executor. Shared by the executor, those who are posting to it at the moment, and
+// who ends them when it is one of them that asks for it.
 class OwnedPool final : public Intake, public std::enable_shared_from_this<OwnedPool> {
  public:
   explicit OwnedPool(int threads) : pool_(threads) {}
@@ -34,9 +36,12 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
   void end() {
     pool_.abandon();
     BlockingScope blocking;
-    // Either the runtime has ended the threads by then, or it will not.
-    runtime_->remove_intake(this);
-    stop();
+    if (!stopped_.load(std::memory_order_acquire)) {  // else the runtime may be gone
+      // Either the runtime has ended the threads by then, or it will not.
+      runtime_->remove_intake(this);
+      stop();
+    }
+    self_.reset();
   }
 
   // Instead of end(), on one of the threads.
@@ -44,20 +49,23 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
 
   // Intake
   void close_intake() override { pool_.abandon(); }
-  void runtime_stopped() override { stop(); }
+  void runtime_stopped() override {
+    stop();
+    const auto last = std::move(self_);
+  }
 
  private:
   void stop() {
-    if (!stopped_) {
-      stopped_ = true;
+    if (!stopped_.load(std::memory_order_relaxed)) {
       pool_.stop();
+      stopped_.store(true, std::memory_order_release);
     }
   }
 
   ComputePool pool_;
   Runtime* runtime_ = nullptr;
-  bool stopped_ = false;             // by the runtime, or after remove_intake()
-  std::shared_ptr<OwnedPool> self_;  // the runtime ends the threads, and nobody else has this
+  std::atomic<bool> stopped_{false};  // by the runtime, or after remove_intake()
+  std::shared_ptr<OwnedPool> self_;   // from end_elsewhere() until the threads have ended
 };
 
 namespace {
@@ -67,7 +75,10 @@ class PoolEnd final : public Runnable {
  public:
   explicit PoolEnd(std::shared_ptr<OwnedPool> own) : own_(std::move(own)) {}
   void run() override {
-    own_->end();
+    // On that very thread when the handlers have ended: then the runtime, which stops, ends it.
+    if (ThreadContext::current().pool != &own_->pool()) {
+      own_->end();
+    }
     delete this;
   }
 
@@ -79,15 +90,22 @@ class PoolEnd final : public Runnable {
 
 void OwnedPool::end_elsewhere() {
   pool_.abandon();
-  if (runtime_->stopping()) {
-    self_ = shared_from_this();
-  } else {
-    runtime_->handlers().post(new PoolEnd(shared_from_this()));
+  self_ = shared_from_this();
+  if (!runtime_->stopping()) {
+    runtime_->handlers().post(new PoolEnd(self_));
   }
 }
 
 ComputePlace ComputePlace::of(ExecQueue* queue, Executor* executor) {
-  return {executor->pool_, queue->queue_};
+  return {.own_queue = queue, .own_executor = executor};
+}
+
+bool ComputePlace::post_to_own(Runnable* item) const {
+  // The item may have ended, and the executor with it, before post() returns: keeps what it uses.
+  const std::shared_ptr<OwnedPool> own = own_executor->own_;
+  ComputePool* const threads = own_executor->pool_;
+  ComputeQueue* const line = own_queue->queue_;
+  return threads && line && threads->post(line, item);
 }
 
 }  // namespace workflow

@@ -80,6 +80,12 @@ SeriesWork* SubTask::joined_series() const {
   return pointer == this ? nullptr : static_cast<SeriesWork*>(pointer);
 }
 
+SeriesWork* SubTask::leave_series() {
+  workflow::schedule_point();
+  void* pointer = pointer_.exchange(nullptr, std::memory_order_acq_rel);
+  return pointer == this ? nullptr : static_cast<SeriesWork*>(pointer);
+}
+
 void SubTask::run_chain(SubTask* finished) {
   ThreadContext& context = ThreadContext::current();
   const ChainScope scope(context);
