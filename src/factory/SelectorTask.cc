@@ -53,6 +53,8 @@ SubTask* WFSelectorTask::done() {
 
 void WFSelectorTask::drop() {
   callback_ = nullptr;
+  // From now on nobody wins: a message would be lost.
+  claim();
   // Known to the runtime as long as candidates may come.
   WaitingTasks::current().park(this);
   unref();
