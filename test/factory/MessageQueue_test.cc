@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "TaskProbes.h"
+#include "workflow/WFMessageQueue.h"
+#include "workflow/WFTaskFactory.h"
+
+using probes::CountedSeries;
+using probes::Log;
+using probes::LogTask;
+using test_support::Tally;
+
+namespace {
+
+// Long enough for a task that wrongly runs to show itself; nothing else tells that something will
+// not happen.
+constexpr std::chrono::milliseconds kQuiet{30};
+
+// Messages: addresses of these.
+int messages[10'000];
+
+// Starts one that takes a message to `slot`.
+void take(WFMessageQueue& queue, void*& slot, Tally& ended) {
+  queue
+      .get(WFTaskFactory::create_counter_task(0, [&ended](WFCounterTask*) { ended.add(); }), &slot)
+      ->start();
+}
+
+// The newest first.
+class Stack final : public WFMessageQueue {
+ protected:
+  void* pop() override {
+    void* newest = all_.back();
+    all_.pop_back();
+    return newest;
+  }
+  void push(void* msg) override { all_.push_back(msg); }
+
+ private:
+  std::vector<void*> all_;
+};
+
+}  // namespace
+
+TEST(MessageQueue, TheOldestMessageIsTakenFirst) {
+  WFMessageQueue queue;
+  for (size_t i = 0; i < 3; i++) {
+    queue.post(&messages[i]);
+  }
+  for (size_t i = 0; i < 3; i++) {
+    void* got = nullptr;
+    Tally ended;
+    take(queue, got, ended);
+    ASSERT_TRUE(ended.wait_for(1));
+    EXPECT_EQ(got, &messages[i]);
+  }
+}
+
+TEST(MessageQueue, IsUnbounded) {
+  WFMessageQueue queue;
+  for (int& message : messages) {
+    queue.post(&message);
+  }
+  Tally ended;
+  std::deque<void*> got(std::size(messages));
+  for (void*& slot : got) {
+    take(queue, slot, ended);
+  }
+  ASSERT_TRUE(ended.wait_for(got.size()));
+  for (size_t i = 0; i < got.size(); i++) {
+    ASSERT_EQ(got[i], &messages[i]);
+  }
+}
+
+TEST(MessageQueue, EmptyItsTakersWaitFirstComeFirstServed) {
+  WFMessageQueue queue;
+  Tally ended;
+  void* got[3] = {};
+  for (void*& slot : got) {
+    take(queue, slot, ended);
+  }
+  EXPECT_FALSE(ended.wait_for(1, kQuiet));
+  for (size_t i = 0; i < 3; i++) {
+    queue.post(&messages[i]);
+    ASSERT_TRUE(ended.wait_for(i + 1));
+    EXPECT_EQ(got[i], &messages[i]);
+  }
+}
+
+TEST(MessageQueue, NullIsAMessage) {
+  WFMessageQueue queue;
+  queue.post(nullptr);
+  void* got = &messages[0];
+  Tally ended;
+  take(queue, got, ended);
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(got, nullptr);
+  take(queue, got, ended);
+  EXPECT_FALSE(ended.wait_for(2, kQuiet));
+  queue.post(nullptr);
+  EXPECT_TRUE(ended.wait_for(2));
+}
+
+TEST(MessageQueue, ADerivedClassChoosesTheOrder) {
+  Stack queue;
+  queue.post(&messages[1]);
+  queue.post(&messages[2]);
+  Tally ended;
+  void* got[2] = {};
+  take(queue, got[0], ended);
+  take(queue, got[1], ended);
+  ASSERT_TRUE(ended.wait_for(2));
+  EXPECT_EQ(got[0], &messages[2]);
+  EXPECT_EQ(got[1], &messages[1]);
+}
+
+TEST(MessageQueue, AMessageForACancelledSeriesIsPostedAgain) {
+  WFMessageQueue queue;
+  Log log;
+  Tally ended;
+  SeriesWork* series =
+      new CountedSeries(queue.get(new LogTask(&log, "!")), probes::counting(ended));
+  series->start();
+  series->cancel();
+  queue.post(&messages[5]);
+  ASSERT_TRUE(ended.wait_for(1));
+  void* got = nullptr;
+  take(queue, got, ended);
+  ASSERT_TRUE(ended.wait_for(2));
+  EXPECT_EQ(got, &messages[5]);
+  EXPECT_EQ(log.text(), "");
+}
+
+TEST(MessageQueue, PostsOfAnyThreadAreTakenOnce) {
+  constexpr size_t kThreads = 4;
+  WFMessageQueue queue;
+  Tally ended;
+  std::deque<void*> got(std::size(messages));
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < kThreads; thread++) {
+    threads.emplace_back([&, thread] {
+      for (size_t i = thread; i < std::size(messages); i += kThreads) {
+        if (i % 3) {
+          queue.post(&messages[i]);
+          take(queue, got[i], ended);
+        } else {
+          take(queue, got[i], ended);
+          // From a callback.
+          WFTaskFactory::create_counter_task(0, [&queue, i](WFCounterTask*) {
+            EXPECT_TRUE(probes::on_framework_thread());
+            queue.post(&messages[i]);
+          })->start();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  ASSERT_TRUE(ended.wait_for(got.size()));
+  std::sort(got.begin(), got.end());
+  for (size_t i = 0; i < got.size(); i++) {
+    ASSERT_EQ(got[i], &messages[i]);
+  }
+}
