@@ -22,6 +22,10 @@ install(TARGETS workflow_static workflow_shared EXPORT workflow-targets
 export(EXPORT workflow-targets
   FILE "${PROJECT_BINARY_DIR}/workflow-targets.cmake" NAMESPACE workflow::)
 
+# The build tree's package finds its dependency the way the installed one does.
+configure_file("${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
+  "${PROJECT_BINARY_DIR}/FindLiburing.cmake" COPYONLY)
+
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/workflow"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h")
@@ -30,6 +34,7 @@ install(EXPORT workflow-targets
 install(FILES
   "${PROJECT_BINARY_DIR}/workflow-config.cmake"
   "${PROJECT_BINARY_DIR}/workflow-config-version.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
   DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
