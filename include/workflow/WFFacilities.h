@@ -26,6 +26,16 @@ class WFFacilities {
         ->start();
   }
 
+  // File tasks, started (see WFTaskFactory.h). Ready with what the system call would return: the
+  // number of bytes, or 0 for fsync and fdatasync; -1 for any error, and when the library stops.
+  // Who wants to know which error creates a task and asks its get_error().
+  static WFFuture<ssize_t> async_pread(int fd, void *buf, size_t count, off_t offset);
+  static WFFuture<ssize_t> async_pwrite(int fd, const void *buf, size_t count, off_t offset);
+  static WFFuture<ssize_t> async_preadv(int fd, const struct iovec *iov, int iovcnt, off_t offset);
+  static WFFuture<ssize_t> async_pwritev(int fd, const struct iovec *iov, int iovcnt, off_t offset);
+  static WFFuture<int> async_fsync(int fd);
+  static WFFuture<int> async_fdatasync(int fd);
+
   class WaitGroup;
 };
 

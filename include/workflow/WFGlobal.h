@@ -10,7 +10,10 @@
 // GLOBAL_SETTINGS_DEFAULT. The strings belong to the caller and must outlive the process's tasks.
 //
 // Numbers of threads: below 1, compute_threads is the number of processors that the process may
-// use, poller_threads the same but at most 4, and handler_threads counts as 1.
+// use, poller_threads the same but at most 4, and handler_threads and fio_max_events count as 1.
+//
+// The environment variable WORKFLOW_FILE_IO says who carries out file operations: "threads", or
+// "io_uring" where the kernel offers it, which is the default.
 struct WFGlobalSettings {
   struct EndpointParams endpoint_params = ENDPOINT_PARAMS_DEFAULT;
   struct EndpointParams dns_server_params = ENDPOINT_PARAMS_DEFAULT;
@@ -20,7 +23,7 @@ struct WFGlobalSettings {
   int poller_threads = -1;   // wait for timers and descriptors
   int handler_threads = 20;  // run callbacks and process functions
   int compute_threads = -1;  // run go tasks
-  int fio_max_events = 4096;
+  int fio_max_events = 4096;  // file operations carried out at a time; others wait their turn
   const char *resolv_conf_path = "/etc/resolv.conf";
   const char *hosts_path = "/etc/hosts";
 };

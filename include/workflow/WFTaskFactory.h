@@ -11,6 +11,7 @@
 
 #include "workflow/Executor.h"
 #include "workflow/HttpMessage.h"
+#include "workflow/WFFileTask.h"
 #include "workflow/WFGraphTask.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
@@ -23,6 +24,9 @@ using go_callback_t = std::function<void(WFGoTask *)>;
 using graph_callback_t = std::function<void(WFGraphTask *)>;
 using repeater_callback_t = std::function<void(WFRepeaterTask *)>;
 using module_callback_t = std::function<void(const WFModuleTask *)>;
+using fio_callback_t = std::function<void(WFFileIOTask *)>;
+using fvio_callback_t = std::function<void(WFFileVIOTask *)>;
+using fsync_callback_t = std::function<void(WFFileSyncTask *)>;
 
 using WFEmptyTask = WFGenericTask;
 using WFDynamicTask = WFGenericTask;
@@ -169,6 +173,34 @@ class WFTaskFactory {
   static void reset_go_task(WFGoTask *task, FUNC &&func, ARGS &&...args) {
     task->function_ = bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...);
   }
+
+  // Files -------------------------------------------------------------------------------------
+
+  // What pread(2), pwrite(2), preadv(2) and pwritev(2) do, with their results and errors, beside
+  // the program (see WFFileTask.h). Any number may be outstanding. By a path: the file is opened
+  // for it, to read, or to write without truncating, when it is created (0644) if it does not
+  // exist; and closed before the callback. Errors of open(2) are the task's. A FIFO is not waited
+  // for: it ends with ESPIPE, or ENXIO. A path with a null byte: EINVAL.
+  static WFFileIOTask *create_pread_task(int fd, void *buf, size_t count, off_t offset,
+                                         fio_callback_t callback);
+  static WFFileIOTask *create_pread_task(const std::string &path, void *buf, size_t count,
+                                         off_t offset, fio_callback_t callback);
+  static WFFileIOTask *create_pwrite_task(int fd, const void *buf, size_t count, off_t offset,
+                                          fio_callback_t callback);
+  static WFFileIOTask *create_pwrite_task(const std::string &path, const void *buf, size_t count,
+                                          off_t offset, fio_callback_t callback);
+  static WFFileVIOTask *create_preadv_task(int fd, const struct iovec *iov, int iovcnt,
+                                           off_t offset, fvio_callback_t callback);
+  static WFFileVIOTask *create_preadv_task(const std::string &path, const struct iovec *iov,
+                                           int iovcnt, off_t offset, fvio_callback_t callback);
+  static WFFileVIOTask *create_pwritev_task(int fd, const struct iovec *iov, int iovcnt,
+                                            off_t offset, fvio_callback_t callback);
+  static WFFileVIOTask *create_pwritev_task(const std::string &path, const struct iovec *iov,
+                                            int iovcnt, off_t offset, fvio_callback_t callback);
+
+  // fsync(2), fdatasync(2). What other tasks write at the same time may or may not be included.
+  static WFFileSyncTask *create_fsync_task(int fd, fsync_callback_t callback);
+  static WFFileSyncTask *create_fdatasync_task(int fd, fsync_callback_t callback);
 
   // Structure ---------------------------------------------------------------------------------
 

@@ -91,7 +91,8 @@ void Runtime::configure(const Options& options) {
 Runtime::Runtime(const Options& options)
     : clock_(options.clock ? *options.clock : system_clock()),
       handlers_(std::max(options.handler_threads, 1)),
-      compute_(compute_threads_of(options)) {
+      compute_(compute_threads_of(options)),
+      files_(handlers_, options.files) {
   LeaderWatch* watch = runs_to_completion() ? &watch_ : nullptr;
   for (int i = 0; i < poller_threads_of(options); i++) {
     pollers_.push_back(std::make_unique<Poller>(clock_, handlers_, watch));
@@ -157,6 +158,7 @@ void Runtime::stop() {
   }
   call_intakes(&Intake::close_intake);
   stopping_.store(true, std::memory_order_release);
+  files_.refuse();
   // All before any: what an aborted timer's callback starts on another poller must not expire.
   for (const auto& poller : pollers_) {
     poller->refuse_timers();
@@ -173,6 +175,7 @@ void Runtime::stop() {
   handlers_.wait_quiet();
   end_waits();
   compute_.stop();
+  files_.stop();
   handlers_.stop();
   for (const auto& poller : pollers_) {
     poller->stop();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernel/ComputePool.h"
+#include "kernel/FileIo.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Leadership.h"
 #include "kernel/Poller.h"
@@ -43,7 +44,7 @@ class RuntimePart {
 // The threads of the library and what they work on: pollers, handlers, computing.
 //
 // One serves the process. It starts when it is first asked for and is stopped, in order, when the
-// process exits: intake, timers, computing, handlers, pollers. Every callback runs before the
+// process exits: intake, timers, computing, files, handlers, pollers. Every callback runs before the
 // process is gone. A simulation has one of its own.
 class Runtime {
  public:
@@ -51,6 +52,7 @@ class Runtime {
     int poller_threads = 0;  // 0: as many as there are processors, at most 4
     int handler_threads = 20;
     int compute_threads = 0;  // 0: as many as there are processors
+    FileIo::Options files = {};
     Clock* clock = nullptr;   // null: the system's
   };
 
@@ -84,6 +86,7 @@ class Runtime {
   Clock& clock() { return clock_; }
   HandlerPool& handlers() { return handlers_; }
   ComputePool& compute() { return compute_; }
+  FileIo& files() { return files_; }
   size_t poller_count() const { return pollers_.size(); }
   Poller& poller(size_t i) { return *pollers_[i]; }
   // The poller for work that this thread starts: always the same one, so that threads seldom meet.
@@ -127,6 +130,7 @@ class Runtime {
   HandlerPool handlers_;
   LeaderWatch watch_;
   ComputePool compute_;
+  FileIo files_;
   std::vector<std::unique_ptr<Poller>> pollers_;
   std::array<std::atomic<RuntimePart*>, kMaxParts> parts_{};
   std::atomic<bool> stopping_{false};

@@ -106,6 +106,7 @@ void WORKFLOW_library_init(const struct WFGlobalSettings* settings) {
   options.poller_threads = std::max(settings->poller_threads, 0);
   options.handler_threads = std::max(settings->handler_threads, 1);
   options.compute_threads = std::max(settings->compute_threads, 0);
+  options.files.max_events = std::max(settings->fio_max_events, 1);
   workflow::Runtime::configure(options);
 }
 

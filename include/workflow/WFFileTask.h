@@ -1,0 +1,95 @@
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cassert>
+#include <cstddef>
+#include <functional>
+#include <utility>
+
+#include "workflow/SubTask.h"
+#include "workflow/WFTask.h"
+#include "workflow/Workflow.h"
+
+// What a file task works on. It may be changed until the task is started. The memory named here
+// belongs to the caller, who keeps it, and the descriptor open, until the callback.
+// Of a task that names a path, `fd` is -1: the task opens and closes the file itself.
+struct FileIOArgs {
+  int fd;
+  void *buf;  // writing only reads from it
+  size_t count;
+  off_t offset;
+};
+
+struct FileVIOArgs {
+  int fd;
+  const struct iovec *iov;
+  int iovcnt;
+  off_t offset;
+};
+
+struct FileSyncArgs {
+  int fd;
+};
+
+// One operation on a file, carried out beside the program: by io_uring, or on threads, so that no
+// callback, timer or caller waits for a disk.
+//
+// Ends, as the system call of its name would end there and then,
+//   SUCCESS    with get_retval() the number of bytes (fewer than asked for at the end of the file,
+//              on a full disk, ...), or 0 for fsync and fdatasync;
+//   SYS_ERROR  with get_error() its errno and get_retval() -1; EAGAIN also when there are no
+//              threads for it;
+//   ABORTED    with get_retval() -1: the library stopped before the operation began. An operation
+//              that has begun ends in its own way, and the end of the process waits for it.
+// A signal that a write past RLIMIT_FSIZE would raise is not raised: it ends with EFBIG.
+//
+// Tasks that run at the same time are carried out in any order. Where order matters, such as a
+// write before its fsync, put them into a series.
+template <class ARGS>
+class WFFileTask : public SubTask {
+ public:
+  void start() {
+    assert(!series_of(this));
+    start_alone();
+  }
+  void dismiss() {
+    assert(!series_of(this));
+    drop();
+  }
+
+  void *user_data = nullptr;
+
+  ARGS *get_args() { return &args_; }
+  const ARGS *get_args() const { return &args_; }
+
+  // -1 unless the task has succeeded.
+  long get_retval() const { return retval_; }
+
+  int get_state() const { return state_; }
+  int get_error() const { return error_; }
+  void set_callback(std::function<void(WFFileTask<ARGS> *)> callback) {
+    callback_ = std::move(callback);
+  }
+
+ protected:
+  WFFileTask(const ARGS &args, std::function<void(WFFileTask<ARGS> *)> &&callback)
+      : args_(args), callback_(std::move(callback)) {}
+  ~WFFileTask() override = default;
+
+  SubTask *done() override {
+    if (callback_) callback_(this);
+    return delete_and_next();
+  }
+
+  ARGS args_;
+  long retval_ = -1;
+  int state_ = WFT_STATE_UNDEFINED;
+  int error_ = 0;
+  std::function<void(WFFileTask<ARGS> *)> callback_;
+};
+
+using WFFileIOTask = WFFileTask<FileIOArgs>;
+using WFFileVIOTask = WFFileTask<FileVIOArgs>;
+using WFFileSyncTask = WFFileTask<FileSyncArgs>;

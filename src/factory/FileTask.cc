@@ -1,0 +1,105 @@
+#include "factory/FileTask.h"
+
+#include <cerrno>
+
+#include "kernel/Runtime.h"
+
+namespace workflow {
+
+namespace {
+
+void describe(const FileIOArgs& args, FileRequest& request) {
+  request.fd = args.fd;
+  request.buffer = args.buf;
+  request.size = args.count;
+  request.offset = args.offset;
+}
+
+void describe(const FileVIOArgs& args, FileRequest& request) {
+  request.fd = args.fd;
+  request.vector = args.iov;
+  request.vector_count = args.iovcnt;
+  request.offset = args.offset;
+}
+
+void describe(const FileSyncArgs& args, FileRequest& request) {
+  request.fd = args.fd;
+}
+
+}  // namespace
+
+template <class ARGS>
+void FileTask<ARGS>::dispatch() {
+  if (const int error = Runtime::current().files().submit(this)) {
+    end_refused(error);
+  }
+}
+
+template <class ARGS>
+FileRequest FileTask<ARGS>::request() const {
+  FileRequest request;
+  request.kind = kind_;
+  describe(this->args_, request);
+  return request;
+}
+
+template <class ARGS>
+void FileTask<ARGS>::finished(long result, RunnableList& done) {
+  if (result < 0) {
+    set_outcome(WFT_STATE_SYS_ERROR, static_cast<int>(-result), -1);
+  } else {
+    set_outcome(WFT_STATE_SUCCESS, 0, result);
+  }
+  done.push_back(static_cast<SubTask*>(this));
+}
+
+template <class ARGS>
+void FileTask<ARGS>::aborted(RunnableList& done) {
+  set_outcome(WFT_STATE_ABORTED, 0, -1);
+  done.push_back(static_cast<SubTask*>(this));
+}
+
+template <class ARGS>
+void FileTask<ARGS>::end_refused(int error) {
+  // Through the handlers even from one of their threads: a task whose callback starts the next such
+  // task must not nest.
+  RunnableList done;
+  if (error == ECANCELED) {
+    aborted(done);
+  } else {
+    finished(-error, done);
+  }
+  Runtime::current().handlers().post(done);
+}
+
+template <class ARGS>
+void FileTask<ARGS>::set_outcome(int state, int error, long retval) {
+  this->state_ = state;
+  this->error_ = error;
+  this->retval_ = retval;
+}
+
+template <class ARGS>
+void PathTask<ARGS>::dispatch() {
+  // The system would take the part before a null byte for the whole name.
+  if (path_.find('\0') != std::string::npos) {
+    this->end_refused(EINVAL);
+  } else {
+    FileTask<ARGS>::dispatch();
+  }
+}
+
+template <class ARGS>
+FileRequest PathTask<ARGS>::request() const {
+  FileRequest request = FileTask<ARGS>::request();
+  request.path = path_.c_str();
+  return request;
+}
+
+template class FileTask<FileIOArgs>;
+template class FileTask<FileVIOArgs>;
+template class FileTask<FileSyncArgs>;
+template class PathTask<FileIOArgs>;
+template class PathTask<FileVIOArgs>;
+
+}  // namespace workflow

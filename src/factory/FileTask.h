@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "kernel/FileOperation.h"
+#include "workflow/WFFileTask.h"
+
+namespace workflow {
+
+// A file task on its way: two queue nodes in one object, the operation, which FileIo keeps, and the
+// task, which the handlers get once the operation has ended.
+template <class ARGS>
+class FileTask : public WFFileTask<ARGS>, public FileOperation {
+ public:
+  using Callback = std::function<void(WFFileTask<ARGS>*)>;
+
+  FileTask(FileRequest::Kind kind, const ARGS& args, Callback&& callback)
+      : WFFileTask<ARGS>(args, std::move(callback)), kind_(kind) {}
+
+  void dispatch() override;
+  FileRequest request() const override;
+  void finished(long result, RunnableList& done) final;
+  void aborted(RunnableList& done) final;
+
+ protected:
+  ~FileTask() override = default;
+
+  // Ends a task that FileIo has not taken, with FileIo's reason.
+  void end_refused(int error);
+
+ private:
+  void set_outcome(int state, int error, long retval);
+
+  const FileRequest::Kind kind_;
+};
+
+// The same on a file that it opens and closes itself.
+template <class ARGS>
+class PathTask final : public FileTask<ARGS> {
+ public:
+  PathTask(FileRequest::Kind kind, const std::string& path, const ARGS& args,
+           typename FileTask<ARGS>::Callback&& callback)
+      : FileTask<ARGS>(kind, args, std::move(callback)), path_(path) {}
+
+  void dispatch() override;
+  FileRequest request() const override;
+
+ protected:
+  ~PathTask() override = default;
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace workflow

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "workflow/Runnable.h"
+
+namespace workflow {
+
+class FileThreads;
+
+// What shall be done with a file: the arguments of one system call.
+struct FileRequest {
+  enum class Kind : uint8_t {
+    kRead,         // pread(2)
+    kWrite,        // pwrite(2)
+    kReadVector,   // preadv(2)
+    kWriteVector,  // pwritev(2)
+    kSync,         // fsync(2)
+    kDataSync      // fdatasync(2)
+  };
+
+  Kind kind = Kind::kRead;
+  int fd = -1;
+  const char* path = nullptr;  // if not null, this file is opened for it, and `fd` means nothing
+  void* buffer = nullptr;      // kWrite and kWriteVector only read from what is given
+  size_t size = 0;
+  const struct iovec* vector = nullptr;
+  int vector_count = 0;
+  off_t offset = 0;
+
+  bool reads() const { return kind == Kind::kRead || kind == Kind::kReadVector; }
+  bool writes() const { return kind == Kind::kWrite || kind == Kind::kWriteVector; }
+
+  // Makes the calls here and now, and may block as they do. What the call returned, or the negated
+  // errno. Interrupted calls are made again.
+  //
+  // A path is opened read-only, or write-only and created (0644) for writing, never truncated, and
+  // closed again. Opening does not wait for the other side of a FIFO, nor for a terminal's carrier,
+  // and makes no terminal the controlling one.
+  long perform() const;
+};
+
+// A FileRequest on its way, and the node of the queues in which it waits. Its owner keeps it alive
+// until finished() or aborted(), of which exactly one is called, once, after FileIo has taken it.
+//
+// Not thread-safe: it has one owner at a time, as the queue it is in.
+class FileOperation : public Runnable {
+ public:
+  virtual FileRequest request() const = 0;
+
+  // The request was carried out: what the system call returned, or the negated errno. Any of the
+  // library's threads, no lock held. What is added to `done` is handed to the handlers; the
+  // operation may be gone as soon as it is there.
+  virtual void finished(long result, RunnableList& done) = 0;
+
+  // The same for a request that was not begun, as the library stops.
+  virtual void aborted(RunnableList& done) = 0;
+
+ protected:
+  FileOperation() = default;
+  ~FileOperation() override = default;
+
+ private:
+  friend class FileThreads;
+  // On a thread of threads_.
+  void run() final;
+
+  FileThreads* threads_ = nullptr;
+};
+
+}  // namespace workflow

@@ -1,0 +1,276 @@
+#include "kernel/FileRing.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "kernel/ThreadContext.h"
+
+namespace workflow {
+
+namespace {
+
+// The most that one system call transfers (read(2)).
+constexpr size_t kMostBytes = 0x7ffff000;
+// What the kernel lets a completion queue have.
+constexpr unsigned kMostInFlight = 65536 / 2;
+
+// From 5.12 on, operations that block run on threads of this process, with its credentials and
+// limits, and are completed in full as the system call is.
+constexpr unsigned kFeatures = IORING_FEAT_NODROP | IORING_FEAT_NATIVE_WORKERS;
+
+constexpr int kOpcodes[] = {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_READV, IORING_OP_WRITEV,
+                            IORING_OP_FSYNC};
+
+bool on_file_or_block_device(int fd) {
+  struct statx status = {};
+  // DONT_SYNC: what is known locally is enough, no server shall be asked.
+  constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+  if (::statx(fd, "", kFlags, STATX_TYPE, &status) != 0 || !(status.stx_mask & STATX_TYPE)) {
+    return false;
+  }
+  return S_ISREG(status.stx_mode) || S_ISBLK(status.stx_mode);
+}
+
+// Over the limit a write sends SIGXFSZ (setrlimit(2)): to a thread of ours, which blocks it.
+bool file_size_limited() {
+  struct rlimit limit = {};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
+// EAGAIN: O_NONBLOCK, where the kernel cannot promise not to wait, or too little memory. The others
+// interrupt or cancel what the ring does, never what was asked for.
+bool to_be_done_again(int result) {
+  return result == -EAGAIN || result == -EINTR || result == -ECANCELED;
+}
+
+}  // namespace
+
+std::unique_ptr<FileRing> FileRing::create(HandlerPool& handlers, FileThreads& threads,
+                                           int most_in_flight) {
+  std::unique_ptr<FileRing> ring(new FileRing(handlers, threads));
+  if (const int error = ring->open(most_in_flight)) {
+    ring.reset();
+    errno = error;
+  }
+  return ring;
+}
+
+int FileRing::open(int most_in_flight) {
+  most_in_flight_ =
+      std::clamp(static_cast<unsigned>(std::max(most_in_flight, 1)), 1U, kMostInFlight);
+  wake_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  if (!wake_fd_.valid()) {
+    return errno;
+  }
+  struct io_uring_params params = {};
+  params.flags = IORING_SETUP_CQSIZE;
+  params.cq_entries = std::max(most_in_flight_ + 1, kBatch);
+  if (const int result = ::io_uring_queue_init_params(kBatch, &ring_, &params); result < 0) {
+    return -result;
+  }
+  ring_open_ = true;
+  if ((params.features & kFeatures) != kFeatures || !supports_all()) {
+    return ENOSYS;
+  }
+  const bool started =
+      thread_.start("wf-file-ring", ThreadContext::in_same_runtime([this] { thread_main(); }));
+  return started ? 0 : EAGAIN;
+}
+
+bool FileRing::supports_all() const {
+  struct io_uring_probe* probe = ::io_uring_get_probe_ring(const_cast<struct io_uring*>(&ring_));
+  if (!probe) {
+    return false;
+  }
+  const bool all = std::all_of(std::begin(kOpcodes), std::end(kOpcodes), [probe](int opcode) {
+    return ::io_uring_opcode_supported(probe, opcode) != 0;
+  });
+  ::io_uring_free_probe(probe);
+  return all;
+}
+
+FileRing::~FileRing() {
+  if (ring_open_) {
+    ::io_uring_queue_exit(&ring_);
+  }
+}
+
+bool FileRing::suits(const FileRequest& request) {
+  using Kind = FileRequest::Kind;
+  if (request.path || request.offset < 0 || request.size > kMostBytes) {
+    return false;
+  }
+  const bool vector = request.kind == Kind::kReadVector || request.kind == Kind::kWriteVector;
+  if (vector && (request.vector_count < 1 || request.vector_count > IOV_MAX)) {
+    return false;
+  }
+  return on_file_or_block_device(request.fd) && !(request.writes() && file_size_limited());
+}
+
+int FileRing::post(FileOperation* operation) {
+  bool wake;
+  {
+    MutexLock lock(mutex_);
+    if (refusing_) {
+      return ECANCELED;
+    }
+    waiting_.push_back(operation);
+    wake = asleep_;
+    asleep_ = false;
+  }
+  if (wake) {
+    ::eventfd_write(wake_fd_.get(), 1);
+  }
+  return 0;
+}
+
+void FileRing::refuse() {
+  RunnableList dropped;
+  {
+    MutexLock lock(mutex_);
+    refusing_ = true;
+    dropped.append(waiting_);
+  }
+  RunnableList done;
+  while (Runnable* operation = dropped.pop_front()) {
+    static_cast<FileOperation*>(operation)->aborted(done);
+  }
+  handlers_.post(done);
+}
+
+void FileRing::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    asleep_ = false;
+  }
+  ::eventfd_write(wake_fd_.get(), 1);
+  thread_.join();
+  ::io_uring_queue_exit(&ring_);
+  ring_open_ = false;
+}
+
+void FileRing::thread_main() {
+  for (Next next = fill(); next != Next::kEnd; next = fill()) {
+    submit(next == Next::kWait);
+    reap();
+  }
+}
+
+FileRing::Next FileRing::fill() {
+  RunnableList batch;
+  bool arm;
+  Next next;
+  {
+    MutexLock lock(mutex_);
+    unsigned room = ::io_uring_sq_space_left(&ring_);
+    arm = !wake_armed_ && !stopping_ && room > 0;
+    room -= arm ? 1 : 0;
+    room = std::min(room, most_in_flight_ - in_flight_);
+    while (batch.size() < room && !waiting_.empty()) {
+      batch.push_back(waiting_.pop_front());
+    }
+    next = next_after(batch.size(), wake_armed_ || arm);
+    asleep_ = next == Next::kWait && waiting_.empty() && !stopping_;
+  }
+  if (arm) {
+    prepare_wake();
+  }
+  while (Runnable* operation = batch.pop_front()) {
+    prepare(static_cast<FileOperation*>(operation));
+    in_flight_++;
+  }
+  return next;
+}
+
+FileRing::Next FileRing::next_after(size_t batch, bool wakeable) {
+  const size_t in_flight = in_flight_ + batch;
+  if (stopping_) {
+    return in_flight == 0 && !wake_armed_ ? Next::kEnd : Next::kWait;
+  }
+  const bool more = !waiting_.empty() && in_flight < most_in_flight_;
+  return more || !wakeable ? Next::kSubmit : Next::kWait;
+}
+
+void FileRing::prepare(FileOperation* operation) {
+  using Kind = FileRequest::Kind;
+  const FileRequest request = operation->request();
+  struct io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
+  const auto size = static_cast<unsigned>(request.size);
+  const auto count = static_cast<unsigned>(request.vector_count);
+  const auto offset = static_cast<uint64_t>(request.offset);
+  switch (request.kind) {
+    case Kind::kRead:
+      ::io_uring_prep_read(sqe, request.fd, request.buffer, size, offset);
+      break;
+    case Kind::kWrite:
+      ::io_uring_prep_write(sqe, request.fd, request.buffer, size, offset);
+      break;
+    case Kind::kReadVector:
+      ::io_uring_prep_readv(sqe, request.fd, request.vector, count, offset);
+      break;
+    case Kind::kWriteVector:
+      ::io_uring_prep_writev(sqe, request.fd, request.vector, count, offset);
+      break;
+    case Kind::kSync:
+      ::io_uring_prep_fsync(sqe, request.fd, 0);
+      break;
+    case Kind::kDataSync:
+      ::io_uring_prep_fsync(sqe, request.fd, IORING_FSYNC_DATASYNC);
+      break;
+  }
+  if (request.size >= kAsyncBytes) {
+    ::io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
+  }
+  ::io_uring_sqe_set_data(sqe, operation);
+}
+
+void FileRing::prepare_wake() {
+  struct io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
+  ::io_uring_prep_read(sqe, wake_fd_.get(), &wake_count_, sizeof wake_count_, 0);
+  ::io_uring_sqe_set_data(sqe, nullptr);
+  wake_armed_ = true;
+}
+
+void FileRing::submit(bool wait) {
+  const int result = ::io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
+  if (result == -EAGAIN || result == -EBUSY || result == -ENOMEM) {
+    // The kernel has no memory for more now; what it did not take stays for the next time.
+    pause_ns(kRetryNs);
+  }
+}
+
+void FileRing::reap() {
+  RunnableList done;
+  unsigned head;
+  unsigned count = 0;
+  struct io_uring_cqe* cqe;
+  io_uring_for_each_cqe(&ring_, head, cqe) {
+    count++;
+    auto* operation = static_cast<FileOperation*>(::io_uring_cqe_get_data(cqe));
+    if (operation) {
+      in_flight_--;
+      complete(operation, cqe->res, done);
+    } else {
+      wake_armed_ = false;
+    }
+  }
+  ::io_uring_cq_advance(&ring_, count);
+  handlers_.post(done);
+}
+
+void FileRing::complete(FileOperation* operation, int result, RunnableList& done) {
+  if (!to_be_done_again(result)) {
+    operation->finished(result, done);
+  } else if (const int error = threads_.post(operation, FileThreads::Progress::kBegun)) {
+    operation->finished(-error, done);
+  }
+}
+
+}  // namespace workflow

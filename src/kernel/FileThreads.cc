@@ -1,0 +1,96 @@
+#include "kernel/FileThreads.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "util/VirtualScheduler.h"
+
+namespace workflow {
+
+namespace {
+
+// How many threads there are before any of them was seen to block for long, and at most.
+constexpr int kThreads = 8;
+constexpr int kMostThreads = 128;
+// Virtual threads never wait for a disk.
+constexpr int kVirtualThreads = 2;
+
+WorkerPool::Options options_for(int most) {
+  const int usual = VirtualScheduler::current() ? kVirtualThreads : kThreads;
+  return {.name = "wf-file",
+          .threads = std::clamp(most, 1, usual),
+          .grow_when_starved = true,
+          .max_threads = std::clamp(most, 1, kMostThreads)};
+}
+
+}  // namespace
+
+FileThreads::FileThreads(HandlerPool& handlers, int most)
+    : WorkerPool(options_for(most)), handlers_(handlers) {}
+
+int FileThreads::ensure_started() {
+  schedule_point();
+  if (started_.load(std::memory_order_acquire)) {
+    return 0;
+  }
+  MutexLock lock(starting_);
+  if (stopped_) {
+    return ECANCELED;
+  }
+  if (!started_.load(std::memory_order_relaxed)) {
+    if (!start()) {
+      return EAGAIN;
+    }
+    started_.store(true, std::memory_order_release);
+  }
+  return 0;
+}
+
+int FileThreads::post(FileOperation* operation, Progress progress) {
+  if (const int error = ensure_started()) {
+    return error;
+  }
+  operation->threads_ = this;
+  mutex_.lock();
+  if (progress == Progress::kNew && refusing_) {
+    mutex_.unlock();
+    return ECANCELED;
+  }
+  (progress == Progress::kNew ? queue_ : begun_).push_back(operation);
+  unlock_and_wake();
+  return 0;
+}
+
+void FileThreads::carry_out(FileOperation* operation) {
+  RunnableList done;
+  operation->finished(operation->request().perform(), done);
+  handlers_.post(done);
+}
+
+void FileThreads::refuse() {
+  RunnableList dropped;
+  {
+    MutexLock lock(mutex_);
+    refusing_ = true;
+    dropped.append(queue_);
+  }
+  RunnableList done;
+  while (Runnable* operation = dropped.pop_front()) {
+    static_cast<FileOperation*>(operation)->aborted(done);
+  }
+  handlers_.post(done);
+}
+
+void FileThreads::stop() {
+  bool started;
+  {
+    MutexLock lock(starting_);
+    stopped_ = true;
+    started = started_.load(std::memory_order_relaxed);
+  }
+  if (started) {
+    WorkerPool::stop();
+  }
+}
+
+}  // namespace workflow

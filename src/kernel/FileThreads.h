@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+
+#include "kernel/FileOperation.h"
+#include "kernel/HandlerPool.h"
+#include "kernel/WorkerPool.h"
+
+namespace workflow {
+
+// Threads that carry out file operations by plain system calls, which may block.
+//
+// Thread-safe. Operations begin in the order they were posted. The threads start with the first
+// one. There are few, but when all of them are blocked and another operation waits, more come: a
+// network file system that does not answer shall not hold up the others for ever.
+//
+// Invariants:
+// 1. An operation taken is finished or aborted, once, and then posted to the handlers.
+// 2. Once refuse() has returned nothing begins but what was begun elsewhere (kBegun).
+class FileThreads final : public WorkerPool {
+ public:
+  enum class Progress {
+    kNew,   // may still be aborted
+    kBegun  // tried elsewhere: will be carried out, also while the library stops
+  };
+
+  // `most`: so many operations at a time.
+  FileThreads(HandlerPool& handlers, int most);
+
+  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads.
+  int post(FileOperation* operation, Progress progress);
+
+  // From now on nothing new is taken; what is queued and not begun is aborted.
+  void refuse();
+
+  // After refuse(), and when nobody posts what was begun elsewhere any more: waits for what is
+  // being carried out, then ends the threads.
+  void stop();
+
+ private:
+  friend class FileOperation;
+
+  bool has_work() const WF_REQUIRES(mutex_) override { return !begun_.empty() || !queue_.empty(); }
+  Runnable* next() WF_REQUIRES(mutex_) override {
+    return begun_.empty() ? queue_.pop_front() : begun_.pop_front();
+  }
+  // 0, or why there are no threads, as post() answers it.
+  int ensure_started();
+  void carry_out(FileOperation* operation);
+
+  HandlerPool& handlers_;
+  Mutex starting_;                    // taken before mutex_
+  std::atomic<bool> started_{false};  // changed under starting_
+  bool stopped_ WF_GUARDED_BY(starting_) = false;
+  RunnableList queue_ WF_GUARDED_BY(mutex_);
+  RunnableList begun_ WF_GUARDED_BY(mutex_);
+  bool refusing_ WF_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace workflow
