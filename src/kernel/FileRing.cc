@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -27,14 +28,22 @@ constexpr unsigned kFeatures = IORING_FEAT_NODROP | IORING_FEAT_NATIVE_WORKERS;
 constexpr int kOpcodes[] = {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_READV, IORING_OP_WRITEV,
                             IORING_OP_FSYNC};
 
-bool on_file_or_block_device(int fd) {
+// Whether `fd` is that of a file or block device that has a position. Files that a driver makes up
+// (/proc, debugfs) may have none, or only to read: the system calls refuse them, the ring does not.
+// They are of no device and have no size; so it is with a few good ones, which threads serve.
+bool has_positions(int fd) {
   struct statx status = {};
   // DONT_SYNC: what is known locally is enough, no server shall be asked.
   constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-  if (::statx(fd, "", kFlags, STATX_TYPE, &status) != 0 || !(status.stx_mask & STATX_TYPE)) {
+  constexpr unsigned kMask = STATX_TYPE | STATX_SIZE;
+  if (::statx(fd, "", kFlags, kMask, &status) != 0 || (status.stx_mask & kMask) != kMask) {
     return false;
   }
-  return S_ISREG(status.stx_mode) || S_ISBLK(status.stx_mode);
+  if (S_ISBLK(status.stx_mode)) {
+    return true;
+  }
+  return S_ISREG(status.stx_mode) &&
+         (status.stx_dev_major != 0 || (status.stx_size > 0 && ::lseek(fd, 0, SEEK_CUR) >= 0));
 }
 
 // Over the limit a write sends SIGXFSZ (setrlimit(2)): to a thread of ours, which blocks it.
@@ -43,10 +52,23 @@ bool file_size_limited() {
   return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
-// EAGAIN: O_NONBLOCK, where the kernel cannot promise not to wait, or too little memory. The others
-// interrupt or cancel what the ring does, never what was asked for.
+// Errors after which nothing of the operation has been done, and the system call may answer
+// otherwise: the kernel cannot promise not to wait, has no memory, or was interrupted; or arguments
+// are bad, which the ring checks in another order. No others: an error of the device may have come
+// after an append, and fsync(2) tells one only once.
 bool to_be_done_again(int result) {
-  return result == -EAGAIN || result == -EINTR || result == -ECANCELED;
+  switch (-result) {
+    case EAGAIN:
+    case EINTR:
+    case ECANCELED:
+    case EBADF:
+    case EFAULT:
+    case EINVAL:
+    case EOVERFLOW:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -110,7 +132,7 @@ bool FileRing::suits(const FileRequest& request) {
   if (vector && (request.vector_count < 1 || request.vector_count > IOV_MAX)) {
     return false;
   }
-  return on_file_or_block_device(request.fd) && !(request.writes() && file_size_limited());
+  return has_positions(request.fd) && !(request.writes() && file_size_limited());
 }
 
 int FileRing::post(FileOperation* operation) {
