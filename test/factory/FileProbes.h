@@ -122,8 +122,7 @@ inline void write_file(const std::string& path, const std::string& content) {
 class OnEachBackend : public testing::TestWithParam<FileBackend> {
  protected:
   explicit OnEachBackend(int max_events = 4096) {
-    workflow::Runtime::configure(
-        {.files = {.max_events = max_events, .backend = GetParam()}});
+    workflow::Runtime::configure({.files = {.max_events = max_events, .backend = GetParam()}});
   }
 
   std::string path(const std::string& name = "file") const { return dir_.path(name); }
@@ -147,8 +146,7 @@ inline std::string backend_name(const testing::TestParamInfo<FileBackend>& info)
 
 }  // namespace probes
 
-#define INSTANTIATE_ON_EACH_BACKEND(suite)                                              \
-  INSTANTIATE_TEST_SUITE_P(On, suite,                                                   \
-                           testing::Values(workflow::FileBackend::kRing,                \
-                                           workflow::FileBackend::kThreads),            \
-                           probes::backend_name)
+#define INSTANTIATE_ON_EACH_BACKEND(suite)                                                       \
+  INSTANTIATE_TEST_SUITE_P(                                                                      \
+      On, suite, testing::Values(workflow::FileBackend::kRing, workflow::FileBackend::kThreads), \
+      probes::backend_name)

@@ -34,8 +34,8 @@ class GuardedBuffer {
   static constexpr size_t kSize = size_t{1} << 20;
 
   GuardedBuffer() {
-    void* all = ::mmap(nullptr, kSize + kGuard, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* all =
+        ::mmap(nullptr, kSize + kGuard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     at_ = static_cast<char*>(all);
     ::mprotect(at_ + kSize, kGuard, PROT_NONE);
   }
