@@ -1,0 +1,343 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <liburing.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "kernel/Runtime.h"
+#include "support/ChildProcess.h"
+#include "support/Tally.h"
+#include "support/TempDir.h"
+#include "workflow/WFGlobal.h"
+#include "workflow/WFTaskFactory.h"
+
+// What happens when a process ends while file tasks are outstanding, on both backends, which the
+// environment chooses. Each test runs this program again as a child, which plays the scenario named
+// in the environment; what it sees on the way out it writes to stdout, which is the test's pipe.
+
+namespace {
+
+constexpr const char* kScenarioVariable = "WORKFLOW_EXIT_SCENARIO";
+
+// The child's side ------------------------------------------------------------------------------
+
+// How file tasks ended. Lives until after the last static destructor.
+struct Outcomes {
+  std::atomic<int> called{0};
+  std::atomic<int> succeeded{0};
+  std::atomic<int> aborted{0};
+
+  template <class Task>
+  void add(const Task* task) {
+    succeeded += task->get_state() == WFT_STATE_SUCCESS;
+    aborted += task->get_state() == WFT_STATE_ABORTED && task->get_retval() == -1;
+    called++;
+  }
+  auto callback() {
+    return [this](auto* task) { add(task); };
+  }
+};
+
+Outcomes& outcomes() {
+  static Outcomes& outcomes = *new Outcomes;
+  return outcomes;
+}
+
+void say(const std::string& text) {
+  const std::string line = text + "\n";
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
+    std::abort();
+  }
+}
+
+// Runs what a scenario left for it when the library has stopped: it is constructed before the
+// library is used, so that it is destroyed after it.
+class LastWord {
+ public:
+  ~LastWord() {
+    if (word) {
+      word();
+    }
+  }
+  std::function<void()> word;
+};
+
+LastWord last_word;
+
+constexpr size_t kBlock = 65536;
+constexpr int kBlocks = 256;
+
+// An open file of many blocks; there until the very end.
+struct File {
+  test_support::TempDir dir;
+  std::string path = dir.path("file");
+  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  std::vector<char> bytes = std::vector<char>(kBlock * kBlocks, 'a');
+
+  File() {
+    if (::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+      std::abort();
+    }
+  }
+  ~File() { ::close(fd); }
+
+  // Every fourth by path, which is for threads on either backend.
+  WFFileIOTask* read(int i) {
+    const auto at = static_cast<size_t>(i % kBlocks) * kBlock;
+    const auto offset = static_cast<off_t>(at);
+    return i % 4 == 0 ? WFTaskFactory::create_pread_task(path, &bytes[at], kBlock, offset,
+                                                         outcomes().callback())
+                      : WFTaskFactory::create_pread_task(fd, &bytes[at], kBlock, offset,
+                                                         outcomes().callback());
+  }
+};
+
+// Made before the library is used; deleted by the last word.
+File* file = nullptr;
+
+// All were called, and none otherwise than it may.
+void say_account(int tasks) {
+  const Outcomes& all = outcomes();
+  const bool right = all.called == tasks && all.succeeded + all.aborted == tasks;
+  say(right ? "all is well"
+            : std::to_string(all.called) + " called, " + std::to_string(all.succeeded) +
+                  " succeeded, " + std::to_string(all.aborted) + " aborted");
+  delete file;
+}
+
+void say_backend() {
+  last_word.word = [] { delete file; };
+  say(workflow::Runtime::current().files().backend() == workflow::FileBackend::kRing ? "io_uring"
+                                                                                     : "threads");
+}
+
+void start_outstanding() {
+  constexpr int kTasks = 20'000;
+  last_word.word = [] { say_account(kTasks); };
+  for (int i = 0; i < kTasks; i++) {
+    file->read(i)->start();
+  }
+}
+
+void set_max_events(int max_events) {
+  WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.fio_max_events = max_events;
+  WORKFLOW_library_init(&settings);
+}
+
+void start_few_at_a_time() {
+  set_max_events(2);
+  start_outstanding();
+}
+
+void start_tasks_that_start_tasks() {
+  constexpr int kTasks = 1000;
+  last_word.word = [] { say_account(kTasks * 3); };
+  for (int i = 0; i < kTasks; i++) {
+    WFFileIOTask* task = file->read(i);
+    task->set_callback([i](WFFileIOTask* self) {
+      outcomes().add(self);
+      file->read(i + 1)->start();
+      series_of(self)->push_back(file->read(i + 2));
+    });
+    task->start();
+  }
+}
+
+// One has begun for certain: it waits for a lease that ends only after main has returned. The
+// others have not: there is one at a time.
+void wait_for_what_has_begun() {
+  set_max_events(1);
+  sigset_t broken;
+  ::sigemptyset(&broken);
+  ::sigaddset(&broken, SIGIO);
+  ::pthread_sigmask(SIG_BLOCK, &broken, nullptr);
+  last_word.word = [] {
+    say(std::to_string(outcomes().succeeded) + " succeeded, " + std::to_string(outcomes().aborted) +
+        " aborted");
+    delete file;
+  };
+  if (::fcntl(file->fd, F_SETLEASE, F_WRLCK) != 0) {
+    say("no lease");
+  }
+  file->read(0)->start();
+  const struct timespec patience = {60, 0};
+  ::sigtimedwait(&broken, nullptr, &patience);
+  for (int i = 0; i < 1000; i++) {
+    file->read(i * 4)->start();
+  }
+  std::thread([] {
+    // The stop has to come meanwhile.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::fcntl(file->fd, F_SETLEASE, F_UNLCK);
+  }).detach();
+}
+
+void use_the_stopped_library() {
+  file->read(0)->start();
+  file->read(1)->start();
+  WFTaskFactory::create_fsync_task(file->fd, outcomes().callback())->start();
+  WFTaskFactory::create_pwrite_task(-1, "x", 1, 0, outcomes().callback())->start();
+  file->read(0)->dismiss();
+  SeriesWork* series = Workflow::create_series_work(file->read(0), nullptr);
+  for (int i = 1; i < 1000; i++) {
+    series->push_back(file->read(i));
+  }
+  series->start();
+  say(std::to_string(outcomes().aborted) + " aborted");
+  delete file;
+}
+
+void start_after_the_stop() {
+  WFTaskFactory::create_timer_task(0, 0, nullptr)->start();
+  last_word.word = use_the_stopped_library;
+}
+
+void start_before_and_after_the_stop() {
+  test_support::Tally ended;
+  for (int i = 0; i < 2; i++) {  // one of them for the ring, one for threads
+    WFFileIOTask* task = file->read(i);
+    task->set_callback([&](WFFileIOTask*) { ended.add(); });
+    task->start();
+  }
+  ended.wait_for(2);
+  last_word.word = use_the_stopped_library;
+}
+
+void exit_in_a_callback() {
+  last_word.word = [] { say_account(1001); };
+  WFFileIOTask* task = file->read(1);
+  task->set_callback([](WFFileIOTask* self) {
+    outcomes().add(self);
+    for (int i = 0; i < 1000; i++) {
+      file->read(i)->start();
+    }
+    std::exit(0);
+  });
+  task->start();
+  for (;;) {
+    ::pause();
+  }
+}
+
+void start_beside_the_stop() {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 2000;
+  auto* threads = new std::vector<std::thread>;
+  last_word.word = [threads] {
+    for (std::thread& thread : *threads) {
+      thread.join();
+    }
+    delete threads;
+    say_account(kThreads * kEach);
+  };
+  test_support::Tally begun;
+  for (int t = 0; t < kThreads; t++) {
+    threads->emplace_back([&begun] {
+      file->read(0)->start();
+      begun.add();
+      for (int i = 1; i < kEach; i++) {
+        file->read(i)->start();
+      }
+    });
+  }
+  begun.wait_for(kThreads);
+}
+
+struct Scenario {
+  const char* name;
+  void (*play)();
+};
+
+constexpr Scenario kScenarios[] = {
+    {"backend", say_backend},
+    {"outstanding", start_outstanding},
+    {"few", start_few_at_a_time},
+    {"restart", start_tasks_that_start_tasks},
+    {"begun", wait_for_what_has_begun},
+    {"after", start_after_the_stop},
+    {"before-and-after", start_before_and_after_the_stop},
+    {"callback", exit_in_a_callback},
+    {"beside", start_beside_the_stop},
+};
+
+// The test's side -------------------------------------------------------------------------------
+
+class FileExit : public testing::TestWithParam<const char*> {
+ protected:
+  static std::string play(const char* scenario) {
+    const test_support::ChildResult result =
+        test_support::run_self({std::string(kScenarioVariable) + "=" + scenario,
+                                std::string(workflow::FileIo::kVariable) + "=" + GetParam()},
+                               std::chrono::seconds(100));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, FileExit, testing::Values("io_uring", "threads"),
+                         [](const auto& each) { return std::string(each.param); });
+
+}  // namespace
+
+TEST_P(FileExit, TheEnvironmentChoosesTheBackend) {
+  struct io_uring ring;
+  const bool offered = ::io_uring_queue_init(4, &ring, 0) == 0;
+  if (offered) {
+    ::io_uring_queue_exit(&ring);
+  }
+  EXPECT_EQ(play("backend"), std::string(offered ? GetParam() : "threads") + "\n");
+}
+
+TEST_P(FileExit, OutstandingTasksSucceedOrAreAborted) {
+  EXPECT_EQ(play("outstanding"), "all is well\n");
+}
+
+TEST_P(FileExit, OutstandingTasksOfASmallRingSucceedOrAreAborted) {
+  EXPECT_EQ(play("few"), "all is well\n");
+}
+
+TEST_P(FileExit, CallbacksMayStartOthers) {
+  EXPECT_EQ(play("restart"), "all is well\n");
+}
+
+TEST_P(FileExit, WhatHasBegunIsWaitedForWhatHasNotIsAborted) {
+  EXPECT_EQ(play("begun"), "1 succeeded, 1000 aborted\n");
+}
+
+TEST_P(FileExit, TasksStartedLaterAreAborted) {
+  EXPECT_EQ(play("after"), "1004 aborted\n");
+  EXPECT_EQ(play("before-and-after"), "1004 aborted\n");
+}
+
+TEST_P(FileExit, ExitMayBeCalledInACallback) {
+  EXPECT_EQ(play("callback"), "all is well\n");
+}
+
+TEST_P(FileExit, OtherThreadsMayStartThemMeanwhile) {
+  for (int i = 0; i < 10; i++) {
+    ASSERT_EQ(play("beside"), "all is well\n");
+  }
+}
+
+int main(int argc, char** argv) {
+  const char* name = std::getenv(kScenarioVariable);
+  for (const Scenario& scenario : kScenarios) {
+    if (name && std::string_view(name) == scenario.name) {
+      file = new File;
+      scenario.play();
+      return 0;
+    }
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
