@@ -1,0 +1,170 @@
+#pragma once
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <pthread.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdlib>
+
+// System calls on files and functions of liburing that fail when a test says so. Included by the
+// one source file of a program: its definitions stand before those of the libraries.
+
+namespace fault {
+
+// One call in so many is interrupted (EINTR); 0: none.
+inline std::atomic<unsigned> interrupt_one_in{0};
+inline std::atomic<int> interrupts{0};
+
+// What setting up a ring answers instead; 0: as it is.
+inline std::atomic<int> ring_error{0};
+// The features and operations that the kernel shall seem not to have.
+inline std::atomic<unsigned> missing_features{0};
+inline std::atomic<int> missing_opcode{-1};
+
+// One submission in so many fails with submit_error, negated; 0: none.
+inline std::atomic<unsigned> submit_fails_one_in{0};
+inline std::atomic<int> submit_error{0};
+inline std::atomic<int> submit_failures{0};
+
+// One completion in so many gets this error instead of its result; 0: none.
+inline std::atomic<unsigned> spoil_one_in{0};
+inline std::atomic<int> spoil_error{0};
+inline std::atomic<int> spoilt{0};
+
+// Threads that can still be started; negative: no limit.
+inline std::atomic<int> threads_left{-1};
+
+inline bool one_in(const std::atomic<unsigned>& n) {
+  static std::atomic<uint32_t> state{1};
+  const unsigned chance = n.load(std::memory_order_relaxed);
+  if (chance == 0) {
+    return false;
+  }
+  const uint32_t random = state.fetch_add(0x9e3779b9, std::memory_order_relaxed) * 0x85ebca6b;
+  return (random >> 8) % chance == 0;
+}
+
+inline bool interrupted() {
+  if (!one_in(interrupt_one_in)) {
+    return false;
+  }
+  interrupts++;
+  errno = EINTR;
+  return true;
+}
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+inline void spoil_completions(struct io_uring* ring) {
+  unsigned head;
+  struct io_uring_cqe* cqe;
+  io_uring_for_each_cqe(ring, head, cqe) {
+    // Without data it is no operation; negative results may be spoilt ones already.
+    if (cqe->user_data != 0 && cqe->res >= 0 && one_in(spoil_one_in)) {
+      cqe->res = -spoil_error;
+      spoilt++;
+    }
+  }
+}
+
+}  // namespace fault
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  static const auto call = fault::real<int(const char*, int, ...)>("open");
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  return fault::interrupted() ? -1 : call(path, flags, mode);
+}
+
+ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
+  static const auto call = fault::real<ssize_t(int, void*, size_t, off_t)>("pread");
+  return fault::interrupted() ? -1 : call(fd, buffer, size, offset);
+}
+
+ssize_t pwrite(int fd, const void* buffer, size_t size, off_t offset) {
+  static const auto call = fault::real<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  return fault::interrupted() ? -1 : call(fd, buffer, size, offset);
+}
+
+ssize_t preadv(int fd, const struct iovec* vector, int count, off_t offset) {
+  static const auto call = fault::real<ssize_t(int, const struct iovec*, int, off_t)>("preadv");
+  return fault::interrupted() ? -1 : call(fd, vector, count, offset);
+}
+
+ssize_t pwritev(int fd, const struct iovec* vector, int count, off_t offset) {
+  static const auto call = fault::real<ssize_t(int, const struct iovec*, int, off_t)>("pwritev");
+  return fault::interrupted() ? -1 : call(fd, vector, count, offset);
+}
+
+int fsync(int fd) {
+  static const auto call = fault::real<int(int)>("fsync");
+  return fault::interrupted() ? -1 : call(fd);
+}
+
+int fdatasync(int fd) {
+  static const auto call = fault::real<int(int)>("fdatasync");
+  return fault::interrupted() ? -1 : call(fd);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                   void* argument) {
+  static const auto call =
+      fault::real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>(
+          "pthread_create");
+  if (fault::threads_left == 0) {
+    return EAGAIN;
+  }
+  if (fault::threads_left > 0) {
+    fault::threads_left--;
+  }
+  return call(thread, attributes, body, argument);
+}
+
+int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,
+                               struct io_uring_params* params) {
+  static const auto call = fault::real<int(unsigned, struct io_uring*, struct io_uring_params*)>(
+      "io_uring_queue_init_params");
+  if (fault::ring_error != 0) {
+    return -fault::ring_error;
+  }
+  const int result = call(entries, ring, params);
+  params->features &= ~fault::missing_features;
+  return result;
+}
+
+struct io_uring_probe* io_uring_get_probe_ring(struct io_uring* ring) {
+  static const auto call =
+      fault::real<struct io_uring_probe*(struct io_uring*)>("io_uring_get_probe_ring");
+  struct io_uring_probe* probe = call(ring);
+  if (probe && fault::missing_opcode >= 0) {
+    probe->ops[fault::missing_opcode].flags = 0;
+  }
+  return probe;
+}
+
+int io_uring_submit_and_wait(struct io_uring* ring, unsigned wait) {
+  static const auto call = fault::real<int(struct io_uring*, unsigned)>("io_uring_submit_and_wait");
+  if (fault::one_in(fault::submit_fails_one_in)) {
+    fault::submit_failures++;
+    return -fault::submit_error;
+  }
+  const int result = call(ring, wait);
+  fault::spoil_completions(ring);
+  return result;
+}
+
+}  // extern "C"
