@@ -55,7 +55,8 @@ struct WFSimulationResult {
 //
 // Virtual threads meet only through the library (WFFacilities::WaitGroup, WFFuture, tasks, ...).
 // A std::mutex held across a call to the library, or any wait of the system's, blocks them all.
-// There are no descriptors: network and file tasks do not work in a simulation.
+// There are no sockets: network tasks do not work in a simulation. File tasks do: virtual threads
+// make the real system calls, which take no virtual time.
 // One per system thread at a time; system threads may have one each.
 class WFSimulation {
  public:

@@ -3,15 +3,18 @@
 #include <liburing.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel/Runtime.h"
@@ -74,17 +77,17 @@ class LastWord {
 
 LastWord last_word;
 
-constexpr size_t kBlock = 65536;
-constexpr int kBlocks = 256;
+constexpr size_t kBlock = 4096;
+constexpr int kBlocks = 1024;
 
 // An open file of many blocks; there until the very end.
 struct File {
   test_support::TempDir dir;
   std::string path = dir.path("file");
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  std::vector<char> bytes = std::vector<char>(kBlock * kBlocks, 'a');
 
   File() {
+    const std::vector<char> bytes(kBlock * kBlocks, 'a');
     if (::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
       std::abort();
     }
@@ -92,13 +95,21 @@ struct File {
   ~File() { ::close(fd); }
 
   // Every fourth by path, which is for threads on either backend.
-  WFFileIOTask* read(int i) {
-    const auto at = static_cast<size_t>(i % kBlocks) * kBlock;
-    const auto offset = static_cast<off_t>(at);
-    return i % 4 == 0 ? WFTaskFactory::create_pread_task(path, &bytes[at], kBlock, offset,
-                                                         outcomes().callback())
-                      : WFTaskFactory::create_pread_task(fd, &bytes[at], kBlock, offset,
-                                                         outcomes().callback());
+  WFFileIOTask* read(int i, std::function<void(WFFileIOTask*)> then = nullptr) {
+    auto bytes = std::make_shared<std::array<char, kBlock>>();
+    const auto callback = [bytes, then = std::move(then)](WFFileIOTask* task) {
+      if (task->get_state() == WFT_STATE_SUCCESS && bytes->back() != 'a') {
+        say("wrong bytes");
+      }
+      outcomes().add(task);
+      if (then) {
+        then(task);
+      }
+    };
+    const auto offset = static_cast<off_t>(i % kBlocks) * static_cast<off_t>(kBlock);
+    return i % 4 == 0
+               ? WFTaskFactory::create_pread_task(path, bytes->data(), kBlock, offset, callback)
+               : WFTaskFactory::create_pread_task(fd, bytes->data(), kBlock, offset, callback);
   }
 };
 
@@ -144,13 +155,12 @@ void start_tasks_that_start_tasks() {
   constexpr int kTasks = 1000;
   last_word.word = [] { say_account(kTasks * 3); };
   for (int i = 0; i < kTasks; i++) {
-    WFFileIOTask* task = file->read(i);
-    task->set_callback([i](WFFileIOTask* self) {
-      outcomes().add(self);
-      file->read(i + 1)->start();
-      series_of(self)->push_back(file->read(i + 2));
-    });
-    task->start();
+    file->read(i,
+               [i](WFFileIOTask* task) {
+                 file->read(i + 1)->start();
+                 series_of(task)->push_back(file->read(i + 2));
+               })
+        ->start();
   }
 }
 
@@ -206,9 +216,7 @@ void start_after_the_stop() {
 void start_before_and_after_the_stop() {
   test_support::Tally ended;
   for (int i = 0; i < 2; i++) {  // one of them for the ring, one for threads
-    WFFileIOTask* task = file->read(i);
-    task->set_callback([&](WFFileIOTask*) { ended.add(); });
-    task->start();
+    file->read(i, [&](WFFileIOTask*) { ended.add(); })->start();
   }
   ended.wait_for(2);
   last_word.word = use_the_stopped_library;
@@ -216,15 +224,14 @@ void start_before_and_after_the_stop() {
 
 void exit_in_a_callback() {
   last_word.word = [] { say_account(1001); };
-  WFFileIOTask* task = file->read(1);
-  task->set_callback([](WFFileIOTask* self) {
-    outcomes().add(self);
-    for (int i = 0; i < 1000; i++) {
-      file->read(i)->start();
-    }
-    std::exit(0);
-  });
-  task->start();
+  file->read(1,
+             [](WFFileIOTask*) {
+               for (int i = 0; i < 1000; i++) {
+                 file->read(i)->start();
+               }
+               std::exit(0);
+             })
+      ->start();
   for (;;) {
     ::pause();
   }

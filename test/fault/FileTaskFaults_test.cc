@@ -105,6 +105,10 @@ struct NoRing {
   int missing_opcode;
 };
 
+void PrintTo(const NoRing& why, std::ostream* out) {
+  *out << why.name;
+}
+
 class FileTaskWithoutRing : public testing::TestWithParam<NoRing> {};
 
 INSTANTIATE_TEST_SUITE_P(Because, FileTaskWithoutRing,
