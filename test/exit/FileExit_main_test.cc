@@ -172,7 +172,10 @@ void wait_for_what_has_begun() {
   ::sigemptyset(&broken);
   ::sigaddset(&broken, SIGIO);
   ::pthread_sigmask(SIG_BLOCK, &broken, nullptr);
-  last_word.word = [] {
+  auto* holder = new std::thread;
+  last_word.word = [holder] {
+    holder->join();
+    delete holder;
     say(std::to_string(outcomes().succeeded) + " succeeded, " + std::to_string(outcomes().aborted) +
         " aborted");
     delete file;
@@ -186,11 +189,11 @@ void wait_for_what_has_begun() {
   for (int i = 0; i < 1000; i++) {
     file->read(i * 4)->start();
   }
-  std::thread([] {
+  *holder = std::thread([] {
     // The stop has to come meanwhile.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ::fcntl(file->fd, F_SETLEASE, F_UNLCK);
-  }).detach();
+  });
 }
 
 void use_the_stopped_library() {
