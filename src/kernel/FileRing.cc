@@ -21,6 +21,10 @@ constexpr size_t kMostBytes = 0x7ffff000;
 // What the kernel lets a completion queue have.
 constexpr unsigned kMostInFlight = 65536 / 2;
 
+// Threads of the kernel for operations that block: many, as a file system that does not answer shall
+// not hold up the others soon.
+constexpr unsigned kMostWorkers = 128;
+
 // From 5.12 on, operations that block run on threads of this process, with its credentials and
 // limits, and are completed in full as the system call is.
 constexpr unsigned kFeatures = IORING_FEAT_NODROP | IORING_FEAT_NATIVE_WORKERS;
@@ -100,6 +104,9 @@ int FileRing::open(int most_in_flight) {
   if ((params.features & kFeatures) != kFeatures || !supports_all()) {
     return ENOSYS;
   }
+  unsigned workers[2] = {kMostWorkers, 0};  // 0: as it is
+  // A kernel before 5.15 keeps its own limit.
+  ::io_uring_register_iowq_max_workers(&ring_, workers);
   const bool started =
       thread_.start("wf-file-ring", ThreadContext::in_same_runtime([this] { thread_main(); }));
   return started ? 0 : EAGAIN;

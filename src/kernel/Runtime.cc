@@ -171,11 +171,11 @@ void Runtime::stop() {
     poller->wait_for_timers();
   }
   // What these still do may bring what others wait for.
+  files_.stop();
   compute_.wait_quiet();
   handlers_.wait_quiet();
   end_waits();
   compute_.stop();
-  files_.stop();
   handlers_.stop();
   for (const auto& poller : pollers_) {
     poller->stop();

@@ -44,7 +44,7 @@ class RuntimePart {
 // The threads of the library and what they work on: pollers, handlers, computing.
 //
 // One serves the process. It starts when it is first asked for and is stopped, in order, when the
-// process exits: intake, timers, computing, files, handlers, pollers. Every callback runs before the
+// process exits: intake, timers, files, computing, handlers, pollers. Every callback runs before the
 // process is gone. A simulation has one of its own.
 class Runtime {
  public:
