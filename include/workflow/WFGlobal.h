@@ -20,9 +20,9 @@ struct WFGlobalSettings {
   unsigned int dns_ttl_default = 3600;  // seconds; for answers that name none
   unsigned int dns_ttl_min = 60;        // seconds; for answers that name less
   int dns_threads = 4;
-  int poller_threads = -1;   // wait for timers and descriptors
-  int handler_threads = 20;  // run callbacks and process functions
-  int compute_threads = -1;  // run go tasks
+  int poller_threads = -1;    // wait for timers and descriptors
+  int handler_threads = 20;   // run callbacks and process functions
+  int compute_threads = -1;   // run go tasks
   int fio_max_events = 4096;  // file operations carried out at a time; others wait their turn
   const char *resolv_conf_path = "/etc/resolv.conf";
   const char *hosts_path = "/etc/hosts";

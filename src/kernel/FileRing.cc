@@ -21,8 +21,8 @@ constexpr size_t kMostBytes = 0x7ffff000;
 // What the kernel lets a completion queue have.
 constexpr unsigned kMostInFlight = 65536 / 2;
 
-// Threads of the kernel for operations that block: many, as a file system that does not answer shall
-// not hold up the others soon.
+// Threads of the kernel for operations that block: many, as a file system that does not answer
+// shall not hold up the others soon.
 constexpr unsigned kMostWorkers = 128;
 
 // From 5.12 on, operations that block run on threads of this process, with its credentials and

@@ -44,8 +44,8 @@ class RuntimePart {
 // The threads of the library and what they work on: pollers, handlers, computing.
 //
 // One serves the process. It starts when it is first asked for and is stopped, in order, when the
-// process exits: intake, timers, files, computing, handlers, pollers. Every callback runs before the
-// process is gone. A simulation has one of its own.
+// process exits: intake, timers, files, computing, handlers, pollers. Every callback runs before
+// the process is gone. A simulation has one of its own.
 class Runtime {
  public:
   struct Options {
@@ -53,7 +53,7 @@ class Runtime {
     int handler_threads = 20;
     int compute_threads = 0;  // 0: as many as there are processors
     FileIo::Options files = {};
-    Clock* clock = nullptr;   // null: the system's
+    Clock* clock = nullptr;  // null: the system's
   };
 
   // The runtime of the calling thread's world: its simulation's, or the process's. Starts the
