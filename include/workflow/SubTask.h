@@ -9,6 +9,10 @@ class ParallelWork;
 class SeriesWork;
 class Workflow;
 
+namespace workflow {
+struct ThreadContext;
+}  // namespace workflow
+
 // One step of a series. Users derive from it to bring their own asynchronous work.
 //
 // Life: created, joined to a series (or started alone), dispatch()ed once, and after
@@ -84,6 +88,9 @@ class SubTask : public workflow::Runnable {
 
   void *own_series() const;
   static void run_chain(SubTask *finished);
+  static void follow(workflow::ThreadContext &context, SubTask *finished);
+  static bool dispatch_one(workflow::ThreadContext &context, SubTask *task);
+  static void dispatch_elsewhere(workflow::ThreadContext &context, workflow::RunnableList &tasks);
 
   // The owning series; `this` while the task runs alone and nobody asked for its series.
   mutable std::atomic<void *> pointer_{nullptr};

@@ -46,7 +46,7 @@ class WFGraphNode : private SeriesWork {
   workflow::GraphArrow operator--() { return {*this}; }     // the right of <--
 
   // For WFGraphTask.
-  WFGraphNode(WFGraphTask *graph, SubTask *task);
+  WFGraphNode(WFGraphTask *graph, size_t index, SubTask *task);
   ~WFGraphNode() override = default;
 
  private:
@@ -60,6 +60,7 @@ class WFGraphNode : private SeriesWork {
   void ended() override;
 
   WFGraphTask *const graph_;
+  const size_t index_;       // in the order of creation
   Arrow *arrows_ = nullptr;  // to the nodes that depend on this one
   // How many nodes this one still waits for.
   std::atomic<size_t> pending_{0};
@@ -113,9 +114,12 @@ class WFGraphTask : public WFGenericTask {
 
   bool has_cycle() const;
   void dispatch_ready(workflow::RunnableList &ready) { dispatch_all(ready, this); }
-  void node_done();
+  void part_done();
 
   std::pmr::monotonic_buffer_resource memory_;  // of nodes and arrows
   std::vector<WFGraphNode *> nodes_;
-  std::atomic<size_t> remaining_{0};  // nodes, and dispatch() itself
+  // No arrow leads to a node that was created before the one that it comes from: no circles.
+  bool in_order_ = true;
+  // Nodes that no other depends on, and dispatch() itself: when these are done, all are.
+  std::atomic<size_t> remaining_{0};
 };

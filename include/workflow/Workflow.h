@@ -121,6 +121,9 @@ class SeriesWork {
   ParallelTask *in_parallel_ = nullptr;
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
+  // Whether queue_ holds something; written with mutex_ held. A pop that finds nothing does without
+  // the mutex: whoever pushes makes sure that the series goes on until then.
+  std::atomic<bool> queued_{false};
   workflow::RunnableList queue_;  // guarded by mutex_
   std::mutex mutex_;
 };

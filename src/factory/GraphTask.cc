@@ -1,3 +1,4 @@
+#include <cassert>
 #include <cerrno>
 #include <new>
 
@@ -6,30 +7,44 @@
 
 using workflow::RunnableList;
 
-WFGraphNode::WFGraphNode(WFGraphTask* graph, SubTask* task)
-    : SeriesWork(task, series_callback_t()), graph_(graph) {}
+WFGraphNode::WFGraphNode(WFGraphTask* graph, size_t index, SubTask* task)
+    : SeriesWork(task, series_callback_t()), graph_(graph), index_(index) {}
 
 void WFGraphNode::precede(WFGraphNode& node) {
+  assert(node.graph_ == graph_);
   void* memory = graph_->memory_.allocate(sizeof(Arrow), alignof(Arrow));
   arrows_ = new (memory) Arrow{&node, arrows_};
-  node.pending_.fetch_add(1, std::memory_order_relaxed);
+  // Nobody else is there yet: no need of an atomic addition.
+  node.pending_.store(node.pending_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  graph_->in_order_ &= index_ < node.index_;
 }
 
 void WFGraphNode::ended() {
   WFGraphTask* const graph = graph_;
+  if (!arrows_) {
+    graph->part_done();
+    return;
+  }
   const bool canceled = is_canceled();  // once: for all of them, or for none
   RunnableList ready;
-  for (Arrow* arrow = arrows_; arrow; arrow = arrow->next) {
+  Arrow* next = nullptr;
+  for (Arrow* arrow = arrows_; arrow; arrow = next) {
+    // After the last arrow the graph may be gone, unless something is ready.
+    next = arrow->next;
+    WFGraphNode* const to = arrow->to;
     if (canceled) {
-      arrow->to->cancel();
+      to->cancel();
     }
     workflow::schedule_point();
-    if (arrow->to->pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      ready.push_back(arrow->to->first_task());
+    // The last one finds it at 1, and nobody else is left to change it.
+    if (to->pending_.load(std::memory_order_acquire) == 1 ||
+        to->pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      ready.push_back(to->first_task());
     }
   }
-  graph->dispatch_ready(ready);
-  graph->node_done();
+  if (!ready.empty()) {
+    graph->dispatch_ready(ready);
+  }
 }
 
 WFGraphTask::WFGraphTask(std::function<void(WFGraphTask*)> callback)
@@ -43,7 +58,7 @@ WFGraphTask::~WFGraphTask() {
 
 WFGraphNode& WFGraphTask::create_graph_node(SubTask* task) {
   void* memory = memory_.allocate(sizeof(WFGraphNode), alignof(WFGraphNode));
-  WFGraphNode* node = new (memory) WFGraphNode(this, task);
+  WFGraphNode* node = new (memory) WFGraphNode(this, nodes_.size(), task);
   nodes_.push_back(node);
   return *node;
 }
@@ -51,6 +66,9 @@ WFGraphNode& WFGraphTask::create_graph_node(SubTask* task) {
 // Takes away, again and again, the nodes that depend on no other: what is left is in circles, or
 // depends on them.
 bool WFGraphTask::has_cycle() const {
+  if (in_order_) {
+    return false;
+  }
   WFGraphNode* free = nullptr;
   const auto add_free = [&free](WFGraphNode* node) {
     node->next_free_ = std::exchange(free, node);
@@ -81,18 +99,20 @@ void WFGraphTask::dispatch() {
     subtask_done();
     return;
   }
-  remaining_.store(nodes_.size() + 1, std::memory_order_relaxed);
+  size_t ends = 0;
   RunnableList ready;
   for (WFGraphNode* node : nodes_) {
+    ends += node->arrows_ == nullptr;
     if (node->pending_.load(std::memory_order_relaxed) == 0) {
       ready.push_back(node->first_task());
     }
   }
+  remaining_.store(ends + 1, std::memory_order_relaxed);
   dispatch_ready(ready);
-  node_done();
+  part_done();
 }
 
-void WFGraphTask::node_done() {
+void WFGraphTask::part_done() {
   workflow::schedule_point();
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     subtask_done();

@@ -86,39 +86,44 @@ SeriesWork* SubTask::leave_series() {
   return pointer == this ? nullptr : static_cast<SeriesWork*>(pointer);
 }
 
-void SubTask::run_chain(SubTask* finished) {
-  ThreadContext& context = ThreadContext::current();
-  const ChainScope scope(context);
+// Whether the task has ended when its dispatch() returns.
+bool SubTask::dispatch_one(ThreadContext& context, SubTask* task) {
+  context.dispatching = task;
+  context.dispatched_is_done = false;
+  task->dispatch();
+  return context.dispatched_is_done;
+}
+
+void SubTask::follow(ThreadContext& context, SubTask* finished) {
   for (;;) {
     context.dispatching = nullptr;
     context.series = finished->joined_series();
     SubTask* next = finished->done();
-    if (!next) {
-      break;
-    }
-    context.dispatching = next;
-    context.dispatched_is_done = false;
-    next->dispatch();
-    if (!context.dispatched_is_done) {
+    if (!next || !dispatch_one(context, next)) {
       break;
     }
     finished = next;
   }
 }
 
+void SubTask::run_chain(SubTask* finished) {
+  ThreadContext& context = ThreadContext::current();
+  const ChainScope scope(context);
+  follow(context, finished);
+}
+
 void SubTask::dispatch_chain(SubTask* first) {
   ThreadContext& context = ThreadContext::current();
-  bool done;
-  {
-    const ChainScope scope(context);
-    context.dispatching = first;
-    context.dispatched_is_done = false;
-    context.series = first->joined_series();
-    first->dispatch();
-    done = context.dispatched_is_done;
+  const bool runs = runs_callbacks(context);
+  const ChainScope scope(context);
+  context.series = first->joined_series();
+  if (!dispatch_one(context, first)) {
+    return;
   }
-  if (done) {
-    first->subtask_done();
+  if (runs) {
+    follow(context, first);
+  } else {
+    Runtime::current().handlers().post(first);
   }
 }
 
@@ -213,7 +218,7 @@ class DispatchLoop final : public workflow::PendingWork {
 }  // namespace
 
 void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
-  const ThreadContext& context = ThreadContext::current();
+  ThreadContext& context = ThreadContext::current();
   if (context.pending && context.pending->owner() == owner) {
     static_cast<DispatchLoop*>(context.pending)->add(tasks);
     return;
@@ -221,7 +226,26 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
   if (context.nesting >= kMaxNesting) {
     hand_to_handlers(tasks, &SubTask::dispatch_chain);
   }
-  DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
+  if (context.on_framework_thread()) {
+    DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
+  } else {
+    dispatch_elsewhere(context, tasks);
+  }
+}
+
+// On a thread that runs no callbacks: those that end at once go to the handlers together.
+void SubTask::dispatch_elsewhere(ThreadContext& context, RunnableList& tasks) {
+  RunnableList ended;
+  {
+    const ChainScope scope(context);
+    while (SubTask* task = static_cast<SubTask*>(tasks.pop_front())) {
+      context.series = task->joined_series();
+      if (dispatch_one(context, task)) {
+        ended.push_back(task);
+      }
+    }
+  }
+  Runtime::current().handlers().post(ended);
 }
 
 void SubTask::end_all(RunnableList& tasks) {

@@ -107,6 +107,7 @@ void SeriesWork::push_back(SubTask* task) {
   task->set_pointer(this);
   SeriesLock lock(mutex_);
   queue_.push_back(task);
+  queued_.store(true, std::memory_order_release);
 }
 
 void SeriesWork::push_front(SubTask* task) {
@@ -114,6 +115,7 @@ void SeriesWork::push_front(SubTask* task) {
   task->set_pointer(this);
   SeriesLock lock(mutex_);
   queue_.push_front(task);
+  queued_.store(true, std::memory_order_release);
 }
 
 void SeriesWork::push_front_both(SubTask* task, SubTask* waiting) {
@@ -122,6 +124,7 @@ void SeriesWork::push_front_both(SubTask* task, SubTask* waiting) {
   SeriesLock lock(mutex_);
   queue_.push_front(waiting);
   queue_.push_front(task);
+  queued_.store(true, std::memory_order_release);
 }
 
 void SeriesWork::push_first(SubTask* task) {
@@ -130,14 +133,18 @@ void SeriesWork::push_first(SubTask* task) {
   SubTask* second = std::exchange(first_, task);
   SeriesLock lock(mutex_);
   queue_.push_front(second);
+  queued_.store(true, std::memory_order_release);
 }
 
 SubTask* SeriesWork::take_next() {
-  SeriesLock lock(mutex_);
-  if (!queue_.empty()) {
-    return static_cast<SubTask*>(queue_.pop_front());
+  workflow::schedule_point();
+  if (!queued_.load(std::memory_order_acquire)) {
+    return std::exchange(last_, nullptr);
   }
-  return std::exchange(last_, nullptr);
+  SeriesLock lock(mutex_);
+  SubTask* next = static_cast<SubTask*>(queue_.pop_front());
+  queued_.store(!queue_.empty(), std::memory_order_relaxed);
+  return next;
 }
 
 SubTask* SeriesWork::pop() {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -149,6 +150,10 @@ struct Case {
   Shape shape;
   Leaf leaf;
 };
+
+void PrintTo(const Case& shape, std::ostream* out) {
+  *out << shape.name;
+}
 
 class GraphLarge : public testing::TestWithParam<Case> {};
 
