@@ -119,3 +119,66 @@ TEST(Tutorial05, ReplaysOneSeed) {
   EXPECT_EQ(second.exit_code(), 0);
   EXPECT_EQ(first.output(), second.output());
 }
+
+TEST(Tutorial06, GathersWhatItsBranchesFound) {
+  Program program("tutorial-06-parallel", {});
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(program.exit_code(), 0);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
+  const std::string expected =
+      "0 to 24: 9 primes\n25 to 49: 6 primes\n50 to 74: 6 primes\n75 to 99: 4 primes\n"
+      "together: 25\nafter ";
+  EXPECT_EQ(program.output().substr(0, expected.size()), expected);
+}
+
+TEST(Tutorial07, ComputesAndGivesUpInTime) {
+  Program program("tutorial-07-computing", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string expected = "hello, world\nthe mean is 2.5\ntoo slow\n";
+  EXPECT_EQ(program.output().substr(0, expected.size()), expected);
+  EXPECT_EQ(count_of(program.output(), "one of many\n"), 4U) << program.output();
+  EXPECT_EQ(count_of(program.output(), "one of few\n"), 1U) << program.output();
+}
+
+TEST(Tutorial08, RunsEachStepAfterThoseItDependsOn) {
+  Program program("tutorial-08-graph", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string& output = program.output();
+  EXPECT_EQ(output.substr(0, 10), "configure\n");
+  EXPECT_LT(output.find("compile\n"), output.find("link\n")) << output;
+  EXPECT_LT(output.find("link\n"), output.find("install\n")) << output;
+  EXPECT_LT(output.find("document\n"), output.find("install\n")) << output;
+  EXPECT_EQ(count_of(output, "\n"), 7U) << output;
+  EXPECT_EQ(count_of(output, "the graph: Success\nthe graph: Resource deadlock avoided\n"), 1U)
+      << output;
+}
+
+TEST(Tutorial10, TakesTheFirstAnswerOrTheTimeout) {
+  Program program("tutorial-10-selector_timeout", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string& output = program.output();
+  const size_t again = output.find("\nthe timeout\n");
+  ASSERT_NE(again, std::string::npos) << output;
+  const std::string first = output.substr(0, again + 1);
+  const std::string second = output.substr(again + 1);
+  EXPECT_EQ(first.find("the second service\n"), 0U) << output;
+  EXPECT_EQ(count_of(first, "not needed: the first service\n"), 1U) << output;
+  EXPECT_EQ(count_of(first, "not needed: the timeout\n"), 1U) << output;
+  EXPECT_EQ(count_of(second, "not needed: the first service\n"), 1U) << output;
+  EXPECT_EQ(count_of(second, "not needed: the second service\n"), 1U) << output;
+  EXPECT_EQ(count_of(output, "\n"), 6U) << output;
+}
+
+TEST(Tutorial11, RunsThreeAtOnceAndNoMore) {
+  Program program("tutorial-11-resource_pool", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string& output = program.output();
+  EXPECT_EQ(count_of(output, "\n"), 10U) << output;
+  EXPECT_EQ(count_of(output, ", 1 at once\n") + count_of(output, ", 2 at once\n") +
+                count_of(output, ", 3 at once\n"),
+            10U)
+      << output;
+  for (const char* download : {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}) {
+    EXPECT_EQ(count_of("\n" + output, "\n" + std::string(download) + " uses "), 1U) << output;
+  }
+}
