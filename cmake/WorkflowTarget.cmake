@@ -1,5 +1,6 @@
-# workflow_own_target(<target>): the compile and link options of our own targets. They are set
-# on each target, never globally, and never reach a consumer.
+# workflow_own_target(<target> [17]): the compile and link options of our own targets; C++20, or
+# C++17 as users may have it. They are set on each target, never globally, and never reach a
+# consumer.
 
 function(workflow_sanitize target)
   if(WORKFLOW_BUILD_FUZZERS)
@@ -24,7 +25,11 @@ function(workflow_sanitize target)
 endfunction()
 
 function(workflow_own_target target)
-  target_compile_features(${target} PRIVATE cxx_std_20)
+  set(standard 20)
+  if(ARGC GREATER 1)
+    set(standard ${ARGV1})
+  endif()
+  target_compile_features(${target} PRIVATE cxx_std_${standard})
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
