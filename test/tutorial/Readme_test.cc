@@ -1,22 +1,67 @@
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace {
 
-// The compiler is given the full path of this file.
-const std::filesystem::path kRoot =
-    std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+namespace fs = std::filesystem;
 
-std::string text_of(const std::filesystem::path& path) {
+// The compiler is given the full path of this file.
+const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path().parent_path();
+
+std::string text_of(const fs::path& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+// Every document of the project.
+std::vector<fs::path> documents() {
+  std::vector<fs::path> paths = {kRoot / "README.md", kRoot / "CONTRIBUTING.md"};
+  for (const char* folder : {"docs", "tutorial", "test", "benchmark"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      if (entry.path().extension() == ".md") {
+        paths.push_back(entry.path());
+      }
+    }
+  }
+  return paths;
+}
+
+// What the pattern's first group matches, each once.
+std::set<std::string> matches_of(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator each(text.begin(), text.end(), regex), end; each != end; ++each) {
+    found.insert((*each)[1]);
+  }
+  return found;
+}
+
+// The fragments that name the headings of a document: lower case, spaces as "-", no punctuation.
+std::set<std::string> anchors_of(const std::string& text) {
+  std::set<std::string> anchors;
+  for (const std::string& heading : matches_of(text, R"((?:^|\n)#+ ([^\n]+))")) {
+    std::string anchor;
+    for (const char c : heading) {
+      const auto letter = static_cast<unsigned char>(c);
+      if (std::isalnum(letter) || c == '-' || c == '_') {
+        anchor += static_cast<char>(std::tolower(letter));
+      } else if (c == ' ') {
+        anchor += '-';
+      }
+    }
+    anchors.insert(anchor);
+  }
+  return anchors;
 }
 
 }  // namespace
@@ -24,7 +69,7 @@ std::string text_of(const std::filesystem::path& path) {
 // What users copy is what is compiled and run.
 TEST(Readme, ExamplesAreThoseOfTheTutorials) {
   std::string tutorials;
-  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "tutorial")) {
+  for (const auto& entry : fs::directory_iterator(kRoot / "tutorial")) {
     if (entry.path().extension() == ".cc") {
       tutorials += text_of(entry.path());
     }
@@ -42,21 +87,54 @@ TEST(Readme, ExamplesAreThoseOfTheTutorials) {
 }
 
 TEST(Readme, LinksOfTheDocumentsLeadSomewhere) {
-  const std::regex link(R"(\]\(([^)#*\s]+)(#[^)]*)?\))");
-  int links = 0;
-  for (const char* name :
-       {"README.md", "docs/README.md", "docs/architecture.md", "docs/concurrency.md",
-        "docs/http-server.md", "tutorial/demo/README.md"}) {
-    const std::filesystem::path path = kRoot / name;
+  int files = 0;
+  int fragments = 0;
+  for (const fs::path& path : documents()) {
     const std::string text = text_of(path);
-    ASSERT_FALSE(text.empty()) << name;
-    for (std::sregex_iterator each(text.begin(), text.end(), link), end; each != end; ++each) {
-      const std::string target = (*each)[1];
-      if (target.find("://") == std::string::npos) {
-        EXPECT_TRUE(std::filesystem::exists(path.parent_path() / target)) << name << ": " << target;
-        links++;
+    for (const std::string& link : matches_of(text, R"(\]\(([^)*\s]+)\))")) {
+      if (link.find("://") != std::string::npos) {
+        continue;
+      }
+      const size_t hash = link.find('#');
+      const std::string file = link.substr(0, hash);
+      const fs::path target = file.empty() ? path : path.parent_path() / file;
+      EXPECT_TRUE(fs::exists(target)) << path << ": " << link;
+      files++;
+      if (hash != std::string::npos && fs::exists(target)) {
+        EXPECT_EQ(anchors_of(text_of(target)).count(link.substr(hash + 1)), 1U)
+            << path << ": " << link;
+        fragments++;
       }
     }
   }
-  EXPECT_GT(links, 10);
+  EXPECT_GT(files, 30);
+  EXPECT_GT(fragments, 3);
+}
+
+TEST(Readme, HeadersThatTheDocumentsNameAreThere) {
+  for (const char* name : {"README.md", "docs/tasks.md", "docs/migration.md"}) {
+    for (const std::string& header : matches_of(text_of(kRoot / name), R"(`(\w+\.h)`)")) {
+      EXPECT_TRUE(fs::exists(kRoot / "include/workflow" / header)) << name << ": " << header;
+    }
+  }
+}
+
+TEST(Readme, EveryProgramIsInTheListOfTutorials) {
+  const std::string list = text_of(kRoot / "tutorial/README.md");
+  for (const auto& entry : fs::directory_iterator(kRoot / "tutorial")) {
+    if (entry.path().extension() == ".cc" || entry.is_directory()) {
+      EXPECT_NE(list.find("[" + entry.path().stem().string() + "]("), std::string::npos)
+          << entry.path();
+    }
+  }
+}
+
+TEST(Readme, EveryFunctionThatMakesTasksIsOnThePageOfTasks) {
+  const std::string page = text_of(kRoot / "docs/tasks.md");
+  for (const char* header : {"WFTaskFactory.h", "Workflow.h", "WFGraphTask.h"}) {
+    const std::string text = text_of(kRoot / "include/workflow" / header);
+    for (const std::string& function : matches_of(text, R"(\b(create_\w+|[a-z]+_by_name)\()")) {
+      EXPECT_NE(page.find(function), std::string::npos) << header << ": " << function;
+    }
+  }
 }
