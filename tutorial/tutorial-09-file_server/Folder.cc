@@ -64,6 +64,7 @@ int status_of(int error) {
     case EINTR:
       return HttpStatusServiceUnavailable;
     case EIO:
+    case ENOSYS:  // a kernel before 5.6: nothing is served rather than too much
       return HttpStatusInternalServerError;
     default:
       // ENOENT, ENOTDIR, ENAMETOOLONG, ELOOP, ...; EXDEV: it leads out of the folder.
@@ -114,10 +115,10 @@ int Folder::find(const std::string& name, OpenFile& file) const {
   return status == HttpStatusOK && !S_ISREG(file.facts.st_mode) ? HttpStatusNotFound : status;
 }
 
-// Which file a name means is decided here, by the kernel (Linux 5.6), at the moment of opening: no
-// absolute name, no ".." and no symbolic link leads out of the folder. To compare names before, as
-// by realpath(3), would be too early: links can change until the file is opened. O_NOFOLLOW would
-// look at the last segment only.
+// Which file a name means is decided here, by the kernel, at the moment of opening: no absolute
+// name, no ".." and no symbolic link leads out of the folder. To compare names before, as by
+// realpath(3), would be too early: links can change until the file is opened. O_NOFOLLOW would look
+// at the last segment only.
 int Folder::open_beneath(const std::string& name, OpenFile& file) const {
   struct open_how how = {};
   // O_NONBLOCK: opening a FIFO would wait for a writer.

@@ -3,6 +3,9 @@
 // Conditions: which part of it, and whether the client has it already. FileReply: the tasks of a
 // request.
 //
+// For a directory its index.html is sent. There are no listings, names that begin with a dot are
+// hidden, and no more than 64 MiB are sent at once.
+//
 // Try:   tutorial-09-file_server [port [folder]]   default 8080 and "."; Enter stops it
 //        curl -i http://127.0.0.1:8080/README.md
 //        curl -i -r 0-99 http://127.0.0.1:8080/README.md
