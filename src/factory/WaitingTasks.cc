@@ -39,6 +39,9 @@ void WaitingTasks::List::erase(WaitingTask* task) {
 }
 
 WaitingTasks::List& WaitingTasks::list_of(const WaitingTask* task) {
+  if (VirtualScheduler::current()) {
+    return waiting_[0];  // every run with a seed is the same, wherever its tasks are
+  }
   // The low bits of an address are those of its alignment; the next ones tell neighbours apart.
   const uintptr_t address = reinterpret_cast<uintptr_t>(task);
   return waiting_[((address >> 6) ^ (address >> 12)) % kLists];
@@ -131,7 +134,10 @@ bool WaitingTask::claim() {
 
 bool WaitingTask::publish() {
   schedule_point();
-  return parts_.fetch_or(kPublished, std::memory_order_acq_rel) & kStarted;
+  const bool ends = parts_.fetch_or(kPublished, std::memory_order_acq_rel) & kStarted;
+  // If not, the start may end and free the task here.
+  schedule_point();
+  return ends;
 }
 
 void WaitingTask::complete() {

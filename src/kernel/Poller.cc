@@ -80,6 +80,28 @@ void Poller::replace_leader() {
   }
 }
 
+void Poller::begin_blocking() {
+  {
+    MutexLock lock(threads_mutex_);
+    blocked_++;
+    threads_changed_.notify_all();
+  }
+  replace_leader();
+}
+
+void Poller::end_blocking() {
+  MutexLock lock(threads_mutex_);
+  blocked_--;
+}
+
+void Poller::wait_quiet() {
+  MutexLock lock(threads_mutex_);
+  // All but the leader, which does not go away again.
+  while (threads_.size() > blocked_ + 1) {
+    threads_changed_.wait(threads_mutex_);
+  }
+}
+
 void Poller::refuse_timers() {
   MutexLock lock(mutex_);
   stopped_ = true;

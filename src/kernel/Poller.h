@@ -92,6 +92,10 @@ class Poller {
   // After stop_timers(): returns when the ends of all timers are with the handlers.
   void wait_for_timers();
 
+  // After wait_for_timers(): returns when no thread that led before is in a callback any more, but
+  // those that block in a BlockingScope; one of them calls it inside one.
+  void wait_quiet();
+
   // Also ends the thread, after all that was posted to it has run. From a callback that this
   // poller's thread runs, it ends all but that thread, which must not go back to its work.
   void stop();
@@ -99,6 +103,10 @@ class Poller {
   // Sees to it that another thread leads when the leader runs callbacks and does not come back
   // soon. Any thread.
   void replace_leader();
+
+  // Around a wait in a callback that a leader runs; see BlockingScope.
+  void begin_blocking();
+  void end_blocking();
 
   enum class Start {
     kQueued,     // the poller owns the node now
@@ -220,6 +228,7 @@ class Poller {
   CondVar threads_changed_;
   std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
   std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);  // or about to; to be joined
+  size_t blocked_ WF_GUARDED_BY(threads_mutex_) = 0;       // of threads_
 
   // The leader only.
   bool stopping_ = false;

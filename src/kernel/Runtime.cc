@@ -172,8 +172,7 @@ void Runtime::stop() {
   }
   // What these still do may bring what others wait for.
   files_.stop();
-  compute_.wait_quiet();
-  handlers_.wait_quiet();
+  wait_quiet();
   end_waits();
   compute_.stop();
   handlers_.stop();
@@ -184,6 +183,20 @@ void Runtime::stop() {
     watch_.stop();
   }
   call_intakes(&Intake::runtime_stopped);
+}
+
+void Runtime::wait_quiet() {
+  // Of which the calling thread is no part; what it has left to do goes to others.
+  const BlockingScope blocking;
+  for (const auto& poller : pollers_) {
+    poller->wait_quiet();
+  }
+  // Each may give the other something to do: until neither did for as long as it takes to look.
+  uint64_t computed = 0;
+  do {
+    computed = compute_.wait_quiet();
+    handlers_.wait_quiet();
+  } while (!compute_.idle() || compute_.taken() != computed);
 }
 
 void Runtime::end_waits() {

@@ -117,6 +117,8 @@ class Runtime {
 
   static Runtime& process_runtime();
   bool start_threads();
+  // Returns when nothing runs but what waits, and nothing is left to run.
+  void wait_quiet();
   void end_waits();
   void call_intakes(void (Intake::*call)());
   // Whether pollers may run what they finish: where time is real, and nobody wants each run to be

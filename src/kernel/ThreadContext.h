@@ -32,6 +32,8 @@ struct ThreadContext {
   int nesting = 0;
   // What this thread will do when the callback it is in returns; the innermost of it.
   PendingWork* pending = nullptr;
+  // How many BlockingScopes this thread is in.
+  int blocking = 0;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
   // Of a thread that runs items after its HandlerPool has stopped: how deep they nest, and where

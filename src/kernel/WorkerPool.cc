@@ -76,20 +76,12 @@ void WorkerPool::stop() {
   supervisor_.join();
 }
 
-void WorkerPool::wait_quiet() {
-  const bool on_worker = ThreadContext::current().pool == this;
-  if (on_worker) {
-    begin_blocking();
+uint64_t WorkerPool::wait_quiet() {
+  MutexLock lock(mutex_);
+  while (!quiet()) {
+    quiet_.wait(mutex_);
   }
-  {
-    MutexLock lock(mutex_);
-    while (!quiet()) {
-      quiet_.wait(mutex_);
-    }
-  }
-  if (on_worker) {
-    end_blocking();
-  }
+  return taken_;
 }
 
 int WorkerPool::increase_threads() {
@@ -300,18 +292,27 @@ void WorkerPool::supervise() {
   }
 }
 
-BlockingScope::BlockingScope() : pool_(ThreadContext::current().pool) {
+BlockingScope::BlockingScope()
+    : pool_(ThreadContext::current().pool), poller_(ThreadContext::current().away_from) {
   PendingWork::hand_over_all();
+  if (ThreadContext::current().blocking++ > 0) {
+    return;  // told already
+  }
   if (pool_) {
     pool_->begin_blocking();
-  } else if (Poller* poller = ThreadContext::current().away_from) {
-    poller->replace_leader();
+  } else if (poller_) {
+    poller_->begin_blocking();
   }
 }
 
 BlockingScope::~BlockingScope() {
+  if (--ThreadContext::current().blocking > 0) {
+    return;
+  }
   if (pool_) {
     pool_->end_blocking();
+  } else if (poller_) {
+    poller_->end_blocking();
   }
 }
 

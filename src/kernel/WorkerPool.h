@@ -10,6 +10,8 @@
 
 namespace workflow {
 
+class Poller;
+
 // Threads that run Runnables which a derived class keeps in order.
 //
 // Thread-safe. Posting never allocates, never blocks on work, never fails.
@@ -52,8 +54,8 @@ class WorkerPool {
   void stop();
 
   // Returns at a moment at which nothing is queued and every worker is idle, or blocked in a
-  // BlockingScope; the calling one does not count.
-  void wait_quiet();
+  // BlockingScope; a worker of this pool calls it inside one. Returns taken() of that moment.
+  uint64_t wait_quiet();
 
   // One thread more, from now on; one less, when it has nothing to do. 0, or -1 with errno: EINVAL
   // for the last thread, EAGAIN when the system refuses, ECANCELED after stop().
@@ -141,7 +143,8 @@ class BlockingScope {
   BlockingScope& operator=(const BlockingScope&) = delete;
 
  private:
-  WorkerPool* pool_;
+  WorkerPool* const pool_;
+  Poller* const poller_;
 };
 
 }  // namespace workflow
