@@ -152,6 +152,20 @@ table_series() {
   line "extending itself 1,000,000 times" ns "row=series_self_extending" "≤ 120" le:abs:120
 }
 
+table_graph() {
+  table "graph of 1000 nodes in 20 layers, 4 arrows to each, µs" tbb ours_go
+  line "empty nodes: build, run and free" life_us "row=graph body_us=0" "≤ tbb" le:tbb:1
+  line "the same, CPU" life_cpu_us "row=graph body_us=0" "" le:tbb:1e9
+  line "empty nodes: run" run_us "row=graph body_us=0" "≤ tbb" le:tbb:1
+  line "the same, CPU" run_cpu_us "row=graph body_us=0" "" le:tbb:1e9
+  for body in 1 10; do
+    line "nodes of $body µs: build, run and free" life_us "row=graph body_us=$body" "" le:tbb:1e9
+    line "the same, CPU" life_cpu_us "row=graph body_us=$body" "" le:tbb:1e9
+    line "nodes of $body µs: run" run_us "row=graph body_us=$body" "" le:tbb:1e9
+    line "the same, CPU" run_cpu_us "row=graph body_us=$body" "" le:tbb:1e9
+  done
+}
+
 table_http() {
   table "HTTP small reply, server on one core" nginx bare
   for connections in 64 1000; do
