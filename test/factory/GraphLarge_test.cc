@@ -159,7 +159,7 @@ class GraphLarge : public testing::TestWithParam<Case> {};
 
 }  // namespace
 
-TEST_P(GraphLarge, RunsEveryNodeOnceInOrder) {
+TEST_P(GraphLarge, RunsEveryNodeOnceInOrderOnConstantStack) {
   LargeGraph graph(kNodes);
   graph.add_nodes(GetParam().leaf);
   GetParam().shape(graph);
@@ -167,7 +167,7 @@ TEST_P(GraphLarge, RunsEveryNodeOnceInOrder) {
   EXPECT_LT(graph.stack().spread(), kSpread);
 }
 
-TEST_P(GraphLarge, StartedInACallbackWithOneHandler) {
+TEST_P(GraphLarge, StartedInACallbackOnConstantStackOfTheOneHandler) {
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   settings.poller_threads = 1;
   settings.handler_threads = 1;
