@@ -201,11 +201,15 @@ void Runtime::wait_quiet() {
 
 void Runtime::end_waits() {
   waits_ended_.store(true, std::memory_order_seq_cst);
+  // What waits leaves names of this runtime, whichever the calling thread belongs to.
+  Runtime*& current = ThreadContext::current().runtime;
+  Runtime* const outer = std::exchange(current, this);
   for (const auto& slot : parts_) {
     if (RuntimePart* part = slot.load(std::memory_order_seq_cst)) {
       part->end_waits(*this);
     }
   }
+  current = outer;
 }
 
 void Runtime::call_intakes(void (Intake::*call)()) {
