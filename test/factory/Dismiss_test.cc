@@ -492,7 +492,7 @@ TEST_P(Dismiss, OfWhatItIsInFreesTheTaskToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Dismiss, testing::ValuesIn(kKinds),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 namespace {
 
