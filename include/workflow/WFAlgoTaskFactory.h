@@ -256,8 +256,8 @@ class WFAlgoTaskFactory {
 
   // The same, on all computing threads: pieces are sorted side by side, then merged, half of the
   // range once more in memory if there is any. Copies of `compare` are called side by side. A small
-  // range is sorted as by create_sort_task(). ABORTED: the range holds the same elements in any
-  // order.
+  // range is sorted as by create_sort_task(). The callback runs where the last piece ended, or on a
+  // handler. ABORTED: the range holds the same elements in any order.
   template <class T>
   static WFSortTask<T> *create_psort_task(const std::string &queue_name, T *first, T *last,
                                           Given<sort_callback_t<T>> callback) {

@@ -73,6 +73,7 @@ struct Ended {
   T* first = nullptr;
   T* last = nullptr;
   bool on_compute_thread = false;
+  bool on_framework_thread = false;
 };
 
 template <class T, class CREATE>
@@ -82,7 +83,8 @@ Ended<T> run(CREATE&& create) {
   create([&](auto* task) {
     ended = {task->get_state(), task->get_error(), task->get_output()->first,
              task->get_output()->last,
-             workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute()};
+             workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute(),
+             workflow::ThreadContext::current().on_framework_thread()};
     tally.add();
   })->start();
   EXPECT_TRUE(tally.wait_for(1));
@@ -178,7 +180,7 @@ TEST_P(ParallelSort, SortsAsStdDoes) {
     EXPECT_EQ(ended.state, WFT_STATE_SUCCESS);
     EXPECT_EQ(ended.first, begin_of(values));
     EXPECT_EQ(ended.last, end_of(values));
-    EXPECT_TRUE(ended.on_compute_thread);
+    EXPECT_TRUE(ended.on_framework_thread);
     EXPECT_EQ(values, expected) << n;
   }
 }
