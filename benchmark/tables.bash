@@ -152,6 +152,13 @@ table_series() {
   line "extending itself 1,000,000 times" ns "row=series_self_extending" "≤ 120" le:abs:120
 }
 
+table_go() {
+  table "a go task that does next to nothing, 1,000,000 started by one thread" tbb
+  line "start, ns of that thread" start_ns "row=go" "≤ 350" le:abs:350 le:tbb:1e9
+  line "start, run and callback, CPU ns of the process" cpu_ns "row=go" "≤ 1.1 × oneTBB" \
+    le:tbb:1.1
+}
+
 table_graph() {
   table "graph of 1000 nodes in 20 layers, 4 arrows to each, µs" tbb ours_go
   line "empty nodes: build, run and free" life_us "row=graph body_us=0" "≤ tbb" le:tbb:1

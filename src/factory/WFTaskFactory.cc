@@ -9,6 +9,7 @@
 #include "factory/GuardTask.h"
 #include "factory/NamedMessageTask.h"
 #include "factory/TimerTask.h"
+#include "util/BlockCache.h"
 #include "util/Time.h"
 
 using workflow::ComputePlace;
@@ -170,6 +171,10 @@ class GoTask final : public WFGoTask {
  public:
   GoTask(const ComputePlace& place, const TimeSpan& limit, std::function<void()>&& function)
       : WFGoTask(place, limit, std::move(function)) {}
+
+  // They are started by one thread, and freed by another that computes.
+  static void* operator new(size_t) { return workflow::BlockCache<sizeof(GoTask)>::take(); }
+  static void operator delete(void* memory) { workflow::BlockCache<sizeof(GoTask)>::give(memory); }
 
  protected:
   ~GoTask() override = default;
