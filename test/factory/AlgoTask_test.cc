@@ -121,7 +121,7 @@ TEST(SortTask, SortsAsStdDoes) {
     EXPECT_EQ(ended.error, 0);
     EXPECT_EQ(ended.first, begin_of(values));
     EXPECT_EQ(ended.last, end_of(values));
-    EXPECT_TRUE(ended.on_compute_thread);
+    EXPECT_EQ(ended.pool, &workflow::Runtime::current().compute());
     EXPECT_EQ(values, expected);
   }
 }
