@@ -40,8 +40,8 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
       // Either the runtime has ended the threads by then, or it will not.
       runtime_->remove_intake(this);
       stop();
+      self_.reset();
     }
-    self_.reset();
   }
 
   // Instead of end(), on one of the threads.

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -9,12 +8,10 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
-#include "support/Sanitizers.h"
-#include "support/TestSeed.h"
+#include "support/Tally.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
@@ -22,9 +19,7 @@
 // Go tasks with time limits. Functions that shall run for long wait in a WaitGroup, which the
 // manual clock does not take for work to be waited for.
 
-using probes::on_framework_thread;
 using test_support::Tally;
-using test_support::TestRandom;
 using WaitGroup = WFFacilities::WaitGroup;
 
 namespace {
@@ -69,10 +64,15 @@ class Outcome {
 // Something that a function has captured; tells whether it lives.
 class Captured {
  public:
-  Captured() : token_(std::make_shared<int>(7)), watch_(token_) {}
+  Captured()
+      : freed_(std::make_shared<std::atomic<bool>>(false)),
+        token_(new int(7), [freed = freed_](int* token) {
+          delete token;
+          freed->store(true, std::memory_order_release);
+        }) {}
   // What is captured; once.
   std::shared_ptr<int> take() { return std::move(token_); }
-  bool alive() const { return !watch_.expired(); }
+  bool alive() const { return !freed_->load(std::memory_order_acquire); }
   // The task is deleted a moment after its callback, or after its function.
   bool is_freed() const {
     const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
@@ -86,8 +86,8 @@ class Captured {
   }
 
  private:
+  const std::shared_ptr<std::atomic<bool>> freed_;
   std::shared_ptr<int> token_;
-  std::weak_ptr<int> watch_;
 };
 
 }  // namespace
@@ -273,9 +273,10 @@ TEST_F(TimedGoTask, TheLongestLimitIsOneAndNotNever) {
 
 TEST_F(TimedGoTask, ALimitOfZeroIsOverAtOnce) {
   Outcome outcome;
+  Captured captured;
   WaitGroup go_on(1);
   std::atomic<int> runs{0};
-  WFGoTask* task = WFTaskFactory::create_timedgo_task(0, 0, "queue", [&] {
+  WFGoTask* task = WFTaskFactory::create_timedgo_task(0, 0, "queue", [&, token = captured.take()] {
     runs++;
     go_on.wait();  // what begins takes longer than nothing
   });
@@ -286,6 +287,7 @@ TEST_F(TimedGoTask, ALimitOfZeroIsOverAtOnce) {
   EXPECT_EQ(outcome.error(), ETIMEDOUT);
   EXPECT_LE(runs, 1);
   go_on.done();
+  EXPECT_TRUE(captured.is_freed());
 }
 
 TEST_F(TimedGoTask, DismissedItNeverTimesOut) {
@@ -307,11 +309,12 @@ TEST_F(TimedGoTask, DismissedItNeverTimesOut) {
 
 TEST_F(TimedGoTask, TheSeriesGoesOnAtTheTimeout) {
   Outcome outcome;
+  Captured captured;
   WaitGroup begun(1);
   WaitGroup go_on(1);
   Tally next;
   Tally ended;
-  WFGoTask* task = WFTaskFactory::create_timedgo_task(1, 0, "queue", [&] {
+  WFGoTask* task = WFTaskFactory::create_timedgo_task(1, 0, "queue", [&, token = captured.take()] {
     begun.done();
     go_on.wait();
   });
@@ -325,6 +328,7 @@ TEST_F(TimedGoTask, TheSeriesGoesOnAtTheTimeout) {
   EXPECT_TRUE(ended.wait_for(1));
   EXPECT_EQ(outcome.error(), ETIMEDOUT);
   go_on.done();
+  EXPECT_TRUE(captured.is_freed());
 }
 
 // Its function must not find a series that has ended, nor leave one behind that nobody frees.
@@ -366,10 +370,11 @@ TEST_F(TimedGoTask, AfterTheTimeoutTheFunctionHasNoSeries) {
 }
 
 TEST_F(TimedGoTask, CallbacksMayExtendTheirSeriesAfterATimeout) {
+  Captured captured;
   WaitGroup begun(1);
   WaitGroup go_on(1);
   Tally extended;
-  WFGoTask* task = WFTaskFactory::create_timedgo_task(1, 0, "queue", [&] {
+  WFGoTask* task = WFTaskFactory::create_timedgo_task(1, 0, "queue", [&, token = captured.take()] {
     begun.done();
     go_on.wait();
   });
@@ -382,6 +387,7 @@ TEST_F(TimedGoTask, CallbacksMayExtendTheirSeriesAfterATimeout) {
   WFManualClock::advance(kSecond);
   EXPECT_TRUE(extended.wait_for(1));
   go_on.done();
+  EXPECT_TRUE(captured.is_freed());
 }
 
 // What the function is ----------------------------------------------------------------------------
