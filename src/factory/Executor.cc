@@ -11,8 +11,8 @@
 
 namespace workflow {
 
-// The threads of an Executor. Shared by the executor, those who are posting to it at the moment, and
-// who ends them when it is one of them that asks for it.
+// The threads of an Executor. Shared by the executor, those who are posting to it at the moment,
+// and who ends them when it is one of them that asks for it.
 class OwnedPool final : public Intake, public std::enable_shared_from_this<OwnedPool> {
  public:
   explicit OwnedPool(int threads) : pool_(threads) {}
