@@ -152,7 +152,7 @@ TEST_F(Dynamic, AMillionThatReturnEachOtherUseConstantStack) {
   EXPECT_EQ(log_.text(), "a");
 }
 
-TEST_F(Dynamic, AMillionThatReturnEachOtherStartedAlone) {
+TEST_F(Dynamic, AMillionThatReturnEachOtherStartedAloneUseConstantStack) {
   StackSpread stack;
   Tally ended;
   int left = 1'000'000;
