@@ -63,7 +63,7 @@ void RandomStructure::build() {
                       ? make_parallel(random, options_.depth, add("parallel", root_), branches)
                       : make_graph(random, options_.depth, add("graph", root_), branches);
   root_series_ = Workflow::create_series_work(
-      task, [this, token = token_of(root_)](const SeriesWork*) { token->callbacks++; });
+      task, [token = token_of(root_)](const SeriesWork*) { token->callbacks++; });
   root_series_->set_context(root_);
 }
 
