@@ -84,7 +84,8 @@ struct GraphTimes {
   int64_t run_cpu_ns = 0;  // of the process, meanwhile
 };
 
-// Repeats and prints medians; life_cpu is the average of all repetitions, waits in between included.
+// Repeats and prints medians; life_cpu is the average of all repetitions, waits in between
+// included.
 inline void run_graph_row(const char* peer, int64_t body_us, size_t repetitions,
                           const std::function<GraphTimes()>& repeat) {
   const size_t warm_up = repetitions / 10 + 1;
