@@ -246,7 +246,7 @@ TEST(Guard, UnstartedItIsNotInLine) {
   ASSERT_TRUE(ended.wait_for(1));
   dismissed->dismiss();
   EXPECT_EQ(WFTaskFactory::release_guard("resource", nullptr), 0);
-  EXPECT_EQ(LogTask::alive(), 0);
+  EXPECT_TRUE(probes::all_gone());
 }
 
 TEST(Guard, WhoseSeriesIsCancelledWhileItWaitsPassesTheResourceOn) {

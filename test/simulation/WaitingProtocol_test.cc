@@ -390,6 +390,30 @@ TEST(WaitingProtocol, MessagesAreNeitherLostNorDoubled) {
   });
 }
 
+TEST(WaitingProtocol, WhatIsPostedWhileGettersAreAbortedIsKept) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    constexpr size_t kPosts = 3;
+    WFResourcePool pool(0);
+    {
+      WaitingLedger ledger(seed, threads_of(seed));
+      for (int i = 0; i < 4; i++) {
+        ledger.getter(pool, nullptr)->start();
+      }
+      for (size_t i = 0; i < kPosts; i++) {
+        ledger.simulation().spawn([&] { pool.post(nullptr); });
+      }
+      ledger.close();
+      const size_t taken = ledger.ended(WFT_STATE_SUCCESS);
+      for (size_t i = 0; i < kPosts; i++) {
+        ledger.getter(pool, nullptr)->start();
+      }
+      EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), kPosts) << taken << " taken before";
+    }
+    // Nobody is in line any more whose simulation is gone.
+    pool.post(nullptr);
+  });
+}
+
 TEST(WaitingProtocol, CancelledSeriesGiveTheirResourceBack) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     WFResourcePool pool(1);
