@@ -3,11 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "TaskProbes.h"
 #include "factory/CounterTask.h"
+#include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 
 using probes::Log;
@@ -266,6 +268,36 @@ TEST(NamedCounter, CountedInsideAnotherCounterCallback) {
   EXPECT_EQ(WFTaskFactory::count_by_name("outer"), 1);
   ASSERT_TRUE(ended.wait_for(2));
   EXPECT_TRUE(log.before('a', 'b'));
+}
+
+TEST(NamedCounter, CallbacksOfOneCallMayWaitForEachOther) {
+  Tally ended;
+  WFFacilities::WaitGroup group(2);
+  for (int i = 0; i < 2; i++) {
+    WFTaskFactory::create_counter_task("name", 1, [&](WFCounterTask*) {
+      group.done();
+      EXPECT_EQ(group.wait(10'000), std::future_status::ready);
+      ended.add();
+    })->start();
+  }
+  WFTaskFactory::create_timer_task(0, 0, [&](WFTimerTask*) {
+    EXPECT_EQ(WFTaskFactory::count_by_name("name", 2), 2);
+    ended.add();
+  })->start();
+  EXPECT_TRUE(ended.wait_for(3));
+}
+
+TEST(NamedCounter, NamesAreAnyBytes) {
+  const std::string names[] = {"", std::string("a\0b", 3), std::string("a\0c", 3), "\xff\xfe",
+                               std::string(64 * 1024, 'x')};
+  for (const std::string& name : names) {
+    Tally ended;
+    WFTaskFactory::create_counter_task(name, 1, adding(ended))->start();
+    for (const std::string& other : names) {
+      EXPECT_EQ(WFTaskFactory::count_by_name(other), other == name);
+    }
+    EXPECT_TRUE(ended.wait_for(1));
+  }
 }
 
 TEST(NamedCounter, CountsOfManyThreadsAreExact) {
