@@ -96,7 +96,6 @@ void Poller::end_blocking() {
 
 void Poller::wait_quiet() {
   MutexLock lock(threads_mutex_);
-  // All but the leader, which does not go away again.
   while (threads_.size() > blocked_ + 1) {
     threads_changed_.wait(threads_mutex_);
   }

@@ -92,8 +92,9 @@ class Poller {
   // After stop_timers(): returns when the ends of all timers are with the handlers.
   void wait_for_timers();
 
-  // After wait_for_timers(): returns when no thread that led before is in a callback any more, but
-  // those that block in a BlockingScope; one of them calls it inside one.
+  // After wait_for_timers(), when the leader does not go away any more: returns when no thread that
+  // led before is in a callback, but those that block in a BlockingScope. Such a thread calls it
+  // inside one.
   void wait_quiet();
 
   // Also ends the thread, after all that was posted to it has run. From a callback that this

@@ -52,7 +52,7 @@ class Ledger {
   // A new entry; the callback of its task.
   auto callback(const char* kind, std::function<void()> then = nullptr) {
     Entry& entry = add(kind);
-    return [this, &entry, then = std::move(then)](auto* task) {
+    return [&entry, then = std::move(then)](auto* task) {
       end(entry, task->get_state());
       if (then) {
         then();
@@ -62,7 +62,7 @@ class Ledger {
   // For those whose callbacks see no state.
   auto stateless(const char* kind) {
     Entry& entry = add(kind);
-    return [this, &entry](const auto*) { end(entry, WFT_STATE_SUCCESS); };
+    return [&entry](const auto*) { end(entry, WFT_STATE_SUCCESS); };
   }
 
   // Exactly once each, in that state. Says what is wrong, and a summary.

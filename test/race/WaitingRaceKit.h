@@ -269,8 +269,8 @@ class WaitingRace {
     });
     for (size_t i = 0; i < kCandidates; i++) {
       void* message = random.one_in(3) ? nullptr : &resources_[i % kResources];
-      elsewhere(random, [this, task, message, &entry] {
-          if (task->submit(message)) {
+      elsewhere(random, [task, message, &entry] {
+        if (task->submit(message)) {
           entry.brought++;
           entry.winner = message;
         }

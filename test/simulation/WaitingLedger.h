@@ -52,7 +52,7 @@ class WaitingLedger {
   std::deque<Record>& records() { return records_; }
   bool stopping() const { return stopping_; }
 
-  // Waits may be in a queue of messages like these.
+  // What is sent, submitted and posted.
   void* message(size_t i) { return &messages_[i]; }
 
   WFCounterTask* counter(const std::string& name, unsigned int target,
@@ -274,3 +274,18 @@ class WaitingLedger {
   int direct_[kGetter + 1] = {};
   bool stopping_ = false;
 };
+
+// One to three handlers.
+inline WFSimulationOptions threads_of(uint64_t seed) {
+  WFSimulationOptions options;
+  options.handler_threads = 1 + static_cast<int>(seed % 3);
+  return options;
+}
+
+// Stops at once, or when nothing can happen any more.
+inline void end(WaitingLedger& ledger, uint64_t seed) {
+  if (seed % 2) {
+    ledger.run();
+  }
+  ledger.close();
+}
