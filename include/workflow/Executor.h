@@ -31,7 +31,7 @@ class ExecQueue {
   friend class workflow::ComputeFaces;
   friend struct workflow::ComputePlace;
 
-  std::unique_ptr<workflow::ComputeQueue> own_;
+  std::shared_ptr<workflow::ComputeQueue> own_;
   workflow::ComputeQueue *queue_ = nullptr;
 };
 
@@ -47,8 +47,8 @@ class Executor {
   Executor(const Executor &) = delete;
   Executor &operator=(const Executor &) = delete;
 
-  // Starts the threads: 0, or -1 with errno: EINVAL for none, EAGAIN when the system refuses,
-  // EALREADY when it has been done, ECANCELED when the library has stopped.
+  // Starts the threads, at least one: 0, or -1 with errno: EINVAL for none, EAGAIN when the system
+  // refuses, EALREADY when it has been done, ECANCELED when the library has stopped.
   int init(size_t nthreads);
 
   // Computations not begun end as WFT_STATE_ABORTED, those running are waited for, and all of their

@@ -9,7 +9,7 @@ namespace workflow {
 class Runnable {
  public:
   // Called once per hand-over, on a framework thread, with no lock held. May delete this.
-  virtual void run() = 0;
+  virtual void take_turn() = 0;
 
  protected:
   virtual ~Runnable() = default;

@@ -45,7 +45,7 @@ class SubTask : public workflow::Runnable {
   void subtask_done();
 
   // For kinds that finish by being handed to a framework thread: their turn there.
-  void run() override;
+  void take_turn() override;
 
   // Dispatches the task as the only one of a series that exists once somebody asks for it.
   // Most tasks started alone never need their series; this saves making it.
@@ -76,8 +76,8 @@ class SubTask : public workflow::Runnable {
   bool is_series_canceled() const;
 
   // The task will not be dispatched (again). Deletes it; kinds that others still point to wait.
-  virtual void drop() { delete this; }
-  static void drop(SubTask *task) { task->drop(); }
+  virtual void drop_unstarted() { delete this; }
+  static void drop_unstarted(SubTask *task) { task->drop_unstarted(); }
 
  private:
   friend class ParallelWork;

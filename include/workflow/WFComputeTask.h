@@ -72,7 +72,7 @@ class ComputeTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    drop();
+    drop_unstarted();
   }
 
   void *user_data = nullptr;
@@ -87,7 +87,7 @@ class ComputeTask : public SubTask {
   virtual void compute() = 0;
 
   void dispatch() override;
-  void run() override;
+  void take_turn() override;
 
   // How done() ends, after the callback: delete_and_next(), but the task lives until compute() has
   // returned.

@@ -56,7 +56,7 @@ class WFFileTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    drop();
+    drop_unstarted();
   }
 
   void *user_data = nullptr;

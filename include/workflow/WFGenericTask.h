@@ -29,7 +29,7 @@ class WFGenericTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    drop();
+    drop_unstarted();
   }
 
   void *user_data = nullptr;

@@ -57,7 +57,7 @@ class WFGraphNode : private SeriesWork {
   };
 
   SubTask *first_task() { return begin(); }
-  void ended() override;
+  void after_callback() override;
 
   WFGraphTask *const graph_;
   const size_t index_;       // in the order of creation

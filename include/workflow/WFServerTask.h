@@ -160,7 +160,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   class Processor final : public SubTask {
    public:
     explicit Processor(WFServerTask &task) : task_(task) {}
-    void run() override { series_of(this)->start(); }
+    void take_turn() override { series_of(this)->start(); }
     void dispatch() override {
       task_.process_(&task_);
       subtask_done();

@@ -29,7 +29,7 @@ class WFTimerTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    drop();
+    drop_unstarted();
   }
 
   void *user_data = nullptr;
@@ -79,7 +79,7 @@ class WFRepeaterTask : public WFGenericTask {
   ~WFRepeaterTask() override = default;
 
   SubTask *done() override;
-  void drop() override;
+  void drop_unstarted() override;
 
   std::function<SubTask *(WFRepeaterTask *)> create_;
   std::function<void(WFRepeaterTask *)> callback_;
@@ -102,7 +102,7 @@ class WFModuleTask : public ParallelTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    drop();
+    drop_unstarted();
   }
 
   void *user_data = nullptr;
@@ -143,7 +143,7 @@ class WFNetworkTask : public SubTask {
   }
   void dismiss() {
     assert(!series_of(this));
-    drop();
+    drop_unstarted();
   }
 
   void *user_data = nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <functional>
 #include <utility>
@@ -49,7 +50,7 @@ class WaitingTask : public WFGenericTask {
   void dispatch() override;
 
   // The task was aborted: leaves what it waits in. On the thread that stops the library.
-  virtual void leave() {}
+  virtual void leave_waiting() {}
 
   bool is_aborted() const { return has(kAborted); }
   bool is_started() const { return has(kStarted); }
@@ -112,8 +113,8 @@ class MessageTask : public WaitingTask {
 // Ends when it was counted `target` times.
 class WFCounterTask : public workflow::WaitingTask {
  public:
-  // Any thread. An anonymous counter must not be counted more often than its target: it may be
-  // gone.
+  // Any thread. Not more often than the target: the counter may be gone after that; only
+  // count_by_name() may come too late.
   virtual void count();
 
   void set_callback(std::function<void(WFCounterTask *)> callback) {
@@ -171,7 +172,7 @@ class WFSelectorTask : public workflow::WaitingTask {
   // afterwards. 1 if `msg` was the first that is not null, else 0: then it stays the caller's.
   virtual int submit(void *msg);
 
-  // In the callback and later in the series: the message; null without one.
+  // In the callback: the message; null without one.
   void *get_message() const { return message_; }
 
   void set_callback(std::function<void(WFSelectorTask *)> callback) {
@@ -184,7 +185,7 @@ class WFSelectorTask : public workflow::WaitingTask {
   ~WFSelectorTask() override = default;
 
   SubTask *done() override;
-  void drop() override;
+  void drop_unstarted() override;
 
   void *message_ = nullptr;
   std::function<void(WFSelectorTask *)> callback_;
@@ -206,11 +207,14 @@ class WFSelectorTask : public workflow::WaitingTask {
 // without memory, it cancels its series, as what follows may rely on the task.
 class WFConditional : public workflow::MessageTask {
  public:
-  // Any thread; once: the conditional may be gone after that.
+  // Any thread; once: the conditional may be gone after that. No effect on guards, and on what a
+  // resource pool or a message queue gave out: these wait for a release or a post.
   virtual void signal(void *msg) { deliver_and_complete(msg); }
 
   // `msgbuf` lives until the task is dispatched; null: `user_data` takes the message.
-  WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {}
+  WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {
+    assert(task && !series_of(task));
+  }
   explicit WFConditional(SubTask *task) : WFConditional(task, nullptr) {}
 
  protected:
@@ -219,7 +223,7 @@ class WFConditional : public workflow::MessageTask {
   SubTask *done() override;
 
   // The message has come, but the task will not run: the series was cancelled.
-  virtual void unused(void * /*msg*/) {}
+  virtual void message_unused(void * /*msg*/) {}
 
   SubTask *task_;
 };

@@ -79,7 +79,7 @@ class SeriesWork {
   SubTask *pop();
   SubTask *get_last_task() const { return last_; }
   void set_last_task(SubTask *last) {
-    last->set_pointer(this);
+    if (last) last->set_pointer(this);
     last_ = last;
   }
   void unset_last_task() { last_ = nullptr; }
@@ -105,7 +105,7 @@ class SeriesWork {
   // A series whose only task has been dispatched already.
   SeriesWork() = default;
   // After the callback: ends the parallel's branch, or deletes this.
-  virtual void ended();
+  virtual void after_callback();
   // The task to start with. If cancelled already, one that stands in for all the others, so that
   // the callback runs where callbacks do.
   SubTask *begin();

@@ -64,7 +64,7 @@ void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
   }
 }
 
-void TimeLimit::run() {
+void TimeLimit::take_turn() {
   task_->complete_here();
 }
 
@@ -102,7 +102,7 @@ void ComputeTask::not_limited() {
 }
 
 // The turn of the task in its queue; or a handler's, to complete what has ended without one.
-void ComputeTask::run() {
+void ComputeTask::take_turn() {
   if (!queued_) {
     complete_here();
     return;
@@ -149,7 +149,7 @@ bool ComputeTask::computed(int state) {
 }
 
 void ComputeTask::complete_here() {
-  SubTask::run();
+  SubTask::take_turn();
 }
 
 SubTask* ComputeTask::end_and_next() {

@@ -3,7 +3,7 @@
 
 WFConditional::~WFConditional() {
   if (task_) {
-    SubTask::drop(task_);
+    SubTask::drop_unstarted(task_);
   }
 }
 
@@ -12,10 +12,10 @@ SubTask* WFConditional::done() {
     return delete_and_continue_with(std::exchange(task_, nullptr));
   }
   if (state == WFT_STATE_SUCCESS) {
-    unused(*slot_);
+    message_unused(*slot_);
   } else if (SeriesWork* series = joined_series()) {
     series->cancel();
   }
-  SubTask::drop(std::exchange(task_, nullptr));
+  SubTask::drop_unstarted(std::exchange(task_, nullptr));
   return end_and_next();
 }

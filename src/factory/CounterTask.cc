@@ -29,7 +29,7 @@ NamedCounterTask::~NamedCounterTask() {
   }
 }
 
-void NamedCounterTask::leave() {
+void NamedCounterTask::leave_waiting() {
   registry().unlink(this);
 }
 

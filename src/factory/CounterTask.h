@@ -26,7 +26,7 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
 
  protected:
   ~NamedCounterTask() override;
-  void leave() override;
+  void leave_waiting() override;
 
  private:
   // By who has taken the counter out of its name because it is counted. The last thing it does with

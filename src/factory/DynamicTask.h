@@ -23,7 +23,7 @@ class DynamicTask final : public WFGenericTask {
       return delete_and_continue_with(task);
     }
     if (task) {
-      SubTask::drop(task);
+      SubTask::drop_unstarted(task);
     }
     return delete_and_next();
   }

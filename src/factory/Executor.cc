@@ -40,7 +40,7 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
       // Either the runtime has ended the threads by then, or it will not.
       runtime_->remove_intake(this);
       stop();
-      self_.reset();
+      drop_self();
     }
   }
 
@@ -51,10 +51,18 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
   void close_intake() override { pool_.abandon(); }
   void runtime_stopped() override {
     stop();
-    const auto last = std::move(self_);
+    drop_self();
   }
+  void wait_quiet() override { pool_.wait_quiet(); }
 
  private:
+  // The last thing done with this. A thread that ends the process still belongs to it.
+  void drop_self() {
+    if (!pool_.has_lost_worker()) {
+      const auto last = std::move(self_);
+    }
+  }
+
   void stop() {
     if (!stopped_.load(std::memory_order_relaxed)) {
       pool_.stop();
@@ -74,7 +82,7 @@ namespace {
 class PoolEnd final : public Runnable {
  public:
   explicit PoolEnd(std::shared_ptr<OwnedPool> own) : own_(std::move(own)) {}
-  void run() override {
+  void take_turn() override {
     // On that very thread when the handlers have ended: then the runtime, which stops, ends it.
     if (ThreadContext::current().pool != &own_->pool()) {
       own_->end();
@@ -116,10 +124,10 @@ ExecQueue::ExecQueue() = default;
 ExecQueue::~ExecQueue() = default;
 
 int ExecQueue::init() {
-  if (queue_ && !own_) {
-    return 0;  // one of the library's
+  if (queue_) {
+    return 0;  // done before, or one of the library's
   }
-  own_ = std::make_unique<workflow::ComputeQueue>();
+  own_ = std::make_shared<workflow::ComputeQueue>();
   queue_ = own_.get();
   return 0;
 }

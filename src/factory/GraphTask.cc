@@ -19,7 +19,7 @@ void WFGraphNode::precede(WFGraphNode& node) {
   graph_->in_order_ &= index_ < node.index_;
 }
 
-void WFGraphNode::ended() {
+void WFGraphNode::after_callback() {
   WFGraphTask* const graph = graph_;
   if (!arrows_) {
     graph->part_done();

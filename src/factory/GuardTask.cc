@@ -3,13 +3,27 @@
 #include <cerrno>
 #include <new>
 
-#include "factory/Names.h"
+#include "kernel/Runtime.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
 
+namespace {
+
+// Resources that nobody releases are held until the end.
+class GuardNames final : public RuntimePart, public NameRegistry {
+ public:
+  ~GuardNames() override {
+    while (NamedNode* place = unlink_any()) {
+      delete static_cast<GuardPlace*>(place);
+    }
+  }
+};
+
+}  // namespace
+
 NameRegistry& GuardTask::registry() {
-  return names_of<GuardTask>();
+  return Runtime::current().part<GuardNames>();
 }
 
 void GuardTask::dispatch() {
@@ -39,7 +53,7 @@ bool GuardTask::line_up() {
 }
 
 // Aborted: it may hold the resource by now, or another may have taken its place out.
-void GuardTask::leave() {
+void GuardTask::leave_waiting() {
   if (place_) {
     registry().unlink(place_.get());
   }

@@ -32,6 +32,9 @@ class GuardTask final : public WFConditional {
         resource_(resource),
         place_(std::make_unique<GuardPlace>(this)) {}
 
+  // Only the release before tells a guard.
+  void signal(void* /*message*/) override {}
+
   // Passes the resource on to the next in line, if any: true. `elsewhere`: never on this thread.
   static bool release(const std::string& resource, void* message, bool elsewhere);
 
@@ -40,8 +43,8 @@ class GuardTask final : public WFConditional {
  protected:
   ~GuardTask() override = default;
   void dispatch() override;
-  void leave() override;
-  void unused(void* message) override { release(resource_, message, true); }
+  void leave_waiting() override;
+  void message_unused(void* message) override { release(resource_, message, true); }
 
  private:
   bool line_up();

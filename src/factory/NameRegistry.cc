@@ -23,7 +23,29 @@ struct NamedNode::Entry {
 
 // In a simulation every run with a seed is the same.
 NameRegistry::NameRegistry() : key_(VirtualScheduler::current() ? SipKey() : SipKey::random()) {}
-NameRegistry::~NameRegistry() = default;
+
+NameRegistry::~NameRegistry() {
+  while (unlink_any()) {
+  }
+}
+
+NamedNode* NameRegistry::unlink_any() {
+  for (Shard& shard : shards_) {
+    NamedNode* node = nullptr;
+    shard.lock();
+    for (size_t i = 0; !node && i < shard.bucket_count; i++) {
+      if (Entry* entry = shard.buckets[i]) {
+        node = entry->head;
+        free_entry(shard.unlink(node));
+      }
+    }
+    shard.unlock();
+    if (node) {
+      return node;
+    }
+  }
+  return nullptr;
+}
 
 NameRegistry::Place NameRegistry::place_of(std::string_view name) const {
   const uint64_t hash = sip_hash(key_, name);

@@ -72,6 +72,9 @@ class NameRegistry {
   template <class Stays, class Unlinked>
   bool advance(std::string_view name, Stays&& stays, Unlinked&& unlinked);
 
+  // For the end: unlinks some node, and returns it; null when there is none.
+  NamedNode* unlink_any();
+
   // For reports: each name with its number of nodes. Locks shard by shard.
   std::vector<std::pair<std::string, size_t>> names() const;
   // The number of nodes of a name.

@@ -39,7 +39,7 @@ class NamedMessageTask : public Base, public NamedNode {
     }
   }
 
-  void leave() override { registry().unlink(this); }
+  void leave_waiting() override { registry().unlink(this); }
 
   // send() and signal() of the task itself.
   void send_directly(void* message) {

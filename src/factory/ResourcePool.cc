@@ -18,6 +18,12 @@ class ResourceLine {
  public:
   explicit ResourceLine(ResourceSource* source) : source_(source) {}
 
+  // The source is gone: what enters now waits until the library ends.
+  void close() {
+    MutexLock lock(mutex_);
+    source_ = nullptr;
+  }
+
   void set_available(size_t n) {
     MutexLock lock(mutex_);
     available_ = n;
@@ -32,8 +38,8 @@ class ResourceLine {
  private:
   void unlink(ResourceConditional* conditional) WF_REQUIRES(mutex_);
 
-  ResourceSource* const source_;
   Mutex mutex_;  // R
+  ResourceSource* source_ WF_GUARDED_BY(mutex_);
   size_t available_ WF_GUARDED_BY(mutex_) = 0;
   ResourceConditional* first_ WF_GUARDED_BY(mutex_) = nullptr;
   ResourceConditional* last_ WF_GUARDED_BY(mutex_) = nullptr;
@@ -44,14 +50,17 @@ class ResourceConditional final : public WFConditional {
   ResourceConditional(std::shared_ptr<ResourceLine> line, SubTask* task, void** slot)
       : WFConditional(task, slot), line_(std::move(line)) {}
 
+  // Only a post tells it.
+  void signal(void* /*message*/) override {}
+
  protected:
   ~ResourceConditional() override = default;
   void dispatch() override {
     line_->enter(this);
     WFConditional::dispatch();
   }
-  void leave() override { line_->leave(this); }
-  void unused(void* resource) override { line_->post(resource); }
+  void leave_waiting() override { line_->leave(this); }
+  void message_unused(void* resource) override { line_->post(resource); }
 
  private:
   friend class ResourceLine;
@@ -65,7 +74,7 @@ class ResourceConditional final : public WFConditional {
 
 void ResourceLine::enter(ResourceConditional* conditional) {
   MutexLock lock(mutex_);
-  if (available_ > 0) {
+  if (available_ > 0 && source_) {
     available_--;
     conditional->deliver(source_->pop());
     return;
@@ -104,7 +113,7 @@ void ResourceLine::post(void* resource) {
         ends = next;
       }
     }
-    if (!taken) {
+    if (!taken && source_) {
       source_->push(resource);
       available_++;
     }
@@ -116,7 +125,9 @@ void ResourceLine::post(void* resource) {
 
 ResourceSource::ResourceSource() : line_(std::make_shared<ResourceLine>(this)) {}
 
-ResourceSource::~ResourceSource() = default;
+ResourceSource::~ResourceSource() {
+  line_->close();
+}
 
 void ResourceSource::set_initial(size_t n) {
   line_->set_available(n);
@@ -127,7 +138,9 @@ WFConditional* ResourceSource::get(SubTask* task, void** resbuf) {
 }
 
 void ResourceSource::post(void* res) {
-  line_->post(res);
+  // Whoever gets it may destroy this source before post() returns.
+  const std::shared_ptr<ResourceLine> line = line_;
+  line->post(res);
 }
 
 }  // namespace workflow

@@ -47,11 +47,11 @@ SubTask* WFSelectorTask::done() {
     callback_(this);
   }
   SeriesWork* series = joined_series();
-  drop();
+  drop_unstarted();
   return series ? series->pop() : nullptr;
 }
 
-void WFSelectorTask::drop() {
+void WFSelectorTask::drop_unstarted() {
   callback_ = nullptr;
   // From now on nobody wins: a message would be lost.
   claim();

@@ -32,10 +32,12 @@ SubTask* WFRepeaterTask::done() {
   return delete_and_next();
 }
 
-void WFRepeaterTask::drop() {
+void WFRepeaterTask::drop_unstarted() {
   if (began_) {
-    state = WFT_STATE_SYS_ERROR;
-    error = ECANCELED;
+    // The stop cancels series of conditionals that it aborts.
+    const bool stopping = workflow::Runtime::current().stopping();
+    state = stopping ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
+    error = stopping ? 0 : ECANCELED;
     if (callback_) {
       callback_(this);
     }

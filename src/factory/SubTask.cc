@@ -41,7 +41,7 @@ void SubTask::subtask_done() {
   }
 }
 
-void SubTask::run() {
+void SubTask::take_turn() {
   run_chain(this);
 }
 
@@ -168,7 +168,7 @@ using Dispatch = void (*)(SubTask*);
 class DispatchTurn final : public workflow::Runnable {
  public:
   DispatchTurn(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
-  void run() override {
+  void take_turn() override {
     SubTask* const task = task_;
     const Dispatch dispatch = dispatch_;
     delete this;

@@ -33,7 +33,7 @@ class TimeLimit final : public TimerNode, public Runnable {
 
   // TimerNode, Runnable
   void left_queue(bool stopped, RunnableList& finished) override;
-  void run() override;
+  void take_turn() override;
 
  private:
   bool meet();

@@ -107,7 +107,7 @@ RunnableList WaitingTasks::abort_all(List& list) {
     WaitingTask* const next = task->next_;
     if (abort(task)) {
       list.erase(task);
-      aborted.push_back(task);
+      aborted.push_front(task);  // the oldest is the last in the list
     }
     task = next;
   }
@@ -120,7 +120,7 @@ void WaitingTasks::end_waits(Runtime& runtime) {
     RunnableList ended;
     while (Runnable* item = aborted.pop_front()) {
       WaitingTask* task = static_cast<WaitingTask*>(item);
-      task->leave();
+      task->leave_waiting();
       ended.push_back(task);
     }
     runtime.handlers().post(ended);
@@ -169,7 +169,7 @@ void WaitingTask::dispatch() {
   } else if (WaitingTasks::current().start(this) == WaitingTasks::Start::kEnds) {
     if (is_aborted()) {
       state = WFT_STATE_ABORTED;
-      leave();
+      leave_waiting();
     }
     subtask_done();
   }

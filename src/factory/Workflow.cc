@@ -150,7 +150,7 @@ SubTask* SeriesWork::take_next() {
 SubTask* SeriesWork::pop() {
   SubTask* next = take_next();
   if (next && is_canceled()) {
-    next->drop();
+    next->drop_unstarted();
     drop_tasks();
     next = nullptr;
   }
@@ -162,10 +162,10 @@ SubTask* SeriesWork::pop() {
 
 void SeriesWork::drop_tasks() {
   if (SubTask* first = take_first()) {
-    first->drop();
+    first->drop_unstarted();
   }
   while (SubTask* task = take_next()) {
-    task->drop();
+    task->drop_unstarted();
   }
 }
 
@@ -174,10 +174,10 @@ void SeriesWork::finish() {
   if (callback_) {
     callback_(this);
   }
-  ended();
+  after_callback();
 }
 
-void SeriesWork::ended() {
+void SeriesWork::after_callback() {
   if (in_parallel_) {
     in_parallel_->branch_done();  // the parallel, and this with it, may be gone now
   } else {
@@ -200,7 +200,7 @@ void ParallelWork::dispatch() {
 
 void ParallelWork::dismiss() {
   assert(!series_of(this));
-  drop();
+  drop_unstarted();
 }
 
 SubTask* ParallelWork::done() {

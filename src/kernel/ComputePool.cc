@@ -29,6 +29,7 @@ bool ComputePool::post(ComputeQueue* queue, Runnable* item) {
 
 void ComputePool::make_ready(ComputeQueue* queue) {
   queue->ready_ = true;
+  queue->self_ = queue->weak_from_this().lock();  // null: the pool's own
   queue->next_ready_ = nullptr;
   if (ready_tail_) {
     ready_tail_->next_ready_ = queue;
@@ -45,6 +46,7 @@ Runnable* ComputePool::next() {
     ready_tail_ = nullptr;
   }
   queue->ready_ = false;
+  const std::shared_ptr<ComputeQueue> last = std::move(queue->self_);
   Runnable* item = queue->items_.pop_front();
   if (!queue->items_.empty()) {
     make_ready(queue);

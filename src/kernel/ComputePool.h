@@ -11,7 +11,7 @@
 namespace workflow {
 
 // A FIFO of computations. Belongs to one ComputePool, which guards all of it.
-class ComputeQueue {
+class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
   ComputeQueue(const ComputeQueue&) = delete;
@@ -22,6 +22,9 @@ class ComputeQueue {
   RunnableList items_;
   ComputeQueue* next_ready_ = nullptr;
   bool ready_ = false;
+  // While it is ready: an owner that knows of no item any more may let it go although one is left
+  // whose time limit has passed.
+  std::shared_ptr<ComputeQueue> self_;
 };
 
 // Threads for computations. Each queue starts its items in order; queues take turns, one item

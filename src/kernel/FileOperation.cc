@@ -80,7 +80,7 @@ long FileRequest::perform() const {
   return path ? call_on_path(*this) : call(*this, fd);
 }
 
-void FileOperation::run() {
+void FileOperation::take_turn() {
   threads_->carry_out(this);
 }
 

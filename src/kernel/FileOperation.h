@@ -67,7 +67,7 @@ class FileOperation : public Runnable {
  private:
   friend class FileThreads;
   // On a thread of threads_.
-  void run() final;
+  void take_turn() final;
 
   FileThreads* threads_ = nullptr;
 };

@@ -42,7 +42,7 @@ void HandlerPool::run_here(RunnableList& batch) {
     context.inline_items = &items;
   }
   while (Runnable* item = items.pop_front()) {
-    item->run();
+    item->take_turn();
   }
   if (context.inline_depth == kMaxInlineDepth) {
     context.inline_items = nullptr;

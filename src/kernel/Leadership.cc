@@ -23,7 +23,7 @@ bool Leadership::run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatc
   word_.store(absence, std::memory_order_seq_cst);
   watch.leader_away();
   while (Runnable* item = next(absence)) {
-    item->run();
+    item->take_turn();
     if (monotonic_ns() >= until_ns) {
       RunnableList late;
       {

@@ -93,7 +93,7 @@ void Listener::left_queue(bool stopped, RunnableList&) {
   }
 }
 
-void Listener::run() {
+void Listener::take_turn() {
   closing_ = true;
   poller_.unschedule(this);
   poller_.retire(fd_.get(), this);

@@ -41,7 +41,7 @@ class Listener final : public IoHandler, public TimerNode, private Runnable {
   void on_events(uint32_t events, RunnableList& finished) override;
   void on_retired() override;
   void left_queue(bool stopped, RunnableList& finished) override;
-  void run() override;
+  void take_turn() override;
 
   void out_of_descriptors();
   void pause();

@@ -17,7 +17,7 @@ class Barrier final : public Runnable {
  public:
   ~Barrier() override = default;
 
-  void run() override {
+  void take_turn() override {
     MutexLock lock(mutex_);
     reached_ = true;
     changed_.notify_one();

@@ -319,7 +319,7 @@ void Poller::run_posted() {
     posted.append(inbox_);
   }
   while (Runnable* item = posted.pop_front()) {
-    item->run();
+    item->take_turn();
   }
 }
 

@@ -156,6 +156,11 @@ void Runtime::stop() {
   if (Poller* poller = ThreadContext::current().away_from) {
     poller->replace_leader();  // it has its own timers to end
   }
+  // If it is of a pool that others end, these must not wait for it.
+  WorkerPool* const own_pool = ThreadContext::current().pool;
+  if (own_pool && own_pool != &handlers_ && own_pool != &compute_) {
+    own_pool->lose_caller();
+  }
   call_intakes(&Intake::close_intake);
   stopping_.store(true, std::memory_order_release);
   files_.refuse();
@@ -188,6 +193,7 @@ void Runtime::stop() {
 void Runtime::wait_quiet() {
   // Of which the calling thread is no part; what it has left to do goes to others.
   const BlockingScope blocking;
+  call_intakes(&Intake::wait_quiet);
   for (const auto& poller : pollers_) {
     poller->wait_quiet();
   }

@@ -22,6 +22,10 @@ class Intake {
   // The runtime begins to stop: stops bringing work in. Returns soon.
   virtual void close_intake() = 0;
 
+  // Returns when nothing runs that it has brought in, but what waits. For those that run something
+  // themselves.
+  virtual void wait_quiet() {}
+
   // The runtime has stopped, its pollers have ended: frees what they would have freed.
   virtual void runtime_stopped() = 0;
 

@@ -62,7 +62,7 @@ void WorkerPool::stop() {
   std::list<Thread> to_join;
   {
     MutexLock lock(mutex_);
-    lost_ = on_worker ? 1 : 0;
+    lost_ = on_worker ? 1 : lost_;
     stopping_ = true;
     work_.notify_all();
     while (live_ > lost_) {
@@ -74,6 +74,18 @@ void WorkerPool::stop() {
   }
   join_all(to_join);
   supervisor_.join();
+}
+
+void WorkerPool::lose_caller() {
+  MutexLock lock(mutex_);
+  lost_ = 1;
+  work_.notify_all();
+  ended_.notify_all();
+}
+
+bool WorkerPool::has_lost_worker() const {
+  MutexLock lock(mutex_);
+  return lost_ > 0;
 }
 
 uint64_t WorkerPool::wait_quiet() {
@@ -226,7 +238,7 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
       Runnable* item = next();
       taken_++;
       unlock_and_wake();
-      item->run();
+      item->take_turn();
       mutex_.lock();
     } else if (!wait_for_work()) {
       break;
@@ -298,6 +310,7 @@ BlockingScope::BlockingScope()
   if (ThreadContext::current().blocking++ > 0) {
     return;  // told already
   }
+  told_ = true;
   if (pool_) {
     pool_->begin_blocking();
   } else if (poller_) {
@@ -306,7 +319,12 @@ BlockingScope::BlockingScope()
 }
 
 BlockingScope::~BlockingScope() {
-  if (--ThreadContext::current().blocking > 0) {
+  ThreadContext::current().blocking--;
+  end();
+}
+
+void BlockingScope::end() {
+  if (!std::exchange(told_, false)) {
     return;
   }
   if (pool_) {

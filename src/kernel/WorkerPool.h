@@ -53,6 +53,11 @@ class WorkerPool {
   // be destroyed then.
   void stop();
 
+  // The calling worker of this pool will not come back: it ends the process. stop() does not wait
+  // for it, and the pool must not be destroyed.
+  void lose_caller();
+  bool has_lost_worker() const;
+
   // Returns at a moment at which nothing is queued and every worker is idle, or blocked in a
   // BlockingScope; a worker of this pool calls it inside one. Returns taken() of that moment.
   uint64_t wait_quiet();
@@ -142,9 +147,17 @@ class BlockingScope {
   BlockingScope(const BlockingScope&) = delete;
   BlockingScope& operator=(const BlockingScope&) = delete;
 
+  // The wait is over, although the thread has yet to wake: it is one that has something to do. For
+  // the thread that wakes it, ordered with the end of the scope.
+  void end();
+
  private:
+  friend class Countdown;
+
   WorkerPool* const pool_;
   Poller* const poller_;
+  bool told_ = false;
+  BlockingScope* next_ = nullptr;  // of those that wait for the same
 };
 
 }  // namespace workflow

@@ -1,5 +1,7 @@
 #include "manager/Countdown.h"
 
+#include <utility>
+
 #include "kernel/WorkerPool.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
@@ -25,6 +27,10 @@ void Countdown::add(int n) {
   left_ += n;
   if (above && left_ <= 0) {
     arrivals_++;
+    while (BlockingScope* scope = waiting_) {
+      waiting_ = scope->next_;
+      scope->end();
+    }
     zero_.notify_all();
   }
 }
@@ -41,12 +47,25 @@ bool Countdown::wait(int64_t timeout_ns) {
   const int64_t deadline_ns = deadline_of(timeout_ns);
   BlockingScope lend;
   MutexLock lock(mutex_);
-  while (left_ > 0 && arrivals_ == arrivals_before) {
-    if (!zero_.wait_until(mutex_, deadline_ns)) {
-      return left_ <= 0 || arrivals_ != arrivals_before;
+  const auto arrived = [this, arrivals_before]() WF_REQUIRES(mutex_) {
+    return left_ <= 0 || arrivals_ != arrivals_before;
+  };
+  if (!arrived()) {
+    lend.next_ = std::exchange(waiting_, &lend);
+    while (!arrived() && zero_.wait_until(mutex_, deadline_ns)) {
+    }
+    stop_waiting(&lend);
+  }
+  return arrived();
+}
+
+void Countdown::stop_waiting(BlockingScope* scope) {
+  for (BlockingScope** link = &waiting_; *link; link = &(*link)->next_) {
+    if (*link == scope) {
+      *link = scope->next_;
+      return;
     }
   }
-  return true;
 }
 
 }  // namespace workflow

@@ -80,7 +80,9 @@ class ComputeFaces final : public RuntimePart {
  public:
   Executor* executor() {
     MutexLock lock(mutex_);
-    executor_.pool_ = &Runtime::current().compute();
+    if (!executor_.pool_) {
+      executor_.pool_ = &Runtime::current().compute();
+    }
     return &executor_;
   }
 
@@ -88,7 +90,9 @@ class ComputeFaces final : public RuntimePart {
     ComputeQueue* queue = Runtime::current().compute().queue(name);
     MutexLock lock(mutex_);
     ExecQueue& face = queues_[name];
-    face.queue_ = queue;
+    if (!face.queue_) {
+      face.queue_ = queue;
+    }
     return &face;
   }
 

@@ -69,7 +69,7 @@ void ServerConnection::ask_poller() {
   }
 }
 
-void ServerConnection::run() {
+void ServerConnection::take_turn() {
   if (references_.load(std::memory_order_acquire) == 0) {
     end();
     return;

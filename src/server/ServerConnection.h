@@ -102,7 +102,7 @@ class ServerConnection final : public IoHandler,
   void on_events(uint32_t events, RunnableList& finished) override;
   void on_retired() override;
   void left_queue(bool stopped, RunnableList& finished) override;
-  void run() override;
+  void take_turn() override;
   // Of the message being received, on the poller's thread.
   int write_now(const void* buffer, size_t size) override;
 

@@ -148,6 +148,21 @@ class OwnTask final : public WFGenericTask {
   }
 };
 
+// Methods of its own under names that the library might have used for itself.
+class BusyTask final : public WFGenericTask {
+ public:
+  int runs = 0;
+  void run() { runs++; }
+  void drop() { runs++; }
+  void leave() { runs++; }
+
+ protected:
+  SubTask* done() override {
+    EXPECT_EQ(runs, 0);
+    return WFGenericTask::done();
+  }
+};
+
 class OwnCounter final : public WFCounterTask {
  public:
   explicit OwnCounter(counter_callback_t callback) : WFCounterTask(1, std::move(callback)) {}
@@ -213,4 +228,39 @@ TEST(Signatures, ArrowsChainInBothDirections) {
   c < --b < --a;
   graph->start();
   EXPECT_TRUE(ended.wait_for(1));
+}
+
+TEST(Signatures, DerivedKindsHaveTheirOwnNames) {
+  test_support::Tally ended;
+  Workflow::start_series_work(new BusyTask, [&ended](const SeriesWork*) { ended.add(); });
+  EXPECT_TRUE(ended.wait_for(1));
+  (new BusyTask)->dismiss();
+}
+
+TEST(Signatures, ASeriesMayHaveNoLastTask) {
+  test_support::Tally ended;
+  Workflow::start_series_work(F::create_empty_task(), nullptr,
+                              [&ended](const SeriesWork*) { ended.add(); });
+  EXPECT_TRUE(ended.wait_for(1));
+}
+
+// Who waits for a resource is told by who gives one back, and by nobody else.
+TEST(Signatures, SignalsToGuardsAndGettersHaveNoEffect) {
+  test_support::Tally ended;
+  const auto counting = [&ended](WFTimerTask*) { ended.add(); };
+  WFResourcePool pool(1);
+  WFConditional* getter = pool.get(F::create_timer_task(0, counting));
+  WFConditional* guard = F::create_guard("resource", F::create_timer_task(0, counting));
+  getter->signal(nullptr);
+  guard->signal(nullptr);
+  getter->start();
+  guard->start();
+  EXPECT_TRUE(ended.wait_for(2));
+  WFConditional* second = pool.get(F::create_timer_task(0, counting));
+  second->start();
+  second->signal(nullptr);
+  EXPECT_EQ(ended.count(), 2u);
+  pool.post(nullptr);
+  EXPECT_TRUE(ended.wait_for(3));
+  EXPECT_EQ(F::release_guard("resource", nullptr), 0);
 }

@@ -51,7 +51,7 @@ class Timer final : public TimerNode, public Runnable {
     stopped_ = stopped;
     finished.push_back(this);
   }
-  void run() override {
+  void take_turn() override {
     at_ns_ = monotonic_ns();
     runs_++;
     ended_.add();
@@ -71,7 +71,7 @@ class Timer final : public TimerNode, public Runnable {
 class Posted final : public Runnable {
  public:
   explicit Posted(std::function<void()> function) : function_(std::move(function)) {}
-  void run() override { function_(); }
+  void take_turn() override { function_(); }
 
  private:
   std::function<void()> function_;

@@ -11,7 +11,7 @@ namespace test_support {
 class Item final : public workflow::Runnable {
  public:
   explicit Item(std::function<void()> function) : function_(std::move(function)) {}
-  void run() override {
+  void take_turn() override {
     function_();
     delete this;
   }
