@@ -174,6 +174,41 @@ void deinit_on_an_executor() {
   begun.wait_for(1);
 }
 
+// Its executor is destroyed with the other static objects, by the very thread that runs its
+// function.
+void deinit_and_exit_on_an_executor() {
+  static_queue.init();
+  static_executor.init(2);
+  say_outcomes_at_the_end();
+  WFTaskFactory::create_go_task(&static_queue, &static_executor, [] {
+    static_executor.deinit();
+    start(WFTaskFactory::create_go_task(&static_queue, &static_executor, [] {}));
+    std::exit(0);
+  })->start();
+  for (;;) {
+    ::pause();
+  }
+}
+
+// A function whose wait ends because the library stops still brings what another task waits for.
+void wait_on_a_computing_thread() {
+  static std::atomic<int>& counted = *new std::atomic<int>(0);
+  static test_support::Tally& begun = *new test_support::Tally;
+  constexpr int kCounters = 8;
+  for (int i = 0; i < kCounters; i++) {
+    WFCounterTask* counter = WFTaskFactory::create_counter_task(
+        1, [](WFCounterTask* task) { counted += task->get_state() == WFT_STATE_SUCCESS; });
+    counter->start();
+    WFTaskFactory::create_go_task("queue", [counter] {
+      begun.add();
+      WFFacilities::usleep(1'000'000'000);
+      counter->count();
+    })->start();
+  }
+  last_word.word = [] { say(std::to_string(counted) + " counted"); };
+  begun.wait_for(kCounters);
+}
+
 void leave_limits() {
   static test_support::Tally begun;
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
@@ -203,6 +238,8 @@ constexpr Scenario kScenarios[] = {
     {"after-the-library", use_executor_after_the_library},
     {"exit", exit_on_an_executor},
     {"deinit", deinit_on_an_executor},
+    {"deinit-exit", deinit_and_exit_on_an_executor},
+    {"waits", wait_on_a_computing_thread},
     {"limits", leave_limits},
 };
 
@@ -241,6 +278,16 @@ TEST(ComputeExit, ExitMayBeCalledOnAnExecutor) {
 
 TEST(ComputeExit, AnExecutorMayBeEndedOnItsThreadMeanwhile) {
   EXPECT_EQ(play("deinit"), "1 called: 1 succeeded, 0 aborted, 0 timed out\n");
+}
+
+TEST(ComputeExit, AnExecutorMayBeEndedByTheThreadThatExits) {
+  EXPECT_EQ(play("deinit-exit"), "1 called: 0 succeeded, 1 aborted, 0 timed out\n");
+}
+
+TEST(ComputeExit, FunctionsWhoseWaitsItEndsStillBringWhatOthersWaitFor) {
+  for (int i = 0; i < 20; i++) {
+    EXPECT_EQ(play("waits"), "8 counted\n");
+  }
 }
 
 TEST(ComputeExit, LimitsDoNotDelayIt) {
