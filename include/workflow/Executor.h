@@ -13,8 +13,9 @@ struct ComputePlace;
 
 }  // namespace workflow
 
-// A queue of computations of the user's own: they begin in the order in which they were started. To
-// be used with one Executor; it outlives all that was started on it.
+// A queue of computations of the user's own: they begin in the order in which they were started. It
+// is used with one Executor at a time: what is started with another while something is in it ends
+// as WFT_STATE_ABORTED. So do tasks of a queue of the library on an executor of the user's.
 class ExecQueue {
  public:
   ExecQueue();

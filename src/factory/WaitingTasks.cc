@@ -1,22 +1,28 @@
 #include "factory/WaitingTasks.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
 
 WaitingTasks::~WaitingTasks() {
-  MutexLock kept_lock(kept_mutex_);
-  while (Runnable* task = kept_.pop_front()) {
+  RunnableList kept;
+  WaitingTask* parked = nullptr;
+  {
+    MutexLock lock(kept_mutex_);
+    kept.append(kept_);
+  }
+  {
+    MutexLock lock(parked_.mutex);
+    parked = std::exchange(parked_.head, nullptr);
+  }
+  while (Runnable* task = kept.pop_front()) {
     delete static_cast<WaitingTask*>(task);
   }
-  MutexLock parked_lock(parked_.mutex);
-  WaitingTask* task = parked_.head;
-  while (task) {
-    WaitingTask* const next = task->next_;
-    delete task;
-    task = next;
+  while (parked) {
+    delete std::exchange(parked, parked->next_);
   }
 }
 

@@ -4,18 +4,24 @@ namespace workflow {
 
 ComputePool::ComputePool(int threads) : WorkerPool({.name = "wf-compute", .threads = threads}) {}
 
+bool ComputeQueue::belongs_to(const ComputePool* pool) {
+  const ComputePool* owner = pool_.load(std::memory_order_acquire);
+  return owner == pool || (!owner && pool_.compare_exchange_strong(owner, pool));
+}
+
 ComputeQueue* ComputePool::queue(std::string_view name) {
   MutexLock lock(names_mutex_);
   const auto found = names_.find(name);
   if (found != names_.end()) {
     return found->second.get();
   }
-  return names_.emplace(std::string(name), std::make_unique<ComputeQueue>()).first->second.get();
+  return names_.emplace(std::string(name), std::make_unique<ComputeQueue>(this))
+      .first->second.get();
 }
 
 bool ComputePool::post(ComputeQueue* queue, Runnable* item) {
   mutex_.lock();
-  if (terminated()) {
+  if (terminated() || !queue->belongs_to(this)) {
     mutex_.unlock();
     return false;
   }
@@ -50,6 +56,8 @@ Runnable* ComputePool::next() {
   Runnable* item = queue->items_.pop_front();
   if (!queue->items_.empty()) {
     make_ready(queue);
+  } else if (last) {
+    queue->pool_.store(nullptr, std::memory_order_release);
   }
   return item;
 }

@@ -10,21 +10,30 @@
 
 namespace workflow {
 
-// A FIFO of computations. Belongs to one ComputePool, which guards all of it.
+class ComputePool;
+
+// A FIFO of computations. While something is in it, it belongs to one ComputePool, whose mutex
+// guards all but pool_; one that a pool has made belongs to that one for ever.
 class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
+  explicit ComputeQueue(const ComputePool* pool) : pool_(pool) {}
   ComputeQueue(const ComputeQueue&) = delete;
   ComputeQueue& operator=(const ComputeQueue&) = delete;
 
  private:
   friend class ComputePool;
+
+  // With the mutex of `pool`: whether it is that one's, now if it was nobody's.
+  bool belongs_to(const ComputePool* pool);
+
   RunnableList items_;
   ComputeQueue* next_ready_ = nullptr;
   bool ready_ = false;
   // While it is ready: an owner that knows of no item any more may let it go although one is left
   // whose time limit has passed.
   std::shared_ptr<ComputeQueue> self_;
+  std::atomic<const ComputePool*> pool_{nullptr};  // the one it belongs to, if any
 };
 
 // Threads for computations. Each queue starts its items in order; queues take turns, one item
@@ -36,7 +45,7 @@ class ComputePool final : public WorkerPool {
   // The queue of that name, made at first use. Lives as long as the pool.
   ComputeQueue* queue(std::string_view name);
 
-  // False when the pool has stopped: the item was not taken.
+  // False when the pool has stopped, or the queue is another pool's: the item was not taken.
   bool post(ComputeQueue* queue, Runnable* item);
 
   // What has not begun yet should not begin any more: it asks when its turn comes.
