@@ -60,8 +60,8 @@ class WFGlobal {
   static int decrease_compute_thread();
 
   // The queue of go tasks of that name, and the library's computing threads, for functions that
-  // take an ExecQueue and an Executor. They live as long as the library; their init() and deinit()
-  // do nothing.
+  // take an ExecQueue and an Executor: to be used together. They live as long as the library; their
+  // init() and deinit() do nothing.
   static ExecQueue *get_exec_queue(const std::string &queue_name);
   static Executor *get_compute_executor();
 

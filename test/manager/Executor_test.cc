@@ -97,6 +97,48 @@ bool eventually(CONDITION&& condition) {
 
 }  // namespace
 
+TEST(Executor, AQueueThatIsInUseRefusesAnother) {
+  Own own(1);
+  Executor other;
+  ASSERT_EQ(other.init(1), 0);
+  const auto go_on_other = [&own, &other](ExecQueue* queue) {
+    WFGoTask* task = WFTaskFactory::create_go_task(queue, &other, [] {});
+    task->set_callback([&own](WFGoTask* done) { own.add(done); });
+    task->start();
+  };
+  own.hold();
+  own.go([] {});  // stays in the queue
+  go_on_other(&own.queue);
+  EXPECT_TRUE(own.aborted.wait_for(1));
+  own.open();
+  EXPECT_TRUE(own.succeeded.wait_for(2));
+  // The last item has been taken out: any executor may have it now.
+  go_on_other(&own.queue);
+  EXPECT_TRUE(own.succeeded.wait_for(3));
+  go_on_other(WFGlobal::get_exec_queue("a queue of the library"));
+  EXPECT_TRUE(own.aborted.wait_for(2));
+}
+
+TEST(Executor, AQueueMayGoWhenOnlyWhatHasTimedOutIsInIt) {
+  Own own(1);
+  own.hold();
+  {
+    ExecQueue queue;
+    ASSERT_EQ(queue.init(), 0);
+    Tally ended;
+    WFGoTask* task = WFTaskFactory::create_timedgo_task(0, 1, &queue, &own.executor, [] {});
+    task->set_callback([&ended](WFGoTask* done) {
+      EXPECT_EQ(done->get_error(), ETIMEDOUT);
+      ended.add();
+    });
+    task->start();
+    ASSERT_TRUE(ended.wait_for(1));
+  }
+  own.open();
+  own.go([] {});
+  EXPECT_TRUE(own.succeeded.wait_for(2));
+}
+
 TEST(Executor, InitRefusesNoThreadsAndBeingCalledTwice) {
   Executor executor;
   errno = 0;
