@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
@@ -53,7 +54,7 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
     stop();
     drop_self();
   }
-  void wait_quiet() override { pool_.wait_quiet(); }
+  uint64_t wait_quiet() override { return pool_.wait_quiet(); }
 
  private:
   // The last thing done with this. A thread that ends the process still belongs to it.

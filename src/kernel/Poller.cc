@@ -66,14 +66,23 @@ void Poller::note_replacement() {
 }
 
 void Poller::replace_leader() {
+  join_ended();
+  MutexLock lock(threads_mutex_);
+  start_substitute();
+}
+
+void Poller::start_substitute() {
+  // Without another thread the poller waits for its leader; the watch will ask again.
+  if (leadership_.absence() != 0) {
+    start_thread(true);
+  }
+}
+
+void Poller::join_ended() {
   std::list<Thread> to_join;
   {
     MutexLock lock(threads_mutex_);
     to_join.splice(to_join.end(), ended_);
-    // Without another thread the poller waits for its leader; the watch will ask again.
-    if (leadership_.absence() != 0) {
-      start_thread(true);
-    }
   }
   for (Thread& thread : to_join) {
     thread.join();
@@ -81,24 +90,24 @@ void Poller::replace_leader() {
 }
 
 void Poller::begin_blocking() {
-  {
-    MutexLock lock(threads_mutex_);
-    blocked_++;
-    threads_changed_.notify_all();
-  }
-  replace_leader();
+  MutexLock lock(threads_mutex_);
+  blocked_++;
+  threads_changed_.notify_all();
+  start_substitute();
 }
 
 void Poller::end_blocking() {
   MutexLock lock(threads_mutex_);
   blocked_--;
+  unblocked_++;
 }
 
-void Poller::wait_quiet() {
+uint64_t Poller::wait_quiet() {
   MutexLock lock(threads_mutex_);
   while (threads_.size() > blocked_ + 1) {
     threads_changed_.wait(threads_mutex_);
   }
+  return unblocked_;
 }
 
 void Poller::refuse_timers() {
@@ -130,17 +139,13 @@ void Poller::stop() {
   }
   multiplexer_->wake();
   const bool inside = ThreadContext::current().poller == this;
-  std::list<Thread> to_join;
   {
     MutexLock lock(threads_mutex_);
     while (threads_.size() > (inside ? 1 : 0)) {
       threads_changed_.wait(threads_mutex_);
     }
-    to_join.splice(to_join.end(), ended_);
   }
-  for (Thread& thread : to_join) {
-    thread.join();
-  }
+  join_ended();
 }
 
 void Poller::insert(TimerNode* node, int64_t deadline_ns) {

@@ -94,8 +94,9 @@ class Poller {
 
   // After wait_for_timers(), when the leader does not go away any more: returns when no thread that
   // led before is in a callback, but those that block in a BlockingScope. Such a thread calls it
-  // inside one.
-  void wait_quiet();
+  // inside one. Returns how many of them have ended their wait: while that stays the same the
+  // poller stays quiet.
+  uint64_t wait_quiet();
 
   // Also ends the thread, after all that was posted to it has run. From a callback that this
   // poller's thread runs, it ends all but that thread, which must not go back to its work.
@@ -108,6 +109,9 @@ class Poller {
   // Around a wait in a callback that a leader runs; see BlockingScope.
   void begin_blocking();
   void end_blocking();
+
+  // Joins the threads that led before and have ended.
+  void join_ended();
 
   enum class Start {
     kQueued,     // the poller owns the node now
@@ -184,6 +188,7 @@ class Poller {
   static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
 
   bool start_thread(bool as_substitute) WF_REQUIRES(threads_mutex_);
+  void start_substitute() WF_REQUIRES(threads_mutex_);
   void thread_main(std::list<Thread>::iterator self, bool as_substitute);
   // The leader's loop; returns when the poller closes or somebody else leads.
   void lead();
@@ -230,6 +235,7 @@ class Poller {
   std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
   std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);  // or about to; to be joined
   size_t blocked_ WF_GUARDED_BY(threads_mutex_) = 0;       // of threads_
+  uint64_t unblocked_ WF_GUARDED_BY(threads_mutex_) = 0;   // how many blocks have ended
 
   // The leader only.
   bool stopping_ = false;

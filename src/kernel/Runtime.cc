@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "kernel/BlockingScope.h"
 #include "kernel/ThreadContext.h"
 
 namespace workflow {
@@ -161,7 +162,7 @@ void Runtime::stop() {
   if (own_pool && own_pool != &handlers_ && own_pool != &compute_) {
     own_pool->lose_caller();
   }
-  call_intakes(&Intake::close_intake);
+  call_intakes([](Intake& intake) { intake.close_intake(); });
   stopping_.store(true, std::memory_order_release);
   files_.refuse();
   // All before any: what an aborted timer's callback starts on another poller must not expire.
@@ -187,22 +188,31 @@ void Runtime::stop() {
   if (runs_to_completion()) {
     watch_.stop();
   }
-  call_intakes(&Intake::runtime_stopped);
+  call_intakes([](Intake& intake) { intake.runtime_stopped(); });
 }
 
 void Runtime::wait_quiet() {
   // Of which the calling thread is no part; what it has left to do goes to others.
   const BlockingScope blocking;
-  call_intakes(&Intake::wait_quiet);
-  for (const auto& poller : pollers_) {
-    poller->wait_quiet();
+  // Each may give the others something to do, so look until all were as the time before: then each
+  // has been quiet from the one look to the other, and all of them together in between.
+  uint64_t before = look_for_quiet();
+  for (;;) {
+    const uint64_t now = look_for_quiet();
+    if (now == before) {
+      return;
+    }
+    before = now;
   }
-  // Each may give the other something to do: until neither did for as long as it takes to look.
-  uint64_t computed = 0;
-  do {
-    computed = compute_.wait_quiet();
-    handlers_.wait_quiet();
-  } while (!compute_.idle() || compute_.taken() != computed);
+}
+
+uint64_t Runtime::look_for_quiet() {
+  uint64_t activity = 0;  // a sum of what only grows
+  call_intakes([&](Intake& intake) { activity += intake.wait_quiet(); });
+  for (const auto& poller : pollers_) {
+    activity += poller->wait_quiet();
+  }
+  return activity + compute_.wait_quiet() + handlers_.wait_quiet();
 }
 
 void Runtime::end_waits() {
@@ -218,7 +228,7 @@ void Runtime::end_waits() {
   current = outer;
 }
 
-void Runtime::call_intakes(void (Intake::*call)()) {
+void Runtime::call_intakes(const std::function<void(Intake&)>& call) {
   std::vector<Intake*> intakes;
   {
     MutexLock lock(intakes_mutex_);
@@ -233,7 +243,7 @@ void Runtime::call_intakes(void (Intake::*call)()) {
       }
       called_ = intake;
     }
-    (intake->*call)();
+    call(*intake);
     MutexLock lock(intakes_mutex_);
     called_ = nullptr;
     call_ended_.notify_all();

@@ -3,6 +3,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,8 +25,8 @@ class Intake {
   virtual void close_intake() = 0;
 
   // Returns when nothing runs that it has brought in, but what waits. For those that run something
-  // themselves.
-  virtual void wait_quiet() {}
+  // themselves; the result changes when they do (see WorkerPool::wait_quiet).
+  virtual uint64_t wait_quiet() { return 0; }
 
   // The runtime has stopped, its pollers have ended: frees what they would have freed.
   virtual void runtime_stopped() = 0;
@@ -123,8 +125,11 @@ class Runtime {
   bool start_threads();
   // Returns when nothing runs but what waits, and nothing is left to run.
   void wait_quiet();
+  // Returns when each has been quiet at some moment since the call. Only if the result is not the
+  // one before, something ran meanwhile.
+  uint64_t look_for_quiet();
   void end_waits();
-  void call_intakes(void (Intake::*call)());
+  void call_intakes(const std::function<void(Intake&)>& call);
   // Whether pollers may run what they finish: where time is real, and nobody wants each run to be
   // the same.
   bool runs_to_completion() const;

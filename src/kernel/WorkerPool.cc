@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "kernel/Poller.h"
 #include "kernel/ThreadContext.h"
 
 namespace workflow {
@@ -93,7 +92,7 @@ uint64_t WorkerPool::wait_quiet() {
   while (!quiet()) {
     quiet_.wait(mutex_);
   }
-  return taken_;
+  return taken_ + unblocked_;
 }
 
 int WorkerPool::increase_threads() {
@@ -259,26 +258,33 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
 
 void WorkerPool::begin_blocking() {
   Wake wake;
-  std::list<Thread> to_join;
   {
     MutexLock lock(mutex_);
     blocked_++;
     if (quiet()) {
       quiet_.notify_all();
     }
-    to_join.splice(to_join.end(), retired_);
     if (live_ - blocked_ < wanted_) {
       spawn();
     }
     wake = claim_wake();
   }
   notify(wake);
-  join_all(to_join);
 }
 
 void WorkerPool::end_blocking() {
   MutexLock lock(mutex_);
   blocked_--;
+  unblocked_++;
+}
+
+void WorkerPool::join_retired() {
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(mutex_);
+    to_join.splice(to_join.end(), retired_);
+  }
+  join_all(to_join);
 }
 
 void WorkerPool::supervise() {
@@ -301,36 +307,6 @@ void WorkerPool::supervise() {
       join_all(to_join);
       lock.lock();
     }
-  }
-}
-
-BlockingScope::BlockingScope()
-    : pool_(ThreadContext::current().pool), poller_(ThreadContext::current().away_from) {
-  PendingWork::hand_over_all();
-  if (ThreadContext::current().blocking++ > 0) {
-    return;  // told already
-  }
-  told_ = true;
-  if (pool_) {
-    pool_->begin_blocking();
-  } else if (poller_) {
-    poller_->begin_blocking();
-  }
-}
-
-BlockingScope::~BlockingScope() {
-  ThreadContext::current().blocking--;
-  end();
-}
-
-void BlockingScope::end() {
-  if (!std::exchange(told_, false)) {
-    return;
-  }
-  if (pool_) {
-    pool_->end_blocking();
-  } else if (poller_) {
-    poller_->end_blocking();
   }
 }
 

@@ -10,8 +10,6 @@
 
 namespace workflow {
 
-class Poller;
-
 // Threads that run Runnables which a derived class keeps in order.
 //
 // Thread-safe. Posting never allocates, never blocks on work, never fails.
@@ -59,7 +57,8 @@ class WorkerPool {
   bool has_lost_worker() const;
 
   // Returns at a moment at which nothing is queued and every worker is idle, or blocked in a
-  // BlockingScope; a worker of this pool calls it inside one. Returns taken() of that moment.
+  // BlockingScope; a worker of this pool calls it inside one. Returns how many items were ever
+  // taken and how many blocks have ended: while that stays the same the pool stays quiet.
   uint64_t wait_quiet();
 
   // One thread more, from now on; one less, when it has nothing to do. 0, or -1 with errno: EINVAL
@@ -82,6 +81,9 @@ class WorkerPool {
   // Around a wait on a worker of this pool; see BlockingScope.
   void begin_blocking();
   void end_blocking();
+
+  // Joins the threads that have ended.
+  void join_retired();
 
  protected:
   // Both with mutex_ held. next() is called only if has_work().
@@ -130,34 +132,12 @@ class WorkerPool {
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
   int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once stop() was called on a worker
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
-  int leaving_ WF_GUARDED_BY(mutex_) = 0;  // surplus workers that shall not wait kSpareNs
+  uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocks have ended
+  int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that shall not wait kSpareNs
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool watched_ WF_GUARDED_BY(mutex_) = false;
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
   bool terminated_ WF_GUARDED_BY(mutex_) = false;
-};
-
-// Declares that the current thread is about to wait for something other work may have to bring
-// about. What the thread has left to do is handed to the handlers. On a worker its pool lends a
-// thread meanwhile; a poller's leader is replaced.
-class BlockingScope {
- public:
-  BlockingScope();
-  ~BlockingScope();
-  BlockingScope(const BlockingScope&) = delete;
-  BlockingScope& operator=(const BlockingScope&) = delete;
-
-  // The wait is over, although the thread has yet to wake: it is one that has something to do. For
-  // the thread that wakes it, ordered with the end of the scope.
-  void end();
-
- private:
-  friend class Countdown;
-
-  WorkerPool* const pool_;
-  Poller* const poller_;
-  bool told_ = false;
-  BlockingScope* next_ = nullptr;  // of those that wait for the same
 };
 
 }  // namespace workflow

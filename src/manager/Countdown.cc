@@ -1,8 +1,5 @@
 #include "manager/Countdown.h"
 
-#include <utility>
-
-#include "kernel/WorkerPool.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
@@ -27,10 +24,6 @@ void Countdown::add(int n) {
   left_ += n;
   if (above && left_ <= 0) {
     arrivals_++;
-    while (BlockingScope* scope = waiting_) {
-      waiting_ = scope->next_;
-      scope->end();
-    }
     zero_.notify_all();
   }
 }
@@ -45,27 +38,14 @@ bool Countdown::wait(int64_t timeout_ns) {
     arrivals_before = arrivals_;
   }
   const int64_t deadline_ns = deadline_of(timeout_ns);
-  BlockingScope lend;
+  LendingCondition::Waiter waiter;
   MutexLock lock(mutex_);
   const auto arrived = [this, arrivals_before]() WF_REQUIRES(mutex_) {
     return left_ <= 0 || arrivals_ != arrivals_before;
   };
-  if (!arrived()) {
-    lend.next_ = std::exchange(waiting_, &lend);
-    while (!arrived() && zero_.wait_until(mutex_, deadline_ns)) {
-    }
-    stop_waiting(&lend);
+  while (!arrived() && zero_.wait_until(mutex_, waiter, deadline_ns)) {
   }
   return arrived();
-}
-
-void Countdown::stop_waiting(BlockingScope* scope) {
-  for (BlockingScope** link = &waiting_; *link; link = &(*link)->next_) {
-    if (*link == scope) {
-      *link = scope->next_;
-      return;
-    }
-  }
 }
 
 }  // namespace workflow

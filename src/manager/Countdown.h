@@ -2,11 +2,10 @@
 
 #include <cstdint>
 
+#include "kernel/LendingCondition.h"
 #include "util/Mutex.h"
 
 namespace workflow {
-
-class BlockingScope;
 
 // A number to wait for: waits end when it is not above zero. Thread-safe. A wait on a framework
 // thread lends the thread meanwhile.
@@ -25,12 +24,8 @@ class Countdown {
   bool wait(int64_t timeout_ns);
 
  private:
-  // Unless the waits have ended.
-  void stop_waiting(BlockingScope* scope) WF_REQUIRES(mutex_);
-
   Mutex mutex_;
-  CondVar zero_;
-  BlockingScope* waiting_ WF_GUARDED_BY(mutex_) = nullptr;
+  LendingCondition zero_;
   int64_t left_ WF_GUARDED_BY(mutex_);
   // How often the number came down to zero: a waiter that is slow to wake may find it above again.
   uint64_t arrivals_ WF_GUARDED_BY(mutex_) = 0;

@@ -183,14 +183,14 @@ void Server::wait() {
   if (!is_open()) {
     return;
   }
-  const BlockingScope blocking;
+  LendingCondition::Waiter waiter;
   Runtime* runtime = nullptr;
   {
     MutexLock lock(mutex_);
     runtime = runtime_;
     // Once the runtime has stopped, what a series still waits for will not come.
     while (runtime_ && !runtime_stopped_ && (listening_ || alive_ > 0)) {
-      changed_.wait(mutex_);
+      changed_.wait(mutex_, waiter);
     }
     runtime_ = nullptr;
   }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <unordered_set>
 
+#include "kernel/LendingCondition.h"
 #include "kernel/Listener.h"
 #include "kernel/Runtime.h"
 #include "server/ServerConnection.h"
@@ -48,7 +49,7 @@ class Server final : public ServerHost, public Intake {
 
   WFServerBase& face_;
   mutable Mutex mutex_;  // S
-  CondVar changed_;
+  LendingCondition changed_;
   Runtime* runtime_ WF_GUARDED_BY(mutex_) = nullptr;    // while started
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close
   bool runtime_stopped_ WF_GUARDED_BY(mutex_) = false;

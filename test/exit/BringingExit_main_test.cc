@@ -150,7 +150,10 @@ void bring_meanwhile() {
       }
     });
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  // By now the library runs: else it might start after the last word.
+  while (called < 1000) {
+    std::this_thread::yield();
+  }
   last_word.word = [] {
     ended = true;
     for (std::thread& thread : threads) {

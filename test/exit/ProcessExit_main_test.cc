@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "factory/TimerTask.h"
+#include "kernel/BlockingScope.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "race/RaceKit.h"

@@ -1,3 +1,4 @@
+#include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 
 #include <gtest/gtest.h>

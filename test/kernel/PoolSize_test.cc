@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Runtime.h"

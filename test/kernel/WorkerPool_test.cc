@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/BlockingScope.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Simulation.h"
 #include "support/Item.h"

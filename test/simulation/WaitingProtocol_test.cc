@@ -11,6 +11,7 @@
 
 #include "Seeds.h"
 #include "WaitingLedger.h"
+#include "workflow/WFFacilities.h"
 
 namespace {
 
@@ -248,6 +249,33 @@ TEST(WaitingProtocol, GoTasksInTheQueueBringWhatOthersWaitFor) {
       go->set_callback([=](WFGoTask*) { counter->count(); });
       go->start();
     }
+    ledger.close();
+    EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), 1u);
+  });
+}
+
+// A thread that has got what it waited for, and has yet to wake, is not one that still waits.
+TEST(WaitingProtocol, WhoIsWokenByTheStopStillBringsWhatOthersWaitFor) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    WFSimulationOptions options = threads_of(seed);
+    options.compute_threads = 1 + static_cast<int>(seed % 2);
+    WaitingLedger ledger(seed, options);
+    WFCounterTask* counter = ledger.counter("", 3);
+    counter->start();
+    WFFacilities::WaitGroup begun(3);
+    for (int i = 0; i < 2; i++) {
+      WFTaskFactory::create_go_task("q", [counter, &begun] {
+        begun.done();
+        WFFacilities::usleep(1'000'000'000);
+        counter->count();
+      })->start();
+    }
+    WFTaskFactory::create_timer_task(0, 0, [counter, &begun](WFTimerTask*) {
+      begun.done();
+      WFFacilities::usleep(1'000'000'000);
+      counter->count();
+    })->start();
+    begun.wait();
     ledger.close();
     EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), 1u);
   });

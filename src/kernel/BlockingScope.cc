@@ -1,0 +1,58 @@
+#include "kernel/BlockingScope.h"
+
+#include <utility>
+
+#include "kernel/Poller.h"
+#include "kernel/ThreadContext.h"
+#include "kernel/WorkerPool.h"
+
+namespace workflow {
+
+BlockingScope::BlockingScope(Later /*later*/)
+    : pool_(ThreadContext::current().pool),
+      poller_(ThreadContext::current().away_from),
+      nested_(ThreadContext::current().blocking++ > 0) {
+  PendingWork::hand_over_all();
+  if (nested_) {
+    return;
+  }
+  if (pool_) {
+    pool_->join_retired();
+  } else if (poller_) {
+    poller_->join_ended();
+  }
+}
+
+BlockingScope::BlockingScope() : BlockingScope(kLater) {
+  begin();
+}
+
+BlockingScope::~BlockingScope() {
+  ThreadContext::current().blocking--;
+  end();
+}
+
+void BlockingScope::begin() {
+  if (nested_) {
+    return;
+  }
+  told_ = true;
+  if (pool_) {
+    pool_->begin_blocking();
+  } else if (poller_) {
+    poller_->begin_blocking();
+  }
+}
+
+void BlockingScope::end() {
+  if (!std::exchange(told_, false)) {
+    return;
+  }
+  if (pool_) {
+    pool_->end_blocking();
+  } else if (poller_) {
+    poller_->end_blocking();
+  }
+}
+
+}  // namespace workflow

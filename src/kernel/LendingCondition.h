@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/BlockingScope.h"
+#include "util/Mutex.h"
+
+namespace workflow {
+
+// A condition variable whose waits lend the threads of the library that wait (see BlockingScope).
+//
+// A waiter counts as blocked from the moment it begins to wait, under the mutex, until it is
+// notified, although it has yet to wake: so whoever looks whether anything can still happen
+// (Runtime::stop) never overlooks a waiter that has got what it waited for.
+class LendingCondition {
+ public:
+  // A thread that is going to wait; made before the mutex is locked.
+  class Waiter {
+   public:
+    Waiter() : scope_(BlockingScope::kLater) {}
+
+   private:
+    friend class LendingCondition;
+    BlockingScope scope_;
+    Waiter* next_ = nullptr;
+  };
+
+  LendingCondition() = default;
+  LendingCondition(const LendingCondition&) = delete;
+  LendingCondition& operator=(const LendingCondition&) = delete;
+
+  // As CondVar::wait_until(). Always with the same mutex.
+  bool wait_until(Mutex& mutex, Waiter& waiter, int64_t deadline_ns) WF_REQUIRES(mutex);
+  void wait(Mutex& mutex, Waiter& waiter) WF_REQUIRES(mutex) { wait_until(mutex, waiter, kNever); }
+
+  // With the mutex held.
+  void notify_all();
+
+ private:
+  // Unless it was notified.
+  void stop_waiting(Waiter& waiter);
+
+  CondVar changed_;
+  Waiter* waiting_ = nullptr;  // guarded by the mutex
+};
+
+}  // namespace workflow
