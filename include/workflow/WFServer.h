@@ -1,5 +1,6 @@
 #pragma once
 
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <cstddef>
@@ -28,16 +29,38 @@ class WFServerBase {
   // 0, or -1 with errno: that of socket(2), bind(2), listen(2); EALREADY when it is started;
   // EADDRNOTAVAIL for a host that does not resolve. Port 0: one that is free (get_listen_addr).
   // Without a host: every IPv4 address.
+  //
+  // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later;
+  // errno is then also that of opening the files, EINVAL for what is in them, EKEYREJECTED when the
+  // key is not the certificate's.
   int start(unsigned short port) { return start(AF_INET, nullptr, port); }
   int start(int family, unsigned short port) { return start(family, nullptr, port); }
   int start(const char *host, unsigned short port) { return start(AF_UNSPEC, host, port); }
-  int start(int family, const char *host, unsigned short port);
+  int start(int family, const char *host, unsigned short port) {
+    return start(family, host, port, nullptr, nullptr);
+  }
+  int start(unsigned short port, const char *cert_file, const char *key_file) {
+    return start(AF_INET, nullptr, port, cert_file, key_file);
+  }
+  int start(int family, unsigned short port, const char *cert_file, const char *key_file) {
+    return start(family, nullptr, port, cert_file, key_file);
+  }
+  int start(const char *host, unsigned short port, const char *cert_file, const char *key_file) {
+    return start(AF_UNSPEC, host, port, cert_file, key_file);
+  }
+  int start(int family, const char *host, unsigned short port, const char *cert_file,
+            const char *key_file);
   // Any stream address: AF_INET, AF_INET6, AF_UNIX (the path must not exist yet).
-  int start(const struct sockaddr *bind_addr, socklen_t addrlen);
+  int start(const struct sockaddr *bind_addr, socklen_t addrlen) {
+    return start(bind_addr, addrlen, nullptr, nullptr);
+  }
+  int start(const struct sockaddr *bind_addr, socklen_t addrlen, const char *cert_file,
+            const char *key_file);
   // A socket that listens already, for instance inherited for a restart without refused
   // connections. It is duplicated: the caller keeps its own, which becomes non-blocking, too.
   // EINVAL when it does not listen.
-  int serve(int listen_fd);
+  int serve(int listen_fd) { return serve(listen_fd, nullptr, nullptr); }
+  int serve(int listen_fd, const char *cert_file, const char *key_file);
 
   // Stops accepting, and closes the connections without a complete request. Returns at once.
   void shutdown();
@@ -61,11 +84,25 @@ class WFServerBase {
   virtual WFConnection *new_connection(int accept_fd);
   virtual void delete_connection(WFConnection *connection);
 
+  // The context of a certificate. Null with errno. Overridden for other settings of TLS; what it
+  // returns belongs to the caller.
+  virtual SSL_CTX *new_ssl_ctx(const char *cert_file, const char *key_file);
+
+  // The context for a client that names the host it wants (SNI, RFC 6066, section 3); null refuses
+  // it. By default the one the server was started with, whatever the name. What it returns lives
+  // as long as the server runs, and is best made by new_ssl_ctx(). On a poller's thread: must not
+  // wait.
+  virtual SSL_CTX *get_server_ssl_ctx(const char *servername);
+
   virtual workflow::ServerExchange *new_exchange() = 0;
 
  private:
   friend class workflow::Server;
-  int listen_at(const struct sockaddr *addr, socklen_t addrlen);
+  int listen_at(const struct sockaddr *addr, socklen_t addrlen, const char *cert_file,
+                const char *key_file);
+  // Takes the descriptor.
+  int open(int listen_fd, const char *cert_file, const char *key_file);
+  static int choose_context(SSL *ssl, int *alert, void *server);
 
   const struct WFServerParams params_;
   const std::unique_ptr<workflow::Server> server_;

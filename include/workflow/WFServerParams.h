@@ -33,6 +33,9 @@ struct WFServerParams {
   size_t linger_size_limit;
   // HTTP: sizes and numbers; its body_bytes is not used, request_size_limit is.
   struct protocol::HttpLimits http_limits;
+  // TLS: the application protocol that the server speaks (ALPN, RFC 7301). A client that offers
+  // only others is refused. Null: it is not said.
+  const char *alpn_protocol;
 };
 
 static constexpr struct WFServerParams SERVER_PARAMS_DEFAULT = {
@@ -50,4 +53,5 @@ static constexpr struct WFServerParams SERVER_PARAMS_DEFAULT = {
     /*.linger_timeout =*/2 * 1000,
     /*.linger_size_limit =*/256 * 1024,
     /*.http_limits =*/{},
+    /*.alpn_protocol =*/nullptr,
 };

@@ -32,7 +32,7 @@ thread_local const Server* giving_back_for = nullptr;
 
 }  // namespace
 
-int Server::open(UniqueFd listen_fd) {
+int Server::open(UniqueFd listen_fd, TlsContext tls) {
   Runtime& runtime = Runtime::current();
   MutexLock lock(mutex_);
   if (runtime_) {
@@ -43,6 +43,7 @@ int Server::open(UniqueFd listen_fd) {
     errno = ECANCELED;
     return -1;
   }
+  tls_ = std::move(tls);
   Poller& poller = runtime.poller(next_poller_++ % runtime.poller_count());
   listener_ = new Listener(
       poller, std::move(listen_fd), [this](UniqueFd fd) { accept(std::move(fd)); },

@@ -6,6 +6,7 @@
 #include "kernel/LendingCondition.h"
 #include "kernel/Listener.h"
 #include "kernel/Runtime.h"
+#include "kernel/TlsContext.h"
 #include "server/ServerConnection.h"
 #include "util/Mutex.h"
 #include "util/UniqueFd.h"
@@ -22,8 +23,8 @@ class Server final : public ServerHost, public Intake {
   explicit Server(WFServerBase& face) : face_(face) {}
   ~Server() = default;
 
-  // Accepts on a listening socket. 0, or -1 with errno.
-  int open(UniqueFd listen_fd);
+  // Accepts on a listening socket; with a context, TLS. 0, or -1 with errno.
+  int open(UniqueFd listen_fd, TlsContext tls);
   bool is_open() const;
   void shut_down();
   void wait();
@@ -33,6 +34,7 @@ class Server final : public ServerHost, public Intake {
 
   // ServerHost
   const WFServerParams& params() const override { return face_.params_; }
+  SSL_CTX* tls_context() const override { return tls_.get(); }
   ServerExchange* new_exchange() override { return face_.new_exchange(); }
   void connection_closed(ServerConnection* connection) override;
   void connection_gone(WFConnection* user) override;
@@ -48,6 +50,7 @@ class Server final : public ServerHost, public Intake {
   bool would_wait_for_itself() const;
 
   WFServerBase& face_;
+  TlsContext tls_;       // constant while started
   mutable Mutex mutex_;  // S
   LendingCondition changed_;
   Runtime* runtime_ WF_GUARDED_BY(mutex_) = nullptr;    // while started

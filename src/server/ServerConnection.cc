@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "kernel/Socket.h"
@@ -15,38 +14,33 @@ namespace workflow {
 
 ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd,
                                    WFConnection* user)
-    : host_(host), poller_(poller), user_(user), fd_(std::move(fd)) {}
+    : Channel(poller, std::move(fd)), host_(host), user_(user) {}
 
 bool ServerConnection::start() {
+  SSL_CTX* const context = host_.tls_context();
   MutexLock lock(mutex_);
   if (state_ == State::kClosed) {
     return true;
   }
-  if (poller_.add(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, this) != 0) {
+  if (context) {
+    if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
+      errno = ENOMEM;
+      return false;
+    }
+    state_ = State::kHandshaking;
+  }
+  if (watch() != 0) {
     return false;
   }
   // The first request gets the time of a header, not that of an idle connection.
-  set_deadline(saturating_add(now_ns(), timeout_ns(host_.params().header_timeout)));
+  const WFServerParams& params = host_.params();
+  set_deadline(in_ns(timeout_ns(context ? params.ssl_accept_timeout : params.header_timeout)));
   return true;
 }
 
 void ServerConnection::shut_down() {
   shutting_down_.store(true, std::memory_order_release);
   ask_poller();
-}
-
-void ServerConnection::release() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
-    return;
-  }
-  if (ThreadContext::current().poller) {
-    // The user's code that follows may wait, and not on a poller's thread.
-    RunnableList last;
-    last.push_back(this);
-    poller_.hand_over(last);
-  } else {
-    end();
-  }
 }
 
 void ServerConnection::end() {
@@ -59,39 +53,16 @@ void ServerConnection::end() {
   ThreadContext::current().series = series;
 }
 
-void ServerConnection::ask_poller() {
-  if (!asked_.exchange(true, std::memory_order_acq_rel)) {
-    retain();
-    if (!poller_.post(this)) {
-      asked_.store(false, std::memory_order_release);
-      release();
-    }
-  }
-}
-
-void ServerConnection::take_turn() {
-  if (references_.load(std::memory_order_acquire) == 0) {
-    end();
-    return;
-  }
-  asked_.store(false, std::memory_order_release);
-  RunnableList finished;
-  advance(finished);
-  poller_.hand_over(finished);
-  release();
-}
-
-void ServerConnection::on_events(uint32_t events, RunnableList& finished) {
-  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
-    peer_closed_.store(true, std::memory_order_release);
-  }
+void ServerConnection::on_ready(uint32_t events, RunnableList& finished) {
+  const bool writable = (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
   {
     MutexLock lock(mutex_);
-    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+    // TLS may have to write before it can read.
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || (writable && stream_.tls())) {
       readable_ = true;
     }
   }
-  if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
+  if (writable) {
     continue_writing();
   }
   advance(finished);
@@ -100,6 +71,11 @@ void ServerConnection::on_events(uint32_t events, RunnableList& finished) {
 ServerConnection::Step ServerConnection::next_step() {
   MutexLock lock(mutex_);
   switch (state_) {
+    case State::kHandshaking:
+      if (shutting_down()) {
+        return Step::kClose;
+      }
+      return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     case State::kReading:
       if (shutting_down()) {
         return Step::kClose;
@@ -123,6 +99,9 @@ void ServerConnection::advance(RunnableList& finished) {
     switch (next_step()) {
       case Step::kWait:
         break;
+      case Step::kHandshake:
+        more = shake_hands();
+        break;
       case Step::kParse: {
         const std::string input = std::exchange(input_, std::string());
         more = feed(input.data(), input.size(), finished);
@@ -145,25 +124,40 @@ void ServerConnection::advance(RunnableList& finished) {
   ask_poller();
 }
 
+bool ServerConnection::shake_hands() {
+  MutexLock lock(mutex_);
+  const int error = stream_.handshake();
+  if (error == EAGAIN) {
+    return false;
+  }
+  if (error == 0) {
+    state_ = State::kReading;
+    readable_ = true;
+    set_deadline(in_ns(timeout_ns(host_.params().header_timeout)));
+  } else if (error == EPROTO) {
+    start_lingering();  // there is an alert on its way that says why
+  } else {
+    state_ = State::kClosing;
+  }
+  return true;
+}
+
 bool ServerConnection::read_some(RunnableList& finished) {
   static thread_local char buffer[kReadSize];
-  int fd;
+  ssize_t n = -1;
   {
     MutexLock lock(mutex_);
-    fd = fd_.get();
-  }
-  const ssize_t n = socket_read(fd, buffer, sizeof buffer);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return false;
+    bool drained = true;
+    n = stream_.read(buffer, sizeof buffer, &drained);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return false;
+    }
+    readable_ |= !drained || peer_closed();
   }
   if (n <= 0) {
     // The peer is gone, or will send no more: a request cut short has no reader for an answer.
     close();
     return false;
-  }
-  if (static_cast<size_t>(n) == sizeof buffer || peer_closed()) {
-    MutexLock lock(mutex_);
-    readable_ = true;
   }
   return feed(buffer, static_cast<size_t>(n), finished);
 }
@@ -245,8 +239,7 @@ void ServerConnection::refuse(bool timed_out) {
     return;
   }
   // A socket that does not take these few bytes has a peer that does not read either.
-  struct iovec vector = {const_cast<char*>(answer.data()), answer.size()};
-  socket_write(fd_.get(), &vector, 1);
+  write_copy(answer.data(), answer.size());
   start_lingering();
 }
 
@@ -255,8 +248,9 @@ bool ServerConnection::discard_some() {
   int fd;
   {
     MutexLock lock(mutex_);
-    fd = fd_.get();
+    fd = stream_.fd();
   }
+  // As they come: what they mean does not matter any more.
   const ssize_t n = socket_read(fd, buffer, sizeof buffer);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     return false;
@@ -273,36 +267,12 @@ bool ServerConnection::discard_some() {
   return true;
 }
 
-bool ServerConnection::set_deadline(int64_t deadline_ns) {
-  deadline_ns_ = deadline_ns;
-  if (deadline_ns >= queued_ns_) {
-    return true;
-  }
-  const bool queued = poller_.schedule(this, deadline_ns);
-  queued_ns_ = queued ? deadline_ns : kNever;
-  return queued;
-}
-
-void ServerConnection::left_queue(bool stopped, RunnableList& finished) {
-  {
-    MutexLock lock(mutex_);
-    queued_ns_ = kNever;
-    // When the poller stops there will be no later time: what waits for its peer ends now.
-    if (!stopped && deadline_ns_ > now_ns()) {
-      set_deadline(deadline_ns_);
-      return;
-    }
-  }
-  on_deadline(stopped);
-  advance(finished);
-}
-
-void ServerConnection::on_deadline(bool stopped) {
+void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
   State state;
   {
     MutexLock lock(mutex_);
     state = state_;
-    if (state == State::kLingering) {
+    if (state == State::kLingering || state == State::kHandshaking) {
       state_ = State::kClosing;
     }
   }
@@ -318,10 +288,10 @@ void ServerConnection::on_deadline(bool stopped) {
       close();
     }
   }
+  advance(finished);
 }
 
 void ServerConnection::close() {
-  int fd;
   {
     MutexLock lock(mutex_);
     if (state_ == State::kClosed) {
@@ -331,13 +301,11 @@ void ServerConnection::close() {
       exchange_ = nullptr;  // its series owns it
     }
     state_ = State::kClosed;
-    fd = fd_.get();
   }
   if (exchange_) {
     std::exchange(exchange_, nullptr)->abandon();
   }
-  poller_.unschedule(this);
-  poller_.retire(fd, this);
+  retire();
 }
 
 void ServerConnection::end_with_runtime() {
@@ -352,7 +320,7 @@ void ServerConnection::end_with_runtime() {
     }
     exchange_ = nullptr;
     state_ = State::kClosed;
-    fd_.reset();
+    stream_.close();
   }
   if (receiving) {
     receiving->abandon();
@@ -361,35 +329,6 @@ void ServerConnection::end_with_runtime() {
     replying->reply_ended(WFT_STATE_ABORTED, 0);
   }
   release();
-}
-
-void ServerConnection::on_retired() {
-  host_.connection_closed(this);
-  {
-    MutexLock lock(mutex_);
-    fd_.reset();
-  }
-  release();
-}
-
-int ServerConnection::peer_addr(struct sockaddr* address, socklen_t* length) const {
-  MutexLock lock(mutex_);
-  if (state_ == State::kClosed) {
-    errno = ENOTCONN;
-    return -1;
-  }
-  struct sockaddr_storage peer;
-  socklen_t peer_length = sizeof peer;
-  if (::getpeername(fd_.get(), reinterpret_cast<struct sockaddr*>(&peer), &peer_length) < 0) {
-    return -1;
-  }
-  if (*length < peer_length) {
-    errno = ENOBUFS;
-    return -1;
-  }
-  std::memcpy(address, &peer, peer_length);
-  *length = peer_length;
-  return 0;
 }
 
 }  // namespace workflow

@@ -1,28 +1,14 @@
 #include <sys/uio.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
-#include "kernel/Socket.h"
 #include "server/ServerConnection.h"
 #include "workflow/WFServer.h"
 
 // The sending half of ServerConnection.
 
 namespace workflow {
-
-namespace {
-
-size_t size_of(const std::vector<struct iovec>& vectors) {
-  size_t size = 0;
-  for (const struct iovec& vector : vectors) {
-    size += vector.iov_len;
-  }
-  return size;
-}
-
-}  // namespace
 
 void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) {
   struct iovec vectors[kMaxVectors];
@@ -59,7 +45,7 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
 
 // False when nobody would notice that the peer does not read.
 bool ServerConnection::start_writing() {
-  if (!set_deadline(saturating_add(now_ns(), send_ns_))) {
+  if (!set_deadline(in_ns(send_ns_))) {
     return false;
   }
   state_ = State::kWriting;
@@ -73,36 +59,6 @@ void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
       timeout_ns(reply.send_timeout >= -1 ? reply.send_timeout : host_.params().send_timeout);
 }
 
-int ServerConnection::write_pushed() {
-  while (!output_.empty()) {
-    struct iovec vector = {output_.data(), output_.size()};
-    const ssize_t n = socket_write(fd_.get(), &vector, 1);
-    if (n < 0) {
-      return errno;
-    }
-    output_.erase(0, static_cast<size_t>(n));
-  }
-  return 0;
-}
-
-int ServerConnection::write_out(struct iovec* vectors, int count) {
-  int error = write_pushed();
-  while (error == 0 && count > 0) {
-    const ssize_t n = socket_write(fd_.get(), vectors, count);
-    if (n < 0) {
-      error = errno;
-    } else {
-      const int sent = consume_vectors(vectors, count, static_cast<size_t>(n));
-      vectors += sent;
-      count -= sent;
-    }
-  }
-  if (error == EAGAIN) {
-    unsent_.assign(vectors, vectors + count);
-  }
-  return error;
-}
-
 bool ServerConnection::after_reply() {
   exchange_ = nullptr;
   if (!keep_alive_ || shutting_down()) {
@@ -110,15 +66,15 @@ bool ServerConnection::after_reply() {
     return readable_ || state_ == State::kClosing;
   }
   state_ = State::kReading;
-  set_deadline(saturating_add(now_ns(), idle_ns_));
+  set_deadline(in_ns(idle_ns_));
   return readable_ || !input_.empty();
 }
 
 void ServerConnection::start_lingering() {
-  ::shutdown(fd_.get(), SHUT_WR);
+  stream_.shut_down_write();
   lingered_ = 0;
   const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
-  state_ = set_deadline(saturating_add(now_ns(), linger_ns)) ? State::kLingering : State::kClosing;
+  state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;
 }
 
 // Poller's thread: the socket may take more of what it did not take before.
@@ -127,20 +83,19 @@ void ServerConnection::continue_writing() {
   int error = 0;
   {
     MutexLock lock(mutex_);
-    if (state_ == State::kProcessing) {
-      write_pushed();  // an error shows again when the reply is sent
+    if (state_ == State::kProcessing || state_ == State::kReading) {
+      resume_writing();  // an error shows again with the next read or write
       return;
     }
     if (state_ != State::kWriting) {
       return;
     }
-    std::vector<struct iovec> vectors = std::exchange(unsent_, {});
-    const size_t bytes_before = size_of(vectors) + output_.size();
-    error = write_out(vectors.data(), static_cast<int>(vectors.size()));
+    const size_t bytes_before = unsent_bytes();
+    error = resume_writing();
     if (error == EAGAIN) {
       // A server that stops waits for nobody longer than that once.
-      if (size_of(unsent_) + output_.size() < bytes_before && !shutting_down()) {
-        set_deadline(saturating_add(now_ns(), send_ns_));
+      if (unsent_bytes() < bytes_before && !shutting_down()) {
+        set_deadline(in_ns(send_ns_));
       }
       return;
     }
@@ -162,7 +117,7 @@ void ServerConnection::fail_reply(int error) {
   {
     MutexLock lock(mutex_);
     exchange = std::exchange(exchange_, nullptr);
-    unsent_.clear();
+    forget_unsent();
     state_ = State::kClosing;
   }
   if (exchange) {
@@ -180,7 +135,7 @@ void ServerConnection::drop() {
     keep_alive_ = false;
     send_ns_ = timeout_ns(host_.params().send_timeout);
     // What was pushed is still sent.
-    if (output_.empty() || !start_writing()) {
+    if (resume_writing() != EAGAIN || !start_writing()) {
       state_ = State::kClosing;
     }
   }
@@ -193,12 +148,11 @@ int ServerConnection::push(const void* buffer, size_t size) {
     errno = ENOTCONN;
     return -1;
   }
-  if (size > kMaxPushed - output_.size()) {
+  if (size > kMaxPushed - copied_bytes()) {
     errno = ENOBUFS;
     return -1;
   }
-  output_.append(static_cast<const char*>(buffer), size);
-  const int error = write_pushed();
+  const int error = write_copy(buffer, size);
   if (error != 0 && error != EAGAIN) {
     errno = error;
     return -1;
@@ -209,7 +163,7 @@ int ServerConnection::push(const void* buffer, size_t size) {
 int ServerConnection::write_now(const void* buffer, size_t size) {
   MutexLock lock(mutex_);
   struct iovec vector = {const_cast<void*>(buffer), size};
-  return static_cast<int>(socket_write(fd_.get(), &vector, 1));
+  return static_cast<int>(stream_.write(&vector, 1));
 }
 
 // The exchange's side.

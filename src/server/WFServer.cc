@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "kernel/Socket.h"
+#include "kernel/TlsContext.h"
 #include "server/Server.h"
 
 using workflow::UniqueFd;
@@ -27,21 +29,67 @@ WFServerBase::WFServerBase(const struct WFServerParams* params)
 
 WFServerBase::~WFServerBase() = default;
 
-int WFServerBase::listen_at(const struct sockaddr* addr, socklen_t addrlen) {
+int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_file) {
+  UniqueFd fd(listen_fd);
+  workflow::TlsContext tls;
+  if (cert_file || key_file) {
+    if (!cert_file || !key_file) {
+      errno = EINVAL;
+      return -1;
+    }
+    tls.reset(new_ssl_ctx(cert_file, key_file));
+    if (!tls) return -1;
+    SSL_CTX_set_tlsext_servername_callback(tls.get(), choose_context);
+    SSL_CTX_set_tlsext_servername_arg(tls.get(), this);
+  }
+  return server_->open(std::move(fd), std::move(tls));
+}
+
+SSL_CTX* WFServerBase::new_ssl_ctx(const char* cert_file, const char* key_file) {
+  workflow::TlsContext tls = workflow::new_server_tls_context();
+  if (!tls) return nullptr;
+  if (const int error = workflow::use_certificate(tls.get(), cert_file, key_file)) {
+    errno = error;
+    return nullptr;
+  }
+  if (params_.alpn_protocol) workflow::speak_only(tls.get(), params_.alpn_protocol);
+  return tls.release();
+}
+
+SSL_CTX* WFServerBase::get_server_ssl_ctx(const char* /*servername*/) {
+  return server_->tls_context();
+}
+
+int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
+  const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+  if (!name) return SSL_TLSEXT_ERR_NOACK;
+  SSL_CTX* const context = static_cast<WFServerBase*>(server)->get_server_ssl_ctx(name);
+  if (!context) {
+    *alert = SSL_AD_UNRECOGNIZED_NAME;
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  if (context != SSL_get_SSL_CTX(ssl)) SSL_set_SSL_CTX(ssl, context);
+  return SSL_TLSEXT_ERR_OK;
+}
+
+int WFServerBase::listen_at(const struct sockaddr* addr, socklen_t addrlen, const char* cert_file,
+                            const char* key_file) {
   // Said before the address is asked for: its own port would only be in use.
   if (server_->is_open()) {
     errno = EALREADY;
     return -1;
   }
   UniqueFd fd = workflow::listen_on(addr, addrlen, SOMAXCONN);
-  return fd.valid() ? server_->open(std::move(fd)) : -1;
+  return fd.valid() ? open(fd.release(), cert_file, key_file) : -1;
 }
 
-int WFServerBase::start(const struct sockaddr* bind_addr, socklen_t addrlen) {
-  return listen_at(bind_addr, addrlen);
+int WFServerBase::start(const struct sockaddr* bind_addr, socklen_t addrlen, const char* cert_file,
+                        const char* key_file) {
+  return listen_at(bind_addr, addrlen, cert_file, key_file);
 }
 
-int WFServerBase::start(int family, const char* host, unsigned short port) {
+int WFServerBase::start(int family, const char* host, unsigned short port, const char* cert_file,
+                        const char* key_file) {
   struct addrinfo hints = {};
   hints.ai_family = family;
   hints.ai_socktype = SOCK_STREAM;
@@ -58,13 +106,13 @@ int WFServerBase::start(int family, const char* host, unsigned short port) {
                                                                               &::freeaddrinfo);
   // A name may stand for addresses that this machine cannot use: "localhost" for ::1 without IPv6.
   for (const struct addrinfo* each = addresses.get(); each; each = each->ai_next) {
-    if (listen_at(each->ai_addr, each->ai_addrlen) == 0) return 0;
+    if (listen_at(each->ai_addr, each->ai_addrlen, cert_file, key_file) == 0) return 0;
     if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) break;
   }
   return -1;
 }
 
-int WFServerBase::serve(int listen_fd) {
+int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_file) {
   int listens = 0;
   socklen_t length = sizeof listens;
   if (::getsockopt(listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) < 0) return -1;
@@ -74,7 +122,7 @@ int WFServerBase::serve(int listen_fd) {
   }
   UniqueFd fd(::fcntl(listen_fd, F_DUPFD_CLOEXEC, 0));
   if (!fd.valid() || !workflow::set_non_blocking(fd.get())) return -1;
-  return server_->open(std::move(fd));
+  return open(fd.release(), cert_file, key_file);
 }
 
 void WFServerBase::shutdown() {

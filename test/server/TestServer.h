@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/RawClient.h"
+#include "support/Certificates.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -57,13 +58,15 @@ inline struct WFServerParams http_params() {
 class TestServer {
  public:
   explicit TestServer(http_process_t process = echo,
-                      const struct WFServerParams& params = http_params())
+                      const struct WFServerParams& params = http_params(),
+                      const test_support::Certificate* certificate = nullptr)
       : server_(&params, [this, process = std::move(process)](WFHttpTask* task) {
           requests_++;
           process(task);
           processed_++;
         }) {
-    started_ = server_.start("127.0.0.1", 0) == 0;
+    started_ = server_.start("127.0.0.1", 0, certificate ? certificate->cert_file.c_str() : nullptr,
+                             certificate ? certificate->key_file.c_str() : nullptr) == 0;
     struct sockaddr_in address = {};
     socklen_t length = sizeof address;
     if (server_.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length) == 0) {

@@ -1,0 +1,172 @@
+#include "kernel/Channel.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kernel/Socket.h"
+#include "kernel/ThreadContext.h"
+
+namespace workflow {
+
+void Channel::release() {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
+    return;
+  }
+  if (ThreadContext::current().poller) {
+    // The user's code that follows may wait, and not on a poller's thread.
+    RunnableList last;
+    last.push_back(this);
+    poller_.hand_over(last);
+  } else {
+    end();
+  }
+}
+
+int Channel::watch() {
+  return poller_.add(stream_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, this);
+}
+
+void Channel::ask_poller() {
+  if (!asked_.exchange(true, std::memory_order_acq_rel)) {
+    retain();
+    if (!poller_.post(this)) {
+      asked_.store(false, std::memory_order_release);
+      release();
+    }
+  }
+}
+
+void Channel::take_turn() {
+  if (references_.load(std::memory_order_acquire) == 0) {
+    end();
+    return;
+  }
+  asked_.store(false, std::memory_order_release);
+  RunnableList finished;
+  on_ready(0, finished);
+  poller_.hand_over(finished);
+  release();
+}
+
+void Channel::on_events(uint32_t events, RunnableList& finished) {
+  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+    peer_closed_.store(true, std::memory_order_release);
+  }
+  on_ready(events, finished);
+}
+
+bool Channel::set_deadline(int64_t deadline_ns) {
+  deadline_ns_ = deadline_ns;
+  if (deadline_ns >= queued_ns_) {
+    return true;
+  }
+  const bool queued = poller_.schedule(this, deadline_ns);
+  queued_ns_ = queued ? deadline_ns : kNever;
+  return queued;
+}
+
+void Channel::left_queue(bool stopped, RunnableList& finished) {
+  {
+    MutexLock lock(mutex_);
+    queued_ns_ = kNever;
+    if (!stopped && deadline_ns_ > now_ns()) {
+      set_deadline(deadline_ns_);
+      return;
+    }
+  }
+  on_deadline(stopped, finished);
+}
+
+void Channel::retire() {
+  int fd = -1;
+  {
+    MutexLock lock(mutex_);
+    fd = stream_.fd();
+  }
+  poller_.unschedule(this);
+  poller_.retire(fd, this);
+}
+
+void Channel::on_retired() {
+  on_closing();
+  {
+    MutexLock lock(mutex_);
+    stream_.close();
+  }
+  release();
+}
+
+int Channel::write_copied() {
+  while (!copied_.empty()) {
+    struct iovec vector = {copied_.data(), copied_.size()};
+    const ssize_t n = stream_.write(&vector, 1);
+    if (n < 0) {
+      return errno;
+    }
+    copied_.erase(0, static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+int Channel::write_out(struct iovec* vectors, int count) {
+  int error = write_copied();
+  while (error == 0 && count > 0) {
+    const ssize_t n = stream_.write(vectors, count);
+    if (n < 0) {
+      error = errno;
+    } else {
+      const int sent = consume_vectors(vectors, count, static_cast<size_t>(n));
+      vectors += sent;
+      count -= sent;
+    }
+  }
+  if (error == 0) {
+    error = stream_.flush();
+  }
+  if (error == EAGAIN) {
+    unsent_.assign(vectors, vectors + count);
+  }
+  return error;
+}
+
+int Channel::resume_writing() {
+  std::vector<struct iovec> vectors = std::exchange(unsent_, {});
+  return write_out(vectors.data(), static_cast<int>(vectors.size()));
+}
+
+int Channel::write_copy(const void* data, size_t size) {
+  copied_.append(static_cast<const char*>(data), size);
+  const int error = write_copied();
+  return error == 0 ? stream_.flush() : error;
+}
+
+size_t Channel::unsent_bytes() const {
+  size_t size = copied_.size();
+  for (const struct iovec& vector : unsent_) {
+    size += vector.iov_len;
+  }
+  return size;
+}
+
+int Channel::peer_addr(struct sockaddr* address, socklen_t* length) const {
+  MutexLock lock(mutex_);
+  if (!stream_.is_open()) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  struct sockaddr_storage peer;
+  socklen_t peer_length = sizeof peer;
+  if (::getpeername(stream_.fd(), reinterpret_cast<struct sockaddr*>(&peer), &peer_length) < 0) {
+    return -1;
+  }
+  if (*length < peer_length) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  std::memcpy(address, &peer, peer_length);
+  *length = peer_length;
+  return 0;
+}
+
+}  // namespace workflow

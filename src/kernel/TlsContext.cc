@@ -1,0 +1,89 @@
+#include "kernel/TlsContext.h"
+
+#include <openssl/err.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace workflow {
+
+namespace {
+
+TlsContext new_context(const SSL_METHOD* method) {
+  ERR_clear_error();
+  TlsContext context(SSL_CTX_new(method));
+  if (!context || SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1) {
+    ERR_clear_error();
+    errno = ENOMEM;
+    return nullptr;
+  }
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                         SSL_OP_CIPHER_SERVER_PREFERENCE);
+  // One system call per record instead of two; what is read ahead is used before the next wait.
+  SSL_CTX_set_read_ahead(context.get(), 1);
+  return context;
+}
+
+// The list has one length octet before each name.
+int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_length,
+                    const unsigned char* offered, unsigned int offered_length, void* name) {
+  const size_t wanted = std::strlen(static_cast<const char*>(name));
+  for (unsigned int at = 0; at < offered_length; at += offered[at] + 1u) {
+    if (offered[at] == wanted && std::memcmp(offered + at + 1, name, wanted) == 0) {
+      *out = offered + at + 1;
+      *out_length = offered[at];
+      return SSL_TLSEXT_ERR_OK;
+    }
+  }
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+}  // namespace
+
+TlsContext new_server_tls_context() {
+  TlsContext context = new_context(TLS_server_method());
+  if (context) {
+    // Without one, sessions cannot be resumed where clients are asked for certificates
+    // (SSL_CTX_set_session_id_context(3)).
+    static constexpr unsigned char kId[] = "workflow";
+    SSL_CTX_set_session_id_context(context.get(), kId, sizeof kId - 1);
+  }
+  return context;
+}
+
+TlsContext new_client_tls_context() {
+  TlsContext context = new_context(TLS_client_method());
+  if (context) {
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    // Without a store nothing is trusted, which says so itself.
+    SSL_CTX_set_default_verify_paths(context.get());
+    ERR_clear_error();
+  }
+  return context;
+}
+
+int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_file) {
+  for (const char* file : {cert_file, key_file}) {
+    if (::access(file, R_OK) != 0) {
+      return errno;
+    }
+  }
+  ERR_clear_error();
+  int error = 0;
+  if (SSL_CTX_use_certificate_chain_file(context, cert_file) != 1 ||
+      SSL_CTX_use_PrivateKey_file(context, key_file, SSL_FILETYPE_PEM) != 1) {
+    const bool mismatch = ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH;
+    error = mismatch ? EKEYREJECTED : EINVAL;
+  } else if (SSL_CTX_check_private_key(context) != 1) {
+    error = EKEYREJECTED;
+  }
+  ERR_clear_error();
+  return error;
+}
+
+void speak_only(SSL_CTX* context, const char* name) {
+  SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(name));
+}
+
+}  // namespace workflow

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/RawClient.h"
+
+namespace server_test {
+
+// A client over TLS by OpenSSL alone, so that the library is not tested with itself. Blocks, with
+// the patience of a test.
+class TlsClient {
+ public:
+  struct Options {
+    std::string ca_file = {};  // verifies the server's chain, if given
+    std::string host = {};     // asked for by SNI, and verified, if given
+    std::string alpn = {};     // in wire format
+    int min_version = 0;       // 0: whatever OpenSSL likes
+    int max_version = 0;
+    SSL_SESSION* session = nullptr;
+  };
+
+  TlsClient(uint16_t port, const Options& options) : raw_(port) {
+    context_.reset(SSL_CTX_new(TLS_client_method()));
+    // Old versions can be offered at all only without a security level.
+    SSL_CTX_set_security_level(context_.get(), 0);
+    SSL_CTX_set_min_proto_version(context_.get(), options.min_version);
+    SSL_CTX_set_max_proto_version(context_.get(), options.max_version);
+    if (!options.ca_file.empty()) {
+      SSL_CTX_load_verify_file(context_.get(), options.ca_file.c_str());
+      SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
+    }
+    ssl_.reset(SSL_new(context_.get()));
+    if (!options.host.empty()) {
+      SSL_set_tlsext_host_name(ssl_.get(), options.host.c_str());
+      SSL_set1_host(ssl_.get(), options.host.c_str());
+    }
+    if (!options.alpn.empty()) {
+      SSL_set_alpn_protos(ssl_.get(), reinterpret_cast<const unsigned char*>(options.alpn.data()),
+                          static_cast<unsigned>(options.alpn.size()));
+    }
+    if (options.session) {
+      SSL_set_session(ssl_.get(), options.session);
+    }
+    const struct timeval patience = {20, 0};
+    ::setsockopt(raw_.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    ::setsockopt(raw_.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    SSL_set_fd(ssl_.get(), raw_.fd());
+    ERR_clear_error();
+    connected_ = SSL_connect(ssl_.get()) == 1;
+    if (!connected_) {
+      error_ = ERR_GET_REASON(ERR_peek_error());
+    }
+  }
+
+  bool connected() const { return connected_; }
+  // Why it is not connected: SSL_R_*.
+  int error() const { return error_; }
+  SSL* ssl() { return ssl_.get(); }
+  RawClient& raw() { return raw_; }
+  bool resumed() { return SSL_session_reused(ssl_.get()) == 1; }
+  std::string alpn() {
+    const unsigned char* name = nullptr;
+    unsigned length = 0;
+    SSL_get0_alpn_selected(ssl_.get(), &name, &length);
+    return std::string(reinterpret_cast<const char*>(name), length);
+  }
+  std::string version() { return SSL_get_version(ssl_.get()); }
+
+  bool send(std::string_view bytes) {
+    ERR_clear_error();
+    size_t sent = 0;
+    return bytes.empty() || SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &sent) == 1;
+  }
+
+  // Up to and with `mark`; what there is when the connection ends.
+  std::string read_until(std::string_view mark) {
+    while (input_.find(mark) == std::string::npos && fill()) {
+    }
+    const size_t at = input_.find(mark);
+    return take(at == std::string::npos ? input_.size() : at + mark.size());
+  }
+  std::string read(size_t size) {
+    while (input_.size() < size && fill()) {
+    }
+    return take(std::min(size, input_.size()));
+  }
+  // The body of the next reply, which has a Content-Length; "(none)" when there is none.
+  std::string body() {
+    const std::string head = read_until("\r\n\r\n");
+    const size_t at = head.find("Content-Length: ");
+    return at == std::string::npos ? "(none)"
+                                   : read(std::strtoul(head.c_str() + at + 16, nullptr, 10));
+  }
+  // Whether the peer has said that no more bytes will come.
+  bool ends_in_order() {
+    fill();
+    return input_.empty() && ended_ == SSL_ERROR_ZERO_RETURN;
+  }
+
+ private:
+  struct Free {
+    void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+    void operator()(SSL* ssl) const { SSL_free(ssl); }
+  };
+
+  bool fill() {
+    char buffer[16384];
+    ERR_clear_error();
+    size_t n = 0;
+    const int result = SSL_read_ex(ssl_.get(), buffer, sizeof buffer, &n);
+    if (result != 1) {
+      ended_ = SSL_get_error(ssl_.get(), result);
+      return false;
+    }
+    input_.append(buffer, n);
+    return true;
+  }
+  std::string take(size_t size) {
+    const std::string taken = input_.substr(0, size);
+    input_.erase(0, size);
+    return taken;
+  }
+
+  RawClient raw_;
+  std::unique_ptr<SSL_CTX, Free> context_;
+  std::unique_ptr<SSL, Free> ssl_;
+  bool connected_ = false;
+  int error_ = 0;
+  int ended_ = 0;
+  std::string input_;
+};
+
+}  // namespace server_test

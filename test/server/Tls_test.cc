@@ -1,0 +1,336 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/TestServer.h"
+#include "server/TlsClient.h"
+#include "support/Certificates.h"
+#include "workflow/WFGlobal.h"
+
+// The server over TLS, with OpenSSL on the other side.
+
+namespace server_test {
+namespace {
+
+using test_support::Authority;
+using test_support::Certificate;
+
+class Tls : public testing::Test {
+ protected:
+  void serve(http_process_t process = echo, const struct WFServerParams& params = http_params()) {
+    server_.emplace(std::move(process), params, &certificate_);
+    ASSERT_TRUE(server_->started());
+  }
+
+  TlsClient connect(TlsClient::Options options = {}) {
+    options.ca_file = authority_.file();
+    return TlsClient(server_->port(), options);
+  }
+  bool serves() {
+    TlsClient client = connect();
+    return client.send(get("/alive")) && client.body() == "GET /alive ";
+  }
+
+  Authority authority_;
+  Certificate certificate_ = authority_.issue({"DNS:a.test", "IP:127.0.0.1"});
+  std::optional<TestServer> server_;
+};
+
+TEST_F(Tls, AnswersRequests) {
+  serve();
+  TlsClient client = connect({.host = "a.test"});
+  ASSERT_TRUE(client.connected());
+  for (int i = 0; i < 3; i++) {
+    ASSERT_TRUE(client.send(post("/x", "body")));
+    EXPECT_EQ(client.body(), "POST /x body");
+  }
+}
+
+TEST_F(Tls, Speaks12And13AndNothingOlder) {
+  serve();
+  EXPECT_EQ(connect({.min_version = TLS1_3_VERSION}).version(), "TLSv1.3");
+  EXPECT_EQ(connect({.max_version = TLS1_2_VERSION}).version(), "TLSv1.2");
+  EXPECT_FALSE(connect({.max_version = TLS1_1_VERSION}).connected());
+  EXPECT_TRUE(serves());
+}
+
+TEST_F(Tls, PipelinedRequestsAreAnsweredInOrder) {
+  serve();
+  TlsClient client = connect();
+  ASSERT_TRUE(client.send(get("/1") + get("/2") + post("/3", std::string(100'000, 'x'))));
+  EXPECT_EQ(client.body(), "GET /1 ");
+  EXPECT_EQ(client.body(), "GET /2 ");
+  EXPECT_EQ(client.body().size(), 8u + 100'000u);
+}
+
+TEST_F(Tls, RequestsMayComeByteByByte) {
+  serve();
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    TlsClient client = connect({.max_version = version});
+    for (const char byte : post("/slow", "abc")) {
+      ASSERT_TRUE(client.send(std::string(1, byte)));
+    }
+    EXPECT_EQ(client.body(), "POST /slow abc");
+  }
+}
+
+TEST_F(Tls, LargeBodiesGoBothWays) {
+  serve();
+  std::string large(3'000'000, ' ');
+  for (size_t i = 0; i < large.size(); i++) {
+    large[i] = static_cast<char>('a' + i * 7 % 26);
+  }
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    TlsClient client = connect({.max_version = version});
+    ASSERT_TRUE(client.send(post("/large", large)));
+    // The server has to wait for room now and then: nobody reads yet.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(client.body(), "POST /large " + large);
+    ASSERT_TRUE(client.send(get("/again")));
+    EXPECT_EQ(client.body(), "GET /again ");
+  }
+}
+
+TEST_F(Tls, RepliesMayBeDelayed) {
+  serve([](WFHttpTask* task) {
+    echo(task);
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(20'000, nullptr));
+  });
+  TlsClient client = connect();
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(client.send(get("/later")));
+  EXPECT_EQ(client.body(), "GET /later ");
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
+}
+
+TEST_F(Tls, PushedBytesComeBeforeTheReply) {
+  serve([](WFHttpTask* task) {
+    const std::string early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 0\r\n\r\n";
+    EXPECT_EQ(task->push(early.data(), early.size()), static_cast<int>(early.size()));
+    echo(task);
+  });
+  TlsClient client = connect();
+  ASSERT_TRUE(client.send(get("/pushed")));
+  EXPECT_EQ(client.read_until("\r\n").substr(0, 12), "HTTP/1.1 103");
+  client.read_until("\r\n\r\n");
+  EXPECT_EQ(client.body(), "GET /pushed ");
+}
+
+TEST_F(Tls, ExpectedBodiesAreAskedFor) {
+  serve();
+  TlsClient client = connect();
+  ASSERT_TRUE(
+      client.send("POST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+                  "Expect: 100-continue\r\n\r\n"));
+  EXPECT_EQ(client.read_until("\r\n\r\n").substr(0, 12), "HTTP/1.1 100");
+  ASSERT_TRUE(client.send("ok"));
+  EXPECT_EQ(client.body(), "POST /e ok");
+}
+
+TEST_F(Tls, EndsInOrder) {
+  serve();
+  TlsClient client = connect();
+  ASSERT_TRUE(client.send(get("/last", "Connection: close\r\n")));
+  EXPECT_EQ(client.body(), "GET /last ");
+  EXPECT_TRUE(client.ends_in_order());
+}
+
+TEST_F(Tls, RefusedRequestsAreAnsweredThenClosedInOrder) {
+  serve();
+  TlsClient client = connect();
+  ASSERT_TRUE(client.send("NONSENSE\r\n\r\n"));
+  EXPECT_EQ(client.read_until("\r\n").substr(0, 12), "HTTP/1.1 400");
+  client.read_until("\r\n\r\n");
+  EXPECT_TRUE(client.ends_in_order());
+}
+
+TEST_F(Tls, ResumesSessions) {
+  serve();
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    SSL_SESSION* session = nullptr;
+    {
+      TlsClient client = connect({.max_version = version});
+      EXPECT_FALSE(client.resumed());
+      ASSERT_TRUE(client.send(get("/first", "Connection: close\r\n")));
+      EXPECT_EQ(client.body(), "GET /first ");
+      // The tickets of 1.3 come after the handshake, and OpenSSL resumes only what ended in order.
+      EXPECT_TRUE(client.ends_in_order());
+      session = SSL_get1_session(client.ssl());
+    }
+    TlsClient client = connect({.max_version = version, .session = session});
+    EXPECT_TRUE(client.resumed()) << client.version();
+    ASSERT_TRUE(client.send(get("/second")));
+    EXPECT_EQ(client.body(), "GET /second ");
+    SSL_SESSION_free(session);
+  }
+}
+
+TEST_F(Tls, AlpnSelectsHttpOrRefuses) {
+  serve();
+  EXPECT_EQ(connect({.alpn = std::string("\x02h2\x08http/1.1")}).alpn(), "http/1.1");
+  EXPECT_EQ(connect().alpn(), "");
+  const TlsClient other = connect({.alpn = std::string("\x02h2")});
+  EXPECT_FALSE(other.connected());
+  EXPECT_EQ(other.error(), SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL);
+  EXPECT_TRUE(serves());
+}
+
+TEST_F(Tls, RenegotiationIsRefused) {
+  serve();
+  TlsClient client = connect({.max_version = TLS1_2_VERSION});
+  ASSERT_TRUE(client.connected());
+  ERR_clear_error();
+  SSL_renegotiate(client.ssl());
+  EXPECT_NE(SSL_do_handshake(client.ssl()), 1);
+  ERR_clear_error();
+  EXPECT_TRUE(serves());
+}
+
+TEST_F(Tls, PlainBytesAreRefused) {
+  serve();
+  RawClient plain(server_->port());
+  ASSERT_TRUE(plain.send(kGet));
+  EXPECT_FALSE(plain.reply());
+  plain.close();
+  EXPECT_TRUE(server_->has_connections(0));
+  EXPECT_EQ(server_->requests(), 0);
+  EXPECT_TRUE(serves());
+}
+
+TEST_F(Tls, TlsOnAPlainPortIsRefused) {
+  TestServer plain;
+  const TlsClient client(plain.port(), {});
+  EXPECT_FALSE(client.connected());
+  EXPECT_EQ(plain.requests(), 0);
+  EXPECT_TRUE(plain.serves());
+}
+
+TEST_F(Tls, OneBadHandshakeDoesNotTouchOtherConnections) {
+  // One poller: all connections share its thread, and that thread's error queue.
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.poller_threads = 1;
+  WORKFLOW_library_init(&settings);
+  serve();
+  TlsClient good = connect();
+  ASSERT_TRUE(good.connected());
+  for (int i = 0; i < 50; i++) {
+    RawClient bad(server_->port());
+    ASSERT_TRUE(bad.send(std::string("\x16\x03\x01\x00\x05garbage", 12)));
+    ASSERT_TRUE(good.send(get("/good")));
+    ASSERT_EQ(good.body(), "GET /good ");
+    EXPECT_FALSE(connect({.max_version = TLS1_1_VERSION}).connected());
+    ASSERT_TRUE(good.send(get("/good")));
+    ASSERT_EQ(good.body(), "GET /good ");
+  }
+}
+
+TEST_F(Tls, HandshakesHaveATimeLimit) {
+  struct WFServerParams params = http_params();
+  params.ssl_accept_timeout = 50;
+  serve(echo, params);
+  RawClient silent(server_->port());
+  EXPECT_EQ(silent.ending(), Ending::kClosed);
+  RawClient slow(server_->port());
+  ASSERT_TRUE(slow.send("\x16\x03\x01"));
+  EXPECT_TRUE(slow.ended());
+  EXPECT_TRUE(serves());
+}
+
+TEST_F(Tls, AfterTheHandshakeTheHeaderHasItsOwnLimit) {
+  struct WFServerParams params = http_params();
+  params.header_timeout = 50;
+  serve(echo, params);
+  TlsClient client = connect();
+  EXPECT_EQ(client.read_until("\r\n").substr(0, 12), "HTTP/1.1 408");
+}
+
+TEST_F(Tls, StopsWithHandshakesUnderWay) {
+  serve();
+  RawClient silent(server_->port());
+  TlsClient idle = connect();
+  EXPECT_TRUE(server_->has_connections(2));
+  (*server_)->stop();
+  EXPECT_TRUE(silent.ended());
+}
+
+TEST_F(Tls, PeersThatVanishAreNoticed) {
+  serve();
+  for (int i = 0; i < 20; i++) {
+    TlsClient client = connect();
+    ASSERT_TRUE(client.send(get("/" + std::string(static_cast<size_t>(i), 'x'))));
+    client.raw().reset();
+  }
+  EXPECT_TRUE(server_->has_connections(0));
+  EXPECT_TRUE(serves());
+}
+
+TEST_F(Tls, CertificatesThatCannotBeUsedAreErrors) {
+  WFHttpServer server(echo);
+  const Certificate other = authority_.issue({"DNS:b.test"});
+  const char* cert = certificate_.cert_file.c_str();
+  const char* key = certificate_.key_file.c_str();
+  EXPECT_EQ(server.start("127.0.0.1", 0, "/nowhere", key), -1);
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_EQ(server.start("127.0.0.1", 0, cert, "/nowhere"), -1);
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_EQ(server.start("127.0.0.1", 0, cert, nullptr), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(server.start("127.0.0.1", 0, key, key), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(server.start("127.0.0.1", 0, cert, other.key_file.c_str()), -1);
+  EXPECT_EQ(errno, EKEYREJECTED);
+  EXPECT_EQ(server.start("127.0.0.1", 0, cert, key), 0);
+  server.stop();
+}
+
+// Chooses the certificate by the name that the client asks for.
+class NamedHosts final : public WFHttpServer {
+ public:
+  NamedHosts() : WFHttpServer(echo) {}
+  ~NamedHosts() override {
+    stop();
+    SSL_CTX_free(b_);
+  }
+  bool start_with(const Certificate& a, const Certificate& b) {
+    b_ = new_ssl_ctx(b.cert_file.c_str(), b.key_file.c_str());
+    return b_ && start("127.0.0.1", 0, a.cert_file.c_str(), a.key_file.c_str()) == 0;
+  }
+
+ protected:
+  SSL_CTX* get_server_ssl_ctx(const char* name) override {
+    if (std::string(name) == "b.test") {
+      return b_;
+    }
+    return std::string(name) == "a.test" ? WFHttpServer::get_server_ssl_ctx(name) : nullptr;
+  }
+
+ private:
+  SSL_CTX* b_ = nullptr;
+};
+
+TEST_F(Tls, TheNameAskedForChoosesTheCertificate) {
+  NamedHosts server;
+  ASSERT_TRUE(server.start_with(certificate_, authority_.issue({"DNS:b.test"})));
+  struct sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
+  const uint16_t port = ntohs(address.sin_port);
+  const std::string ca = authority_.file();
+  EXPECT_TRUE(TlsClient(port, {.ca_file = ca, .host = "a.test"}).connected());
+  EXPECT_TRUE(TlsClient(port, {.ca_file = ca, .host = "b.test"}).connected());
+  EXPECT_TRUE(TlsClient(port, {.ca_file = ca}).connected());
+  const TlsClient unknown(port, {.ca_file = ca, .host = "c.test"});
+  EXPECT_FALSE(unknown.connected());
+  EXPECT_EQ(unknown.error(), SSL_R_TLSV1_UNRECOGNIZED_NAME);
+  // Each context speaks the server's protocol.
+  TlsClient b(port, {.ca_file = ca, .host = "b.test", .alpn = std::string("\x08http/1.1")});
+  EXPECT_EQ(b.alpn(), "http/1.1");
+}
+
+}  // namespace
+}  // namespace server_test
