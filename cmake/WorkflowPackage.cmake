@@ -22,9 +22,11 @@ install(TARGETS workflow_static workflow_shared EXPORT workflow-targets
 export(EXPORT workflow-targets
   FILE "${PROJECT_BINARY_DIR}/workflow-targets.cmake" NAMESPACE workflow::)
 
-# The build tree's package finds its dependency the way the installed one does.
-configure_file("${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
-  "${PROJECT_BINARY_DIR}/FindLiburing.cmake" COPYONLY)
+# The build tree's package finds its dependencies the way the installed one does.
+foreach(module FindCares FindLiburing)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/${module}.cmake"
+    "${PROJECT_BINARY_DIR}/${module}.cmake" COPYONLY)
+endforeach()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/workflow"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
@@ -34,6 +36,7 @@ install(EXPORT workflow-targets
 install(FILES
   "${PROJECT_BINARY_DIR}/workflow-config.cmake"
   "${PROJECT_BINARY_DIR}/workflow-config-version.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/FindCares.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
   DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"

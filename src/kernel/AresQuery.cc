@@ -1,0 +1,306 @@
+#include "kernel/AresQuery.h"
+
+#include <netdb.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "util/Time.h"
+#include "util/UniqueFd.h"
+
+namespace workflow {
+
+// A socket of c-ares, registered level-triggered: c-ares may leave something to read.
+// Deletes itself when the poller has retired it.
+class AresQuery::Socket final : public IoHandler {
+ public:
+  Socket(AresQuery& query, UniqueFd fd) : query_(&query), fd_(std::move(fd)) {}
+
+  int fd() const { return fd_.get(); }
+
+  // False with errno.
+  bool watch(uint32_t events) {
+    if (events == events_) {
+      return true;
+    }
+    Poller& poller = query_->poller_;
+    if (events_ != 0) {
+      poller.remove(fd());
+    }
+    events_ = poller.add(fd(), events, this) == 0 ? events : 0;
+    return events_ != 0;
+  }
+
+  // c-ares needs it no more.
+  void close() {
+    Poller& poller = query_->poller_;
+    query_ = nullptr;
+    poller.retire(fd(), this);
+  }
+
+ private:
+  void on_events(uint32_t events, RunnableList&) override {
+    if (query_) {
+      query_->process(fd(), events);
+    }
+  }
+  void on_retired() override { delete this; }
+
+  AresQuery* query_;  // null once closed
+  const UniqueFd fd_;
+  uint32_t events_ = 0;
+};
+
+namespace {
+
+bool library_is_ready() {
+  static const bool ready = ::ares_library_init(ARES_LIB_INIT_ALL) == ARES_SUCCESS;
+  return ready;
+}
+
+// Whether no other server could be asked either. A machine may lack one of the families.
+bool is_shortage(int socket_error) {
+  return socket_error != 0 && socket_error != EAFNOSUPPORT;
+}
+
+// The EAI_ value of c-ares's status.
+int error_of(int status) {
+  switch (status) {
+    case ARES_SUCCESS:
+      return 0;
+    case ARES_ENOTFOUND:
+      return EAI_NONAME;
+    case ARES_ENODATA:
+      return EAI_NODATA;
+    case ARES_ENOMEM:
+      return EAI_MEMORY;
+    // The server answers, but not this question, or not in a way that is understood.
+    case ARES_EREFUSED:
+    case ARES_ENOTIMP:
+    case ARES_EFORMERR:
+    case ARES_EBADRESP:
+      return EAI_FAIL;
+    case ARES_EBADNAME:
+      return EAI_NONAME;
+    default:
+      return EAI_AGAIN;
+  }
+}
+
+}  // namespace
+
+AresQuery::AresQuery(Poller& poller, const HostAddress& server, Owner& owner)
+    : poller_(poller), server_(server), owner_(owner) {}
+
+AresQuery::~AresQuery() {
+  ended_ = true;
+  if (channel_) {
+    ::ares_destroy(channel_);
+  }
+  ::ares_freeaddrinfo(info_);
+}
+
+bool AresQuery::start(const std::string& name, int family) {
+  if (!open_channel()) {
+    status_ = ARES_ENOMEM;
+    ended_ = true;
+    return true;
+  }
+  struct ares_addrinfo_hints hints = {};
+  hints.ai_flags = ARES_AI_NOSORT;
+  hints.ai_family = family;
+  // The dot at the end: the name as it is.
+  ::ares_getaddrinfo(channel_, (name + ".").c_str(), nullptr, &hints, answered, this);
+  return ended_;
+}
+
+void AresQuery::cancel() {
+  if (!ended_) {
+    ::ares_cancel(channel_);
+  }
+}
+
+bool AresQuery::open_channel() {
+  // With all of these given c-ares reads no files.
+  constexpr int kTimeoutMs = 3'600'000;  // no limit: the owner's comes long before
+  char lookups[] = "b";                  // name servers only
+  struct ares_options options = {};
+  options.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES;
+  options.timeout = kTimeoutMs;
+  options.tries = 1;
+  options.ndots = 1;
+  options.lookups = lookups;
+  options.sock_state_cb = socket_state;
+  options.sock_state_cb_data = this;
+  struct in_addr unused = {htonl(INADDR_LOOPBACK)};  // set_server() replaces it
+  options.servers = &unused;
+  options.nservers = 1;
+  const int given = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_NDOTS |
+                    ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB | ARES_OPT_SERVERS |
+                    ARES_OPT_DOMAINS | ARES_OPT_SORTLIST | ARES_OPT_NOROTATE;
+  if (!library_is_ready() || ::ares_init_options(&channel_, &options, given) != ARES_SUCCESS) {
+    channel_ = nullptr;
+    return false;
+  }
+  static const struct ares_socket_functions functions = {
+      .asocket = open_socket,
+      .aclose = close_socket,
+      .aconnect = connect_socket,
+      .arecvfrom = receive,
+      .asendv = send,
+  };
+  ::ares_set_socket_functions(channel_, &functions, this);
+  return set_server();
+}
+
+bool AresQuery::set_server() {
+  struct ares_addr_port_node node = {};
+  node.family = server_.family();
+  uint16_t port = 0;
+  if (node.family == AF_INET) {
+    struct sockaddr_in v4;
+    std::memcpy(&v4, &server_.address, sizeof v4);
+    std::memcpy(&node.addr.addr4, &v4.sin_addr, sizeof v4.sin_addr);
+    port = ntohs(v4.sin_port);
+  } else {
+    struct sockaddr_in6 v6;
+    std::memcpy(&v6, &server_.address, sizeof v6);
+    std::memcpy(&node.addr.addr6, &v6.sin6_addr, sizeof v6.sin6_addr);
+    port = ntohs(v6.sin6_port);
+  }
+  node.udp_port = port;
+  node.tcp_port = port;
+  return ::ares_set_servers_ports(channel_, &node) == ARES_SUCCESS;
+}
+
+void AresQuery::process(int fd, uint32_t events) {
+  const bool failed = events & (EPOLLERR | EPOLLHUP);
+  const bool readable = failed || (events & EPOLLIN);
+  const bool writable = failed || (events & EPOLLOUT);
+  ::ares_process_fd(channel_, readable ? fd : ARES_SOCKET_BAD, writable ? fd : ARES_SOCKET_BAD);
+  if (ended_) {
+    owner_.on_answer();
+  }
+}
+
+AresQuery::Socket* AresQuery::find(int fd) const {
+  const auto found = std::find_if(sockets_.begin(), sockets_.end(),
+                                  [fd](const Socket* socket) { return socket->fd() == fd; });
+  return found == sockets_.end() ? nullptr : *found;
+}
+
+ares_socket_t AresQuery::open_socket(int domain, int type, int protocol, void* self) {
+  auto& query = *static_cast<AresQuery*>(self);
+  UniqueFd fd(::socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+  if (!fd.valid()) {
+    query.system_error_ = errno;
+    return ARES_SOCKET_BAD;
+  }
+  const int number = fd.get();
+  Socket* socket = nullptr;
+  try {
+    socket = new Socket(query, std::move(fd));
+    query.sockets_.push_back(socket);
+  } catch (const std::bad_alloc&) {
+    query.system_error_ = ENOMEM;
+    errno = ENOMEM;
+    if (socket) {
+      socket->close();
+    }
+    return ARES_SOCKET_BAD;
+  }
+  if (!socket->watch(EPOLLIN)) {
+    query.system_error_ = errno;
+    close_socket(number, self);
+    return ARES_SOCKET_BAD;
+  }
+  return number;
+}
+
+int AresQuery::close_socket(ares_socket_t fd, void* self) {
+  auto& query = *static_cast<AresQuery*>(self);
+  if (Socket* socket = query.find(fd)) {
+    std::erase(query.sockets_, socket);
+    socket->close();
+  }
+  return 0;
+}
+
+// The server's address as the settings have it: c-ares does not keep its scope.
+int AresQuery::connect_socket(ares_socket_t fd, const struct sockaddr*, ares_socklen_t,
+                              void* self) {
+  const HostAddress& server = static_cast<AresQuery*>(self)->server_;
+  return ::connect(fd, reinterpret_cast<const struct sockaddr*>(&server.address), server.length);
+}
+
+ares_ssize_t AresQuery::receive(ares_socket_t fd, void* buffer, size_t size, int flags,
+                                struct sockaddr* from, ares_socklen_t* length, void*) {
+  return ::recvfrom(fd, buffer, size, flags, from, length);
+}
+
+ares_ssize_t AresQuery::send(ares_socket_t fd, const struct iovec* parts, int count, void*) {
+  struct msghdr message = {};
+  message.msg_iov = const_cast<struct iovec*>(parts);
+  message.msg_iovlen = static_cast<size_t>(count);
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+void AresQuery::socket_state(void* self, ares_socket_t fd, int readable, int writable) {
+  auto& query = *static_cast<AresQuery*>(self);
+  const uint32_t events = (readable ? EPOLLIN : 0U) | (writable ? EPOLLOUT : 0U);
+  Socket* socket = query.find(fd);
+  // Without events it is about to be closed. A socket that cannot be watched hears nothing, and
+  // the owner's time limit ends the query.
+  if (socket && events != 0 && !socket->watch(events)) {
+    query.system_error_ = errno;
+  }
+}
+
+void AresQuery::answered(void* self, int status, int, struct ares_addrinfo* info) {
+  auto& query = *static_cast<AresQuery*>(self);
+  if (query.ended_) {  // it is being destroyed
+    ::ares_freeaddrinfo(info);
+    return;
+  }
+  query.ended_ = true;
+  query.status_ = status;
+  query.info_ = info;
+}
+
+AresQuery::Result AresQuery::result() const {
+  Result result;
+  result.error = error_of(status_);
+  if (result.error == EAI_AGAIN && is_shortage(system_error_)) {
+    result.error = EAI_SYSTEM;
+    result.system_error = system_error_;
+  }
+  if (status_ != ARES_SUCCESS) {
+    return result;
+  }
+  int64_t ttl_s = INT32_MAX;
+  size_t count_v4 = 0;
+  size_t count_v6 = 0;
+  for (const struct ares_addrinfo_node* node = info_->nodes; node; node = node->ai_next) {
+    auto address = HostAddress::of(node->ai_addr, static_cast<socklen_t>(node->ai_addrlen));
+    if (address && (address->family() == AF_INET ? count_v4 : count_v6)++ < kMaxAddresses) {
+      address->set_port(0);
+      result.addresses.push_back(*address);
+    }
+    ttl_s = std::min<int64_t>(ttl_s, node->ai_ttl);
+  }
+  for (const struct ares_addrinfo_cname* alias = info_->cnames; alias; alias = alias->next) {
+    ttl_s = std::min<int64_t>(ttl_s, alias->ttl);
+  }
+  // The most significant bit set means none (RFC 2181, 8).
+  result.ttl_ns = std::max<int64_t>(ttl_s, 0) * kNsPerSec;
+  if (result.addresses.empty()) {
+    result.error = EAI_NODATA;
+  }
+  return result;
+}
+
+}  // namespace workflow

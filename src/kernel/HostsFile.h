@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "kernel/HostAddress.h"
+
+namespace workflow {
+
+// The names of a hosts file, hosts(5). Pure data, not thread-safe; reads no file.
+class HostsFile {
+ public:
+  HostsFile() = default;
+  // What cannot be understood is left out, line by line.
+  explicit HostsFile(std::string_view text);
+
+  // The addresses of `name`, which is in lower case and has no dot at its end; of the family, or of
+  // both (AF_UNSPEC), in the order of the lines. Also knows "localhost" and all names that end in
+  // ".localhost" as the loopback addresses, whatever the file says (RFC 6761, 6.3).
+  std::vector<HostAddress> find(std::string_view name, int family) const;
+
+  size_t size() const { return addresses_.size(); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+
+  void add_line(std::string_view line);
+
+  std::unordered_map<std::string, std::vector<HostAddress>, Hash, std::equal_to<>> addresses_;
+};
+
+}  // namespace workflow

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/HostAddress.h"
+#include "util/Time.h"
+
+namespace workflow {
+
+// Whom to ask and how, as resolv.conf(5) says it. Pure data; reads no file.
+//
+// Known are `nameserver` (also with a port: "192.0.2.1:53", "[2001:db8::1]:53"), `search`,
+// `domain`, and the options ndots, timeout, attempts and rotate. The rest is ignored.
+struct ResolvConf {
+  static constexpr size_t kMaxServers = 8;
+  static constexpr size_t kMaxDomains = 6;
+  static constexpr int kMaxNdots = 15;
+  static constexpr int kMaxTimeoutS = 30;
+  static constexpr int kMaxAttempts = 5;
+
+  ResolvConf() = default;
+  explicit ResolvConf(std::string_view text);
+
+  // The names to ask for in turn, until one of them exists, when `host` is wanted: itself if it
+  // ends in a dot; else as it is and with each domain behind it, itself first if it has ndots dots.
+  std::vector<std::string> candidates(std::string_view host) const;
+
+  std::vector<HostAddress> servers;  // with ports
+  std::vector<std::string> domains;
+  int ndots = 1;
+  int64_t timeout_ns = 5 * kNsPerSec;  // of one question to one server
+  int attempts = 2;                    // questions to each server
+  bool rotate = false;                 // successive look-ups begin with successive servers
+
+ private:
+  void read_line(std::string_view line);
+  void read_option(std::string_view option);
+  void read_domains(std::string_view words, size_t most);
+};
+
+}  // namespace workflow

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string_view>
+
+namespace workflow {
+
+// Splits what configuration files consist of. A cursor: each call takes a piece off the front.
+
+// The next line, without its end.
+inline std::string_view take_line(std::string_view& text) {
+  const size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == text.npos ? text.size() : end + 1);
+  return line;
+}
+
+// The next word of a line; empty when there is none. `blanks` stand between words.
+inline std::string_view take_word(std::string_view& line, std::string_view blanks = " \t\r\f\v") {
+  const size_t begin = line.find_first_not_of(blanks);
+  if (begin == line.npos) {
+    line = {};
+    return {};
+  }
+  const size_t end = line.find_first_of(blanks, begin);
+  const std::string_view word = line.substr(begin, end - begin);
+  line.remove_prefix(end == line.npos ? line.size() : end);
+  return word;
+}
+
+}  // namespace workflow
