@@ -209,10 +209,23 @@ void Resolver::start_waiting() {
     if (!next) {
       break;
     }
+    auto& lookup = *static_cast<DnsLookup*>(next);
+    if (drop_unwanted(lookup)) {
+      continue;
+    }
     asking_++;
-    static_cast<DnsLookup*>(next)->start(files_.conf(), files_.conf()->rotate ? turn_++ : 0);
+    lookup.start(files_.conf(), files_.conf()->rotate ? turn_++ : 0);
   }
   starting_ = false;
+}
+
+bool Resolver::drop_unwanted(DnsLookup& lookup) {
+  MutexLock lock(mutex_);
+  if (!lookup.requests.empty()) {
+    return false;
+  }
+  lookups_.erase(lookups_.find(lookup.key()));
+  return true;
 }
 
 void Resolver::end(DnsLookup& lookup, AresQuery::Result result) noexcept {

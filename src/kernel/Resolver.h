@@ -97,6 +97,8 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   std::optional<Answer> find_here(const DnsLookup& lookup);
   void recheck(int64_t now_ns);
   void start_waiting();
+  // Destroys a look-up that has not started if nobody waits for it any more.
+  bool drop_unwanted(DnsLookup& lookup);
   // What the result means for those who wait, and for the cache.
   Answer keep(const DnsLookup& lookup, AresQuery::Result& result);
 

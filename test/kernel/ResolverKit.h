@@ -1,0 +1,154 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel/ManualClock.h"
+#include "kernel/Resolver.h"
+#include "kernel/Runtime.h"
+#include "support/FakeDnsServer.h"
+#include "support/Tally.h"
+#include "support/TempDir.h"
+
+namespace test_support {
+
+inline std::string text_of(const workflow::HostAddress& address) {
+  char text[INET6_ADDRSTRLEN + 32] = {};
+  ::getnameinfo(reinterpret_cast<const struct sockaddr*>(&address.address), address.length, text,
+                sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+inline std::vector<std::string> texts_of(const std::vector<workflow::HostAddress>& addresses) {
+  std::vector<std::string> texts;
+  for (const workflow::HostAddress& address : addresses) {
+    texts.push_back(text_of(address));
+  }
+  return texts;
+}
+
+// Somebody who asks once and keeps what he is told.
+class Asker final : public workflow::ResolveRequest {
+ public:
+  void resolved(int error, workflow::HostAddresses addresses) override {
+    system_error_ = errno;
+    error_ = error;
+    addresses_ = std::move(addresses);
+    told_.add();
+  }
+
+  bool wait() const { return told_.wait_for(1); }
+  size_t times_told() const { return told_.count(); }
+  int error() const { return error_; }
+  int system_error() const { return system_error_; }
+  const workflow::HostAddresses& addresses() const { return addresses_; }
+  std::vector<std::string> texts() const {
+    return addresses_ ? texts_of(*addresses_) : std::vector<std::string>();
+  }
+
+ private:
+  Tally told_;
+  int error_ = -1;
+  int system_error_ = 0;
+  workflow::HostAddresses addresses_;
+};
+
+// What a look-up has brought.
+struct Found {
+  int error = -1;
+  std::vector<std::string> addresses = {};
+
+  bool operator==(const Found&) const = default;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Found& found) {
+  out << "error " << found.error;
+  for (const std::string& address : found.addresses) {
+    out << ' ' << address;
+  }
+  return out;
+}
+
+inline void write_file(const std::string& path, const std::string& text) {
+  // Another inode: the change shows even within one tick of the file system's clock.
+  const std::string other = path + ".new";
+  std::ofstream(other) << text;
+  ASSERT_EQ(std::rename(other.c_str(), path.c_str()), 0);
+}
+
+// A resolver in a runtime with a clock of its own, which asks a server of its own. The server has
+// 100 ms of that clock for an answer, twice, so that only a test that moves the clock meets the
+// limit.
+class ResolverTest : public testing::Test {
+ protected:
+  static constexpr int64_t kTimeoutNs = 100 * workflow::kNsPerMs;
+
+  ResolverTest() {
+    options_.files = {.hosts_path = files_.path("hosts"),
+                      .resolv_conf_path = files_.path("resolv.conf"),
+                      .servers = {server_.address()},
+                      .timeout_ms = 100,
+                      .attempts = 2};
+  }
+  ~ResolverTest() override { stop(); }
+
+  void start() {
+    runtime_ = std::make_unique<workflow::Runtime>(workflow::Runtime::Options{
+        .poller_threads = 2, .handler_threads = 2, .compute_threads = 1, .clock = &clock_});
+    ASSERT_TRUE(runtime_->start());
+    workflow::Resolver::configure(options_);
+    workflow::ThreadContext::current().runtime = runtime_.get();
+  }
+  workflow::Resolver& resolver() {
+    if (!runtime_) {
+      start();
+    }
+    return workflow::Runtime::current().part<workflow::Resolver>();
+  }
+  void stop() {
+    if (runtime_) {
+      runtime_->stop();
+      workflow::ThreadContext::current().runtime = nullptr;
+      runtime_.reset();
+    }
+  }
+
+  Found look_up(const std::string& host, int family = AF_INET) {
+    Asker asker;
+    resolver().resolve(host, family, &asker);
+    EXPECT_TRUE(asker.wait());
+    return {asker.error(), asker.texts()};
+  }
+  // Of a name that somebody has to wait for until so many time limits have passed.
+  Found look_up_for(const std::string& host, int limits, int family = AF_INET) {
+    const size_t each = family == AF_UNSPEC ? 2 : 1;
+    const size_t before = server_.asked(host);
+    Asker asker;
+    resolver().resolve(host, family, &asker);
+    for (int i = 1; i <= limits; i++) {
+      EXPECT_EQ(asker.times_told(), 0U);
+      EXPECT_TRUE(server_.wait_for_questions(host, before + each * static_cast<size_t>(i)));
+      pass(kTimeoutNs);
+    }
+    EXPECT_TRUE(asker.wait());
+    return {asker.error(), asker.texts()};
+  }
+  void pass(int64_t duration_ns) { clock_.advance(*runtime_, duration_ns); }
+  void pass_seconds(int64_t seconds) { pass(seconds * workflow::kNsPerSec); }
+
+  TempDir files_;
+  FakeDnsServer server_;
+  workflow::ManualClock clock_;
+  workflow::Resolver::Options options_;
+  std::unique_ptr<workflow::Runtime> runtime_;
+};
+
+}  // namespace test_support

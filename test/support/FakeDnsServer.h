@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "util/UniqueFd.h"
+
+namespace test_support {
+
+// What a FakeDnsServer does when it is asked for a name.
+struct DnsReply {
+  enum class How {
+    kAnswer,
+    kDrop,           // says nothing
+    kDropV6,         // says nothing about IPv6
+    kGarbage,        // bytes that are no message, then nothing
+    kWrongId,        // the answer to a question that was not asked, then nothing
+    kWrongQuestion,  // the right identifier, another name
+    kCutMessage      // the first half of the answer
+  };
+
+  std::vector<std::string> v4 = {};
+  std::vector<std::string> v6 = {};
+  uint32_t ttl_s = 300;
+  int rcode = 0;
+  How how = How::kAnswer;
+  std::string alias = {};  // the name is another one for this
+  uint32_t alias_ttl_s = 300;
+  bool only_tcp = false;  // by UDP the answer is cut off
+};
+
+// A name server on a port of 127.0.0.1, by UDP and TCP. Names it was not told of do not exist.
+// Its own thread; the rest is thread-safe.
+class FakeDnsServer {
+ public:
+  FakeDnsServer();
+  ~FakeDnsServer();
+  FakeDnsServer(const FakeDnsServer&) = delete;
+  FakeDnsServer& operator=(const FakeDnsServer&) = delete;
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  void set(const std::string& name, DnsReply reply);
+  // For names it was not told of.
+  void set_others(DnsReply reply);
+
+  // While held, questions by UDP are kept, and answered when they are released.
+  void hold();
+  void release();
+
+  // Questions for the name so far, of both types: 1 is A, 28 is AAAA; 0 both.
+  size_t asked(const std::string& name, int type = 0) const;
+  size_t asked_in_all() const;
+  size_t asked_by_tcp() const;
+  // The ports that questions by UDP came from.
+  std::vector<uint16_t> ports() const;
+  // Waits until as many questions for the name have come; false when that takes too long.
+  bool wait_for_questions(const std::string& name, size_t n) const;
+
+ private:
+  struct Question {
+    std::string bytes;
+    std::string from;  // a socket address
+  };
+
+  void run();
+  void on_datagram();
+  void answer(const Question& question);
+  // False when the connection has ended.
+  bool on_stream(int fd);
+  std::string reply_to(const std::string& query, bool by_tcp);
+
+  workflow::UniqueFd udp_;
+  workflow::UniqueFd tcp_;
+  workflow::UniqueFd wake_;
+  uint16_t port_ = 0;
+  mutable std::mutex mutex_;
+  std::map<std::string, DnsReply> replies_;
+  DnsReply others_{.rcode = 3};
+  std::map<std::pair<std::string, int>, size_t> asked_;
+  size_t by_tcp_ = 0;
+  std::vector<uint16_t> ports_;
+  bool held_ = false;
+  bool stopping_ = false;
+  std::vector<Question> kept_;
+  std::thread thread_;
+};
+
+}  // namespace test_support
