@@ -14,7 +14,8 @@ struct EndpointParams {
   int connect_timeout = 10 * 1000;
   int response_timeout = 10 * 1000;
   int ssl_connect_timeout = 10 * 1000;
-  bool use_tls_sni = false;
+  // TLS: tells the server which host is wanted (SNI, RFC 6066, section 3), as most of them need.
+  bool use_tls_sni = true;
 };
 
 inline constexpr struct EndpointParams ENDPOINT_PARAMS_DEFAULT {};

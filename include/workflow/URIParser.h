@@ -72,6 +72,10 @@ class URIParser {
   static int parse(const char *str, ParsedURI &uri);
   static int parse(const std::string &str, ParsedURI &uri);
 
+  // What `reference`, absolute or relative, means in a document at `base` (RFC 3986, 5). Returns as
+  // parse(); `base` may be `uri`.
+  static int resolve(const ParsedURI &base, const std::string &reference, ParsedURI &uri);
+
   // The name=value pairs of a query, not decoded. Pairs without a name are left out; a pair
   // without "=" has an empty value. Of a repeated name the first form keeps the first value.
   static std::map<std::string, std::string> split_query(const std::string &query);

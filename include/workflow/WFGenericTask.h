@@ -3,22 +3,8 @@
 #include <cassert>
 
 #include "workflow/SubTask.h"
+#include "workflow/WFTaskState.h"
 #include "workflow/Workflow.h"
-
-// How a task ended. get_error() then holds, for
-//   SYS_ERROR: an errno value;  SSL_ERROR: an OpenSSL code;  DNS_ERROR: an EAI_ code;
-//   TASK_ERROR: a WFT_ERR_ code (WFTaskError.h);  ABORTED: 0 or why.
-enum {
-  WFT_STATE_UNDEFINED = -1,
-  WFT_STATE_SUCCESS = 0,
-  WFT_STATE_SYS_ERROR = 1,
-  WFT_STATE_ABORTED = 2,  // the library was shutting down
-  WFT_STATE_TOREPLY = 3,  // server tasks: before the reply was sent
-  WFT_STATE_NOREPLY = 4,  // server tasks: ended without a reply
-  WFT_STATE_SSL_ERROR = 65,
-  WFT_STATE_DNS_ERROR = 66,
-  WFT_STATE_TASK_ERROR = 67
-};
 
 // A task that completes as soon as it is dispatched; the base of tasks that users write.
 class WFGenericTask : public SubTask {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <openssl/ssl.h>
+
 #include <string>
 
 #include "workflow/EndpointParams.h"
@@ -45,6 +47,17 @@ class WFGlobal {
 
   // The port in decimal, or null for an unknown scheme. Valid for the life of the process.
   static const char *get_default_port(const std::string &scheme);
+
+  // The context of clients that bring none of their own: verifies the peer's chain against the
+  // system's store and the certificate's names against the host. Shared by the process; what is to
+  // hold for all clients may be changed before the first of them, for instance
+  // SSL_CTX_load_verify_file() for a certificate authority of one's own, or SSL_CTX_set_verify()
+  // with SSL_VERIFY_NONE, which trusts anybody. Null without memory.
+  static SSL_CTX *get_ssl_client_ctx();
+
+  // A new context for a server, without a certificate; the caller's. TLS 1.2 and later, resumes
+  // sessions, no renegotiation. Null without memory.
+  static SSL_CTX *new_ssl_server_ctx();
 
   // What was set last. Valid for the life of the process; later settings do not change it.
   static const struct WFGlobalSettings *get_global_settings();

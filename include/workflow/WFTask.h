@@ -16,9 +16,6 @@
 #include "workflow/WFWaitingTask.h"
 #include "workflow/Workflow.h"
 
-// What a network task that ended with ETIMEDOUT was waiting for.
-enum { TOR_NOT_TIMEOUT = 0, TOR_WAIT_TIMEOUT, TOR_CONNECT_TIMEOUT, TOR_TRANSMIT_TIMEOUT };
-
 // A delay. Ends SUCCESS at its deadline, SYS_ERROR with ECANCELED (cancelled by name), EINVAL
 // (nanoseconds out of range) or ENOMEM, or ABORTED (the library stops).
 class WFTimerTask : public SubTask {

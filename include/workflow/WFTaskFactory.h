@@ -11,11 +11,15 @@
 
 #include "workflow/Executor.h"
 #include "workflow/HttpMessage.h"
+#include "workflow/URIParser.h"
 #include "workflow/WFFileTask.h"
 #include "workflow/WFGraphTask.h"
+#include "workflow/WFHttpClientTask.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
+using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
+using http_callback_t = std::function<void(WFHttpTask *)>;
 using timer_callback_t = std::function<void(WFTimerTask *)>;
 using counter_callback_t = std::function<void(WFCounterTask *)>;
 using mailbox_callback_t = std::function<void(WFMailboxTask *)>;
@@ -32,8 +36,6 @@ using WFEmptyTask = WFGenericTask;
 using WFDynamicTask = WFGenericTask;
 using dynamic_create_t = std::function<SubTask *(WFDynamicTask *)>;
 using repeated_create_t = std::function<SubTask *(WFRepeaterTask *)>;
-
-using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 
 // Creates tasks; docs/tasks.md has every kind on one page. Every function may be called from any
 // thread. A task is started by start() or by joining a series, deletes itself after its callback,
@@ -174,6 +176,20 @@ class WFTaskFactory {
     task->function_ = bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...);
   }
 
+  // HTTP clients ------------------------------------------------------------------------------
+
+  // Requests `url`, which is http or https, by GET unless get_req() says otherwise; Host,
+  // Content-Length and the like are added. At most `redirect_max` redirects are followed, by the
+  // rules of RFC 9110, 15.4, and without credentials to another origin; the last response stands.
+  // A request that may be repeated (RFC 9110, 9.2.2) and got no answer is, `retry_max` times.
+  //
+  // TASK_ERROR: WFT_ERR_URI_* for a URL that is none or of another scheme,
+  // WFT_ERR_HTTP_BAD_REDIRECT_HEADER. Others: see WFClientTask.
+  static WFHttpTask *create_http_task(const std::string &url, int redirect_max, int retry_max,
+                                      http_callback_t callback);
+  static WFHttpTask *create_http_task(const ParsedURI &uri, int redirect_max, int retry_max,
+                                      http_callback_t callback);
+
   // Files -------------------------------------------------------------------------------------
 
   // What pread(2), pwrite(2), preadv(2) and pwritev(2) do, with their results and errors, beside
@@ -248,6 +264,59 @@ class WFTaskFactory {
   static int signal_each_by_name(const std::string &name, size_t max, const Messages &messages);
   static WFGoTask *make_go_task(const workflow::ComputePlace &place,
                                 const workflow::TimeSpan &limit, std::function<void()> &&function);
+};
+
+// Creates requests of any protocol, from the client's side; see WFClientTask for their states. A
+// connection is kept for the next task of the same endpoint only if the task says so, by
+// set_keep_alive(). `retry_max`: how many more times the request is tried where that is safe: when
+// no connection could be made, or when it broke before anything came back.
+//
+// TT_TCP and TT_TCP_SSL; TLS verifies the peer's chain and that the certificate is the host's, with
+// WFGlobal::get_ssl_client_ctx() unless a context is given, which lives until the callback.
+template <class REQ, class RESP>
+class WFNetworkTaskFactory {
+ private:
+  using T = WFNetworkTask<REQ, RESP>;
+  using Task = WFClientTask<REQ, RESP>;
+  using callback_t = std::function<void(T *)>;
+
+  static T *create(const workflow::ClientTarget &target, int error, int retry_max,
+                   callback_t &&callback) {
+    if (error != 0) return new Task(error, std::move(callback));
+    return new Task(target, retry_max, std::move(callback));
+  }
+
+ public:
+  static T *create_client_task(enum TransportType type, const std::string &host,
+                               unsigned short port, int retry_max, callback_t callback) {
+    return new Task(workflow::ClientTarget::of(type, host, port), retry_max, std::move(callback));
+  }
+  // TASK_ERROR/WFT_ERR_URI_* for a URL without a host, or without a port that it names or its
+  // scheme has (WFGlobal::register_scheme_port).
+  static T *create_client_task(enum TransportType type, const std::string &url, int retry_max,
+                               callback_t callback) {
+    workflow::ClientTarget target;
+    const int error = workflow::ClientTarget::parse(type, url, &target);
+    return create(target, error, retry_max, std::move(callback));
+  }
+  static T *create_client_task(enum TransportType type, const ParsedURI &uri, int retry_max,
+                               callback_t callback) {
+    workflow::ClientTarget target;
+    const int error = workflow::ClientTarget::parse(type, uri, &target);
+    return create(target, error, retry_max, std::move(callback));
+  }
+  // Any stream address: AF_INET, AF_INET6, AF_UNIX.
+  static T *create_client_task(enum TransportType type, const struct sockaddr *addr,
+                               socklen_t addrlen, int retry_max, callback_t callback) {
+    return create_client_task(type, addr, addrlen, nullptr, retry_max, std::move(callback));
+  }
+  static T *create_client_task(enum TransportType type, const struct sockaddr *addr,
+                               socklen_t addrlen, SSL_CTX *ssl_ctx, int retry_max,
+                               callback_t callback) {
+    workflow::ClientTarget target = workflow::ClientTarget::of(type, addr, addrlen);
+    target.ssl_ctx = ssl_ctx;
+    return new Task(target, retry_max, std::move(callback));
+  }
 };
 
 // Creates tasks that run `routine(input, output)` on a computing thread: fill get_input() before

@@ -55,6 +55,23 @@ UniqueFd listen_on(const struct sockaddr* address, socklen_t length, int backlog
   return fd;
 }
 
+int socket_error(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) {
+    return errno;
+  }
+  if (error == 0) {
+    struct sockaddr_storage peer;
+    length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<struct sockaddr*>(&peer), &length) < 0) {
+      // Registered before it was connected: the first event may say that nothing is.
+      return errno == ENOTCONN ? EINPROGRESS : errno;
+    }
+  }
+  return error;
+}
+
 void set_no_delay(int fd) {
   const int on = 1;
   // Refused by unix sockets, which need no such thing.

@@ -27,7 +27,10 @@ int consume_vectors(struct iovec* vectors, int count, size_t size);
 // get SO_REUSEADDR, so that a server can restart while old connections linger (socket(7)).
 UniqueFd listen_on(const struct sockaddr* address, socklen_t length, int backlog);
 
-// Of an accepted connection: TCP_NODELAY where it applies. Replies are written whole, so that
+// What became of a connect(2) that was under way: 0, EINPROGRESS, or why it failed.
+int socket_error(int fd);
+
+// Of a connection: TCP_NODELAY where it applies. Messages are written whole, so that
 // waiting for more bytes to send along would only delay them (tcp(7)).
 void set_no_delay(int fd);
 

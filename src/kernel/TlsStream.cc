@@ -1,7 +1,9 @@
 #include "kernel/TlsStream.h"
 
+#include <arpa/inet.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -99,6 +101,29 @@ std::unique_ptr<TlsStream> TlsStream::create(SSL_CTX* context, int fd, Role role
     SSL_set_connect_state(ssl);
   }
   return stream;
+}
+
+TlsStream::~TlsStream() {
+  if (!broken_ && ssl_) {
+    // Else OpenSSL takes a connection that was not closed in order for a reason not to resume its
+    // session (SSL_shutdown(3)).
+    SSL_set_shutdown(ssl(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+  }
+}
+
+bool TlsStream::expect_host(const char* host, bool names_host) {
+  ERR_clear_error();
+  unsigned char numeric[sizeof(struct in6_addr)];
+  bool done = false;
+  if (::inet_pton(AF_INET, host, numeric) == 1 || ::inet_pton(AF_INET6, host, numeric) == 1) {
+    done = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl()), host) == 1;
+  } else {
+    SSL_set_hostflags(ssl(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    done = SSL_set1_host(ssl(), host) == 1 &&
+           (!names_host || SSL_set_tlsext_host_name(ssl(), host) == 1);
+  }
+  ERR_clear_error();
+  return done;
 }
 
 int TlsStream::failure(int returned) {

@@ -23,6 +23,12 @@ class TlsStream {
 
   // Null without memory. The context may be freed then.
   static std::unique_ptr<TlsStream> create(SSL_CTX* context, int fd, Role role);
+  ~TlsStream();
+
+  // Of a client, before the handshake: only a certificate for `host`, a name or a numeric address,
+  // will do, if the context verifies at all; a name is also sent to the server if `names_host`
+  // (SNI). False without memory.
+  bool expect_host(const char* host, bool names_host);
 
   // 0 when it is done, EAGAIN to be called again at the next event, else why it failed: EPROTO with
   // tls_error(), ECONNRESET when the peer has gone, or what the socket said.

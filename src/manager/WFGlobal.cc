@@ -4,10 +4,11 @@
 #include <atomic>
 #include <list>
 #include <map>
-#include <set>
-#include <string_view>
 
+#include "client/ClientSettings.h"
+#include "kernel/Resolver.h"
 #include "kernel/Runtime.h"
+#include "kernel/TlsContext.h"
 #include "util/Mutex.h"
 
 namespace workflow {
@@ -30,47 +31,22 @@ class ProcessSettings {
   std::atomic<const WFGlobalSettings*> current_{&GLOBAL_SETTINGS_DEFAULT};
 };
 
-class SchemePorts {
- public:
-  SchemePorts() {
-    set("http", 80);
-    set("https", 443);
-  }
-
-  void set(std::string_view scheme, unsigned short port) {
-    MutexLock lock(mutex_);
-    ports_[lower(scheme)] = texts_.insert(std::to_string(port)).first->c_str();
-  }
-
-  const char* get(std::string_view scheme) const {
-    MutexLock lock(mutex_);
-    const auto found = ports_.find(lower(scheme));
-    return found == ports_.end() ? nullptr : found->second;
-  }
-
- private:
-  static std::string lower(std::string_view text) {
-    std::string result(text);
-    std::transform(result.begin(), result.end(), result.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    return result;
-  }
-
-  mutable Mutex mutex_;
-  std::map<std::string, const char*> ports_ WF_GUARDED_BY(mutex_);
-  std::set<std::string> texts_ WF_GUARDED_BY(mutex_);
-};
-
 // Never destroyed: tasks may outlive static objects.
 ProcessSettings& process_settings() {
   static ProcessSettings& settings = *new ProcessSettings;
   return settings;
 }
 
-SchemePorts& scheme_ports() {
-  static SchemePorts& ports = *new SchemePorts;
-  return ports;
+Resolver::Options resolver_options(const WFGlobalSettings& settings) {
+  Resolver::Options options;
+  if (settings.resolv_conf_path) {
+    options.files.resolv_conf_path = settings.resolv_conf_path;
+  }
+  if (settings.hosts_path) {
+    options.files.hosts_path = settings.hosts_path;
+  }
+  options.cache.ttl_min_ns = static_cast<int64_t>(settings.dns_ttl_min) * kNsPerSec;
+  return options;
 }
 
 }  // namespace
@@ -112,14 +88,24 @@ void WORKFLOW_library_init(const struct WFGlobalSettings* settings) {
   options.compute_threads = std::max(settings->compute_threads, 0);
   options.files.max_events = std::max(settings->fio_max_events, 1);
   workflow::Runtime::configure(options);
+  workflow::set_default_endpoint_params(settings->endpoint_params);
+  workflow::Resolver::configure(workflow::resolver_options(*settings));
 }
 
 void WFGlobal::register_scheme_port(const std::string& scheme, unsigned short port) {
-  workflow::scheme_ports().set(scheme, port);
+  workflow::SchemePorts::process().set(scheme, port);
 }
 
 const char* WFGlobal::get_default_port(const std::string& scheme) {
-  return workflow::scheme_ports().get(scheme);
+  return workflow::SchemePorts::process().get(scheme);
+}
+
+SSL_CTX* WFGlobal::get_ssl_client_ctx() {
+  return workflow::client_tls_context();
+}
+
+SSL_CTX* WFGlobal::new_ssl_server_ctx() {
+  return workflow::new_server_tls_context().release();
 }
 
 int WFGlobal::increase_handler_thread() {

@@ -153,6 +153,61 @@ int URIParser::parse(const std::string& str, ParsedURI& uri) {
 
 namespace {
 
+std::string text_of(const ParsedURI& uri) {
+  std::string text = std::string(uri.scheme) + ":";
+  if (uri.host != nullptr) {
+    text += "//";
+    if (uri.userinfo != nullptr) text.append(uri.userinfo).append("@");
+    bool is_ipv6 = std::strchr(uri.host, ':') != nullptr;
+    text.append(is_ipv6 ? "[" : "").append(uri.host).append(is_ipv6 ? "]" : "");
+    if (uri.port != nullptr) text.append(":").append(uri.port);
+  }
+  if (uri.path != nullptr) text += uri.path;
+  if (uri.query != nullptr) text.append("?").append(uri.query);
+  return text;
+}
+
+// Parsed by the library, and freed.
+struct OwnUri {
+  UriUriA uri = {};
+  ~OwnUri() { uriFreeUriMembersA(&uri); }
+  bool parse(const std::string& text) {
+    return uriParseSingleUriA(&uri, text.c_str(), nullptr) == 0;
+  }
+};
+
+}  // namespace
+
+int URIParser::resolve(const ParsedURI& base, const std::string& reference, ParsedURI& uri) {
+  if (base.state != URI_STATE_SUCCESS || base.scheme == nullptr ||
+      has_blank_or_control(reference)) {
+    return fail(uri, URI_STATE_INVALID, EINVAL);
+  }
+  try {
+    const size_t authority_end = end_of_authority(reference);
+    const std::string escaped =
+        reference.substr(0, authority_end) + escape_tail(reference.substr(authority_end));
+    const std::string base_text = text_of(base);
+    OwnUri from;
+    OwnUri relative;
+    OwnUri absolute;
+    if (!from.parse(base_text) || !relative.parse(escaped) ||
+        uriAddBaseUriA(&absolute.uri, &relative.uri, &from.uri) != URI_SUCCESS) {
+      return fail(uri, URI_STATE_INVALID, EINVAL);
+    }
+    int size = 0;
+    uriToStringCharsRequiredA(&absolute.uri, &size);
+    std::string text(static_cast<size_t>(size) + 1, '\0');
+    uriToStringA(text.data(), &absolute.uri, size + 1, &size);
+    text.resize(static_cast<size_t>(size) - 1);
+    return parse(text, uri);
+  } catch (const std::bad_alloc&) {
+    return fail(uri, URI_STATE_ERROR, ENOMEM);
+  }
+}
+
+namespace {
+
 template <class Take>
 void for_each_pair(const std::string& query, Take take) {
   for (const std::string& pair : StringUtil::split_filter_empty(query, '&')) {

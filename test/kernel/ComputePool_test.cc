@@ -1,4 +1,3 @@
-#include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/BlockingScope.h"
 #include "support/Item.h"
 #include "support/Tally.h"
 #include "workflow/Runnable.h"

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include <string>
+
+#include "workflow/EndpointParams.h"
+#include "workflow/ProtocolMessage.h"
+#include "workflow/Runnable.h"
+#include "workflow/URIParser.h"
+
+class WFConnection;
+
+namespace workflow {
+
+class ClientConnection;
+class ClientSession;
+
+// Where a client's request goes.
+struct ClientTarget {
+  enum TransportType transport = TT_TCP;
+  // A name or a numeric address, and a port; or, if `address_length` is not 0, the address itself.
+  std::string host;
+  unsigned short port = 0;
+  struct sockaddr_storage address = {};
+  socklen_t address_length = 0;
+  // TLS: null means the library's own context; the host whose certificate is demanded, `host` if
+  // empty.
+  SSL_CTX *ssl_ctx = nullptr;
+  std::string verified_host;
+  struct EndpointParams params;
+
+  bool is_tls() const { return transport == TT_TCP_SSL; }
+
+  // With the process's settings.
+  static ClientTarget of(enum TransportType transport, const std::string &host,
+                         unsigned short port);
+  static ClientTarget of(enum TransportType transport, const struct sockaddr *address,
+                         socklen_t length);
+  // 0, or a WFT_ERR_URI_*.
+  static int parse(enum TransportType transport, const std::string &url, ClientTarget *target);
+  static int parse(enum TransportType transport, const ParsedURI &uri, ClientTarget *target);
+};
+
+// The times of one exchange, in ms; -1: unlimited.
+struct ClientTimes {
+  int send = -1;        // for the whole request
+  int receive = -1;     // for the whole response, once the request is sent
+  int first_byte = -2;  // of the response; -2: the endpoint's response_timeout, as between reads
+  int keep_alive = 0;   // how long the connection may then stay idle; 0: it is closed
+};
+
+// One request and its response as the connections see them; the bridge between the tasks, which
+// are templates, and the connections, which are not. For the implementation of clients.
+//
+// Life: between begin() and ended() it belongs to the library, and one thread at a time calls it.
+class ClientExchange {
+ public:
+  ClientExchange(const ClientExchange &) = delete;
+  ClientExchange &operator=(const ClientExchange &) = delete;
+
+  // What to send on the connection that was found, and where to receive; both perhaps several
+  // times, if the first try fails. A null request: errno says why there is none.
+  virtual protocol::ProtocolMessage *next_request() = 0;
+  virtual protocol::ProtocolMessage *next_response() = 0;
+  virtual ClientTimes times() const = 0;
+
+  // The peer will send no more: is what came a whole response?
+  virtual bool completes_at_end_of_input() { return false; }
+  // After a whole response: may the connection carry another exchange?
+  virtual bool leaves_connection_usable() { return true; }
+  // May the request be sent again if nothing came back, though the peer may have seen it?
+  virtual bool is_repeatable() { return true; }
+
+  // The end. Returns what a handler shall run.
+  virtual Runnable *ended(int state, int error, int timeout_reason) = 0;
+
+ protected:
+  ClientExchange() = default;
+  // Gives back the connection.
+  virtual ~ClientExchange();
+
+  // Leads to ended(), never in this call. A failed try that may be repeated is, up to `retry_max`
+  // times more. May be called again after ended().
+  void begin(const ClientTarget &target, int retry_max);
+
+  // Of the last connection that was tried; null, or -1 with errno ENOTCONN, without one.
+  WFConnection *user_connection() const;
+  int peer_addr(struct sockaddr *addr, socklen_t *addrlen) const;
+  // How many exchanges the connection has carried before.
+  long long sequence() const { return sequence_; }
+
+ private:
+  friend class ClientConnection;
+  friend class ClientSession;
+  ClientConnection *connection_ = nullptr;  // a reference
+  long long sequence_ = 0;
+};
+
+}  // namespace workflow

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "workflow/HttpMessage.h"
+#include "workflow/URIParser.h"
+#include "workflow/WFClientTask.h"
+
+// HTTP/1.1 (RFC 9110, 9112). What the task adds to a request where the user did not: method GET,
+// target "/", version, Host, the true Content-Length, and "Connection: close" where the connection
+// is not to be kept.
+template <>
+struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
+  static constexpr int kKeepAlive = 60 * 1000;
+
+  static void prepare(const workflow::ClientTarget &target, protocol::HttpRequest *request,
+                      protocol::HttpResponse *response, bool keep_alive);
+  static bool completes_at_end_of_input(protocol::HttpResponse *response) {
+    return response->end_of_input() == 1;
+  }
+  static bool leaves_connection_usable(const protocol::HttpRequest *request,
+                                       const protocol::HttpResponse *response);
+  // Idempotent methods (RFC 9110, 9.2.2).
+  static bool is_repeatable(const protocol::HttpRequest *request);
+};
+
+namespace workflow {
+
+// What WFTaskFactory::create_http_task() creates: follows redirects.
+class HttpClientTask final : public WFClientTask<protocol::HttpRequest, protocol::HttpResponse> {
+ public:
+  using Callback = std::function<void(Task *)>;
+
+  HttpClientTask(const ParsedURI &uri, int redirect_max, int retry_max, Callback callback);
+
+ protected:
+  bool goes_on() override;
+
+ private:
+  ~HttpClientTask() override = default;
+
+  // Makes the request one for `uri_`. 0, or a WFT_ERR_URI_*.
+  int aim();
+  bool fail_redirect();
+
+  ParsedURI uri_;
+  int redirects_left_;
+};
+
+}  // namespace workflow

@@ -1,0 +1,434 @@
+#include "client/ClientConnection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "client/ClientEndpoint.h"
+#include "client/ClientSession.h"
+#include "kernel/Socket.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+ClientConnection::ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Poller& poller,
+                                   UniqueFd fd, ClientSession* session)
+    : Channel(poller, std::move(fd)), endpoint_(std::move(endpoint)), session_(session) {}
+
+bool ClientConnection::start() {
+  MutexLock lock(mutex_);
+  if (watch() != 0) {
+    return false;
+  }
+  set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)));
+  return true;
+}
+
+ClientFailure ClientConnection::failure_of(int state, int error, int timeout_reason) const {
+  return {.state = state,
+          .error = error,
+          .timeout_reason = timeout_reason,
+          .connected = exchanges_ > 0,
+          .reused = exchanges_ > 1,
+          .sent = exchanges_ > 0,
+          .received = received_};
+}
+
+ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFailure* failure) {
+  return send_request(State::kIdle, session, failure);
+}
+
+ClientConnection::Begin ClientConnection::send_request(State expected, ClientSession* session,
+                                                       ClientFailure* failure) {
+  ClientExchange* const exchange = session->exchange();
+  long long sequence = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != expected) {
+      return Begin::kNotIdle;
+    }
+    sequence = exchanges_;
+  }
+  session->use(this, sequence);
+  struct iovec vectors[kMaxVectors];
+  errno = 0;
+  protocol::ProtocolMessage* const request = exchange->next_request();
+  const int count = request ? request->encode(vectors, kMaxVectors) : -1;
+  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  protocol::ProtocolMessage* const response = error == 0 ? exchange->next_response() : nullptr;
+  MutexLock lock(mutex_);
+  if (state_ != expected) {
+    return Begin::kNotIdle;
+  }
+  if (error == 0) {
+    state_ = State::kExchanging;
+    session_ = session;
+    exchanges_++;
+    times_ = exchange->times();
+    received_ = false;
+    response_ = response;
+    response->set_channel(this);
+    error = write_out(vectors, count);
+    sending_ = error == EAGAIN;
+  }
+  if (sending_) {
+    set_deadline(in_ns(timeout_ns(times_.send)));
+  } else if (error == 0) {
+    sent_ns_ = now_ns();
+    set_receive_deadline();
+  } else {
+    *failure = failure_of(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT);
+    session_ = nullptr;
+    state_ = State::kClosing;
+    ask_poller();
+    return Begin::kFailed;
+  }
+  return Begin::kBegun;
+}
+
+void ClientConnection::set_receive_deadline() {
+  const int between_reads = endpoint_->params().response_timeout;
+  const int first_byte = times_.first_byte >= -1 ? times_.first_byte : between_reads;
+  set_deadline(std::min(saturating_add(sent_ns_, timeout_ns(times_.receive)),
+                        in_ns(timeout_ns(received_ ? between_reads : first_byte))));
+}
+
+void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
+  {
+    MutexLock lock(mutex_);
+    const bool both = stream_.tls() != nullptr;  // TLS may have to write to read
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || (both && events != 0)) {
+      readable_ = true;
+    }
+    if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
+      writable_ = true;
+    }
+  }
+  advance(finished);
+}
+
+ClientConnection::Step ClientConnection::next_step() {
+  MutexLock lock(mutex_);
+  if (state_ == State::kClosing) {
+    return Step::kClose;
+  }
+  if (state_ == State::kClosed) {
+    return Step::kWait;
+  }
+  if (aborting_) {
+    return Step::kAbort;
+  }
+  switch (state_) {
+    case State::kConnecting:
+      return std::exchange(writable_, false) ? Step::kConnect : Step::kWait;
+    case State::kHandshaking:
+      return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
+    default:
+      if (std::exchange(writable_, false) && sending_) {
+        return Step::kSend;
+      }
+      return std::exchange(readable_, false) ? Step::kRead : Step::kWait;
+  }
+}
+
+void ClientConnection::advance(RunnableList& finished) {
+  for (int steps = 0; steps < kMaxSteps; steps++) {
+    bool more = true;
+    switch (next_step()) {
+      case Step::kWait:
+        return;
+      case Step::kConnect:
+        more = finish_connecting(finished);
+        break;
+      case Step::kHandshake:
+        more = shake_hands(finished);
+        break;
+      case Step::kSend:
+        more = continue_sending(finished);
+        break;
+      case Step::kRead:
+        more = read_some(finished);
+        break;
+      case Step::kAbort:
+        fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+        break;
+      case Step::kClose:
+        close();
+        return;
+    }
+    if (!more) {
+      return;
+    }
+  }
+  ask_poller();
+}
+
+bool ClientConnection::finish_connecting(RunnableList& finished) {
+  int error = 0;
+  ClientSession* session = nullptr;
+  bool handshakes = false;
+  {
+    MutexLock lock(mutex_);
+    error = socket_error(stream_.fd());
+    if (error == EINPROGRESS) {
+      return false;
+    }
+    session = session_;
+    if (error == 0) {
+      set_no_delay(stream_.fd());
+      handshakes = endpoint_->is_tls();
+      if (handshakes && !endpoint_->begin_tls(stream_)) {
+        error = ENOMEM;
+      }
+    }
+    if (error == 0 && handshakes) {
+      state_ = State::kHandshaking;
+      readable_ = true;
+      set_deadline(in_ns(timeout_ns(endpoint_->params().ssl_connect_timeout)));
+    }
+  }
+  if (error != 0) {
+    fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  } else if (!handshakes) {
+    ClientFailure failure = {};
+    if (send_request(State::kConnecting, session, &failure) == Begin::kFailed) {
+      session->failed(failure, finished);
+    }
+  }
+  return true;
+}
+
+bool ClientConnection::shake_hands(RunnableList& finished) {
+  int error = 0;
+  int tls_error = 0;
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    error = stream_.handshake();
+    tls_error = stream_.tls()->tls_error();
+    session = session_;
+  }
+  if (error == EAGAIN) {
+    return false;
+  }
+  if (error == EPROTO && tls_error != 0) {
+    fail(WFT_STATE_SSL_ERROR, tls_error, TOR_NOT_TIMEOUT, finished);
+  } else if (error != 0) {
+    fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  } else {
+    ClientFailure failure = {};
+    if (send_request(State::kHandshaking, session, &failure) == Begin::kFailed) {
+      session->failed(failure, finished);
+    }
+  }
+  return true;
+}
+
+bool ClientConnection::continue_sending(RunnableList& finished) {
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    error = resume_writing();
+    if (error == EAGAIN) {
+      return readable_;
+    }
+    sending_ = false;
+    if (error == 0) {
+      sent_ns_ = now_ns();
+      set_receive_deadline();
+      return readable_;
+    }
+    // The peer may have answered before it closed its side.
+    if (readable_ || peer_closed()) {
+      readable_ = true;
+      forget_unsent();
+      return true;
+    }
+  }
+  fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  return true;
+}
+
+bool ClientConnection::read_some(RunnableList& finished) {
+  static thread_local char buffer[kReadSize];
+  ssize_t n = -1;
+  int error = 0;
+  bool idle = false;
+  {
+    MutexLock lock(mutex_);
+    bool drained = true;
+    n = stream_.read(buffer, sizeof buffer, &drained);
+    error = n < 0 ? errno : 0;
+    if (error == EAGAIN || error == EWOULDBLOCK) {
+      return false;
+    }
+    readable_ |= !drained || peer_closed();
+    idle = state_ == State::kIdle;
+    if (idle) {
+      // Its end, or bytes that nobody asked for.
+      state_ = State::kClosing;
+      return true;
+    }
+    if (n > 0) {
+      received_ = true;
+    }
+  }
+  return n > 0 ? feed(buffer, static_cast<size_t>(n), finished) : input_ended(error, finished);
+}
+
+bool ClientConnection::feed(const char* data, size_t size, RunnableList& finished) {
+  size_t taken = size;
+  errno = 0;
+  const int result = response_->append(data, &taken);
+  const int error = errno;
+  if (result < 0) {
+    fail(WFT_STATE_SYS_ERROR, error != 0 ? error : EBADMSG, TOR_NOT_TIMEOUT, finished);
+  } else if (result > 0) {
+    complete(taken == size, finished);
+  } else {
+    MutexLock lock(mutex_);
+    if (!sending_) {
+      set_receive_deadline();
+    }
+  }
+  return true;
+}
+
+bool ClientConnection::input_ended(int error, RunnableList& finished) {
+  ClientExchange* exchange = nullptr;
+  int tls_error = 0;
+  {
+    MutexLock lock(mutex_);
+    exchange = session_->exchange();
+    tls_error = stream_.tls() ? stream_.tls()->tls_error() : 0;
+  }
+  if (error == 0 && exchange->completes_at_end_of_input()) {
+    complete(false, finished);
+  } else if (error == EPROTO && tls_error != 0) {
+    fail(WFT_STATE_SSL_ERROR, tls_error, TOR_NOT_TIMEOUT, finished);
+  } else {
+    fail(WFT_STATE_SYS_ERROR, error != 0 ? error : ECONNRESET, TOR_NOT_TIMEOUT, finished);
+  }
+  return true;
+}
+
+// Poller's thread, in kExchanging: the response is whole.
+void ClientConnection::complete(bool usable, RunnableList& finished) {
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    session = std::exchange(session_, nullptr);
+    usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0;
+    response_->set_channel(nullptr);
+    if (stream_.tls()) {
+      endpoint_->keep_tls_session(*stream_.tls());
+    }
+  }
+  usable = session->exchange()->leaves_connection_usable() && usable;
+  {
+    MutexLock lock(mutex_);
+    forget_unsent();
+    state_ = State::kClosing;
+    if (usable && set_deadline(in_ns(timeout_ns(times_.keep_alive)))) {
+      state_ = State::kIdle;
+    }
+    usable = state_ == State::kIdle;
+  }
+  session->done(finished);
+  if (usable) {
+    endpoint_->returned(this, finished);
+  }
+}
+
+// Poller's thread, with a session.
+void ClientConnection::fail(int state, int error, int timeout_reason, RunnableList& finished) {
+  ClientSession* session = nullptr;
+  ClientFailure failure = {};
+  {
+    MutexLock lock(mutex_);
+    session = std::exchange(session_, nullptr);
+    failure = failure_of(state, error, timeout_reason);
+    state_ = State::kClosing;
+    forget_unsent();
+    if (session && response_) {
+      response_->set_channel(nullptr);
+    }
+  }
+  if (session) {
+    session->failed(failure, finished);
+  }
+}
+
+void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
+  State state;
+  {
+    MutexLock lock(mutex_);
+    state = state_;
+    if (state == State::kIdle) {
+      state_ = State::kClosing;
+    }
+  }
+  if (state != State::kIdle && state != State::kClosing && state != State::kClosed) {
+    const bool connecting = state != State::kExchanging;
+    if (stopped) {
+      fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+    } else {
+      fail(WFT_STATE_SYS_ERROR, ETIMEDOUT, connecting ? TOR_CONNECT_TIMEOUT : TOR_TRANSMIT_TIMEOUT,
+           finished);
+    }
+  }
+  advance(finished);
+}
+
+void ClientConnection::close() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kClosed) {
+      return;
+    }
+    state_ = State::kClosed;
+    stream_.shut_down_write();
+  }
+  retire();
+}
+
+void ClientConnection::on_closing() {
+  endpoint_->gone(this);
+}
+
+void ClientConnection::abort() {
+  {
+    MutexLock lock(mutex_);
+    aborting_ = true;
+  }
+  ask_poller();
+}
+
+void ClientConnection::end_with_runtime() {
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    session = std::exchange(session_, nullptr);
+    state_ = State::kClosed;
+    stream_.close();
+  }
+  if (session) {
+    RunnableList finished;
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+    poller_.hand_over(finished);
+  }
+  release();
+}
+
+int ClientConnection::write_now(const void* buffer, size_t size) {
+  MutexLock lock(mutex_);
+  struct iovec vector = {const_cast<void*>(buffer), size};
+  return static_cast<int>(stream_.write(&vector, 1));
+}
+
+void ClientConnection::restart_receive() {
+  MutexLock lock(mutex_);
+  sent_ns_ = now_ns();
+}
+
+}  // namespace workflow

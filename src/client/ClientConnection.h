@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernel/Channel.h"
+#include "workflow/ClientExchange.h"
+#include "workflow/WFConnection.h"
+
+namespace workflow {
+
+class ClientEndpoint;
+class ClientSession;
+
+// What happened to a session's try, and so whether there may be another.
+struct ClientFailure {
+  int state = 0;
+  int error = 0;
+  int timeout_reason = 0;
+  bool connected = false;  // a connection was made, and agreed on TLS
+  bool reused = false;     // it had carried exchanges before
+  bool sent = false;       // bytes of the request may have reached the peer
+  bool received = false;   // bytes of the response have come
+};
+
+// One connection to an endpoint: carries one exchange at a time and is kept, idle, in between.
+//
+// States. kConnecting, kHandshaking: for its first session. kExchanging: sends the request and
+// receives the response, which may begin before all is sent. kIdle: nobody's; what the peer sends
+// now, or its end, closes it. kClosing: only the poller's thread may close, and is asked to.
+// kClosed: over.
+//
+// Threads: see Channel. Responses are parsed on the poller's thread alone; a request on an idle
+// connection is written by the thread that begins it.
+//
+// Invariants:
+// 1. session_ is set in the first three states only. Who takes it out, under C, owns its next step.
+// 2. Events are edges: `readable_` stays true until a read found nothing more.
+// 3. A connection that is idle is in its endpoint's list, or on its way in or out of it.
+class ClientConnection final : public Channel, public protocol::MessageChannel {
+ public:
+  // A descriptor on which connect(2) was called.
+  ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Poller& poller, UniqueFd fd,
+                   ClientSession* session);
+
+  // Registers with the poller. False with errno; the caller destroys it then, and keeps the
+  // session.
+  bool start();
+  // Of a connection that start() has refused.
+  void discard() { delete this; }
+
+  enum class Begin {
+    kBegun,    // the session is the connection's now
+    kNotIdle,  // any more; the session stays the caller's
+    kFailed    // the request could not be sent; the session stays the caller's
+  };
+  // An idle connection's next session. Any thread that holds a reference.
+  Begin begin(ClientSession* session, ClientFailure* failure);
+
+  // The runtime stops: the session, if any, ends as aborted. Any thread.
+  void abort();
+  // The runtime has stopped, and its pollers with it.
+  void end_with_runtime();
+
+  WFConnection* user() { return &user_; }
+
+ private:
+  enum class State { kConnecting, kHandshaking, kExchanging, kIdle, kClosing, kClosed };
+  enum class Step { kWait, kConnect, kHandshake, kSend, kRead, kAbort, kClose };
+
+  static constexpr size_t kReadSize = 64 * 1024;
+  static constexpr int kMaxSteps = 16;
+  static constexpr int kMaxVectors = 64;
+
+  struct User final : public WFConnection {};
+
+  ~ClientConnection() override = default;
+
+  void on_ready(uint32_t events, RunnableList& finished) override;
+  void on_deadline(bool stopped, RunnableList& finished) override;
+  void on_closing() override;
+  void end() override { delete this; }
+  int write_now(const void* buffer, size_t size) override;
+  void restart_receive() override;
+
+  // Poller's thread.
+  void advance(RunnableList& finished);
+  Step next_step();
+  // Each tells whether there may be more to do.
+  bool finish_connecting(RunnableList& finished);
+  bool shake_hands(RunnableList& finished);
+  bool read_some(RunnableList& finished);
+  bool feed(const char* data, size_t size, RunnableList& finished);
+  bool input_ended(int error, RunnableList& finished);
+  bool continue_sending(RunnableList& finished);
+  void complete(bool usable, RunnableList& finished);
+  void fail(int state, int error, int timeout_reason, RunnableList& finished);
+  void close();
+
+  // Of the thread that has the session. With `expected` as the state that it has to be in still.
+  Begin send_request(State expected, ClientSession* session, ClientFailure* failure);
+  ClientFailure failure_of(int state, int error, int timeout_reason) const WF_REQUIRES(mutex_);
+  void set_receive_deadline() WF_REQUIRES(mutex_);
+
+  const std::shared_ptr<ClientEndpoint> endpoint_;
+  User user_;
+
+  State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
+  ClientSession* session_ WF_GUARDED_BY(mutex_);
+  bool readable_ WF_GUARDED_BY(mutex_) = false;
+  bool writable_ WF_GUARDED_BY(mutex_) = false;
+  bool aborting_ WF_GUARDED_BY(mutex_) = false;
+  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;  // begun
+  // Of the exchange.
+  ClientTimes times_ WF_GUARDED_BY(mutex_);
+  bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request
+  bool received_ WF_GUARDED_BY(mutex_) = false;  // something
+  int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  // Constant while it receives: only the poller's thread reads and parses.
+  protocol::ProtocolMessage* response_ = nullptr;
+};
+
+}  // namespace workflow

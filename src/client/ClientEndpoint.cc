@@ -1,0 +1,289 @@
+#include "client/ClientEndpoint.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "client/ClientHub.h"
+#include "client/ClientSession.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+class ClientEndpoint::Waiter final : public TimerNode {
+ public:
+  Waiter(std::shared_ptr<ClientEndpoint> endpoint, ClientSession* who)
+      : session(who), endpoint_(std::move(endpoint)) {}
+
+  void left_queue(bool stopped, RunnableList& finished) override {
+    ClientSession* late = nullptr;
+    {
+      MutexLock lock(endpoint_->mutex_);
+      const auto at = std::find(endpoint_->waiting_.begin(), endpoint_->waiting_.end(), this);
+      if (at != endpoint_->waiting_.end()) {
+        endpoint_->waiting_.erase(at);
+        late = session;
+      }
+    }
+    if (late) {
+      late->failed({.state = stopped ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR,
+                    .error = stopped ? 0 : ETIMEDOUT,
+                    .timeout_reason = stopped ? TOR_NOT_TIMEOUT : TOR_WAIT_TIMEOUT},
+                   finished);
+    }
+    delete this;
+  }
+
+  ClientSession* const session;
+
+ private:
+  const std::shared_ptr<ClientEndpoint> endpoint_;
+};
+
+ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarget& target,
+                               const struct sockaddr* address, socklen_t length)
+    : hub_(hub),
+      key_(std::move(key)),
+      params_(target.params),
+      address_length_(length),
+      is_tls_(target.is_tls()),
+      tls_context_(is_tls_ ? target.ssl_ctx : nullptr),
+      tls_host_(target.verified_host.empty() ? target.host : target.verified_host) {
+  std::memcpy(&address_, address, length);
+  if (tls_context_) {
+    SSL_CTX_up_ref(tls_context_);
+  }
+}
+
+ClientEndpoint::~ClientEndpoint() {
+  SSL_SESSION_free(tls_session_);
+  SSL_CTX_free(tls_context_);
+}
+
+ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fresh,
+                                                ClientFailure* failure) {
+  for (;;) {
+    ClientConnection* idle = nullptr;
+    {
+      MutexLock lock(mutex_);
+      if (closed_) {
+        *failure = {.state = WFT_STATE_ABORTED};
+        return Acquire::kFailed;
+      }
+      if (!fresh && !idle_.empty()) {
+        idle = idle_.back();
+        idle_.pop_back();
+        idle->retain();
+      } else if (open_ >= params_.max_connections && idle_.empty()) {
+        return enqueue(session, failure);
+      } else {
+        open_++;
+      }
+    }
+    if (!idle) {
+      return connect(session, failure);
+    }
+    const ClientConnection::Begin begun = idle->begin(session, failure);
+    idle->release();
+    if (begun != ClientConnection::Begin::kNotIdle) {
+      return begun == ClientConnection::Begin::kBegun ? Acquire::kUnderWay : Acquire::kFailed;
+    }
+  }
+}
+
+ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, ClientFailure* failure) {
+  Waiter* waiter = new (std::nothrow) Waiter(shared_from_this(), session);
+  const int64_t patience_ns =
+      params_.connect_timeout < 0 ? kNever : params_.connect_timeout * kNsPerMs;
+  const Poller::Start started = waiter
+                                    ? hub_.runtime().own_poller().start_timer(waiter, patience_ns)
+                                    : Poller::Start::kNoMemory;
+  if (started != Poller::Start::kQueued) {
+    delete waiter;
+    *failure = started == Poller::Start::kNoMemory
+                   ? ClientFailure{.state = WFT_STATE_SYS_ERROR, .error = ENOMEM}
+                   : ClientFailure{.state = WFT_STATE_ABORTED};
+    return Acquire::kFailed;
+  }
+  waiting_.push_back(waiter);
+  return Acquire::kUnderWay;
+}
+
+ClientSession* ClientEndpoint::take_waiting() {
+  if (waiting_.empty()) {
+    return nullptr;
+  }
+  Waiter* waiter = waiting_.front();
+  waiting_.pop_front();
+  ClientSession* session = waiter->session;
+  if (Poller::cancel_timer(waiter) == Poller::Cancel::kTaken) {
+    delete waiter;
+  }
+  return session;
+}
+
+ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFailure* failure) {
+  const struct sockaddr* address = reinterpret_cast<const struct sockaddr*>(&address_);
+  UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  int error = fd.valid() ? 0 : errno;
+  if (error == 0 && ::connect(fd.get(), address, address_length_) < 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
+    error = errno;
+  }
+  if (error == 0) {
+    ClientConnection* connection = new ClientConnection(
+        shared_from_this(), hub_.runtime().own_poller(), std::move(fd), session);
+    // Another reference: the connection may end as soon as others can find it.
+    connection->retain();
+    bool closed = false;
+    {
+      MutexLock lock(mutex_);
+      all_.insert(connection);
+      closed = closed_;
+    }
+    if (connection->start()) {
+      if (closed) {
+        connection->abort();
+      }
+      connection->release();
+      return Acquire::kUnderWay;
+    }
+    error = errno;
+    {
+      MutexLock lock(mutex_);
+      all_.erase(connection);
+    }
+    connection->discard();
+  }
+  *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
+  MutexLock lock(mutex_);
+  open_--;
+  return Acquire::kFailed;
+}
+
+void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finished) {
+  for (;;) {
+    ClientSession* next = nullptr;
+    {
+      MutexLock lock(mutex_);
+      next = take_waiting();
+      if (!next) {
+        if (!closed_) {
+          idle_.push_back(connection);
+        }
+        return;
+      }
+    }
+    ClientFailure failure = {};
+    switch (connection->begin(next, &failure)) {
+      case ClientConnection::Begin::kBegun:
+        return;
+      case ClientConnection::Begin::kNotIdle:  // the runtime stops
+        next->failed({.state = WFT_STATE_ABORTED}, finished);
+        return;
+      case ClientConnection::Begin::kFailed:
+        next->failed(failure, finished);
+        return;
+    }
+  }
+}
+
+void ClientEndpoint::gone(ClientConnection* connection) {
+  const std::shared_ptr<ClientEndpoint> self = shared_from_this();
+  {
+    MutexLock lock(mutex_);
+    all_.erase(connection);
+    std::erase(idle_, connection);
+    open_--;
+  }
+  RunnableList finished;
+  connect_next(finished);
+  hub_.runtime().handlers().post(finished);
+  hub_.forget_if_unused(self);
+}
+
+void ClientEndpoint::connect_next(RunnableList& finished) {
+  for (;;) {
+    ClientSession* next = nullptr;
+    {
+      MutexLock lock(mutex_);
+      next = open_ < params_.max_connections ? take_waiting() : nullptr;
+      if (!next) {
+        return;
+      }
+      open_++;
+    }
+    ClientFailure failure = {};
+    if (connect(next, &failure) == Acquire::kFailed) {
+      next->failed(failure, finished);
+    }
+  }
+}
+
+bool ClientEndpoint::begin_tls(Stream& stream) {
+  if (!tls_context_ || !stream.begin_tls(tls_context_, TlsStream::Role::kClient) ||
+      (!tls_host_.empty() && !stream.tls()->expect_host(tls_host_.c_str(), params_.use_tls_sni))) {
+    return false;
+  }
+  MutexLock lock(mutex_);
+  if (tls_session_) {
+    SSL_set_session(stream.tls()->ssl(), tls_session_);
+  }
+  return true;
+}
+
+void ClientEndpoint::keep_tls_session(const TlsStream& tls) {
+  SSL_SESSION* session = SSL_get0_session(tls.ssl());
+  MutexLock lock(mutex_);
+  if (session && session != tls_session_ && SSL_SESSION_is_resumable(session) == 1) {
+    SSL_SESSION_up_ref(session);
+    SSL_SESSION_free(std::exchange(tls_session_, session));
+  }
+}
+
+void ClientEndpoint::abort_all() {
+  std::vector<ClientConnection*> connections;
+  std::vector<ClientSession*> waiting;
+  {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    connections.assign(all_.begin(), all_.end());
+    for (ClientConnection* connection : connections) {
+      connection->retain();
+    }
+    while (ClientSession* session = take_waiting()) {
+      waiting.push_back(session);
+    }
+  }
+  for (ClientConnection* connection : connections) {
+    connection->abort();
+    connection->release();
+  }
+  RunnableList finished;
+  for (ClientSession* session : waiting) {
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+  }
+  hub_.runtime().handlers().post(finished);
+}
+
+void ClientEndpoint::end_with_runtime() {
+  std::vector<ClientConnection*> connections;
+  {
+    MutexLock lock(mutex_);
+    connections.assign(all_.begin(), all_.end());
+    all_.clear();
+    idle_.clear();
+  }
+  for (ClientConnection* connection : connections) {
+    connection->end_with_runtime();
+  }
+}
+
+bool ClientEndpoint::is_unused() const {
+  MutexLock lock(mutex_);
+  return open_ == 0 && waiting_.empty();
+}
+
+}  // namespace workflow

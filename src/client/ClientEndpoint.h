@@ -1,0 +1,90 @@
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "client/ClientConnection.h"
+#include "kernel/Poller.h"
+#include "kernel/Stream.h"
+#include "util/Mutex.h"
+#include "workflow/ClientExchange.h"
+
+namespace workflow {
+
+class ClientHub;
+class ClientSession;
+
+// One address that clients talk to in one way: its connections, idle or not, and the sessions that
+// wait for one because there are as many as there may be.
+//
+// Thread-safe. E is mutex_; no connection and no session is called under it. Order E, then P.
+class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint> {
+ public:
+  // `key`: what the hub knows it by.
+  ClientEndpoint(ClientHub& hub, std::string key, const ClientTarget& target,
+                 const struct sockaddr* address, socklen_t length);
+  ~ClientEndpoint();
+
+  const std::string& key() const { return key_; }
+  const struct EndpointParams& params() const { return params_; }
+  bool is_tls() const { return is_tls_; }
+
+  enum class Acquire {
+    kUnderWay,  // a connection, or the wait for one, has the session now
+    kFailed     // the session stays the caller's
+  };
+  // Finds or makes a connection for the session. `fresh`: only one that has carried nothing yet.
+  Acquire acquire(ClientSession* session, bool fresh, ClientFailure* failure);
+
+  // Of connections, on the poller's thread. An idle one is for the next session.
+  void returned(ClientConnection* connection, RunnableList& finished);
+  // It closes.
+  void gone(ClientConnection* connection);
+
+  // Makes a connected stream one over TLS; resumes the last session. False without memory.
+  bool begin_tls(Stream& stream);
+  void keep_tls_session(const TlsStream& tls);
+
+  // The runtime stops: everything ends as aborted.
+  void abort_all();
+  void end_with_runtime();
+
+  // Nothing is connected, waits or comes.
+  bool is_unused() const;
+
+ private:
+  // A session in the queue, and its time limit. Whoever takes it out of the queue, under E, owns
+  // the session; who of the timer's end and the taker comes second frees it.
+  class Waiter;
+
+  // open_ counts the new connection already.
+  Acquire connect(ClientSession* session, ClientFailure* failure);
+  Acquire enqueue(ClientSession* session, ClientFailure* failure) WF_REQUIRES(mutex_);
+  ClientSession* take_waiting() WF_REQUIRES(mutex_);
+  // A connection less, or none made: the next session's turn.
+  void connect_next(RunnableList& finished);
+
+  ClientHub& hub_;
+  const std::string key_;
+  const struct EndpointParams params_;
+  struct sockaddr_storage address_ = {};
+  const socklen_t address_length_;
+  const bool is_tls_;
+  SSL_CTX* const tls_context_;  // a reference
+  const std::string tls_host_;
+
+  mutable Mutex mutex_;                                        // E
+  std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the last used last
+  std::unordered_set<ClientConnection*> all_ WF_GUARDED_BY(mutex_);
+  size_t open_ WF_GUARDED_BY(mutex_) = 0;
+  std::deque<Waiter*> waiting_ WF_GUARDED_BY(mutex_);
+  bool closed_ WF_GUARDED_BY(mutex_) = false;
+  SSL_SESSION* tls_session_ WF_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace workflow

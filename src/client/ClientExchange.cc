@@ -1,0 +1,44 @@
+#include "workflow/ClientExchange.h"
+
+#include <cerrno>
+
+#include "client/ClientConnection.h"
+#include "client/ClientHub.h"
+#include "client/ClientSession.h"
+#include "kernel/Runtime.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+ClientExchange::~ClientExchange() {
+  if (connection_) {
+    connection_->release();
+  }
+}
+
+void ClientExchange::begin(const ClientTarget& target, int retry_max) {
+  ClientHub& hub = ClientHub::current();
+  Runtime& runtime = hub.runtime();
+  RunnableList finished;
+  ClientSession* session = new ClientSession(this, target, retry_max);
+  if (hub.session_begins()) {
+    session->proceed(finished);
+  } else {
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+  }
+  runtime.handlers().post(finished);
+}
+
+WFConnection* ClientExchange::user_connection() const {
+  return connection_ ? connection_->user() : nullptr;
+}
+
+int ClientExchange::peer_addr(struct sockaddr* addr, socklen_t* addrlen) const {
+  if (!connection_) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  return connection_->peer_addr(addr, addrlen);
+}
+
+}  // namespace workflow

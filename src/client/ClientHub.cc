@@ -1,0 +1,138 @@
+#include "client/ClientHub.h"
+
+#include <utility>
+
+#include "client/ClientSession.h"
+#include "kernel/Resolver.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+namespace {
+
+template <class T>
+void append_bytes(std::string& key, const T& value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// Everything in which two connections of the same transport may differ.
+std::string key_of(const ClientTarget& target, const struct sockaddr* address, socklen_t length) {
+  std::string key;
+  append_bytes(key, target.transport);
+  append_bytes(key, target.params.max_connections);
+  append_bytes(key, target.params.connect_timeout);
+  append_bytes(key, target.params.response_timeout);
+  if (target.is_tls()) {
+    append_bytes(key, target.params.ssl_connect_timeout);
+    append_bytes(key, target.params.use_tls_sni);
+    append_bytes(key, target.ssl_ctx);
+    key += target.verified_host.empty() ? target.host : target.verified_host;
+    key += '\0';
+  }
+  return key.append(reinterpret_cast<const char*>(address), length);
+}
+
+}  // namespace
+
+ClientHub::ClientHub() : runtime_(Runtime::current()) {
+  closed_ = !runtime_.add_intake(this);
+}
+
+std::shared_ptr<ClientEndpoint> ClientHub::endpoint(const ClientTarget& target,
+                                                    const struct sockaddr* address,
+                                                    socklen_t length) {
+  std::string key = key_of(target, address, length);
+  MutexLock lock(mutex_);
+  std::shared_ptr<ClientEndpoint>& found = endpoints_[key];
+  if (!found) {
+    found = std::make_shared<ClientEndpoint>(*this, std::move(key), target, address, length);
+  }
+  return found;
+}
+
+void ClientHub::forget_if_unused(const std::shared_ptr<ClientEndpoint>& endpoint) {
+  MutexLock lock(mutex_);
+  const auto found = endpoints_.find(endpoint->key());
+  if (found != endpoints_.end() && found->second == endpoint && endpoint->is_unused()) {
+    endpoints_.erase(found);
+  }
+}
+
+bool ClientHub::session_begins() {
+  MutexLock lock(mutex_);
+  sessions_++;
+  all_sessions_++;
+  return !closed_;
+}
+
+void ClientHub::session_ended() {
+  MutexLock lock(mutex_);
+  sessions_--;
+  if (sessions_ == 0) {
+    ended_.notify_all();
+  }
+}
+
+bool ClientHub::session_resolves(ClientSession* session) {
+  MutexLock lock(mutex_);
+  if (!closed_) {
+    resolving_.insert(session);
+  }
+  return !closed_;
+}
+
+void ClientHub::session_resolved(ClientSession* session) {
+  MutexLock lock(mutex_);
+  resolving_.erase(session);
+}
+
+std::vector<std::shared_ptr<ClientEndpoint>> ClientHub::all_endpoints() const {
+  std::vector<std::shared_ptr<ClientEndpoint>> all;
+  MutexLock lock(mutex_);
+  for (const auto& [key, endpoint] : endpoints_) {
+    all.push_back(endpoint);
+  }
+  return all;
+}
+
+void ClientHub::close_intake() {
+  std::vector<ClientSession*> cancelled;
+  {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    for (ClientSession* session : resolving_) {
+      if (runtime_.part<Resolver>().cancel(session)) {
+        cancelled.push_back(session);
+      }
+    }
+    for (ClientSession* session : cancelled) {
+      resolving_.erase(session);
+    }
+  }
+  RunnableList finished;
+  for (ClientSession* session : cancelled) {
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+  }
+  runtime_.handlers().post(finished);
+  for (const auto& endpoint : all_endpoints()) {
+    endpoint->abort_all();
+  }
+}
+
+uint64_t ClientHub::wait_quiet() {
+  MutexLock lock(mutex_);
+  while (sessions_ > 0) {
+    ended_.wait(mutex_);
+  }
+  return all_sessions_;
+}
+
+void ClientHub::runtime_stopped() {
+  for (const auto& endpoint : all_endpoints()) {
+    endpoint->end_with_runtime();
+  }
+  MutexLock lock(mutex_);
+  endpoints_.clear();
+}
+
+}  // namespace workflow

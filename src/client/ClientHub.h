@@ -1,0 +1,56 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "client/ClientEndpoint.h"
+#include "kernel/Runtime.h"
+#include "util/Mutex.h"
+
+namespace workflow {
+
+// The clients of a runtime: its endpoints, and how many sessions are under way.
+//
+// Thread-safe. H is mutex_; order H, then an endpoint's E or the resolver's D. Under H a session in
+// resolving_ is alive: it leaves that before it goes on.
+class ClientHub final : public RuntimePart, public Intake {
+ public:
+  ClientHub();
+
+  Runtime& runtime() { return runtime_; }
+  static ClientHub& current() { return Runtime::current().part<ClientHub>(); }
+
+  // The endpoint of that address for that target; as long as it is used, always the same.
+  std::shared_ptr<ClientEndpoint> endpoint(const ClientTarget& target,
+                                           const struct sockaddr* address, socklen_t length);
+  void forget_if_unused(const std::shared_ptr<ClientEndpoint>& endpoint);
+
+  // Around each session. False: the runtime stops, and it shall end at once, as aborted.
+  bool session_begins();
+  void session_ended();
+  // Around each look-up of a session. False as above.
+  bool session_resolves(ClientSession* session);
+  void session_resolved(ClientSession* session);
+
+  // Intake
+  void close_intake() override;
+  uint64_t wait_quiet() override;
+  void runtime_stopped() override;
+
+ private:
+  std::vector<std::shared_ptr<ClientEndpoint>> all_endpoints() const;
+
+  Runtime& runtime_;
+  mutable Mutex mutex_;  // H
+  CondVar ended_;
+  std::map<std::string, std::shared_ptr<ClientEndpoint>> endpoints_ WF_GUARDED_BY(mutex_);
+  size_t sessions_ WF_GUARDED_BY(mutex_) = 0;
+  std::unordered_set<ClientSession*> resolving_ WF_GUARDED_BY(mutex_);
+  uint64_t all_sessions_ WF_GUARDED_BY(mutex_) = 0;
+  bool closed_ WF_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace workflow

@@ -1,0 +1,141 @@
+#include "client/ClientSession.h"
+
+#include <netdb.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "client/ClientEndpoint.h"
+#include "client/ClientHub.h"
+#include "client/ClientSettings.h"
+#include "kernel/Resolver.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+ClientSession::ClientSession(ClientExchange* exchange, const ClientTarget& target, int retry_max)
+    : hub_(ClientHub::current()), exchange_(exchange), target_(target), retries_left_(retry_max) {
+  if (target_.address_length > 0) {
+    addresses_ = std::make_shared<const std::vector<HostAddress>>(
+        1, HostAddress{target_.address, target_.address_length});
+  }
+  if (target_.is_tls() && !target_.ssl_ctx) {
+    target_.ssl_ctx = client_tls_context();
+  }
+}
+
+void ClientSession::proceed(RunnableList& finished) {
+  for (;;) {
+    if (!addresses_) {
+      resolve(finished);
+      return;
+    }
+    HostAddress address = (*addresses_)[next_address_];
+    if (target_.address_length == 0) {
+      address.set_port(target_.port);
+    }
+    ClientFailure failure = {};
+    const auto endpoint = hub_.endpoint(
+        target_, reinterpret_cast<const struct sockaddr*>(&address.address), address.length);
+    if (endpoint->acquire(this, fresh_, &failure) == ClientEndpoint::Acquire::kUnderWay) {
+      return;
+    }
+    hub_.forget_if_unused(endpoint);
+    if (!may_try_again(failure)) {
+      end(failure.state, failure.error, failure.timeout_reason, finished);
+      return;
+    }
+  }
+}
+
+void ClientSession::resolve(RunnableList& finished) {
+  if (!hub_.session_resolves(this)) {
+    end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+    return;
+  }
+  hub_.runtime().part<Resolver>().resolve(target_.host, target_.params.address_family, this);
+}
+
+void ClientSession::resolved(int error, HostAddresses addresses) {
+  hub_.session_resolved(this);
+  const int error_number = errno;
+  Runtime& runtime = hub_.runtime();
+  RunnableList finished;
+  if (error == 0) {
+    addresses_ = std::move(addresses);
+    proceed(finished);
+  } else if (error == EAI_CANCELED) {
+    end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+  } else if (error == EAI_SYSTEM) {
+    end(WFT_STATE_SYS_ERROR, error_number, TOR_NOT_TIMEOUT, finished);
+  } else {
+    end(WFT_STATE_DNS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  }
+  runtime.handlers().post(finished);
+}
+
+void ClientSession::use(ClientConnection* connection, long long sequence) {
+  connection->retain();
+  if (ClientConnection* before = std::exchange(exchange_->connection_, connection)) {
+    before->release();
+  }
+  exchange_->sequence_ = sequence;
+}
+
+void ClientSession::done(RunnableList& finished) {
+  end(WFT_STATE_SUCCESS, 0, TOR_NOT_TIMEOUT, finished);
+}
+
+void ClientSession::failed(const ClientFailure& failure, RunnableList& finished) {
+  if (may_try_again(failure)) {
+    proceed(finished);
+  } else {
+    end(failure.state, failure.error, failure.timeout_reason, finished);
+  }
+}
+
+bool ClientSession::may_try_again(const ClientFailure& failure) {
+  // A certificate will not be another one the next time, and the time is up.
+  if (failure.state != WFT_STATE_SYS_ERROR || failure.timeout_reason == TOR_WAIT_TIMEOUT ||
+      failure.timeout_reason == TOR_TRANSMIT_TIMEOUT || failure.received) {
+    return false;
+  }
+  if (!failure.connected) {
+    if (++next_address_ < addresses_->size()) {
+      return true;
+    }
+    next_address_ = 0;
+    if (retries_left_-- > 0) {
+      return true;
+    }
+    if (target_.address_length == 0) {
+      hub_.runtime().part<Resolver>().forget(target_.host, target_.params.address_family);
+    }
+    return false;
+  }
+  if (failure.sent && !exchange_->is_repeatable()) {
+    return false;
+  }
+  // The peer may close a connection that it has kept just when it is used again: nobody's fault.
+  if (failure.reused && !fresh_) {
+    fresh_ = true;
+    return true;
+  }
+  return retries_left_-- > 0;
+}
+
+void ClientSession::end(int state, int error, int timeout_reason, RunnableList& finished) {
+  ClientHub& hub = hub_;
+  Runnable* const item = exchange_->ended(state, error, timeout_reason);
+  delete this;
+  if (hub.runtime().stopping()) {
+    // Before the hub says that it is quiet; a poller would hand it over later.
+    hub.runtime().handlers().post(item);
+  } else {
+    finished.push_back(item);
+  }
+  hub.session_ended();
+}
+
+}  // namespace workflow

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "client/ClientConnection.h"
+#include "kernel/ResolveRequest.h"
+#include "workflow/ClientExchange.h"
+
+namespace workflow {
+
+class ClientHub;
+
+// One exchange on its way: finds the host's addresses, then a connection, and tries again where
+// that is safe. Deletes itself when it has told the exchange its end.
+//
+// At any time one of these has it, and calls it next: its maker, the resolver, an endpoint's queue,
+// a connection.
+class ClientSession final : private ResolveRequest {
+ public:
+  ClientSession(ClientExchange* exchange, const ClientTarget& target, int retry_max);
+
+  // Goes on with the next try.
+  void proceed(RunnableList& finished);
+
+  ClientExchange* exchange() { return exchange_; }
+
+  // Of a connection that is about to carry the exchange.
+  void use(ClientConnection* connection, long long sequence);
+
+  // The last thing done with it by whoever has it.
+  void done(RunnableList& finished);
+  void failed(const ClientFailure& failure, RunnableList& finished);
+
+ private:
+  friend class ClientHub;  // cancels the look-up
+
+  ~ClientSession() = default;
+
+  void resolved(int error, HostAddresses addresses) override;
+  void resolve(RunnableList& finished);
+  bool may_try_again(const ClientFailure& failure);
+  void end(int state, int error, int timeout_reason, RunnableList& finished);
+
+  ClientHub& hub_;
+  ClientExchange* const exchange_;
+  ClientTarget target_;
+  int retries_left_;
+  HostAddresses addresses_;
+  size_t next_address_ = 0;
+  bool fresh_ = false;  // a connection that was kept has failed: no more of these
+};
+
+}  // namespace workflow

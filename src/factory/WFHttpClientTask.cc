@@ -1,0 +1,243 @@
+#include "workflow/WFHttpClientTask.h"
+
+#include <openssl/evp.h>
+#include <strings.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "client/ClientSettings.h"
+#include "workflow/HttpLimits.h"
+#include "workflow/HttpUtil.h"
+#include "workflow/StringUtil.h"
+#include "workflow/WFTaskFactory.h"
+
+using protocol::HttpMessage;
+using protocol::HttpRequest;
+using protocol::HttpResponse;
+using Protocol = WFClientProtocol<HttpRequest, HttpResponse>;
+
+namespace {
+
+// The user limits what he receives by set_size_limit().
+constexpr struct protocol::HttpLimits kClientLimits = [] {
+  struct protocol::HttpLimits limits;
+  limits.body_bytes = UINT64_MAX;
+  return limits;
+}();
+
+bool is_one_of(std::string_view text, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+std::string_view method_of(const HttpRequest* request) {
+  const char* method = request->get_method();
+  return method ? method : "GET";
+}
+
+void erase_header(HttpMessage* message, const char* name) {
+  protocol::HttpHeaderCursor cursor(message);
+  while (cursor.find_and_erase(name)) {
+    cursor.rewind();
+  }
+}
+
+bool has_header(const HttpMessage* message, const char* name) {
+  std::string value;
+  return protocol::HttpHeaderCursor(message).find(name, value);
+}
+
+// As Host and the authority of a URI are written (RFC 9110, 7.2).
+std::string authority_of(const std::string& host, unsigned short port, const char* default_port) {
+  std::string text = host.find(':') == std::string::npos ? host : "[" + host + "]";
+  if (!default_port || std::to_string(port) != default_port) {
+    text += ":" + std::to_string(port);
+  }
+  return text;
+}
+
+// RFC 7617, section 2.
+std::string basic_credentials(const char* userinfo) {
+  std::string plain(userinfo);
+  StringUtil::url_decode(plain);
+  if (plain.find(':') == std::string::npos) {
+    plain += ':';
+  }
+  std::string encoded((plain.size() + 2) / 3 * 4 + 1, '\0');
+  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(encoded.data()),
+                                     reinterpret_cast<const unsigned char*>(plain.data()),
+                                     static_cast<int>(plain.size()));
+  encoded.resize(static_cast<size_t>(length));
+  return "Basic " + encoded;
+}
+
+bool is_https(const ParsedURI& uri) {
+  return ::strcasecmp(uri.scheme, "https") == 0;
+}
+
+// Empty when neither the URI nor its scheme has one.
+std::string_view port_text(const ParsedURI& uri) {
+  const char* port = uri.port ? uri.port : workflow::SchemePorts::process().get(uri.scheme);
+  return port ? port : std::string_view();
+}
+
+// RFC 6454, section 5.
+bool same_origin(const ParsedURI& a, const ParsedURI& b) {
+  return is_https(a) == is_https(b) && ::strcasecmp(a.host, b.host) == 0 &&
+         port_text(a) == port_text(b);
+}
+
+// What belongs to a body, and goes with it.
+void drop_body(HttpRequest* request) {
+  request->clear_output_body();
+  for (const char* name : {"Content-Length", "Transfer-Encoding", "Content-Type",
+                           "Content-Encoding", "Content-Language", "Content-Location"}) {
+    erase_header(request, name);
+  }
+}
+
+}  // namespace
+
+void Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* request,
+                       HttpResponse* response, bool keep_alive) {
+  if (!request->get_method()) {
+    request->set_method("GET");
+  }
+  if (!request->get_request_uri()) {
+    request->set_request_uri("/");
+  }
+  if (!request->get_http_version()) {
+    request->set_http_version("HTTP/1.1");
+  }
+  if (!has_header(request, "Host")) {
+    const char* default_port =
+        workflow::SchemePorts::process().get(target.is_tls() ? "https" : "http");
+    request->add_header_pair("Host", authority_of(target.host, target.port, default_port));
+  }
+  if (!request->is_chunked()) {
+    const size_t size = request->get_output_body_size();
+    // Where a method has a meaning for a body, its absence is said, too (RFC 9110, 8.6).
+    if (size > 0 || is_one_of(method_of(request), {"POST", "PUT", "PATCH"})) {
+      request->set_header_pair("Content-Length", std::to_string(size));
+    }
+  }
+  if (!keep_alive && !request->has_connection_header()) {
+    request->add_header_pair("Connection", "close");
+  }
+  response->set_limits(&kClientLimits);
+  if (method_of(request) == "HEAD") {
+    response->parse_zero_body();
+  }
+}
+
+bool Protocol::leaves_connection_usable(const HttpRequest* request, const HttpResponse* response) {
+  const char* status = response->get_status_code();
+  return request->is_keep_alive() && response->is_keep_alive() && method_of(request) != "CONNECT" &&
+         status && std::string_view(status) != "101";
+}
+
+bool Protocol::is_repeatable(const HttpRequest* request) {
+  return is_one_of(method_of(request), {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"});
+}
+
+namespace workflow {
+
+HttpClientTask::HttpClientTask(const ParsedURI& uri, int redirect_max, int retry_max,
+                               Callback callback)
+    : WFClientTask(ClientTarget(), retry_max, std::move(callback)),
+      uri_(uri),
+      redirects_left_(redirect_max) {
+  req_.set_method("GET");
+  req_.set_http_version("HTTP/1.1");
+  target_error_ = aim();
+}
+
+int HttpClientTask::aim() {
+  if (uri_.state != URI_STATE_SUCCESS) {
+    return uri_.error == ENOMEM ? ENOMEM : int{WFT_ERR_URI_PARSE_FAILED};
+  }
+  if (!uri_.scheme || (!is_https(uri_) && ::strcasecmp(uri_.scheme, "http") != 0)) {
+    return WFT_ERR_URI_SCHEME_INVALID;
+  }
+  if (!uri_.host || *uri_.host == '\0') {
+    return WFT_ERR_URI_PARSE_FAILED;
+  }
+  ClientTarget target;
+  if (const int error = ClientTarget::parse(is_https(uri_) ? TT_TCP_SSL : TT_TCP, uri_, &target)) {
+    return error;
+  }
+  target.ssl_ctx = target_.ssl_ctx;
+  target_ = target;
+  std::string path = uri_.path && *uri_.path ? uri_.path : "/";
+  if (uri_.query) {
+    path.append("?").append(uri_.query);
+  }
+  req_.set_request_uri(path);
+  req_.set_header_pair(
+      "Host", authority_of(target_.host, target_.port, SchemePorts::process().get(uri_.scheme)));
+  if (uri_.userinfo && *uri_.userinfo) {
+    req_.set_header_pair("Authorization", basic_credentials(uri_.userinfo));
+  }
+  return 0;
+}
+
+bool HttpClientTask::fail_redirect() {
+  state_ = WFT_STATE_TASK_ERROR;
+  error_ = WFT_ERR_HTTP_BAD_REDIRECT_HEADER;
+  return false;
+}
+
+bool HttpClientTask::goes_on() {
+  if (state_ != WFT_STATE_SUCCESS || redirects_left_ <= 0) {
+    return false;
+  }
+  const std::string status = resp_.get_status_code();
+  std::string location;
+  if (!is_one_of(status, {"301", "302", "303", "307", "308"}) ||
+      !protocol::HttpHeaderCursor(&resp_).find("Location", location)) {
+    return false;
+  }
+  ParsedURI next;
+  if (URIParser::resolve(uri_, location, next) != 0) {
+    return fail_redirect();
+  }
+  redirects_left_--;
+  // The user's Host is that of the first target.
+  const bool same = next.host && next.scheme && same_origin(uri_, next);
+  erase_header(&req_, "Host");
+  if (!same) {
+    for (const char* name : {"Authorization", "Cookie", "Proxy-Authorization"}) {
+      erase_header(&req_, name);
+    }
+  }
+  const std::string_view method = method_of(&req_);
+  const bool becomes_get =
+      status == "303" ? method != "HEAD" : method == "POST" && is_one_of(status, {"301", "302"});
+  if (becomes_get) {
+    req_.set_method("GET");
+    drop_body(&req_);
+  }
+  uri_ = std::move(next);
+  if (aim() != 0) {
+    return fail_redirect();
+  }
+  HttpResponse fresh;
+  fresh.set_size_limit(resp_.get_size_limit());
+  resp_ = std::move(fresh);
+  return true;
+}
+
+}  // namespace workflow
+
+WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  ParsedURI uri;
+  URIParser::parse(url, uri);
+  return create_http_task(uri, redirect_max, retry_max, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  return new workflow::HttpClientTask(uri, redirect_max, retry_max, std::move(callback));
+}

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "util/UniqueFd.h"
+
+namespace client_test {
+
+// One connection as a server's script sees it. Blocks; reads end after 20 s.
+class Peer {
+ public:
+  explicit Peer(int fd) : fd_(fd) {
+    const struct timeval patience = {20, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+
+  // The next request with its body, "" at the end of input.
+  std::string request() {
+    size_t end = std::string::npos;
+    while ((end = input_.find("\r\n\r\n")) == std::string::npos) {
+      if (!fill()) {
+        return "";
+      }
+    }
+    size_t size = end + 4;
+    const size_t at = input_.find("Content-Length: ");
+    if (at < end) {
+      size += std::strtoul(input_.c_str() + at + 16, nullptr, 10);
+    }
+    while (input_.size() < size && fill()) {
+    }
+    const std::string whole = input_.substr(0, size);
+    input_.erase(0, size);
+    return whole;
+  }
+  void send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) {
+        return;
+      }
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  void reply(std::string_view body, const std::string& fields = "") {
+    send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + fields +
+         "\r\n" + std::string(body));
+  }
+  // Whether the client has closed its side.
+  bool ended() { return input_.empty() && !fill(); }
+  // Nothing else may be done with it then.
+  void close() { ::shutdown(fd_.get(), SHUT_RDWR); }
+  void reset() {
+    const struct linger hard = {1, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    fd_.reset();
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  bool fill() {
+    char buffer[65536];
+    const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+    if (n > 0) {
+      input_.append(buffer, static_cast<size_t>(n));
+    }
+    return n > 0;
+  }
+
+  workflow::UniqueFd fd_;
+  std::string input_;
+};
+
+// Plays a script, written with system calls alone, for each connection: the library is not tested
+// with itself. When destroyed it ends its connections, and waits for the scripts.
+class RawServer {
+ public:
+  // `script(peer, n)`: for the n-th connection, from 0, on a thread of its own.
+  explicit RawServer(std::function<void(Peer&, int)> script) : script_(std::move(script)) {
+    listen_ = workflow::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    struct sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+    ::listen(listen_.get(), 128);
+    socklen_t length = sizeof address;
+    ::getsockname(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    acceptor_ = std::thread([this] { accept(); });
+  }
+  ~RawServer() {
+    ::shutdown(listen_.get(), SHUT_RDWR);
+    acceptor_.join();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (const Peer* peer : open_) {
+        ::shutdown(peer->fd(), SHUT_RDWR);
+      }
+    }
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+
+  uint16_t port() const { return port_; }
+  std::string url(const std::string& path = "/") const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
+  int connections() const { return connections_; }
+
+ private:
+  void accept() {
+    for (;;) {
+      const int fd = ::accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) {
+        return;
+      }
+      threads_.emplace_back([this, fd, number = connections_++] {
+        Peer peer(fd);
+        {
+          std::lock_guard<std::mutex> lock(mutex_);
+          open_.insert(&peer);
+        }
+        script_(peer, number);
+        std::lock_guard<std::mutex> lock(mutex_);
+        open_.erase(&peer);
+      });
+    }
+  }
+
+  const std::function<void(Peer&, int)> script_;
+  workflow::UniqueFd listen_;
+  uint16_t port_ = 0;
+  std::atomic<int> connections_{0};
+  std::mutex mutex_;
+  std::set<const Peer*> open_;
+  std::thread acceptor_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace client_test
