@@ -63,6 +63,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   void end_with_runtime();
 
   WFConnection* user() { return &user_; }
+  const ClientEndpoint& endpoint() const { return *endpoint_; }
 
  private:
   enum class State { kConnecting, kHandshaking, kExchanging, kIdle, kClosing, kClosed };

@@ -58,7 +58,6 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
 }
 
 ClientEndpoint::~ClientEndpoint() {
-  SSL_SESSION_free(tls_session_);
   SSL_CTX_free(tls_context_);
 }
 
@@ -125,10 +124,9 @@ ClientSession* ClientEndpoint::take_waiting() {
 }
 
 ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFailure* failure) {
-  const struct sockaddr* address = reinterpret_cast<const struct sockaddr*>(&address_);
-  UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(address_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   int error = fd.valid() ? 0 : errno;
-  if (error == 0 && ::connect(fd.get(), address, address_length_) < 0 && errno != EINPROGRESS &&
+  if (error == 0 && ::connect(fd.get(), address(), address_length_) < 0 && errno != EINPROGRESS &&
       errno != EINTR) {
     error = errno;
   }
@@ -227,20 +225,12 @@ bool ClientEndpoint::begin_tls(Stream& stream) {
       (!tls_host_.empty() && !stream.tls()->expect_host(tls_host_.c_str(), params_.use_tls_sni))) {
     return false;
   }
-  MutexLock lock(mutex_);
-  if (tls_session_) {
-    SSL_set_session(stream.tls()->ssl(), tls_session_);
-  }
+  hub_.tls_sessions().offer(key_, stream.tls()->ssl());
   return true;
 }
 
 void ClientEndpoint::keep_tls_session(const TlsStream& tls) {
-  SSL_SESSION* session = SSL_get0_session(tls.ssl());
-  MutexLock lock(mutex_);
-  if (session && session != tls_session_ && SSL_SESSION_is_resumable(session) == 1) {
-    SSL_SESSION_up_ref(session);
-    SSL_SESSION_free(std::exchange(tls_session_, session));
-  }
+  hub_.tls_sessions().keep(key_, tls.ssl());
 }
 
 void ClientEndpoint::abort_all() {

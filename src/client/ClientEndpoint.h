@@ -33,6 +33,10 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const std::string& key() const { return key_; }
   const struct EndpointParams& params() const { return params_; }
   bool is_tls() const { return is_tls_; }
+  const struct sockaddr* address() const {
+    return reinterpret_cast<const struct sockaddr*>(&address_);
+  }
+  socklen_t address_length() const { return address_length_; }
 
   enum class Acquire {
     kUnderWay,  // a connection, or the wait for one, has the session now
@@ -84,7 +88,6 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   size_t open_ WF_GUARDED_BY(mutex_) = 0;
   std::deque<Waiter*> waiting_ WF_GUARDED_BY(mutex_);
   bool closed_ WF_GUARDED_BY(mutex_) = false;
-  SSL_SESSION* tls_session_ WF_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace workflow

@@ -1,8 +1,10 @@
 #include "workflow/ClientExchange.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include "client/ClientConnection.h"
+#include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
 #include "kernel/Runtime.h"
@@ -38,7 +40,14 @@ int ClientExchange::peer_addr(struct sockaddr* addr, socklen_t* addrlen) const {
     errno = ENOTCONN;
     return -1;
   }
-  return connection_->peer_addr(addr, addrlen);
+  const ClientEndpoint& endpoint = connection_->endpoint();
+  if (*addrlen < endpoint.address_length()) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  std::memcpy(addr, endpoint.address(), endpoint.address_length());
+  *addrlen = endpoint.address_length();
+  return 0;
 }
 
 }  // namespace workflow

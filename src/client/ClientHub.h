@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/ClientEndpoint.h"
+#include "client/TlsSessions.h"
 #include "kernel/Runtime.h"
 #include "util/Mutex.h"
 
@@ -21,6 +22,7 @@ class ClientHub final : public RuntimePart, public Intake {
   ClientHub();
 
   Runtime& runtime() { return runtime_; }
+  TlsSessions& tls_sessions() { return tls_sessions_; }
   static ClientHub& current() { return Runtime::current().part<ClientHub>(); }
 
   // The endpoint of that address for that target; as long as it is used, always the same.
@@ -44,6 +46,7 @@ class ClientHub final : public RuntimePart, public Intake {
   std::vector<std::shared_ptr<ClientEndpoint>> all_endpoints() const;
 
   Runtime& runtime_;
+  TlsSessions tls_sessions_;
   mutable Mutex mutex_;  // H
   CondVar ended_;
   std::map<std::string, std::shared_ptr<ClientEndpoint>> endpoints_ WF_GUARDED_BY(mutex_);

@@ -90,7 +90,7 @@ TEST_F(Tls, LargeBodiesGoBothWays) {
     ASSERT_TRUE(client.send(post("/large", large)));
     // The server has to wait for room now and then: nobody reads yet.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_EQ(client.body(), "POST /large " + large);
+    EXPECT_TRUE(client.body() == "POST /large " + large);
     ASSERT_TRUE(client.send(get("/again")));
     EXPECT_EQ(client.body(), "GET /again ");
   }

@@ -20,7 +20,7 @@ struct Certificate {
 // A certificate authority of a test's own. Aborts on failure.
 class Authority {
  public:
-  explicit Authority(const std::string& name = "test authority");
+  Authority();
 
   // The authority's own certificate.
   const std::string& file() const { return file_; }
@@ -43,7 +43,6 @@ class Authority {
   std::string write(const std::string& name, X509* certificate, EVP_PKEY* key);
 
   TempDir folder_;
-  const std::string name_;
   const Key key_;
   X509Pointer certificate_;
   std::string file_;

@@ -1,0 +1,196 @@
+#include <gtest/gtest.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "client/Fetch.h"
+#include "client/RawServer.h"
+#include "server/TestServer.h"
+#include "support/Certificates.h"
+#include "workflow/WFGlobal.h"
+
+// HTTP requests over TLS: whom a client trusts, and what it says when it does not.
+
+namespace client_test {
+namespace {
+
+using server_test::TestServer;
+using test_support::Authority;
+using test_support::Certificate;
+
+class HttpsClient : public testing::Test {
+ protected:
+  // The library's own context trusts the authority of the test.
+  void SetUp() override {
+    ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority_.file().c_str()),
+              1);
+  }
+
+  static std::string url(const TestServer& server, const std::string& host = "127.0.0.1") {
+    return "https://" + host + ":" + std::to_string(server.port()) + "/x";
+  }
+
+  Authority authority_;
+  const Certificate certificate_ = authority_.issue({"IP:127.0.0.1", "DNS:localhost"});
+};
+
+TEST_F(HttpsClient, GetsFromOurServer) {
+  TestServer server(server_test::echo, server_test::http_params(), &certificate_);
+  EXPECT_EQ(fetch(url(server)).body, "GET /x ");
+  EXPECT_EQ(fetch(url(server, "localhost")).body, "GET /x ");
+}
+
+TEST_F(HttpsClient, KeepsItsConnection) {
+  TestServer server(server_test::echo, server_test::http_params(), &certificate_);
+  for (int i = 0; i < 5; i++) {
+    const Fetched got = fetch(url(server));
+    EXPECT_EQ(got.status, "200");
+    EXPECT_EQ(got.sequence, i);
+  }
+}
+
+TEST_F(HttpsClient, LargeBodiesGoBothWays) {
+  TestServer server(server_test::echo, server_test::http_params(), &certificate_);
+  const std::string large(5'000'000, 'q');
+  const Fetched got = fetch(url(server), {.change = [&](WFHttpTask* t) {
+                              t->get_req()->set_method("POST");
+                              t->get_req()->append_output_body_nocopy(large);
+                            }});
+  EXPECT_EQ(got.state, WFT_STATE_SUCCESS) << got.error;
+  EXPECT_TRUE(got.body == "POST /x " + large) << got.body.size();
+}
+
+TEST_F(HttpsClient, SessionsAreResumed) {
+  std::atomic<int> resumed{0};
+  TestServer server(server_test::echo, server_test::http_params(), &certificate_);
+  static std::atomic<int>* counter = nullptr;
+  counter = &resumed;
+  SSL_CTX_set_info_callback(WFGlobal::get_ssl_client_ctx(), [](const SSL* ssl, int where, int) {
+    if (where & SSL_CB_HANDSHAKE_DONE) {
+      *counter += SSL_session_reused(ssl);
+    }
+  });
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(fetch(url(server), {.change = [](WFHttpTask* t) { t->set_keep_alive(0); }}).status,
+              "200");
+  }
+  SSL_CTX_set_info_callback(WFGlobal::get_ssl_client_ctx(), nullptr);
+  EXPECT_EQ(resumed, 2);
+}
+
+TEST_F(HttpsClient, CertificatesOfOtherHostsAreRefused) {
+  const Certificate other = authority_.issue({"DNS:other.test"});
+  TestServer server(server_test::echo, server_test::http_params(), &other);
+  const Fetched got = fetch(url(server), {.retry_max = 3});
+  EXPECT_EQ(got.state, WFT_STATE_SSL_ERROR);
+  EXPECT_EQ(got.error, -X509_V_ERR_IP_ADDRESS_MISMATCH);
+  EXPECT_EQ(fetch(url(server, "localhost")).error, -X509_V_ERR_HOSTNAME_MISMATCH);
+  EXPECT_EQ(server.requests(), 0);
+}
+
+TEST_F(HttpsClient, ExpiredCertificatesAreRefused) {
+  const Certificate old = authority_.issue({"IP:127.0.0.1"}, -60);
+  TestServer server(server_test::echo, server_test::http_params(), &old);
+  const Fetched got = fetch(url(server));
+  EXPECT_EQ(got.state, WFT_STATE_SSL_ERROR);
+  EXPECT_EQ(got.error, -X509_V_ERR_CERT_HAS_EXPIRED);
+}
+
+TEST_F(HttpsClient, UnknownAuthoritiesAreRefused) {
+  Authority stranger;
+  const Certificate certificate = stranger.issue({"IP:127.0.0.1"});
+  TestServer server(server_test::echo, server_test::http_params(), &certificate);
+  const Fetched got = fetch(url(server));
+  EXPECT_EQ(got.state, WFT_STATE_SSL_ERROR);
+  EXPECT_EQ(got.error, -X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY);
+  EXPECT_NE(std::string(WFGlobal::get_error_string(got.state, got.error)), "");
+}
+
+TEST_F(HttpsClient, VerifyingCanBeTurnedOff) {
+  Authority stranger;
+  const Certificate certificate = stranger.issue({"DNS:other.test"});
+  TestServer server(server_test::echo, server_test::http_params(), &certificate);
+  SSL_CTX_set_verify(WFGlobal::get_ssl_client_ctx(), SSL_VERIFY_NONE, nullptr);
+  EXPECT_EQ(fetch(url(server)).status, "200");
+}
+
+TEST_F(HttpsClient, AContextOfOnesOwn) {
+  Authority stranger;
+  const Certificate certificate = stranger.issue({"IP:127.0.0.1"});
+  TestServer server(server_test::echo, server_test::http_params(), &certificate);
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free);
+  SSL_CTX_load_verify_file(context.get(), stranger.file().c_str());
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  WFFacilities::WaitGroup group(1);
+  Fetched got;
+  WFNetworkTaskFactory<protocol::HttpRequest, protocol::HttpResponse>::create_client_task(
+      TT_TCP_SSL, reinterpret_cast<const struct sockaddr*>(&address), sizeof address, context.get(),
+      0,
+      [&](WFHttpTask* task) {
+        got = fetched(task);
+        group.done();
+      })
+      ->start();
+  group.wait();
+  EXPECT_EQ(got.status, "200");
+  EXPECT_EQ(fetch(url(server)).state, WFT_STATE_SSL_ERROR);
+}
+
+TEST_F(HttpsClient, APlainServerIsNoTlsServer) {
+  TestServer server;
+  const Fetched got = fetch(url(server), {.retry_max = 2});
+  EXPECT_EQ(got.state, WFT_STATE_SSL_ERROR);
+  EXPECT_GT(got.error, 0);
+  EXPECT_NE(std::string(WFGlobal::get_error_string(got.state, got.error)), "");
+}
+
+TEST_F(HttpsClient, ASilentServerTimesOut) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.ssl_connect_timeout = 50;
+  WORKFLOW_library_init(&settings);
+  RawServer server([](Peer& peer, int) {
+    peer.request();  // waits for the end: no request comes
+  });
+  const Fetched got = fetch("https://127.0.0.1:" + std::to_string(server.port()) + "/");
+  EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(got.error, ETIMEDOUT);
+  EXPECT_EQ(got.timeout_reason, TOR_CONNECT_TIMEOUT);
+}
+
+// Close-delimited: an attacker who ends the connection could have cut it.
+TEST_F(HttpsClient, AResponseThatEndsWithoutGoodbyeIsAnError) {
+  for (const bool says_goodbye : {true, false}) {
+    RawServer server([&](Peer& peer, int) {
+      const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(
+          SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+      SSL_CTX_use_certificate_chain_file(context.get(), certificate_.cert_file.c_str());
+      SSL_CTX_use_PrivateKey_file(context.get(), certificate_.key_file.c_str(), SSL_FILETYPE_PEM);
+      const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
+      SSL_set_fd(ssl.get(), peer.fd());
+      char request[4096];
+      SSL_accept(ssl.get());
+      SSL_read(ssl.get(), request, sizeof request);
+      const std::string bytes = "HTTP/1.1 200 OK\r\n\r\nall of it?";
+      SSL_write(ssl.get(), bytes.data(), static_cast<int>(bytes.size()));
+      if (says_goodbye) {
+        SSL_shutdown(ssl.get());
+      }
+    });
+    const Fetched got = fetch("https://127.0.0.1:" + std::to_string(server.port()) + "/");
+    EXPECT_EQ(got.state, says_goodbye ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR);
+    EXPECT_EQ(got.error, says_goodbye ? 0 : ECONNRESET);
+    EXPECT_EQ(got.body, says_goodbye ? "all of it?" : "");
+  }
+}
+
+}  // namespace
+}  // namespace client_test
