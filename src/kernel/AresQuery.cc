@@ -129,7 +129,9 @@ bool AresQuery::open_channel() {
   constexpr int kTimeoutMs = 3'600'000;  // no limit: the owner's comes long before
   char lookups[] = "b";                  // name servers only
   struct ares_options options = {};
-  options.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES;
+  // There is no other server to go on to: what this one says is wanted as it says it. (Answers to
+  // other questions are not accepted either way.)
+  options.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES | ARES_FLAG_NOCHECKRESP;
   options.timeout = kTimeoutMs;
   options.tries = 1;
   options.ndots = 1;

@@ -20,8 +20,12 @@ void DnsLookup::with_memory(Step step) {
   } catch (const std::bad_alloc&) {
     // The end is told below, when the handler has been left.
   }
-  poller_.unschedule(this);
   end({.error = EAI_MEMORY});
+}
+
+void DnsLookup::end(AresQuery::Result result) {
+  poller_.unschedule(this);
+  owner_.end(*this, std::move(result));
 }
 
 void DnsLookup::start(std::shared_ptr<const ResolvConf> conf, size_t first_server) {
@@ -78,7 +82,6 @@ bool DnsLookup::ask_on(AresQuery::Result result) {
     default:  // found, or nobody can be asked
       break;
   }
-  poller_.unschedule(this);
   end(std::move(result));
   return false;
 }

@@ -60,7 +60,7 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   void ask();
   // What a query has brought: whether to ask on. Otherwise the look-up has ended.
   bool ask_on(AresQuery::Result result);
-  void end(AresQuery::Result result) { owner_.end(*this, std::move(result)); }
+  void end(AresQuery::Result result);
   // Calls step(); if memory runs out, the look-up ends.
   template <class Step>
   void with_memory(Step step);
