@@ -16,7 +16,7 @@ namespace workflow {
 
 // A socket of c-ares, registered level-triggered: c-ares may leave something to read.
 // Deletes itself when the poller has retired it.
-class AresQuery::Socket final : public IoHandler {
+class AresQuery::Socket final : public IoHandler, private Runnable {
  public:
   Socket(AresQuery& query, UniqueFd fd) : query_(&query), fd_(std::move(fd)) {}
 
@@ -39,7 +39,14 @@ class AresQuery::Socket final : public IoHandler {
   void close() {
     Poller& poller = query_->poller_;
     query_ = nullptr;
-    poller.retire(fd(), this);
+    try {
+      poller.retire(fd(), this);
+    } catch (const std::bad_alloc&) {
+      // It is out of the poller's sight, and what is posted comes after the round's events, too.
+      if (!poller.post(this)) {
+        delete this;
+      }
+    }
   }
 
  private:
@@ -49,6 +56,7 @@ class AresQuery::Socket final : public IoHandler {
     }
   }
   void on_retired() override { delete this; }
+  void take_turn() override { delete this; }
 
   AresQuery* query_;  // null once closed
   const UniqueFd fd_;

@@ -239,6 +239,10 @@ Resolver::Answer Resolver::keep(const DnsLookup& lookup, AresQuery::Result& resu
   const int64_t now_ns = poller_.clock().now_ns();
   // Of other servers than those it would be asked of now.
   const bool outdated = lookup.conf() != files_.conf().get();
+  // A poller that has not stopped refuses a timer for want of memory.
+  if (result.error == EAI_CANCELED && !runtime_.stopping()) {
+    result.error = EAI_MEMORY;
+  }
   Answer answer{{result.error, nullptr}, result.system_error};
   try {
     if (result.error == 0) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <netdb.h>
 
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -46,6 +47,7 @@ class Asker final : public workflow::ResolveRequest {
   }
 
   bool wait() const { return told_.wait_for(1); }
+  bool wait_for(std::chrono::nanoseconds patience) const { return told_.wait_for(1, patience); }
   size_t times_told() const { return told_.count(); }
   int error() const { return error_; }
   int system_error() const { return system_error_; }
