@@ -19,7 +19,8 @@ class ResolveRequest {
   //   EAI_MEMORY, EAI_SYSTEM (see errno)   the process is short of memory, of descriptors
   //   EAI_CANCELED  the runtime stops
   // Called exactly once, with no lock held: on the resolver's poller's thread, by the thread that
-  // stops the runtime, or inside Resolver::resolve(). May delete this.
+  // stops the runtime, or inside Resolver::resolve(). Returns soon, as others wait
+  // for that thread. May delete this.
   virtual void resolved(int error, HostAddresses addresses) = 0;
 
  protected:
