@@ -21,7 +21,8 @@ void ResolveRequestList::erase(ResolveRequest* request) {
 ResolveRequest* ResolveRequestList::pop_front() {
   ResolveRequest* const first = head_;
   if (first) {
-    erase(first);
+    head_ = first->next_;
+    (head_ ? head_->previous_ : tail_) = nullptr;
   }
   return first;
 }

@@ -48,6 +48,7 @@ class ResolveRequestList {
   bool empty() const { return !head_; }
   void push_back(ResolveRequest* request, DnsLookup* lookup);
   void erase(ResolveRequest* request);
+  // Of a list that take_all() has returned: who cancels looks at such a request at the same time.
   ResolveRequest* pop_front();
   void append(ResolveRequestList& other);
 

@@ -34,17 +34,18 @@ void* reallocate(void* memory, size_t size) {
 
 }  // namespace
 
-void* operator new(size_t size) {
+// Inlined, the pair of these looks mismatched to g++ 12.
+[[gnu::noinline]] void* operator new(size_t size) {
   void* const memory = allocate(size);
   if (!memory) {
     throw std::bad_alloc();
   }
   return memory;
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 
