@@ -103,4 +103,41 @@ class ProtocolMessage {
   bool delegating_ = false;
 };
 
+// A message around another: what is sent and received is the inner one, as far as a derived class
+// does not change it on the way (see PackageWrapper, SSLWrapper). Where a connection takes a
+// message, a wrapper puts a layer between the two.
+//
+// Does not own the wrapped message, which outlives every call of the wrapper. Not thread-safe, and
+// one thread at a time for both. Movable: what is moved from wraps nothing, and its encode() and
+// append() fail with EINVAL.
+//
+// While append() runs, the wrapped message's feedback() and renew() are those of the wrapper. The
+// smaller of both size limits applies to what is received.
+class ProtocolWrapper : public ProtocolMessage {
+ public:
+  int encode(struct iovec vectors[], int max) override;
+  int append(const void *buf, size_t *size) override;
+  using ProtocolMessage::append;
+
+  const ProtocolMessage *get_message() const { return message; }
+
+  explicit ProtocolWrapper(ProtocolMessage *wrapped) : message(wrapped) {}
+  ProtocolWrapper(ProtocolWrapper &&wrapper) noexcept
+      : ProtocolMessage(std::move(wrapper)), message(std::exchange(wrapper.message, nullptr)) {}
+  ProtocolWrapper &operator=(ProtocolWrapper &&wrapper) noexcept {
+    if (this != &wrapper) {
+      message = std::exchange(wrapper.message, nullptr);
+      ProtocolMessage::operator=(std::move(wrapper));
+    }
+    return *this;
+  }
+
+ protected:
+  // Gives received bytes to `inner` as append() says, with this wrapper behind its feedback() and
+  // renew() and at most `limit` as its size limit.
+  int append_to(ProtocolMessage *inner, const void *buf, size_t *size, size_t limit);
+
+  ProtocolMessage *message;
+};
+
 }  // namespace protocol

@@ -1,6 +1,24 @@
 #include "workflow/ProtocolMessage.h"
 
+#include <algorithm>
+#include <cerrno>
+
 namespace protocol {
+
+namespace {
+
+// What a wrapped message says while it receives, said by its wrapper.
+class Relay final : public MessageChannel {
+ public:
+  explicit Relay(ProtocolMessage* wrapper) : wrapper_(wrapper) {}
+  int write_now(const void* buf, size_t size) override { return wrapper_->feedback(buf, size); }
+  void restart_receive() override { wrapper_->renew(); }
+
+ private:
+  ProtocolMessage* const wrapper_;
+};
+
+}  // namespace
 
 int ProtocolMessage::encode(struct iovec*, int) {
   errno = ENOSYS;
@@ -44,6 +62,36 @@ int ProtocolMessage::feedback(const void* buf, size_t size) {
 
 void ProtocolMessage::renew() {
   if (channel_ != nullptr) channel_->restart_receive();
+}
+
+int ProtocolWrapper::encode(struct iovec vectors[], int max) {
+  if (message == nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  return message->encode(vectors, max);
+}
+
+int ProtocolWrapper::append(const void* buf, size_t* size) {
+  if (message == nullptr) {
+    errno = EINVAL;
+    return -1;
+  }
+  return append_to(message, buf, size, size_limit);
+}
+
+int ProtocolWrapper::append_to(ProtocolMessage* inner, const void* buf, size_t* size,
+                               size_t limit) {
+  // Only for as long as this call: neither message knows how long the other lives.
+  MessageChannel* channel = inner->get_channel();
+  size_t own_limit = inner->get_size_limit();
+  Relay relay(this);
+  inner->set_channel(&relay);
+  inner->set_size_limit(std::min(own_limit, limit));
+  int result = inner->append(buf, size);
+  inner->set_channel(channel);
+  inner->set_size_limit(own_limit);
+  return result;
 }
 
 }  // namespace protocol
