@@ -88,6 +88,9 @@ class HttpMessage : public ProtocolMessage {
   int encode(struct iovec vectors[], int max) override;
   int append(const void *buf, size_t *size) override;
   using ProtocolMessage::append;
+  // 1 for a response whose body ends with the connection (RFC 9112, 6.3, rule 8) and for a message
+  // that is complete; ECONNRESET for any other.
+  int end_of_input() override;
 
   // --- For the layers that receive; not for users. ---
 
@@ -104,9 +107,6 @@ class HttpMessage : public ProtocolMessage {
   // After append() returned -1: the status to refuse the request with (400, 413, 414, 417, 431,
   // 501, 505; 500 when memory ran out); 0 when there was no error.
   int refusal_status() const;
-  // The peer closed its side: returns 1 when that completes the message, -1 when it cuts it.
-  int end_of_input();
-
   HttpContent *content() const { return content_.get(); }
 
   ~HttpMessage() override;
@@ -128,7 +128,9 @@ class HttpMessage : public ProtocolMessage {
   // Called once when the header section is complete and accepted; `rest` bytes of the body are at
   // hand already. Returns 0, or the status to refuse the message with.
   virtual int header_completed(size_t rest);
+  // See HttpResponse.
   bool zero_body_ = false;
+  bool answers_connect_ = false;
 
  private:
   struct ContentDeleter {
@@ -162,7 +164,11 @@ class HttpRequest : public HttpMessage {
   int header_completed(size_t rest) override;
 };
 
-// As a received message, interim answers (1xx but 101) are skipped.
+// As a received message, it begins with the first answer that is not interim: each 1xx but 101 is
+// skipped, and the time limit for receiving starts again (renew()). More than 32 of them are an
+// error. Errors of append(): EBADMSG for what is no response or has no certain end (RFC 9112, 6.3),
+// EMSGSIZE beyond the size limit, which counts the head and the body without chunk framing, or
+// beyond the limits of a head (HttpLimits.h).
 class HttpResponse : public HttpMessage {
  public:
   const char *get_status_code() const;
@@ -177,8 +183,12 @@ class HttpResponse : public HttpMessage {
   bool set_reason_phrase(const char *phrase);
   bool set_reason_phrase(const std::string &phrase);
 
-  // Internal: the response to be parsed answers HEAD, so it has no body whatever it says.
+  // Which request the response to be received answers, where that decides about its body (RFC 9112,
+  // 6.3); called before the first byte. HEAD: there is none, whatever the fields say.
   void parse_zero_body() { zero_body_ = true; }
+  // CONNECT: with a 2xx status the message ends with its head, and what follows is the tunnel's;
+  // Content-Length and Transfer-Encoding mean nothing then. Any other status has its body.
+  void parse_connect_answer() { answers_connect_ = true; }
 
   HttpResponse() noexcept : HttpMessage(false) {}
   HttpResponse(HttpResponse &&) noexcept = default;

@@ -26,6 +26,7 @@ class PackageWrapper : public ProtocolWrapper {
   // complete with the last, at exactly its last byte.
   int append(const void *buf, size_t *size) override;
   using ProtocolWrapper::append;
+  int end_of_input() override;
 
   explicit PackageWrapper(ProtocolMessage *wrapped) : ProtocolWrapper(wrapped) {}
   PackageWrapper(PackageWrapper &&wrapper) noexcept;

@@ -45,6 +45,10 @@ class ProtocolMessage {
   virtual int append(const void *buf, size_t *size);
   virtual int append(const void *buf, size_t size);
 
+  // The peer will send no more. Returns 1 when that completes the message, as some protocols end
+  // one with the connection, -1 with errno otherwise: by default, ECONNRESET.
+  virtual int end_of_input();
+
   // Writes bytes back to the peer while the message is being received, only from within append().
   // Returns the number of bytes taken or -1 with errno; ENOTCONN when there is no connection.
   virtual int feedback(const void *buf, size_t size);
@@ -118,6 +122,7 @@ class ProtocolWrapper : public ProtocolMessage {
   int encode(struct iovec vectors[], int max) override;
   int append(const void *buf, size_t *size) override;
   using ProtocolMessage::append;
+  int end_of_input() override;
 
   const ProtocolMessage *get_message() const { return message; }
 

@@ -27,8 +27,8 @@
 //
 // Errors: EBADMSG when the peer breaks the protocol, refuses us or is not to be trusted (more by
 // SSL_get_verify_result() and the thread's OpenSSL error queue, which every call empties first);
-// ECONNRESET when it ends TLS within a message; EINVAL for an SSL with other BIOs than said;
-// ENOMEM. An alert that tells the peer is written by feedback().
+// ECONNRESET when it ends TLS and that does not complete the message; EINVAL for an SSL with other
+// BIOs than said; ENOMEM. An alert that tells the peer is written by feedback().
 namespace protocol {
 
 // Where the records of TLS end in the bytes received (RFC 8446, 5.1). Internal.
@@ -80,6 +80,10 @@ class SSLWrapper : public ProtocolWrapper {
   // called without any bytes. The size limit is of the decrypted message.
   int append(const void *buf, size_t *size) override;
   using ProtocolWrapper::append;
+
+  // The connection ended without TLS having ended before: whatever a message may say, this could be
+  // somebody else's cut. ECONNRESET.
+  int end_of_input() override;
 
   // Encrypts, then writes. Returns `size`, or -1.
   int feedback(const void *buf, size_t size) override;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "protocol/HttpContent.h"
 #include "protocol/HttpFraming.h"
@@ -52,13 +53,15 @@ HttpMessage::~HttpMessage() = default;
 
 HttpMessage::HttpMessage(HttpMessage&& message) noexcept
     : ProtocolMessage(std::move(message)),
-      zero_body_(message.zero_body_),
+      zero_body_(std::exchange(message.zero_body_, false)),
+      answers_connect_(std::exchange(message.answers_connect_, false)),
       is_request_(message.is_request_),
       content_(std::move(message.content_)) {}
 
 HttpMessage& HttpMessage::operator=(HttpMessage&& message) noexcept {
   if (this != &message) {
-    zero_body_ = message.zero_body_;
+    zero_body_ = std::exchange(message.zero_body_, false);
+    answers_connect_ = std::exchange(message.answers_connect_, false);
     content_ = std::move(message.content_);
     ProtocolMessage::operator=(std::move(message));
   }
@@ -78,7 +81,7 @@ int HttpMessage::append(const void* buf, size_t* size) {
   if (content == nullptr) return -1;
   const HttpLimits& defaults = is_request_ ? kRequestLimits : kResponseLimits;
   HttpReceiver::Rules rules{limits_ != nullptr ? *limits_ : defaults, size_limit, is_request_,
-                            zero_body_};
+                            zero_body_, answers_connect_};
   HttpReceiver& receiver = content->receiver;
   const char* data = static_cast<const char*>(buf);
   size_t taken = 0;

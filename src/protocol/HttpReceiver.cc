@@ -130,9 +130,12 @@ int HttpReceiver::parse_into(const Rules& rules, const char* head, size_t size,
 HttpReceiver::Result HttpReceiver::begin_body(const Rules& rules, const HttpContent& content) {
   std::string_view version = content.start[HttpContent::kVersion];
   std::string_view first = content.start[HttpContent::kFirst];
-  Framing framing = rules.is_request
-                        ? frame_request(content.fields, first, version)
-                        : frame_response(content.fields, version, first, rules.zero_body);
+  Framing framing;
+  if (rules.is_request) {
+    framing = frame_request(content.fields, first, version);
+  } else if (!rules.answers_connect || first[0] != '2') {
+    framing = frame_response(content.fields, version, first, rules.zero_body);
+  }
   if (framing.refusal != 0) return refused(framing.refusal);
   uint64_t head_size = scanner_.end() - scanner_.start();
   uint64_t body_limit = std::min(rules.limits.body_bytes, rules.size_limit - head_size);

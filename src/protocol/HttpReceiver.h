@@ -33,7 +33,8 @@ class HttpReceiver {
     const HttpLimits& limits;
     uint64_t size_limit;  // of head and body data
     bool is_request;
-    bool zero_body;  // the response has no body whatever its fields say
+    bool zero_body;        // the response has no body whatever its fields say
+    bool answers_connect;  // the same with a 2xx status
   };
 
   HttpReceiver();

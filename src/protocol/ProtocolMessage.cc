@@ -52,6 +52,11 @@ int ProtocolMessage::append(const void* buf, size_t size) {
   return result;
 }
 
+int ProtocolMessage::end_of_input() {
+  errno = ECONNRESET;
+  return -1;
+}
+
 int ProtocolMessage::feedback(const void* buf, size_t size) {
   if (channel_ == nullptr) {
     errno = ENOTCONN;
@@ -78,6 +83,10 @@ int ProtocolWrapper::append(const void* buf, size_t* size) {
     return -1;
   }
   return append_to(message, buf, size, size_limit);
+}
+
+int ProtocolWrapper::end_of_input() {
+  return message != nullptr ? message->end_of_input() : ProtocolMessage::end_of_input();
 }
 
 int ProtocolWrapper::append_to(ProtocolMessage* inner, const void* buf, size_t* size,

@@ -234,6 +234,10 @@ int SSLWrapper::receive(const void* buf, size_t* size) {
   for (;;) {
     // Before the first bytes: the SSL may hold the beginning of this message already.
     int result = decrypt();
+    // The end of TLS is the end of the message's input.
+    if (result < 0 && SSL_get_shutdown(ssl_) & SSL_RECEIVED_SHUTDOWN && errno == ECONNRESET) {
+      result = ProtocolWrapper::end_of_input();
+    }
     int error = errno;
     int written = write_pending();
     if (result < 0) return fail(error);
@@ -270,6 +274,10 @@ int SSLWrapper::write_pending() {
   return write_output(ssl_, [this](const char* bytes, size_t length) {
     return ProtocolWrapper::feedback(bytes, length);
   });
+}
+
+int SSLWrapper::end_of_input() {
+  return fail(ECONNRESET);
 }
 
 int SSLWrapper::feedback(const void* buf, size_t size) {

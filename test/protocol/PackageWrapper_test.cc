@@ -304,4 +304,30 @@ TEST(PackageWrapper, EveryMessageOfItAnswersThroughIt) {
   EXPECT_EQ(channel.written.size(), 50u);
 }
 
+TEST(PackageWrapper, EndOfInputCompletesOnlyTheLast) {
+  class Responses : public PackageWrapper {
+   public:
+    Responses() : PackageWrapper(&responses_[0]) {}
+
+   private:
+    ProtocolMessage* next_in(ProtocolMessage* last) override {
+      return last == &responses_[0] ? &responses_[1] : nullptr;
+    }
+    protocol::HttpResponse responses_[2];
+  };
+  const std::string empty = "HTTP/1.1 204 No Content\r\n\r\n";
+  const std::string until_end = "HTTP/1.1 200 OK\r\n\r\nabc";
+  for (const std::string& bytes : {empty + until_end, until_end, empty, std::string()}) {
+    Responses responses;
+    ProtocolWrapper outer(&responses);
+    EXPECT_EQ(append(outer, bytes), 0);
+    errno = 0;
+    EXPECT_EQ(outer.end_of_input(), bytes.size() > until_end.size() + 3 ? 1 : -1) << bytes;
+    EXPECT_TRUE(errno == ECONNRESET || bytes.size() > until_end.size() + 3);
+  }
+  Responses complete;
+  EXPECT_EQ(append(complete, empty + empty), 1);
+  EXPECT_EQ(complete.end_of_input(), 1);
+}
+
 }  // namespace
