@@ -9,6 +9,10 @@
 
 #include "support/Tally.h"
 #include "workflow/Executor.h"
+#include "workflow/HttpMessage.h"
+#include "workflow/PackageWrapper.h"
+#include "workflow/SSLWrapper.h"
+#include "workflow/TLVMessage.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFGraphTask.h"
@@ -133,6 +137,42 @@ static_assert(is<Adding*(time_t, long, const string&, std::function<void(int*, l
 static_assert(is<Adding*(ExecQueue*, Executor*, std::function<void(int*, long*)>,
                          std::function<void(Adding*)>)>(&AddingFactory::create_thread_task));
 
+using protocol::HttpResponse;
+using protocol::PackageWrapper;
+using protocol::ProtocolMessage;
+using protocol::ProtocolWrapper;
+using protocol::TLVMessage;
+static_assert(has<ProtocolMessage, int(struct iovec[], int)>(&ProtocolMessage::encode));
+static_assert(has<ProtocolMessage, int(const void*, size_t*)>(&ProtocolMessage::append));
+static_assert(has<ProtocolMessage, int(const void*, size_t)>(&ProtocolMessage::append));
+static_assert(has<ProtocolMessage, int(const void*, size_t)>(&ProtocolMessage::feedback));
+static_assert(has<ProtocolMessage, void()>(&ProtocolMessage::renew));
+static_assert(has<ProtocolMessage, void(size_t)>(&ProtocolMessage::set_size_limit));
+static_assert(has<ProtocolMessage, size_t() const>(&ProtocolMessage::get_size_limit));
+static_assert(has<HttpResponse, void()>(&HttpResponse::parse_zero_body));
+static_assert(has<TLVMessage, int() const>(&TLVMessage::get_type));
+static_assert(has<TLVMessage, void(int)>(&TLVMessage::set_type));
+static_assert(has<TLVMessage, string*()>(&TLVMessage::get_value));
+static_assert(has<TLVMessage, const string*() const>(&TLVMessage::get_value));
+static_assert(has<TLVMessage, void(string)>(&TLVMessage::set_value));
+static_assert(std::is_base_of_v<ProtocolMessage, TLVMessage>);
+static_assert(std::is_base_of_v<ProtocolMessage, ProtocolWrapper>);
+static_assert(std::is_base_of_v<ProtocolMessage, protocol::SSLHandshaker>);
+static_assert(std::is_base_of_v<ProtocolWrapper, PackageWrapper>);
+static_assert(std::is_base_of_v<ProtocolWrapper, protocol::SSLWrapper>);
+static_assert(std::is_base_of_v<protocol::SSLWrapper, protocol::ServerSSLWrapper>);
+static_assert(std::is_constructible_v<ProtocolWrapper, ProtocolMessage*>);
+static_assert(std::is_constructible_v<PackageWrapper, ProtocolMessage*>);
+static_assert(std::is_constructible_v<protocol::SSLHandshaker, SSL*>);
+static_assert(std::is_constructible_v<protocol::SSLWrapper, ProtocolMessage*, SSL*>);
+static_assert(std::is_constructible_v<protocol::ServerSSLWrapper, ProtocolMessage*, SSL*>);
+template <class T>
+constexpr bool movable_only = std::is_move_constructible_v<T>&& std::is_move_assignable_v<T> &&
+                              !std::is_copy_constructible_v<T>;
+static_assert(movable_only<HttpResponse> && movable_only<TLVMessage>);
+static_assert(movable_only<ProtocolWrapper> && movable_only<PackageWrapper>);
+static_assert(movable_only<protocol::SSLHandshaker> && movable_only<protocol::ServerSSLWrapper>);
+
 // Users derive from what the interface calls derivable, and use its protected members.
 class OwnTask final : public WFGenericTask {
  protected:
@@ -169,6 +209,49 @@ class OwnCounter final : public WFCounterTask {
   void count() override { WFCounterTask::count(); }
 };
 
+// With the access that programs give these functions.
+class OwnMessage final : public ProtocolMessage {
+ public:
+  OwnMessage() { size_limit = 4; }
+  OwnMessage(OwnMessage&&) = default;
+  OwnMessage& operator=(OwnMessage&&) = default;
+
+ private:
+  int encode(struct iovec vectors[], int /*max*/) override {
+    vectors[0] = {&text_[0], text_.size()};
+    return 1;
+  }
+  int append(const void* buf, size_t size) override {
+    if (size > size_limit) {
+      errno = EMSGSIZE;
+      return -1;
+    }
+    text_.assign(static_cast<const char*>(buf), size);
+    return 1;
+  }
+  string text_ = "text";
+};
+
+class OwnTLV final : public TLVMessage {
+ public:
+  string text() const { return *get_value(); }
+};
+
+class OwnPackage final : public PackageWrapper {
+ public:
+  explicit OwnPackage(OwnMessage* messages) : PackageWrapper(messages), messages_(messages) {}
+  OwnPackage(OwnPackage&&) = default;
+
+ private:
+  ProtocolMessage* next_out(ProtocolMessage* last) override {
+    return last == messages_ ? messages_ + 1 : PackageWrapper::next_out(last);
+  }
+  ProtocolMessage* next_in(ProtocolMessage* last) override {
+    return last == messages_ ? messages_ + 1 : PackageWrapper::next_in(last);
+  }
+  OwnMessage* messages_;
+};
+
 class OwnPool final : public WFResourcePool {
  public:
   OwnPool() : WFResourcePool(2) {}
@@ -189,6 +272,20 @@ TEST(Signatures, DerivedKindsRunInSeries) {
   series.start();
   counter->count();
   EXPECT_TRUE(ended.wait_for(2));
+}
+
+TEST(Signatures, OwnMessagesGoThroughWrappers) {
+  OwnMessage messages[2];
+  OwnPackage package(messages);
+  ProtocolWrapper wrapper(&package);
+  struct iovec vectors[4];
+  EXPECT_EQ(wrapper.encode(vectors, 4), 2);
+  size_t size = 4;
+  EXPECT_EQ(wrapper.append("abcd", &size), 0);
+  EXPECT_EQ(wrapper.append("efgh", &size), 1);
+  OwnTLV tlv;
+  tlv.set_value("value");
+  EXPECT_EQ(tlv.text(), "value");
 }
 
 TEST(Signatures, GoTasksTakeQueuesExecutorsLimitsAndArguments) {
