@@ -110,10 +110,11 @@ int PackageWrapper::append(const void* buf, size_t* size) {
 int PackageWrapper::end_of_input() {
   if (complete_) return 1;
   ProtocolMessage* last = receiving_ != nullptr ? receiving_ : message;
-  if (last == nullptr) return ProtocolMessage::end_of_input();
-  if (last->end_of_input() < 0) return -1;
-  complete_ = next_in(last) == nullptr;
-  return complete_ ? 1 : ProtocolMessage::end_of_input();
+  if (last != nullptr && last->end_of_input() < 0) return -1;
+  complete_ = last != nullptr && next_in(last) == nullptr;
+  if (complete_) return 1;
+  errno = ECONNRESET;
+  return -1;
 }
 
 ProtocolMessage* PackageWrapper::next_out(ProtocolMessage*) {

@@ -23,7 +23,7 @@ namespace {
 enum class Answers { kGet, kHead, kConnect };
 
 // Small enough for the fuzzer to reach.
-constexpr size_t kSizeLimit = 1500;
+constexpr size_t kSizeLimit = 600;
 
 class Renewals : public protocol::MessageChannel {
  public:
