@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -145,6 +146,38 @@ void check_unchecked(std::string_view bytes) {
   }
 }
 
+// Any bytes as the data of a body: they come out again.
+void check_carried(std::string_view bytes) {
+  std::string body;
+  std::vector<std::string> chunks;
+  size_t from = 0;
+  Cuts ends = fuzzing::random_cuts(bytes, 100);
+  ends.push_back(bytes.size());
+  for (size_t to : ends) {
+    if (to == from) continue;
+    char line[20];
+    std::snprintf(line, sizeof line, from % 2 == 0 ? "%zx\r\n" : "0%zX;a=b\r\n", to - from);
+    chunks.emplace_back(bytes.substr(from, to - from));
+    body.append(line).append(chunks.back()).append("\r\n");
+    from = to;
+  }
+  body += bytes.size() % 2 == 0 ? "0\r\n\r\n" : "0\r\nX: y\r\n\r\n";
+  require(chunks_of(body) == chunks);
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  fuzzing::for_each_cutting(body, [&](const Cuts& cuts) {
+    protocol::HttpResponse response;
+    size_t size = head.size();
+    require(response.append(head.data(), &size) == 0);
+    size_t consumed = 0;
+    const int result = fuzzing::feed(body, cuts, &consumed, [&](const char* piece, size_t* count) {
+      return response.append(piece, count);
+    });
+    require(result == 1 && consumed == body.size());
+    protocol::HttpChunkCursor cursor(&response);
+    require(walk(cursor) == chunks);
+  });
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -156,5 +189,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzzing::for_each_cutting(bytes, [&](const Cuts& cuts) { require(feed(bytes, cuts) == whole); });
   if (whole.result == 1) check_accepted(whole.raw);
   check_unchecked(bytes);
+  check_carried(bytes);
   return 0;
 }

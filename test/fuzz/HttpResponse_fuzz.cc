@@ -132,11 +132,27 @@ void check_all(std::string_view rest, Answers answers) {
   }
 }
 
+// Any bytes as a body, ended in each way: they come out again.
+void check_carried(std::string_view body) {
+  const std::string ok = "HTTP/1.1 200 OK\r\n";
+  const std::string length = "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
+  for (const std::string& head : {ok + length, ok + "\r\n"}) {
+    std::string bytes = head;
+    bytes += body;
+    fuzzing::for_each_cutting(bytes, [&](const Cuts& cuts) {
+      HttpResponse response;
+      http_feeding::feed_pieces(response, bytes, cuts);
+      require(response.end_of_input() == 1 && http_feeding::body_of(response) == body);
+    });
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (Answers answers : {Answers::kGet, Answers::kHead, Answers::kConnect})
     check_all(bytes, answers);
+  check_carried(bytes);
   return 0;
 }

@@ -94,6 +94,19 @@ void check_parse(const std::string& text) {
   require(same(again, uri));
 }
 
+// Behind the authority, anything but blanks and controls is accepted.
+void check_tail(const std::string& tail) {
+  bool allowed = true;
+  for (char c : tail)
+    allowed = allowed && static_cast<unsigned char>(c) > 0x20 && c != 0x7f;
+  for (const char* delimiter : {"/", "?", "#"}) {
+    ParsedURI uri;
+    require(URIParser::parse("http://h" + std::string(delimiter) + tail, uri) ==
+            (allowed ? 0 : -1));
+    if (allowed) require(std::strcmp(uri.host, "h") == 0);
+  }
+}
+
 void check_query(const std::string& query, const Cuts& cuts) {
   const auto strict = URIParser::split_query_strict(query);
   const auto first = URIParser::split_query(query);
@@ -139,6 +152,7 @@ void check_path(const std::string& path, const Cuts& cuts) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   check_parse(text);
+  check_tail(text);
   Cuts cuts = fuzzing::random_cuts(text, 30);
   if (cuts.size() > 3) cuts.resize(3);
   for (size_t cut = 0; fuzzing::cut_everywhere && cut <= size; ++cut)
