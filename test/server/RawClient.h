@@ -61,6 +61,8 @@ class RawClient {
   RawClient(const struct sockaddr* address, socklen_t length) { connect(address, length, 0); }
 
   bool connected() const { return fd_.valid(); }
+  // How long to wait for what the server must do; that of a test unless set.
+  void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
   int fd() const { return fd_.get(); }
 
   // False when the peer does not take it all.
@@ -70,7 +72,7 @@ class RawClient {
       if (n > 0) {
         bytes.remove_prefix(static_cast<size_t>(n));
       } else if (errno == EAGAIN) {
-        if (!wait_for(POLLOUT, test_support::kPatience)) {
+        if (!wait_for(POLLOUT, patience_)) {
           return false;
         }
       } else if (errno != EINTR) {
@@ -108,7 +110,8 @@ class RawClient {
     return send(request) ? reply(to_head) : std::nullopt;
   }
 
-  Ending ending(std::chrono::milliseconds patience = test_support::kPatience) {
+  Ending ending() { return ending(patience_); }
+  Ending ending(std::chrono::milliseconds patience) {
     if (!input_.empty()) {
       return Ending::kMoreData;
     }
@@ -132,7 +135,7 @@ class RawClient {
 
   // Takes up to `size` bytes, however they fall; 0 at the end.
   size_t take(size_t size) {
-    if (input_.empty() && fill(test_support::kPatience) != Fill::kData) {
+    if (input_.empty() && fill(patience_) != Fill::kData) {
       return 0;
     }
     const size_t taken = std::min(size, input_.size());
@@ -215,7 +218,7 @@ class RawClient {
         return true;
       }
       from = input_.size() < mark.size() ? 0 : input_.size() - mark.size() + 1;
-      if (fill(test_support::kPatience) != Fill::kData) {
+      if (fill(patience_) != Fill::kData) {
         return false;
       }
     }
@@ -223,7 +226,7 @@ class RawClient {
 
   bool read_bytes(size_t size, std::string& text) {
     while (input_.size() < size) {
-      if (fill(test_support::kPatience) != Fill::kData) {
+      if (fill(patience_) != Fill::kData) {
         return false;
       }
     }
@@ -267,7 +270,7 @@ class RawClient {
       return length.find_first_not_of("0123456789") == std::string::npos &&
              read_bytes(std::strtoull(length.c_str(), nullptr, 10), reply.body);
     }
-    while (fill(test_support::kPatience) == Fill::kData) {
+    while (fill(patience_) == Fill::kData) {
     }
     reply.body = std::exchange(input_, "");
     return true;
@@ -290,6 +293,7 @@ class RawClient {
   }
 
   workflow::UniqueFd fd_;
+  std::chrono::milliseconds patience_ = test_support::kPatience;
   std::string input_;
 };
 
