@@ -60,6 +60,42 @@ char to_lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
+// The uri-host in front (RFC 3986, 3.2.2: a name, or an address in brackets), which may be empty;
+// npos when it is malformed. What is behind it is empty or begins with a colon.
+size_t host_length(std::string_view text) {
+  constexpr size_t kNone = std::string_view::npos;
+  size_t length = text.find(':');
+  if (!text.empty() && text[0] == '[') {
+    size_t close = text.find(']');
+    if (close == kNone || close == 1 || text.find('[', 1) < close) return kNone;
+    length = close + 1;
+    if (length < text.size() && text[length] != ':') return kNone;
+  } else if (text.substr(0, length).find_first_of("[]") != kNone) {
+    return kNone;
+  }
+  length = length == kNone ? text.size() : length;
+  return all_of_class(text.substr(0, length), kHost) ? length : kNone;
+}
+
+bool is_digits(std::string_view text) {
+  for (char c : text) {
+    if (!is_digit(c)) return false;
+  }
+  return true;
+}
+
+// uri-host ":" port, the port from 1 to 65535 (RFC 9110, 9.3.6).
+bool is_authority_with_port(std::string_view text) {
+  constexpr size_t kMaxPortDigits = 5;
+  constexpr uint64_t kMaxPort = 65535;
+  size_t host = host_length(text);
+  if (host == 0 || host == std::string_view::npos || host == text.size()) return false;
+  std::string_view digits = text.substr(host + 1);
+  if (digits.size() > kMaxPortDigits) return false;
+  auto port = parse_content_length(digits);
+  return port && *port >= 1 && *port <= kMaxPort;
+}
+
 }  // namespace
 
 bool is_token_char(char c) {
@@ -92,12 +128,14 @@ bool is_sendable_target(std::string_view text) {
 bool is_acceptable_target(std::string_view method, std::string_view target) {
   if (target.empty() || !all_of_class(target, kTarget)) return false;
   if (target == "*") return method == "OPTIONS";
-  if (method == "CONNECT") return target[0] != '/' && all_of_class(target, kHost);
+  if (method == "CONNECT") return is_authority_with_port(target);
   return target[0] != '*';
 }
 
 bool is_host_value(std::string_view value) {
-  return all_of_class(value, kHost);
+  size_t host = host_length(value);
+  if (host == std::string_view::npos) return false;
+  return host == value.size() || is_digits(value.substr(host + 1));
 }
 
 bool is_http_version(std::string_view version) {

@@ -25,7 +25,7 @@ bool is_sendable_target(std::string_view text);
 // for OPTIONS; RFC 9112, 3.2). The finer structure is the parser's.
 bool is_acceptable_target(std::string_view method, std::string_view target);
 
-// uri-host [":" port], or empty (RFC 9110, 7.2): the characters only.
+// uri-host [":" port], or empty (RFC 9110, 7.2).
 bool is_host_value(std::string_view value);
 
 // "HTTP/" DIGIT "." DIGIT.
