@@ -93,11 +93,9 @@ int ChunkedBody::judge_size_line(std::string_view line, const HttpLimits& limits
     ++digits;
   size_t extension = line.size() - kLineEnd - digits;
   if (digits == 0 || digits > kMaxChunkSizeDigits) return 400;
-  // Not even the white space that RFC 9112, 7.1.1 would have us skip before the semicolon.
-  if (extension > 0 && line[digits] != ';') return 400;
   if (extension > limits.chunk_extension_bytes) return 400;
-  if (!is_printable_line(line.substr(digits, extension))) return 400;
-  if (!grammar_.take_size_line(line.data(), line.size(), &chunk_left_)) return 400;
+  if (!is_chunk_extensions(line.substr(digits, extension))) return 400;
+  if (!grammar_.take_size(line.substr(0, digits), &chunk_left_)) return 400;
   overhead_bytes_ += line.size();
   if (overhead_bytes_ > limits.chunk_overhead_bytes &&
       overhead_bytes_ - limits.chunk_overhead_bytes > data_bytes_) {

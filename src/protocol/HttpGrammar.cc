@@ -96,6 +96,23 @@ bool is_authority_with_port(std::string_view text) {
   return port && *port >= 1 && *port <= kMaxPort;
 }
 
+size_t token_length(std::string_view text) {
+  size_t length = 0;
+  while (length < text.size() && is_token_char(text[length]))
+    ++length;
+  return length;
+}
+
+// With both quotes; 0 when there is none at the beginning, or it does not end.
+size_t quoted_string_length(std::string_view text) {
+  if (text.empty() || text[0] != '"') return 0;
+  for (size_t i = 1; i < text.size() && !is_class(text[i], kControl); ++i) {
+    if (text[i] == '"') return i + 1;
+    if (text[i] == '\\' && (++i == text.size() || is_class(text[i], kControl))) return 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 bool is_token_char(char c) {
@@ -190,6 +207,23 @@ std::optional<uint64_t> parse_chunk_size(std::string_view digits) {
     value = value << 4 | static_cast<unsigned>(digit);
   }
   return value;
+}
+
+bool is_chunk_extensions(std::string_view text) {
+  while (!text.empty()) {
+    if (text[0] != ';') return false;
+    text.remove_prefix(1);
+    size_t name = token_length(text);
+    if (name == 0) return false;
+    text.remove_prefix(name);
+    if (text.empty() || text[0] != '=') continue;
+    text.remove_prefix(1);
+    size_t value = token_length(text);
+    if (value == 0) value = quoted_string_length(text);
+    if (value == 0) return false;
+    text.remove_prefix(value);
+  }
+  return true;
 }
 
 bool ListElements::next(std::string_view* element) {

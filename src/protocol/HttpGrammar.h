@@ -45,6 +45,10 @@ std::optional<uint64_t> parse_content_length(std::string_view text);
 // Hexadecimal digits only, at most kMaxChunkSizeDigits of them.
 std::optional<uint64_t> parse_chunk_size(std::string_view digits);
 
+// *( ";" name [ "=" ( token / quoted-string ) ] ) (RFC 9112, 7.1.1), without the white space that
+// its grammar tolerates. May be empty.
+bool is_chunk_extensions(std::string_view text);
+
 int hex_digit_value(char c);  // -1 when it is none
 
 // Takes the next element off a comma-separated list, trimmed; false at the end. Empty elements

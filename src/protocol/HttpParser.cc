@@ -107,9 +107,9 @@ int ChunkGrammar::on_message_complete(llhttp_t* parser) {
   return 0;
 }
 
-bool ChunkGrammar::take_size_line(const char* line, size_t length, uint64_t* size) {
+bool ChunkGrammar::take_size(std::string_view digits, uint64_t* size) {
   size_known_ = false;
-  if (!take(line, length) || !size_known_) return false;
+  if (!take(digits.data(), digits.size()) || !take("\r\n", 2) || !size_known_) return false;
   *size = parser_.content_length;
   return true;
 }

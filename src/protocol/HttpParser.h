@@ -20,16 +20,16 @@ namespace protocol {
 int parse_head(bool is_request, const char* head, size_t size, const HttpLimits& limits,
                HttpFields* fields);
 
-// Chunk framing. Give it whole lines (chunk size, trailer field, empty line), and data in any
-// pieces.
+// Chunk framing. Give it whole lines (trailer field, empty line), and data in any pieces. Chunk
+// extensions stay outside: llhttp does not take all that RFC 9112, 7.1.1 allows.
 class ChunkGrammar {
  public:
   ChunkGrammar();
   ChunkGrammar(const ChunkGrammar&) = delete;
   ChunkGrammar& operator=(const ChunkGrammar&) = delete;
 
-  // A chunk-size line; false when malformed. `*size` is the size it announces.
-  bool take_size_line(const char* line, size_t length, uint64_t* size);
+  // The digits of a chunk-size line; false when malformed. `*size` is the size they announce.
+  bool take_size(std::string_view digits, uint64_t* size);
   // Chunk data, the line end after it, or a trailer field line; false when malformed.
   bool take(const char* bytes, size_t length);
   // The name of the trailer field just taken; empty if that was no field.
