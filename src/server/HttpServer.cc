@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <string>
 #include <string_view>
 
 #include "protocol/HttpContent.h"
+#include "protocol/HttpGrammar.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFHttpServer.h"
 
@@ -34,9 +36,14 @@ const char* date_now() {
   return text;
 }
 
+bool accepts_tunnel(const Protocol::RequestFacts& request, std::string_view status) {
+  return request.is_connect && status.size() == 3 && status[0] == '2';
+}
+
 // RFC 9110, 6.4.1.
-bool status_has_no_body(std::string_view status) {
-  return status.size() == 3 && (status[0] == '1' || status == "204" || status == "304");
+bool has_no_body(const Protocol::RequestFacts& request, std::string_view status) {
+  return (status.size() == 3 && (status[0] == '1' || status == "204" || status == "304")) ||
+         accepts_tunnel(request, status);
 }
 
 void erase_header(HttpResponse* response, const char* name) {
@@ -44,28 +51,54 @@ void erase_header(HttpResponse* response, const char* name) {
     protocol::HttpHeaderCursor(response).find_and_erase(name);
 }
 
+// What chunks written by the user hold; what is malformed ends them.
+std::string without_framing(std::string_view chunks) {
+  constexpr std::string_view kLineEnd = "\r\n";
+  std::string body;
+  for (;;) {
+    const std::string_view line = chunks.substr(0, chunks.find(kLineEnd));
+    const auto size = protocol::parse_chunk_size(line.substr(0, line.find(';')));
+    chunks.remove_prefix(std::min(line.size() + kLineEnd.size(), chunks.size()));
+    if (!size || *size == 0 || *size > chunks.size()) return body;
+    body.append(chunks.substr(0, *size));
+    chunks.remove_prefix(std::min<size_t>(*size + kLineEnd.size(), chunks.size()));
+  }
+}
+
+// RFC 9112, 6.1: no Transfer-Encoding but to HTTP/1.1.
+void take_framing_off(HttpResponse* response) {
+  std::string chunks;
+  response->get_output_body_merged(chunks);
+  response->clear_output_body();
+  response->append_output_body(without_framing(chunks));
+  erase_header(response, "Transfer-Encoding");
+}
+
 // Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
 // so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
-void prepare_body(bool head, HttpResponse* response) {
-  const bool no_body_status = status_has_no_body(response->get_status_code());
+void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response) {
+  const std::string_view status = response->get_status_code();
+  const bool bodiless = has_no_body(request, status);
+  if (!bodiless && request.is_http10 && response->is_chunked()) take_framing_off(response);
   const size_t size = response->get_output_body_size();
-  if (no_body_status) {
+  if (bodiless) {
     erase_header(response, "Transfer-Encoding");
-    if (std::string_view(response->get_status_code()) != "304")
-      erase_header(response, "Content-Length");
+    if (status != "304") erase_header(response, "Content-Length");
   } else if (response->is_chunked()) {
     erase_header(response, "Content-Length");
-  } else if (!(head && response->has_content_length_header() && size == 0)) {
+  } else if (!(request.is_head && response->has_content_length_header() && size == 0)) {
     response->set_header_pair("Content-Length", std::to_string(size));
   }
-  if (no_body_status || head) response->clear_output_body();
+  if (bodiless || request.is_head) response->clear_output_body();
 }
 
 }  // namespace
 
 Protocol::RequestFacts Protocol::facts_of(const HttpRequest* request) {
   RequestFacts facts;
-  facts.is_head = std::string_view(request->get_method()) == "HEAD";
+  const std::string_view method = request->get_method();
+  facts.is_head = method == "HEAD";
+  facts.is_connect = method == "CONNECT";
   facts.is_http10 = std::string_view(request->get_http_version()) == "HTTP/1.0";
   facts.keep_alive = request->is_keep_alive();
   return facts;
@@ -94,10 +127,11 @@ std::string Protocol::refusal(const HttpRequest* request, bool timed_out) {
 bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
   if (!response->get_http_version()) response->set_http_version("HTTP/1.1");
   if (!response->get_status_code()) protocol::HttpUtil::set_response_status(response, HttpStatusOK);
-  prepare_body(request.is_head, response);
+  prepare_body(request, response);
   if (response->content()->fields.find("Date") == protocol::HttpFields::kNotFound)
     response->add_header_pair("Date", date_now());
-  const bool keep = may_keep && request.keep_alive && response->is_keep_alive();
+  const bool keep = may_keep && request.keep_alive && response->is_keep_alive() &&
+                    !accepts_tunnel(request, response->get_status_code());
   if (!response->has_connection_header()) {
     // Said only where it is not what the request's version implies (RFC 9112, 9.3).
     if (!keep)
