@@ -20,8 +20,6 @@ struct WFClientProtocol {
 
   // Completes the request before it is sent to that target, and readies the response for it.
   static void prepare(const workflow::ClientTarget &, REQ *, RESP *, bool /*keep_alive*/) {}
-  // The peer has closed: is the response whole?
-  static bool completes_at_end_of_input(RESP *) { return false; }
   // After a whole response: may the connection carry another request?
   static bool leaves_connection_usable(const REQ *, const RESP *) { return true; }
   // May it be sent twice?
@@ -101,9 +99,7 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
     times.keep_alive = this->keep_alive_timeout_;
     return times;
   }
-  bool completes_at_end_of_input() override {
-    return Protocol::completes_at_end_of_input(&this->resp_);
-  }
+  bool completes_at_end_of_input() override { return this->resp_.end_of_input() == 1; }
   bool leaves_connection_usable() override {
     return Protocol::leaves_connection_usable(&this->req_, &this->resp_);
   }

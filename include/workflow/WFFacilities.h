@@ -9,6 +9,15 @@
 #include "workflow/WFFuture.h"
 #include "workflow/WFTaskFactory.h"
 
+// How a request ended: get_resp(), get_task_seq(), get_state() and get_error() of its task.
+template <class RESP>
+struct WFNetworkResult {
+  RESP resp;
+  long long seqid;
+  int task_state;
+  int task_error;
+};
+
 // Calls for code that would rather wait than be called back. Any thread may use them. Waits on a
 // framework thread lend that thread to other work, so a callback may wait for other callbacks.
 class WFFacilities {
@@ -24,6 +33,29 @@ class WFFacilities {
   static void go(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     WFTaskFactory::create_go_task(queue_name, std::forward<FUNC>(func), std::forward<ARGS>(args)...)
         ->start();
+  }
+
+  // A client task of WFNetworkTaskFactory that sends `req`, started.
+  template <class REQ, class RESP>
+  static WFNetworkResult<RESP> request(enum TransportType type, const std::string &url, REQ &&req,
+                                       int retry_max) {
+    return async_request<REQ, RESP>(type, url, std::move(req), retry_max).get();
+  }
+  template <class REQ, class RESP>
+  static WFFuture<WFNetworkResult<RESP>> async_request(enum TransportType type,
+                                                       const std::string &url, REQ &&req,
+                                                       int retry_max) {
+    const auto promise = std::make_shared<WFPromise<WFNetworkResult<RESP>>>();
+    WFFuture<WFNetworkResult<RESP>> result = promise->get_future();
+    auto *task = WFNetworkTaskFactory<REQ, RESP>::create_client_task(
+        type, url, retry_max, [promise](WFNetworkTask<REQ, RESP> *ended) {
+          promise->set_value(WFNetworkResult<RESP>{std::move(*ended->get_resp()),
+                                                   ended->get_task_seq(), ended->get_state(),
+                                                   ended->get_error()});
+        });
+    *task->get_req() = std::move(req);
+    task->start();
+    return result;
   }
 
   // File tasks, started (see WFTaskFactory.h). Ready with what the system call would return: the

@@ -17,9 +17,6 @@ struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
 
   static void prepare(const workflow::ClientTarget &target, protocol::HttpRequest *request,
                       protocol::HttpResponse *response, bool keep_alive);
-  static bool completes_at_end_of_input(protocol::HttpResponse *response) {
-    return response->end_of_input() == 1;
-  }
   static bool leaves_connection_usable(const protocol::HttpRequest *request,
                                        const protocol::HttpResponse *response);
   // Idempotent methods (RFC 9110, 9.2.2).

@@ -86,6 +86,15 @@ void ClientHub::session_resolved(ClientSession* session) {
   resolving_.erase(session);
 }
 
+bool ClientHub::take_back_if_closed(ClientSession* session) {
+  MutexLock lock(mutex_);
+  return closed_ && resolving_.count(session) > 0 && take_back(session);
+}
+
+bool ClientHub::take_back(ClientSession* session) {
+  return runtime_.part<Resolver>().cancel(session) && resolving_.erase(session) > 0;
+}
+
 std::vector<std::shared_ptr<ClientEndpoint>> ClientHub::all_endpoints() const {
   std::vector<std::shared_ptr<ClientEndpoint>> all;
   MutexLock lock(mutex_);
@@ -100,13 +109,11 @@ void ClientHub::close_intake() {
   {
     MutexLock lock(mutex_);
     closed_ = true;
-    for (ClientSession* session : resolving_) {
-      if (runtime_.part<Resolver>().cancel(session)) {
+    const std::vector<ClientSession*> resolving(resolving_.begin(), resolving_.end());
+    for (ClientSession* session : resolving) {
+      if (take_back(session)) {
         cancelled.push_back(session);
       }
-    }
-    for (ClientSession* session : cancelled) {
-      resolving_.erase(session);
     }
   }
   RunnableList finished;

@@ -36,6 +36,9 @@ class ClientHub final : public RuntimePart, public Intake {
   // Around each look-up of a session. False as above.
   bool session_resolves(ClientSession* session);
   void session_resolved(ClientSession* session);
+  // After the resolver was asked: true if the runtime stops and the session, which may be gone
+  // otherwise, is the caller's again. close_intake() cannot cancel what was not asked yet.
+  bool take_back_if_closed(ClientSession* session);
 
   // Intake
   void close_intake() override;
@@ -44,6 +47,8 @@ class ClientHub final : public RuntimePart, public Intake {
 
  private:
   std::vector<std::shared_ptr<ClientEndpoint>> all_endpoints() const;
+  // Of a session in resolving_. False: it is being told its addresses.
+  bool take_back(ClientSession* session) WF_REQUIRES(mutex_);
 
   Runtime& runtime_;
   TlsSessions tls_sessions_;

@@ -54,7 +54,12 @@ void ClientSession::resolve(RunnableList& finished) {
     end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
     return;
   }
-  hub_.runtime().part<Resolver>().resolve(target_.host, target_.params.address_family, this);
+  ClientHub& hub = hub_;
+  hub.runtime().part<Resolver>().resolve(target_.host, target_.params.address_family, this);
+  // The session may be gone.
+  if (hub.take_back_if_closed(this)) {
+    failed({.state = WFT_STATE_ABORTED}, finished);
+  }
 }
 
 void ClientSession::resolved(int error, HostAddresses addresses) {

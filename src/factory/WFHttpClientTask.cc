@@ -128,6 +128,8 @@ void Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
   response->set_limits(&kClientLimits);
   if (method_of(request) == "HEAD") {
     response->parse_zero_body();
+  } else if (method_of(request) == "CONNECT") {
+    response->parse_connect_answer();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -73,7 +74,7 @@ TEST(WFGlobalSettings, DefaultsAreThoseOfTheInterface) {
   EXPECT_EQ(endpoint.connect_timeout, 10'000);
   EXPECT_EQ(endpoint.response_timeout, 10'000);
   EXPECT_EQ(endpoint.ssl_connect_timeout, 10'000);
-  EXPECT_FALSE(endpoint.use_tls_sni);
+  EXPECT_TRUE(endpoint.use_tls_sni);
   const struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   EXPECT_EQ(settings.poller_threads, -1);
   EXPECT_EQ(settings.handler_threads, 20);
@@ -156,6 +157,8 @@ TEST(WFGlobalErrorString, OfTlsErrors) {
             "TLS connection closed by the peer");
   const unsigned long code = ERR_PACK(ERR_LIB_SSL, 0, SSL_R_CERTIFICATE_VERIFY_FAILED);
   EXPECT_EQ(error_string(WFT_STATE_SSL_ERROR, static_cast<int>(code)), "certificate verify failed");
+  EXPECT_EQ(error_string(WFT_STATE_SSL_ERROR, -X509_V_ERR_CERT_HAS_EXPIRED),
+            "certificate has expired");
   EXPECT_EQ(error_string(WFT_STATE_SSL_ERROR, 99), "Unknown error");
 }
 

@@ -160,6 +160,7 @@ TEST_F(Tls, ResumesSessions) {
       EXPECT_EQ(client.body(), "GET /first ");
       // The tickets of 1.3 come after the handshake, and OpenSSL resumes only what ended in order.
       EXPECT_TRUE(client.ends_in_order());
+      SSL_shutdown(client.ssl());
       session = SSL_get1_session(client.ssl());
     }
     TlsClient client = connect({.max_version = version, .session = session});
