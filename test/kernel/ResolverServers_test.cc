@@ -96,6 +96,35 @@ TEST_F(ResolverServersTest, HalfAMessageIsNoAnswer) {
   EXPECT_EQ(look_up("www.test"), Found{EAI_FAIL});
 }
 
+TEST_F(ResolverServersTest, AStreamThatEndsIsNoAnswer) {
+  server_.set("www.test", {.v4 = {"192.0.2.1"}, .how = How::kCloseStream});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_AGAIN});
+  EXPECT_EQ(server_.asked_by_tcp(), 2U);
+}
+
+// Whatever the bytes: each request ends, and nothing else does.
+TEST_F(ResolverServersTest, CorruptedAnswersDoNoHarm) {
+  options_.cache.ttl_max_ns = 0;
+  options_.cache.negative_ttl_ns = 0;
+  options_.cache.stale_ns = 0;
+  server_.set("www.test", {.v4 = {"192.0.2.1", "192.0.2.2"},
+                           .v6 = {"2001:db8::1"},
+                           .how = How::kCorrupted,
+                           .alias = "other.test"});
+  size_t found = 0;
+  for (int i = 0; i < 1000; i++) {
+    Asker asker;
+    resolver().resolve("www.test", i % 2 ? AF_UNSPEC : AF_INET, &asker);
+    while (!asker.wait_for(std::chrono::milliseconds(2))) {
+      pass(kTimeoutNs);
+    }
+    EXPECT_EQ(asker.times_told(), 1U);
+    found += asker.error() == 0 ? 1 : 0;
+  }
+  EXPECT_GT(found, 0U);
+  EXPECT_LT(found, 1000U);
+}
+
 TEST_F(ResolverServersTest, TheNextServerIsAskedWhenOneDoesNotKnow) {
   FakeDnsServer bad;
   bad.set_others({.rcode = 2});

@@ -292,13 +292,26 @@ bool FakeDnsServer::on_stream(int fd) {
     return false;
   }
   const std::string reply = reply_to(query, true);
-  if (!reply.empty()) {
-    std::string message;
-    put16(message, static_cast<uint32_t>(reply.size()));
-    message += reply;
-    ::send(fd, message.data(), message.size(), MSG_NOSIGNAL);
+  if (reply.empty()) {
+    return false;
   }
+  std::string message;
+  put16(message, static_cast<uint32_t>(reply.size()));
+  message += reply;
+  ::send(fd, message.data(), message.size(), MSG_NOSIGNAL);
   return true;
+}
+
+// Mostly behind the question, or the answer would not even be looked at.
+void FakeDnsServer::corrupt(std::string& message, size_t question_end) {
+  for (uint64_t i = random_.below(4) + 1; i-- > 0;) {
+    const size_t begin = random_.one_in(10) ? 2 : question_end;
+    message[begin + random_.below(message.size() - begin)] =
+        static_cast<char>(random_.one_in(3) ? 0xc0 : random_.below(256));
+  }
+  if (random_.one_in(4)) {
+    message.resize(question_end + random_.below(message.size() - question_end));
+  }
 }
 
 std::string FakeDnsServer::reply_to(const std::string& query, bool by_tcp) {
@@ -323,7 +336,11 @@ std::string FakeDnsServer::reply_to(const std::string& query, bool by_tcp) {
   if (reply.how == How::kGarbage) {
     return "\xff\xff garbage that is no message at all";
   }
-  const bool cut_off = reply.only_tcp && !by_tcp;
+  const bool no_stream = reply.how == How::kCloseStream;
+  if (no_stream && by_tcp) {
+    return {};
+  }
+  const bool cut_off = (reply.only_tcp || no_stream) && !by_tcp;
   uint32_t count = 0;
   const std::string data = cut_off || reply.rcode != 0 ? "" : records(reply, *asked, count);
   std::string message = query.substr(0, 2);
@@ -337,6 +354,8 @@ std::string FakeDnsServer::reply_to(const std::string& query, bool by_tcp) {
     message[0] = static_cast<char>(message[0] ^ 0x55);
   } else if (reply.how == How::kWrongQuestion) {
     message[kHeader + 1] = static_cast<char>(message[kHeader + 1] ^ 0x03);
+  } else if (reply.how == How::kCorrupted) {
+    corrupt(message, asked->end);
   } else if (reply.how == How::kCutMessage) {
     message.resize(asked->end + data.size() / 2);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/TestSeed.h"
 #include "util/UniqueFd.h"
 
 namespace test_support {
@@ -23,7 +24,9 @@ struct DnsReply {
     kGarbage,        // bytes that are no message, then nothing
     kWrongId,        // the answer to a question that was not asked, then nothing
     kWrongQuestion,  // the right identifier, another name
-    kCutMessage      // the first half of the answer
+    kCutMessage,     // the first half of the answer
+    kCorrupted,      // some bytes of the answer are others
+    kCloseStream     // by UDP the answer is cut off, by TCP the connection ends
   };
 
   std::vector<std::string> v4 = {};
@@ -76,6 +79,7 @@ class FakeDnsServer {
   // False when the connection has ended.
   bool on_stream(int fd);
   std::string reply_to(const std::string& query, bool by_tcp);
+  void corrupt(std::string& message, size_t question_end);
 
   workflow::UniqueFd udp_;
   workflow::UniqueFd tcp_;
@@ -89,6 +93,7 @@ class FakeDnsServer {
   std::vector<uint16_t> ports_;
   bool held_ = false;
   bool stopping_ = false;
+  TestRandom random_{test_seed()};
   std::vector<Question> kept_;
   std::thread thread_;
 };
