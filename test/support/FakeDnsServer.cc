@@ -200,7 +200,12 @@ std::vector<uint16_t> FakeDnsServer::ports() const {
 
 bool FakeDnsServer::wait_for_questions(const std::string& name, size_t n) const {
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (asked(name) < n) {
+  const auto handled = [&] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = handled_.find(name);
+    return found == handled_.end() ? 0 : found->second;
+  };
+  while (handled() < n) {
     if (std::chrono::steady_clock::now() > end) {
       return false;
     }
@@ -259,18 +264,26 @@ void FakeDnsServer::on_datagram() {
   }
   const Question question{std::string(buffer, static_cast<size_t>(n)),
                           std::string(reinterpret_cast<const char*>(&from), sizeof from)};
+  const auto asked = parse(question.bytes);
+  bool held = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ports_.push_back(ntohs(from.sin_port));
-    if (const auto asked = parse(question.bytes)) {
+    if (asked) {
       asked_[{asked->name, asked->type}]++;
     }
-    if (held_) {
+    held = held_;
+    if (held) {
       kept_.push_back(question);
-      return;
     }
   }
-  answer(question);
+  if (!held) {
+    answer(question);
+  }
+  if (asked) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    handled_[asked->name]++;
+  }
 }
 
 void FakeDnsServer::answer(const Question& question) {

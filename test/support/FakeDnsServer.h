@@ -64,7 +64,8 @@ class FakeDnsServer {
   size_t asked_by_tcp() const;
   // The ports that questions by UDP came from.
   std::vector<uint16_t> ports() const;
-  // Waits until as many questions for the name have come; false when that takes too long.
+  // Waits until as many questions by UDP for the name have come, and answers to them have been sent
+  // if there are any; false when that takes too long.
   bool wait_for_questions(const std::string& name, size_t n) const;
 
  private:
@@ -89,6 +90,7 @@ class FakeDnsServer {
   std::map<std::string, DnsReply> replies_;
   DnsReply others_{.rcode = 3};
   std::map<std::pair<std::string, int>, size_t> asked_;
+  std::map<std::string, size_t> handled_;  // by UDP
   size_t by_tcp_ = 0;
   std::vector<uint16_t> ports_;
   bool held_ = false;
