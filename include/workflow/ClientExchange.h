@@ -29,6 +29,9 @@ struct ClientTarget {
   // empty.
   SSL_CTX *ssl_ctx = nullptr;
   std::string verified_host;
+  // What a proxy is sent first, and has to answer with a status of 2xx: a CONNECT request (RFC
+  // 9110, 9.3.6). Empty: nothing.
+  std::string tunnel_request;
   struct EndpointParams params;
 
   bool is_tls() const { return transport == TT_TCP_SSL; }

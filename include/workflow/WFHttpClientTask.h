@@ -30,7 +30,9 @@ class HttpClientTask final : public WFClientTask<protocol::HttpRequest, protocol
  public:
   using Callback = std::function<void(Task *)>;
 
-  HttpClientTask(const ParsedURI &uri, int redirect_max, int retry_max, Callback callback);
+  // `proxy`: null means none.
+  HttpClientTask(const ParsedURI &uri, const ParsedURI *proxy, int redirect_max, int retry_max,
+                 Callback callback);
 
  protected:
   bool goes_on() override;
@@ -40,9 +42,13 @@ class HttpClientTask final : public WFClientTask<protocol::HttpRequest, protocol
 
   // Makes the request one for `uri_`. 0, or a WFT_ERR_URI_*.
   int aim();
+  // The same by way of the proxy, given the target without it.
+  int aim_at_proxy(const std::string &path, ClientTarget *target);
   bool fail_redirect();
 
   ParsedURI uri_;
+  ParsedURI proxy_;
+  const bool uses_proxy_;
   int redirects_left_;
 };
 

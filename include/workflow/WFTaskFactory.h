@@ -189,6 +189,12 @@ class WFTaskFactory {
                                       http_callback_t callback);
   static WFHttpTask *create_http_task(const ParsedURI &uri, int redirect_max, int retry_max,
                                       http_callback_t callback);
+  // By way of an HTTP proxy, whose URL may have credentials; https through a tunnel (CONNECT).
+  // TASK_ERROR/WFT_ERR_HTTP_PROXY_CONNECT_FAILED when the proxy refuses that.
+  static WFHttpTask *create_http_task(const std::string &url, const std::string &proxy_url,
+                                      int redirect_max, int retry_max, http_callback_t callback);
+  static WFHttpTask *create_http_task(const ParsedURI &uri, const ParsedURI &proxy,
+                                      int redirect_max, int retry_max, http_callback_t callback);
 
   // Files -------------------------------------------------------------------------------------
 

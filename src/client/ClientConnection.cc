@@ -121,6 +121,8 @@ ClientConnection::Step ClientConnection::next_step() {
   switch (state_) {
     case State::kConnecting:
       return std::exchange(writable_, false) ? Step::kConnect : Step::kWait;
+    case State::kTunneling:
+      return std::exchange(readable_, false) ? Step::kTunnel : Step::kWait;
     case State::kHandshaking:
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     default:
@@ -139,6 +141,9 @@ void ClientConnection::advance(RunnableList& finished) {
         return;
       case Step::kConnect:
         more = finish_connecting(finished);
+        break;
+      case Step::kTunnel:
+        more = hear_proxy(finished);
         break;
       case Step::kHandshake:
         more = shake_hands(finished);
@@ -161,67 +166,6 @@ void ClientConnection::advance(RunnableList& finished) {
     }
   }
   ask_poller();
-}
-
-bool ClientConnection::finish_connecting(RunnableList& finished) {
-  int error = 0;
-  ClientSession* session = nullptr;
-  bool handshakes = false;
-  {
-    MutexLock lock(mutex_);
-    error = socket_error(stream_.fd());
-    if (error == EINPROGRESS) {
-      return false;
-    }
-    session = session_;
-    if (error == 0) {
-      set_no_delay(stream_.fd());
-      handshakes = endpoint_->is_tls();
-      if (handshakes && !endpoint_->begin_tls(stream_)) {
-        error = ENOMEM;
-      }
-    }
-    if (error == 0 && handshakes) {
-      state_ = State::kHandshaking;
-      readable_ = true;
-      set_deadline(in_ns(timeout_ns(endpoint_->params().ssl_connect_timeout)));
-    }
-  }
-  if (error != 0) {
-    fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
-  } else if (!handshakes) {
-    ClientFailure failure = {};
-    if (send_request(State::kConnecting, session, &failure) == Begin::kFailed) {
-      session->failed(failure, finished);
-    }
-  }
-  return true;
-}
-
-bool ClientConnection::shake_hands(RunnableList& finished) {
-  int error = 0;
-  int tls_error = 0;
-  ClientSession* session = nullptr;
-  {
-    MutexLock lock(mutex_);
-    error = stream_.handshake();
-    tls_error = stream_.tls()->tls_error();
-    session = session_;
-  }
-  if (error == EAGAIN) {
-    return false;
-  }
-  if (error == EPROTO && tls_error != 0) {
-    fail(WFT_STATE_SSL_ERROR, tls_error, TOR_NOT_TIMEOUT, finished);
-  } else if (error != 0) {
-    fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
-  } else {
-    ClientFailure failure = {};
-    if (send_request(State::kHandshaking, session, &failure) == Begin::kFailed) {
-      session->failed(failure, finished);
-    }
-  }
-  return true;
 }
 
 bool ClientConnection::continue_sending(RunnableList& finished) {

@@ -5,6 +5,7 @@
 
 #include "kernel/Channel.h"
 #include "workflow/ClientExchange.h"
+#include "workflow/HttpMessage.h"
 #include "workflow/WFConnection.h"
 
 namespace workflow {
@@ -25,16 +26,16 @@ struct ClientFailure {
 
 // One connection to an endpoint: carries one exchange at a time and is kept, idle, in between.
 //
-// States. kConnecting, kHandshaking: for its first session. kExchanging: sends the request and
-// receives the response, which may begin before all is sent. kIdle: nobody's; what the peer sends
-// now, or its end, closes it. kClosing: only the poller's thread may close, and is asked to.
-// kClosed: over.
+// States. kConnecting, kTunneling (a proxy is asked to connect further), kHandshaking: for its
+// first session. kExchanging: sends the request and receives the response, which may begin before
+// all is sent. kIdle: nobody's; what the peer sends now, or its end, closes it. kClosing: only the
+// poller's thread may close, and is asked to. kClosed: over.
 //
 // Threads: see Channel. Responses are parsed on the poller's thread alone; a request on an idle
 // connection is written by the thread that begins it.
 //
 // Invariants:
-// 1. session_ is set in the first three states only. Who takes it out, under C, owns its next step.
+// 1. session_ is set in the first four states only. Who takes it out, under C, owns its next step.
 // 2. Events are edges: `readable_` stays true until a read found nothing more.
 // 3. A connection that is idle is in its endpoint's list, or on its way in or out of it.
 class ClientConnection final : public Channel, public protocol::MessageChannel {
@@ -66,8 +67,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   const ClientEndpoint& endpoint() const { return *endpoint_; }
 
  private:
-  enum class State { kConnecting, kHandshaking, kExchanging, kIdle, kClosing, kClosed };
-  enum class Step { kWait, kConnect, kHandshake, kSend, kRead, kAbort, kClose };
+  enum class State { kConnecting, kTunneling, kHandshaking, kExchanging, kIdle, kClosing, kClosed };
+  enum class Step { kWait, kConnect, kTunnel, kHandshake, kSend, kRead, kAbort, kClose };
 
   static constexpr size_t kReadSize = 64 * 1024;
   static constexpr int kMaxSteps = 16;
@@ -89,6 +90,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   Step next_step();
   // Each tells whether there may be more to do.
   bool finish_connecting(RunnableList& finished);
+  bool ask_proxy(RunnableList& finished);
+  bool hear_proxy(RunnableList& finished);
+  bool connected(RunnableList& finished);
   bool shake_hands(RunnableList& finished);
   bool read_some(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
@@ -105,6 +109,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
+  std::unique_ptr<protocol::HttpResponse> proxy_answer_;  // in kTunneling; the poller's thread
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);

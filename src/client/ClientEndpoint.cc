@@ -50,7 +50,8 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
       address_length_(length),
       is_tls_(target.is_tls()),
       tls_context_(is_tls_ ? target.ssl_ctx : nullptr),
-      tls_host_(target.verified_host.empty() ? target.host : target.verified_host) {
+      tls_host_(target.verified_host.empty() ? target.host : target.verified_host),
+      tunnel_request_(target.tunnel_request) {
   std::memcpy(&address_, address, length);
   if (tls_context_) {
     SSL_CTX_up_ref(tls_context_);

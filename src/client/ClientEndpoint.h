@@ -37,6 +37,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
     return reinterpret_cast<const struct sockaddr*>(&address_);
   }
   socklen_t address_length() const { return address_length_; }
+  const std::string& tunnel_request() const { return tunnel_request_; }
 
   enum class Acquire {
     kUnderWay,  // a connection, or the wait for one, has the session now
@@ -81,6 +82,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const bool is_tls_;
   SSL_CTX* const tls_context_;  // a reference
   const std::string tls_host_;
+  const std::string tunnel_request_;
 
   mutable Mutex mutex_;                                        // E
   std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the last used last

@@ -29,6 +29,8 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
     key += target.verified_host.empty() ? target.host : target.verified_host;
     key += '\0';
   }
+  key += target.tunnel_request;
+  key += '\0';
   return key.append(reinterpret_cast<const char*>(address), length);
 }
 

@@ -145,42 +145,90 @@ bool Protocol::is_repeatable(const HttpRequest* request) {
 
 namespace workflow {
 
-HttpClientTask::HttpClientTask(const ParsedURI& uri, int redirect_max, int retry_max,
-                               Callback callback)
+HttpClientTask::HttpClientTask(const ParsedURI& uri, const ParsedURI* proxy, int redirect_max,
+                               int retry_max, Callback callback)
     : WFClientTask(ClientTarget(), retry_max, std::move(callback)),
       uri_(uri),
+      uses_proxy_(proxy != nullptr),
       redirects_left_(redirect_max) {
+  if (proxy) {
+    proxy_ = *proxy;
+  }
   req_.set_method("GET");
   req_.set_http_version("HTTP/1.1");
   target_error_ = aim();
 }
 
-int HttpClientTask::aim() {
-  if (uri_.state != URI_STATE_SUCCESS) {
-    return uri_.error == ENOMEM ? ENOMEM : int{WFT_ERR_URI_PARSE_FAILED};
+namespace {
+
+// 0, or why the URI is none that HTTP can be spoken to.
+int check_uri(const ParsedURI& uri) {
+  if (uri.state != URI_STATE_SUCCESS) {
+    return uri.error == ENOMEM ? ENOMEM : int{WFT_ERR_URI_PARSE_FAILED};
   }
-  if (!uri_.scheme || (!is_https(uri_) && ::strcasecmp(uri_.scheme, "http") != 0)) {
+  if (!uri.scheme || (!is_https(uri) && ::strcasecmp(uri.scheme, "http") != 0)) {
     return WFT_ERR_URI_SCHEME_INVALID;
   }
-  if (!uri_.host || *uri_.host == '\0') {
-    return WFT_ERR_URI_PARSE_FAILED;
+  return uri.host && *uri.host ? 0 : int{WFT_ERR_URI_PARSE_FAILED};
+}
+
+}  // namespace
+
+int HttpClientTask::aim() {
+  if (const int error = check_uri(uri_)) {
+    return error;
   }
   ClientTarget target;
   if (const int error = ClientTarget::parse(is_https(uri_) ? TT_TCP_SSL : TT_TCP, uri_, &target)) {
     return error;
   }
-  target.ssl_ctx = target_.ssl_ctx;
-  target_ = target;
   std::string path = uri_.path && *uri_.path ? uri_.path : "/";
   if (uri_.query) {
     path.append("?").append(uri_.query);
   }
   req_.set_request_uri(path);
   req_.set_header_pair(
-      "Host", authority_of(target_.host, target_.port, SchemePorts::process().get(uri_.scheme)));
+      "Host", authority_of(target.host, target.port, SchemePorts::process().get(uri_.scheme)));
   if (uri_.userinfo && *uri_.userinfo) {
     req_.set_header_pair("Authorization", basic_credentials(uri_.userinfo));
   }
+  if (uses_proxy_) {
+    if (const int error = aim_at_proxy(path, &target)) {
+      return error;
+    }
+  }
+  target.ssl_ctx = target_.ssl_ctx;
+  target_ = target;
+  return 0;
+}
+
+int HttpClientTask::aim_at_proxy(const std::string& path, ClientTarget* target) {
+  ClientTarget proxy;
+  if (const int error = check_uri(proxy_)) {
+    return error;
+  }
+  if (is_https(proxy_)) {
+    return WFT_ERR_URI_SCHEME_INVALID;
+  }
+  if (const int error = ClientTarget::parse(target->transport, proxy_, &proxy)) {
+    return error;
+  }
+  const bool has_credentials = proxy_.userinfo && *proxy_.userinfo;
+  const std::string credentials = has_credentials ? basic_credentials(proxy_.userinfo) : "";
+  if (target->is_tls()) {
+    const std::string authority = authority_of(target->host, target->port, nullptr);
+    proxy.verified_host = target->host;
+    proxy.tunnel_request = "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n" +
+                           (has_credentials ? "Proxy-Authorization: " + credentials + "\r\n" : "") +
+                           "\r\n";
+  } else {
+    // The absolute form (RFC 9112, 3.2.2).
+    req_.set_request_uri("http://" + authority_of(target->host, target->port, "80") + path);
+    if (has_credentials) {
+      req_.set_header_pair("Proxy-Authorization", credentials);
+    }
+  }
+  *target = proxy;
   return 0;
 }
 
@@ -241,5 +289,21 @@ WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, int redirect
 
 WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, int redirect_max, int retry_max,
                                             http_callback_t callback) {
-  return new workflow::HttpClientTask(uri, redirect_max, retry_max, std::move(callback));
+  return new workflow::HttpClientTask(uri, nullptr, redirect_max, retry_max, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, const std::string& proxy_url,
+                                            int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  ParsedURI uri;
+  ParsedURI proxy;
+  URIParser::parse(url, uri);
+  URIParser::parse(proxy_url, proxy);
+  return create_http_task(uri, proxy, redirect_max, retry_max, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, const ParsedURI& proxy,
+                                            int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  return new workflow::HttpClientTask(uri, &proxy, redirect_max, retry_max, std::move(callback));
 }

@@ -192,5 +192,87 @@ TEST_F(HttpsClient, AResponseThatEndsWithoutGoodbyeIsAnError) {
   }
 }
 
+// Passes bytes on in both directions until one side ends.
+void relay(int a, int b) {
+  const auto pass = [](int from, int to) {
+    char buffer[65536];
+    for (;;) {
+      const ssize_t n = ::recv(from, buffer, sizeof buffer, 0);
+      if (n <= 0 || ::send(to, buffer, static_cast<size_t>(n), MSG_NOSIGNAL) != n) {
+        break;
+      }
+    }
+    ::shutdown(to, SHUT_WR);
+  };
+  std::thread back(pass, b, a);
+  pass(a, b);
+  back.join();
+}
+
+Fetched fetch_through(const std::string& url, const std::string& proxy) {
+  Fetched result;
+  WFFacilities::WaitGroup group(1);
+  WFTaskFactory::create_http_task(url, proxy, 0, 2, [&](WFHttpTask* task) {
+    result = fetched(task);
+    group.done();
+  })->start();
+  group.wait();
+  return result;
+}
+
+TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
+  TestServer server(server_test::echo, server_test::http_params(), &certificate_);
+  std::string seen;
+  RawServer proxy([&](Peer& peer, int) {
+    seen = peer.request();
+    const server_test::RawClient onward(server.port());
+    peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
+    relay(peer.fd(), onward.fd());
+  });
+  const std::string proxy_url = "http://u:p@127.0.0.1:" + std::to_string(proxy.port());
+  for (int i = 0; i < 3; i++) {
+    // The certificate is that of the host, not of the proxy; and the tunnel is kept.
+    const Fetched got = fetch_through(url(server, "localhost"), proxy_url);
+    EXPECT_EQ(got.body, "GET /x ");
+    EXPECT_EQ(got.sequence, i);
+  }
+  EXPECT_EQ(proxy.connections(), 1);
+  const std::string authority = "localhost:" + std::to_string(server.port());
+  EXPECT_EQ(seen, "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority +
+                      "\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
+  // Another host is another tunnel, and has to show its own certificate.
+  const Fetched other = fetch_through(url(server, "elsewhere.test"), proxy_url);
+  EXPECT_EQ(other.error, -X509_V_ERR_HOSTNAME_MISMATCH);
+}
+
+TEST_F(HttpsClient, ProxiesMayRefuse) {
+  for (const char* answer :
+       {"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 403 Forbidden\r\n\r\n", "nonsense\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nand bytes that are none of TLS"}) {
+    RawServer proxy([&](Peer& peer, int) {
+      peer.request();
+      peer.send(answer);
+    });
+    const Fetched got = fetch_through("https://localhost:1/", proxy.url());
+    EXPECT_EQ(got.state, WFT_STATE_TASK_ERROR) << answer;
+    EXPECT_EQ(got.error, WFT_ERR_HTTP_PROXY_CONNECT_FAILED);
+    EXPECT_EQ(proxy.connections(), 1);
+  }
+}
+
+TEST_F(HttpsClient, ASilentProxyTimesOut) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.connect_timeout = 50;
+  WORKFLOW_library_init(&settings);
+  RawServer proxy([](Peer& peer, int) {
+    peer.request();
+    peer.request();  // waits for the end
+  });
+  const Fetched got = fetch_through("https://localhost:1/", proxy.url());
+  EXPECT_EQ(got.error, ETIMEDOUT);
+  EXPECT_EQ(got.timeout_reason, TOR_CONNECT_TIMEOUT);
+}
+
 }  // namespace
 }  // namespace client_test
