@@ -1,0 +1,95 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/TestServer.h"
+#include "support/TempDir.h"
+#include "tutorial/Program.h"
+
+// The tutorials that speak to other servers.
+
+using server_test::TestServer;
+using tutorial_test::Program;
+
+namespace {
+
+std::string url_of(uint16_t port, const std::string& path) {
+  return "http://127.0.0.1:" + std::to_string(port) + path;
+}
+
+// What a program printed, once it has ended well.
+std::string output_of(const std::string& name, const std::vector<std::string>& arguments,
+                      int exit_code = 0) {
+  Program program(name, arguments);
+  EXPECT_EQ(program.exit_code(), exit_code);
+  return program.output();
+}
+
+}  // namespace
+
+TEST(Tutorial12, PrintsWhatAUrlHas) {
+  TestServer server;
+  EXPECT_EQ(output_of("tutorial-12-wget", {url_of(server.port(), "/a?b")}), "GET /a?b ");
+  EXPECT_EQ(output_of("tutorial-12-wget", {"http://nowhere.invalid/"}, 1), "");
+  EXPECT_EQ(output_of("tutorial-12-wget", {}, 2), "");
+}
+
+TEST(Tutorial13, PrintsAllResultsInOrder) {
+  TestServer server;
+  const std::string a = url_of(server.port(), "/a");
+  const std::string bcd = url_of(server.port(), "/bcd");
+  EXPECT_EQ(
+      output_of("tutorial-13-parallel_wget", {a, "nonsense://x", bcd}),
+      a + ": 200, 7 bytes\nnonsense://x: Unknown URI scheme, 0 bytes\n" + bcd + ": 200, 9 bytes\n");
+}
+
+TEST(Tutorial14, PassesRequestsOnAndAnswersBack) {
+  TestServer server([](WFHttpTask* task) {
+    server_test::echo(task);
+    task->get_resp()->add_header_pair("X-Origin", "yes");
+  });
+  Program program("tutorial-14-proxy", {url_of(server.port(), ""), "0"});
+  server_test::RawClient client(program.port());
+  for (int i = 0; i < 3; i++) {
+    const auto reply = client.ask(server_test::post("/x?y", "body"));
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 200);
+    EXPECT_EQ(reply->body, "POST /x?y body");
+    EXPECT_EQ(reply->field("X-Origin"), "yes");
+  }
+  program.close_stdin();
+  EXPECT_EQ(program.exit_code(), 0);
+}
+
+TEST(Tutorial14, SaysWhenTheOtherServerIsNotThere) {
+  Program program("tutorial-14-proxy", {"http://127.0.0.1:1", "0"});
+  server_test::RawClient client(program.port());
+  const auto reply = client.ask(server_test::kGet);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 502);
+}
+
+TEST(Tutorial15, SpeaksItsProtocolOverTcp) {
+  Program server("tutorial-15-own_protocol", {"server", "0"});
+  const std::string port = std::to_string(server.port());
+  EXPECT_EQ(output_of("tutorial-15-own_protocol", {"client", port, "hello", "you", ""}),
+            "HELLO\nYOU\n\n");
+  EXPECT_EQ(output_of("tutorial-15-own_protocol", {"client", port, std::string(70'000, 'x')}, 1),
+            "Message too long\n");
+  server.close_stdin();
+  EXPECT_EQ(server.exit_code(), 0);
+}
+
+TEST(Tutorial15, SpeaksItsProtocolOverUnixSockets) {
+  const test_support::TempDir folder;
+  const std::string path = folder.path("lines");
+  Program server("tutorial-15-own_protocol", {"server", path});
+  ASSERT_TRUE(server.prints("listening on " + path));
+  EXPECT_EQ(output_of("tutorial-15-own_protocol", {"client", path, "over a socket"}),
+            "OVER A SOCKET\n");
+  server.close_stdin();
+  EXPECT_EQ(server.exit_code(), 0);
+  EXPECT_EQ(output_of("tutorial-15-own_protocol", {"client", path, "x"}, 1),
+            "No such file or directory\n");
+}
