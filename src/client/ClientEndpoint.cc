@@ -72,11 +72,12 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
         *failure = {.state = WFT_STATE_ABORTED};
         return Acquire::kFailed;
       }
-      if (!fresh && !idle_.empty()) {
+      const bool full = open_ >= params_.max_connections;
+      if (!idle_.empty() && (!fresh || full)) {
         idle = idle_.back();
         idle_.pop_back();
         idle->retain();
-      } else if (open_ >= params_.max_connections && idle_.empty()) {
+      } else if (full) {
         return enqueue(session, failure);
       } else {
         open_++;

@@ -43,7 +43,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
     kUnderWay,  // a connection, or the wait for one, has the session now
     kFailed     // the session stays the caller's
   };
-  // Finds or makes a connection for the session. `fresh`: only one that has carried nothing yet.
+  // Finds or makes a connection for the session. `fresh`: a new one, unless there are as many as
+  // may be.
   Acquire acquire(ClientSession* session, bool fresh, ClientFailure* failure);
 
   // Of connections, on the poller's thread. An idle one is for the next session.

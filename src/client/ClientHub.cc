@@ -25,7 +25,7 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
   if (target.is_tls()) {
     append_bytes(key, target.params.ssl_connect_timeout);
     append_bytes(key, target.params.use_tls_sni);
-    append_bytes(key, target.ssl_ctx);
+    append_bytes(key, reinterpret_cast<uintptr_t>(target.ssl_ctx));
     key += target.verified_host.empty() ? target.host : target.verified_host;
     key += '\0';
   }
