@@ -29,6 +29,8 @@ struct ClientTarget {
   // empty.
   SSL_CTX *ssl_ctx = nullptr;
   std::string verified_host;
+  // TLS: the application protocol that is offered (ALPN, RFC 7301). Null: none.
+  const char *alpn_protocol = nullptr;
   // What a proxy is sent first, and has to answer with a status of 2xx: a CONNECT request (RFC
   // 9110, 9.3.6). Empty: nothing.
   std::string tunnel_request;

@@ -86,8 +86,8 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
 
   protocol::ProtocolMessage *next_request() override {
     // Nothing has come for the response yet: then there would be no further try.
-    Protocol::prepare(target_, &this->req_, &this->resp_, this->keep_alive_timeout_ != 0);
     if (this->prepare_) this->prepare_(this);
+    Protocol::prepare(target_, &this->req_, &this->resp_, this->keep_alive_timeout_ != 0);
     return &this->req_;
   }
   protocol::ProtocolMessage *next_response() override { return &this->resp_; }

@@ -187,7 +187,9 @@ class WFNetworkTask : public SubTask {
   void set_callback(std::function<void(WFNetworkTask<REQ, RESP> *)> callback) {
     callback_ = std::move(callback);
   }
-  // For clients: called before the request is sent.
+  // For clients: called when there is a connection, before the request is completed and sent on it;
+  // again for each further try. On any thread of the library, also those that wait for all others:
+  // it must neither wait nor end the process.
   void set_prepare(std::function<void(WFNetworkTask<REQ, RESP> *)> prepare) {
     prepare_ = std::move(prepare);
   }

@@ -118,6 +118,11 @@ bool ClientConnection::shake_hands(RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     error = stream_.handshake();
+    if (error == 0) {
+      readable_ = true;  // more may have come with the peer's last words
+    } else if (error != EAGAIN) {
+      endpoint_->forget_tls_session();
+    }
     tls_error = stream_.tls()->tls_error();
     session = session_;
   }

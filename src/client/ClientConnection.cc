@@ -34,63 +34,13 @@ ClientFailure ClientConnection::failure_of(int state, int error, int timeout_rea
           .received = received_};
 }
 
-ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFailure* failure) {
-  return send_request(State::kIdle, session, failure);
-}
-
-ClientConnection::Begin ClientConnection::send_request(State expected, ClientSession* session,
-                                                       ClientFailure* failure) {
-  ClientExchange* const exchange = session->exchange();
-  long long sequence = 0;
+void ClientConnection::discard() {
   {
     MutexLock lock(mutex_);
-    if (state_ != expected) {
-      return Begin::kNotIdle;
-    }
-    sequence = exchanges_;
-  }
-  session->use(this, sequence);
-  struct iovec vectors[kMaxVectors];
-  errno = 0;
-  protocol::ProtocolMessage* const request = exchange->next_request();
-  const int count = request ? request->encode(vectors, kMaxVectors) : -1;
-  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
-  protocol::ProtocolMessage* const response = error == 0 ? exchange->next_response() : nullptr;
-  MutexLock lock(mutex_);
-  if (state_ != expected) {
-    return Begin::kNotIdle;
-  }
-  if (error == 0) {
-    state_ = State::kExchanging;
-    session_ = session;
-    exchanges_++;
-    times_ = exchange->times();
-    received_ = false;
-    response_ = response;
-    response->set_channel(this);
-    error = write_out(vectors, count);
-    sending_ = error == EAGAIN;
-  }
-  if (sending_) {
-    set_deadline(in_ns(timeout_ns(times_.send)));
-  } else if (error == 0) {
-    sent_ns_ = now_ns();
-    set_receive_deadline();
-  } else {
-    *failure = failure_of(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT);
     session_ = nullptr;
-    state_ = State::kClosing;
-    ask_poller();
-    return Begin::kFailed;
+    state_ = State::kClosed;
   }
-  return Begin::kBegun;
-}
-
-void ClientConnection::set_receive_deadline() {
-  const int between_reads = endpoint_->params().response_timeout;
-  const int first_byte = times_.first_byte >= -1 ? times_.first_byte : between_reads;
-  set_deadline(std::min(saturating_add(sent_ns_, timeout_ns(times_.receive)),
-                        in_ns(timeout_ns(received_ ? between_reads : first_byte))));
+  release();
 }
 
 void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
@@ -126,10 +76,11 @@ ClientConnection::Step ClientConnection::next_step() {
     case State::kHandshaking:
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     default:
-      if (std::exchange(writable_, false) && sending_) {
-        return Step::kSend;
+      // What has come goes first: it may be the answer to a request that the peer takes no more of.
+      if (std::exchange(readable_, false)) {
+        return Step::kRead;
       }
-      return std::exchange(readable_, false) ? Step::kRead : Step::kWait;
+      return std::exchange(writable_, false) && sending_ ? Step::kSend : Step::kWait;
   }
 }
 
@@ -168,47 +119,23 @@ void ClientConnection::advance(RunnableList& finished) {
   ask_poller();
 }
 
-bool ClientConnection::continue_sending(RunnableList& finished) {
-  int error = 0;
-  {
-    MutexLock lock(mutex_);
-    error = resume_writing();
-    if (error == EAGAIN) {
-      return readable_;
-    }
-    sending_ = false;
-    if (error == 0) {
-      sent_ns_ = now_ns();
-      set_receive_deadline();
-      return readable_;
-    }
-    // The peer may have answered before it closed its side.
-    if (readable_ || peer_closed()) {
-      readable_ = true;
-      forget_unsent();
-      return true;
-    }
-  }
-  fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
-  return true;
-}
-
 bool ClientConnection::read_some(RunnableList& finished) {
   static thread_local char buffer[kReadSize];
   ssize_t n = -1;
   int error = 0;
-  bool idle = false;
   {
     MutexLock lock(mutex_);
+    if (state_ != State::kExchanging && state_ != State::kIdle) {
+      return true;  // somebody was faster
+    }
     bool drained = true;
     n = stream_.read(buffer, sizeof buffer, &drained);
     error = n < 0 ? errno : 0;
     if (error == EAGAIN || error == EWOULDBLOCK) {
-      return false;
+      return writable_ && sending_;
     }
     readable_ |= !drained || peer_closed();
-    idle = state_ == State::kIdle;
-    if (idle) {
+    if (state_ == State::kIdle) {
       // Its end, or bytes that nobody asked for.
       state_ = State::kClosing;
       return true;
@@ -307,6 +234,9 @@ void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
   State state;
   {
     MutexLock lock(mutex_);
+    if (!stopped && !deadline_passed()) {
+      return;  // the connection was used again meanwhile
+    }
     state = state_;
     if (state == State::kIdle) {
       state_ = State::kClosing;
@@ -353,6 +283,9 @@ void ClientConnection::end_with_runtime() {
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
+    if (session && response_) {
+      response_->set_channel(nullptr);
+    }
     state_ = State::kClosed;
     stream_.close();
   }

@@ -22,6 +22,7 @@ struct ClientFailure {
   bool reused = false;     // it had carried exchanges before
   bool sent = false;       // bytes of the request may have reached the peer
   bool received = false;   // bytes of the response have come
+  bool hopeless = false;   // another try would end in the same way
 };
 
 // One connection to an endpoint: carries one exchange at a time and is kept, idle, in between.
@@ -47,8 +48,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // Registers with the poller. False with errno; the caller destroys it then, and keeps the
   // session.
   bool start();
-  // Of a connection that start() has refused.
-  void discard() { delete this; }
+  // Of a connection that start() has refused, instead of release() for the poller.
+  void discard();
 
   enum class Begin {
     kBegun,    // the session is the connection's now
@@ -104,8 +105,11 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
   // Of the thread that has the session. With `expected` as the state that it has to be in still.
   Begin send_request(State expected, ClientSession* session, ClientFailure* failure);
+  // Of an idle connection: whether its peer has neither spoken nor left. What has not arrived yet
+  // nobody can know.
+  bool is_still_idle() WF_REQUIRES(mutex_);
   ClientFailure failure_of(int state, int error, int timeout_reason) const WF_REQUIRES(mutex_);
-  void set_receive_deadline() WF_REQUIRES(mutex_);
+  bool set_receive_deadline() WF_REQUIRES(mutex_);
 
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;

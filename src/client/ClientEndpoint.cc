@@ -51,6 +51,9 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
       is_tls_(target.is_tls()),
       tls_context_(is_tls_ ? target.ssl_ctx : nullptr),
       tls_host_(target.verified_host.empty() ? target.host : target.verified_host),
+      alpn_(target.alpn_protocol ? static_cast<char>(std::strlen(target.alpn_protocol)) +
+                                       std::string(target.alpn_protocol)
+                                 : std::string()),
       tunnel_request_(target.tunnel_request) {
   std::memcpy(&address_, address, length);
   if (tls_context_) {
@@ -72,6 +75,9 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
         *failure = {.state = WFT_STATE_ABORTED};
         return Acquire::kFailed;
       }
+      if (retired_) {
+        return Acquire::kRetired;
+      }
       const bool full = open_ >= params_.max_connections;
       if (!idle_.empty() && (!fresh || full)) {
         idle = idle_.back();
@@ -84,7 +90,14 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
       }
     }
     if (!idle) {
-      return connect(session, failure);
+      const Acquire connected = connect(session, failure);
+      if (connected == Acquire::kFailed) {
+        // Others may have queued up behind it.
+        RunnableList finished;
+        connect_next(finished);
+        hub_.runtime().handlers().post(finished);
+      }
+      return connected;
     }
     const ClientConnection::Begin begun = idle->begin(session, failure);
     idle->release();
@@ -156,6 +169,7 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
       all_.erase(connection);
     }
     connection->discard();
+    connection->release();
   }
   *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
   MutexLock lock(mutex_);
@@ -227,8 +241,16 @@ bool ClientEndpoint::begin_tls(Stream& stream) {
       (!tls_host_.empty() && !stream.tls()->expect_host(tls_host_.c_str(), params_.use_tls_sni))) {
     return false;
   }
+  if (!alpn_.empty()) {
+    SSL_set_alpn_protos(stream.tls()->ssl(), reinterpret_cast<const unsigned char*>(alpn_.data()),
+                        static_cast<unsigned>(alpn_.size()));
+  }
   hub_.tls_sessions().offer(key_, stream.tls()->ssl());
   return true;
+}
+
+void ClientEndpoint::forget_tls_session() {
+  hub_.tls_sessions().forget(key_);
 }
 
 void ClientEndpoint::keep_tls_session(const TlsStream& tls) {
@@ -273,9 +295,10 @@ void ClientEndpoint::end_with_runtime() {
   }
 }
 
-bool ClientEndpoint::is_unused() const {
+bool ClientEndpoint::retire_if_unused() {
   MutexLock lock(mutex_);
-  return open_ == 0 && waiting_.empty();
+  retired_ = open_ == 0 && waiting_.empty();
+  return retired_;
 }
 
 }  // namespace workflow

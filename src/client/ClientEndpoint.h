@@ -41,7 +41,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
 
   enum class Acquire {
     kUnderWay,  // a connection, or the wait for one, has the session now
-    kFailed     // the session stays the caller's
+    kFailed,    // the session stays the caller's
+    kRetired    // the same; there may be another endpoint for the address
   };
   // Finds or makes a connection for the session. `fresh`: a new one, unless there are as many as
   // may be.
@@ -55,13 +56,15 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   // Makes a connected stream one over TLS; resumes the last session. False without memory.
   bool begin_tls(Stream& stream);
   void keep_tls_session(const TlsStream& tls);
+  // It may be why a handshake failed.
+  void forget_tls_session();
 
   // The runtime stops: everything ends as aborted.
   void abort_all();
   void end_with_runtime();
 
-  // Nothing is connected, waits or comes.
-  bool is_unused() const;
+  // When nothing is connected or waits: nothing will be any more.
+  bool retire_if_unused();
 
  private:
   // A session in the queue, and its time limit. Whoever takes it out of the queue, under E, owns
@@ -83,6 +86,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const bool is_tls_;
   SSL_CTX* const tls_context_;  // a reference
   const std::string tls_host_;
+  const std::string alpn_;  // as SSL_set_alpn_protos(3) takes it
   const std::string tunnel_request_;
 
   mutable Mutex mutex_;                                        // E
@@ -91,6 +95,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   size_t open_ WF_GUARDED_BY(mutex_) = 0;
   std::deque<Waiter*> waiting_ WF_GUARDED_BY(mutex_);
   bool closed_ WF_GUARDED_BY(mutex_) = false;
+  bool retired_ WF_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace workflow

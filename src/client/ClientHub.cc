@@ -26,6 +26,8 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
     append_bytes(key, target.params.ssl_connect_timeout);
     append_bytes(key, target.params.use_tls_sni);
     append_bytes(key, reinterpret_cast<uintptr_t>(target.ssl_ctx));
+    key += target.alpn_protocol ? target.alpn_protocol : "";
+    key += '\0';
     key += target.verified_host.empty() ? target.host : target.verified_host;
     key += '\0';
   }
@@ -45,17 +47,22 @@ std::shared_ptr<ClientEndpoint> ClientHub::endpoint(const ClientTarget& target,
                                                     socklen_t length) {
   std::string key = key_of(target, address, length);
   MutexLock lock(mutex_);
-  std::shared_ptr<ClientEndpoint>& found = endpoints_[key];
-  if (!found) {
-    found = std::make_shared<ClientEndpoint>(*this, std::move(key), target, address, length);
+  if (closed_) {
+    return nullptr;
   }
-  return found;
+  const auto found = endpoints_.find(key);
+  if (found != endpoints_.end()) {
+    return found->second;
+  }
+  auto made = std::make_shared<ClientEndpoint>(*this, key, target, address, length);
+  endpoints_.emplace(std::move(key), made);
+  return made;
 }
 
 void ClientHub::forget_if_unused(const std::shared_ptr<ClientEndpoint>& endpoint) {
   MutexLock lock(mutex_);
   const auto found = endpoints_.find(endpoint->key());
-  if (found != endpoints_.end() && found->second == endpoint && endpoint->is_unused()) {
+  if (found != endpoints_.end() && found->second == endpoint && endpoint->retire_if_unused()) {
     endpoints_.erase(found);
   }
 }

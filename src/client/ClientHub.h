@@ -20,12 +20,14 @@ namespace workflow {
 class ClientHub final : public RuntimePart, public Intake {
  public:
   ClientHub();
+  ~ClientHub() override { runtime_.remove_intake(this); }
 
   Runtime& runtime() { return runtime_; }
   TlsSessions& tls_sessions() { return tls_sessions_; }
   static ClientHub& current() { return Runtime::current().part<ClientHub>(); }
 
-  // The endpoint of that address for that target; as long as it is used, always the same.
+  // The endpoint of that address for that target; as long as it is used, always the same. Null when
+  // the runtime stops.
   std::shared_ptr<ClientEndpoint> endpoint(const ClientTarget& target,
                                            const struct sockaddr* address, socklen_t length);
   void forget_if_unused(const std::shared_ptr<ClientEndpoint>& endpoint);

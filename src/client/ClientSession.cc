@@ -38,8 +38,16 @@ void ClientSession::proceed(RunnableList& finished) {
     ClientFailure failure = {};
     const auto endpoint = hub_.endpoint(
         target_, reinterpret_cast<const struct sockaddr*>(&address.address), address.length);
-    if (endpoint->acquire(this, fresh_, &failure) == ClientEndpoint::Acquire::kUnderWay) {
+    if (!endpoint) {
+      end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
       return;
+    }
+    const ClientEndpoint::Acquire acquired = endpoint->acquire(this, fresh_, &failure);
+    if (acquired == ClientEndpoint::Acquire::kUnderWay) {
+      return;
+    }
+    if (acquired == ClientEndpoint::Acquire::kRetired) {
+      continue;
     }
     hub_.forget_if_unused(endpoint);
     if (!may_try_again(failure)) {
@@ -63,8 +71,8 @@ void ClientSession::resolve(RunnableList& finished) {
 }
 
 void ClientSession::resolved(int error, HostAddresses addresses) {
-  hub_.session_resolved(this);
   const int error_number = errno;
+  hub_.session_resolved(this);
   Runtime& runtime = hub_.runtime();
   RunnableList finished;
   if (error == 0) {
@@ -103,7 +111,7 @@ void ClientSession::failed(const ClientFailure& failure, RunnableList& finished)
 bool ClientSession::may_try_again(const ClientFailure& failure) {
   // A certificate will not be another one the next time, and the time is up.
   if (failure.state != WFT_STATE_SYS_ERROR || failure.timeout_reason == TOR_WAIT_TIMEOUT ||
-      failure.timeout_reason == TOR_TRANSMIT_TIMEOUT || failure.received) {
+      failure.timeout_reason == TOR_TRANSMIT_TIMEOUT || failure.received || failure.hopeless) {
     return false;
   }
   if (!failure.connected) {

@@ -46,11 +46,13 @@ ClientTarget ClientTarget::of(enum TransportType transport, const struct sockadd
   // A certificate has to name at least that.
   char text[INET6_ADDRSTRLEN] = "";
   if (address->sa_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const struct sockaddr_in*>(address)->sin_addr, text,
-                sizeof text);
+    const auto* ipv4 = reinterpret_cast<const struct sockaddr_in*>(address);
+    ::inet_ntop(AF_INET, &ipv4->sin_addr, text, sizeof text);
+    target.port = ntohs(ipv4->sin_port);
   } else if (address->sa_family == AF_INET6) {
-    ::inet_ntop(AF_INET6, &reinterpret_cast<const struct sockaddr_in6*>(address)->sin6_addr, text,
-                sizeof text);
+    const auto* ipv6 = reinterpret_cast<const struct sockaddr_in6*>(address);
+    ::inet_ntop(AF_INET6, &ipv6->sin6_addr, text, sizeof text);
+    target.port = ntohs(ipv6->sin6_port);
   }
   target.verified_host = text;
   return target;

@@ -8,7 +8,11 @@ void TlsSessions::offer(const std::string& endpoint, SSL* ssl) {
   MutexLock lock(mutex_);
   const auto found = sessions_.find(endpoint);
   if (found != sessions_.end()) {
-    SSL_set_session(ssl, found->second.get());
+    SSL_set_session(ssl, found->second.session.get());
+    if (SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE && SSL_get_verify_result(ssl) != X509_V_OK) {
+      SSL_set_session(ssl, nullptr);
+      SSL_set_verify_result(ssl, X509_V_OK);
+    }
     ERR_clear_error();  // without it there is a full handshake
   }
 }
@@ -20,9 +24,12 @@ void TlsSessions::keep(const std::string& endpoint, SSL* ssl) {
   }
   MutexLock lock(mutex_);
   auto& kept = sessions_[endpoint];
-  if (kept.get() != session) {
+  if (kept.session.get() != session) {
     SSL_SESSION_up_ref(session);
-    kept.reset(session);
+    kept.session.reset(session);
+    SSL_CTX* const context = SSL_get_SSL_CTX(ssl);
+    SSL_CTX_up_ref(context);
+    kept.context.reset(context);
   }
   if (sessions_.size() > kMost) {
     // Any other: all of them save a little time.
@@ -32,6 +39,11 @@ void TlsSessions::keep(const std::string& endpoint, SSL* ssl) {
     }
     sessions_.erase(victim);
   }
+}
+
+void TlsSessions::forget(const std::string& endpoint) {
+  MutexLock lock(mutex_);
+  sessions_.erase(endpoint);
 }
 
 }  // namespace workflow

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "client/ClientSettings.h"
 #include "workflow/HttpLimits.h"
 #include "workflow/HttpUtil.h"
-#include "workflow/StringUtil.h"
 #include "workflow/WFTaskFactory.h"
 
 using protocol::HttpMessage;
@@ -57,10 +57,30 @@ std::string authority_of(const std::string& host, unsigned short port, const cha
   return text;
 }
 
+int hex_value(char c) {
+  return c >= '0' && c <= '9'                     ? c - '0'
+         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                  : -1;
+}
+
+// RFC 3986, 2.1: a "+" is a "+".
+std::string percent_decoded(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 &&
+        hex_value(text[i + 2]) >= 0) {
+      plain += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
+      i += 2;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
 // RFC 7617, section 2.
 std::string basic_credentials(const char* userinfo) {
-  std::string plain(userinfo);
-  StringUtil::url_decode(plain);
+  std::string plain = percent_decoded(userinfo);
   if (plain.find(':') == std::string::npos) {
     plain += ':';
   }
@@ -113,13 +133,17 @@ void Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
   if (!has_header(request, "Host")) {
     const char* default_port =
         workflow::SchemePorts::process().get(target.is_tls() ? "https" : "http");
-    request->add_header_pair("Host", authority_of(target.host, target.port, default_port));
+    const std::string& host = target.host.empty() ? target.verified_host : target.host;
+    request->add_header_pair("Host", host.empty() ? "localhost"  // a unix socket
+                                                  : authority_of(host, target.port, default_port));
   }
+  // Both would be read in two ways (RFC 9112, 6.1), and what the user said may not be true.
+  erase_header(request, "Content-Length");
   if (!request->is_chunked()) {
     const size_t size = request->get_output_body_size();
     // Where a method has a meaning for a body, its absence is said, too (RFC 9110, 8.6).
     if (size > 0 || is_one_of(method_of(request), {"POST", "PUT", "PATCH"})) {
-      request->set_header_pair("Content-Length", std::to_string(size));
+      request->add_header_pair("Content-Length", std::to_string(size));
     }
   }
   if (!keep_alive && !request->has_connection_header()) {
@@ -169,7 +193,12 @@ int check_uri(const ParsedURI& uri) {
   if (!uri.scheme || (!is_https(uri) && ::strcasecmp(uri.scheme, "http") != 0)) {
     return WFT_ERR_URI_SCHEME_INVALID;
   }
-  return uri.host && *uri.host ? 0 : int{WFT_ERR_URI_PARSE_FAILED};
+  // One that was made by hand may hold anything; what is no host must not reach a header field.
+  const bool is_host =
+      uri.host && *uri.host && std::none_of(uri.host, uri.host + std::strlen(uri.host), [](char c) {
+        return static_cast<unsigned char>(c) <= ' ' || std::strchr("/?#@\\\"<>\x7f", c);
+      });
+  return is_host ? 0 : int{WFT_ERR_URI_PARSE_FAILED};
 }
 
 }  // namespace
@@ -186,7 +215,9 @@ int HttpClientTask::aim() {
   if (uri_.query) {
     path.append("?").append(uri_.query);
   }
-  req_.set_request_uri(path);
+  if (!req_.set_request_uri(path)) {
+    return WFT_ERR_URI_PARSE_FAILED;
+  }
   req_.set_header_pair(
       "Host", authority_of(target.host, target.port, SchemePorts::process().get(uri_.scheme)));
   if (uri_.userinfo && *uri_.userinfo) {
@@ -198,6 +229,7 @@ int HttpClientTask::aim() {
     }
   }
   target.ssl_ctx = target_.ssl_ctx;
+  target.alpn_protocol = "http/1.1";
   target_ = target;
   return 0;
 }
@@ -223,7 +255,9 @@ int HttpClientTask::aim_at_proxy(const std::string& path, ClientTarget* target) 
                            "\r\n";
   } else {
     // The absolute form (RFC 9112, 3.2.2).
-    req_.set_request_uri("http://" + authority_of(target->host, target->port, "80") + path);
+    if (!req_.set_request_uri("http://" + authority_of(target->host, target->port, "80") + path)) {
+      return WFT_ERR_URI_PARSE_FAILED;
+    }
     if (has_credentials) {
       req_.set_header_pair("Proxy-Authorization", credentials);
     }

@@ -66,6 +66,8 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   int64_t in_ns(int64_t duration_ns) const { return saturating_add(now_ns(), duration_ns); }
   // False when the poller will not tell: it has stopped, or memory has run out.
   bool set_deadline(int64_t deadline_ns) WF_REQUIRES(mutex_);
+  // In on_deadline(): it may have been moved on the way there.
+  bool deadline_passed() const WF_REQUIRES(mutex_) { return deadline_ns_ <= now_ns(); }
 
   // Each writes as far as the socket takes it: 0 when all has left, EAGAIN when the rest is kept
   // for resume_writing(), or an errno. The vectors are used up; what they point to stays until all

@@ -229,6 +229,7 @@ void Poller::expire() {
 }
 
 void Poller::drain() {
+  handlers_.post(finished_);  // of this round so far
   while (end_due(kNever, true) > 0) {
     handlers_.post(finished_);
   }

@@ -3,7 +3,9 @@
 #include <openssl/err.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 namespace workflow {
@@ -44,10 +46,12 @@ int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_
 TlsContext new_server_tls_context() {
   TlsContext context = new_context(TLS_server_method());
   if (context) {
-    // Without one, sessions cannot be resumed where clients are asked for certificates
-    // (SSL_CTX_set_session_id_context(3)).
-    static constexpr unsigned char kId[] = "workflow";
-    SSL_CTX_set_session_id_context(context.get(), kId, sizeof kId - 1);
+    // Sessions belong to the context that they were made with: what one host asks of its clients,
+    // another may not (SSL_CTX_set_session_id_context(3)).
+    static std::atomic<uint64_t> made{0};
+    const uint64_t id = ++made;
+    SSL_CTX_set_session_id_context(context.get(), reinterpret_cast<const unsigned char*>(&id),
+                                   sizeof id);
   }
   return context;
 }

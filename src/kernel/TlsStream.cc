@@ -118,9 +118,14 @@ bool TlsStream::expect_host(const char* host, bool names_host) {
   if (::inet_pton(AF_INET, host, numeric) == 1 || ::inet_pton(AF_INET6, host, numeric) == 1) {
     done = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl()), host) == 1;
   } else {
+    // The dot of a fully qualified name is in no certificate, nor sent (RFC 6066, 3).
+    std::string name(host);
+    if (name.size() > 1 && name.back() == '.') {
+      name.pop_back();
+    }
     SSL_set_hostflags(ssl(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    done = SSL_set1_host(ssl(), host) == 1 &&
-           (!names_host || SSL_set_tlsext_host_name(ssl(), host) == 1);
+    done = SSL_set1_host(ssl(), name.c_str()) == 1 &&
+           (!names_host || SSL_set_tlsext_host_name(ssl(), name.c_str()) == 1);
   }
   ERR_clear_error();
   return done;

@@ -68,7 +68,14 @@ int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
     *alert = SSL_AD_UNRECOGNIZED_NAME;
     return SSL_TLSEXT_ERR_ALERT_FATAL;
   }
-  if (context != SSL_get_SSL_CTX(ssl)) SSL_set_SSL_CTX(ssl, context);
+  if (context != SSL_get_SSL_CTX(ssl)) {
+    SSL_set_SSL_CTX(ssl, context);
+    // These OpenSSL leaves as they were.
+    SSL_set_verify(ssl, SSL_CTX_get_verify_mode(context), SSL_CTX_get_verify_callback(context));
+    SSL_set_verify_depth(ssl, SSL_CTX_get_verify_depth(context));
+    SSL_clear_options(ssl, SSL_get_options(ssl) & ~SSL_CTX_get_options(context));
+    SSL_set_options(ssl, SSL_CTX_get_options(context));
+  }
   return SSL_TLSEXT_ERR_OK;
 }
 

@@ -1,0 +1,114 @@
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "client/ClientConnection.h"
+#include "client/ClientEndpoint.h"
+#include "client/ClientSession.h"
+#include "workflow/WFTaskState.h"
+
+// How a connection of a client is given a request, and sends it.
+
+namespace workflow {
+
+ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFailure* failure) {
+  return send_request(State::kIdle, session, failure);
+}
+
+ClientConnection::Begin ClientConnection::send_request(State expected, ClientSession* session,
+                                                       ClientFailure* failure) {
+  ClientExchange* const exchange = session->exchange();
+  long long sequence = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != expected) {
+      return Begin::kNotIdle;
+    }
+    sequence = exchanges_;
+  }
+  session->use(this, sequence);
+  struct iovec vectors[kMaxVectors];
+  errno = 0;
+  protocol::ProtocolMessage* const request = exchange->next_request();
+  const int count = request ? request->encode(vectors, kMaxVectors) : -1;
+  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  protocol::ProtocolMessage* const response = error == 0 ? exchange->next_response() : nullptr;
+  MutexLock lock(mutex_);
+  if (state_ != expected) {
+    return Begin::kNotIdle;
+  }
+  if (error != 0) {
+    *failure = {.state = WFT_STATE_SYS_ERROR, .error = error, .hopeless = true};
+  } else if (expected == State::kIdle && !is_still_idle()) {
+    state_ = State::kClosing;
+    ask_poller();
+    return Begin::kNotIdle;
+  } else {
+    state_ = State::kExchanging;
+    session_ = session;
+    exchanges_++;
+    times_ = exchange->times();
+    received_ = false;
+    response_ = response;
+    response->set_channel(this);
+    error = write_out(vectors, count);
+    sending_ = error == EAGAIN;
+    sent_ns_ = now_ns();
+    if (sending_ ? set_deadline(in_ns(timeout_ns(times_.send)))
+                 : error == 0 && set_receive_deadline()) {
+      return Begin::kBegun;
+    }
+    *failure =
+        failure_of(WFT_STATE_SYS_ERROR, error == 0 || sending_ ? ENOMEM : error, TOR_NOT_TIMEOUT);
+    response->set_channel(nullptr);
+  }
+  forget_unsent();
+  session_ = nullptr;
+  state_ = State::kClosing;
+  ask_poller();
+  return Begin::kFailed;
+}
+
+bool ClientConnection::is_still_idle() {
+  if (readable_ || peer_closed()) {
+    return false;
+  }
+  char byte;
+  bool drained = true;
+  return stream_.read(&byte, 1, &drained) < 0 && errno == EAGAIN;
+}
+
+bool ClientConnection::set_receive_deadline() {
+  const int between_reads = endpoint_->params().response_timeout;
+  const int first_byte = times_.first_byte >= -1 ? times_.first_byte : between_reads;
+  return set_deadline(std::min(saturating_add(sent_ns_, timeout_ns(times_.receive)),
+                               in_ns(timeout_ns(received_ ? between_reads : first_byte))));
+}
+
+bool ClientConnection::continue_sending(RunnableList& finished) {
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    error = resume_writing();
+    if (error == EAGAIN) {
+      return readable_;
+    }
+    sending_ = false;
+    if (error == 0) {
+      sent_ns_ = now_ns();
+      set_receive_deadline();
+      return readable_;
+    }
+    // The peer may have answered before it closed its side.
+    if (readable_ || peer_closed()) {
+      readable_ = true;
+      forget_unsent();
+      return true;
+    }
+  }
+  fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  return true;
+}
+
+}  // namespace workflow

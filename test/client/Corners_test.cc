@@ -1,0 +1,275 @@
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <barrier>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/Fetch.h"
+#include "client/RawServer.h"
+#include "server/TestServer.h"
+#include "support/Certificates.h"
+#include "support/TempDir.h"
+#include "workflow/WFGlobal.h"
+
+// What clients do where things meet that seldom do.
+
+namespace client_test {
+namespace {
+
+using server_test::TestServer;
+using test_support::Authority;
+using test_support::Certificate;
+using HttpClients = WFNetworkTaskFactory<protocol::HttpRequest, protocol::HttpResponse>;
+
+void close_after_it(WFHttpTask* task) {
+  task->set_keep_alive(0);
+}
+
+// One request to an address; `change` before the start.
+Fetched fetch_from(const struct sockaddr* address, socklen_t length) {
+  Fetched result;
+  WFFacilities::WaitGroup group(1);
+  WFHttpTask* task =
+      HttpClients::create_client_task(TT_TCP, address, length, 0, [&](WFHttpTask* ended) {
+        result = fetched(ended);
+        group.done();
+      });
+  close_after_it(task);
+  task->start();
+  group.wait();
+  return result;
+}
+
+TEST(ClientCorners, ManyThreadsMakeTheFirstRequest) {
+  TestServer server;
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port()) + "/";
+  constexpr int kThreads = 8;
+  std::barrier together(kThreads);
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; i++) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      good += fetch(url).status == "200";
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(good, kThreads);
+}
+
+// Each queues up behind another whose connect fails at once.
+TEST(ClientCorners, AFailedConnectIsTheNextOnesTurn) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.max_connections = 1;
+  settings.endpoint_params.connect_timeout = -1;
+  WORKFLOW_library_init(&settings);
+  const test_support::TempDir folder;
+  struct sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  folder.path("nobody").copy(address.sun_path, sizeof address.sun_path - 1);
+  std::vector<std::thread> threads;
+  std::atomic<int> refused{0};
+  constexpr int kRequests = 500;
+  constexpr int kThreads = 4;
+  for (int i = 0; i < kThreads; i++) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kRequests; n++) {
+        const Fetched got =
+            fetch_from(reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
+        refused += got.error == ENOENT;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(refused, kThreads * kRequests);
+}
+
+TEST(ClientCorners, WhatWasNotVerifiedIsNotResumedByWhoVerifies) {
+  Authority stranger;
+  const Certificate certificate = stranger.issue({"DNS:other.test"});
+  TestServer server(server_test::echo, server_test::http_params(), &certificate);
+  const std::string url = "https://127.0.0.1:" + std::to_string(server.port()) + "/x";
+  SSL_CTX* const context = WFGlobal::get_ssl_client_ctx();
+  EXPECT_EQ(fetch(url, {.change = close_after_it}).state, WFT_STATE_SSL_ERROR);
+  SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
+  EXPECT_EQ(fetch(url, {.change = close_after_it}).status, "200");
+  EXPECT_EQ(fetch(url, {.change = close_after_it}).status, "200");
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  EXPECT_EQ(fetch(url, {.change = close_after_it}).state, WFT_STATE_SSL_ERROR);
+}
+
+TEST(ClientCorners, AHostMayEndWithADot) {
+  Authority authority;
+  SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str());
+  const Certificate certificate = authority.issue({"DNS:localhost"});
+  TestServer server(server_test::echo, server_test::http_params(), &certificate);
+  EXPECT_EQ(fetch("https://localhost.:" + std::to_string(server.port()) + "/").status, "200");
+}
+
+TEST(ClientCorners, HttpIsOfferedByItsName) {
+  Authority authority;
+  SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str());
+  const Certificate certificate = authority.issue({"IP:127.0.0.1"});
+  struct WFServerParams params = server_test::http_params();
+  params.alpn_protocol = "other/1";
+  TestServer server(server_test::echo, params, &certificate);
+  const Fetched got = fetch("https://127.0.0.1:" + std::to_string(server.port()) + "/");
+  EXPECT_EQ(got.state, WFT_STATE_SSL_ERROR);
+  EXPECT_EQ(ERR_GET_REASON(static_cast<unsigned long>(got.error)),
+            SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL);
+}
+
+// The server's last words of the handshake and its answer come in one packet.
+TEST(ClientCorners, BytesThatComeWithTheHandshakeAreSeen) {
+  Authority authority;
+  SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str());
+  const Certificate certificate = authority.issue({"IP:127.0.0.1"});
+  RawServer server([&](Peer& peer, int) {
+    const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(
+        SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+    SSL_CTX_set_max_proto_version(context.get(), TLS1_2_VERSION);
+    SSL_CTX_use_certificate_chain_file(context.get(), certificate.cert_file.c_str());
+    SSL_CTX_use_PrivateKey_file(context.get(), certificate.key_file.c_str(), SSL_FILETYPE_PEM);
+    const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
+    SSL_set_fd(ssl.get(), peer.fd());
+    SSL_set_msg_callback(ssl.get(), [](int sent, int, int type, const void* bytes, size_t size,
+                                       SSL* handshaking, void*) {
+      const auto* message = static_cast<const unsigned char*>(bytes);
+      if (!sent && type == SSL3_RT_HANDSHAKE && size > 0 &&
+          message[0] == SSL3_MT_CLIENT_KEY_EXCHANGE) {
+        const int on = 1;
+        ::setsockopt(SSL_get_fd(handshaking), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+      }
+    });
+    SSL_accept(ssl.get());
+    const std::string bytes = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    SSL_write(ssl.get(), bytes.data(), static_cast<int>(bytes.size()));
+    const int off = 0;
+    ::setsockopt(peer.fd(), IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+    char request[4096];
+    while (SSL_read(ssl.get(), request, sizeof request) > 0) {
+    }
+  });
+  const Fetched got =
+      fetch("https://127.0.0.1:" + std::to_string(server.port()) + "/", {.change = close_after_it});
+  EXPECT_EQ(got.error, 0);
+  EXPECT_EQ(got.body, "hi");
+}
+
+// A connection whose idle time ends just as it is used again.
+TEST(ClientCorners, TheEndOfTheIdleTimeIsNoTimeoutOfTheNextRequest) {
+  TestServer server;
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port()) + "/";
+  std::atomic<int> good{0};
+  constexpr int kRequests = 400;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; i++) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kRequests; n++) {
+        good += fetch(url, {.change = [](auto* t) { t->set_keep_alive(1); }}).status == "200";
+        const auto until =
+            std::chrono::steady_clock::now() + std::chrono::microseconds(900 + n * 13 % 250);
+        while (std::chrono::steady_clock::now() < until) {
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(good, 2 * kRequests);
+}
+
+// Framing ----------------------------------------------------------------------------------------
+
+// What a server sees of a request.
+std::string wire(const std::function<void(WFHttpTask*)>& change, const std::string& userinfo = "") {
+  std::string seen;
+  RawServer server([&](Peer& peer, int) {
+    seen = peer.request();
+    peer.reply("x");
+  });
+  fetch("http://" + userinfo + "127.0.0.1:" + std::to_string(server.port()) + "/",
+        {.change = [&](WFHttpTask* task) {
+          close_after_it(task);
+          if (change) {
+            change(task);
+          }
+        }});
+  return seen;
+}
+
+TEST(ClientCorners, TheLengthOfTheBodyIsTrue) {
+  const std::string none =
+      wire([](WFHttpTask* task) { task->get_req()->add_header_pair("Content-Length", "3"); });
+  EXPECT_EQ(none.find("Content-Length"), std::string::npos) << none;
+  const std::string late = wire([](WFHttpTask* task) {
+    task->get_req()->set_method("POST");
+    task->set_prepare([](WFHttpTask* ready) { ready->get_req()->append_output_body("late"); });
+  });
+  EXPECT_NE(late.find("Content-Length: 4\r\n"), std::string::npos) << late;
+  const std::string chunked = wire([](WFHttpTask* task) {
+    task->get_req()->set_method("POST");
+    task->get_req()->add_header_pair("Content-Length", "5");
+    task->get_req()->add_header_pair("Transfer-Encoding", "chunked");
+    task->get_req()->append_output_body("0\r\n\r\n");
+  });
+  EXPECT_EQ(chunked.find("Content-Length"), std::string::npos) << chunked;
+}
+
+TEST(ClientCorners, APlusInCredentialsIsAPlus) {
+  // "u:a+b" and, percent-encoded, "u:a:b".
+  EXPECT_NE(wire(nullptr, "u:a+b@").find("Basic dTphK2I=\r\n"), std::string::npos);
+  EXPECT_NE(wire(nullptr, "u:a%3Ab@").find("Basic dTphOmI=\r\n"), std::string::npos);
+}
+
+TEST(ClientCorners, AnAddressIsAHost) {
+  std::string seen;
+  RawServer server([&](Peer& peer, int) {
+    seen = peer.request();
+    peer.reply("x");
+  });
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(fetch_from(reinterpret_cast<const struct sockaddr*>(&address), sizeof address).body,
+            "x");
+  EXPECT_NE(seen.find("Host: 127.0.0.1:" + std::to_string(server.port()) + "\r\n"),
+            std::string::npos)
+      << seen;
+}
+
+TEST(ClientCorners, UrisMadeByHandCannotInjectFields) {
+  for (const char* host : {"a\r\nX: y", "a b", "a/b", "a@b", ""}) {
+    ParsedURI uri;
+    ASSERT_EQ(URIParser::parse("http://h/", uri), 0);
+    std::free(uri.host);
+    uri.host = ::strdup(host);
+    WFFacilities::WaitGroup group(1);
+    Fetched got;
+    WFTaskFactory::create_http_task(uri, 0, 0, [&](WFHttpTask* task) {
+      got = fetched(task);
+      group.done();
+    })->start();
+    group.wait();
+    EXPECT_EQ(got.error, WFT_ERR_URI_PARSE_FAILED) << host;
+  }
+}
+
+}  // namespace
+}  // namespace client_test
