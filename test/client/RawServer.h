@@ -104,6 +104,7 @@ class RawServer {
     acceptor_.join();
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
       for (const Peer* peer : open_) {
         ::shutdown(peer->fd(), SHUT_RDWR);
       }
@@ -131,6 +132,9 @@ class RawServer {
         {
           std::lock_guard<std::mutex> lock(mutex_);
           open_.insert(&peer);
+          if (ending_) {
+            peer.close();
+          }
         }
         script_(peer, number);
         std::lock_guard<std::mutex> lock(mutex_);
@@ -145,6 +149,7 @@ class RawServer {
   std::atomic<int> connections_{0};
   std::mutex mutex_;
   std::set<const Peer*> open_;
+  bool ending_ = false;
   std::thread acceptor_;
   std::vector<std::thread> threads_;
 };

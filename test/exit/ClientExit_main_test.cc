@@ -1,0 +1,421 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "client/RawServer.h"
+#include "kernel/Resolver.h"
+#include "server/TestServer.h"
+#include "support/Certificates.h"
+#include "support/ChildProcess.h"
+#include "support/FakeDnsServer.h"
+#include "support/Sanitizers.h"
+#include "support/TestSeed.h"
+#include "util/Time.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFGlobal.h"
+#include "workflow/WFTaskFactory.h"
+
+// A process that ends while its clients' requests are under way. Each test runs this program again
+// as a child, which plays the scenario named in the environment and ends. Servers that shall not
+// answer are the parent's.
+
+namespace client_test {
+namespace {
+
+constexpr const char* kScenarioVariable = "WORKFLOW_CLIENT_EXIT_SCENARIO";
+
+// The child's side ------------------------------------------------------------------------------
+
+void say(const std::string& text) {
+  const std::string line = text + "\n";
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
+    std::abort();
+  }
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::atomic<int> started{0};
+std::atomic<int> called{0};
+std::atomic<int> succeeded{0};
+std::atomic<int> aborted{0};
+std::atomic<int64_t> end_of_main_ns{0};
+void (*last_deed)() = nullptr;
+
+// Destroyed after the library has stopped: constructed before its first use.
+class LastWord {
+ public:
+  ~LastWord() {
+    if (end_of_main_ns == 0) {
+      return;
+    }
+    const int64_t took_ns = workflow::monotonic_ns() - end_of_main_ns;
+    if (last_deed) {
+      last_deed();
+    }
+    say(std::to_string(started - called) + " missing, " + std::to_string(succeeded) +
+        " succeeded, " + std::to_string(aborted) + " aborted, " +
+        std::to_string(called - succeeded - aborted) + " failed");
+    say("took_ms=" + std::to_string(took_ns / 1'000'000));
+  }
+};
+
+const LastWord last_word;
+
+void begin_exit() {
+  end_of_main_ns = workflow::monotonic_ns();
+}
+
+void count(const WFHttpTask* task) {
+  called++;
+  succeeded += task->get_state() == WFT_STATE_SUCCESS;
+  aborted += task->get_state() == WFT_STATE_ABORTED && task->get_error() == 0;
+}
+
+// A request that no time limit ends.
+void request(const std::string& url, http_callback_t callback = count, size_t body = 0) {
+  started++;
+  WFHttpTask* task = WFTaskFactory::create_http_task(url, 3, 2, std::move(callback));
+  if (body > 0) {
+    task->get_req()->set_method("POST");
+    task->get_req()->append_output_body(std::string(body, 'b'));
+  }
+  task->set_send_timeout(-1);
+  task->set_receive_timeout(-1);
+  task->set_keep_alive(-1);
+  task->start();
+}
+
+void limit_nothing(size_t max_connections) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.max_connections = max_connections;
+  settings.endpoint_params.connect_timeout = -1;
+  settings.endpoint_params.ssl_connect_timeout = -1;
+  settings.endpoint_params.response_timeout = -1;
+  WORKFLOW_library_init(&settings);
+  workflow::Resolver::configure({.files = {.hosts_path = "",
+                                           .resolv_conf_path = "",
+                                           .servers = {environment("CLIENT_EXIT_NAMES")}}});
+}
+
+std::string url(const char* scheme, const char* variable) {
+  return scheme + std::string("://127.0.0.1:") + environment(variable) + "/";
+}
+
+void trust() {
+  if (SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(),
+                               environment("CLIENT_EXIT_AUTHORITY").c_str()) != 1) {
+    say("no authority");
+  }
+}
+
+// The parent's server says nothing; so all of these stay where they are.
+void wait_in_every_stage() {
+  limit_nothing(5);
+  for (int i = 0; i < 20; i++) {
+    request("http://host" + std::to_string(i % 7) + ".test/");
+    request(url("http", "CLIENT_EXIT_FULL"));    // connecting, and waiting for a connection
+    request(url("https", "CLIENT_EXIT_SILENT"));  // in the handshake, and waiting
+    request(url("http", "CLIENT_EXIT_SILENT"), count, 5'000'000);
+    request(url("http", "CLIENT_EXIT_PARTIAL"));
+  }
+  // Each is where it shall be, most likely; where else it is, is as good.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  begin_exit();
+}
+
+// The same, at any moment.
+void leave_early() {
+  limit_nothing(2);
+  for (int i = 0; i < 10; i++) {
+    request("http://host" + std::to_string(i % 7) + ".test/");
+    request(url("http", "CLIENT_EXIT_FULL"));
+    request(url("https", "CLIENT_EXIT_SILENT"));
+    request(url("http", "CLIENT_EXIT_SILENT"), count, 5'000'000);
+    request(url("http", "CLIENT_EXIT_PARTIAL"));
+    request(url("http", "CLIENT_EXIT_ECHO"));
+    request(url("https", "CLIENT_EXIT_ECHO_TLS"));
+  }
+  test_support::TestRandom random(test_support::test_seed());
+  std::this_thread::sleep_for(std::chrono::microseconds(random.below(20'000)));
+  begin_exit();
+}
+
+void keep_connections() {
+  limit_nothing(10);
+  trust();
+  for (int i = 0; i < 40; i++) {
+    request(url("http", "CLIENT_EXIT_ECHO"));
+    request(url("https", "CLIENT_EXIT_ECHO_TLS"));
+  }
+  server_test::eventually([] { return called == started; });
+  begin_exit();
+}
+
+// Each callback makes two requests, and two more in its series, until the library is gone.
+void request_again(WFHttpTask* task) {
+  count(task);
+  if (started < 3000) {
+    request(url("http", "CLIENT_EXIT_PARTIAL"), request_again);
+    request("http://another.test/", request_again);
+    started++;
+    series_of(task)->push_back(WFTaskFactory::create_http_task(
+        url("https", "CLIENT_EXIT_SILENT"), 0, 0, request_again));
+  }
+}
+
+void request_in_callbacks() {
+  limit_nothing(5);
+  for (int i = 0; i < 10; i++) {
+    request(url("http", "CLIENT_EXIT_PARTIAL"), request_again);
+    request("http://another.test/", request_again);
+  }
+  begin_exit();
+  last_deed = [] {
+    request("http://another.test/");
+    request(url("https", "CLIENT_EXIT_SILENT"));
+    WFTaskFactory::create_http_task("http://another.test/", 0, 0, count)->dismiss();
+  };
+}
+
+// The first use of clients comes after the stop.
+void begin_after_the_stop() {
+  WFTaskFactory::create_timer_task(0, 0, nullptr)->start();
+  begin_exit();
+  last_deed = [] {
+    started++;
+    static int left = 10'000;
+    static http_callback_t next;
+    next = [](WFHttpTask* task) {
+      count(task);
+      if (--left > 0) {
+        started++;
+        WFTaskFactory::create_http_task("http://127.0.0.1:1/", 0, 0, next)->start();
+      }
+    };
+    WFTaskFactory::create_http_task("http://127.0.0.1:1/", 0, 0, next)->start();
+  };
+}
+
+// A server with replies an hour away, and its clients, in one process.
+void serve_and_ask(const char* scheme) {
+  limit_nothing(100);
+  const test_support::Certificate certificate = {environment("CLIENT_EXIT_CERTIFICATE"),
+                                                 environment("CLIENT_EXIT_KEY")};
+  const bool tls = std::string_view(scheme) == "https";
+  if (tls) {
+    trust();
+  }
+  auto& server = *new server_test::TestServer(
+      [](WFHttpTask* task) {
+        series_of(task)->push_back(WFTaskFactory::create_timer_task("held", 3600, 0, nullptr));
+      },
+      server_test::http_params(), tls ? &certificate : nullptr);
+  for (int i = 0; i < 150; i++) {
+    request(scheme + std::string("://127.0.0.1:") + std::to_string(server.port()) + "/");
+  }
+  server_test::eventually([&] { return server.processed() == 100; });
+  begin_exit();
+}
+
+void serve_and_ask_plain() {
+  serve_and_ask("http");
+}
+void serve_and_ask_over_tls() {
+  serve_and_ask("https");
+}
+
+// Threads that go on with requests while the process ends.
+void exit_in_a_flood() {
+  limit_nothing(4);
+  trust();
+  static const std::string plain = url("http", "CLIENT_EXIT_ECHO");
+  static const std::string tls = url("https", "CLIENT_EXIT_ECHO_TLS");
+  for (int t = 0; t < 3; t++) {
+    std::thread([] {
+      while (end_of_main_ns == 0) {
+        WFFacilities::WaitGroup group(2);
+        const auto callback = [&group](WFHttpTask* task) {
+          count(task);
+          group.done();
+        };
+        request(plain, callback);
+        request(tls, callback);
+        group.wait();
+      }
+    }).detach();
+  }
+  server_test::eventually([] { return succeeded > 20; });
+  begin_exit();
+}
+
+struct Scenario {
+  const char* name;
+  void (*play)();
+};
+
+constexpr Scenario kScenarios[] = {
+    {"stages", wait_in_every_stage},   {"early", leave_early},
+    {"kept", keep_connections},        {"callbacks", request_in_callbacks},
+    {"after", begin_after_the_stop},   {"both", serve_and_ask_plain},
+    {"both-tls", serve_and_ask_over_tls}, {"flood", exit_in_a_flood},
+};
+
+// The test's side -------------------------------------------------------------------------------
+
+// A socket that listens and accepts nobody: its backlog is full.
+class FullServer {
+ public:
+  FullServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    struct sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+    ::listen(fd_.get(), 0);
+    socklen_t length = sizeof address;
+    ::getsockname(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    for (int i = 0; i < 3; i++) {
+      fillers_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      ::connect(fillers_.back().get(), reinterpret_cast<struct sockaddr*>(&address),
+                sizeof address);
+    }
+  }
+  uint16_t port() const { return port_; }
+
+ private:
+  workflow::UniqueFd fd_;
+  std::vector<workflow::UniqueFd> fillers_;
+  uint16_t port_ = 0;
+};
+
+class ClientExit : public testing::Test {
+ protected:
+  ClientExit() { names_.set_others({.how = test_support::DnsReply::How::kDrop}); }
+
+  // What it said before the time it took; checks that.
+  std::string play(const std::string& scenario) {
+    const auto port = [](uint16_t number) { return std::to_string(number); };
+    const test_support::ChildResult result = test_support::run_self(
+        {std::string(kScenarioVariable) + "=" + scenario,
+         "CLIENT_EXIT_NAMES=" + names_.address(), "CLIENT_EXIT_FULL=" + port(full_.port()),
+         "CLIENT_EXIT_SILENT=" + port(silent_.port()),
+         "CLIENT_EXIT_PARTIAL=" + port(partial_.port()), "CLIENT_EXIT_ECHO=" + port(echo_.port()),
+         "CLIENT_EXIT_ECHO_TLS=" + port(echo_tls_.port()),
+         "CLIENT_EXIT_AUTHORITY=" + authority_.file(),
+         "CLIENT_EXIT_CERTIFICATE=" + certificate_.cert_file,
+         "CLIENT_EXIT_KEY=" + certificate_.key_file},
+        std::chrono::seconds(30));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const size_t at = result.output.find("took_ms=");
+    EXPECT_NE(at, std::string::npos) << result.output;
+    if (at != std::string::npos) {
+      EXPECT_LT(std::atoi(result.output.c_str() + at + 8), test_support::kSanitized ? 20000 : 1000)
+          << result.output;
+    }
+    return result.output.substr(0, at);
+  }
+
+ private:
+  test_support::FakeDnsServer names_;
+  test_support::Authority authority_;
+  const test_support::Certificate certificate_ = authority_.issue({"IP:127.0.0.1"});
+  FullServer full_;
+  RawServer silent_{[](Peer& peer, int) {
+    // Takes nothing until the client has gone.
+    struct pollfd end = {peer.fd(), POLLRDHUP, 0};
+    ::poll(&end, 1, 60'000);
+  }};
+  RawServer partial_{[](Peer& peer, int) {
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+    peer.ended();
+  }};
+  server_test::TestServer echo_;
+  server_test::TestServer echo_tls_{server_test::echo, server_test::http_params(), &certificate_};
+};
+
+int times(int by_default) {
+  return static_cast<int>(test_support::env_number("WORKFLOW_EXIT_TIMES", by_default));
+}
+
+TEST_F(ClientExit, InEveryStage) {
+  for (int i = 0; i < times(1); i++) {
+    ASSERT_EQ(play("stages"), "0 missing, 0 succeeded, 100 aborted, 0 failed\n");
+  }
+}
+
+TEST_F(ClientExit, AtAnyMoment) {
+  for (int i = 0; i < times(5); i++) {
+    const std::string output = play("early");
+    ASSERT_NE(output.find("0 missing, "), std::string::npos) << output;
+  }
+}
+
+TEST_F(ClientExit, WithIdleConnections) {
+  for (int i = 0; i < times(1); i++) {
+    ASSERT_EQ(play("kept"), "0 missing, 80 succeeded, 0 aborted, 0 failed\n");
+  }
+}
+
+TEST_F(ClientExit, RequestsOfCallbacksAreAborted) {
+  for (int i = 0; i < times(3); i++) {
+    const std::string output = play("callbacks");
+    ASSERT_EQ(output.find("0 missing, 0 succeeded, "), 0u) << output;
+    ASSERT_NE(output.find(" aborted, 0 failed\n"), std::string::npos) << output;
+  }
+}
+
+TEST_F(ClientExit, ChainsBegunAfterTheStopAreAborted) {
+  EXPECT_EQ(play("after"), "0 missing, 0 succeeded, 10000 aborted, 0 failed\n");
+}
+
+// Whether a client hears of the server's last words depends on who is stopped first.
+TEST_F(ClientExit, ServerAndClientsInOneProcess) {
+  for (int i = 0; i < times(1); i++) {
+    for (const char* scenario : {"both", "both-tls"}) {
+      const std::string output = play(scenario);
+      ASSERT_EQ(output.find("0 missing, "), 0u) << output;
+    }
+  }
+}
+
+TEST_F(ClientExit, WhileThreadsGoOn) {
+  for (int i = 0; i < times(3); i++) {
+    const std::string output = play("flood");
+    ASSERT_NE(output.find(" succeeded, "), std::string::npos) << output;
+  }
+}
+
+// True when this process is a child and has played its part.
+bool play_as_child() {
+  const std::string name = environment(kScenarioVariable);
+  for (const Scenario& scenario : kScenarios) {
+    if (scenario.name == name) {
+      scenario.play();
+    }
+  }
+  return !name.empty();
+}
+
+}  // namespace
+}  // namespace client_test
+
+int main(int argc, char** argv) {
+  if (client_test::play_as_child()) {
+    return 0;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
