@@ -1,5 +1,6 @@
 #include "kernel/Runtime.h"
 
+#include <openssl/crypto.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -50,6 +51,9 @@ int poller_threads_of(const Runtime::Options& options) {
 class ProcessRuntime {
  public:
   ProcessRuntime() {
+    // Before this is constructed, so that OpenSSL frees what it keeps after the library's threads,
+    // which use it, have been stopped.
+    ::OPENSSL_init_crypto(0, nullptr);
     Runtime::Options options = process_options();
     if (Clock* clock = process_clock().exchange(&system_clock())) {
       options.clock = clock;
