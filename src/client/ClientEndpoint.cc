@@ -194,8 +194,8 @@ void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finish
     switch (connection->begin(next, &failure)) {
       case ClientConnection::Begin::kBegun:
         return;
-      case ClientConnection::Begin::kNotIdle:  // the runtime stops
-        next->failed({.state = WFT_STATE_ABORTED}, finished);
+      case ClientConnection::Begin::kNotIdle:
+        next->proceed(finished);  // this one closes
         return;
       case ClientConnection::Begin::kFailed:
         next->failed(failure, finished);
@@ -293,6 +293,10 @@ void ClientEndpoint::end_with_runtime() {
   for (ClientConnection* connection : connections) {
     connection->end_with_runtime();
   }
+}
+
+bool ClientEndpoint::runtime_stops() const {
+  return hub_.runtime().stopping();
 }
 
 bool ClientEndpoint::retire_if_unused() {

@@ -63,6 +63,9 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   void abort_all();
   void end_with_runtime();
 
+  // Then no time limit can be set any more.
+  bool runtime_stops() const;
+
   // When nothing is connected or waits: nothing will be any more.
   bool retire_if_unused();
 

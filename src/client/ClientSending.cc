@@ -59,8 +59,13 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
                  : error == 0 && set_receive_deadline()) {
       return Begin::kBegun;
     }
-    *failure =
-        failure_of(WFT_STATE_SYS_ERROR, error == 0 || sending_ ? ENOMEM : error, TOR_NOT_TIMEOUT);
+    if (error != 0 && !sending_) {
+      *failure = failure_of(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT);
+    } else if (endpoint_->runtime_stops()) {
+      *failure = {.state = WFT_STATE_ABORTED};
+    } else {
+      *failure = failure_of(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT);
+    }
     response->set_channel(nullptr);
   }
   forget_unsent();

@@ -131,7 +131,8 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
     return false;
   }
   // The peer may close a connection that it has kept just when it is used again: nobody's fault.
-  if (failure.reused && !fresh_) {
+  if (failure.reused && free_tries_left_ > 0) {
+    free_tries_left_--;
     fresh_ = true;
     return true;
   }

@@ -48,7 +48,8 @@ class ClientSession final : private ResolveRequest {
   int retries_left_;
   HostAddresses addresses_;
   size_t next_address_ = 0;
-  bool fresh_ = false;  // a connection that was kept has failed: no more of these
+  bool fresh_ = false;  // a connection that was kept has failed: a new one, if there may be more
+  int free_tries_left_ = 8;
 };
 
 }  // namespace workflow

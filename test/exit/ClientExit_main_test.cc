@@ -125,7 +125,7 @@ void wait_in_every_stage() {
   limit_nothing(5);
   for (int i = 0; i < 20; i++) {
     request("http://host" + std::to_string(i % 7) + ".test/");
-    request(url("http", "CLIENT_EXIT_FULL"));    // connecting, and waiting for a connection
+    request(url("http", "CLIENT_EXIT_FULL"));     // connecting, and waiting for a connection
     request(url("https", "CLIENT_EXIT_SILENT"));  // in the handshake, and waiting
     request(url("http", "CLIENT_EXIT_SILENT"), count, 5'000'000);
     request(url("http", "CLIENT_EXIT_PARTIAL"));
@@ -170,8 +170,8 @@ void request_again(WFHttpTask* task) {
     request(url("http", "CLIENT_EXIT_PARTIAL"), request_again);
     request("http://another.test/", request_again);
     started++;
-    series_of(task)->push_back(WFTaskFactory::create_http_task(
-        url("https", "CLIENT_EXIT_SILENT"), 0, 0, request_again));
+    series_of(task)->push_back(
+        WFTaskFactory::create_http_task(url("https", "CLIENT_EXIT_SILENT"), 0, 0, request_again));
   }
 }
 
@@ -266,9 +266,9 @@ struct Scenario {
 };
 
 constexpr Scenario kScenarios[] = {
-    {"stages", wait_in_every_stage},   {"early", leave_early},
-    {"kept", keep_connections},        {"callbacks", request_in_callbacks},
-    {"after", begin_after_the_stop},   {"both", serve_and_ask_plain},
+    {"stages", wait_in_every_stage},      {"early", leave_early},
+    {"kept", keep_connections},           {"callbacks", request_in_callbacks},
+    {"after", begin_after_the_stop},      {"both", serve_and_ask_plain},
     {"both-tls", serve_and_ask_over_tls}, {"flood", exit_in_a_flood},
 };
 
@@ -308,9 +308,8 @@ class ClientExit : public testing::Test {
   std::string play(const std::string& scenario) {
     const auto port = [](uint16_t number) { return std::to_string(number); };
     const test_support::ChildResult result = test_support::run_self(
-        {std::string(kScenarioVariable) + "=" + scenario,
-         "CLIENT_EXIT_NAMES=" + names_.address(), "CLIENT_EXIT_FULL=" + port(full_.port()),
-         "CLIENT_EXIT_SILENT=" + port(silent_.port()),
+        {std::string(kScenarioVariable) + "=" + scenario, "CLIENT_EXIT_NAMES=" + names_.address(),
+         "CLIENT_EXIT_FULL=" + port(full_.port()), "CLIENT_EXIT_SILENT=" + port(silent_.port()),
          "CLIENT_EXIT_PARTIAL=" + port(partial_.port()), "CLIENT_EXIT_ECHO=" + port(echo_.port()),
          "CLIENT_EXIT_ECHO_TLS=" + port(echo_tls_.port()),
          "CLIENT_EXIT_AUTHORITY=" + authority_.file(),

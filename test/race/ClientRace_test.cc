@@ -108,8 +108,8 @@ class ClientRound {
   }
 
   size_t outcomes(int state) const {
-    return static_cast<size_t>(std::count_if(
-        entries_.begin(), entries_.end(), [state](const Entry& e) { return e.state == state; }));
+    return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
+                                             [state](const Entry& e) { return e.state == state; }));
   }
   size_t requests() const { return entries_.size(); }
 
@@ -191,8 +191,8 @@ class ClientRound {
     TestRandom random = random_for(number, note(number));
     task->get_resp()->append_output_body(body_of(number));
     if (random.one_in(3)) {
-      series_of(task)->push_back(WFTaskFactory::create_timer_task(
-          static_cast<unsigned>(random.below(8000)), nullptr));
+      series_of(task)->push_back(
+          WFTaskFactory::create_timer_task(static_cast<unsigned>(random.below(8000)), nullptr));
     }
   }
 
@@ -238,9 +238,9 @@ class ClientRound {
     entry.reason = task->get_timeout_reason();
     if (entry.state == WFT_STATE_SUCCESS) {
       const char* status = task->get_resp()->get_status_code();
-      entry.right = status && std::string_view(status) == "200" &&
-                    protocol::HttpUtil::decode_chunked_body(task->get_resp()) ==
-                        body_of(number_of(i));
+      entry.right =
+          status && std::string_view(status) == "200" &&
+          protocol::HttpUtil::decode_chunked_body(task->get_resp()) == body_of(number_of(i));
     }
     if (i + 1 < entries_.size() && entries_[i + 1].chained) {
       ThreadContext::current().runtime = plan_.runtime;
@@ -265,8 +265,7 @@ class ClientRound {
                    : plan_.short_times && entry.reason != TOR_NOT_TIMEOUT;
       case ECONNRESET:
       case EPIPE:
-        return plan_.conducts == kAllConducts ||
-               (plan_.conducts == kHonestConducts && entry.post);
+        return plan_.conducts == kAllConducts || (plan_.conducts == kHonestConducts && entry.post);
       case EBADMSG:
         return plan_.conducts == kAllConducts;
       default:
@@ -313,9 +312,8 @@ class ClientRound {
 class ClientRace : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(),
-                                       identity_.authority().c_str()),
-              1);
+    ASSERT_EQ(
+        SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), identity_.authority().c_str()), 1);
   }
 
   static ClientRound::Plan plan_of(uint64_t round) {
