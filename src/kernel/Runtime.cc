@@ -52,8 +52,8 @@ class ProcessRuntime {
  public:
   ProcessRuntime() {
     // Before this is constructed, so that OpenSSL frees what it keeps after the library's threads,
-    // which use it, have been stopped.
-    ::OPENSSL_init_crypto(0, nullptr);
+    // which use it, have been stopped. Without an option the call does nothing; this one is cheap.
+    ::OPENSSL_init_crypto(OPENSSL_INIT_ASYNC, nullptr);
     Runtime::Options options = process_options();
     if (Clock* clock = process_clock().exchange(&system_clock())) {
       options.clock = clock;
