@@ -334,7 +334,7 @@ class ClientRace : public testing::Test {
 
 TEST_F(ClientRace, EachRequestEndsOnceAsItShould) {
   const uint64_t first = static_cast<uint64_t>(test_support::env_number("WORKFLOW_RACE_FIRST", 1));
-  const uint64_t count = rounds(100);
+  const uint64_t count = rounds(500) / 5;  // each is that long
   size_t base = 0;
   size_t succeeded = 0;
   size_t failed = 0;
@@ -363,7 +363,7 @@ TEST_F(ClientRace, EachRequestEndsOnceAsItShould) {
 // The runtime stops at any moment, and the threads go on: what they start then is aborted. The
 // first requests, which make what clients share, come all at once.
 TEST_F(ClientRace, StoppedMeanwhile) {
-  const uint64_t count = rounds(150);
+  const uint64_t count = rounds(600) / 4;
   size_t aborted = 0;
   for (uint64_t round = 1; round <= count; round++) {
     TestRandom random(test_support::test_seed(), round * 100 + 2);
@@ -423,7 +423,7 @@ TEST_F(ClientRace, ConnectionsThatFailAtOnceKeepNobodyWaiting) {
   struct sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::snprintf(address.sun_path, sizeof address.sun_path, "/nonexistent/socket");
-  const uint64_t count = rounds(200);
+  const uint64_t count = rounds(800) / 4;
   constexpr size_t kThreads = 4;
   constexpr size_t kEach = 20;
   for (uint64_t round = 0; round < count; round++) {
