@@ -18,6 +18,9 @@ class ClientHub;
 // a connection.
 class ClientSession final : private ResolveRequest {
  public:
+  // How many kept connections may break, one after the other, before that counts as a try.
+  static constexpr int kFreeTries = 8;
+
   ClientSession(ClientExchange* exchange, const ClientTarget& target, int retry_max);
 
   // Goes on with the next try.
@@ -49,7 +52,7 @@ class ClientSession final : private ResolveRequest {
   HostAddresses addresses_;
   size_t next_address_ = 0;
   bool fresh_ = false;  // a connection that was kept has failed: a new one, if there may be more
-  int free_tries_left_ = 8;
+  int free_tries_left_ = kFreeTries;
 };
 
 }  // namespace workflow

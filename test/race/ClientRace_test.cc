@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/ClientHub.h"
+#include "client/ClientSession.h"
 #include "client/ClientSettings.h"
 #include "kernel/Runtime.h"
 #include "race/ClientRaceKit.h"
@@ -285,7 +286,8 @@ class ClientRound {
     } else {
       require(has_reason(entry), what + "no reason");
     }
-    require(entry.seen <= (entry.post ? 1 : entry.retries + 2), what + "too often");
+    const int most = entry.post ? 1 : 1 + entry.retries + workflow::ClientSession::kFreeTries;
+    require(entry.seen <= most, what + "too often");
   }
 
   void require(bool holds, const std::string& what) {
