@@ -42,6 +42,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     *failure = {.state = WFT_STATE_SYS_ERROR, .error = error, .hopeless = true};
   } else if (expected == State::kIdle && !is_still_idle()) {
     state_ = State::kClosing;
+    lock.unlock();
     ask_poller();
     return Begin::kNotIdle;
   } else {
@@ -71,6 +72,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   forget_unsent();
   session_ = nullptr;
   state_ = State::kClosing;
+  lock.unlock();
   ask_poller();
   return Begin::kFailed;
 }

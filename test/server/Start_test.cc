@@ -105,7 +105,11 @@ TEST(ServerStart, Address) {
 TEST(ServerStart, Ipv6) {
   WFHttpServer server(echo);
   if (server.start("::1", 0) != 0) {
-    GTEST_SKIP() << "no IPv6 here: " << std::strerror(errno);
+    // Where the machine has no IPv6, it says so, and can be started elsewhere.
+    EXPECT_TRUE(errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT) << std::strerror(errno);
+    ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+    server.stop();
+    return;
   }
   struct sockaddr_in6 address = {};
   socklen_t length = sizeof address;
