@@ -2,6 +2,8 @@
 
 #include <openssl/err.h>
 
+#include <utility>
+
 namespace workflow {
 
 void TlsSessions::offer(const std::string& endpoint, SSL* ssl) {
@@ -22,28 +24,28 @@ void TlsSessions::keep(const std::string& endpoint, SSL* ssl) {
   if (!session || SSL_SESSION_is_resumable(session) != 1) {
     return;
   }
+  SSL_CTX* const context = SSL_get_SSL_CTX(ssl);
+  SSL_SESSION_up_ref(session);
+  SSL_CTX_up_ref(context);
+  // Freed after the lock: that may run what the user has attached to them.
+  Kept before{std::unique_ptr<SSL_SESSION, Free>(session), std::unique_ptr<SSL_CTX, Free>(context)};
+  decltype(sessions_)::node_type dropped;
   MutexLock lock(mutex_);
-  auto& kept = sessions_[endpoint];
-  if (kept.session.get() != session) {
-    SSL_SESSION_up_ref(session);
-    kept.session.reset(session);
-    SSL_CTX* const context = SSL_get_SSL_CTX(ssl);
-    SSL_CTX_up_ref(context);
-    kept.context.reset(context);
-  }
+  std::swap(sessions_[endpoint], before);
   if (sessions_.size() > kMost) {
     // Any other: all of them save a little time.
     auto victim = sessions_.begin();
     if (victim->first == endpoint) {
       ++victim;
     }
-    sessions_.erase(victim);
+    dropped = sessions_.extract(victim);
   }
 }
 
 void TlsSessions::forget(const std::string& endpoint) {
+  decltype(sessions_)::node_type dropped;
   MutexLock lock(mutex_);
-  sessions_.erase(endpoint);
+  dropped = sessions_.extract(endpoint);
 }
 
 }  // namespace workflow
