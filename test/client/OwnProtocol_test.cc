@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -140,7 +141,7 @@ TEST(OwnProtocol, AConnectionHasAContext) {
   Server server(echo);
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
   const unsigned short port = ntohs(address_of(server).sin_port);
-  static int freed = 0;
+  static std::atomic<int> freed{0};
   static int first = 0;
   for (int i = 0; i < 3; i++) {
     Task* task = Factory::create_client_task(TT_TCP, "127.0.0.1", port, 0, nullptr);
