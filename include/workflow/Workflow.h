@@ -16,6 +16,12 @@ class WFGraphNode;
 class WFModuleTask;
 class WFRepeaterTask;
 
+namespace workflow {
+class InterruptScope;
+class ServerConnection;
+class TimerTask;
+}  // namespace workflow
+
 using series_callback_t = std::function<void(const SeriesWork *)>;
 using parallel_callback_t = std::function<void(const ParallelWork *)>;
 
@@ -91,6 +97,9 @@ class SeriesWork {
   // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
+  // Before the start: interrupt() will have an effect.
+  void allow_interrupt();
+
   void *context_ = nullptr;
   series_callback_t callback_;
 
@@ -98,9 +107,13 @@ class SeriesWork {
   friend class ParallelWork;
   friend class SubTask;
   friend class WFGraphNode;
+  friend class WFGraphTask;
   friend class WFModuleTask;
   friend class WFRepeaterTask;
   friend class Workflow;
+  friend class workflow::InterruptScope;
+  friend class workflow::TimerTask;
+  friend class workflow::ServerConnection;
 
   // A series whose only task has been dispatched already.
   SeriesWork() = default;
@@ -115,10 +128,21 @@ class SeriesWork {
   SubTask *take_first();
   void drop_tasks();
   void finish();
+  // The timers that the series waits for, and those of the series inside it, end at once with
+  // ECANCELED; so do all that it will start. Any thread, while the series runs. Those whose
+  // completion is the caller's are added to `ended`, for TimerTask::end_interrupted().
+  void interrupt(workflow::RunnableList &ended);
+  // What its timers are to enter; null when nobody can interrupt the series. False without memory.
+  bool scope_to_enter(workflow::InterruptScope **scope);
+  // Before it begins: its timers are those of `outer`, too.
+  void share_scope(SeriesWork *outer);
 
   SubTask *first_ = nullptr;  // until it is dispatched
   SubTask *last_ = nullptr;
   ParallelTask *in_parallel_ = nullptr;
+  // Null: nobody can interrupt the series. Else see InterruptScope.
+  std::atomic<workflow::InterruptScope *> scope_{nullptr};
+  bool owns_scope_ = false;
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   // Whether queue_ holds something; written with mutex_ held. A pop that finds nothing does without

@@ -102,6 +102,7 @@ void WFGraphTask::dispatch() {
   size_t ends = 0;
   RunnableList ready;
   for (WFGraphNode* node : nodes_) {
+    node->share_scope(joined_series());
     ends += node->arrows_ == nullptr;
     if (node->pending_.load(std::memory_order_relaxed) == 0) {
       ready.push_back(node->first_task());

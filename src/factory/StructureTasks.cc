@@ -58,6 +58,7 @@ WFModuleTask::~WFModuleTask() {
 }
 
 void WFModuleTask::dispatch() {
+  series_->share_scope(joined_series());
   subtasks_.push_back(series_->begin());
   ParallelTask::dispatch();
 }

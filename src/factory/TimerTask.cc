@@ -2,8 +2,10 @@
 
 #include <cerrno>
 
+#include "factory/InterruptScope.h"
 #include "factory/Names.h"
 #include "kernel/Runtime.h"
+#include "workflow/Workflow.h"
 
 namespace workflow {
 
@@ -12,18 +14,9 @@ void TimerTask::dispatch() {
   if (delay_ns_ < 0) {
     set_outcome(WFT_STATE_SYS_ERROR, static_cast<int>(-delay_ns_));
   } else {
-    switch (runtime.own_poller().start_timer(this, delay_ns_)) {
-      case Poller::Start::kQueued:
-        return;
-      case Poller::Start::kCancelled:
-        set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-        break;
-      case Poller::Start::kStopped:
-        set_outcome(WFT_STATE_ABORTED, 0);
-        break;
-      case Poller::Start::kNoMemory:
-        set_outcome(WFT_STATE_SYS_ERROR, ENOMEM);
-        break;
+    Poller& poller = runtime.own_poller();
+    if (enter_scope(poller) && start_with(poller)) {
+      return;
     }
   }
   if (!leave_name()) {
@@ -34,8 +27,53 @@ void TimerTask::dispatch() {
   runtime.handlers().post(this);
 }
 
+bool TimerTask::enter_scope(Poller& poller) {
+  SeriesWork* const series = joined_series();
+  InterruptScope* scope = nullptr;
+  auto entered = InterruptScope::Enter::kEntered;
+  if (series && !series->scope_to_enter(&scope)) {
+    entered = InterruptScope::Enter::kNoMemory;
+  } else if (scope) {
+    entered = scope->enter(this, poller);
+  }
+  if (entered == InterruptScope::Enter::kEntered) {
+    return true;
+  }
+  const bool interrupted = entered == InterruptScope::Enter::kInterrupted;
+  set_outcome(WFT_STATE_SYS_ERROR, interrupted ? ECANCELED : ENOMEM);
+  return false;
+}
+
+// False: it has an outcome.
+bool TimerTask::start_with(Poller& poller) {
+  switch (poller.start_timer(this, delay_ns_)) {
+    case Poller::Start::kQueued:
+      return true;
+    case Poller::Start::kCancelled:
+      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+      break;
+    case Poller::Start::kStopped:
+      set_outcome(WFT_STATE_ABORTED, 0);
+      break;
+    case Poller::Start::kNoMemory:
+      set_outcome(WFT_STATE_SYS_ERROR, ENOMEM);
+      break;
+  }
+  if (!leave_scope()) {
+    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  }
+  return false;
+}
+
+bool TimerTask::leave_scope() {
+  const SeriesWork* const series = joined_series();
+  InterruptScope* const scope = series ? series->scope_.load(std::memory_order_acquire) : nullptr;
+  return !scope || scope->leave(this);
+}
+
 void TimerTask::left_queue(bool stopped, RunnableList& finished) {
-  if (!leave_name()) {
+  const bool has_left_name = leave_name();
+  if (!leave_scope() || !has_left_name) {
     set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
   } else if (stopped) {
     set_outcome(WFT_STATE_ABORTED, 0);
@@ -43,6 +81,16 @@ void TimerTask::left_queue(bool stopped, RunnableList& finished) {
     set_outcome(WFT_STATE_SUCCESS, 0);
   }
   finished.push_back(this);
+}
+
+void TimerTask::end_interrupted(RunnableList& tasks) {
+  RunnableList ended;
+  while (TimerTask* task = static_cast<TimerTask*>(tasks.pop_front())) {
+    task->leave_name();
+    task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+    ended.push_back(task);
+  }
+  Runtime::current().handlers().post(ended);
 }
 
 NamedTimerTask::NamedTimerTask(std::string_view name, int64_t delay_ns,
@@ -74,6 +122,7 @@ size_t NamedTimerTask::cancel(std::string_view name, size_t max) {
       [&finished](NamedNode* node) {
         NamedTimerTask* task = static_cast<NamedTimerTask*>(node);
         if (Poller::cancel_timer(task) == Poller::Cancel::kTaken) {
+          task->leave_scope();
           task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
           finished.push_back(task);
         }

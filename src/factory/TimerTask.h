@@ -22,20 +22,28 @@ class TimerTask : public WFTimerTask, public TimerNode {
   void dispatch() final;
   void left_queue(bool stopped, RunnableList& finished) override;
 
+  // After SeriesWork::interrupt(), with no lock held: the timers end. The list is empty then.
+  static void end_interrupted(RunnableList& tasks);
+
  protected:
   ~TimerTask() override = default;
 
   // Takes the timer's name away; false when a canceller did, so that the outcome is ECANCELED.
   virtual bool leave_name() { return true; }
+  // The same with what its series waits for; false when that was interrupted.
+  bool leave_scope();
 
   // The one place where an outcome is set. The caller owns the completion, and has left the name
-  // or is about to.
+  // and the scope or is about to.
   void set_outcome(int state, int error) {
     state_ = state;
     error_ = error;
   }
 
  private:
+  // False: it has an outcome, and has left its scope.
+  bool enter_scope(Poller& poller);
+  bool start_with(Poller& poller);
   const int64_t delay_ns_;
 };
 

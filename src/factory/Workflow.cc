@@ -1,5 +1,6 @@
 #include "workflow/Workflow.h"
 
+#include "factory/InterruptScope.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFTask.h"
 
@@ -77,6 +78,9 @@ SeriesWork::SeriesWork(SubTask* first, series_callback_t&& callback)
 
 SeriesWork::~SeriesWork() {
   drop_tasks();
+  if (owns_scope_) {
+    delete scope_.load(std::memory_order_relaxed);
+  }
 }
 
 void SeriesWork::start() {
@@ -193,6 +197,7 @@ void ParallelWork::add_series(SeriesWork* series) {
 
 void ParallelWork::dispatch() {
   for (SeriesWork* series : series_) {
+    series->share_scope(joined_series());
     subtasks_.push_back(series->begin());
   }
   ParallelTask::dispatch();

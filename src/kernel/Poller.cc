@@ -104,6 +104,9 @@ Poller::Start Poller::start_timer(TimerNode* node, int64_t delay_ns) {
   if (node->flag_.exchange(true, std::memory_order_acq_rel)) {
     return Start::kCancelled;
   }
+  if (node->interrupted_) {
+    return Start::kCancelled;
+  }
   if (stopped_) {
     return Start::kStopped;
   }
@@ -127,6 +130,16 @@ Poller::Cancel Poller::cancel_timer(TimerNode* node) {
   }
   poller->queue_.erase(node);
   return Cancel::kTaken;
+}
+
+bool Poller::interrupt_timer(TimerNode* node) {
+  MutexLock lock(mutex_);
+  if (!node->queued()) {
+    node->interrupted_ = true;
+    return false;
+  }
+  queue_.erase(node);
+  return true;
 }
 
 bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {

@@ -37,6 +37,7 @@ class TimerNode : public TimerQueueNode {
   friend class Poller;
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
+  bool interrupted_ = false;  // guarded by P: the coming start is refused
   Poller* poller_ = nullptr;  // set before flag_ by start
 };
 
@@ -67,6 +68,9 @@ class IoHandler {
 //    came first; after releasing P it never touches the node again. A canceller that came second
 //    takes P and erases the node if it is still queued: then it owns the completion.
 // 5. A canceller that finds the node removed never touches it again.
+// 9. An interrupter has no part in flag_: holding P it takes the node out, or, when it is not in
+//    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
+//    node removed.
 // (4, 6, 7 concern names: NameRegistry. 8: unnamed timers use none of it.)
 //
 // P is a leaf: nothing is called, posted, freed or logged while it is held, but the arming of the
@@ -130,6 +134,11 @@ class Poller {
   };
   // Any thread; at most once per node, which the caller knows to be alive.
   static Cancel cancel_timer(TimerNode* node);
+
+  // For one more canceller: who knows the node to be alive, and that it is started with this poller
+  // or about to be. True: taken out of the queue; the completion is the caller's. Otherwise it is
+  // somebody else's, who is on the way to it: a start to come answers kCancelled. Once per node.
+  bool interrupt_timer(TimerNode* node);
 
   // For nodes that are never cancelled by others (timeouts of descriptors): puts the node's
   // deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. False
