@@ -12,7 +12,7 @@
 
 namespace workflow {
 
-class ServerConnection;
+class ServerPeer;
 
 // One request and its reply as the connection sees them; the bridge between the tasks, which are
 // templates, and the connections, which are not. For the implementation of servers.
@@ -51,7 +51,7 @@ class ServerExchange {
   // Deletes an exchange that was not begun.
   virtual void abandon() = 0;
 
-  void set_connection(ServerConnection *connection) { connection_ = connection; }
+  void set_peer(ServerPeer *peer) { peer_ = peer; }
 
   // What SeriesWork::get_specific answers with the server's identity, for this very pointer.
   static const char kHostKey[];
@@ -71,13 +71,13 @@ class ServerExchange {
   bool peer_closed() const;
   WFConnection *user_connection() const;
 
-  ServerConnection *connection() const { return connection_; }
-  static void retain(ServerConnection *connection);
-  static void release(ServerConnection *connection);
-  static void *host_of(ServerConnection *connection);
+  ServerPeer *peer() const { return peer_; }
+  static void retain(ServerPeer *peer);
+  static void release(ServerPeer *peer);
+  static void *host_of(ServerPeer *peer);
 
  private:
-  ServerConnection *connection_ = nullptr;
+  ServerPeer *peer_ = nullptr;
 };
 
 }  // namespace workflow
@@ -144,7 +144,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     this->keep_alive_timeout_ = keep_alive_timeout;
     this->state_ = WFT_STATE_TOREPLY;
     open_ = true;
-    new Series(&processor_, this, connection());
+    new Series(&processor_, this, peer());
     return &processor_;
   }
   void reply_ended(int state, int error) override {
@@ -174,19 +174,19 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   // Keeps the connection, and so the server, until the series has ended.
   class Series final : public SeriesWork {
    public:
-    Series(SubTask *first, SubTask *last, workflow::ServerConnection *connection)
-        : SeriesWork(first, nullptr), connection_(connection) {
+    Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer)
+        : SeriesWork(first, nullptr), peer_(peer) {
       set_last_task(last);
-      retain(connection_);
+      retain(peer_);
     }
 
     void *get_specific(const char *key) override {
-      return key == kHostKey ? host_of(connection_) : nullptr;
+      return key == kHostKey ? host_of(peer_) : nullptr;
     }
 
    private:
-    ~Series() override { release(connection_); }
-    workflow::ServerConnection *const connection_;
+    ~Series() override { release(peer_); }
+    workflow::ServerPeer *const peer_;
   };
 
   void end_exchange() {

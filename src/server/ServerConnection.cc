@@ -164,7 +164,7 @@ bool ServerConnection::read_some(RunnableList& finished) {
 
 void ServerConnection::new_exchange() {
   exchange_ = host_.new_exchange();
-  exchange_->set_connection(this);
+  exchange_->set_peer(this);
   exchange_->prepare_request(host_.params());
   exchange_->request()->set_channel(this);
   started_ns_ = now_ns();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernel/Channel.h"
+#include "server/ServerPeer.h"
 #include "util/UniqueFd.h"
 #include "workflow/ProtocolMessage.h"
 #include "workflow/WFConnection.h"
@@ -50,7 +51,7 @@ class ServerHost {
 // Invariants, with those of Channel; the references are one for each series begun:
 // 1. In kReading only the poller's thread uses exchange_ and input_.
 // 2. Events are edges: `readable_` stays true until a read found nothing more.
-class ServerConnection final : public Channel, public protocol::MessageChannel {
+class ServerConnection final : public Channel, public ServerPeer, public protocol::MessageChannel {
  public:
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
 
@@ -65,13 +66,19 @@ class ServerConnection final : public Channel, public protocol::MessageChannel {
   // connection may be gone then.
   void end_with_runtime();
 
-  // For the exchange; see ServerExchange.
-  void send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply);
-  void drop();
-  int push(const void* buffer, size_t size);
-  bool shutting_down() const { return shutting_down_.load(std::memory_order_acquire); }
-  WFConnection* user() const { return user_; }
-  ServerHost& host() const { return host_; }
+  // ServerPeer
+  void send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) override;
+  void drop() override;
+  int push(const void* buffer, size_t size) override;
+  int peer_addr(struct sockaddr* address, socklen_t* length) const override {
+    return Channel::peer_addr(address, length);
+  }
+  bool peer_closed() const override { return Channel::peer_closed(); }
+  bool shutting_down() const override { return shutting_down_.load(std::memory_order_acquire); }
+  WFConnection* user() const override { return user_; }
+  ServerHost& host() const override { return host_; }
+  void retain() override { Channel::retain(); }
+  void release() override { Channel::release(); }
 
  private:
   enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };

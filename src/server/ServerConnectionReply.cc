@@ -166,48 +166,4 @@ int ServerConnection::write_now(const void* buffer, size_t size) {
   return static_cast<int>(stream_.write(&vector, 1));
 }
 
-// The exchange's side.
-
-const char ServerExchange::kHostKey[] = "workflow server";
-
-void ServerExchange::send_reply(const Reply& reply) {
-  connection_->send_reply(this, reply);
-}
-
-void ServerExchange::drop() {
-  connection_->drop();
-}
-
-bool ServerExchange::connection_is_closing() const {
-  return connection_->shutting_down();
-}
-
-int ServerExchange::peer_addr(struct sockaddr* addr, socklen_t* addrlen) const {
-  return connection_->peer_addr(addr, addrlen);
-}
-
-int ServerExchange::push_bytes(const void* buf, size_t size) {
-  return connection_->push(buf, size);
-}
-
-bool ServerExchange::peer_closed() const {
-  return connection_->peer_closed();
-}
-
-WFConnection* ServerExchange::user_connection() const {
-  return connection_->user();
-}
-
-void ServerExchange::retain(ServerConnection* connection) {
-  connection->retain();
-}
-
-void ServerExchange::release(ServerConnection* connection) {
-  connection->release();
-}
-
-void* ServerExchange::host_of(ServerConnection* connection) {
-  return &connection->host();
-}
-
 }  // namespace workflow

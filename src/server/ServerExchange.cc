@@ -1,0 +1,49 @@
+#include "server/ServerConnection.h"
+#include "server/ServerPeer.h"
+#include "workflow/WFServerTask.h"
+
+namespace workflow {
+
+const char ServerExchange::kHostKey[] = "workflow server";
+
+void ServerExchange::send_reply(const Reply& reply) {
+  peer_->send_reply(this, reply);
+}
+
+void ServerExchange::drop() {
+  peer_->drop();
+}
+
+bool ServerExchange::connection_is_closing() const {
+  return peer_->shutting_down();
+}
+
+int ServerExchange::peer_addr(struct sockaddr* addr, socklen_t* addrlen) const {
+  return peer_->peer_addr(addr, addrlen);
+}
+
+int ServerExchange::push_bytes(const void* buf, size_t size) {
+  return peer_->push(buf, size);
+}
+
+bool ServerExchange::peer_closed() const {
+  return peer_->peer_closed();
+}
+
+WFConnection* ServerExchange::user_connection() const {
+  return peer_->user();
+}
+
+void ServerExchange::retain(ServerPeer* peer) {
+  peer->retain();
+}
+
+void ServerExchange::release(ServerPeer* peer) {
+  peer->release();
+}
+
+void* ServerExchange::host_of(ServerPeer* peer) {
+  return &peer->host();
+}
+
+}  // namespace workflow

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+
+#include "workflow/WFConnection.h"
+#include "workflow/WFServerTask.h"
+
+namespace workflow {
+
+class ServerHost;
+
+// Who a request came from, as its exchange sees it: where the reply goes. A connection, or the
+// sender of a datagram. See ServerExchange for what each call means and when it comes.
+//
+// References: whoever holds one may call; the series of a request holds one until it has ended.
+class ServerPeer {
+ public:
+  virtual void send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) = 0;
+  virtual void drop() = 0;
+  virtual int push(const void* buffer, size_t size) = 0;
+  virtual int peer_addr(struct sockaddr* address, socklen_t* length) const = 0;
+  virtual bool peer_closed() const = 0;
+  // The server stops: it will take no further request from here.
+  virtual bool shutting_down() const = 0;
+  virtual WFConnection* user() const = 0;
+  virtual ServerHost& host() const = 0;
+
+  virtual void retain() = 0;
+  virtual void release() = 0;
+
+ protected:
+  ~ServerPeer() = default;
+};
+
+}  // namespace workflow
