@@ -37,6 +37,7 @@ struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static void prepare_request(protocol::HttpRequest *request, const WFServerParams &params);
   static bool is_header_complete(const protocol::HttpRequest *request);
   static std::string refusal(const protocol::HttpRequest *request, bool timed_out);
+  static std::string unavailable();
   static bool prepare_reply(const RequestFacts &request, protocol::HttpResponse *response,
                             bool may_keep);
 };

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "workflow/WFServerParams.h"
@@ -73,6 +74,11 @@ class WFServerBase {
     wait_finish();
   }
 
+  // The same with a time limit, in ms (-1: none). Then `action` is done to the replies still
+  // delayed; after `linger_timeout` every connection is closed, whatever is left to be sent; and
+  // after as long again it returns, whatever still runs. With errno EDEADLK as in wait_finish(), and nothing but shutdown() done.
+  struct WFStopResult stop(int timeout, enum WFStopAction action);
+
   size_t get_conn_count() const;
   // 0, or -1 with errno: ENOTCONN before start, ENOBUFS when `*addrlen` is too small.
   int get_listen_addr(struct sockaddr *addr, socklen_t *addrlen) const;
@@ -95,6 +101,8 @@ class WFServerBase {
   virtual SSL_CTX *get_server_ssl_ctx(const char *servername);
 
   virtual workflow::ServerExchange *new_exchange() = 0;
+  // For WF_STOP_ANSWER: the bytes; perhaps none.
+  virtual std::string unavailable_answer() const { return std::string(); }
 
  private:
   friend class workflow::Server;
@@ -127,6 +135,10 @@ class WFServer : public WFServerBase {
  protected:
   workflow::ServerExchange *new_exchange() override {
     return new WFServerTask<REQ, RESP>(process_);
+  }
+
+  std::string unavailable_answer() const override {
+    return WFServerProtocol<REQ, RESP>::unavailable();
   }
 
   const Process process_;

@@ -5,6 +5,26 @@
 #include "workflow/EndpointParams.h"
 #include "workflow/HttpLimits.h"
 
+// What becomes of the replies that are still delayed when the time limit of a stop has passed.
+enum WFStopAction {
+  // The timers that delay them end at once with ECANCELED, and they are sent as they then are.
+  WF_STOP_FINISH,
+  // The client is told that the service is unavailable (HTTP: 503), if the protocol has an answer
+  // and the reply has not begun; else as WF_STOP_DROP. Timers end as above; the tasks of the
+  // requests end with SYS_ERROR, ECANCELED.
+  WF_STOP_ANSWER,
+  // The connection is closed; all else as WF_STOP_ANSWER.
+  WF_STOP_DROP,
+};
+
+// How a stop with a time limit went.
+struct WFStopResult {
+  size_t cut_short;  // replies that were still delayed at the limit, or were cut off after it
+  // Requests whose series still run, as something else than a timer holds them up: wait_finish()
+  // waits for them, and so does the server's destructor.
+  size_t running;
+};
+
 // Times are in ms, sizes in bytes. -1 as a time: unlimited.
 struct WFServerParams {
   enum TransportType transport_type;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "workflow/ProtocolMessage.h"
@@ -12,6 +13,7 @@
 
 namespace workflow {
 
+class LeaveHook;
 class ServerPeer;
 
 // One request and its reply as the connection sees them; the bridge between the tasks, which are
@@ -45,6 +47,9 @@ class ServerExchange {
   // `keep_alive_timeout`: what applies unless the task's user sets another; ms, -1: unlimited.
   virtual Runnable *begin(long long seq, int keep_alive_timeout) = 0;
 
+  // Begun, and neither replied nor dropped: what the reply waits for.
+  virtual SeriesWork *series() = 0;
+
   // The reply has left or failed. Called once after send_reply(), perhaps before it returns.
   virtual void reply_ended(int state, int error) = 0;
 
@@ -69,6 +74,8 @@ class ServerExchange {
   int peer_addr(struct sockaddr *addr, socklen_t *addrlen) const;
   int push_bytes(const void *buf, size_t size);
   bool peer_closed() const;
+  void call_when_closed(std::function<void()> hook);
+  void end_timers_when_closed();
   WFConnection *user_connection() const;
 
   ServerPeer *peer() const { return peer_; }
@@ -78,6 +85,7 @@ class ServerExchange {
 
  private:
   ServerPeer *peer_ = nullptr;
+  std::shared_ptr<LeaveHook> leave_hook_;
 };
 
 }  // namespace workflow
@@ -95,6 +103,8 @@ struct WFServerProtocol {
   }
   static bool is_header_complete(const REQ *) { return true; }
   static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
+  // What a client gets whose reply is cut short as the server stops; perhaps nothing.
+  static std::string unavailable() { return std::string(); }
   // Returns whether the connection may be kept.
   static bool prepare_reply(const RequestFacts &, RESP *, bool may_keep) { return may_keep; }
 };
@@ -127,6 +137,8 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   WFConnection *get_connection() const override { return user_connection(); }
   int push(const void *buf, size_t size) override { return push_bytes(buf, size); }
   bool closed() const override { return peer_closed(); }
+  void on_closed(std::function<void()> hook) override { call_when_closed(std::move(hook)); }
+  void cancel_timers_on_closed() override { end_timers_when_closed(); }
 
  protected:
   ~WFServerTask() override { end_exchange(); }
@@ -147,6 +159,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     new Series(&processor_, this, peer());
     return &processor_;
   }
+  SeriesWork *series() override { return series_of(this); }
   void reply_ended(int state, int error) override {
     this->state_ = state;
     this->error_ = error;
@@ -177,6 +190,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer)
         : SeriesWork(first, nullptr), peer_(peer) {
       set_last_task(last);
+      allow_interrupt();
       retain(peer_);
     }
 

@@ -184,6 +184,18 @@ class WFNetworkTask : public SubTask {
   // Server side: the peer has closed or half-closed the connection, or reset it. Any thread.
   virtual bool closed() const = 0;
 
+  // Server side, in the series of the request and before its reply: `hook` is called when closed()
+  // becomes true; soon, if it is. Once, on a thread of the library, beside the tasks of the series.
+  // The reply waits for a hook that runs, so that task and series live meanwhile; the hook must not
+  // wait for them. Another hook takes the place of one that was not called. Not called any more
+  // when the reply is sent. No effect on clients.
+  virtual void on_closed(std::function<void()> /*hook*/) {}
+
+  // Server side, as above: when closed() becomes true, the timers that the series waits for, also
+  // in parallels, modules and graphs inside it, end at once with ECANCELED, and so do those that it
+  // starts later. The series goes on. No effect on clients.
+  virtual void cancel_timers_on_closed() {}
+
   void set_callback(std::function<void(WFNetworkTask<REQ, RESP> *)> callback) {
     callback_ = std::move(callback);
   }

@@ -36,6 +36,15 @@ const char* date_now() {
   return text;
 }
 
+// Of a connection: a whole reply without a body.
+std::string last_answer(int status) {
+  const char* phrase = protocol::HttpUtil::get_reason_phrase(status);
+  std::string answer = "HTTP/1.1 " + std::to_string(status) + " " + (phrase ? phrase : "") + "\r\n";
+  answer.append("Date: ").append(date_now());
+  answer.append("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  return answer;
+}
+
 bool accepts_tunnel(const Protocol::RequestFacts& request, std::string_view status) {
   return request.is_connect && status.size() == 3 && status[0] == '2';
 }
@@ -117,11 +126,11 @@ std::string Protocol::refusal(const HttpRequest* request, bool timed_out) {
   const int status = timed_out ? HttpStatusRequestTimeout
                      : refused ? refused
                                : HttpStatusBadRequest;
-  const char* phrase = protocol::HttpUtil::get_reason_phrase(status);
-  std::string answer = "HTTP/1.1 " + std::to_string(status) + " " + (phrase ? phrase : "") + "\r\n";
-  answer.append("Date: ").append(date_now());
-  answer.append("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-  return answer;
+  return last_answer(status);
+}
+
+std::string Protocol::unavailable() {
+  return last_answer(HttpStatusServiceUnavailable);
 }
 
 bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "factory/TimerTask.h"
 #include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
 #include "workflow/Workflow.h"
@@ -69,16 +70,25 @@ bool Server::is_open() const {
 }
 
 void Server::accept(UniqueFd fd) {
-  Runtime* runtime = nullptr;
   Poller* poller = nullptr;
+  ServerConnection* idle = nullptr;
   {
     MutexLock lock(mutex_);
-    if (!listener_ || alive_ >= max_connections_) {
+    if (!listener_) {
       return;
     }
+    if (alive_ >= max_connections_) {
+      idle = open_.size() < max_connections_ + kMaxMakingRoom ? take_oldest_idle() : nullptr;
+      if (!idle) {
+        return;
+      }
+    }
     alive_++;
-    runtime = runtime_;
-    poller = &runtime->poller(next_poller_++ % runtime->poller_count());
+    poller = &runtime_->poller(next_poller_++ % runtime_->poller_count());
+  }
+  if (idle) {
+    idle->make_room();
+    idle->release();
   }
   set_no_delay(fd.get());
   WFConnection* user = face_.new_connection(fd.get());
@@ -102,6 +112,45 @@ void Server::accept(UniqueFd fd) {
     connection->shut_down();
   }
   connection->release();
+}
+
+ServerConnection* Server::take_oldest_idle() {
+  for (;;) {
+    if (idle_.empty()) {
+      const int64_t now_ns = runtime_->clock().now_ns();
+      if (now_ns < next_look_ns_) {
+        return nullptr;
+      }
+      next_look_ns_ = now_ns + static_cast<int64_t>(open_.size()) * kLookRestNs;
+      look_for_idle();
+      if (idle_.empty()) {
+        return nullptr;
+      }
+    }
+    const Idle idle = idle_.back();
+    idle_.pop_back();
+    // It may have gone, and another be at its address.
+    if (open_.count(idle.connection) && idle.connection->idle_since_ns() == idle.since_ns) {
+      idle.connection->retain();
+      return idle.connection;
+    }
+  }
+}
+
+void Server::look_for_idle() {
+  for (ServerConnection* connection : open_) {
+    const int64_t since_ns = connection->idle_since_ns();
+    if (since_ns != kNever && !connection->shutting_down()) {
+      idle_.push_back({since_ns, connection});
+    }
+  }
+  const auto younger = [](const Idle& a, const Idle& b) { return a.since_ns > b.since_ns; };
+  if (idle_.size() > kMaxIdleNoted) {
+    const auto oldest = idle_.end() - kMaxIdleNoted;
+    std::nth_element(idle_.begin(), oldest, idle_.end(), younger);
+    idle_.erase(idle_.begin(), oldest);
+  }
+  std::sort(idle_.begin(), idle_.end(), younger);
 }
 
 void Server::connection_closed(ServerConnection* connection) {
@@ -129,7 +178,6 @@ void Server::listener_closed() {
 }
 
 void Server::shut_down() {
-  std::vector<ServerConnection*> connections;
   Listener* listener = nullptr;
   {
     MutexLock lock(mutex_);
@@ -137,19 +185,24 @@ void Server::shut_down() {
     if (!listener) {
       return;
     }
-    connections.assign(open_.begin(), open_.end());
-    for (ServerConnection* connection : connections) {
-      connection->retain();
-    }
   }
   if (!listener->close()) {
     delete listener;
     listener_closed();
   }
-  for (ServerConnection* connection : connections) {
+  for (ServerConnection* connection : open_connections()) {
     connection->shut_down();
     connection->release();
   }
+}
+
+std::vector<ServerConnection*> Server::open_connections() const {
+  MutexLock lock(mutex_);
+  std::vector<ServerConnection*> connections(open_.begin(), open_.end());
+  for (ServerConnection* connection : connections) {
+    connection->retain();
+  }
+  return connections;
 }
 
 bool Server::inside_own_series() const {
@@ -170,34 +223,102 @@ bool Server::would_wait_for_itself() const {
   const ThreadContext& context = ThreadContext::current();
   // A poller's thread runs user code only to make or delete connections, unless it is away.
   const bool is_polling = context.poller && !context.away_from;
-  return is_polling || giving_back_for == this || inside_own_series();
+  if (!is_polling && giving_back_for != this && !inside_own_series()) {
+    return false;
+  }
+  std::fprintf(stderr,
+               "workflow: a server's wait_finish() or stop() was called by one of its own "
+               "requests or connections; it does not wait\n");
+  errno = EDEADLK;
+  return true;
 }
 
 void Server::wait() {
-  if (would_wait_for_itself()) {
-    std::fprintf(stderr,
-                 "workflow: a server's wait_finish() or stop() was called by one of its own "
-                 "requests or connections; it does not wait\n");
-    errno = EDEADLK;
+  if (would_wait_for_itself() || !is_open()) {
     return;
   }
-  if (!is_open()) {
-    return;
+  wait_within(-1, &Server::is_finished);
+  forget_runtime();
+}
+
+// Whether or not it comes from a poller, a limit holds S to end the wait.
+class Server::Limit final : public TimerNode {
+ public:
+  explicit Limit(Server& server) : server_(server) {}
+
+  void left_queue(bool /*stopped*/, RunnableList& /*finished*/) override {
+    MutexLock lock(server_.mutex_);
+    passed = true;
+    server_.changed_.notify_all();
   }
+
+  bool passed = false;  // guarded by S
+
+ private:
+  Server& server_;
+};
+
+void Server::wait_within(int timeout_ms, Condition ended) {
   LendingCondition::Waiter waiter;
+  Limit limit(*this);
+  MutexLock lock(mutex_);
+  bool queued = false;
+  if (timeout_ms >= 0 && runtime_) {
+    queued =
+        runtime_->own_poller().start_timer(&limit, timeout_ms * kNsPerMs) == Poller::Start::kQueued;
+    limit.passed = !queued;
+  }
+  // Once the runtime has stopped, what a series still waits for will not come.
+  while (runtime_ && !runtime_stopped_ && !limit.passed && !(this->*ended)()) {
+    changed_.wait(mutex_, waiter);
+  }
+  if (queued && Poller::cancel_timer(&limit) == Poller::Cancel::kTooLate) {
+    while (!limit.passed) {
+      changed_.wait(mutex_, waiter);
+    }
+  }
+}
+
+void Server::forget_runtime() {
   Runtime* runtime = nullptr;
   {
     MutexLock lock(mutex_);
-    runtime = runtime_;
-    // Once the runtime has stopped, what a series still waits for will not come.
-    while (runtime_ && !runtime_stopped_ && (listening_ || alive_ > 0)) {
-      changed_.wait(mutex_, waiter);
+    if (runtime_stopped_ || is_finished()) {
+      runtime = std::exchange(runtime_, nullptr);
     }
-    runtime_ = nullptr;
   }
   if (runtime) {
     runtime->remove_intake(this);
   }
+}
+
+struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action,
+                                        const std::string& unavailable) {
+  struct WFStopResult result = {};
+  shut_down();
+  if (would_wait_for_itself() || !is_open()) {
+    return result;
+  }
+  wait_within(timeout_ms, &Server::is_finished);
+  RunnableList ended;
+  for (ServerConnection* connection : open_connections()) {
+    result.cut_short += connection->cut_short(action, unavailable, ended);
+    connection->release();
+  }
+  TimerTask::end_interrupted(ended);
+  wait_within(params().linger_timeout, &Server::is_finished);
+  for (ServerConnection* connection : open_connections()) {
+    result.cut_short += connection->close_now();
+    connection->release();
+  }
+  // Closed they are soon; what else runs has this long to notice.
+  wait_within(params().linger_timeout, &Server::is_finished);
+  {
+    MutexLock lock(mutex_);
+    result.running = alive_;
+  }
+  forget_runtime();
+  return result;
 }
 
 void Server::runtime_stopped() {

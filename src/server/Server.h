@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "kernel/LendingCondition.h"
 #include "kernel/Listener.h"
@@ -28,6 +31,8 @@ class Server final : public ServerHost, public Intake {
   bool is_open() const;
   void shut_down();
   void wait();
+  struct WFStopResult stop_within(int timeout_ms, enum WFStopAction action,
+                                  const std::string& unavailable);
 
   size_t connection_count() const;
   int listen_addr(struct sockaddr* address, socklen_t* length) const;
@@ -44,10 +49,31 @@ class Server final : public ServerHost, public Intake {
   void runtime_stopped() override;
 
  private:
+  class Limit;
+
+  // At the limit of connections so many that make room for others may not have gone yet.
+  static constexpr size_t kMaxMakingRoom = 32;
+  // How many idle ones are noted at once; and after looking through all connections they are not
+  // looked through again for so long, for each: a flood of clients does not take all the time.
+  static constexpr size_t kMaxIdleNoted = 64;
+  static constexpr int64_t kLookRestNs = 1'000;
+
   void accept(UniqueFd fd);
   void listener_closed();
   bool inside_own_series() const;
+  // Says so on stderr, and in errno.
   bool would_wait_for_itself() const;
+  // With a reference to each.
+  std::vector<ServerConnection*> open_connections() const;
+  bool is_finished() const WF_REQUIRES(mutex_) { return !listening_ && alive_ == 0; }
+  // Returns when the condition holds, the runtime has stopped, or after so long (-1: for ever).
+  using Condition = bool (Server::*)() const;
+  void wait_within(int timeout_ms, Condition ended);
+  // If it is finished, or the runtime has stopped: it can be started again.
+  void forget_runtime();
+  // The connection that has been idle for longest, with a reference; null when there is none.
+  ServerConnection* take_oldest_idle() WF_REQUIRES(mutex_);
+  void look_for_idle() WF_REQUIRES(mutex_);
 
   WFServerBase& face_;
   TlsContext tls_;       // constant while started
@@ -60,6 +86,13 @@ class Server final : public ServerHost, public Intake {
   std::unordered_set<ServerConnection*> open_ WF_GUARDED_BY(mutex_);
   size_t alive_ WF_GUARDED_BY(mutex_) = 0;  // connections not yet gone
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
+  // Some of the connections in open_ that were idle, the oldest last, and since when.
+  struct Idle {
+    int64_t since_ns;
+    ServerConnection* connection;
+  };
+  std::vector<Idle> idle_ WF_GUARDED_BY(mutex_);
+  int64_t next_look_ns_ WF_GUARDED_BY(mutex_) = 0;
   size_t next_poller_ WF_GUARDED_BY(mutex_) = 0;
 };
 

@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "factory/TimerTask.h"
 #include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
+#include "server/LeaveHook.h"
 #include "workflow/WFServer.h"
 
 // Receiving and the life of a connection; ServerConnectionReply.cc has the sending.
@@ -32,14 +34,29 @@ bool ServerConnection::start() {
   if (watch() != 0) {
     return false;
   }
-  // The first request gets the time of a header, not that of an idle connection.
   const WFServerParams& params = host_.params();
-  set_deadline(in_ns(timeout_ns(context ? params.ssl_accept_timeout : params.header_timeout)));
+  if (context) {
+    set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)));
+  } else {
+    // The first request gets the time of a header, not that of an idle connection.
+    wait_for_request(now_ns(), timeout_ns(params.header_timeout));
+  }
   return true;
 }
 
+void ServerConnection::wait_for_request(int64_t since_ns, int64_t timeout_ns) {
+  idle_since_ns_.store(since_ns, std::memory_order_relaxed);
+  set_deadline(saturating_add(since_ns, timeout_ns));
+}
+
 void ServerConnection::shut_down() {
-  shutting_down_.store(true, std::memory_order_release);
+  is_last_.store(true, std::memory_order_release);
+  stopping_.store(true, std::memory_order_release);
+  ask_poller();
+}
+
+void ServerConnection::make_room() {
+  is_last_.store(true, std::memory_order_release);
   ask_poller();
 }
 
@@ -72,18 +89,23 @@ ServerConnection::Step ServerConnection::next_step() {
   MutexLock lock(mutex_);
   switch (state_) {
     case State::kHandshaking:
-      if (shutting_down()) {
+      if (stopping_.load(std::memory_order_acquire)) {
         return Step::kClose;
       }
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     case State::kReading:
-      if (shutting_down()) {
+      if (stopping_.load(std::memory_order_acquire)) {
         return Step::kClose;
       }
       if (!input_.empty()) {
         return Step::kParse;
       }
-      return std::exchange(readable_, false) ? Step::kRead : Step::kWait;
+      if (std::exchange(readable_, false)) {
+        return Step::kRead;
+      }
+      return shutting_down() && !exchange_ ? Step::kClose : Step::kWait;
+    case State::kProcessing:
+      return peer_closed() && (leave_hook_ || leaving_ends_timers_) ? Step::kLeft : Step::kWait;
     case State::kLingering:
       return std::exchange(readable_, false) ? Step::kDiscard : Step::kWait;
     case State::kClosing:
@@ -110,6 +132,9 @@ void ServerConnection::advance(RunnableList& finished) {
       case Step::kRead:
         more = read_some(finished);
         break;
+      case Step::kLeft:
+        more = client_left(finished);
+        break;
       case Step::kDiscard:
         more = discard_some();
         break;
@@ -133,7 +158,7 @@ bool ServerConnection::shake_hands() {
   if (error == 0) {
     state_ = State::kReading;
     readable_ = true;
-    set_deadline(in_ns(timeout_ns(host_.params().header_timeout)));
+    wait_for_request(now_ns(), timeout_ns(host_.params().header_timeout));
   } else if (error == EPROTO) {
     start_lingering();  // there is an alert on its way that says why
   } else {
@@ -163,6 +188,7 @@ bool ServerConnection::read_some(RunnableList& finished) {
 }
 
 void ServerConnection::new_exchange() {
+  idle_since_ns_.store(kNever, std::memory_order_relaxed);
   exchange_ = host_.new_exchange();
   exchange_->set_peer(this);
   exchange_->prepare_request(host_.params());
@@ -193,14 +219,36 @@ bool ServerConnection::feed(const char* data, size_t size, RunnableList& finishe
 }
 
 void ServerConnection::begin_exchange(RunnableList& finished) {
-  ServerExchange* exchange = exchange_;
-  exchange->request()->set_channel(nullptr);
+  exchange_->request()->set_channel(nullptr);
+  Runnable* const begun = exchange_->begin(exchanges_++, host_.params().keep_alive_timeout);
   {
     MutexLock lock(mutex_);
     state_ = State::kProcessing;
+    series_ = exchange_->series();
     set_deadline(kNever);
   }
-  finished.push_back(exchange->begin(exchanges_++, host_.params().keep_alive_timeout));
+  finished.push_back(begun);
+}
+
+// What was asked for with watch_leaving().
+bool ServerConnection::client_left(RunnableList& finished) {
+  RunnableList ended;
+  std::shared_ptr<LeaveHook> hook;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return true;
+    }
+    if (std::exchange(leaving_ends_timers_, false)) {
+      series_->interrupt(ended);
+    }
+    hook = std::exchange(leave_hook_, nullptr);
+  }
+  TimerTask::end_interrupted(ended);
+  if (hook && hook->begin()) {
+    finished.push_back(hook.get());
+  }
+  return true;
 }
 
 // More of the request has arrived and more is to come: how long for it?

@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "kernel/Channel.h"
@@ -51,6 +53,8 @@ class ServerHost {
 // Invariants, with those of Channel; the references are one for each series begun:
 // 1. In kReading only the poller's thread uses exchange_ and input_.
 // 2. Events are edges: `readable_` stays true until a read found nothing more.
+// 3. In kProcessing the exchange and its series are alive as long as C is held. Who changes that
+//    state decides how the exchange ends.
 class ServerConnection final : public Channel, public ServerPeer, public protocol::MessageChannel {
  public:
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
@@ -61,6 +65,18 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
 
   // The server stops: no request is taken any more. Any thread.
   void shut_down();
+
+  // The time limit of a stop has passed: a delayed reply ends as `action` says, with `unavailable`
+  // as the answer. False when there is none. Timers of its series that the caller is to end are
+  // added to `ended`. Any thread.
+  bool cut_short(enum WFStopAction action, const std::string& unavailable, RunnableList& ended);
+  // No matter what is still to be sent. False when there was nothing. Any thread.
+  bool close_now();
+
+  // Since when it has waited for a request of which nothing has come; kNever when it does not.
+  int64_t idle_since_ns() const { return idle_since_ns_.load(std::memory_order_relaxed); }
+  // Another client needs the place: closed if it is idle, else after the reply. Any thread.
+  void make_room();
 
   // The runtime has stopped, and its pollers with it: ends what they would have ended. The
   // connection may be gone then.
@@ -74,7 +90,8 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
     return Channel::peer_addr(address, length);
   }
   bool peer_closed() const override { return Channel::peer_closed(); }
-  bool shutting_down() const override { return shutting_down_.load(std::memory_order_acquire); }
+  void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) override;
+  bool shutting_down() const override { return is_last_.load(std::memory_order_acquire); }
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override { return host_; }
   void retain() override { Channel::retain(); }
@@ -82,7 +99,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
 
  private:
   enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
-  enum class Step { kWait, kHandshake, kRead, kParse, kDiscard, kClose };
+  enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kClose };
 
   static constexpr size_t kReadSize = 64 * 1024;
   // Steps per round, so that one fast sender does not hold up the others.
@@ -108,6 +125,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   bool read_some(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
   bool discard_some();
+  bool client_left(RunnableList& finished);
   void new_exchange();
   void begin_exchange(RunnableList& finished);
   void note_receiving();
@@ -121,17 +139,31 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   bool start_writing() WF_REQUIRES(mutex_);
   void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
   // The reply has left: the next state. True when the poller should look at it at once.
-  bool after_reply() WF_REQUIRES(mutex_);
+  // `began_ns`: when it began to leave. From then on it counts as idle, so that connections are so
+  // in the order in which their clients may have seen their replies.
+  bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
+  void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
+  // In kProcessing: the exchange will find, at its end, that it failed with `error`. What watched
+  // the client is returned, to be freed without C.
+  [[nodiscard]] std::shared_ptr<LeaveHook> detach(int error) WF_REQUIRES(mutex_);
+  [[nodiscard]] std::shared_ptr<LeaveHook> stop_watching() WF_REQUIRES(mutex_);
 
   ServerHost& host_;
   WFConnection* const user_;
-  std::atomic<bool> shutting_down_{false};
+  std::atomic<bool> stopping_{false};  // the server is
+  std::atomic<bool> is_last_{false};   // the request that it waits for, or has
+  std::atomic<int64_t> idle_since_ns_{kNever};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kReading;
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
   int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to wait for the next request
   int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long without progress
+  // In kProcessing, until the reply begins.
+  SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<LeaveHook> leave_hook_ WF_GUARDED_BY(mutex_);
+  bool leaving_ends_timers_ WF_GUARDED_BY(mutex_) = false;
+  int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
 
   // By state (invariant 1).
   ServerExchange* exchange_ = nullptr;

@@ -1,8 +1,12 @@
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <memory>
+#include <string>
 #include <utility>
 
+#include "factory/TimerTask.h"
+#include "server/LeaveHook.h"
 #include "server/ServerConnection.h"
 #include "workflow/WFServer.h"
 
@@ -15,26 +19,32 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
   errno = 0;
   const int count = exchange->response()->encode(vectors, kMaxVectors);
   int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  int64_t began_ns = 0;
   bool ask = false;
+  std::shared_ptr<LeaveHook> hook;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
-      error = ECONNRESET;
-    } else if (error == 0) {
-      take_reply_settings(reply);
-      error = write_out(vectors, count);
-      if (error == EAGAIN) {
-        if (start_writing()) {
+      error = lost_error_;
+    } else {
+      hook = stop_watching();
+      if (error == 0) {
+        take_reply_settings(reply);
+        began_ns = now_ns();
+        idle_since_ns_.store(began_ns, std::memory_order_relaxed);
+        error = write_out(vectors, count);
+        if (error == EAGAIN && start_writing()) {
+          idle_since_ns_.store(kNever, std::memory_order_relaxed);
           return;
         }
-        error = ECANCELED;
       }
-    }
-    if (error == 0) {
-      ask = after_reply();
-    } else if (state_ == State::kProcessing) {
-      state_ = State::kClosing;
-      ask = true;
+      if (error == 0) {
+        ask = after_reply(began_ns);
+      } else {
+        error = error == EAGAIN ? ECANCELED : error;
+        state_ = State::kClosing;
+        ask = true;
+      }
     }
   }
   if (ask) {
@@ -59,14 +69,14 @@ void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
       timeout_ns(reply.send_timeout >= -1 ? reply.send_timeout : host_.params().send_timeout);
 }
 
-bool ServerConnection::after_reply() {
+bool ServerConnection::after_reply(int64_t began_ns) {
   exchange_ = nullptr;
   if (!keep_alive_ || shutting_down()) {
     start_lingering();
     return readable_ || state_ == State::kClosing;
   }
   state_ = State::kReading;
-  set_deadline(in_ns(idle_ns_));
+  wait_for_request(began_ns, idle_ns_);
   return readable_ || !input_.empty();
 }
 
@@ -91,17 +101,18 @@ void ServerConnection::continue_writing() {
       return;
     }
     const size_t bytes_before = unsent_bytes();
+    const int64_t began_ns = now_ns();
     error = resume_writing();
     if (error == EAGAIN) {
       // A server that stops waits for nobody longer than that once.
-      if (unsent_bytes() < bytes_before && !shutting_down()) {
+      if (unsent_bytes() < bytes_before && !stopping_.load(std::memory_order_acquire)) {
         set_deadline(in_ns(send_ns_));
       }
       return;
     }
     if (error == 0) {
       exchange = exchange_;
-      after_reply();
+      after_reply(began_ns);
     }
   }
   if (error != 0) {
@@ -111,11 +122,14 @@ void ServerConnection::continue_writing() {
   }
 }
 
-// Poller's thread, in kWriting: gives the rest of the reply up.
+// In kWriting: gives the rest of the reply up.
 void ServerConnection::fail_reply(int error) {
   ServerExchange* exchange = nullptr;
   {
     MutexLock lock(mutex_);
+    if (state_ != State::kWriting) {
+      return;
+    }
     exchange = std::exchange(exchange_, nullptr);
     forget_unsent();
     state_ = State::kClosing;
@@ -126,12 +140,13 @@ void ServerConnection::fail_reply(int error) {
 }
 
 void ServerConnection::drop() {
+  std::shared_ptr<LeaveHook> hook;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
       return;
     }
-    exchange_ = nullptr;
+    hook = detach(ECONNRESET);
     keep_alive_ = false;
     send_ns_ = timeout_ns(host_.params().send_timeout);
     // What was pushed is still sent.
@@ -140,6 +155,84 @@ void ServerConnection::drop() {
     }
   }
   ask_poller();
+}
+
+std::shared_ptr<LeaveHook> ServerConnection::stop_watching() {
+  series_ = nullptr;
+  leaving_ends_timers_ = false;
+  return std::move(leave_hook_);
+}
+
+std::shared_ptr<LeaveHook> ServerConnection::detach(int error) {
+  exchange_ = nullptr;
+  lost_error_ = error;
+  return stop_watching();
+}
+
+void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return;
+    }
+    if (hook) {
+      leave_hook_.swap(hook);
+    }
+    leaving_ends_timers_ |= ends_timers;
+  }
+  if (peer_closed()) {
+    ask_poller();
+  }
+}
+
+bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable,
+                                 RunnableList& ended) {
+  std::shared_ptr<LeaveHook> hook;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return false;
+    }
+    series_->interrupt(ended);
+    if (action == WF_STOP_FINISH) {
+      return true;
+    }
+    hook = detach(ECANCELED);
+    keep_alive_ = false;
+    send_ns_ = timeout_ns(host_.params().send_timeout);
+    state_ = State::kClosing;
+    if (action == WF_STOP_ANSWER && !unavailable.empty()) {
+      const int error = write_copy(unavailable.data(), unavailable.size());
+      if (error == 0) {
+        start_lingering();
+      } else if (error == EAGAIN) {
+        start_writing();
+      }
+    }
+  }
+  ask_poller();
+  return true;
+}
+
+bool ServerConnection::close_now() {
+  RunnableList ended;
+  if (cut_short(WF_STOP_DROP, std::string(), ended)) {
+    TimerTask::end_interrupted(ended);
+    return true;
+  }
+  bool was_writing = false;
+  {
+    MutexLock lock(mutex_);
+    was_writing = state_ == State::kWriting;
+    if (state_ == State::kLingering) {
+      state_ = State::kClosing;
+    }
+  }
+  if (was_writing) {
+    fail_reply(ECANCELED);
+  }
+  ask_poller();
+  return was_writing;
 }
 
 int ServerConnection::push(const void* buffer, size_t size) {

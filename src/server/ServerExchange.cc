@@ -1,3 +1,6 @@
+#include <utility>
+
+#include "server/LeaveHook.h"
 #include "server/ServerConnection.h"
 #include "server/ServerPeer.h"
 #include "workflow/WFServerTask.h"
@@ -6,11 +9,29 @@ namespace workflow {
 
 const char ServerExchange::kHostKey[] = "workflow server";
 
+void ServerExchange::call_when_closed(std::function<void()> hook) {
+  if (leave_hook_) {
+    leave_hook_->end();
+  }
+  leave_hook_ = std::make_shared<LeaveHook>(std::move(hook));
+  peer_->watch_leaving(leave_hook_, false);
+}
+
+void ServerExchange::end_timers_when_closed() {
+  peer_->watch_leaving(nullptr, true);
+}
+
 void ServerExchange::send_reply(const Reply& reply) {
+  if (leave_hook_) {
+    leave_hook_->end();
+  }
   peer_->send_reply(this, reply);
 }
 
 void ServerExchange::drop() {
+  if (leave_hook_) {
+    leave_hook_->end();
+  }
   peer_->drop();
 }
 

@@ -3,12 +3,14 @@
 #include <sys/socket.h>
 
 #include <cstddef>
+#include <memory>
 
 #include "workflow/WFConnection.h"
 #include "workflow/WFServerTask.h"
 
 namespace workflow {
 
+class LeaveHook;
 class ServerHost;
 
 // Who a request came from, as its exchange sees it: where the reply goes. A connection, or the
@@ -22,6 +24,8 @@ class ServerPeer {
   virtual int push(const void* buffer, size_t size) = 0;
   virtual int peer_addr(struct sockaddr* address, socklen_t* length) const = 0;
   virtual bool peer_closed() const = 0;
+  // Before the reply: what happens when the client leaves, at once if it has. `hook` may be null.
+  virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) = 0;
   // The server stops: it will take no further request from here.
   virtual bool shutting_down() const = 0;
   virtual WFConnection* user() const = 0;

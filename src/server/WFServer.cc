@@ -140,6 +140,10 @@ void WFServerBase::wait_finish() {
   server_->wait();
 }
 
+struct WFStopResult WFServerBase::stop(int timeout, enum WFStopAction action) {
+  return server_->stop_within(timeout, action, unavailable_answer());
+}
+
 size_t WFServerBase::get_conn_count() const {
   return server_->connection_count();
 }

@@ -177,28 +177,78 @@ TEST(Limit, EmptyLines) {
   expect_limit(strict, std::string("\r\n") + kGet, std::string("\r\n\r\n") + kGet, 400);
 }
 
+// Held until they are cancelled, under the name "held".
+void hold(WFHttpTask* task) {
+  if (std::string(task->get_req()->get_request_uri()) == "/hold") {
+    series_of(task)->push_back(WFTaskFactory::create_timer_task("held", 3600, 0, nullptr));
+  }
+}
+
 TEST(Limit, Connections) {
   struct WFServerParams params = http_params();
   params.max_connections = 3;
-  TestServer server(echo, params);
+  TestServer server(hold, params);
   std::vector<RawClient> clients;
   for (int i = 0; i < 3; i++) {
     clients.push_back(server.client());
-    EXPECT_EQ(clients.back().ask(kGet)->status, 200);
+    ASSERT_TRUE(clients.back().send(get("/hold")));
   }
+  ASSERT_TRUE(eventually([&] { return server.processed() == 3; }));
   for (int i = 0; i < 3; i++) {
     RawClient further = server.client();
     further.send(kGet);
     EXPECT_TRUE(further.ended());
   }
   EXPECT_EQ(server->get_conn_count(), 3u);
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 3);
   for (RawClient& client : clients) {
-    EXPECT_EQ(client.ask(kGet)->status, 200);
+    EXPECT_EQ(client.status(), 200);
   }
   clients.pop_back();
   ASSERT_TRUE(server.has_connections(2));
   EXPECT_TRUE(server.serves());
-  EXPECT_EQ(server.requests(), 7);
+  EXPECT_EQ(server.requests(), 4);
+}
+
+TEST(Limit, TheConnectionIdleForLongestMakesRoom) {
+  struct WFServerParams params = http_params();
+  params.max_connections = 4;
+  TestServer server(hold, params);
+  RawClient busy = server.client();
+  ASSERT_TRUE(busy.send(get("/hold")));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient oldest = server.client();
+  RawClient middle = server.client();
+  RawClient youngest = server.client();
+  EXPECT_EQ(youngest.ask(kGet)->status, 200);
+  EXPECT_EQ(oldest.ask(kGet)->status, 200);
+  EXPECT_EQ(middle.ask(kGet)->status, 200);
+  EXPECT_EQ(youngest.ask(kGet)->status, 200);  // active again
+  RawClient first = server.client();
+  EXPECT_EQ(first.ask(kGet)->status, 200);
+  EXPECT_TRUE(oldest.ended());
+  RawClient second = server.client();
+  EXPECT_EQ(second.ask(kGet)->status, 200);
+  EXPECT_TRUE(middle.ended());
+  EXPECT_TRUE(server.has_connections(4));
+  EXPECT_EQ(youngest.ask(kGet)->status, 200);
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 1);
+  EXPECT_EQ(busy.status(), 200);
+}
+
+// A storm of clients that each ask once and stay: all are answered.
+TEST(Limit, RoomIsMadeAgainAndAgain) {
+  struct WFServerParams params = http_params();
+  params.max_connections = 10;
+  TestServer server(echo, params);
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 300; i++) {
+    clients.push_back(server.client());
+    const auto reply = clients.back().ask(kGet);
+    ASSERT_TRUE(reply) << i;
+    EXPECT_EQ(reply->status, 200) << i;
+  }
+  EXPECT_TRUE(server.has_connections(10));
 }
 
 TEST(Limit, ConnectionsLeaveTheProcessSomeDescriptors) {
@@ -206,17 +256,19 @@ TEST(Limit, ConnectionsLeaveTheProcessSomeDescriptors) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const struct rlimit lowered = {100, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
-  TestServer server;
+  TestServer server(hold);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   std::vector<RawClient> clients;
   for (int i = 0; i < 36; i++) {
     clients.push_back(server.client());
-    EXPECT_EQ(clients.back().ask(kGet)->status, 200) << i;
+    ASSERT_TRUE(clients.back().send(get("/hold")));
   }
+  ASSERT_TRUE(eventually([&] { return server.processed() == 36; }));
   RawClient further = server.client();
   further.send(kGet);
   EXPECT_TRUE(further.ended());
   EXPECT_EQ(server->get_conn_count(), 36u);
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 36);
 }
 
 }  // namespace server_test

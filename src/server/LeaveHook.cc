@@ -1,0 +1,52 @@
+#include "server/LeaveHook.h"
+
+#include <utility>
+
+namespace workflow {
+
+namespace {
+
+// The hook that this thread is inside, or null.
+thread_local const LeaveHook* running = nullptr;
+
+}  // namespace
+
+bool LeaveHook::begin() {
+  MutexLock lock(mutex_);
+  if (state_ != State::kArmed) {
+    return false;
+  }
+  state_ = State::kBegun;
+  self_ = shared_from_this();
+  return true;
+}
+
+void LeaveHook::end() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kBegun) {
+      state_ = State::kOver;
+      return;
+    }
+  }
+  if (running == this) {
+    return;
+  }
+  LendingCondition::Waiter waiter;
+  MutexLock lock(mutex_);
+  while (state_ == State::kBegun) {
+    over_.wait(mutex_, waiter);
+  }
+}
+
+void LeaveHook::take_turn() {
+  const std::shared_ptr<LeaveHook> self = std::move(self_);
+  const LeaveHook* const outer = std::exchange(running, this);
+  hook_();
+  running = outer;
+  MutexLock lock(mutex_);
+  state_ = State::kOver;
+  over_.notify_all();
+}
+
+}  // namespace workflow

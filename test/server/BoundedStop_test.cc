@@ -1,0 +1,261 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/TestServer.h"
+#include "workflow/WFFacilities.h"
+
+// A stop with a time limit: what becomes of the replies that are still delayed, and what it tells.
+
+namespace server_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+struct Ends {
+  std::atomic<int> count{0};
+  std::atomic<int> state{-1};
+  std::atomic<int> error{-1};
+  std::atomic<int> timer_error{-1};
+};
+
+// "/ms=N" is delayed for so long, "/never" by something else than a timer; others for an hour.
+http_process_t delayed(Ends& ends, WFCounterTask** never = nullptr) {
+  return [&ends, never](WFHttpTask* task) {
+    echo(task);
+    task->set_callback([&ends](WFHttpTask* ended) {
+      ends.state = ended->get_state();
+      ends.error = ended->get_error();
+      ends.count++;
+    });
+    const std::string uri = task->get_req()->get_request_uri();
+    if (uri == "/never") {
+      *never = WFTaskFactory::create_counter_task(1, nullptr);
+      series_of(task)->push_back(*never);
+      return;
+    }
+    const unsigned ms = delay_ms(task);
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(
+        ms > 0 ? 0 : 3600, ms * 1'000'000L,
+        [&ends](WFTimerTask* timer) { ends.timer_error = timer->get_error(); }));
+  };
+}
+
+double seconds_since(steady_clock::time_point start) {
+  return std::chrono::duration<double>(steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TEST(StopWithin, WaitsForRepliesThatComeInTime) {
+  Ends ends;
+  TestServer server(delayed(ends));
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(get("/ms=200")));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const auto start = steady_clock::now();
+  const WFStopResult result = server->stop(60'000, WF_STOP_DROP);
+  EXPECT_LT(seconds_since(start), 30);
+  EXPECT_EQ(result.cut_short, 0u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_EQ(client.status(), 200);
+  EXPECT_EQ(ends.state, WFT_STATE_SUCCESS);
+}
+
+TEST(StopWithin, FinishSendsRepliesAsTheyAre) {
+  Ends ends;
+  TestServer server(delayed(ends));
+  std::vector<RawClient> clients;
+  for (int i = 0; i < 20; i++) {
+    clients.push_back(server.client());
+    ASSERT_TRUE(clients.back().send(get("/finish")));
+  }
+  ASSERT_TRUE(eventually([&] { return server.processed() == 20; }));
+  std::thread reader([&] {
+    for (RawClient& client : clients) {
+      EXPECT_EQ(client.body(), "GET /finish ");
+      client.close();
+    }
+  });
+  const WFStopResult result = server->stop(50, WF_STOP_FINISH);
+  reader.join();
+  EXPECT_EQ(result.cut_short, 20u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_EQ(ends.count, 20);
+  EXPECT_EQ(ends.state, WFT_STATE_SUCCESS);
+  EXPECT_EQ(ends.timer_error, ECANCELED);
+}
+
+TEST(StopWithin, AnswerTellsTheClients) {
+  Ends ends;
+  TestServer server(delayed(ends));
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(get("/answer")));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  std::thread reader([&] {
+    const auto reply = client.reply();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 503);
+    EXPECT_EQ(reply->field("Connection"), "close");
+    EXPECT_EQ(client.ending(), Ending::kClosed);
+    client.close();
+  });
+  const WFStopResult result = server->stop(0, WF_STOP_ANSWER);
+  reader.join();
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_EQ(ends.count, 1);
+  EXPECT_EQ(ends.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(ends.error, ECANCELED);
+  EXPECT_EQ(ends.timer_error, ECANCELED);
+}
+
+TEST(StopWithin, DropCloses) {
+  Ends ends;
+  TestServer server(delayed(ends));
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(get("/drop")));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const WFStopResult result = server->stop(0, WF_STOP_DROP);
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(ends.error, ECANCELED);
+}
+
+TEST(StopWithin, TellsWhatStillRuns) {
+  Ends ends;
+  WFCounterTask* never = nullptr;
+  struct WFServerParams params = http_params();
+  params.linger_timeout = 50;
+  TestServer server(delayed(ends, &never), params);
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(get("/never")));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const auto start = steady_clock::now();
+  WFStopResult result = server->stop(10, WF_STOP_ANSWER);
+  EXPECT_LT(seconds_since(start), 30);
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 1u);
+  EXPECT_EQ(client.status(), 503);
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(ends.count, 0);
+  never->count();
+  server->wait_finish();
+  EXPECT_EQ(ends.count, 1);
+  EXPECT_EQ(ends.error, ECANCELED);
+  EXPECT_EQ(server->get_conn_count(), 0u);
+}
+
+TEST(StopWithin, CutsOffAClientThatDoesNotRead) {
+  Ends ends;
+  struct WFServerParams params = http_params();
+  params.linger_timeout = 50;
+  TestServer server(
+      [&ends](WFHttpTask* task) {
+        task->get_resp()->append_output_body(std::string(32 * 1024 * 1024, 'x'));
+        task->set_callback([&ends](WFHttpTask* ended) {
+          ends.error = ended->get_error();
+          ends.count++;
+        });
+      },
+      params);
+  RawClient client(server.port(), 4096);
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  EXPECT_GT(client.take(1), 0u);
+  const auto start = steady_clock::now();
+  const WFStopResult result = server->stop(10, WF_STOP_FINISH);
+  EXPECT_LT(seconds_since(start), 20);
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_EQ(ends.count, 1);
+  EXPECT_EQ(ends.error, ECANCELED);
+}
+
+TEST(StopWithin, OfAnIdleServerIsAtOnce) {
+  Ends ends;
+  TestServer server(delayed(ends));
+  RawClient idle = server.client();
+  ASSERT_EQ(idle.ask(get("/ms=1"))->status, 200);
+  const WFStopResult result = server->stop(0, WF_STOP_DROP);
+  EXPECT_EQ(result.cut_short, 0u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_TRUE(idle.ended());
+  // And it may start again.
+  EXPECT_EQ(server->start("127.0.0.1", 0), 0);
+}
+
+TEST(StopWithin, OfAServerThatWasNotStarted) {
+  WFHttpServer server(echo);
+  const WFStopResult result = server.stop(0, WF_STOP_DROP);
+  EXPECT_EQ(result.cut_short, 0u);
+  EXPECT_EQ(result.running, 0u);
+}
+
+TEST(StopWithin, FromInsideARequestIsRefused) {
+  std::atomic<int> error{0};
+  std::atomic<WFHttpServer*> self{nullptr};
+  TestServer server([&](WFHttpTask*) {
+    ASSERT_TRUE(eventually([&] { return self.load() != nullptr; }));
+    errno = 0;
+    self.load()->stop(0, WF_STOP_DROP);
+    error = errno;
+  });
+  self = server.operator->();
+  RawClient client = server.client();
+  EXPECT_EQ(client.ask(kGet)->status, 200);
+  EXPECT_EQ(error, EDEADLK);
+}
+
+// Requests, their delays' ends and the stop meet: every task ends, and only once.
+TEST(StopWithin, MeetsEverything) {
+  for (int round = 0; round < 100; round++) {
+    Ends ends;
+    std::atomic<int> begun{0};
+    int running = 0;
+    std::atomic<bool> stopped{false};
+    {
+      TestServer server([&](WFHttpTask* task) {
+        begun++;
+        delayed(ends)(task);
+        if (round % 2 == 0) {
+          task->cancel_timers_on_closed();
+        }
+      });
+      std::vector<std::thread> clients;
+      for (int i = 0; i < 4; i++) {
+        clients.emplace_back([&, i] {
+          while (!stopped) {
+            RawClient client = server.client();
+            for (int k = 0; k < 3 && client.connected(); k++) {
+              if (!client.send(get("/ms=" + std::to_string(1 + i)))) {
+                break;
+              }
+              if (k < 2 && client.status() == 0) {
+                break;
+              }
+            }
+          }
+        });
+      }
+      std::this_thread::sleep_for(milliseconds(5 + round % 7));  // into the middle of it
+      const auto action = static_cast<WFStopAction>(round % 3);
+      running += static_cast<int>(server->stop(round % 4, action).running);
+      stopped = true;
+      for (std::thread& client : clients) {
+        client.join();
+      }
+    }
+    EXPECT_EQ(running, 0);
+    EXPECT_EQ(ends.count, begun) << round;
+  }
+}
+
+}  // namespace server_test
