@@ -36,7 +36,7 @@ struct ClientTarget {
   std::string tunnel_request;
   struct EndpointParams params;
 
-  bool is_tls() const { return transport == TT_TCP_SSL; }
+  bool is_tls() const { return transport == TT_TCP_SSL || transport == TT_SCTP_SSL; }
 
   // With the process's settings.
   static ClientTarget of(enum TransportType transport, const std::string &host,

@@ -19,7 +19,7 @@ bool ClientConnection::finish_connecting(RunnableList& finished) {
     MutexLock lock(mutex_);
     error = socket_error(stream_.fd());
     if (error == 0) {
-      set_no_delay(stream_.fd());
+      set_no_delay(stream_.fd(), endpoint_->transport());
     }
   }
   if (error == EINPROGRESS) {

@@ -8,6 +8,7 @@
 
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
+#include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
 namespace workflow {
@@ -48,6 +49,7 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
       key_(std::move(key)),
       params_(target.params),
       address_length_(length),
+      transport_(target.transport),
       is_tls_(target.is_tls()),
       tls_context_(is_tls_ ? target.ssl_ctx : nullptr),
       tls_host_(target.verified_host.empty() ? target.host : target.verified_host),
@@ -139,7 +141,7 @@ ClientSession* ClientEndpoint::take_waiting() {
 }
 
 ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFailure* failure) {
-  UniqueFd fd(::socket(address_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd = open_socket(transport_, address_.ss_family);
   int error = fd.valid() ? 0 : errno;
   if (error == 0 && ::connect(fd.get(), address(), address_length_) < 0 && errno != EINPROGRESS &&
       errno != EINTR) {

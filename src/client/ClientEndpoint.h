@@ -32,6 +32,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
 
   const std::string& key() const { return key_; }
   const struct EndpointParams& params() const { return params_; }
+  enum TransportType transport() const { return transport_; }
   bool is_tls() const { return is_tls_; }
   const struct sockaddr* address() const {
     return reinterpret_cast<const struct sockaddr*>(&address_);
@@ -86,6 +87,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const struct EndpointParams params_;
   struct sockaddr_storage address_ = {};
   const socklen_t address_length_;
+  const enum TransportType transport_;
   const bool is_tls_;
   SSL_CTX* const tls_context_;  // a reference
   const std::string tls_host_;

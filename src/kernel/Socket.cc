@@ -40,14 +40,32 @@ int consume_vectors(struct iovec* vectors, int count, size_t size) {
   return i;
 }
 
-UniqueFd listen_on(const struct sockaddr* address, socklen_t length, int backlog) {
-  UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+namespace {
+
+constexpr bool is_sctp(enum TransportType transport) {
+  return transport == TT_SCTP || transport == TT_SCTP_SSL;
+}
+
+}  // namespace
+
+UniqueFd open_socket(enum TransportType transport, int family) {
+  const int type = is_datagram(transport) ? SOCK_DGRAM : SOCK_STREAM;
+  return UniqueFd(
+      ::socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, is_sctp(transport) ? IPPROTO_SCTP : 0));
+}
+
+UniqueFd listen_on(enum TransportType transport, const struct sockaddr* address, socklen_t length,
+                   int backlog) {
+  UniqueFd fd = open_socket(transport, address->sa_family);
   if (!fd.valid()) {
     return fd;
   }
-  const int on = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(fd.get(), address, length) < 0 || ::listen(fd.get(), backlog) < 0) {
+  const bool listens = !is_datagram(transport);
+  if (listens) {
+    const int on = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  }
+  if (::bind(fd.get(), address, length) < 0 || (listens && ::listen(fd.get(), backlog) < 0)) {
     const int error = errno;
     fd.reset();
     errno = error;
@@ -72,10 +90,16 @@ int socket_error(int fd) {
   return error;
 }
 
-void set_no_delay(int fd) {
+void set_no_delay(int fd, enum TransportType transport) {
   const int on = 1;
   // Refused by unix sockets, which need no such thing.
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (is_sctp(transport)) {
+    // SCTP_NODELAY (RFC 6458, 8.1.5), whose header does not stand alone.
+    constexpr int kNoDelay = 3;
+    ::setsockopt(fd, IPPROTO_SCTP, kNoDelay, &on, sizeof on);
+  } else if (!is_datagram(transport)) {
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
 }
 
 bool set_non_blocking(int fd) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "util/UniqueFd.h"
+#include "workflow/EndpointParams.h"
 
 namespace workflow {
 
@@ -23,16 +24,28 @@ ssize_t socket_write(int fd, struct iovec* vectors, int count);
 // still has bytes, `count` when none has.
 int consume_vectors(struct iovec* vectors, int count, size_t size);
 
-// A non-blocking, close-on-exec listening stream socket, or an invalid one with errno. TCP sockets
-// get SO_REUSEADDR, so that a server can restart while old connections linger (socket(7)).
-UniqueFd listen_on(const struct sockaddr* address, socklen_t length, int backlog);
+// Datagrams, each a message, instead of a stream of bytes.
+constexpr bool is_datagram(enum TransportType transport) {
+  return transport == TT_UDP;
+}
+
+// A non-blocking, close-on-exec socket, or an invalid one with errno: EPROTONOSUPPORT where the
+// kernel has no such transport. SCTP is used one-to-one, as a stream (RFC 6458, 4). Unix sockets
+// are stream or datagram sockets.
+UniqueFd open_socket(enum TransportType transport, int family);
+
+// One that is bound to `address`, and listens if the transport has connections. Listening sockets
+// get SO_REUSEADDR, so that a server can restart while old connections linger (socket(7)); for
+// datagrams that would let two servers have one port.
+UniqueFd listen_on(enum TransportType transport, const struct sockaddr* address, socklen_t length,
+                   int backlog);
 
 // What became of a connect(2) that was under way: 0, EINPROGRESS, or why it failed.
 int socket_error(int fd);
 
-// Of a connection: TCP_NODELAY where it applies. Messages are written whole, so that
+// Of a connection: TCP_NODELAY, or what SCTP calls it. Messages are written whole, so that
 // waiting for more bytes to send along would only delay them (tcp(7)).
-void set_no_delay(int fd);
+void set_no_delay(int fd, enum TransportType transport);
 
 // Sets O_NONBLOCK and FD_CLOEXEC. False with errno.
 bool set_non_blocking(int fd);

@@ -90,7 +90,7 @@ void Server::accept(UniqueFd fd) {
     idle->make_room();
     idle->release();
   }
-  set_no_delay(fd.get());
+  set_no_delay(fd.get(), params().transport_type);
   WFConnection* user = face_.new_connection(fd.get());
   if (!user) {
     connection_gone(nullptr);

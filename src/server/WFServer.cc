@@ -86,7 +86,7 @@ int WFServerBase::listen_at(const struct sockaddr* addr, socklen_t addrlen, cons
     errno = EALREADY;
     return -1;
   }
-  UniqueFd fd = workflow::listen_on(addr, addrlen, SOMAXCONN);
+  UniqueFd fd = workflow::listen_on(params_.transport_type, addr, addrlen, SOMAXCONN);
   return fd.valid() ? open(fd.release(), cert_file, key_file) : -1;
 }
 
@@ -99,7 +99,7 @@ int WFServerBase::start(int family, const char* host, unsigned short port, const
                         const char* key_file) {
   struct addrinfo hints = {};
   hints.ai_family = family;
-  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_socktype = workflow::is_datagram(params_.transport_type) ? SOCK_DGRAM : SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   char service[8];
   std::snprintf(service, sizeof service, "%u", static_cast<unsigned>(port));

@@ -32,8 +32,8 @@ struct sockaddr_in loopback(uint16_t port) {
 
 workflow::UniqueFd listening_socket() {
   const struct sockaddr_in address = loopback(0);
-  return workflow::listen_on(reinterpret_cast<const struct sockaddr*>(&address), sizeof address,
-                             16);
+  return workflow::listen_on(TT_TCP, reinterpret_cast<const struct sockaddr*>(&address),
+                             sizeof address, 16);
 }
 
 uint16_t port_of(const workflow::UniqueFd& fd) {
