@@ -17,6 +17,7 @@ namespace workflow {
 // A stream on a poller: what the connections of servers and of clients have in common. References,
 // events, one timeout that moves at no cost, writing what the socket does not take at once, and an
 // end after which nothing is in flight. What is said over it, and when, is the derived class's.
+// For datagrams it does the same, but for the writing.
 //
 // Threads. C is mutex_; order C, then the poller's P. Reading, timeouts and closing happen on the
 // poller's thread alone, writing on any. No user code runs under C.

@@ -75,10 +75,10 @@ class EpollMultiplexer final : public Multiplexer {
   }
 
   int add(int fd, uint32_t events, void* data) override {
-    struct epoll_event event = {};
-    event.events = events;
-    event.data.ptr = data;
-    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+    return control(EPOLL_CTL_ADD, fd, events, data);
+  }
+  int modify(int fd, uint32_t events, void* data) override {
+    return control(EPOLL_CTL_MOD, fd, events, data);
   }
 
   int remove(int fd) override {
@@ -87,6 +87,13 @@ class EpollMultiplexer final : public Multiplexer {
   }
 
  private:
+  int control(int operation, int fd, uint32_t events, void* data) {
+    struct epoll_event event = {};
+    event.events = events;
+    event.data.ptr = data;
+    return ::epoll_ctl(epoll_.get(), operation, fd, &event);
+  }
+
   Clock& clock_;
   const bool follows_system_clock_;
   UniqueFd epoll_;
@@ -128,6 +135,7 @@ class VirtualMultiplexer final : public Multiplexer {
     return -1;
   }
 
+  int modify(int, uint32_t, void*) override { return add(-1, 0, nullptr); }
   int remove(int) override { return add(-1, 0, nullptr); }
 
  private:

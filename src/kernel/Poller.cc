@@ -169,6 +169,10 @@ int Poller::add(int fd, uint32_t events, IoHandler* handler) {
   return multiplexer_->add(fd, events, handler);
 }
 
+int Poller::modify(int fd, uint32_t events, IoHandler* handler) {
+  return multiplexer_->modify(fd, events, handler);
+}
+
 int Poller::remove(int fd) {
   return multiplexer_->remove(fd);
 }

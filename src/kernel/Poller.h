@@ -150,6 +150,10 @@ class Poller {
   // Any thread. Registers `fd` for `events` (EPOLLET included if wanted). 0, or -1 with errno.
   int add(int fd, uint32_t events, IoHandler* handler);
 
+  // Any thread; of one that was added: other events from now on. What has happened already is
+  // reported (anew, if it was), edge-triggered or not. 0, or -1 with errno.
+  int modify(int fd, uint32_t events, IoHandler* handler);
+
   // Any thread; for a handler that will be added again. 0, or -1 with errno.
   int remove(int fd);
 

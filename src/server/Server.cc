@@ -45,15 +45,15 @@ int Server::open(UniqueFd listen_fd, TlsContext tls) {
     return -1;
   }
   tls_ = std::move(tls);
-  Poller& poller = runtime.poller(next_poller_++ % runtime.poller_count());
-  listener_ = new Listener(
-      poller, std::move(listen_fd), [this](UniqueFd fd) { accept(std::move(fd)); },
-      [this] { listener_closed(); });
-  if (!listener_->start()) {
+  if (!listen(runtime, std::move(listen_fd))) {
     const int error = errno;
-    Listener* unstarted = std::exchange(listener_, nullptr);
+    Listener* const listener = std::exchange(listener_, nullptr);
+    DatagramPort* const port = std::exchange(port_, nullptr);
     lock.unlock();
-    delete unstarted;
+    delete listener;
+    if (port) {
+      port->discard();
+    }
     runtime.remove_intake(this);
     errno = error;
     return -1;
@@ -62,6 +62,18 @@ int Server::open(UniqueFd listen_fd, TlsContext tls) {
   listening_ = true;
   max_connections_ = std::min(params().max_connections, descriptor_room());
   return 0;
+}
+
+bool Server::listen(Runtime& runtime, UniqueFd fd) {
+  Poller& poller = runtime.poller(next_poller_++ % runtime.poller_count());
+  if (is_datagram(params().transport_type)) {
+    port_ = new DatagramPort(*this, poller, std::move(fd));
+    return port_->start();
+  }
+  listener_ = new Listener(
+      poller, std::move(fd), [this](UniqueFd accepted) { accept(std::move(accepted)); },
+      [this] { listener_closed(); });
+  return listener_->start();
 }
 
 bool Server::is_open() const {
@@ -158,17 +170,26 @@ void Server::connection_closed(ServerConnection* connection) {
   open_.erase(connection);
 }
 
+void Server::give_back(WFConnection* user) {
+  const Server* outer = std::exchange(giving_back_for, this);
+  face_.delete_connection(user);
+  giving_back_for = outer;
+}
+
 void Server::connection_gone(WFConnection* user) {
   if (user) {
-    const Server* outer = std::exchange(giving_back_for, this);
-    face_.delete_connection(user);
-    giving_back_for = outer;
+    give_back(user);
   }
   MutexLock lock(mutex_);
   alive_--;
   if (alive_ == 0) {
     changed_.notify_all();
   }
+}
+
+void Server::port_closing() {
+  MutexLock lock(mutex_);
+  port_ = nullptr;
 }
 
 void Server::listener_closed() {
@@ -179,12 +200,21 @@ void Server::listener_closed() {
 
 void Server::shut_down() {
   Listener* listener = nullptr;
+  DatagramPort* port = nullptr;
   {
     MutexLock lock(mutex_);
     listener = std::exchange(listener_, nullptr);
-    if (!listener) {
-      return;
+    port = port_;
+    if (port) {
+      port->retain();
     }
+  }
+  if (port) {
+    port->shut_down();
+    port->release();
+  }
+  if (!listener) {
+    return;
   }
   if (!listener->close()) {
     delete listener;
@@ -323,13 +353,18 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
 
 void Server::runtime_stopped() {
   std::vector<ServerConnection*> left;
+  DatagramPort* port = nullptr;
   {
     MutexLock lock(mutex_);
+    port = std::exchange(port_, nullptr);
     left.assign(open_.begin(), open_.end());
     open_.clear();
   }
   for (ServerConnection* connection : left) {
     connection->end_with_runtime();
+  }
+  if (port) {
+    port->end_with_runtime();
   }
   MutexLock lock(mutex_);
   runtime_stopped_ = true;
@@ -338,18 +373,26 @@ void Server::runtime_stopped() {
 
 size_t Server::connection_count() const {
   MutexLock lock(mutex_);
-  return alive_;
+  return port_ ? port_->under_way() : alive_;
+}
+
+int Server::listening_fd() const {
+  if (listener_) {
+    return listener_->fd();
+  }
+  return port_ && !port_->shutting_down() ? port_->fd() : -1;
 }
 
 int Server::listen_addr(struct sockaddr* address, socklen_t* length) const {
   MutexLock lock(mutex_);
-  if (!listener_) {
+  const int fd = listening_fd();
+  if (fd < 0) {
     errno = ENOTCONN;
     return -1;
   }
   struct sockaddr_storage storage;
   socklen_t actual = sizeof storage;
-  if (::getsockname(listener_->fd(), reinterpret_cast<struct sockaddr*>(&storage), &actual) < 0) {
+  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&storage), &actual) < 0) {
     return -1;
   }
   if (*length < actual) {

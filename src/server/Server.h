@@ -10,6 +10,7 @@
 #include "kernel/Listener.h"
 #include "kernel/Runtime.h"
 #include "kernel/TlsContext.h"
+#include "server/DatagramPort.h"
 #include "server/ServerConnection.h"
 #include "util/Mutex.h"
 #include "util/UniqueFd.h"
@@ -17,7 +18,7 @@
 
 namespace workflow {
 
-// The inside of a WFServerBase: its listener and its connections.
+// The inside of a WFServerBase: its listener and its connections, or its port for datagrams.
 //
 // Thread-safe. S is mutex_; no connection is called and nothing is waited for, but on changed_,
 // while it is held.
@@ -26,7 +27,8 @@ class Server final : public ServerHost, public Intake {
   explicit Server(WFServerBase& face) : face_(face) {}
   ~Server() = default;
 
-  // Accepts on a listening socket; with a context, TLS. 0, or -1 with errno.
+  // Accepts on a listening socket, or reads what comes as datagrams; with a context, TLS. 0, or -1
+  // with errno.
   int open(UniqueFd listen_fd, TlsContext tls);
   bool is_open() const;
   void shut_down();
@@ -43,6 +45,10 @@ class Server final : public ServerHost, public Intake {
   ServerExchange* new_exchange() override { return face_.new_exchange(); }
   void connection_closed(ServerConnection* connection) override;
   void connection_gone(WFConnection* user) override;
+  WFConnection* new_user(int fd) override { return face_.new_connection(fd); }
+  void give_back(WFConnection* user) override;
+  void port_closing() override;
+  void port_gone() override { listener_closed(); }
 
   // Intake
   void close_intake() override { shut_down(); }
@@ -58,6 +64,8 @@ class Server final : public ServerHost, public Intake {
   static constexpr size_t kMaxIdleNoted = 64;
   static constexpr int64_t kLookRestNs = 1'000;
 
+  bool listen(Runtime& runtime, UniqueFd fd) WF_REQUIRES(mutex_);
+  int listening_fd() const WF_REQUIRES(mutex_);
   void accept(UniqueFd fd);
   void listener_closed();
   bool inside_own_series() const;
@@ -81,6 +89,7 @@ class Server final : public ServerHost, public Intake {
   LendingCondition changed_;
   Runtime* runtime_ WF_GUARDED_BY(mutex_) = nullptr;    // while started
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close
+  DatagramPort* port_ WF_GUARDED_BY(mutex_) = nullptr;  // until it closes
   bool runtime_stopped_ WF_GUARDED_BY(mutex_) = false;
   bool listening_ WF_GUARDED_BY(mutex_) = false;  // until it has closed
   std::unordered_set<ServerConnection*> open_ WF_GUARDED_BY(mutex_);

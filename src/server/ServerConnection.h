@@ -34,6 +34,13 @@ class ServerHost {
   // The last thing a connection does, from any thread.
   virtual void connection_gone(WFConnection* user) = 0;
 
+  // Of datagrams: the user's part of each request, null to refuse it; then it goes back.
+  virtual WFConnection* new_user(int fd) = 0;
+  virtual void give_back(WFConnection* user) = 0;
+  // The port is about to close: nobody may find it any more. And the last thing it does.
+  virtual void port_closing() = 0;
+  virtual void port_gone() = 0;
+
  protected:
   ~ServerHost() = default;
 };

@@ -33,6 +33,10 @@ int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_fil
   UniqueFd fd(listen_fd);
   workflow::TlsContext tls;
   if (cert_file || key_file) {
+    if (workflow::is_datagram(params_.transport_type)) {
+      errno = EPROTONOSUPPORT;
+      return -1;
+    }
     if (!cert_file || !key_file) {
       errno = EINVAL;
       return -1;
@@ -120,10 +124,12 @@ int WFServerBase::start(int family, const char* host, unsigned short port, const
 }
 
 int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_file) {
-  int listens = 0;
-  socklen_t length = sizeof listens;
-  if (::getsockopt(listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) < 0) return -1;
-  if (!listens) {
+  const bool datagrams = workflow::is_datagram(params_.transport_type);
+  int found = 0;
+  socklen_t length = sizeof found;
+  if (::getsockopt(listen_fd, SOL_SOCKET, datagrams ? SO_TYPE : SO_ACCEPTCONN, &found, &length) < 0)
+    return -1;
+  if (datagrams ? found != SOCK_DGRAM : found == 0) {
     errno = EINVAL;
     return -1;
   }

@@ -1,0 +1,272 @@
+#include "server/DatagramPort.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "kernel/ThreadContext.h"
+#include "workflow/WFServer.h"
+
+namespace workflow {
+
+DatagramPort::DatagramPort(ServerHost& host, Poller& poller, UniqueFd fd)
+    : Channel(poller, std::move(fd)), host_(host), fd_(stream_.fd()) {}
+
+bool DatagramPort::start() {
+  learn_local_addresses(fd_);
+  return poller_.add(fd_, EPOLLIN | EPOLLET, this) == 0;
+}
+
+void DatagramPort::shut_down() {
+  shutting_down_.store(true, std::memory_order_release);
+  ask_poller();
+}
+
+void DatagramPort::end() {
+  ServerHost& host = host_;
+  delete this;
+  host.port_gone();
+}
+
+void DatagramPort::on_ready(uint32_t events, RunnableList& finished) {
+  {
+    MutexLock lock(mutex_);
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) {
+      readable_ = true;
+    }
+  }
+  if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
+    send_waiting();
+  }
+  read_requests(finished);
+  close_if_done();
+}
+
+bool DatagramPort::may_read() {
+  MutexLock lock(mutex_);
+  if (closed_ || shutting_down() || !readable_ || rests_until_ns_ != kNever) {
+    return false;
+  }
+  paused_ = under_way_.load(std::memory_order_relaxed) >= host_.params().max_connections;
+  return !paused_;
+}
+
+void DatagramPort::read_requests(RunnableList& finished) {
+  static thread_local char buffer[kReadSize];
+  int errors = 0;
+  for (int i = 0; i < kMaxDatagrams; i++) {
+    if (!may_read()) {
+      return;
+    }
+    DatagramAddress from;
+    const ssize_t n = receive_datagram(fd_, buffer, sizeof buffer, &from);
+    if (n >= 0) {
+      receive(from, buffer, static_cast<size_t>(n), finished);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      MutexLock lock(mutex_);
+      readable_ = false;
+      return;
+    } else if (errno != EMSGSIZE && ++errors == kMaxErrors) {
+      rest();
+      return;
+    }
+  }
+  ask_poller();
+}
+
+void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t size,
+                           RunnableList& finished) {
+  DatagramPeer* const peer = new DatagramPeer(*this, from, nullptr);
+  ServerExchange* const exchange = host_.new_exchange();
+  exchange->set_peer(peer);
+  exchange->prepare_request(host_.params());
+  protocol::ProtocolMessage* const request = exchange->request();
+  request->set_channel(peer);
+  size_t taken = size;
+  const bool whole = request->append(data, &taken) == 1 && taken == size;
+  request->set_channel(nullptr);
+  peer->user_ = whole ? host_.new_user(fd_) : nullptr;
+  if (!peer->user_) {
+    exchange->abandon();
+    delete peer;
+    return;
+  }
+  retain();
+  {
+    MutexLock lock(mutex_);
+    under_way_.fetch_add(1, std::memory_order_relaxed);
+  }
+  finished.push_back(exchange->begin(requests_++, host_.params().keep_alive_timeout));
+  peer->release();
+}
+
+void DatagramPort::rest() {
+  MutexLock lock(mutex_);
+  rests_until_ns_ = in_ns(kRestNs);
+  update_deadline();
+}
+
+void DatagramPort::request_ended(WFConnection* user) {
+  // The series that held the last reference is no more, if it was one.
+  SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
+  host_.give_back(user);
+  bool ask = false;
+  {
+    MutexLock lock(mutex_);
+    const size_t left = under_way_.fetch_sub(1, std::memory_order_relaxed) - 1;
+    ask = std::exchange(paused_, false) || (left == 0 && shutting_down());
+  }
+  if (ask) {
+    ask_poller();
+  }
+  release();
+  ThreadContext::current().series = series;
+}
+
+int DatagramPort::send(const DatagramPeer& peer, const struct iovec* vectors, int count) {
+  return closed_ ? ECONNRESET : send_datagram(fd_, vectors, count, &peer.address_);
+}
+
+void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
+                         const ServerExchange::Reply& reply) {
+  struct iovec vectors[kMaxVectors];
+  errno = 0;
+  const int count = exchange->response()->encode(vectors, kMaxVectors);
+  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  {
+    MutexLock lock(mutex_);
+    peer->replied_ = true;
+    if (error == 0) {
+      // One after the other, so that none waits for ever.
+      error = waiting_.empty() ? send(*peer, vectors, count) : EAGAIN;
+      // Of unix sockets it is the receiver that has no room, and nothing tells when it has.
+      if (error == EAGAIN && peer->address_.peer.ss_family != AF_UNIX) {
+        peer->exchange_ = exchange;
+        peer->vectors_.assign(vectors, vectors + count);
+        if (wait_for_room(peer, reply.send_timeout)) {
+          return;
+        }
+        error = ECANCELED;
+      }
+    }
+  }
+  exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
+}
+
+// False when nobody would notice that there is none.
+bool DatagramPort::wait_for_room(DatagramPeer* peer, int send_timeout) {
+  const int timeout = send_timeout >= -1 ? send_timeout : host_.params().send_timeout;
+  peer->deadline_ns_ = in_ns(timeout_ns(timeout));
+  waiting_.push_back(peer);
+  if (closed_ || !update_deadline()) {
+    waiting_.pop_back();
+    return false;
+  }
+  if (waiting_.size() == 1) {
+    watch_for_room(true);
+  }
+  return true;
+}
+
+void DatagramPort::watch_for_room(bool wanted) {
+  // Only while it is wanted: of a datagram socket each that has left is such an event.
+  poller_.modify(fd_, EPOLLIN | EPOLLET | (wanted ? EPOLLOUT : 0u), this);
+}
+
+// Poller's thread: the socket may take more.
+void DatagramPort::send_waiting() {
+  for (;;) {
+    ServerExchange* exchange = nullptr;
+    int error = 0;
+    {
+      MutexLock lock(mutex_);
+      if (waiting_.empty()) {
+        return;
+      }
+      DatagramPeer* const peer = waiting_.front();
+      error = send(*peer, peer->vectors_.data(), static_cast<int>(peer->vectors_.size()));
+      if (error == EAGAIN) {
+        return;
+      }
+      exchange = peer->exchange_;
+      waiting_.pop_front();
+      if (waiting_.empty()) {
+        watch_for_room(false);
+      }
+    }
+    exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
+  }
+}
+
+std::vector<ServerExchange*> DatagramPort::take_late(bool stopped) {
+  std::vector<ServerExchange*> late;
+  std::deque<DatagramPeer*> waiting;
+  const int64_t now = now_ns();
+  for (DatagramPeer* peer : waiting_) {
+    if (stopped || peer->deadline_ns_ <= now) {
+      late.push_back(peer->exchange_);
+    } else {
+      waiting.push_back(peer);
+    }
+  }
+  if (waiting.empty() && !late.empty()) {
+    watch_for_room(false);
+  }
+  waiting_.swap(waiting);
+  return late;
+}
+
+bool DatagramPort::update_deadline() {
+  int64_t deadline_ns = rests_until_ns_;
+  for (const DatagramPeer* peer : waiting_) {
+    deadline_ns = std::min(deadline_ns, peer->deadline_ns_);
+  }
+  return set_deadline(deadline_ns);
+}
+
+void DatagramPort::on_deadline(bool stopped, RunnableList& finished) {
+  std::vector<ServerExchange*> late;
+  {
+    MutexLock lock(mutex_);
+    late = take_late(stopped);
+    if (rests_until_ns_ <= now_ns()) {
+      rests_until_ns_ = kNever;
+    }
+    if (!stopped) {
+      update_deadline();
+    }
+  }
+  for (ServerExchange* exchange : late) {
+    exchange->reply_ended(WFT_STATE_SYS_ERROR, stopped ? ECANCELED : ETIMEDOUT);
+  }
+  if (!stopped) {
+    read_requests(finished);
+  }
+}
+
+void DatagramPort::close_if_done() {
+  {
+    MutexLock lock(mutex_);
+    if (closed_ || !shutting_down() || under_way_.load(std::memory_order_relaxed) > 0) {
+      return;
+    }
+    closed_ = true;
+  }
+  retire();
+}
+
+void DatagramPort::end_with_runtime() {
+  std::vector<ServerExchange*> unsent;
+  {
+    MutexLock lock(mutex_);
+    unsent = take_late(true);
+    closed_ = true;
+    stream_.close();
+  }
+  for (ServerExchange* exchange : unsent) {
+    exchange->reply_ended(WFT_STATE_ABORTED, 0);
+  }
+  release();
+}
+
+}  // namespace workflow

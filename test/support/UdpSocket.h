@@ -1,0 +1,91 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "util/UniqueFd.h"
+
+namespace test_support {
+
+// A datagram socket on a port of 127.0.0.1, by system calls alone. Blocks; reads end after 20 s, or
+// what is said.
+class UdpSocket {
+ public:
+  UdpSocket() : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    struct sockaddr_in address = at(0);
+    ::bind(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+    socklen_t length = sizeof address;
+    ::getsockname(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    set_patience_ms(20'000);
+  }
+  // That sends to this port, and hears nobody else.
+  explicit UdpSocket(uint16_t peer, const char* host = "127.0.0.1") : UdpSocket() {
+    struct sockaddr_in address = at(peer);
+    ::inet_pton(AF_INET, host, &address.sin_addr);
+    ::connect(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+  }
+
+  static struct sockaddr_in at(uint16_t port) {
+    struct sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    return address;
+  }
+
+  int fd() const { return fd_.get(); }
+  uint16_t port() const { return port_; }
+  void set_patience_ms(int ms) {
+    const struct timeval patience = {ms / 1000, ms % 1000 * 1000};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+
+  bool send(std::string_view bytes) {
+    return ::send(fd_.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+  }
+  bool send_to(uint16_t port, std::string_view bytes) {
+    const struct sockaddr_in address = at(port);
+    return ::sendto(fd_.get(), bytes.data(), bytes.size(), 0,
+                    reinterpret_cast<const struct sockaddr*>(&address),
+                    sizeof address) == static_cast<ssize_t>(bytes.size());
+  }
+
+  // The next datagram; nothing in time, or an error: none.
+  std::optional<std::string> receive(uint16_t* from = nullptr) {
+    std::string buffer(65536, '\0');
+    struct sockaddr_in address = {};
+    socklen_t length = sizeof address;
+    const ssize_t n = ::recvfrom(fd_.get(), buffer.data(), buffer.size(), 0,
+                                 reinterpret_cast<struct sockaddr*>(&address), &length);
+    if (n < 0) {
+      return std::nullopt;
+    }
+    if (from) {
+      *from = ntohs(address.sin_port);
+    }
+    buffer.resize(static_cast<size_t>(n));
+    return buffer;
+  }
+  // Whether nothing comes for so long.
+  bool is_silent(int ms) {
+    set_patience_ms(ms);
+    const bool silent = !receive();
+    set_patience_ms(20'000);
+    return silent;
+  }
+
+ private:
+  workflow::UniqueFd fd_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace test_support
