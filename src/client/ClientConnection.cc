@@ -6,6 +6,7 @@
 
 #include "client/ClientEndpoint.h"
 #include "client/ClientSession.h"
+#include "kernel/Datagram.h"
 #include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
@@ -25,13 +26,19 @@ bool ClientConnection::start() {
 }
 
 ClientFailure ClientConnection::failure_of(int state, int error, int timeout_reason) const {
-  return {.state = state,
-          .error = error,
-          .timeout_reason = timeout_reason,
-          .connected = exchanges_ > 0,
-          .reused = exchanges_ > 1,
-          .sent = exchanges_ > 0,
-          .received = received_};
+  ClientFailure failure = {.state = state,
+                           .error = error,
+                           .timeout_reason = timeout_reason,
+                           .connected = exchanges_ > 0,
+                           .reused = exchanges_ > 1,
+                           .sent = exchanges_ > 0,
+                           .received = received_};
+  if (is_datagram(endpoint_->transport()) && exchanges_ > 0 && !received_) {
+    failure.unanswered = error == ETIMEDOUT && !sending_;
+    // Anything else is how the network says that there is nobody.
+    failure.connected = error == ETIMEDOUT;
+  }
+  return failure;
 }
 
 void ClientConnection::discard() {
@@ -103,7 +110,7 @@ void ClientConnection::advance(RunnableList& finished) {
         more = continue_sending(finished);
         break;
       case Step::kRead:
-        more = read_some(finished);
+        more = is_datagram(endpoint_->transport()) ? read_datagram(finished) : read_some(finished);
         break;
       case Step::kAbort:
         fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
@@ -117,6 +124,31 @@ void ClientConnection::advance(RunnableList& finished) {
     }
   }
   ask_poller();
+}
+
+bool ClientConnection::read_datagram(RunnableList& finished) {
+  static thread_local char buffer[kReadSize];
+  ssize_t n = -1;
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kExchanging) {
+      return true;
+    }
+    DatagramAddress from;
+    n = receive_datagram(stream_.fd(), buffer, sizeof buffer, &from);
+    error = n < 0 ? errno : 0;
+    if (error == EAGAIN || error == EWOULDBLOCK) {
+      return writable_ && sending_;
+    }
+    readable_ = true;
+    received_ |= n >= 0 || error == EMSGSIZE;
+  }
+  if (error == 0) {
+    return feed(buffer, static_cast<size_t>(n), finished);
+  }
+  fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  return true;
 }
 
 bool ClientConnection::read_some(RunnableList& finished) {
@@ -148,12 +180,15 @@ bool ClientConnection::read_some(RunnableList& finished) {
 }
 
 bool ClientConnection::feed(const char* data, size_t size, RunnableList& finished) {
+  const bool whole_only = is_datagram(endpoint_->transport());
   size_t taken = size;
   errno = 0;
   const int result = response_->append(data, &taken);
   const int error = errno;
   if (result < 0) {
     fail(WFT_STATE_SYS_ERROR, error != 0 ? error : EBADMSG, TOR_NOT_TIMEOUT, finished);
+  } else if (result > 0 && whole_only && taken != size) {
+    fail(WFT_STATE_SYS_ERROR, EBADMSG, TOR_NOT_TIMEOUT, finished);
   } else if (result > 0) {
     complete(taken == size, finished);
   } else {
@@ -189,7 +224,8 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
-    usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0;
+    usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0 &&
+             !is_datagram(endpoint_->transport());
     response_->set_channel(nullptr);
     if (stream_.tls()) {
       endpoint_->keep_tls_session(*stream_.tls());

@@ -18,14 +18,17 @@ struct ClientFailure {
   int state = 0;
   int error = 0;
   int timeout_reason = 0;
-  bool connected = false;  // a connection was made, and agreed on TLS
-  bool reused = false;     // it had carried exchanges before
-  bool sent = false;       // bytes of the request may have reached the peer
-  bool received = false;   // bytes of the response have come
-  bool hopeless = false;   // another try would end in the same way
+  bool connected = false;   // a connection was made, and agreed on TLS
+  bool reused = false;      // it had carried exchanges before
+  bool sent = false;        // bytes of the request may have reached the peer
+  bool received = false;    // bytes of the response have come
+  bool hopeless = false;    // another try would end in the same way
+  bool unanswered = false;  // a datagram was sent, and nothing came back in time
 };
 
-// One connection to an endpoint: carries one exchange at a time and is kept, idle, in between.
+// One connection to an endpoint: carries one exchange at a time and is kept, idle, in between. For
+// datagrams it is a socket, and so a port, that carries one exchange only: what comes too late for
+// it must not be taken for the next one's response.
 //
 // States. kConnecting, kTunneling (a proxy is asked to connect further), kHandshaking: for its
 // first session. kExchanging: sends the request and receives the response, which may begin before
@@ -96,6 +99,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool connected(RunnableList& finished);
   bool shake_hands(RunnableList& finished);
   bool read_some(RunnableList& finished);
+  bool read_datagram(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
   bool input_ended(int error, RunnableList& finished);
   bool continue_sending(RunnableList& finished);

@@ -1,5 +1,7 @@
 #include "client/ClientEndpoint.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -143,6 +145,11 @@ ClientSession* ClientEndpoint::take_waiting() {
 ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFailure* failure) {
   UniqueFd fd = open_socket(transport_, address_.ss_family);
   int error = fd.valid() ? 0 : errno;
+  if (error == 0 && is_datagram(transport_) && address_.ss_family == AF_UNIX) {
+    // A name of the kernel's choice (unix(7), autobind): the answer has to come somewhere.
+    const struct sockaddr_un none = {AF_UNIX, {}};
+    ::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&none), sizeof none.sun_family);
+  }
   if (error == 0 && ::connect(fd.get(), address(), address_length_) < 0 && errno != EINPROGRESS &&
       errno != EINTR) {
     error = errno;

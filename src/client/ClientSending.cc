@@ -6,6 +6,7 @@
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
 #include "client/ClientSession.h"
+#include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
 // How a connection of a client is given a request, and sends it.
@@ -31,8 +32,12 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   struct iovec vectors[kMaxVectors];
   errno = 0;
   protocol::ProtocolMessage* const request = exchange->next_request();
-  const int count = request ? request->encode(vectors, kMaxVectors) : -1;
+  int count = request ? request->encode(vectors, kMaxVectors) : -1;
   int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  if (count == 0 && is_datagram(endpoint_->transport())) {
+    vectors[0] = {nullptr, 0};  // an empty one is one, too
+    count = 1;
+  }
   protocol::ProtocolMessage* const response = error == 0 ? exchange->next_response() : nullptr;
   MutexLock lock(mutex_);
   if (state_ != expected) {
@@ -62,6 +67,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     }
     if (error != 0 && !sending_) {
       *failure = failure_of(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT);
+      failure->hopeless = error == EMSGSIZE;  // too large for a datagram
     } else if (endpoint_->runtime_stops()) {
       *failure = {.state = WFT_STATE_ABORTED};
     } else {

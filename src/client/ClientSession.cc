@@ -109,6 +109,11 @@ void ClientSession::failed(const ClientFailure& failure, RunnableList& finished)
 }
 
 bool ClientSession::may_try_again(const ClientFailure& failure) {
+  if (failure.unanswered) {
+    // Datagrams get lost, and this is all that a sender ever learns of it.
+    next_address_ = (next_address_ + 1) % addresses_->size();
+    return exchange_->is_repeatable() && retries_left_-- > 0;
+  }
   // A certificate will not be another one the next time, and the time is up.
   if (failure.state != WFT_STATE_SYS_ERROR || failure.timeout_reason == TOR_WAIT_TIMEOUT ||
       failure.timeout_reason == TOR_TRANSMIT_TIMEOUT || failure.received || failure.hopeless) {

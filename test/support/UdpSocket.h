@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -74,6 +75,11 @@ class UdpSocket {
     }
     buffer.resize(static_cast<size_t>(n));
     return buffer;
+  }
+  // Whether one is there, or comes within this time.
+  bool has_datagram(int ms) const {
+    struct pollfd readable = {fd_.get(), POLLIN, 0};
+    return ::poll(&readable, 1, ms) > 0;
   }
   // Whether nothing comes for so long.
   bool is_silent(int ms) {
