@@ -23,6 +23,13 @@ inline std::atomic<int> accept_calls{0};
 // One call in so many is interrupted (EINTR); 0: none.
 inline std::atomic<unsigned> interrupt_one_in{0};
 inline std::atomic<int> interrupts{0};
+// The error that the next calls of sendmsg(2) and recvmsg(2) answer, so many of each; negative:
+// all.
+inline std::atomic<int> send_error{0};
+inline std::atomic<int> send_failures{0};
+inline std::atomic<int> receive_error{0};
+inline std::atomic<int> receive_failures{0};
+inline std::atomic<int> receive_calls{0};
 // The most that one call may send; 0: no limit.
 inline std::atomic<size_t> send_at_most{0};
 
@@ -39,6 +46,14 @@ inline bool interrupted() {
   interrupts.fetch_add(1, std::memory_order_relaxed);
   errno = EINTR;
   return true;
+}
+
+// Whether this call is one of those that fail.
+inline bool fails(std::atomic<int>& failures) {
+  int left = failures;
+  while (left > 0 && !failures.compare_exchange_weak(left, left - 1)) {
+  }
+  return left != 0;
 }
 
 template <class Function>
@@ -71,6 +86,19 @@ ssize_t recv(int fd, void* buffer, size_t size, int flags) {
   return fault::interrupted() ? -1 : call(fd, buffer, size, flags);
 }
 
+ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
+  static const auto call = fault::real<decltype(::recvmsg)>("recvmsg");
+  fault::receive_calls++;
+  if (fault::interrupted()) {
+    return -1;
+  }
+  if (fault::fails(fault::receive_failures)) {
+    errno = fault::receive_error;
+    return -1;
+  }
+  return call(fd, message, flags);
+}
+
 int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {
   static const auto call = fault::real<decltype(::epoll_wait)>("epoll_wait");
   return fault::interrupted() ? -1 : call(fd, events, max, timeout);
@@ -79,6 +107,10 @@ int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {
 ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
   static const auto call = fault::real<decltype(::sendmsg)>("sendmsg");
   if (fault::interrupted()) {
+    return -1;
+  }
+  if (fault::fails(fault::send_failures)) {
+    errno = fault::send_error;
     return -1;
   }
   size_t left = fault::send_at_most;

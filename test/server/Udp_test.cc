@@ -129,7 +129,7 @@ TEST(UdpServer, WhatATaskCanAsk) {
   struct WFServerParams params = udp_params();
   std::vector<long long> sequence;
   std::atomic<int> freed{0};
-  uint16_t sender = 0;
+  std::atomic<uint16_t> sender{0};
   NoteServer server(
       [&](NoteTask* task) {
         sequence.push_back(task->get_task_seq());
