@@ -28,7 +28,8 @@ class WFServerBase {
   WFServerBase &operator=(const WFServerBase &) = delete;
 
   // 0, or -1 with errno: that of socket(2), bind(2), listen(2); EALREADY when it is started;
-  // EADDRNOTAVAIL for a host that does not resolve. Port 0: one that is free (get_listen_addr).
+  // EADDRNOTAVAIL for a host that does not resolve; EPROTONOSUPPORT for a transport that the kernel
+  // has not, and for TLS over datagrams. Port 0: one that is free (get_listen_addr).
   // Without a host: every IPv4 address.
   //
   // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later;
@@ -51,7 +52,7 @@ class WFServerBase {
   }
   int start(int family, const char *host, unsigned short port, const char *cert_file,
             const char *key_file);
-  // Any stream address: AF_INET, AF_INET6, AF_UNIX (the path must not exist yet).
+  // AF_INET, AF_INET6, AF_UNIX (the path must not exist yet).
   int start(const struct sockaddr *bind_addr, socklen_t addrlen) {
     return start(bind_addr, addrlen, nullptr, nullptr);
   }
@@ -59,7 +60,7 @@ class WFServerBase {
             const char *key_file);
   // A socket that listens already, for instance inherited for a restart without refused
   // connections. It is duplicated: the caller keeps its own, which becomes non-blocking, too.
-  // EINVAL when it does not listen.
+  // EINVAL when it does not listen; with TT_UDP, when it is no datagram socket.
   int serve(int listen_fd) { return serve(listen_fd, nullptr, nullptr); }
   int serve(int listen_fd, const char *cert_file, const char *key_file);
 
@@ -76,9 +77,11 @@ class WFServerBase {
 
   // The same with a time limit, in ms (-1: none). Then `action` is done to the replies still
   // delayed; after `linger_timeout` every connection is closed, whatever is left to be sent; and
-  // after as long again it returns, whatever still runs. With errno EDEADLK as in wait_finish(), and nothing but shutdown() done.
+  // after as long again it returns, whatever still runs. With errno EDEADLK as in wait_finish(),
+  // and nothing but shutdown() done.
   struct WFStopResult stop(int timeout, enum WFStopAction action);
 
+  // Connections; of datagrams: requests whose series has not ended.
   size_t get_conn_count() const;
   // 0, or -1 with errno: ENOTCONN before start, ENOBUFS when `*addrlen` is too small.
   int get_listen_addr(struct sockaddr *addr, socklen_t *addrlen) const;
@@ -86,7 +89,8 @@ class WFServerBase {
 
  protected:
   // For each accepted connection, on a poller's thread, where it must not wait; null refuses the
-  // connection. And when it is gone, on any thread.
+  // connection. And when it is gone, on any thread. Of datagrams: for each request, with the
+  // server's socket.
   virtual WFConnection *new_connection(int accept_fd);
   virtual void delete_connection(WFConnection *connection);
 

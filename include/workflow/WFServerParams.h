@@ -27,8 +27,11 @@ struct WFStopResult {
 
 // Times are in ms, sizes in bytes. -1 as a time: unlimited.
 struct WFServerParams {
+  // TT_UDP: each datagram is a request, each reply another one (docs/protocols.md). TT_SCTP: where
+  // the kernel has it. Whether TLS is spoken depends on the certificate.
   enum TransportType transport_type;
-  // Further ones are accepted and closed at once. Never more than the descriptor limit less 64.
+  // Further ones are accepted and closed at once. Never more than the descriptor limit less 64. Of
+  // datagrams: requests under way; meanwhile nothing is read.
   size_t max_connections;
   // Between two reads of a request's body.
   int peer_response_timeout;

@@ -171,17 +171,19 @@ class WFNetworkTask : public SubTask {
   void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
   void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
 
-  // Server side, before the reply: nothing is sent and the connection is closed instead.
+  // Server side, before the reply: nothing is sent and the connection is closed instead. Of
+  // datagrams: nothing is sent.
   void noreply() {
     if (state_ == WFT_STATE_TOREPLY) state_ = WFT_STATE_NOREPLY;
   }
 
   // Server side, before the reply: sends bytes ahead of it, without waiting. Returns `size` (what
   // the socket does not take at once is buffered), or -1 with errno: ENOBUFS when more than 1 MiB
-  // would be.
+  // would be. Over UDP it is a datagram of its own, and fails with EAGAIN when there is no room.
   virtual int push(const void *buf, size_t size) = 0;
 
-  // Server side: the peer has closed or half-closed the connection, or reset it. Any thread.
+  // Server side: the peer has closed or half-closed the connection, or reset it; never known of
+  // datagrams. Any thread.
   virtual bool closed() const = 0;
 
   // Server side, in the series of the request and before its reply: `hook` is called when closed()

@@ -277,7 +277,9 @@ class WFTaskFactory {
 // set_keep_alive(). `retry_max`: how many more times the request is tried where that is safe: when
 // no connection could be made, or when it broke before anything came back.
 //
-// TT_TCP and TT_TCP_SSL; TLS verifies the peer's chain and that the certificate is the host's, with
+// TT_UDP: each try is a datagram from a port of its own, and is repeated when nothing came back in
+// time (docs/protocols.md). TT_SCTP, TT_SCTP_SSL: SYS_ERROR/EPROTONOSUPPORT where the kernel has no
+// SCTP. TLS verifies the peer's chain and that the certificate is the host's, with
 // WFGlobal::get_ssl_client_ctx() unless a context is given, which lives until the callback.
 template <class REQ, class RESP>
 class WFNetworkTaskFactory {
@@ -311,7 +313,7 @@ class WFNetworkTaskFactory {
     const int error = workflow::ClientTarget::parse(type, uri, &target);
     return create(target, error, retry_max, std::move(callback));
   }
-  // Any stream address: AF_INET, AF_INET6, AF_UNIX.
+  // AF_INET, AF_INET6, AF_UNIX.
   static T *create_client_task(enum TransportType type, const struct sockaddr *addr,
                                socklen_t addrlen, int retry_max, callback_t callback) {
     return create_client_task(type, addr, addrlen, nullptr, retry_max, std::move(callback));
