@@ -17,6 +17,7 @@ class WFModuleTask;
 class WFRepeaterTask;
 
 namespace workflow {
+class DatagramPort;
 class InterruptScope;
 class ServerConnection;
 class TimerTask;
@@ -111,6 +112,7 @@ class SeriesWork {
   friend class WFModuleTask;
   friend class WFRepeaterTask;
   friend class Workflow;
+  friend class workflow::DatagramPort;
   friend class workflow::InterruptScope;
   friend class workflow::TimerTask;
   friend class workflow::ServerConnection;

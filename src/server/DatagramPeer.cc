@@ -12,12 +12,13 @@ void DatagramPeer::send_reply(ServerExchange* exchange, const ServerExchange::Re
 void DatagramPeer::drop() {
   MutexLock lock(port_.mutex_);
   replied_ = true;
+  port_.open_.erase(this);
 }
 
 int DatagramPeer::push(const void* buffer, size_t size) {
   const struct iovec vector = {const_cast<void*>(buffer), size};
   MutexLock lock(port_.mutex_);
-  const int error = replied_ ? ENOTCONN : port_.send(*this, &vector, 1);
+  const int error = replied_ || cut_ ? ENOTCONN : port_.send(*this, &vector, 1);
   if (error != 0) {
     errno = error;
     return -1;

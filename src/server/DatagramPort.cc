@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
 #include <utility>
 
+#include "factory/TimerTask.h"
 #include "kernel/ThreadContext.h"
 #include "workflow/WFServer.h"
 
@@ -92,11 +94,14 @@ void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t
     return;
   }
   retain();
+  Runnable* const begun = exchange->begin(requests_++, host_.params().keep_alive_timeout);
   {
     MutexLock lock(mutex_);
     under_way_.fetch_add(1, std::memory_order_relaxed);
+    peer->series_ = exchange->series();
+    open_.insert(peer);
   }
-  finished.push_back(exchange->begin(requests_++, host_.params().keep_alive_timeout));
+  finished.push_back(begun);
   peer->release();
 }
 
@@ -136,6 +141,10 @@ void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
   {
     MutexLock lock(mutex_);
     peer->replied_ = true;
+    open_.erase(peer);
+    if (peer->cut_) {
+      error = ECANCELED;
+    }
     if (error == 0) {
       // One after the other, so that none waits for ever.
       error = waiting_.empty() ? send(*peer, vectors, count) : EAGAIN;
@@ -253,6 +262,41 @@ void DatagramPort::close_if_done() {
     closed_ = true;
   }
   retire();
+}
+
+size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unavailable,
+                               RunnableList& ended) {
+  MutexLock lock(mutex_);
+  size_t count = 0;
+  for (DatagramPeer* peer : open_) {
+    if (peer->cut_) {
+      continue;
+    }
+    count++;
+    peer->series_->interrupt(ended);
+    if (action == WF_STOP_ANSWER && !unavailable.empty()) {
+      const struct iovec answer = {const_cast<char*>(unavailable.data()), unavailable.size()};
+      send(*peer, &answer, 1);
+    }
+    peer->cut_ = action != WF_STOP_FINISH;
+  }
+  return count;
+}
+
+size_t DatagramPort::close_now() {
+  RunnableList ended;
+  size_t count = cut_short(WF_STOP_DROP, std::string(), ended);
+  TimerTask::end_interrupted(ended);
+  std::vector<ServerExchange*> unsent;
+  {
+    MutexLock lock(mutex_);
+    unsent = take_late(true);
+  }
+  for (ServerExchange* exchange : unsent) {
+    exchange->reply_ended(WFT_STATE_SYS_ERROR, ECANCELED);
+    count++;
+  }
+  return count;
 }
 
 void DatagramPort::end_with_runtime() {

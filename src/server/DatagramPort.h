@@ -3,6 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "kernel/Channel.h"
@@ -30,6 +33,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   int push(const void* buffer, size_t size) override;
   int peer_addr(struct sockaddr* address, socklen_t* length) const override;
   bool peer_closed() const override { return false; }
+  void watch_leaving(std::shared_ptr<LeaveHook> /*hook*/, bool /*ends_timers*/) override {}
   bool shutting_down() const override;
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override;
@@ -50,6 +54,8 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
 
   // Guarded by the port's C.
   bool replied_ = false;  // or dropped
+  bool cut_ = false;      // nothing is to be sent any more
+  SeriesWork* series_ = nullptr;
   // While the reply waits for room.
   ServerExchange* exchange_ = nullptr;
   std::vector<struct iovec> vectors_;
@@ -75,6 +81,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
 // 2. readable_ stays true until a read found nothing more; paused_ says that reading goes on when a
 //    request under way ends.
 // 3. Who takes a peer out of waiting_, under C, ends its exchange.
+// 4. A peer in open_ has not replied: its series is alive as long as C is held.
 class DatagramPort final : public Channel {
  public:
   DatagramPort(ServerHost& host, Poller& poller, UniqueFd fd);
@@ -86,6 +93,10 @@ class DatagramPort final : public Channel {
   // Takes no more requests, and closes after those under way. Any thread.
   void shut_down();
   bool shutting_down() const { return shutting_down_.load(std::memory_order_acquire); }
+
+  // As those of ServerConnection, for all requests under way; how many.
+  size_t cut_short(enum WFStopAction action, const std::string& unavailable, RunnableList& ended);
+  size_t close_now();
 
   // The runtime has stopped, and its pollers with it: ends what they would have ended. The port may
   // be gone then.
@@ -143,6 +154,7 @@ class DatagramPort final : public Channel {
   bool paused_ WF_GUARDED_BY(mutex_) = false;
   int64_t rests_until_ns_ WF_GUARDED_BY(mutex_) = kNever;  // kNever: it does not rest
   std::deque<DatagramPeer*> waiting_ WF_GUARDED_BY(mutex_);
+  std::unordered_set<DatagramPeer*> open_ WF_GUARDED_BY(mutex_);
 
   long long requests_ = 0;  // poller's thread
 };

@@ -73,6 +73,7 @@ class Server final : public ServerHost, public Intake {
   bool would_wait_for_itself() const;
   // With a reference to each.
   std::vector<ServerConnection*> open_connections() const;
+  DatagramPort* retained_port() const;
   bool is_finished() const WF_REQUIRES(mutex_) { return !listening_ && alive_ == 0; }
   // Returns when the condition holds, the runtime has stopped, or after so long (-1: for ever).
   using Condition = bool (Server::*)() const;
@@ -82,6 +83,9 @@ class Server final : public ServerHost, public Intake {
   // The connection that has been idle for longest, with a reference; null when there is none.
   ServerConnection* take_oldest_idle() WF_REQUIRES(mutex_);
   void look_for_idle() WF_REQUIRES(mutex_);
+
+  // The server whose connection this thread is giving back to the user, or null.
+  static inline thread_local const Server* giving_back_for_ = nullptr;
 
   WFServerBase& face_;
   TlsContext tls_;       // constant while started

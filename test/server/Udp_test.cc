@@ -379,5 +379,35 @@ TEST(UdpServer, OverUnixSockets) {
   server.stop();
 }
 
+TEST(UdpServer, AStopWithALimitEndsWhatDelaysReplies) {
+  NoteServer server(hold_note);
+  UdpSocket client(server.port());
+  for (int i = 0; i < 3; i++) {
+    ASSERT_TRUE(client.send("=held"));
+  }
+  ASSERT_TRUE(eventually([&] { return server.get_conn_count() == 3; }));
+  const WFStopResult result = server.stop(0, WF_STOP_FINISH);
+  EXPECT_EQ(result.cut_short, 3u);
+  EXPECT_EQ(result.running, 0u);
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(client.receive(), "=held");
+  }
+}
+
+TEST(UdpServer, AStopWithALimitDropsReplies) {
+  std::atomic<int> error{-1};
+  NoteServer server([&](NoteTask* task) {
+    hold_note(task);
+    task->set_callback([&](NoteTask* ended) { error = ended->get_error(); });
+  });
+  UdpSocket client(server.port());
+  ASSERT_TRUE(client.send("=held"));
+  ASSERT_TRUE(eventually([&] { return server.get_conn_count() == 1; }));
+  const WFStopResult result = server.stop(0, WF_STOP_DROP);
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_EQ(error, ECANCELED);
+}
+
 }  // namespace
 }  // namespace server_test

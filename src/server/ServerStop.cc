@@ -1,0 +1,185 @@
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "factory/TimerTask.h"
+#include "kernel/ThreadContext.h"
+#include "server/Server.h"
+#include "workflow/Workflow.h"
+
+// How a server stops; see Server.cc for the rest.
+
+namespace workflow {
+
+void Server::shut_down() {
+  Listener* listener = nullptr;
+  DatagramPort* port = nullptr;
+  {
+    MutexLock lock(mutex_);
+    listener = std::exchange(listener_, nullptr);
+    port = port_;
+    if (port) {
+      port->retain();
+    }
+  }
+  if (port) {
+    port->shut_down();
+    port->release();
+  }
+  if (!listener) {
+    return;
+  }
+  if (!listener->close()) {
+    delete listener;
+    listener_closed();
+  }
+  for (ServerConnection* connection : open_connections()) {
+    connection->shut_down();
+    connection->release();
+  }
+}
+
+std::vector<ServerConnection*> Server::open_connections() const {
+  MutexLock lock(mutex_);
+  std::vector<ServerConnection*> connections(open_.begin(), open_.end());
+  for (ServerConnection* connection : connections) {
+    connection->retain();
+  }
+  return connections;
+}
+
+DatagramPort* Server::retained_port() const {
+  MutexLock lock(mutex_);
+  if (port_) {
+    port_->retain();
+  }
+  return port_;
+}
+
+bool Server::inside_own_series() const {
+  const SeriesWork* series = ThreadContext::current().series;
+  while (series) {
+    if (const_cast<SeriesWork*>(series)->get_specific(ServerExchange::kHostKey) ==
+        static_cast<const ServerHost*>(this)) {
+      return true;
+    }
+    const ParallelTask* parallel = series->get_in_parallel();
+    series = parallel ? series_of(parallel) : nullptr;
+  }
+  return false;
+}
+
+// Whether the calling thread is one that this server cannot end without.
+bool Server::would_wait_for_itself() const {
+  const ThreadContext& context = ThreadContext::current();
+  // A poller's thread runs user code only to make or delete connections, unless it is away.
+  const bool is_polling = context.poller && !context.away_from;
+  if (!is_polling && giving_back_for_ != this && !inside_own_series()) {
+    return false;
+  }
+  std::fprintf(stderr,
+               "workflow: a server's wait_finish() or stop() was called by one of its own "
+               "requests or connections; it does not wait\n");
+  errno = EDEADLK;
+  return true;
+}
+
+void Server::wait() {
+  if (would_wait_for_itself() || !is_open()) {
+    return;
+  }
+  wait_within(-1, &Server::is_finished);
+  forget_runtime();
+}
+
+// Whether or not it comes from a poller, a limit holds S to end the wait.
+class Server::Limit final : public TimerNode {
+ public:
+  explicit Limit(Server& server) : server_(server) {}
+
+  void left_queue(bool /*stopped*/, RunnableList& /*finished*/) override {
+    MutexLock lock(server_.mutex_);
+    passed = true;
+    server_.changed_.notify_all();
+  }
+
+  bool passed = false;  // guarded by S
+
+ private:
+  Server& server_;
+};
+
+void Server::wait_within(int timeout_ms, Condition ended) {
+  LendingCondition::Waiter waiter;
+  Limit limit(*this);
+  MutexLock lock(mutex_);
+  bool queued = false;
+  if (timeout_ms >= 0 && runtime_) {
+    queued =
+        runtime_->own_poller().start_timer(&limit, timeout_ms * kNsPerMs) == Poller::Start::kQueued;
+    limit.passed = !queued;
+  }
+  // Once the runtime has stopped, what a series still waits for will not come.
+  while (runtime_ && !runtime_stopped_ && !limit.passed && !(this->*ended)()) {
+    changed_.wait(mutex_, waiter);
+  }
+  if (queued && Poller::cancel_timer(&limit) == Poller::Cancel::kTooLate) {
+    while (!limit.passed) {
+      changed_.wait(mutex_, waiter);
+    }
+  }
+}
+
+void Server::forget_runtime() {
+  Runtime* runtime = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (runtime_stopped_ || is_finished()) {
+      runtime = std::exchange(runtime_, nullptr);
+    }
+  }
+  if (runtime) {
+    runtime->remove_intake(this);
+  }
+}
+
+struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action,
+                                        const std::string& unavailable) {
+  struct WFStopResult result = {};
+  shut_down();
+  if (would_wait_for_itself() || !is_open()) {
+    return result;
+  }
+  wait_within(timeout_ms, &Server::is_finished);
+  RunnableList ended;
+  if (DatagramPort* port = retained_port()) {
+    result.cut_short += port->cut_short(action, unavailable, ended);
+    port->release();
+  }
+  for (ServerConnection* connection : open_connections()) {
+    result.cut_short += connection->cut_short(action, unavailable, ended);
+    connection->release();
+  }
+  TimerTask::end_interrupted(ended);
+  wait_within(params().linger_timeout, &Server::is_finished);
+  if (DatagramPort* port = retained_port()) {
+    result.cut_short += port->close_now();
+    port->release();
+  }
+  for (ServerConnection* connection : open_connections()) {
+    result.cut_short += connection->close_now();
+    connection->release();
+  }
+  // Closed they are soon; what else runs has this long to notice.
+  wait_within(params().linger_timeout, &Server::is_finished);
+  {
+    MutexLock lock(mutex_);
+    result.running = port_ ? port_->under_way() : alive_;
+  }
+  forget_runtime();
+  return result;
+}
+
+}  // namespace workflow
