@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "kernel/Socket.h"
@@ -125,7 +126,11 @@ int Channel::write_out(struct iovec* vectors, int count) {
     error = stream_.flush();
   }
   if (error == EAGAIN) {
-    unsent_.assign(vectors, vectors + count);
+    try {
+      unsent_.assign(vectors, vectors + count);
+    } catch (const std::bad_alloc&) {
+      error = ENOMEM;
+    }
   }
   return error;
 }
@@ -136,7 +141,11 @@ int Channel::resume_writing() {
 }
 
 int Channel::write_copy(const void* data, size_t size) {
-  copied_.append(static_cast<const char*>(data), size);
+  try {
+    copied_.append(static_cast<const char*>(data), size);
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
   const int error = write_copied();
   return error == 0 ? stream_.flush() : error;
 }

@@ -70,7 +70,8 @@ class EpollMultiplexer final : public Multiplexer {
     if (!wake_pending_.exchange(true, std::memory_order_seq_cst)) {
       const uint64_t one = 1;
       // EAGAIN means the counter is full, so that the poller is being woken anyway.
-      [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
+      while (::write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+      }
     }
   }
 

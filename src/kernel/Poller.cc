@@ -179,7 +179,7 @@ int Poller::remove(int fd) {
 
 void Poller::retire(int fd, IoHandler* handler) {
   multiplexer_->remove(fd);
-  retired_.push_back(handler);
+  handler->next_retired_ = std::exchange(retired_, handler);
 }
 
 bool Poller::post(Runnable* item) {
@@ -268,12 +268,9 @@ void Poller::run_posted() {
 
 void Poller::finish_retired() {
   // on_retired() may retire others.
-  while (!retired_.empty()) {
-    std::vector<IoHandler*> batch;
-    batch.swap(retired_);
-    for (IoHandler* handler : batch) {
-      handler->on_retired();
-    }
+  while (IoHandler* handler = retired_) {
+    retired_ = handler->next_retired_;
+    handler->on_retired();
   }
 }
 

@@ -54,6 +54,10 @@ class IoHandler {
 
  protected:
   ~IoHandler() = default;
+
+ private:
+  friend class Poller;
+  IoHandler* next_retired_ = nullptr;
 };
 
 // One thread that sleeps for many: timers and descriptors.
@@ -256,7 +260,7 @@ class Poller {
   int64_t replaced_ns_ = 0;
   int64_t hand_over_ns_ = 0;  // how long after replaced_ns_
   RunnableList finished_;
-  std::vector<IoHandler*> retired_;
+  IoHandler* retired_ = nullptr;  // linked, as it must not need memory
 };
 
 }  // namespace workflow

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "kernel/Poller.h"
@@ -8,15 +9,20 @@
 namespace workflow {
 
 bool Poller::start_thread(bool as_substitute) {
-  threads_.emplace_back();
-  const auto self = std::prev(threads_.end());
-  // The new thread first needs threads_mutex_, so *self is complete when it looks.
-  if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
-                     thread_main(self, as_substitute);
-                   }))) {
-    threads_.erase(self);
+  std::list<Thread> one;
+  try {
+    one.emplace_back();
+    const auto self = one.begin();
+    // The new thread looks at *self only under threads_mutex_: it is complete then, and in threads_.
+    if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
+                       thread_main(self, as_substitute);
+                     }))) {
+      return false;
+    }
+  } catch (const std::bad_alloc&) {
     return false;
   }
+  threads_.splice(threads_.end(), one);
   return true;
 }
 

@@ -6,8 +6,10 @@
 #include <openssl/x509v3.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "kernel/Socket.h"
 
@@ -65,33 +67,45 @@ int bio_create(BIO* bio) {
 
 // Lives for ever: connections may outlive static objects.
 BIO_METHOD* bio_method() {
-  static BIO_METHOD* const method = [] {
-    BIO_METHOD* made =
-        BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK | BIO_TYPE_DESCRIPTOR, "socket");
-    if (made) {
-      BIO_meth_set_read(made, bio_read);
-      BIO_meth_set_write(made, bio_write);
-      BIO_meth_set_ctrl(made, bio_control);
-      BIO_meth_set_create(made, bio_create);
-    }
+  static std::atomic<BIO_METHOD*> method{nullptr};
+  BIO_METHOD* found = method.load(std::memory_order_acquire);
+  if (found) {
+    return found;
+  }
+  BIO_METHOD* made =
+      BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK | BIO_TYPE_DESCRIPTOR, "socket");
+  if (!made) {
+    return nullptr;  // there may be memory next time
+  }
+  BIO_meth_set_read(made, bio_read);
+  BIO_meth_set_write(made, bio_write);
+  BIO_meth_set_ctrl(made, bio_control);
+  BIO_meth_set_create(made, bio_create);
+  if (method.compare_exchange_strong(found, made, std::memory_order_acq_rel)) {
     return made;
-  }();
-  return method;
+  }
+  BIO_meth_free(made);
+  return found;
 }
 
 }  // namespace
 
 std::unique_ptr<TlsStream> TlsStream::create(SSL_CTX* context, int fd, Role role) {
   ERR_clear_error();
-  std::unique_ptr<TlsStream> stream(new TlsStream(SSL_new(context)));
-  BIO* bio = stream->ssl_ && bio_method() ? BIO_new(bio_method()) : nullptr;
-  if (!bio) {
+  std::unique_ptr<SSL, Free> made(SSL_new(context));
+  BIO_METHOD* const method = bio_method();
+  std::unique_ptr<BIO, decltype(&::BIO_free)> bio(made && method ? BIO_new(method) : nullptr,
+                                                  &::BIO_free);
+  std::unique_ptr<TlsStream> stream(bio ? new (std::nothrow) TlsStream(made.get()) : nullptr);
+  if (!stream) {
     ERR_clear_error();
     return nullptr;
   }
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  static_cast<void>(made.release());
+  BIO_set_data(bio.get(), reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
   SSL* ssl = stream->ssl();
-  SSL_set_bio(ssl, bio, bio);
+  SSL_set_bio(ssl, bio.get(), bio.get());
+  static_cast<void>(bio.release());
   // What is given again after a partial write is a copy (SSL_CTX_set_mode(3)); idle connections,
   // of which there are many, hold no buffers.
   SSL_set_mode(ssl, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
@@ -252,8 +266,14 @@ ssize_t TlsStream::write(const struct iovec* vectors, int count) {
   }
   const int error = failure(returned);
   if (error == EAGAIN) {
-    unsent_.assign(record, size);
-    return static_cast<ssize_t>(size);
+    try {
+      unsent_.assign(record, size);
+      return static_cast<ssize_t>(size);
+    } catch (const std::bad_alloc&) {
+      broken_ = true;  // the record it has begun is lost
+      errno = ENOMEM;
+      return -1;
+    }
   }
   errno = error == kEnd ? EPIPE : error;
   return -1;

@@ -41,14 +41,19 @@ bool WorkerPool::start() {
 }
 
 bool WorkerPool::spawn() {
-  threads_.emplace_back();
-  const auto self = std::prev(threads_.end());
-  // The new thread first needs mutex_, so *self is complete when it looks.
-  if (!self->start(options_.name,
-                   ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
-    threads_.erase(self);
+  std::list<Thread> one;
+  try {
+    one.emplace_back();
+    const auto self = one.begin();
+    // The new thread first needs mutex_, so *self is complete, and in threads_, when it looks.
+    if (!self->start(options_.name,
+                     ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
+      return false;
+    }
+  } catch (const std::bad_alloc&) {
     return false;
   }
+  threads_.splice(threads_.end(), one);
   live_++;
   return true;
 }
