@@ -2,9 +2,11 @@
 
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "workflow/ProtocolMessage.h"
@@ -105,7 +107,7 @@ struct WFServerProtocol {
   static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
   // What a client gets whose reply is cut short as the server stops; perhaps nothing.
   static std::string unavailable() { return std::string(); }
-  // Returns whether the connection may be kept.
+  // Returns whether the connection may be kept. Throws std::bad_alloc: there will be no reply.
   static bool prepare_reply(const RequestFacts &, RESP *, bool may_keep) { return may_keep; }
 };
 
@@ -126,7 +128,15 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       return;
     }
     const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
-    const bool keep = Protocol::prepare_reply(facts_, &this->resp_, may_keep);
+    bool keep = false;
+    try {
+      keep = Protocol::prepare_reply(facts_, &this->resp_, may_keep);
+    } catch (const std::bad_alloc &) {
+      give_up(ENOMEM);
+      end_exchange();
+      this->subtask_done();
+      return;
+    }
     open_ = false;
     send_reply(Reply{keep && may_keep, this->send_timeout_, this->keep_alive_timeout_});
   }
@@ -155,8 +165,8 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     this->task_seq_ = seq;
     this->keep_alive_timeout_ = keep_alive_timeout;
     this->state_ = WFT_STATE_TOREPLY;
-    open_ = true;
     new Series(&processor_, this, peer());
+    open_ = true;
     return &processor_;
   }
   SeriesWork *series() override { return series_of(this); }
@@ -175,7 +185,11 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     explicit Processor(WFServerTask &task) : task_(task) {}
     void take_turn() override { series_of(this)->start(); }
     void dispatch() override {
-      task_.process_(&task_);
+      try {
+        task_.process_(&task_);
+      } catch (const std::bad_alloc &) {
+        task_.give_up(ENOMEM);
+      }
       subtask_done();
     }
 
@@ -203,6 +217,11 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     workflow::ServerPeer *const peer_;
   };
 
+  // There will be no reply.
+  void give_up(int error) {
+    this->state_ = WFT_STATE_SYS_ERROR;
+    this->error_ = error;
+  }
   void end_exchange() {
     if (open_) {
       open_ = false;

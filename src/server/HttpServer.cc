@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,11 @@ std::string last_answer(int status) {
   return answer;
 }
 
+// For what fails only without memory: half a reply must not be sent.
+void need(bool done) {
+  if (!done) throw std::bad_alloc();
+}
+
 bool accepts_tunnel(const Protocol::RequestFacts& request, std::string_view status) {
   return request.is_connect && status.size() == 3 && status[0] == '2';
 }
@@ -79,7 +85,7 @@ void take_framing_off(HttpResponse* response) {
   std::string chunks;
   response->get_output_body_merged(chunks);
   response->clear_output_body();
-  response->append_output_body(without_framing(chunks));
+  need(response->append_output_body(without_framing(chunks)));
   erase_header(response, "Transfer-Encoding");
 }
 
@@ -96,7 +102,7 @@ void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response)
   } else if (response->is_chunked()) {
     erase_header(response, "Content-Length");
   } else if (!(request.is_head && response->has_content_length_header() && size == 0)) {
-    response->set_header_pair("Content-Length", std::to_string(size));
+    need(response->set_header_pair("Content-Length", std::to_string(size)));
   }
   if (bodiless || request.is_head) response->clear_output_body();
 }
@@ -134,21 +140,22 @@ std::string Protocol::unavailable() {
 }
 
 bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
-  if (!response->get_http_version()) response->set_http_version("HTTP/1.1");
-  if (!response->get_status_code()) protocol::HttpUtil::set_response_status(response, HttpStatusOK);
+  if (!response->get_http_version()) need(response->set_http_version("HTTP/1.1"));
+  if (!response->get_status_code())
+    need(protocol::HttpUtil::set_response_status(response, HttpStatusOK));
   prepare_body(request, response);
   if (response->content()->fields.find("Date") == protocol::HttpFields::kNotFound)
-    response->add_header_pair("Date", date_now());
+    need(response->add_header_pair("Date", date_now()));
   const bool keep = may_keep && request.keep_alive && response->is_keep_alive() &&
                     !accepts_tunnel(request, response->get_status_code());
   if (!response->has_connection_header()) {
     // Said only where it is not what the request's version implies (RFC 9112, 9.3).
     if (!keep)
-      response->add_header_pair("Connection", "close");
+      need(response->add_header_pair("Connection", "close"));
     else if (request.is_http10)
-      response->add_header_pair("Connection", "keep-alive");
+      need(response->add_header_pair("Connection", "keep-alive"));
   } else if (!keep) {
-    response->set_header_pair("Connection", "close");
+    need(response->set_header_pair("Connection", "close"));
   }
   return keep;
 }

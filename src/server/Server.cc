@@ -61,14 +61,19 @@ int Server::open(UniqueFd listen_fd, TlsContext tls) {
 
 bool Server::listen(Runtime& runtime, UniqueFd fd) {
   Poller& poller = runtime.poller(next_poller_++ % runtime.poller_count());
-  if (is_datagram(params().transport_type)) {
-    port_ = new DatagramPort(*this, poller, std::move(fd));
-    return port_->start();
+  try {
+    if (is_datagram(params().transport_type)) {
+      port_ = new DatagramPort(*this, poller, std::move(fd));
+      return port_->start();
+    }
+    listener_ = new Listener(
+        poller, std::move(fd), [this](UniqueFd accepted) { accept(std::move(accepted)); },
+        [this] { listener_closed(); });
+    return listener_->start();
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return false;
   }
-  listener_ = new Listener(
-      poller, std::move(fd), [this](UniqueFd accepted) { accept(std::move(accepted)); },
-      [this] { listener_closed(); });
-  return listener_->start();
 }
 
 bool Server::is_open() const {
@@ -98,27 +103,40 @@ void Server::accept(UniqueFd fd) {
     idle->release();
   }
   set_no_delay(fd.get(), params().transport_type);
-  WFConnection* user = face_.new_connection(fd.get());
-  if (!user) {
-    connection_gone(nullptr);
+  WFConnection* user = nullptr;
+  ServerConnection* connection = nullptr;
+  try {
+    user = face_.new_connection(fd.get());
+    connection = user ? new ServerConnection(*this, *poller, std::move(fd), user) : nullptr;
+  } catch (const std::bad_alloc&) {
+    // Without memory the client is turned away.
+  }
+  if (!connection) {
+    connection_gone(user);
     return;
   }
-  ServerConnection* connection = new ServerConnection(*this, *poller, std::move(fd), user);
   // Another reference: the connection may end as soon as others can find it, even before start().
   connection->retain();
   bool shut_down = false;
-  {
-    MutexLock lock(mutex_);
-    open_.insert(connection);
-    shut_down = listener_ == nullptr;
-  }
-  if (!connection->start()) {
+  if (!enter(connection, &shut_down) || !connection->start()) {
     connection_closed(connection);
     connection->release();
   } else if (shut_down) {
     connection->shut_down();
   }
   connection->release();
+}
+
+// False without memory.
+bool Server::enter(ServerConnection* connection, bool* shut_down) {
+  MutexLock lock(mutex_);
+  *shut_down = listener_ == nullptr;
+  try {
+    open_.insert(connection);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 ServerConnection* Server::take_oldest_idle() {
@@ -148,7 +166,11 @@ void Server::look_for_idle() {
   for (ServerConnection* connection : open_) {
     const int64_t since_ns = connection->idle_since_ns();
     if (since_ns != kNever && !connection->shutting_down()) {
-      idle_.push_back({since_ns, connection});
+      try {
+        idle_.push_back({since_ns, connection});
+      } catch (const std::bad_alloc&) {
+        break;  // those it has will do
+      }
     }
   }
   const auto younger = [](const Idle& a, const Idle& b) { return a.since_ns > b.since_ns; };

@@ -67,6 +67,7 @@ class Server final : public ServerHost, public Intake {
   bool listen(Runtime& runtime, UniqueFd fd) WF_REQUIRES(mutex_);
   int listening_fd() const WF_REQUIRES(mutex_);
   void accept(UniqueFd fd);
+  bool enter(ServerConnection* connection, bool* shut_down);
   void listener_closed();
   bool inside_own_series() const;
   // Says so on stderr, and in errno.

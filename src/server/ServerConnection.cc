@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "factory/TimerTask.h"
@@ -20,10 +21,24 @@ ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd
 
 bool ServerConnection::start() {
   SSL_CTX* const context = host_.tls_context();
-  MutexLock lock(mutex_);
-  if (state_ == State::kClosed) {
-    return true;
+  bool waits = true;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kClosed) {
+      return true;
+    }
+    if (!begin(context)) {
+      return false;
+    }
+    waits = state_ != State::kClosing;
   }
+  if (!waits) {
+    ask_poller();
+  }
+  return true;
+}
+
+bool ServerConnection::begin(SSL_CTX* context) {
   if (context) {
     if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
       errno = ENOMEM;
@@ -36,7 +51,9 @@ bool ServerConnection::start() {
   }
   const WFServerParams& params = host_.params();
   if (context) {
-    set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)));
+    if (!set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)))) {
+      state_ = State::kClosing;
+    }
   } else {
     // The first request gets the time of a header, not that of an idle connection.
     wait_for_request(now_ns(), timeout_ns(params.header_timeout));
@@ -46,7 +63,9 @@ bool ServerConnection::start() {
 
 void ServerConnection::wait_for_request(int64_t since_ns, int64_t timeout_ns) {
   idle_since_ns_.store(since_ns, std::memory_order_relaxed);
-  set_deadline(saturating_add(since_ns, timeout_ns));
+  if (!set_deadline(saturating_add(since_ns, timeout_ns))) {
+    state_ = State::kClosing;  // nobody would notice a client that says nothing
+  }
 }
 
 void ServerConnection::shut_down() {
@@ -82,7 +101,11 @@ void ServerConnection::on_ready(uint32_t events, RunnableList& finished) {
   if (writable) {
     continue_writing();
   }
-  advance(finished);
+  try {
+    advance(finished);
+  } catch (const std::bad_alloc&) {
+    close();
+  }
 }
 
 ServerConnection::Step ServerConnection::next_step() {
@@ -220,6 +243,7 @@ bool ServerConnection::feed(const char* data, size_t size, RunnableList& finishe
 
 void ServerConnection::begin_exchange(RunnableList& finished) {
   exchange_->request()->set_channel(nullptr);
+  // Nothing has begun should this throw.
   Runnable* const begun = exchange_->begin(exchanges_++, host_.params().keep_alive_timeout);
   {
     MutexLock lock(mutex_);
@@ -327,16 +351,25 @@ void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
   if (state == State::kWriting) {
     fail_reply(stopped ? ECANCELED : ETIMEDOUT);
   } else if (state == State::kReading && !stopped) {
+    end_receiving();
+  }
+  on_ready(0, finished);
+}
+
+// The request has not come in time.
+void ServerConnection::end_receiving() {
+  try {
     if (!exchange_ && exchanges_ == 0) {
       new_exchange();  // a first request that never came is answered, too
     }
     if (exchange_) {
       refuse(true);
-    } else {
-      close();
+      return;
     }
+  } catch (const std::bad_alloc&) {
+    // Without an answer.
   }
-  advance(finished);
+  close();
 }
 
 void ServerConnection::close() {

@@ -137,6 +137,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void begin_exchange(RunnableList& finished);
   void note_receiving();
   void refuse(bool timed_out);
+  void end_receiving();
   void continue_writing();
   void fail_reply(int error);
   void close();
@@ -149,6 +150,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // `began_ns`: when it began to leave. From then on it counts as idle, so that connections are so
   // in the order in which their clients may have seen their replies.
   bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
+  // False with errno.
+  bool begin(SSL_CTX* context) WF_REQUIRES(mutex_);
+  // In kReading, or in kClosing without memory.
   void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
   // In kProcessing: the exchange will find, at its end, that it failed with `error`. What watched
   // the client is returned, to be freed without C.

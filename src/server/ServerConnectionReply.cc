@@ -77,7 +77,7 @@ bool ServerConnection::after_reply(int64_t began_ns) {
   }
   state_ = State::kReading;
   wait_for_request(began_ns, idle_ns_);
-  return readable_ || !input_.empty();
+  return readable_ || !input_.empty() || state_ == State::kClosing;
 }
 
 void ServerConnection::start_lingering() {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "kernel/Socket.h"
@@ -46,7 +47,12 @@ int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_fil
     SSL_CTX_set_tlsext_servername_callback(tls.get(), choose_context);
     SSL_CTX_set_tlsext_servername_arg(tls.get(), this);
   }
-  return server_->open(std::move(fd), std::move(tls));
+  try {
+    return server_->open(std::move(fd), std::move(tls));
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return -1;
+  }
 }
 
 SSL_CTX* WFServerBase::new_ssl_ctx(const char* cert_file, const char* key_file) {
