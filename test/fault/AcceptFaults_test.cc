@@ -9,6 +9,7 @@
 
 #include "fault/SystemFaults.h"
 #include "server/TestServer.h"
+#include "server/TlsClient.h"
 
 // What accept(2) may answer without ending the listener, and life without descriptors.
 
@@ -27,6 +28,17 @@ int64_t cpu_us() {
          usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
 }
 
+const test_support::Certificate& certificate() {
+  static test_support::Authority authority;
+  static const test_support::Certificate issued = authority.issue({"IP:127.0.0.1"});
+  return issued;
+}
+
+bool serves_over_tls(const TestServer& server) {
+  server_test::TlsClient client(server.port(), {});
+  return client.connected() && client.send(kGet) && client.body() == "GET / ";
+}
+
 void serves_after(int error, int failures) {
   TestServer server;
   fault::accept_error = error;
@@ -37,6 +49,10 @@ void serves_after(int error, int failures) {
   EXPECT_EQ(got->status, 200);
   EXPECT_EQ(fault::accept_failures, 0);
   EXPECT_TRUE(server.serves());
+  TestServer over_tls(server_test::echo, server_test::http_params(), &certificate());
+  fault::accept_failures = failures;
+  EXPECT_TRUE(serves_over_tls(over_tls)) << std::strerror(error);
+  EXPECT_EQ(fault::accept_failures, 0);
 }
 
 class AcceptError : public testing::TestWithParam<int> {};
@@ -110,6 +126,40 @@ TEST(AcceptFaults, LackOfMemoryForASecondDoesNotSpin) {
   EXPECT_LE(fault::accept_calls - calls, 40);
   fault::accept_failures = 0;
   EXPECT_EQ(client.status(), 200);
+}
+
+// ENFILE, which another process brings about, is not in a test's power otherwise.
+TEST(AcceptFaults, LackOfDescriptorsForASecondDoesNotSpin) {
+  for (const int error : {EMFILE, ENFILE}) {
+    for (const bool with_tls : {false, true}) {
+      TestServer server(server_test::echo, server_test::http_params(),
+                        with_tls ? &certificate() : nullptr);
+      fault::accept_error = error;
+      fault::accept_failures = -1;
+      RawClient client = server.client();
+      const int64_t before_us = cpu_us();
+      EXPECT_TRUE(client.silent_for(milliseconds(500)));  // the claim is about real time
+      EXPECT_LE(cpu_us() - before_us, 100'000);
+      fault::accept_failures = 0;
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_TRUE(with_tls ? serves_over_tls(server) : server.serves());
+      EXPECT_LE(std::chrono::steady_clock::now() - start, milliseconds(1000));
+    }
+  }
+}
+
+// What the poller cannot watch is closed, not forgotten.
+TEST(AcceptFaults, AConnectionThatCannotBeWatchedIsClosed) {
+  TestServer server;
+  for (const int error : {ENOMEM, ENOSPC}) {
+    fault::watch_error = error;
+    fault::watch_failures = 1;
+    RawClient client = server.client();
+    EXPECT_TRUE(client.ended());
+    EXPECT_EQ(fault::watch_failures, 0);
+    EXPECT_TRUE(server.has_connections(0));
+    EXPECT_TRUE(server.serves());
+  }
 }
 
 TEST(Descriptors, ExhaustionDoesNotSpin) {

@@ -3,8 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "client/Fetch.h"
 #include "fault/SystemFaults.h"
 #include "server/TestServer.h"
+#include "workflow/WFGlobal.h"
 
 // System calls that are interrupted or do less than they were asked for.
 
@@ -57,6 +59,57 @@ TEST(Interrupted, EveryOtherSystemCall) {
   EXPECT_GT(fault::interrupts, 1000);
   EXPECT_TRUE(server.has_connections(0));
   server->stop();
+}
+
+// Calls `exchange` with the first system call of the library's threads interrupted, the second, and
+// so on, until none is left to be.
+template <class Exchange>
+void interrupt_each_call(Exchange exchange) {
+  int number = 1;
+  for (int without = 0; without < 5; number++) {
+    const int before = fault::interrupts;
+    fault::interrupt_after = number;
+    ASSERT_TRUE(exchange()) << number;
+    fault::interrupt_after = 0;
+    without = fault::interrupts == before ? without + 1 : 0;
+    ASSERT_LT(number, 2000);
+  }
+  std::printf("%d calls\n", number);
+  EXPECT_GT(number, 10);
+}
+
+TEST(Interrupted, EachSystemCallOfAServer) {
+  TestServer server(delayed_echo);
+  interrupt_each_call([&] {
+    RawClient client = server.client();
+    return client.send(get("/1") + post("/2", pattern(200'000))) && client.body() == "GET /1 " &&
+           client.body() == "POST /2 " + pattern(200'000);
+  });
+}
+
+TEST(Interrupted, EachSystemCallOfATlsServerAndItsClient) {
+  test_support::Authority authority;
+  const test_support::Certificate certificate = authority.issue({"IP:127.0.0.1"});
+  SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str());
+  TestServer server(delayed_echo, server_test::http_params(), &certificate);
+  const std::string url = "https://127.0.0.1:" + std::to_string(server.port()) + "/1";
+  fault::counts_here = true;  // the request starts on this thread
+  interrupt_each_call([&] {
+    const client_test::Fetched got =
+        client_test::fetch(url, {.change = [](WFHttpTask* task) { task->set_keep_alive(0); }});
+    return got.state == WFT_STATE_SUCCESS && got.body == "GET /1 ";
+  });
+}
+
+TEST(Interrupted, EachSystemCallOfAPlainClient) {
+  TestServer server(delayed_echo);
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port()) + "/1";
+  fault::counts_here = true;
+  interrupt_each_call([&] {
+    const client_test::Fetched got =
+        client_test::fetch(url, {.change = [](WFHttpTask* task) { task->set_keep_alive(0); }});
+    return got.state == WFT_STATE_SUCCESS && got.body == "GET /1 ";
+  });
 }
 
 TEST(PartialWrites, OneByteAtATime) {

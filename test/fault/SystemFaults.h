@@ -4,11 +4,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <vector>
+
+#include "kernel/ThreadContext.h"
 
 // System calls that fail when a test says so. Included by the one source file of a program: its
 // definitions stand before those of the C library.
@@ -30,10 +33,33 @@ inline std::atomic<int> send_failures{0};
 inline std::atomic<int> receive_error{0};
 inline std::atomic<int> receive_failures{0};
 inline std::atomic<int> receive_calls{0};
+// Of the calls by the library's threads that one is interrupted, counted down; 0: none.
+inline std::atomic<int> interrupt_after{0};
+// Whether those of this thread count, too.
+inline constinit thread_local bool counts_here = false;
+// The error that the next `watch_failures` calls of epoll_ctl(2) that add a descriptor answer.
+inline std::atomic<int> watch_error{0};
+inline std::atomic<int> watch_failures{0};
 // The most that one call may send; 0: no limit.
 inline std::atomic<size_t> send_at_most{0};
 
+inline bool is_interrupted_in_its_turn() {
+  const workflow::ThreadContext& context = workflow::ThreadContext::current();
+  if (interrupt_after == 0 || !(context.pool || context.poller || counts_here)) {
+    return false;
+  }
+  if (--interrupt_after != 0) {
+    return false;
+  }
+  interrupts++;
+  errno = EINTR;
+  return true;
+}
+
 inline bool interrupted() {
+  if (is_interrupted_in_its_turn()) {
+    return true;
+  }
   static std::atomic<uint32_t> state{1};
   const unsigned one_in = interrupt_one_in.load(std::memory_order_relaxed);
   if (one_in == 0) {
@@ -97,6 +123,31 @@ ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
     return -1;
   }
   return call(fd, message, flags);
+}
+
+int connect(int fd, const struct sockaddr* address, socklen_t length) {
+  static const auto call = fault::real<decltype(::connect)>("connect");
+  const int result = call(fd, address, length);
+  // An interrupted one goes on all the same (connect(2)).
+  if (result < 0 && errno == EINPROGRESS && !fault::interrupted()) {
+    errno = EINPROGRESS;
+  }
+  return result;
+}
+
+ssize_t write(int fd, const void* buffer, size_t size) {
+  static const auto call = fault::real<decltype(::write)>("write");
+  return fault::interrupted() ? -1 : call(fd, buffer, size);
+}
+
+int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) {
+  static const auto call = fault::real<decltype(::epoll_ctl)>("epoll_ctl");
+  if (operation == EPOLL_CTL_ADD && fault::watch_failures > 0) {
+    fault::watch_failures--;
+    errno = fault::watch_error;
+    return -1;
+  }
+  return call(epoll, operation, fd, event);
 }
 
 int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {

@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+#include <thread>
+
+#include "client/Fetch.h"
+#include "client/RawServer.h"
+#include "fault/CutStream.h"
+#include "fault/Descriptors.h"
+#include "support/Certificates.h"
+#include "support/Sanitizers.h"
+#include "workflow/WFGlobal.h"
+
+// A server goes away, by FIN or by RST, at each byte of its response: the client's task ends once,
+// in a state that is right.
+
+namespace {
+
+using client_test::Fetched;
+using client_test::Peer;
+using fault::Cut;
+using fault::CutStream;
+
+struct Kind {
+  bool over_tls;
+  Cut cut;
+  const char* framing;
+};
+
+std::string name_of(const testing::TestParamInfo<Kind>& kind) {
+  return std::string(kind.param.over_tls ? "Tls" : "Plain") +
+         (kind.param.cut == Cut::kFin ? "Fin" : "Reset") + kind.param.framing;
+}
+
+class CutByServer : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    listener_ = workflow::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    struct sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    ASSERT_EQ(::bind(listener_.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
+    ASSERT_EQ(::listen(listener_.get(), 16), 0);
+    ::getsockname(listener_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    url_ = std::string(GetParam().over_tls ? "https" : "http") +
+           "://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+    SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority_.file().c_str());
+    const test_support::Certificate certificate = authority_.issue({"IP:127.0.0.1"});
+    context_.reset(SSL_CTX_new(TLS_server_method()));
+    SSL_CTX_use_certificate_chain_file(context_.get(), certificate.cert_file.c_str());
+    SSL_CTX_use_PrivateKey_file(context_.get(), certificate.key_file.c_str(), SSL_FILETYPE_PEM);
+  }
+
+  // One request whose response ends after `may_send` bytes of the stream; `*whole`: that was all.
+  Fetched fetch(size_t may_send, bool* whole) {
+    std::thread server([&] {
+      Peer peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      CutStream stream(peer.fd(), GetParam().over_tls ? context_.get() : nullptr,
+                       CutStream::Role::kServer, may_send, SIZE_MAX);
+      *whole = stream.handshake() && stream.receive([](const std::string& text) {
+        return text.find("\r\n\r\n") != std::string::npos;
+      }) && stream.send(response());
+      if (GetParam().cut == Cut::kReset) {
+        peer.reset();
+      }
+    });
+    const Fetched got = client_test::fetch(url_);
+    server.join();
+    return got;
+  }
+
+  static std::string response() {
+    const std::string framing = GetParam().framing;
+    const std::string head = "HTTP/1.1 200 OK\r\nX-Field: some value\r\n";
+    if (framing == "Length") {
+      return head + "Content-Length: 20\r\n\r\n01234567890123456789";
+    }
+    if (framing == "Chunked") {
+      return head +
+             "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n";
+    }
+    return head + "\r\n01234567890123456789";
+  }
+
+  static void expect_right(const Fetched& got, size_t sent, bool whole) {
+    const bool by_close = std::string(GetParam().framing) == "Close";
+    const size_t head = response().find("\r\n\r\n") + 4;
+    if (got.state == WFT_STATE_SUCCESS) {
+      // Over TLS the end of the connection alone delimits nothing.
+      ASSERT_TRUE(whole || (by_close && !GetParam().over_tls && sent >= head)) << sent;
+      ASSERT_TRUE(!by_close || GetParam().cut == Cut::kFin) << sent;
+      ASSERT_EQ(got.body, whole ? "01234567890123456789"
+                                : std::string("01234567890123456789").substr(0, sent - head));
+    } else {
+      ASSERT_EQ(got.state, WFT_STATE_SYS_ERROR) << sent;
+      ASSERT_EQ(got.error, ECONNRESET) << sent;
+      // What is on its way when a connection is reset may be lost.
+      const bool enough = by_close ? !GetParam().over_tls && sent >= head : whole;
+      ASSERT_TRUE(!enough || GetParam().cut == Cut::kReset) << sent;
+    }
+  }
+
+  test_support::Authority authority_;
+  workflow::UniqueFd listener_;
+  fault::Context context_;
+  std::string url_;
+};
+
+}  // namespace
+
+TEST_P(CutByServer, AtEachByteOfTheResponse) {
+  const size_t step = !test_support::kSanitized ? 1 : GetParam().over_tls ? 13 : 3;
+  bool whole = false;
+  fetch(SIZE_MAX, &whole);
+  ASSERT_TRUE(whole);
+  const size_t descriptors = fault::descriptor_count();
+  size_t n = 0;
+  for (whole = false; !whole; n += step) {
+    const Fetched got = fetch(n, &whole);
+    ASSERT_NO_FATAL_FAILURE(expect_right(got, n, whole));
+    ASSERT_LT(n, 10'000u);
+  }
+  std::printf("%zu bytes\n", n);
+  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CutByServer,
+    testing::Values(Kind{false, Cut::kFin, "Length"}, Kind{false, Cut::kReset, "Length"},
+                    Kind{false, Cut::kFin, "Chunked"}, Kind{false, Cut::kReset, "Chunked"},
+                    Kind{false, Cut::kFin, "Close"}, Kind{false, Cut::kReset, "Close"},
+                    Kind{true, Cut::kFin, "Length"}, Kind{true, Cut::kReset, "Length"},
+                    Kind{true, Cut::kFin, "Close"}),
+    name_of);

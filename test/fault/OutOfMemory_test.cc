@@ -1,0 +1,212 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fault/Descriptors.h"
+#include "fault/MemoryFaults.h"
+#include "server/TestServer.h"
+#include "server/TlsClient.h"
+
+// Each allocation of the library's threads, from accept to reply, fails in its turn. The connection
+// may be closed, refused or served; the next one is served.
+
+namespace {
+
+using server_test::get;
+using server_test::post;
+using server_test::RawClient;
+using server_test::TestServer;
+using server_test::TlsClient;
+
+const std::string& large() {
+  static const std::string text(300'000, 'L');
+  return text;
+}
+
+// Fills in what the target asks for; false when a call says that there is no memory.
+bool fill_in(WFHttpTask* task) {
+  const std::string_view target = task->get_req()->get_request_uri();
+  protocol::HttpResponse* response = task->get_resp();
+  if (target == "/large") {
+    for (int i = 0; i < 8; i++) {
+      if (!response->append_output_body_nocopy(large())) {
+        return false;
+      }
+    }
+    return true;
+  }
+  if (target == "/throws") {
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(100, nullptr));
+    return response->append_output_body(std::string(1000, 't'));
+  }
+  return response->add_header_pair("X-Long", std::string(600, 'h').c_str()) &&
+         response->append_output_body("hello");
+}
+
+void serve(WFHttpTask* task) {
+  if (!fill_in(task)) {
+    task->noreply();
+  }
+}
+
+std::string chunked_post() {
+  std::string text = "POST /chunked HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n";
+  for (int i = 0; i < 60; i++) {
+    text += "X-Field-" + std::to_string(i) + ": some value of that field\r\n";
+  }
+  text += "\r\n";
+  for (int i = 0; i < 50; i++) {
+    text += "400\r\n" + std::string(1024, 'c') + "\r\n";
+  }
+  return text + "0\r\n\r\n";
+}
+
+const test_support::Certificate& certificate() {
+  static test_support::Authority authority;
+  static const test_support::Certificate issued = authority.issue({"IP:127.0.0.1"});
+  return issued;
+}
+
+// One exchange; what it comes to does not matter, but it ends.
+using Talk = std::function<void(uint16_t port)>;
+
+void talk_plainly(uint16_t port, const std::string& request, int receive_buffer) {
+  RawClient client(port, receive_buffer);
+  const size_t cut = request.size() / 2;
+  if (client.send(std::string_view(request).substr(0, cut))) {
+    client.send(std::string_view(request).substr(cut));
+  }
+  const auto got = client.reply();
+  if (got && got->status == 200) {
+    EXPECT_TRUE(got->body == "hello" || got->body.size() == 1000 ||
+                got->body.size() == 8 * large().size());
+  } else if (!got) {
+    EXPECT_NE(client.ending(), server_test::Ending::kStillOpen);
+  }
+}
+
+void talk_over_tls(uint16_t port, const std::string& request) {
+  // OpenSSL's own sockets, which the client has, write where nobody reads. The library's threads
+  // block every signal, and do not need this.
+  ::signal(SIGPIPE, SIG_IGN);
+  TlsClient client(port, {});
+  if (client.connected()) {
+    client.send(request);
+    client.body();
+  }
+}
+
+bool serves(const TestServer& server, bool over_tls) {
+  if (!over_tls) {
+    RawClient client = server.client();
+    return client.ask(get("/")).has_value();
+  }
+  TlsClient client(server.port(), {});
+  return client.connected() && client.send(get("/")) && client.body() == "hello";
+}
+
+// `more`: how many allocations fail after the first.
+void fail_each(const Talk& talk, bool over_tls, long more) {
+  TestServer server(serve, server_test::http_params(), over_tls ? &certificate() : nullptr);
+  ASSERT_TRUE(server.started());
+  ASSERT_TRUE(serves(server, over_tls));
+  ASSERT_TRUE(server.has_connections(0));
+  const size_t descriptors = fault::descriptor_count();
+  long n = 1;
+  const long step = std::max<long>(1 + more, test_support::kSanitized ? 4 : 1);
+  // How many there are varies a little: done only when several in a row have been too few.
+  for (int without = 0; without < 5; n += n < 500 ? 1 : step) {
+    fault::arm(n, more);
+    talk(server.port());
+    const bool gone = server.has_connections(0);
+    without = fault::disarm() == 0 ? without + 1 : 0;
+    ASSERT_TRUE(gone) << "allocation " << n;
+    ASSERT_TRUE(serves(server, over_tls)) << "allocation " << n;
+    ASSERT_TRUE(server.has_connections(0)) << "allocation " << n;
+  }
+  std::printf("%ld allocations\n", n);
+  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+}
+
+class OutOfMemory : public testing::TestWithParam<long> {};
+
+}  // namespace
+
+TEST_P(OutOfMemory, PlainRequest) {
+  fail_each([](uint16_t port) { talk_plainly(port, get("/"), 0); }, false, GetParam());
+}
+
+TEST_P(OutOfMemory, LargeRequest) {
+  fail_each([](uint16_t port) { talk_plainly(port, chunked_post(), 0); }, false, GetParam());
+}
+
+TEST_P(OutOfMemory, LargeReplyToASlowReader) {
+  fail_each([](uint16_t port) { talk_plainly(port, get("/large"), 4096); }, false, GetParam());
+}
+
+TEST_P(OutOfMemory, PipelinedRequests) {
+  fail_each([](uint16_t port) { talk_plainly(port, get("/1") + get("/2") + "nonsense", 0); }, false,
+            GetParam());
+}
+
+TEST_P(OutOfMemory, ProcessThrowsBadAlloc) {
+  fail_each([](uint16_t port) { talk_plainly(port, get("/throws"), 0); }, false, GetParam());
+}
+
+TEST_P(OutOfMemory, Tls) {
+  certificate();
+  fail_each([](uint16_t port) { talk_over_tls(port, get("/")); }, true, GetParam());
+}
+
+TEST_P(OutOfMemory, TlsLargeReply) {
+  certificate();
+  fail_each([](uint16_t port) { talk_over_tls(port, get("/large")); }, true, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Failures, OutOfMemory, testing::Values(0, 2),
+                         [](const auto& each) { return std::to_string(each.param + 1); });
+
+// On the caller's thread: start() says so, and the next one succeeds.
+void start_fails_cleanly(const test_support::Certificate* cert) {
+  TestServer running;  // so is the library
+  ASSERT_TRUE(running.serves());
+  ASSERT_TRUE(running.has_connections(0));
+  const size_t descriptors = fault::descriptor_count();
+  fault::counts_here = true;
+  // Beyond the first ones OpenSSL reads the certificate.
+  for (long n = 1;; n += n < 500 ? 1 : 7) {
+    WFHttpServer server(serve);
+    fault::arm(n);
+    const int result =
+        cert ? server.start("127.0.0.1", 0, cert->cert_file.c_str(), cert->key_file.c_str())
+             : server.start("127.0.0.1", 0);
+    const long failures = fault::disarm();
+    if (failures == 0) {
+      ASSERT_EQ(result, 0);
+      std::printf("%ld allocations\n", n);
+      break;
+    }
+    if (result == 0) {
+      server.stop();
+    } else {
+      ASSERT_NE(errno, 0) << n;
+      ASSERT_EQ(server.start("127.0.0.1", 0), 0) << n;
+    }
+  }
+  fault::counts_here = false;
+  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  EXPECT_TRUE(running.serves());
+}
+
+TEST(OutOfMemory, StartFailsCleanly) {
+  start_fails_cleanly(nullptr);
+}
+
+TEST(OutOfMemory, StartWithTlsFailsCleanly) {
+  start_fails_cleanly(&certificate());
+}
