@@ -1,0 +1,30 @@
+#pragma once
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+
+namespace soak {
+
+// Resident memory of this process now, in KiB.
+inline long resident_kib() {
+  long pages = 0;
+  long resident = 0;
+  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%ld %ld", &pages, &resident) != 2) {
+      resident = 0;
+    }
+    std::fclose(file);
+  }
+  return resident * (::sysconf(_SC_PAGESIZE) / 1024);
+}
+
+// The same without what malloc keeps for later.
+inline long settled_kib() {
+  ::malloc_trim(0);
+  return resident_kib();
+}
+
+}  // namespace soak

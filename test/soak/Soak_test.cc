@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "fault/Descriptors.h"
+#include "soak/Measures.h"
+#include "soak/Traffic.h"
+#include "support/Sanitizers.h"
+#include "workflow/WFGlobal.h"
+
+// Everything at once for a while: WORKFLOW_SOAK_SECONDS (script/soak). Afterwards nothing is lost
+// and nothing is left.
+
+namespace {
+
+using soak::Ledger;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using test_support::TestRandom;
+
+constexpr int kUsers = 40;
+// How much more memory than before counts as flat.
+constexpr double kMemoryRatio = 1.10;
+constexpr long kMemorySlackKib = 4096;
+
+bool is_flat(long before_kib, long after_kib) {
+  // A sanitizer keeps what was freed for a while.
+  return test_support::kSanitized ||
+         after_kib <=
+             static_cast<long>(static_cast<double>(before_kib) * kMemoryRatio) + kMemorySlackKib;
+}
+
+class Soak : public testing::Test {
+ protected:
+  // Traffic of all kinds for so long, until all of it has ended. Memory is looked at meanwhile.
+  std::vector<long> run(milliseconds time, uint64_t phase) {
+    std::atomic<bool> enough{false};
+    for (uint64_t i = 0; i < kUsers; i++) {
+      (new soak::User(ledger_, enough, plain_.port(), tls_.port(), random(phase, i)))->ask();
+    }
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < 3; i++) {
+      threads.emplace_back([&, i] {
+        soak::harass(ledger_, enough, plain_.port(), tls_.port(), random(phase, 100 + i));
+      });
+    }
+    threads.emplace_back([&] { soak::churn(ledger_, enough, random(phase, 200)); });
+    std::vector<long> samples;
+    const auto end = steady_clock::now() + time;
+    while (steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::min<steady_clock::duration>(milliseconds(500), time / 20));
+      samples.push_back(soak::resident_kib());
+    }
+    enough = true;
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_TRUE(server_test::eventually([&] { return ledger_.balanced(); }));
+    // The last users end with their last callbacks; connections within their keep-alive time.
+    EXPECT_TRUE(plain_.has_connections(0));
+    EXPECT_TRUE(tls_.has_connections(0));
+    return samples;
+  }
+
+  TestRandom random(uint64_t phase, uint64_t stream) const {
+    return TestRandom(seed_, phase * 1000 + stream);
+  }
+
+  void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);  // of the raw clients, which write by OpenSSL's own sockets
+    ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority_.file().c_str()),
+              1);
+    ASSERT_TRUE(plain_.started() && tls_.started());
+  }
+
+  static long average(const std::vector<long>& samples, size_t from, size_t to) {
+    return std::accumulate(samples.begin() + static_cast<long>(from),
+                           samples.begin() + static_cast<long>(to), 0L) /
+           static_cast<long>(to - from);
+  }
+
+  const uint64_t seed_ = test_support::test_seed();
+  Ledger ledger_;
+  test_support::Authority authority_;
+  const test_support::Certificate certificate_ = authority_.issue({"IP:127.0.0.1"});
+  server_test::TestServer plain_{[this](WFHttpTask* task) { soak::serve(ledger_, task); }};
+  server_test::TestServer tls_{[this](WFHttpTask* task) { soak::serve(ledger_, task); },
+                               server_test::http_params(), &certificate_};
+};
+
+}  // namespace
+
+TEST_F(Soak, LosesNothingAndLeavesNothing) {
+  const milliseconds time = seconds(test_support::env_number("WORKFLOW_SOAK_SECONDS", 10));
+  run(time / 5, 1);
+  const long before_kib = soak::settled_kib();
+  const size_t descriptors = fault::descriptor_count();
+  const std::vector<long> samples = run(time * 4 / 5, 2);
+  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  const long after_kib = soak::settled_kib();
+  ledger_.print();
+  const size_t quarter = samples.size() / 4;
+  const long early_kib = average(samples, quarter, 2 * quarter);
+  const long late_kib = average(samples, 3 * quarter, samples.size());
+  std::printf(
+      "soak: %lld s; memory at rest %ld KiB after warm-up, %ld KiB at the end; under load %ld KiB "
+      "in the second quarter, %ld KiB in the last; descriptors %zu, then %zu\n",
+      static_cast<long long>(time.count() / 1000), before_kib, after_kib, early_kib, late_kib,
+      descriptors, fault::descriptor_count());
+  EXPECT_TRUE(ledger_.balanced());
+  EXPECT_EQ(ledger_.wrong, 0);
+  EXPECT_GT(ledger_.succeeded, 100);
+  EXPECT_GT(ledger_.cancels, 100);
+  EXPECT_TRUE(is_flat(before_kib, after_kib));
+  EXPECT_TRUE(is_flat(early_kib, late_kib));
+}
