@@ -244,19 +244,32 @@ int AresQuery::close_socket(ares_socket_t fd, void* self) {
 int AresQuery::connect_socket(ares_socket_t fd, const struct sockaddr*, ares_socklen_t,
                               void* self) {
   const HostAddress& server = static_cast<AresQuery*>(self)->server_;
-  return ::connect(fd, reinterpret_cast<const struct sockaddr*>(&server.address), server.length);
+  const int result =
+      ::connect(fd, reinterpret_cast<const struct sockaddr*>(&server.address), server.length);
+  if (result < 0 && errno == EINTR) {
+    errno = EINPROGRESS;  // it goes on all the same, which c-ares does not know
+  }
+  return result;
 }
 
 ares_ssize_t AresQuery::receive(ares_socket_t fd, void* buffer, size_t size, int flags,
                                 struct sockaddr* from, ares_socklen_t* length, void*) {
-  return ::recvfrom(fd, buffer, size, flags, from, length);
+  ares_ssize_t n;
+  do {
+    n = ::recvfrom(fd, buffer, size, flags, from, length);
+  } while (n < 0 && errno == EINTR);
+  return n;
 }
 
 ares_ssize_t AresQuery::send(ares_socket_t fd, const struct iovec* parts, int count, void*) {
   struct msghdr message = {};
   message.msg_iov = const_cast<struct iovec*>(parts);
   message.msg_iovlen = static_cast<size_t>(count);
-  return ::sendmsg(fd, &message, MSG_NOSIGNAL);
+  ares_ssize_t n;
+  do {
+    n = ::sendmsg(fd, &message, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n;
 }
 
 void AresQuery::socket_state(void* self, ares_socket_t fd, int readable, int writable) {

@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "client/Fetch.h"
 #include "fault/SystemFaults.h"
 #include "server/TestServer.h"
+#include "support/FakeDnsServer.h"
+#include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
 
 // System calls that are interrupted or do less than they were asked for.
@@ -108,6 +112,28 @@ TEST(Interrupted, EachSystemCallOfAPlainClient) {
   interrupt_each_call([&] {
     const client_test::Fetched got =
         client_test::fetch(url, {.change = [](WFHttpTask* task) { task->set_keep_alive(0); }});
+    return got.state == WFT_STATE_SUCCESS && got.body == "GET /1 ";
+  });
+}
+
+TEST(Interrupted, EachSystemCallOfALookUp) {
+  test_support::FakeDnsServer names;
+  names.set_others({.v4 = {"127.0.0.1"}});
+  test_support::TempDir folder;
+  std::ofstream(folder.path("resolv.conf")) << "nameserver " << names.address() << "\n";
+  const std::string path = folder.path("resolv.conf");
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.resolv_conf_path = path.c_str();
+  WORKFLOW_library_init(&settings);
+  TestServer server(delayed_echo);
+  int round = 0;
+  fault::counts_here = true;
+  interrupt_each_call([&] {
+    const auto start = std::chrono::steady_clock::now();
+    const client_test::Fetched got = client_test::fetch(
+        "http://n" + std::to_string(round++) + ".test:" + std::to_string(server.port()) + "/1");
+    // Else a question was lost, and asked again after its time limit.
+    EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
     return got.state == WFT_STATE_SUCCESS && got.body == "GET /1 ";
   });
 }

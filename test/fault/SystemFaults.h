@@ -125,6 +125,12 @@ ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
   return call(fd, message, flags);
 }
 
+ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, struct sockaddr* from,
+                 socklen_t* length) {
+  static const auto call = fault::real<decltype(::recvfrom)>("recvfrom");
+  return fault::interrupted() ? -1 : call(fd, buffer, size, flags, from, length);
+}
+
 int connect(int fd, const struct sockaddr* address, socklen_t length) {
   static const auto call = fault::real<decltype(::connect)>("connect");
   const int result = call(fd, address, length);
