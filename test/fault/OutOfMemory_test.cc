@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <functional>
@@ -170,6 +171,30 @@ TEST_P(OutOfMemory, TlsLargeReply) {
 
 INSTANTIATE_TEST_SUITE_P(Failures, OutOfMemory, testing::Values(0, 2),
                          [](const auto& each) { return std::to_string(each.param + 1); });
+
+TEST(OutOfMemory, AProcessThatThrowsDropsItsRequest) {
+  std::atomic<int> state{-2};
+  std::atomic<int> error{0};
+  test_support::Tally ended;
+  TestServer server([&](WFHttpTask* task) {
+    if (std::string_view(task->get_req()->get_request_uri()) != "/throws") {
+      return;
+    }
+    task->set_callback([&](WFHttpTask* done) {
+      state = done->get_state();
+      error = done->get_error();
+      ended.add();
+    });
+    throw std::bad_alloc();
+  });
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(get("/throws")));
+  EXPECT_TRUE(client.ended());
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(error, ENOMEM);
+  EXPECT_TRUE(server.serves());
+}
 
 // On the caller's thread: start() says so, and the next one succeeds.
 void start_fails_cleanly(const test_support::Certificate* cert) {
