@@ -75,8 +75,8 @@ void Listener::out_of_descriptors() {
 
 void Listener::pause() {
   poller_.remove(fd_.get());
-  paused_ = true;
-  poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs));
+  // Without memory for a timer it goes on at once: to ask too often is better than never again.
+  paused_ = poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs)) || !start();
 }
 
 void Listener::left_queue(bool stopped, RunnableList&) {

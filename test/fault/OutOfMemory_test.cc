@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -171,6 +172,28 @@ TEST_P(OutOfMemory, TlsLargeReply) {
 
 INSTANTIATE_TEST_SUITE_P(Failures, OutOfMemory, testing::Values(0, 2),
                          [](const auto& each) { return std::to_string(each.param + 1); });
+
+// Without memory for the timer of its rest, and the first timer of a poller needs some.
+TEST(OutOfMemory, AListenerThatRestsGoesOn) {
+  TestServer server;
+  const workflow::UniqueFd early(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  struct rlimit before = {};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const struct rlimit none = {static_cast<rlim_t>(early.get()) + 1, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  fault::arm(1, 1'000'000'000);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(server.port());
+  ASSERT_EQ(
+      ::connect(early.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address),
+      0);
+  EXPECT_TRUE(server_test::eventually([] { return fault::failures > 0; }));
+  EXPECT_GT(fault::disarm(), 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(server.serves());
+}
 
 TEST(OutOfMemory, AProcessThatThrowsDropsItsRequest) {
   std::atomic<int> state{-2};
