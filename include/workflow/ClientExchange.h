@@ -50,10 +50,11 @@ struct ClientTarget {
 
 // The times of one exchange, in ms; -1: unlimited.
 struct ClientTimes {
-  int send = -1;        // for the whole request
-  int receive = -1;     // for the whole response, once the request is sent
-  int first_byte = -2;  // of the response; -2: the endpoint's response_timeout, as between reads
-  int keep_alive = 0;   // how long the connection may then stay idle; 0: it is closed
+  int send = -1;           // for the whole request
+  int receive = -1;        // for the whole response, once the request is sent
+  int first_byte = -2;     // of the response; -2: the endpoint's response_timeout, as between reads
+  int between_reads = -2;  // of it; the same
+  int keep_alive = 0;      // how long the connection may then stay idle; 0: it is closed
 };
 
 // One request and its response as the connections see them; the bridge between the tasks, which
@@ -78,6 +79,14 @@ class ClientExchange {
   // May the request be sent again if nothing came back, though the peer may have seen it?
   virtual bool is_repeatable() { return true; }
 
+  // Asked after bytes of the response have come, and after resume(). False: the rest of it is not
+  // wanted; the connection is closed, and the exchange ends as if that had been all.
+  virtual bool wants_more() { return true; }
+  // Asked after bytes have come, if more are wanted: what a handler shall run before anything else
+  // is read, or null. It calls resume() when it has done that. Meanwhile the response is its own,
+  // time limits stand still, and the exchange does not end.
+  virtual Runnable *delivery() { return nullptr; }
+
   // The end. Returns what a handler shall run.
   virtual Runnable *ended(int state, int error, int timeout_reason) = 0;
 
@@ -89,6 +98,9 @@ class ClientExchange {
   // Leads to ended(), never in this call. A failed try that may be repeated is, up to `retry_max`
   // times more. May be called again after ended().
   void begin(const ClientTarget &target, int retry_max);
+
+  // After delivery(); the last thing that its runner does with the exchange.
+  void resume();
 
   // Of the last connection that was tried; null, or -1 with errno ENOTCONN, without one.
   WFConnection *user_connection() const;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "workflow/HttpMessageChunk.h"
 #include "workflow/ProtocolMessage.h"
 
 namespace protocol {
@@ -131,6 +132,7 @@ class HttpMessage : public ProtocolMessage {
   // See HttpResponse.
   bool zero_body_ = false;
   bool answers_connect_ = false;
+  bool streams_body_ = false;
 
  private:
   struct ContentDeleter {
@@ -189,6 +191,10 @@ class HttpResponse : public HttpMessage {
   // CONNECT: with a 2xx status the message ends with its head, and what follows is the tunnel's;
   // Content-Length and Transfer-Encoding mean nothing then. Any other status has its body.
   void parse_connect_answer() { answers_connect_ = true; }
+
+  // For the layers that receive, before the first byte: the body is not kept, but passed on in
+  // pieces (HttpReceiver::pieces()); get_parsed_body() then says that there is none.
+  void stream_body() { streams_body_ = true; }
 
   HttpResponse() noexcept : HttpMessage(false) {}
   HttpResponse(HttpResponse &&) noexcept = default;

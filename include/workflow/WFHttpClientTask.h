@@ -26,7 +26,7 @@ struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
 namespace workflow {
 
 // What WFTaskFactory::create_http_task() creates: follows redirects.
-class HttpClientTask final : public WFClientTask<protocol::HttpRequest, protocol::HttpResponse> {
+class HttpClientTask : public WFClientTask<protocol::HttpRequest, protocol::HttpResponse> {
  public:
   using Callback = std::function<void(Task *)>;
 
@@ -35,11 +35,14 @@ class HttpClientTask final : public WFClientTask<protocol::HttpRequest, protocol
                  Callback callback);
 
  protected:
-  bool goes_on() override;
-
- private:
   ~HttpClientTask() override = default;
 
+  bool goes_on() override;
+
+  // Of a response whose header section has come: a redirect that goes_on() will follow.
+  bool is_followed() const;
+
+ private:
   // Makes the request one for `uri_`. 0, or a WFT_ERR_URI_*.
   int aim();
   // The same by way of the proxy, given the target without it.

@@ -72,8 +72,11 @@ ClientConnection::Step ClientConnection::next_step() {
   if (state_ == State::kClosed) {
     return Step::kWait;
   }
-  if (aborting_) {
+  if (aborting_ && !paused_) {
     return Step::kAbort;
+  }
+  if (std::exchange(resumed_, false)) {
+    return Step::kResume;
   }
   switch (state_) {
     case State::kConnecting:
@@ -84,7 +87,8 @@ ClientConnection::Step ClientConnection::next_step() {
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     default:
       // What has come goes first: it may be the answer to a request that the peer takes no more of.
-      if (std::exchange(readable_, false)) {
+      if (readable_ && !paused_) {
+        readable_ = false;
         return Step::kRead;
       }
       return std::exchange(writable_, false) && sending_ ? Step::kSend : Step::kWait;
@@ -111,6 +115,9 @@ void ClientConnection::advance(RunnableList& finished) {
         break;
       case Step::kRead:
         more = is_datagram(endpoint_->transport()) ? read_datagram(finished) : read_some(finished);
+        break;
+      case Step::kResume:
+        resumed(finished);
         break;
       case Step::kAbort:
         fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
@@ -192,10 +199,7 @@ bool ClientConnection::feed(const char* data, size_t size, RunnableList& finishe
   } else if (result > 0) {
     complete(taken == size, finished);
   } else {
-    MutexLock lock(mutex_);
-    if (!sending_) {
-      set_receive_deadline();
-    }
+    response_continues(finished);
   }
   return true;
 }
@@ -274,6 +278,10 @@ void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
       return;  // the connection was used again meanwhile
     }
     state = state_;
+    if (paused_) {
+      aborting_ = aborting_ || stopped;
+      return;
+    }
     if (state == State::kIdle) {
       state_ = State::kClosing;
     }
@@ -318,7 +326,8 @@ void ClientConnection::end_with_runtime() {
   ClientSession* session = nullptr;
   {
     MutexLock lock(mutex_);
-    session = std::exchange(session_, nullptr);
+    // If it is paused the thread that delivers is the one that stops the runtime.
+    session = paused_ ? nullptr : std::exchange(session_, nullptr);
     if (session && response_) {
       response_->set_channel(nullptr);
     }

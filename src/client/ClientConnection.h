@@ -32,7 +32,8 @@ struct ClientFailure {
 //
 // States. kConnecting, kTunneling (a proxy is asked to connect further), kHandshaking: for its
 // first session. kExchanging: sends the request and receives the response, which may begin before
-// all is sent. kIdle: nobody's; what the peer sends now, or its end, closes it. kClosing: only the
+// all is sent; while a part of it is being delivered (paused_) nothing is read and no time limit
+// passes. kIdle: nobody's; what the peer sends now, or its end, closes it. kClosing: only the
 // poller's thread may close, and is asked to. kClosed: over.
 //
 // Threads: see Channel. Responses are parsed on the poller's thread alone; a request on an idle
@@ -41,7 +42,10 @@ struct ClientFailure {
 // Invariants:
 // 1. session_ is set in the first four states only. Who takes it out, under C, owns its next step.
 // 2. Events are edges: `readable_` stays true until a read found nothing more.
-// 3. A connection that is idle is in its endpoint's list, or on its way in or out of it.
+// 3. While paused_ the session stays, whatever happens: who delivers uses the exchange. resume()
+// ends
+//    that, once, on any thread.
+// 4. A connection that is idle is in its endpoint's list, or on its way in or out of it.
 class ClientConnection final : public Channel, public protocol::MessageChannel {
  public:
   // A descriptor on which connect(2) was called.
@@ -62,6 +66,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // An idle connection's next session. Any thread that holds a reference.
   Begin begin(ClientSession* session, ClientFailure* failure);
 
+  // A part of the response has been delivered: the exchange goes on. The caller has a reference.
+  void resume();
+
   // The runtime stops: the session, if any, ends as aborted. Any thread.
   void abort();
   // The runtime has stopped, and its pollers with it.
@@ -72,7 +79,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
  private:
   enum class State { kConnecting, kTunneling, kHandshaking, kExchanging, kIdle, kClosing, kClosed };
-  enum class Step { kWait, kConnect, kTunnel, kHandshake, kSend, kRead, kAbort, kClose };
+  enum class Step { kWait, kConnect, kTunnel, kHandshake, kSend, kRead, kResume, kAbort, kClose };
 
   static constexpr size_t kReadSize = 64 * 1024;
   static constexpr int kMaxSteps = 16;
@@ -102,6 +109,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool read_datagram(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
   bool input_ended(int error, RunnableList& finished);
+  void response_continues(RunnableList& finished);
+  void pause(Runnable* delivery, RunnableList& finished);
+  void resumed(RunnableList& finished);
   bool continue_sending(RunnableList& finished);
   void complete(bool usable, RunnableList& finished);
   void fail(int state, int error, int timeout_reason, RunnableList& finished);
@@ -130,6 +140,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request
   bool received_ WF_GUARDED_BY(mutex_) = false;  // something
   int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  bool paused_ WF_GUARDED_BY(mutex_) = false;
+  bool resumed_ WF_GUARDED_BY(mutex_) = false;  // not paused_ any more, to be looked at
+  int64_t paused_ns_ WF_GUARDED_BY(mutex_) = 0;
   // Constant while it receives: only the poller's thread reads and parses.
   protocol::ProtocolMessage* response_ = nullptr;
 };

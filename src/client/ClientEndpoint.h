@@ -64,6 +64,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   void abort_all();
   void end_with_runtime();
 
+  ClientHub& hub() const { return hub_; }
   // Then no time limit can be set any more.
   bool runtime_stops() const;
 

@@ -31,6 +31,14 @@ void ClientExchange::begin(const ClientTarget& target, int retry_max) {
   runtime.handlers().post(finished);
 }
 
+void ClientExchange::resume() {
+  // The exchange may be gone as soon as the connection goes on.
+  ClientConnection* const connection = connection_;
+  connection->retain();
+  connection->resume();
+  connection->release();
+}
+
 WFConnection* ClientExchange::user_connection() const {
   return connection_ ? connection_->user() : nullptr;
 }

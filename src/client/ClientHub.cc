@@ -74,6 +74,12 @@ bool ClientHub::session_begins() {
   return !closed_;
 }
 
+void ClientHub::session_resumes() {
+  MutexLock lock(mutex_);
+  sessions_++;
+  all_sessions_++;
+}
+
 void ClientHub::session_ended() {
   MutexLock lock(mutex_);
   sessions_--;

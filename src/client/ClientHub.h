@@ -35,6 +35,9 @@ class ClientHub final : public RuntimePart, public Intake {
   // Around each session. False: the runtime stops, and it shall end at once, as aborted.
   bool session_begins();
   void session_ended();
+  // Around each delivery of a part of a response: what runs then is the handlers' affair.
+  void session_pauses() { session_ended(); }
+  void session_resumes();
   // Around each look-up of a session. False as above.
   bool session_resolves(ClientSession* session);
   void session_resolved(ClientSession* session);

@@ -93,8 +93,9 @@ bool ClientConnection::is_still_idle() {
 }
 
 bool ClientConnection::set_receive_deadline() {
-  const int between_reads = endpoint_->params().response_timeout;
-  const int first_byte = times_.first_byte >= -1 ? times_.first_byte : between_reads;
+  const int usual = endpoint_->params().response_timeout;
+  const int first_byte = times_.first_byte >= -1 ? times_.first_byte : usual;
+  const int between_reads = times_.between_reads >= -1 ? times_.between_reads : usual;
   return set_deadline(std::min(saturating_add(sent_ns_, timeout_ns(times_.receive)),
                                in_ns(timeout_ns(received_ ? between_reads : first_byte))));
 }
@@ -113,8 +114,9 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
       set_receive_deadline();
       return readable_;
     }
-    // The peer may have answered before it closed its side.
-    if (readable_ || peer_closed()) {
+    // The peer may have answered before it closed its side. While something is being delivered
+    // the exchange cannot end; what comes after it will say why.
+    if (readable_ || peer_closed() || paused_) {
       readable_ = true;
       forget_unsent();
       return true;

@@ -272,16 +272,19 @@ bool HttpClientTask::fail_redirect() {
   return false;
 }
 
+bool HttpClientTask::is_followed() const {
+  return redirects_left_ > 0 &&
+         is_one_of(resp_.get_status_code(), {"301", "302", "303", "307", "308"}) &&
+         has_header(&resp_, "Location");
+}
+
 bool HttpClientTask::goes_on() {
-  if (state_ != WFT_STATE_SUCCESS || redirects_left_ <= 0) {
+  if (state_ != WFT_STATE_SUCCESS || !is_followed()) {
     return false;
   }
   const std::string status = resp_.get_status_code();
   std::string location;
-  if (!is_one_of(status, {"301", "302", "303", "307", "308"}) ||
-      !protocol::HttpHeaderCursor(&resp_).find("Location", location)) {
-    return false;
-  }
+  protocol::HttpHeaderCursor(&resp_).find("Location", location);
   ParsedURI next;
   if (URIParser::resolve(uri_, location, next) != 0) {
     return fail_redirect();

@@ -38,6 +38,20 @@ class ByteBuffer {
     return true;
   }
 
+  // Forgets the bytes and keeps the memory.
+  void clear() { size_ = 0; }
+
+  // Forgets the first `count` bytes; when these were all, and the memory is more than `kept`, gives
+  // it back.
+  void erase_front(size_t count, size_t kept) {
+    size_ -= count;
+    if (size_ > 0) {
+      std::memmove(data_, data_ + count, size_);
+    } else if (capacity_ > kept) {
+      release();
+    }
+  }
+
   // Forgets the bytes and gives the memory back.
   void release() {
     std::free(std::exchange(data_, nullptr));

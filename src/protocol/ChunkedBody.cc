@@ -30,14 +30,20 @@ ChunkedBody::Result ChunkedBody::feed(const char* data, size_t* size, const Http
   return phase_ == Phase::kComplete ? Result::kComplete : Result::kMore;
 }
 
+bool ChunkedBody::store_data(const char* data, size_t count, ByteBuffer* raw) {
+  if (pieces_ == nullptr) return raw->append(data, count);
+  return pieces_->append(data, count) &&
+         ((chunk_left_ > 0 && chunk_size_ <= HttpPieces::kWholeChunk) || pieces_->close());
+}
+
 size_t ChunkedBody::feed_data(const char* data, size_t size, ByteBuffer* raw) {
   size_t count = static_cast<size_t>(std::min<uint64_t>(size, chunk_left_));
-  if (!raw->append(data, count)) {
+  chunk_left_ -= count;
+  if (!store_data(data, count, raw)) {
     refusal_ = kOutOfMemory;
   } else if (!grammar_.take(data, count)) {
     refusal_ = 400;
   }
-  chunk_left_ -= count;
   if (chunk_left_ == 0) {
     phase_ = Phase::kDataEnd;
     line_start_ = raw->size();
@@ -54,6 +60,7 @@ size_t ChunkedBody::feed_line(const char* data, size_t size, const HttpLimits& l
   if (refusal_ == 0 && !raw->append(data, count)) refusal_ = kOutOfMemory;
   if (refusal_ != 0 || found == nullptr) return count;
   refusal_ = judge_line({raw->data() + line_start_, raw->size() - line_start_}, limits, body_limit);
+  if (pieces_ != nullptr) raw->clear();
   line_start_ = raw->size();
   return count;
 }
@@ -103,6 +110,7 @@ int ChunkedBody::judge_size_line(std::string_view line, const HttpLimits& limits
   }
   if (chunk_left_ > body_limit || data_bytes_ > body_limit - chunk_left_) return 413;
   data_bytes_ += chunk_left_;
+  chunk_size_ = chunk_left_;
   phase_ = chunk_left_ > 0 ? Phase::kData : Phase::kTrailer;
   return 0;
 }

@@ -55,6 +55,7 @@ HttpMessage::HttpMessage(HttpMessage&& message) noexcept
     : ProtocolMessage(std::move(message)),
       zero_body_(std::exchange(message.zero_body_, false)),
       answers_connect_(std::exchange(message.answers_connect_, false)),
+      streams_body_(std::exchange(message.streams_body_, false)),
       is_request_(message.is_request_),
       content_(std::move(message.content_)) {}
 
@@ -62,6 +63,7 @@ HttpMessage& HttpMessage::operator=(HttpMessage&& message) noexcept {
   if (this != &message) {
     zero_body_ = std::exchange(message.zero_body_, false);
     answers_connect_ = std::exchange(message.answers_connect_, false);
+    streams_body_ = std::exchange(message.streams_body_, false);
     content_ = std::move(message.content_);
     ProtocolMessage::operator=(std::move(message));
   }
@@ -80,8 +82,12 @@ int HttpMessage::append(const void* buf, size_t* size) {
   HttpContent* content = use_content();
   if (content == nullptr) return -1;
   const HttpLimits& defaults = is_request_ ? kRequestLimits : kResponseLimits;
-  HttpReceiver::Rules rules{limits_ != nullptr ? *limits_ : defaults, size_limit, is_request_,
-                            zero_body_, answers_connect_};
+  HttpReceiver::Rules rules{limits_ != nullptr ? *limits_ : defaults,
+                            size_limit,
+                            is_request_,
+                            zero_body_,
+                            answers_connect_,
+                            streams_body_};
   HttpReceiver& receiver = content->receiver;
   const char* data = static_cast<const char*>(buf);
   size_t taken = 0;

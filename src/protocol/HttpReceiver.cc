@@ -6,6 +6,7 @@
 #include "protocol/ChunkedBody.h"
 #include "protocol/HttpContent.h"
 #include "protocol/HttpParser.h"
+#include "protocol/HttpPieces.h"
 
 namespace protocol {
 
@@ -140,6 +141,10 @@ HttpReceiver::Result HttpReceiver::begin_body(const Rules& rules, const HttpCont
   uint64_t head_size = scanner_.end() - scanner_.start();
   uint64_t body_limit = std::min(rules.limits.body_bytes, rules.size_limit - head_size);
   body_left_ = body_limit;
+  if (rules.streams_body && framing.body != BodyKind::kNone) {
+    pieces_.reset(new (std::nothrow) HttpPieces);
+    if (!pieces_) return refused(kOutOfMemory);
+  }
   switch (framing.body) {
     case BodyKind::kNone:
       phase_ = Phase::kComplete;
@@ -148,14 +153,15 @@ HttpReceiver::Result HttpReceiver::begin_body(const Rules& rules, const HttpCont
       if (framing.length > body_limit) return refused(413);
       phase_ = Phase::kLength;
       body_left_ = framing.length;
-      if (!body_.reserve(static_cast<size_t>(std::min<uint64_t>(body_left_, kTrustedBodyBytes)))) {
+      if (!pieces_ &&
+          !body_.reserve(static_cast<size_t>(std::min<uint64_t>(body_left_, kTrustedBodyBytes)))) {
         return refused(kOutOfMemory);
       }
       break;
     case BodyKind::kChunked:
       phase_ = Phase::kChunked;
-      chunked_.reset(new (std::nothrow)
-                         ChunkedBody(scanner_.field_bytes(), scanner_.field_count()));
+      chunked_.reset(new (std::nothrow) ChunkedBody(scanner_.field_bytes(), scanner_.field_count(),
+                                                    pieces_.get()));
       if (!chunked_) return refused(kOutOfMemory);
       break;
     case BodyKind::kUntilClose:
@@ -166,9 +172,13 @@ HttpReceiver::Result HttpReceiver::begin_body(const Rules& rules, const HttpCont
   return Result::kHeaderComplete;
 }
 
+bool HttpReceiver::store(const char* data, size_t size) {
+  return pieces_ ? pieces_->append(data, size) && pieces_->close() : body_.append(data, size);
+}
+
 HttpReceiver::Result HttpReceiver::receive_length(const char* data, size_t* size) {
   *size = static_cast<size_t>(std::min<uint64_t>(*size, body_left_));
-  if (!body_.append(data, *size)) return refused(kOutOfMemory);
+  if (!store(data, *size)) return refused(kOutOfMemory);
   body_left_ -= *size;
   if (body_left_ > 0) return Result::kMore;
   phase_ = Phase::kComplete;
@@ -191,7 +201,7 @@ HttpReceiver::Result HttpReceiver::receive_chunked(const Rules& rules, const cha
 
 HttpReceiver::Result HttpReceiver::receive_until_close(const char* data, size_t* size) {
   if (*size > body_left_) return refused(413);
-  if (!body_.append(data, *size)) return refused(kOutOfMemory);
+  if (!store(data, *size)) return refused(kOutOfMemory);
   body_left_ -= *size;
   return Result::kMore;
 }

@@ -12,6 +12,7 @@
 namespace protocol {
 
 class ChunkedBody;
+class HttpPieces;
 struct HttpContent;
 
 // What it takes to receive one message: head, framing, body. Bytes come in any pieces; what is
@@ -35,6 +36,7 @@ class HttpReceiver {
     bool is_request;
     bool zero_body;        // the response has no body whatever its fields say
     bool answers_connect;  // the same with a 2xx status
+    bool streams_body;     // the body goes to pieces(), not to body()
   };
 
   HttpReceiver();
@@ -54,6 +56,8 @@ class HttpReceiver {
   bool expects_body() const { return header_complete_ && phase_ != Phase::kComplete; }
   int refusal() const { return refusal_; }
   const ByteBuffer& body() const { return body_; }
+  // Null when there are none, or not yet.
+  HttpPieces* pieces() const { return pieces_.get(); }
 
  private:
   enum class Phase : uint8_t { kHead, kLength, kChunked, kUntilClose, kComplete, kRefused };
@@ -62,6 +66,7 @@ class HttpReceiver {
   Result accept_head(const Rules& rules, const char* bytes, HttpContent* content);
   int parse_into(const Rules& rules, const char* head, size_t size, HttpContent* content);
   Result begin_body(const Rules& rules, const HttpContent& content);
+  bool store(const char* data, size_t size);
   Result receive_length(const char* data, size_t* size);
   Result receive_chunked(const Rules& rules, const char* data, size_t* size);
   Result receive_until_close(const char* data, size_t* size);
@@ -70,6 +75,7 @@ class HttpReceiver {
   HttpHeadScanner scanner_;
   ByteBuffer pending_;  // the head so far, while incomplete
   ByteBuffer body_;
+  std::unique_ptr<HttpPieces> pieces_;
   std::unique_ptr<ChunkedBody> chunked_;
   uint64_t body_left_ = 0;  // to come (kLength), or allowed (kChunked, kUntilClose)
   int refusal_ = 0;

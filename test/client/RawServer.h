@@ -44,14 +44,16 @@ class Peer {
     input_.erase(0, size);
     return whole;
   }
-  void send(std::string_view bytes) {
+  // Whether the client is still there.
+  bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n <= 0) {
-        return;
+        return false;
       }
       bytes.remove_prefix(static_cast<size_t>(n));
     }
+    return true;
   }
   void reply(std::string_view body, const std::string& fields = "") {
     send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + fields +

@@ -21,6 +21,7 @@
 #include "util/Time.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFHttpChunkedClient.h"
 #include "workflow/WFTaskFactory.h"
 
 // A process that ends while its clients' requests are under way. Each test runs this program again
@@ -260,6 +261,54 @@ void exit_in_a_flood() {
   begin_exit();
 }
 
+// A response without end is handed out, quickly and slowly.
+void stream_endlessly() {
+  limit_nothing(20);
+  static std::atomic<int> extracted{0};
+  static std::atomic<int> late{0};
+  for (int i = 0; i < 20; i++) {
+    started++;
+    auto* ended = new std::atomic<bool>(false);
+    WFHttpChunkedTask* task = WFHttpChunkedClient::create_chunked_task(
+        url("http", "CLIENT_EXIT_ENDLESS"), 0,
+        [i, ended](WFHttpChunkedTask*) {
+          extracted++;
+          late += ended->load();
+          if (i % 2 == 0) {
+            // Each piece takes its time; a read brings many.
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        },
+        [ended](WFHttpChunkedTask* done) {
+          ended->store(true);
+          count(done);
+        });
+    task->start();
+  }
+  server_test::eventually([] { return extracted > 100; });
+  last_deed = [] { say(std::to_string(late) + " late"); };
+  begin_exit();
+}
+
+// The one that exits does not come back, so it has no callback; the other has.
+void exit_in_extract() {
+  limit_nothing(20);
+  for (int i = 0; i < 2; i++) {
+    started++;
+    WFHttpChunkedClient::create_chunked_task(
+        url("http", "CLIENT_EXIT_ENDLESS"), 0,
+        [i](WFHttpChunkedTask*) {
+          if (i == 1) {
+            begin_exit();
+            std::exit(0);
+          }
+        },
+        count)
+        ->start();
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(20));  // until the exit
+}
+
 struct Scenario {
   const char* name;
   void (*play)();
@@ -270,6 +319,7 @@ constexpr Scenario kScenarios[] = {
     {"kept", keep_connections},           {"callbacks", request_in_callbacks},
     {"after", begin_after_the_stop},      {"both", serve_and_ask_plain},
     {"both-tls", serve_and_ask_over_tls}, {"flood", exit_in_a_flood},
+    {"endless", stream_endlessly},        {"in-extract", exit_in_extract},
 };
 
 // The test's side -------------------------------------------------------------------------------
@@ -310,7 +360,8 @@ class ClientExit : public testing::Test {
     const test_support::ChildResult result = test_support::run_self(
         {std::string(kScenarioVariable) + "=" + scenario, "CLIENT_EXIT_NAMES=" + names_.address(),
          "CLIENT_EXIT_FULL=" + port(full_.port()), "CLIENT_EXIT_SILENT=" + port(silent_.port()),
-         "CLIENT_EXIT_PARTIAL=" + port(partial_.port()), "CLIENT_EXIT_ECHO=" + port(echo_.port()),
+         "CLIENT_EXIT_PARTIAL=" + port(partial_.port()),
+         "CLIENT_EXIT_ENDLESS=" + port(endless_.port()), "CLIENT_EXIT_ECHO=" + port(echo_.port()),
          "CLIENT_EXIT_ECHO_TLS=" + port(echo_tls_.port()),
          "CLIENT_EXIT_AUTHORITY=" + authority_.file(),
          "CLIENT_EXIT_CERTIFICATE=" + certificate_.cert_file,
@@ -340,6 +391,16 @@ class ClientExit : public testing::Test {
     peer.request();
     peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
     peer.ended();
+  }};
+  RawServer endless_{[](Peer& peer, int) {
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    std::string chunks;
+    for (int i = 0; i < 1000; i++) {
+      chunks += "5\r\nevent\r\n";
+    }
+    while (peer.send(chunks)) {
+    }
   }};
   server_test::TestServer echo_;
   server_test::TestServer echo_tls_{server_test::echo, server_test::http_params(), &certificate_};
@@ -394,6 +455,18 @@ TEST_F(ClientExit, WhileThreadsGoOn) {
   for (int i = 0; i < times(3); i++) {
     const std::string output = play("flood");
     ASSERT_NE(output.find(" succeeded, "), std::string::npos) << output;
+  }
+}
+
+TEST_F(ClientExit, ResponsesWithoutEndAreAborted) {
+  for (int i = 0; i < times(3); i++) {
+    ASSERT_EQ(play("endless"), "0 late\n0 missing, 0 succeeded, 20 aborted, 0 failed\n");
+  }
+}
+
+TEST_F(ClientExit, ExitMayBeCalledInExtract) {
+  for (int i = 0; i < times(3); i++) {
+    ASSERT_EQ(play("in-extract"), "1 missing, 0 succeeded, 1 aborted, 0 failed\n");
   }
 }
 

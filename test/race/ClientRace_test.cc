@@ -19,6 +19,7 @@
 #include "support/Sanitizers.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFHttpChunkedClient.h"
 #include "workflow/WFTaskFactory.h"
 
 // Requests of clients while connections are made, kept, refused, cut and closed on both sides.
@@ -48,7 +49,9 @@ constexpr int kLong = 60'000;
 // 2. SUCCESS means the whole right response; a failure is one that the server, or a time limit,
 //    gave reason for. Where there was none it is SUCCESS.
 // 3. What must not be sent twice was not, and nothing more often than allowed.
-// 4. Where nobody closes there are no more connections than allowed.
+// 4. What was handed out of a streamed response is the beginning of the right one, all of it before
+//    the callback, and none during or after it.
+// 5. Where nobody closes there are no more connections than allowed.
 class ClientRound {
  public:
   struct Plan {
@@ -133,6 +136,11 @@ class ClientRound {
     int error = 0;
     int reason = 0;
     bool right = false;
+    bool streamed = false;
+    bool stops = false;  // when something has come
+    std::string received;
+    std::atomic<bool> extracting{false};
+    bool alone = true;
   };
 
   uint64_t number_of(size_t i) const { return plan_.round * 1000 + i; }
@@ -175,6 +183,8 @@ class ClientRound {
     entry.send = short_or_long();
     entry.receive = short_or_long();
     entry.watch = short_or_long();
+    entry.streamed = random_.one_in(3);
+    entry.stops = entry.streamed && !plan_.always_keeps && random_.one_in(6);
   }
 
   // The servers ------------------------------------------------------------------------------
@@ -215,8 +225,10 @@ class ClientRound {
     const Entry& entry = entries_[i];
     const std::string url = (plan_.tls ? "https" : "http") + std::string("://127.0.0.1:") +
                             std::to_string(port_) + "/n" + std::to_string(number_of(i));
-    WFHttpTask* task = WFTaskFactory::create_http_task(
-        url, 0, entry.retries, [this, i](WFHttpTask* done) { called(i, done); });
+    WFHttpTask* task = entry.streamed ? create_streamed(i, url)
+                                      : WFTaskFactory::create_http_task(
+                                            url, 0, entry.retries,
+                                            [this, i](WFHttpTask* done) { called(i, done); });
     if (entry.post) {
       task->get_req()->set_method("POST");
       task->get_req()->append_output_body(std::string(entry.body, 'b'));
@@ -231,17 +243,42 @@ class ClientRound {
     task->start();
   }
 
+  WFHttpTask* create_streamed(size_t i, const std::string& url) {
+    return WFHttpChunkedClient::create_chunked_task(
+        url, 0, [this, i](WFHttpChunkedTask* task) { extract(i, task); },
+        [this, i](WFHttpChunkedTask* done) { called(i, done); });
+  }
+
+  void extract(size_t i, WFHttpChunkedTask* task) {
+    Entry& entry = entries_[i];
+    entry.alone = entry.alone && !entry.extracting.exchange(true) && entry.callbacks == 0;
+    const void* data = nullptr;
+    size_t size = 0;
+    task->get_chunk()->get_chunk_data(&data, &size);
+    entry.received.append(static_cast<const char*>(data), size);
+    TestRandom random(plan_.seed, number_of(i) + entry.received.size());
+    if (random.one_in(3)) {
+      pause_us(random.below(2000));
+    }
+    if (entry.stops) {
+      task->stop();
+    }
+    entry.extracting = false;
+  }
+
   void called(size_t i, WFHttpTask* task) {
     Entry& entry = entries_[i];
     entry.callbacks++;
+    entry.alone = entry.alone && !entry.extracting;
     entry.state = task->get_state();
     entry.error = task->get_error();
     entry.reason = task->get_timeout_reason();
     if (entry.state == WFT_STATE_SUCCESS) {
       const char* status = task->get_resp()->get_status_code();
-      entry.right =
-          status && std::string_view(status) == "200" &&
-          protocol::HttpUtil::decode_chunked_body(task->get_resp()) == body_of(number_of(i));
+      entry.right = status && std::string_view(status) == "200" &&
+                    (entry.streamed ? entry.received
+                                    : protocol::HttpUtil::decode_chunked_body(task->get_resp())) ==
+                        body_of(number_of(i));
     }
     if (i + 1 < entries_.size() && entries_[i + 1].chained) {
       ThreadContext::current().runtime = plan_.runtime;
@@ -264,6 +301,8 @@ class ClientRound {
         return entry.reason == TOR_TRANSMIT_TIMEOUT
                    ? plan_.short_times || plan_.conducts == kAllConducts
                    : plan_.short_times && entry.reason != TOR_NOT_TIMEOUT;
+      case ECANCELED:
+        return entry.stops && !entry.received.empty();
       case ECONNRESET:
       case EPIPE:
         return plan_.conducts == kAllConducts || (plan_.conducts == kHonestConducts && entry.post);
@@ -286,6 +325,9 @@ class ClientRound {
     } else {
       require(has_reason(entry), what + "no reason");
     }
+    require(entry.alone, what + "extract is not alone");
+    require(body_of(number_of(i)).compare(0, entry.received.size(), entry.received) == 0,
+            what + "a wrong piece");
     const int most = entry.post ? 1 : 1 + entry.retries + workflow::ClientSession::kFreeTries;
     require(entry.seen <= most, what + "too often");
   }

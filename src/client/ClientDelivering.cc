@@ -1,0 +1,87 @@
+#include "client/ClientConnection.h"
+#include "client/ClientEndpoint.h"
+#include "client/ClientHub.h"
+#include "client/ClientSession.h"
+#include "workflow/WFTaskState.h"
+
+// How a connection of a client has a part of a response delivered before it reads the next.
+
+namespace workflow {
+
+// Poller's thread, in kExchanging: something of the response has come, and there is more.
+void ClientConnection::response_continues(RunnableList& finished) {
+  ClientExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    exchange = session_->exchange();
+  }
+  if (!exchange->wants_more()) {
+    complete(false, finished);
+  } else if (Runnable* delivery = exchange->delivery()) {
+    pause(delivery, finished);
+  } else {
+    MutexLock lock(mutex_);
+    if (!sending_) {
+      set_receive_deadline();
+    }
+  }
+}
+
+void ClientConnection::pause(Runnable* delivery, RunnableList& finished) {
+  {
+    MutexLock lock(mutex_);
+    paused_ = true;
+    paused_ns_ = now_ns();
+    set_deadline(kNever);
+  }
+  ClientHub& hub = endpoint_->hub();
+  if (hub.runtime().stopping()) {
+    // Before the hub says that it is quiet, as at the end of a session.
+    hub.runtime().handlers().post(delivery);
+  } else {
+    finished.push_back(delivery);
+  }
+  hub.session_pauses();
+}
+
+void ClientConnection::resume() {
+  endpoint_->hub().session_resumes();
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    paused_ = false;
+    resumed_ = true;
+    if (!sending_) {
+      sent_ns_ = saturating_add(sent_ns_, now_ns() - paused_ns_);
+    }
+    if (state_ == State::kClosed) {
+      session = std::exchange(session_, nullptr);
+    }
+  }
+  if (session) {
+    // The runtime has stopped, and its pollers with it.
+    RunnableList finished;
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+    poller_.hand_over(finished);
+  } else {
+    ask_poller();
+  }
+}
+
+void ClientConnection::resumed(RunnableList& finished) {
+  ClientExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    exchange = session_->exchange();
+    if (sending_) {
+      set_deadline(in_ns(timeout_ns(times_.send)));
+    } else {
+      set_receive_deadline();
+    }
+  }
+  if (!exchange->wants_more()) {
+    complete(false, finished);
+  }
+}
+
+}  // namespace workflow

@@ -1,0 +1,131 @@
+#include "workflow/WFHttpChunkedClient.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+
+#include "kernel/Runtime.h"
+#include "protocol/HttpContent.h"
+#include "protocol/HttpPieces.h"
+#include "workflow/HttpLimits.h"
+
+namespace {
+
+// Nothing is kept, so small chunks may go on for ever.
+constexpr struct protocol::HttpLimits kStreamLimits = [] {
+  struct protocol::HttpLimits limits;
+  limits.body_bytes = UINT64_MAX;
+  limits.chunk_overhead_bytes = SIZE_MAX;
+  return limits;
+}();
+
+protocol::HttpPieces* pieces_of(const protocol::HttpResponse& response) {
+  return response.content() ? response.content()->receiver.pieces() : nullptr;
+}
+
+}  // namespace
+
+WFHttpChunkedTask::WFHttpChunkedTask(const ParsedURI& uri, int redirect_max, extract_t extract,
+                                     callback_t callback)
+    : HttpClientTask(uri, nullptr, redirect_max, 0, nullptr), extract_(std::move(extract)) {
+  set_callback(std::move(callback));
+}
+
+void WFHttpChunkedTask::set_callback(callback_t callback) {
+  if (!callback) {
+    callback_ = nullptr;
+    return;
+  }
+  callback_ = [callback = std::move(callback)](Task* task) {
+    callback(static_cast<WFHttpChunkedTask*>(task));
+  };
+}
+
+protocol::ProtocolMessage* WFHttpChunkedTask::next_request() {
+  protocol::ProtocolMessage* const request = HttpClientTask::next_request();
+  resp_.set_limits(&kStreamLimits);
+  resp_.stream_body();
+  return request;
+}
+
+workflow::ClientTimes WFHttpChunkedTask::times() const {
+  workflow::ClientTimes times = HttpClientTask::times();
+  if (read_timeout_ >= -1) times.between_reads = read_timeout_;
+  return times;
+}
+
+// A redirect's body might never end.
+bool WFHttpChunkedTask::wants_more() {
+  return !stopped_ && !(resp_.is_header_complete() && is_followed());
+}
+
+workflow::Runnable* WFHttpChunkedTask::delivery() {
+  const protocol::HttpPieces* pieces = pieces_of(resp_);
+  const bool tells_header = extract_on_header_ && !header_told_ && resp_.is_header_complete();
+  delivering_ = tells_header || (pieces && !pieces->empty());
+  return delivering_ ? this : nullptr;
+}
+
+void WFHttpChunkedTask::call_extract() {
+  if (next_extract_) {
+    extract_ = std::move(*next_extract_);
+    next_extract_.reset();
+  }
+  if (extract_) extract_(this);
+}
+
+void WFHttpChunkedTask::deliver() {
+  const workflow::Runtime& runtime = workflow::Runtime::current();
+  if (extract_on_header_ && !header_told_ && !runtime.stopping()) {
+    header_told_ = true;
+    call_extract();
+  }
+  protocol::HttpPieces* const pieces = pieces_of(resp_);
+  const char* data = nullptr;
+  size_t size = 0;
+  while (pieces && !stopped_ && !runtime.stopping() && pieces->take(&data, &size)) {
+    chunk_.refer_to(data, size);
+    call_extract();
+    chunk_.refer_to(nullptr, 0);
+  }
+}
+
+bool WFHttpChunkedTask::goes_on() {
+  return !stopped_ && HttpClientTask::goes_on();
+}
+
+// Of a delivery, or of the whole.
+SubTask* WFHttpChunkedTask::done() {
+  if (delivering_) {
+    delivering_ = false;
+    deliver();
+    resume();
+    return nullptr;
+  }
+  if (goes_on()) return this;
+  const bool has_response =
+      state_ == WFT_STATE_SUCCESS || state_ == WFT_STATE_SYS_ERROR || state_ == WFT_STATE_SSL_ERROR;
+  if (has_response && resp_.is_header_complete() && !stopped_) deliver();
+  const protocol::HttpPieces* pieces = pieces_of(resp_);
+  if (stopped_ && state_ == WFT_STATE_SUCCESS) {
+    state_ = WFT_STATE_SYS_ERROR;
+    error_ = ECANCELED;
+  } else if (state_ == WFT_STATE_SUCCESS && pieces && !pieces->empty()) {
+    state_ = WFT_STATE_ABORTED;
+  }
+  return Task::done();
+}
+
+WFHttpChunkedTask* WFHttpChunkedClient::create_chunked_task(
+    const std::string& url, int redirect_max, WFHttpChunkedTask::extract_t extract,
+    WFHttpChunkedTask::callback_t callback) {
+  ParsedURI uri;
+  URIParser::parse(url, uri);
+  return create_chunked_task(uri, redirect_max, std::move(extract), std::move(callback));
+}
+
+WFHttpChunkedTask* WFHttpChunkedClient::create_chunked_task(
+    const ParsedURI& uri, int redirect_max, WFHttpChunkedTask::extract_t extract,
+    WFHttpChunkedTask::callback_t callback) {
+  return new WFHttpChunkedTask(uri, redirect_max, std::move(extract), std::move(callback));
+}
