@@ -266,8 +266,20 @@ void ClientConnection::fail(int state, int error, int timeout_reason, RunnableLi
     }
   }
   if (session) {
+    endpoint_->closes(this);
     session->failed(failure, finished);
   }
+}
+
+void ClientConnection::close_idle() {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kIdle) {
+      return;  // it closes already
+    }
+    state_ = State::kClosing;
+  }
+  ask_poller();
 }
 
 void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {

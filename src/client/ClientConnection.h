@@ -66,6 +66,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // An idle connection's next session. Any thread that holds a reference.
   Begin begin(ClientSession* session, ClientFailure* failure);
 
+  // To make room for another. Any thread that has taken it out of the endpoint's list.
+  void close_idle();
+
   // A part of the response has been delivered: the exchange goes on. The caller has a reference.
   void resume();
 
@@ -76,6 +79,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
   WFConnection* user() { return &user_; }
   const ClientEndpoint& endpoint() const { return *endpoint_; }
+
+  bool is_known_to_close = false;  // guarded by the endpoint's E
 
  private:
   enum class State { kConnecting, kTunneling, kHandshaking, kExchanging, kIdle, kClosing, kClosed };

@@ -15,31 +15,25 @@
 
 namespace workflow {
 
-class ClientEndpoint::Waiter final : public TimerNode {
+class ClientEndpoint::Waiter final : public TimerNode, public SessionPlace {
  public:
-  Waiter(std::shared_ptr<ClientEndpoint> endpoint, ClientSession* who)
-      : session(who), endpoint_(std::move(endpoint)) {}
+  Waiter(std::shared_ptr<ClientEndpoint> endpoint, ClientSession* who, bool wants_fresh)
+      : SessionPlace(who, wants_fresh), endpoint_(std::move(endpoint)) {}
 
   void left_queue(bool stopped, RunnableList& finished) override {
-    ClientSession* late = nullptr;
+    bool late = false;
     {
       MutexLock lock(endpoint_->mutex_);
-      const auto at = std::find(endpoint_->waiting_.begin(), endpoint_->waiting_.end(), this);
-      if (at != endpoint_->waiting_.end()) {
-        endpoint_->waiting_.erase(at);
-        late = session;
-      }
+      late = endpoint_->waiting_.erase(this);
     }
     if (late) {
-      late->failed({.state = stopped ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR,
-                    .error = stopped ? 0 : ETIMEDOUT,
-                    .timeout_reason = stopped ? TOR_NOT_TIMEOUT : TOR_WAIT_TIMEOUT},
-                   finished);
+      session->failed({.state = stopped ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR,
+                       .error = stopped ? 0 : ETIMEDOUT,
+                       .timeout_reason = stopped ? TOR_NOT_TIMEOUT : TOR_WAIT_TIMEOUT},
+                      finished);
     }
     delete this;
   }
-
-  ClientSession* const session;
 
  private:
   const std::shared_ptr<ClientEndpoint> endpoint_;
@@ -73,6 +67,9 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
                                                 ClientFailure* failure) {
   for (;;) {
     ClientConnection* idle = nullptr;
+    ClientConnection* displaced = nullptr;
+    Acquire queued = Acquire::kFailed;
+    bool full = false;
     {
       MutexLock lock(mutex_);
       if (closed_) {
@@ -82,16 +79,24 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
       if (retired_) {
         return Acquire::kRetired;
       }
-      const bool full = open_ >= params_.max_connections;
-      if (!idle_.empty() && (!fresh || full)) {
+      // Where others wait there is room only for an instant, and it is theirs.
+      full = open_ >= params_.max_connections || !waiting_.empty();
+      if (!idle_.empty() && !fresh) {
         idle = idle_.back();
         idle_.pop_back();
         idle->retain();
       } else if (full) {
-        return enqueue(session, failure);
+        queued = enqueue(session, fresh, &displaced, failure);
       } else {
         open_++;
       }
+    }
+    if (displaced) {
+      displaced->close_idle();
+      displaced->release();
+    }
+    if (!idle && full) {
+      return queued;
     }
     if (!idle) {
       const Acquire connected = connect(session, failure);
@@ -111,8 +116,10 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
   }
 }
 
-ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, ClientFailure* failure) {
-  Waiter* waiter = new (std::nothrow) Waiter(shared_from_this(), session);
+ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fresh,
+                                                ClientConnection** displaced,
+                                                ClientFailure* failure) {
+  Waiter* waiter = new (std::nothrow) Waiter(shared_from_this(), session, fresh);
   const int64_t patience_ns =
       params_.connect_timeout < 0 ? kNever : params_.connect_timeout * kNsPerMs;
   const Poller::Start started = waiter
@@ -126,15 +133,26 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, ClientFa
     return Acquire::kFailed;
   }
   waiting_.push_back(waiter);
+  if (fresh) {
+    if (closing_ <= waiting_.promised() && !idle_.empty()) {
+      *displaced = idle_.front();
+      idle_.erase(idle_.begin());
+      (*displaced)->retain();
+      note_closing(*displaced);
+    }
+    if (closing_ > waiting_.promised()) {
+      waiting_.promise(waiter);
+    }
+  }
   return Acquire::kUnderWay;
 }
 
-ClientSession* ClientEndpoint::take_waiting() {
-  if (waiting_.empty()) {
+ClientSession* ClientEndpoint::take(SessionPlace* place) {
+  if (!place) {
     return nullptr;
   }
-  Waiter* waiter = waiting_.front();
-  waiting_.pop_front();
+  waiting_.erase(place);
+  Waiter* const waiter = static_cast<Waiter*>(place);
   ClientSession* session = waiter->session;
   if (Poller::cancel_timer(waiter) == Poller::Cancel::kTaken) {
     delete waiter;
@@ -187,30 +205,53 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
 }
 
 void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finished) {
-  for (;;) {
-    ClientSession* next = nullptr;
-    {
-      MutexLock lock(mutex_);
-      next = take_waiting();
-      if (!next) {
-        if (!closed_) {
-          idle_.push_back(connection);
-        }
-        return;
+  ClientSession* next = nullptr;
+  {
+    MutexLock lock(mutex_);
+    SessionPlace* place = waiting_.first_unpromised();
+    for (; place && place->fresh; place = waiting_.first_unpromised()) {
+      if (closing_ <= waiting_.promised()) {
+        note_closing(connection);
+        waiting_.promise(place);
+        break;
       }
+      waiting_.promise(place);
     }
-    ClientFailure failure = {};
-    switch (connection->begin(next, &failure)) {
-      case ClientConnection::Begin::kBegun:
-        return;
-      case ClientConnection::Begin::kNotIdle:
-        next->proceed(finished);  // this one closes
-        return;
-      case ClientConnection::Begin::kFailed:
-        next->failed(failure, finished);
-        return;
+    if (!place && !closed_) {
+      idle_.push_back(connection);
     }
+    if (!place) {
+      return;
+    }
+    next = place->fresh ? nullptr : take(place);
   }
+  if (!next) {
+    connection->close_idle();
+    return;
+  }
+  ClientFailure failure = {};
+  switch (connection->begin(next, &failure)) {
+    case ClientConnection::Begin::kBegun:
+      return;
+    case ClientConnection::Begin::kNotIdle:
+      next->proceed(finished);  // this one closes
+      return;
+    case ClientConnection::Begin::kFailed:
+      next->failed(failure, finished);
+      return;
+  }
+}
+
+void ClientEndpoint::note_closing(ClientConnection* connection) {
+  if (!connection->is_known_to_close && all_.count(connection) > 0) {
+    connection->is_known_to_close = true;
+    closing_++;
+  }
+}
+
+void ClientEndpoint::closes(ClientConnection* connection) {
+  MutexLock lock(mutex_);
+  note_closing(connection);
 }
 
 void ClientEndpoint::gone(ClientConnection* connection) {
@@ -219,6 +260,7 @@ void ClientEndpoint::gone(ClientConnection* connection) {
     MutexLock lock(mutex_);
     all_.erase(connection);
     std::erase(idle_, connection);
+    closing_ -= connection->is_known_to_close ? 1 : 0;
     open_--;
   }
   RunnableList finished;
@@ -232,7 +274,7 @@ void ClientEndpoint::connect_next(RunnableList& finished) {
     ClientSession* next = nullptr;
     {
       MutexLock lock(mutex_);
-      next = open_ < params_.max_connections ? take_waiting() : nullptr;
+      next = open_ < params_.max_connections ? take(waiting_.next_for_new()) : nullptr;
       if (!next) {
         return;
       }
@@ -276,7 +318,7 @@ void ClientEndpoint::abort_all() {
     for (ClientConnection* connection : connections) {
       connection->retain();
     }
-    while (ClientSession* session = take_waiting()) {
+    while (ClientSession* session = take(waiting_.next_for_new())) {
       waiting.push_back(session);
     }
   }

@@ -2,13 +2,13 @@
 
 #include <openssl/ssl.h>
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 #include "client/ClientConnection.h"
+#include "client/SessionQueue.h"
 #include "kernel/Poller.h"
 #include "kernel/Stream.h"
 #include "util/Mutex.h"
@@ -45,12 +45,14 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
     kFailed,    // the session stays the caller's
     kRetired    // the same; there may be another endpoint for the address
   };
-  // Finds or makes a connection for the session. `fresh`: a new one, unless there are as many as
-  // may be.
+  // Finds or makes a connection for the session, or has it wait for one. `fresh`: a new one; if
+  // there are as many as may be an idle one is closed to make room for it.
   Acquire acquire(ClientSession* session, bool fresh, ClientFailure* failure);
 
   // Of connections, on the poller's thread. An idle one is for the next session.
   void returned(ClientConnection* connection, RunnableList& finished);
+  // It will close soon: gone() will be called. Any thread.
+  void closes(ClientConnection* connection);
   // It closes.
   void gone(ClientConnection* connection);
 
@@ -72,14 +74,17 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   bool retire_if_unused();
 
  private:
-  // A session in the queue, and its time limit. Whoever takes it out of the queue, under E, owns
-  // the session; who of the timer's end and the taker comes second frees it.
+  // A session's place in the queue, and its time limit. Whoever takes it out of the queue, under E,
+  // owns the session; who of the timer's end and the taker comes second frees it.
   class Waiter;
 
   // open_ counts the new connection already.
   Acquire connect(ClientSession* session, ClientFailure* failure);
-  Acquire enqueue(ClientSession* session, ClientFailure* failure) WF_REQUIRES(mutex_);
-  ClientSession* take_waiting() WF_REQUIRES(mutex_);
+  // `displaced`: an idle connection to be closed for it, with a reference, or null.
+  Acquire enqueue(ClientSession* session, bool fresh, ClientConnection** displaced,
+                  ClientFailure* failure) WF_REQUIRES(mutex_);
+  ClientSession* take(SessionPlace* place) WF_REQUIRES(mutex_);
+  void note_closing(ClientConnection* connection) WF_REQUIRES(mutex_);
   // A connection less, or none made: the next session's turn.
   void connect_next(RunnableList& finished);
 
@@ -99,7 +104,9 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the last used last
   std::unordered_set<ClientConnection*> all_ WF_GUARDED_BY(mutex_);
   size_t open_ WF_GUARDED_BY(mutex_) = 0;
-  std::deque<Waiter*> waiting_ WF_GUARDED_BY(mutex_);
+  SessionQueue waiting_ WF_GUARDED_BY(mutex_);
+  // Of all_, those that are known to close soon. No fewer than what is promised in waiting_.
+  size_t closing_ WF_GUARDED_BY(mutex_) = 0;
   bool closed_ WF_GUARDED_BY(mutex_) = false;
   bool retired_ WF_GUARDED_BY(mutex_) = false;
 };

@@ -79,6 +79,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   session_ = nullptr;
   state_ = State::kClosing;
   lock.unlock();
+  endpoint_->closes(this);
   ask_poller();
   return Begin::kFailed;
 }

@@ -136,8 +136,8 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
     return false;
   }
   // The peer may close a connection that it has kept just when it is used again: nobody's fault.
-  if (failure.reused && free_tries_left_ > 0) {
-    free_tries_left_--;
+  // It does not happen again.
+  if (failure.reused) {
     fresh_ = true;
     return true;
   }

@@ -18,9 +18,6 @@ class ClientHub;
 // a connection.
 class ClientSession final : private ResolveRequest {
  public:
-  // How many kept connections may break, one after the other, before that counts as a try.
-  static constexpr int kFreeTries = 8;
-
   ClientSession(ClientExchange* exchange, const ClientTarget& target, int retry_max);
 
   // Goes on with the next try.
@@ -51,8 +48,7 @@ class ClientSession final : private ResolveRequest {
   int retries_left_;
   HostAddresses addresses_;
   size_t next_address_ = 0;
-  bool fresh_ = false;  // a connection that was kept has failed: a new one, if there may be more
-  int free_tries_left_ = kFreeTries;
+  bool fresh_ = false;  // a connection that was kept has failed: only a new one will do
 };
 
 }  // namespace workflow

@@ -194,6 +194,109 @@ TEST(ClientCorners, TheEndOfTheIdleTimeIsNoTimeoutOfTheNextRequest) {
   EXPECT_EQ(good, 2 * kRequests);
 }
 
+// Connections at the limit -----------------------------------------------------------------------
+
+void limit_connections(size_t most) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.max_connections = most;
+  settings.endpoint_params.connect_timeout = 20'000;
+  WORKFLOW_library_init(&settings);
+}
+
+// So many requests at once, each of which holds a connection until all have one.
+void open_connections(const RawServer& server, int count) {
+  WFFacilities::WaitGroup group(count);
+  for (int i = 0; i < count; i++) {
+    WFTaskFactory::create_http_task(server.url("/together"), 0, 0, [&](WFHttpTask*) {
+      group.done();
+    })->start();
+  }
+  group.wait();
+}
+
+TEST(ClientCorners, ARequestIsRepeatedOnANewConnection) {
+  limit_connections(4);
+  std::barrier together(4);
+  std::atomic<int> broken{0};
+  RawServer server([&](Peer& peer, int number) {
+    for (std::string request; !(request = peer.request()).empty();) {
+      if (request.compare(0, 13, "GET /together") == 0) {
+        together.arrive_and_wait();
+      } else if (number < 4) {
+        broken++;
+        return;
+      }
+      peer.reply("x");
+    }
+  });
+  open_connections(server, 4);
+  // Each of four kept connections will break.
+  EXPECT_EQ(fetch(server.url()).body, "x");
+  EXPECT_EQ(broken, 1);
+  EXPECT_EQ(server.connections(), 5);
+}
+
+// All connections are in use but one, which breaks at each use; others want connections, too.
+TEST(ClientCorners, WhoNeedsANewConnectionGetsOneAtTheLimit) {
+  limit_connections(3);
+  std::atomic<int> broken{0};
+  std::atomic<int> good{0};
+  RawServer server([&](Peer& peer, int) {
+    for (int uses = 0; !peer.request().empty(); uses++) {
+      if (uses == 1) {
+        broken++;
+        return;
+      }
+      peer.reply("x");
+    }
+  });
+  constexpr int kThreads = 6;
+  constexpr int kRequests = 300;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; i++) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kRequests; n++) {
+        good += fetch(server.url()).body == "x";
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(good, kThreads * kRequests);
+  // Who met a broken one did not meet another.
+  EXPECT_LE(broken, kThreads * kRequests);
+  EXPECT_GT(broken, 0);
+}
+
+// Some of those who wait end their connections.
+TEST(ClientCorners, TheLineMovesOnWhenConnectionsEnd) {
+  limit_connections(1);
+  std::atomic<int> seen{0};
+  RawServer server([&](Peer& peer, int) {
+    while (!peer.request().empty()) {
+      seen++;
+      peer.reply("x");
+    }
+  });
+  EXPECT_EQ(fetch(server.url()).body, "x");
+  for (int i = 0; i < 50; i++) {
+    WFFacilities::WaitGroup group(20);
+    std::atomic<int> good{0};
+    for (int n = 0; n < 20; n++) {
+      WFHttpTask* task = WFTaskFactory::create_http_task(server.url(), 0, 0, [&](WFHttpTask* t) {
+        good += t->get_state() == WFT_STATE_SUCCESS;
+        group.done();
+      });
+      task->set_keep_alive(n % 3 == 0 ? 0 : 1000);
+      task->start();
+    }
+    group.wait();
+    EXPECT_EQ(good, 20);
+  }
+  EXPECT_EQ(seen, 1001);
+}
+
 // Framing ----------------------------------------------------------------------------------------
 
 // What a server sees of a request.

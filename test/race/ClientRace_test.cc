@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "client/ClientHub.h"
-#include "client/ClientSession.h"
 #include "client/ClientSettings.h"
 #include "kernel/Runtime.h"
 #include "race/ClientRaceKit.h"
@@ -328,7 +327,7 @@ class ClientRound {
     require(entry.alone, what + "extract is not alone");
     require(body_of(number_of(i)).compare(0, entry.received.size(), entry.received) == 0,
             what + "a wrong piece");
-    const int most = entry.post ? 1 : 1 + entry.retries + workflow::ClientSession::kFreeTries;
+    const int most = entry.post ? 1 : 1 + entry.retries + 1;
     require(entry.seen <= most, what + "too often");
   }
 
