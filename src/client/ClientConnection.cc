@@ -67,7 +67,10 @@ void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
 ClientConnection::Step ClientConnection::next_step() {
   MutexLock lock(mutex_);
   if (state_ == State::kClosing) {
-    return Step::kClose;
+    if (!flushing_ || aborting_) {
+      return Step::kClose;
+    }
+    return std::exchange(writable_, false) ? Step::kSend : Step::kWait;
   }
   if (state_ == State::kClosed) {
     return Step::kWait;
@@ -91,7 +94,7 @@ ClientConnection::Step ClientConnection::next_step() {
         readable_ = false;
         return Step::kRead;
       }
-      return std::exchange(writable_, false) && sending_ ? Step::kSend : Step::kWait;
+      return std::exchange(writable_, false) && (sending_ || flushing_) ? Step::kSend : Step::kWait;
   }
 }
 
@@ -177,6 +180,7 @@ bool ClientConnection::read_some(RunnableList& finished) {
     if (state_ == State::kIdle) {
       // Its end, or bytes that nobody asked for.
       state_ = State::kClosing;
+      flushing_ = false;
       return true;
     }
     if (n > 0) {
@@ -225,6 +229,7 @@ bool ClientConnection::input_ended(int error, RunnableList& finished) {
 // Poller's thread, in kExchanging: the response is whole.
 void ClientConnection::complete(bool usable, RunnableList& finished) {
   ClientSession* session = nullptr;
+  TlsSessions::Kept tls_session;
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
@@ -232,9 +237,10 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
              !is_datagram(endpoint_->transport());
     response_->set_channel(nullptr);
     if (stream_.tls()) {
-      endpoint_->keep_tls_session(*stream_.tls());
+      tls_session = TlsSessions::Kept(stream_.tls()->ssl());
     }
   }
+  endpoint_->keep_tls_session(std::move(tls_session));
   usable = session->exchange()->leaves_connection_usable() && usable;
   {
     MutexLock lock(mutex_);
@@ -244,6 +250,10 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
       state_ = State::kIdle;
     }
     usable = state_ == State::kIdle;
+    flushing_ = flushing_ && !sending_;  // behind a request that was cut short there is no place
+    if (!usable && flushing_) {
+      flushing_ = set_deadline(in_ns(timeout_ns(endpoint_->params().response_timeout)));
+    }
   }
   session->done(finished);
   if (usable) {
@@ -260,6 +270,7 @@ void ClientConnection::fail(int state, int error, int timeout_reason, RunnableLi
     session = std::exchange(session_, nullptr);
     failure = failure_of(state, error, timeout_reason);
     state_ = State::kClosing;
+    flushing_ = false;
     forget_unsent();
     if (session && response_) {
       response_->set_channel(nullptr);
@@ -297,6 +308,7 @@ void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
     if (state == State::kIdle) {
       state_ = State::kClosing;
     }
+    flushing_ = flushing_ && state != State::kClosing && state != State::kIdle;
   }
   if (state != State::kIdle && state != State::kClosing && state != State::kClosed) {
     const bool connecting = state != State::kExchanging;
@@ -356,8 +368,17 @@ void ClientConnection::end_with_runtime() {
 
 int ClientConnection::write_now(const void* buffer, size_t size) {
   MutexLock lock(mutex_);
-  struct iovec vector = {const_cast<void*>(buffer), size};
-  return static_cast<int>(stream_.write(&vector, 1));
+  if (size > kMaxFeedback || copied_bytes() > kMaxFeedback - size) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  const int error = write_behind(buffer, size);
+  if (error != 0 && error != EAGAIN) {
+    errno = error;
+    return -1;
+  }
+  flushing_ = error == EAGAIN;
+  return static_cast<int>(size);
 }
 
 void ClientConnection::restart_receive() {

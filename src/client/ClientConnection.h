@@ -89,6 +89,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   static constexpr size_t kReadSize = 64 * 1024;
   static constexpr int kMaxSteps = 16;
   static constexpr int kMaxVectors = 64;
+  // What write_now() keeps, at most, until the socket takes it.
+  static constexpr size_t kMaxFeedback = size_t{1024} * 1024;
 
   struct User final : public WFConnection {};
 
@@ -144,6 +146,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   ClientTimes times_ WF_GUARDED_BY(mutex_);
   bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request
   bool received_ WF_GUARDED_BY(mutex_) = false;  // something
+  // What write_now() was given waits for the socket: also in kIdle, and before the end of kClosing.
+  bool flushing_ WF_GUARDED_BY(mutex_) = false;
   int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;
   bool paused_ WF_GUARDED_BY(mutex_) = false;
   bool resumed_ WF_GUARDED_BY(mutex_) = false;  // not paused_ any more, to be looked at

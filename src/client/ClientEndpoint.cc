@@ -304,8 +304,8 @@ void ClientEndpoint::forget_tls_session() {
   hub_.tls_sessions().forget(key_);
 }
 
-void ClientEndpoint::keep_tls_session(const TlsStream& tls) {
-  hub_.tls_sessions().keep(key_, tls.ssl());
+void ClientEndpoint::keep_tls_session(TlsSessions::Kept kept) {
+  hub_.tls_sessions().keep(key_, std::move(kept));
 }
 
 void ClientEndpoint::abort_all() {

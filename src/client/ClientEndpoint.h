@@ -9,6 +9,7 @@
 
 #include "client/ClientConnection.h"
 #include "client/SessionQueue.h"
+#include "client/TlsSessions.h"
 #include "kernel/Poller.h"
 #include "kernel/Stream.h"
 #include "util/Mutex.h"
@@ -58,7 +59,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
 
   // Makes a connected stream one over TLS; resumes the last session. False without memory.
   bool begin_tls(Stream& stream);
-  void keep_tls_session(const TlsStream& tls);
+  // Not under the connection's lock.
+  void keep_tls_session(TlsSessions::Kept kept);
   // It may be why a handshake failed.
   void forget_tls_session();
 

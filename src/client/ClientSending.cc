@@ -60,6 +60,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     response->set_channel(this);
     error = write_out(vectors, count);
     sending_ = error == EAGAIN;
+    flushing_ = false;
     sent_ns_ = now_ns();
     if (sending_ ? set_deadline(in_ns(timeout_ns(times_.send)))
                  : error == 0 && set_receive_deadline()) {
@@ -108,6 +109,10 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
     error = resume_writing();
     if (error == EAGAIN) {
       return readable_;
+    }
+    flushing_ = false;
+    if (!sending_) {
+      return true;  // what follows an error is for the next read to find
     }
     sending_ = false;
     if (error == 0) {

@@ -10,7 +10,7 @@ void TlsSessions::offer(const std::string& endpoint, SSL* ssl) {
   MutexLock lock(mutex_);
   const auto found = sessions_.find(endpoint);
   if (found != sessions_.end()) {
-    SSL_set_session(ssl, found->second.session.get());
+    SSL_set_session(ssl, found->second.session());
     if (SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE && SSL_get_verify_result(ssl) != X509_V_OK) {
       SSL_set_session(ssl, nullptr);
       SSL_set_verify_result(ssl, X509_V_OK);
@@ -19,19 +19,24 @@ void TlsSessions::offer(const std::string& endpoint, SSL* ssl) {
   }
 }
 
-void TlsSessions::keep(const std::string& endpoint, SSL* ssl) {
+TlsSessions::Kept::Kept(SSL* ssl) {
   SSL_SESSION* const session = SSL_get0_session(ssl);
-  if (!session || SSL_SESSION_is_resumable(session) != 1) {
+  if (session && SSL_SESSION_is_resumable(session) == 1) {
+    SSL_SESSION_up_ref(session);
+    session_.reset(session);
+    context_.reset(SSL_get_SSL_CTX(ssl));
+    SSL_CTX_up_ref(context_.get());
+  }
+}
+
+// `kept` is the caller's, and outlives the lock; so does what is dropped.
+void TlsSessions::keep(const std::string& endpoint, Kept kept) {
+  if (!kept.session()) {
     return;
   }
-  SSL_CTX* const context = SSL_get_SSL_CTX(ssl);
-  SSL_SESSION_up_ref(session);
-  SSL_CTX_up_ref(context);
-  // Freed after the lock: that may run what the user has attached to them.
-  Kept before{std::unique_ptr<SSL_SESSION, Free>(session), std::unique_ptr<SSL_CTX, Free>(context)};
   decltype(sessions_)::node_type dropped;
   MutexLock lock(mutex_);
-  std::swap(sessions_[endpoint], before);
+  std::swap(sessions_[endpoint], kept);
   if (sessions_.size() > kMost) {
     // Any other: all of them save a little time.
     auto victim = sessions_.begin();

@@ -92,8 +92,10 @@ void Channel::retire() {
 void Channel::on_retired() {
   on_closing();
   {
+    // Freed without the lock: of TLS, that may run what the user has attached to it.
+    Stream closing{UniqueFd()};
     MutexLock lock(mutex_);
-    stream_.close();
+    std::swap(closing, stream_);
   }
   release();
 }
@@ -121,6 +123,10 @@ int Channel::write_out(struct iovec* vectors, int count) {
       vectors += sent;
       count -= sent;
     }
+  }
+  if (error == 0 && !behind_.empty()) {
+    copied_ = std::exchange(behind_, {});
+    error = write_copied();
   }
   if (error == 0) {
     error = stream_.flush();
@@ -150,8 +156,21 @@ int Channel::write_copy(const void* data, size_t size) {
   return error == 0 ? stream_.flush() : error;
 }
 
+int Channel::write_behind(const void* data, size_t size) {
+  if (unsent_.empty()) {
+    return write_copy(data, size);
+  }
+  behind_.append(static_cast<const char*>(data), size);
+  return EAGAIN;
+}
+
+void Channel::forget_unsent() {
+  unsent_.clear();
+  behind_.clear();
+}
+
 size_t Channel::unsent_bytes() const {
-  size_t size = copied_.size();
+  size_t size = copied_bytes();
   for (const struct iovec& vector : unsent_) {
     size += vector.iov_len;
   }

@@ -77,9 +77,12 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   int resume_writing() WF_REQUIRES(mutex_);
   // Of a copy that goes before everything not yet written.
   int write_copy(const void* data, size_t size) WF_REQUIRES(mutex_);
+  // Of a copy that goes after it.
+  int write_behind(const void* data, size_t size) WF_REQUIRES(mutex_);
   size_t unsent_bytes() const WF_REQUIRES(mutex_);
-  size_t copied_bytes() const WF_REQUIRES(mutex_) { return copied_.size(); }
-  void forget_unsent() WF_REQUIRES(mutex_) { unsent_.clear(); }
+  size_t copied_bytes() const WF_REQUIRES(mutex_) { return copied_.size() + behind_.size(); }
+  // The vectors not yet written, and what was to go after them.
+  void forget_unsent() WF_REQUIRES(mutex_);
 
   Poller& poller_;
   mutable Mutex mutex_;  // C
@@ -101,6 +104,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   int64_t queued_ns_ WF_GUARDED_BY(mutex_) = kNever;
   std::string copied_ WF_GUARDED_BY(mutex_);                // not yet sent
   std::vector<struct iovec> unsent_ WF_GUARDED_BY(mutex_);  // after that
+  std::string behind_ WF_GUARDED_BY(mutex_);                // after those
 };
 
 }  // namespace workflow

@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/RawServer.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFTaskFactory.h"
+
+// Messages that write back while they are received, more than the socket takes at once.
+
+namespace client_test {
+namespace {
+
+// As many bytes as it was told.
+class Bytes : public protocol::ProtocolMessage {
+ public:
+  int encode(struct iovec vectors[], int) override {
+    vectors[0] = {bytes.data(), bytes.size()};
+    return 1;
+  }
+  std::string bytes;
+};
+
+// Answers "?" by as many bytes as are taken; "." is its end.
+class Talkative : public protocol::ProtocolMessage {
+ public:
+  int append(const void* data, size_t* size) override {
+    for (size_t i = 0; i < *size; i++) {
+      if (static_cast<const char*>(data)[i] == '.') {
+        *size = i + 1;
+        return 1;
+      }
+      const std::string part(kPart, 'a');
+      while (feedback(part.data(), kPart) == static_cast<int>(kPart)) {
+        taken += kPart;
+      }
+      refused = errno;
+    }
+    return 0;
+  }
+  static constexpr size_t kPart = 100'000;
+  size_t taken = 0;
+  int refused = 0;
+};
+
+using Task = WFNetworkTask<Bytes, Talkative>;
+
+struct Outcome {
+  int state = -2;
+  int error = 0;
+  size_t taken = 0;
+  int refused = 0;
+};
+
+Outcome talk(const RawServer& server, size_t request_size, int keep_alive = 0) {
+  Outcome outcome;
+  WFFacilities::WaitGroup group(1);
+  Task* task = WFNetworkTaskFactory<Bytes, Talkative>::create_client_task(
+      TT_TCP, "127.0.0.1", server.port(), 0, [&](Task* ended) {
+        outcome = {ended->get_state(), ended->get_error(), ended->get_resp()->taken,
+                   ended->get_resp()->refused};
+        group.done();
+      });
+  task->get_req()->bytes.assign(request_size, 'r');
+  task->set_keep_alive(keep_alive);
+  task->start();
+  group.wait();
+  return outcome;
+}
+
+// What the peer reads until nothing comes for a while, or the end.
+std::string read_all(Peer& peer) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client's socket is full
+  const struct timeval patience = {0, 500'000};
+  ::setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  std::string all;
+  std::vector<char> buffer(1024 * 1024);
+  for (ssize_t n = 0; (n = ::recv(peer.fd(), buffer.data(), buffer.size(), 0)) > 0;) {
+    all.append(buffer.data(), static_cast<size_t>(n));
+  }
+  return all;
+}
+
+bool is(const std::string& seen, size_t requested, size_t answered) {
+  return seen.size() == requested + answered && seen.find_first_not_of('r') == requested &&
+         seen.find_first_not_of('a', requested) == std::string::npos;
+}
+
+TEST(ClientFeedback, LeavesLaterIfItHasTo) {
+  std::string seen;
+  RawServer server([&](Peer& peer, int) {
+    peer.send("?");
+    seen = read_all(peer);
+    peer.send(".");
+  });
+  const Outcome outcome = talk(server, 1000);
+  EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS) << outcome.error;
+  EXPECT_EQ(outcome.refused, ENOBUFS);
+  EXPECT_GT(outcome.taken, 900'000U);
+  EXPECT_TRUE(is(seen, 1000, outcome.taken)) << seen.size() << " " << outcome.taken;
+}
+
+TEST(ClientFeedback, LeavesBeforeTheConnectionIsClosed) {
+  for (const int keep_alive : {0, 60'000}) {
+    WFFacilities::WaitGroup read(1);
+    std::string seen;
+    RawServer server([&](Peer& peer, int) {
+      peer.send("?.");
+      seen = read_all(peer);
+      read.done();
+    });
+    const Outcome outcome = talk(server, 1000, keep_alive);
+    EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS);
+    read.wait();
+    EXPECT_TRUE(is(seen, 1000, outcome.taken)) << seen.size() << " " << outcome.taken;
+  }
+}
+
+TEST(ClientFeedback, IsNotPutIntoTheMiddleOfTheRequest) {
+  constexpr size_t kRequest = 20'000'000;
+  std::string seen;
+  RawServer server([&](Peer& peer, int) {
+    peer.send("?");
+    seen = read_all(peer);
+    peer.send(".");
+  });
+  const Outcome outcome = talk(server, kRequest);
+  EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS);
+  EXPECT_TRUE(is(seen, kRequest, outcome.taken)) << seen.size() << " " << outcome.taken;
+}
+
+}  // namespace
+}  // namespace client_test
