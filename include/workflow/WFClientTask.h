@@ -18,8 +18,11 @@ struct WFClientProtocol {
   // connection means between two requests only the protocol's author knows.
   static constexpr int kKeepAlive = 0;
 
-  // Completes the request before it is sent to that target, and readies the response for it.
-  static void prepare(const workflow::ClientTarget &, REQ *, RESP *, bool /*keep_alive*/) {}
+  // Completes the request before it is sent to that target, and readies the response for it. False
+  // with errno: it cannot be sent.
+  static bool prepare(const workflow::ClientTarget &, REQ *, RESP *, bool /*keep_alive*/) {
+    return true;
+  }
   // After a whole response: may the connection carry another request?
   static bool leaves_connection_usable(const REQ *, const RESP *) { return true; }
   // May it be sent twice?
@@ -87,8 +90,9 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   protocol::ProtocolMessage *next_request() override {
     // Nothing has come for the response yet: then there would be no further try.
     if (this->prepare_) this->prepare_(this);
-    Protocol::prepare(target_, &this->req_, &this->resp_, this->keep_alive_timeout_ != 0);
-    return &this->req_;
+    const bool keep_alive = this->keep_alive_timeout_ != 0;
+    return Protocol::prepare(target_, &this->req_, &this->resp_, keep_alive) ? &this->req_
+                                                                             : nullptr;
   }
   protocol::ProtocolMessage *next_response() override { return &this->resp_; }
   workflow::ClientTimes times() const override {

@@ -10,12 +10,13 @@
 
 // HTTP/1.1 (RFC 9110, 9112). What the task adds to a request where the user did not: method GET,
 // target "/", version, Host, the true Content-Length, and "Connection: close" where the connection
-// is not to be kept.
+// is not to be kept. A body that the user frames ("Transfer-Encoding: chunked") has to be chunks,
+// whole and nothing else, and no other coding can be announced: EINVAL.
 template <>
 struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static constexpr int kKeepAlive = 60 * 1000;
 
-  static void prepare(const workflow::ClientTarget &target, protocol::HttpRequest *request,
+  static bool prepare(const workflow::ClientTarget &target, protocol::HttpRequest *request,
                       protocol::HttpResponse *response, bool keep_alive);
   static bool leaves_connection_usable(const protocol::HttpRequest *request,
                                        const protocol::HttpResponse *response);

@@ -4,11 +4,14 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
 #include "client/ClientSettings.h"
+#include "protocol/HttpContent.h"
+#include "protocol/HttpOutput.h"
 #include "workflow/HttpLimits.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFTaskFactory.h"
@@ -119,35 +122,54 @@ void drop_body(HttpRequest* request) {
 
 }  // namespace
 
-void Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* request,
-                       HttpResponse* response, bool keep_alive) {
-  if (!request->get_method()) {
-    request->set_method("GET");
-  }
-  if (!request->get_request_uri()) {
-    request->set_request_uri("/");
-  }
-  if (!request->get_http_version()) {
-    request->set_http_version("HTTP/1.1");
-  }
-  if (!has_header(request, "Host")) {
-    const char* default_port =
-        workflow::SchemePorts::process().get(target.is_tls() ? "https" : "http");
-    const std::string& host = target.host.empty() ? target.verified_host : target.host;
-    request->add_header_pair("Host", host.empty() ? "localhost"  // a unix socket
-                                                  : authority_of(host, target.port, default_port));
-  }
-  // Both would be read in two ways (RFC 9112, 6.1), and what the user said may not be true.
+namespace {
+
+// Both lengths would be read in two ways (RFC 9112, 6.1), and what the user said may not be true.
+// False with errno.
+bool prepare_framing(HttpRequest* request) {
   erase_header(request, "Content-Length");
-  if (!request->is_chunked()) {
-    const size_t size = request->get_output_body_size();
-    // Where a method has a meaning for a body, its absence is said, too (RFC 9110, 8.6).
-    if (size > 0 || is_one_of(method_of(request), {"POST", "PUT", "PATCH"})) {
-      request->add_header_pair("Content-Length", std::to_string(size));
+  switch (protocol::output_framing(request->content()->fields)) {
+    case protocol::OutputFraming::kLength: {
+      const size_t size = request->get_output_body_size();
+      // Where a method has a meaning for a body, its absence is said, too (RFC 9110, 8.6).
+      const bool says = size > 0 || is_one_of(method_of(request), {"POST", "PUT", "PATCH"});
+      return !says || request->add_header_pair("Content-Length", std::to_string(size));
     }
+    case protocol::OutputFraming::kChunked:
+      // HTTP/1.0 knows no chunks.
+      if (std::string_view(request->get_http_version()) != "HTTP/1.0" &&
+          protocol::is_chunk_framed(request->content()->output)) {
+        return true;
+      }
+      [[fallthrough]];
+    default:
+      errno = EINVAL;
+      return false;
   }
-  if (!keep_alive && !request->has_connection_header()) {
-    request->add_header_pair("Connection", "close");
+}
+
+bool add_host(const workflow::ClientTarget& target, HttpRequest* request) {
+  const char* default_port =
+      workflow::SchemePorts::process().get(target.is_tls() ? "https" : "http");
+  const std::string& host = target.host.empty() ? target.verified_host : target.host;
+  return request->add_header_pair("Host", host.empty()
+                                              ? "localhost"  // a unix socket
+                                              : authority_of(host, target.port, default_port));
+}
+
+}  // namespace
+
+bool Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* request,
+                       HttpResponse* response, bool keep_alive) {
+  const bool complete = (request->get_method() || request->set_method("GET")) &&
+                        (request->get_request_uri() || request->set_request_uri("/")) &&
+                        (request->get_http_version() || request->set_http_version("HTTP/1.1")) &&
+                        (has_header(request, "Host") || add_host(target, request)) &&
+                        prepare_framing(request) &&
+                        (keep_alive || request->has_connection_header() ||
+                         request->add_header_pair("Connection", "close"));
+  if (!complete) {
+    return false;
   }
   response->set_limits(&kClientLimits);
   if (method_of(request) == "HEAD") {
@@ -155,6 +177,7 @@ void Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
   } else if (method_of(request) == "CONNECT") {
     response->parse_connect_answer();
   }
+  return true;
 }
 
 bool Protocol::leaves_connection_usable(const HttpRequest* request, const HttpResponse* response) {

@@ -15,8 +15,13 @@ class HttpPieces {
   // A chunk larger than this is passed on as it arrives, a smaller one as a whole.
   static constexpr size_t kWholeChunk = size_t{64} * 1024;
 
+  enum class Keeps { kPieces, kNothing };  // kNothing: where only the framing matters
+  explicit HttpPieces(Keeps keeps = Keeps::kPieces) : keeps_(keeps) {}
+
   // False when memory is exhausted.
-  bool append(const char* bytes, size_t count) { return bytes_.append(bytes, count); }
+  bool append(const char* bytes, size_t count) {
+    return keeps_ == Keeps::kNothing || bytes_.append(bytes, count);
+  }
   // What was appended since the last time is a piece; unless that is nothing.
   bool close() {
     const size_t end = bytes_.size();
@@ -56,6 +61,7 @@ class HttpPieces {
     next_ = taken_ = last_end_ = 0;
   }
 
+  const Keeps keeps_;
   ByteBuffer bytes_;
   ByteBuffer ends_;      // of the whole pieces in bytes_, each a size_t
   size_t next_ = 0;      // in ends_

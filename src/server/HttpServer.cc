@@ -7,6 +7,7 @@
 
 #include "protocol/HttpContent.h"
 #include "protocol/HttpGrammar.h"
+#include "protocol/HttpOutput.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFHttpServer.h"
 
@@ -89,11 +90,31 @@ void take_framing_off(HttpResponse* response) {
   erase_header(response, "Transfer-Encoding");
 }
 
+// Whether the client will read the reply as the user meant it (RFC 9112, 6.1): no other coding than
+// chunked, and chunks that are whole.
+bool is_clearly_framed(const Protocol::RequestFacts& request, const HttpResponse* response) {
+  switch (protocol::output_framing(response->content()->fields)) {
+    case protocol::OutputFraming::kLength:
+      return true;
+    case protocol::OutputFraming::kChunked:
+      return request.is_head || protocol::is_chunk_framed(response->content()->output);
+    default:
+      return false;
+  }
+}
+
+void become_an_error(HttpResponse* response) {
+  protocol::HttpUtil::set_response_status(response, HttpStatusInternalServerError);
+  response->clear_output_body();
+  erase_header(response, "Transfer-Encoding");
+}
+
 // Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
 // so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
 void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response) {
   const std::string_view status = response->get_status_code();
   const bool bodiless = has_no_body(request, status);
+  if (!bodiless && !is_clearly_framed(request, response)) become_an_error(response);
   if (!bodiless && request.is_http10 && response->is_chunked()) take_framing_off(response);
   const size_t size = response->get_output_body_size();
   if (bodiless) {

@@ -334,6 +334,61 @@ TEST(ClientCorners, TheLengthOfTheBodyIsTrue) {
   EXPECT_EQ(chunked.find("Content-Length"), std::string::npos) << chunked;
 }
 
+TEST(ClientCorners, WhatCouldBeReadInTwoWaysIsNotSent) {
+  std::atomic<int> seen{0};
+  RawServer server([&](Peer& peer, int) {
+    while (!peer.request().empty()) {
+      seen++;
+      peer.reply("x");
+    }
+  });
+  struct Case {
+    std::vector<const char*> codings;
+    const char* body;
+    const char* version = "HTTP/1.1";
+  };
+  for (const Case& c :
+       {Case{{"chunked"}, "abc"}, Case{{"chunked"}, ""}, Case{{"chunked"}, "3\r\nabc\r\n"},
+        Case{{"chunked"}, "3\r\nabc\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n"},
+        Case{{"chunked"}, "4\r\nabc\r\n0\r\n\r\n"},
+        Case{{"chunked"}, "0\r\nContent-Length: 3\r\n\r\n"}, Case{{"gzip"}, "0\r\n\r\n"},
+        Case{{"gzip, chunked"}, "0\r\n\r\n"}, Case{{"chunked", "chunked"}, "0\r\n\r\n"},
+        Case{{"chunked"}, "0\r\n\r\n", "HTTP/1.0"}}) {
+    const Fetched got =
+        fetch(server.url(), {.retry_max = 3, .change = [&](WFHttpTask* task) {
+                               task->get_req()->set_method("POST");
+                               task->get_req()->set_http_version(c.version);
+                               for (const char* coding : c.codings) {
+                                 task->get_req()->add_header_pair("transfer-encoding", coding);
+                               }
+                               task->get_req()->append_output_body(c.body);
+                             }});
+    EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR) << c.codings[0] << c.body;
+    EXPECT_EQ(got.error, EINVAL) << c.codings[0] << c.body;
+  }
+  EXPECT_EQ(seen, 0);
+}
+
+// Chunks may be appended in any pieces.
+TEST(ClientCorners, ChunksOfTheUserArriveAsABody) {
+  TestServer server([](WFHttpTask* task) {
+    task->get_resp()->append_output_body(protocol::HttpUtil::decode_chunked_body(task->get_req()));
+  });
+  const std::string chunks = "3;x=y\r\nabc\r\n00A\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n";
+  for (const size_t step : {chunks.size(), size_t{1}, size_t{5}}) {
+    const Fetched got = fetch("http://127.0.0.1:" + std::to_string(server.port()) + "/",
+                              {.change = [&](WFHttpTask* task) {
+                                task->get_req()->set_method("POST");
+                                task->get_req()->add_header_pair("Transfer-Encoding", "Chunked");
+                                for (size_t at = 0; at < chunks.size(); at += step) {
+                                  task->get_req()->append_output_body_nocopy(
+                                      chunks.data() + at, std::min(step, chunks.size() - at));
+                                }
+                              }});
+    EXPECT_EQ(got.body, "abc0123456789") << got.error;
+  }
+}
+
 TEST(ClientCorners, APlusInCredentialsIsAPlus) {
   // "u:a+b" and, percent-encoded, "u:a:b".
   EXPECT_NE(wire(nullptr, "u:a+b@").find("Basic dTphK2I=\r\n"), std::string::npos);

@@ -133,6 +133,24 @@ TEST(Reply, ChunkedByTheUserGoesAsItIs) {
   EXPECT_EQ(got->field("Content-Length"), "");
 }
 
+// What follows would be read as a part of it, or it as a part of what follows.
+TEST(Reply, WhatCouldBeReadInTwoWaysIsAnError) {
+  for (const char* body : {"", "abc", "3\r\nabc\r\n", "0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"}) {
+    TestServer server(reply_with("200", "Transfer-Encoding", "chunked", body));
+    const auto got = first_of_two(server, kGet);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->status, 500) << body;
+    EXPECT_EQ(got->body, "");
+    EXPECT_EQ(got->field("Transfer-Encoding"), "");
+  }
+  for (const char* coding : {"gzip", "gzip, chunked", "identity"}) {
+    TestServer server(reply_with("200", "Transfer-Encoding", coding, "0\r\n\r\n"));
+    const auto got = first_of_two(server, kGet);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->status, 500) << coding;
+  }
+}
+
 // RFC 9112, 6.2: a sender must not send both; what reads us could choose the other one.
 TEST(Reply, ChunkedLosesContentLength) {
   TestServer server([](WFHttpTask* task) {
