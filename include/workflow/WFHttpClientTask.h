@@ -48,6 +48,7 @@ class HttpClientTask : public WFClientTask<protocol::HttpRequest, protocol::Http
   int aim();
   // The same by way of the proxy, given the target without it.
   int aim_at_proxy(const std::string &path, ClientTarget *target);
+  bool follow();
   bool fail_redirect();
 
   ParsedURI uri_;

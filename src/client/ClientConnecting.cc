@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "client/ClientConnection.h"
@@ -73,7 +74,11 @@ bool ClientConnection::ask_proxy(RunnableList& finished) {
     fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
     return true;
   }
-  proxy_answer_ = std::make_unique<protocol::HttpResponse>();
+  proxy_answer_.reset(new (std::nothrow) protocol::HttpResponse());
+  if (!proxy_answer_) {
+    fail(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
+    return true;
+  }
   proxy_answer_->parse_connect_answer();
   return true;
 }

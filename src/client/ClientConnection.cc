@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "client/ClientEndpoint.h"
@@ -21,7 +22,11 @@ bool ClientConnection::start() {
   if (watch() != 0) {
     return false;
   }
-  set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)));
+  if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
+    // It is the poller's already. Or the runtime stops; then somebody will say so.
+    out_of_memory_ = !endpoint_->runtime_stops();
+    ask_poller();
+  }
   return true;
 }
 
@@ -81,6 +86,9 @@ ClientConnection::Step ClientConnection::next_step() {
   if (std::exchange(resumed_, false)) {
     return Step::kResume;
   }
+  if (std::exchange(out_of_memory_, false)) {
+    return Step::kStarve;
+  }
   switch (state_) {
     case State::kConnecting:
       return std::exchange(writable_, false) ? Step::kConnect : Step::kWait;
@@ -121,6 +129,9 @@ void ClientConnection::advance(RunnableList& finished) {
         break;
       case Step::kResume:
         resumed(finished);
+        break;
+      case Step::kStarve:
+        fail(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
         break;
       case Step::kAbort:
         fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
@@ -194,7 +205,12 @@ bool ClientConnection::feed(const char* data, size_t size, RunnableList& finishe
   const bool whole_only = is_datagram(endpoint_->transport());
   size_t taken = size;
   errno = 0;
-  const int result = response_->append(data, &taken);
+  int result = -1;
+  try {
+    result = response_->append(data, &taken);
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+  }
   const int error = errno;
   if (result < 0) {
     fail(WFT_STATE_SYS_ERROR, error != 0 ? error : EBADMSG, TOR_NOT_TIMEOUT, finished);

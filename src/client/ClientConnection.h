@@ -84,7 +84,18 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
  private:
   enum class State { kConnecting, kTunneling, kHandshaking, kExchanging, kIdle, kClosing, kClosed };
-  enum class Step { kWait, kConnect, kTunnel, kHandshake, kSend, kRead, kResume, kAbort, kClose };
+  enum class Step {
+    kWait,
+    kConnect,
+    kTunnel,
+    kHandshake,
+    kSend,
+    kRead,
+    kResume,
+    kStarve,
+    kAbort,
+    kClose
+  };
 
   static constexpr size_t kReadSize = 64 * 1024;
   static constexpr int kMaxSteps = 16;
@@ -126,6 +137,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
   // Of the thread that has the session. With `expected` as the state that it has to be in still.
   Begin send_request(State expected, ClientSession* session, ClientFailure* failure);
+  // Has the exchange complete its request. 0 or an errno.
+  static int encode(ClientExchange* exchange, struct iovec* vectors, int* count,
+                    protocol::ProtocolMessage** response);
   // Of an idle connection: whether its peer has neither spoken nor left. What has not arrived yet
   // nobody can know.
   bool is_still_idle() WF_REQUIRES(mutex_);
@@ -141,7 +155,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool writable_ WF_GUARDED_BY(mutex_) = false;
   bool aborting_ WF_GUARDED_BY(mutex_) = false;
-  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;  // begun
+  bool out_of_memory_ WF_GUARDED_BY(mutex_) = false;  // it could not even be started
+  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;     // begun
   // Of the exchange.
   ClientTimes times_ WF_GUARDED_BY(mutex_);
   bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request

@@ -172,18 +172,19 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
       errno != EINTR) {
     error = errno;
   }
+  ClientConnection* connection = nullptr;
   if (error == 0) {
-    ClientConnection* connection = new ClientConnection(
-        shared_from_this(), hub_.runtime().own_poller(), std::move(fd), session);
+    connection = new (std::nothrow)
+        ClientConnection(shared_from_this(), hub_.runtime().own_poller(), std::move(fd), session);
+    error = connection ? 0 : ENOMEM;
+  }
+  if (connection) {
     // Another reference: the connection may end as soon as others can find it.
     connection->retain();
     bool closed = false;
-    {
-      MutexLock lock(mutex_);
-      all_.insert(connection);
-      closed = closed_;
-    }
-    if (connection->start()) {
+    const bool added = add(connection, &closed);
+    errno = ENOMEM;
+    if (added && connection->start()) {
       if (closed) {
         connection->abort();
       }
@@ -202,6 +203,19 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
   MutexLock lock(mutex_);
   open_--;
   return Acquire::kFailed;
+}
+
+bool ClientEndpoint::add(ClientConnection* connection, bool* closed) {
+  MutexLock lock(mutex_);
+  *closed = closed_;
+  try {
+    // So that it can be put there when it is returned.
+    idle_.reserve(all_.size() + 1);
+    all_.insert(connection);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finished) {
@@ -288,13 +302,17 @@ void ClientEndpoint::connect_next(RunnableList& finished) {
 }
 
 bool ClientEndpoint::begin_tls(Stream& stream) {
-  if (!tls_context_ || !stream.begin_tls(tls_context_, TlsStream::Role::kClient) ||
-      (!tls_host_.empty() && !stream.tls()->expect_host(tls_host_.c_str(), params_.use_tls_sni))) {
+  try {
+    if (!tls_context_ || !stream.begin_tls(tls_context_, TlsStream::Role::kClient) ||
+        (!tls_host_.empty() &&
+         !stream.tls()->expect_host(tls_host_.c_str(), params_.use_tls_sni)) ||
+        (!alpn_.empty() && SSL_set_alpn_protos(stream.tls()->ssl(),
+                                               reinterpret_cast<const unsigned char*>(alpn_.data()),
+                                               static_cast<unsigned>(alpn_.size())) != 0)) {
+      return false;
+    }
+  } catch (const std::bad_alloc&) {
     return false;
-  }
-  if (!alpn_.empty()) {
-    SSL_set_alpn_protos(stream.tls()->ssl(), reinterpret_cast<const unsigned char*>(alpn_.data()),
-                        static_cast<unsigned>(alpn_.size()));
   }
   hub_.tls_sessions().offer(key_, stream.tls()->ssl());
   return true;

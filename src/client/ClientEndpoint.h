@@ -82,6 +82,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
 
   // open_ counts the new connection already.
   Acquire connect(ClientSession* session, ClientFailure* failure);
+  // False without memory. `*closed`: the runtime stops.
+  bool add(ClientConnection* connection, bool* closed);
   // `displaced`: an idle connection to be closed for it, with a reference, or null.
   Acquire enqueue(ClientSession* session, bool fresh, ClientConnection** displaced,
                   ClientFailure* failure) WF_REQUIRES(mutex_);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
@@ -19,10 +20,16 @@ ClientExchange::~ClientExchange() {
 }
 
 void ClientExchange::begin(const ClientTarget& target, int retry_max) {
+  RunnableList finished;
+  ClientSession* session = nullptr;
+  try {
+    session = new ClientSession(this, target, retry_max);
+  } catch (const std::bad_alloc&) {
+    Runtime::current().handlers().post(ended(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT));
+    return;
+  }
   ClientHub& hub = ClientHub::current();
   Runtime& runtime = hub.runtime();
-  RunnableList finished;
-  ClientSession* session = new ClientSession(this, target, retry_max);
   if (hub.session_begins()) {
     session->proceed(finished);
   } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
@@ -17,6 +18,26 @@ ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFa
   return send_request(State::kIdle, session, failure);
 }
 
+int ClientConnection::encode(ClientExchange* exchange, struct iovec* vectors, int* count,
+                             protocol::ProtocolMessage** response) {
+  try {
+    errno = 0;
+    protocol::ProtocolMessage* const request = exchange->next_request();
+    *count = request ? request->encode(vectors, kMaxVectors) : -1;
+    if (*count < 0) {
+      return errno == 0 || errno == EAGAIN ? EBADMSG : errno;
+    }
+    if (*count == 0 && is_datagram(endpoint_->transport())) {
+      vectors[0] = {nullptr, 0};  // an empty one is one, too
+      *count = 1;
+    }
+    *response = exchange->next_response();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
+}
+
 ClientConnection::Begin ClientConnection::send_request(State expected, ClientSession* session,
                                                        ClientFailure* failure) {
   ClientExchange* const exchange = session->exchange();
@@ -30,15 +51,9 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   }
   session->use(this, sequence);
   struct iovec vectors[kMaxVectors];
-  errno = 0;
-  protocol::ProtocolMessage* const request = exchange->next_request();
-  int count = request ? request->encode(vectors, kMaxVectors) : -1;
-  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
-  if (count == 0 && is_datagram(endpoint_->transport())) {
-    vectors[0] = {nullptr, 0};  // an empty one is one, too
-    count = 1;
-  }
-  protocol::ProtocolMessage* const response = error == 0 ? exchange->next_response() : nullptr;
+  int count = 0;
+  protocol::ProtocolMessage* response = nullptr;
+  int error = encode(exchange, vectors, &count, &response);
   MutexLock lock(mutex_);
   if (state_ != expected) {
     return Begin::kNotIdle;

@@ -3,6 +3,7 @@
 #include <netdb.h>
 
 #include <cerrno>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -31,13 +32,14 @@ void ClientSession::proceed(RunnableList& finished) {
       resolve(finished);
       return;
     }
-    HostAddress address = (*addresses_)[next_address_];
-    if (target_.address_length == 0) {
-      address.set_port(target_.port);
-    }
     ClientFailure failure = {};
-    const auto endpoint = hub_.endpoint(
-        target_, reinterpret_cast<const struct sockaddr*>(&address.address), address.length);
+    std::shared_ptr<ClientEndpoint> endpoint;
+    try {
+      endpoint = find_endpoint();
+    } catch (const std::bad_alloc&) {
+      end(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
+      return;
+    }
     if (!endpoint) {
       end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
       return;
@@ -57,13 +59,31 @@ void ClientSession::proceed(RunnableList& finished) {
   }
 }
 
+std::shared_ptr<ClientEndpoint> ClientSession::find_endpoint() {
+  HostAddress address = (*addresses_)[next_address_];
+  if (target_.address_length == 0) {
+    address.set_port(target_.port);
+  }
+  return hub_.endpoint(target_, reinterpret_cast<const struct sockaddr*>(&address.address),
+                       address.length);
+}
+
 void ClientSession::resolve(RunnableList& finished) {
-  if (!hub_.session_resolves(this)) {
+  Resolver* resolver = nullptr;
+  bool may = false;
+  try {
+    resolver = &hub_.runtime().part<Resolver>();
+    may = hub_.session_resolves(this);
+  } catch (const std::bad_alloc&) {
+    end(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
+    return;
+  }
+  if (!may) {
     end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
     return;
   }
   ClientHub& hub = hub_;
-  hub.runtime().part<Resolver>().resolve(target_.host, target_.params.address_family, this);
+  resolver->resolve(target_.host, target_.params.address_family, this);
   // The session may be gone.
   if (hub.take_back_if_closed(this)) {
     failed({.state = WFT_STATE_ABORTED}, finished);
@@ -80,6 +100,8 @@ void ClientSession::resolved(int error, HostAddresses addresses) {
     proceed(finished);
   } else if (error == EAI_CANCELED) {
     end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+  } else if (error == EAI_MEMORY) {
+    end(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
   } else if (error == EAI_SYSTEM) {
     end(WFT_STATE_SYS_ERROR, error_number, TOR_NOT_TIMEOUT, finished);
   } else {
@@ -108,6 +130,16 @@ void ClientSession::failed(const ClientFailure& failure, RunnableList& finished)
   }
 }
 
+void ClientSession::forget_addresses() {
+  try {
+    if (target_.address_length == 0) {
+      hub_.runtime().part<Resolver>().forget(target_.host, target_.params.address_family);
+    }
+  } catch (const std::bad_alloc&) {
+    // Then they stay until their time is up.
+  }
+}
+
 bool ClientSession::may_try_again(const ClientFailure& failure) {
   if (failure.unanswered) {
     // Datagrams get lost, and this is all that a sender ever learns of it.
@@ -127,9 +159,7 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
     if (retries_left_-- > 0) {
       return true;
     }
-    if (target_.address_length == 0) {
-      hub_.runtime().part<Resolver>().forget(target_.host, target_.params.address_family);
-    }
+    forget_addresses();
     return false;
   }
   if (failure.sent && !exchange_->is_repeatable()) {

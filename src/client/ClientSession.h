@@ -9,6 +9,7 @@
 
 namespace workflow {
 
+class ClientEndpoint;
 class ClientHub;
 
 // One exchange on its way: finds the host's addresses, then a connection, and tries again where
@@ -39,7 +40,9 @@ class ClientSession final : private ResolveRequest {
 
   void resolved(int error, HostAddresses addresses) override;
   void resolve(RunnableList& finished);
+  std::shared_ptr<ClientEndpoint> find_endpoint();
   bool may_try_again(const ClientFailure& failure);
+  void forget_addresses();
   void end(int state, int error, int timeout_reason, RunnableList& finished);
 
   ClientHub& hub_;

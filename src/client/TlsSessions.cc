@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 
+#include <new>
 #include <utility>
 
 namespace workflow {
@@ -36,7 +37,11 @@ void TlsSessions::keep(const std::string& endpoint, Kept kept) {
   }
   decltype(sessions_)::node_type dropped;
   MutexLock lock(mutex_);
-  std::swap(sessions_[endpoint], kept);
+  try {
+    std::swap(sessions_[endpoint], kept);
+  } catch (const std::bad_alloc&) {
+    return;  // the next handshake is a full one
+  }
   if (sessions_.size() > kMost) {
     // Any other: all of them save a little time.
     auto victim = sessions_.begin();

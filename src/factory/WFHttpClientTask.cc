@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string_view>
 
 #include "client/ClientSettings.h"
@@ -302,9 +303,17 @@ bool HttpClientTask::is_followed() const {
 }
 
 bool HttpClientTask::goes_on() {
-  if (state_ != WFT_STATE_SUCCESS || !is_followed()) {
+  try {
+    return state_ == WFT_STATE_SUCCESS && is_followed() && follow();
+  } catch (const std::bad_alloc&) {
+    state_ = WFT_STATE_SYS_ERROR;
+    error_ = ENOMEM;
     return false;
   }
+}
+
+// False: the redirect is none that can be followed.
+bool HttpClientTask::follow() {
   const std::string status = resp_.get_status_code();
   std::string location;
   protocol::HttpHeaderCursor(&resp_).find("Location", location);

@@ -10,6 +10,20 @@
 
 namespace workflow {
 
+namespace {
+
+// False without memory.
+bool append(std::string& text, const void* data, size_t size) {
+  try {
+    text.append(static_cast<const char*>(data), size);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void Channel::release() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
     return;
@@ -147,9 +161,7 @@ int Channel::resume_writing() {
 }
 
 int Channel::write_copy(const void* data, size_t size) {
-  try {
-    copied_.append(static_cast<const char*>(data), size);
-  } catch (const std::bad_alloc&) {
+  if (!append(copied_, data, size)) {
     return ENOMEM;
   }
   const int error = write_copied();
@@ -160,8 +172,7 @@ int Channel::write_behind(const void* data, size_t size) {
   if (unsent_.empty()) {
     return write_copy(data, size);
   }
-  behind_.append(static_cast<const char*>(data), size);
-  return EAGAIN;
+  return append(behind_, data, size) ? EAGAIN : ENOMEM;
 }
 
 void Channel::forget_unsent() {

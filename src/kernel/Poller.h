@@ -57,7 +57,7 @@ class IoHandler {
 
  private:
   friend class Poller;
-  IoHandler* next_retired_ = nullptr;
+  IoHandler* next_retired_ = nullptr;  // of the leader
 };
 
 // One thread that sleeps for many: timers and descriptors.
@@ -260,7 +260,7 @@ class Poller {
   int64_t replaced_ns_ = 0;
   int64_t hand_over_ns_ = 0;  // how long after replaced_ns_
   RunnableList finished_;
-  IoHandler* retired_ = nullptr;  // linked, as it must not need memory
+  IoHandler* retired_ = nullptr;  // linked through them
 };
 
 }  // namespace workflow
