@@ -1,0 +1,134 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/Certificates.h"
+#include "support/Program.h"
+#include "support/TempDir.h"
+#include "util/UniqueFd.h"
+
+namespace interop_test {
+
+using test_support::Program;
+
+// A socket on a free port of 127.0.0.1. Listening, it is for a program to inherit: nothing sent to
+// it is refused while the program starts. Only bound, it keeps the port for a program that
+// binds it itself, with SO_REUSEADDR, as all servers do.
+class LocalSocket {
+ public:
+  enum class Use { kListens, kKeepsPort };
+
+  explicit LocalSocket(Use use = Use::kListens)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    const int on = 1;
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    struct sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+    if (use == Use::kListens) {
+      ::listen(fd_.get(), 511);
+    }
+    socklen_t length = sizeof address;
+    ::getsockname(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+  }
+
+  int fd() const { return fd_.get(); }
+  uint16_t port() const { return port_; }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  workflow::UniqueFd fd_;
+  uint16_t port_ = 0;
+};
+
+// nginx in one process, listening on a port of its own. `http`: what the block of that name holds;
+// "@listen" in it stands for the address, "@folder" for a directory of its own.
+class Nginx {
+ public:
+  explicit Nginx(std::string http) {
+    const LocalSocket socket;
+    port_ = socket.port();
+    replace(http, "@listen", socket.address());
+    replace(http, "@folder", folder_.path("www"));
+    std::filesystem::create_directory(folder_.path("www"));
+    std::string text = "daemon off; master_process off; pid " + folder_.path("pid") +
+                       ";\nerror_log stderr error;\nevents { worker_connections 512; }\nhttp {\n"
+                       "access_log off;\ntypes { text/plain txt; }\n";
+    for (const char* each : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
+      text += std::string(each) + "_temp_path " + folder_.path(each) + ";\n";
+    }
+    std::ofstream(folder_.path("conf")) << text << http << "\n}\n";
+    program_ = std::make_unique<Program>(
+        "nginx",
+        std::vector<std::string>{"-p", folder_.path(""), "-c", folder_.path("conf"), "-e",
+                                 "stderr"},
+        test_support::ProgramOptions{.environment = {"NGINX=3;"}, .inherited = {socket.fd()}});
+  }
+
+  uint16_t port() const { return port_; }
+  std::string www(const std::string& name) const { return folder_.path("www/" + name); }
+  std::string url(const std::string& path = "/") const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
+  std::string https(const std::string& path = "/") const {
+    return "https://localhost:" + std::to_string(port_) + path;
+  }
+
+ private:
+  static void replace(std::string& text, const std::string& name, const std::string& by) {
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += by.size()) {
+      text.replace(at, name.size(), by);
+    }
+  }
+
+  const test_support::TempDir folder_;
+  uint16_t port_ = 0;
+  std::unique_ptr<Program> program_;
+};
+
+// haproxy, listening on a port of its own. `sections`: its frontends and backends, where
+// "bind fd@3" is that port.
+class Haproxy {
+ public:
+  explicit Haproxy(const std::string& sections) {
+    const LocalSocket socket;
+    port_ = socket.port();
+    std::ofstream(folder_.path("cfg"))
+        << "global\n  maxconn 256\n  nbthread 1\n  tune.ssl.default-dh-param 2048\n"
+           "defaults\n  mode http\n  timeout connect 10s\n  timeout client 30s\n"
+           "  timeout server 30s\n"
+        << sections << "\n";
+    program_ = std::make_unique<Program>(
+        "haproxy", std::vector<std::string>{"-db", "-q", "-f", folder_.path("cfg")},
+        test_support::ProgramOptions{.inherited = {socket.fd()}});
+  }
+
+  uint16_t port() const { return port_; }
+  std::string url(const std::string& path = "/") const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
+  std::string https(const std::string& path = "/") const {
+    return "https://localhost:" + std::to_string(port_) + path;
+  }
+
+ private:
+  const test_support::TempDir folder_;
+  uint16_t port_ = 0;
+  std::unique_ptr<Program> program_;
+};
+
+}  // namespace interop_test
