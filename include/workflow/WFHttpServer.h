@@ -14,7 +14,7 @@ using http_process_t =
 static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
   struct WFServerParams params = SERVER_PARAMS_DEFAULT;
   params.request_size_limit = 16 * 1024 * 1024;
-  params.alpn_protocol = "http/1.1";
+  params.alpn_protocol = "http/1.1,http/1.0";
   return params;
 }();
 

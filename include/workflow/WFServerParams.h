@@ -56,8 +56,8 @@ struct WFServerParams {
   size_t linger_size_limit;
   // HTTP: sizes and numbers; its body_bytes is not used, request_size_limit is.
   struct protocol::HttpLimits http_limits;
-  // TLS: the application protocol that the server speaks (ALPN, RFC 7301). A client that offers
-  // only others is refused. Null: it is not said.
+  // TLS: the application protocol that the server speaks (ALPN, RFC 7301), or several as "a,b", the
+  // preferred one first. A client that offers only others is refused. Null: it is not said.
   const char *alpn_protocol;
 };
 

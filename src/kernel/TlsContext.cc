@@ -27,16 +27,20 @@ TlsContext new_context(const SSL_METHOD* method) {
   return context;
 }
 
-// The list has one length octet before each name.
+// The client's list has one length octet before each name, ours a comma after it.
 int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_length,
-                    const unsigned char* offered, unsigned int offered_length, void* name) {
-  const size_t wanted = std::strlen(static_cast<const char*>(name));
-  for (unsigned int at = 0; at < offered_length; at += offered[at] + 1u) {
-    if (offered[at] == wanted && std::memcmp(offered + at + 1, name, wanted) == 0) {
-      *out = offered + at + 1;
-      *out_length = offered[at];
-      return SSL_TLSEXT_ERR_OK;
+                    const unsigned char* offered, unsigned int offered_length, void* names) {
+  for (const char* name = static_cast<const char*>(names); *name != '\0';) {
+    const size_t size = std::strcspn(name, ",");
+    for (unsigned int at = 0; at < offered_length; at += offered[at] + 1u) {
+      if (offered[at] == size && std::memcmp(offered + at + 1, name, size) == 0) {
+        *out = offered + at + 1;
+        *out_length = offered[at];
+        return SSL_TLSEXT_ERR_OK;
+      }
     }
+    name += size;
+    name += *name == ',';
   }
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
@@ -86,8 +90,8 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
   return error;
 }
 
-void speak_only(SSL_CTX* context, const char* name) {
-  SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(name));
+void speak_only(SSL_CTX* context, const char* names) {
+  SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(names));
 }
 
 }  // namespace workflow

@@ -23,8 +23,8 @@ TlsContext new_client_tls_context();
 // for what is in it, EKEYREJECTED when the key is not the certificate's.
 int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_file);
 
-// A server that speaks only the one protocol `name` (RFC 7301), which lives as long as the context:
-// a client that offers others, and not this, is refused.
-void speak_only(SSL_CTX* context, const char* name);
+// A server that speaks only these protocols (RFC 7301), "a,b", the preferred one first: a client
+// that offers others, and none of these, is refused. `names` lives as long as the context.
+void speak_only(SSL_CTX* context, const char* names);
 
 }  // namespace workflow

@@ -174,6 +174,8 @@ TEST_F(Tls, ResumesSessions) {
 TEST_F(Tls, AlpnSelectsHttpOrRefuses) {
   serve();
   EXPECT_EQ(connect({.alpn = std::string("\x02h2\x08http/1.1")}).alpn(), "http/1.1");
+  EXPECT_EQ(connect({.alpn = std::string("\x08http/1.0\x08http/1.1")}).alpn(), "http/1.1");
+  EXPECT_EQ(connect({.alpn = std::string("\x02h2\x08http/1.0")}).alpn(), "http/1.0");
   EXPECT_EQ(connect().alpn(), "");
   const TlsClient other = connect({.alpn = std::string("\x02h2")});
   EXPECT_FALSE(other.connected());
