@@ -145,12 +145,16 @@ bool Program::write(std::string_view text) {
   return true;
 }
 
-bool Program::prints(std::string_view text) {
+bool Program::prints(std::string_view text, int times) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (output_.find(text) == std::string::npos) {
-    if (!read_some(deadline)) {
-      return false;
+  for (size_t begin = 0; times > 0; times--) {
+    size_t at = std::string::npos;
+    while ((at = output_.find(text, begin)) == std::string::npos) {
+      if (!read_some(deadline)) {
+        return false;
+      }
     }
+    begin = at + text.size();
   }
   return true;
 }

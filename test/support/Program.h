@@ -43,8 +43,8 @@ class Program {
   // False when it does not take all of it. Waits while it reads nothing.
   bool write(std::string_view text);
 
-  // Until `text` was printed; false when it ends or takes too long without.
-  bool prints(std::string_view text);
+  // Until `text` was printed so many times; false when it ends or takes too long without.
+  bool prints(std::string_view text, int times = 1);
   // The port in the first "127.0.0.1:<port>" printed; 0 when there is none.
   uint16_t port();
   // Its exit code, the negated signal if one ended it; -1000 when it does not end in time.
