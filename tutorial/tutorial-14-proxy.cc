@@ -3,6 +3,7 @@
 //
 // Try:   tutorial-14-proxy [origin [port]]   default http://127.0.0.1:8000, 8080; Enter stops it
 //        curl http://127.0.0.1:8080/
+//        curl -x http://127.0.0.1:8080 http://any.example/
 #include <netinet/in.h>
 
 #include <cstddef>
@@ -42,13 +43,32 @@ void answer(WFHttpTask* reply, WFHttpTask* upstream) {
   response->append_output_body(body);
 }
 
+// Where a request goes; "" when nowhere: CONNECT, which wants a tunnel, and OPTIONS of "*".
+std::string url_of(const protocol::HttpRequest* request, const std::string& origin) {
+  const std::string target = request->get_request_uri();
+  // Clients that were told of the proxy name the whole URL (RFC 9112, 3.2.2).
+  if (target.compare(0, 7, "http://") == 0) {
+    return target;
+  }
+  return target.compare(0, 1, "/") == 0 ? origin + target : "";
+}
+
 void send_on(WFHttpTask* task, const std::string& origin) {
   protocol::HttpRequest* request = task->get_req();
+  const std::string url = url_of(request, origin);
+  if (url.empty()) {
+    protocol::HttpUtil::set_response_status(task->get_resp(), HttpStatusNotImplemented);
+    return;
+  }
   WFHttpTask* upstream = WFTaskFactory::create_http_task(
-      origin + request->get_request_uri(), /*redirect_max=*/0, /*retry_max=*/1,
-      [task](WFHttpTask* ended) { answer(task, ended); });
+      url, /*redirect_max=*/0, /*retry_max=*/1, [task](WFHttpTask* ended) { answer(task, ended); });
+  std::string target;
+  if (!upstream->get_req()->get_request_uri(target)) {  // no URL, for all that it began as one
+    upstream->dismiss();
+    protocol::HttpUtil::set_response_status(task->get_resp(), HttpStatusBadRequest);
+    return;
+  }
   const std::string body = protocol::HttpUtil::decode_chunked_body(request);
-  const std::string target = upstream->get_req()->get_request_uri();
   erase_connection_fields(request);
   *upstream->get_req() = std::move(*request);
   upstream->get_req()->set_request_uri(target);

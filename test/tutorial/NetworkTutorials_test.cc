@@ -70,6 +70,27 @@ TEST(Tutorial14, SaysWhenTheOtherServerIsNotThere) {
   EXPECT_EQ(reply->status, 502);
 }
 
+TEST(Tutorial14, GoesWhereTheWholeUrlSays) {
+  TestServer server;
+  Program program("tutorial-14-proxy", {"http://127.0.0.1:1", "0"});
+  server_test::RawClient client(program.port());
+  const auto reply = client.ask(server_test::get(url_of(server.port(), "/x?y")));
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->body, "GET /x?y ");
+}
+
+TEST(Tutorial14, RefusesTargetsThatAreNoUrl) {
+  Program program("tutorial-14-proxy", {"http://127.0.0.1:1", "0"});
+  const auto status_of = [&](const std::string& request) {
+    server_test::RawClient client(program.port());
+    const auto reply = client.ask(request);
+    return reply ? reply->status : 0;
+  };
+  EXPECT_EQ(status_of("CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n"), 501);
+  EXPECT_EQ(status_of("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"), 501);
+  EXPECT_EQ(status_of(server_test::get("http://127.0.0.1:x/")), 400);
+}
+
 TEST(Tutorial15, SpeaksItsProtocolOverTcp) {
   Program server("tutorial-15-own_protocol", {"server", "0"});
   const std::string port = std::to_string(server.port());
