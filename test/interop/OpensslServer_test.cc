@@ -145,7 +145,7 @@ TEST_F(OpensslServer, WhoIsAskedForACertificateAndHasNoneFails) {
 
 TEST_F(OpensslServer, FilesArriveWhole) {
   const test_support::TempDir folder;
-  put(folder.path("file"), large_pattern());
+  put(folder.path("file"), pattern(10'000'000));
   const std::string path = folder.path("file");
   // Files are looked for in the folder where it runs; an absolute path is not taken.
   Program server("/bin/sh",
@@ -157,7 +157,7 @@ TEST_F(OpensslServer, FilesArriveWhole) {
   const std::string url = "https://localhost:" + std::to_string(server.port()) + "/file";
   const Fetched got = fetch(url);
   EXPECT_EQ(got.state, WFT_STATE_SUCCESS) << got.error;
-  EXPECT_TRUE(got.body == large_pattern()) << got.body.size();
+  EXPECT_TRUE(got.body == pattern(10'000'000)) << got.body.size();
 }
 
 }  // namespace

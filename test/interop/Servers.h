@@ -2,13 +2,16 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,7 +58,7 @@ class LocalSocket {
   uint16_t port_ = 0;
 };
 
-// nginx in one process, listening on a port of its own. `http`: what the block of that name holds;
+// nginx with one worker, listening on a port of its own. `http`: what the block of that name holds;
 // "@listen" in it stands for the address, "@folder" for a directory of its own.
 class Nginx {
  public:
@@ -65,8 +68,11 @@ class Nginx {
     replace(http, "@listen", socket.address());
     replace(http, "@folder", folder_.path("www"));
     std::filesystem::create_directory(folder_.path("www"));
-    std::string text = "daemon off; master_process off; pid " + folder_.path("pid") +
-                       ";\nerror_log stderr error;\nevents { worker_connections 512; }\nhttp {\n"
+    // Root's worker would become a user who cannot read the folder.
+    std::string text = std::string(::geteuid() == 0 ? "user root;\n" : "") +
+                       "daemon off;\nworker_processes 1;\npid " + folder_.path("pid") +
+                       ";\nerror_log " + folder_.path("log") +
+                       " error;\nevents { worker_connections 512; }\nhttp {\n"
                        "access_log off;\ntypes { text/plain txt; }\n";
     for (const char* each : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {
       text += std::string(each) + "_temp_path " + folder_.path(each) + ";\n";
@@ -75,9 +81,18 @@ class Nginx {
     program_ = std::make_unique<Program>(
         "nginx",
         std::vector<std::string>{"-p", folder_.path(""), "-c", folder_.path("conf"), "-e",
-                                 "stderr"},
-        test_support::ProgramOptions{.environment = {"NGINX=3;"}, .inherited = {socket.fd()}});
+                                 folder_.path("log")},
+        test_support::ProgramOptions{
+            .environment = {"NGINX=3;"}, .inherited = {socket.fd()}, .end_signal = SIGTERM});
   }
+
+  ~Nginx() {
+    if (testing::Test::HasFailure()) {
+      std::cout << std::ifstream(folder_.path("log")).rdbuf();
+    }
+  }
+  Nginx(const Nginx&) = delete;
+  Nginx& operator=(const Nginx&) = delete;
 
   uint16_t port() const { return port_; }
   std::string www(const std::string& name) const { return folder_.path("www/" + name); }

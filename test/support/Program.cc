@@ -21,6 +21,7 @@ namespace {
 
 constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr size_t kMaxFds = 16;
+constexpr int kNoEnd = -1000;
 
 // "" when there is none. An ordinary user's PATH has no folder of servers: ours has.
 std::string find_program(const std::string& name) {
@@ -51,8 +52,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 
 // Between fork() and exec only what is safe in a signal handler: other threads' locks are held.
 [[noreturn]] void become(const char* path, char* const* argv, char* const* environment,
-                         const int* fds, int fd_count, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+                         const int* fds, int fd_count, int end_signal, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, end_signal);
   if (::getppid() != parent) {
     ::_exit(126);
   }
@@ -75,7 +76,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 }  // namespace
 
 Program::Program(const std::string& name, const std::vector<std::string>& arguments,
-                 const ProgramOptions& options) {
+                 const ProgramOptions& options)
+    : end_signal_(options.end_signal) {
   int in[2];
   int out[2];
   const std::string path = find_program(name);
@@ -94,8 +96,11 @@ Program::Program(const std::string& name, const std::vector<std::string>& argume
 
 Program::~Program() {
   if (child_ > 0) {
-    ::kill(child_, SIGKILL);
-    wait_for_end(std::chrono::seconds(10));
+    ::kill(child_, end_signal_);
+    if (wait_for_end(std::chrono::seconds(10)) == kNoEnd) {
+      ::kill(child_, SIGKILL);
+      wait_for_end(std::chrono::seconds(10));
+    }
   }
 }
 
@@ -121,7 +126,7 @@ void Program::spawn(const std::string& path, const std::vector<std::string>& arg
   child_ = fds.size() <= kMaxFds ? ::fork() : -1;
   if (child_ == 0) {
     become(path.c_str(), argv.data(), environment.data(), fds.data(), static_cast<int>(fds.size()),
-           parent);
+           end_signal_, parent);
   }
 }
 
@@ -201,13 +206,13 @@ bool Program::read_some(std::chrono::steady_clock::time_point deadline) {
 
 int Program::wait_for_end(std::chrono::milliseconds patience) {
   if (child_ <= 0) {
-    return -1000;
+    return kNoEnd;
   }
   const auto deadline = std::chrono::steady_clock::now() + patience;
   int status = 0;
   while (::waitpid(child_, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) {
-      return -1000;
+      return kNoEnd;
     }
     // There is no portable wait with a limit for the end of a process.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

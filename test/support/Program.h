@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -21,6 +22,8 @@ struct ProgramOptions {
   std::vector<int> inherited = {};
   // Else it goes where this process's goes.
   bool stderr_is_output = false;
+  // What ends it. Not SIGKILL for one that has processes of its own to end.
+  int end_signal = SIGKILL;
 };
 
 // A program that runs as a process of its own with pipes for stdin and stdout. It is ended by its
@@ -57,6 +60,7 @@ class Program {
   bool read_some(std::chrono::steady_clock::time_point deadline);
   int wait_for_end(std::chrono::milliseconds patience);
 
+  int end_signal_;
   pid_t child_ = -1;
   workflow::UniqueFd stdin_;
   workflow::UniqueFd stdout_;
