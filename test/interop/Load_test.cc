@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include "interop/Origin.h"
+#include "support/Program.h"
+#include "support/TempDir.h"
+
+// Our server under the load of wrk and ab (Apache).
+
+namespace interop_test {
+namespace {
+
+using test_support::Authority;
+using test_support::Certificate;
+using test_support::kSanitized;
+using test_support::ProgramResult;
+using test_support::run_program;
+using test_support::TempDir;
+
+// Under a sanitizer as much takes several times as long.
+std::string scaled(int count) {
+  return std::to_string(kSanitized ? count / 10 : count);
+}
+
+class Load : public testing::Test {
+ protected:
+  void expect_has(const ProgramResult& result, const std::string& text) {
+    EXPECT_NE(result.output.find(text), std::string::npos) << text << " in: " << result.output;
+  }
+  ProgramResult ab(int requests, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"-q", "-c", "50", "-n", scaled(requests), "-s", "50"});
+    ProgramResult result = run_program("ab", arguments, {.stderr_is_output = true});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    expect_has(result, "Complete requests:      " + scaled(requests) + "\n");
+    expect_has(result, "Failed requests:        0\n");
+    EXPECT_EQ(result.output.find("Non-2xx"), std::string::npos) << result.output;
+    return result;
+  }
+  // For a second, which is more than a thousand requests.
+  ProgramResult wrk(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"-t", "1", "-c", "50", "-d", "1s", "--timeout", "50s"});
+    ProgramResult result = run_program("wrk", arguments, {.stderr_is_output = true});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(result.output.find("Socket errors"), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find("Non-2xx"), std::string::npos) << result.output;
+    expect_has(result, "requests in ");
+    std::printf("%s", result.output.c_str());
+    return result;
+  }
+
+  const TempDir folder_;
+  Authority authority_;
+  const Certificate certificate_ = authority_.issue({"DNS:localhost"});
+};
+
+TEST_F(Load, AbSaysItsVersion) {
+  const ProgramResult result = run_program("ab", {"-V"});
+  EXPECT_EQ(result.exit_code, 0);
+  std::printf("%s", result.output.substr(0, result.output.find('\n') + 1).c_str());
+}
+
+TEST_F(Load, AbConnectsForEachRequest) {
+  Origin origin;
+  ab(5000, {origin.url("/bytes/100")});
+  EXPECT_GE(origin.used_connections(), kSanitized ? 500 : 5000);
+}
+
+// In HTTP/1.0.
+TEST_F(Load, AbKeepsItsConnections) {
+  Origin origin;
+  const ProgramResult result = ab(5000, {"-k", origin.url("/bytes/100")});
+  expect_has(result, "Keep-Alive requests:    " + scaled(5000) + "\n");
+  EXPECT_LE(origin.used_connections(), 100);
+}
+
+TEST_F(Load, AbPosts) {
+  Origin origin;
+  put(folder_.path("body"), std::string(1000, 'b'));
+  ab(2000, {"-k", "-p", folder_.path("body"), "-T", "text/plain", origin.url("/same")});
+}
+
+TEST_F(Load, AbOverTls) {
+  Origin origin(server_test::http_params(), &certificate_);
+  ab(300, {"https://" + origin.address() + "/bytes/100"});
+  ab(1000, {"-k", "https://" + origin.address() + "/bytes/100"});
+}
+
+TEST_F(Load, AbGetsDelayedReplies) {
+  Origin origin;
+  ab(500, {"-k", origin.url("/delay?ms=20")});
+}
+
+TEST_F(Load, Wrk) {
+  Origin origin;
+  wrk({origin.url("/x")});
+  EXPECT_GT(origin.requests(), 50);
+  EXPECT_LE(origin.used_connections(), 51);
+}
+
+TEST_F(Load, WrkOverTls) {
+  Origin origin(server_test::http_params(), &certificate_);
+  wrk({"https://" + origin.address() + "/bytes/5000"});
+  EXPECT_GT(origin.requests(), 50);
+}
+
+TEST_F(Load, WrkPipelines) {
+  put(folder_.path("pipeline.lua"), R"(
+init = function(args)
+  local requests = {}
+  for i = 1, 20 do requests[i] = wrk.format("GET", "/n" .. i) end
+  all = table.concat(requests)
+end
+request = function() return all end
+)");
+  Origin origin;
+  wrk({"-s", folder_.path("pipeline.lua"), origin.url()});
+  EXPECT_GT(origin.requests(), 1000);
+}
+
+TEST_F(Load, WrkGetsDelayedReplies) {
+  Origin origin;
+  wrk({origin.url("/delay?ms=10")});
+  EXPECT_GT(origin.requests(), 50);
+}
+
+}  // namespace
+}  // namespace interop_test
