@@ -15,7 +15,6 @@
 namespace interop_test {
 namespace {
 
-using server_test::eventually;
 using test_support::TempDir;
 
 // How many connections curl made for each URL.

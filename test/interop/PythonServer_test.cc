@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 
 #include "client/Fetch.h"
 #include "interop/Origin.h"
 #include "support/Program.h"
+#include "support/Tally.h"
 #include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
 
