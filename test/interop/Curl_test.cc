@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "interop/Origin.h"
 #include "support/TempDir.h"
@@ -266,12 +267,13 @@ class CurlFiles : public testing::Test {
     std::filesystem::last_write_time(
         folder_.path("www/file"),
         std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
-    url_ = "http://127.0.0.1:" + std::to_string(program_.port()) + "/file";
+    program_.emplace("tutorial-09-file_server", std::vector<std::string>{"0", folder_.path("www")});
+    url_ = "http://127.0.0.1:" + std::to_string(program_->port()) + "/file";
   }
 
   const std::string content_ = pattern(1'000'000);
   const TempDir folder_;
-  tutorial_test::Program program_{"tutorial-09-file_server", {"0", folder_.path("www")}};
+  std::optional<tutorial_test::Program> program_;
   std::string url_;
 };
 

@@ -80,7 +80,7 @@ TEST_F(Load, AbPosts) {
 
 TEST_F(Load, AbOverTls) {
   Origin origin(server_test::http_params(), &certificate_);
-  ab(300, {"https://" + origin.address() + "/bytes/100"});
+  ab(500, {"https://" + origin.address() + "/bytes/100"});
   ab(1000, {"-k", "https://" + origin.address() + "/bytes/100"});
 }
 
