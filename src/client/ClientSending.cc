@@ -27,10 +27,6 @@ int ClientConnection::encode(ClientExchange* exchange, struct iovec* vectors, in
     if (*count < 0) {
       return errno == 0 || errno == EAGAIN ? EBADMSG : errno;
     }
-    if (*count == 0 && is_datagram(endpoint_->transport())) {
-      vectors[0] = {nullptr, 0};  // an empty one is one, too
-      *count = 1;
-    }
     *response = exchange->next_response();
     return 0;
   } catch (const std::bad_alloc&) {
@@ -54,6 +50,10 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   int count = 0;
   protocol::ProtocolMessage* response = nullptr;
   int error = encode(exchange, vectors, &count, &response);
+  if (error == 0 && count == 0 && is_datagram(endpoint_->transport())) {
+    vectors[0] = {nullptr, 0};  // an empty one is one, too
+    count = 1;
+  }
   MutexLock lock(mutex_);
   if (state_ != expected) {
     return Begin::kNotIdle;
