@@ -40,6 +40,9 @@ struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static std::string unavailable();
   static bool prepare_reply(const RequestFacts &request, protocol::HttpResponse *response,
                             bool may_keep);
+  static workflow::ServerExchange::StreamForm prepare_stream(const RequestFacts &request,
+                                                             protocol::HttpResponse *response,
+                                                             bool may_keep, bool of_events);
 };
 
 template <>

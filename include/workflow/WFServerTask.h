@@ -16,6 +16,7 @@
 namespace workflow {
 
 class LeaveHook;
+class ReplyStream;
 class ServerPeer;
 
 // One request and its reply as the connection sees them; the bridge between the tasks, which are
@@ -30,6 +31,14 @@ class ServerExchange {
     bool keep_alive;         // the connection may carry another exchange
     int send_timeout;        // ms; -1: unlimited; less: the server's
     int keep_alive_timeout;  // ms; -1: unlimited
+  };
+
+  // Of a reply that is sent piece by piece.
+  struct StreamForm {
+    bool keep_alive;  // as above
+    bool chunked;
+    bool discards;      // there is no body
+    std::string first;  // of the body
   };
 
   virtual protocol::ProtocolMessage *request() = 0;
@@ -78,6 +87,13 @@ class ServerExchange {
   bool peer_closed() const;
   void call_when_closed(std::function<void()> hook);
   void end_timers_when_closed();
+
+  // The reply is sent piece by piece from now on, its head first. Null with errno.
+  std::shared_ptr<ReplyStream> open_stream(const StreamForm &form, bool of_events,
+                                           const Reply &reply);
+  bool is_streaming() const { return stream_ != nullptr; }
+  // Instead of send_reply().
+  void end_stream();
   WFConnection *user_connection() const;
 
   ServerPeer *peer() const { return peer_; }
@@ -88,6 +104,8 @@ class ServerExchange {
  private:
   ServerPeer *peer_ = nullptr;
   std::shared_ptr<LeaveHook> leave_hook_;
+  std::shared_ptr<ReplyStream> stream_;
+  Reply stream_reply_ = {};
 };
 
 }  // namespace workflow
@@ -127,6 +145,11 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       this->subtask_done();
       return;
     }
+    if (is_streaming()) {
+      open_ = false;
+      end_stream();
+      return;
+    }
     const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
     bool keep = false;
     try {
@@ -141,11 +164,29 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     send_reply(Reply{keep && may_keep, this->send_timeout_, this->keep_alive_timeout_});
   }
 
+  // For WFHttpStream::begin(). Throws std::bad_alloc.
+  std::shared_ptr<workflow::ReplyStream> begin_stream(bool of_events) {
+    if (this->state_ != WFT_STATE_TOREPLY || is_streaming()) {
+      errno = EALREADY;
+      return nullptr;
+    }
+    const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
+    const StreamForm form = Protocol::prepare_stream(facts_, &this->resp_, may_keep, of_events);
+    return open_stream(form, of_events,
+                       Reply{form.keep_alive, this->send_timeout_, this->keep_alive_timeout_});
+  }
+
   int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const override {
     return peer_addr(addr, addrlen);
   }
   WFConnection *get_connection() const override { return user_connection(); }
-  int push(const void *buf, size_t size) override { return push_bytes(buf, size); }
+  int push(const void *buf, size_t size) override {
+    if (is_streaming()) {
+      errno = EINVAL;  // it would be in the middle of a chunk
+      return -1;
+    }
+    return push_bytes(buf, size);
+  }
   bool closed() const override { return peer_closed(); }
   void on_closed(std::function<void()> hook) override { call_when_closed(std::move(hook)); }
   void cancel_timers_on_closed() override { end_timers_when_closed(); }

@@ -40,6 +40,12 @@ int DatagramPeer::peer_addr(struct sockaddr* address, socklen_t* length) const {
   return 0;
 }
 
+int DatagramPeer::begin_stream(std::shared_ptr<ReplyStream> /*stream*/, const std::string& /*head*/,
+                               int /*send_timeout*/) {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 bool DatagramPeer::shutting_down() const {
   return port_.shutting_down();
 }

@@ -34,6 +34,12 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   int peer_addr(struct sockaddr* address, socklen_t* length) const override;
   bool peer_closed() const override { return false; }
   void watch_leaving(std::shared_ptr<LeaveHook> /*hook*/, bool /*ends_timers*/) override {}
+  int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
+                   int send_timeout) override;
+  void end_stream(ServerExchange* /*exchange*/, const ServerExchange::Reply& /*reply*/,
+                  std::string_view /*last*/) override {}
+  size_t unsent() const override { return 0; }
+  void set_heartbeat(int /*ms*/) override {}
   bool shutting_down() const override;
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override;

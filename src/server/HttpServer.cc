@@ -160,13 +160,21 @@ std::string Protocol::unavailable() {
   return last_answer(HttpStatusServiceUnavailable);
 }
 
-bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
+namespace {
+
+void complete_head(HttpResponse* response) {
   if (!response->get_http_version()) need(response->set_http_version("HTTP/1.1"));
   if (!response->get_status_code())
     need(protocol::HttpUtil::set_response_status(response, HttpStatusOK));
-  prepare_body(request, response);
   if (response->content()->fields.find("Date") == protocol::HttpFields::kNotFound)
     need(response->add_header_pair("Date", date_now()));
+}
+
+}  // namespace
+
+bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response, bool may_keep) {
+  complete_head(response);
+  prepare_body(request, response);
   const bool keep = may_keep && request.keep_alive && response->is_keep_alive() &&
                     !accepts_tunnel(request, response->get_status_code());
   if (!response->has_connection_header()) {
@@ -179,4 +187,28 @@ bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response
     need(response->set_header_pair("Connection", "close"));
   }
   return keep;
+}
+
+workflow::ServerExchange::StreamForm Protocol::prepare_stream(const RequestFacts& request,
+                                                              HttpResponse* response, bool may_keep,
+                                                              bool of_events) {
+  complete_head(response);
+  if (of_events) {
+    need(response->set_header_pair("Content-Type", "text/event-stream"));
+    if (response->content()->fields.find("Cache-Control") == protocol::HttpFields::kNotFound)
+      need(response->add_header_pair("Cache-Control", "no-cache"));
+  }
+  workflow::ServerExchange::StreamForm form = {};
+  const bool bodiless = has_no_body(request, response->get_status_code());
+  form.discards = bodiless || request.is_head;
+  form.chunked = !bodiless && !request.is_http10;
+  form.keep_alive = may_keep && request.keep_alive && (form.discards || form.chunked) &&
+                    !request.is_http10 && !accepts_tunnel(request, response->get_status_code());
+  response->get_output_body_merged(form.first);
+  response->clear_output_body();
+  erase_header(response, "Content-Length");
+  erase_header(response, "Transfer-Encoding");
+  if (form.chunked) need(response->add_header_pair("Transfer-Encoding", "chunked"));
+  if (!form.keep_alive) need(response->set_header_pair("Connection", "close"));
+  return form;
 }

@@ -128,7 +128,7 @@ ServerConnection::Step ServerConnection::next_step() {
       }
       return shutting_down() && !exchange_ ? Step::kClose : Step::kWait;
     case State::kProcessing:
-      return peer_closed() && (leave_hook_ || leaving_ends_timers_) ? Step::kLeft : Step::kWait;
+      return peer_closed() && (watching_.hook || leaving_ends_timers_) ? Step::kLeft : Step::kWait;
     case State::kLingering:
       return std::exchange(readable_, false) ? Step::kDiscard : Step::kWait;
     case State::kClosing:
@@ -258,6 +258,7 @@ void ServerConnection::begin_exchange(RunnableList& finished) {
 bool ServerConnection::client_left(RunnableList& finished) {
   RunnableList ended;
   std::shared_ptr<LeaveHook> hook;
+  Watching watching;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
@@ -266,9 +267,11 @@ bool ServerConnection::client_left(RunnableList& finished) {
     if (std::exchange(leaving_ends_timers_, false)) {
       series_->interrupt(ended);
     }
-    hook = std::exchange(leave_hook_, nullptr);
+    hook = std::exchange(watching_.hook, nullptr);
+    watching.stream = watching_.stream;
   }
   TimerTask::end_interrupted(ended);
+  watching.over(ECONNRESET);
   if (hook && hook->begin()) {
     finished.push_back(hook.get());
   }
@@ -348,7 +351,9 @@ void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
       state_ = State::kClosing;
     }
   }
-  if (state == State::kWriting) {
+  if (state == State::kProcessing) {
+    pushing_timed_out(stopped);
+  } else if (state == State::kWriting) {
     fail_reply(stopped ? ECANCELED : ETIMEDOUT);
   } else if (state == State::kReading && !stopped) {
     end_receiving();

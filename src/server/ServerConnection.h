@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "kernel/Channel.h"
 #include "server/ServerPeer.h"
@@ -98,6 +99,12 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   }
   bool peer_closed() const override { return Channel::peer_closed(); }
   void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) override;
+  int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
+                   int send_timeout) override;
+  void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
+                  std::string_view last) override;
+  size_t unsent() const override;
+  void set_heartbeat(int ms) override;
   bool shutting_down() const override { return is_last_.load(std::memory_order_acquire); }
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override { return host_; }
@@ -107,6 +114,15 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
  private:
   enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
   enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kClose };
+
+  // Who wants to know what becomes of the client while the reply is on its way.
+  struct Watching {
+    std::shared_ptr<LeaveHook> hook;
+    std::shared_ptr<ReplyStream> stream;
+
+    // Nothing is sent any more.
+    void over(int error) const;
+  };
 
   static constexpr size_t kReadSize = 64 * 1024;
   // Steps per round, so that one fast sender does not hold up the others.
@@ -139,6 +155,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void refuse(bool timed_out);
   void end_receiving();
   void continue_writing();
+  // In kProcessing: of what was pushed.
+  void continue_pushing();
+  void pushing_timed_out(bool stopped);
   void fail_reply(int error);
   void close();
 
@@ -155,9 +174,15 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // In kReading, or in kClosing without memory.
   void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
   // In kProcessing: the exchange will find, at its end, that it failed with `error`. What watched
-  // the client is returned, to be freed without C.
-  [[nodiscard]] std::shared_ptr<LeaveHook> detach(int error) WF_REQUIRES(mutex_);
-  [[nodiscard]] std::shared_ptr<LeaveHook> stop_watching() WF_REQUIRES(mutex_);
+  // the client is returned, to be told and freed without C.
+  [[nodiscard]] Watching detach(int error) WF_REQUIRES(mutex_);
+  [[nodiscard]] Watching stop_watching() WF_REQUIRES(mutex_);
+  int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
+  // After a write of what is pushed: until when the next must be, or nothing was written.
+  bool await_push(int error) WF_REQUIRES(mutex_);
+  // After C: hands the reply over, or fails.
+  void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
+            int count, int error);
 
   ServerHost& host_;
   WFConnection* const user_;
@@ -172,8 +197,10 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long without progress
   // In kProcessing, until the reply begins.
   SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
-  std::shared_ptr<LeaveHook> leave_hook_ WF_GUARDED_BY(mutex_);
+  Watching watching_ WF_GUARDED_BY(mutex_);
   bool leaving_ends_timers_ WF_GUARDED_BY(mutex_) = false;
+  bool pushing_ WF_GUARDED_BY(mutex_) = false;  // not all that was pushed has left
+  int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
 
   // By state (invariant 1).

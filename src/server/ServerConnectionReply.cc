@@ -18,16 +18,27 @@ void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange
   struct iovec vectors[kMaxVectors];
   errno = 0;
   const int count = exchange->response()->encode(vectors, kMaxVectors);
-  int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  const int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  send(exchange, reply, vectors, count, error);
+}
+
+void ServerConnection::end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
+                                  std::string_view last) {
+  struct iovec vector = {const_cast<char*>(last.data()), last.size()};
+  send(exchange, reply, &vector, 1, 0);
+}
+
+void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Reply& reply,
+                            struct iovec* vectors, int count, int error) {
   int64_t began_ns = 0;
   bool ask = false;
-  std::shared_ptr<LeaveHook> hook;
+  Watching watching;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
       error = lost_error_;
     } else {
-      hook = stop_watching();
+      watching = stop_watching();
       if (error == 0) {
         take_reply_settings(reply);
         began_ns = now_ns();
@@ -89,11 +100,12 @@ void ServerConnection::start_lingering() {
 
 // Poller's thread: the socket may take more of what it did not take before.
 void ServerConnection::continue_writing() {
+  continue_pushing();
   ServerExchange* exchange = nullptr;
   int error = 0;
   {
     MutexLock lock(mutex_);
-    if (state_ == State::kProcessing || state_ == State::kReading) {
+    if (state_ == State::kReading) {
       resume_writing();  // an error shows again with the next read or write
       return;
     }
@@ -140,13 +152,13 @@ void ServerConnection::fail_reply(int error) {
 }
 
 void ServerConnection::drop() {
-  std::shared_ptr<LeaveHook> hook;
+  Watching watching;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
       return;
     }
-    hook = detach(ECONNRESET);
+    watching = detach(ECONNRESET);
     keep_alive_ = false;
     send_ns_ = timeout_ns(host_.params().send_timeout);
     // What was pushed is still sent.
@@ -157,13 +169,15 @@ void ServerConnection::drop() {
   ask_poller();
 }
 
-std::shared_ptr<LeaveHook> ServerConnection::stop_watching() {
+ServerConnection::Watching ServerConnection::stop_watching() {
   series_ = nullptr;
   leaving_ends_timers_ = false;
-  return std::move(leave_hook_);
+  pushing_ = false;
+  heartbeat_ns_ = kNever;
+  return std::exchange(watching_, Watching());
 }
 
-std::shared_ptr<LeaveHook> ServerConnection::detach(int error) {
+ServerConnection::Watching ServerConnection::detach(int error) {
   exchange_ = nullptr;
   lost_error_ = error;
   return stop_watching();
@@ -176,7 +190,7 @@ void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_
       return;
     }
     if (hook) {
-      leave_hook_.swap(hook);
+      watching_.hook.swap(hook);
     }
     leaving_ends_timers_ |= ends_timers;
   }
@@ -187,7 +201,7 @@ void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_
 
 bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable,
                                  RunnableList& ended) {
-  std::shared_ptr<LeaveHook> hook;
+  Watching watching;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
@@ -197,11 +211,12 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     if (action == WF_STOP_FINISH) {
       return true;
     }
-    hook = detach(ECANCELED);
+    watching = detach(ECANCELED);
     keep_alive_ = false;
     send_ns_ = timeout_ns(host_.params().send_timeout);
     state_ = State::kClosing;
-    if (action == WF_STOP_ANSWER && !unavailable.empty()) {
+    // A reply that has begun cannot become another.
+    if (action == WF_STOP_ANSWER && !unavailable.empty() && !watching.stream) {
       const int error = write_copy(unavailable.data(), unavailable.size());
       if (error == 0) {
         start_lingering();
@@ -210,6 +225,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
       }
     }
   }
+  watching.over(ECANCELED);
   ask_poller();
   return true;
 }
@@ -233,24 +249,6 @@ bool ServerConnection::close_now() {
   }
   ask_poller();
   return was_writing;
-}
-
-int ServerConnection::push(const void* buffer, size_t size) {
-  MutexLock lock(mutex_);
-  if (state_ != State::kProcessing) {
-    errno = ENOTCONN;
-    return -1;
-  }
-  if (size > kMaxPushed - copied_bytes()) {
-    errno = ENOBUFS;
-    return -1;
-  }
-  const int error = write_copy(buffer, size);
-  if (error != 0 && error != EAGAIN) {
-    errno = error;
-    return -1;
-  }
-  return static_cast<int>(size);
 }
 
 int ServerConnection::write_now(const void* buffer, size_t size) {

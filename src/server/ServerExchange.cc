@@ -1,6 +1,11 @@
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <string>
 #include <utility>
 
 #include "server/LeaveHook.h"
+#include "server/ReplyStream.h"
 #include "server/ServerConnection.h"
 #include "server/ServerPeer.h"
 #include "workflow/WFServerTask.h"
@@ -28,9 +33,45 @@ void ServerExchange::send_reply(const Reply& reply) {
   peer_->send_reply(this, reply);
 }
 
+std::shared_ptr<ReplyStream> ServerExchange::open_stream(const StreamForm& form, bool of_events,
+                                                         const Reply& reply) {
+  constexpr int kMaxVectors = 64;
+  struct iovec vectors[kMaxVectors];
+  errno = 0;
+  const int count = response()->encode(vectors, kMaxVectors);
+  if (count < 0) {
+    errno = errno == 0 || errno == EAGAIN ? EBADMSG : errno;
+    return nullptr;
+  }
+  std::string head;
+  for (int i = 0; i < count; i++) {
+    head.append(static_cast<const char*>(vectors[i].iov_base), vectors[i].iov_len);
+  }
+  auto stream = std::make_shared<ReplyStream>(
+      peer_, ReplyStream::Form{form.chunked, form.discards, of_events});
+  if (peer_->begin_stream(stream, head, reply.send_timeout) != 0) {
+    return nullptr;
+  }
+  stream_ = stream;
+  stream_reply_ = reply;
+  stream->write(form.first);
+  return stream;
+}
+
+void ServerExchange::end_stream() {
+  if (leave_hook_) {
+    leave_hook_->end();
+  }
+  stream_->over(ENOTCONN);
+  peer_->end_stream(this, stream_reply_, stream_->last_bytes());
+}
+
 void ServerExchange::drop() {
   if (leave_hook_) {
     leave_hook_->end();
+  }
+  if (stream_) {
+    stream_->over(ECONNRESET);
   }
   peer_->drop();
 }

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "workflow/WFConnection.h"
 #include "workflow/WFServerTask.h"
@@ -11,6 +13,7 @@
 namespace workflow {
 
 class LeaveHook;
+class ReplyStream;
 class ServerHost;
 
 // Who a request came from, as its exchange sees it: where the reply goes. A connection, or the
@@ -26,6 +29,17 @@ class ServerPeer {
   virtual bool peer_closed() const = 0;
   // Before the reply: what happens when the client leaves, at once if it has. `hook` may be null.
   virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) = 0;
+
+  // The reply is sent by push() from now on; `head` goes first. 0, or -1 with errno, and then
+  // nothing has changed. `stream` is told of room, leaving and failure until its exchange ends.
+  virtual int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
+                           int send_timeout) = 0;
+  // Instead of send_reply(); `last` lives for ever.
+  virtual void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
+                          std::string_view last) = 0;
+  // What was pushed and has not left yet.
+  virtual size_t unsent() const = 0;
+  virtual void set_heartbeat(int ms) = 0;
   // The server stops: it will take no further request from here.
   virtual bool shutting_down() const = 0;
   virtual WFConnection* user() const = 0;

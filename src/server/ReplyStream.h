@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "util/Mutex.h"
+#include "workflow/Runnable.h"
+#include "workflow/WFHttpStream.h"
+
+namespace workflow {
+
+class ServerPeer;
+
+// A reply that is sent piece by piece: the inside of WFHttpStream.
+//
+// Shared by the user's handles, the exchange, which ends it, and the connection, which tells it of
+// room and of the client's leaving.
+//
+// Thread-safe. T is mutex_. Order T, then the connection's C.
+// Invariants:
+// 1. While peer_ is set the exchange has not ended, so that the peer is alive.
+// 2. Who takes a task out of waiting_, under T, owns its completion.
+// 3. A task waits only when more is unsent than kHighWater; the connection calls room() after it
+//    has come down to kLowWater.
+class ReplyStream {
+ public:
+  static constexpr size_t kHighWater = 64 * 1024;
+  static constexpr size_t kLowWater = 16 * 1024;
+
+  struct Form {
+    bool chunked;
+    bool discards;  // the reply has no body
+    bool of_events;
+  };
+
+  ReplyStream(ServerPeer* peer, Form form) : form_(form), peer_(peer) {}
+
+  // See WFHttpStream.
+  int write(std::string_view data);
+  int set_heartbeat(int ms);
+  size_t unsent() const;
+  bool closed() const;
+  bool stopping() const;
+  // The dispatch of a task: false when it has ended.
+  bool wait(WFStreamTask* task);
+
+  // Of the connection, no lock held.
+  void room();
+  void beat();
+  // The last thing that can happen: nothing is sent any more. errno for those who try.
+  void over(int error);
+
+  // What ends the reply.
+  std::string_view last_bytes() const { return form_.chunked ? "0\r\n\r\n" : ""; }
+
+ private:
+  static constexpr size_t kPieceSize = 64 * 1024;
+
+  int write_piece(std::string_view data) WF_REQUIRES(mutex_);
+  // Goes on with a task; true when it has ended.
+  bool advance(WFStreamTask* task) WF_REQUIRES(mutex_);
+
+  const Form form_;
+  mutable Mutex mutex_;  // T
+  ServerPeer* peer_ WF_GUARDED_BY(mutex_);
+  int error_ WF_GUARDED_BY(mutex_) = 0;  // without a peer
+  std::deque<WFStreamTask*> waiting_ WF_GUARDED_BY(mutex_);
+};
+
+}  // namespace workflow

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/LeaveHook.h"
+#include "server/ReplyStream.h"
+#include "server/ServerConnection.h"
+#include "workflow/WFServer.h"
+
+// What a connection sends ahead of the end of its reply: pushed bytes, streamed replies.
+
+namespace workflow {
+
+void ServerConnection::Watching::over(int error) const {
+  if (stream) {
+    stream->over(error);
+  }
+}
+
+int ServerConnection::push(const void* buffer, size_t size) {
+  MutexLock lock(mutex_);
+  if (state_ != State::kProcessing) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  const int error = push_now(buffer, size);
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(size);
+}
+
+int ServerConnection::push_now(const void* buffer, size_t size) {
+  if (size > kMaxPushed - std::min(copied_bytes(), kMaxPushed)) {
+    return ENOBUFS;
+  }
+  const int error = write_copy(buffer, size);
+  if (error != 0 && error != EAGAIN) {
+    return error;
+  }
+  // Nobody would notice that the peer does not read.
+  return await_push(error) ? 0 : ECANCELED;
+}
+
+bool ServerConnection::await_push(int error) {
+  if (error == 0) {
+    pushing_ = false;
+    return set_deadline(in_ns(heartbeat_ns_));
+  }
+  if (std::exchange(pushing_, true)) {
+    return true;
+  }
+  // Also without a limit it is in the queue: so that it ends when the poller stops.
+  return set_deadline(std::min(in_ns(send_ns_), kNever - 1));
+}
+
+void ServerConnection::continue_pushing() {
+  Watching watching;
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing || !pushing_) {
+      return;
+    }
+    const size_t bytes_before = unsent_bytes();
+    error = resume_writing();
+    if (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before)) {
+      pushing_ = false;
+      await_push(error);
+    }
+    if (error == 0 || error == EAGAIN) {
+      if (copied_bytes() <= ReplyStream::kLowWater) {
+        watching.stream = watching_.stream;
+      }
+    } else {
+      // An error shows again with the next read or write; the stream need not wait for that.
+      watching.stream = watching_.stream;
+    }
+  }
+  if (watching.stream && (error == 0 || error == EAGAIN)) {
+    watching.stream->room();
+  } else {
+    watching.over(error);
+  }
+}
+
+// Poller's thread, in kProcessing: nothing that was pushed has left for too long, or nothing was
+// pushed for a heartbeat.
+void ServerConnection::pushing_timed_out(bool stopped) {
+  Watching watching;
+  const int error = stopped ? ECANCELED : ETIMEDOUT;
+  bool lost = false;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing || (!stopped && !deadline_passed())) {
+      return;
+    }
+    lost = pushing_;
+    if (lost) {
+      watching = detach(error);
+      state_ = State::kClosing;
+    } else {
+      watching.stream = watching_.stream;
+    }
+  }
+  if (lost) {
+    watching.over(error);
+  } else if (watching.stream && !stopped) {
+    watching.stream->beat();
+  }
+}
+
+int ServerConnection::begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
+                                   int send_timeout) {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      errno = lost_error_;
+      return -1;
+    }
+    send_ns_ = timeout_ns(send_timeout >= -1 ? send_timeout : host_.params().send_timeout);
+    if (const int error = push_now(head.data(), head.size())) {
+      errno = error;
+      return -1;
+    }
+    watching_.stream = std::move(stream);
+  }
+  watch_leaving(nullptr, true);
+  return 0;
+}
+
+size_t ServerConnection::unsent() const {
+  MutexLock lock(mutex_);
+  return copied_bytes();
+}
+
+void ServerConnection::set_heartbeat(int ms) {
+  MutexLock lock(mutex_);
+  if (state_ != State::kProcessing) {
+    return;
+  }
+  heartbeat_ns_ = ms > 0 ? timeout_ns(ms) : kNever;
+  if (!pushing_) {
+    set_deadline(in_ns(heartbeat_ns_));
+  }
+}
+
+}  // namespace workflow
