@@ -13,7 +13,8 @@ bool Poller::start_thread(bool as_substitute) {
   try {
     one.emplace_back();
     const auto self = one.begin();
-    // The new thread looks at *self only under threads_mutex_: it is complete then, and in threads_.
+    // The new thread looks at *self only under threads_mutex_: it is complete then, and in
+    // threads_.
     if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
                        thread_main(self, as_substitute);
                      }))) {
