@@ -166,7 +166,10 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
   if (error == 0 && is_datagram(transport_) && address_.ss_family == AF_UNIX) {
     // A name of the kernel's choice (unix(7), autobind): the answer has to come somewhere.
     const struct sockaddr_un none = {AF_UNIX, {}};
-    ::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&none), sizeof none.sun_family);
+    if (::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&none), sizeof none.sun_family) <
+        0) {
+      error = errno;
+    }
   }
   if (error == 0 && ::connect(fd.get(), address(), address_length_) < 0 && errno != EINPROGRESS &&
       errno != EINTR) {
