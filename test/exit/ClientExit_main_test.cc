@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -268,7 +269,7 @@ void stream_endlessly() {
   static std::atomic<int> late{0};
   for (int i = 0; i < 20; i++) {
     started++;
-    auto* ended = new std::atomic<bool>(false);
+    const auto ended = std::make_shared<std::atomic<bool>>(false);
     WFHttpChunkedTask* task = WFHttpChunkedClient::create_chunked_task(
         url("http", "CLIENT_EXIT_ENDLESS"), 0,
         [i, ended](WFHttpChunkedTask*) {
