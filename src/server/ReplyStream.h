@@ -53,7 +53,9 @@ class ReplyStream {
   void over(int error);
 
   // What ends the reply.
-  std::string_view last_bytes() const { return form_.chunked ? "0\r\n\r\n" : ""; }
+  std::string_view last_bytes() const {
+    return form_.chunked && !form_.discards ? "0\r\n\r\n" : "";
+  }
 
  private:
   static constexpr size_t kPieceSize = 64 * 1024;

@@ -333,8 +333,13 @@ bool ServerConnection::discard_some() {
   if (n > 0) {
     lingered_ += static_cast<size_t>(n);
   }
-  if (n <= 0 || lingered_ > host_.params().linger_size_limit) {
+  if (n <= 0) {
     close();
+    return false;
+  }
+  // Closed now, with bytes unread, the connection would be reset, and our last bytes be lost with
+  // it: the rest stays where it is, and its sender has the time that is left.
+  if (lingered_ > host_.params().linger_size_limit) {
     return false;
   }
   MutexLock lock(mutex_);

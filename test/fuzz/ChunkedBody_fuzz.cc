@@ -45,7 +45,7 @@ struct Outcome {
 
 Outcome feed(std::string_view bytes, const Cuts& cuts) {
   static const protocol::HttpLimits limits = small_limits();
-  ChunkedBody body(0, 0);
+  ChunkedBody body(0, 0, nullptr);
   ByteBuffer raw;
   Outcome outcome;
   size_t consumed = 0;
