@@ -30,7 +30,8 @@ struct WFServerParams {
   // TT_UDP: each datagram is a request, each reply another one (docs/protocols.md). TT_SCTP: where
   // the kernel has it. Whether TLS is spoken depends on the certificate.
   enum TransportType transport_type;
-  // Further ones are accepted and closed at once. Never more than the descriptor limit less 64. Of
+  // For a further one the connection that has been idle for longest is closed; without an idle one
+  // it is accepted and closed at once. Never more than the descriptor limit less 64. Of
   // datagrams: requests under way; meanwhile nothing is read.
   size_t max_connections;
   // Between two reads of a request's body.
@@ -51,7 +52,8 @@ struct WFServerParams {
   size_t body_bytes_per_second;
   // For sending a reply: without progress for so long the connection is closed.
   int send_timeout;
-  // After an error answer or the last reply, until the peer closes: so long and so many bytes.
+  // After an error answer or the last reply, until the peer closes: so long, and so many bytes are
+  // read and thrown away meanwhile.
   int linger_timeout;
   size_t linger_size_limit;
   // HTTP: sizes and numbers; its body_bytes is not used, request_size_limit is.

@@ -133,15 +133,16 @@ class RawClient {
   }
   bool silent_for(std::chrono::milliseconds time) { return ending(time) == Ending::kStillOpen; }
 
-  // Takes up to `size` bytes, however they fall; 0 at the end.
-  size_t take(size_t size) {
+  // Takes up to `size` bytes, however they fall; none at the end.
+  std::string take_text(size_t size) {
     if (input_.empty() && fill(patience_) != Fill::kData) {
-      return 0;
+      return "";
     }
-    const size_t taken = std::min(size, input_.size());
-    input_.erase(0, taken);
-    return taken;
+    const std::string text = input_.substr(0, size);
+    input_.erase(0, text.size());
+    return text;
   }
+  size_t take(size_t size) { return take_text(size).size(); }
 
   void half_close() { ::shutdown(fd_.get(), SHUT_WR); }
   void close() { fd_.reset(); }

@@ -114,3 +114,25 @@ TEST(Tutorial15, SpeaksItsProtocolOverUnixSockets) {
   EXPECT_EQ(output_of("tutorial-15-own_protocol", {"client", path, "x"}, 1),
             "No such file or directory\n");
 }
+
+TEST(Tutorial16, SendsEventsUntilTheClientLeaves) {
+  Program program("tutorial-16-server_events", {"0"});
+  server_test::RawClient client(program.port());
+  ASSERT_TRUE(client.send(server_test::kGet));
+  std::string seen;
+  const std::string third = "event: tick\ndata: 2\n\n";
+  while (seen.find(third) == std::string::npos) {
+    const std::string more = client.take_text(1000);
+    ASSERT_FALSE(more.empty()) << seen;
+    seen += more;
+  }
+  EXPECT_NE(seen.find("Content-Type: text/event-stream"), std::string::npos);
+  client.close();
+  EXPECT_TRUE(program.prints("the reply has ended"));
+  server_test::RawClient stays(program.port());
+  ASSERT_TRUE(stays.send(server_test::kGet));
+  EXPECT_FALSE(stays.take_text(1).empty());
+  program.close_stdin();
+  EXPECT_EQ(program.exit_code(), 0);
+  EXPECT_NE(program.output().find("replies were cut short"), std::string::npos);
+}
