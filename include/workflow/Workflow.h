@@ -100,6 +100,10 @@ class SeriesWork {
 
   // Before the start: interrupt() will have an effect.
   void allow_interrupt();
+  // The timers that the series waits for, and those of the series inside it, end at once with
+  // ECANCELED; so do all that it will start. Any thread, while the series runs. Those whose
+  // completion is the caller's are added to `ended`, for TimerTask::end_interrupted().
+  void interrupt(workflow::RunnableList &ended);
 
   void *context_ = nullptr;
   series_callback_t callback_;
@@ -130,10 +134,6 @@ class SeriesWork {
   SubTask *take_first();
   void drop_tasks();
   void finish();
-  // The timers that the series waits for, and those of the series inside it, end at once with
-  // ECANCELED; so do all that it will start. Any thread, while the series runs. Those whose
-  // completion is the caller's are added to `ended`, for TimerTask::end_interrupted().
-  void interrupt(workflow::RunnableList &ended);
   // What its timers are to enter; null when nobody can interrupt the series. False without memory.
   bool scope_to_enter(workflow::InterruptScope **scope);
   // Before it begins: its timers are those of `outer`, too.
