@@ -91,8 +91,11 @@ class ServerExchange {
   // The reply is sent piece by piece from now on, its head first. Null with errno.
   std::shared_ptr<ReplyStream> open_stream(const StreamForm &form, bool of_events,
                                            const Reply &reply);
+  bool can_stream() const;
   bool is_streaming() const { return stream_ != nullptr; }
-  // Instead of send_reply().
+  // Nothing more is written. 0, or the errno with which it was over before.
+  int stop_stream();
+  // After that, and instead of send_reply().
   void end_stream();
   WFConnection *user_connection() const;
 
@@ -146,6 +149,13 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       return;
     }
     if (is_streaming()) {
+      if (const int error = stop_stream()) {
+        // It must not look whole.
+        give_up(error);
+        end_exchange();
+        this->subtask_done();
+        return;
+      }
       open_ = false;
       end_stream();
       return;
@@ -170,10 +180,16 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       errno = EALREADY;
       return nullptr;
     }
+    if (!can_stream()) {
+      errno = EOPNOTSUPP;
+      return nullptr;
+    }
     const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
     const StreamForm form = Protocol::prepare_stream(facts_, &this->resp_, may_keep, of_events);
-    return open_stream(form, of_events,
-                       Reply{form.keep_alive, this->send_timeout_, this->keep_alive_timeout_});
+    const Reply reply = {form.keep_alive, this->send_timeout_, this->keep_alive_timeout_};
+    auto stream = open_stream(form, of_events, reply);
+    if (!stream) give_up(errno);  // the response is not what it was
+    return stream;
   }
 
   int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const override {

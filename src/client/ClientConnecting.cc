@@ -125,14 +125,15 @@ bool ClientConnection::shake_hands(RunnableList& finished) {
     error = stream_.handshake();
     if (error == 0) {
       readable_ = true;  // more may have come with the peer's last words
-    } else if (error != EAGAIN) {
-      endpoint_->forget_tls_session();
     }
     tls_error = stream_.tls()->tls_error();
     session = session_;
   }
   if (error == EAGAIN) {
     return false;
+  }
+  if (error != 0) {
+    endpoint_->forget_tls_session();
   }
   if (error == EPROTO && tls_error != 0) {
     fail(WFT_STATE_SSL_ERROR, tls_error, TOR_NOT_TIMEOUT, finished);

@@ -19,7 +19,13 @@ ClientConnection::ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Pol
 
 bool ClientConnection::start() {
   MutexLock lock(mutex_);
+  if (state_ != State::kConnecting || !session_) {
+    return true;  // it was aborted meanwhile, and has ended its session
+  }
   if (watch() != 0) {
+    // The caller's again: nobody who finds it ends it.
+    session_ = nullptr;
+    state_ = State::kClosed;
     return false;
   }
   if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
@@ -44,15 +50,6 @@ ClientFailure ClientConnection::failure_of(int state, int error, int timeout_rea
     failure.connected = error == ETIMEDOUT;
   }
   return failure;
-}
-
-void ClientConnection::discard() {
-  {
-    MutexLock lock(mutex_);
-    session_ = nullptr;
-    state_ = State::kClosed;
-  }
-  release();
 }
 
 void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
@@ -160,10 +157,11 @@ bool ClientConnection::read_datagram(RunnableList& finished) {
     n = receive_datagram(stream_.fd(), buffer, sizeof buffer, &from);
     error = n < 0 ? errno : 0;
     if (error == EAGAIN || error == EWOULDBLOCK) {
-      return writable_ && sending_;
+      return writable_ && (sending_ || flushing_);
     }
     readable_ = true;
     received_ |= n >= 0 || error == EMSGSIZE;
+    awaits_first_ = false;
   }
   if (error == 0) {
     return feed(buffer, static_cast<size_t>(n), finished);
@@ -185,7 +183,7 @@ bool ClientConnection::read_some(RunnableList& finished) {
     n = stream_.read(buffer, sizeof buffer, &drained);
     error = n < 0 ? errno : 0;
     if (error == EAGAIN || error == EWOULDBLOCK) {
-      return writable_ && sending_;
+      return writable_ && (sending_ || flushing_);
     }
     readable_ |= !drained || peer_closed();
     if (state_ == State::kIdle) {
@@ -196,6 +194,7 @@ bool ClientConnection::read_some(RunnableList& finished) {
     }
     if (n > 0) {
       received_ = true;
+      awaits_first_ = false;
     }
   }
   return n > 0 ? feed(buffer, static_cast<size_t>(n), finished) : input_ended(error, finished);
@@ -354,34 +353,6 @@ void ClientConnection::on_closing() {
   endpoint_->gone(this);
 }
 
-void ClientConnection::abort() {
-  {
-    MutexLock lock(mutex_);
-    aborting_ = true;
-  }
-  ask_poller();
-}
-
-void ClientConnection::end_with_runtime() {
-  ClientSession* session = nullptr;
-  {
-    MutexLock lock(mutex_);
-    // If it is paused the thread that delivers is the one that stops the runtime.
-    session = paused_ ? nullptr : std::exchange(session_, nullptr);
-    if (session && response_) {
-      response_->set_channel(nullptr);
-    }
-    state_ = State::kClosed;
-    stream_.close();
-  }
-  if (session) {
-    RunnableList finished;
-    session->failed({.state = WFT_STATE_ABORTED}, finished);
-    poller_.hand_over(finished);
-  }
-  release();
-}
-
 int ClientConnection::write_now(const void* buffer, size_t size) {
   MutexLock lock(mutex_);
   if (size > kMaxFeedback || copied_bytes() > kMaxFeedback - size) {
@@ -400,6 +371,7 @@ int ClientConnection::write_now(const void* buffer, size_t size) {
 void ClientConnection::restart_receive() {
   MutexLock lock(mutex_);
   sent_ns_ = now_ns();
+  awaits_first_ = true;
 }
 
 }  // namespace workflow

@@ -159,8 +159,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   long long exchanges_ WF_GUARDED_BY(mutex_) = 0;     // begun
   // Of the exchange.
   ClientTimes times_ WF_GUARDED_BY(mutex_);
-  bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request
-  bool received_ WF_GUARDED_BY(mutex_) = false;  // something
+  bool sending_ WF_GUARDED_BY(mutex_) = false;      // the socket has not taken all of the request
+  bool received_ WF_GUARDED_BY(mutex_) = false;     // something
+  bool awaits_first_ WF_GUARDED_BY(mutex_) = true;  // byte of the next response
   // What write_now() was given waits for the socket: also in kIdle, and before the end of kClosing.
   bool flushing_ WF_GUARDED_BY(mutex_) = false;
   int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;

@@ -71,6 +71,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     exchanges_++;
     times_ = exchange->times();
     received_ = false;
+    awaits_first_ = true;
     response_ = response;
     response->set_channel(this);
     error = write_out(vectors, count);
@@ -114,7 +115,7 @@ bool ClientConnection::set_receive_deadline() {
   const int first_byte = times_.first_byte >= -1 ? times_.first_byte : usual;
   const int between_reads = times_.between_reads >= -1 ? times_.between_reads : usual;
   return set_deadline(std::min(saturating_add(sent_ns_, timeout_ns(times_.receive)),
-                               in_ns(timeout_ns(received_ ? between_reads : first_byte))));
+                               in_ns(timeout_ns(awaits_first_ ? first_byte : between_reads))));
 }
 
 bool ClientConnection::continue_sending(RunnableList& finished) {
@@ -140,6 +141,7 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
     if (readable_ || peer_closed() || paused_) {
       readable_ = true;
       forget_unsent();
+      set_receive_deadline();
       return true;
     }
   }

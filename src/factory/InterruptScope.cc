@@ -10,13 +10,13 @@
 namespace workflow {
 
 InterruptScope* InterruptScope::idle() {
-  static InterruptScope scope;
-  return &scope;
+  static InterruptScope* const scope = new InterruptScope;  // for ever: series end late
+  return scope;
 }
 
 InterruptScope* InterruptScope::over() {
-  static InterruptScope scope(true);
-  return &scope;
+  static InterruptScope* const scope = new InterruptScope(true);
+  return scope;
 }
 
 InterruptScope::Enter InterruptScope::enter(TimerTask* task, Poller& poller) {

@@ -20,11 +20,9 @@ using workflow::ThreadContext;
 
 namespace {
 
-constexpr int kMaxNesting = 16;
-
 // User code runs on the library's threads only, and not too deep in their stacks.
 bool runs_callbacks(const ThreadContext& context) {
-  return context.on_framework_thread() && context.nesting < kMaxNesting;
+  return context.on_framework_thread() && context.nesting < ThreadContext::kMaxNesting;
 }
 
 }  // namespace
@@ -223,7 +221,7 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
     static_cast<DispatchLoop*>(context.pending)->add(tasks);
     return;
   }
-  if (context.nesting >= kMaxNesting) {
+  if (context.nesting >= ThreadContext::kMaxNesting) {
     hand_to_handlers(tasks, &SubTask::dispatch_chain);
   }
   if (context.on_framework_thread()) {

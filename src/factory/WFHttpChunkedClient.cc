@@ -110,8 +110,9 @@ SubTask* WFHttpChunkedTask::done() {
   if (stopped_ && state_ == WFT_STATE_SUCCESS) {
     state_ = WFT_STATE_SYS_ERROR;
     error_ = ECANCELED;
-  } else if (state_ == WFT_STATE_SUCCESS && pieces && !pieces->empty()) {
+  } else if (has_response && !stopped_ && pieces && !pieces->empty()) {
     state_ = WFT_STATE_ABORTED;
+    error_ = 0;
   }
   return Task::done();
 }

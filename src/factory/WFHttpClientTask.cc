@@ -48,8 +48,7 @@ void erase_header(HttpMessage* message, const char* name) {
 }
 
 bool has_header(const HttpMessage* message, const char* name) {
-  std::string value;
-  return protocol::HttpHeaderCursor(message).find(name, value);
+  return message->content()->fields.find(name) != protocol::HttpFields::kNotFound;
 }
 
 // As Host and the authority of a URI are written (RFC 9110, 7.2).

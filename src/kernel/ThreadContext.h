@@ -30,6 +30,8 @@ struct ThreadContext {
   bool dispatched_is_done = false;
   // How many of the loops there this thread is in, one inside a callback of the other.
   int nesting = 0;
+  // Not deeper than this: then what completes is handed over.
+  static constexpr int kMaxNesting = 16;
   // What this thread will do when the callback it is in returns; the innermost of it.
   PendingWork* pending = nullptr;
   // How many BlockingScopes this thread is in.

@@ -12,7 +12,7 @@ void DatagramPeer::send_reply(ServerExchange* exchange, const ServerExchange::Re
 void DatagramPeer::drop() {
   MutexLock lock(port_.mutex_);
   replied_ = true;
-  port_.open_.erase(this);
+  port_.take_out(this);
 }
 
 int DatagramPeer::push(const void* buffer, size_t size) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -78,8 +79,33 @@ void DatagramPort::read_requests(RunnableList& finished) {
 
 void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t size,
                            RunnableList& finished) {
-  DatagramPeer* const peer = new DatagramPeer(*this, from, nullptr);
-  ServerExchange* const exchange = host_.new_exchange();
+  DatagramPeer* peer = nullptr;
+  ServerExchange* exchange = nullptr;
+  Runnable* begun = nullptr;
+  try {
+    peer = new DatagramPeer(*this, from, nullptr);
+    exchange = host_.new_exchange();
+    begun = begin(peer, exchange, data, size);
+  } catch (const std::bad_alloc&) {
+    // Dropped, as by a network.
+  }
+  if (begun) {
+    finished.push_back(begun);
+    peer->release();
+    return;
+  }
+  if (exchange) {
+    exchange->abandon();
+  }
+  if (peer && peer->user_) {
+    host_.give_back(peer->user_);
+  }
+  delete peer;
+}
+
+// What a handler is to run; null when it is no whole request. Nothing has begun should it throw.
+Runnable* DatagramPort::begin(DatagramPeer* peer, ServerExchange* exchange, const char* data,
+                              size_t size) {
   exchange->set_peer(peer);
   exchange->prepare_request(host_.params());
   protocol::ProtocolMessage* const request = exchange->request();
@@ -89,26 +115,38 @@ void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t
   request->set_channel(nullptr);
   peer->user_ = whole ? host_.new_user(fd_) : nullptr;
   if (!peer->user_) {
-    exchange->abandon();
-    delete peer;
+    return nullptr;
+  }
+  Runnable* const begun = exchange->begin(requests_++, host_.params().keep_alive_timeout);
+  retain();
+  MutexLock lock(mutex_);
+  under_way_.fetch_add(1, std::memory_order_relaxed);
+  peer->series_ = exchange->series();
+  peer->next_ = std::exchange(open_, peer);
+  if (peer->next_) {
+    peer->next_->previous_ = peer;
+  }
+  return begun;
+}
+
+void DatagramPort::take_out(DatagramPeer* peer) {
+  if (!peer->series_) {
     return;
   }
-  retain();
-  Runnable* const begun = exchange->begin(requests_++, host_.params().keep_alive_timeout);
-  {
-    MutexLock lock(mutex_);
-    under_way_.fetch_add(1, std::memory_order_relaxed);
-    peer->series_ = exchange->series();
-    open_.insert(peer);
+  peer->series_ = nullptr;
+  (peer->previous_ ? peer->previous_->next_ : open_) = peer->next_;
+  if (peer->next_) {
+    peer->next_->previous_ = peer->previous_;
   }
-  finished.push_back(begun);
-  peer->release();
 }
 
 void DatagramPort::rest() {
   MutexLock lock(mutex_);
   rests_until_ns_ = in_ns(kRestNs);
-  update_deadline();
+  if (!update_deadline()) {
+    rests_until_ns_ = kNever;  // nobody would wake it
+    readable_ = true;
+  }
 }
 
 void DatagramPort::request_ended(WFConnection* user) {
@@ -141,7 +179,7 @@ void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
   {
     MutexLock lock(mutex_);
     peer->replied_ = true;
-    open_.erase(peer);
+    take_out(peer);
     if (peer->cut_) {
       error = ECANCELED;
     }
@@ -151,11 +189,15 @@ void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
       // Of unix sockets it is the receiver that has no room, and nothing tells when it has.
       if (error == EAGAIN && peer->address_.peer.ss_family != AF_UNIX) {
         peer->exchange_ = exchange;
-        peer->vectors_.assign(vectors, vectors + count);
-        if (wait_for_room(peer, reply.send_timeout)) {
-          return;
+        try {
+          peer->vectors_.assign(vectors, vectors + count);
+          if (wait_for_room(peer, reply.send_timeout)) {
+            return;
+          }
+          error = ECANCELED;
+        } catch (const std::bad_alloc&) {
+          error = ENOMEM;
         }
-        error = ECANCELED;
       }
     }
   }
@@ -268,12 +310,12 @@ size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unav
                                RunnableList& ended) {
   MutexLock lock(mutex_);
   size_t count = 0;
-  for (DatagramPeer* peer : open_) {
+  for (DatagramPeer* peer = open_; peer; peer = peer->next_) {
+    count += !std::exchange(peer->counted_, true);
+    peer->series_->interrupt(ended);
     if (peer->cut_) {
       continue;
     }
-    count++;
-    peer->series_->interrupt(ended);
     if (action == WF_STOP_ANSWER && !unavailable.empty()) {
       const struct iovec answer = {const_cast<char*>(unavailable.data()), unavailable.size()};
       send(*peer, &answer, 1);

@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "kernel/Channel.h"
@@ -38,6 +37,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
                    int send_timeout) override;
   void end_stream(ServerExchange* /*exchange*/, const ServerExchange::Reply& /*reply*/,
                   std::string_view /*last*/) override {}
+  bool can_stream() const override { return false; }
   size_t unsent() const override { return 0; }
   void set_heartbeat(int /*ms*/) override {}
   bool shutting_down() const override;
@@ -59,9 +59,12 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   std::atomic<int> references_{1};
 
   // Guarded by the port's C.
-  bool replied_ = false;  // or dropped
-  bool cut_ = false;      // nothing is to be sent any more
-  SeriesWork* series_ = nullptr;
+  bool replied_ = false;          // or dropped
+  bool cut_ = false;              // nothing is to be sent any more
+  bool counted_ = false;          // among those cut short
+  SeriesWork* series_ = nullptr;  // while it is in the port's open_
+  DatagramPeer* next_ = nullptr;
+  DatagramPeer* previous_ = nullptr;
   // While the reply waits for room.
   ServerExchange* exchange_ = nullptr;
   std::vector<struct iovec> vectors_;
@@ -134,6 +137,8 @@ class DatagramPort final : public Channel {
   void read_requests(RunnableList& finished);
   bool may_read();
   void receive(const DatagramAddress& from, const char* data, size_t size, RunnableList& finished);
+  Runnable* begin(DatagramPeer* peer, ServerExchange* exchange, const char* data, size_t size);
+  void take_out(DatagramPeer* peer) WF_REQUIRES(mutex_);
   void rest();
   void send_waiting();
   void close_if_done();
@@ -160,7 +165,7 @@ class DatagramPort final : public Channel {
   bool paused_ WF_GUARDED_BY(mutex_) = false;
   int64_t rests_until_ns_ WF_GUARDED_BY(mutex_) = kNever;  // kNever: it does not rest
   std::deque<DatagramPeer*> waiting_ WF_GUARDED_BY(mutex_);
-  std::unordered_set<DatagramPeer*> open_ WF_GUARDED_BY(mutex_);
+  DatagramPeer* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
 
   long long requests_ = 0;  // poller's thread
 };

@@ -202,8 +202,9 @@ workflow::ServerExchange::StreamForm Protocol::prepare_stream(const RequestFacts
   const bool bodiless = has_no_body(request, response->get_status_code());
   form.discards = bodiless || request.is_head;
   form.chunked = !bodiless && !request.is_http10;
-  form.keep_alive = may_keep && request.keep_alive && (form.discards || form.chunked) &&
-                    !request.is_http10 && !accepts_tunnel(request, response->get_status_code());
+  form.keep_alive = may_keep && request.keep_alive && response->is_keep_alive() &&
+                    (form.discards || form.chunked) && !request.is_http10 &&
+                    !accepts_tunnel(request, response->get_status_code());
   response->get_output_body_merged(form.first);
   response->clear_output_body();
   erase_header(response, "Content-Length");

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernel/ThreadContext.h"
+
 namespace workflow {
 
 namespace {
@@ -41,9 +43,16 @@ void LeaveHook::end() {
 
 void LeaveHook::take_turn() {
   const std::shared_ptr<LeaveHook> self = std::move(self_);
-  const LeaveHook* const outer = std::exchange(running, this);
-  hook_();
-  running = outer;
+  {
+    ThreadContext& context = ThreadContext::current();
+    const LeaveHook* const outer = std::exchange(running, this);
+    SeriesWork* const outer_series = std::exchange(context.series, series_);
+    context.nesting += ThreadContext::kMaxNesting;
+    hook_();
+    context.nesting -= ThreadContext::kMaxNesting;
+    context.series = outer_series;
+    running = outer;
+  }
   MutexLock lock(mutex_);
   state_ = State::kOver;
   over_.notify_all();

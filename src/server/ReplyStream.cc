@@ -10,28 +10,41 @@
 
 namespace workflow {
 
+void ReplyStream::append_framed(std::string& text, std::string_view data, Form form) {
+  if (data.empty() || form.discards) {
+    return;
+  }
+  if (!form.chunked) {
+    text.append(data);
+    return;
+  }
+  char size_line[24];
+  const int length = std::snprintf(size_line, sizeof size_line, "%zx\r\n", data.size());
+  text.reserve(text.size() + static_cast<size_t>(length) + data.size() + 2);
+  text.append(size_line).append(data).append("\r\n");
+}
+
 int ReplyStream::write_piece(std::string_view data) {
   if (!peer_) {
     errno = error_;
     return -1;
   }
-  if (data.empty() || form_.discards) {
-    return 0;
-  }
-  if (!form_.chunked) {
-    return peer_->push(data.data(), data.size()) < 0 ? -1 : 0;
-  }
-  char size_line[24];
-  const int length = std::snprintf(size_line, sizeof size_line, "%zx\r\n", data.size());
   try {
-    std::string chunk;
-    chunk.reserve(static_cast<size_t>(length) + data.size() + 2);
-    chunk.append(size_line).append(data).append("\r\n");
-    return peer_->push(chunk.data(), chunk.size()) < 0 ? -1 : 0;
+    std::string piece;
+    append_framed(piece, data, form_);
+    if (piece.empty() || peer_->push(piece.data(), piece.size()) >= 0) {
+      return 0;
+    }
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
     return -1;
   }
+  if (errno != ENOBUFS) {
+    error_ = errno;  // part of it may have left
+    peer_ = nullptr;
+    errno = error_;
+  }
+  return -1;
 }
 
 int ReplyStream::write(std::string_view data) {
@@ -121,15 +134,17 @@ void ReplyStream::beat() {
   write_piece(":\n\n");
 }
 
-void ReplyStream::over(int error) {
+int ReplyStream::over(int error) {
   RunnableList ended;
+  int before = 0;
   {
     MutexLock lock(mutex_);
-    if (!peer_) {
-      return;
+    if (peer_) {
+      peer_ = nullptr;
+      error_ = error;
+    } else {
+      before = error_;
     }
-    peer_ = nullptr;
-    error_ = error;
     for (WFStreamTask* task : waiting_) {
       advance(task);
       ended.push_back(task);
@@ -137,6 +152,7 @@ void ReplyStream::over(int error) {
     waiting_.clear();
   }
   Runtime::current().handlers().post(ended);
+  return before;
 }
 
 }  // namespace workflow

@@ -49,8 +49,12 @@ class ReplyStream {
   // Of the connection, no lock held.
   void room();
   void beat();
-  // The last thing that can happen: nothing is sent any more. errno for those who try.
-  void over(int error);
+  // The last thing that can happen: nothing is sent any more, and who tries gets this errno. 0, or
+  // the errno with which it was over before.
+  int over(int error);
+
+  // As a chunk, or as it is.
+  static void append_framed(std::string& text, std::string_view data, Form form);
 
   // What ends the reply.
   std::string_view last_bytes() const {

@@ -11,7 +11,8 @@
 #include "server/LeaveHook.h"
 #include "workflow/WFServer.h"
 
-// Receiving and the life of a connection; ServerConnectionReply.cc has the sending.
+// Receiving and the life of a connection; ServerConnectionReply.cc and ServerConnectionPush.cc have
+// the sending, ServerConnectionEnd.cc the ends that come from elsewhere.
 
 namespace workflow {
 
@@ -66,27 +67,6 @@ void ServerConnection::wait_for_request(int64_t since_ns, int64_t timeout_ns) {
   if (!set_deadline(saturating_add(since_ns, timeout_ns))) {
     state_ = State::kClosing;  // nobody would notice a client that says nothing
   }
-}
-
-void ServerConnection::shut_down() {
-  is_last_.store(true, std::memory_order_release);
-  stopping_.store(true, std::memory_order_release);
-  ask_poller();
-}
-
-void ServerConnection::make_room() {
-  is_last_.store(true, std::memory_order_release);
-  ask_poller();
-}
-
-void ServerConnection::end() {
-  ServerHost& host = host_;
-  WFConnection* user = user_;
-  delete this;
-  // The series that held the last reference is no more, if it was one.
-  SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
-  host.connection_gone(user);
-  ThreadContext::current().series = series;
 }
 
 void ServerConnection::on_ready(uint32_t events, RunnableList& finished) {
@@ -249,33 +229,12 @@ void ServerConnection::begin_exchange(RunnableList& finished) {
     MutexLock lock(mutex_);
     state_ = State::kProcessing;
     series_ = exchange_->series();
+    send_ns_ = timeout_ns(host_.params().send_timeout);
+    pushed_ = false;
+    counted_ = false;
     set_deadline(kNever);
   }
   finished.push_back(begun);
-}
-
-// What was asked for with watch_leaving().
-bool ServerConnection::client_left(RunnableList& finished) {
-  RunnableList ended;
-  std::shared_ptr<LeaveHook> hook;
-  Watching watching;
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
-      return true;
-    }
-    if (std::exchange(leaving_ends_timers_, false)) {
-      series_->interrupt(ended);
-    }
-    hook = std::exchange(watching_.hook, nullptr);
-    watching.stream = watching_.stream;
-  }
-  TimerTask::end_interrupted(ended);
-  watching.over(ECONNRESET);
-  if (hook && hook->begin()) {
-    finished.push_back(hook.get());
-  }
-  return true;
 }
 
 // More of the request has arrived and more is to come: how long for it?
@@ -397,29 +356,6 @@ void ServerConnection::close() {
     std::exchange(exchange_, nullptr)->abandon();
   }
   retire();
-}
-
-void ServerConnection::end_with_runtime() {
-  ServerExchange* receiving = nullptr;
-  ServerExchange* replying = nullptr;
-  {
-    MutexLock lock(mutex_);
-    if (state_ == State::kReading) {
-      receiving = exchange_;
-    } else if (state_ == State::kWriting) {
-      replying = exchange_;
-    }
-    exchange_ = nullptr;
-    state_ = State::kClosed;
-    stream_.close();
-  }
-  if (receiving) {
-    receiving->abandon();
-  }
-  if (replying) {
-    replying->reply_ended(WFT_STATE_ABORTED, 0);
-  }
-  release();
 }
 
 }  // namespace workflow

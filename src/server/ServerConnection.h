@@ -97,13 +97,16 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   int peer_addr(struct sockaddr* address, socklen_t* length) const override {
     return Channel::peer_addr(address, length);
   }
-  bool peer_closed() const override { return Channel::peer_closed(); }
+  bool peer_closed() const override {
+    return Channel::peer_closed() || is_lost_.load(std::memory_order_acquire);
+  }
   void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) override;
   int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
                    int send_timeout) override;
   void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
                   std::string_view last) override;
   size_t unsent() const override;
+  bool can_stream() const override { return true; }
   void set_heartbeat(int ms) override;
   bool shutting_down() const override { return is_last_.load(std::memory_order_acquire); }
   WFConnection* user() const override { return user_; }
@@ -120,7 +123,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
     std::shared_ptr<LeaveHook> hook;
     std::shared_ptr<ReplyStream> stream;
 
-    // Nothing is sent any more.
+    // Nothing is sent any more: the stream is over, and the hook called.
     void over(int error) const;
   };
 
@@ -188,6 +191,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   WFConnection* const user_;
   std::atomic<bool> stopping_{false};  // the server is
   std::atomic<bool> is_last_{false};   // the request that it waits for, or has
+  std::atomic<bool> is_lost_{false};   // it was closed before its exchange has ended
   std::atomic<int64_t> idle_since_ns_{kNever};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kReading;
@@ -199,7 +203,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
   Watching watching_ WF_GUARDED_BY(mutex_);
   bool leaving_ends_timers_ WF_GUARDED_BY(mutex_) = false;
+  bool pushed_ WF_GUARDED_BY(mutex_) = false;   // something
   bool pushing_ WF_GUARDED_BY(mutex_) = false;  // not all that was pushed has left
+  bool counted_ WF_GUARDED_BY(mutex_) = false;  // among those cut short
   int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "factory/TimerTask.h"
+#include "kernel/Runtime.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
 #include "server/ServerConnection.h"
@@ -17,12 +19,19 @@ void ServerConnection::Watching::over(int error) const {
   if (stream) {
     stream->over(error);
   }
+  if (hook && hook->begin()) {
+    Runtime::current().handlers().post(hook.get());
+  }
 }
 
 int ServerConnection::push(const void* buffer, size_t size) {
   MutexLock lock(mutex_);
   if (state_ != State::kProcessing) {
     errno = ENOTCONN;
+    return -1;
+  }
+  if (size > kMaxPushed - std::min(copied_bytes(), kMaxPushed)) {
+    errno = ENOBUFS;
     return -1;
   }
   const int error = push_now(buffer, size);
@@ -34,27 +43,31 @@ int ServerConnection::push(const void* buffer, size_t size) {
 }
 
 int ServerConnection::push_now(const void* buffer, size_t size) {
-  if (size > kMaxPushed - std::min(copied_bytes(), kMaxPushed)) {
-    return ENOBUFS;
-  }
+  pushed_ = true;
+  const size_t bytes_before = unsent_bytes();
   const int error = write_copy(buffer, size);
   if (error != 0 && error != EAGAIN) {
     return error;
   }
-  // Nobody would notice that the peer does not read.
+  if (unsent_bytes() < bytes_before + size) {
+    pushing_ = false;  // some has left: the time begins anew
+  }
   return await_push(error) ? 0 : ECANCELED;
 }
 
+// False when nobody would notice that the peer does not read.
 bool ServerConnection::await_push(int error) {
   if (error == 0) {
     pushing_ = false;
-    return set_deadline(in_ns(heartbeat_ns_));
+    set_deadline(in_ns(heartbeat_ns_));
+    return true;
   }
   if (std::exchange(pushing_, true)) {
     return true;
   }
   // Also without a limit it is in the queue: so that it ends when the poller stops.
-  return set_deadline(std::min(in_ns(send_ns_), kNever - 1));
+  pushing_ = set_deadline(std::min(in_ns(send_ns_), kNever - 1));
+  return pushing_;
 }
 
 void ServerConnection::continue_pushing() {
@@ -83,7 +96,7 @@ void ServerConnection::continue_pushing() {
   if (watching.stream && (error == 0 || error == EAGAIN)) {
     watching.stream->room();
   } else {
-    watching.over(error);
+    watching.over(Channel::peer_closed() ? ECONNRESET : error);
   }
 }
 
@@ -91,6 +104,7 @@ void ServerConnection::continue_pushing() {
 // pushed for a heartbeat.
 void ServerConnection::pushing_timed_out(bool stopped) {
   Watching watching;
+  RunnableList ended;
   const int error = stopped ? ECANCELED : ETIMEDOUT;
   bool lost = false;
   {
@@ -100,12 +114,20 @@ void ServerConnection::pushing_timed_out(bool stopped) {
     }
     lost = pushing_;
     if (lost) {
+      if (leaving_ends_timers_) {
+        series_->interrupt(ended);
+      }
       watching = detach(error);
+      is_lost_.store(true, std::memory_order_release);
       state_ = State::kClosing;
     } else {
-      watching.stream = watching_.stream;
+      if (heartbeat_ns_ != kNever) {
+        watching.stream = watching_.stream;
+      }
+      set_deadline(in_ns(heartbeat_ns_));
     }
   }
+  TimerTask::end_interrupted(ended);
   if (lost) {
     watching.over(error);
   } else if (watching.stream && !stopped) {

@@ -92,6 +92,7 @@ bool ServerConnection::after_reply(int64_t began_ns) {
 }
 
 void ServerConnection::start_lingering() {
+  idle_since_ns_.store(kNever, std::memory_order_relaxed);
   stream_.shut_down_write();
   lingered_ = 0;
   const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
@@ -149,106 +150,6 @@ void ServerConnection::fail_reply(int error) {
   if (exchange) {
     exchange->reply_ended(WFT_STATE_SYS_ERROR, error);
   }
-}
-
-void ServerConnection::drop() {
-  Watching watching;
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
-      return;
-    }
-    watching = detach(ECONNRESET);
-    keep_alive_ = false;
-    send_ns_ = timeout_ns(host_.params().send_timeout);
-    // What was pushed is still sent.
-    if (resume_writing() != EAGAIN || !start_writing()) {
-      state_ = State::kClosing;
-    }
-  }
-  ask_poller();
-}
-
-ServerConnection::Watching ServerConnection::stop_watching() {
-  series_ = nullptr;
-  leaving_ends_timers_ = false;
-  pushing_ = false;
-  heartbeat_ns_ = kNever;
-  return std::exchange(watching_, Watching());
-}
-
-ServerConnection::Watching ServerConnection::detach(int error) {
-  exchange_ = nullptr;
-  lost_error_ = error;
-  return stop_watching();
-}
-
-void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) {
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
-      return;
-    }
-    if (hook) {
-      watching_.hook.swap(hook);
-    }
-    leaving_ends_timers_ |= ends_timers;
-  }
-  if (peer_closed()) {
-    ask_poller();
-  }
-}
-
-bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable,
-                                 RunnableList& ended) {
-  Watching watching;
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
-      return false;
-    }
-    series_->interrupt(ended);
-    if (action == WF_STOP_FINISH) {
-      return true;
-    }
-    watching = detach(ECANCELED);
-    keep_alive_ = false;
-    send_ns_ = timeout_ns(host_.params().send_timeout);
-    state_ = State::kClosing;
-    // A reply that has begun cannot become another.
-    if (action == WF_STOP_ANSWER && !unavailable.empty() && !watching.stream) {
-      const int error = write_copy(unavailable.data(), unavailable.size());
-      if (error == 0) {
-        start_lingering();
-      } else if (error == EAGAIN) {
-        start_writing();
-      }
-    }
-  }
-  watching.over(ECANCELED);
-  ask_poller();
-  return true;
-}
-
-bool ServerConnection::close_now() {
-  RunnableList ended;
-  if (cut_short(WF_STOP_DROP, std::string(), ended)) {
-    TimerTask::end_interrupted(ended);
-    return true;
-  }
-  bool was_writing = false;
-  {
-    MutexLock lock(mutex_);
-    was_writing = state_ == State::kWriting;
-    if (state_ == State::kLingering) {
-      state_ = State::kClosing;
-    }
-  }
-  if (was_writing) {
-    fail_reply(ECANCELED);
-  }
-  ask_poller();
-  return was_writing;
 }
 
 int ServerConnection::write_now(const void* buffer, size_t size) {

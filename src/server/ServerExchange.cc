@@ -18,7 +18,7 @@ void ServerExchange::call_when_closed(std::function<void()> hook) {
   if (leave_hook_) {
     leave_hook_->end();
   }
-  leave_hook_ = std::make_shared<LeaveHook>(std::move(hook));
+  leave_hook_ = std::make_shared<LeaveHook>(std::move(hook), series());
   peer_->watch_leaving(leave_hook_, false);
 }
 
@@ -47,22 +47,29 @@ std::shared_ptr<ReplyStream> ServerExchange::open_stream(const StreamForm& form,
   for (int i = 0; i < count; i++) {
     head.append(static_cast<const char*>(vectors[i].iov_base), vectors[i].iov_len);
   }
-  auto stream = std::make_shared<ReplyStream>(
-      peer_, ReplyStream::Form{form.chunked, form.discards, of_events});
+  const ReplyStream::Form how = {form.chunked, form.discards, of_events};
+  ReplyStream::append_framed(head, form.first, how);
+  auto stream = std::make_shared<ReplyStream>(peer_, how);
   if (peer_->begin_stream(stream, head, reply.send_timeout) != 0) {
     return nullptr;
   }
   stream_ = stream;
   stream_reply_ = reply;
-  stream->write(form.first);
   return stream;
 }
 
-void ServerExchange::end_stream() {
+bool ServerExchange::can_stream() const {
+  return peer_->can_stream();
+}
+
+int ServerExchange::stop_stream() {
   if (leave_hook_) {
     leave_hook_->end();
   }
-  stream_->over(ENOTCONN);
+  return stream_->over(ENOTCONN);
+}
+
+void ServerExchange::end_stream() {
   peer_->end_stream(this, stream_reply_, stream_->last_bytes());
 }
 

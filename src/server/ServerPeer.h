@@ -30,8 +30,9 @@ class ServerPeer {
   // Before the reply: what happens when the client leaves, at once if it has. `hook` may be null.
   virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) = 0;
 
-  // The reply is sent by push() from now on; `head` goes first. 0, or -1 with errno, and then
-  // nothing has changed. `stream` is told of room, leaving and failure until its exchange ends.
+  virtual bool can_stream() const = 0;
+  // The reply is sent by push() from now on; `head` goes first. 0, or -1 with errno. `stream` is
+  // told of room, leaving and failure until its exchange ends.
   virtual int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
                            int send_timeout) = 0;
   // Instead of send_reply(); `last` lives for ever.

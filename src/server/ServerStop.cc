@@ -153,6 +153,9 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
     return result;
   }
   wait_within(timeout_ms, &Server::is_finished);
+  // The caller wants an end.
+  constexpr int kLingerMs = 2000;
+  const int linger_ms = params().linger_timeout >= 0 ? params().linger_timeout : kLingerMs;
   RunnableList ended;
   if (DatagramPort* port = retained_port()) {
     result.cut_short += port->cut_short(action, unavailable, ended);
@@ -163,7 +166,7 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
     connection->release();
   }
   TimerTask::end_interrupted(ended);
-  wait_within(params().linger_timeout, &Server::is_finished);
+  wait_within(linger_ms, &Server::is_finished);
   if (DatagramPort* port = retained_port()) {
     result.cut_short += port->close_now();
     port->release();
@@ -173,7 +176,7 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
     connection->release();
   }
   // Closed they are soon; what else runs has this long to notice.
-  wait_within(params().linger_timeout, &Server::is_finished);
+  wait_within(linger_ms, &Server::is_finished);
   {
     MutexLock lock(mutex_);
     result.running = port_ ? port_->under_way() : alive_;

@@ -1,0 +1,196 @@
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "factory/TimerTask.h"
+#include "kernel/ThreadContext.h"
+#include "server/LeaveHook.h"
+#include "server/ReplyStream.h"
+#include "server/ServerConnection.h"
+#include "workflow/WFServer.h"
+
+// How an exchange ends that gets no reply, and the connection with it: the client leaves, the
+// server stops, another client needs the place.
+
+namespace workflow {
+
+bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable,
+                                 RunnableList& ended) {
+  bool counts = false;
+  Watching watching;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return false;
+    }
+    counts = !std::exchange(counted_, true);
+    series_->interrupt(ended);
+    if (action == WF_STOP_FINISH) {
+      return counts;
+    }
+    const bool has_begun = pushed_;
+    watching = detach(ECANCELED);
+    is_lost_.store(true, std::memory_order_release);
+    keep_alive_ = false;
+    send_ns_ = timeout_ns(host_.params().send_timeout);
+    state_ = State::kClosing;
+    // A reply that has begun cannot become another.
+    if (action == WF_STOP_ANSWER && !unavailable.empty() && !has_begun) {
+      const int error = write_copy(unavailable.data(), unavailable.size());
+      if (error == 0) {
+        start_lingering();
+      } else if (error == EAGAIN) {
+        start_writing();
+      }
+    }
+  }
+  watching.over(ECANCELED);
+  ask_poller();
+  return counts;
+}
+
+bool ServerConnection::close_now() {
+  RunnableList ended;
+  bool counts = cut_short(WF_STOP_DROP, std::string(), ended);
+  TimerTask::end_interrupted(ended);
+  bool was_writing = false;
+  {
+    MutexLock lock(mutex_);
+    was_writing = state_ == State::kWriting;
+    if (was_writing) {
+      counts |= !std::exchange(counted_, true);
+    } else if (state_ == State::kLingering) {
+      state_ = State::kClosing;
+    }
+  }
+  if (was_writing) {
+    fail_reply(ECANCELED);
+  }
+  ask_poller();
+  return counts;
+}
+
+void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return;
+    }
+    if (hook) {
+      watching_.hook.swap(hook);
+    }
+    leaving_ends_timers_ |= ends_timers;
+  }
+  if (peer_closed()) {
+    ask_poller();
+  }
+}
+
+void ServerConnection::drop() {
+  Watching watching;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return;
+    }
+    watching = detach(ECONNRESET);
+    keep_alive_ = false;
+    send_ns_ = timeout_ns(host_.params().send_timeout);
+    // What was pushed is still sent.
+    if (resume_writing() != EAGAIN || !start_writing()) {
+      state_ = State::kClosing;
+    }
+  }
+  ask_poller();
+}
+
+ServerConnection::Watching ServerConnection::stop_watching() {
+  series_ = nullptr;
+  leaving_ends_timers_ = false;
+  pushing_ = false;
+  heartbeat_ns_ = kNever;
+  return std::exchange(watching_, Watching());
+}
+
+ServerConnection::Watching ServerConnection::detach(int error) {
+  exchange_ = nullptr;
+  lost_error_ = error;
+  return stop_watching();
+}
+
+// What was asked for with watch_leaving().
+bool ServerConnection::client_left(RunnableList& finished) {
+  RunnableList ended;
+  std::shared_ptr<LeaveHook> hook;
+  Watching watching;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return true;
+    }
+    if (std::exchange(leaving_ends_timers_, false)) {
+      series_->interrupt(ended);
+    }
+    hook = std::exchange(watching_.hook, nullptr);
+    watching.stream = watching_.stream;
+  }
+  TimerTask::end_interrupted(ended);
+  watching.over(ECONNRESET);
+  if (hook && hook->begin()) {
+    finished.push_back(hook.get());
+  }
+  return true;
+}
+
+void ServerConnection::shut_down() {
+  is_last_.store(true, std::memory_order_release);
+  stopping_.store(true, std::memory_order_release);
+  ask_poller();
+}
+
+void ServerConnection::make_room() {
+  is_last_.store(true, std::memory_order_release);
+  ask_poller();
+}
+
+void ServerConnection::end_with_runtime() {
+  Watching watching;
+  ServerExchange* receiving = nullptr;
+  ServerExchange* replying = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kReading) {
+      receiving = exchange_;
+    } else if (state_ == State::kWriting) {
+      replying = exchange_;
+    }
+    exchange_ = nullptr;
+    watching = stop_watching();
+    lost_error_ = ECANCELED;
+    state_ = State::kClosed;
+    stream_.close();
+  }
+  if (watching.stream) {
+    watching.stream->over(ECANCELED);
+  }
+  if (receiving) {
+    receiving->abandon();
+  }
+  if (replying) {
+    replying->reply_ended(WFT_STATE_ABORTED, 0);
+  }
+  release();
+}
+
+void ServerConnection::end() {
+  ServerHost& host = host_;
+  WFConnection* user = user_;
+  delete this;
+  // The series that held the last reference is no more, if it was one.
+  SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
+  host.connection_gone(user);
+  ThreadContext::current().series = series;
+}
+
+}  // namespace workflow
