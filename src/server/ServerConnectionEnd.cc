@@ -135,11 +135,12 @@ bool ServerConnection::client_left(RunnableList& finished) {
     hook = std::exchange(watching_.hook, nullptr);
     watching.stream = watching_.stream;
   }
-  TimerTask::end_interrupted(ended);
-  watching.over(ECONNRESET);
+  // Before the timers end, and with them perhaps the exchange.
   if (hook && hook->begin()) {
     finished.push_back(hook.get());
   }
+  watching.over(ECONNRESET);
+  TimerTask::end_interrupted(ended);
   return true;
 }
 

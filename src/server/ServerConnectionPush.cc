@@ -16,11 +16,11 @@
 namespace workflow {
 
 void ServerConnection::Watching::over(int error) const {
-  if (stream) {
-    stream->over(error);
-  }
   if (hook && hook->begin()) {
     Runtime::current().handlers().post(hook.get());
+  }
+  if (stream) {
+    stream->over(error);
   }
 }
 
@@ -127,9 +127,9 @@ void ServerConnection::pushing_timed_out(bool stopped) {
       set_deadline(in_ns(heartbeat_ns_));
     }
   }
-  TimerTask::end_interrupted(ended);
   if (lost) {
     watching.over(error);
+    TimerTask::end_interrupted(ended);
   } else if (watching.stream && !stopped) {
     watching.stream->beat();
   }

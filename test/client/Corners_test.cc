@@ -430,4 +430,21 @@ TEST(ClientCorners, UrisMadeByHandCannotInjectFields) {
 }
 
 }  // namespace
+
+TEST(ClientCorners, AfterAnInterimResponseTheWaitBeginsAnew) {
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.response_timeout = 200;
+  WORKFLOW_library_init(&settings);
+  RawServer server([](Peer& peer, int) {
+    peer.request();
+    peer.send("HTTP/1.1 103 Early Hints\r\n\r\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));  // longer than between two reads
+    peer.reply("late");
+  });
+  const Fetched got =
+      fetch(server.url(), {.change = [](WFHttpTask* task) { task->set_watch_timeout(30'000); }});
+  EXPECT_EQ(got.state, WFT_STATE_SUCCESS);
+  EXPECT_EQ(got.body, "late");
+}
+
 }  // namespace client_test

@@ -1,14 +1,18 @@
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/RawServer.h"
+#include "support/Certificates.h"
 #include "workflow/WFFacilities.h"
+#include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 
 // Messages that write back while they are received, more than the socket takes at once.
@@ -57,11 +61,12 @@ struct Outcome {
   int refused = 0;
 };
 
-Outcome talk(const RawServer& server, size_t request_size, int keep_alive = 0) {
+Outcome talk(const RawServer& server, size_t request_size, int keep_alive = 0,
+             TransportType transport = TT_TCP) {
   Outcome outcome;
   WFFacilities::WaitGroup group(1);
   Task* task = WFNetworkTaskFactory<Bytes, Talkative>::create_client_task(
-      TT_TCP, "127.0.0.1", server.port(), 0, [&](Task* ended) {
+      transport, "127.0.0.1", server.port(), 0, [&](Task* ended) {
         outcome = {ended->get_state(), ended->get_error(), ended->get_resp()->taken,
                    ended->get_resp()->refused};
         group.done();
@@ -103,6 +108,36 @@ TEST(ClientFeedback, LeavesLaterIfItHasTo) {
   EXPECT_EQ(outcome.refused, ENOBUFS);
   EXPECT_GT(outcome.taken, 900'000U);
   EXPECT_TRUE(is(seen, 1000, outcome.taken)) << seen.size() << " " << outcome.taken;
+}
+
+TEST(ClientFeedback, LeavesLaterOverTlsToo) {
+  test_support::Authority authority;
+  const test_support::Certificate certificate = authority.issue({"IP:127.0.0.1"});
+  ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()), 1);
+  size_t seen = 0;
+  RawServer server([&](Peer& peer, int) {
+    const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(
+        SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+    SSL_CTX_use_certificate_chain_file(context.get(), certificate.cert_file.c_str());
+    SSL_CTX_use_PrivateKey_file(context.get(), certificate.key_file.c_str(), SSL_FILETYPE_PEM);
+    const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
+    SSL_set_fd(ssl.get(), peer.fd());
+    ASSERT_EQ(SSL_accept(ssl.get()), 1);
+    char buffer[16384];
+    ASSERT_GT(SSL_read(ssl.get(), buffer, sizeof buffer), 0);
+    ASSERT_EQ(SSL_write(ssl.get(), "?", 1), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client's socket is full
+    const struct timeval patience = {0, 500'000};
+    ::setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    for (int n = 0; (n = SSL_read(ssl.get(), buffer, sizeof buffer)) > 0;) {
+      seen += static_cast<size_t>(n);
+    }
+    SSL_write(ssl.get(), ".", 1);
+  });
+  const Outcome outcome = talk(server, 1, 0, TT_TCP_SSL);
+  EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS) << outcome.error;
+  EXPECT_GT(outcome.taken, 900'000U);
+  EXPECT_EQ(seen, outcome.taken);
 }
 
 TEST(ClientFeedback, LeavesBeforeTheConnectionIsClosed) {

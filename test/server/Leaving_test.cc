@@ -67,11 +67,12 @@ TEST(OnClosed, IsCalledSoonWhenTheClientHasLeftAlready) {
   std::atomic<bool> sent{false};
   TestServer server([&](WFHttpTask* task) {
     ASSERT_TRUE(eventually([&] { return sent && task->closed(); }));
+    // First the timer: the hook may run as soon as it is set.
+    series_of(task)->push_back(WFTaskFactory::create_timer_task("delay", 3600, 0, nullptr));
     task->on_closed([&seen] {
       seen.hooks++;
       WFTaskFactory::cancel_by_name("delay");
     });
-    series_of(task)->push_back(WFTaskFactory::create_timer_task("delay", 3600, 0, nullptr));
     task->set_callback([&seen](WFHttpTask*) { seen.ended++; });
   });
   RawClient client = server.client();

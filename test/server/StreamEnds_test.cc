@@ -1,0 +1,234 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <string>
+
+#include "server/TestServer.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFHttpStream.h"
+
+// Ends of replies that come from elsewhere, where one thing meets another.
+
+namespace server_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Ends {
+  std::atomic<int> tasks{0};
+  std::atomic<int> state{-1};
+  std::atomic<int> error{-1};
+  std::atomic<int> hooks{0};
+
+  void note(WFHttpTask* task) {
+    task->set_callback([this](WFHttpTask* ended) {
+      state = ended->get_state();
+      error = ended->get_error();
+      tasks++;
+    });
+  }
+  bool reached(int count) {
+    return eventually([&] { return tasks == count; });
+  }
+};
+
+WFTimerTask* hour() {
+  return WFTaskFactory::create_timer_task("hour", 3600, 0, nullptr);
+}
+
+}  // namespace
+
+TEST(Hook, ThatWaitsForItsServerIsToldSo) {
+  std::atomic<int> error{0};
+  std::atomic<WFHttpServer*> self{nullptr};
+  TestServer server([&](WFHttpTask* task) {
+    task->on_closed([&] {
+      self.load()->wait_finish();
+      error = errno;
+      WFTaskFactory::cancel_by_name("hour");
+    });
+    series_of(task)->push_back(hour());
+  });
+  self = server.operator->();
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  client.close();
+  ASSERT_TRUE(server.has_connections(0));
+  EXPECT_EQ(error, EDEADLK);
+}
+
+TEST(Hook, TheTaskLivesAsLongAsItAlsoWhenItWakesTheSeries) {
+  Ends ends;
+  TestServer server([&](WFHttpTask* task) {
+    ends.note(task);
+    WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
+    task->on_closed([&ends, task, counter] {
+      counter->count();
+      WFFacilities::usleep(50'000);  // time for the series to end, if it could
+      EXPECT_EQ(ends.tasks, 0);
+      EXPECT_TRUE(task->closed());
+      ends.hooks++;
+    });
+    series_of(task)->push_back(counter);
+  });
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  client.close();
+  ASSERT_TRUE(ends.reached(1));
+  EXPECT_EQ(ends.hooks, 1);
+}
+
+TEST(Hook, IsCalledWhenTheStopCutsTheReply) {
+  Ends ends;
+  TestServer server([&](WFHttpTask* task) {
+    ends.note(task);
+    WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
+    task->on_closed([&ends, task, counter] {
+      EXPECT_TRUE(task->closed());
+      ends.hooks++;
+      counter->count();
+    });
+    series_of(task)->push_back(counter);
+  });
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const WFStopResult result = server->stop(0, WF_STOP_DROP);
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 0u);
+  EXPECT_EQ(ends.hooks, 1);
+  EXPECT_EQ(ends.tasks, 1);
+}
+
+TEST(Hook, IsCalledWhenAStreamIsCutOff) {
+  Ends ends;
+  TestServer server([&](WFHttpTask* task) {
+    ends.note(task);
+    task->set_send_timeout(100);
+    WFHttpStream stream = WFHttpStream::begin(task);
+    task->on_closed([&ends] { ends.hooks++; });
+    while (stream.write(std::string(64 * 1024, 'x')) == 0) {
+    }
+    series_of(task)->push_back(hour());  // ends with the stream
+  });
+  RawClient client(server.port(), 4096);
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(ends.reached(1));
+  EXPECT_EQ(ends.error, ETIMEDOUT);
+  EXPECT_EQ(ends.hooks, 1);
+}
+
+TEST(StreamEnd, ABodyThatWasThereBeforeIsSentWhateverItsSize) {
+  const std::string first(3'000'000, 'f');
+  TestServer server([&](WFHttpTask* task) {
+    task->get_resp()->append_output_body(first);
+    WFHttpStream stream = WFHttpStream::begin(task);
+    ASSERT_TRUE(stream);
+    series_of(task)->push_back(stream.create_write_task("second", nullptr));
+  });
+  const auto reply = server.client().ask(kGet);
+  ASSERT_TRUE(reply);
+  EXPECT_TRUE(reply->body == first + "second");
+}
+
+TEST(StreamEnd, WhatWasCutOffDoesNotLookWhole) {
+  Ends ends;
+  TestServer server([&](WFHttpTask* task) {
+    ends.note(task);
+    WFHttpStream stream = WFHttpStream::begin(task);
+    EXPECT_EQ(stream.write("half"), 0);
+    series_of(task)->push_back(hour());
+    series_of(task)->push_back(stream.create_write_task(" of it", nullptr));
+  });
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  client.half_close();
+  EXPECT_FALSE(client.reply()) << "the last chunk must not come";
+  ASSERT_TRUE(ends.reached(1));
+  EXPECT_EQ(ends.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(ends.error, ECONNRESET);
+}
+
+TEST(StreamEnd, TheResponsesOwnCloseIsKept) {
+  TestServer server([](WFHttpTask* task) {
+    task->get_resp()->add_header_pair("Connection", "close");
+    EXPECT_EQ(WFHttpStream::begin(task).write("x"), 0);
+  });
+  RawClient client = server.client();
+  const auto reply = client.ask(kGet);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->field("Connection"), "close");
+  EXPECT_EQ(client.ending(), Ending::kClosed);
+}
+
+TEST(Push, IsLimitedInTimeAlsoOnTheFirstRequest) {
+  Ends ends;
+  struct WFServerParams params = http_params();
+  params.send_timeout = 100;
+  TestServer server(
+      [&](WFHttpTask* task) {
+        ends.note(task);
+        const std::string piece(64 * 1024, 'x');
+        while (task->push(piece.data(), piece.size()) > 0) {
+        }
+        EXPECT_EQ(errno, ENOBUFS);
+        task->on_closed([&ends] {
+          ends.hooks++;
+          WFTaskFactory::cancel_by_name("hour");
+        });
+        series_of(task)->push_back(hour());
+      },
+      params);
+  RawClient client(server.port(), 4096);
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(ends.reached(1));
+  EXPECT_EQ(ends.error, ETIMEDOUT);
+  EXPECT_EQ(ends.hooks, 1);
+}
+
+TEST(Push, IsNotFollowedByAnotherAnswer) {
+  TestServer server([](WFHttpTask* task) {
+    const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\npart";
+    EXPECT_GT(task->push(head.data(), head.size()), 0);
+    series_of(task)->push_back(hour());
+  });
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const WFStopResult result = server->stop(0, WF_STOP_ANSWER);
+  EXPECT_EQ(result.cut_short, 1u);
+  std::string all;
+  for (std::string more = "x"; !more.empty(); all += more) {
+    more = client.take_text(10'000);
+  }
+  EXPECT_EQ(all.find("503"), std::string::npos);
+}
+
+TEST(StopWithin, CountsEachReplyOnce) {
+  Ends ends;
+  struct WFServerParams params = http_params();
+  params.linger_timeout = 50;
+  WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
+  TestServer server(
+      [&](WFHttpTask* task) {
+        ends.note(task);
+        series_of(task)->push_back(counter);
+      },
+      params);
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const WFStopResult result = server->stop(0, WF_STOP_FINISH);
+  EXPECT_EQ(result.cut_short, 1u);
+  EXPECT_EQ(result.running, 1u);
+  counter->count();
+  server->wait_finish();
+  EXPECT_EQ(ends.tasks, 1);
+}
+
+}  // namespace server_test
