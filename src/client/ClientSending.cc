@@ -25,10 +25,11 @@ int ClientConnection::encode(ClientExchange* exchange, struct iovec* vectors, in
     protocol::ProtocolMessage* const request = exchange->next_request();
     *count = request ? request->encode(vectors, kMaxVectors) : -1;
     if (*count < 0) {
-      return errno == 0 || errno == EAGAIN ? EBADMSG : errno;
+      const int error = errno;
+      return error == 0 || error == EAGAIN ? EBADMSG : error;
     }
     *response = exchange->next_response();
-    return 0;
+    return *response ? 0 : EBADMSG;
   } catch (const std::bad_alloc&) {
     return ENOMEM;
   }

@@ -269,7 +269,9 @@ void WorkerPool::begin_blocking() {
     if (quiet()) {
       quiet_.notify_all();
     }
-    if (live_ - blocked_ < wanted_) {
+    // Nobody would join the one that a terminated pool starts: its last worker, which others did
+    // not wait for, goes on while it ends the process.
+    if (!terminated_ && live_ - blocked_ < wanted_) {
       spawn();
     }
     wake = claim_wake();

@@ -3,14 +3,13 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "client/RawServer.h"
 #include "support/Certificates.h"
+#include "support/Tally.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
@@ -30,9 +29,18 @@ class Bytes : public protocol::ProtocolMessage {
   std::string bytes;
 };
 
-// Answers "?" by as many bytes as are taken; "." is its end.
+// Answers "?" by as many bytes as are taken, until the socket and what may wait behind it are full;
+// "." is its end.
 class Talkative : public protocol::ProtocolMessage {
  public:
+  // What became of one task's answer. The peer reads nothing before it was refused: else there
+  // would be no end of it.
+  struct Answer {
+    size_t taken = 0;
+    int error = 0;
+    test_support::Tally refused;
+  };
+
   int append(const void* data, size_t* size) override {
     for (size_t i = 0; i < *size; i++) {
       if (static_cast<const char*>(data)[i] == '.') {
@@ -41,15 +49,15 @@ class Talkative : public protocol::ProtocolMessage {
       }
       const std::string part(kPart, 'a');
       while (feedback(part.data(), kPart) == static_cast<int>(kPart)) {
-        taken += kPart;
+        answer->taken += kPart;
       }
-      refused = errno;
+      answer->error = errno;
+      answer->refused.add();
     }
     return 0;
   }
   static constexpr size_t kPart = 100'000;
-  size_t taken = 0;
-  int refused = 0;
+  Answer* answer = nullptr;
 };
 
 using Task = WFNetworkTask<Bytes, Talkative>;
@@ -57,37 +65,38 @@ using Task = WFNetworkTask<Bytes, Talkative>;
 struct Outcome {
   int state = -2;
   int error = 0;
-  size_t taken = 0;
-  int refused = 0;
 };
 
-Outcome talk(const RawServer& server, size_t request_size, int keep_alive = 0,
-             TransportType transport = TT_TCP) {
+Outcome talk(const RawServer& server, size_t request_size, Talkative::Answer& answer,
+             int keep_alive = 0, TransportType transport = TT_TCP) {
   Outcome outcome;
   WFFacilities::WaitGroup group(1);
   Task* task = WFNetworkTaskFactory<Bytes, Talkative>::create_client_task(
       transport, "127.0.0.1", server.port(), 0, [&](Task* ended) {
-        outcome = {ended->get_state(), ended->get_error(), ended->get_resp()->taken,
-                   ended->get_resp()->refused};
+        outcome = {ended->get_state(), ended->get_error()};
         group.done();
       });
   task->get_req()->bytes.assign(request_size, 'r');
+  task->get_resp()->answer = &answer;
   task->set_keep_alive(keep_alive);
   task->start();
   group.wait();
   return outcome;
 }
 
-// What the peer reads until nothing comes for a while, or the end.
-std::string read_all(Peer& peer) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client's socket is full
-  const struct timeval patience = {0, 500'000};
-  ::setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+// The request, and the whole answer once it was refused; and what else has come by then.
+std::string read_all(Peer& peer, size_t request_size, const Talkative::Answer& answer) {
+  EXPECT_TRUE(answer.refused.wait_for(1));
+  const size_t size = request_size + answer.taken;
   std::string all;
   std::vector<char> buffer(1024 * 1024);
-  for (ssize_t n = 0; (n = ::recv(peer.fd(), buffer.data(), buffer.size(), 0)) > 0;) {
-    all.append(buffer.data(), static_cast<size_t>(n));
+  for (ssize_t n = 0; all.size() < size; all.append(buffer.data(), static_cast<size_t>(n))) {
+    if ((n = ::recv(peer.fd(), buffer.data(), buffer.size(), 0)) <= 0) {
+      return all;
+    }
   }
+  const ssize_t more = ::recv(peer.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  all.append(buffer.data(), more > 0 ? static_cast<size_t>(more) : 0);
   return all;
 }
 
@@ -97,23 +106,25 @@ bool is(const std::string& seen, size_t requested, size_t answered) {
 }
 
 TEST(ClientFeedback, LeavesLaterIfItHasTo) {
+  Talkative::Answer answer;
   std::string seen;
   RawServer server([&](Peer& peer, int) {
     peer.send("?");
-    seen = read_all(peer);
+    seen = read_all(peer, 1000, answer);
     peer.send(".");
   });
-  const Outcome outcome = talk(server, 1000);
+  const Outcome outcome = talk(server, 1000, answer);
   EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS) << outcome.error;
-  EXPECT_EQ(outcome.refused, ENOBUFS);
-  EXPECT_GT(outcome.taken, 900'000U);
-  EXPECT_TRUE(is(seen, 1000, outcome.taken)) << seen.size() << " " << outcome.taken;
+  EXPECT_EQ(answer.error, ENOBUFS);
+  EXPECT_GT(answer.taken, 900'000U);
+  EXPECT_TRUE(is(seen, 1000, answer.taken)) << seen.size() << " " << answer.taken;
 }
 
 TEST(ClientFeedback, LeavesLaterOverTlsToo) {
   test_support::Authority authority;
   const test_support::Certificate certificate = authority.issue({"IP:127.0.0.1"});
   ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()), 1);
+  Talkative::Answer answer;
   size_t seen = 0;
   RawServer server([&](Peer& peer, int) {
     const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(
@@ -126,47 +137,47 @@ TEST(ClientFeedback, LeavesLaterOverTlsToo) {
     char buffer[16384];
     ASSERT_GT(SSL_read(ssl.get(), buffer, sizeof buffer), 0);
     ASSERT_EQ(SSL_write(ssl.get(), "?", 1), 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client's socket is full
-    const struct timeval patience = {0, 500'000};
-    ::setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    for (int n = 0; (n = SSL_read(ssl.get(), buffer, sizeof buffer)) > 0;) {
+    ASSERT_TRUE(answer.refused.wait_for(1));
+    for (int n = 0; seen < answer.taken && (n = SSL_read(ssl.get(), buffer, sizeof buffer)) > 0;) {
       seen += static_cast<size_t>(n);
     }
     SSL_write(ssl.get(), ".", 1);
   });
-  const Outcome outcome = talk(server, 1, 0, TT_TCP_SSL);
+  const Outcome outcome = talk(server, 1, answer, 0, TT_TCP_SSL);
   EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS) << outcome.error;
-  EXPECT_GT(outcome.taken, 900'000U);
-  EXPECT_EQ(seen, outcome.taken);
+  EXPECT_GT(answer.taken, 900'000U);
+  EXPECT_EQ(seen, answer.taken);
 }
 
 TEST(ClientFeedback, LeavesBeforeTheConnectionIsClosed) {
   for (const int keep_alive : {0, 60'000}) {
     WFFacilities::WaitGroup read(1);
+    Talkative::Answer answer;
     std::string seen;
     RawServer server([&](Peer& peer, int) {
       peer.send("?.");
-      seen = read_all(peer);
+      seen = read_all(peer, 1000, answer);
       read.done();
     });
-    const Outcome outcome = talk(server, 1000, keep_alive);
+    const Outcome outcome = talk(server, 1000, answer, keep_alive);
     EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS);
     read.wait();
-    EXPECT_TRUE(is(seen, 1000, outcome.taken)) << seen.size() << " " << outcome.taken;
+    EXPECT_TRUE(is(seen, 1000, answer.taken)) << seen.size() << " " << answer.taken;
   }
 }
 
 TEST(ClientFeedback, IsNotPutIntoTheMiddleOfTheRequest) {
   constexpr size_t kRequest = 20'000'000;
+  Talkative::Answer answer;
   std::string seen;
   RawServer server([&](Peer& peer, int) {
     peer.send("?");
-    seen = read_all(peer);
+    seen = read_all(peer, kRequest, answer);
     peer.send(".");
   });
-  const Outcome outcome = talk(server, kRequest);
+  const Outcome outcome = talk(server, kRequest, answer);
   EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS);
-  EXPECT_TRUE(is(seen, kRequest, outcome.taken)) << seen.size() << " " << outcome.taken;
+  EXPECT_TRUE(is(seen, kRequest, answer.taken)) << seen.size() << " " << answer.taken;
 }
 
 }  // namespace
