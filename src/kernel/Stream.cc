@@ -21,8 +21,8 @@ ssize_t Stream::write(struct iovec* vectors, int count) {
   return tls_ ? tls_->write(vectors, count) : socket_write(fd(), vectors, count);
 }
 
-void Stream::shut_down_write() {
-  if (tls_) {
+void Stream::shut_down_write(bool whole) {
+  if (tls_ && whole) {
     tls_->close_notify();
   }
   ::shutdown(fd(), SHUT_WR);

@@ -48,8 +48,9 @@ class Stream {
   ssize_t write(struct iovec* vectors, int count);
   int flush() { return tls_ ? tls_->flush() : 0; }
 
-  // No more bytes will come from here; the peer's can still be read.
-  void shut_down_write();
+  // No more bytes will come from here; the peer's can still be read. Unless `whole`, a peer over
+  // TLS can tell that something was cut.
+  void shut_down_write(bool whole = true);
 
  private:
   UniqueFd fd_;

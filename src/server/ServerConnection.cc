@@ -349,6 +349,8 @@ void ServerConnection::close() {
     }
     if (state_ != State::kReading) {
       exchange_ = nullptr;  // its series owns it
+    } else if (stream_.tls()) {
+      stream_.tls()->close_notify();  // nothing was cut: all replies have left
     }
     state_ = State::kClosed;
   }

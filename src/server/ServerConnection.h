@@ -165,7 +165,8 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void close();
 
   // Any thread.
-  void start_lingering() WF_REQUIRES(mutex_);
+  // `whole`: nothing was cut that has begun.
+  void start_lingering(bool whole = true) WF_REQUIRES(mutex_);
   bool start_writing() WF_REQUIRES(mutex_);
   void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
   // The reply has left: the next state. True when the poller should look at it at once.

@@ -81,9 +81,9 @@ void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
 }
 
 bool ServerConnection::after_reply(int64_t began_ns) {
-  exchange_ = nullptr;
+  const bool dropped = !std::exchange(exchange_, nullptr) && pushed_;
   if (!keep_alive_ || shutting_down()) {
-    start_lingering();
+    start_lingering(!dropped);
     return readable_ || state_ == State::kClosing;
   }
   state_ = State::kReading;
@@ -91,9 +91,9 @@ bool ServerConnection::after_reply(int64_t began_ns) {
   return readable_ || !input_.empty() || state_ == State::kClosing;
 }
 
-void ServerConnection::start_lingering() {
+void ServerConnection::start_lingering(bool whole) {
   idle_since_ns_.store(kNever, std::memory_order_relaxed);
-  stream_.shut_down_write();
+  stream_.shut_down_write(whole);
   lingered_ = 0;
   const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
   state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;

@@ -140,6 +140,49 @@ TEST_F(Tls, EndsInOrder) {
   EXPECT_TRUE(client.ends_in_order());
 }
 
+TEST_F(Tls, IdleConnectionsEndInOrder) {
+  struct WFServerParams params = http_params();
+  params.keep_alive_timeout = 50;
+  serve(echo, params);
+  TlsClient idle = connect();
+  ASSERT_TRUE(idle.send(get("/")));
+  EXPECT_EQ(idle.body(), "GET / ");
+  EXPECT_TRUE(idle.ends_in_order());
+  params.keep_alive_timeout = -1;
+  serve(echo, params);
+  TlsClient leaving = connect();
+  ASSERT_TRUE(leaving.send(get("/")));
+  EXPECT_EQ(leaving.body(), "GET / ");
+  SSL_shutdown(leaving.ssl());
+  EXPECT_TRUE(leaving.ends_in_order());
+  TlsClient stopped = connect();
+  ASSERT_TRUE(stopped.send(get("/")));
+  EXPECT_EQ(stopped.body(), "GET / ");
+  (*server_)->shutdown();
+  EXPECT_TRUE(stopped.ends_in_order());
+}
+
+// Else what was cut would look whole to who takes the end of the connection for that of a body.
+TEST_F(Tls, WhatIsCutDoesNotEndInOrder) {
+  static const std::string piece(100'000, 'x');
+  serve([](WFHttpTask* task) {
+    // As much as there is room for, if asked.
+    const bool much = std::string(task->get_req()->get_request_uri()) == "/much";
+    while (task->push(piece.data(), piece.size()) > 0 && much) {
+    }
+    task->noreply();
+  });
+  int processed = 0;
+  for (const char* target : {"/little", "/much"}) {
+    TlsClient client = connect();
+    ASSERT_TRUE(client.send(get(target)));
+    processed++;
+    ASSERT_TRUE(eventually([&] { return server_->processed() == processed; }));
+    EXPECT_EQ(client.read_until("never").size() % piece.size(), 0u) << target;
+    EXPECT_FALSE(client.ends_in_order()) << target;
+  }
+}
+
 TEST_F(Tls, RefusedRequestsAreAnsweredThenClosedInOrder) {
   serve();
   TlsClient client = connect();
