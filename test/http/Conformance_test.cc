@@ -16,7 +16,8 @@
 // Plays the cases of cases/*.txt: each over real connections, in several ways of cutting it into
 // writes, which must all end the same. Behind each case goes a sentinel, a further request: when
 // the case is refused it must never be seen; else it must be the next one. Server and client that
-// disagree about where a request ends do not pass that.
+// disagree about where a request ends do not pass that. All of that once in the clear and once over
+// TLS, where "closed" means with a close_notify before it.
 //
 // With WORKFLOW_CONFORMANCE_TARGET=host:port the cases are played against that server instead
 // (script/conformance), and only what can be seen of any server is checked.
@@ -28,6 +29,7 @@ using server_test::Ending;
 using server_test::HttpReply;
 using server_test::RawClient;
 using server_test::TestServer;
+using server_test::Transport;
 using Kind = Expectation::Kind;
 
 constexpr const char* kSentinel = "GET /sentinel HTTP/1.1\r\nHost: sentinel\r\n\r\n";
@@ -279,14 +281,16 @@ void expect_outcome(const Case& played, const Outcome& outcome, bool foreign) {
   }
 }
 
-std::vector<Case> cases_to_play() {
-  std::vector<Case> all = read_cases(CONFORMANCE_CASES);
+std::vector<Case> cases_to_play(Transport transport) {
   if (target_address() == nullptr) {
-    return all;
+    return read_cases(CONFORMANCE_CASES);
+  }
+  if (transport != Transport::kPlain) {
+    return {};
   }
   // A foreign server has its own limits and times.
   std::vector<Case> common;
-  for (Case& each : all) {
+  for (Case& each : read_cases(CONFORMANCE_CASES)) {
     if (each.settings.empty()) {
       common.push_back(std::move(each));
     }
@@ -328,6 +332,8 @@ class ForeignServer {
 
 class Conformance : public testing::TestWithParam<Case> {
  protected:
+  void play(Transport transport);
+
   static void play_against_foreign(const Case& played, const Feeding& feeding) {
     ForeignServer server(target_address());
     RawClient client = server.client();
@@ -365,14 +371,12 @@ struct WFServerParams params_of(const Case& played) {
   return params;
 }
 
-}  // namespace
-
-TEST_P(Conformance, Case) {
+void Conformance::play(Transport transport) {
   const Case& played = GetParam();
   ASSERT_EQ(played.error, "");
   std::optional<TestServer> server;
   if (target_address() == nullptr) {
-    server.emplace(echo, params_of(played));
+    server.emplace(echo, params_of(played), transport);
   }
   for (const Feeding& feeding : feedings(played)) {
     SCOPED_TRACE(played.where + ", " + feeding.name);
@@ -387,8 +391,26 @@ TEST_P(Conformance, Case) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rfc, Conformance, testing::ValuesIn(cases_to_play()),
-                         [](const auto& each) { return each.param.test_name(); });
+class ConformanceOverTls : public Conformance {};
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  return info.param.test_name();
+}
+
+}  // namespace
+
+TEST_P(Conformance, Case) {
+  play(Transport::kPlain);
+}
+
+TEST_P(ConformanceOverTls, Case) {
+  play(Transport::kTls);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rfc, Conformance, testing::ValuesIn(cases_to_play(Transport::kPlain)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Rfc, ConformanceOverTls, testing::ValuesIn(cases_to_play(Transport::kTls)),
+                         name_of);
 
 TEST(ConformanceCases, AreManyAndEachHasANameOfItsOwn) {
   std::set<std::string> names;

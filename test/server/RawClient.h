@@ -10,12 +10,14 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "server/TlsLayer.h"
 #include "support/Tally.h"
 #include "util/UniqueFd.h"
 
@@ -42,7 +44,8 @@ struct HttpReply {
   }
 };
 
-// How a connection looks from here once nothing more is expected on it.
+// How a connection looks from here once nothing more is expected on it. Over TLS kClosed means in
+// order; a connection cut without a close_notify is kReset.
 enum class Ending { kClosed, kReset, kMoreData, kStillOpen };
 
 // A client that sends the bytes it is told to and takes replies apart strictly. Blocks, with the
@@ -65,21 +68,30 @@ class RawClient {
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
   int fd() const { return fd_.get(); }
 
+  // From now on all bytes go over TLS. Not connected any more, and false, when the server does not
+  // agree, or is not one for 127.0.0.1 that `ca_file` vouches for.
+  bool begin_tls(const std::string& ca_file) {
+    tls_ = std::make_unique<TlsLayer>(ca_file);
+    TlsLayer::Result result;
+    do {
+      result = tls_->handshake();
+      if (!send_records() ||
+          (result == TlsLayer::Result::kNeedsRecords && fill_records(patience_) != Fill::kData)) {
+        result = TlsLayer::Result::kFailed;
+      }
+    } while (result == TlsLayer::Result::kNeedsRecords);
+    if (result != TlsLayer::Result::kDone) {
+      fd_.reset();
+    }
+    return connected();
+  }
+
   // False when the peer does not take it all.
   bool send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n > 0) {
-        bytes.remove_prefix(static_cast<size_t>(n));
-      } else if (errno == EAGAIN) {
-        if (!wait_for(POLLOUT, patience_)) {
-          return false;
-        }
-      } else if (errno != EINTR) {
-        return false;
-      }
+    if (!tls_) {
+      return send_raw(bytes);
     }
-    return true;
+    return tls_->write(bytes) && send_records();
   }
 
   // The next reply; none when the connection ends or nothing comes. `to_head`: it has no body.
@@ -144,7 +156,13 @@ class RawClient {
   }
   size_t take(size_t size) { return take_text(size).size(); }
 
-  void half_close() { ::shutdown(fd_.get(), SHUT_WR); }
+  void half_close() {
+    if (tls_) {
+      tls_->end_writing();
+      send_records();
+    }
+    ::shutdown(fd_.get(), SHUT_WR);
+  }
   void close() { fd_.reset(); }
   // Ends the connection with a reset.
   void reset() {
@@ -185,7 +203,53 @@ class RawClient {
     }
   }
 
+  bool send_raw(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n > 0) {
+        bytes.remove_prefix(static_cast<size_t>(n));
+      } else if (errno == EAGAIN) {
+        if (!wait_for(POLLOUT, patience_)) {
+          return false;
+        }
+      } else if (errno != EINTR) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool send_records() { return send_raw(tls_->take_records()); }
+
+  Fill fill_records(std::chrono::milliseconds patience) {
+    std::string records;
+    const Fill filled = fill_raw(patience, records);
+    tls_->put_records(records);
+    return filled;
+  }
+
   Fill fill(std::chrono::milliseconds patience) {
+    if (!tls_) {
+      return fill_raw(patience, input_);
+    }
+    for (;;) {
+      const TlsLayer::Result result = tls_->read(input_);
+      if (result == TlsLayer::Result::kDone) {
+        return Fill::kData;
+      }
+      if (result == TlsLayer::Result::kFailed) {
+        return Fill::kError;
+      }
+      const Fill filled = fill_records(patience);
+      if (result == TlsLayer::Result::kEnd) {
+        return filled;
+      }
+      if (filled != Fill::kData) {
+        return filled == Fill::kEnd ? Fill::kError : filled;
+      }
+    }
+  }
+
+  Fill fill_raw(std::chrono::milliseconds patience, std::string& input) {
     if (!fd_.valid()) {
       return Fill::kError;
     }
@@ -196,7 +260,7 @@ class RawClient {
       }
       const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
       if (n > 0) {
-        input_.append(buffer, static_cast<size_t>(n));
+        input.append(buffer, static_cast<size_t>(n));
         return Fill::kData;
       }
       if (n == 0) {
@@ -294,6 +358,7 @@ class RawClient {
   }
 
   workflow::UniqueFd fd_;
+  std::unique_ptr<TlsLayer> tls_;  // null: in the clear
   std::chrono::milliseconds patience_ = test_support::kPatience;
   std::string input_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 
 #include <atomic>
@@ -54,9 +55,31 @@ inline struct WFServerParams http_params() {
   return HTTP_SERVER_PARAMS_DEFAULT;
 }
 
+enum class Transport { kPlain, kTls };
+
+// The name of a parameter.
+inline std::string transport_name(const testing::TestParamInfo<Transport>& info) {
+  return info.param == Transport::kTls ? "OverTls" : "InTheClear";
+}
+
+// What servers over TLS show their clients, and what these trust: one for the process.
+struct Credentials {
+  test_support::Authority authority;
+  test_support::Certificate certificate = authority.issue({"IP:127.0.0.1"});
+};
+inline const Credentials& credentials() {
+  static const Credentials all;
+  return all;
+}
+
 // A server on 127.0.0.1, started, that counts the requests it is given. Stops when destroyed.
 class TestServer {
  public:
+  TestServer(http_process_t process, const struct WFServerParams& params, Transport transport)
+      : TestServer(std::move(process), params,
+                   transport == Transport::kTls ? &credentials().certificate : nullptr) {
+    clients_speak_tls_ = transport == Transport::kTls;
+  }
   explicit TestServer(http_process_t process = echo,
                       const struct WFServerParams& params = http_params(),
                       const test_support::Certificate* certificate = nullptr)
@@ -80,7 +103,13 @@ class TestServer {
   // Requests that were given to `process`, and those that it has returned from.
   int requests() const { return requests_; }
   int processed() const { return processed_; }
-  RawClient client() const { return RawClient(port_); }
+  RawClient client() const {
+    RawClient client(port_);
+    if (clients_speak_tls_) {
+      client.begin_tls(credentials().authority.file());
+    }
+    return client;
+  }
 
   bool has_connections(size_t count) {
     return eventually([this, count] { return server_.get_conn_count() == count; });
@@ -88,7 +117,7 @@ class TestServer {
   // Whether it still serves: a new connection gets an answer.
   bool serves() {
     const int before = requests_;
-    RawClient other(port_);
+    RawClient other = client();
     const auto got = other.ask("GET /alive HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     return got && got->status == 200 && requests_ == before + 1;
   }
@@ -99,6 +128,7 @@ class TestServer {
   WFHttpServer server_;
   bool started_ = false;
   uint16_t port_ = 0;
+  bool clients_speak_tls_ = false;
 };
 
 inline constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
