@@ -193,25 +193,6 @@ TEST(Pipelining, OneRequestAtATimeIsProcessed) {
   EXPECT_EQ(client.body(), "GET /3 ");
 }
 
-TEST(Pipelining, ReadAheadIsBounded) {
-  TestServer server(delayed_echo);
-  RawClient client = server.client();
-  client.send(get("/first?ms=300"));
-  ASSERT_TRUE(eventually([&] { return server.requests() == 1; }));
-  // What the server does not read piles up here, until the kernel's buffers are full.
-  const std::string more = post("/", std::string(60 * 1024, 'x'));
-  size_t sent = 0;
-  for (;;) {
-    const ssize_t n = ::send(client.fd(), more.data(), more.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0) {
-      break;
-    }
-    sent += static_cast<size_t>(n);
-    ASSERT_LT(sent, size_t{256} * 1024 * 1024);
-  }
-  EXPECT_EQ(client.body(), "GET /first?ms=300 ");
-}
-
 TEST(Pipelining, HalfClosedClientGetsEveryReply) {
   TestServer server(delayed_echo);
   RawClient client = server.client();

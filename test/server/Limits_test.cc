@@ -7,7 +7,7 @@
 #include "server/TestServer.h"
 
 // The sizes and numbers a client may not exceed, each at its default and as a parameter. What
-// passes at exactly the limit is processed; one more is refused. (Bodies: Request_test.cc.)
+// passes at exactly the limit is processed; one more is refused.
 
 namespace server_test {
 namespace {
@@ -93,88 +93,108 @@ struct WFServerParams small_params() {
 
 void reply_nothing(WFHttpTask*) {}
 
+class Limit : public testing::TestWithParam<Transport> {};
+
 }  // namespace
 
-TEST(Limit, RequestLine) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, RequestLine) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, request_line(8192), request_line(8193), 414);
   expect_refusal_in_time(server, "GET /" + std::string(8192, 'a'), 414);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, request_line(100), request_line(101), 414);
 }
 
-TEST(Limit, FieldLine) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, FieldLine) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, field_line(16384), field_line(16385), 431);
   expect_refusal_in_time(server, kStart + ("X: " + std::string(16384, 'a')), 431);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, field_line(100), field_line(101), 431);
 }
 
-TEST(Limit, FieldName) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, FieldName) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, field_name(256), field_name(257), 431);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, field_name(20), field_name(21), 431);
 }
 
-TEST(Limit, HeaderSection) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, HeaderSection) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, header(65536 - 2), header(65536 + 1), 431);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, kStart + ("X: " + std::string(90, 'a') + "\r\n\r\n"),
                kStart + ("A: " + std::string(90, 'a') + "\r\nB: " + std::string(90, 'a') +
                          "\r\nC: " + std::string(90, 'a') + "\r\nD: e\r\n\r\n"),
                431);
 }
 
-TEST(Limit, NumberOfFields) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, NumberOfFields) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, fields(256), fields(257), 431);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, fields(5), fields(6), 431);
 }
 
-TEST(Limit, TrailersShareTheBudget) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, TrailersShareTheBudget) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   std::string most = "0\r\n";
   for (int i = 0; i < 254; i++) {
     most += "X: y\r\n";
   }
   expect_limit(server, chunks(most + "\r\n"), chunks(most + "X: y\r\n\r\n"), 431);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, chunks("0\r\nX: y\r\n\r\n"),
                chunks("0\r\nX: " + std::string(100, 'a') + "\r\n\r\n"), 431);
 }
 
-TEST(Limit, ChunkSizeDigits) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, ChunkSizeDigits) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, chunks("0000000000000001\r\nx\r\n0\r\n\r\n"),
                chunks("00000000000000001\r\nx\r\n0\r\n\r\n"), 400);
   expect_refusal_in_time(server, chunks(std::string(1000, '0')), 400);
 }
 
-TEST(Limit, ChunkExtension) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, ChunkExtension) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   expect_limit(server, extension(256), extension(257), 400);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, extension(20), extension(21), 400);
 }
 
-TEST(Limit, ChunkOverhead) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, ChunkOverhead) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   // A chunk of one byte costs five: the default and one byte for each body byte is reached soon.
   expect_limit(server, many_chunks(4000), many_chunks(4200), 400);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, many_chunks(20), many_chunks(30), 400);
 }
 
-TEST(Limit, EmptyLines) {
-  TestServer server(reply_nothing);
+TEST_P(Limit, EmptyLines) {
+  TestServer server(reply_nothing, http_params(), GetParam());
   const std::string four = "\r\n\r\n\r\n\r\n";
   expect_limit(server, four + kGet, four + "\r\n" + kGet, 400);
-  TestServer strict(reply_nothing, small_params());
+  TestServer strict(reply_nothing, small_params(), GetParam());
   expect_limit(strict, std::string("\r\n") + kGet, std::string("\r\n\r\n") + kGet, 400);
+}
+
+TEST_P(Limit, Body) {
+  constexpr size_t kMost = size_t{16} * 1024 * 1024;
+  TestServer server(reply_nothing, http_params(), GetParam());
+  const std::string start = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: ";
+  expect_limit(server, post("/", std::string(kMost, 'x')),
+               start + std::to_string(kMost + 1) + "\r\n\r\n", 413);
+  struct WFServerParams params = http_params();
+  params.request_size_limit = 100;
+  TestServer strict(reply_nothing, params, GetParam());
+  expect_limit(strict, post("/", std::string(100, 'x')), post("/", std::string(101, 'x')), 413);
+  expect_limit(strict, chunks("64\r\n" + std::string(100, 'x') + "\r\n0\r\n\r\n"),
+               chunks("65\r\n" + std::string(101, 'x')), 413);
+  // Nobody is invited to send what will not be taken.
+  RawClient client = strict.client();
+  client.send(start + "101\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.status(), 413);
 }
 
 // Held until they are cancelled, under the name "held".
@@ -184,10 +204,29 @@ void hold(WFHttpTask* task) {
   }
 }
 
-TEST(Limit, Connections) {
+TEST_P(Limit, ReadAhead) {
+  TestServer server(hold, http_params(), GetParam());
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(get("/hold")));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  // What the server does not read piles up here, until the kernel's buffers are full.
+  std::string more;
+  while (more.size() < size_t{64} * 1024 * 1024) {
+    more += post("/", std::string(60 * 1024, 'x'));
+  }
+  client.set_patience(std::chrono::milliseconds(100));
+  EXPECT_FALSE(client.send(more)) << "somebody took all of it";
+  EXPECT_EQ(server.requests(), 1);
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 1);
+  client.set_patience(test_support::kPatience);
+  EXPECT_EQ(client.status(), 200);
+  EXPECT_EQ(client.status(), 200);
+}
+
+TEST_P(Limit, Connections) {
   struct WFServerParams params = http_params();
   params.max_connections = 3;
-  TestServer server(hold, params);
+  TestServer server(hold, params, GetParam());
   std::vector<RawClient> clients;
   for (int i = 0; i < 3; i++) {
     clients.push_back(server.client());
@@ -210,10 +249,10 @@ TEST(Limit, Connections) {
   EXPECT_EQ(server.requests(), 4);
 }
 
-TEST(Limit, TheConnectionIdleForLongestMakesRoom) {
+TEST_P(Limit, TheConnectionIdleForLongestMakesRoom) {
   struct WFServerParams params = http_params();
   params.max_connections = 4;
-  TestServer server(hold, params);
+  TestServer server(hold, params, GetParam());
   RawClient busy = server.client();
   ASSERT_TRUE(busy.send(get("/hold")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
@@ -237,10 +276,10 @@ TEST(Limit, TheConnectionIdleForLongestMakesRoom) {
 }
 
 // A storm of clients that each ask once and stay: all are answered.
-TEST(Limit, RoomIsMadeAgainAndAgain) {
+TEST_P(Limit, RoomIsMadeAgainAndAgain) {
   struct WFServerParams params = http_params();
   params.max_connections = 10;
-  TestServer server(echo, params);
+  TestServer server(echo, params, GetParam());
   std::vector<RawClient> clients;
   for (int i = 0; i < 300; i++) {
     clients.push_back(server.client());
@@ -251,12 +290,12 @@ TEST(Limit, RoomIsMadeAgainAndAgain) {
   EXPECT_TRUE(server.has_connections(10));
 }
 
-TEST(Limit, ConnectionsLeaveTheProcessSomeDescriptors) {
+TEST_P(Limit, ConnectionsLeaveTheProcessSomeDescriptors) {
   struct rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const struct rlimit lowered = {100, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
-  TestServer server(hold);
+  TestServer server(hold, http_params(), GetParam());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   std::vector<RawClient> clients;
   for (int i = 0; i < 36; i++) {
@@ -270,5 +309,8 @@ TEST(Limit, ConnectionsLeaveTheProcessSomeDescriptors) {
   EXPECT_EQ(server->get_conn_count(), 36u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 36);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Limit, testing::Values(Transport::kPlain, Transport::kTls),
+                         transport_name);
 
 }  // namespace server_test

@@ -15,18 +15,19 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSecond = 1'000 * kMs;
 
-class Timeout : public testing::Test {
+class Timeout : public testing::TestWithParam<Transport> {
  protected:
   static void SetUpTestSuite() {
     // One poller meets the bytes of all connections in the order in which they were sent.
     struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
     settings.poller_threads = 1;
     WORKFLOW_library_init(&settings);
-    ASSERT_EQ(WFManualClock::install(), 0);
+    static const int installed = WFManualClock::install();  // by the first suite
+    ASSERT_EQ(installed, 0);
   }
 
   void serve(http_process_t process = echo, const struct WFServerParams& params = http_params()) {
-    server_.emplace(std::move(process), params);
+    server_.emplace(std::move(process), params, GetParam());
     witness_ = server_->client();
     see_everything_sent();
   }
@@ -79,11 +80,13 @@ class Timeout : public testing::Test {
   int requests_seen_ = 0;
 };
 
+class HandshakeTimeout : public Timeout {};  // over TLS
+
 const std::string kLarge(size_t{48} * 1024 * 1024, 'x');
 
 }  // namespace
 
-TEST_F(Timeout, FirstRequestThatNeverComes) {
+TEST_P(Timeout, FirstRequestThatNeverComes) {
   serve();
   RawClient client = connect();
   advance(10 * kSecond - kMs);
@@ -92,7 +95,7 @@ TEST_F(Timeout, FirstRequestThatNeverComes) {
   expect_408(client);
 }
 
-TEST_F(Timeout, HeaderInDribbles) {
+TEST_P(Timeout, HeaderInDribbles) {
   serve();
   RawClient client = connect();
   const std::string request = get("/long");
@@ -105,7 +108,7 @@ TEST_F(Timeout, HeaderInDribbles) {
   EXPECT_EQ(requests(), 0);
 }
 
-TEST_F(Timeout, HeaderOfALaterRequest) {
+TEST_P(Timeout, HeaderOfALaterRequest) {
   serve();
   RawClient client = connect();
   EXPECT_EQ(client.ask(kGet)->status, 200);
@@ -119,7 +122,7 @@ TEST_F(Timeout, HeaderOfALaterRequest) {
   EXPECT_EQ(requests(), 0);
 }
 
-TEST_F(Timeout, IdleConnectionIsClosedSilently) {
+TEST_P(Timeout, IdleConnectionIsClosedSilently) {
   serve();
   RawClient client = connect();
   for (int i = 0; i < 3; i++) {
@@ -132,7 +135,7 @@ TEST_F(Timeout, IdleConnectionIsClosedSilently) {
   EXPECT_EQ(connections(), 0u);
 }
 
-TEST_F(Timeout, IdleTimeOfOneReply) {
+TEST_P(Timeout, IdleTimeOfOneReply) {
   serve([](WFHttpTask* task) {
     const std::string uri = task->get_req()->get_request_uri();
     if (uri == "/short") {
@@ -158,7 +161,7 @@ TEST_F(Timeout, IdleTimeOfOneReply) {
   EXPECT_TRUE(is_open(patient));
 }
 
-TEST_F(Timeout, BodyThatPauses) {
+TEST_P(Timeout, BodyThatPauses) {
   serve();
   RawClient client = connect();
   send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
@@ -172,7 +175,7 @@ TEST_F(Timeout, BodyThatPauses) {
   EXPECT_EQ(requests(), 0);
 }
 
-TEST_F(Timeout, BodyThatWasInvitedButNeverComes) {
+TEST_P(Timeout, BodyThatWasInvitedButNeverComes) {
   serve();
   RawClient client = connect();
   send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n");
@@ -183,7 +186,7 @@ TEST_F(Timeout, BodyThatWasInvitedButNeverComes) {
   expect_408(client);
 }
 
-TEST_F(Timeout, BodyInDribblesHasAMinuteInAll) {
+TEST_P(Timeout, BodyInDribblesHasAMinuteInAll) {
   serve();
   RawClient client = connect();
   send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
@@ -195,7 +198,7 @@ TEST_F(Timeout, BodyInDribblesHasAMinuteInAll) {
   expect_408(client);
 }
 
-TEST_F(Timeout, BodyAtTheMinimumRateMayTakeLonger) {
+TEST_P(Timeout, BodyAtTheMinimumRateMayTakeLonger) {
   serve([](WFHttpTask*) {});
   RawClient client = connect();
   const std::string piece(32 * 1024, 'x');
@@ -208,7 +211,7 @@ TEST_F(Timeout, BodyAtTheMinimumRateMayTakeLonger) {
   EXPECT_EQ(client.status(), 200);
 }
 
-TEST_F(Timeout, BodyBelowTheMinimumRate) {
+TEST_P(Timeout, BodyBelowTheMinimumRate) {
   serve([](WFHttpTask*) {});
   RawClient client = connect();
   const std::string piece(16 * 1024, 'x');
@@ -225,7 +228,7 @@ TEST_F(Timeout, BodyBelowTheMinimumRate) {
   expect_408(client);
 }
 
-TEST_F(Timeout, WholeRequest) {
+TEST_P(Timeout, WholeRequest) {
   struct WFServerParams params = http_params();
   params.receive_timeout = 5000;
   serve([](WFHttpTask*) {}, params);
@@ -244,7 +247,7 @@ TEST_F(Timeout, WholeRequest) {
   expect_408(body);
 }
 
-TEST_F(Timeout, SendWithoutProgress) {
+TEST_P(Timeout, SendWithoutProgress) {
   int state = -2;
   int error = -2;
   int reason = -2;
@@ -283,7 +286,7 @@ TEST_F(Timeout, SendWithoutProgress) {
   EXPECT_TRUE(eventually([&] { return connections() == 0; }));
 }
 
-TEST_F(Timeout, SendTimeOfOneReply) {
+TEST_P(Timeout, SendTimeOfOneReply) {
   test_support::Tally ended;
   serve([&](WFHttpTask* task) {
     if (std::string(task->get_req()->get_request_uri()) == "/witness") {
@@ -302,7 +305,7 @@ TEST_F(Timeout, SendTimeOfOneReply) {
   EXPECT_TRUE(ended.wait_for(1));
 }
 
-TEST_F(Timeout, LingeringEnds) {
+TEST_P(Timeout, LingeringEnds) {
   serve();
   RawClient client = connect();
   EXPECT_EQ(client.ask(get("/", "Connection: close\r\n"))->status, 200);
@@ -318,7 +321,7 @@ TEST_F(Timeout, LingeringEnds) {
 }
 
 // Past its limit nothing more is read; closed at once, the answer might be lost in a reset.
-TEST_F(Timeout, LingeringReadsNoMoreThanItsLimit) {
+TEST_P(Timeout, LingeringReadsNoMoreThanItsLimit) {
   serve();
   RawClient client = connect();
   ASSERT_TRUE(client.send("nonsense\r\n\r\n"));
@@ -330,7 +333,7 @@ TEST_F(Timeout, LingeringReadsNoMoreThanItsLimit) {
   EXPECT_TRUE(eventually([&] { return connections() == 0; }));
 }
 
-TEST_F(Timeout, DelayedReplyHasNone) {
+TEST_P(Timeout, DelayedReplyHasNone) {
   serve([](WFHttpTask* task) {
     if (std::string(task->get_req()->get_request_uri()) == "/late") {
       series_of(task)->push_back(WFTaskFactory::create_timer_task(3600, 0, nullptr));
@@ -346,7 +349,7 @@ TEST_F(Timeout, DelayedReplyHasNone) {
   EXPECT_TRUE(is_open(client));
 }
 
-TEST_F(Timeout, UnlimitedMeansIt) {
+TEST_P(Timeout, UnlimitedMeansIt) {
   struct WFServerParams params = http_params();
   params.header_timeout = params.keep_alive_timeout = params.peer_response_timeout = -1;
   params.body_timeout = params.send_timeout = params.linger_timeout = -1;
@@ -369,5 +372,29 @@ TEST_F(Timeout, UnlimitedMeansIt) {
   EXPECT_EQ(body.status(), 200);
   lingering.close();
 }
+
+TEST_P(HandshakeTimeout, NothingOrLittleIsSaid) {
+  // A record of 257 bytes, with a ClientHello of 253.
+  const std::string hello("\x16\x03\x01\x01\x01\x01\x00\x00\xfd\x03", 10);
+  serve();
+  RawClient silent(server_->port());
+  RawClient dribbling(server_->port());
+  see_everything_sent();
+  for (size_t i = 0; i < 10; i++) {
+    EXPECT_TRUE(is_open(silent)) << i;
+    EXPECT_TRUE(is_open(dribbling)) << i;
+    send(dribbling, hello.substr(i, 1));
+    advance(kSecond - (i == 9 ? kMs : 0));
+  }
+  EXPECT_EQ(connections(), 2u);
+  advance(kMs);
+  EXPECT_TRUE(closed_without_a_word(silent));
+  EXPECT_TRUE(closed_without_a_word(dribbling));
+  EXPECT_EQ(connections(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Timeout, testing::Values(Transport::kPlain, Transport::kTls),
+                         transport_name);
+INSTANTIATE_TEST_SUITE_P(All, HandshakeTimeout, testing::Values(Transport::kTls), transport_name);
 
 }  // namespace server_test
