@@ -1,0 +1,277 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "client/RawServer.h"
+#include "server/Datagrams.h"
+#include "server/TestServer.h"
+#include "support/ChildProcess.h"
+#include "support/Sanitizers.h"
+#include "support/TestSeed.h"
+#include "util/Time.h"
+#include "workflow/WFGlobal.h"
+#include "workflow/WFTaskFactory.h"
+
+// A process that ends while its threads go on starting clients' tasks: before, during and after the
+// stop of the library. Each round runs this program again as a child; the servers are the parent's.
+
+namespace exit_test {
+namespace {
+
+using server_test::Note;
+using server_test::NoteTask;
+using test_support::TestRandom;
+
+constexpr const char* kEndVariable = "WORKFLOW_FLOOD_EXIT_END";
+
+// The child's side ------------------------------------------------------------------------------
+
+// Nothing here is destroyed: the threads go on until the very end.
+
+constexpr size_t kThreads = 4;
+constexpr size_t kMaxTasks = 1'000'000;
+constexpr size_t kMaxUnderWay = 2000;
+
+std::array<std::atomic<unsigned char>, kMaxTasks> calls;
+std::atomic<size_t> started{0};
+std::atomic<size_t> called{0};
+std::atomic<size_t> aborted{0};
+std::atomic<size_t> succeeded{0};
+std::atomic<bool> enough{false};
+std::atomic<int64_t> end_began_ns{0};
+std::array<std::thread, kThreads>& threads = *new std::array<std::thread, kThreads>;
+uint64_t seed = 0;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+struct Peers {
+  std::string http = "http://127.0.0.1:" + environment("FLOOD_EXIT_HTTP") + "/";
+  std::string https = "https://127.0.0.1:" + environment("FLOOD_EXIT_HTTPS") + "/";
+  std::string silent_http = "http://127.0.0.1:" + environment("FLOOD_EXIT_SILENT") + "/";
+  std::string silent_https = "https://127.0.0.1:" + environment("FLOOD_EXIT_SILENT") + "/";
+  uint16_t udp = port("FLOOD_EXIT_UDP");
+  uint16_t silent_udp = port("FLOOD_EXIT_SILENT_UDP");
+
+  static uint16_t port(const char* name) {
+    return static_cast<uint16_t>(std::atoi(environment(name).c_str()));
+  }
+};
+
+template <class Task>
+void count(size_t number, const Task* task) {
+  calls[number]++;
+  aborted += task->get_state() == WFT_STATE_ABORTED;
+  succeeded += task->get_state() == WFT_STATE_SUCCESS;
+  called++;
+}
+
+void ask(size_t number, const std::string& url) {
+  WFTaskFactory::create_http_task(url, 1, 1, [number](WFHttpTask* task) {
+    count(number, task);
+  })->start();
+}
+
+// Two in a series, of which the second is asked for when the first has ended.
+void ask_twice(size_t first, size_t second, const std::string& url) {
+  WFHttpTask* task = WFTaskFactory::create_http_task(url, 1, 1, [=](WFHttpTask* ended) {
+    count(first, ended);
+    series_of(ended)->push_back(WFTaskFactory::create_http_task(
+        url, 1, 1, [second](WFHttpTask* next) { count(second, next); }));
+  });
+  task->start();
+}
+
+void send(size_t number, uint16_t port) {
+  NoteTask* task = WFNetworkTaskFactory<Note, Note>::create_client_task(
+      TT_UDP, "127.0.0.1", port, 1, [number](NoteTask* ended) { count(number, ended); });
+  task->get_req()->text = "=note";
+  task->start();
+}
+
+void flood(size_t thread) {
+  const Peers peers;
+  TestRandom random(seed, thread + 1);
+  while (!enough) {
+    if (started - called > kMaxUnderWay) {
+      std::this_thread::yield();
+      continue;
+    }
+    // What waits for the silent ones stays until the end.
+    const uint64_t choice = random.below(60);
+    const size_t number = started.fetch_add(choice < 10 ? 2 : 1);
+    if (number + 2 >= kMaxTasks) {
+      std::abort();
+    }
+    if (choice < 10) {
+      ask_twice(number, number + 1, peers.http);
+    } else if (choice == 10) {
+      ask(number, peers.silent_http);
+    } else if (choice == 11) {
+      ask(number, peers.silent_https);
+    } else if (choice == 12) {
+      send(number, peers.silent_udp);
+    } else if (choice < 25) {
+      ask(number, peers.http);
+    } else if (choice < 40) {
+      ask(number, peers.https);
+    } else {
+      send(number, peers.udp);
+    }
+  }
+}
+
+// Destroyed after the library has stopped, as it was constructed before that was first used; unless
+// the threads' first use came even later.
+class EndOfTheFlood {
+ public:
+  ~EndOfTheFlood() {
+    if (!threads[0].joinable()) {
+      return;
+    }
+    TestRandom random(seed, kThreads + 1);
+    // The threads go on a little without the library.
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(2000)));
+    enough = true;
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+};
+
+const EndOfTheFlood end_of_the_flood;
+
+// After the last static object's.
+[[gnu::destructor]] void say_what_was() {
+  if (end_began_ns == 0) {
+    return;
+  }
+  size_t missing = 0;
+  size_t too_often = 0;
+  for (size_t i = 0; i < started; i++) {
+    missing += calls[i] == 0;
+    too_often += calls[i] > 1;
+  }
+  std::printf("%zu missing, %zu too often, %zu of %zu succeeded, %zu aborted, took_ms=%lld\n",
+              missing, too_often, succeeded.load(), started.load(), aborted.load(),
+              static_cast<long long>((workflow::monotonic_ns() - end_began_ns) / 1'000'000));
+  std::fflush(stdout);
+}
+
+void begin_end() {
+  end_began_ns = workflow::monotonic_ns();
+}
+
+[[noreturn]] void end_elsewhere() {
+  begin_end();
+  std::exit(0);
+}
+
+// Returns when main() shall.
+void play(const std::string& end) {
+  seed = test_support::test_seed();
+  TestRandom random(seed);
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.max_connections = random.one_in(2) ? 3 : 30;
+  settings.endpoint_params.connect_timeout = -1;
+  settings.endpoint_params.ssl_connect_timeout = -1;
+  settings.endpoint_params.response_timeout = -1;
+  WORKFLOW_library_init(&settings);
+  if (end != "first use") {
+    SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(),
+                             environment("FLOOD_EXIT_AUTHORITY").c_str());
+    WFTaskFactory::create_timer_task(0, 0, nullptr)->start();
+  }
+  for (size_t i = 0; i < kThreads; i++) {
+    threads[i] = std::thread(flood, i);
+  }
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(random.below(end == "first use" ? 500 : 30'000)));
+  if (end == "thread") {
+    std::thread(end_elsewhere).detach();
+  } else if (end == "callback") {
+    WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask*) { end_elsewhere(); })->start();
+  } else if (end == "request") {
+    const Peers peers;
+    send(started++, peers.udp);
+    WFTaskFactory::create_http_task(peers.http, 0, 0, [](WFHttpTask*) {
+      end_elsewhere();
+    })->start();
+  } else {
+    begin_end();
+    return;
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(60));  // until the exit
+}
+
+// The test's side -------------------------------------------------------------------------------
+
+class FloodExit : public testing::TestWithParam<const char*> {
+ protected:
+  void play_round(uint64_t round) {
+    const auto number = [](uint16_t port) { return std::to_string(port); };
+    const uint64_t round_seed = test_support::test_seed() + round;
+    const test_support::ChildResult result = test_support::run_self(
+        {std::string(kEndVariable) + "=" + GetParam(),
+         "WORKFLOW_TEST_SEED=" + std::to_string(round_seed),
+         "FLOOD_EXIT_HTTP=" + number(http_.port()), "FLOOD_EXIT_HTTPS=" + number(https_.port()),
+         "FLOOD_EXIT_SILENT=" + number(silent_.port()), "FLOOD_EXIT_UDP=" + number(udp_.port()),
+         "FLOOD_EXIT_SILENT_UDP=" + number(silent_udp_.port()),
+         "FLOOD_EXIT_AUTHORITY=" + server_test::credentials().authority.file()},
+        std::chrono::seconds(40));
+    SCOPED_TRACE("seed " + std::to_string(round_seed) + ": " + result.output);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_NE(result.output.find("0 missing, 0 too often, "), std::string::npos);
+    const size_t at = result.output.find("took_ms=");
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_LT(std::atoi(result.output.c_str() + at + 8), test_support::kSanitized ? 20'000 : 3000);
+  }
+
+ private:
+  server_test::TestServer http_{server_test::echo, server_test::http_params(),
+                                server_test::Transport::kPlain};
+  server_test::TestServer https_{server_test::echo, server_test::http_params(),
+                                 server_test::Transport::kTls};
+  server_test::NoteServer udp_;
+  const server_test::UdpSocket silent_udp_;
+  client_test::RawServer silent_{[](client_test::Peer& peer, int) {
+    struct pollfd end = {peer.fd(), POLLRDHUP, 0};
+    ::poll(&end, 1, 60'000);
+  }};
+};
+
+TEST_P(FloodExit, EveryCallbackRunsOnce) {
+  const auto rounds = static_cast<uint64_t>(test_support::env_number("WORKFLOW_EXIT_TIMES", 5));
+  for (uint64_t round = 0; round < rounds && !HasFailure(); round++) {
+    play_round(round);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(From, FloodExit,
+                         testing::Values("main", "thread", "callback", "request", "first use"),
+                         [](const auto& end) {
+                           const std::string name = end.param;
+                           return name == "first use" ? std::string("MainAtFirstUse") : name;
+                         });
+
+}  // namespace
+}  // namespace exit_test
+
+int main(int argc, char** argv) {
+  const std::string end = exit_test::environment(exit_test::kEndVariable);
+  if (!end.empty()) {
+    exit_test::play(end);
+    return 0;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
