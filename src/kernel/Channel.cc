@@ -1,5 +1,6 @@
 #include "kernel/Channel.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -42,14 +43,17 @@ int Channel::watch() {
   return poller_.add(stream_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, this);
 }
 
-void Channel::ask_poller() {
-  if (!asked_.exchange(true, std::memory_order_acq_rel)) {
-    retain();
-    if (!poller_.post(this)) {
-      asked_.store(false, std::memory_order_release);
-      release();
-    }
+bool Channel::ask_poller() {
+  if (asked_.exchange(true, std::memory_order_acq_rel)) {
+    return true;
   }
+  retain();
+  if (poller_.post(this)) {
+    return true;
+  }
+  asked_.store(false, std::memory_order_release);
+  release();
+  return false;
 }
 
 void Channel::take_turn() {
@@ -58,13 +62,20 @@ void Channel::take_turn() {
     return;
   }
   asked_.store(false, std::memory_order_release);
+  bool spent = false;
+  {
+    MutexLock lock(mutex_);
+    spent = std::exchange(spent_, false);
+  }
+  round_bytes_.store(kRoundBytes, std::memory_order_relaxed);
   RunnableList finished;
-  on_ready(0, finished);
+  on_ready(spent ? uint32_t{EPOLLOUT} : 0, finished);
   poller_.hand_over(finished);
   release();
 }
 
 void Channel::on_events(uint32_t events, RunnableList& finished) {
+  round_bytes_.store(kRoundBytes, std::memory_order_relaxed);
   if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
     peer_closed_.store(true, std::memory_order_release);
   }
@@ -114,10 +125,36 @@ void Channel::on_retired() {
   release();
 }
 
+ssize_t Channel::write_some(struct iovec* vectors, int count) {
+  if (!is_bounded_) {
+    return stream_.write(vectors, count);
+  }
+  size_t most = round_bytes_.load(std::memory_order_relaxed);
+  if (most == 0) {
+    spent_ = true;
+    if (ask_poller()) {
+      errno = EAGAIN;
+      return -1;
+    }
+    most = kRoundBytes;
+  }
+  size_t size = 0;
+  int fitting = 0;
+  while (fitting < count && vectors[fitting].iov_len <= most - size) {
+    size += vectors[fitting++].iov_len;
+  }
+  struct iovec part = {vectors[0].iov_base, most};
+  const ssize_t n = fitting > 0 ? stream_.write(vectors, fitting) : stream_.write(&part, 1);
+  if (n > 0) {
+    round_bytes_.store(most - std::min(most, static_cast<size_t>(n)), std::memory_order_relaxed);
+  }
+  return n;
+}
+
 int Channel::write_copied() {
   while (!copied_.empty()) {
     struct iovec vector = {copied_.data(), copied_.size()};
-    const ssize_t n = stream_.write(&vector, 1);
+    const ssize_t n = write_some(&vector, 1);
     if (n < 0) {
       return errno;
     }
@@ -129,7 +166,7 @@ int Channel::write_copied() {
 int Channel::write_out(struct iovec* vectors, int count) {
   int error = write_copied();
   while (error == 0 && count > 0) {
-    const ssize_t n = stream_.write(vectors, count);
+    const ssize_t n = write_some(vectors, count);
     if (n < 0) {
       error = errno;
     } else {
@@ -158,6 +195,13 @@ int Channel::write_out(struct iovec* vectors, int count) {
 int Channel::resume_writing() {
   std::vector<struct iovec> vectors = std::exchange(unsent_, {});
   return write_out(vectors.data(), static_cast<int>(vectors.size()));
+}
+
+int Channel::resume_without_bound() {
+  is_bounded_ = false;
+  const int error = resume_writing();
+  is_bounded_ = true;
+  return error;
 }
 
 int Channel::write_copy(const void* data, size_t size) {

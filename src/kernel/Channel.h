@@ -27,7 +27,10 @@ namespace workflow {
 //    stopped.
 // 2. References: one for the poller until it has retired the descriptor, others by retain(). With
 //    the last of them end() is called, once.
-// 3. deadline_ns_ is what counts; the node is queued no later than that (or not at all for kNever),
+// 3. What is written between two turns of the poller is bounded, whoever writes it and however fast
+//    the peer reads, so that neither the poller's other work nor who wants C waits for long: beyond
+//    kRoundBytes writing goes on in the next turn, as after an EAGAIN (spent_, then ask_poller()).
+// 4. deadline_ns_ is what counts; the node is queued no later than that (or not at all for kNever),
 //    so a deadline that only moves later costs no queue operation.
 class Channel : public IoHandler, public TimerNode, protected Runnable {
  public:
@@ -44,7 +47,8 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   ~Channel() override = default;
 
   // Poller's thread, no lock held: something happened to the descriptor, or ask_poller() was
-  // called (then `events` is 0). May be the last thing done with a reference.
+  // called (then `events` is 0, or EPOLLOUT: invariant 3). May be the last thing done with a
+  // reference.
   virtual void on_ready(uint32_t events, RunnableList& finished) = 0;
   // Poller's thread: the deadline has passed. `stopped`: the poller ends, and no deadline will
   // pass any more; what waits for the peer ends now.
@@ -56,8 +60,8 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
 
   // Registers the descriptor. 0, or -1 with errno.
   int watch() WF_REQUIRES(mutex_);
-  // on_ready() is called soon on the poller's thread, unless the poller has stopped.
-  void ask_poller();
+  // on_ready() is called soon on the poller's thread. False when the poller has stopped.
+  bool ask_poller();
   // Poller's thread, once: no event or deadline comes any more, on_closing() does, and the
   // descriptor is closed.
   void retire();
@@ -83,12 +87,17 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   size_t copied_bytes() const WF_REQUIRES(mutex_) { return copied_.size() + behind_.size(); }
   // The vectors not yet written, and what was to go after them.
   void forget_unsent() WF_REQUIRES(mutex_);
+  // Without regard to invariant 3: where the poller stops, and will not go on with what is unsent;
+  // or where it is little.
+  int resume_without_bound() WF_REQUIRES(mutex_);
 
   Poller& poller_;
   mutable Mutex mutex_;  // C
   Stream stream_ WF_GUARDED_BY(mutex_);
 
  private:
+  static constexpr size_t kRoundBytes = 512 * 1024;
+
   // Of the poller.
   void on_events(uint32_t events, RunnableList& finished) final;
   void on_retired() final;
@@ -96,10 +105,16 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   void take_turn() final;
 
   int write_copied() WF_REQUIRES(mutex_);
+  // As Stream::write(), within invariant 3.
+  ssize_t write_some(struct iovec* vectors, int count) WF_REQUIRES(mutex_);
 
   std::atomic<int> references_{1};
   std::atomic<bool> asked_{false};  // take_turn() is queued at the poller
   std::atomic<bool> peer_closed_{false};
+  // What may still be written in this turn: spent under C, replenished by the poller.
+  std::atomic<size_t> round_bytes_{kRoundBytes};
+  bool spent_ WF_GUARDED_BY(mutex_) = false;
+  bool is_bounded_ WF_GUARDED_BY(mutex_) = true;
   int64_t deadline_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int64_t queued_ns_ WF_GUARDED_BY(mutex_) = kNever;
   std::string copied_ WF_GUARDED_BY(mutex_);                // not yet sent

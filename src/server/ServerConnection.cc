@@ -273,7 +273,9 @@ void ServerConnection::refuse(bool timed_out) {
     return;
   }
   // A socket that does not take these few bytes has a peer that does not read either.
-  write_copy(answer.data(), answer.size());
+  if (write_copy(answer.data(), answer.size()) == EAGAIN) {
+    resume_without_bound();  // replies before it may have used this turn up
+  }
   start_lingering();
 }
 
@@ -307,6 +309,9 @@ bool ServerConnection::discard_some() {
 }
 
 void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
+  if (stopped) {
+    continue_writing(true);  // nobody will later
+  }
   State state;
   {
     MutexLock lock(mutex_);

@@ -3,6 +3,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -157,9 +158,10 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void note_receiving();
   void refuse(bool timed_out);
   void end_receiving();
-  void continue_writing();
+  // `to_the_end`: as far as the socket takes it, as the poller stops.
+  void continue_writing(bool to_the_end = false);
   // In kProcessing: of what was pushed.
-  void continue_pushing();
+  void continue_pushing(bool to_the_end);
   void pushing_timed_out(bool stopped);
   void fail_reply(int error);
   void close();
@@ -167,7 +169,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // Any thread.
   // `whole`: nothing was cut that has begun.
   void start_lingering(bool whole = true) WF_REQUIRES(mutex_);
-  bool start_writing() WF_REQUIRES(mutex_);
+  // After a write that says EAGAIN: the same, in kWriting, when the poller will go on. At its stop
+  // it will not: then what the socket still takes goes at once, and the rest is cut (ECANCELED).
+  int leave_to_poller() WF_REQUIRES(mutex_);
   void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
   // The reply has left: the next state. True when the poller should look at it at once.
   // `began_ns`: when it began to leave. From then on it counts as idle, so that connections are so
@@ -182,6 +186,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   [[nodiscard]] Watching detach(int error) WF_REQUIRES(mutex_);
   [[nodiscard]] Watching stop_watching() WF_REQUIRES(mutex_);
   int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
+  size_t room_for_push() const WF_REQUIRES(mutex_) {
+    return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
+  }
   // After a write of what is pushed: until when the next must be, or nothing was written.
   bool await_push(int error) WF_REQUIRES(mutex_);
   // After C: hands the reply over, or fails.

@@ -37,11 +37,12 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     state_ = State::kClosing;
     // A reply that has begun cannot become another.
     if (action == WF_STOP_ANSWER && !unavailable.empty() && !has_begun) {
-      const int error = write_copy(unavailable.data(), unavailable.size());
+      int error = write_copy(unavailable.data(), unavailable.size());
+      if (error == EAGAIN) {
+        error = leave_to_poller();
+      }
       if (error == 0) {
         start_lingering();
-      } else if (error == EAGAIN) {
-        start_writing();
       }
     }
   }
@@ -98,7 +99,7 @@ void ServerConnection::drop() {
     keep_alive_ = false;
     send_ns_ = timeout_ns(host_.params().send_timeout);
     // What was pushed is still sent.
-    if (resume_writing() != EAGAIN || !start_writing()) {
+    if (resume_writing() != EAGAIN || leave_to_poller() != EAGAIN) {
       state_ = State::kClosing;
     }
   }

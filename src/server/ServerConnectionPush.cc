@@ -30,11 +30,16 @@ int ServerConnection::push(const void* buffer, size_t size) {
     errno = ENOTCONN;
     return -1;
   }
-  if (size > kMaxPushed - std::min(copied_bytes(), kMaxPushed)) {
-    errno = ENOBUFS;
-    return -1;
+  int error = 0;
+  if (size > room_for_push()) {
+    // Some may wait for the poller's next turn only.
+    const size_t bytes_before = unsent_bytes();
+    error = resume_without_bound();
+    pushing_ = pushing_ && unsent_bytes() == bytes_before;
   }
-  const int error = push_now(buffer, size);
+  if (error == 0 || error == EAGAIN) {
+    error = size > room_for_push() ? ENOBUFS : push_now(buffer, size);
+  }
   if (error != 0) {
     errno = error;
     return -1;
@@ -52,7 +57,10 @@ int ServerConnection::push_now(const void* buffer, size_t size) {
   if (unsent_bytes() < bytes_before + size) {
     pushing_ = false;  // some has left: the time begins anew
   }
-  return await_push(error) ? 0 : ECANCELED;
+  if (await_push(error)) {
+    return 0;
+  }
+  return resume_without_bound() == 0 ? 0 : ECANCELED;
 }
 
 // False when nobody would notice that the peer does not read.
@@ -70,7 +78,7 @@ bool ServerConnection::await_push(int error) {
   return pushing_;
 }
 
-void ServerConnection::continue_pushing() {
+void ServerConnection::continue_pushing(bool to_the_end) {
   Watching watching;
   int error = 0;
   {
@@ -79,7 +87,7 @@ void ServerConnection::continue_pushing() {
       return;
     }
     const size_t bytes_before = unsent_bytes();
-    error = resume_writing();
+    error = to_the_end ? resume_without_bound() : resume_writing();
     if (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before)) {
       pushing_ = false;
       await_push(error);

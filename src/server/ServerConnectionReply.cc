@@ -44,7 +44,10 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
         began_ns = now_ns();
         idle_since_ns_.store(began_ns, std::memory_order_relaxed);
         error = write_out(vectors, count);
-        if (error == EAGAIN && start_writing()) {
+        if (error == EAGAIN) {
+          error = leave_to_poller();
+        }
+        if (error == EAGAIN) {
           idle_since_ns_.store(kNever, std::memory_order_relaxed);
           return;
         }
@@ -52,7 +55,6 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
       if (error == 0) {
         ask = after_reply(began_ns);
       } else {
-        error = error == EAGAIN ? ECANCELED : error;
         state_ = State::kClosing;
         ask = true;
       }
@@ -64,13 +66,13 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
   exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
 }
 
-// False when nobody would notice that the peer does not read.
-bool ServerConnection::start_writing() {
-  if (!set_deadline(in_ns(send_ns_))) {
-    return false;
+int ServerConnection::leave_to_poller() {
+  if (set_deadline(in_ns(send_ns_))) {
+    state_ = State::kWriting;
+    return EAGAIN;
   }
-  state_ = State::kWriting;
-  return true;
+  const int error = resume_without_bound();
+  return error == EAGAIN ? ECANCELED : error;
 }
 
 void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
@@ -100,8 +102,8 @@ void ServerConnection::start_lingering(bool whole) {
 }
 
 // Poller's thread: the socket may take more of what it did not take before.
-void ServerConnection::continue_writing() {
-  continue_pushing();
+void ServerConnection::continue_writing(bool to_the_end) {
+  continue_pushing(to_the_end);
   ServerExchange* exchange = nullptr;
   int error = 0;
   {
@@ -115,7 +117,7 @@ void ServerConnection::continue_writing() {
     }
     const size_t bytes_before = unsent_bytes();
     const int64_t began_ns = now_ns();
-    error = resume_writing();
+    error = to_the_end ? resume_without_bound() : resume_writing();
     if (error == EAGAIN) {
       // A server that stops waits for nobody longer than that once.
       if (unsent_bytes() < bytes_before && !stopping_.load(std::memory_order_acquire)) {
