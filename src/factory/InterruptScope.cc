@@ -9,13 +9,17 @@
 
 namespace workflow {
 
+// These two are for ever, as series end late, and need no memory, which may have run out.
+
 InterruptScope* InterruptScope::idle() {
-  static InterruptScope* const scope = new InterruptScope;  // for ever: series end late
+  alignas(InterruptScope) static unsigned char storage[sizeof(InterruptScope)];
+  static InterruptScope* const scope = new (storage) InterruptScope;
   return scope;
 }
 
 InterruptScope* InterruptScope::over() {
-  static InterruptScope* const scope = new InterruptScope(true);
+  alignas(InterruptScope) static unsigned char storage[sizeof(InterruptScope)];
+  static InterruptScope* const scope = new (storage) InterruptScope(true);
   return scope;
 }
 

@@ -249,22 +249,33 @@ void DatagramPort::send_waiting() {
   }
 }
 
-std::vector<ServerExchange*> DatagramPort::take_late(bool stopped) {
-  std::vector<ServerExchange*> late;
-  std::deque<DatagramPeer*> waiting;
+DatagramPeer* DatagramPort::take_late(bool stopped) {
+  DatagramPeer* first = nullptr;
+  DatagramPeer** end = &first;
   const int64_t now = now_ns();
-  for (DatagramPeer* peer : waiting_) {
-    if (stopped || peer->deadline_ns_ <= now) {
-      late.push_back(peer->exchange_);
-    } else {
-      waiting.push_back(peer);
+  std::erase_if(waiting_, [&](DatagramPeer* peer) {
+    const bool is_late = stopped || peer->deadline_ns_ <= now;
+    if (is_late) {
+      *end = peer;
+      end = &peer->next_;
+      *end = nullptr;
     }
-  }
-  if (waiting.empty() && !late.empty()) {
+    return is_late;
+  });
+  if (waiting_.empty() && first) {
     watch_for_room(false);
   }
-  waiting_.swap(waiting);
-  return late;
+  return first;
+}
+
+size_t DatagramPort::end_late(DatagramPeer* first, int state, int error) {
+  size_t count = 0;
+  while (DatagramPeer* const peer = first) {
+    first = peer->next_;
+    peer->exchange_->reply_ended(state, error);  // the peer may be gone then
+    count++;
+  }
+  return count;
 }
 
 bool DatagramPort::update_deadline() {
@@ -276,7 +287,7 @@ bool DatagramPort::update_deadline() {
 }
 
 void DatagramPort::on_deadline(bool stopped, RunnableList& finished) {
-  std::vector<ServerExchange*> late;
+  DatagramPeer* late = nullptr;
   {
     MutexLock lock(mutex_);
     late = take_late(stopped);
@@ -287,9 +298,7 @@ void DatagramPort::on_deadline(bool stopped, RunnableList& finished) {
       update_deadline();
     }
   }
-  for (ServerExchange* exchange : late) {
-    exchange->reply_ended(WFT_STATE_SYS_ERROR, stopped ? ECANCELED : ETIMEDOUT);
-  }
+  end_late(late, WFT_STATE_SYS_ERROR, stopped ? ECANCELED : ETIMEDOUT);
   if (!stopped) {
     read_requests(finished);
   }
@@ -327,31 +336,25 @@ size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unav
 
 size_t DatagramPort::close_now() {
   RunnableList ended;
-  size_t count = cut_short(WF_STOP_DROP, std::string(), ended);
+  const size_t count = cut_short(WF_STOP_DROP, std::string(), ended);
   TimerTask::end_interrupted(ended);
-  std::vector<ServerExchange*> unsent;
+  DatagramPeer* unsent = nullptr;
   {
     MutexLock lock(mutex_);
     unsent = take_late(true);
   }
-  for (ServerExchange* exchange : unsent) {
-    exchange->reply_ended(WFT_STATE_SYS_ERROR, ECANCELED);
-    count++;
-  }
-  return count;
+  return count + end_late(unsent, WFT_STATE_SYS_ERROR, ECANCELED);
 }
 
 void DatagramPort::end_with_runtime() {
-  std::vector<ServerExchange*> unsent;
+  DatagramPeer* unsent = nullptr;
   {
     MutexLock lock(mutex_);
     unsent = take_late(true);
     closed_ = true;
     stream_.close();
   }
-  for (ServerExchange* exchange : unsent) {
-    exchange->reply_ended(WFT_STATE_ABORTED, 0);
-  }
+  end_late(unsent, WFT_STATE_ABORTED, 0);
   release();
 }
 

@@ -63,6 +63,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   bool cut_ = false;              // nothing is to be sent any more
   bool counted_ = false;          // among those cut short
   SeriesWork* series_ = nullptr;  // while it is in the port's open_
+  // Of that list, or of those that are late.
   DatagramPeer* next_ = nullptr;
   DatagramPeer* previous_ = nullptr;
   // While the reply waits for room.
@@ -150,8 +151,11 @@ class DatagramPort final : public Channel {
   // Of no use after this.
   void request_ended(WFConnection* user);
 
-  // Takes those out of waiting_ whose time is up; all of them at the stop.
-  std::vector<ServerExchange*> take_late(bool stopped) WF_REQUIRES(mutex_);
+  // Takes those out of waiting_ whose time is up; all of them at the stop. The first of a list, by
+  // next_. Without allocating: it has to work when memory has run out.
+  DatagramPeer* take_late(bool stopped) WF_REQUIRES(mutex_);
+  // Their exchanges end; how many.
+  static size_t end_late(DatagramPeer* first, int state, int error);
   void watch_for_room(bool wanted) WF_REQUIRES(mutex_);
   bool update_deadline() WF_REQUIRES(mutex_);
 

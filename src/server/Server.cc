@@ -90,7 +90,7 @@ void Server::accept(UniqueFd fd) {
       return;
     }
     if (alive_ >= max_connections_) {
-      idle = open_.size() < max_connections_ + kMaxMakingRoom ? take_oldest_idle() : nullptr;
+      idle = open_count_ < max_connections_ + kMaxMakingRoom ? take_oldest_idle() : nullptr;
       if (!idle) {
         return;
       }
@@ -117,26 +117,42 @@ void Server::accept(UniqueFd fd) {
   }
   // Another reference: the connection may end as soon as others can find it, even before start().
   connection->retain();
-  bool shut_down = false;
-  if (!enter(connection, &shut_down) || !connection->start()) {
+  const bool open = enter(connection);
+  if (!connection->start()) {
     connection_closed(connection);
     connection->release();
-  } else if (shut_down) {
+  } else if (!open) {
     connection->shut_down();
   }
   connection->release();
 }
 
-// False without memory.
-bool Server::enter(ServerConnection* connection, bool* shut_down) {
+bool Server::enter(ServerConnection* connection) {
   MutexLock lock(mutex_);
-  *shut_down = listener_ == nullptr;
-  try {
-    open_.insert(connection);
-  } catch (const std::bad_alloc&) {
-    return false;
+  connection->is_listed_ = true;
+  connection->next_ = std::exchange(open_, connection);
+  if (connection->next_) {
+    connection->next_->previous_ = connection;
   }
-  return true;
+  open_count_++;
+  return listener_ != nullptr;
+}
+
+void Server::leave(ServerConnection* connection) {
+  if (!std::exchange(connection->is_listed_, false)) {
+    return;
+  }
+  (connection->previous_ ? connection->previous_->next_ : open_) = connection->next_;
+  if (connection->next_) {
+    connection->next_->previous_ = connection->previous_;
+  }
+  open_count_--;
+  for (Walk* walk = walks_; walk; walk = walk->other) {
+    if (walk->next == connection) {
+      walk->next = connection->next_;
+    }
+  }
+  std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
 }
 
 ServerConnection* Server::take_oldest_idle() {
@@ -146,7 +162,7 @@ ServerConnection* Server::take_oldest_idle() {
       if (now_ns < next_look_ns_) {
         return nullptr;
       }
-      next_look_ns_ = now_ns + static_cast<int64_t>(open_.size()) * kLookRestNs;
+      next_look_ns_ = now_ns + static_cast<int64_t>(open_count_) * kLookRestNs;
       look_for_idle();
       if (idle_.empty()) {
         return nullptr;
@@ -154,8 +170,7 @@ ServerConnection* Server::take_oldest_idle() {
     }
     const Idle idle = idle_.back();
     idle_.pop_back();
-    // It may have gone, and another be at its address.
-    if (open_.count(idle.connection) && idle.connection->idle_since_ns() == idle.since_ns) {
+    if (idle.connection->idle_since_ns() == idle.since_ns) {
       idle.connection->retain();
       return idle.connection;
     }
@@ -163,7 +178,7 @@ ServerConnection* Server::take_oldest_idle() {
 }
 
 void Server::look_for_idle() {
-  for (ServerConnection* connection : open_) {
+  for (ServerConnection* connection = open_; connection; connection = connection->next_) {
     const int64_t since_ns = connection->idle_since_ns();
     if (since_ns != kNever && !connection->shutting_down()) {
       try {
@@ -184,7 +199,7 @@ void Server::look_for_idle() {
 
 void Server::connection_closed(ServerConnection* connection) {
   MutexLock lock(mutex_);
-  open_.erase(connection);
+  leave(connection);
 }
 
 void Server::give_back(WFConnection* user) {
@@ -216,17 +231,15 @@ void Server::listener_closed() {
 }
 
 void Server::runtime_stopped() {
-  std::vector<ServerConnection*> left;
   DatagramPort* port = nullptr;
   {
     MutexLock lock(mutex_);
     port = std::exchange(port_, nullptr);
-    left.assign(open_.begin(), open_.end());
-    open_.clear();
   }
-  for (ServerConnection* connection : left) {
+  for_each_open([this](ServerConnection* connection) {
+    connection_closed(connection);
     connection->end_with_runtime();
-  }
+  });
   if (port) {
     port->end_with_runtime();
   }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "kernel/LendingCondition.h"
@@ -67,13 +66,17 @@ class Server final : public ServerHost, public Intake {
   bool listen(Runtime& runtime, UniqueFd fd) WF_REQUIRES(mutex_);
   int listening_fd() const WF_REQUIRES(mutex_);
   void accept(UniqueFd fd);
-  bool enter(ServerConnection* connection, bool* shut_down);
+  // False when the server has been shut down.
+  bool enter(ServerConnection* connection);
+  void leave(ServerConnection* connection) WF_REQUIRES(mutex_);
   void listener_closed();
   bool inside_own_series() const;
   // Says so on stderr, and in errno.
   bool would_wait_for_itself() const;
-  // With a reference to each.
-  std::vector<ServerConnection*> open_connections() const;
+  // For each open connection, with a reference and without S. Those that come meanwhile may be left
+  // out. Allocates nothing, so that a server can be stopped when memory has run out.
+  template <class Function>
+  void for_each_open(Function function);
   DatagramPort* retained_port() const;
   bool is_finished() const WF_REQUIRES(mutex_) { return !listening_ && alive_ == 0; }
   // Returns when the condition holds, the runtime has stopped, or after so long (-1: for ever).
@@ -96,11 +99,18 @@ class Server final : public ServerHost, public Intake {
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close
   DatagramPort* port_ WF_GUARDED_BY(mutex_) = nullptr;  // until it closes
   bool runtime_stopped_ WF_GUARDED_BY(mutex_) = false;
-  bool listening_ WF_GUARDED_BY(mutex_) = false;  // until it has closed
-  std::unordered_set<ServerConnection*> open_ WF_GUARDED_BY(mutex_);
+  bool listening_ WF_GUARDED_BY(mutex_) = false;            // until it has closed
+  ServerConnection* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
+  size_t open_count_ WF_GUARDED_BY(mutex_) = 0;
+  // Who is going through them, and where to; on the threads that do.
+  struct Walk {
+    ServerConnection* next;
+    Walk* other;
+  };
+  Walk* walks_ WF_GUARDED_BY(mutex_) = nullptr;
   size_t alive_ WF_GUARDED_BY(mutex_) = 0;  // connections not yet gone
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
-  // Some of the connections in open_ that were idle, the oldest last, and since when.
+  // Some of the open connections that were idle, the oldest last, and since when.
   struct Idle {
     int64_t since_ns;
     ServerConnection* connection;
@@ -109,5 +119,25 @@ class Server final : public ServerHost, public Intake {
   int64_t next_look_ns_ WF_GUARDED_BY(mutex_) = 0;
   size_t next_poller_ WF_GUARDED_BY(mutex_) = 0;
 };
+
+template <class Function>
+void Server::for_each_open(Function function) {
+  MutexLock lock(mutex_);
+  Walk walk = {open_, walks_};
+  walks_ = &walk;
+  while (ServerConnection* const connection = walk.next) {
+    walk.next = connection->next_;
+    connection->retain();
+    lock.unlock();
+    function(connection);
+    connection->release();
+    lock.lock();
+  }
+  Walk** link = &walks_;
+  while (*link != &walk) {
+    link = &(*link)->other;
+  }
+  *link = walk.other;
+}
 
 }  // namespace workflow

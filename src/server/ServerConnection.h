@@ -22,6 +22,8 @@ struct WFServerParams;
 
 namespace workflow {
 
+class Server;
+
 class ServerConnection;
 
 // What a connection needs of its server, which outlives it.
@@ -116,6 +118,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void release() override { Channel::release(); }
 
  private:
+  friend class Server;
   enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
   enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kClose };
 
@@ -216,6 +219,11 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   bool counted_ WF_GUARDED_BY(mutex_) = false;  // among those cut short
   int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
+
+  // Of the server, under its S: its list of open connections.
+  bool is_listed_ = false;
+  ServerConnection* next_ = nullptr;
+  ServerConnection* previous_ = nullptr;
 
   // By state (invariant 1).
   ServerExchange* exchange_ = nullptr;

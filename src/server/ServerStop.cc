@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "factory/TimerTask.h"
 #include "kernel/ThreadContext.h"
@@ -35,19 +34,7 @@ void Server::shut_down() {
     delete listener;
     listener_closed();
   }
-  for (ServerConnection* connection : open_connections()) {
-    connection->shut_down();
-    connection->release();
-  }
-}
-
-std::vector<ServerConnection*> Server::open_connections() const {
-  MutexLock lock(mutex_);
-  std::vector<ServerConnection*> connections(open_.begin(), open_.end());
-  for (ServerConnection* connection : connections) {
-    connection->retain();
-  }
-  return connections;
+  for_each_open([](ServerConnection* connection) { connection->shut_down(); });
 }
 
 DatagramPort* Server::retained_port() const {
@@ -161,20 +148,16 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
     result.cut_short += port->cut_short(action, unavailable, ended);
     port->release();
   }
-  for (ServerConnection* connection : open_connections()) {
+  for_each_open([&](ServerConnection* connection) {
     result.cut_short += connection->cut_short(action, unavailable, ended);
-    connection->release();
-  }
+  });
   TimerTask::end_interrupted(ended);
   wait_within(linger_ms, &Server::is_finished);
   if (DatagramPort* port = retained_port()) {
     result.cut_short += port->close_now();
     port->release();
   }
-  for (ServerConnection* connection : open_connections()) {
-    result.cut_short += connection->close_now();
-    connection->release();
-  }
+  for_each_open([&](ServerConnection* connection) { result.cut_short += connection->close_now(); });
   // Closed they are soon; what else runs has this long to notice.
   wait_within(linger_ms, &Server::is_finished);
   {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "kernel/Socket.h"
@@ -153,7 +154,13 @@ void WFServerBase::wait_finish() {
 }
 
 struct WFStopResult WFServerBase::stop(int timeout, enum WFStopAction action) {
-  return server_->stop_within(timeout, action, unavailable_answer());
+  std::string unavailable;
+  try {
+    unavailable = unavailable_answer();
+  } catch (const std::bad_alloc&) {
+    // As without one.
+  }
+  return server_->stop_within(timeout, action, unavailable);
 }
 
 size_t WFServerBase::get_conn_count() const {
