@@ -255,14 +255,23 @@ void Poller::drain() {
   drained_changed_.notify_all();
 }
 
-void Poller::run_posted() {
+void Poller::run_posted(bool all) {
   RunnableList posted;
   {
     MutexLock lock(inbox_mutex_);
     posted.append(inbox_);
   }
+  const int64_t until_ns = saturating_add(clock_.now_ns(), kMaxPostedNs);
   while (Runnable* item = posted.pop_front()) {
     item->take_turn();
+    if (!all && !posted.empty() && clock_.now_ns() >= until_ns) {
+      {
+        MutexLock lock(inbox_mutex_);
+        posted.append(inbox_);
+        inbox_.append(posted);
+      }
+      multiplexer_->wake();
+    }
   }
 }
 
@@ -327,7 +336,7 @@ void Poller::lead() {
       if (stopping_) {
         drain();
       }
-      run_posted();
+      run_posted(closing);
     }
     finish_retired();
     if (!deliver()) {

@@ -165,7 +165,8 @@ class Poller {
   // Poller's thread only; once per handler. Close the descriptor after it.
   void retire(int fd, IoHandler* handler);
 
-  // Runs `item` on the poller's thread. False, and not taken, when the poller has stopped.
+  // Runs `item` on the poller's thread, after what was posted before. False, and not taken, when
+  // the poller has stopped.
   bool post(Runnable* item);
 
   // Hands finished tasks to the handlers; empties the list.
@@ -194,6 +195,9 @@ class Poller {
   static constexpr int64_t kMinSpacingNs = 8'000;
   static constexpr int64_t kMaxSpacingNs = 400'000;
   static constexpr int kMaxEvents = 256;
+  // What was posted runs for so long before descriptors and timers have a turn: it may be much,
+  // such as the next piece of many large replies.
+  static constexpr int64_t kMaxPostedNs = 1'000'000;
   // Rounds closer than this to each other, or with so much to run, run what they finished, and hand
   // over what is left after so long. After a leader had to be replaced everything is handed over
   // for a while, which doubles if it happens again within kReplacedAgainNs.
@@ -222,7 +226,8 @@ class Poller {
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   void arm(int64_t deadline_ns) WF_REQUIRES(mutex_);
   void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
-  void run_posted();
+  // What was posted; what there is no time for in this round, in the next. `all`: the last round.
+  void run_posted(bool all);
   void finish_retired();
 
   Clock& clock_;

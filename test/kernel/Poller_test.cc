@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -75,6 +76,39 @@ class Posted final : public Runnable {
 
  private:
   std::function<void()> function_;
+};
+
+// Takes 5 ms, and notes how many such ran before.
+class Slow final : public Runnable {
+ public:
+  explicit Slow(std::atomic<size_t>& ran) : ran_(ran) {}
+  void take_turn() override {
+    const int64_t end_ns = monotonic_ns() + 5 * kNsPerMs;
+    while (monotonic_ns() < end_ns) {
+    }
+    place_ = ran_++;
+  }
+
+  size_t place_ = SIZE_MAX;
+
+ private:
+  std::atomic<size_t>& ran_;
+};
+
+// Notes how many of them have run when it expires.
+class CountingTimer final : public TimerNode {
+ public:
+  explicit CountingTimer(const std::atomic<size_t>& ran) : ran_now_(ran) {}
+  void left_queue(bool, RunnableList&) override {
+    ran_ = ran_now_;
+    ended_.add();
+  }
+
+  size_t ran_ = SIZE_MAX;
+  Tally ended_;
+
+ private:
+  const std::atomic<size_t>& ran_now_;
 };
 
 class PollerTest : public testing::Test {
@@ -298,6 +332,42 @@ TEST_F(PollerTest, WhatWasPostedBeforeStopRuns) {
   }
   stop();
   EXPECT_EQ(runs, 1000);
+}
+
+TEST_F(PollerTest, MuchThatWasPostedDelaysATimerByOneItem) {
+  std::atomic<size_t> ran{0};
+  std::atomic<bool> all_posted{false};
+  CountingTimer timer(ran);
+  Posted gate([&all_posted] {
+    while (!all_posted) {
+      std::this_thread::yield();
+    }
+  });
+  ASSERT_TRUE(poller_.post(&gate));
+  Posted starter([&] { poller_.start_timer(&timer, 1); });
+  ASSERT_TRUE(poller_.post(&starter));
+  std::vector<std::unique_ptr<Slow>> items;
+  for (int i = 0; i < 20; i++) {
+    items.push_back(std::make_unique<Slow>(ran));
+    ASSERT_TRUE(poller_.post(items.back().get()));
+  }
+  all_posted = true;
+  ASSERT_TRUE(timer.ended_.wait_for(1));
+  EXPECT_LE(timer.ran_, 2u);
+  stop();
+}
+
+TEST_F(PollerTest, MuchThatWasPostedBeforeStopRunsInOrder) {
+  std::atomic<size_t> ran{0};
+  std::vector<std::unique_ptr<Slow>> items;
+  for (int i = 0; i < 20; i++) {
+    items.push_back(std::make_unique<Slow>(ran));
+    ASSERT_TRUE(poller_.post(items.back().get()));
+  }
+  stop();
+  for (size_t i = 0; i < items.size(); i++) {
+    EXPECT_EQ(items[i]->place_, i);
+  }
 }
 
 TEST_F(PollerTest, DescriptorEventsReachTheirHandler) {
