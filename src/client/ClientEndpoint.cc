@@ -17,8 +17,9 @@ namespace workflow {
 
 class ClientEndpoint::Waiter final : public TimerNode, public SessionPlace {
  public:
-  Waiter(std::shared_ptr<ClientEndpoint> endpoint, ClientSession* who, bool wants_fresh)
-      : SessionPlace(who, wants_fresh), endpoint_(std::move(endpoint)) {}
+  Waiter(std::shared_ptr<ClientEndpoint> endpoint, ClientSession* who, bool wants_fresh,
+         Wait how_long)
+      : SessionPlace(who, wants_fresh), wait(how_long), endpoint_(std::move(endpoint)) {}
 
   void left_queue(bool stopped, RunnableList& finished) override {
     bool late = false;
@@ -34,6 +35,8 @@ class ClientEndpoint::Waiter final : public TimerNode, public SessionPlace {
     }
     delete this;
   }
+
+  const Wait wait;
 
  private:
   const std::shared_ptr<ClientEndpoint> endpoint_;
@@ -65,6 +68,11 @@ ClientEndpoint::~ClientEndpoint() {
 
 ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fresh,
                                                 ClientFailure* failure) {
+  return acquire(session, fresh, nullptr, failure);
+}
+
+ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fresh,
+                                                const Wait* wait, ClientFailure* failure) {
   for (;;) {
     ClientConnection* idle = nullptr;
     ClientConnection* displaced = nullptr;
@@ -80,13 +88,14 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
         return Acquire::kRetired;
       }
       // Where others wait there is room only for an instant, and it is theirs.
-      full = open_ >= params_.max_connections || !waiting_.empty();
+      const bool others_first = wait ? waiting_.promised() > 0 : !waiting_.empty();
+      full = open_ >= params_.max_connections || others_first;
       if (!idle_.empty() && !fresh) {
         idle = idle_.back();
         idle_.pop_back();
         idle->retain();
       } else if (full) {
-        queued = enqueue(session, fresh, &displaced, failure);
+        queued = enqueue(session, fresh, wait, &displaced, failure);
       } else {
         open_++;
       }
@@ -117,14 +126,18 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
 }
 
 ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fresh,
-                                                ClientConnection** displaced,
+                                                const Wait* wait, ClientConnection** displaced,
                                                 ClientFailure* failure) {
-  Waiter* waiter = new (std::nothrow) Waiter(shared_from_this(), session, fresh);
-  const int64_t patience_ns =
-      params_.connect_timeout < 0 ? kNever : params_.connect_timeout * kNsPerMs;
-  const Poller::Start started = waiter
-                                    ? hub_.runtime().own_poller().start_timer(waiter, patience_ns)
-                                    : Poller::Start::kNoMemory;
+  Poller& poller = hub_.runtime().own_poller();
+  const int64_t now_ns = poller.clock().now_ns();
+  int64_t patience_ns = params_.connect_timeout < 0 ? kNever : params_.connect_timeout * kNsPerMs;
+  if (wait && wait->until_ns != kNever) {
+    patience_ns = std::max(wait->until_ns - now_ns, int64_t{0});
+  }
+  Waiter* waiter = new (std::nothrow)
+      Waiter(shared_from_this(), session, fresh, Wait{saturating_add(now_ns, patience_ns)});
+  const Poller::Start started =
+      waiter ? poller.start_timer(waiter, patience_ns) : Poller::Start::kNoMemory;
   if (started != Poller::Start::kQueued) {
     delete waiter;
     *failure = started == Poller::Start::kNoMemory
@@ -132,7 +145,7 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
                    : ClientFailure{.state = WFT_STATE_ABORTED};
     return Acquire::kFailed;
   }
-  waiting_.push_back(waiter);
+  wait ? waiting_.push_front(waiter) : waiting_.push_back(waiter);
   if (fresh) {
     if (closing_ <= waiting_.promised() && !idle_.empty()) {
       *displaced = idle_.front();
@@ -147,13 +160,16 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
   return Acquire::kUnderWay;
 }
 
-ClientSession* ClientEndpoint::take(SessionPlace* place) {
+ClientSession* ClientEndpoint::take(SessionPlace* place, Wait* wait) {
   if (!place) {
     return nullptr;
   }
   waiting_.erase(place);
   Waiter* const waiter = static_cast<Waiter*>(place);
   ClientSession* session = waiter->session;
+  if (wait) {
+    *wait = waiter->wait;
+  }
   if (Poller::cancel_timer(waiter) == Poller::Cancel::kTaken) {
     delete waiter;
   }
@@ -223,6 +239,7 @@ bool ClientEndpoint::add(ClientConnection* connection, bool* closed) {
 
 void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finished) {
   ClientSession* next = nullptr;
+  Wait wait = {};
   {
     MutexLock lock(mutex_);
     SessionPlace* place = waiting_.first_unpromised();
@@ -240,22 +257,19 @@ void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finish
     if (!place) {
       return;
     }
-    next = place->fresh ? nullptr : take(place);
+    next = place->fresh ? nullptr : take(place, &wait);
   }
   if (!next) {
     connection->close_idle();
     return;
   }
   ClientFailure failure = {};
-  switch (connection->begin(next, &failure)) {
-    case ClientConnection::Begin::kBegun:
-      return;
-    case ClientConnection::Begin::kNotIdle:
-      next->proceed(finished);  // this one closes
-      return;
-    case ClientConnection::Begin::kFailed:
-      next->failed(failure, finished);
-      return;
+  const ClientConnection::Begin begun = connection->begin(next, &failure);
+  // It is not retired, as this connection is still open.
+  if (begun == ClientConnection::Begin::kFailed ||
+      (begun == ClientConnection::Begin::kNotIdle &&
+       acquire(next, false, &wait, &failure) == Acquire::kFailed)) {
+    next->failed(failure, finished);
   }
 }
 

@@ -79,15 +79,22 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   // A session's place in the queue, and its time limit. Whoever takes it out of the queue, under E,
   // owns the session; who of the timer's end and the taker comes second frees it.
   class Waiter;
+  struct Wait {
+    int64_t until_ns;
+  };
 
+  // As the public one. With `wait`, of a session that was the first in the queue, and got a
+  // connection that has closed: it is the first again, for what is left of its time.
+  Acquire acquire(ClientSession* session, bool fresh, const Wait* wait, ClientFailure* failure);
   // open_ counts the new connection already.
   Acquire connect(ClientSession* session, ClientFailure* failure);
   // False without memory. `*closed`: the runtime stops.
   bool add(ClientConnection* connection, bool* closed);
   // `displaced`: an idle connection to be closed for it, with a reference, or null.
-  Acquire enqueue(ClientSession* session, bool fresh, ClientConnection** displaced,
-                  ClientFailure* failure) WF_REQUIRES(mutex_);
-  ClientSession* take(SessionPlace* place) WF_REQUIRES(mutex_);
+  Acquire enqueue(ClientSession* session, bool fresh, const Wait* wait,
+                  ClientConnection** displaced, ClientFailure* failure) WF_REQUIRES(mutex_);
+  // `wait`, if not null: how long it would have gone on waiting.
+  ClientSession* take(SessionPlace* place, Wait* wait = nullptr) WF_REQUIRES(mutex_);
   void note_closing(ClientConnection* connection) WF_REQUIRES(mutex_);
   // A connection less, or none made: the next session's turn.
   void connect_next(RunnableList& finished);

@@ -39,6 +39,14 @@ class SessionQueue {
     tail_ = place;
   }
 
+  // Of one that was the first, and has not got what it was taken out for.
+  void push_front(SessionPlace* place) {
+    place->queued_ = true;
+    place->next_ = head_;
+    (head_ ? head_->previous_ : tail_) = place;
+    head_ = place;
+  }
+
   // False when it is in no queue any more.
   bool erase(SessionPlace* place) {
     if (!place->queued_) {

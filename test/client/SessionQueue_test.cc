@@ -47,6 +47,29 @@ TEST_F(SessionQueueTest, AnyMayLeaveOnce) {
   EXPECT_EQ(queue_.next_for_new(), d);
 }
 
+TEST_F(SessionQueueTest, WhoGotNothingIsTheFirstAgain) {
+  SessionPlace again(nullptr, false);
+  queue_.push_front(&again);
+  EXPECT_EQ(queue_.first_unpromised(), &again);
+  SessionPlace* const b = add();
+  queue_.erase(&again);
+  queue_.push_front(&again);
+  EXPECT_EQ(queue_.first_unpromised(), &again);
+  EXPECT_TRUE(queue_.erase(&again));
+  EXPECT_EQ(queue_.first_unpromised(), b);
+  SessionPlace* const c = add(true);
+  queue_.promise(c);
+  SessionPlace third(nullptr, false);
+  queue_.push_front(&third);
+  EXPECT_EQ(queue_.next_for_new(), c);
+  EXPECT_EQ(queue_.first_unpromised(), &third);
+  queue_.erase(c);
+  EXPECT_EQ(queue_.next_for_new(), &third);
+  queue_.erase(b);
+  EXPECT_TRUE(queue_.erase(&third));
+  EXPECT_TRUE(queue_.empty());
+}
+
 TEST_F(SessionQueueTest, NewConnectionsAreForThoseTheyArePromisedTo) {
   SessionPlace* const a = add();
   SessionPlace* const b = add(true);
