@@ -266,8 +266,8 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
     }
     usable = state_ == State::kIdle;
     flushing_ = flushing_ && !sending_;  // behind a request that was cut short there is no place
-    if (!usable && flushing_) {
-      flushing_ = set_deadline(in_ns(timeout_ns(endpoint_->params().response_timeout)));
+    if (!usable) {
+      limit_flushing();
     }
   }
   session->done(finished);
@@ -304,6 +304,7 @@ void ClientConnection::close_idle() {
       return;  // it closes already
     }
     state_ = State::kClosing;
+    limit_flushing();
   }
   ask_poller();
 }
@@ -370,7 +371,9 @@ int ClientConnection::write_now(const void* buffer, size_t size) {
 
 void ClientConnection::restart_receive() {
   MutexLock lock(mutex_);
-  sent_ns_ = now_ns();
+  if (!sending_) {
+    sent_ns_ = now_ns();
+  }
   awaits_first_ = true;
 }
 

@@ -144,7 +144,10 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // nobody can know.
   bool is_still_idle() WF_REQUIRES(mutex_);
   ClientFailure failure_of(int state, int error, int timeout_reason) const WF_REQUIRES(mutex_);
+  bool set_send_deadline() WF_REQUIRES(mutex_);
   bool set_receive_deadline() WF_REQUIRES(mutex_);
+  // Of a connection that closes: what write_now() was given has its time from now on.
+  void limit_flushing() WF_REQUIRES(mutex_);
 
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
@@ -164,6 +167,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool awaits_first_ WF_GUARDED_BY(mutex_) = true;  // byte of the next response
   // What write_now() was given waits for the socket: also in kIdle, and before the end of kClosing.
   bool flushing_ WF_GUARDED_BY(mutex_) = false;
+  // While sending_, when that began; then, when it ended. Later by the pauses since.
   int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;
   bool paused_ WF_GUARDED_BY(mutex_) = false;
   bool resumed_ WF_GUARDED_BY(mutex_) = false;  // not paused_ any more, to be looked at

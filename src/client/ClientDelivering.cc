@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
@@ -51,9 +53,7 @@ void ClientConnection::resume() {
     MutexLock lock(mutex_);
     paused_ = false;
     resumed_ = true;
-    if (!sending_) {
-      sent_ns_ = saturating_add(sent_ns_, now_ns() - paused_ns_);
-    }
+    sent_ns_ = saturating_add(sent_ns_, now_ns() - std::max(paused_ns_, sent_ns_));
     if (state_ == State::kClosed) {
       session = std::exchange(session_, nullptr);
     }
@@ -74,7 +74,7 @@ void ClientConnection::resumed(RunnableList& finished) {
     MutexLock lock(mutex_);
     exchange = session_->exchange();
     if (sending_) {
-      set_deadline(in_ns(timeout_ns(times_.send)));
+      set_send_deadline();
     } else {
       set_receive_deadline();
     }

@@ -63,6 +63,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     *failure = {.state = WFT_STATE_SYS_ERROR, .error = error, .hopeless = true};
   } else if (expected == State::kIdle && !is_still_idle()) {
     state_ = State::kClosing;
+    flushing_ = false;
     lock.unlock();
     ask_poller();
     return Begin::kNotIdle;
@@ -79,8 +80,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     sending_ = error == EAGAIN;
     flushing_ = false;
     sent_ns_ = now_ns();
-    if (sending_ ? set_deadline(in_ns(timeout_ns(times_.send)))
-                 : error == 0 && set_receive_deadline()) {
+    if (sending_ ? set_send_deadline() : error == 0 && set_receive_deadline()) {
       return Begin::kBegun;
     }
     if (error != 0 && !sending_) {
@@ -111,6 +111,15 @@ bool ClientConnection::is_still_idle() {
   return stream_.read(&byte, 1, &drained) < 0 && errno == EAGAIN;
 }
 
+void ClientConnection::limit_flushing() {
+  const int limit = times_.send >= 0 ? times_.send : endpoint_->params().response_timeout;
+  flushing_ = flushing_ && set_deadline(in_ns(timeout_ns(limit)));
+}
+
+bool ClientConnection::set_send_deadline() {
+  return set_deadline(saturating_add(sent_ns_, timeout_ns(times_.send)));
+}
+
 bool ClientConnection::set_receive_deadline() {
   const int usual = endpoint_->params().response_timeout;
   const int first_byte = times_.first_byte >= -1 ? times_.first_byte : usual;
@@ -132,9 +141,11 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
       return true;  // what follows an error is for the next read to find
     }
     sending_ = false;
+    sent_ns_ = now_ns();
     if (error == 0) {
-      sent_ns_ = now_ns();
-      set_receive_deadline();
+      if (!paused_) {
+        set_receive_deadline();
+      }
       return readable_;
     }
     // The peer may have answered before it closed its side. While something is being delivered
@@ -142,7 +153,9 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
     if (readable_ || peer_closed() || paused_) {
       readable_ = true;
       forget_unsent();
-      set_receive_deadline();
+      if (!paused_) {
+        set_receive_deadline();
+      }
       return true;
     }
   }

@@ -3,15 +3,20 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/RawServer.h"
+#include "server/TestServer.h"
 #include "support/Certificates.h"
 #include "support/Tally.h"
+#include "util/Clock.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
 
 // Messages that write back while they are received, more than the socket takes at once.
@@ -68,7 +73,7 @@ struct Outcome {
 };
 
 Outcome talk(const RawServer& server, size_t request_size, Talkative::Answer& answer,
-             int keep_alive = 0, TransportType transport = TT_TCP) {
+             int keep_alive = 0, TransportType transport = TT_TCP, int send_timeout = -1) {
   Outcome outcome;
   WFFacilities::WaitGroup group(1);
   Task* task = WFNetworkTaskFactory<Bytes, Talkative>::create_client_task(
@@ -79,6 +84,7 @@ Outcome talk(const RawServer& server, size_t request_size, Talkative::Answer& an
   task->get_req()->bytes.assign(request_size, 'r');
   task->get_resp()->answer = &answer;
   task->set_keep_alive(keep_alive);
+  task->set_send_timeout(send_timeout);
   task->start();
   group.wait();
   return outcome;
@@ -164,6 +170,41 @@ TEST(ClientFeedback, LeavesBeforeTheConnectionIsClosed) {
     read.wait();
     EXPECT_TRUE(is(seen, 1000, answer.taken)) << seen.size() << " " << answer.taken;
   }
+}
+
+// The peer does not take it; another request needs the place.
+TEST(ClientFeedback, HoldsAConnectionForTheTimeOfSendingOnly) {
+  ASSERT_EQ(WFManualClock::install(), 0);
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.endpoint_params.max_connections = 1;
+  settings.endpoint_params.connect_timeout = 60'000;
+  settings.endpoint_params.response_timeout = 7000;
+  WORKFLOW_library_init(&settings);
+  test_support::Tally over;
+  RawServer server([&](Peer& peer, int number) {
+    peer.send(number % 2 == 0 ? "?." : ".");
+    over.wait_for(1);
+  });
+  for (const int send_timeout : {-1, 3000}) {
+    const int connections = server.connections();
+    Talkative::Answer answer;
+    const Outcome first = talk(server, 1000, answer, 0, TT_TCP, send_timeout);
+    EXPECT_EQ(first.state, WFT_STATE_SUCCESS);
+    EXPECT_EQ(answer.error, ENOBUFS);
+    std::thread second([&server] {
+      Talkative::Answer none;
+      EXPECT_EQ(talk(server, 1, none).state, WFT_STATE_SUCCESS);
+    });
+    const int limit_ms = send_timeout == -1 ? 7000 : send_timeout;
+    WFManualClock::advance((limit_ms - 1) * workflow::kNsPerMs);
+    EXPECT_EQ(server.connections(), connections + 1);
+    WFManualClock::advance(workflow::kNsPerMs);
+    // Sooner than the peer itself ends.
+    EXPECT_TRUE(server_test::eventually([&] { return server.connections() == connections + 2; },
+                                        std::chrono::seconds(20)));
+    second.join();
+  }
+  over.add();
 }
 
 TEST(ClientFeedback, IsNotPutIntoTheMiddleOfTheRequest) {
