@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run: starts the HTTP servers, ours and the peers', and loads them. Needs say, program,
-# end_server, $temporary, $raw, $delay_ms and the array of servers to be ended.
+# Sourced by run: starts the HTTP servers, ours and the peers'. Needs say, program, end_server,
+# $temporary and the array of servers to be ended.
 # shellcheck disable=SC2154  # those come from run
 
 free_port() {
@@ -12,21 +12,56 @@ free_port() {
   echo "$port"
 }
 
-# start_server PEER DELAY_MS: sets `server` (to be ended), `worker` (whose CPU and memory count),
-# `port` and `path`.
+# P-256 for all; made once.
+make_certificate() {
+  [[ -s $temporary/cert.pem ]] && return
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
+    -keyout "$temporary/key.pem" -out "$temporary/cert.pem" 2>/dev/null
+  # What wrk offers: the servers would choose different ciphers.
+  cat >"$temporary/openssl.cnf" <<'END'
+openssl_conf = default
+[default]
+ssl_conf = ssl
+[ssl]
+system_default = client
+[client]
+MinProtocol = TLSv1.3
+Ciphersuites = TLS_AES_128_GCM_SHA256
+Groups = X25519
+END
+}
+
+# start_server PEER DELAY_MS [SIZE [tls]]: a small reply, or one of SIZE bytes. Sets `server` (to be
+# ended), `worker` (whose CPU and memory count), `port`, `url` and `delayed_url`. PRELOAD: a library
+# to be loaded into it.
 start_server() {
-  local peer=$1 delay=$2 out="$temporary/server.out"
-  : >"$out"
-  path=/
+  local peer=$1 delay=$2 size=${3:-0} tls=${4:-}
+  local path=/
   if [[ $peer == nginx ]]; then
-    start_nginx "$delay"
-    return
+    ((size > 0)) && path=/file
+    start_nginx "$delay" "$size" "$tls" || return 1
+  else
+    start_program "$@" || return 1
   fi
-  local name=http_server arguments=(--delay-ms="$delay")
-  [[ $peer == bare ]] && name=http_bare_epoll arguments=()
-  local executable
+  url="http${tls:+s}://127.0.0.1:$port$path"
+  delayed_url="http${tls:+s}://127.0.0.1:$port/delay"
+}
+
+start_program() {
+  local peer=$1 delay=$2 size=${3:-0} tls=${4:-} out="$temporary/server.out" executable name
+  local arguments=(--delay-ms="$delay" --size="$size")
+  case $peer in
+    ours) name=http_server ;;
+    bare) name=http_bare_epoll ;;
+    go) name=peers_go_http ;;
+  esac
   executable=$(program "$name") || { say "$name is not built"; return 1; }
-  taskset -c 0 "$executable" "${arguments[@]}" >"$out" &
+  if [[ -n $tls ]]; then
+    make_certificate
+    arguments+=(--cert="$temporary/cert.pem" --key="$temporary/key.pem")
+  fi
+  : >"$out"
+  LD_PRELOAD=${PRELOAD:-} taskset -c 0 "$executable" "${arguments[@]}" >"$out" &
   server=$! worker=$!
   servers+=("$server")
   for ((i = 0; i < 100; ++i)); do
@@ -40,8 +75,13 @@ start_server() {
 }
 
 # One worker, logs off, connections and requests without practical limits: nginx at its best.
+# write_nginx_config PORT DELAY_MS TLS
 write_nginx_config() {
-  local delay_seconds
+  local delay_seconds ssl=
+  if [[ -n $3 ]]; then
+    ssl="ssl_certificate $temporary/cert.pem; ssl_certificate_key $temporary/key.pem;
+    ssl_protocols TLSv1.2 TLSv1.3;"
+  fi
   delay_seconds=$(awk "BEGIN { print $2 / 1000 }")
   cat <<END
 daemon off;
@@ -57,26 +97,31 @@ http {
   default_type text/plain;
   keepalive_requests 1000000000;
   keepalive_timeout 60s;
+  open_file_cache max=10;
   client_body_temp_path $temporary/nginx_body;
   proxy_temp_path $temporary/nginx_proxy;
   fastcgi_temp_path $temporary/nginx_fastcgi;
   uwsgi_temp_path $temporary/nginx_uwsgi;
   scgi_temp_path $temporary/nginx_scgi;
   server {
-    listen 127.0.0.1:$1 backlog=4096;
+    listen 127.0.0.1:$1 backlog=4096${3:+ ssl};
+    $ssl
     location / { return 200 'hello, world'; }
+    location = /file { alias $temporary/file; }
     location /delay { echo_sleep $delay_seconds; echo -n 'hello, world'; }
   }
 }
 END
 }
 
+# start_nginx DELAY_MS SIZE TLS
 start_nginx() {
   command -v nginx >/dev/null || { say "nginx is not installed"; return 1; }
   port=$(free_port)
-  write_nginx_config "$port" "$1" >"$temporary/nginx.conf"
-  (($1 > 0)) && path=/delay
-  taskset -c 0 nginx -p "$temporary" -c "$temporary/nginx.conf" 2>>"$temporary/nginx.err" &
+  [[ -n $3 ]] && make_certificate
+  head -c "$2" /dev/zero | tr '\0' x >"$temporary/file"
+  write_nginx_config "$port" "$1" "$3" >"$temporary/nginx.conf"
+  LD_PRELOAD=${PRELOAD:-} taskset -c 0 nginx -p "$temporary" -c "$temporary/nginx.conf" 2>>"$temporary/nginx.err" &
   server=$!
   servers+=("$server")
   for ((i = 0; i < 100; ++i)); do
@@ -87,36 +132,4 @@ start_nginx() {
   say "nginx did not start: $(cat "$temporary/nginx.err")"
   end_server "$server"
   return 1
-}
-
-# CPU of the server so far, user and system, in clock ticks.
-server_ticks() {
-  local stat fields
-  stat=$(<"/proc/$worker/stat")
-  read -r -a fields <<<"${stat##*) }"
-  echo $((fields[11] + fields[12]))
-}
-
-# load_server ROW PEER CONNECTIONS SECONDS: the client has the other core to itself.
-load_server() {
-  local row=$1 peer=$2 connections=$3 seconds=$4 before after
-  local url="http://127.0.0.1:$port$path" out="$temporary/wrk.out"
-  taskset -c 1 wrk -t1 -c"$connections" -d1s "$url" >/dev/null
-  before=$(server_ticks)
-  taskset -c 1 wrk -t1 -c"$connections" -d"$seconds"s --latency "$url" >"$out"
-  after=$(server_ticks)
-  awk -v row="$row" -v peer="$peer" -v connections="$connections" -v delay="$delay_ms" \
-    -v ticks=$((after - before)) -v hz="$(getconf CLK_TCK)" '
-    $1 == "99%" {
-      unit = $2; sub(/^[0-9.]+/, "", unit)
-      p99 = $2 * (unit == "us" ? 0.001 : unit == "ms" ? 1 : 1000)
-    }
-    $2 == "requests" && $3 == "in" { requests = $1 }
-    /^Requests\/sec:/ { per_s = $2 }
-    /Non-2xx|Socket errors/ { print "benchmark: " peer ": " $0 >"/dev/stderr" }
-    END {
-      if (requests == 0) exit
-      printf "row=%s peer=%s connections=%d cpu_us=%.4g per_s=%.6g p99_ms=%.4g over_ms=%.4g\n",
-        row, peer, connections, ticks * 1e6 / hz / requests, per_s, p99, p99 - delay
-    }' "$out" >>"$raw"
 }

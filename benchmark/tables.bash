@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by run: turns the raw lines (in the file $raw) into the markdown tables, one function
-# table_ROW per row, with the budgets. Needs $named_peers, $timer_peers and $delay_ms too.
+# table_ROW per row, with the budgets. Needs the arrays of peers and $delay_ms too.
 # shellcheck disable=SC2154  # those come from run
 
 # value PEER KEY FILTER...: the median of KEY over the raw lines that hold every FILTER (key=value).
@@ -173,25 +173,81 @@ table_graph() {
   done
 }
 
-table_http() {
-  table "HTTP small reply, server on one core" nginx bare
-  for connections in 64 1000; do
+# http_lines ROW "CONNECTIONS..." BUDGET CONDITION...
+http_lines() {
+  local row=$1 counts=$2 budget=$3 connections
+  shift 3
+  for connections in $counts; do
     line "$connections connections: server CPU µs per request" cpu_us \
-      "row=http_small connections=$connections" "< nginx, ≤ 1.25 × bare" \
-      le:nginx:0.9999 le:bare:1.25
+      "row=$row connections=$connections" "$budget" "$@"
     line "$connections connections: requests per second" per_s \
-      "row=http_small connections=$connections" "" ge:nginx:0
+      "row=$row connections=$connections" "" ge:nginx:0
   done
 }
 
+table_http() {
+  table "HTTP small reply, server on one core" "${http_peers[@]}"
+  http_lines http_small "64 1000" "< nginx, ≤ 1.25 × bare" le:nginx:0.9999 le:bare:1.25
+}
+
+table_waiting() {
+  table "the same while 10,000 other replies wait" "${http_peers[@]}"
+  http_lines http_waiting "64 1000" "< nginx, ≤ 1.25 × bare" le:nginx:0.9999 le:bare:1.25
+}
+
 table_delayed() {
-  table "HTTP reply after $delay_ms ms, 2000 connections, server on one core" nginx
-  line "server CPU µs per reply" cpu_us "row=http_delayed" "≤ nginx" le:nginx:1
-  line "replies per second" per_s "row=http_delayed" "≥ nginx" ge:nginx:1
-  line "p99 - delay, ms" over_ms "row=http_delayed" "≤ 15" le:abs:15 le:nginx:1e9
+  local connections
+  table "HTTP delayed reply, server on one core" "${http_peers[@]}"
+  for connections in 2000 10000; do
+    local title="$connections connections, $((connections == 2000 ? delay_ms : 1000)) ms"
+    local filters="row=http_delayed connections=$connections"
+    line "$title: server CPU µs per reply" cpu_us "$filters" "≤ nginx" le:nginx:1
+    line "$title: replies per second" per_s "$filters" "≥ nginx" ge:nginx:1
+    line "$title: p99 - delay, ms" over_ms "$filters" "≤ 15" le:abs:15 le:nginx:1e9
+  done
 }
 
 table_http_memory() {
-  table "memory of a connection whose reply is delayed (10,000), bytes" nginx
+  table "memory of a connection whose reply is delayed (10,000), bytes" "${http_peers[@]}"
   line "resident" bytes "row=http_memory" "≤ 4096" le:abs:4096 le:nginx:1e9
+}
+
+# count_lines TITLE FILTER
+count_lines() {
+  line "$1: system calls" calls "$2" "" le:nginx:1e9
+  line "$1: of these, waits for events" waits "$2" "" le:nginx:1e9
+  line "$1: times that a thread slept" sleeps "$2" "" le:nginx:1e9
+  line "$1: allocations" allocations "$2" "" le:nginx:1e9
+}
+
+table_counts() {
+  table "counts per request" "${http_peers[@]}"
+  count_lines "small reply, 64 connections" "row=http_counts"
+  count_lines "delayed reply, 2000 connections" "row=delayed_counts"
+  count_lines "small reply over TLS, 64 connections" "row=https_counts"
+}
+
+table_https() {
+  table "HTTPS small reply, server on one core" "${https_peers[@]}"
+  http_lines https_small 64 "" le:nginx:1e9
+}
+
+table_handshakes() {
+  local mode
+  table "HTTPS connections with one request each, server on one core" "${https_peers[@]}"
+  for mode in new resumed; do
+    line "$mode sessions: server CPU µs per connection" cpu_us "row=handshakes mode=$mode" "" \
+      le:nginx:1e9
+    line "$mode sessions: connections per second" per_s "row=handshakes mode=$mode" "" ge:nginx:0
+  done
+}
+
+table_bulk() {
+  table "HTTPS bulk, 64 connections, server on one core" "${https_peers[@]}"
+  local size title
+  for size in 16384 1048576; do
+    title="replies of $((size / 1024)) KiB"
+    line "$title: server CPU µs per MB" cpu_us_per_mb "row=https_bulk size=$size" "" le:nginx:1e9
+    line "$title: MB per second" mb_per_s "row=https_bulk size=$size" "" ge:nginx:0
+  done
 }

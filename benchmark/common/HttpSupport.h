@@ -11,10 +11,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace bench {
 
 inline constexpr char kReplyBody[] = "hello, world";
+
+// The small one, or of so many bytes.
+inline std::string reply_body(size_t size) {
+  return size == 0 ? std::string(kReplyBody) : std::string(size, 'x');
+}
 
 inline void raise_descriptor_limit() {
   rlimit limit{};

@@ -3,6 +3,7 @@
 //
 // The server must delay its replies by much longer than this takes: a reply that arrives before the
 // measurement ends it with an error, since an answered connection is not what the row is about.
+// With --stay=1 it then keeps them until SIGTERM or SIGINT.
 
 #include <poll.h>
 
@@ -62,8 +63,10 @@ int main(int argc, char** argv) {
   const auto port = static_cast<unsigned short>(options.number("port", 0));
   const auto pid = static_cast<pid_t>(options.number("pid", 0));
   const size_t count = options.count("connections", 10'000);
-  const std::string path = options.text("path", "/");
+  const std::string path = options.text("path", "/delay");
+  const bool stay = options.number("stay", 0) != 0;
   raise_descriptor_limit();
+  hold_end_signals();
 
   std::vector<int> connections;
   for (int i = 0; i < 16; ++i)
@@ -77,5 +80,6 @@ int main(int argc, char** argv) {
       .add("connections", count)
       .add("bytes", per_op(after - before, count))
       .print();
+  if (stay) await_end_signal();
   return 0;
 }
