@@ -20,8 +20,8 @@ namespace {
 // OpenSSL's own socket BIO writes with write(2): a peer that is gone would end the process by
 // SIGPIPE, and a signal handler would fail the connection by EINTR.
 
-int fd_of(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
+TlsSocket& socket_of(BIO* bio) {
+  return *static_cast<TlsSocket*>(BIO_get_data(bio));
 }
 
 bool would_block() {
@@ -30,7 +30,9 @@ bool would_block() {
 
 int bio_read(BIO* bio, char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t n = socket_read(fd_of(bio), data, static_cast<size_t>(size));
+  TlsSocket& socket = socket_of(bio);
+  const ssize_t n = socket_read(socket.fd, data, static_cast<size_t>(size));
+  socket.drained = n < size;
   if (n == 0) {
     BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   } else if (n < 0 && would_block()) {
@@ -42,7 +44,7 @@ int bio_read(BIO* bio, char* data, int size) {
 int bio_write(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
   struct iovec vector = {const_cast<char*>(data), static_cast<size_t>(size)};
-  const ssize_t n = socket_write(fd_of(bio), &vector, 1);
+  const ssize_t n = socket_write(socket_of(bio).fd, &vector, 1);
   if (n < 0 && would_block()) {
     BIO_set_retry_write(bio);
   }
@@ -96,13 +98,13 @@ std::unique_ptr<TlsStream> TlsStream::create(SSL_CTX* context, int fd, Role role
   BIO_METHOD* const method = bio_method();
   std::unique_ptr<BIO, decltype(&::BIO_free)> bio(made && method ? BIO_new(method) : nullptr,
                                                   &::BIO_free);
-  std::unique_ptr<TlsStream> stream(bio ? new (std::nothrow) TlsStream(made.get()) : nullptr);
+  std::unique_ptr<TlsStream> stream(bio ? new (std::nothrow) TlsStream(made.get(), fd) : nullptr);
   if (!stream) {
     ERR_clear_error();
     return nullptr;
   }
   static_cast<void>(made.release());
-  BIO_set_data(bio.get(), reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  BIO_set_data(bio.get(), &stream->socket_);
   SSL* ssl = stream->ssl();
   SSL_set_bio(ssl, bio.get(), bio.get());
   static_cast<void>(bio.release());
@@ -201,6 +203,11 @@ ssize_t TlsStream::read(void* buffer, size_t size, bool* drained) {
     }
     if (error == 0) {
       total += n;
+      // Nothing is asked for that cannot be there: it would be a system call for each message.
+      if (socket_.drained && SSL_has_pending(ssl()) == 0) {
+        *drained = true;
+        return static_cast<ssize_t>(total);
+      }
     } else if (error == EAGAIN) {
       *drained = true;
       if (total > 0) {
@@ -246,12 +253,17 @@ ssize_t TlsStream::write(const struct iovec* vectors, int count) {
     errno = error;
     return -1;
   }
-  char record[kRecordSize];
+  char gathered[kRecordSize];
+  const char* record = gathered;
   size_t size = 0;
+  if (count > 0 && vectors[0].iov_len >= kRecordSize) {
+    record = static_cast<const char*>(vectors[0].iov_base);
+    size = kRecordSize;
+  }
   for (int i = 0; i < count && size < kRecordSize; i++) {
     const size_t part = std::min(vectors[i].iov_len, kRecordSize - size);
     if (part > 0) {
-      std::memcpy(record + size, vectors[i].iov_base, part);
+      std::memcpy(gathered + size, vectors[i].iov_base, part);
       size += part;
     }
   }

@@ -10,6 +10,12 @@
 
 namespace workflow {
 
+// What OpenSSL reads from and writes to.
+struct TlsSocket {
+  int fd;
+  bool drained;  // the last read took all that was there
+};
+
 // TLS over one connected, non-blocking socket, whose descriptor it does not own.
 //
 // Not thread-safe: calls are ordered by the owner. Every call leaves OpenSSL's error queue of the
@@ -57,12 +63,13 @@ class TlsStream {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
   };
 
-  explicit TlsStream(SSL* ssl) : ssl_(ssl) {}
+  TlsStream(SSL* ssl, int fd) : socket_{fd, false}, ssl_(ssl) {}
 
   // What an SSL call that did not succeed has to say: EAGAIN, kEnd or an errno.
   int failure(int returned);
 
-  const std::unique_ptr<SSL, Free> ssl_;
+  TlsSocket socket_;
+  const std::unique_ptr<SSL, Free> ssl_;  // uses socket_
   // A record that OpenSSL has begun to send and wants to be given again (SSL_write(3)).
   std::string unsent_;
   int read_failure_ = 0;  // what the reads from now on end with
