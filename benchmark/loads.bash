@@ -66,7 +66,8 @@ load_handshakes() {
 
 # How often its threads have gone to sleep so far.
 server_sleeps() {
-  cat /proc/"$worker"/task/*/status | awk '$1 == "voluntary_ctxt_switches:" { n += $2 } END { print n }'
+  cat /proc/"$worker"/task/*/status |
+    awk '$1 == "voluntary_ctxt_switches:" { n += $2 } END { print n }'
 }
 
 server_allocations() {
@@ -81,8 +82,9 @@ server_allocations() {
 # use them, else by strace, which slows it down.
 start_counting() {
   if perf stat -e raw_syscalls:sys_enter true >/dev/null 2>&1; then
-    perf stat -x, -o "$temporary/calls" -p "$worker" \
-      -e raw_syscalls:sys_enter,syscalls:sys_enter_epoll_wait,syscalls:sys_enter_epoll_pwait,syscalls:sys_enter_epoll_pwait2 &
+    perf stat -x, -o "$temporary/calls" -p "$worker" -e raw_syscalls:sys_enter \
+      -e syscalls:sys_enter_epoll_wait -e syscalls:sys_enter_epoll_pwait \
+      -e syscalls:sys_enter_epoll_pwait2 &
   else
     strace -f -c -U calls,name -o "$temporary/calls" -p "$worker" 2>/dev/null &
   fi
@@ -97,8 +99,10 @@ stop_counting() {
   wait "$counter" 2>/dev/null
   calls=$(awk -F'[, ]+' '/raw_syscalls:sys_enter/ { print $1 } $3 == "total" { print $2 }' \
     "$temporary/calls")
-  waits=$(awk -F'[, ]+' '/sys_enter_epoll/ { n += $1 } $3 ~ /^epoll_p?wait2?$/ { n += $2 } END { print n + 0 }' \
-    "$temporary/calls")
+  waits=$(awk -F'[, ]+' '
+    /sys_enter_epoll/ { n += $1 }
+    $3 ~ /^epoll_p?wait2?$/ { n += $2 }
+    END { print n + 0 }' "$temporary/calls")
 }
 
 # count_server ROW PEER CONNECTIONS SECONDS URL: what the server does for one request.
