@@ -79,6 +79,28 @@ TEST_F(Tls, RequestsMayComeByteByByte) {
   }
 }
 
+// What is read ahead holds several records, or a part of one: nothing of it may be left lying.
+TEST_F(Tls, RecordsMayComeTogetherAndCutAnywhere) {
+  serve();
+  TlsClient client = connect();
+  BIO* const records = BIO_new(BIO_s_mem());
+  SSL_set0_wbio(client.ssl(), records);
+  size_t size = 0;
+  for (size_t cut = 0; cut <= size; cut++) {
+    for (const char* path : {"/1", "/2", "/3"}) {
+      ASSERT_TRUE(client.send(get(path)));
+    }
+    char* bytes = nullptr;
+    size = static_cast<size_t>(BIO_get_mem_data(records, &bytes));
+    ASSERT_TRUE(client.raw().send({bytes, cut}));
+    ASSERT_TRUE(client.raw().send({bytes + cut, size - cut}));
+    static_cast<void>(BIO_reset(records));
+    for (const char* reply : {"GET /1 ", "GET /2 ", "GET /3 "}) {
+      ASSERT_EQ(client.body(), reply) << "cut after " << cut << " of " << size;
+    }
+  }
+}
+
 TEST_F(Tls, LargeBodiesGoBothWays) {
   serve();
   std::string large(3'000'000, ' ');
