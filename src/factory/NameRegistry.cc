@@ -118,6 +118,9 @@ void NameRegistry::Shard::resize(size_t buckets_wanted) {
 
 NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   Entry* entry = node->entry_;
+  for (Visitor* visitor = visitors; visitor; visitor = visitor->other) {
+    visitor->next = visitor->next == node ? node->next_ : visitor->next;
+  }
   (node->previous_ ? node->previous_->next_ : entry->head) = node->next_;
   (node->next_ ? node->next_->previous_ : entry->tail) = node->previous_;
   node->entry_ = nullptr;
@@ -133,11 +136,23 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   return entry;
 }
 
-bool NameRegistry::link(NamedNode* node, std::string_view name) {
+void NameRegistry::Shard::end_visit(Visitor* visitor) {
+  Visitor** link = &visitors;
+  while (*link != visitor) {
+    link = &(*link)->other;
+  }
+  *link = visitor->other;
+}
+
+bool NameRegistry::link(NamedNode* node, std::string_view name, bool if_new, bool* only) {
   const Place place = place_of(name);
   Shard& shard = shards_[place.shard];
   shard.lock();
   Entry* entry = shard.find(name, place.tag);
+  if (entry && if_new) {
+    shard.unlock();
+    return false;
+  }
   if (!entry) {
     try {
       entry = shard.add(name, place.tag);
@@ -152,9 +167,20 @@ bool NameRegistry::link(NamedNode* node, std::string_view name) {
   node->previous_ = entry->tail;
   (entry->tail ? entry->tail->next_ : entry->head) = node;
   entry->tail = node;
-  const bool only = !node->previous_;
+  *only = !node->previous_;
   shard.unlock();
+  return true;
+}
+
+bool NameRegistry::link(NamedNode* node, std::string_view name) {
+  bool only = false;
+  link(node, name, false, &only);
   return only;
+}
+
+bool NameRegistry::link_if_new(NamedNode* node, std::string_view name) {
+  bool only = false;
+  return link(node, name, true, &only);
 }
 
 bool NameRegistry::unlink(NamedNode* node) {

@@ -53,6 +53,12 @@ class NameRegistry {
   // std::bad_alloc; nothing has changed then.
   bool link(NamedNode* node, std::string_view name);
 
+  // The same if no node has the name; false otherwise.
+  bool link_if_new(NamedNode* node, std::string_view name);
+
+  // Which of two nodes of one name was linked first.
+  static bool is_older(const NamedNode* a, const NamedNode* b) { return a->number_ < b->number_; }
+
   // False when somebody unlinked it before.
   bool unlink(NamedNode* node);
 
@@ -66,6 +72,11 @@ class NameRegistry {
   template <class Wanted, class Unlinked, class Between>
   size_t take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
               Between&& between);
+
+  // Calls visit(node), under B, for each node of `name` that was linked before the call and still
+  // is when its turn comes, oldest first. O(their number), in chunks as in take().
+  template <class Visit>
+  void for_each(std::string_view name, Visit&& visit);
 
   // Unlinks the oldest node of `name`, and all that are then the oldest until stays(node) is true.
   // Calls unlinked(node), under B, for each that it has unlinked. False when no node is left.
@@ -86,8 +97,15 @@ class NameRegistry {
   static constexpr size_t kShards = 256;
   static constexpr size_t kChunk = 64;
 
+  // Where a visit that is under way goes on: who unlinks that node moves it to the next one.
+  struct Visitor {
+    NamedNode* next = nullptr;
+    Visitor* other = nullptr;
+  };
+
   struct Shard {
     mutable Mutex mutex;  // B
+    Visitor* visitors WF_GUARDED_BY(mutex) = nullptr;
     // How many threads wait for B: one visit after the other could keep them waiting for ever.
     mutable std::atomic<int> waiting{0};
     std::unique_ptr<Entry*[]> buckets WF_GUARDED_BY(mutex);
@@ -102,6 +120,7 @@ class NameRegistry {
     void resize(size_t buckets_wanted) WF_REQUIRES(mutex);
     // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
+    void end_visit(Visitor* visitor) WF_REQUIRES(mutex);
     void step_aside() const;
   };
 
@@ -111,6 +130,7 @@ class NameRegistry {
   };
   Place place_of(std::string_view name) const;
   static size_t shard_of(const NamedNode* node) { return node->number_ % kShards; }
+  bool link(NamedNode* node, std::string_view name, bool if_new, bool* only);
   static NamedNode* oldest(Entry* entry);
   static void free_entry(Entry* entry);
 
@@ -167,6 +187,35 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
     }
   }
   return count;
+}
+
+template <class Visit>
+void NameRegistry::for_each(std::string_view name, Visit&& visit) {
+  const Place place = place_of(name);
+  Shard& shard = shards_[place.shard];
+  Visitor visitor;
+  shard.lock();
+  const uint64_t end_number = shard.next_number;
+  Entry* const entry = shard.find(name, place.tag);
+  visitor.next = entry ? oldest(entry) : nullptr;
+  visitor.other = std::exchange(shard.visitors, &visitor);
+  for (;;) {
+    for (size_t i = 0; i < kChunk && visitor.next; i++) {
+      NamedNode* const node = visitor.next;
+      visitor.next = node->number_ / kShards < end_number ? node->next_ : nullptr;
+      if (node->number_ / kShards < end_number) {
+        visit(node);
+      }
+    }
+    if (!visitor.next) {
+      break;
+    }
+    shard.unlock();
+    shard.step_aside();
+    shard.lock();
+  }
+  shard.end_visit(&visitor);
+  shard.unlock();
 }
 
 template <class Stays, class Unlinked>

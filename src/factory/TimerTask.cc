@@ -1,6 +1,7 @@
 #include "factory/TimerTask.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "factory/InterruptScope.h"
 #include "factory/Names.h"
@@ -11,15 +12,12 @@ namespace workflow {
 
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
-  if (delay_ns_ < 0) {
-    set_outcome(WFT_STATE_SYS_ERROR, static_cast<int>(-delay_ns_));
-  } else {
-    Poller& poller = runtime.own_poller();
-    if (enter_scope(poller) && start_with(poller)) {
-      return;
-    }
+  Poller& poller = runtime.own_poller();
+  const int64_t delay = delay_ns();
+  if (delay < 0 ? refuse(static_cast<int>(-delay)) : enter_scope(poller) && start_with(poller)) {
+    return;
   }
-  if (!leave_name()) {
+  if (leave_name() == Name::kTaken) {
     set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
   }
   // Through the handlers even from one of their threads: a timer whose callback starts the next
@@ -27,26 +25,31 @@ void TimerTask::dispatch() {
   runtime.handlers().post(this);
 }
 
+bool TimerTask::refuse(int error) {
+  set_outcome(WFT_STATE_SYS_ERROR, Poller::close_unstarted(this) ? error : ECANCELED);
+  return false;
+}
+
 bool TimerTask::enter_scope(Poller& poller) {
   SeriesWork* const series = joined_series();
   InterruptScope* scope = nullptr;
-  auto entered = InterruptScope::Enter::kEntered;
   if (series && !series->scope_to_enter(&scope)) {
-    entered = InterruptScope::Enter::kNoMemory;
-  } else if (scope) {
-    entered = scope->enter(this, poller);
+    return refuse(ENOMEM);
   }
-  if (entered == InterruptScope::Enter::kEntered) {
-    return true;
+  switch (scope ? scope->enter(this, poller) : InterruptScope::Enter::kEntered) {
+    case InterruptScope::Enter::kEntered:
+      return true;
+    case InterruptScope::Enter::kInterrupted:
+      return refuse(ECANCELED);
+    case InterruptScope::Enter::kNoMemory:
+      break;
   }
-  const bool interrupted = entered == InterruptScope::Enter::kInterrupted;
-  set_outcome(WFT_STATE_SYS_ERROR, interrupted ? ECANCELED : ENOMEM);
-  return false;
+  return refuse(ENOMEM);
 }
 
 // False: it has an outcome.
 bool TimerTask::start_with(Poller& poller) {
-  switch (poller.start_timer(this, delay_ns_)) {
+  switch (poller.start_timer(this)) {
     case Poller::Start::kQueued:
       return true;
     case Poller::Start::kCancelled:
@@ -72,7 +75,7 @@ bool TimerTask::leave_scope() {
 }
 
 void TimerTask::left_queue(bool stopped, RunnableList& finished) {
-  const bool has_left_name = leave_name();
+  const bool has_left_name = leave_name() != Name::kTaken;
   if (!leave_scope() || !has_left_name) {
     set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
   } else if (stopped) {
@@ -93,6 +96,52 @@ void TimerTask::end_interrupted(RunnableList& tasks) {
   Runtime::current().handlers().post(ended);
 }
 
+WFTimerHandle TimerTask::handle() {
+  if (!slot_) {
+    slot_ = TimerSlots::instance().add(this);
+  }
+  return TimerSlots::handle_of(slot_);
+}
+
+void TimerTask::give_up_slot() {
+  if (slot_) {
+    TimerSlots::give_up(std::exchange(slot_, nullptr));
+  }
+}
+
+WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
+  const Name name = leave_name();
+  if (name == Name::kTaken) {
+    return WF_TIMER_RUNNING;
+  }
+  switch (Poller::cancel_timer(this)) {
+    case Poller::Cancel::kBeforeStart:
+      break;
+    case Poller::Cancel::kTaken:
+      leave_scope();
+      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+      ended.push_back(this);
+      break;
+    case Poller::Cancel::kTooLate:
+      // Who owns the completion has yet to look whether it has its name.
+      return name == Name::kLeft ? WF_TIMER_WON : WF_TIMER_RUNNING;
+  }
+  return WF_TIMER_WON;
+}
+
+SubTask* TimerTask::done() {
+  if (!slot_) {
+    return WFTimerTask::done();
+  }
+  TimerSlots::begin(slot_);
+  if (callback_) {
+    callback_(this);
+  }
+  callback_ = nullptr;  // with what it has captured
+  give_up_slot();
+  return delete_and_next();
+}
+
 NamedTimerTask::NamedTimerTask(std::string_view name, int64_t delay_ns,
                                std::function<void(WFTimerTask*)>&& callback)
     : TimerTask(delay_ns, std::move(callback)) {
@@ -100,25 +149,50 @@ NamedTimerTask::NamedTimerTask(std::string_view name, int64_t delay_ns,
 }
 
 NamedTimerTask::~NamedTimerTask() {
+  give_up_slot();
   // Who sets an outcome leaves the name too; only what never started may still be linked.
   if (get_state() == WFT_STATE_UNDEFINED) {
     registry().unlink(this);
   }
 }
 
-bool NamedTimerTask::leave_name() {
-  return registry().unlink(this);
+TimerTask::Name NamedTimerTask::leave_name() {
+  return registry().unlink(this) ? Name::kLeft : Name::kTaken;
 }
 
 NameRegistry& NamedTimerTask::registry() {
   return names_of<NamedTimerTask>();
 }
 
-size_t NamedTimerTask::cancel(std::string_view name, size_t max) {
+WFTimerTask* NamedTimerTask::create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
+                                    std::function<void(WFTimerTask*)>&& callback) {
+  if (policy != WF_TIMER_KEEP) {
+    auto* const task = new NamedTimerTask(name, delay_ns, std::move(callback));
+    if (policy == WF_TIMER_REPLACE) {
+      cancel_if(name, SIZE_MAX, [task](NamedNode* n) { return NameRegistry::is_older(n, task); });
+    }
+    return task;
+  }
+  auto* const task = new NamedTimerTask(delay_ns, std::move(callback));
+  try {
+    if (registry().link_if_new(task, name)) {
+      return task;
+    }
+    auto* const refused_task = new TimerTask(refused(EEXIST), std::move(task->callback_));
+    delete task;
+    return refused_task;
+  } catch (...) {
+    delete task;
+    throw;
+  }
+}
+
+template <class Wanted>
+size_t NamedTimerTask::cancel_if(std::string_view name, size_t max, Wanted&& wanted) {
   HandlerPool& handlers = Runtime::current().handlers();
   RunnableList finished;
   return registry().take(
-      name, max, [](NamedNode*) { return true; },
+      name, max, wanted,
       [&finished](NamedNode* node) {
         NamedTimerTask* task = static_cast<NamedTimerTask*>(node);
         if (Poller::cancel_timer(task) == Poller::Cancel::kTaken) {
@@ -128,6 +202,18 @@ size_t NamedTimerTask::cancel(std::string_view name, size_t max) {
         }
       },
       [&finished, &handlers] { handlers.post(finished); });
+}
+
+size_t NamedTimerTask::cancel(std::string_view name, size_t max) {
+  return cancel_if(name, max, [](NamedNode*) { return true; });
+}
+
+size_t NamedTimerTask::reschedule(std::string_view name, int64_t delay_ns) {
+  size_t moved = 0;
+  registry().for_each(name, [&moved, delay_ns](NamedNode* node) {
+    moved += Poller::move_timer(static_cast<NamedTimerTask*>(node), delay_ns);
+  });
+  return moved;
 }
 
 }  // namespace workflow

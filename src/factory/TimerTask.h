@@ -4,8 +4,10 @@
 #include <string_view>
 
 #include "factory/NameRegistry.h"
+#include "factory/TimerSlots.h"
 #include "kernel/Poller.h"
 #include "workflow/WFTask.h"
+#include "workflow/WFTimer.h"
 
 namespace workflow {
 
@@ -17,7 +19,13 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // `delay_ns`: not negative, kNever, or refused(error).
   TimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback)
-      : WFTimerTask(std::move(callback)), delay_ns_(delay_ns) {}
+      : WFTimerTask(std::move(callback)), TimerNode(delay_ns) {}
+
+  // Before the start. Throws std::bad_alloc.
+  WFTimerHandle handle();
+
+  // By a handle, under G; once. Adds the task to `ended` if that is to be called with it.
+  WFTimerVerdict cancel(RunnableList& ended);
 
   void dispatch() final;
   void left_queue(bool stopped, RunnableList& finished) override;
@@ -26,10 +34,13 @@ class TimerTask : public WFTimerTask, public TimerNode {
   static void end_interrupted(RunnableList& tasks);
 
  protected:
-  ~TimerTask() override = default;
+  ~TimerTask() override { give_up_slot(); }
 
-  // Takes the timer's name away; false when a canceller did, so that the outcome is ECANCELED.
-  virtual bool leave_name() { return true; }
+  SubTask* done() override;
+
+  enum class Name { kHasNone, kLeft, kTaken };
+  // Takes the timer's name away. kTaken: a canceller did, so that the outcome is ECANCELED.
+  virtual Name leave_name() { return Name::kHasNone; }
   // The same with what its series waits for; false when that was interrupted.
   bool leave_scope();
 
@@ -40,11 +51,17 @@ class TimerTask : public WFTimerTask, public TimerNode {
     error_ = error;
   }
 
+  // The first thing that a destructor of the most derived class does.
+  void give_up_slot();
+
  private:
   // False: it has an outcome, and has left its scope.
   bool enter_scope(Poller& poller);
   bool start_with(Poller& poller);
-  const int64_t delay_ns_;
+  // An outcome for one that was not started with a poller; returns false.
+  bool refuse(int error);
+
+  TimerSlots::Slot* slot_ = nullptr;  // of the handles, if there are any
 };
 
 // A timer that can be cancelled by its name, from creation on.
@@ -54,14 +71,28 @@ class NamedTimerTask final : public TimerTask, public NamedNode {
   NamedTimerTask(std::string_view name, int64_t delay_ns,
                  std::function<void(WFTimerTask*)>&& callback);
 
+  // One of these, after applying the policy; with WF_TIMER_KEEP perhaps one without a name. Throws
+  // std::bad_alloc.
+  static WFTimerTask* create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
+                             std::function<void(WFTimerTask*)>&& callback);
+
   static size_t cancel(std::string_view name, size_t max);
+  static size_t reschedule(std::string_view name, int64_t delay_ns);
 
   // Every outstanding named timer of the calling thread's runtime.
   static NameRegistry& registry();
 
  protected:
   ~NamedTimerTask() override;
-  bool leave_name() override;
+  Name leave_name() override;
+
+ private:
+  // Has no name yet.
+  NamedTimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback)
+      : TimerTask(delay_ns, std::move(callback)) {}
+
+  template <class Wanted>
+  static size_t cancel_if(std::string_view name, size_t max, Wanted&& wanted);
 };
 
 }  // namespace workflow

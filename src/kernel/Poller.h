@@ -24,17 +24,26 @@ class Poller;
 // of start_timer, cancel_timer and left_queue hands out.
 class TimerNode : public TimerQueueNode {
  public:
+  // How long after its start it leaves the queue; not negative, or kNever. Before the start only.
+  int64_t delay_ns() const { return delay_ns_.load(std::memory_order_relaxed); }
+
   // The node has left the queue because its deadline passed, or because the poller stops. Called
   // on the poller's thread with no lock held; the caller of it owns the completion. What is added
   // to `finished` is handed to the handlers; the node may be gone as soon as it is there.
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:
-  TimerNode() = default;
+  // A negative delay: it will not be started.
+  explicit TimerNode(int64_t delay_ns = 0) : delay_ns_(delay_ns) {}
   ~TimerNode() = default;
 
  private:
   friend class Poller;
+  static constexpr int64_t kStarted = INT64_MIN;
+  // Start and move meet here: start exchanges it to kStarted, with poller_ set (rule 10).
+  std::atomic<int64_t> delay_ns_;
+  // Guarded by P, of a queued node: its deadline, if that is later than the queue knows.
+  int64_t put_off_ns_ = 0;
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
   bool interrupted_ = false;  // guarded by P: the coming start is refused
@@ -75,6 +84,8 @@ class IoHandler {
 // 9. An interrupter has no part in flag_: holding P it takes the node out, or, when it is not in
 //    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
 //    node removed.
+// 10. Start and move meet in delay_ns_: before the start a move changes it; start exchanges it
+//    holding P, and a move that comes after takes P and moves the node if it is still queued.
 // (4, 6, 7 concern names: NameRegistry. 8: unnamed timers use none of it.)
 //
 // P is a leaf: nothing is called, posted, freed or logged while it is held, but the arming of the
@@ -127,9 +138,14 @@ class Poller {
     kStopped,    // the poller has stopped; the completion is the caller's
     kNoMemory    // the completion is the caller's
   };
-  // Any thread, once per node. The node leaves the queue `delay_ns` from now at the earliest;
-  // kNever only by cancel or stop.
-  Start start_timer(TimerNode* node, int64_t delay_ns);
+  // Any thread, once per node. The node leaves the queue its delay from now at the earliest; kNever
+  // only by cancel or stop.
+  Start start_timer(TimerNode* node);
+  // The same with a delay that is not known before.
+  Start start_timer(TimerNode* node, int64_t delay_ns) {
+    node->delay_ns_.store(delay_ns, std::memory_order_relaxed);
+    return start_timer(node);
+  }
 
   enum class Cancel {
     kBeforeStart,  // the coming start will answer kCancelled
@@ -138,6 +154,21 @@ class Poller {
   };
   // Any thread; at most once per node, which the caller knows to be alive.
   static Cancel cancel_timer(TimerNode* node);
+
+  // Instead of start_timer(): false when a canceller has found it not started. Whoever cancels it
+  // later comes too late.
+  static bool close_unstarted(TimerNode* node) {
+    return !node->flag_.exchange(true, std::memory_order_acq_rel);
+  }
+
+  // Any thread that knows the node to be alive, as often as it likes: the node leaves the queue
+  // `delay_ns` from now (or from its start, if that is to come), instead of when it would have.
+  // False: too late, it is cancelled, or has left the queue.
+  static bool move_timer(TimerNode* node, int64_t delay_ns);
+
+  // The same threads: how long until it leaves the queue, 0 if that is overdue; its delay if it is
+  // not started; -1 if it is cancelled or has left the queue.
+  static int64_t remaining_ns(const TimerNode* node);
 
   // For one more canceller: who knows the node to be alive, and that it is started with this poller
   // or about to be. True: taken out of the queue; the completion is the caller's. Otherwise it is
@@ -178,7 +209,7 @@ class Poller {
   bool settled() const;
 
   // Deadline of the earliest timer; kNever when there is none.
-  int64_t earliest_ns() const;
+  int64_t earliest_ns();
 
   // Lets the poller look at the clock again: for clocks that are moved by hand.
   void wake() { multiplexer_->wake(); }
@@ -224,6 +255,9 @@ class Poller {
   // Takes up to kMaxPopped nodes due at `now_ns` out of the queue and ends them; how many.
   int end_due(int64_t now_ns, bool stopped);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
+  void move(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
+  // Puts the node where it was put off to, if it is to leave later than the queue says.
+  bool settle(TimerNode* node) WF_REQUIRES(mutex_);
   void arm(int64_t deadline_ns) WF_REQUIRES(mutex_);
   void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
   // What was posted; what there is no time for in this round, in the next. `all`: the last round.

@@ -26,6 +26,11 @@ bool TimerQueue::insert(TimerQueueNode* node, int64_t deadline_ns) {
   return sift_up(end_++, Slot{deadline_ns, node}) == kRoot;
 }
 
+bool TimerQueue::move(TimerQueueNode* node, int64_t deadline_ns) {
+  place(node->index_, Slot{deadline_ns, node});
+  return slot(kRoot).node == node;
+}
+
 void TimerQueue::erase(TimerQueueNode* node) {
   remove_at(node->index_);
 }
@@ -78,11 +83,15 @@ void TimerQueue::remove_at(size_t i) {
   slot(i).node->index_ = TimerQueueNode::kNotQueued;
   const Slot last = slot(--end_);
   if (i != end_) {
-    if (i > kRoot && last.deadline_ns < slot(parent_of(i)).deadline_ns) {
-      sift_up(i, last);
-    } else {
-      sift_down(i, last);
-    }
+    place(i, last);
+  }
+}
+
+void TimerQueue::place(size_t i, const Slot& value) {
+  if (i > kRoot && value.deadline_ns < slot(parent_of(i)).deadline_ns) {
+    sift_up(i, value);
+  } else {
+    sift_down(i, value);
   }
 }
 

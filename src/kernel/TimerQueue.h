@@ -30,7 +30,7 @@ class TimerQueueNode {
 // Why a heap in chunks: the earliest deadline is exact and O(1), erasing is immediate, nothing is
 // ever swept, cascaded or copied when the queue grows. The root is slot 3, so that the children of
 // i, slots 4(i-2) to 4(i-2)+3, share one cache line.
-// Costs: insert O(log4 n), typically O(1); erase and pop O(log4 n).
+// Costs: insert O(log4 n), typically O(1); erase, pop and move O(log4 n).
 //
 // Invariants (check_invariants):
 // 1. For every slot i but the root: deadline(parent(i)) <= deadline(i).
@@ -48,12 +48,18 @@ class TimerQueue {
   // The deadline of the timer due next; kNever when empty.
   int64_t earliest_ns() const { return empty() ? kNever : slot(kRoot).deadline_ns; }
 
+  // The timer due next; null when empty.
+  TimerQueueNode* earliest() const { return empty() ? nullptr : slot(kRoot).node; }
+
   // Adds `node`, which is in no queue. True when it became the earliest.
   // Throws std::bad_alloc, and then nothing has changed.
   bool insert(TimerQueueNode* node, int64_t deadline_ns);
 
   // Takes out `node`, which is in this queue.
   void erase(TimerQueueNode* node);
+
+  // Gives `node`, which is in this queue, another deadline. True when it is the earliest now.
+  bool move(TimerQueueNode* node, int64_t deadline_ns);
 
   // The deadline of a node in this queue.
   int64_t deadline_ns(const TimerQueueNode* node) const { return slot(node->index_).deadline_ns; }
@@ -97,6 +103,8 @@ class TimerQueue {
   size_t sift_up(size_t i, const Slot& value);
   // Places `value` at i or where it belongs below it.
   void sift_down(size_t i, const Slot& value);
+  // Places `value`, whose place may have been i, where it belongs above or below that.
+  void place(size_t i, const Slot& value);
   void remove_at(size_t i);
 
   std::vector<std::unique_ptr<Chunk>> chunks_;

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "workflow/WFTask.h"
+
+namespace workflow {
+class TimerSlots;
+}  // namespace workflow
+
+// What a call about one timer has found. It is the truth about that timer, whatever other threads
+// do at the same time: exactly one of all that end a timer wins.
+enum WFTimerVerdict {
+  // It took effect. Of cancel: the callback will see SYS_ERROR with ECANCELED.
+  WF_TIMER_WON = 0,
+  // Too late: what the callback will see is decided; it is running, or is about to.
+  WF_TIMER_RUNNING = 1,
+  // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).
+  WF_TIMER_DONE = 2,
+  // The handle is of no timer.
+  WF_TIMER_UNKNOWN = 3,
+};
+
+// Leads to one timer, named or not, and is safe to use for ever, also when that is gone long ago.
+// A value: copy it, keep it where you like, compare it. It keeps nothing alive.
+//
+// All calls may be made from any thread, against anything that happens to the timer meanwhile.
+// They take no memory and never block, but cancel_and_wait().
+class WFTimerHandle {
+ public:
+  // Of no timer.
+  WFTimerHandle() = default;
+
+  // Ends the timer: with WF_TIMER_WON its callback runs soon on a thread of the library, or, if it
+  // was not started yet, when it is. O(log n).
+  WFTimerVerdict cancel() const;
+
+  // The same, and returns after the callback has returned and what it had captured is destroyed,
+  // whoever has ended the timer. A timer that was not started yet is waited for until it was, or
+  // was dropped. A thread of the library that waits is lent to others.
+  // -1 with EDEADLK when called in that callback: then the timer ends anyway, and nothing waits.
+  int cancel_and_wait() const;
+
+  // The timer expires `delay` from now instead of when it would have, earlier or later; one that
+  // was not started, so long after its start. A negative delay means never. WF_TIMER_WON: it will,
+  // if nothing ends it before. Later costs O(1), earlier O(log n).
+  WFTimerVerdict reschedule(std::chrono::nanoseconds delay) const;
+
+  // How long until it expires, 0 when it is overdue; of a timer that was not started, its delay;
+  // nanoseconds::max() for never. Empty when it does not wait any more.
+  std::optional<std::chrono::nanoseconds> remaining() const;
+
+  friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
+    return a.slot_ == b.slot_ && a.generation_ == b.generation_;
+  }
+  friend bool operator!=(const WFTimerHandle &a, const WFTimerHandle &b) { return !(a == b); }
+
+ private:
+  friend class workflow::TimerSlots;
+  void *slot_ = nullptr;
+  uint64_t generation_ = 0;
+};
+
+// What becomes of timers that have the name already when another one of that name is created.
+enum WFTimerPolicy {
+  WF_TIMER_APPEND = 0,   // they stay: any number may share a name
+  WF_TIMER_REPLACE = 1,  // they end: SYS_ERROR, ECANCELED
+  WF_TIMER_KEEP = 2,     // they stay, and the new one, which has no name then, ends when it is
+                         // started: SYS_ERROR, EEXIST
+};
+
+class WFTimer {
+ public:
+  using Callback = std::function<void(WFTimerTask *)>;
+
+  // As WFTaskFactory::create_timer_task(). A negative delay means never.
+  static WFTimerTask *create(std::chrono::nanoseconds delay, Callback callback);
+
+  // With a name. Timers of that name are outstanding from their creation to their end; the policy
+  // is applied when this one is created. With WF_TIMER_REPLACE the new one is there before
+  // the old ones end, and of several that are created at once by several threads the last stays.
+  static WFTimerTask *create(const std::string &name, std::chrono::nanoseconds delay,
+                             WFTimerPolicy policy, Callback callback);
+
+  // A handle of a timer that was not started yet. Each call gives the same one. Without memory, and
+  // for tasks that are none of the library's timers, one of no timer.
+  static WFTimerHandle handle_of(WFTimerTask *task);
+
+  // Reschedules the timers of that name that were created before the call, as their handles would,
+  // and returns for how many it took effect. Others wait at most for a few dozen of them.
+  static size_t reschedule(const std::string &name, std::chrono::nanoseconds delay);
+
+  // How many timers of that name are outstanding. O(that).
+  static size_t count(const std::string &name);
+};

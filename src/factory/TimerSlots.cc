@@ -1,0 +1,140 @@
+#include "factory/TimerSlots.h"
+
+#include <utility>
+
+#include "factory/TimerTask.h"
+#include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
+#include "util/VirtualScheduler.h"
+
+namespace workflow {
+
+class TimerSlots::Slot {
+ public:
+  explicit Slot(Shard& shard) : shard_(shard) {}
+
+ private:
+  friend class TimerSlots;
+  Shard& shard_;
+  // Guarded by G. The generation of a slot that nobody uses was never handed out.
+  uint64_t generation_ = 1;
+  TimerTask* task_ = nullptr;
+  const ThreadContext* runner_ = nullptr;  // the thread that is in the callback
+  bool cancelled_ = false;                 // by a handle
+  Slot* next_free_ = nullptr;
+};
+
+struct TimerSlots::Shard {
+  Mutex mutex;  // G
+  LendingCondition given_up;
+  std::deque<Slot> slots WF_GUARDED_BY(mutex);
+  Slot* free WF_GUARDED_BY(mutex) = nullptr;
+};
+
+TimerSlots::TimerSlots() : shards_(new Shard[kShards]) {}
+
+TimerSlots& TimerSlots::instance() {
+  static TimerSlots* const slots = new TimerSlots;
+  return *slots;
+}
+
+TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
+  // In a simulation every run with a seed is the same.
+  const size_t number =
+      VirtualScheduler::current() ? 0 : next_shard_.fetch_add(1, std::memory_order_relaxed);
+  Shard& shard = shards_[number % kShards];
+  MutexLock lock(shard.mutex);
+  Slot* slot = shard.free;
+  if (slot) {
+    shard.free = slot->next_free_;
+  } else {
+    slot = &shard.slots.emplace_back(shard);
+  }
+  slot->task_ = task;
+  slot->runner_ = nullptr;
+  slot->cancelled_ = false;
+  return slot;
+}
+
+WFTimerHandle TimerSlots::handle_of(const Slot* slot) {
+  WFTimerHandle handle;
+  MutexLock lock(slot->shard_.mutex);
+  handle.slot_ = const_cast<Slot*>(slot);
+  handle.generation_ = slot->generation_;
+  return handle;
+}
+
+void TimerSlots::begin(Slot* slot) {
+  MutexLock lock(slot->shard_.mutex);
+  slot->runner_ = &ThreadContext::current();
+}
+
+void TimerSlots::give_up(Slot* slot) {
+  Shard& shard = slot->shard_;
+  MutexLock lock(shard.mutex);
+  slot->generation_++;
+  slot->task_ = nullptr;
+  slot->next_free_ = std::exchange(shard.free, slot);
+  shard.given_up.notify_all();
+}
+
+WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
+  Slot* const slot = slot_of(handle);
+  if (!slot) {
+    return WF_TIMER_UNKNOWN;
+  }
+  RunnableList ended;
+  WFTimerVerdict verdict = WF_TIMER_RUNNING;
+  {
+    MutexLock lock(slot->shard_.mutex);
+    if (slot->generation_ != handle.generation_) {
+      return WF_TIMER_DONE;
+    }
+    if (!slot->runner_ && !std::exchange(slot->cancelled_, true)) {
+      verdict = slot->task_->cancel(ended);
+    }
+  }
+  if (!ended.empty()) {
+    Runtime::current().handlers().post(ended);
+  }
+  return verdict;
+}
+
+bool TimerSlots::wait(const WFTimerHandle& handle) {
+  Slot* const slot = slot_of(handle);
+  if (!slot) {
+    return true;
+  }
+  LendingCondition::Waiter waiter;
+  MutexLock lock(slot->shard_.mutex);
+  while (slot->generation_ == handle.generation_) {
+    if (slot->runner_ == &ThreadContext::current()) {
+      return false;
+    }
+    slot->shard_.given_up.wait(slot->shard_.mutex, waiter);
+  }
+  return true;
+}
+
+WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, int64_t delay_ns) {
+  Slot* const slot = slot_of(handle);
+  if (!slot) {
+    return WF_TIMER_UNKNOWN;
+  }
+  MutexLock lock(slot->shard_.mutex);
+  if (slot->generation_ != handle.generation_) {
+    return WF_TIMER_DONE;
+  }
+  return Poller::move_timer(slot->task_, delay_ns) ? WF_TIMER_WON : WF_TIMER_RUNNING;
+}
+
+int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
+  Slot* const slot = slot_of(handle);
+  if (!slot) {
+    return -1;
+  }
+  MutexLock lock(slot->shard_.mutex);
+  return slot->generation_ == handle.generation_ ? Poller::remaining_ns(slot->task_) : -1;
+}
+
+}  // namespace workflow

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "kernel/LendingCondition.h"
+#include "util/Mutex.h"
+#include "workflow/Runnable.h"
+#include "workflow/WFTimer.h"
+
+namespace workflow {
+
+class TimerTask;
+struct ThreadContext;
+
+// Where the handles of timers lead: a slot for each timer that somebody has asked a handle of, from
+// then until its callback has returned, or it is dropped. A handle is a slot and a generation,
+// which changes when the slot is given up: so it is safe for ever, and keeps nothing alive.
+//
+// One for the process, never destroyed; slots are used again and never freed.
+//
+// Thread-safe. G is the mutex of a shard. Order: G, then B or I or P. Under G the timer of a slot
+// that is in use is alive, because its destructor gives the slot up before anything else.
+//
+// Rules (numbers as in docs/concurrency.md):
+// 11. A handle's generation is that of its slot exactly until the timer's callback has returned, or
+//     the timer was dropped.
+// 12. At most one cancel by handle gets to the name and the poller: these know who came first of it
+//     and of all others that end the timer.
+class TimerSlots {
+ public:
+  class Slot;
+
+  static TimerSlots& instance();
+
+  // The slot of a timer that has none. Throws std::bad_alloc.
+  Slot* add(TimerTask* task);
+  static WFTimerHandle handle_of(const Slot* slot);
+  // The calling thread is about to run the timer's callback.
+  static void begin(Slot* slot);
+  // For those who have handles, the timer is gone.
+  static void give_up(Slot* slot);
+
+  // What WFTimerHandle does.
+  static WFTimerVerdict cancel(const WFTimerHandle& handle);
+  // Until the slot is given up. False when this thread is in the timer's callback.
+  static bool wait(const WFTimerHandle& handle);
+  static WFTimerVerdict reschedule(const WFTimerHandle& handle, int64_t delay_ns);
+  static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: it does not wait
+
+ private:
+  struct Shard;
+  static constexpr size_t kShards = 64;
+
+  TimerSlots();
+  ~TimerSlots() = delete;
+  static Slot* slot_of(const WFTimerHandle& handle) { return static_cast<Slot*>(handle.slot_); }
+
+  Shard* const shards_;
+  std::atomic<size_t> next_shard_{0};
+};
+
+}  // namespace workflow
