@@ -143,6 +143,9 @@ Poller::Cancel Poller::cancel_timer(TimerNode* node) {
     return Cancel::kBeforeStart;
   }
   Poller* poller = node->poller_;
+  if (!poller) {
+    return Cancel::kTooLate;  // closed, unstarted
+  }
   MutexLock lock(poller->mutex_);
   if (!node->queued()) {
     return Cancel::kTooLate;

@@ -1,0 +1,284 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
+#include "support/Sanitizers.h"
+#include "support/Tally.h"
+#include "support/TestSeed.h"
+#include "util/Time.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
+
+// Threads that share the handles of timers and cancel, wait for, reschedule and ask about them at
+// random, while these are started, dismissed, cancelled by name and expire; then an account of
+// every timer and of every verdict:
+//
+// 1. The callback of a started timer ran once, that of a dropped one never.
+// 2. At most one call was told that it won, and then, and only then, the outcome is ECANCELED.
+// 3. Who was told that it is done found the callback returned, or the timer dropped; so did
+//    everyone whose cancel_and_wait() returned.
+// 4. None expired before what the last reschedule that won had asked for.
+
+namespace race {
+namespace {
+
+using std::chrono::nanoseconds;
+using test_support::TestRandom;
+using workflow::Runtime;
+using workflow::ThreadContext;
+
+uint64_t rounds(uint64_t by_default) {
+  return static_cast<uint64_t>(test_support::env_number(
+      "WORKFLOW_RACE_ROUNDS",
+      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
+}
+
+class HandleRound {
+ public:
+  static constexpr size_t kThreads = 4;
+  static constexpr size_t kTimers = 24;
+
+  HandleRound(uint64_t round, Runtime* runtime) : round_(round), runtime_(runtime) {
+    TestRandom random(test_support::test_seed(), round * 10 + 9);
+    enter();
+    for (size_t i = 0; i < kTimers; i++) {
+      create(i, random);
+    }
+    for (size_t t = 0; t < kThreads; t++) {
+      threads_.emplace_back([this, t] { run(t); });
+    }
+    leave();
+  }
+  // What is wrong; empty if nothing.
+  std::string finish() {
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+    enter();
+    for (Timer& timer : timers_) {
+      judge(timer, static_cast<WFTimerVerdict>(timer.handle.cancel_and_wait()));
+    }
+    leave();
+    std::string wrong = wrong_;
+    for (size_t i = 0; i < kTimers && wrong.empty(); i++) {
+      wrong = account(timers_[i]);
+      if (!wrong.empty()) {
+        wrong = "timer " + std::to_string(i) + (timers_[i].named ? ", named: " : ": ") + wrong;
+      }
+    }
+    return wrong;
+  }
+  size_t outcomes(int state) const {
+    size_t n = 0;
+    for (const Timer& timer : timers_) {
+      n += timer.over && timer.state == state;
+    }
+    return n;
+  }
+
+ private:
+  struct Timer {
+    WFTimerTask* task = nullptr;
+    WFTimerHandle handle;
+    bool named = false;
+    bool dropped = false;           // instead of started, by its owner
+    std::atomic<bool> gone{false};  // dropped, or over
+    std::atomic<bool> over{false};  // at the end of the callback
+    std::atomic<int> callbacks{0};
+    std::atomic<int> won{0};
+    int state = 0;
+    int error = 0;
+    int64_t ended_ns = 0;
+    int64_t not_before_ns = 0;  // of the owner, who alone reschedules; see rule 4
+  };
+
+  // On every thread that works for this round.
+  void enter() { ThreadContext::current().runtime = runtime_; }
+  void leave() { ThreadContext::current().runtime = nullptr; }
+
+  std::string name_of(size_t i) const {
+    return "handle " + std::to_string(round_) + "." + std::to_string(i);
+  }
+
+  void create(size_t i, TestRandom& random) {
+    Timer& timer = timers_[i];
+    timer.named = random.one_in(2);
+    const nanoseconds delay =
+        random.one_in(4) ? nanoseconds(-1) : nanoseconds(random.below(300'000));
+    const auto callback = [this, &timer](WFTimerTask* task) {
+      timer.callbacks++;
+      timer.state = task->get_state();
+      timer.error = task->get_error();
+      timer.ended_ns = workflow::monotonic_ns();
+      expect(timer.handle.cancel() == WF_TIMER_RUNNING, "not running in its callback");
+      if (timer.callbacks == 1 && timer.state == WFT_STATE_SUCCESS) {
+        expect(timer.handle.cancel_and_wait() == -1 && errno == EDEADLK, "waits for itself");
+      }
+      timer.over = true;
+      timer.gone = true;
+    };
+    timer.task = timer.named ? WFTimer::create(name_of(i), delay, WF_TIMER_APPEND, callback)
+                             : WFTimer::create(delay, callback);
+    timer.handle = WFTimer::handle_of(timer.task);
+    timer.dropped = random.one_in(6);
+  }
+
+  void run(size_t thread) {
+    enter();
+    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    for (size_t step = 0; step < 60; step++) {
+      const size_t i = random.below(kTimers);
+      Timer& timer = timers_[i];
+      if (i % kThreads == thread && timer.task) {
+        begin(timer);
+      } else if (i % kThreads == thread) {
+        reschedule(timer, nanoseconds(random.below(400'000)));
+      } else {
+        meddle(i, timer, random);
+      }
+    }
+    for (size_t i = thread; i < kTimers; i += kThreads) {
+      if (timers_[i].task) {
+        begin(timers_[i]);
+      }
+    }
+    leave();
+  }
+
+  void begin(Timer& timer) {
+    WFTimerTask* const task = timer.task;
+    timer.task = nullptr;
+    if (timer.dropped) {
+      timer.gone = true;  // before: nobody is told so before it is
+      task->dismiss();
+    } else {
+      task->start();
+    }
+  }
+
+  void reschedule(Timer& timer, nanoseconds delay) {
+    const int64_t now_ns = workflow::monotonic_ns();
+    const WFTimerVerdict verdict = timer.handle.reschedule(delay);
+    if (verdict == WF_TIMER_WON) {
+      timer.not_before_ns = now_ns + delay.count();
+    } else {
+      expect(verdict != WF_TIMER_DONE || timer.gone, "done, says reschedule, and it is not");
+    }
+  }
+
+  void meddle(size_t i, Timer& timer, TestRandom& random) {
+    switch (random.below(5)) {
+      case 0:
+        if (timer.named) {
+          timer.won += WFTaskFactory::cancel_by_name(name_of(i));
+        }
+        break;
+      case 1:
+        judge(timer, timer.handle.cancel());
+        break;
+      case 2:
+        if (timer.callbacks > 0) {  // it was started: who waits for a start may wait for a thread
+          judge(timer, static_cast<WFTimerVerdict>(timer.handle.cancel_and_wait()));
+          expect(timer.gone, "cancel_and_wait returns before the end");
+        }
+        break;
+      case 3: {
+        const auto remaining = timer.handle.remaining();
+        expect(!remaining || remaining->count() >= 0, "negative time remains");
+        break;
+      }
+      default:
+        std::this_thread::yield();
+    }
+  }
+
+  void judge(Timer& timer, WFTimerVerdict verdict) {
+    timer.won += verdict == WF_TIMER_WON;
+    expect(verdict != WF_TIMER_DONE || timer.gone, "done, says cancel, and it is not");
+    expect(verdict != WF_TIMER_UNKNOWN, "unknown");
+  }
+
+  void expect(bool holds, const char* what) {
+    if (!holds) {
+      const workflow::MutexLock lock(mutex_);
+      wrong_ = what;
+    }
+  }
+
+  static std::string account(const Timer& timer) {
+    if (timer.callbacks != (timer.dropped ? 0 : 1)) {
+      return "called " + std::to_string(timer.callbacks) + " times";
+    }
+    if (timer.won > 1) {
+      return "cancelled " + std::to_string(timer.won) + " times";
+    }
+    if (timer.dropped) {
+      return "";
+    }
+    const bool cancelled = timer.state == WFT_STATE_SYS_ERROR && timer.error == ECANCELED;
+    if ((timer.won == 1) != cancelled) {
+      return std::to_string(timer.won) + " won, and the state is " + std::to_string(timer.state);
+    }
+    if (timer.state == WFT_STATE_SUCCESS && timer.ended_ns < timer.not_before_ns) {
+      return "expired " + std::to_string(timer.not_before_ns - timer.ended_ns) + " ns early";
+    }
+    return "";
+  }
+
+  const uint64_t round_;
+  Runtime* const runtime_;
+  std::array<Timer, kTimers> timers_;
+  workflow::Mutex mutex_;
+  std::string wrong_;
+  std::vector<std::thread> threads_;
+};
+
+void run_rounds(uint64_t count, bool stopped_meanwhile) {
+  size_t succeeded = 0;
+  size_t cancelled = 0;
+  size_t aborted = 0;
+  for (uint64_t round = 0; round < count; round++) {
+    std::unique_ptr<Runtime> runtime;
+    if (stopped_meanwhile) {
+      runtime = std::make_unique<Runtime>(
+          Runtime::Options{.poller_threads = 2, .handler_threads = 2, .compute_threads = 1});
+      ASSERT_TRUE(runtime->start());
+    }
+    HandleRound one(round, runtime.get());
+    if (runtime) {
+      std::this_thread::sleep_for(std::chrono::microseconds(round % 7 * 40));  // at any moment
+      runtime->stop();
+    }
+    ASSERT_EQ(one.finish(), "") << "round " << round;
+    succeeded += one.outcomes(WFT_STATE_SUCCESS);
+    cancelled += one.outcomes(WFT_STATE_SYS_ERROR);
+    aborted += one.outcomes(WFT_STATE_ABORTED);
+  }
+  std::printf("%zu expired, %zu cancelled, %zu aborted\n", succeeded, cancelled, aborted);
+  // It was a race: each side won a good many.
+  EXPECT_GT(succeeded, count);
+  EXPECT_GT(cancelled, count);
+  EXPECT_EQ(aborted > count, stopped_meanwhile);
+}
+
+}  // namespace
+
+TEST(HandleRace, EveryVerdictIsTrue) {
+  run_rounds(rounds(2000), false);
+}
+
+TEST(HandleRace, StoppedMeanwhile) {
+  run_rounds(rounds(400), true);
+}
+
+}  // namespace race
