@@ -15,12 +15,13 @@ class TimerSlots::Slot {
 
  private:
   friend class TimerSlots;
+  friend class RunningTimer;
   Shard& shard_;
   // Guarded by G. The generation of a slot that nobody uses was never handed out.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
-  const ThreadContext* runner_ = nullptr;  // the thread that is in the callback
-  bool cancelled_ = false;                 // by a handle
+  bool running_ = false;    // the callback
+  bool cancelled_ = false;  // by a handle
   Slot* next_free_ = nullptr;
 };
 
@@ -51,7 +52,7 @@ TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
     slot = &shard.slots.emplace_back(shard);
   }
   slot->task_ = task;
-  slot->runner_ = nullptr;
+  slot->running_ = false;
   slot->cancelled_ = false;
   return slot;
 }
@@ -62,11 +63,6 @@ WFTimerHandle TimerSlots::handle_of(const Slot* slot) {
   handle.slot_ = const_cast<Slot*>(slot);
   handle.generation_ = slot->generation_;
   return handle;
-}
-
-void TimerSlots::begin(Slot* slot) {
-  MutexLock lock(slot->shard_.mutex);
-  slot->runner_ = &ThreadContext::current();
 }
 
 void TimerSlots::give_up(Slot* slot) {
@@ -90,7 +86,7 @@ WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
     if (slot->generation_ != handle.generation_) {
       return WF_TIMER_DONE;
     }
-    if (!slot->runner_ && !std::exchange(slot->cancelled_, true)) {
+    if (!slot->running_ && !std::exchange(slot->cancelled_, true)) {
       verdict = slot->task_->cancel(ended);
     }
   }
@@ -108,7 +104,7 @@ bool TimerSlots::wait(const WFTimerHandle& handle) {
   LendingCondition::Waiter waiter;
   MutexLock lock(slot->shard_.mutex);
   while (slot->generation_ == handle.generation_) {
-    if (slot->runner_ == &ThreadContext::current()) {
+    if (RunningTimer::is_here(slot)) {
       return false;
     }
     slot->shard_.given_up.wait(slot->shard_.mutex, waiter);
@@ -135,6 +131,24 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
   }
   MutexLock lock(slot->shard_.mutex);
   return slot->generation_ == handle.generation_ ? Poller::remaining_ns(slot->task_) : -1;
+}
+
+RunningTimer::RunningTimer(TimerSlots::Slot* slot)
+    : slot_(slot), outer_(std::exchange(ThreadContext::current().running_timer, this)) {
+  MutexLock lock(slot->shard_.mutex);
+  slot->running_ = true;
+}
+
+RunningTimer::~RunningTimer() {
+  ThreadContext::current().running_timer = outer_;
+}
+
+bool RunningTimer::is_here(const TimerSlots::Slot* slot) {
+  const RunningTimer* running = ThreadContext::current().running_timer;
+  while (running && running->slot_ != slot) {
+    running = running->outer_;
+  }
+  return running != nullptr;
 }
 
 }  // namespace workflow

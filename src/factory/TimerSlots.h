@@ -14,7 +14,6 @@
 namespace workflow {
 
 class TimerTask;
-struct ThreadContext;
 
 // Where the handles of timers lead: a slot for each timer that somebody has asked a handle of, from
 // then until its callback has returned, or it is dropped. A handle is a slot and a generation,
@@ -39,14 +38,12 @@ class TimerSlots {
   // The slot of a timer that has none. Throws std::bad_alloc.
   Slot* add(TimerTask* task);
   static WFTimerHandle handle_of(const Slot* slot);
-  // The calling thread is about to run the timer's callback.
-  static void begin(Slot* slot);
   // For those who have handles, the timer is gone.
   static void give_up(Slot* slot);
 
   // What WFTimerHandle does.
   static WFTimerVerdict cancel(const WFTimerHandle& handle);
-  // Until the slot is given up. False when this thread is in the timer's callback.
+  // Until the slot is given up. False when the calling thread is in the timer's callback.
   static bool wait(const WFTimerHandle& handle);
   static WFTimerVerdict reschedule(const WFTimerHandle& handle, int64_t delay_ns);
   static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: it does not wait
@@ -61,6 +58,22 @@ class TimerSlots {
 
   Shard* const shards_;
   std::atomic<size_t> next_shard_{0};
+};
+
+// The calling thread is in the callback of the slot's timer.
+class RunningTimer {
+ public:
+  explicit RunningTimer(TimerSlots::Slot* slot);
+  ~RunningTimer();
+  RunningTimer(const RunningTimer&) = delete;
+  RunningTimer& operator=(const RunningTimer&) = delete;
+
+  // Whether the calling thread is in such a callback.
+  static bool is_here(const TimerSlots::Slot* slot);
+
+ private:
+  const TimerSlots::Slot* const slot_;
+  const RunningTimer* const outer_;
 };
 
 }  // namespace workflow

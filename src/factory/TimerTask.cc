@@ -133,11 +133,13 @@ SubTask* TimerTask::done() {
   if (!slot_) {
     return WFTimerTask::done();
   }
-  TimerSlots::begin(slot_);
-  if (callback_) {
-    callback_(this);
+  {
+    const RunningTimer running(slot_);
+    if (callback_) {
+      callback_(this);
+    }
+    callback_ = nullptr;  // with what it has captured
   }
-  callback_ = nullptr;  // with what it has captured
   give_up_slot();
   return delete_and_next();
 }

@@ -14,6 +14,7 @@ class Runtime;
 class WorkerPool;
 
 class PendingWork;
+class RunningTimer;
 
 // What the library keeps per thread. A simulation gives each of its virtual threads one of its own.
 struct ThreadContext {
@@ -34,6 +35,8 @@ struct ThreadContext {
   static constexpr int kMaxNesting = 16;
   // What this thread will do when the callback it is in returns; the innermost of it.
   PendingWork* pending = nullptr;
+  // The callbacks of timers with handles that this thread is in; the innermost.
+  const RunningTimer* running_timer = nullptr;
   // How many BlockingScopes this thread is in.
   int blocking = 0;
   // The series whose user code this thread is running, or null.

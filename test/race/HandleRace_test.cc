@@ -266,9 +266,9 @@ void run_rounds(uint64_t count, bool stopped_meanwhile) {
   }
   std::printf("%zu expired, %zu cancelled, %zu aborted\n", succeeded, cancelled, aborted);
   // It was a race: each side won a good many.
-  EXPECT_GT(succeeded, count);
-  EXPECT_GT(cancelled, count);
-  EXPECT_EQ(aborted > count, stopped_meanwhile);
+  EXPECT_GT(succeeded, count / 10);
+  EXPECT_GT(cancelled, count / 10);
+  EXPECT_EQ(aborted > count / 10, stopped_meanwhile);
 }
 
 }  // namespace

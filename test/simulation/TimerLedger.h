@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "kernel/Runtime.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
 
 // A simulation, and what was promised to and seen of each timer made in it.
 //
@@ -79,6 +81,26 @@ class TimerLedger {
     const int n = WFTaskFactory::cancel_by_name(name, max);
     EXPECT_LE(n, static_cast<int>(max));
     return counted(n);
+  }
+
+  WFTimerVerdict cancel(const WFTimerHandle& handle) {
+    const WFTimerVerdict verdict = handle.cancel();
+    counted(verdict == WF_TIMER_WON);
+    return verdict;
+  }
+  int cancel_and_wait(const WFTimerHandle& handle) {
+    const int verdict = handle.cancel_and_wait();
+    counted(verdict == WF_TIMER_WON);
+    return verdict;
+  }
+  // One thread at a time for each timer, and never to 0: so it is noted before the timer expires.
+  WFTimerVerdict reschedule(const WFTimerHandle& handle, Record& record, int64_t delay_ns) {
+    const WFTimerVerdict verdict = handle.reschedule(std::chrono::nanoseconds(delay_ns));
+    if (verdict == WF_TIMER_WON) {
+      record.delay_ns = delay_ns;
+      record.started_ns = record.started_ns < 0 ? -1 : simulation_.now_ns();
+    }
+    return verdict;
   }
 
   int cancelled() const { return cancelled_; }

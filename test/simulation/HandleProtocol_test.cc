@@ -1,0 +1,256 @@
+// Handles of timers under every interleaving that many seeds find: see TimerLedger for what is
+// asserted of each scenario beside its own.
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "Seeds.h"
+#include "TimerLedger.h"
+
+namespace {
+
+constexpr uint64_t kSeeds = 2000;
+constexpr int64_t kNever = -1;
+
+TEST(HandleProtocol, CancelMeetsCancelByNameAndTimeout) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    std::vector<WFTimerHandle> handles;
+    for (int64_t delay_ns : {0, 100, 100}) {
+      WFTimerTask* task = ledger.create("a", delay_ns);
+      handles.push_back(WFTimer::handle_of(task));
+      ledger.start(task);
+    }
+    for (int canceller = 0; canceller < 2; canceller++) {
+      ledger.simulation().spawn([&] {
+        ledger.simulation().sleep_for(100);
+        for (const WFTimerHandle& handle : handles) {
+          ledger.cancel(handle);
+        }
+      });
+    }
+    ledger.simulation().spawn([&] {
+      ledger.simulation().sleep_for(100);
+      ledger.cancel("a");
+    });
+    ledger.run();
+    EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS) + static_cast<size_t>(ledger.cancelled()), 3u);
+    ledger.close();
+    for (const WFTimerHandle& handle : handles) {
+      EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+    }
+  });
+}
+
+// Of a timer without a name nobody but the poller knows who came first.
+TEST(HandleProtocol, CancelOfAnUnnamedOneMeetsStartAndTimeout) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    std::vector<WFTimerTask*> tasks;
+    std::vector<WFTimerHandle> handles;
+    for (int64_t delay_ns : {0, 100, -1}) {
+      tasks.push_back(ledger.create("", delay_ns));
+      handles.push_back(WFTimer::handle_of(tasks.back()));
+    }
+    ledger.simulation().spawn([&] {
+      for (WFTimerTask* task : tasks) {
+        ledger.start(task);
+      }
+    });
+    for (int64_t at_ns : {0, 100}) {
+      ledger.simulation().spawn([&, at_ns] {
+        ledger.simulation().sleep_for(at_ns);
+        for (const WFTimerHandle& handle : handles) {
+          ledger.cancel(handle);
+        }
+      });
+    }
+    ledger.run();
+    EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS) + static_cast<size_t>(ledger.cancelled()), 3u);
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, CancelMeetsDismiss) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    for (const char* name : {"a", ""}) {
+      WFTimerTask* task = ledger.create(name, 100);
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      ledger.simulation().spawn([&ledger, handle] {
+        ledger.cancel(handle);
+        EXPECT_NE(ledger.cancel(handle), WF_TIMER_WON);
+        handle.remaining();
+        handle.reschedule(std::chrono::nanoseconds(5));
+      });
+      ledger.simulation().spawn([&ledger, task] { ledger.dismiss(task); });
+    }
+    ledger.simulation().spawn([&] { ledger.cancel("a"); });
+    ledger.run();
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, CancelAndWaitReturnsAfterTheEnd) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    for (const char* name : {"a", ""}) {
+      WFTimerTask* task = ledger.create(name, 100);
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      const TimerLedger::Record& record = TimerLedger::record_of(task);
+      ledger.simulation().spawn([&ledger, task] { ledger.start(task); });
+      for (int64_t at_ns : {0, 100}) {
+        ledger.simulation().spawn([&, handle, at_ns] {
+          ledger.simulation().sleep_for(at_ns);
+          const int verdict = ledger.cancel_and_wait(handle);
+          EXPECT_GE(verdict, 0);
+          EXPECT_EQ(record.callbacks, 1);
+          EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+        });
+      }
+    }
+    ledger.run();
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, WaitingForOneAnotherInsideCallbacksLendsTheThread) {
+  for_each_seed(kSeeds / 4, [](uint64_t seed) {
+    TimerLedger ledger(seed, {.poller_threads = 1, .handler_threads = 1});
+    WFTimerTask* waited = ledger.create("", 100);
+    const WFTimerHandle handle = WFTimer::handle_of(waited);
+    const TimerLedger::Record& record = TimerLedger::record_of(waited);
+    ledger.start(waited);
+    for (int64_t delay_ns : {0, 100, 100}) {
+      ledger.create_and_start("", delay_ns, [&](WFTimerTask*) {
+        ledger.cancel_and_wait(handle);
+        EXPECT_EQ(record.callbacks, 1);
+      });
+    }
+    ledger.run();
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, RescheduleMeetsTimeoutAndCancel) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    for (const char* name : {"a", ""}) {
+      WFTimerTask* task = ledger.create(name, 100);
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      TimerLedger::Record& record = TimerLedger::record_of(task);
+      ledger.start(task);
+      ledger.simulation().spawn([&, handle] {
+        for (int64_t delay_ns : {200, 40, 60, 1000, 3}) {
+          ledger.simulation().sleep_for(50);
+          ledger.reschedule(handle, record, delay_ns);
+        }
+      });
+      ledger.simulation().spawn([&, handle] {
+        ledger.simulation().sleep_for(190);
+        ledger.cancel(handle);
+      });
+    }
+    ledger.simulation().spawn([&] {
+      ledger.simulation().sleep_for(100);
+      ledger.cancel("a");
+    });
+    ledger.run();
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, RescheduleMeetsStart) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    WFTimerTask* task = ledger.create("a", 1000);
+    const WFTimerHandle handle = WFTimer::handle_of(task);
+    TimerLedger::Record& record = TimerLedger::record_of(task);
+    ledger.simulation().spawn([&] { task->start(); });
+    ledger.simulation().spawn(
+        [&] { EXPECT_EQ(handle.reschedule(std::chrono::nanoseconds(7)), WF_TIMER_WON); });
+    ledger.run();
+    EXPECT_EQ(record.state, WFT_STATE_SUCCESS);
+    EXPECT_EQ(ledger.simulation().now_ns(), 7);
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, RescheduleByNameMeetsTheEndOfOthersOfTheName) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    std::vector<WFTimerHandle> handles;
+    for (int i = 0; i < 80; i++) {  // more than one chunk
+      WFTimerTask* task = ledger.create("a", i % 3 ? 1000 : 50, [&](WFTimerTask* ended) {
+        const int64_t now_ns = ledger.simulation().now_ns();
+        EXPECT_TRUE(ended->get_state() != WFT_STATE_SUCCESS || now_ns <= 50 || now_ns >= 550);
+      });
+      handles.push_back(WFTimer::handle_of(task));
+      task->start();
+    }
+    size_t moved = 0;
+    ledger.simulation().spawn([&] {
+      ledger.simulation().sleep_for(50);
+      moved = WFTimer::reschedule("a", std::chrono::nanoseconds(500));
+    });
+    ledger.simulation().spawn([&] {
+      ledger.simulation().sleep_for(50);
+      for (size_t i = 60; i < 70; i++) {
+        ledger.cancel(handles[i]);
+      }
+      ledger.cancel("a", 5);
+    });
+    ledger.run();
+    EXPECT_GE(moved, 30u);
+    ledger.close();
+  });
+}
+
+TEST(HandleProtocol, StopMeetsEverything) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    std::vector<WFTimerHandle> handles;
+    for (const char* name : {"a", "", "a", ""}) {
+      WFTimerTask* task = ledger.create(name, kNever);
+      handles.push_back(WFTimer::handle_of(task));
+      ledger.simulation().spawn([&ledger, task] { ledger.start(task); });
+    }
+    ledger.simulation().spawn([&] {
+      ledger.cancel(handles[0]);
+      ledger.cancel(handles[1]);
+      handles[2].reschedule(std::chrono::hours(1));
+      ledger.cancel("a");
+    });
+    ledger.close();
+    for (const WFTimerHandle& handle : handles) {
+      EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+    }
+  });
+}
+
+TEST(HandleProtocol, ReplaceLeavesOne) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    int expired = 0;
+    int cancelled = 0;
+    for (int thread = 0; thread < 3; thread++) {
+      ledger.simulation().spawn([&] {
+        WFTimer::create("r", std::chrono::nanoseconds(100), WF_TIMER_REPLACE,
+                        [&](WFTimerTask* task) {
+                          expired += task->get_state() == WFT_STATE_SUCCESS;
+                          cancelled += task->get_error() == ECANCELED;
+                        })
+            ->start();
+      });
+    }
+    ledger.run();
+    EXPECT_EQ(expired, 1);
+    EXPECT_EQ(cancelled, 2);
+    ledger.close();
+  });
+}
+
+}  // namespace
