@@ -146,6 +146,14 @@ table_lateness() {
   line "1,000,000: CPU s" cpu_s "row=lateness n=1000000" "≤ 1.2" le:abs:1.2 le:best:1e9
 }
 
+table_reschedule() {
+  table "rescheduling one of 200,000 outstanding timers, ns"
+  line "later, by handle" ns "row=reschedule_later" "≤ 100" le:abs:100
+  line "to any time, by handle" ns "row=reschedule_any" "≤ 400" le:abs:400
+  line "later, by name" ns "row=reschedule_named"
+  line "CPU of the round that finds it put off" cpu_ns "row=reschedule_put_off"
+}
+
 table_series() {
   table "a step of a series (empty task: create + run), ns"
   line "1,000,000 queued before the start" ns "row=series_queued" "≤ 120" le:abs:120

@@ -182,3 +182,19 @@ TEST(Tutorial11, RunsThreeAtOnceAndNoMore) {
     EXPECT_EQ(count_of("\n" + output, "\n" + std::string(download) + " uses "), 1U) << output;
   }
 }
+
+TEST(Tutorial17, IndexesEachFileOnceItIsQuiet) {
+  Program program("tutorial-17-debounce", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string& output = program.output();
+  EXPECT_LT(output.find("40 changes\n"), output.find("indexed ")) << output;
+  EXPECT_EQ(count_of(output, "indexed notes.txt\n"), 1U) << output;
+  EXPECT_EQ(count_of(output, "indexed todo.txt\n"), 1U) << output;
+}
+
+TEST(Tutorial18, RenewsAndEndsEachSession) {
+  Program program("tutorial-18-sessions", {"2000"});
+  EXPECT_EQ(program.exit_code(), 0);
+  EXPECT_EQ(program.output(),
+            "20000 renewals\n1000 logged out, of 1000 told so; 1000 expired\nrenewed then: no\n");
+}

@@ -1,0 +1,84 @@
+// Row reschedule: what moving one of --n outstanding timers costs. Links: workflow.
+//
+// later: each is put off by its whole delay, in an order that the queue does not know, as sessions
+// are by their requests. any: to a random time, half of them earlier. named: later, found by name.
+// put_off_expiry: CPU of one round over all of them whose old time comes while they were put off.
+
+#include <workflow/WFFacilities.h>
+#include <workflow/WFTimer.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/Measure.h"
+
+namespace bench {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+template <class Move>
+void measure(const char* way, size_t n, Move move) {
+  std::mt19937_64 random(1);
+  const size_t moves = 2'000'000;
+  std::vector<size_t> order(moves);
+  for (size_t& i : order)
+    i = random() % n;
+  const int64_t begin_ns = now_ns();
+  for (size_t i : order)
+    move(i);
+  Line(way, "ours").add("n", n).add("ns", per_op(now_ns() - begin_ns, moves)).print();
+}
+
+void run(size_t n) {
+  std::atomic<size_t> ended{0};
+  std::vector<WFTimerHandle> handles(n);
+  std::vector<std::string> names(n);
+  for (size_t i = 0; i < n; i++) {
+    names[i] = "timer:" + std::to_string(100000000000 + i);
+    WFTimerTask* task =
+        WFTimer::create(names[i], hours(1), WF_TIMER_APPEND, [&ended](WFTimerTask*) { ended++; });
+    handles[i] = WFTimer::handle_of(task);
+    task->start();
+  }
+  measure("reschedule_later", n, [&](size_t i) { handles[i].reschedule(hours(1)); });
+  measure("reschedule_named", n, [&](size_t i) { WFTimer::reschedule(names[i], hours(1)); });
+  std::mt19937_64 random(2);
+  measure("reschedule_any", n, [&](size_t i) {
+    handles[i].reschedule(hours(1) + nanoseconds(random() % 3'600'000'000'000));
+  });
+  for (const WFTimerHandle& handle : handles)
+    handle.cancel();
+  while (ended < n)
+    sleep_ns(kNsPerMs);
+
+  // All due at once, and all put off by then.
+  for (size_t i = 0; i < n; i++) {
+    WFTimerTask* task = WFTimer::create(seconds(2), [&ended](WFTimerTask*) { ended++; });
+    handles[i] = WFTimer::handle_of(task);
+    task->start();
+  }
+  for (const WFTimerHandle& handle : handles)
+    handle.reschedule(hours(1));
+  const int64_t cpu_before = process_cpu_ns();
+  sleep_ns(3 * kNsPerSecond);
+  Line("reschedule_put_off", "ours")
+      .add("n", n)
+      .add("cpu_ns", per_op(process_cpu_ns() - cpu_before, n))
+      .print();
+  for (const WFTimerHandle& handle : handles)
+    handle.cancel();
+  while (ended < 2 * n)
+    sleep_ns(kNsPerMs);
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  bench::run(bench::Options(argc, argv).count("n", 200'000));
+}
