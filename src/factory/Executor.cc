@@ -35,6 +35,10 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
 
   // Once; not on one of the threads.
   void end() {
+    if (runtime_->left_behind()) {
+      self_ = shared_from_this();  // for ever: a child of fork(2) has not its threads
+      return;
+    }
     pool_.abandon();
     BlockingScope blocking;
     if (!stopped_.load(std::memory_order_acquire)) {  // else the runtime may be gone

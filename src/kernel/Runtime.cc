@@ -1,6 +1,7 @@
 #include "kernel/Runtime.h"
 
 #include <openssl/crypto.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -46,6 +47,8 @@ int poller_threads_of(const Runtime::Options& options) {
   return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMost);
 }
 
+std::atomic<int> forks{0};
+
 // Stopped at exit but never destroyed: static objects that outlive it may still start tasks,
 // which then complete as aborted. stop() has released its threads and descriptors' work.
 class ProcessRuntime {
@@ -54,22 +57,55 @@ class ProcessRuntime {
     // Before this is constructed, so that OpenSSL frees what it keeps after the library's threads,
     // which use it, have been stopped. Without an option the call does nothing; this one is cheap.
     ::OPENSSL_init_crypto(OPENSSL_INIT_ASYNC, nullptr);
-    Runtime::Options options = process_options();
     if (Clock* clock = process_clock().exchange(&system_clock())) {
-      options.clock = clock;
+      clock_ = clock;
     }
-    runtime_ = new (storage_) Runtime(options);
-    if (!runtime_->start()) {
+    ::pthread_atfork(nullptr, nullptr, [] { forget_parent(); });
+    runtime_.store(make(storage_), std::memory_order_release);
+  }
+  ~ProcessRuntime() {
+    if (Runtime* runtime = runtime_.load(std::memory_order_acquire)) {
+      runtime->stop();
+    }
+  }
+  Runtime& get() {
+    Runtime* runtime = runtime_.load(std::memory_order_acquire);
+    return runtime ? *runtime : make_anew();
+  }
+
+ private:
+  Runtime* make(void* storage) {
+    Runtime::Options options = process_options();
+    options.clock = clock_ ? clock_ : options.clock;
+    auto* const runtime = new (storage) Runtime(options);
+    if (!runtime->start()) {
       std::fprintf(stderr, "workflow: cannot start the runtime: %s\n", std::strerror(errno));
       std::abort();
     }
+    return runtime;
   }
-  ~ProcessRuntime() { runtime_->stop(); }
-  Runtime& get() { return *runtime_; }
 
- private:
+  // In a child of fork(2).
+  Runtime& make_anew() {
+    MutexLock lock(*making_);
+    if (!runtime_.load(std::memory_order_relaxed)) {
+      runtime_.store(make(::operator new(sizeof(Runtime))), std::memory_order_release);
+    }
+    return *runtime_.load(std::memory_order_relaxed);
+  }
+
+  // The only thread of the child belongs to no pool: those have stayed with the parent.
+  static void forget_parent() {
+    forks.fetch_add(1, std::memory_order_relaxed);
+    ThreadContext::current() = ThreadContext();
+    making_ = new Mutex;
+    runtime_.store(nullptr, std::memory_order_release);
+  }
+
   alignas(Runtime) unsigned char storage_[sizeof(Runtime)];
-  Runtime* runtime_;
+  Clock* clock_ = nullptr;
+  static inline constinit std::atomic<Runtime*> runtime_{nullptr};
+  static inline Mutex* making_ = nullptr;  // in a child
 };
 
 }  // namespace
@@ -82,6 +118,10 @@ Runtime& Runtime::current() {
 Runtime& Runtime::process_runtime() {
   static ProcessRuntime runtime;
   return runtime.get();
+}
+
+int Runtime::forks_so_far() {
+  return forks.load(std::memory_order_relaxed);
 }
 
 bool Runtime::install_clock(Clock& clock) {

@@ -52,6 +52,9 @@ class RuntimePart {
 // One serves the process. It starts when it is first asked for and is stopped, in order, when the
 // process exits: intake, timers, files, computing, handlers, pollers. Every callback runs before
 // the process is gone. A simulation has one of its own.
+//
+// fork(2) copies no threads: a child gets a runtime of its own when it first asks for one, and the
+// parent's is left behind there, untouched (its pollers share their epoll sets with the parent).
 class Runtime {
  public:
   struct Options {
@@ -106,6 +109,10 @@ class Runtime {
     return static_cast<T&>(part ? *part : add_part(slot, std::make_unique<T>()));
   }
 
+  // Whether this process is a child of the one that has started it: then nothing of it may be
+  // waited for.
+  bool left_behind() const { return forks_ != forks_so_far(); }
+
   // True once stop() has begun.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
@@ -122,6 +129,8 @@ class Runtime {
   static constexpr size_t kMaxParts = 16;  // one per type that part() is used with
 
   static Runtime& process_runtime();
+  // How many processes lie between the first and this one.
+  static int forks_so_far();
   bool start_threads();
   // Returns when nothing runs but what waits, and nothing is left to run.
   void wait_quiet();
@@ -137,6 +146,7 @@ class Runtime {
   // Keeps `part`, unless another thread was faster; what is kept now.
   RuntimePart& add_part(size_t slot, std::unique_ptr<RuntimePart> part);
 
+  const int forks_ = forks_so_far();
   Clock& clock_;
   HandlerPool handlers_;
   LeaderWatch watch_;

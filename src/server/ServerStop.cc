@@ -17,6 +17,10 @@ void Server::shut_down() {
   DatagramPort* port = nullptr;
   {
     MutexLock lock(mutex_);
+    if (runtime_ && runtime_->left_behind()) {
+      runtime_ = nullptr;  // a child of fork(2): it is the parent that serves
+      return;
+    }
     listener = std::exchange(listener_, nullptr);
     port = port_;
     if (port) {
