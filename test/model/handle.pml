@@ -1,0 +1,677 @@
+/*
+ * The handle of a timer: cancel, cancel_and_wait, reschedule and remaining against start, expiry, stop,
+ * a refused start, drop, cancel by name and interruption (rules 10 to 12). The names are those of
+ * timer.pml and interrupt.pml, and
+ *   G            the mutex of the slot's shard
+ *   generation   guarded by G: the handle is of generation 0
+ *   user         guarded by G: whose slot it is
+ *   runner       guarded by G: the thread that is in the callback, or destroys it
+ *   cancelled    guarded by G: a handle has cancelled
+ *   delay        atomic: where start and move meet
+ *   poller_set   start has written TimerNode::poller_
+ *   queued_for   guarded by P: the deadline that the queue knows
+ *   put_off      guarded by P: a later one, or 0
+ *
+ * Deadlines are just numbers: what is queued may be due at any moment, whatever the number, and the
+ * numbers say which deadline it is. Without -DNAMED the timer has no name. Memory is sequentially
+ * consistent. The slot is used again as soon as it is free, and the task is freed as soon as it can be.
+ *
+ * Parameters (-D):
+ *   NAMED           the timer has a name, and somebody cancels by it
+ *   CANCELLERS      how many cancel by handle; the first waits                       (1)
+ *   MOVERS          how many reschedule by handle                                    (0)
+ *   WITH_NAME_MOVER one more by the name
+ *   WITH_LOOKER     one asks what remains
+ *   WITH_DROP, WITH_REFUSAL  instead of its start the timer may be dropped; its start may be refused
+ *   WITH_STOP, WITH_INTERRUPT
+ */
+
+#ifndef CANCELLERS
+#define CANCELLERS 1
+#endif
+#ifndef MOVERS
+#define MOVERS 0
+#endif
+
+mtype = { NONE, SUCCESS, ABORTED, EINVAL, ECANCELED };
+mtype = { WON, RUNNING, DONE };
+mtype = { BEFORE_START, TAKEN, TOO_LATE };
+
+#define STARTED 255
+#define FIRST_DEADLINE 10
+
+/* Mutexes: the process that holds it, or 0. Order G, B, P and G, B, I, P. */
+byte G, B, I, P;
+
+/* The slot. */
+byte generation;
+byte user = 1; /* the timer; 0: nobody, 2: the next one */
+byte runner;
+bool cancelled;
+bool parked;   /* the waiter waits to be notified */
+
+/* The timer. */
+bool flag, stopped, queued, marked, poller_set;
+byte delay = FIRST_DEADLINE;
+byte queued_for, put_off;
+mtype outcome = NONE;
+#ifdef NAMED
+bool linked = true;
+#endif
+#ifdef WITH_INTERRUPT
+bool entered, interrupted;
+#endif
+
+/* Ghost state. */
+bool alive = true;
+bool never_queues;           /* somebody else than start has set flag, or the start was refused */
+bool refused;
+bool removed;                /* it was in the queue, or was kept out of it */
+bool dropped, called_back;
+bool captured = true;        /* what the callback holds is not destroyed */
+bool taken_out;              /* by the interrupter */
+bool cancel_won;             /* and returned */
+byte winners;
+byte in_force = FIRST_DEADLINE;
+
+#define TOUCH assert(alive)
+#define HOLDS_NOTHING (G != _pid && B != _pid && I != _pid && P != _pid)
+
+inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
+inline unlock(mutex) { d_step { assert(mutex == _pid); mutex = 0 } }
+
+/* By the owner of the completion. From here on the callback runs, and frees the timer. */
+inline complete(how) {
+  d_step {
+    assert(HOLDS_NOTHING);
+    TOUCH;
+    assert(outcome == NONE && !queued && !dropped);
+#ifdef NAMED
+    assert(!linked);
+#endif
+#ifdef WITH_INTERRUPT
+    assert(!entered);
+#endif
+    outcome = how
+  }
+}
+
+/* The owner of the completion; sets `taken` if somebody has decided the outcome before. */
+inline leave_name(taken) {
+#ifdef NAMED
+  lock(B);
+  d_step { TOUCH; taken = taken || !linked; linked = false };
+  unlock(B)
+#else
+  skip
+#endif
+}
+inline leave_scope(taken) {
+#ifdef WITH_INTERRUPT
+  lock(I);
+  d_step { TOUCH; taken = taken || !entered; entered = false };
+  unlock(I)
+#else
+  skip
+#endif
+}
+
+/* ---- Start, refusal, drop ---- */
+
+inline begin_slot() {
+  lock(G);
+#ifndef MUT_RUNNER_UNSAID
+  runner = _pid;
+#endif
+  unlock(G)
+}
+inline give_up_slot() {
+#ifdef MUT_NOTIFIES_BEFORE
+  parked = false;
+#endif
+  lock(G);
+  d_step {
+#ifndef MUT_GENERATION_STAYS
+    generation++;
+#endif
+    user = 0;
+#ifndef MUT_NOTIFIES_BEFORE
+    parked = false
+#endif
+  };
+  unlock(G)
+}
+
+inline start_timer() {
+#ifdef MUT_DELAY_BEFORE_POLLER
+  d_step { TOUCH; deadline = delay; delay = STARTED };
+  d_step { TOUCH; poller_set = true };
+  lock(P);
+#else
+  d_step { TOUCH; poller_set = true };
+  lock(P);
+#ifndef MUT_FLAG_BEFORE_DELAY
+  d_step { TOUCH; deadline = delay; delay = STARTED };
+#endif
+#endif
+  d_step { TOUCH; old = flag; flag = true };
+#ifdef MUT_FLAG_BEFORE_DELAY
+  d_step { TOUCH; deadline = delay; delay = STARTED };
+#endif
+  d_step {
+    if
+    :: old || marked -> verdict = ECANCELED; removed = true
+    :: !(old || marked) && stopped -> verdict = ABORTED; removed = true
+    :: else -> queued = true; queued_for = deadline
+    fi
+  };
+  unlock(P)
+}
+
+inline close_unstarted() {
+#ifdef MUT_REFUSAL_IGNORES_FLAG
+  d_step { TOUCH; flag = true; never_queues = true; refused = true; verdict = EINVAL }
+#else
+  d_step {
+    TOUCH;
+    verdict = (flag -> ECANCELED : EINVAL);
+    flag = true;
+    never_queues = true;
+    refused = true
+  }
+#endif
+}
+
+inline start() {
+#ifdef WITH_INTERRUPT
+  lock(I);
+  if
+  :: interrupted -> unlock(I); close_unstarted(); verdict = ECANCELED; taken_out = true
+  :: else -> entered = true; unlock(I)
+  fi;
+#endif
+  if
+#ifdef WITH_REFUSAL
+  :: close_unstarted()
+#endif
+#ifdef WITH_INTERRUPT
+  :: verdict != NONE
+#endif
+  :: verdict == NONE -> start_timer();
+     if
+     :: verdict != NONE -> leave_scope(taken)
+     :: else
+     fi
+  fi;
+  if
+  :: verdict != NONE ->
+     leave_name(taken);
+     if
+     :: taken -> verdict = ECANCELED
+     :: else
+     fi;
+     complete(verdict)
+  :: else
+  fi
+}
+
+/* The destructor of what never started. */
+inline drop() {
+  dropped = true;
+#ifdef MUT_DROP_FREES_FIRST
+  captured = false;
+  leave_name(taken);
+  alive = false;
+  give_up_slot()
+#else
+#ifdef MUT_DROP_GIVES_UP_FIRST
+  give_up_slot();
+  captured = false;
+#else
+  begin_slot();
+  captured = false;
+  give_up_slot();
+#endif
+  leave_name(taken);
+  alive = false
+#endif
+}
+
+proctype Owner() {
+  bool old, taken;
+  byte deadline;
+  mtype verdict = NONE;
+#ifdef WITH_DROP
+  if
+  :: start()
+  :: drop()
+  fi
+#else
+  start()
+#endif
+}
+
+/* ---- Expiry and stop ---- */
+
+/* What is queued may be due at any moment; after the stop it is taken out. */
+proctype Poller() {
+  bool taken;
+  mtype verdict = NONE;
+  do
+  :: d_step { queued && P == 0 -> P = _pid };
+     if
+#ifndef MUT_SETTLE_FORGOTTEN
+     :: !stopped && put_off > queued_for -> queued_for = put_off; unlock(P)
+     :: stopped || put_off <= queued_for ->
+#else
+     :: true ->
+#endif
+        d_step {
+          verdict = (stopped -> ABORTED : SUCCESS);
+          assert(stopped || queued_for == in_force);
+          TOUCH;
+          queued = false;
+          removed = true
+        };
+        unlock(P);
+        leave_name(taken);
+        leave_scope(taken);
+        complete((taken -> ECANCELED : verdict))
+     fi
+  :: outcome != NONE || dropped -> break
+  od
+}
+
+proctype Stopper() {
+  lock(P);
+  stopped = true;
+  unlock(P)
+}
+
+/* ---- Cancel ---- */
+
+/* Poller::cancel_timer(). The caller knows the timer to be alive; needs the locals old and how. */
+inline cancel_timer() {
+  d_step {
+    TOUCH;
+    old = flag;
+    flag = true;
+    if
+    :: !old -> never_queues = true; how = BEFORE_START
+    :: else
+    fi
+  };
+  if
+  :: !old
+#if (defined(WITH_REFUSAL) || defined(WITH_INTERRUPT)) && !defined(MUT_REFUSED_HAS_POLLER)
+  :: old && !poller_set -> assert(refused); how = TOO_LATE
+  :: old && poller_set ->
+#else
+  :: old ->
+#endif
+     assert(poller_set);
+     lock(P);
+     d_step {
+       TOUCH;
+       if
+       :: queued -> queued = false; removed = true; how = TAKEN
+       :: else -> how = TOO_LATE
+       fi
+     };
+     unlock(P)
+  fi
+}
+
+/* TimerTask::cancel(), under G; needs the locals of HandleCanceller. */
+inline cancel_task() {
+#if defined(NAMED) && !defined(MUT_HANDLE_IGNORES_NAME)
+  lock(B);
+  d_step { TOUCH; taken = !linked; linked = false };
+  unlock(B);
+#elif defined(NAMED)
+  lock(B);
+  linked = false;
+  unlock(B);
+#endif
+  if
+#ifdef NAMED
+  :: taken -> answer = RUNNING
+#endif
+  :: !taken ->
+     cancel_timer();
+     d_step {
+       owns = how == TAKEN;
+#if defined(NAMED) || defined(MUT_TOO_LATE_IS_WON)
+       answer = WON;
+#else
+       answer = (how == TOO_LATE -> RUNNING : WON);
+#endif
+       winners = winners + (answer == WON)
+     }
+  fi;
+  if
+  :: owns -> leave_scope(taken)
+  :: else
+  fi
+}
+
+proctype HandleCanceller(bool waits) {
+  bool taken, old, owns;
+  mtype how, answer;
+  lock(G);
+  if
+  :: generation != 0 -> d_step { answer = DONE; assert(called_back || dropped) }
+  :: else ->
+     assert(user == 1);
+#ifdef MUT_LETS_GO_OF_G
+     unlock(G);
+#endif
+     if
+#ifndef MUT_CANCELS_TWICE
+     :: runner || cancelled -> answer = RUNNING
+     :: !runner && !cancelled -> cancelled = true; cancel_task()
+#else
+     :: runner -> answer = RUNNING
+     :: !runner -> cancel_task()
+#endif
+     fi
+#ifdef MUT_LETS_GO_OF_G
+     ; lock(G)
+#endif
+  fi;
+  unlock(G);
+  if
+  :: owns -> complete(ECANCELED)
+  :: else
+  fi;
+  d_step { cancel_won = cancel_won || answer == WON; taken = false; old = false; owns = false; how = 0 };
+  if
+  :: waits ->
+     lock(G);
+     do
+     :: generation != 0 -> break
+     :: else ->
+        assert(user == 1);
+#ifdef MUT_RUNNER_OF_ANY_THREAD
+        assert(!runner);
+#endif
+        d_step { parked = true; assert(G == _pid); G = 0 };
+        !parked;
+        lock(G)
+     od;
+     unlock(G);
+     d_step { assert(called_back || dropped); assert(!captured) }
+  :: else
+  fi
+}
+
+#ifdef NAMED
+proctype NameCanceller() {
+  bool taken, old;
+  mtype how;
+  lock(B);
+  if
+  :: linked ->
+     d_step { TOUCH; linked = false; winners++ };
+     cancel_timer();
+     if
+     :: how == TAKEN -> leave_scope(taken)
+     :: else
+     fi;
+     cancel_won = true
+  :: else
+  fi;
+  unlock(B);
+  if
+  :: how == TAKEN -> complete(ECANCELED)
+  :: else
+  fi
+}
+#endif
+
+#ifdef WITH_INTERRUPT
+proctype Interrupter() {
+  bool taken, owner;
+  lock(I);
+  interrupted = true;
+  if
+  :: entered ->
+     entered = false;
+     lock(P);
+     d_step {
+       TOUCH;
+       taken_out = true;
+       owner = queued;
+       removed = removed || queued;
+       queued = false;
+       marked = marked || !owner
+     };
+     unlock(P)
+  :: else
+  fi;
+  unlock(I);
+  if
+  :: owner -> leave_name(taken); complete(ECANCELED)
+  :: else
+  fi
+}
+#endif
+
+/* ---- Reschedule, remaining ---- */
+
+/*
+ * Poller::move_timer(). The caller knows the timer to be alive; needs the locals before, seen, moved
+ * and too_late, and begun_after_cancel.
+ */
+inline move_timer(to) {
+  d_step { TOUCH; before = delay };
+  do
+  :: before == STARTED || moved || too_late -> break
+  :: else ->
+#ifndef MUT_MOVE_IGNORES_FLAG
+     d_step { TOUCH; seen = flag };
+#endif
+     if
+#ifndef MUT_MOVE_IGNORES_FLAG
+     :: seen ->
+#ifndef MUT_MOVE_LOOKS_ONCE
+        d_step { TOUCH; before = delay; too_late = before != STARTED; assert(!too_late || never_queues) }
+#else
+        d_step { too_late = true; assert(never_queues || removed) }
+#endif
+#endif
+     :: !seen ->
+#ifndef MUT_MOVE_STORES
+        d_step {
+          TOUCH;
+          if
+          :: delay == before -> delay = to; in_force = to; moved = true
+          :: else -> before = delay
+          fi
+        }
+#else
+        d_step { TOUCH; delay = to; in_force = to; moved = true }
+#endif
+     fi
+  od;
+  if
+  :: moved || too_late
+  :: else ->
+     assert(poller_set);
+#ifndef MUT_MOVE_WITHOUT_P
+     lock(P);
+#endif
+     d_step { TOUCH; moved = queued; assert(moved || removed) };
+     if
+     :: moved ->
+        d_step {
+          assert(queued);
+          if
+          :: to >= queued_for -> put_off = to
+          :: else ->
+#ifndef MUT_EARLIER_KEEPS_PUT_OFF
+             put_off = 0;
+#endif
+             queued_for = to
+          fi;
+          in_force = to
+        }
+     :: else
+     fi;
+#ifndef MUT_MOVE_WITHOUT_P
+     unlock(P)
+#endif
+  fi;
+  assert(!(moved && begun_after_cancel))
+}
+
+/* One number each that is earlier than those of all others, and one that is later. */
+#if MOVERS
+proctype Mover(byte earlier, later) {
+  bool seen, moved, too_late, begun_after_cancel;
+  byte before, to;
+  d_step { begun_after_cancel = cancel_won };
+  if
+  :: to = earlier
+  :: to = later
+  fi;
+  lock(G);
+  if
+  :: generation != 0 -> assert(called_back || dropped)
+  :: else -> assert(user == 1); move_timer(to)
+  fi;
+  unlock(G)
+}
+#endif
+
+#ifdef WITH_NAME_MOVER
+proctype NameMover(byte earlier, later) {
+  bool seen, moved, too_late, begun_after_cancel;
+  byte before, to;
+  if
+  :: to = earlier
+  :: to = later
+  fi;
+  lock(B);
+  if
+  :: linked -> move_timer(to)
+  :: else
+  fi;
+  unlock(B)
+}
+#endif
+
+#ifdef WITH_LOOKER
+proctype Looker() {
+  bool seen;
+  byte before;
+  lock(G);
+  if
+  :: generation != 0
+  :: else ->
+     d_step { TOUCH; before = delay };
+     if
+     :: before != STARTED ->
+        d_step { TOUCH; seen = flag };
+#ifndef MUT_LOOKS_ONCE
+        if
+        :: seen -> d_step { TOUCH; before = delay; assert(before == STARTED || never_queues) }
+        :: else
+        fi
+#else
+        assert(!seen || never_queues || removed)
+#endif
+     :: else
+     fi;
+     if
+     :: before == STARTED ->
+        assert(poller_set);
+        lock(P);
+        d_step { TOUCH; assert(queued || removed) };
+        unlock(P)
+     :: else
+     fi
+  fi;
+  unlock(G)
+}
+#endif
+
+/* ---- The callback, and whose slot it is next ---- */
+
+proctype Handler() {
+  if
+  :: outcome != NONE ->
+#ifdef MUT_GIVES_UP_BEFORE_CALLBACK
+     give_up_slot();
+#else
+     begin_slot();
+#endif
+     /* Inside the callback: cancel_and_wait() finds itself there, EDEADLK. */
+#ifndef MUT_GIVES_UP_BEFORE_CALLBACK
+     lock(G);
+     d_step { assert(generation == 0 && user == 1); assert(runner == _pid) };
+     unlock(G);
+#endif
+     called_back = true;
+     captured = false;
+#ifdef MUT_FREED_BEFORE_SLOT
+     alive = false;
+#endif
+#ifndef MUT_GIVES_UP_BEFORE_CALLBACK
+     give_up_slot();
+#endif
+     alive = false
+  :: dropped && !alive
+  fi
+}
+
+proctype NextUser() {
+  user == 0;
+  lock(G);
+  d_step { user = 2; runner = 0; cancelled = false };
+  unlock(G)
+}
+
+init {
+  atomic {
+    run Owner();
+    run Poller();
+    run Handler();
+    run NextUser();
+    run HandleCanceller(true);
+#if CANCELLERS > 1
+    run HandleCanceller(false);
+#endif
+#ifdef NAMED
+    run NameCanceller();
+#endif
+#ifdef WITH_STOP
+    run Stopper();
+#endif
+#ifdef WITH_INTERRUPT
+    run Interrupter();
+#endif
+#if MOVERS > 0
+    run Mover(3, 13);
+#endif
+#if MOVERS > 1
+    run Mover(2, 12);
+#endif
+#ifdef WITH_NAME_MOVER
+    run NameMover(1, 11);
+#endif
+#ifdef WITH_LOOKER
+    run Looker();
+#endif
+  };
+  (_nr_pr == 1);
+  d_step {
+    assert(dropped || called_back);
+    assert(!(dropped && called_back));
+    assert(!alive && !captured && !queued && generation == 1 && user == 2);
+    assert(dropped == (outcome == NONE));
+    assert(winners <= 1);
+    assert(winners == 0 || dropped || outcome == ECANCELED);
+    assert(outcome != ECANCELED || winners == 1 || taken_out)
+  }
+}
