@@ -218,9 +218,11 @@ inline start() {
 /* The destructor of what never started. */
 inline drop() {
   dropped = true;
+#ifndef MUT_DROP_KEEPS_NAME
+  leave_name(taken);
+#endif
 #ifdef MUT_DROP_FREES_FIRST
   captured = false;
-  leave_name(taken);
   alive = false;
   give_up_slot()
 #else
@@ -232,7 +234,9 @@ inline drop() {
   captured = false;
   give_up_slot();
 #endif
+#ifdef MUT_DROP_KEEPS_NAME
   leave_name(taken);
+#endif
   alive = false
 #endif
 }
@@ -400,7 +404,13 @@ proctype HandleCanceller(bool waits) {
         lock(G)
      od;
      unlock(G);
-     d_step { assert(called_back || dropped); assert(!captured) }
+     d_step {
+       assert(called_back || dropped);
+#ifdef NAMED
+       assert(!linked);
+#endif
+       assert(!captured)
+     }
   :: else
   fi
 }
