@@ -34,6 +34,8 @@ struct ClientTarget {
   // What a proxy is sent first, and has to answer with a status of 2xx: a CONNECT request (RFC
   // 9110, 9.3.6). Empty: nothing.
   std::string tunnel_request;
+  // HTTP: what Host says where the user does not. Empty: host and port.
+  std::string authority;
   struct EndpointParams params;
 
   bool is_tls() const { return transport == TT_TCP_SSL || transport == TT_SCTP_SSL; }

@@ -10,7 +10,7 @@
 
 // HTTP/1.1 (RFC 9110, 9112). What the task adds to a request where the user did not: method GET,
 // target "/", version, Host, the true Content-Length, and "Connection: close" where the connection
-// is not to be kept. A body that the user frames ("Transfer-Encoding: chunked") has to be chunks,
+// is not to be kept. Of several Host fields that differ none is sent: EINVAL. A body that the user frames ("Transfer-Encoding: chunked") has to be chunks,
 // whole and nothing else, and no other coding can be announced: EINVAL.
 template <>
 struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {

@@ -15,7 +15,6 @@
 #include "protocol/HttpOutput.h"
 #include "workflow/HttpLimits.h"
 #include "workflow/HttpUtil.h"
-#include "workflow/WFTaskFactory.h"
 
 using protocol::HttpMessage;
 using protocol::HttpRequest;
@@ -148,13 +147,40 @@ bool prepare_framing(HttpRequest* request) {
   }
 }
 
-bool add_host(const workflow::ClientTarget& target, HttpRequest* request) {
+std::string host_of(const workflow::ClientTarget& target) {
+  if (!target.authority.empty()) {
+    return target.authority;
+  }
   const char* default_port =
       workflow::SchemePorts::process().get(target.is_tls() ? "https" : "http");
   const std::string& host = target.host.empty() ? target.verified_host : target.host;
-  return request->add_header_pair("Host", host.empty()
-                                              ? "localhost"  // a unix socket
-                                              : authority_of(host, target.port, default_port));
+  return host.empty() ? "localhost"  // a unix socket
+                      : authority_of(host, target.port, default_port);
+}
+
+// Exactly one (RFC 9112, 3.2): the user's, or else the target's, before all other fields (RFC 9110,
+// 7.2). Equal ones are one: what adds it in set_prepare() does so again with each try. False with
+// errno.
+bool prepare_host(const workflow::ClientTarget& target, HttpRequest* request) {
+  constexpr const char* kHost = "Host";
+  protocol::HttpFields& fields = request->content()->fields;
+  const size_t first = fields.find(kHost);
+  if (first == protocol::HttpFields::kNotFound) {
+    if (!request->add_header_pair(kHost, host_of(target))) {
+      return false;
+    }
+    std::rotate(&fields[0], &fields[fields.size() - 1], &fields[0] + fields.size());
+    return true;
+  }
+  for (size_t i = fields.find(kHost, first + 1); i != protocol::HttpFields::kNotFound;
+       i = fields.find(kHost, i)) {
+    if (fields[i].value_view() != fields[first].value_view()) {
+      errno = EINVAL;
+      return false;
+    }
+    fields.erase(i);
+  }
+  return true;
 }
 
 }  // namespace
@@ -164,8 +190,7 @@ bool Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
   const bool complete = (request->get_method() || request->set_method("GET")) &&
                         (request->get_request_uri() || request->set_request_uri("/")) &&
                         (request->get_http_version() || request->set_http_version("HTTP/1.1")) &&
-                        (has_header(request, "Host") || add_host(target, request)) &&
-                        prepare_framing(request) &&
+                        prepare_host(target, request) && prepare_framing(request) &&
                         (keep_alive || request->has_connection_header() ||
                          request->add_header_pair("Connection", "close"));
   if (!complete) {
@@ -241,8 +266,8 @@ int HttpClientTask::aim() {
   if (!req_.set_request_uri(path)) {
     return WFT_ERR_URI_PARSE_FAILED;
   }
-  req_.set_header_pair(
-      "Host", authority_of(target.host, target.port, SchemePorts::process().get(uri_.scheme)));
+  const std::string authority =
+      authority_of(target.host, target.port, SchemePorts::process().get(uri_.scheme));
   if (uri_.userinfo && *uri_.userinfo) {
     req_.set_header_pair("Authorization", basic_credentials(uri_.userinfo));
   }
@@ -251,6 +276,7 @@ int HttpClientTask::aim() {
       return error;
     }
   }
+  target.authority = authority;
   target.ssl_ctx = target_.ssl_ctx;
   target.alpn_protocol = "http/1.1";
   target_ = target;
@@ -347,31 +373,3 @@ bool HttpClientTask::follow() {
 }
 
 }  // namespace workflow
-
-WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, int redirect_max, int retry_max,
-                                            http_callback_t callback) {
-  ParsedURI uri;
-  URIParser::parse(url, uri);
-  return create_http_task(uri, redirect_max, retry_max, std::move(callback));
-}
-
-WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, int redirect_max, int retry_max,
-                                            http_callback_t callback) {
-  return new workflow::HttpClientTask(uri, nullptr, redirect_max, retry_max, std::move(callback));
-}
-
-WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, const std::string& proxy_url,
-                                            int redirect_max, int retry_max,
-                                            http_callback_t callback) {
-  ParsedURI uri;
-  ParsedURI proxy;
-  URIParser::parse(url, uri);
-  URIParser::parse(proxy_url, proxy);
-  return create_http_task(uri, proxy, redirect_max, retry_max, std::move(callback));
-}
-
-WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, const ParsedURI& proxy,
-                                            int redirect_max, int retry_max,
-                                            http_callback_t callback) {
-  return new workflow::HttpClientTask(uri, &proxy, redirect_max, retry_max, std::move(callback));
-}

@@ -369,6 +369,62 @@ TEST(ClientCorners, WhatCouldBeReadInTwoWaysIsNotSent) {
   EXPECT_EQ(seen, 0);
 }
 
+TEST(ClientCorners, TheUsersHostIsTheOnlyOne) {
+  const auto add_host = [](WFHttpTask* task) {
+    task->get_req()->add_header_pair("host", "a.test");
+  };
+  const auto lines_of = [](const std::string& request) {
+    std::vector<std::string> lines;
+    for (size_t at = 0; (at = request.find("ost: ", at)) != std::string::npos; at++) {
+      lines.push_back(request.substr(at, request.find('\r', at) - at));
+    }
+    return lines;
+  };
+  const std::vector<std::string> own = {"ost: a.test"};
+  EXPECT_EQ(lines_of(wire(add_host)), own);
+  EXPECT_EQ(lines_of(wire([&](WFHttpTask* task) { task->set_prepare(add_host); })), own);
+  EXPECT_EQ(lines_of(wire([](WFHttpTask* task) {
+              protocol::HttpHeaderCursor(task->get_req()).find_and_erase("Host");
+            })).size(),
+            1U);
+}
+
+TEST(ClientCorners, HostIsAddedInEachTryAndStaysOne) {
+  std::string seen;
+  RawServer server([&](Peer& peer, int number) {
+    seen = peer.request();
+    if (number > 0) {
+      peer.reply("x");
+    }
+    peer.close();
+  });
+  const Fetched got = fetch(server.url(), {.retry_max = 1, .change = [](WFHttpTask* task) {
+                                             task->set_prepare([](WFHttpTask* ready) {
+                                               ready->get_req()->add_header_pair("Host", "a.test");
+                                             });
+                                           }});
+  EXPECT_EQ(got.body, "x") << got.error;
+  EXPECT_EQ(seen, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+}
+
+TEST(ClientCorners, TwoHostsAreNotSent) {
+  RawServer server([](Peer& peer, int) {
+    peer.request();
+    peer.reply("x");
+  });
+  const auto add_two = [](WFHttpTask* task) {
+    task->get_req()->add_header_pair("HOST", "a.test");
+    task->get_req()->add_header_pair("host", "b.test");
+  };
+  for (const bool late : {false, true}) {
+    const Fetched got = fetch(server.url(), {.retry_max = 3, .change = [&](WFHttpTask* task) {
+                                               late ? task->set_prepare(add_two) : add_two(task);
+                                             }});
+    EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR);
+    EXPECT_EQ(got.error, EINVAL);
+  }
+}
+
 // Chunks may be appended in any pieces.
 TEST(ClientCorners, ChunksOfTheUserArriveAsABody) {
   TestServer server([](WFHttpTask* task) {
