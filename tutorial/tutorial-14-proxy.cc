@@ -32,7 +32,9 @@ void erase_connection_fields(protocol::HttpMessage* message) {
 
 void answer(WFHttpTask* reply, WFHttpTask* upstream) {
   protocol::HttpResponse* response = reply->get_resp();
-  if (upstream->get_state() != WFT_STATE_SUCCESS) {
+  // 101 is the only status 1xx that is an answer; there is no tunnel here for what comes behind it.
+  if (upstream->get_state() != WFT_STATE_SUCCESS ||
+      *upstream->get_resp()->get_status_code() == '1') {
     protocol::HttpUtil::set_response_status(response, HttpStatusBadGateway);
     return;
   }

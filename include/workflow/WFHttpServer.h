@@ -40,6 +40,8 @@ struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static std::string unavailable();
   static bool prepare_reply(const RequestFacts &request, protocol::HttpResponse *response,
                             bool may_keep);
+  // Whether the head can be one of a reply.
+  static bool can_stream(const protocol::HttpResponse *response);
   static workflow::ServerExchange::StreamForm prepare_stream(const RequestFacts &request,
                                                              protocol::HttpResponse *response,
                                                              bool may_keep, bool of_events);

@@ -184,6 +184,10 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
       errno = EOPNOTSUPP;
       return nullptr;
     }
+    if (!Protocol::can_stream(&this->resp_)) {
+      errno = EINVAL;
+      return nullptr;
+    }
     const bool may_keep = this->keep_alive_timeout_ != 0 && !connection_is_closing();
     const StreamForm form = Protocol::prepare_stream(facts_, &this->resp_, may_keep, of_events);
     const Reply reply = {form.keep_alive, this->send_timeout_, this->keep_alive_timeout_};

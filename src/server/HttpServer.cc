@@ -58,8 +58,7 @@ bool accepts_tunnel(const Protocol::RequestFacts& request, std::string_view stat
 
 // RFC 9110, 6.4.1.
 bool has_no_body(const Protocol::RequestFacts& request, std::string_view status) {
-  return (status.size() == 3 && (status[0] == '1' || status == "204" || status == "304")) ||
-         accepts_tunnel(request, status);
+  return status == "204" || status == "304" || accepts_tunnel(request, status);
 }
 
 void erase_header(HttpResponse* response, const char* name) {
@@ -103,6 +102,13 @@ bool is_clearly_framed(const Protocol::RequestFacts& request, const HttpResponse
   }
 }
 
+// Behind an interim status (1xx) a client waits for the reply: it would take the next one for it
+// (RFC 9110, 15.2). 101 would be one, but there is no other protocol to go on with.
+bool is_final(const HttpResponse* response) {
+  const char* const status = response->get_status_code();
+  return !status || *status != '1';
+}
+
 void become_an_error(HttpResponse* response) {
   protocol::HttpUtil::set_response_status(response, HttpStatusInternalServerError);
   response->clear_output_body();
@@ -112,9 +118,10 @@ void become_an_error(HttpResponse* response) {
 // Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
 // so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
 void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response) {
-  const std::string_view status = response->get_status_code();
-  const bool bodiless = has_no_body(request, status);
+  if (!is_final(response)) become_an_error(response);
+  const bool bodiless = has_no_body(request, response->get_status_code());
   if (!bodiless && !is_clearly_framed(request, response)) become_an_error(response);
+  const std::string_view status = response->get_status_code();
   if (!bodiless && request.is_http10 && response->is_chunked()) take_framing_off(response);
   const size_t size = response->get_output_body_size();
   if (bodiless) {
@@ -187,6 +194,10 @@ bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response
     need(response->set_header_pair("Connection", "close"));
   }
   return keep;
+}
+
+bool Protocol::can_stream(const HttpResponse* response) {
+  return is_final(response);
 }
 
 workflow::ServerExchange::StreamForm Protocol::prepare_stream(const RequestFacts& request,

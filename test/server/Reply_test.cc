@@ -151,6 +151,23 @@ TEST(Reply, WhatCouldBeReadInTwoWaysIsAnError) {
   }
 }
 
+// Behind an interim status its client would wait, and take the next reply for this one's.
+TEST(Reply, AnInterimStatusIsAnError) {
+  for (const char* status : {"100", "101", "103", "199"}) {
+    TestServer server([status](WFHttpTask* task) {
+      task->get_resp()->set_status_code(status);
+      task->get_resp()->set_reason_phrase("Interim");
+      task->get_resp()->append_output_body("body");
+    });
+    const auto got = first_of_two(server, kGet);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->status, 500) << status;
+    EXPECT_EQ(got->body, "");
+    EXPECT_EQ(got->field("Content-Length"), "0");
+    EXPECT_TRUE(first_of_two(server, kHead, true));
+  }
+}
+
 // RFC 9112, 6.2: a sender must not send both; what reads us could choose the other one.
 TEST(Reply, ChunkedLosesContentLength) {
   TestServer server([](WFHttpTask* task) {

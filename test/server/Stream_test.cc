@@ -145,6 +145,22 @@ TEST(HttpStream, WhereThereIsNoBodyWritesAreThrownAway) {
   EXPECT_EQ(client.ask(get("/200"))->status, 200);
 }
 
+TEST(HttpStream, WithAnInterimStatusIsAnError) {
+  TestServer server([](WFHttpTask* task) {
+    task->get_resp()->set_status_code("103");
+    errno = 0;
+    EXPECT_FALSE(WFHttpStream::begin(task));
+    EXPECT_EQ(errno, EINVAL);
+  });
+  RawClient client = server.client();
+  client.send(std::string(kGet) + kGet);
+  for (int i = 0; i < 2; i++) {
+    const auto got = client.reply();
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->status, 500);
+  }
+}
+
 TEST(HttpStream, BeginsOnceAndOnServersOnly) {
   TestServer server([](WFHttpTask* task) {
     WFHttpStream stream = WFHttpStream::begin(task);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "client/RawServer.h"
 #include "server/TestServer.h"
 #include "support/TempDir.h"
 #include "tutorial/Program.h"
@@ -68,6 +69,20 @@ TEST(Tutorial14, SaysWhenTheOtherServerIsNotThere) {
   const auto reply = client.ask(server_test::kGet);
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->status, 502);
+}
+
+TEST(Tutorial14, DoesNotPassInterimStatusesOn) {
+  client_test::RawServer origin([](client_test::Peer& peer, int) {
+    peer.request();
+    peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n");
+  });
+  Program program("tutorial-14-proxy", {origin.url(""), "0"});
+  server_test::RawClient client(program.port());
+  for (int i = 0; i < 2; i++) {
+    const auto reply = client.ask(server_test::kGet);
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 502);
+  }
 }
 
 TEST(Tutorial14, GoesWhereTheWholeUrlSays) {
