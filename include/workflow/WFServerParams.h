@@ -47,7 +47,8 @@ struct WFServerParams {
   // For a request's whole header section, and for the first request of a connection to come.
   // HTTP answers 408, here and for a body that is too slow.
   int header_timeout;
-  // For a request's whole body: this much, and a second more for each so many bytes.
+  // For a request's whole body: this much, and a second more for each so many bytes. 0 bytes: no
+  // more than this much.
   int body_timeout;
   size_t body_bytes_per_second;
   // For sending a reply: without progress for so long the connection is closed.

@@ -251,8 +251,9 @@ void ServerConnection::note_receiving() {
     }
     deadline_ns =
         std::min(deadline_ns, saturating_add(now, timeout_ns(params.peer_response_timeout)));
-    if (params.body_timeout >= 0 && params.body_bytes_per_second > 0) {
-      const auto seconds = received_ / params.body_bytes_per_second;
+    if (params.body_timeout >= 0) {
+      const size_t rate = params.body_bytes_per_second;
+      const size_t seconds = rate > 0 ? received_ / rate : 0;
       const int64_t allowed_ns = saturating_add(timeout_ns(params.body_timeout),
                                                 duration_ns(static_cast<int64_t>(seconds), 0));
       deadline_ns = std::min(deadline_ns, saturating_add(header_done_ns_, allowed_ns));

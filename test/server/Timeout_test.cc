@@ -228,6 +228,21 @@ TEST_P(Timeout, BodyBelowTheMinimumRate) {
   expect_408(client);
 }
 
+TEST_P(Timeout, BodyWithoutARateHasTheSameTimeWhateverItsSize) {
+  struct WFServerParams params = http_params();
+  params.body_bytes_per_second = 0;
+  params.body_timeout = 8000;
+  serve([](WFHttpTask*) {}, params);
+  RawClient client = connect();
+  send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n");
+  for (int seconds = 0; seconds < 8; seconds += 2) {
+    EXPECT_TRUE(is_open(client)) << seconds;
+    send(client, std::string(64 * 1024, 'x'));
+    advance(2 * kSecond);
+  }
+  expect_408(client);
+}
+
 TEST_P(Timeout, WholeRequest) {
   struct WFServerParams params = http_params();
   params.receive_timeout = 5000;
