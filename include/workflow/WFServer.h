@@ -33,8 +33,8 @@ class WFServerBase {
   // Without a host: every IPv4 address.
   //
   // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later;
-  // errno is then also that of opening the files, EINVAL for what is in them, EKEYREJECTED when the
-  // key is not the certificate's.
+  // errno is then also that of opening the files, EINVAL for what is in them, an encrypted key, too
+  // (nobody is asked for a password), EKEYREJECTED when the key is not the certificate's.
   int start(unsigned short port) { return start(AF_INET, nullptr, port); }
   int start(int family, unsigned short port) { return start(family, nullptr, port); }
   int start(const char *host, unsigned short port) { return start(AF_UNSPEC, host, port); }

@@ -12,6 +12,11 @@ namespace workflow {
 
 namespace {
 
+// OpenSSL's own would ask on the terminal, and wait.
+int no_password(char* /*buffer*/, int /*size*/, int /*for_writing*/, void* /*context*/) {
+  return -1;
+}
+
 TlsContext new_context(const SSL_METHOD* method) {
   ERR_clear_error();
   TlsContext context(SSL_CTX_new(method));
@@ -24,6 +29,7 @@ TlsContext new_context(const SSL_METHOD* method) {
                                          SSL_OP_CIPHER_SERVER_PREFERENCE);
   // One system call per record instead of two; what is read ahead is used before the next wait.
   SSL_CTX_set_read_ahead(context.get(), 1);
+  SSL_CTX_set_default_passwd_cb(context.get(), no_password);
   return context;
 }
 

@@ -11,8 +11,8 @@ struct FreeTlsContext {
 };
 using TlsContext = std::unique_ptr<SSL_CTX, FreeTlsContext>;
 
-// What both sides start from: TLS 1.2 and later, no renegotiation, no compression. Null with errno
-// ENOMEM.
+// What both sides start from: TLS 1.2 and later, no renegotiation, no compression, nobody to be
+// asked for the password of a key. Null with errno ENOMEM.
 //
 // The server's resumes sessions, by tickets and from its memory.
 TlsContext new_server_tls_context();

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -354,6 +355,25 @@ TEST_F(Tls, CertificatesThatCannotBeUsedAreErrors) {
   EXPECT_EQ(errno, EKEYREJECTED);
   EXPECT_EQ(server.start("127.0.0.1", 0, cert, key), 0);
   server.stop();
+}
+
+// Nobody waits at a terminal, and what the standard input holds is not for the key.
+TEST_F(Tls, NobodyIsAskedForThePasswordOfAKey) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "secret\n", 7), 7);
+  ASSERT_EQ(::dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+  const Certificate encrypted = authority_.issue({"DNS:a.test"}, 3600, "secret");
+  WFHttpServer server(echo);
+  EXPECT_EQ(server.start("127.0.0.1", 0, encrypted.cert_file.c_str(), encrypted.key_file.c_str()),
+            -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(SSL_CTX_use_PrivateKey_file(WFGlobal::get_ssl_client_ctx(), encrypted.key_file.c_str(),
+                                        SSL_FILETYPE_PEM),
+            0);
+  ERR_clear_error();
+  char unread[8];
+  EXPECT_EQ(::read(STDIN_FILENO, unread, sizeof unread), 7);
 }
 
 // Chooses the certificate by the name that the client asks for.

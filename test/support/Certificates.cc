@@ -65,17 +65,21 @@ Authority::X509Pointer Authority::certify(EVP_PKEY* key, const std::string& name
   return made;
 }
 
-std::string Authority::write(const std::string& name, X509* certificate, EVP_PKEY* key) {
+std::string Authority::write(const std::string& name, X509* certificate, EVP_PKEY* key,
+                             const char* password) {
   const std::string path = folder_.path(name + ".pem");
   FILE* file = std::fopen(path.c_str(), "w");
   need(file != nullptr);
+  // The last argument is a password, the callback before it null.
   need((certificate ? PEM_write_X509(file, certificate)
-                    : PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr)) == 1);
+                    : PEM_write_PrivateKey(file, key, password ? EVP_aes_256_cbc() : nullptr,
+                                           nullptr, 0, nullptr, const_cast<char*>(password))) == 1);
   need(std::fclose(file) == 0);
   return path;
 }
 
-Certificate Authority::issue(const std::vector<std::string>& hosts, long valid_s) {
+Certificate Authority::issue(const std::vector<std::string>& hosts, long valid_s,
+                             const char* password) {
   std::string names;
   for (const std::string& host : hosts) {
     names += (names.empty() ? "" : ",") + host;
@@ -84,7 +88,7 @@ Certificate Authority::issue(const std::vector<std::string>& hosts, long valid_s
   const std::string number = std::to_string(serial_);
   const X509Pointer certificate = certify(key.get(), "test host", names, valid_s);
   return {write("cert" + number, certificate.get(), nullptr),
-          write("key" + number, nullptr, key.get())};
+          write("key" + number, nullptr, key.get(), password)};
 }
 
 }  // namespace test_support

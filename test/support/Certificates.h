@@ -27,7 +27,9 @@ class Authority {
 
   // For hosts as in "DNS:example.test" or "IP:127.0.0.1". `valid_s`: from now; negative: expired so
   // long ago.
-  Certificate issue(const std::vector<std::string>& hosts, long valid_s = 3600);
+  // `password`: the key is encrypted by it.
+  Certificate issue(const std::vector<std::string>& hosts, long valid_s = 3600,
+                    const char* password = nullptr);
 
  private:
   struct Free {
@@ -40,7 +42,8 @@ class Authority {
   static Key new_key();
   X509Pointer certify(EVP_PKEY* key, const std::string& name, const std::string& hosts,
                       long valid_s);
-  std::string write(const std::string& name, X509* certificate, EVP_PKEY* key);
+  std::string write(const std::string& name, X509* certificate, EVP_PKEY* key,
+                    const char* password = nullptr);
 
   TempDir folder_;
   const Key key_;
