@@ -37,10 +37,13 @@ struct ClientTarget {
   // HTTP: what Host says where the user does not. Empty: host and port.
   std::string authority;
   struct EndpointParams params;
+  // Not 0: requests to it end with SYS_ERROR and this errno.
+  int error = 0;
 
   bool is_tls() const { return transport == TT_TCP_SSL || transport == TT_SCTP_SSL; }
 
-  // With the process's settings.
+  // With the process's settings. The error is EINVAL for a transport that is none of the enum, and
+  // for an address that is null, empty or too long for any.
   static ClientTarget of(enum TransportType transport, const std::string &host,
                          unsigned short port);
   static ClientTarget of(enum TransportType transport, const struct sockaddr *address,

@@ -44,7 +44,7 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
 
   WFClientTask(const workflow::ClientTarget &target, int retry_max,
                std::function<void(Task *)> callback)
-      : target_(target), retry_max_(retry_max) {
+      : target_(target), target_error_(target.error), retry_max_(retry_max) {
     this->keep_alive_timeout_ = Protocol::kKeepAlive;
     this->callback_ = std::move(callback);
   }
@@ -118,6 +118,6 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   }
 
   workflow::ClientTarget target_;
-  int target_error_ = 0;
+  int target_error_;
   const int retry_max_;
 };

@@ -10,8 +10,9 @@
 
 // HTTP/1.1 (RFC 9110, 9112). What the task adds to a request where the user did not: method GET,
 // target "/", version, Host, the true Content-Length, and "Connection: close" where the connection
-// is not to be kept. Of several Host fields that differ none is sent: EINVAL. A body that the user frames ("Transfer-Encoding: chunked") has to be chunks,
-// whole and nothing else, and no other coding can be announced: EINVAL.
+// is not to be kept. Of several Host fields that differ none is sent, nor any version
+// but 1.1 and 1.0: EINVAL. A body that the user frames ("Transfer-Encoding: chunked") has to be
+// chunks, whole and nothing else, and no other coding can be announced: EINVAL.
 template <>
 struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static constexpr int kKeepAlive = 60 * 1000;

@@ -20,7 +20,7 @@ static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
 
 // HTTP/1.1 and 1.0 (RFC 9110, 9112). What the task adds to a reply where the user did not:
 // version, status 200 OK, Date, Connection where it differs from the version's default, and the
-// true Content-Length. HEAD, 1xx, 204 and 304 are sent without a body, and a chunked reply, whose
+// true Content-Length. HEAD, 204 and 304 are sent without a body, and a chunked reply, whose
 // chunks the user writes, without Content-Length. HTTP/1.0 knows no chunks: there the server takes
 // the framing off. A 2xx to CONNECT is sent without a body, too, and is the last of its connection:
 // a tunnel cannot follow.

@@ -67,9 +67,10 @@ class WFHttpStream {
 
   // Sends the head of the reply, from task->get_resp(); what was appended to its body is written
   // behind it. Called in the series of a server's task, once. On failure of nothing, with errno:
-  // EINVAL when it is no task of an HTTP server or its head none of a reply (status 1xx; it becomes
-  // a 500 when the series ends), EALREADY, EOPNOTSUPP over datagrams. With others,
-  // as ENOMEM, or why there is no connection any more, there will be no reply at all.
+  // EINVAL when it is no task of an HTTP server or its head none of a reply (a status 1xx, a
+  // version other than 1.1 and 1.0; it becomes a 500 when the series ends), EALREADY, EOPNOTSUPP
+  // over datagrams. With others, as ENOMEM, or why there is no connection any more, there will be
+  // no reply at all.
   static WFHttpStream begin(WFHttpTask *task);
   // The same for events: with Content-Type text/event-stream, and Cache-Control no-cache unless it
   // is set.

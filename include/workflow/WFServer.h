@@ -28,7 +28,8 @@ class WFServerBase {
   WFServerBase &operator=(const WFServerBase &) = delete;
 
   // 0, or -1 with errno: that of socket(2), bind(2), listen(2); EALREADY when it is started;
-  // EADDRNOTAVAIL for a host that does not resolve; EPROTONOSUPPORT for a transport that the kernel
+  // EADDRNOTAVAIL for a host that does not resolve; EINVAL without an address or a `process`, and
+  // for a transport that is none; EPROTONOSUPPORT for a transport that the kernel
   // has not, and for TLS over datagrams. Port 0: one that is free (get_listen_addr).
   // Without a host: every IPv4 address.
   //
@@ -105,6 +106,10 @@ class WFServerBase {
   virtual SSL_CTX *get_server_ssl_ctx(const char *servername);
 
   virtual workflow::ServerExchange *new_exchange() = 0;
+  // For destructors: what still runs may use what they destroy.
+  void stop_or_abort();
+  // Whether there is something to do with requests.
+  virtual bool has_process() const { return true; }
   // For WF_STOP_ANSWER: the bytes; perhaps none.
   virtual std::string unavailable_answer() const { return std::string(); }
 
@@ -112,6 +117,7 @@ class WFServerBase {
   friend class workflow::Server;
   int listen_at(const struct sockaddr *addr, socklen_t addrlen, const char *cert_file,
                 const char *key_file);
+  bool can_start() const;
   // Takes the descriptor.
   int open(int listen_fd, const char *cert_file, const char *key_file);
   static int choose_context(SSL *ssl, int *alert, void *server);
@@ -132,14 +138,16 @@ class WFServer : public WFServerBase {
   WFServer(const struct WFServerParams *params, Process process)
       : WFServerBase(params), process_(std::move(process)) {}
 
-  // Stops the server if that was not done. A derived class calls stop() in its own destructor: in
+  // Stops the server if that was not done; inside one of its own series, where that is impossible,
+  // it ends the process (abort). A derived class calls stop() in its own destructor: in
   // this one its part is gone already, and requests may still be coming.
-  ~WFServer() override { stop(); }
+  ~WFServer() override { stop_or_abort(); }
 
  protected:
   workflow::ServerExchange *new_exchange() override {
     return new WFServerTask<REQ, RESP>(process_);
   }
+  bool has_process() const override { return process_ != nullptr; }
 
   std::string unavailable_answer() const override {
     return WFServerProtocol<REQ, RESP>::unavailable();

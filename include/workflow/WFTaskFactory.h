@@ -313,7 +313,8 @@ class WFNetworkTaskFactory {
     const int error = workflow::ClientTarget::parse(type, uri, &target);
     return create(target, error, retry_max, std::move(callback));
   }
-  // AF_INET, AF_INET6, AF_UNIX.
+  // AF_INET, AF_INET6, AF_UNIX. SYS_ERROR/EINVAL for an address that is null or whose length is
+  // that of none, as for a transport that is none.
   static T *create_client_task(enum TransportType type, const struct sockaddr *addr,
                                socklen_t addrlen, int retry_max, callback_t callback) {
     return create_client_task(type, addr, addrlen, nullptr, retry_max, std::move(callback));

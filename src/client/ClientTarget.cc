@@ -1,10 +1,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "client/ClientSettings.h"
+#include "kernel/Socket.h"
 #include "workflow/ClientExchange.h"
 #include "workflow/WFTaskError.h"
 
@@ -25,6 +27,7 @@ ClientTarget new_target(enum TransportType transport) {
   ClientTarget target;
   target.transport = transport;
   target.params = default_endpoint_params();
+  target.error = is_transport(transport) ? 0 : EINVAL;
   return target;
 }
 
@@ -41,16 +44,20 @@ ClientTarget ClientTarget::of(enum TransportType transport, const std::string& h
 ClientTarget ClientTarget::of(enum TransportType transport, const struct sockaddr* address,
                               socklen_t length) {
   ClientTarget target = new_target(transport);
-  target.address_length = length <= sizeof target.address ? length : 0;
-  std::memcpy(&target.address, address, target.address_length);
+  if (!address || length < sizeof address->sa_family || length > sizeof target.address) {
+    target.error = EINVAL;
+    return target;
+  }
+  target.address_length = length;
+  std::memcpy(&target.address, address, length);
   // A certificate has to name at least that.
   char text[INET6_ADDRSTRLEN] = "";
-  if (address->sa_family == AF_INET) {
-    const auto* ipv4 = reinterpret_cast<const struct sockaddr_in*>(address);
+  if (target.address.ss_family == AF_INET) {
+    const auto* ipv4 = reinterpret_cast<const struct sockaddr_in*>(&target.address);
     ::inet_ntop(AF_INET, &ipv4->sin_addr, text, sizeof text);
     target.port = ntohs(ipv4->sin_port);
-  } else if (address->sa_family == AF_INET6) {
-    const auto* ipv6 = reinterpret_cast<const struct sockaddr_in6*>(address);
+  } else if (target.address.ss_family == AF_INET6) {
+    const auto* ipv6 = reinterpret_cast<const struct sockaddr_in6*>(&target.address);
     ::inet_ntop(AF_INET6, &ipv6->sin6_addr, text, sizeof text);
     target.port = ntohs(ipv6->sin6_port);
   }

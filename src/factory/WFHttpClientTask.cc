@@ -147,6 +147,15 @@ bool prepare_framing(HttpRequest* request) {
   }
 }
 
+// False with errno.
+bool is_sendable_version(const HttpRequest* request) {
+  if (protocol::is_spoken_version(request->get_http_version())) {
+    return true;
+  }
+  errno = EINVAL;
+  return false;
+}
+
 std::string host_of(const workflow::ClientTarget& target) {
   if (!target.authority.empty()) {
     return target.authority;
@@ -190,7 +199,8 @@ bool Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
   const bool complete = (request->get_method() || request->set_method("GET")) &&
                         (request->get_request_uri() || request->set_request_uri("/")) &&
                         (request->get_http_version() || request->set_http_version("HTTP/1.1")) &&
-                        prepare_host(target, request) && prepare_framing(request) &&
+                        is_sendable_version(request) && prepare_host(target, request) &&
+                        prepare_framing(request) &&
                         (keep_alive || request->has_connection_header() ||
                          request->add_header_pair("Connection", "close"));
   if (!complete) {

@@ -24,6 +24,11 @@ ssize_t socket_write(int fd, struct iovec* vectors, int count);
 // still has bytes, `count` when none has.
 int consume_vectors(struct iovec* vectors, int count, size_t size);
 
+// Users can pass any number.
+constexpr bool is_transport(enum TransportType transport) {
+  return transport >= TT_TCP && transport <= TT_SCTP_SSL;
+}
+
 // Datagrams, each a message, instead of a stream of bytes.
 constexpr bool is_datagram(enum TransportType transport) {
   return transport == TT_UDP;

@@ -1,6 +1,7 @@
 #include "protocol/HttpOutput.h"
 
 #include <cstdint>
+#include <cstring>
 
 #include "protocol/ChunkedBody.h"
 #include "protocol/HttpGrammar.h"
@@ -26,6 +27,10 @@ OutputFraming output_framing(const HttpFields& fields) {
   const bool clear = equal_ignoring_case(fields[at].value_view(), "chunked") &&
                      fields.find(kTransferEncoding, at + 1) == HttpFields::kNotFound;
   return clear ? OutputFraming::kChunked : OutputFraming::kUnclear;
+}
+
+bool is_spoken_version(const char* version) {
+  return !version || std::strcmp(version, "HTTP/1.1") == 0 || std::strcmp(version, "HTTP/1.0") == 0;
 }
 
 bool is_chunk_framed(const HttpBody& body) {

@@ -15,6 +15,9 @@ enum class OutputFraming {
 // From the Transfer-Encoding fields (RFC 9112, 6.1).
 OutputFraming output_framing(const HttpFields& fields);
 
+// The versions that the library speaks; without one it is HTTP/1.1.
+bool is_spoken_version(const char* version);
+
 // Whether the body is chunks, well formed, up to their end and no further (RFC 9112, 7.1).
 bool is_chunk_framed(const HttpBody& body);
 

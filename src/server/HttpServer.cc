@@ -109,7 +109,13 @@ bool is_final(const HttpResponse* response) {
   return !status || *status != '1';
 }
 
+bool has_sendable_head(const HttpResponse* response) {
+  return is_final(response) && protocol::is_spoken_version(response->get_http_version());
+}
+
 void become_an_error(HttpResponse* response) {
+  if (!protocol::is_spoken_version(response->get_http_version()))
+    need(response->set_http_version("HTTP/1.1"));
   protocol::HttpUtil::set_response_status(response, HttpStatusInternalServerError);
   response->clear_output_body();
   erase_header(response, "Transfer-Encoding");
@@ -118,7 +124,7 @@ void become_an_error(HttpResponse* response) {
 // Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
 // so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
 void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response) {
-  if (!is_final(response)) become_an_error(response);
+  if (!has_sendable_head(response)) become_an_error(response);
   const bool bodiless = has_no_body(request, response->get_status_code());
   if (!bodiless && !is_clearly_framed(request, response)) become_an_error(response);
   const std::string_view status = response->get_status_code();
@@ -197,7 +203,7 @@ bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response
 }
 
 bool Protocol::can_stream(const HttpResponse* response) {
-  return is_final(response);
+  return has_sendable_head(response);
 }
 
 workflow::ServerExchange::StreamForm Protocol::prepare_stream(const RequestFacts& request,

@@ -30,6 +30,8 @@ class Server final : public ServerHost, public Intake {
   // with errno.
   int open(UniqueFd listen_fd, TlsContext tls);
   bool is_open() const;
+  // Before the end of its life: ends the process with a message while something of it still runs.
+  void require_finished() const;
   void shut_down();
   void wait();
   struct WFStopResult stop_within(int timeout_ms, enum WFStopAction action,

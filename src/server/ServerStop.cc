@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -83,6 +84,17 @@ void Server::wait() {
   }
   wait_within(-1, &Server::is_finished);
   forget_runtime();
+}
+
+void Server::require_finished() const {
+  MutexLock lock(mutex_);
+  if (runtime_ && !runtime_stopped_ && !is_finished()) {
+    std::fprintf(
+        stderr,
+        "workflow: a server was destroyed while its requests or connections still need it, "
+        "perhaps by one of them\n");
+    std::abort();
+  }
 }
 
 // Whether or not it comes from a poller, a limit holds S to end the wait.

@@ -29,7 +29,9 @@ struct WFServerParams effective(struct WFServerParams params) {
 WFServerBase::WFServerBase(const struct WFServerParams* params)
     : params_(effective(*params)), server_(std::make_unique<workflow::Server>(*this)) {}
 
-WFServerBase::~WFServerBase() = default;
+WFServerBase::~WFServerBase() {
+  server_->require_finished();
+}
 
 int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_file) {
   UniqueFd fd(listen_fd);
@@ -90,8 +92,16 @@ int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
   return SSL_TLSEXT_ERR_OK;
 }
 
+bool WFServerBase::can_start() const {
+  return has_process() && workflow::is_transport(params_.transport_type);
+}
+
 int WFServerBase::listen_at(const struct sockaddr* addr, socklen_t addrlen, const char* cert_file,
                             const char* key_file) {
+  if (!can_start() || !addr || addrlen < sizeof addr->sa_family) {
+    errno = EINVAL;
+    return -1;
+  }
   // Said before the address is asked for: its own port would only be in use.
   if (server_->is_open()) {
     errno = EALREADY;
@@ -131,6 +141,10 @@ int WFServerBase::start(int family, const char* host, unsigned short port, const
 }
 
 int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_file) {
+  if (!can_start()) {
+    errno = EINVAL;
+    return -1;
+  }
   const bool datagrams = workflow::is_datagram(params_.transport_type);
   int found = 0;
   socklen_t length = sizeof found;
@@ -143,6 +157,11 @@ int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_fi
   UniqueFd fd(::fcntl(listen_fd, F_DUPFD_CLOEXEC, 0));
   if (!fd.valid() || !workflow::set_non_blocking(fd.get())) return -1;
   return open(fd.release(), cert_file, key_file);
+}
+
+void WFServerBase::stop_or_abort() {
+  stop();
+  server_->require_finished();
 }
 
 void WFServerBase::shutdown() {

@@ -369,6 +369,20 @@ TEST(ClientCorners, WhatCouldBeReadInTwoWaysIsNotSent) {
   EXPECT_EQ(seen, 0);
 }
 
+TEST(ClientCorners, VersionsThatAreNotSpokenAreNotSent) {
+  for (const char* version : {"HTTP/2.0", "HTTP/0.9", "HTTP/1.2"}) {
+    RawServer server([](Peer& peer, int) {
+      peer.request();
+      peer.reply("x");
+    });
+    const Fetched got =
+        fetch(server.url(),
+              {.change = [&](WFHttpTask* task) { task->get_req()->set_http_version(version); }});
+    EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR) << version;
+    EXPECT_EQ(got.error, EINVAL) << version;
+  }
+}
+
 TEST(ClientCorners, TheUsersHostIsTheOnlyOne) {
   const auto add_host = [](WFHttpTask* task) {
     task->get_req()->add_header_pair("host", "a.test");

@@ -175,6 +175,27 @@ TEST(OwnProtocol, ResponsesMayBeLimited) {
   server.stop();
 }
 
+TEST(OwnProtocol, TargetsThatAreNoneAreTold) {
+  struct sockaddr_storage address[2] = {};
+  address[0].ss_family = AF_INET;
+  const auto* any = reinterpret_cast<const struct sockaddr*>(address);
+  const auto unknown = static_cast<enum TransportType>(TT_SCTP_SSL + 1);
+  const struct sockaddr* const none = nullptr;
+  for (Task* task :
+       {Factory::create_client_task(TT_TCP, any, 0, 0, nullptr),
+        Factory::create_client_task(TT_TCP, any, 1, 0, nullptr),
+        Factory::create_client_task(TT_UDP, any, sizeof address[0] + 1, 0, nullptr),
+        Factory::create_client_task(TT_TCP, none, 0, 0, nullptr),
+        Factory::create_client_task(TT_TCP, none, sizeof address[0], 0, nullptr),
+        Factory::create_client_task(unknown, any, sizeof(struct sockaddr_in), 0, nullptr),
+        Factory::create_client_task(unknown, "127.0.0.1", 1, 0, nullptr),
+        Factory::create_client_task(unknown, "tlv://127.0.0.1:1", 0, nullptr)}) {
+    const Answer answer = ask(task, 0, "x");
+    EXPECT_EQ(answer.state, WFT_STATE_SYS_ERROR);
+    EXPECT_EQ(answer.error, EINVAL);
+  }
+}
+
 TEST(OwnProtocol, FacilitiesRequest) {
   Server server(echo);
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);

@@ -168,6 +168,20 @@ TEST(Reply, AnInterimStatusIsAnError) {
   }
 }
 
+TEST(Reply, AVersionThatIsNotSpokenIsAnError) {
+  for (const char* version : {"HTTP/2.0", "HTTP/0.9", "HTTP/1.2"}) {
+    TestServer server([version](WFHttpTask* task) {
+      EXPECT_TRUE(task->get_resp()->set_http_version(version));
+      task->get_resp()->append_output_body("body");
+    });
+    const auto got = first_of_two(server, kGet);
+    ASSERT_TRUE(got) << version;
+    EXPECT_EQ(got->status, 500) << version;
+    EXPECT_EQ(got->version, "HTTP/1.1");
+    EXPECT_EQ(got->body, "");
+  }
+}
+
 // RFC 9112, 6.2: a sender must not send both; what reads us could choose the other one.
 TEST(Reply, ChunkedLosesContentLength) {
   TestServer server([](WFHttpTask* task) {

@@ -285,6 +285,33 @@ TEST(ServerStart, ParamsAreTheUsersOrTheDefaults) {
   EXPECT_EQ(WFHttpServer(&params, echo).get_params()->keep_alive_timeout, 1234);
 }
 
+TEST(ServerStart, WithoutSomethingNeededIsRefused) {
+  const struct sockaddr_in address = loopback(0);
+  const auto* any = reinterpret_cast<const struct sockaddr*>(&address);
+  const auto expect_refused = [](int result) {
+    EXPECT_EQ(result, -1);
+    EXPECT_EQ(errno, EINVAL);
+  };
+  const workflow::UniqueFd listening = listening_socket();
+  WFHttpServer idle(nullptr);
+  expect_refused(idle.start("127.0.0.1", 0));
+  expect_refused(idle.start(any, sizeof address));
+  expect_refused(idle.serve(listening.get()));
+  WFHttpServer server(echo);
+  const struct sockaddr* const none = nullptr;
+  expect_refused(server.start(none, 0));
+  expect_refused(server.start(none, sizeof address));
+  expect_refused(server.start(any, 0));
+  expect_refused(server.start(any, 1));
+  struct WFServerParams params = http_params();
+  params.transport_type = static_cast<enum TransportType>(TT_SCTP_SSL + 1);
+  WFHttpServer unknown(&params, echo);
+  expect_refused(unknown.start("127.0.0.1", 0));
+  expect_refused(unknown.serve(listening.get()));
+  EXPECT_EQ(server.start(any, sizeof address), 0);
+  server.stop();
+}
+
 TEST(ServerStart, TwoServersAtOnce) {
   TestServer first([](WFHttpTask* task) { task->get_resp()->append_output_body("first"); });
   TestServer second([](WFHttpTask* task) { task->get_resp()->append_output_body("second"); });

@@ -175,6 +175,23 @@ TEST(Stop, InsideOwnRequestIsRefusedWithAMessage) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("workflow: "), std::string::npos);
 }
 
+TEST(StopDeathTest, DestroyedInsideOwnRequestAbortsWithAMessage) {
+  // The threads of the library do not survive a fork.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        WFHttpServer* server = nullptr;
+        server = new WFHttpServer([&](WFHttpTask*) { delete server; });
+        server->start("127.0.0.1", 0);
+        struct sockaddr_in address = {};
+        socklen_t length = sizeof address;
+        server->get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
+        RawClient client(ntohs(address.sin_port));
+        client.ask(kGet);
+      },
+      "workflow: a server was destroyed");
+}
+
 // Everywhere in a series of its own: callbacks of timers, computations, the task, the series.
 TEST(Stop, InsideOwnSeriesIsRefusedEverywhere) {
   std::atomic<int> refused{0};
