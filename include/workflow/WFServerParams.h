@@ -44,7 +44,8 @@ struct WFServerParams {
   size_t request_size_limit;
   int ssl_accept_timeout;
 
-  // For a request's whole header section, and for the first request of a connection to come.
+  // For a request's whole header section, from its first byte; for that of the first request of a
+  // connection from when the connection is there (over TLS, the handshake done).
   // HTTP answers 408, here and for a body that is too slow.
   int header_timeout;
   // For a request's whole body: this much, and a second more for each so many bytes. 0 bytes: no

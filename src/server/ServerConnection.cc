@@ -191,12 +191,14 @@ bool ServerConnection::read_some(RunnableList& finished) {
 }
 
 void ServerConnection::new_exchange() {
-  idle_since_ns_.store(kNever, std::memory_order_relaxed);
+  const int64_t waited_since_ns = idle_since_ns_.exchange(kNever, std::memory_order_relaxed);
   exchange_ = host_.new_exchange();
   exchange_->set_peer(this);
   exchange_->prepare_request(host_.params());
   exchange_->request()->set_channel(this);
   started_ns_ = now_ns();
+  // The first one has no idle time before it.
+  header_began_ns_ = exchanges_ == 0 ? std::min(waited_since_ns, started_ns_) : started_ns_;
   header_done_ns_ = kNever;
   received_ = 0;
 }
@@ -243,7 +245,7 @@ void ServerConnection::note_receiving() {
   int64_t deadline_ns = saturating_add(started_ns_, timeout_ns(params.receive_timeout));
   if (!exchange_->is_header_complete()) {
     deadline_ns =
-        std::min(deadline_ns, saturating_add(started_ns_, timeout_ns(params.header_timeout)));
+        std::min(deadline_ns, saturating_add(header_began_ns_, timeout_ns(params.header_timeout)));
   } else {
     const int64_t now = now_ns();
     if (header_done_ns_ == kNever) {

@@ -230,6 +230,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   std::string input_;
   long long exchanges_ = 0;
   int64_t started_ns_ = 0;           // first byte of the request
+  int64_t header_began_ns_ = 0;      // from when its header's time counts
   int64_t header_done_ns_ = kNever;  // kNever: not yet
   size_t received_ = 0;              // bytes of the request
   size_t lingered_ = 0;

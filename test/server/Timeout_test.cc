@@ -95,6 +95,18 @@ TEST_P(Timeout, FirstRequestThatNeverComes) {
   expect_408(client);
 }
 
+TEST_P(Timeout, FirstRequestThatBeginsLateHasNoMoreTime) {
+  serve();
+  RawClient client = connect();
+  advance(9 * kSecond);
+  send(client, "GET /");
+  advance(kSecond - kMs);
+  EXPECT_TRUE(is_open(client));
+  advance(kMs);
+  expect_408(client);
+  EXPECT_EQ(requests(), 0);
+}
+
 TEST_P(Timeout, HeaderInDribbles) {
   serve();
   RawClient client = connect();
