@@ -183,7 +183,8 @@ class WFNetworkTask : public SubTask {
   virtual int push(const void *buf, size_t size) = 0;
 
   // Server side: the peer has closed or half-closed the connection, or reset it; never known of
-  // datagrams. Any thread.
+  // datagrams. Over TLS as well: a close_notify without an end of the connection beneath does not
+  // count, as nothing is read while a request is processed. Any thread.
   virtual bool closed() const = 0;
 
   // Server side, in the series of the request and before its reply: `hook` is called when closed()

@@ -51,11 +51,13 @@ double seconds_since(steady_clock::time_point start) {
   return std::chrono::duration<double>(steady_clock::now() - start).count();
 }
 
+class BoundedStop : public testing::TestWithParam<Transport> {};
+
 }  // namespace
 
-TEST(StopWithin, WaitsForRepliesThatComeInTime) {
+TEST_P(BoundedStop, WaitsForRepliesThatComeInTime) {
   Ends ends;
-  TestServer server(delayed(ends));
+  TestServer server(GetParam(), delayed(ends));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(get("/ms=200")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
@@ -68,9 +70,9 @@ TEST(StopWithin, WaitsForRepliesThatComeInTime) {
   EXPECT_EQ(ends.state, WFT_STATE_SUCCESS);
 }
 
-TEST(StopWithin, FinishSendsRepliesAsTheyAre) {
+TEST_P(BoundedStop, FinishSendsRepliesAsTheyAre) {
   Ends ends;
-  TestServer server(delayed(ends));
+  TestServer server(GetParam(), delayed(ends));
   std::vector<RawClient> clients;
   for (int i = 0; i < 20; i++) {
     clients.push_back(server.client());
@@ -92,9 +94,9 @@ TEST(StopWithin, FinishSendsRepliesAsTheyAre) {
   EXPECT_EQ(ends.timer_error, ECANCELED);
 }
 
-TEST(StopWithin, AnswerTellsTheClients) {
+TEST_P(BoundedStop, AnswerTellsTheClients) {
   Ends ends;
-  TestServer server(delayed(ends));
+  TestServer server(GetParam(), delayed(ends));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(get("/answer")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
@@ -116,9 +118,9 @@ TEST(StopWithin, AnswerTellsTheClients) {
   EXPECT_EQ(ends.timer_error, ECANCELED);
 }
 
-TEST(StopWithin, DropCloses) {
+TEST_P(BoundedStop, DropCloses) {
   Ends ends;
-  TestServer server(delayed(ends));
+  TestServer server(GetParam(), delayed(ends));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(get("/drop")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
@@ -129,12 +131,12 @@ TEST(StopWithin, DropCloses) {
   EXPECT_EQ(ends.error, ECANCELED);
 }
 
-TEST(StopWithin, TellsWhatStillRuns) {
+TEST_P(BoundedStop, TellsWhatStillRuns) {
   Ends ends;
   WFCounterTask* never = nullptr;
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
-  TestServer server(delayed(ends, &never), params);
+  TestServer server(delayed(ends, &never), params, GetParam());
   RawClient client = server.client();
   ASSERT_TRUE(client.send(get("/never")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
@@ -153,7 +155,7 @@ TEST(StopWithin, TellsWhatStillRuns) {
   EXPECT_EQ(server->get_conn_count(), 0u);
 }
 
-TEST(StopWithin, CutsOffAClientThatDoesNotRead) {
+TEST_P(BoundedStop, CutsOffAClientThatDoesNotRead) {
   Ends ends;
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
@@ -165,8 +167,11 @@ TEST(StopWithin, CutsOffAClientThatDoesNotRead) {
           ends.count++;
         });
       },
-      params);
+      params, GetParam());
   RawClient client(server.port(), 4096);
+  if (GetParam() == Transport::kTls) {
+    ASSERT_TRUE(client.begin_tls(credentials().authority.file()));
+  }
   ASSERT_TRUE(client.send(kGet));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
   EXPECT_GT(client.take(1), 0u);
@@ -179,9 +184,9 @@ TEST(StopWithin, CutsOffAClientThatDoesNotRead) {
   EXPECT_EQ(ends.error, ECANCELED);
 }
 
-TEST(StopWithin, OfAnIdleServerIsAtOnce) {
+TEST_P(BoundedStop, OfAnIdleServerIsAtOnce) {
   Ends ends;
-  TestServer server(delayed(ends));
+  TestServer server(GetParam(), delayed(ends));
   RawClient idle = server.client();
   ASSERT_EQ(idle.ask(get("/ms=1"))->status, 200);
   const WFStopResult result = server->stop(0, WF_STOP_DROP);
@@ -257,5 +262,8 @@ TEST(StopWithin, MeetsEverything) {
     EXPECT_EQ(ends.count, begun) << round;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, BoundedStop, testing::Values(Transport::kPlain, Transport::kTls),
+                         transport_name);
 
 }  // namespace server_test

@@ -22,8 +22,8 @@ uint16_t own_port(const RawClient& client) {
 // Replies after `ms` whether the client had gone by then.
 class ClosedWatcher {
  public:
-  explicit ClosedWatcher(unsigned ms)
-      : server([this, ms](WFHttpTask* task) {
+  ClosedWatcher(unsigned ms, Transport transport)
+      : server(transport, [this, ms](WFHttpTask* task) {
           closed_at_first = task->closed();
           series_of(task)->push_back(
               WFTaskFactory::create_timer_task(ms * 1000, [this, task](WFTimerTask*) {
@@ -78,6 +78,8 @@ RawClient client_of(const WFHttpServer& server) {
   return RawClient(ntohs(address.sin_port));
 }
 
+class Closed : public testing::TestWithParam<Transport> {};
+
 }  // namespace
 
 TEST(Peer, AddressIsTheClients) {
@@ -97,16 +99,16 @@ TEST(Peer, AddressIsTheClients) {
   EXPECT_EQ(client.ask(kGet)->body, std::to_string(own_port(client)));
 }
 
-TEST(Closed, NotWhileTheClientWaits) {
-  ClosedWatcher watcher(20);
+TEST_P(Closed, NotWhileTheClientWaits) {
+  ClosedWatcher watcher(20, GetParam());
   RawClient client = watcher.server.client();
   EXPECT_EQ(client.ask(kGet)->status, 200);
   EXPECT_FALSE(watcher.closed_at_first);
   EXPECT_FALSE(watcher.closed_later);
 }
 
-TEST(Closed, AfterTheClientHalfClosed) {
-  ClosedWatcher watcher(100);
+TEST_P(Closed, AfterTheClientHalfClosed) {
+  ClosedWatcher watcher(100, GetParam());
   RawClient client = watcher.server.client();
   client.send(kGet);
   ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
@@ -117,8 +119,8 @@ TEST(Closed, AfterTheClientHalfClosed) {
   EXPECT_EQ(client.ending(), Ending::kClosed);
 }
 
-TEST(Closed, AfterTheClientLeft) {
-  ClosedWatcher watcher(100);
+TEST_P(Closed, AfterTheClientLeft) {
+  ClosedWatcher watcher(100, GetParam());
   RawClient client = watcher.server.client();
   client.send(kGet);
   ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
@@ -128,8 +130,8 @@ TEST(Closed, AfterTheClientLeft) {
   EXPECT_TRUE(watcher.server.has_connections(0));
 }
 
-TEST(Closed, AfterTheClientReset) {
-  ClosedWatcher watcher(100);
+TEST_P(Closed, AfterTheClientReset) {
+  ClosedWatcher watcher(100, GetParam());
   RawClient client = watcher.server.client();
   client.send(kGet);
   ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
@@ -141,9 +143,9 @@ TEST(Closed, AfterTheClientReset) {
   EXPECT_TRUE(watcher.server.has_connections(0));
 }
 
-TEST(Closed, PeerAddressOfAResetClientIsGone) {
+TEST_P(Closed, PeerAddressOfAResetClientIsGone) {
   test_support::Tally asked;
-  TestServer server([&](WFHttpTask* task) {
+  TestServer server(GetParam(), [&](WFHttpTask* task) {
     series_of(task)->push_back(WFTaskFactory::create_timer_task(50000, [&, task](WFTimerTask*) {
       struct sockaddr_storage address = {};
       socklen_t length = sizeof address;
@@ -257,5 +259,8 @@ TEST(NewConnection, NullRefusesTheClient) {
   server.refuse = false;
   EXPECT_EQ(client_of(server).ask(kGet)->status, 200);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Closed, testing::Values(Transport::kPlain, Transport::kTls),
+                         transport_name);
 
 }  // namespace server_test

@@ -38,11 +38,14 @@ bool all_ended(const Seen& seen, int count) {
   return eventually([&] { return seen.ended == count; });
 }
 
+class OnClosed : public testing::TestWithParam<Transport> {};
+class CancelTimersOnClosed : public testing::TestWithParam<Transport> {};
+
 }  // namespace
 
-TEST(OnClosed, IsCalledOnceWhenTheClientLeaves) {
+TEST_P(OnClosed, IsCalledOnceWhenTheClientLeaves) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->on_closed([&seen, task] {
       EXPECT_TRUE(task->closed());
       seen.hooks++;
@@ -62,10 +65,10 @@ TEST(OnClosed, IsCalledOnceWhenTheClientLeaves) {
   EXPECT_EQ(seen.hooks, 1);
 }
 
-TEST(OnClosed, IsCalledSoonWhenTheClientHasLeftAlready) {
+TEST_P(OnClosed, IsCalledSoonWhenTheClientHasLeftAlready) {
   Seen seen;
   std::atomic<bool> sent{false};
-  TestServer server([&](WFHttpTask* task) {
+  TestServer server(GetParam(), [&](WFHttpTask* task) {
     ASSERT_TRUE(eventually([&] { return sent && task->closed(); }));
     // First the timer: the hook may run as soon as it is set.
     series_of(task)->push_back(WFTaskFactory::create_timer_task("delay", 3600, 0, nullptr));
@@ -83,9 +86,10 @@ TEST(OnClosed, IsCalledSoonWhenTheClientHasLeftAlready) {
   EXPECT_EQ(seen.hooks, 1);
 }
 
-TEST(OnClosed, IsNotCalledForOneThatStays) {
+TEST_P(OnClosed, IsNotCalledForOneThatStays) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) { task->on_closed([&seen] { seen.hooks++; }); });
+  TestServer server(GetParam(),
+                    [&seen](WFHttpTask* task) { task->on_closed([&seen] { seen.hooks++; }); });
   {
     RawClient client = server.client();
     for (int i = 0; i < 10; i++) {
@@ -96,9 +100,9 @@ TEST(OnClosed, IsNotCalledForOneThatStays) {
   EXPECT_EQ(seen.hooks, 0);
 }
 
-TEST(OnClosed, ALaterHookTakesThePlaceOfTheFirst) {
+TEST_P(OnClosed, ALaterHookTakesThePlaceOfTheFirst) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->on_closed([] { ADD_FAILURE() << "replaced"; });
     task->on_closed([&seen] {
       seen.hooks++;
@@ -115,11 +119,11 @@ TEST(OnClosed, ALaterHookTakesThePlaceOfTheFirst) {
 }
 
 // The task must live as long as its hook runs.
-TEST(OnClosed, TheReplyWaitsForAHookThatRuns) {
+TEST_P(OnClosed, TheReplyWaitsForAHookThatRuns) {
   Seen seen;
   std::atomic<bool> in_hook{false};
   std::atomic<bool> go_on{false};
-  TestServer server([&](WFHttpTask* task) {
+  TestServer server(GetParam(), [&](WFHttpTask* task) {
     task->on_closed([&, task] {
       in_hook = true;
       ASSERT_TRUE(eventually([&] { return go_on.load(); }));
@@ -143,9 +147,9 @@ TEST(OnClosed, TheReplyWaitsForAHookThatRuns) {
   EXPECT_EQ(seen.hooks, 1);
 }
 
-TEST(OnClosed, AHookMayEndTheExchangeItself) {
+TEST_P(OnClosed, AHookMayEndTheExchangeItself) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
     task->on_closed([&seen, counter] {
       seen.hooks++;
@@ -162,9 +166,9 @@ TEST(OnClosed, AHookMayEndTheExchangeItself) {
   EXPECT_TRUE(server.has_connections(0));
 }
 
-TEST(OnClosed, WithTheSeriesCanceledByIt) {
+TEST_P(OnClosed, WithTheSeriesCanceledByIt) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->cancel_timers_on_closed();
     task->on_closed([&seen, task] {
       series_of(task)->cancel();
@@ -183,9 +187,9 @@ TEST(OnClosed, WithTheSeriesCanceledByIt) {
   }
 }
 
-TEST(CancelTimersOnClosed, EndsTheOneThatDelaysTheReply) {
+TEST_P(CancelTimersOnClosed, EndsTheOneThatDelaysTheReply) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->cancel_timers_on_closed();
     series_of(task)->push_back(hour(seen));
     series_of(task)->push_back(hour(seen));  // starts after that: ends as well
@@ -202,9 +206,9 @@ TEST(CancelTimersOnClosed, EndsTheOneThatDelaysTheReply) {
   EXPECT_TRUE(server.has_connections(0));
 }
 
-TEST(CancelTimersOnClosed, EndsTimersInWhateverIsInsideTheSeries) {
+TEST_P(CancelTimersOnClosed, EndsTimersInWhateverIsInsideTheSeries) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->cancel_timers_on_closed();
     ParallelWork* inner = Workflow::create_parallel_work(nullptr);
     for (int i = 0; i < 50; i++) {
@@ -230,9 +234,9 @@ TEST(CancelTimersOnClosed, EndsTimersInWhateverIsInsideTheSeries) {
   EXPECT_TRUE(server.has_connections(0));
 }
 
-TEST(CancelTimersOnClosed, NamedOnesLeaveTheirNames) {
+TEST_P(CancelTimersOnClosed, NamedOnesLeaveTheirNames) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->cancel_timers_on_closed();
     series_of(task)->push_back(
         WFTaskFactory::create_timer_task("leaving", 3600, 0, [&seen](WFTimerTask* timer) {
@@ -249,9 +253,9 @@ TEST(CancelTimersOnClosed, NamedOnesLeaveTheirNames) {
   EXPECT_EQ(WFTaskFactory::cancel_by_name("leaving"), 0);
 }
 
-TEST(CancelTimersOnClosed, WithoutItTheDelayGoesOn) {
+TEST_P(CancelTimersOnClosed, WithoutItTheDelayGoesOn) {
   Seen seen;
-  TestServer server([&seen](WFHttpTask* task) {
+  TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     series_of(task)->push_back(WFTaskFactory::create_timer_task(
         "stays", 3600, 0, [&seen](WFTimerTask*) { seen.ended++; }));
   });
@@ -268,10 +272,10 @@ TEST(CancelTimersOnClosed, WithoutItTheDelayGoesOn) {
 
 // The timer's end, a cancel by its name and the client's leaving meet: each ends once, and the
 // counts are true.
-TEST(CancelTimersOnClosed, MeetsExpiryAndCancel) {
+TEST_P(CancelTimersOnClosed, MeetsExpiryAndCancel) {
   std::atomic<int> canceled{0};
   std::atomic<int> ended{0};
-  TestServer server([&](WFHttpTask* task) {
+  TestServer server(GetParam(), [&](WFHttpTask* task) {
     task->cancel_timers_on_closed();
     series_of(task)->push_back(
         WFTaskFactory::create_timer_task("meet", 0, 1'000'000, [&](WFTimerTask* timer) {
@@ -294,5 +298,10 @@ TEST(CancelTimersOnClosed, MeetsExpiryAndCancel) {
   EXPECT_LE(counted, canceled);
   EXPECT_GT(canceled, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, OnClosed, testing::Values(Transport::kPlain, Transport::kTls),
+                         transport_name);
+INSTANTIATE_TEST_SUITE_P(All, CancelTimersOnClosed,
+                         testing::Values(Transport::kPlain, Transport::kTls), transport_name);
 
 }  // namespace server_test

@@ -80,6 +80,8 @@ class TestServer {
                    transport == Transport::kTls ? &credentials().certificate : nullptr) {
     clients_speak_tls_ = transport == Transport::kTls;
   }
+  TestServer(Transport transport, http_process_t process)
+      : TestServer(std::move(process), http_params(), transport) {}
   explicit TestServer(http_process_t process = echo,
                       const struct WFServerParams& params = http_params(),
                       const test_support::Certificate* certificate = nullptr)

@@ -131,6 +131,26 @@ TEST_F(Tls, RepliesMayBeDelayed) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
 }
 
+// Nothing is read while a request is processed, so neither is a close_notify; nor does it mean more
+// than that no further request will come.
+TEST_F(Tls, GoodbyeWithoutAnEndIsNoLeaving) {
+  serve([](WFHttpTask* task) {
+    task->on_closed([] { ADD_FAILURE() << "it is still there"; });
+    task->cancel_timers_on_closed();
+    series_of(task)->push_back(
+        WFTaskFactory::create_timer_task(0, 50'000'000, [task](WFTimerTask* timer) {
+          EXPECT_EQ(timer->get_state(), WFT_STATE_SUCCESS);
+          EXPECT_FALSE(task->closed());
+          echo(task);
+        }));
+  });
+  TlsClient client = connect();
+  ASSERT_TRUE(client.send(get("/patient")));
+  EXPECT_EQ(SSL_shutdown(client.ssl()), 0);
+  EXPECT_EQ(client.body(), "GET /patient ");
+  EXPECT_TRUE(client.ends_in_order());
+}
+
 TEST_F(Tls, PushedBytesComeBeforeTheReply) {
   serve([](WFHttpTask* task) {
     const std::string early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 0\r\n\r\n";
