@@ -280,12 +280,23 @@ TEST_F(Tls, RenegotiationIsRefused) {
   EXPECT_TRUE(serves());
 }
 
+// OpenSSL has no alert for what it knows as a request of HTTP.
 TEST_F(Tls, PlainBytesAreRefused) {
-  serve();
-  RawClient plain(server_->port());
-  ASSERT_TRUE(plain.send(kGet));
-  EXPECT_FALSE(plain.reply());
-  plain.close();
+  struct WFServerParams params = http_params();
+  params.ssl_accept_timeout = 60'000;  // it does not take so long: the bytes say enough
+  serve(echo, params);
+  RawClient request(server_->port());
+  ASSERT_TRUE(request.send(kGet));
+  EXPECT_EQ(request.ending(), Ending::kClosed);
+  RawClient noise(server_->port());
+  ASSERT_TRUE(noise.send("\xff\xfe\xfd\xfc\xfb\xfa\r\n\r\n"));
+  const std::string alert = noise.take_text(100);
+  ASSERT_GE(alert.size(), 7U);
+  EXPECT_EQ(alert[0], 21) << "the type of alerts (RFC 8446, 5.1)";
+  EXPECT_EQ(alert[5], 2) << "fatal";
+  EXPECT_EQ(noise.ending(), Ending::kClosed);
+  request.close();
+  noise.close();
   EXPECT_TRUE(server_->has_connections(0));
   EXPECT_EQ(server_->requests(), 0);
   EXPECT_TRUE(serves());
@@ -295,6 +306,14 @@ TEST_F(Tls, TlsOnAPlainPortIsRefused) {
   TestServer plain;
   const TlsClient client(plain.port(), {});
   EXPECT_FALSE(client.connected());
+  EXPECT_EQ(client.error(), SSL_R_WRONG_VERSION_NUMBER);
+  TlsLayer layer(authority_.file());
+  EXPECT_EQ(layer.handshake(), TlsLayer::Result::kNeedsRecords);
+  RawClient raw(plain.port());
+  const auto reply = raw.ask(layer.take_records());
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 400);
+  EXPECT_EQ(raw.ending(), Ending::kClosed);
   EXPECT_EQ(plain.requests(), 0);
   EXPECT_TRUE(plain.serves());
 }
