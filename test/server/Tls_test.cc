@@ -337,18 +337,6 @@ TEST_F(Tls, OneBadHandshakeDoesNotTouchOtherConnections) {
   }
 }
 
-TEST_F(Tls, HandshakesHaveATimeLimit) {
-  struct WFServerParams params = http_params();
-  params.ssl_accept_timeout = 50;
-  serve(echo, params);
-  RawClient silent(server_->port());
-  EXPECT_EQ(silent.ending(), Ending::kClosed);
-  RawClient slow(server_->port());
-  ASSERT_TRUE(slow.send("\x16\x03\x01"));
-  EXPECT_TRUE(slow.ended());
-  EXPECT_TRUE(serves());
-}
-
 TEST_F(Tls, AfterTheHandshakeTheHeaderHasItsOwnLimit) {
   struct WFServerParams params = http_params();
   params.header_timeout = 50;
