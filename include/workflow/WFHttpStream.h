@@ -92,7 +92,8 @@ class WFHttpStream {
   // -1 with errno: EINVAL in another stream, or as of the stream's end.
   int set_heartbeat(int ms) const;
 
-  // Bytes that the client has not taken yet.
+  // Bytes written, chunk framing included, that are kept because the socket has not taken them yet;
+  // over TLS a record counts until it has left as a whole.
   size_t unsent() const;
   // The client has left, or the reply has ended.
   bool closed() const;

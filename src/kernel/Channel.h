@@ -84,7 +84,10 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   // Of a copy that goes after it.
   int write_behind(const void* data, size_t size) WF_REQUIRES(mutex_);
   size_t unsent_bytes() const WF_REQUIRES(mutex_);
-  size_t copied_bytes() const WF_REQUIRES(mutex_) { return copied_.size() + behind_.size(); }
+  // Of them those that are not the user's, a TLS record under way included.
+  size_t copied_bytes() const WF_REQUIRES(mutex_) {
+    return copied_.size() + behind_.size() + stream_.unsent_bytes();
+  }
   // The vectors not yet written, and what was to go after them.
   void forget_unsent() WF_REQUIRES(mutex_);
   // Without regard to invariant 3: where the poller stops, and will not go on with what is unsent;

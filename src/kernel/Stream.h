@@ -47,6 +47,7 @@ class Stream {
   // need not be offered again, but has left only when flush() says 0.
   ssize_t write(struct iovec* vectors, int count);
   int flush() { return tls_ ? tls_->flush() : 0; }
+  size_t unsent_bytes() const { return tls_ ? tls_->unsent_bytes() : 0; }
 
   // No more bytes will come from here; the peer's can still be read. Unless `whole`, a peer over
   // TLS can tell that something was cut.

@@ -46,6 +46,8 @@ class TlsStream {
   // As Stream::write().
   ssize_t write(const struct iovec* vectors, int count);
   int flush();
+  // Bytes that write() has taken and flush() has not sent whole.
+  size_t unsent_bytes() const { return unsent_.size(); }
 
   // Tells the peer that no more bytes will come, if that can be said at once.
   void close_notify();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@ namespace {
 std::atomic<bool> swallows{false};
 constexpr size_t kBytesPerMs = 128 * 1024;
 constexpr size_t kLarge = 2048;
+std::atomic<bool> refuses{false};  // there is no room for what is large
 std::atomic<size_t> swallowed{0};
 std::atomic<size_t> most_in_a_round{0};
 thread_local size_t in_this_round = 0;
@@ -47,6 +49,10 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
   size_t size = 0;
   for (size_t i = 0; i < message->msg_iovlen; i++) {
     size += message->msg_iov[i].iov_len;
+  }
+  if (refuses && size >= kLarge) {
+    errno = EAGAIN;
+    return -1;
   }
   if (!swallows || size < kLarge) {
     return call(fd, message, flags);
@@ -144,6 +150,27 @@ TEST_P(WriteRounds, OfALargeReply) {
       task->get_resp()->append_output_body_nocopy(block);
     }
   });
+}
+
+TEST_P(WriteRounds, WhatTheSocketDoesNotTakeIsUnsent) {
+  constexpr size_t kFraming = sizeof("2710\r\n\r\n") - 1;
+  std::atomic<size_t> refused{0};
+  std::atomic<size_t> taken{1};
+  TestServer server(
+      [&](WFHttpTask* task) {
+        WFHttpStream stream = WFHttpStream::begin(task);
+        refuses = true;
+        stream.write(std::string(10'000, 'x'));
+        refused = stream.unsent();
+        refuses = false;
+        stream.write("y");
+        taken = stream.unsent();
+      },
+      server_test::http_params(), GetParam());
+  RawClient client = server.client();
+  EXPECT_EQ(client.ask(kGet)->body, std::string(10'000, 'x') + "y");
+  EXPECT_EQ(refused, 10'000 + kFraming);
+  EXPECT_EQ(taken, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WriteRounds, testing::Values(Transport::kPlain, Transport::kTls),
