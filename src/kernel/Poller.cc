@@ -158,6 +158,7 @@ bool Poller::move_timer(TimerNode* node, int64_t delay_ns) {
   schedule_point();
   int64_t before = node->delay_ns_.load(std::memory_order_acquire);
   while (before >= 0) {
+    schedule_point();
     if (node->flag_.load(std::memory_order_acquire)) {
       before = node->delay_ns_.load(std::memory_order_acquire);
       if (before >= 0) {
@@ -185,7 +186,13 @@ bool Poller::move_timer(TimerNode* node, int64_t delay_ns) {
 int64_t Poller::remaining_ns(const TimerNode* node) {
   const int64_t delay_ns = node->delay_ns_.load(std::memory_order_acquire);
   if (delay_ns != TimerNode::kStarted) {
-    return node->flag_.load(std::memory_order_acquire) ? -1 : delay_ns;
+    schedule_point();
+    if (!node->flag_.load(std::memory_order_acquire)) {
+      return delay_ns;
+    }
+    if (node->delay_ns_.load(std::memory_order_acquire) != TimerNode::kStarted) {
+      return -1;  // cancelled; a start would have changed that first
+    }
   }
   Poller* const poller = node->poller_;
   const int64_t now_ns = poller->clock_.now_ns();
