@@ -105,6 +105,10 @@ WFTimerHandle TimerTask::handle() {
 
 void TimerTask::give_up_slot() {
   if (slot_) {
+    {
+      const RunningTimer running(slot_);
+      callback_ = nullptr;
+    }
     TimerSlots::give_up(std::exchange(slot_, nullptr));
   }
 }
@@ -140,7 +144,7 @@ SubTask* TimerTask::done() {
     }
     callback_ = nullptr;  // with what it has captured
   }
-  give_up_slot();
+  TimerSlots::give_up(std::exchange(slot_, nullptr));
   return delete_and_next();
 }
 
@@ -151,11 +155,12 @@ NamedTimerTask::NamedTimerTask(std::string_view name, int64_t delay_ns,
 }
 
 NamedTimerTask::~NamedTimerTask() {
-  give_up_slot();
-  // Who sets an outcome leaves the name too; only what never started may still be linked.
+  // Who sets an outcome leaves the name too; only what never started may still be linked. Before
+  // the slot is given up: who has waited for that may use the name again.
   if (get_state() == WFT_STATE_UNDEFINED) {
     registry().unlink(this);
   }
+  give_up_slot();
 }
 
 TimerTask::Name NamedTimerTask::leave_name() {

@@ -51,7 +51,9 @@ class TimerTask : public WFTimerTask, public TimerNode {
     error_ = error;
   }
 
-  // The first thing that a destructor of the most derived class does.
+  // For the destructor of the most derived class: until then handles may call virtual functions.
+  // Destroys what the callback has captured first, as who waits for the timer may free what that
+  // uses.
   void give_up_slot();
 
  private:
