@@ -30,6 +30,7 @@ struct TimerSlots::Shard {
   LendingCondition given_up;
   std::deque<Slot> slots WF_GUARDED_BY(mutex);
   Slot* free WF_GUARDED_BY(mutex) = nullptr;
+  Shard* other = nullptr;  // of simulated_
 };
 
 TimerSlots::TimerSlots() : shards_(new Shard[kShards]) {}
@@ -39,11 +40,24 @@ TimerSlots& TimerSlots::instance() {
   return *slots;
 }
 
+TimerSlots::Shard& TimerSlots::next_shard() {
+  if (!VirtualScheduler::current()) {
+    return shards_[next_shard_.fetch_add(1, std::memory_order_relaxed) % kShards];
+  }
+  // The locks of a simulation keep out nobody but its own threads, so it shares no slots with other
+  // system threads. One shard, or not every run with a seed would be the same.
+  static thread_local Shard* shard = nullptr;
+  if (!shard) {
+    shard = new Shard;
+    shard->other = simulated_.load(std::memory_order_relaxed);
+    while (!simulated_.compare_exchange_weak(shard->other, shard, std::memory_order_relaxed)) {
+    }
+  }
+  return *shard;
+}
+
 TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
-  // In a simulation every run with a seed is the same.
-  const size_t number =
-      VirtualScheduler::current() ? 0 : next_shard_.fetch_add(1, std::memory_order_relaxed);
-  Shard& shard = shards_[number % kShards];
+  Shard& shard = next_shard();
   MutexLock lock(shard.mutex);
   Slot* slot = shard.free;
   if (slot) {

@@ -22,7 +22,7 @@ class TimerTask;
 // One for the process, never destroyed; slots are used again and never freed.
 //
 // Thread-safe. G is the mutex of a shard. Order: G, then B or I or P. Under G the timer of a slot
-// that is in use is alive, because its destructor gives the slot up before anything else.
+// that is in use is alive, because its destructor gives the slot up.
 //
 // Rules (numbers as in docs/concurrency.md):
 // 11. A handle's generation is that of its slot exactly until the timer's callback has returned, or
@@ -54,10 +54,12 @@ class TimerSlots {
 
   TimerSlots();
   ~TimerSlots() = delete;
+  Shard& next_shard();
   static Slot* slot_of(const WFTimerHandle& handle) { return static_cast<Slot*>(handle.slot_); }
 
   Shard* const shards_;
   std::atomic<size_t> next_shard_{0};
+  std::atomic<Shard*> simulated_{nullptr};  // all of them, so that they can be found in memory
 };
 
 // The calling thread is in the callback of the slot's timer.
