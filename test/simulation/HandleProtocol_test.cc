@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "Seeds.h"
@@ -251,6 +254,77 @@ TEST(HandleProtocol, ReplaceLeavesOne) {
     EXPECT_EQ(cancelled, 2);
     ledger.close();
   });
+}
+
+TEST(HandleProtocol, WhatIsBeingStartedRemains) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    for (const char* name : {"a", ""}) {
+      WFTimerTask* task = ledger.create(name, 100);
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      ledger.simulation().spawn([&ledger, task] { ledger.start(task); });
+      // Time moves only when no thread can go on.
+      ledger.simulation().spawn([handle] { EXPECT_TRUE(handle.remaining()); });
+    }
+    ledger.run();
+    EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), 2u);
+    ledger.close();
+  });
+}
+
+// Who waited may free what the destruction of the callback uses.
+TEST(HandleProtocol, AWaitReturnsWhenADroppedTimerHasDestroyedWhatItHadCaptured) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    WFSimulation simulation(seed);
+    bool destroyed = false;
+    WFTimerHandle handle;
+    std::shared_ptr<void> captured(&destroyed, [&](void*) {
+      EXPECT_EQ(handle.cancel_and_wait(), -1);  // for itself
+      simulation.sleep_for(100);
+      destroyed = true;
+    });
+    WFTimerTask* task = WFTimer::create("a", std::chrono::hours(1), WF_TIMER_APPEND,
+                                        [captured](WFTimerTask*) { ADD_FAILURE(); });
+    captured.reset();
+    handle = WFTimer::handle_of(task);
+    simulation.spawn([=] { task->dismiss(); });
+    simulation.spawn([&] {
+      EXPECT_GE(handle.cancel_and_wait(), 0);
+      EXPECT_TRUE(destroyed);
+      EXPECT_EQ(WFTimer::count("a"), 0u);
+    });
+    EXPECT_TRUE(simulation.run().ok());
+    EXPECT_TRUE(simulation.stop().ok());
+  });
+}
+
+// System threads may have a simulation each, and their locks keep out only their own threads.
+TEST(HandleProtocol, SimulationsBesideEachOtherShareNoSlots) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; i++) {
+    threads.emplace_back([] {
+      for (uint64_t seed = 1; seed <= kSeeds / 10; seed++) {
+        WFSimulation simulation(seed);
+        int won = 0;
+        int canceled = 0;
+        for (int timer = 0; timer < 10; timer++) {
+          WFTimerTask* task = WFTimer::create(std::chrono::hours(1), [&](WFTimerTask* self) {
+            canceled += self->get_error() == ECANCELED;
+          });
+          const WFTimerHandle handle = WFTimer::handle_of(task);
+          simulation.spawn([task] { task->start(); });
+          simulation.spawn([&won, handle] { won += handle.cancel() == WF_TIMER_WON; });
+        }
+        EXPECT_TRUE(simulation.run().ok());
+        EXPECT_EQ(won, 10);
+        EXPECT_EQ(canceled, 10);
+        EXPECT_TRUE(simulation.stop().ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }
 
 }  // namespace
