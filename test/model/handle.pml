@@ -12,6 +12,8 @@
  *   queued_for   guarded by P: the deadline that the queue knows
  *   put_off      guarded by P: a later one, or 0
  *
+ * Who reschedules, and who asks what remains, is in moves.pml.
+ *
  * Deadlines are just numbers: what is queued may be due at any moment, whatever the number, and the
  * numbers say which deadline it is. Without -DNAMED the timer has no name. Memory is sequentially
  * consistent. The slot is used again as soon as it is free, and the task is freed as soon as it can be.
@@ -467,144 +469,7 @@ proctype Interrupter() {
 }
 #endif
 
-/* ---- Reschedule, remaining ---- */
-
-/*
- * Poller::move_timer(). The caller knows the timer to be alive; needs the locals before, seen, moved
- * and too_late, and begun_after_cancel.
- */
-inline move_timer(to) {
-  d_step { TOUCH; before = delay };
-  do
-  :: before == STARTED || moved || too_late -> break
-  :: else ->
-#ifndef MUT_MOVE_IGNORES_FLAG
-     d_step { TOUCH; seen = flag };
-#endif
-     if
-#ifndef MUT_MOVE_IGNORES_FLAG
-     :: seen ->
-#ifndef MUT_MOVE_LOOKS_ONCE
-        d_step { TOUCH; before = delay; too_late = before != STARTED; assert(!too_late || never_queues) }
-#else
-        d_step { too_late = true; assert(never_queues || removed) }
-#endif
-#endif
-     :: !seen ->
-#ifndef MUT_MOVE_STORES
-        d_step {
-          TOUCH;
-          if
-          :: delay == before -> delay = to; in_force = to; moved = true
-          :: else -> before = delay
-          fi
-        }
-#else
-        d_step { TOUCH; delay = to; in_force = to; moved = true }
-#endif
-     fi
-  od;
-  if
-  :: moved || too_late
-  :: else ->
-     assert(poller_set);
-#ifndef MUT_MOVE_WITHOUT_P
-     lock(P);
-#endif
-     d_step { TOUCH; moved = queued; assert(moved || removed) };
-     if
-     :: moved ->
-        d_step {
-          assert(queued);
-          if
-          :: to >= queued_for -> put_off = to
-          :: else ->
-#ifndef MUT_EARLIER_KEEPS_PUT_OFF
-             put_off = 0;
-#endif
-             queued_for = to
-          fi;
-          in_force = to
-        }
-     :: else
-     fi;
-#ifndef MUT_MOVE_WITHOUT_P
-     unlock(P)
-#endif
-  fi;
-  assert(!(moved && begun_after_cancel))
-}
-
-/* One number each that is earlier than those of all others, and one that is later. */
-#if MOVERS
-proctype Mover(byte earlier, later) {
-  bool seen, moved, too_late, begun_after_cancel;
-  byte before, to;
-  d_step { begun_after_cancel = cancel_won };
-  if
-  :: to = earlier
-  :: to = later
-  fi;
-  lock(G);
-  if
-  :: generation != 0 -> assert(called_back || dropped)
-  :: else -> assert(user == 1); move_timer(to)
-  fi;
-  unlock(G)
-}
-#endif
-
-#ifdef WITH_NAME_MOVER
-proctype NameMover(byte earlier, later) {
-  bool seen, moved, too_late, begun_after_cancel;
-  byte before, to;
-  if
-  :: to = earlier
-  :: to = later
-  fi;
-  lock(B);
-  if
-  :: linked -> move_timer(to)
-  :: else
-  fi;
-  unlock(B)
-}
-#endif
-
-#ifdef WITH_LOOKER
-proctype Looker() {
-  bool seen;
-  byte before;
-  lock(G);
-  if
-  :: generation != 0
-  :: else ->
-     d_step { TOUCH; before = delay };
-     if
-     :: before != STARTED ->
-        d_step { TOUCH; seen = flag };
-#ifndef MUT_LOOKS_ONCE
-        if
-        :: seen -> d_step { TOUCH; before = delay; assert(before == STARTED || never_queues) }
-        :: else
-        fi
-#else
-        assert(!seen || never_queues || removed)
-#endif
-     :: else
-     fi;
-     if
-     :: before == STARTED ->
-        assert(poller_set);
-        lock(P);
-        d_step { TOUCH; assert(queued || removed) };
-        unlock(P)
-     :: else
-     fi
-  fi;
-  unlock(G)
-}
-#endif
+#include "moves.pml"
 
 /* ---- The callback, and whose slot it is next ---- */
 
