@@ -86,8 +86,8 @@ class WFTimer {
   static WFTimerTask *create(const std::string &name, std::chrono::nanoseconds delay,
                              WFTimerPolicy policy, Callback callback);
 
-  // A handle of a timer that was not started yet. Each call gives the same one. Without memory, and
-  // for tasks that are none of the library's timers, one of no timer.
+  // A handle of a timer that was not started yet. Each call gives the same one. Without memory, for
+  // tasks that are none of the library's timers, and in the callback, one of no timer.
   static WFTimerHandle handle_of(WFTimerTask *task);
 
   // Reschedules the timers of that name that were created before the call, as their handles would,

@@ -57,8 +57,11 @@ WFTimerTask* WFTimer::create(const std::string& name, std::chrono::nanoseconds d
 
 WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {
   auto* const timer = dynamic_cast<TimerTask*>(task);
+  if (!timer || timer->get_state() != WFT_STATE_UNDEFINED) {
+    return WFTimerHandle();
+  }
   try {
-    return timer ? timer->handle() : WFTimerHandle();
+    return timer->handle();
   } catch (const std::bad_alloc&) {
     return WFTimerHandle();
   }

@@ -143,6 +143,17 @@ TEST_P(TimerHandle, IsTheSameEachTimeItIsAskedFor) {
   task->dismiss();
 }
 
+TEST_P(TimerHandle, IsNotGivenOutInTheCallback) {
+  Tally done;
+  WFTimerTask* task = create(nanoseconds(0));
+  task->set_callback([&](WFTimerTask* self) {
+    EXPECT_EQ(WFTimer::handle_of(self), WFTimerHandle());
+    done.add();
+  });
+  task->start();
+  EXPECT_TRUE(done.wait_for(1));
+}
+
 TEST_P(TimerHandle, InsideTheCallbackSaysRunning) {
   WFTimerTask* task = create(nanoseconds(0));
   const WFTimerHandle handle = WFTimer::handle_of(task);
