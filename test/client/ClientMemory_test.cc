@@ -121,7 +121,9 @@ class ClientMemory : public testing::Test {
                                         ended.body += size;
                                       },
                                       callback)
-                                : WFTaskFactory::create_http_task(url, 0, 0, callback);
+                       : proxy_.empty()
+                           ? WFTaskFactory::create_http_task(url, 0, 0, callback)
+                           : WFTaskFactory::create_http_task(url, proxy_, 0, 0, callback);
     task->set_keep_alive(n % 2 == 0 ? 0 : 60'000);
     fails_in = n;
     asks = n >= 0;
@@ -162,6 +164,7 @@ class ClientMemory : public testing::Test {
   }
 
   static constexpr size_t kBody = 200'000;
+  std::string proxy_;
 
   test_support::Authority authority_;
   const test_support::Certificate certificate_;
@@ -175,7 +178,6 @@ class ClientMemory : public testing::Test {
   }};
   RawServer tls_server_{[this](Peer& peer, int) { serve_tls(peer); }};
 
- private:
   void serve_tls(Peer& peer) {
     const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(
         SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
@@ -206,6 +208,18 @@ TEST_F(ClientMemory, EachAllocationMayFail) {
 
 TEST_F(ClientMemory, EachAllocationOfAStreamedResponseMayFail) {
   fail_each(server_.port(), false, true);
+}
+
+TEST_F(ClientMemory, EachAllocationOfATunnelMayFail) {
+  RawServer proxy([this](Peer& peer, int) {
+    if (!peer.request().empty()) {
+      peer.send(
+          "HTTP/1.1 200 OK\r\nVia: 1.1 a-proxy-whose-name-is-long-enough-to-be-allocated\r\n\r\n");
+      serve_tls(peer);
+    }
+  });
+  proxy_ = proxy.url("");
+  fail_each(tls_server_.port(), true, false);
 }
 
 TEST_F(ClientMemory, EachAllocationMayFailOverTls) {
