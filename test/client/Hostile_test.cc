@@ -90,13 +90,13 @@ TEST(HostilePeer, ARedirectCannotInjectFields) {
   for (const std::string& location :
        {"/a\tb"s, "/a b"s, "/\x7f"s, "http://127.0.0.1:1\x01/"s, "//user@:/"s}) {
     std::string second;
-    RawServer server([&](Peer& peer, int) {
+    auto server = std::make_unique<RawServer>([&](Peer& peer, int) {
       peer.request();
       peer.send("HTTP/1.1 302 X\r\nContent-Length: 0\r\nLocation: " + location + "\r\n\r\n");
       second = peer.request();
     });
-    const Fetched got = fetch(server.url(), {.redirect_max = 1});
-    EXPECT_NE(got.state, WFT_STATE_SUCCESS) << location;
+    EXPECT_NE(fetch(server->url(), {.redirect_max = 1}).state, WFT_STATE_SUCCESS) << location;
+    server.reset();  // its script has ended
     EXPECT_EQ(second, "") << location;
   }
 }
