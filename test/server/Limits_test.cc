@@ -205,17 +205,23 @@ void hold(WFHttpTask* task) {
 }
 
 TEST_P(Limit, ReadAhead) {
-  TestServer server(hold, http_params(), GetParam());
+  constexpr int kBuffer = 16 * 1024;
+  const workflow::UniqueFd listening = listening_socket(kBuffer);
+  TestServer server(hold, http_params(), GetParam(), listening.get());
   RawClient client = server.client();
+  client.set_send_buffer(kBuffer);
   ASSERT_TRUE(client.send(get("/hold")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
-  // What the server does not read piles up here, until the kernel's buffers are full.
+  // What the server does not read piles up here, until the kernel's buffers are full: twice what
+  // was asked for, on either side (socket(7)).
   std::string more;
-  while (more.size() < size_t{64} * 1024 * 1024) {
-    more += post("/", std::string(60 * 1024, 'x'));
+  while (more.size() < size_t{1024} * 1024) {
+    more += post("/", std::string(1024, 'x'));
   }
-  client.set_patience(std::chrono::milliseconds(100));
+  const size_t before = client.sent();
+  client.set_patience(std::chrono::milliseconds(500));
   EXPECT_FALSE(client.send(more)) << "somebody took all of it";
+  EXPECT_LE(client.sent() - before, 64U * 1024 + 4U * kBuffer);
   EXPECT_EQ(server.requests(), 1);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 1);
   client.set_patience(test_support::kPatience);

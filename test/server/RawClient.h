@@ -67,6 +67,12 @@ class RawClient {
   // How long to wait for what the server must do; that of a test unless set.
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
   int fd() const { return fd_.get(); }
+  // Bytes that left, or are in a buffer of the kernel; over TLS those of records.
+  size_t sent() const { return sent_; }
+  // SO_SNDBUF: to notice soon that nobody reads.
+  void set_send_buffer(int size) {
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+  }
 
   // From now on all bytes go over TLS. Not connected any more, and false, when the server does not
   // agree, or is not one for 127.0.0.1 that `ca_file` vouches for.
@@ -208,6 +214,7 @@ class RawClient {
       const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n > 0) {
         bytes.remove_prefix(static_cast<size_t>(n));
+        sent_ += static_cast<size_t>(n);
       } else if (errno == EAGAIN) {
         if (!wait_for(POLLOUT, patience_)) {
           return false;
@@ -360,6 +367,7 @@ class RawClient {
   workflow::UniqueFd fd_;
   std::unique_ptr<TlsLayer> tls_;  // null: in the clear
   std::chrono::milliseconds patience_ = test_support::kPatience;
+  size_t sent_ = 0;
   std::string input_;
 };
 

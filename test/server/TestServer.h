@@ -72,26 +72,43 @@ inline const Credentials& credentials() {
   return all;
 }
 
+// One that listens on 127.0.0.1, for serve(). What it accepts has this SO_RCVBUF: the kernel takes
+// little of what the server does not read.
+inline workflow::UniqueFd listening_socket(int receive_buffer) {
+  workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
+  ::listen(fd.get(), 128);
+  return fd;
+}
+
 // A server on 127.0.0.1, started, that counts the requests it is given. Stops when destroyed.
 class TestServer {
  public:
-  TestServer(http_process_t process, const struct WFServerParams& params, Transport transport)
+  // `listen_fd`: to serve on that instead of a socket of its own.
+  TestServer(http_process_t process, const struct WFServerParams& params, Transport transport,
+             int listen_fd = -1)
       : TestServer(std::move(process), params,
-                   transport == Transport::kTls ? &credentials().certificate : nullptr) {
+                   transport == Transport::kTls ? &credentials().certificate : nullptr, listen_fd) {
     clients_speak_tls_ = transport == Transport::kTls;
   }
   TestServer(Transport transport, http_process_t process)
       : TestServer(std::move(process), http_params(), transport) {}
   explicit TestServer(http_process_t process = echo,
                       const struct WFServerParams& params = http_params(),
-                      const test_support::Certificate* certificate = nullptr)
+                      const test_support::Certificate* certificate = nullptr, int listen_fd = -1)
       : server_(&params, [this, process = std::move(process)](WFHttpTask* task) {
           requests_++;
           process(task);
           processed_++;
         }) {
-    started_ = server_.start("127.0.0.1", 0, certificate ? certificate->cert_file.c_str() : nullptr,
-                             certificate ? certificate->key_file.c_str() : nullptr) == 0;
+    const char* const cert = certificate ? certificate->cert_file.c_str() : nullptr;
+    const char* const key = certificate ? certificate->key_file.c_str() : nullptr;
+    started_ = (listen_fd < 0 ? server_.start("127.0.0.1", 0, cert, key)
+                              : server_.serve(listen_fd, cert, key)) == 0;
     struct sockaddr_in address = {};
     socklen_t length = sizeof address;
     if (server_.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length) == 0) {
