@@ -119,6 +119,7 @@ void become_an_error(HttpResponse* response) {
   protocol::HttpUtil::set_response_status(response, HttpStatusInternalServerError);
   response->clear_output_body();
   erase_header(response, "Transfer-Encoding");
+  erase_header(response, "Content-Length");
 }
 
 // Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
