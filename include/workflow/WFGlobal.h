@@ -18,10 +18,13 @@
 // "io_uring" where the kernel offers it, which is the default.
 struct WFGlobalSettings {
   struct EndpointParams endpoint_params = ENDPOINT_PARAMS_DEFAULT;
-  struct EndpointParams dns_server_params = ENDPOINT_PARAMS_DEFAULT;
-  unsigned int dns_ttl_default = 3600;  // seconds; for answers that name none
-  unsigned int dns_ttl_min = 60;        // seconds; for answers that name less
-  int dns_threads = 4;
+  struct EndpointParams dns_server_params =
+      ENDPOINT_PARAMS_DEFAULT;          // no effect: resolv.conf rules
+  unsigned int dns_ttl_default = 3600;  // no effect: every answer names its time
+  // Seconds. When no address of a host could be connected to the host is looked up again, but not
+  // if its addresses are younger than this. How long answers are believed is theirs to say.
+  unsigned int dns_ttl_min = 60;
+  int dns_threads = 4;        // no effect: no thread waits for an answer
   int poller_threads = -1;    // wait for timers and descriptors
   int handler_threads = 20;   // run callbacks and process functions
   int compute_threads = -1;   // run go tasks

@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+#include <netdb.h>
+
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/Fetch.h"
+#include "server/TestServer.h"
+#include "support/Certificates.h"
+#include "support/FakeDnsServer.h"
+#include "support/TempDir.h"
+#include "workflow/WFGlobal.h"
+
+// What a program sets for all its clients, by the public settings alone.
+
+namespace client_test {
+namespace {
+
+using server_test::TestServer;
+using test_support::Authority;
+using test_support::FakeDnsServer;
+
+// Hosts are found by files and a server of the test's.
+class ClientSettings : public testing::Test {
+ protected:
+  ClientSettings() {
+    write("hosts", "");
+    write("resolv.conf", "nameserver " + names_.address() + "\n");
+    settings_.hosts_path = hosts_.c_str();
+    settings_.resolv_conf_path = resolv_conf_.c_str();
+  }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_.path(name)) << text;
+  }
+  Fetched get_from(const std::string& host, uint16_t port) {
+    WORKFLOW_library_init(&settings_);
+    return fetch("http://" + host + ":" + std::to_string(port) + "/");
+  }
+
+  const test_support::TempDir folder_;
+  const std::string hosts_ = folder_.path("hosts");
+  const std::string resolv_conf_ = folder_.path("resolv.conf");
+  FakeDnsServer names_;
+  struct WFGlobalSettings settings_ = GLOBAL_SETTINGS_DEFAULT;
+};
+
+}  // namespace
+
+TEST_F(ClientSettings, TheHostsFileIsTheOneThatIsSet) {
+  TestServer server;
+  write("hosts", "127.0.0.1 only-here.test\n");
+  EXPECT_EQ(get_from("only-here.test", server.port()).status, "200");
+  EXPECT_EQ(names_.asked_in_all(), 0u);
+  EXPECT_EQ(get_from("nowhere.test", server.port()).error, EAI_NONAME);
+}
+
+TEST_F(ClientSettings, TheNameServerIsThatOfTheFileThatIsSet) {
+  TestServer server;
+  names_.set("served.test", {.v4 = {"127.0.0.1"}});
+  EXPECT_EQ(get_from("served.test", server.port()).status, "200");
+  EXPECT_EQ(names_.asked("served.test"), 2u);
+}
+
+TEST_F(ClientSettings, OnlyTheFamilyThatIsSetIsAskedFor) {
+  TestServer server;
+  names_.set("both.test", {.v4 = {"127.0.0.1"}, .v6 = {"::1"}});
+  settings_.endpoint_params.address_family = AF_INET;
+  EXPECT_EQ(get_from("both.test", server.port()).status, "200");
+  EXPECT_EQ(names_.asked("both.test", 28), 0u);
+  names_.set("both-again.test", {.v4 = {"127.0.0.1"}, .v6 = {"::1"}});
+  settings_.endpoint_params.address_family = AF_INET6;
+  // Nobody listens there, or there is no IPv6 here.
+  EXPECT_EQ(get_from("both-again.test", server.port()).state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(names_.asked("both-again.test", 1), 0u);
+  EXPECT_EQ(names_.asked("both-again.test", 28), 1u);
+}
+
+TEST_F(ClientSettings, AddressesOfAnotherFamilyAreNone) {
+  TestServer server;
+  settings_.endpoint_params.address_family = AF_INET6;
+  names_.set("four.test", {.v4 = {"127.0.0.1"}});
+  EXPECT_EQ(get_from("four.test", server.port()).error, EAI_NODATA);
+  const Fetched numeric = get_from("127.0.0.1", server.port());
+  EXPECT_EQ(numeric.state, WFT_STATE_DNS_ERROR);
+  EXPECT_EQ(numeric.error, EAI_ADDRFAMILY);
+}
+
+// Keeps the names that clients have asked for.
+class NotingServer final : public WFHttpServer {
+ public:
+  NotingServer() : WFHttpServer(server_test::echo) {}
+  ~NotingServer() override { stop(); }
+
+  std::vector<std::string> names() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return names_;
+  }
+
+ protected:
+  SSL_CTX* get_server_ssl_ctx(const char* name) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    names_.emplace_back(name);
+    return WFHttpServer::get_server_ssl_ctx(name);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> names_;
+};
+
+TEST_F(ClientSettings, TheServerIsToldTheNameUnlessThatIsTurnedOff) {
+  Authority authority;
+  SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str());
+  const test_support::Certificate certificate = authority.issue({"DNS:named.test"});
+  write("hosts", "127.0.0.1 named.test other.test\n");
+  NotingServer server;
+  ASSERT_EQ(
+      server.start("127.0.0.1", 0, certificate.cert_file.c_str(), certificate.key_file.c_str()), 0);
+  struct sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
+  const std::string port = ":" + std::to_string(ntohs(address.sin_port)) + "/";
+  for (const bool told : {false, true}) {
+    settings_.endpoint_params.use_tls_sni = told;
+    WORKFLOW_library_init(&settings_);
+    EXPECT_EQ(fetch("https://named.test" + port).status, "200");
+    const std::vector<std::string> names = server.names();
+    EXPECT_EQ(names, told ? std::vector<std::string>{"named.test"} : std::vector<std::string>());
+    // Told or not, the certificate has to be the host's.
+    EXPECT_EQ(fetch("https://other.test" + port).error, -X509_V_ERR_HOSTNAME_MISMATCH);
+  }
+}
+
+}  // namespace client_test
