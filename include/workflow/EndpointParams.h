@@ -16,6 +16,10 @@ struct EndpointParams {
   int ssl_connect_timeout = 10 * 1000;
   // TLS: tells the server which host is wanted (SNI, RFC 6066, section 3), as most of them need.
   bool use_tls_sni = true;
+  // Bytes of a response, of which the task keeps the whole: a larger one ends it with EMSGSIZE. Of
+  // no effect on a task whose response has a set_size_limit() of its own, and on chunked tasks,
+  // which keep nothing. SIZE_MAX: unlimited.
+  size_t response_size_limit = size_t{1024} * 1024 * 1024;
 };
 
 inline constexpr struct EndpointParams ENDPOINT_PARAMS_DEFAULT {};

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -94,7 +95,12 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
     return Protocol::prepare(target_, &this->req_, &this->resp_, keep_alive) ? &this->req_
                                                                              : nullptr;
   }
-  protocol::ProtocolMessage *next_response() override { return &this->resp_; }
+  protocol::ProtocolMessage *next_response() override {
+    if (this->resp_.get_size_limit() == SIZE_MAX) {
+      this->resp_.set_size_limit(target_.params.response_size_limit);
+    }
+    return &this->resp_;
+  }
   workflow::ClientTimes times() const override {
     workflow::ClientTimes times;
     if (this->send_timeout_ >= -1) times.send = this->send_timeout_;

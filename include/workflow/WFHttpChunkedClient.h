@@ -73,6 +73,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   SubTask *done() override;
   bool goes_on() override;
   protocol::ProtocolMessage *next_request() override;
+  protocol::ProtocolMessage *next_response() override { return &resp_; }
   workflow::ClientTimes times() const override;
   bool wants_more() override;
   workflow::Runnable *delivery() override;

@@ -1,17 +1,20 @@
 #include <gtest/gtest.h>
 #include <netdb.h>
 
+#include <cerrno>
 #include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "client/Fetch.h"
+#include "client/RawServer.h"
 #include "server/TestServer.h"
 #include "support/Certificates.h"
 #include "support/FakeDnsServer.h"
 #include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFHttpChunkedClient.h"
 
 // What a program sets for all its clients, by the public settings alone.
 
@@ -132,6 +135,74 @@ TEST_F(ClientSettings, TheServerIsToldTheNameUnlessThatIsTurnedOff) {
     // Told or not, the certificate has to be the host's.
     EXPECT_EQ(fetch("https://other.test" + port).error, -X509_V_ERR_HOSTNAME_MISMATCH);
   }
+}
+
+TEST_F(ClientSettings, AResponseBeyondTheSizeLimitIsAnError) {
+  RawServer server([](Peer& peer, int) {
+    peer.request();
+    peer.reply(std::string(5000, 'x'));
+    peer.ended();
+  });
+  settings_.endpoint_params.response_size_limit = 4096;
+  const Fetched got = get_from("127.0.0.1", server.port());
+  EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(got.error, EMSGSIZE);
+  // What is said of one response goes first.
+  const auto more = [](WFHttpTask* task) { task->get_resp()->set_size_limit(10'000); };
+  EXPECT_EQ(fetch(server.url(), {.change = more}).status, "200");
+}
+
+TEST_F(ClientSettings, AnEndlessResponseIsAnError) {
+  RawServer server([](Peer& peer, int) {
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\n\r\n");
+    while (peer.send("more and more ")) {
+    }
+  });
+  settings_.endpoint_params.response_size_limit = 1'000'000;
+  EXPECT_EQ(get_from("127.0.0.1", server.port()).error, EMSGSIZE);
+}
+
+TEST_F(ClientSettings, ByDefaultAResponseMayHaveOneGibibyte) {
+  RawServer server([](Peer& peer, int n) {
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: " +
+              std::to_string(n == 0 ? 1'073'741'825 : 1'073'000'000) + "\r\n\r\n");
+    peer.ended();
+  });
+  WORKFLOW_library_init(&settings_);
+  EXPECT_EQ(fetch(server.url()).error, EMSGSIZE);
+  // The other one is waited for.
+  const auto brief = [](WFHttpTask* task) { task->set_receive_timeout(100); };
+  EXPECT_EQ(fetch(server.url(), {.change = brief}).error, ETIMEDOUT);
+}
+
+TEST_F(ClientSettings, WhatIsNotKeptIsNotLimited) {
+  RawServer server([](Peer& peer, int) {
+    peer.request();
+    peer.reply(std::string(100'000, 'x'));
+  });
+  settings_.endpoint_params.response_size_limit = 4096;
+  WORKFLOW_library_init(&settings_);
+  size_t total = 0;
+  int state = -1;
+  WFFacilities::WaitGroup group(1);
+  WFHttpChunkedClient::create_chunked_task(
+      server.url(), 0,
+      [&](WFHttpChunkedTask* task) {
+        const void* data = nullptr;
+        size_t size = 0;
+        task->get_chunk()->get_chunk_data(&data, &size);
+        total += size;
+      },
+      [&](WFHttpChunkedTask* task) {
+        state = task->get_state();
+        group.done();
+      })
+      ->start();
+  group.wait();
+  EXPECT_EQ(state, WFT_STATE_SUCCESS);
+  EXPECT_EQ(total, 100'000u);
 }
 
 }  // namespace client_test

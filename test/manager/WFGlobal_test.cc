@@ -75,6 +75,7 @@ TEST(WFGlobalSettings, DefaultsAreThoseOfTheInterface) {
   EXPECT_EQ(endpoint.response_timeout, 10'000);
   EXPECT_EQ(endpoint.ssl_connect_timeout, 10'000);
   EXPECT_TRUE(endpoint.use_tls_sni);
+  EXPECT_EQ(endpoint.response_size_limit, 1u << 30);
   const struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   EXPECT_EQ(settings.poller_threads, -1);
   EXPECT_EQ(settings.handler_threads, 20);
