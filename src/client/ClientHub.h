@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/ClientEndpoint.h"
+#include "client/FailedAddresses.h"
 #include "client/TlsSessions.h"
 #include "kernel/Runtime.h"
 #include "util/Mutex.h"
@@ -24,6 +25,7 @@ class ClientHub final : public RuntimePart, public Intake {
 
   Runtime& runtime() { return runtime_; }
   TlsSessions& tls_sessions() { return tls_sessions_; }
+  FailedAddresses& failed_addresses() { return failed_addresses_; }
   static ClientHub& current() { return Runtime::current().part<ClientHub>(); }
 
   // The endpoint of that address for that target; as long as it is used, always the same. Null when
@@ -57,6 +59,7 @@ class ClientHub final : public RuntimePart, public Intake {
 
   Runtime& runtime_;
   TlsSessions tls_sessions_;
+  FailedAddresses failed_addresses_;
   mutable Mutex mutex_;  // H
   CondVar ended_;
   std::map<std::string, std::shared_ptr<ClientEndpoint>> endpoints_ WF_GUARDED_BY(mutex_);

@@ -60,12 +60,17 @@ void ClientSession::proceed(RunnableList& finished) {
 }
 
 std::shared_ptr<ClientEndpoint> ClientSession::find_endpoint() {
+  const HostAddress where = address();
+  return hub_.endpoint(target_, reinterpret_cast<const struct sockaddr*>(&where.address),
+                       where.length);
+}
+
+HostAddress ClientSession::address() const {
   HostAddress address = (*addresses_)[next_address_];
   if (target_.address_length == 0) {
     address.set_port(target_.port);
   }
-  return hub_.endpoint(target_, reinterpret_cast<const struct sockaddr*>(&address.address),
-                       address.length);
+  return address;
 }
 
 void ClientSession::resolve(RunnableList& finished) {
@@ -97,6 +102,9 @@ void ClientSession::resolved(int error, HostAddresses addresses) {
   RunnableList finished;
   if (error == 0) {
     addresses_ = std::move(addresses);
+    if (has_choice()) {
+      addresses_ = hub_.failed_addresses().in_order(std::move(addresses_), target_.port, now_ns());
+    }
     proceed(finished);
   } else if (error == EAI_CANCELED) {
     end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
@@ -116,6 +124,9 @@ void ClientSession::use(ClientConnection* connection, long long sequence) {
     before->release();
   }
   exchange_->sequence_ = sequence;
+  if (sequence == 0 && has_choice()) {
+    hub_.failed_addresses().worked(address());
+  }
 }
 
 void ClientSession::done(RunnableList& finished) {
@@ -140,6 +151,20 @@ void ClientSession::forget_addresses() {
   }
 }
 
+void ClientSession::note_failed(const ClientFailure& failure) {
+  // What this process is short of says nothing of the address.
+  const bool is_its_own = failure.error == ETIMEDOUT || failure.error == ECONNREFUSED ||
+                          failure.error == ECONNRESET || failure.error == EHOSTUNREACH ||
+                          failure.error == ENETUNREACH;
+  if (is_its_own && has_choice()) {
+    hub_.failed_addresses().failed(address(), now_ns());
+  }
+}
+
+int64_t ClientSession::now_ns() const {
+  return hub_.runtime().clock().now_ns();
+}
+
 bool ClientSession::may_try_again(const ClientFailure& failure) {
   if (failure.unanswered) {
     // Datagrams get lost, and this is all that a sender ever learns of it.
@@ -152,6 +177,7 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
     return false;
   }
   if (!failure.connected) {
+    note_failed(failure);
     if (++next_address_ < addresses_->size()) {
       return true;
     }

@@ -43,6 +43,12 @@ class ClientSession final : private ResolveRequest {
   std::shared_ptr<ClientEndpoint> find_endpoint();
   bool may_try_again(const ClientFailure& failure);
   void forget_addresses();
+  // The one of the try under way.
+  HostAddress address() const;
+  bool has_choice() const { return addresses_ && addresses_->size() > 1; }
+  // After a try that made no connection.
+  void note_failed(const ClientFailure& failure);
+  int64_t now_ns() const;
   void end(int state, int error, int timeout_reason, RunnableList& finished);
 
   ClientHub& hub_;

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "kernel/HostAddress.h"
+#include "util/Mutex.h"
+#include "util/Time.h"
+
+namespace workflow {
+
+// The addresses to which no connection could be made a short while ago, of hosts that have others:
+// so that not each request waits again for one that answers nobody. Thread-safe.
+class FailedAddresses {
+ public:
+  // How long one is tried last. Then a single request tries it in its turn, and for the others it
+  // is as failed as before until that has shown whether it still is.
+  static constexpr int64_t kAvoidedNs = 30 * kNsPerSec;
+  // More are not remembered.
+  static constexpr size_t kMost = 1024;
+
+  // Without memory nothing is remembered.
+  void failed(const HostAddress& address, int64_t now_ns);
+  void worked(const HostAddress& address);
+
+  // These, without ports, in the order in which to try them at that port: the failed ones last,
+  // else as they are. The same without memory.
+  HostAddresses in_order(HostAddresses addresses, uint16_t port, int64_t now_ns);
+
+ private:
+  bool is_avoided(const HostAddress& address, int64_t now_ns) WF_REQUIRES(mutex_);
+  void forget_old(int64_t now_ns) WF_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  std::map<std::string, int64_t> until_ns_ WF_GUARDED_BY(mutex_);
+};
+
+}  // namespace workflow
