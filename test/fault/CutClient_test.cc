@@ -12,8 +12,8 @@
 #include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 
-// A server goes away, by FIN or by RST, at each byte of its response: the client's task ends once,
-// in a state that is right.
+// A server goes away, by FIN or by RST, at each byte of the request that it receives and of its
+// response: the client's task ends once, in a state that is right.
 
 namespace {
 
@@ -53,20 +53,30 @@ class CutByServer : public testing::TestWithParam<Kind> {
     SSL_CTX_use_PrivateKey_file(context_.get(), certificate.key_file.c_str(), SSL_FILETYPE_PEM);
   }
 
-  // One request whose response ends after `may_send` bytes of the stream; `*whole`: that was all.
-  Fetched fetch(size_t may_send, bool* whole) {
+  // One request, of which the server receives `may_receive` bytes of the stream, and of whose
+  // response it sends `may_send`; `*whole`: that was all.
+  Fetched fetch(size_t may_send, bool* whole, size_t may_receive = SIZE_MAX) {
     std::thread server([&] {
       Peer peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       CutStream stream(peer.fd(), GetParam().over_tls ? context_.get() : nullptr,
-                       CutStream::Role::kServer, may_send, SIZE_MAX);
+                       CutStream::Role::kServer, may_send, may_receive);
       *whole = stream.handshake() && stream.receive([](const std::string& text) {
-        return text.find("\r\n\r\n") != std::string::npos;
+        const size_t head = text.find("\r\n\r\n");
+        return head != std::string::npos && text.size() == head + 14;
       }) && stream.send(response());
       if (GetParam().cut == Cut::kReset) {
         peer.reset();
+      } else if (may_receive != SIZE_MAX) {
+        // With bytes that were not read the end would be a reset.
+        ::shutdown(peer.fd(), SHUT_WR);
+        while (!peer.request().empty()) {
+        }
       }
     });
-    const Fetched got = client_test::fetch(url_);
+    const Fetched got = client_test::fetch(url_, {.change = [](WFHttpTask* task) {
+                                             task->get_req()->set_method("POST");
+                                             task->get_req()->append_output_body("0123456789");
+                                           }});
     server.join();
     return got;
   }
@@ -126,11 +136,31 @@ TEST_P(CutByServer, AtEachByteOfTheResponse) {
   EXPECT_TRUE(fault::descriptors_return_to(descriptors));
 }
 
+TEST_P(CutByServer, AtEachByteOfTheRequest) {
+  const size_t step = !test_support::kSanitized ? 1 : GetParam().over_tls ? 13 : 3;
+  bool whole = false;
+  fetch(SIZE_MAX, &whole);
+  ASSERT_TRUE(whole);
+  const size_t descriptors = fault::descriptor_count();
+  size_t n = 0;
+  for (whole = false; !whole; n += step) {
+    const Fetched got = fetch(SIZE_MAX, &whole, n);
+    if (!whole) {
+      ASSERT_EQ(got.state, WFT_STATE_SYS_ERROR) << n;
+      ASSERT_EQ(got.error, ECONNRESET) << n;
+    }
+    ASSERT_LT(n, 10'000u);
+  }
+  std::printf("%zu bytes\n", n);
+  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, CutByServer,
     testing::Values(Kind{false, Cut::kFin, "Length"}, Kind{false, Cut::kReset, "Length"},
                     Kind{false, Cut::kFin, "Chunked"}, Kind{false, Cut::kReset, "Chunked"},
                     Kind{false, Cut::kFin, "Close"}, Kind{false, Cut::kReset, "Close"},
                     Kind{true, Cut::kFin, "Length"}, Kind{true, Cut::kReset, "Length"},
-                    Kind{true, Cut::kFin, "Close"}),
+                    Kind{true, Cut::kFin, "Chunked"}, Kind{true, Cut::kReset, "Chunked"},
+                    Kind{true, Cut::kFin, "Close"}, Kind{true, Cut::kReset, "Close"}),
     name_of);

@@ -1,0 +1,172 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "client/Fetch.h"
+#include "client/RawServer.h"
+#include "fault/CutStream.h"
+#include "fault/Descriptors.h"
+#include "support/Certificates.h"
+#include "support/Tally.h"
+#include "workflow/WFGlobal.h"
+
+// Servers that are stopped in the middle of a response: the client's task waits as long as it may,
+// the others go on.
+
+namespace {
+
+using client_test::fetch;
+using client_test::Fetched;
+using client_test::Peer;
+using client_test::RawServer;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr size_t kLargeSize = 10 * 1024 * 1024;
+// What is promised is about these 5 s.
+constexpr std::chrono::seconds kSlow{5};
+constexpr int kLimitMs = 1500;
+constexpr milliseconds kLatencyBound{2000};
+
+int64_t cpu_us() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
+         usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+// A server process of one connection, which stops itself when it has sent half of its response.
+class StoppingServer {
+ public:
+  // Before the process has any other thread. Without a certificate: in the clear.
+  explicit StoppingServer(const test_support::Certificate* certificate)
+      : scheme_(certificate ? "https" : "http"),
+        listen_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    struct sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listen_.get(), 16), 0);
+    ::getsockname(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::_exit(live(certificate));
+    }
+  }
+  ~StoppingServer() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(port_) + "/"; }
+  bool wait_until_stopped() {
+    int status = 0;
+    return ::waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status);
+  }
+  void go_on() { ::kill(pid_, SIGCONT); }
+
+ private:
+  int live(const test_support::Certificate* certificate) const {
+    fault::Context context;
+    if (certificate) {
+      context.reset(SSL_CTX_new(TLS_server_method()));
+      SSL_CTX_use_certificate_chain_file(context.get(), certificate->cert_file.c_str());
+      SSL_CTX_use_PrivateKey_file(context.get(), certificate->key_file.c_str(), SSL_FILETYPE_PEM);
+    }
+    const Peer peer(::accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    fault::CutStream stream(peer.fd(), context.get(), fault::CutStream::Role::kServer, SIZE_MAX,
+                            SIZE_MAX);
+    const std::string half(kLargeSize / 2, 'L');
+    const bool began =
+        stream.handshake() && stream.receive([](const std::string& text) {
+          return text.find("\r\n\r\n") != std::string::npos;
+        }) &&
+        stream.send("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kLargeSize) +
+                    "\r\n\r\n" + half);
+    ::raise(SIGSTOP);
+    return began && stream.send(half) ? 0 : 1;
+  }
+
+  const std::string scheme_;
+  const workflow::UniqueFd listen_;
+  uint16_t port_ = 0;
+  pid_t pid_ = -1;
+};
+
+struct Download {
+  explicit Download(const std::string& url) {
+    WFTaskFactory::create_http_task(url, 0, 0, [this](WFHttpTask* task) {
+      result = client_test::fetched(task);
+      ended.add();
+    })->start();
+  }
+
+  test_support::Tally ended;
+  Fetched result;
+};
+
+}  // namespace
+
+TEST(SlowServer, OthersAreAskedMeanwhile) {
+  test_support::Authority authority;
+  const test_support::Certificate certificate = authority.issue({"IP:127.0.0.1"});
+  StoppingServer plain(nullptr);
+  StoppingServer tls(&certificate);
+  SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str());
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.poller_threads = 1;
+  settings.handler_threads = 2;
+  WORKFLOW_library_init(&settings);
+  RawServer other([](Peer& peer, int) {
+    while (!peer.request().empty()) {
+      peer.reply("served");
+    }
+  });
+  ASSERT_EQ(fetch(other.url()).body, "served");
+  Download from_plain(plain.url());
+  Download from_tls(tls.url());
+  ASSERT_TRUE(plain.wait_until_stopped());
+  ASSERT_TRUE(tls.wait_until_stopped());
+  const auto stopped_at = steady_clock::now();
+  // Nobody asks for a moment, and nothing spins: the claim is about real time.
+  std::this_thread::sleep_for(milliseconds(200));
+  const int64_t before_us = cpu_us();
+  std::this_thread::sleep_for(milliseconds(800));
+  EXPECT_LE(cpu_us() - before_us, 200'000);
+  // The system accepts for a process that is stopped; nobody answers.
+  const Fetched late =
+      fetch(plain.url(), {.change = [](WFHttpTask* t) { t->set_watch_timeout(kLimitMs); }});
+  EXPECT_EQ(late.error, ETIMEDOUT);
+  EXPECT_EQ(late.timeout_reason, TOR_TRANSMIT_TIMEOUT);
+  int asked = 0;
+  milliseconds longest{0};
+  while (steady_clock::now() < stopped_at + kSlow) {
+    const auto start = steady_clock::now();
+    ASSERT_EQ(fetch(other.url()).body, "served");
+    asked++;
+    longest =
+        std::max(longest, std::chrono::duration_cast<milliseconds>(steady_clock::now() - start));
+    std::this_thread::sleep_for(milliseconds(2));  // a client that thinks
+  }
+  EXPECT_GT(asked, 50);
+  EXPECT_LT(longest, kLatencyBound);
+  EXPECT_EQ(from_plain.ended.count() + from_tls.ended.count(), 0u);
+  plain.go_on();
+  tls.go_on();
+  for (Download* download : {&from_plain, &from_tls}) {
+    ASSERT_TRUE(download->ended.wait_for(1));
+    EXPECT_EQ(download->result.state, WFT_STATE_SUCCESS) << download->result.error;
+    EXPECT_EQ(download->result.body.size(), kLargeSize);
+  }
+}
