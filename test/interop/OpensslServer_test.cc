@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <thread>
+
 #include "client/Fetch.h"
 #include "interop/Openssl.h"
 #include "interop/Origin.h"
@@ -141,6 +144,24 @@ TEST_F(OpensslServer, WhoIsAskedForACertificateAndHasNoneFails) {
     EXPECT_EQ(got.state, WFT_STATE_SSL_ERROR) << version;
     EXPECT_GT(got.error, 0) << version;
   }
+}
+
+// Without -www it prints what it receives, and takes commands.
+TEST_F(OpensslServer, RenegotiationIsRefused) {
+  SslServer server(certificate_, {"-tls1_2"});
+  Fetched got;
+  std::thread client([&] {
+    got = fetch(server.url(), {.change = [](WFHttpTask* task) {
+                  task->set_watch_timeout(-1);
+                  task->set_receive_timeout(20'000);
+                }});
+  });
+  EXPECT_TRUE(server.prints("GET / "));
+  server.write("R\n");
+  client.join();
+  EXPECT_TRUE(got.state == WFT_STATE_SSL_ERROR || got.error == ECONNRESET)
+      << got.state << " " << got.error;
+  EXPECT_EQ(server.output().find("\nGET", server.output().find("GET / ") + 1), std::string::npos);
 }
 
 TEST_F(OpensslServer, FilesArriveWhole) {
