@@ -13,13 +13,15 @@
 #include <cstdint>
 #include <cstdlib>
 
-extern "C" {
 // What glibc's own functions are called beside the names that are replaced here.
+// NOLINTBEGIN(readability-identifier-naming)
+extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
 void* __libc_realloc(void* memory, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
 }
+// NOLINTEND(readability-identifier-naming)
 
 namespace {
 
