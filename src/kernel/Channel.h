@@ -99,7 +99,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   Stream stream_ WF_GUARDED_BY(mutex_);
 
  private:
-  static constexpr size_t kRoundBytes = 512 * 1024;
+  static constexpr size_t kRoundBytes = 64 * 1024;
 
   // Of the poller.
   void on_events(uint32_t events, RunnableList& finished) final;

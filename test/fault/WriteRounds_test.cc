@@ -130,7 +130,7 @@ class WriteRounds : public testing::TestWithParam<Transport> {
       return ended && expired > 0;
     }));
     EXPECT_GT(most_in_a_round, 0u);
-    EXPECT_LE(most_in_a_round, 1024u * 1024u);
+    EXPECT_LE(most_in_a_round, 256u * 1024u);
   }
 };
 
