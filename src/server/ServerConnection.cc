@@ -110,6 +110,11 @@ ServerConnection::Step ServerConnection::next_step() {
     case State::kProcessing:
       return peer_closed() && (watching_.hook || leaving_ends_timers_) ? Step::kLeft : Step::kWait;
     case State::kLingering:
+      // Closed past the limit, with bytes unread, the connection would be reset, and our last bytes
+      // be lost with it: the rest stays where it is, and its sender has the time that is left.
+      if (lingered_ > host_.params().linger_size_limit) {
+        return Step::kWait;
+      }
       return std::exchange(readable_, false) ? Step::kDiscard : Step::kWait;
     case State::kClosing:
       return Step::kClose;
@@ -299,11 +304,6 @@ bool ServerConnection::discard_some() {
   }
   if (n <= 0) {
     close();
-    return false;
-  }
-  // Closed now, with bytes unread, the connection would be reset, and our last bytes be lost with
-  // it: the rest stays where it is, and its sender has the time that is left.
-  if (lingered_ > host_.params().linger_size_limit) {
     return false;
   }
   MutexLock lock(mutex_);
