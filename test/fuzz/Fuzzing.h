@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,8 +15,12 @@ namespace fuzzing {
 // Set when the corpus is replayed as a test: every place is tried.
 inline bool cut_everywhere = false;
 
-inline void require(bool condition) {
-  if (!condition) std::abort();
+inline void require(bool condition, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
+  if (!condition) {
+    std::fprintf(stderr, "%s:%d: a promise is broken\n", file, line);
+    std::abort();
+  }
 }
 
 using Cuts = std::vector<size_t>;
