@@ -22,6 +22,9 @@ bool ClientConnection::start() {
   if (state_ != State::kConnecting || !session_) {
     return true;  // it was aborted meanwhile, and has ended its session
   }
+  if (is_datagram(endpoint_->transport())) {
+    write_unbounded();
+  }
   if (watch() != 0) {
     // The caller's again: nobody who finds it ends it.
     session_ = nullptr;

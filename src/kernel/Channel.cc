@@ -56,6 +56,11 @@ bool Channel::ask_poller() {
   return false;
 }
 
+bool Channel::ask_for_turn_of_writing() {
+  spent_ = true;
+  return ask_poller();
+}
+
 void Channel::take_turn() {
   if (references_.load(std::memory_order_acquire) == 0) {
     end();
@@ -131,8 +136,7 @@ ssize_t Channel::write_some(struct iovec* vectors, int count) {
   }
   size_t most = round_bytes_.load(std::memory_order_relaxed);
   if (most == 0) {
-    spent_ = true;
-    if (ask_poller()) {
+    if (ask_for_turn_of_writing()) {
       errno = EAGAIN;
       return -1;
     }
@@ -198,9 +202,9 @@ int Channel::resume_writing() {
 }
 
 int Channel::resume_without_bound() {
-  is_bounded_ = false;
+  const bool was_bounded = std::exchange(is_bounded_, false);
   const int error = resume_writing();
-  is_bounded_ = true;
+  is_bounded_ = was_bounded;
   return error;
 }
 

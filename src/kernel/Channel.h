@@ -90,6 +90,10 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   }
   // The vectors not yet written, and what was to go after them.
   void forget_unsent() WF_REQUIRES(mutex_);
+  // on_ready() is called with EPOLLOUT soon; see ask_poller().
+  bool ask_for_turn_of_writing() WF_REQUIRES(mutex_);
+  // Datagrams, which leave whole: without regard to invariant 3.
+  void write_unbounded() WF_REQUIRES(mutex_) { is_bounded_ = false; }
   // Without regard to invariant 3: where the poller stops, and will not go on with what is unsent;
   // or where it is little.
   int resume_without_bound() WF_REQUIRES(mutex_);

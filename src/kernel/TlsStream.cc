@@ -192,6 +192,7 @@ int TlsStream::handshake() {
 
 ssize_t TlsStream::read(void* buffer, size_t size, bool* drained) {
   size_t total = 0;
+  socket_.drained = false;  // what was buffered before says nothing of the socket now
   while (read_failure_ == 0 && total < size) {
     size_t n = 0;
     int error = EPROTO;

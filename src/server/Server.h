@@ -80,7 +80,10 @@ class Server final : public ServerHost, public Intake {
   template <class Function>
   void for_each_open(Function function);
   DatagramPort* retained_port() const;
-  bool is_finished() const WF_REQUIRES(mutex_) { return !listening_ && alive_ == 0; }
+  // Nothing is left of it that would touch the server.
+  bool is_finished() const WF_REQUIRES(mutex_) {
+    return !listening_ && alive_ == 0 && shutting_down_ == 0;
+  }
   // Returns when the condition holds, the runtime has stopped, or after so long (-1: for ever).
   using Condition = bool (Server::*)() const;
   void wait_within(int timeout_ms, Condition ended);
@@ -110,7 +113,8 @@ class Server final : public ServerHost, public Intake {
     Walk* other;
   };
   Walk* walks_ WF_GUARDED_BY(mutex_) = nullptr;
-  size_t alive_ WF_GUARDED_BY(mutex_) = 0;  // connections not yet gone
+  size_t alive_ WF_GUARDED_BY(mutex_) = 0;       // connections not yet gone
+  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;  // threads in shut_down()
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
   // Some of the open connections that were idle, the oldest last, and since when.
   struct Idle {

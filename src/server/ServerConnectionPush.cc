@@ -30,15 +30,22 @@ int ServerConnection::push(const void* buffer, size_t size) {
     errno = ENOTCONN;
     return -1;
   }
+  const bool was_full = copied_bytes() > ReplyStream::kLowWater;
   int error = 0;
   if (size > room_for_push()) {
     // Some may wait for the poller's next turn only.
     const size_t bytes_before = unsent_bytes();
     error = resume_without_bound();
-    pushing_ = pushing_ && unsent_bytes() == bytes_before;
+    if (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before)) {
+      pushing_ = false;  // the time begins anew
+      error = await_push(error) ? error : ECANCELED;
+    }
   }
   if (error == 0 || error == EAGAIN) {
     error = size > room_for_push() ? ENOBUFS : push_now(buffer, size);
+  }
+  if (watching_.stream && was_full && copied_bytes() <= ReplyStream::kLowWater) {
+    ask_for_turn_of_writing();  // others may wait for room, and the socket will not tell
   }
   if (error != 0) {
     errno = error;
@@ -83,12 +90,12 @@ void ServerConnection::continue_pushing(bool to_the_end) {
   int error = 0;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kProcessing || !pushing_) {
+    if (state_ != State::kProcessing || (!pushing_ && !watching_.stream)) {
       return;
     }
     const size_t bytes_before = unsent_bytes();
     error = to_the_end ? resume_without_bound() : resume_writing();
-    if (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before)) {
+    if (pushing_ && (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before))) {
       pushing_ = false;
       await_push(error);
     }

@@ -22,6 +22,7 @@ void Server::shut_down() {
       runtime_ = nullptr;  // a child of fork(2): it is the parent that serves
       return;
     }
+    shutting_down_++;
     listener = std::exchange(listener_, nullptr);
     port = port_;
     if (port) {
@@ -32,14 +33,16 @@ void Server::shut_down() {
     port->shut_down();
     port->release();
   }
-  if (!listener) {
-    return;
+  if (listener) {
+    if (!listener->close()) {
+      delete listener;
+      listener_closed();
+    }
+    for_each_open([](ServerConnection* connection) { connection->shut_down(); });
   }
-  if (!listener->close()) {
-    delete listener;
-    listener_closed();
-  }
-  for_each_open([](ServerConnection* connection) { connection->shut_down(); });
+  MutexLock lock(mutex_);
+  shutting_down_--;
+  changed_.notify_all();
 }
 
 DatagramPort* Server::retained_port() const {

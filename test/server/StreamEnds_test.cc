@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "server/TestServer.h"
 #include "workflow/WFFacilities.h"
@@ -229,6 +231,60 @@ TEST(StopWithin, CountsEachReplyOnce) {
   counter->count();
   server->wait_finish();
   EXPECT_EQ(ends.tasks, 1);
+}
+
+// What was there before such a write goes on leaving, and who waits for room is told.
+TEST(StreamRoom, IsFoundAfterAWriteThatHadNone) {
+  workflow::UniqueFd listener = listening_socket(65536);
+  const int size = 65536;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+  Ends ends;
+  std::atomic<int> rooms{0};
+  std::atomic<int> refused{0};
+  TestServer server(
+      [&](WFHttpTask* task) {
+        ends.note(task);
+        WFHttpStream stream = WFHttpStream::begin(task);
+        EXPECT_EQ(stream.write(std::string(900'000, 'a')), 0);
+        refused += stream.write(std::string(1'000'000, 'b')) == -1 && errno == ENOBUFS;
+        series_of(task)->push_back(stream.create_room_task([&](WFStreamTask* room) {
+          EXPECT_EQ(room->get_state(), WFT_STATE_SUCCESS);
+          rooms++;
+        }));
+      },
+      http_params(), nullptr, listener.release());
+  RawClient client = server.client();
+  const auto reply = client.ask(kGet);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->body.size(), 900'000u);
+  EXPECT_TRUE(ends.reached(1));
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(rooms, 1);
+}
+
+TEST(StreamRoom, IsFoundWhileOthersWrite) {
+  Ends ends;
+  std::atomic<int> rooms{0};
+  std::atomic<bool> over{false};
+  std::thread writer;
+  TestServer server([&](WFHttpTask* task) {
+    ends.note(task);
+    WFHttpStream stream = WFHttpStream::begin(task);
+    writer = std::thread([&over, stream] {
+      while (!over && (stream.write(std::string(150'000, 'a')) == 0 || errno == ENOBUFS)) {
+        std::this_thread::yield();
+      }
+    });
+    for (int i = 0; i < 100; i++) {
+      series_of(task)->push_back(stream.create_room_task([&](WFStreamTask*) { rooms++; }));
+    }
+    series_of(task)->push_back(WFTaskFactory::create_go_task("over", [&over] { over = true; }));
+  });
+  RawClient client = server.client();
+  ASSERT_TRUE(client.ask(kGet));
+  EXPECT_TRUE(ends.reached(1));
+  EXPECT_EQ(rooms, 100);
+  writer.join();
 }
 
 }  // namespace server_test
