@@ -83,12 +83,11 @@ TEST_F(TlsStreamTest, DrainsTheSocketBeforeItSaysSo) {
         sent += n;
       }
       size_t total = static_cast<size_t>(read());
-      peer_writes(1000);
-      while (!drained_ || total < first) {
+      peer_writes(1000);  // an edge, or there was one for what is left
+      do {
         const ssize_t n = read();
-        ASSERT_GT(n, 0) << record << " " << first;
-        total += static_cast<size_t>(n);
-      }
+        total += n > 0 ? static_cast<size_t>(n) : 0;
+      } while (!drained_);
       ASSERT_EQ(total, first + 1000) << "of " << first << " in records of " << record;
     }
   }

@@ -245,16 +245,20 @@ TEST(StreamRoom, IsFoundAfterAWriteThatHadNone) {
       [&](WFHttpTask* task) {
         ends.note(task);
         WFHttpStream stream = WFHttpStream::begin(task);
-        EXPECT_EQ(stream.write(std::string(900'000, 'a')), 0);
-        refused += stream.write(std::string(1'000'000, 'b')) == -1 && errno == ENOBUFS;
+        const std::string first(900'000, 'a');
+        const std::string second(1'000'000, 'b');
+        EXPECT_EQ(stream.write(first), 0);
+        refused += stream.write(second) == -1 && errno == ENOBUFS;
         series_of(task)->push_back(stream.create_room_task([&](WFStreamTask* room) {
           EXPECT_EQ(room->get_state(), WFT_STATE_SUCCESS);
           rooms++;
         }));
       },
       http_params(), nullptr, listener.release());
-  RawClient client = server.client();
-  const auto reply = client.ask(kGet);
+  RawClient client(server.port(), 65536);
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  const auto reply = client.reply();
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->body.size(), 900'000u);
   EXPECT_TRUE(ends.reached(1));
