@@ -85,8 +85,10 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
 
   SubTask *done() override {
     if (goes_on()) return this;
-    return Task::done();
+    return end_task();
   }
+  // The end of done(): nothing goes on.
+  SubTask *end_task() { return Task::done(); }
 
   protocol::ProtocolMessage *next_request() override {
     // Nothing has come for the response yet: then there would be no further try.

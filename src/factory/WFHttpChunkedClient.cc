@@ -114,7 +114,7 @@ SubTask* WFHttpChunkedTask::done() {
     state_ = WFT_STATE_ABORTED;
     error_ = 0;
   }
-  return Task::done();
+  return end_task();
 }
 
 WFHttpChunkedTask* WFHttpChunkedClient::create_chunked_task(
