@@ -12,7 +12,7 @@ namespace workflow {
 namespace {
 
 Resolver::Options& process_options() {
-  static Resolver::Options options;
+  static Resolver::Options& options = *new Resolver::Options;  // for ever: threads resolve at exit
   return options;
 }
 

@@ -8,8 +8,6 @@
 #include "server/ReplyStream.h"
 #include "workflow/WFHttpServer.h"
 
-using workflow::ReplyStream;
-
 namespace {
 
 using ServerTask = WFServerTask<protocol::HttpRequest, protocol::HttpResponse>;
