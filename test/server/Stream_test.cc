@@ -339,8 +339,6 @@ TEST(HttpStream, HandlesOutliveEverything) {
 }
 
 TEST(HttpStream, OverTls) {
-  Handle handle;
-  Ends ends;
   test_support::Authority authority;
   const test_support::Certificate certificate = authority.issue({"DNS:localhost"});
   ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()), 1);
