@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -169,8 +170,10 @@ TEST(UdpStop, NewConnectionMayRefuse) {
   for (const char* each : {"garbage", "=1", "=2", "=3", "=4"}) {
     ASSERT_TRUE(client.send(each));
   }
-  EXPECT_EQ(client.receive(), "=2");
-  EXPECT_EQ(client.receive(), "=4");
+  // Different handlers may answer them: in any order.
+  const std::set<std::string> answers = {client.receive().value_or(""),
+                                         client.receive().value_or("")};
+  EXPECT_EQ(answers, (std::set<std::string>{"=2", "=4"}));
   EXPECT_EQ(server.asked, 4);
 }
 
