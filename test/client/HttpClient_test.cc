@@ -234,16 +234,18 @@ TEST(HttpClient, ResponsesMayBeLimited) {
 }
 
 TEST(HttpClient, EarlyAnswersEndTheRequest) {
-  RawServer server([](Peer& peer, int) {
+  WFFacilities::WaitGroup over(1);
+  RawServer server([&over](Peer& peer, int) {
     peer.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    // Does not read the request at all.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    // Does not read the request at all, nor reset the connection before the answer was read.
+    over.wait();
   });
   const std::string large(20'000'000, 'z');
   const Fetched got = fetch(server.url(), {.change = [&](auto* t) {
                               t->get_req()->set_method("POST");
                               t->get_req()->append_output_body_nocopy(large);
                             }});
+  over.done();
   EXPECT_EQ(got.status, "413");
 }
 
