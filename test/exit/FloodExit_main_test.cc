@@ -106,6 +106,10 @@ void flood(size_t thread) {
       std::this_thread::yield();
       continue;
     }
+    if (end_began_ns != 0) {
+      // The end needs time of its own: threads that leave it none keep the process for ever.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
     // What waits for the silent ones stays until the end.
     const uint64_t choice = random.below(60);
     const size_t number = started.fetch_add(choice < 10 ? 2 : 1);
