@@ -35,13 +35,14 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
 
   // Once; not on one of the threads.
   void end() {
-    if (runtime_->left_behind()) {
+    // Once it is stopped the runtime may be gone.
+    if (!stopped_.load(std::memory_order_acquire) && runtime_->left_behind()) {
       self_ = shared_from_this();  // for ever: a child of fork(2) has not its threads
       return;
     }
     pool_.abandon();
     BlockingScope blocking;
-    if (!stopped_.load(std::memory_order_acquire)) {  // else the runtime may be gone
+    if (!stopped_.load(std::memory_order_acquire)) {
       // Either the runtime has ended the threads by then, or it will not.
       runtime_->remove_intake(this);
       stop();
