@@ -137,14 +137,11 @@ SubTask* TimerTask::done() {
   if (!slot_) {
     return WFTimerTask::done();
   }
-  {
+  if (callback_) {
     const RunningTimer running(slot_);
-    if (callback_) {
-      callback_(this);
-    }
-    callback_ = nullptr;  // with what it has captured
+    callback_(this);
   }
-  TimerSlots::give_up(std::exchange(slot_, nullptr));
+  give_up_slot();
   return delete_and_next();
 }
 
