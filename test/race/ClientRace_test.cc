@@ -14,8 +14,8 @@
 #include "client/ClientSettings.h"
 #include "kernel/Runtime.h"
 #include "race/ClientRaceKit.h"
+#include "race/Rounds.h"
 #include "server/TestServer.h"
-#include "support/Sanitizers.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
@@ -33,12 +33,6 @@ using test_support::TestRandom;
 using workflow::ClientHub;
 using workflow::Runtime;
 using workflow::ThreadContext;
-
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 constexpr int kLong = 60'000;
 

@@ -13,12 +13,13 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "support/Sanitizers.h"
+#include "race/Rounds.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
 #include "workflow/WFTaskFactory.h"
 
+using race::rounds;
 using test_support::Tally;
 using test_support::TestRandom;
 using workflow::Runtime;
@@ -285,12 +286,6 @@ class ComputeRace {
   ExecQueue queue_;
   Executor executor_;
 };
-
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 }  // namespace
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
+#include "race/Rounds.h"
 #include "server/Datagrams.h"
-#include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFTaskFactory.h"
@@ -27,12 +27,6 @@ using test_support::UdpSocket;
 using workflow::Runtime;
 using workflow::ThreadContext;
 using Factory = WFNetworkTaskFactory<Note, Note>;
-
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 void pause_us(uint64_t us) {
   // Lets the other side come to any state.

@@ -12,7 +12,7 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "support/Sanitizers.h"
+#include "race/Rounds.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
@@ -36,12 +36,6 @@ using std::chrono::nanoseconds;
 using test_support::TestRandom;
 using workflow::Runtime;
 using workflow::ThreadContext;
-
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 class HandleRound {
  public:

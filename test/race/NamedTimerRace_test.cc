@@ -7,22 +7,16 @@
 
 #include "kernel/Runtime.h"
 #include "race/RaceKit.h"
-#include "support/Sanitizers.h"
+#include "race/Rounds.h"
 #include "support/TestSeed.h"
 
+using race::rounds;
 using race::TimerRace;
 using test_support::TestRandom;
 using workflow::Runtime;
 using workflow::ThreadContext;
 
 namespace {
-
-// WORKFLOW_RACE_ROUNDS asks for more than the default, which takes a second or two.
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 void run_rounds(uint64_t count, TimerRace::Options options) {
   options.seed = test_support::test_seed();

@@ -8,11 +8,12 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "race/Rounds.h"
 #include "support/RandomStructure.h"
-#include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 
+using race::rounds;
 using test_support::RandomStructure;
 using test_support::TestRandom;
 using workflow::Runtime;
@@ -22,13 +23,6 @@ using workflow::ThreadContext;
 // of every series and task: see RandomStructure.
 
 namespace {
-
-// WORKFLOW_RACE_ROUNDS asks for more than the default, which takes a second or two.
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 // Until all that was started has ended and is freed; false when that takes too long.
 bool wait_for_all(std::deque<RandomStructure>& structures) {

@@ -5,23 +5,17 @@
 #include <thread>
 
 #include "kernel/Runtime.h"
+#include "race/Rounds.h"
 #include "race/WaitingRaceKit.h"
-#include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 
+using race::rounds;
 using race::WaitingRace;
 using test_support::TestRandom;
 using workflow::Runtime;
 using workflow::ThreadContext;
 
 namespace {
-
-// WORKFLOW_RACE_ROUNDS asks for more than the default, which takes a second or two.
-uint64_t rounds(uint64_t by_default) {
-  return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
-}
 
 void run_rounds(uint64_t count, WaitingRace::Options options) {
   options.seed = test_support::test_seed();
