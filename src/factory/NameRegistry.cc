@@ -118,9 +118,7 @@ void NameRegistry::Shard::resize(size_t buckets_wanted) {
 
 NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   Entry* entry = node->entry_;
-  for (Visitor* visitor = visitors; visitor; visitor = visitor->other) {
-    visitor->next = visitor->next == node ? node->next_ : visitor->next;
-  }
+  visitors.leaves(node, node->next_);
   (node->previous_ ? node->previous_->next_ : entry->head) = node->next_;
   (node->next_ ? node->next_->previous_ : entry->tail) = node->previous_;
   node->entry_ = nullptr;
@@ -134,14 +132,6 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   *link = entry->chain;
   entry_count--;
   return entry;
-}
-
-void NameRegistry::Shard::end_visit(Visitor* visitor) {
-  Visitor** link = &visitors;
-  while (*link != visitor) {
-    link = &(*link)->other;
-  }
-  *link = visitor->other;
 }
 
 bool NameRegistry::link(NamedNode* node, std::string_view name, bool if_new, bool* only) {

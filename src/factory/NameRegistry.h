@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "util/Cursors.h"
 #include "util/Mutex.h"
 #include "util/SipHash.h"
 
@@ -97,15 +98,9 @@ class NameRegistry {
   static constexpr size_t kShards = 256;
   static constexpr size_t kChunk = 64;
 
-  // Where a visit that is under way goes on: who unlinks that node moves it to the next one.
-  struct Visitor {
-    NamedNode* next = nullptr;
-    Visitor* other = nullptr;
-  };
-
   struct Shard {
     mutable Mutex mutex;  // B
-    Visitor* visitors WF_GUARDED_BY(mutex) = nullptr;
+    Cursors<NamedNode> visitors WF_GUARDED_BY(mutex);
     // How many threads wait for B: one visit after the other could keep them waiting for ever.
     mutable std::atomic<int> waiting{0};
     std::unique_ptr<Entry*[]> buckets WF_GUARDED_BY(mutex);
@@ -120,7 +115,6 @@ class NameRegistry {
     void resize(size_t buckets_wanted) WF_REQUIRES(mutex);
     // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
-    void end_visit(Visitor* visitor) WF_REQUIRES(mutex);
     void step_aside() const;
   };
 
@@ -193,28 +187,28 @@ template <class Visit>
 void NameRegistry::for_each(std::string_view name, Visit&& visit) {
   const Place place = place_of(name);
   Shard& shard = shards_[place.shard];
-  Visitor visitor;
+  Cursors<NamedNode>::Cursor visitor;
   shard.lock();
   const uint64_t end_number = shard.next_number;
   Entry* const entry = shard.find(name, place.tag);
-  visitor.next = entry ? oldest(entry) : nullptr;
-  visitor.other = std::exchange(shard.visitors, &visitor);
+  shard.visitors.begin(&visitor, entry ? oldest(entry) : nullptr);
+  const auto more = [&visitor, end_number] {
+    return visitor.next && visitor.next->number_ / kShards < end_number;
+  };
   for (;;) {
-    for (size_t i = 0; i < kChunk && visitor.next; i++) {
+    for (size_t i = 0; i < kChunk && more(); i++) {
       NamedNode* const node = visitor.next;
-      visitor.next = node->number_ / kShards < end_number ? node->next_ : nullptr;
-      if (node->number_ / kShards < end_number) {
-        visit(node);
-      }
+      visitor.next = node->next_;
+      visit(node);
     }
-    if (!visitor.next) {
+    if (!more()) {
       break;
     }
     shard.unlock();
     shard.step_aside();
     shard.lock();
   }
-  shard.end_visit(&visitor);
+  shard.visitors.end(&visitor);
   shard.unlock();
 }
 

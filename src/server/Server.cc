@@ -147,11 +147,7 @@ void Server::leave(ServerConnection* connection) {
     connection->next_->previous_ = connection->previous_;
   }
   open_count_--;
-  for (Walk* walk = walks_; walk; walk = walk->other) {
-    if (walk->next == connection) {
-      walk->next = connection->next_;
-    }
-  }
+  walks_.leaves(connection, connection->next_);
   std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
 }
 

@@ -11,6 +11,7 @@
 #include "kernel/TlsContext.h"
 #include "server/DatagramPort.h"
 #include "server/ServerConnection.h"
+#include "util/Cursors.h"
 #include "util/Mutex.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFServer.h"
@@ -107,14 +108,9 @@ class Server final : public ServerHost, public Intake {
   bool listening_ WF_GUARDED_BY(mutex_) = false;            // until it has closed
   ServerConnection* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
   size_t open_count_ WF_GUARDED_BY(mutex_) = 0;
-  // Who is going through them, and where to; on the threads that do.
-  struct Walk {
-    ServerConnection* next;
-    Walk* other;
-  };
-  Walk* walks_ WF_GUARDED_BY(mutex_) = nullptr;
-  size_t alive_ WF_GUARDED_BY(mutex_) = 0;       // connections not yet gone
-  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;  // threads in shut_down()
+  Cursors<ServerConnection> walks_ WF_GUARDED_BY(mutex_);  // of for_each_open()
+  size_t alive_ WF_GUARDED_BY(mutex_) = 0;                 // connections not yet gone
+  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;            // threads in shut_down()
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
   // Some of the open connections that were idle, the oldest last, and since when.
   struct Idle {
@@ -129,8 +125,8 @@ class Server final : public ServerHost, public Intake {
 template <class Function>
 void Server::for_each_open(Function function) {
   MutexLock lock(mutex_);
-  Walk walk = {open_, walks_};
-  walks_ = &walk;
+  Cursors<ServerConnection>::Cursor walk;
+  walks_.begin(&walk, open_);
   while (ServerConnection* const connection = walk.next) {
     walk.next = connection->next_;
     connection->retain();
@@ -139,11 +135,7 @@ void Server::for_each_open(Function function) {
     connection->release();
     lock.lock();
   }
-  Walk** link = &walks_;
-  while (*link != &walk) {
-    link = &(*link)->other;
-  }
-  *link = walk.other;
+  walks_.end(&walk);
 }
 
 }  // namespace workflow
