@@ -112,6 +112,23 @@ class CutByServer : public testing::TestWithParam<Kind> {
     }
   }
 
+  // cut(n, &whole): after n bytes, until all of them have gone over.
+  template <class Cut>
+  void cut_everywhere(Cut cut) {
+    const size_t step = !test_support::kSanitized ? 1 : GetParam().over_tls ? 13 : 3;
+    bool whole = false;
+    fetch(SIZE_MAX, &whole);
+    ASSERT_TRUE(whole);
+    const size_t descriptors = fault::descriptor_count();
+    size_t n = 0;
+    for (whole = false; !whole; n += step) {
+      ASSERT_NO_FATAL_FAILURE(cut(n, &whole));
+      ASSERT_LT(n, 10'000u);
+    }
+    std::printf("%zu bytes\n", n);
+    EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  }
+
   test_support::Authority authority_;
   workflow::UniqueFd listener_;
   fault::Context context_;
@@ -121,38 +138,20 @@ class CutByServer : public testing::TestWithParam<Kind> {
 }  // namespace
 
 TEST_P(CutByServer, AtEachByteOfTheResponse) {
-  const size_t step = !test_support::kSanitized ? 1 : GetParam().over_tls ? 13 : 3;
-  bool whole = false;
-  fetch(SIZE_MAX, &whole);
-  ASSERT_TRUE(whole);
-  const size_t descriptors = fault::descriptor_count();
-  size_t n = 0;
-  for (whole = false; !whole; n += step) {
-    const Fetched got = fetch(n, &whole);
-    ASSERT_NO_FATAL_FAILURE(expect_right(got, n, whole));
-    ASSERT_LT(n, 10'000u);
-  }
-  std::printf("%zu bytes\n", n);
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  cut_everywhere([this](size_t n, bool* whole) {
+    const Fetched got = fetch(n, whole);
+    ASSERT_NO_FATAL_FAILURE(expect_right(got, n, *whole));
+  });
 }
 
 TEST_P(CutByServer, AtEachByteOfTheRequest) {
-  const size_t step = !test_support::kSanitized ? 1 : GetParam().over_tls ? 13 : 3;
-  bool whole = false;
-  fetch(SIZE_MAX, &whole);
-  ASSERT_TRUE(whole);
-  const size_t descriptors = fault::descriptor_count();
-  size_t n = 0;
-  for (whole = false; !whole; n += step) {
-    const Fetched got = fetch(SIZE_MAX, &whole, n);
-    if (!whole) {
+  cut_everywhere([this](size_t n, bool* whole) {
+    const Fetched got = fetch(SIZE_MAX, whole, n);
+    if (!*whole) {
       ASSERT_EQ(got.state, WFT_STATE_SYS_ERROR) << n;
       ASSERT_EQ(got.error, ECONNRESET) << n;
     }
-    ASSERT_LT(n, 10'000u);
-  }
-  std::printf("%zu bytes\n", n);
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(
