@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "workflow/WFTask.h"
 
@@ -73,6 +74,30 @@ enum WFTimerPolicy {
                          // started: SYS_ERROR, EEXIST
 };
 
+// What a timer is created with, beside its delay and callback.
+struct WFTimerOptions {
+  std::optional<std::string> name;  // without one nobody finds it but its handles
+  WFTimerPolicy policy = WF_TIMER_APPEND;
+  uint64_t tag = 0;  // the user's own, for those who list named timers
+};
+
+// Where a timer is on its way to its callback.
+enum WFTimerStage {
+  WF_TIMER_CREATED = 0,  // not started yet
+  WF_TIMER_WAITING = 1,
+  WF_TIMER_ENDING = 2,  // its time has come, or the library stops: its callback runs soon
+};
+
+// A named timer at the moment when it was looked at.
+struct WFTimerInfo {
+  std::string name;
+  uint64_t tag = 0;
+  WFTimerStage stage = WF_TIMER_CREATED;
+  // Until it expires, 0 when that is overdue; its delay, if it is not started; max() for never.
+  std::chrono::nanoseconds remaining{};
+  std::chrono::nanoseconds age{};  // since its creation
+};
+
 class WFTimer {
  public:
   using Callback = std::function<void(WFTimerTask *)>;
@@ -86,6 +111,12 @@ class WFTimer {
   static WFTimerTask *create(const std::string &name, std::chrono::nanoseconds delay,
                              WFTimerPolicy policy, Callback callback);
 
+  // With what the options say. One that is refused, because of its policy or a quota, has no name
+  // and ends as soon as it is started: SYS_ERROR with EEXIST or EDQUOT, which get_error() says from
+  // its creation on.
+  static WFTimerTask *create(std::chrono::nanoseconds delay, const WFTimerOptions &options,
+                             Callback callback);
+
   // A handle of a timer that was not started yet. Each call gives the same one. Without memory, for
   // tasks that are none of the library's timers, and in the callback, one of no timer.
   static WFTimerHandle handle_of(WFTimerTask *task);
@@ -94,6 +125,28 @@ class WFTimer {
   // and returns for how many it took effect. Others wait at most for a few dozen of them.
   static size_t reschedule(const std::string &name, std::chrono::nanoseconds delay);
 
-  // How many timers of that name are outstanding. O(that).
+  // Quotas: at most `max` timers of that name, or of all names together that begin with that
+  // prefix, are outstanding; one more is refused. Several may apply to a name, and each must have
+  // room. Those that are there already stay. With WF_TIMER_REPLACE a timer takes the place of the
+  // one it replaces, so it may be one too many until that has ended. kNoQuota takes the quota away.
+  // 0, or -1 with ENOMEM, and then nothing has changed. To set the first of a name or prefix is
+  // O(all names), a shard of 256 at a time; to change it O(log quotas), as is the cost for timers.
+  static constexpr size_t kNoQuota = SIZE_MAX;
+  static int set_quota(const std::string &name, size_t max);
+  static int set_prefix_quota(const std::string &prefix, size_t max);
+
+  // How many timers of that name are outstanding. O(1).
   static size_t count(const std::string &name);
+  // The same for all names that begin with that prefix; "": all named timers. O(all names).
+  static size_t count_prefix(const std::string &prefix);
+
+  // Calls visit(info) for each timer whose name begins with that prefix, in no order, on this
+  // thread with no lock held, so that it may do anything; until it returns false. Timers that are
+  // there all the while are visited once, those that come or go meanwhile once or not at all.
+  // O(all names + timers visited); others wait at most for some dozens of them. False without
+  // memory.
+  static bool for_each(const std::string &prefix,
+                       const std::function<bool(const WFTimerInfo &)> &visit);
+  // The first `max` of these, for reports.
+  static std::vector<WFTimerInfo> list(const std::string &prefix, size_t max);
 };

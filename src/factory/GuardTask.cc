@@ -42,7 +42,7 @@ void GuardTask::dispatch() {
 bool GuardTask::line_up() {
   GuardPlace* place = place_.get();
   try {
-    if (registry().link(place, resource_)) {
+    if (registry().link(place, resource_) == NameRegistry::Linked::kAlone) {
       static_cast<void>(place_.release());  // it is the registry's now
       deliver(nullptr);
     }

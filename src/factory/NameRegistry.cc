@@ -1,23 +1,28 @@
 #include "factory/NameRegistry.h"
 
+#include <algorithm>
 #include <cstring>
-#include <functional>
 #include <new>
 
 #include "util/Thread.h"
 
 namespace workflow {
 
-// A name and its nodes. The bytes of the name follow the struct.
+// A name and its nodes.
 struct NamedNode::Entry {
   Entry* chain;  // the next entry of the bucket
   NamedNode* head;
   NamedNode* tail;
   uint32_t tag;
   uint32_t length;
+  uint32_t count;
+  char name_begin[4];  // the bytes of the name, which go on behind the struct
 
+  static size_t size_for(std::string_view name) {
+    return std::max(sizeof(Entry), offsetof(Entry, name_begin) + name.size());
+  }
   std::string_view name() const {
-    return {reinterpret_cast<const char*>(this) + sizeof(Entry), length};
+    return {reinterpret_cast<const char*>(this) + offsetof(Entry, name_begin), length};
   }
 };
 
@@ -56,6 +61,18 @@ NamedNode* NameRegistry::oldest(Entry* entry) {
   return entry->head;
 }
 
+NameRegistry::Entry* NameRegistry::next_in_bucket(Entry* entry) {
+  return entry->chain;
+}
+
+std::string_view NameRegistry::name_of(const Entry* entry) {
+  return entry->name();
+}
+
+size_t NameRegistry::count_of(const Entry* entry) {
+  return entry->count;
+}
+
 void NameRegistry::free_entry(Entry* entry) {
   ::operator delete(entry);
 }
@@ -92,11 +109,11 @@ NameRegistry::Entry* NameRegistry::Shard::add(std::string_view name, uint32_t ta
   if (entry_count * 2 >= bucket_count) {
     resize(bucket_count == 0 ? 4 : bucket_count * 2);
   }
-  void* memory = ::operator new(sizeof(Entry) + name.size());
+  void* memory = ::operator new(Entry::size_for(name));
   Entry*& bucket = buckets[tag & (bucket_count - 1)];
-  Entry* entry =
-      new (memory) Entry{bucket, nullptr, nullptr, tag, static_cast<uint32_t>(name.size())};
-  std::memcpy(static_cast<char*>(memory) + sizeof(Entry), name.data(), name.size());
+  const auto length = static_cast<uint32_t>(name.size());
+  Entry* entry = new (memory) Entry{bucket, nullptr, nullptr, tag, length, 0, {}};
+  std::memcpy(static_cast<char*>(memory) + offsetof(Entry, name_begin), name.data(), name.size());
   bucket = entry;
   entry_count++;
   return entry;
@@ -122,6 +139,10 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   (node->previous_ ? node->previous_->next_ : entry->head) = node->next_;
   (node->next_ ? node->next_->previous_ : entry->tail) = node->previous_;
   node->entry_ = nullptr;
+  entry->count--;
+  if (quotas) {
+    quotas->give_back(entry->name());
+  }
   if (entry->head) {
     return nullptr;
   }
@@ -134,20 +155,26 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   return entry;
 }
 
-bool NameRegistry::link(NamedNode* node, std::string_view name, bool if_new, bool* only) {
+NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, Policy policy) {
   const Place place = place_of(name);
   Shard& shard = shards_[place.shard];
-  shard.lock();
+  const ShardLock lock(shard);
   Entry* entry = shard.find(name, place.tag);
-  if (entry && if_new) {
-    shard.unlock();
-    return false;
+  if (entry && policy == Policy::kKeep) {
+    return Linked::kNameTaken;
+  }
+  const bool alone = !entry;
+  const bool takes_place = entry && policy == Policy::kReplace;
+  if (shard.quotas && !shard.quotas->take(name, takes_place)) {
+    return Linked::kOverQuota;
   }
   if (!entry) {
     try {
       entry = shard.add(name, place.tag);
     } catch (...) {
-      shard.unlock();
+      if (shard.quotas) {
+        shard.quotas->give_back(name);
+      }
       throw;
     }
   }
@@ -157,20 +184,54 @@ bool NameRegistry::link(NamedNode* node, std::string_view name, bool if_new, boo
   node->previous_ = entry->tail;
   (entry->tail ? entry->tail->next_ : entry->head) = node;
   entry->tail = node;
-  *only = !node->previous_;
-  shard.unlock();
-  return true;
+  entry->count++;
+  return alone ? Linked::kAlone : Linked::kWithOthers;
 }
 
-bool NameRegistry::link(NamedNode* node, std::string_view name) {
-  bool only = false;
-  link(node, name, false, &only);
-  return only;
+void NameRegistry::set_quota(NameQuotas::Of of, std::string_view text, size_t max) {
+  MutexLock lock(quotas_mutex_);
+  const bool exists = quotas_ && quotas_->contains(of, text);
+  if (exists && max != NameQuotas::kNone) {
+    quotas_->set_max(of, text, max);
+    return;
+  }
+  if (!exists && max == NameQuotas::kNone) {
+    return;
+  }
+  const NameQuotas none;
+  const NameQuotas& before = quotas_ ? *quotas_ : none;
+  std::unique_ptr<const NameQuotas> set =
+      exists ? before.without(of, text) : before.with(of, text, max);
+  for (Shard& shard : shards_) {
+    const ShardLock shard_lock(shard);
+    if (!exists) {
+      set->add(of, text, shard.count_covered(of, text));
+    }
+    shard.quotas = set.get();
+  }
+  quotas_ = std::move(set);
 }
 
-bool NameRegistry::link_if_new(NamedNode* node, std::string_view name) {
-  bool only = false;
-  return link(node, name, true, &only);
+size_t NameRegistry::Shard::count_covered(NameQuotas::Of of, std::string_view text) const {
+  size_t nodes = 0;
+  for (size_t i = 0; i < bucket_count; i++) {
+    for (const Entry* entry = buckets[i]; entry; entry = entry->chain) {
+      nodes += NameQuotas::covers(of, text, entry->name()) ? entry->count : 0;
+    }
+  }
+  return nodes;
+}
+
+void NameRegistry::Scan::advance(size_t bucket_count) {
+  // Adds one to the number of the bucket, from the highest bit down.
+  uint32_t bit = static_cast<uint32_t>(bucket_count >> 1);
+  bucket &= static_cast<uint32_t>(bucket_count - 1);
+  while (bit && bucket & bit) {
+    bucket &= ~bit;
+    bit >>= 1;
+  }
+  bucket |= bit;
+  over = bit == 0;
 }
 
 bool NameRegistry::unlink(NamedNode* node) {
@@ -180,17 +241,12 @@ bool NameRegistry::unlink(NamedNode* node) {
 std::vector<std::pair<std::string, size_t>> NameRegistry::names() const {
   std::vector<std::pair<std::string, size_t>> result;
   for (const Shard& shard : shards_) {
-    shard.lock();
+    const ShardLock lock(shard);
     for (size_t i = 0; i < shard.bucket_count; i++) {
-      for (Entry* entry = shard.buckets[i]; entry; entry = entry->chain) {
-        size_t nodes = 0;
-        for (NamedNode* node = entry->head; node; node = node->next_) {
-          nodes++;
-        }
-        result.emplace_back(std::string(entry->name()), nodes);
+      for (const Entry* entry = shard.buckets[i]; entry; entry = entry->chain) {
+        result.emplace_back(std::string(entry->name()), entry->count);
       }
     }
-    shard.unlock();
   }
   return result;
 }
@@ -198,23 +254,29 @@ std::vector<std::pair<std::string, size_t>> NameRegistry::names() const {
 size_t NameRegistry::count(std::string_view name) const {
   const Place place = place_of(name);
   const Shard& shard = shards_[place.shard];
+  const ShardLock lock(shard);
+  const Entry* const entry = shard.find(name, place.tag);
+  return entry ? entry->count : 0;
+}
+
+size_t NameRegistry::count_prefix(std::string_view prefix) {
   size_t nodes = 0;
-  shard.lock();
-  if (Entry* entry = shard.find(name, place.tag)) {
-    for (NamedNode* node = entry->head; node; node = node->next_) {
-      nodes++;
+  auto visit_entry = [&nodes](const Entry* entry) {
+    nodes += entry->count;
+    return size_t{1};
+  };
+  for (Shard& shard : shards_) {
+    for (Scan position; !position.over; shard.step_aside()) {
+      scan(shard, position, prefix, visit_entry);
     }
   }
-  shard.unlock();
   return nodes;
 }
 
 bool NameRegistry::empty() const {
   for (const Shard& shard : shards_) {
-    shard.lock();
-    const size_t entries = shard.entry_count;
-    shard.unlock();
-    if (entries > 0) {
+    const ShardLock lock(shard);
+    if (shard.entry_count > 0) {
       return false;
     }
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "factory/NameQuotas.h"
 #include "util/Cursors.h"
 #include "util/Mutex.h"
 #include "util/SipHash.h"
@@ -50,12 +51,14 @@ class NameRegistry {
   NameRegistry(const NameRegistry&) = delete;
   NameRegistry& operator=(const NameRegistry&) = delete;
 
-  // Adds the node, which is not linked, as the newest of `name`. True if it is the only one. Throws
-  // std::bad_alloc; nothing has changed then.
-  bool link(NamedNode* node, std::string_view name);
+  // What becomes of those that have the name already: they stay, or they will be taken, so that the
+  // new one may take their place in a quota, or they stay and the new one is refused.
+  enum class Policy { kAppend, kReplace, kKeep };
+  enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // The same if no node has the name; false otherwise.
-  bool link_if_new(NamedNode* node, std::string_view name);
+  // Adds the node, which is not linked, as the newest of `name`; not if it is refused. Throws
+  // std::bad_alloc; nothing has changed then.
+  Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend);
 
   // Which of two nodes of one name was linked first.
   static bool is_older(const NamedNode* a, const NamedNode* b) { return a->number_ < b->number_; }
@@ -75,9 +78,24 @@ class NameRegistry {
               Between&& between);
 
   // Calls visit(node), under B, for each node of `name` that was linked before the call and still
-  // is when its turn comes, oldest first. O(their number), in chunks as in take().
+  // is when its turn comes, oldest first. O(their number), in chunks as in take(); after each,
+  // between(), without B: false ends it.
+  template <class Visit, class Between>
+  bool for_each(std::string_view name, Visit&& visit, Between&& between);
   template <class Visit>
-  void for_each(std::string_view name, Visit&& visit);
+  void for_each(std::string_view name, Visit&& visit) {
+    for_each(name, visit, [] { return true; });
+  }
+
+  // The same with visit(name, node) for each name that begins with `prefix`, in no order. Each node
+  // that is linked during all of the call is visited once, others at most once. O(all names).
+  template <class Visit, class Between>
+  bool for_each_prefix(std::string_view prefix, Visit&& visit, Between&& between);
+
+  // From now on at most `max` nodes have that name, or all names that begin with it together;
+  // those that are there stay. NameQuotas::kNone: any number. Throws std::bad_alloc; nothing has
+  // changed then. O(all names) if there was no such quota: a shard at a time.
+  void set_quota(NameQuotas::Of of, std::string_view text, size_t max);
 
   // Unlinks the oldest node of `name`, and all that are then the oldest until stays(node) is true.
   // Calls unlinked(node), under B, for each that it has unlinked. False when no node is left.
@@ -89,14 +107,26 @@ class NameRegistry {
 
   // For reports: each name with its number of nodes. Locks shard by shard.
   std::vector<std::pair<std::string, size_t>> names() const;
-  // The number of nodes of a name.
+  // The number of nodes of a name. O(1).
   size_t count(std::string_view name) const;
+  // Of all names that begin with `prefix`. O(all names), in chunks.
+  size_t count_prefix(std::string_view prefix);
   bool empty() const;
 
  private:
   using Entry = NamedNode::Entry;
   static constexpr size_t kShards = 256;
   static constexpr size_t kChunk = 64;
+  static constexpr size_t kBytesPerNode = 1024;  // of a name that is copied: as much work as a node
+
+  // Where a visit of all names of a shard is: buckets in the order of their numbers read from the
+  // lowest bit. A bucket of a smaller table and those that it becomes when the table grows are
+  // neighbours in it, so that nothing is visited twice or left out. Tables never shrink.
+  struct Scan {
+    uint32_t bucket = 0;
+    bool over = false;
+    void advance(size_t bucket_count);
+  };
 
   struct Shard {
     mutable Mutex mutex;  // B
@@ -107,6 +137,7 @@ class NameRegistry {
     size_t bucket_count WF_GUARDED_BY(mutex) = 0;
     size_t entry_count WF_GUARDED_BY(mutex) = 0;
     uint64_t next_number WF_GUARDED_BY(mutex) = 0;
+    const NameQuotas* quotas WF_GUARDED_BY(mutex) = nullptr;
 
     void lock() const WF_ACQUIRE(mutex);
     void unlock() const WF_RELEASE(mutex) { mutex.unlock(); }
@@ -115,7 +146,19 @@ class NameRegistry {
     void resize(size_t buckets_wanted) WF_REQUIRES(mutex);
     // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
+    size_t count_covered(NameQuotas::Of of, std::string_view text) const WF_REQUIRES(mutex);
     void step_aside() const;
+  };
+
+  class WF_SCOPED_CAPABILITY ShardLock {
+   public:
+    explicit ShardLock(const Shard& shard) WF_ACQUIRE(shard.mutex) : shard_(shard) { shard.lock(); }
+    ~ShardLock() WF_RELEASE() { shard_.unlock(); }
+    ShardLock(const ShardLock&) = delete;
+    ShardLock& operator=(const ShardLock&) = delete;
+
+   private:
+    const Shard& shard_;
   };
 
   struct Place {
@@ -124,12 +167,20 @@ class NameRegistry {
   };
   Place place_of(std::string_view name) const;
   static size_t shard_of(const NamedNode* node) { return node->number_ % kShards; }
-  bool link(NamedNode* node, std::string_view name, bool if_new, bool* only);
   static NamedNode* oldest(Entry* entry);
+  static Entry* next_in_bucket(Entry* entry);
+  static std::string_view name_of(const Entry* entry);
+  static size_t count_of(const Entry* entry);
   static void free_entry(Entry* entry);
+  // A chunk of a visit of the shard: visit_entry(entry), which returns how much work it was, in
+  // nodes.
+  template <class VisitEntry>
+  static void scan(Shard& shard, Scan& scan, std::string_view prefix, VisitEntry& visit_entry);
 
   const SipKey key_;  // names may be chosen by somebody who wants them to collide
   std::array<Shard, kShards> shards_;
+  Mutex quotas_mutex_;  // one change at a time; before B
+  std::unique_ptr<const NameQuotas> quotas_ WF_GUARDED_BY(quotas_mutex_);
 };
 
 template <class Wanted>
@@ -183,8 +234,8 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
   return count;
 }
 
-template <class Visit>
-void NameRegistry::for_each(std::string_view name, Visit&& visit) {
+template <class Visit, class Between>
+bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& between) {
   const Place place = place_of(name);
   Shard& shard = shards_[place.shard];
   Cursors<NamedNode>::Cursor visitor;
@@ -195,21 +246,70 @@ void NameRegistry::for_each(std::string_view name, Visit&& visit) {
   const auto more = [&visitor, end_number] {
     return visitor.next && visitor.next->number_ / kShards < end_number;
   };
-  for (;;) {
+  bool goes_on = true;
+  while (goes_on && more()) {
     for (size_t i = 0; i < kChunk && more(); i++) {
       NamedNode* const node = visitor.next;
       visitor.next = node->next_;
       visit(node);
     }
-    if (!more()) {
-      break;
-    }
     shard.unlock();
+    goes_on = between();
     shard.step_aside();
     shard.lock();
   }
   shard.visitors.end(&visitor);
   shard.unlock();
+  return goes_on;
+}
+
+template <class VisitEntry>
+void NameRegistry::scan(Shard& shard, Scan& scan, std::string_view prefix,
+                        VisitEntry& visit_entry) {
+  const ShardLock lock(shard);
+  size_t work = 0;
+  for (scan.over = shard.bucket_count == 0; !scan.over && work < kChunk;
+       scan.advance(shard.bucket_count)) {
+    work++;
+    Entry* entry = shard.buckets[scan.bucket & (shard.bucket_count - 1)];
+    for (; entry; entry = next_in_bucket(entry)) {
+      const std::string_view name = name_of(entry);
+      work += name.substr(0, prefix.size()) == prefix ? visit_entry(entry) : size_t{1};
+    }
+  }
+}
+
+template <class Visit, class Between>
+bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Between&& between) {
+  std::vector<std::string> crowded;
+  auto visit_entry = [&crowded, &visit](Entry* entry) {
+    const std::string_view name = name_of(entry);
+    if (count_of(entry) > kChunk) {
+      crowded.emplace_back(name);
+      return 1 + name.size() / kBytesPerNode;
+    }
+    for (NamedNode* node = oldest(entry); node; node = node->next_) {
+      visit(name, node);
+    }
+    return count_of(entry) * (1 + name.size() / kBytesPerNode);
+  };
+  for (Shard& shard : shards_) {
+    for (Scan position; !position.over;) {
+      scan(shard, position, prefix, visit_entry);
+      if (!between()) {
+        return false;
+      }
+      for (; !crowded.empty(); crowded.pop_back()) {
+        const std::string& name = crowded.back();
+        if (!for_each(
+                name, [&](NamedNode* node) { visit(name, node); }, between)) {
+          return false;
+        }
+      }
+      shard.step_aside();
+    }
+  }
+  return true;
 }
 
 template <class Stays, class Unlinked>

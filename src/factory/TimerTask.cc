@@ -1,5 +1,6 @@
 #include "factory/TimerTask.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -145,11 +146,11 @@ SubTask* TimerTask::done() {
   return delete_and_next();
 }
 
-NamedTimerTask::NamedTimerTask(std::string_view name, int64_t delay_ns,
+NamedTimerTask::NamedTimerTask(int64_t delay_ns, uint64_t tag,
                                std::function<void(WFTimerTask*)>&& callback)
-    : TimerTask(delay_ns, std::move(callback)) {
-  registry().link(this, name);
-}
+    : TimerTask(delay_ns, std::move(callback)),
+      tag_(tag),
+      created_ns_(Runtime::current().clock().now_ns()) {}
 
 NamedTimerTask::~NamedTimerTask() {
   // Who sets an outcome leaves the name too; only what never started may still be linked. Before
@@ -169,26 +170,52 @@ NameRegistry& NamedTimerTask::registry() {
 }
 
 WFTimerTask* NamedTimerTask::create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
-                                    std::function<void(WFTimerTask*)>&& callback) {
-  if (policy != WF_TIMER_KEEP) {
-    auto* const task = new NamedTimerTask(name, delay_ns, std::move(callback));
-    if (policy == WF_TIMER_REPLACE) {
-      cancel_if(name, SIZE_MAX, [task](NamedNode* n) { return NameRegistry::is_older(n, task); });
-    }
-    return task;
-  }
-  auto* const task = new NamedTimerTask(delay_ns, std::move(callback));
+                                    uint64_t tag, std::function<void(WFTimerTask*)>&& callback) {
+  using Policy = NameRegistry::Policy;
+  using Linked = NameRegistry::Linked;
+  auto* const task = new NamedTimerTask(delay_ns, tag, std::move(callback));
   try {
-    if (registry().link_if_new(task, name)) {
-      return task;
+    switch (registry().link(task, name,
+                            policy == WF_TIMER_KEEP      ? Policy::kKeep
+                            : policy == WF_TIMER_REPLACE ? Policy::kReplace
+                                                         : Policy::kAppend)) {
+      case Linked::kAlone:
+        break;
+      case Linked::kWithOthers:
+        if (policy == WF_TIMER_REPLACE) {
+          cancel_if(name, SIZE_MAX,
+                    [task](NamedNode* other) { return NameRegistry::is_older(other, task); });
+        }
+        break;
+      case Linked::kNameTaken:
+        return task->refused_instead(EEXIST);
+      case Linked::kOverQuota:
+        return task->refused_instead(EDQUOT);
     }
-    auto* const refused_task = new TimerTask(refused(EEXIST), std::move(task->callback_));
-    delete task;
-    return refused_task;
   } catch (...) {
     delete task;
     throw;
   }
+  return task;
+}
+
+WFTimerTask* NamedTimerTask::refused_instead(int error) {
+  auto* const task = new TimerTask(refused(error), std::move(callback_));
+  delete this;
+  return task;
+}
+
+WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node, int64_t now_ns) {
+  const auto* const task = static_cast<const NamedTimerTask*>(node);
+  WFTimerInfo info;
+  info.name = name;
+  info.tag = task->tag_;
+  info.age = std::chrono::nanoseconds(std::max<int64_t>(now_ns - task->created_ns_, 0));
+  const bool started = Poller::is_started(task);
+  const int64_t remaining_ns = Poller::remaining_ns(task);
+  info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
+  info.stage = remaining_ns < 0 ? WF_TIMER_ENDING : started ? WF_TIMER_WAITING : WF_TIMER_CREATED;
+  return info;
 }
 
 template <class Wanted>

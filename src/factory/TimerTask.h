@@ -17,9 +17,11 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // A delay that dispatch() answers with SYS_ERROR and this errno value at once.
   static constexpr int64_t refused(int error) { return -error; }
 
-  // `delay_ns`: not negative, kNever, or refused(error).
+  // `delay_ns`: not negative, kNever, or refused(error), which get_error() says from now on.
   TimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback)
-      : WFTimerTask(std::move(callback)), TimerNode(delay_ns) {}
+      : WFTimerTask(std::move(callback)), TimerNode(delay_ns) {
+    error_ = delay_ns < 0 ? static_cast<int>(-delay_ns) : 0;
+  }
 
   // Before the start. Throws std::bad_alloc.
   WFTimerHandle handle();
@@ -69,17 +71,16 @@ class TimerTask : public WFTimerTask, public TimerNode {
 // A timer that can be cancelled by its name, from creation on.
 class NamedTimerTask final : public TimerTask, public NamedNode {
  public:
-  // Throws std::bad_alloc.
-  NamedTimerTask(std::string_view name, int64_t delay_ns,
-                 std::function<void(WFTimerTask*)>&& callback);
-
-  // One of these, after applying the policy; with WF_TIMER_KEEP perhaps one without a name. Throws
-  // std::bad_alloc.
+  // One of these, after applying the policy, or one without a name, which is refused: as policy
+  // and quotas say. Throws std::bad_alloc.
   static WFTimerTask* create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
-                             std::function<void(WFTimerTask*)>&& callback);
+                             uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
 
   static size_t cancel(std::string_view name, size_t max);
   static size_t reschedule(std::string_view name, int64_t delay_ns);
+
+  // Under B, of one that is linked; `name` is its name.
+  static WFTimerInfo info_of(std::string_view name, const NamedNode* node, int64_t now_ns);
 
   // Every outstanding named timer of the calling thread's runtime.
   static NameRegistry& registry();
@@ -90,11 +91,15 @@ class NamedTimerTask final : public TimerTask, public NamedNode {
 
  private:
   // Has no name yet.
-  NamedTimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback)
-      : TimerTask(delay_ns, std::move(callback)) {}
+  NamedTimerTask(int64_t delay_ns, uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
+  // Destroys it and returns a timer without a name that is refused.
+  WFTimerTask* refused_instead(int error);
 
   template <class Wanted>
   static size_t cancel_if(std::string_view name, size_t max, Wanted&& wanted);
+
+  const uint64_t tag_;
+  const int64_t created_ns_;
 };
 
 }  // namespace workflow

@@ -42,7 +42,8 @@ WFTimerTask* WFTaskFactory::create_timer_task(time_t seconds, long nanoseconds,
 
 WFTimerTask* WFTaskFactory::create_timer_task(const std::string& name, time_t seconds,
                                               long nanoseconds, timer_callback_t callback) {
-  return new NamedTimerTask(name, delay_of(seconds, nanoseconds), std::move(callback));
+  return NamedTimerTask::create(name, delay_of(seconds, nanoseconds), WF_TIMER_APPEND, 0,
+                                std::move(callback));
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(timer_callback_t callback) {

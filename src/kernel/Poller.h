@@ -170,6 +170,10 @@ class Poller {
   // not started; -1 if it is cancelled or has left the queue.
   static int64_t remaining_ns(const TimerNode* node);
 
+  static bool is_started(const TimerNode* node) {
+    return node->delay_ns_.load(std::memory_order_acquire) == TimerNode::kStarted;
+  }
+
   // For one more canceller: who knows the node to be alive, and that it is started with this poller
   // or about to be. True: taken out of the queue; the completion is the caller's. Otherwise it is
   // somebody else's, who is on the way to it: a start to come answers kCancelled. Once per node.
