@@ -10,6 +10,7 @@
 #include "workflow/WFTask.h"
 
 namespace workflow {
+class PeriodicTimer;
 class TimerSlots;
 }  // namespace workflow
 
@@ -81,11 +82,49 @@ struct WFTimerOptions {
   uint64_t tag = 0;  // the user's own, for those who list named timers
 };
 
+// When a periodic timer ticks. A tick is missed when its time passes while the one before runs.
+enum WFTimerPace {
+  // At multiples of the period from the first tick, without drift:
+  WF_TIMER_SKIP = 0,   // missed ones are left out
+  WF_TIMER_BURST = 1,  // missed ones follow at once, one after the other
+  // One period after the one before was due, or, if that has passed already, from now:
+  WF_TIMER_DELAY = 2,
+  // One period after the one before has ended:
+  WF_TIMER_FIXED_DELAY = 3,
+};
+
+struct WFTimerPeriod {
+  std::chrono::nanoseconds every{};
+  WFTimerPace pace = WF_TIMER_SKIP;
+  // Ticks do not wait for each other: a tick begins when it is due, on another thread if need be.
+  bool overlap = false;
+  // Until the first tick, from the start of the timer on; empty: one period.
+  std::optional<std::chrono::nanoseconds> first;
+};
+
+// One tick of a periodic timer, while it runs.
+class WFTimerTick {
+ public:
+  uint64_t number = 0;              // of the ticks before it
+  uint64_t missed = 0;              // ticks left out between the one before and this one
+  std::chrono::nanoseconds late{};  // since it was due
+
+  // No tick begins after this one, and the timer ends with it: SUCCESS. No effect if something else
+  // has ended it before.
+  void end() const;
+
+ private:
+  friend class workflow::PeriodicTimer;
+  explicit WFTimerTick(workflow::PeriodicTimer *timer) : timer_(timer) {}
+  workflow::PeriodicTimer *timer_;
+};
+
 // Where a timer is on its way to its callback.
 enum WFTimerStage {
   WF_TIMER_CREATED = 0,  // not started yet
   WF_TIMER_WAITING = 1,
-  WF_TIMER_ENDING = 2,  // its time has come, or the library stops: its callback runs soon
+  WF_TIMER_ENDING = 2,   // its time has come, or the library stops: its callback runs soon
+  WF_TIMER_TICKING = 3,  // a periodic one, in a tick, or about to be
 };
 
 // A named timer at the moment when it was looked at.
@@ -116,6 +155,16 @@ class WFTimer {
   // its creation on.
   static WFTimerTask *create(std::chrono::nanoseconds delay, const WFTimerOptions &options,
                              Callback callback);
+
+  // A periodic timer: `tick` is called again and again, on threads of the library, until the timer
+  // is cancelled, in any way and from anywhere (also from inside a tick), a tick calls end(), or
+  // the library stops; then the callback, once, after the last tick has returned. Cancelled means
+  // that no further tick begins; one that has begun goes on. To reschedule it while it waits moves
+  // the next tick, and those after it follow that one; while a tick runs it is too late to.
+  // A period that is not positive: SYS_ERROR, EINVAL.
+  using Tick = std::function<void(const WFTimerTick &)>;
+  static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
+                                      Tick tick, Callback callback);
 
   // A handle of a timer that was not started yet. Each call gives the same one. Without memory, for
   // tasks that are none of the library's timers, and in the callback, one of no timer.

@@ -147,10 +147,12 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
   return slot->generation_ == handle.generation_ ? Poller::remaining_ns(slot->task_) : -1;
 }
 
-RunningTimer::RunningTimer(TimerSlots::Slot* slot)
+RunningTimer::RunningTimer(TimerSlots::Slot* slot, Part part)
     : slot_(slot), outer_(std::exchange(ThreadContext::current().running_timer, this)) {
-  MutexLock lock(slot->shard_.mutex);
-  slot->running_ = true;
+  if (part == Part::kCallback) {
+    MutexLock lock(slot->shard_.mutex);
+    slot->running_ = true;
+  }
 }
 
 RunningTimer::~RunningTimer() {

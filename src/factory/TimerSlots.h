@@ -62,15 +62,16 @@ class TimerSlots {
   std::atomic<Shard*> simulated_{nullptr};  // all of them, so that they can be found in memory
 };
 
-// The calling thread is in the callback of the slot's timer.
+// The calling thread is in the callback of the slot's timer, or in a tick of it.
 class RunningTimer {
  public:
-  explicit RunningTimer(TimerSlots::Slot* slot);
+  enum class Part { kTick, kCallback };
+  RunningTimer(TimerSlots::Slot* slot, Part part);
   ~RunningTimer();
   RunningTimer(const RunningTimer&) = delete;
   RunningTimer& operator=(const RunningTimer&) = delete;
 
-  // Whether the calling thread is in such a callback.
+  // Whether the calling thread is in one of both.
   static bool is_here(const TimerSlots::Slot* slot);
 
  private:

@@ -75,15 +75,17 @@ bool TimerTask::leave_scope() {
   return !scope || scope->leave(this);
 }
 
-void TimerTask::left_queue(bool stopped, RunnableList& finished) {
+void TimerTask::leave_with(int state, int error) {
   const bool has_left_name = leave_name() != Name::kTaken;
-  if (!leave_scope() || !has_left_name) {
-    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-  } else if (stopped) {
-    set_outcome(WFT_STATE_ABORTED, 0);
+  if (leave_scope() && has_left_name) {
+    set_outcome(state, error);
   } else {
-    set_outcome(WFT_STATE_SUCCESS, 0);
+    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
   }
+}
+
+void TimerTask::left_queue(bool stopped, RunnableList& finished) {
+  leave_with(stopped ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS, 0);
   finished.push_back(this);
 }
 
@@ -107,8 +109,8 @@ WFTimerHandle TimerTask::handle() {
 void TimerTask::give_up_slot() {
   if (slot_) {
     {
-      const RunningTimer running(slot_);
-      callback_ = nullptr;
+      const RunningTimer running(slot_, RunningTimer::Part::kCallback);
+      forget_captured();
     }
     TimerSlots::give_up(std::exchange(slot_, nullptr));
   }
@@ -121,6 +123,7 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
   }
   switch (Poller::cancel_timer(this)) {
     case Poller::Cancel::kBeforeStart:
+    case Poller::Cancel::kBeforeRestart:
       break;
     case Poller::Cancel::kTaken:
       leave_scope();
@@ -139,7 +142,7 @@ SubTask* TimerTask::done() {
     return WFTimerTask::done();
   }
   if (callback_) {
-    const RunningTimer running(slot_);
+    const RunningTimer running(slot_, RunningTimer::Part::kCallback);
     callback_(this);
   }
   give_up_slot();
@@ -147,21 +150,25 @@ SubTask* TimerTask::done() {
 }
 
 NamedTimerTask::NamedTimerTask(int64_t delay_ns, uint64_t tag,
-                               std::function<void(WFTimerTask*)>&& callback)
-    : TimerTask(delay_ns, std::move(callback)),
+                               std::function<void(WFTimerTask*)>&& callback, bool restarts)
+    : TimerTask(delay_ns, std::move(callback), restarts),
       tag_(tag),
-      created_ns_(Runtime::current().clock().now_ns()) {}
+      created_ns_(Runtime::current().clock().now_ns()),
+      restarts_(restarts) {}
 
 NamedTimerTask::~NamedTimerTask() {
   // Who sets an outcome leaves the name too; only what never started may still be linked. Before
   // the slot is given up: who has waited for that may use the name again.
-  if (get_state() == WFT_STATE_UNDEFINED) {
+  if (has_name_ && get_state() == WFT_STATE_UNDEFINED) {
     registry().unlink(this);
   }
   give_up_slot();
 }
 
 TimerTask::Name NamedTimerTask::leave_name() {
+  if (!has_name_) {
+    return Name::kHasNone;
+  }
   return registry().unlink(this) ? Name::kLeft : Name::kTaken;
 }
 
@@ -171,9 +178,15 @@ NameRegistry& NamedTimerTask::registry() {
 
 WFTimerTask* NamedTimerTask::create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
                                     uint64_t tag, std::function<void(WFTimerTask*)>&& callback) {
+  return give_name(new NamedTimerTask(delay_ns, tag, std::move(callback)), name, policy);
+}
+
+WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view name,
+                                       WFTimerPolicy policy) {
   using Policy = NameRegistry::Policy;
   using Linked = NameRegistry::Linked;
-  auto* const task = new NamedTimerTask(delay_ns, tag, std::move(callback));
+  // Before others may find it.
+  task->has_name_ = true;
   try {
     switch (registry().link(task, name,
                             policy == WF_TIMER_KEEP      ? Policy::kKeep
@@ -200,6 +213,7 @@ WFTimerTask* NamedTimerTask::create(std::string_view name, int64_t delay_ns, WFT
 }
 
 WFTimerTask* NamedTimerTask::refused_instead(int error) {
+  has_name_ = false;
   auto* const task = new TimerTask(refused(error), std::move(callback_));
   delete this;
   return task;
@@ -214,7 +228,11 @@ WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node
   const bool started = Poller::is_started(task);
   const int64_t remaining_ns = Poller::remaining_ns(task);
   info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
-  info.stage = remaining_ns < 0 ? WF_TIMER_ENDING : started ? WF_TIMER_WAITING : WF_TIMER_CREATED;
+  if (remaining_ns < 0) {
+    info.stage = task->restarts_ ? WF_TIMER_TICKING : WF_TIMER_ENDING;
+  } else {
+    info.stage = started ? WF_TIMER_WAITING : WF_TIMER_CREATED;
+  }
   return info;
 }
 

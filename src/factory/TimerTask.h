@@ -18,8 +18,8 @@ class TimerTask : public WFTimerTask, public TimerNode {
   static constexpr int64_t refused(int error) { return -error; }
 
   // `delay_ns`: not negative, kNever, or refused(error), which get_error() says from now on.
-  TimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback)
-      : WFTimerTask(std::move(callback)), TimerNode(delay_ns) {
+  TimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback, bool restarts = false)
+      : WFTimerTask(std::move(callback)), TimerNode(delay_ns, restarts) {
     error_ = delay_ns < 0 ? static_cast<int>(-delay_ns) : 0;
   }
 
@@ -52,11 +52,15 @@ class TimerTask : public WFTimerTask, public TimerNode {
     state_ = state;
     error_ = error;
   }
+  // Leaves both; the outcome is that one, or ECANCELED if somebody took it out of one of them.
+  void leave_with(int state, int error);
 
   // For the destructor of the most derived class: until then handles may call virtual functions.
   // Destroys what the callback has captured first, as who waits for the timer may free what that
   // uses.
   void give_up_slot();
+  virtual void forget_captured() { callback_ = nullptr; }
+  TimerSlots::Slot* slot() const { return slot_; }
 
  private:
   // False: it has an outcome, and has left its scope.
@@ -69,12 +73,14 @@ class TimerTask : public WFTimerTask, public TimerNode {
 };
 
 // A timer that can be cancelled by its name, from creation on.
-class NamedTimerTask final : public TimerTask, public NamedNode {
+class NamedTimerTask : public TimerTask, public NamedNode {
  public:
   // One of these, after applying the policy, or one without a name, which is refused: as policy
   // and quotas say. Throws std::bad_alloc.
   static WFTimerTask* create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
+  // The same with a task that has no name yet, and is owned from now on.
+  static WFTimerTask* give_name(NamedTimerTask* task, std::string_view name, WFTimerPolicy policy);
 
   static size_t cancel(std::string_view name, size_t max);
   static size_t reschedule(std::string_view name, int64_t delay_ns);
@@ -89,9 +95,11 @@ class NamedTimerTask final : public TimerTask, public NamedNode {
   ~NamedTimerTask() override;
   Name leave_name() override;
 
- private:
   // Has no name yet.
-  NamedTimerTask(int64_t delay_ns, uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
+  NamedTimerTask(int64_t delay_ns, uint64_t tag, std::function<void(WFTimerTask*)>&& callback,
+                 bool restarts = false);
+
+ private:
   // Destroys it and returns a timer without a name that is refused.
   WFTimerTask* refused_instead(int error);
 
@@ -100,6 +108,8 @@ class NamedTimerTask final : public TimerTask, public NamedNode {
 
   const uint64_t tag_;
   const int64_t created_ns_;
+  const bool restarts_;    // a periodic one
+  bool has_name_ = false;  // or had one
 };
 
 }  // namespace workflow

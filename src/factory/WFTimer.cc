@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <new>
 #include <utility>
 
+#include "factory/PeriodicTimer.h"
+#include "factory/TickSchedule.h"
 #include "factory/TimerSlots.h"
 #include "factory/TimerTask.h"
 #include "kernel/Runtime.h"
 #include "util/Time.h"
 
+using workflow::EvenTicks;
 using workflow::kNever;
 using workflow::NamedNode;
 using workflow::NamedTimerTask;
 using workflow::NameQuotas;
+using workflow::PeriodicTimer;
 using workflow::Runtime;
 using workflow::TimerSlots;
 using workflow::TimerTask;
@@ -77,6 +82,15 @@ WFTimerTask* WFTimer::create(std::chrono::nanoseconds delay, const WFTimerOption
   }
   return NamedTimerTask::create(*options.name, delay_of(delay), options.policy, options.tag,
                                 std::move(callback));
+}
+
+WFTimerTask* WFTimer::create_periodic(const WFTimerPeriod& period, const WFTimerOptions& options,
+                                      Tick tick, Callback callback) {
+  const int64_t every_ns = period.every.count();
+  const int64_t first_ns =
+      every_ns > 0 ? delay_of(period.first.value_or(period.every)) : TimerTask::refused(EINVAL);
+  return PeriodicTimer::create(first_ns, std::make_unique<EvenTicks>(every_ns, period.pace),
+                               period.overlap, options, std::move(tick), std::move(callback));
 }
 
 WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {

@@ -34,19 +34,25 @@ class TimerNode : public TimerQueueNode {
 
  protected:
   // A negative delay: it will not be started.
-  explicit TimerNode(int64_t delay_ns = 0) : delay_ns_(delay_ns) {}
+  // `restarts`: while it is not in the queue it will be started again (restart_timer).
+  explicit TimerNode(int64_t delay_ns = 0, bool restarts = false)
+      : delay_ns_(delay_ns), restarts_(restarts) {}
   ~TimerNode() = default;
+
+  // In left_queue() that was not stopped, and until it is started again: what has passed.
+  int64_t deadline_ns() const { return deadline_ns_; }
 
  private:
   friend class Poller;
   static constexpr int64_t kStarted = INT64_MIN;
   // Start and move meet here: start exchanges it to kStarted, with poller_ set (rule 10).
   std::atomic<int64_t> delay_ns_;
-  // Guarded by P, of a queued node: its deadline, if that is later than the queue knows.
-  int64_t put_off_ns_ = 0;
+  // Guarded by P while it is queued. The queue may know an earlier one: it was put off since.
+  int64_t deadline_ns_ = 0;
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
-  bool interrupted_ = false;  // guarded by P: the coming start is refused
+  bool interrupted_ = false;  // guarded by P: the coming start, or restart, is refused
+  bool restarts_;             // guarded by P: it is not queued, or will be again
   Poller* poller_ = nullptr;  // set before flag_ by start
 };
 
@@ -80,12 +86,16 @@ class IoHandler {
 // 3. Start and cancel meet in flag_.exchange(true). Start does it holding P and inserts only if it
 //    came first; after releasing P it never touches the node again. A canceller that came second
 //    takes P and erases the node if it is still queued: then it owns the completion.
-// 5. A canceller that finds the node removed never touches it again.
+// 5. A canceller that finds the node removed never touches it again, but to mark one that restarts.
 // 9. An interrupter has no part in flag_: holding P it takes the node out, or, when it is not in
 //    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
 //    node removed.
 // 10. Start and move meet in delay_ns_: before the start a move changes it; start exchanges it
 //    holding P, and a move that comes after takes P and moves the node if it is still queued.
+// 13. A node that restarts leaves the queue when its time has come without an end. Until
+//    restart_timer() puts it back, under P, who wants to end it marks it, as an interrupter does;
+//    the first to mark it, or to take it out of the queue, has ended it. The restart then refuses,
+//    and the completion is the restarter's.
 // (4, 6, 7 concern names: NameRegistry. 8: unnamed timers use none of it.)
 //
 // P is a leaf: nothing is called, posted, freed or logged while it is held, but the arming of the
@@ -147,13 +157,23 @@ class Poller {
     return start_timer(node);
   }
 
+  // Puts a node that restarts, and has left the queue, back into it. Once per left_queue() that was
+  // not stopped, by who owns it since; if it is not queued, the completion is his.
+  static Start restart_timer(TimerNode* node, int64_t deadline_ns);
+
   enum class Cancel {
-    kBeforeStart,  // the coming start will answer kCancelled
-    kTaken,        // taken out of the queue; the completion is the caller's
-    kTooLate       // it has left the queue already; do not touch it again
+    kBeforeStart,    // the coming start will answer kCancelled
+    kBeforeRestart,  // so will the coming restart
+    kTaken,          // taken out of the queue; the completion is the caller's
+    kTooLate         // it has left the queue already, or another came first; do not touch it again
   };
   // Any thread; at most once per node, which the caller knows to be alive.
   static Cancel cancel_timer(TimerNode* node);
+
+  // The same of a node that was started, by who knows it to be alive. Any number of times.
+  static Cancel end_timer(TimerNode* node);
+  // Whether somebody has ended a node that restarts, since it left the queue.
+  static bool is_ended(const TimerNode* node);
 
   // Instead of start_timer(): false when a canceller has found it not started. Whoever cancels it
   // later comes too late.
@@ -258,6 +278,7 @@ class Poller {
   void drain();
   // Takes up to kMaxPopped nodes due at `now_ns` out of the queue and ends them; how many.
   int end_due(int64_t now_ns, bool stopped);
+  Start put_in(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   void move(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   // Puts the node where it was put off to, if it is to leave later than the queue says.

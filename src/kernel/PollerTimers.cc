@@ -8,6 +8,7 @@
 namespace workflow {
 
 void Poller::insert(TimerNode* node, int64_t deadline_ns) {
+  node->deadline_ns_ = deadline_ns;
   if (queue_.insert(node, deadline_ns)) {
     arm(deadline_ns);
   }
@@ -16,18 +17,18 @@ void Poller::insert(TimerNode* node, int64_t deadline_ns) {
 // Later costs next to nothing: the queue is told when the node is the earliest of it. A timer that
 // is put off again and again, as leases and idle times are, so moves once per delay.
 void Poller::move(TimerNode* node, int64_t deadline_ns) {
-  const bool later = deadline_ns >= queue_.deadline_ns(node);
-  node->put_off_ns_ = later ? deadline_ns : 0;
-  if (!later && queue_.move(node, deadline_ns)) {
+  const bool later = deadline_ns >= node->deadline_ns_;
+  node->deadline_ns_ = deadline_ns;
+  if (!later && deadline_ns < queue_.deadline_ns(node) && queue_.move(node, deadline_ns)) {
     arm(deadline_ns);
   }
 }
 
 bool Poller::settle(TimerNode* node) {
-  if (node->put_off_ns_ <= queue_.deadline_ns(node)) {
+  if (node->deadline_ns_ <= queue_.deadline_ns(node)) {
     return false;
   }
-  queue_.move(node, node->put_off_ns_);
+  queue_.move(node, node->deadline_ns_);
   return true;
 }
 
@@ -62,18 +63,24 @@ Poller::Start Poller::start_timer(TimerNode* node) {
   if (node->flag_.exchange(true, std::memory_order_acq_rel)) {
     return Start::kCancelled;
   }
+  return put_in(node, saturating_add(now_ns, delay_ns));
+}
+
+Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns) {
+  Start answer = Start::kQueued;
   if (node->interrupted_) {
-    return Start::kCancelled;
+    answer = Start::kCancelled;
+  } else if (stopped_) {
+    answer = Start::kStopped;
+  } else {
+    try {
+      insert(node, deadline_ns);
+    } catch (const std::bad_alloc&) {
+      answer = Start::kNoMemory;
+    }
   }
-  if (stopped_) {
-    return Start::kStopped;
-  }
-  try {
-    insert(node, saturating_add(now_ns, delay_ns));
-  } catch (const std::bad_alloc&) {
-    return Start::kNoMemory;
-  }
-  return Start::kQueued;
+  node->restarts_ = node->restarts_ && answer == Start::kQueued;
+  return answer;
 }
 
 Poller::Cancel Poller::cancel_timer(TimerNode* node) {
@@ -81,16 +88,34 @@ Poller::Cancel Poller::cancel_timer(TimerNode* node) {
   if (!node->flag_.exchange(true, std::memory_order_acq_rel)) {
     return Cancel::kBeforeStart;
   }
-  Poller* poller = node->poller_;
-  if (!poller) {
-    return Cancel::kTooLate;  // closed, unstarted
-  }
+  return node->poller_ ? end_timer(node) : Cancel::kTooLate;  // closed, unstarted
+}
+
+Poller::Cancel Poller::end_timer(TimerNode* node) {
+  Poller* const poller = node->poller_;
   MutexLock lock(poller->mutex_);
-  if (!node->queued()) {
-    return Cancel::kTooLate;
+  if (node->queued()) {
+    poller->queue_.erase(node);
+    node->restarts_ = false;
+    return Cancel::kTaken;
   }
-  poller->queue_.erase(node);
-  return Cancel::kTaken;
+  if (node->restarts_ && !node->interrupted_) {
+    node->interrupted_ = true;
+    return Cancel::kBeforeRestart;
+  }
+  return Cancel::kTooLate;
+}
+
+bool Poller::is_ended(const TimerNode* node) {
+  MutexLock lock(node->poller_->mutex_);
+  return node->interrupted_;
+}
+
+Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns) {
+  schedule_point();
+  Poller* const poller = node->poller_;
+  MutexLock lock(poller->mutex_);
+  return poller->put_in(node, deadline_ns);
 }
 
 bool Poller::move_timer(TimerNode* node, int64_t delay_ns) {
@@ -139,7 +164,7 @@ int64_t Poller::remaining_ns(const TimerNode* node) {
   if (!node->queued()) {
     return -1;
   }
-  const int64_t deadline_ns = std::max(poller->queue_.deadline_ns(node), node->put_off_ns_);
+  const int64_t deadline_ns = node->deadline_ns_;
   return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
 }
 
@@ -150,6 +175,7 @@ bool Poller::interrupt_timer(TimerNode* node) {
     return false;
   }
   queue_.erase(node);
+  node->restarts_ = false;
   return true;
 }
 
@@ -211,6 +237,7 @@ int Poller::end_due(int64_t now_ns, bool stopped) {
       auto* const node = static_cast<TimerNode*>(queue_.earliest());
       if (stopped || !settle(node)) {
         queue_.erase(node);
+        node->restarts_ = node->restarts_ && !stopped;
         due[count++] = node;
       }
     }

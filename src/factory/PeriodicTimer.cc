@@ -1,0 +1,166 @@
+#include "factory/PeriodicTimer.h"
+
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "kernel/Runtime.h"
+#include "util/VirtualScheduler.h"
+
+namespace workflow {
+
+PeriodicTimer::PeriodicTimer(int64_t first_ns, std::unique_ptr<TickSchedule> schedule, bool overlap,
+                             uint64_t tag, WFTimer::Tick&& tick, WFTimer::Callback&& callback)
+    : NamedTimerTask(first_ns, tag, std::move(callback), true),
+      schedule_(std::move(schedule)),
+      overlap_(overlap),
+      tick_(std::move(tick)) {}
+
+WFTimerTask* PeriodicTimer::create(int64_t first_ns, std::unique_ptr<TickSchedule> schedule,
+                                   bool overlap, const WFTimerOptions& options,
+                                   WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
+  auto* const timer = new PeriodicTimer(first_ns, std::move(schedule), overlap, options.tag,
+                                        std::move(tick), std::move(callback));
+  return options.name ? give_name(timer, *options.name, options.policy) : timer;
+}
+
+void PeriodicTimer::left_queue(bool stopped, RunnableList& finished) {
+  if (stopped) {
+    NamedTimerTask::left_queue(stopped, finished);
+    return;
+  }
+  if (!overlap_) {
+    ticks_ = true;
+    finished.push_back(this);
+    return;
+  }
+  // As soon as it is in the queue again somebody may end it: what is left to do here needs a user.
+  users_.fetch_add(1, std::memory_order_relaxed);
+  spawn_tick(finished);
+  if (!restart()) {
+    finished.push_back(this);
+  }
+  if (unref()) {
+    users_.store(1, std::memory_order_relaxed);  // of the turn that this is
+    finished.push_back(this);
+  }
+}
+
+class PeriodicTimer::OverlappingTick final : public Runnable {
+ public:
+  OverlappingTick(PeriodicTimer* timer, uint64_t number, uint64_t missed, int64_t due_ns)
+      : timer_(timer), number_(number), missed_(missed), due_ns_(due_ns) {}
+
+  void take_turn() override {
+    timer_->call_tick(number_, missed_, due_ns_);
+    timer_->end_turn();
+    delete this;
+  }
+
+ private:
+  PeriodicTimer* const timer_;
+  const uint64_t number_;
+  const uint64_t missed_;
+  const int64_t due_ns_;
+};
+
+void PeriodicTimer::spawn_tick(RunnableList& finished) {
+  auto* const tick = new (std::nothrow) OverlappingTick(this, number_, missed_, deadline_ns());
+  if (!tick) {
+    lost_ += missed_ + 1;
+    return;
+  }
+  number_++;
+  users_.fetch_add(1, std::memory_order_relaxed);
+  finished.push_back(tick);
+}
+
+void PeriodicTimer::take_turn() {
+  if (!std::exchange(ticks_, false)) {
+    end_turn();
+    return;
+  }
+  // Ended since it left the queue: the restart will say so.
+  if (!Poller::is_ended(this)) {
+    call_tick(number_++, missed_, deadline_ns());
+  }
+  if (!restart()) {
+    end_turn();
+  }
+}
+
+void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) {
+  if (!tick_) {
+    return;
+  }
+  WFTimerTick tick(this);
+  tick.number = number;
+  tick.missed = missed;
+  tick.late = std::chrono::nanoseconds(Runtime::current().clock().now_ns() - due_ns);
+  if (!slot()) {
+    tick_(tick);
+    return;
+  }
+  const RunningTimer running(slot(), RunningTimer::Part::kTick);
+  tick_(tick);
+}
+
+bool PeriodicTimer::restart() {
+  const auto [due_ns, missed] = schedule_->next(deadline_ns(), Runtime::current().clock().now_ns());
+  missed_ = missed + std::exchange(lost_, 0);
+  switch (Poller::restart_timer(this, due_ns)) {
+    case Poller::Start::kQueued:
+      return true;
+    case Poller::Start::kCancelled:
+      leave_with(WFT_STATE_SYS_ERROR, ECANCELED);
+      break;
+    case Poller::Start::kStopped:
+      leave_with(WFT_STATE_ABORTED, 0);
+      break;
+    case Poller::Start::kNoMemory:
+      leave_with(WFT_STATE_SYS_ERROR, ENOMEM);
+      break;
+  }
+  return false;
+}
+
+void PeriodicTimer::end_with_tick() {
+  const Name name = leave_name();
+  if (name == Name::kTaken) {
+    return;
+  }
+  const Poller::Cancel found = Poller::end_timer(this);
+  if (name == Name::kHasNone && found == Poller::Cancel::kTooLate) {
+    return;
+  }
+  schedule_point();
+  ended_by_tick_.store(true, std::memory_order_release);
+  if (found == Poller::Cancel::kTaken) {
+    leave_scope();
+    Runtime::current().handlers().post(this);
+  }
+}
+
+void PeriodicTimer::end_turn() {
+  if (unref()) {
+    last_turn();
+  }
+}
+
+void PeriodicTimer::last_turn() {
+  if (ended_by_tick_.load(std::memory_order_acquire)) {
+    set_outcome(WFT_STATE_SUCCESS, 0);
+  }
+  NamedTimerTask::take_turn();
+}
+
+void PeriodicTimer::forget_captured() {
+  tick_ = nullptr;
+  NamedTimerTask::forget_captured();
+}
+
+}  // namespace workflow
+
+void WFTimerTick::end() const {
+  timer_->end_with_tick();
+}
