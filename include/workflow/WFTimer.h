@@ -158,8 +158,9 @@ class WFTimer {
 
   // A periodic timer: `tick` is called again and again, on threads of the library, until the timer
   // is cancelled, in any way and from anywhere (also from inside a tick), a tick calls end(), or
-  // the library stops; then the callback, once, after the last tick has returned. Cancelled means
-  // that no further tick begins; one that has begun goes on. To reschedule it while it waits moves
+  // the library stops; then the callback, once, after the last tick has returned. After a cancel no
+  // further tick begins, but one whose time has come already may; cancel_and_wait() returns after
+  // that, too. To reschedule it while it waits moves
   // the next tick, and those after it follow that one; while a tick runs it is too late to.
   // A period that is not positive: SYS_ERROR, EINVAL.
   using Tick = std::function<void(const WFTimerTick &)>;
