@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "workflow/WFTask.h"
+#include "workflow/WFTimerDue.h"
 
 namespace workflow {
 class PeriodicTimer;
@@ -25,6 +26,8 @@ enum WFTimerVerdict {
   WF_TIMER_DONE = 2,
   // The handle is of no timer.
   WF_TIMER_UNKNOWN = 3,
+  // Of reschedule: nothing has changed, because the time is one of another clock than the timer's.
+  WF_TIMER_OTHER_CLOCK = 4,
 };
 
 // Leads to one timer, named or not, and is safe to use for ever, also when that is gone long ago.
@@ -47,13 +50,14 @@ class WFTimerHandle {
   // -1 with EDEADLK when called in that callback: then the timer ends anyway, and nothing waits.
   int cancel_and_wait() const;
 
-  // The timer expires `delay` from now instead of when it would have, earlier or later; one that
-  // was not started, so long after its start. A negative delay means never. WF_TIMER_WON: it will,
-  // if nothing ends it before. Later costs O(1), earlier O(log n).
-  WFTimerVerdict reschedule(std::chrono::nanoseconds delay) const;
+  // The timer expires at `due` instead of when it would have, earlier or later; a delay counts from
+  // now, by the timer's clock, and from its start if it was not started. WF_TIMER_WON: it will, if
+  // nothing ends it before. Later costs O(1), earlier O(log n).
+  WFTimerVerdict reschedule(const WFTimerDue &due) const;
 
-  // How long until it expires, 0 when it is overdue; of a timer that was not started, its delay;
-  // nanoseconds::max() for never. Empty when it does not wait any more.
+  // How long until it expires, by its clock as it stands now; 0 when it is overdue; of a timer that
+  // was not started, its delay, or how long until its deadline; nanoseconds::max() for never. Empty
+  // when it does not wait any more.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -75,7 +79,7 @@ enum WFTimerPolicy {
                          // started: SYS_ERROR, EEXIST
 };
 
-// What a timer is created with, beside its delay and callback.
+// What a timer is created with, beside when it is due and its callback.
 struct WFTimerOptions {
   std::optional<std::string> name;  // without one nobody finds it but its handles
   WFTimerPolicy policy = WF_TIMER_APPEND;
@@ -98,8 +102,9 @@ struct WFTimerPeriod {
   WFTimerPace pace = WF_TIMER_SKIP;
   // Ticks do not wait for each other: a tick begins when it is due, on another thread if need be.
   bool overlap = false;
-  // Until the first tick, from the start of the timer on; empty: one period.
-  std::optional<std::chrono::nanoseconds> first;
+  // The first tick, and by which clock all of them are; empty: one period after the start of the
+  // timer, by the monotonic one.
+  std::optional<WFTimerDue> first;
 };
 
 // One tick of a periodic timer, while it runs.
@@ -132,7 +137,9 @@ struct WFTimerInfo {
   std::string name;
   uint64_t tag = 0;
   WFTimerStage stage = WF_TIMER_CREATED;
-  // Until it expires, 0 when that is overdue; its delay, if it is not started; max() for never.
+  WFTimerClock clock = WF_CLOCK_MONOTONIC;
+  // Until it expires, by its clock, 0 when that is overdue; its delay, or how long until its
+  // deadline, if it is not started; max() for never.
   std::chrono::nanoseconds remaining{};
   std::chrono::nanoseconds age{};  // since its creation
 };
@@ -141,19 +148,20 @@ class WFTimer {
  public:
   using Callback = std::function<void(WFTimerTask *)>;
 
-  // As WFTaskFactory::create_timer_task(). A negative delay means never.
-  static WFTimerTask *create(std::chrono::nanoseconds delay, Callback callback);
+  // As WFTaskFactory::create_timer_task(). The first timer of another clock than the monotonic one
+  // needs a descriptor for each poller; without it ends SYS_ERROR with EMFILE, ENFILE or ENOMEM.
+  static WFTimerTask *create(const WFTimerDue &due, Callback callback);
 
   // With a name. Timers of that name are outstanding from their creation to their end; the policy
   // is applied when this one is created. With WF_TIMER_REPLACE the new one is there before
   // the old ones end, and of several that are created at once by several threads the last stays.
-  static WFTimerTask *create(const std::string &name, std::chrono::nanoseconds delay,
-                             WFTimerPolicy policy, Callback callback);
+  static WFTimerTask *create(const std::string &name, const WFTimerDue &due, WFTimerPolicy policy,
+                             Callback callback);
 
   // With what the options say. One that is refused, because of its policy or a quota, has no name
   // and ends as soon as it is started: SYS_ERROR with EEXIST or EDQUOT, which get_error() says from
   // its creation on.
-  static WFTimerTask *create(std::chrono::nanoseconds delay, const WFTimerOptions &options,
+  static WFTimerTask *create(const WFTimerDue &due, const WFTimerOptions &options,
                              Callback callback);
 
   // A periodic timer: `tick` is called again and again, on threads of the library, until the timer
@@ -173,7 +181,7 @@ class WFTimer {
 
   // Reschedules the timers of that name that were created before the call, as their handles would,
   // and returns for how many it took effect. Others wait at most for a few dozen of them.
-  static size_t reschedule(const std::string &name, std::chrono::nanoseconds delay);
+  static size_t reschedule(const std::string &name, const WFTimerDue &due);
 
   // Quotas: at most `max` timers of that name, or of all names together that begin with that
   // prefix, are outstanding; one more is refused. Several may apply to a name, and each must have
@@ -199,4 +207,10 @@ class WFTimer {
                        const std::function<bool(const WFTimerInfo &)> &visit);
   // The first `max` of these, for reports.
   static std::vector<WFTimerInfo> list(const std::string &prefix, size_t max);
+
+  // The present by which timers expire: that of the system's clocks, or of a WFManualClock or
+  // WFSimulation, if there is one. Programs that compute deadlines from these, and from
+  // WFBootClock::now(), can be tested by them.
+  static std::chrono::steady_clock::time_point steady_now();
+  static std::chrono::system_clock::time_point wall_now();
 };

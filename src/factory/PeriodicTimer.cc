@@ -1,5 +1,6 @@
 #include "factory/PeriodicTimer.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -9,17 +10,18 @@
 
 namespace workflow {
 
-PeriodicTimer::PeriodicTimer(int64_t first_ns, std::unique_ptr<TickSchedule> schedule, bool overlap,
-                             uint64_t tag, WFTimer::Tick&& tick, WFTimer::Callback&& callback)
-    : NamedTimerTask(first_ns, tag, std::move(callback), true),
+PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
+                             bool overlap, uint64_t tag, WFTimer::Tick&& tick,
+                             WFTimer::Callback&& callback)
+    : NamedTimerTask(first, tag, std::move(callback), true),
       schedule_(std::move(schedule)),
       overlap_(overlap),
       tick_(std::move(tick)) {}
 
-WFTimerTask* PeriodicTimer::create(int64_t first_ns, std::unique_ptr<TickSchedule> schedule,
+WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
                                    bool overlap, const WFTimerOptions& options,
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
-  auto* const timer = new PeriodicTimer(first_ns, std::move(schedule), overlap, options.tag,
+  auto* const timer = new PeriodicTimer(first, std::move(schedule), overlap, options.tag,
                                         std::move(tick), std::move(callback));
   return options.name ? give_name(timer, *options.name, options.policy) : timer;
 }
@@ -96,7 +98,9 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
   WFTimerTick tick(this);
   tick.number = number;
   tick.missed = missed;
-  tick.late = std::chrono::nanoseconds(Runtime::current().clock().now_ns() - due_ns);
+  // The wall clock may have been set back since.
+  const int64_t now_ns = Runtime::current().clock().now_ns_on(clock());
+  tick.late = std::chrono::nanoseconds(std::max<int64_t>(now_ns - due_ns, 0));
   if (!slot()) {
     tick_(tick);
     return;
@@ -106,7 +110,8 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
 }
 
 bool PeriodicTimer::restart() {
-  const auto [due_ns, missed] = schedule_->next(deadline_ns(), Runtime::current().clock().now_ns());
+  const int64_t now_ns = Runtime::current().clock().now_ns_on(clock());
+  const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns);
   missed_ = missed + std::exchange(lost_, 0);
   switch (Poller::restart_timer(this, due_ns)) {
     case Poller::Start::kQueued:
@@ -118,6 +123,7 @@ bool PeriodicTimer::restart() {
       leave_with(WFT_STATE_ABORTED, 0);
       break;
     case Poller::Start::kNoMemory:
+    case Poller::Start::kNoClock:  // only a first start is told that
       leave_with(WFT_STATE_SYS_ERROR, ENOMEM);
       break;
   }

@@ -20,9 +20,9 @@ namespace workflow {
 //     others are users of the timer, and the last of them goes on to the callback.
 class PeriodicTimer final : public NamedTimerTask {
  public:
-  // Throws std::bad_alloc. `first_ns`: until the first tick, or refused(error).
-  static WFTimerTask* create(int64_t first_ns, std::unique_ptr<TickSchedule> schedule, bool overlap,
-                             const WFTimerOptions& options, WFTimer::Tick&& tick,
+  // Throws std::bad_alloc. `first`: when the first tick is due, or refused(error).
+  static WFTimerTask* create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
+                             bool overlap, const WFTimerOptions& options, WFTimer::Tick&& tick,
                              WFTimer::Callback&& callback);
 
   void left_queue(bool stopped, RunnableList& finished) override;
@@ -38,7 +38,7 @@ class PeriodicTimer final : public NamedTimerTask {
  private:
   class OverlappingTick;
 
-  PeriodicTimer(int64_t first_ns, std::unique_ptr<TickSchedule> schedule, bool overlap,
+  PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule, bool overlap,
                 uint64_t tag, WFTimer::Tick&& tick, WFTimer::Callback&& callback);
 
   void spawn_tick(RunnableList& finished);

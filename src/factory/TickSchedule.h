@@ -15,7 +15,8 @@ class TickSchedule {
     int64_t due_ns;
     uint64_t missed;  // ticks that are left out before that one
   };
-  // The tick that was due at `due_ns` is over at `now_ns`, which is not earlier.
+  // The tick that was due at `due_ns` is over at `now_ns`, which is earlier only if the clock was
+  // set back.
   virtual Next next(int64_t due_ns, int64_t now_ns) = 0;
 };
 

@@ -126,7 +126,8 @@ bool TimerSlots::wait(const WFTimerHandle& handle) {
   return true;
 }
 
-WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, int64_t delay_ns) {
+WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
+                                      std::optional<ClockId> clock) {
   Slot* const slot = slot_of(handle);
   if (!slot) {
     return WF_TIMER_UNKNOWN;
@@ -135,7 +136,10 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, int64_t delay
   if (slot->generation_ != handle.generation_) {
     return WF_TIMER_DONE;
   }
-  return Poller::move_timer(slot->task_, delay_ns) ? WF_TIMER_WON : WF_TIMER_RUNNING;
+  if (!slot->task_->goes_by(clock)) {
+    return WF_TIMER_OTHER_CLOCK;
+  }
+  return Poller::move_timer(slot->task_, due) ? WF_TIMER_WON : WF_TIMER_RUNNING;
 }
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
@@ -144,7 +148,9 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
     return -1;
   }
   MutexLock lock(slot->shard_.mutex);
-  return slot->generation_ == handle.generation_ ? Poller::remaining_ns(slot->task_) : -1;
+  return slot->generation_ == handle.generation_
+             ? Poller::remaining_ns(slot->task_, Runtime::current_clock())
+             : -1;
 }
 
 RunningTimer::RunningTimer(TimerSlots::Slot* slot, Part part)

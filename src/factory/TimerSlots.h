@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "kernel/LendingCondition.h"
+#include "kernel/TimerDue.h"
 #include "util/Mutex.h"
 #include "workflow/Runnable.h"
 #include "workflow/WFTimer.h"
@@ -45,7 +47,8 @@ class TimerSlots {
   static WFTimerVerdict cancel(const WFTimerHandle& handle);
   // Until the slot is given up. False when the calling thread is in the timer's callback.
   static bool wait(const WFTimerHandle& handle);
-  static WFTimerVerdict reschedule(const WFTimerHandle& handle, int64_t delay_ns);
+  static WFTimerVerdict reschedule(const WFTimerHandle& handle, TimerDue due,
+                                   std::optional<ClockId> clock);
   static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: it does not wait
 
  private:

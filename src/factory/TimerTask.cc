@@ -14,8 +14,8 @@ namespace workflow {
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
   Poller& poller = runtime.own_poller();
-  const int64_t delay = delay_ns();
-  if (delay < 0 ? refuse(static_cast<int>(-delay)) : enter_scope(poller) && start_with(poller)) {
+  const TimerDue when = due();
+  if (when.is_refused() ? refuse(when.error()) : enter_scope(poller) && start_with(poller)) {
     return;
   }
   if (leave_name() == Name::kTaken) {
@@ -61,6 +61,9 @@ bool TimerTask::start_with(Poller& poller) {
       break;
     case Poller::Start::kNoMemory:
       set_outcome(WFT_STATE_SYS_ERROR, ENOMEM);
+      break;
+    case Poller::Start::kNoClock:
+      set_outcome(WFT_STATE_SYS_ERROR, errno);
       break;
   }
   if (!leave_scope()) {
@@ -149,9 +152,9 @@ SubTask* TimerTask::done() {
   return delete_and_next();
 }
 
-NamedTimerTask::NamedTimerTask(int64_t delay_ns, uint64_t tag,
+NamedTimerTask::NamedTimerTask(const ClockedDue& when, uint64_t tag,
                                std::function<void(WFTimerTask*)>&& callback, bool restarts)
-    : TimerTask(delay_ns, std::move(callback), restarts),
+    : TimerTask(when, std::move(callback), restarts),
       tag_(tag),
       created_ns_(Runtime::current().clock().now_ns()),
       restarts_(restarts) {}
@@ -176,9 +179,10 @@ NameRegistry& NamedTimerTask::registry() {
   return names_of<NamedTimerTask>();
 }
 
-WFTimerTask* NamedTimerTask::create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
-                                    uint64_t tag, std::function<void(WFTimerTask*)>&& callback) {
-  return give_name(new NamedTimerTask(delay_ns, tag, std::move(callback)), name, policy);
+WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& when,
+                                    WFTimerPolicy policy, uint64_t tag,
+                                    std::function<void(WFTimerTask*)>&& callback) {
+  return give_name(new NamedTimerTask(when, tag, std::move(callback)), name, policy);
 }
 
 WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view name,
@@ -214,7 +218,7 @@ WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view na
 
 WFTimerTask* NamedTimerTask::refused_instead(int error) {
   has_name_ = false;
-  auto* const task = new TimerTask(refused(error), std::move(callback_));
+  auto* const task = new TimerTask({TimerDue::refused(error)}, std::move(callback_));
   delete this;
   return task;
 }
@@ -225,8 +229,9 @@ WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node
   info.name = name;
   info.tag = task->tag_;
   info.age = std::chrono::nanoseconds(std::max<int64_t>(now_ns - task->created_ns_, 0));
+  info.clock = static_cast<WFTimerClock>(task->clock());
   const bool started = Poller::is_started(task);
-  const int64_t remaining_ns = Poller::remaining_ns(task);
+  const int64_t remaining_ns = Poller::remaining_ns(task, Runtime::current_clock());
   info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
   if (remaining_ns < 0) {
     info.stage = task->restarts_ ? WF_TIMER_TICKING : WF_TIMER_ENDING;
@@ -257,10 +262,12 @@ size_t NamedTimerTask::cancel(std::string_view name, size_t max) {
   return cancel_if(name, max, [](NamedNode*) { return true; });
 }
 
-size_t NamedTimerTask::reschedule(std::string_view name, int64_t delay_ns) {
+size_t NamedTimerTask::reschedule(std::string_view name, TimerDue due,
+                                  std::optional<ClockId> clock) {
   size_t moved = 0;
-  registry().for_each(name, [&moved, delay_ns](NamedNode* node) {
-    moved += Poller::move_timer(static_cast<NamedTimerTask*>(node), delay_ns);
+  registry().for_each(name, [&moved, due, clock](NamedNode* node) {
+    auto* const task = static_cast<NamedTimerTask*>(node);
+    moved += task->goes_by(clock) && Poller::move_timer(task, due);
   });
   return moved;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "factory/NameRegistry.h"
@@ -14,17 +15,19 @@ namespace workflow {
 // A timer task without a name. Nothing but the poller and its own series ever touches it.
 class TimerTask : public WFTimerTask, public TimerNode {
  public:
-  // A delay that dispatch() answers with SYS_ERROR and this errno value at once.
-  static constexpr int64_t refused(int error) { return -error; }
-
-  // `delay_ns`: not negative, kNever, or refused(error), which get_error() says from now on.
-  TimerTask(int64_t delay_ns, std::function<void(WFTimerTask*)>&& callback, bool restarts = false)
-      : WFTimerTask(std::move(callback)), TimerNode(delay_ns, restarts) {
-    error_ = delay_ns < 0 ? static_cast<int>(-delay_ns) : 0;
+  // One that is due as refused(error) dispatch() answers with SYS_ERROR and that error at once;
+  // get_error() says it from now on.
+  TimerTask(const ClockedDue& when, std::function<void(WFTimerTask*)>&& callback,
+            bool restarts = false)
+      : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {
+    error_ = when.due.is_refused() ? when.due.error() : 0;
   }
 
   // Before the start. Throws std::bad_alloc.
   WFTimerHandle handle();
+
+  // Whether that is its clock; if none is given, yes.
+  bool goes_by(std::optional<ClockId> wanted) const { return wanted.value_or(clock()) == clock(); }
 
   // By a handle, under G; once. Adds the task to `ended` if that is to be called with it.
   WFTimerVerdict cancel(RunnableList& ended);
@@ -77,13 +80,14 @@ class NamedTimerTask : public TimerTask, public NamedNode {
  public:
   // One of these, after applying the policy, or one without a name, which is refused: as policy
   // and quotas say. Throws std::bad_alloc.
-  static WFTimerTask* create(std::string_view name, int64_t delay_ns, WFTimerPolicy policy,
+  static WFTimerTask* create(std::string_view name, const ClockedDue& when, WFTimerPolicy policy,
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
   // The same with a task that has no name yet, and is owned from now on.
   static WFTimerTask* give_name(NamedTimerTask* task, std::string_view name, WFTimerPolicy policy);
 
   static size_t cancel(std::string_view name, size_t max);
-  static size_t reschedule(std::string_view name, int64_t delay_ns);
+  // Those that go by `clock`, if one is given.
+  static size_t reschedule(std::string_view name, TimerDue due, std::optional<ClockId> clock);
 
   // Under B, of one that is linked; `name` is its name.
   static WFTimerInfo info_of(std::string_view name, const NamedNode* node, int64_t now_ns);
@@ -96,7 +100,7 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   Name leave_name() override;
 
   // Has no name yet.
-  NamedTimerTask(int64_t delay_ns, uint64_t tag, std::function<void(WFTimerTask*)>&& callback,
+  NamedTimerTask(const ClockedDue& when, uint64_t tag, std::function<void(WFTimerTask*)>&& callback,
                  bool restarts = false);
 
  private:

@@ -12,6 +12,7 @@
 #include "util/BlockCache.h"
 #include "util/Time.h"
 
+using workflow::ClockedDue;
 using workflow::ComputePlace;
 using workflow::DynamicTask;
 using workflow::GuardTask;
@@ -19,14 +20,14 @@ using workflow::NamedConditional;
 using workflow::NamedCounterTask;
 using workflow::NamedMailboxTask;
 using workflow::NamedTimerTask;
+using workflow::TimerDue;
 using workflow::TimerTask;
 using workflow::TimeSpan;
 
 namespace {
 
-int64_t delay_of(time_t seconds, long nanoseconds) {
-  const TimeSpan delay = TimeSpan::of(seconds, nanoseconds);
-  return delay.error != 0 ? TimerTask::refused(delay.error) : delay.ns;
+ClockedDue due_after(const TimeSpan& delay) {
+  return {delay.error != 0 ? TimerDue::refused(delay.error) : TimerDue::after(delay.ns)};
 }
 
 int count_of(size_t n) {
@@ -37,22 +38,22 @@ int count_of(size_t n) {
 
 WFTimerTask* WFTaskFactory::create_timer_task(time_t seconds, long nanoseconds,
                                               timer_callback_t callback) {
-  return new TimerTask(delay_of(seconds, nanoseconds), std::move(callback));
+  return new TimerTask(due_after(TimeSpan::of(seconds, nanoseconds)), std::move(callback));
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(const std::string& name, time_t seconds,
                                               long nanoseconds, timer_callback_t callback) {
-  return NamedTimerTask::create(name, delay_of(seconds, nanoseconds), WF_TIMER_APPEND, 0,
-                                std::move(callback));
+  return NamedTimerTask::create(name, due_after(TimeSpan::of(seconds, nanoseconds)),
+                                WF_TIMER_APPEND, 0, std::move(callback));
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(timer_callback_t callback) {
-  return new TimerTask(TimerTask::refused(ECANCELED), std::move(callback));
+  return new TimerTask({TimerDue::refused(ECANCELED)}, std::move(callback));
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(unsigned int microseconds,
                                               timer_callback_t callback) {
-  return new TimerTask(microseconds * workflow::kNsPerUs, std::move(callback));
+  return new TimerTask({TimerDue::after(microseconds * workflow::kNsPerUs)}, std::move(callback));
 }
 
 int WFTaskFactory::cancel_by_name(const std::string& name) {

@@ -13,6 +13,8 @@
 #include "kernel/Runtime.h"
 #include "util/Time.h"
 
+using workflow::ClockedDue;
+using workflow::ClockId;
 using workflow::EvenTicks;
 using workflow::kNever;
 using workflow::NamedNode;
@@ -20,13 +22,28 @@ using workflow::NamedTimerTask;
 using workflow::NameQuotas;
 using workflow::PeriodicTimer;
 using workflow::Runtime;
+using workflow::TimerDue;
 using workflow::TimerSlots;
 using workflow::TimerTask;
 
 namespace {
 
-int64_t delay_of(std::chrono::nanoseconds delay) {
-  return delay.count() < 0 ? kNever : delay.count();
+static_assert(ClockId{WF_CLOCK_MONOTONIC} == ClockId::kMonotonic);
+static_assert(ClockId{WF_CLOCK_BOOTTIME} == ClockId::kBoottime);
+static_assert(ClockId{WF_CLOCK_WALL} == ClockId::kWall);
+
+ClockedDue inside(const WFTimerDue& due) {
+  const int64_t delay_ns = due.ns() < 0 ? kNever : due.ns();
+  return {due.is_deadline() ? TimerDue::at(due.ns()) : TimerDue::after(delay_ns),
+          static_cast<ClockId>(due.clock())};
+}
+
+std::optional<ClockId> clock_of(const WFTimerDue& due) {
+  return due.has_clock() ? std::optional(static_cast<ClockId>(due.clock())) : std::nullopt;
+}
+
+std::chrono::nanoseconds now_on(ClockId clock) {
+  return std::chrono::nanoseconds(Runtime::current_clock().now_ns_on(clock));
 }
 
 int set_quota_of(NameQuotas::Of of, const std::string& text, size_t max) {
@@ -54,8 +71,8 @@ int WFTimerHandle::cancel_and_wait() const {
   return verdict;
 }
 
-WFTimerVerdict WFTimerHandle::reschedule(std::chrono::nanoseconds delay) const {
-  return TimerSlots::reschedule(*this, delay_of(delay));
+WFTimerVerdict WFTimerHandle::reschedule(const WFTimerDue& due) const {
+  return TimerSlots::reschedule(*this, inside(due).due, clock_of(due));
 }
 
 std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
@@ -66,30 +83,32 @@ std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
   return std::chrono::nanoseconds(remaining_ns);
 }
 
-WFTimerTask* WFTimer::create(std::chrono::nanoseconds delay, Callback callback) {
-  return new TimerTask(delay_of(delay), std::move(callback));
+WFTimerTask* WFTimer::create(const WFTimerDue& due, Callback callback) {
+  return new TimerTask(inside(due), std::move(callback));
 }
 
-WFTimerTask* WFTimer::create(const std::string& name, std::chrono::nanoseconds delay,
-                             WFTimerPolicy policy, Callback callback) {
-  return NamedTimerTask::create(name, delay_of(delay), policy, 0, std::move(callback));
+WFTimerTask* WFTimer::create(const std::string& name, const WFTimerDue& due, WFTimerPolicy policy,
+                             Callback callback) {
+  return NamedTimerTask::create(name, inside(due), policy, 0, std::move(callback));
 }
 
-WFTimerTask* WFTimer::create(std::chrono::nanoseconds delay, const WFTimerOptions& options,
+WFTimerTask* WFTimer::create(const WFTimerDue& due, const WFTimerOptions& options,
                              Callback callback) {
   if (!options.name) {
-    return new TimerTask(delay_of(delay), std::move(callback));
+    return new TimerTask(inside(due), std::move(callback));
   }
-  return NamedTimerTask::create(*options.name, delay_of(delay), options.policy, options.tag,
+  return NamedTimerTask::create(*options.name, inside(due), options.policy, options.tag,
                                 std::move(callback));
 }
 
 WFTimerTask* WFTimer::create_periodic(const WFTimerPeriod& period, const WFTimerOptions& options,
                                       Tick tick, Callback callback) {
   const int64_t every_ns = period.every.count();
-  const int64_t first_ns =
-      every_ns > 0 ? delay_of(period.first.value_or(period.every)) : TimerTask::refused(EINVAL);
-  return PeriodicTimer::create(first_ns, std::make_unique<EvenTicks>(every_ns, period.pace),
+  ClockedDue first = inside(period.first.value_or(period.every));
+  if (every_ns <= 0) {
+    first.due = TimerDue::refused(EINVAL);
+  }
+  return PeriodicTimer::create(first, std::make_unique<EvenTicks>(every_ns, period.pace),
                                period.overlap, options, std::move(tick), std::move(callback));
 }
 
@@ -105,8 +124,8 @@ WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {
   }
 }
 
-size_t WFTimer::reschedule(const std::string& name, std::chrono::nanoseconds delay) {
-  return NamedTimerTask::reschedule(name, delay_of(delay));
+size_t WFTimer::reschedule(const std::string& name, const WFTimerDue& due) {
+  return NamedTimerTask::reschedule(name, inside(due).due, clock_of(due));
 }
 
 int WFTimer::set_quota(const std::string& name, size_t max) {
@@ -159,4 +178,16 @@ std::vector<WFTimerInfo> WFTimer::list(const std::string& prefix, size_t max) {
     });
   }
   return infos;
+}
+
+std::chrono::steady_clock::time_point WFTimer::steady_now() {
+  return std::chrono::steady_clock::time_point(now_on(ClockId::kMonotonic));
+}
+
+std::chrono::system_clock::time_point WFTimer::wall_now() {
+  return std::chrono::system_clock::time_point(now_on(ClockId::kWall));
+}
+
+WFBootClock::time_point WFBootClock::now() {
+  return time_point(now_on(ClockId::kBoottime));
 }

@@ -81,6 +81,12 @@ int64_t earliest_ns(Runtime& runtime) {
   return earliest;
 }
 
+// What another clock is ahead may be negative.
+int64_t sum(int64_t ahead_ns, int64_t time_ns) {
+  int64_t result = 0;
+  return __builtin_add_overflow(ahead_ns, time_ns, &result) ? kNever : result;
+}
+
 void require_foreign_thread() {
   const ThreadContext& context = ThreadContext::current();
   if (context.pool || context.poller) {
@@ -92,6 +98,19 @@ void require_foreign_thread() {
 }
 
 }  // namespace
+
+int64_t ManualClock::now_ns_on(ClockId clock) {
+  const int64_t now = now_ns();
+  switch (clock) {
+    case ClockId::kMonotonic:
+      break;
+    case ClockId::kBoottime:
+      return sum(boottime_ahead_ns_.load(std::memory_order_acquire), now);
+    case ClockId::kWall:
+      return std::max<int64_t>(sum(wall_ahead_ns_.load(std::memory_order_acquire), now), 0);
+  }
+  return now;
+}
 
 void ManualClock::step_to(Runtime& runtime, int64_t now_ns) {
   now_ns_.store(std::max(now_ns, now_ns_.load(std::memory_order_relaxed)),
@@ -112,6 +131,25 @@ void ManualClock::advance(Runtime& runtime, int64_t duration_ns) {
     step_to(runtime, next_ns);
   }
   step_to(runtime, target_ns);
+}
+
+void ManualClock::set_wall(Runtime& runtime, int64_t wall_ns) {
+  require_foreign_thread();
+  MutexLock lock(moving_);
+  settle(runtime);
+  wall_ahead_ns_.store(std::max<int64_t>(wall_ns, 0) - now_ns(), std::memory_order_release);
+  settle(runtime);
+}
+
+void ManualClock::suspend(Runtime& runtime, int64_t duration_ns) {
+  require_foreign_thread();
+  MutexLock lock(moving_);
+  settle(runtime);
+  for (std::atomic<int64_t>* ahead_ns : {&boottime_ahead_ns_, &wall_ahead_ns_}) {
+    const int64_t before_ns = ahead_ns->load(std::memory_order_relaxed);
+    ahead_ns->store(sum(before_ns, std::max<int64_t>(duration_ns, 0)), std::memory_order_release);
+  }
+  settle(runtime);
 }
 
 bool ManualClock::advance_to_next_deadline(Runtime& runtime) {

@@ -2,9 +2,11 @@
 
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "util/Mutex.h"
 #include "util/UniqueFd.h"
@@ -33,6 +35,12 @@ class EpollMultiplexer final : public Multiplexer {
     const int n = ::epoll_wait(epoll_.get(), events, max, -1);
     for (int i = 0; i < n; i++) {
       if (events[i].data.ptr == &timer_) {
+        result.deadline_due = true;
+      } else if (events[i].data.ptr == &clock_watch_) {
+        // ECANCELED: a clock was set (timerfd_create(2)); reading lets it report the next time.
+        uint64_t expirations = 0;
+        [[maybe_unused]] const ssize_t n_read =
+            ::read(clock_watch_.get(), &expirations, sizeof expirations);
         result.deadline_due = true;
       } else if (events[i].data.ptr == &wake_) {
         // Before the caller looks for what it was woken for: a later wake() writes again.
@@ -64,6 +72,30 @@ class EpollMultiplexer final : public Multiplexer {
     when.it_value.tv_sec = at / kNsPerSec;
     when.it_value.tv_nsec = at % kNsPerSec;
     ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  }
+
+  bool watch_clocks() override {
+    if (clock_watch_.valid() || !follows_system_clock_) {
+      return true;  // who moves a clock by hand wakes the poller
+    }
+    UniqueFd watch(::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC));
+    struct itimerspec when = {};
+    when.it_value.tv_sec = kNever / kNsPerSec;
+    // ECANCELED: the clock was set just now, and the timer is armed all the same.
+    if (!watch.valid() ||
+        (::timerfd_settime(watch.get(), TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &when,
+                           nullptr) < 0 &&
+         errno != ECANCELED)) {
+      return false;
+    }
+    clock_watch_ = std::move(watch);
+    if (add(clock_watch_.get(), EPOLLIN | EPOLLET, &clock_watch_) < 0) {
+      const int error = errno;
+      clock_watch_.reset();
+      errno = error;
+      return false;
+    }
+    return true;
   }
 
   void wake() override {
@@ -100,6 +132,7 @@ class EpollMultiplexer final : public Multiplexer {
   UniqueFd epoll_;
   UniqueFd timer_;
   UniqueFd wake_;
+  UniqueFd clock_watch_;  // once watch_clocks() was called
   std::atomic<bool> wake_pending_{false};
 };
 
@@ -124,6 +157,8 @@ class VirtualMultiplexer final : public Multiplexer {
     armed_ns_ = deadline_ns;
     changed_.notify_one();
   }
+
+  bool watch_clocks() override { return true; }
 
   void wake() override {
     MutexLock lock(mutex_);

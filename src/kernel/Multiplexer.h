@@ -20,7 +20,7 @@ class Multiplexer {
 
   struct Result {
     int events = 0;             // how many of the caller's array are filled
-    bool deadline_due = false;  // the armed deadline may have passed
+    bool deadline_due = false;  // the armed deadline may have passed, or a watched clock was set
     bool woken = false;         // wake() was called since the last wait
   };
   // Poller's thread only. Returns when anything happened; events[i].data.ptr is what add() got.
@@ -29,6 +29,12 @@ class Multiplexer {
   // Any thread, one at a time: wait() returns at `deadline_ns`. Replaces what was armed; kNever
   // disarms nothing, it only lets a stale wake-up happen.
   virtual void arm(int64_t deadline_ns) = 0;
+
+  // As arm(): from now on wait() also reports a due deadline when the wall clock was set, or the
+  // system was suspended: what is armed was then computed by clocks that show something else now.
+  // Costs a descriptor from the first call on. False with errno, and nothing is watched, when the
+  // system refuses it.
+  virtual bool watch_clocks() = 0;
 
   // Any thread: wait() returns soon. Calls before the poller wakes are one wake-up.
   virtual void wake() = 0;

@@ -97,12 +97,12 @@ bool Poller::post(Runnable* item) {
 
 // What is due beyond one batch has the multiplexer return at once, after a look at descriptors.
 void Poller::expire() {
-  end_due(clock_.now_ns(), false);
+  end_due(false);
 }
 
 void Poller::drain() {
   handlers_.post(finished_);  // of this round so far
-  while (end_due(kNever, true) > 0) {
+  while (end_due(true) > 0) {
     handlers_.post(finished_);
   }
   MutexLock lock(mutex_);

@@ -10,6 +10,7 @@
 #include "kernel/Leadership.h"
 #include "kernel/Multiplexer.h"
 #include "kernel/ThreadContext.h"
+#include "kernel/TimerDue.h"
 #include "kernel/TimerQueue.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
@@ -24,8 +25,11 @@ class Poller;
 // of start_timer, cancel_timer and left_queue hands out.
 class TimerNode : public TimerQueueNode {
  public:
-  // How long after its start it leaves the queue; not negative, or kNever. Before the start only.
-  int64_t delay_ns() const { return delay_ns_.load(std::memory_order_relaxed); }
+  // When it is to leave the queue. Before the start only.
+  TimerDue due() const { return due_.load(std::memory_order_relaxed); }
+
+  // By which its deadlines are; always the same.
+  ClockId clock() const { return clock_; }
 
   // The node has left the queue because its deadline passed, or because the poller stops. Called
   // on the poller's thread with no lock held; the caller of it owns the completion. What is added
@@ -33,10 +37,9 @@ class TimerNode : public TimerQueueNode {
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:
-  // A negative delay: it will not be started.
   // `restarts`: while it is not in the queue it will be started again (restart_timer).
-  explicit TimerNode(int64_t delay_ns = 0, bool restarts = false)
-      : delay_ns_(delay_ns), restarts_(restarts) {}
+  explicit TimerNode(const ClockedDue& when = {TimerDue::after(0)}, bool restarts = false)
+      : due_(when.due), restarts_(restarts), clock_(when.clock) {}
   ~TimerNode() = default;
 
   // In left_queue() that was not stopped, and until it is started again: what has passed.
@@ -44,15 +47,15 @@ class TimerNode : public TimerQueueNode {
 
  private:
   friend class Poller;
-  static constexpr int64_t kStarted = INT64_MIN;
-  // Start and move meet here: start exchanges it to kStarted, with poller_ set (rule 10).
-  std::atomic<int64_t> delay_ns_;
+  // Start and move meet here: start exchanges it to started(), with poller_ set (rule 10).
+  std::atomic<TimerDue> due_;
   // Guarded by P while it is queued. The queue may know an earlier one: it was put off since.
   int64_t deadline_ns_ = 0;
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
   bool interrupted_ = false;  // guarded by P: the coming start, or restart, is refused
   bool restarts_;             // guarded by P: it is not queued, or will be again
+  const ClockId clock_;       // in whose queue it is
   Poller* poller_ = nullptr;  // set before flag_ by start
 };
 
@@ -77,6 +80,13 @@ class IoHandler {
 
 // One thread that sleeps for many: timers and descriptors.
 //
+// A queue for each clock holds the timers of that clock, with deadlines in its own time. What is
+// armed is monotonic: the earliest deadline of each queue is worth the time that its clock has left
+// until then, which changes only when a clock is set or the system was suspended. Then the
+// multiplexer, which watches for it since the first timer of another clock, has the poller look
+// anew: O(1), however many timers there are. Whether a timer is due its own clock says, so none is
+// ever early.
+//
 // Rules of the timers (the numbers are those of docs/concurrency.md; P is mutex_):
 // 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
 //    P) once it left the queue, whoever took it out. Who takes it out owns its completion.
@@ -90,7 +100,7 @@ class IoHandler {
 // 9. An interrupter has no part in flag_: holding P it takes the node out, or, when it is not in
 //    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
 //    node removed.
-// 10. Start and move meet in delay_ns_: before the start a move changes it; start exchanges it
+// 10. Start and move meet in due_: before the start a move changes it; start exchanges it
 //    holding P, and a move that comes after takes P and moves the node if it is still queued.
 // 13. A node that restarts leaves the queue when its time has come without an end. Until
 //    restart_timer() puts it back, under P, who wants to end it marks it, as an interrupter does;
@@ -146,14 +156,17 @@ class Poller {
     kQueued,     // the poller owns the node now
     kCancelled,  // a canceller came first; the completion is the caller's
     kStopped,    // the poller has stopped; the completion is the caller's
-    kNoMemory    // the completion is the caller's
+    kNoMemory,   // the completion is the caller's
+    // errno says why: EMFILE, ENFILE, ENOMEM, when the first timer of another than the monotonic
+    // clock needs a descriptor; the completion is the caller's
+    kNoClock
   };
-  // Any thread, once per node. The node leaves the queue its delay from now at the earliest; kNever
-  // only by cancel or stop.
+  // Any thread, once per node. The node leaves the queue when it is due() at the earliest, by its
+  // clock; kNever only by cancel or stop.
   Start start_timer(TimerNode* node);
   // The same with a delay that is not known before.
   Start start_timer(TimerNode* node, int64_t delay_ns) {
-    node->delay_ns_.store(delay_ns, std::memory_order_relaxed);
+    node->due_.store(TimerDue::after(delay_ns), std::memory_order_relaxed);
     return start_timer(node);
   }
 
@@ -182,16 +195,16 @@ class Poller {
   }
 
   // Any thread that knows the node to be alive, as often as it likes: the node leaves the queue
-  // `delay_ns` from now (or from its start, if that is to come), instead of when it would have.
-  // False: too late, it is cancelled, or has left the queue.
-  static bool move_timer(TimerNode* node, int64_t delay_ns);
+  // when `due` says, by its clock, a delay counted from now (or from its start, if that is to
+  // come), instead of when it would have. False: too late, it is cancelled, or has left the queue.
+  static bool move_timer(TimerNode* node, TimerDue due);
 
-  // The same threads: how long until it leaves the queue, 0 if that is overdue; its delay if it is
-  // not started; -1 if it is cancelled or has left the queue.
-  static int64_t remaining_ns(const TimerNode* node);
+  // The same threads: how long until it leaves the queue, 0 if that is overdue; if it is not
+  // started, how long if that were now by `clock`; -1 if it is cancelled or has left the queue.
+  static int64_t remaining_ns(const TimerNode* node, Clock& clock);
 
   static bool is_started(const TimerNode* node) {
-    return node->delay_ns_.load(std::memory_order_acquire) == TimerNode::kStarted;
+    return node->due_.load(std::memory_order_acquire).is_started();
   }
 
   // For one more canceller: who knows the node to be alive, and that it is started with this poller
@@ -199,9 +212,9 @@ class Poller {
   // somebody else's, who is on the way to it: a start to come answers kCancelled. Once per node.
   bool interrupt_timer(TimerNode* node);
 
-  // For nodes that are never cancelled by others (timeouts of descriptors): puts the node's
-  // deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the owner alive. False
-  // when the node is not queued now: after stop, or without memory.
+  // For nodes of the monotonic clock that are never cancelled by others (timeouts of descriptors):
+  // puts the node's deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the
+  // owner alive. False when the node is not queued now: after stop, or without memory.
   bool schedule(TimerNode* node, int64_t deadline_ns);
   // Takes such a node out if it is queued. On the poller's thread nothing of it is in flight then.
   void unschedule(TimerNode* node);
@@ -229,10 +242,11 @@ class Poller {
 
   bool on_own_thread() const { return ThreadContext::current().poller == this; }
 
-  // Whether nothing is due at the clock's present time and nothing popped is still on its way.
+  // Whether nothing is due at the clocks' present time and nothing popped is still on its way.
   bool settled() const;
 
-  // Deadline of the earliest timer; kNever when there is none.
+  // When the clock shows the monotonic time that is returned, and none was set meanwhile, the first
+  // timer is due; kNever when there is none.
   int64_t earliest_ns();
 
   // Lets the poller look at the clock again: for clocks that are moved by hand.
@@ -276,8 +290,20 @@ class Poller {
   void expire();
   // Everything, after stop_timers().
   void drain();
-  // Takes up to kMaxPopped nodes due at `now_ns` out of the queue and ends them; how many.
-  int end_due(int64_t now_ns, bool stopped);
+  // Takes up to kMaxPopped nodes that are due, or any when `stopped`, out of the queues and ends
+  // them; how many.
+  int end_due(bool stopped);
+  // Adds those of one queue to due[count..kMaxPopped); how many nodes it has looked at.
+  int take_due(TimerQueue& queue, int64_t now_ns, bool stopped, TimerNode** due, int* count,
+               int looked) WF_REQUIRES(mutex_);
+  TimerQueue& queue_of(const TimerNode* node) WF_REQUIRES(mutex_) {
+    return queues_[static_cast<size_t>(node->clock_)];
+  }
+  // The monotonic time at which `clock` shows `deadline_ns` if it is not set meanwhile; never
+  // later, perhaps some nanoseconds earlier.
+  int64_t monotonic_of(ClockId clock, int64_t deadline_ns) const;
+  // The same of the earliest deadline of all queues.
+  int64_t earliest_monotonic_ns() const WF_REQUIRES(mutex_);
   Start put_in(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   void move(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
@@ -295,8 +321,9 @@ class Poller {
   LeaderWatch* const watch_;
   Leadership leadership_;
 
-  mutable Mutex mutex_;  // P
-  TimerQueue queue_ WF_GUARDED_BY(mutex_);
+  mutable Mutex mutex_;                               // P
+  TimerQueue queues_[kClocks] WF_GUARDED_BY(mutex_);  // by ClockId
+  size_t first_queue_ WF_GUARDED_BY(mutex_) = 0;      // whose timers expire first
   int64_t armed_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int64_t spacing_ns_ WF_GUARDED_BY(mutex_) = 0;
   int64_t last_expiry_ns_ WF_GUARDED_BY(mutex_) = 0;

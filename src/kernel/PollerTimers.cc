@@ -7,10 +7,32 @@
 
 namespace workflow {
 
+// The monotonic clock is read first: what is computed is too early by what passes in between, and
+// who comes too early looks again.
+int64_t Poller::monotonic_of(ClockId clock, int64_t deadline_ns) const {
+  if (clock == ClockId::kMonotonic || deadline_ns == kNever) {
+    return deadline_ns;
+  }
+  const int64_t now_ns = clock_.now_ns();
+  const int64_t left_ns = deadline_ns - clock_.now_ns_on(clock);
+  return saturating_add(now_ns, std::max<int64_t>(left_ns, 0));
+}
+
+int64_t Poller::earliest_monotonic_ns() const {
+  int64_t earliest_ns = kNever;
+  for (size_t i = 0; i < kClocks; i++) {
+    if (!queues_[i].empty()) {
+      const ClockId clock = static_cast<ClockId>(i);
+      earliest_ns = std::min(earliest_ns, monotonic_of(clock, queues_[i].earliest_ns()));
+    }
+  }
+  return earliest_ns;
+}
+
 void Poller::insert(TimerNode* node, int64_t deadline_ns) {
   node->deadline_ns_ = deadline_ns;
-  if (queue_.insert(node, deadline_ns)) {
-    arm(deadline_ns);
+  if (queue_of(node).insert(node, deadline_ns)) {
+    arm(monotonic_of(node->clock_, deadline_ns));
   }
 }
 
@@ -19,16 +41,21 @@ void Poller::insert(TimerNode* node, int64_t deadline_ns) {
 void Poller::move(TimerNode* node, int64_t deadline_ns) {
   const bool later = deadline_ns >= node->deadline_ns_;
   node->deadline_ns_ = deadline_ns;
-  if (!later && deadline_ns < queue_.deadline_ns(node) && queue_.move(node, deadline_ns)) {
-    arm(deadline_ns);
+  if (later) {
+    return;
+  }
+  TimerQueue& queue = queue_of(node);
+  if (deadline_ns < queue.deadline_ns(node) && queue.move(node, deadline_ns)) {
+    arm(monotonic_of(node->clock_, deadline_ns));
   }
 }
 
 bool Poller::settle(TimerNode* node) {
-  if (node->deadline_ns_ <= queue_.deadline_ns(node)) {
+  TimerQueue& queue = queue_of(node);
+  if (node->deadline_ns_ <= queue.deadline_ns(node)) {
     return false;
   }
-  queue_.move(node, node->deadline_ns_);
+  queue.move(node, node->deadline_ns_);
   return true;
 }
 
@@ -56,14 +83,14 @@ void Poller::space_out(int64_t now_ns, int due) {
 }
 
 Poller::Start Poller::start_timer(TimerNode* node) {
-  const int64_t now_ns = clock_.now_ns();
+  const int64_t now_ns = clock_.now_ns_on(node->clock_);
   node->poller_ = this;
   MutexLock lock(mutex_);
-  const int64_t delay_ns = node->delay_ns_.exchange(TimerNode::kStarted, std::memory_order_acq_rel);
+  const TimerDue due = node->due_.exchange(TimerDue::started(), std::memory_order_acq_rel);
   if (node->flag_.exchange(true, std::memory_order_acq_rel)) {
     return Start::kCancelled;
   }
-  return put_in(node, saturating_add(now_ns, delay_ns));
+  return put_in(node, due.deadline_ns(now_ns));
 }
 
 Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns) {
@@ -72,6 +99,9 @@ Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns) {
     answer = Start::kCancelled;
   } else if (stopped_) {
     answer = Start::kStopped;
+  } else if (node->clock_ != ClockId::kMonotonic && !multiplexer_->watch_clocks()) {
+    // Before its deadline is compared with the monotonic clock, or a change might go unseen.
+    answer = Start::kNoClock;
   } else {
     try {
       insert(node, deadline_ns);
@@ -95,7 +125,7 @@ Poller::Cancel Poller::end_timer(TimerNode* node) {
   Poller* const poller = node->poller_;
   MutexLock lock(poller->mutex_);
   if (node->queued()) {
-    poller->queue_.erase(node);
+    poller->queue_of(node).erase(node);
     node->restarts_ = false;
     return Cancel::kTaken;
   }
@@ -118,27 +148,26 @@ Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns) {
   return poller->put_in(node, deadline_ns);
 }
 
-bool Poller::move_timer(TimerNode* node, int64_t delay_ns) {
+bool Poller::move_timer(TimerNode* node, TimerDue due) {
   schedule_point();
-  int64_t before = node->delay_ns_.load(std::memory_order_acquire);
-  while (before >= 0) {
+  TimerDue before = node->due_.load(std::memory_order_acquire);
+  while (!before.is_started()) {
+    if (before.is_refused()) {
+      return false;
+    }
     schedule_point();
     if (node->flag_.load(std::memory_order_acquire)) {
-      before = node->delay_ns_.load(std::memory_order_acquire);
-      if (before >= 0) {
+      if (!node->due_.load(std::memory_order_acquire).is_started()) {
         return false;  // cancelled; a start would have changed that first
       }
       break;
     }
-    if (node->delay_ns_.compare_exchange_weak(before, delay_ns, std::memory_order_acq_rel)) {
+    if (node->due_.compare_exchange_weak(before, due, std::memory_order_acq_rel)) {
       return true;
     }
   }
-  if (before != TimerNode::kStarted) {
-    return false;
-  }
   Poller* const poller = node->poller_;
-  const int64_t deadline_ns = saturating_add(poller->clock_.now_ns(), delay_ns);
+  const int64_t deadline_ns = due.deadline_ns(poller->clock_.now_ns_on(node->clock_));
   MutexLock lock(poller->mutex_);
   if (!node->queued()) {
     return false;
@@ -147,25 +176,33 @@ bool Poller::move_timer(TimerNode* node, int64_t delay_ns) {
   return true;
 }
 
-int64_t Poller::remaining_ns(const TimerNode* node) {
-  const int64_t delay_ns = node->delay_ns_.load(std::memory_order_acquire);
-  if (delay_ns != TimerNode::kStarted) {
+namespace {
+
+int64_t time_left(int64_t deadline_ns, int64_t now_ns) {
+  return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
+}
+
+}  // namespace
+
+int64_t Poller::remaining_ns(const TimerNode* node, Clock& clock) {
+  const TimerDue due = node->due_.load(std::memory_order_acquire);
+  if (!due.is_started()) {
     schedule_point();
     if (!node->flag_.load(std::memory_order_acquire)) {
-      return delay_ns;
+      const int64_t now_ns = clock.now_ns_on(node->clock_);
+      return due.is_refused() ? -1 : time_left(due.deadline_ns(now_ns), now_ns);
     }
-    if (node->delay_ns_.load(std::memory_order_acquire) != TimerNode::kStarted) {
+    if (!node->due_.load(std::memory_order_acquire).is_started()) {
       return -1;  // cancelled; a start would have changed that first
     }
   }
   Poller* const poller = node->poller_;
-  const int64_t now_ns = poller->clock_.now_ns();
+  const int64_t now_ns = poller->clock_.now_ns_on(node->clock_);
   MutexLock lock(poller->mutex_);
   if (!node->queued()) {
     return -1;
   }
-  const int64_t deadline_ns = node->deadline_ns_;
-  return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
+  return time_left(node->deadline_ns_, now_ns);
 }
 
 bool Poller::interrupt_timer(TimerNode* node) {
@@ -174,7 +211,7 @@ bool Poller::interrupt_timer(TimerNode* node) {
     node->interrupted_ = true;
     return false;
   }
-  queue_.erase(node);
+  queue_of(node).erase(node);
   node->restarts_ = false;
   return true;
 }
@@ -182,7 +219,7 @@ bool Poller::interrupt_timer(TimerNode* node) {
 bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
   MutexLock lock(mutex_);
   if (node->queued()) {
-    queue_.erase(node);
+    queue_of(node).erase(node);
   }
   if (stopped_) {
     return false;
@@ -198,7 +235,7 @@ bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
 void Poller::unschedule(TimerNode* node) {
   MutexLock lock(mutex_);
   if (node->queued()) {
-    queue_.erase(node);
+    queue_of(node).erase(node);
   }
 }
 
@@ -209,46 +246,77 @@ bool Poller::settled() const {
       return false;
     }
   }
-  const int64_t now_ns = clock_.now_ns();
   MutexLock lock(mutex_);
-  return !leaving_ && queue_.earliest_ns() > now_ns;
+  if (leaving_) {
+    return false;
+  }
+  for (size_t i = 0; i < kClocks; i++) {
+    if (queues_[i].earliest_ns() <= clock_.now_ns_on(static_cast<ClockId>(i))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 int64_t Poller::earliest_ns() {
   MutexLock lock(mutex_);
-  while (!queue_.empty() && settle(static_cast<TimerNode*>(queue_.earliest()))) {
+  for (TimerQueue& queue : queues_) {
+    while (!queue.empty() && settle(static_cast<TimerNode*>(queue.earliest()))) {
+    }
   }
-  return queue_.earliest_ns();
+  return earliest_monotonic_ns();
 }
 
 size_t Poller::timer_count() const {
   MutexLock lock(mutex_);
-  return queue_.size();
+  size_t count = 0;
+  for (const TimerQueue& queue : queues_) {
+    count += queue.size();
+  }
+  return count;
 }
 
-int Poller::end_due(int64_t now_ns, bool stopped) {
+int Poller::take_due(TimerQueue& queue, int64_t now_ns, bool stopped, TimerNode** due, int* count,
+                     int looked) {
+  for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
+    auto* const node = static_cast<TimerNode*>(queue.earliest());
+    if (stopped || !settle(node)) {
+      queue.erase(node);
+      node->restarts_ = node->restarts_ && !stopped;
+      due[(*count)++] = node;
+    }
+  }
+  return looked;
+}
+
+int Poller::end_due(bool stopped) {
+  const int64_t now_ns = clock_.now_ns();
   TimerNode* due[kMaxPopped];
   int count = 0;
-  TimerQueue::Surplus surplus;  // freed after the lock is
+  TimerQueue::Surplus surplus[kClocks];  // freed after the lock is
   {
     MutexLock lock(mutex_);
     int looked = 0;
-    for (; looked < kMaxPopped && !queue_.empty() && queue_.earliest_ns() <= now_ns; looked++) {
-      auto* const node = static_cast<TimerNode*>(queue_.earliest());
-      if (stopped || !settle(node)) {
-        queue_.erase(node);
-        node->restarts_ = node->restarts_ && !stopped;
-        due[count++] = node;
+    for (size_t i = 0; i < kClocks; i++) {
+      const size_t which = (first_queue_ + i) % kClocks;
+      TimerQueue& queue = queues_[which];
+      if (!queue.empty()) {
+        const ClockId clock = static_cast<ClockId>(which);
+        const bool monotonic = clock == ClockId::kMonotonic;
+        const int64_t at_ns = stopped ? kNever : monotonic ? now_ns : clock_.now_ns_on(clock);
+        looked = take_due(queue, at_ns, stopped, due, &count, looked);
       }
+      surplus[which] = queue.take_surplus();
     }
     leaving_ = count > 0;
     // What was armed has come; what a full batch leaves behind is due at once.
     armed_ns_ = kNever;
-    if (!stopped && looked < kMaxPopped) {
+    if (looked == kMaxPopped) {
+      first_queue_ = (first_queue_ + 1) % kClocks;  // no clock keeps the others waiting
+    } else if (!stopped) {
       space_out(now_ns, count);
     }
-    arm(queue_.earliest_ns());
-    surplus = queue_.take_surplus();
+    arm(earliest_monotonic_ns());
   }
   for (int i = 0; i < count; i++) {
     due[i]->left_queue(stopped, finished_);

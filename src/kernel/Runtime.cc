@@ -24,7 +24,7 @@ Runtime::Options& process_options() {
   return options;
 }
 
-// The clock installed for the process's runtime; once that has started, some clock, never null.
+// The clock installed for the process's runtime; once that has started, its clock.
 std::atomic<Clock*>& process_clock() {
   static constinit std::atomic<Clock*> clock{nullptr};
   return clock;
@@ -57,11 +57,11 @@ class ProcessRuntime {
     // Before this is constructed, so that OpenSSL frees what it keeps after the library's threads,
     // which use it, have been stopped. Without an option the call does nothing; this one is cheap.
     ::OPENSSL_init_crypto(OPENSSL_INIT_ASYNC, nullptr);
-    if (Clock* clock = process_clock().exchange(&system_clock())) {
-      clock_ = clock;
-    }
+    process_clock().compare_exchange_strong(clock_, &system_clock());
     ::pthread_atfork(nullptr, nullptr, [] { forget_parent(); });
-    runtime_.store(make(storage_), std::memory_order_release);
+    Runtime* const runtime = make(storage_);
+    process_clock().store(&runtime->clock());
+    runtime_.store(runtime, std::memory_order_release);
   }
   ~ProcessRuntime() {
     if (Runtime* runtime = runtime_.load(std::memory_order_acquire)) {
@@ -103,7 +103,7 @@ class ProcessRuntime {
   }
 
   alignas(Runtime) unsigned char storage_[sizeof(Runtime)];
-  Clock* clock_ = nullptr;
+  Clock* clock_ = nullptr;  // if one was installed
   static inline constinit std::atomic<Runtime*> runtime_{nullptr};
   static inline Mutex* making_ = nullptr;  // in a child
 };
@@ -118,6 +118,12 @@ Runtime& Runtime::current() {
 Runtime& Runtime::process_runtime() {
   static ProcessRuntime runtime;
   return runtime.get();
+}
+
+Clock& Runtime::current_clock() {
+  Runtime* const own = ThreadContext::current().runtime;
+  Clock* const clock = own ? &own->clock() : process_clock().load();
+  return clock ? *clock : system_clock();
 }
 
 int Runtime::forks_so_far() {

@@ -77,6 +77,9 @@ class Runtime {
   // says. False when it has started already.
   static bool install_clock(Clock& clock);
 
+  // The clock of current(), which this does not start.
+  static Clock& current_clock();
+
   explicit Runtime(const Options& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;

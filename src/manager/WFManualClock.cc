@@ -46,6 +46,14 @@ void WFManualClock::advance(int64_t nanoseconds) {
   manual_clock().advance(runtime(), nanoseconds);
 }
 
+void WFManualClock::set_wall(std::chrono::system_clock::time_point date) {
+  manual_clock().set_wall(runtime(), workflow::Duration(date.time_since_epoch()).ns());
+}
+
+void WFManualClock::suspend(workflow::Duration duration) {
+  manual_clock().suspend(runtime(), duration.ns());
+}
+
 bool WFManualClock::advance_to_next_deadline() {
   return manual_clock().advance_to_next_deadline(runtime());
 }
