@@ -1,25 +1,28 @@
-// How pollers follow the system's clocks when these are set: the program's clocks are shifted, and
-// the descriptor that the kernel would signal is signalled by hand.
+// How pollers follow the system's clocks when these are set.
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <vector>
 
 #include "kernel/HandlerPool.h"
 #include "kernel/Poller.h"
+#include "support/ShiftedClocks.h"
 #include "support/Tally.h"
 #include "util/Clock.h"
 
+using shifted_clocks::boottime_shift_ns;
+using shifted_clocks::epoll_error;
+using shifted_clocks::last_watch;
+using shifted_clocks::signalled_by_hand;
+using shifted_clocks::wall_shift_ns;
+using shifted_clocks::watch_error;
+using shifted_clocks::watches;
+using shifted_clocks::watches_setting;
 using test_support::Tally;
 using workflow::ClockedDue;
 using workflow::ClockId;
@@ -33,80 +36,6 @@ using workflow::RunnableList;
 using workflow::system_clock;
 using workflow::TimerDue;
 using workflow::TimerNode;
-
-namespace {
-
-std::atomic<int64_t> wall_shift_ns{0};
-std::atomic<int64_t> boottime_shift_ns{0};
-// What the poller watches for clock changes, if that is an eventfd of the test's.
-std::atomic<bool> signalled_by_hand{false};
-std::atomic<int> watch_fd{-1};
-std::atomic<int> watches{0};
-std::atomic<int> watch_error{0};
-std::atomic<int> epoll_error{0};
-std::atomic<bool> watched_on_set{false};
-
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-
-}  // namespace
-
-extern "C" {
-
-int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
-  static const auto call = real<int(clockid_t, struct timespec*)>("clock_gettime");
-  const int result = call(clock, now);
-  const int64_t shift_ns = clock == CLOCK_REALTIME   ? wall_shift_ns.load()
-                           : clock == CLOCK_BOOTTIME ? boottime_shift_ns.load()
-                                                     : 0;
-  if (shift_ns != 0) {
-    const int64_t shifted_ns = now->tv_sec * kNsPerSec + now->tv_nsec + shift_ns;
-    now->tv_sec = shifted_ns / kNsPerSec;
-    now->tv_nsec = shifted_ns % kNsPerSec;
-  }
-  return result;
-}
-
-int timerfd_create(int clock, int flags) noexcept {
-  static const auto call = real<int(int, int)>("timerfd_create");
-  if (clock != CLOCK_REALTIME) {
-    return call(clock, flags);
-  }
-  watches++;
-  if (watch_error != 0) {
-    errno = watch_error;
-    return -1;
-  }
-  const int fd = signalled_by_hand ? ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : call(clock, flags);
-  watch_fd = fd;
-  return fd;
-}
-
-int timerfd_settime(int fd, int flags, const struct itimerspec* value,
-                    struct itimerspec* before) noexcept {
-  static const auto call =
-      real<int(int, int, const struct itimerspec*, struct itimerspec*)>("timerfd_settime");
-  if (fd == watch_fd) {
-    watched_on_set = (flags & TFD_TIMER_CANCEL_ON_SET) && (flags & TFD_TIMER_ABSTIME);
-    if (signalled_by_hand) {
-      return 0;
-    }
-  }
-  return call(fd, flags, value, before);
-}
-
-int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) noexcept {
-  static const auto call = real<int(int, int, int, struct epoll_event*)>("epoll_ctl");
-  if (fd == watch_fd && epoll_error != 0) {
-    errno = epoll_error;
-    return -1;
-  }
-  return call(epoll, operation, fd, event);
-}
-
-}  // extern "C"
 
 namespace {
 
@@ -135,13 +64,7 @@ class Timer final : public TimerNode, public Runnable {
 class ClockWatch : public testing::Test {
  protected:
   ClockWatch() {
-    wall_shift_ns = 0;
-    boottime_shift_ns = 0;
-    signalled_by_hand = true;
-    watch_fd = -1;
-    watches = 0;
-    watch_error = 0;
-    epoll_error = 0;
+    shifted_clocks::reset();
     EXPECT_TRUE(handlers_.start());
     EXPECT_TRUE(poller_.start());
   }
@@ -162,12 +85,6 @@ class ClockWatch : public testing::Test {
     EXPECT_EQ(poller_.start_timer(&timer), Poller::Start::kQueued);
     return timer;
   }
-  // As the kernel does when the wall clock is set, and when the system resumes.
-  static void signal() {
-    const uint64_t one = 1;
-    ASSERT_EQ(::write(watch_fd, &one, sizeof one), static_cast<ssize_t>(sizeof one));
-  }
-
   std::vector<std::unique_ptr<Timer>> timers_;
   Tally ended_;
   HandlerPool handlers_{1};
@@ -180,15 +97,15 @@ TEST_F(ClockWatch, MonotonicTimersNeedNone) {
   start(TimerDue::after(0), ClockId::kMonotonic);
   start(TimerDue::at(now_ns(ClockId::kMonotonic) + kNsPerMs), ClockId::kMonotonic);
   EXPECT_TRUE(ended_.wait_for(2));
-  EXPECT_EQ(watches, 0);
+  EXPECT_EQ(watches, 0u);
 }
 
 TEST_F(ClockWatch, OneDescriptorServesAllTimersOfOtherClocks) {
   for (ClockId clock : {ClockId::kBoottime, ClockId::kWall, ClockId::kBoottime, ClockId::kWall}) {
     start(TimerDue::after(kNever), clock);
   }
-  EXPECT_EQ(watches, 1);
-  EXPECT_TRUE(watched_on_set);
+  EXPECT_EQ(watches, 1u);
+  EXPECT_TRUE(watches_setting);
 }
 
 TEST_F(ClockWatch, TimersOfEachClockAreNeverEarly) {
@@ -207,7 +124,7 @@ TEST_F(ClockWatch, AWallClockSetForwardsMakesDatesDue) {
   Timer& date = start(TimerDue::at(now_ns(ClockId::kWall) + 3600 * kNsPerSec), ClockId::kWall);
   Timer& other = start(TimerDue::after(3600 * kNsPerSec), ClockId::kBoottime);
   wall_shift_ns = 3600 * kNsPerSec;
-  signal();
+  shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_FALSE(date.stopped());
   EXPECT_EQ(poller_.timer_count(), 1u);
@@ -218,7 +135,7 @@ TEST_F(ClockWatch, AWallClockSetPartOfTheWayIsArmedForTheRest) {
   const int64_t deadline_ns = now_ns(ClockId::kWall) + 3600 * kNsPerSec;
   Timer& date = start(TimerDue::at(deadline_ns), ClockId::kWall);
   wall_shift_ns = 3600 * kNsPerSec - 50 * kNsPerMs;
-  signal();
+  shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_GE(date.shown_ns(), deadline_ns);
 }
@@ -228,14 +145,14 @@ TEST_F(ClockWatch, AWallClockSetBackwardsPostponesDates) {
   Timer& date = start(TimerDue::at(deadline_ns), ClockId::kWall);
   Timer& later = start(TimerDue::after(300 * kNsPerMs), ClockId::kMonotonic);
   wall_shift_ns = -3600 * kNsPerSec;
-  signal();
+  shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_FALSE(later.stopped());
   EXPECT_NE(later.shown_ns(), 0);
   EXPECT_EQ(date.shown_ns(), 0);
   EXPECT_EQ(poller_.timer_count(), 1u);
   wall_shift_ns = 0;
-  signal();
+  shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(2));
   EXPECT_GE(date.shown_ns(), deadline_ns);
 }
@@ -258,7 +175,7 @@ TEST_F(ClockWatch, ASuspensionCountsForBoottimeOnly) {
   Timer& monotonic = start(TimerDue::after(3600 * kNsPerSec), ClockId::kMonotonic);
   boottime_shift_ns = 3600 * kNsPerSec;
   wall_shift_ns = 3600 * kNsPerSec;
-  signal();
+  shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_NE(boottime.shown_ns(), 0);
   EXPECT_EQ(monotonic.shown_ns(), 0);
@@ -268,7 +185,7 @@ TEST_F(ClockWatch, EachOfManyChangesIsSeen) {
   for (size_t i = 1; i <= 50; i++) {
     start(TimerDue::at(now_ns(ClockId::kWall) + 3600 * kNsPerSec), ClockId::kWall);
     wall_shift_ns += 3600 * kNsPerSec;
-    signal();
+    shifted_clocks::signal();
     ASSERT_TRUE(ended_.wait_for(i));
   }
 }
@@ -294,11 +211,11 @@ TEST_F(ClockWatch, ADescriptorThatCannotBeWatchedIsClosed) {
   Timer& refused = add(TimerDue::after(0), ClockId::kWall);
   EXPECT_EQ(poller_.start_timer(&refused), Poller::Start::kNoClock);
   EXPECT_EQ(errno, ENOSPC);
-  const int closed_fd = watch_fd;
+  const int closed_fd = last_watch();
   epoll_error = 0;
   start(TimerDue::after(0), ClockId::kWall);
   EXPECT_TRUE(ended_.wait_for(1));
-  EXPECT_EQ(watch_fd, closed_fd);
+  EXPECT_EQ(last_watch(), closed_fd);
 }
 
 TEST_F(ClockWatch, AFloodOnOneClockDoesNotKeepTheOthersWaiting) {
@@ -330,9 +247,8 @@ TEST_F(ClockWatch, AFloodOnOneClockDoesNotKeepTheOthersWaiting) {
 
 // The real descriptor of the system this runs on: nobody sets its clock meanwhile.
 TEST(ClockWatchOfTheSystem, TakesTheWatch) {
+  shifted_clocks::reset();
   signalled_by_hand = false;
-  watch_fd = -1;
-  wall_shift_ns = 0;
   Tally ended;
   HandlerPool handlers(1);
   Poller poller(system_clock(), handlers);
@@ -342,7 +258,7 @@ TEST(ClockWatchOfTheSystem, TakesTheWatch) {
   EXPECT_EQ(poller.start_timer(&date), Poller::Start::kQueued);
   EXPECT_TRUE(ended.wait_for(1));
   struct itimerspec armed = {};
-  EXPECT_EQ(::timerfd_gettime(watch_fd, &armed), 0);
+  EXPECT_EQ(::timerfd_gettime(last_watch(), &armed), 0);
   EXPECT_GT(armed.it_value.tv_sec, 3600 * 24 * 365);
   poller.stop_timers();
   poller.wait_for_timers();

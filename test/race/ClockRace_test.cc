@@ -1,0 +1,284 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
+#include "race/Rounds.h"
+#include "support/ShiftedClocks.h"
+#include "support/Tally.h"
+#include "support/TestSeed.h"
+#include "util/Clock.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
+
+// Threads that create, start, cancel and reschedule timers of all clocks at random, while another
+// one sets the wall clock and suspends the system; then an account of every timer:
+//
+// 1. The callback of each ran once.
+// 2. Who ended it was told so once, by handle or by name, and then, and only then, the outcome is
+//    ECANCELED.
+// 3. None that nobody rescheduled expired before its clock had ever shown its deadline.
+// 4. Once the clocks are past all deadlines every timer ends, unless it is cancelled; or the
+//    library stops, and it ends as ABORTED.
+
+namespace race {
+namespace {
+
+using std::chrono::nanoseconds;
+using test_support::TestRandom;
+using workflow::ClockId;
+using workflow::kNsPerMs;
+using workflow::kNsPerSec;
+using workflow::Runtime;
+using workflow::ThreadContext;
+
+class ClockRound {
+ public:
+  static constexpr size_t kThreads = 3;
+  static constexpr size_t kTimers = 30;  // of each thread
+  static constexpr int64_t kLongest = 3 * kNsPerMs;
+
+  ClockRound(uint64_t round, Runtime& runtime) : round_(round), runtime_(runtime) {
+    shifted_clocks::reset();
+    for (size_t t = 0; t < kThreads; t++) {
+      threads_.emplace_back([this, t] { run(t); });
+    }
+    threads_.emplace_back([this] { set_clocks(); });
+  }
+
+  // What is wrong; empty if nothing.
+  std::string finish(bool by_stop) {
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+    if (by_stop) {
+      runtime_.stop();
+    } else {
+      shifted_clocks::boottime_shift_ns += kNsPerSec;
+      shifted_clocks::wall_shift_ns = highest_wall_shift_ns_ += kNsPerSec;
+      shifted_clocks::signal();
+    }
+    if (!ended_.wait_for(timers_.size())) {
+      return "callbacks are missing: " + std::to_string(ended_.count()) + " ended";
+    }
+    if (!by_stop) {
+      runtime_.stop();
+    }
+    for (size_t i = 0; i < timers_.size(); i++) {
+      const Timer& timer = timers_[i];
+      const bool cancelled =
+          timer.state == WFT_STATE_SYS_ERROR && timer.error == ECANCELED && timer.won == 1;
+      const bool plain = timer.error == 0 && timer.won == 0 &&
+                         timer.state == (timer.aborted ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS);
+      if (timer.callbacks != 1 || timer.early || !(cancelled || plain) ||
+          (timer.aborted && !by_stop)) {
+        return "timer " + std::to_string(i) + " of clock " + std::to_string(timer.clock) +
+               ": callbacks " + std::to_string(timer.callbacks) + ", state " +
+               std::to_string(timer.state) + ", error " + std::to_string(timer.error) + ", won " +
+               std::to_string(timer.won) + ", early " + std::to_string(timer.early);
+      }
+      (timer.aborted ? aborted_ : cancelled ? cancelled_ : succeeded_)++;
+    }
+    return "";
+  }
+
+  size_t succeeded_ = 0;
+  size_t cancelled_ = 0;
+  size_t aborted_ = 0;
+
+ private:
+  struct Timer {
+    WFTimerClock clock = WF_CLOCK_MONOTONIC;
+    bool moved = false;  // may be rescheduled
+    int64_t due_ns = 0;  // by its clock, at the earliest, if it is not moved
+    WFTimerHandle handle;
+    std::atomic<bool> is_shared{false};
+    std::atomic<int> won{0};
+    std::atomic<int> callbacks{0};
+    std::atomic<bool> early{false};
+    std::atomic<bool> aborted{false};
+    int state = 0;
+    int error = 0;
+  };
+
+  void run(size_t thread) {
+    ThreadContext::current().runtime = &runtime_;
+    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    for (size_t i = 0; i < kTimers; i++) {
+      start(thread * kTimers + i, random);
+      for (uint64_t n = random.below(4); n > 0; n--) {
+        disturb(random);
+      }
+      if (random.one_in(4)) {
+        // Lets deadlines come while the clocks are set.
+        std::this_thread::sleep_for(std::chrono::microseconds(random.below(300)));
+      }
+    }
+  }
+
+  static int64_t now_ns(WFTimerClock clock) {
+    return workflow::system_clock().now_ns_on(static_cast<ClockId>(clock));
+  }
+
+  static WFTimerDue due_of(WFTimerClock clock, bool deadline, int64_t ns) {
+    if (!deadline) {
+      return {nanoseconds(ns), clock};
+    }
+    const nanoseconds at(now_ns(clock) + ns);
+    switch (clock) {
+      case WF_CLOCK_BOOTTIME:
+        return WFBootClock::time_point(at);
+      case WF_CLOCK_WALL:
+        return std::chrono::system_clock::time_point(at);
+      default:
+        return std::chrono::steady_clock::time_point(at);
+    }
+  }
+
+  void start(size_t i, TestRandom& random) {
+    Timer& timer = timers_[i];
+    timer.clock = static_cast<WFTimerClock>(random.below(3));
+    timer.moved = random.one_in(2);
+    const bool deadline = random.one_in(2);
+    const int64_t ns = random.between(deadline ? -kNsPerMs : 0, kLongest);
+    const WFTimerDue due = due_of(timer.clock, deadline, ns);
+    // A wall clock that is set back before the start makes a delay end at an earlier date.
+    timer.due_ns = deadline                       ? due.ns()
+                   : timer.clock == WF_CLOCK_WALL ? 0
+                                                  : now_ns(timer.clock) + ns;
+    const auto called = [this, &timer](WFTimerTask* ended) { end(timer, ended); };
+    WFTimerTask* const task = WFTimer::create(name_of(i), due, WF_TIMER_APPEND, called);
+    timer.handle = WFTimer::handle_of(task);
+    timer.is_shared = random.one_in(3);
+    task->start();
+    timer.is_shared = true;
+  }
+
+  std::string name_of(size_t i) const { return std::to_string(i); }
+
+  void disturb(TestRandom& random) {
+    const size_t i = random.below(timers_.size());
+    Timer& timer = timers_[i];
+    if (!timer.is_shared) {
+      return;
+    }
+    const int64_t ns = random.between(0, kLongest);
+    switch (random.below(6)) {
+      case 0:
+        timer.won += timer.handle.cancel() == WF_TIMER_WON;
+        break;
+      case 1:
+        timer.won += WFTaskFactory::cancel_by_name(name_of(i));
+        break;
+      case 2:
+        EXPECT_GE(timer.handle.remaining().value_or(nanoseconds(0)), nanoseconds(0));
+        break;
+      default:
+        if (timer.moved) {
+          move(timer, i, due_of(timer.clock, random.one_in(2), ns), random.one_in(2));
+        }
+    }
+    EXPECT_NE(timer.handle.reschedule(due_of(WFTimerClock((timer.clock + 1) % 3), true, ns)),
+              WF_TIMER_WON);
+  }
+
+  void move(const Timer& timer, size_t i, const WFTimerDue& due, bool by_name) const {
+    if (by_name) {
+      EXPECT_LE(WFTimer::reschedule(name_of(i), due), 1u);
+    } else {
+      EXPECT_NE(timer.handle.reschedule(due), WF_TIMER_OTHER_CLOCK);
+    }
+  }
+
+  void end(Timer& timer, const WFTimerTask* task) {
+    timer.callbacks++;
+    timer.state = task->get_state();
+    timer.error = task->get_error();
+    timer.aborted = timer.state == WFT_STATE_ABORTED;
+    if (timer.state == WFT_STATE_SUCCESS && !timer.moved) {
+      // The wall clock has shown that much at some time, at most.
+      const int64_t shown_ns =
+          timer.clock == WF_CLOCK_WALL
+              ? now_ns(WF_CLOCK_WALL) - shifted_clocks::wall_shift_ns + highest_wall_shift_ns_
+              : now_ns(timer.clock);
+      timer.early = shown_ns + (timer.clock == WF_CLOCK_WALL ? kSetMeanwhileNs : 0) < timer.due_ns;
+    }
+    ended_.add();
+  }
+
+  void set_clocks() {
+    TestRandom random(test_support::test_seed(), round_ * 10 + 9);
+    for (int i = 0; i < 40; i++) {
+      if (random.one_in(4)) {
+        const int64_t slept_ns = random.between(0, kNsPerMs);
+        shifted_clocks::boottime_shift_ns += slept_ns;
+        set_wall(shifted_clocks::wall_shift_ns + slept_ns);
+      } else {
+        set_wall(random.between(-kFurthestNs, kFurthestNs));
+      }
+      shifted_clocks::signal();
+      std::this_thread::sleep_for(std::chrono::microseconds(random.below(100)));
+    }
+  }
+
+  void set_wall(int64_t shift_ns) {
+    if (shift_ns > highest_wall_shift_ns_) {
+      highest_wall_shift_ns_ = shift_ns;
+    }
+    shifted_clocks::wall_shift_ns = shift_ns;
+  }
+
+  // How far from what it is the wall clock is set.
+  static constexpr int64_t kFurthestNs = 2 * kNsPerMs;
+  // Between the two looks of end() at most.
+  static constexpr int64_t kSetMeanwhileNs = 2 * kFurthestNs;
+
+  const uint64_t round_;
+  Runtime& runtime_;
+  std::array<Timer, kThreads * kTimers> timers_{};
+  std::atomic<int64_t> highest_wall_shift_ns_{0};
+  test_support::Tally ended_;
+  std::vector<std::thread> threads_;
+};
+
+void run_rounds(uint64_t count, bool by_stop) {
+  TestRandom random(test_support::test_seed());
+  size_t succeeded = 0;
+  size_t cancelled = 0;
+  size_t aborted = 0;
+  for (uint64_t round = 0; round < count; round++) {
+    Runtime runtime({.poller_threads = 1 + static_cast<int>(random.below(3)),
+                     .handler_threads = 1 + static_cast<int>(random.below(3)),
+                     .compute_threads = 1});
+    ASSERT_TRUE(runtime.start());
+    ClockRound race(round, runtime);
+    ASSERT_EQ(race.finish(by_stop), "") << "round " << round;
+    succeeded += race.succeeded_;
+    cancelled += race.cancelled_;
+    aborted += race.aborted_;
+  }
+  std::printf("%zu expired, %zu cancelled, %zu aborted\n", succeeded, cancelled, aborted);
+  EXPECT_GT(succeeded, count);
+  EXPECT_GT(cancelled, count);
+  EXPECT_EQ(aborted > 0, by_stop);
+}
+
+TEST(ClockRace, EveryTimerEndsOnceTheClocksArePastAllDeadlines) {
+  run_rounds(rounds(200), false);
+}
+
+TEST(ClockRace, StoppedMeanwhile) {
+  run_rounds(rounds(200), true);
+}
+
+}  // namespace
+}  // namespace race

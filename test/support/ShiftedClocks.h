@@ -1,0 +1,123 @@
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+
+// The program's clocks, shifted as if they had been set or the system suspended, and the
+// descriptors that the kernel would signal then, signalled by hand. Included by the one source file
+// of a program: its definitions stand before those of the C library.
+
+namespace shifted_clocks {
+
+inline std::atomic<int64_t> wall_shift_ns{0};
+inline std::atomic<int64_t> boottime_shift_ns{0};
+
+// Whether what watches the wall clock is an eventfd from now on, for signal().
+inline std::atomic<bool> signalled_by_hand{true};
+// The errors that the making of a watch, and its adding to an epoll set, answer; 0: none.
+inline std::atomic<int> watch_error{0};
+inline std::atomic<int> epoll_error{0};
+
+// What watches were made, and whether the last is told when the clock is set.
+inline std::array<std::atomic<int>, 8> watch_fds{};
+inline std::atomic<size_t> watches{0};
+inline std::atomic<bool> watches_setting{false};
+
+inline int last_watch() {
+  const size_t made = watches;
+  return made == 0 ? -1 : watch_fds[(made - 1) % watch_fds.size()].load();
+}
+
+// As they are; who watched has closed his descriptors.
+inline void reset() {
+  wall_shift_ns = 0;
+  boottime_shift_ns = 0;
+  signalled_by_hand = true;
+  watch_error = 0;
+  epoll_error = 0;
+  watches = 0;
+}
+
+// As the kernel does after the wall clock was set, and when the system resumes.
+inline void signal() {
+  const uint64_t one = 1;
+  for (size_t i = 0; i < watches; i++) {
+    [[maybe_unused]] const ssize_t n = ::write(watch_fds[i], &one, sizeof one);
+  }
+}
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace shifted_clocks
+
+extern "C" {
+
+int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
+  static const auto call = shifted_clocks::real<int(clockid_t, struct timespec*)>("clock_gettime");
+  const int result = call(clock, now);
+  const int64_t shift_ns = clock == CLOCK_REALTIME   ? shifted_clocks::wall_shift_ns.load()
+                           : clock == CLOCK_BOOTTIME ? shifted_clocks::boottime_shift_ns.load()
+                                                     : 0;
+  if (shift_ns != 0) {
+    constexpr int64_t ns_per_sec = 1'000'000'000;
+    const int64_t shifted_ns = now->tv_sec * ns_per_sec + now->tv_nsec + shift_ns;
+    now->tv_sec = shifted_ns / ns_per_sec;
+    now->tv_nsec = shifted_ns % ns_per_sec;
+  }
+  return result;
+}
+
+int timerfd_create(int clock, int flags) noexcept {
+  static const auto call = shifted_clocks::real<int(int, int)>("timerfd_create");
+  if (clock != CLOCK_REALTIME) {
+    return call(clock, flags);
+  }
+  if (shifted_clocks::watch_error != 0) {
+    errno = shifted_clocks::watch_error;
+    return -1;
+  }
+  const int fd = shifted_clocks::signalled_by_hand ? ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+                                                   : call(clock, flags);
+  shifted_clocks::watch_fds[shifted_clocks::watches % shifted_clocks::watch_fds.size()] = fd;
+  shifted_clocks::watches++;
+  return fd;
+}
+
+int timerfd_settime(int fd, int flags, const struct itimerspec* value,
+                    struct itimerspec* before) noexcept {
+  static const auto call =
+      shifted_clocks::real<int(int, int, const struct itimerspec*, struct itimerspec*)>(
+          "timerfd_settime");
+  if (fd == shifted_clocks::last_watch()) {
+    shifted_clocks::watches_setting =
+        (flags & TFD_TIMER_CANCEL_ON_SET) != 0 && (flags & TFD_TIMER_ABSTIME) != 0;
+    if (shifted_clocks::signalled_by_hand) {
+      return 0;
+    }
+  }
+  return call(fd, flags, value, before);
+}
+
+int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) noexcept {
+  static const auto call =
+      shifted_clocks::real<int(int, int, int, struct epoll_event*)>("epoll_ctl");
+  if (shifted_clocks::epoll_error != 0 && fd == shifted_clocks::last_watch()) {
+    errno = shifted_clocks::epoll_error;
+    return -1;
+  }
+  return call(epoll, operation, fd, event);
+}
+
+}  // extern "C"
