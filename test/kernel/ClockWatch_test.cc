@@ -17,10 +17,10 @@
 
 using shifted_clocks::boottime_shift_ns;
 using shifted_clocks::epoll_error;
-using shifted_clocks::last_watch;
 using shifted_clocks::signalled_by_hand;
 using shifted_clocks::wall_shift_ns;
 using shifted_clocks::watch_error;
+using shifted_clocks::watch_fds;
 using shifted_clocks::watches;
 using shifted_clocks::watches_setting;
 using test_support::Tally;
@@ -211,11 +211,11 @@ TEST_F(ClockWatch, ADescriptorThatCannotBeWatchedIsClosed) {
   Timer& refused = add(TimerDue::after(0), ClockId::kWall);
   EXPECT_EQ(poller_.start_timer(&refused), Poller::Start::kNoClock);
   EXPECT_EQ(errno, ENOSPC);
-  const int closed_fd = last_watch();
+  const int closed_fd = watch_fds[0];
   epoll_error = 0;
   start(TimerDue::after(0), ClockId::kWall);
   EXPECT_TRUE(ended_.wait_for(1));
-  EXPECT_EQ(last_watch(), closed_fd);
+  EXPECT_EQ(watch_fds[1], closed_fd);
 }
 
 TEST_F(ClockWatch, AFloodOnOneClockDoesNotKeepTheOthersWaiting) {
@@ -258,7 +258,7 @@ TEST(ClockWatchOfTheSystem, TakesTheWatch) {
   EXPECT_EQ(poller.start_timer(&date), Poller::Start::kQueued);
   EXPECT_TRUE(ended.wait_for(1));
   struct itimerspec armed = {};
-  EXPECT_EQ(::timerfd_gettime(last_watch(), &armed), 0);
+  EXPECT_EQ(::timerfd_gettime(watch_fds[0], &armed), 0);
   EXPECT_GT(armed.it_value.tv_sec, 3600 * 24 * 365);
   poller.stop_timers();
   poller.wait_for_timers();

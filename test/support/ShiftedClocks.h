@@ -6,6 +6,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -27,14 +28,15 @@ inline std::atomic<bool> signalled_by_hand{true};
 inline std::atomic<int> watch_error{0};
 inline std::atomic<int> epoll_error{0};
 
-// What watches were made, and whether the last is told when the clock is set.
+// What watches were made since reset(), a few at most, and whether the last of them is told when
+// the clock is set.
 inline std::array<std::atomic<int>, 8> watch_fds{};
 inline std::atomic<size_t> watches{0};
 inline std::atomic<bool> watches_setting{false};
 
-inline int last_watch() {
-  const size_t made = watches;
-  return made == 0 ? -1 : watch_fds[(made - 1) % watch_fds.size()].load();
+inline bool is_watch(int fd) {
+  return std::any_of(watch_fds.begin(), watch_fds.end(),
+                     [fd](const std::atomic<int>& watch) { return watch == fd; });
 }
 
 // As they are; who watched has closed his descriptors.
@@ -45,13 +47,16 @@ inline void reset() {
   watch_error = 0;
   epoll_error = 0;
   watches = 0;
+  std::fill(watch_fds.begin(), watch_fds.end(), -1);
 }
 
 // As the kernel does after the wall clock was set, and when the system resumes.
 inline void signal() {
   const uint64_t one = 1;
-  for (size_t i = 0; i < watches; i++) {
-    [[maybe_unused]] const ssize_t n = ::write(watch_fds[i], &one, sizeof one);
+  for (const std::atomic<int>& watch : watch_fds) {
+    if (watch >= 0) {
+      [[maybe_unused]] const ssize_t n = ::write(watch, &one, sizeof one);
+    }
   }
 }
 
@@ -90,8 +95,7 @@ int timerfd_create(int clock, int flags) noexcept {
   }
   const int fd = shifted_clocks::signalled_by_hand ? ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
                                                    : call(clock, flags);
-  shifted_clocks::watch_fds[shifted_clocks::watches % shifted_clocks::watch_fds.size()] = fd;
-  shifted_clocks::watches++;
+  shifted_clocks::watch_fds.at(shifted_clocks::watches++) = fd;
   return fd;
 }
 
@@ -100,7 +104,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec* value,
   static const auto call =
       shifted_clocks::real<int(int, int, const struct itimerspec*, struct itimerspec*)>(
           "timerfd_settime");
-  if (fd == shifted_clocks::last_watch()) {
+  if (shifted_clocks::is_watch(fd)) {
     shifted_clocks::watches_setting =
         (flags & TFD_TIMER_CANCEL_ON_SET) != 0 && (flags & TFD_TIMER_ABSTIME) != 0;
     if (shifted_clocks::signalled_by_hand) {
@@ -113,7 +117,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec* value,
 int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) noexcept {
   static const auto call =
       shifted_clocks::real<int(int, int, int, struct epoll_event*)>("epoll_ctl");
-  if (shifted_clocks::epoll_error != 0 && fd == shifted_clocks::last_watch()) {
+  if (shifted_clocks::epoll_error != 0 && shifted_clocks::is_watch(fd)) {
     errno = shifted_clocks::epoll_error;
     return -1;
   }
