@@ -23,7 +23,7 @@ export(EXPORT workflow-targets
   FILE "${PROJECT_BINARY_DIR}/workflow-targets.cmake" NAMESPACE workflow::)
 
 # The build tree's package finds its dependencies the way the installed one does.
-foreach(module FindCares FindLiburing)
+foreach(module FindCares FindCctz FindLiburing)
   configure_file("${PROJECT_SOURCE_DIR}/cmake/${module}.cmake"
     "${PROJECT_BINARY_DIR}/${module}.cmake" COPYONLY)
 endforeach()
@@ -37,6 +37,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/workflow-config.cmake"
   "${PROJECT_BINARY_DIR}/workflow-config-version.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindCares.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/FindCctz.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
   DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
