@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "workflow/WFCron.h"
 #include "workflow/WFTask.h"
 #include "workflow/WFTimerDue.h"
 
@@ -174,6 +175,14 @@ class WFTimer {
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);
+
+  // The same at the dates of a cron expression, after the start of the timer. A tick that takes
+  // longer than until the next date, a clock that is set forward and a system that was suspended
+  // miss dates: they are counted, up to 1000, and left out, and if the timer waits for one of them
+  // it ticks at once. When the clock is set back no date is ticked twice. An expression that is
+  // never due: SYS_ERROR, EINVAL.
+  static WFTimerTask *create_cron(const WFCron &cron, const WFTimerOptions &options, Tick tick,
+                                  Callback callback);
 
   // A handle of a timer that was not started yet. Each call gives the same one. Without memory, for
   // tasks that are none of the library's timers, and in the callback, one of no timer.

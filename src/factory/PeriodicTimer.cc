@@ -14,6 +14,7 @@ PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedu
                              bool overlap, uint64_t tag, WFTimer::Tick&& tick,
                              WFTimer::Callback&& callback)
     : NamedTimerTask(first, tag, std::move(callback), true),
+      created_due_(first.due),
       schedule_(std::move(schedule)),
       overlap_(overlap),
       tick_(std::move(tick)) {}
@@ -24,6 +25,16 @@ WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<Tick
   auto* const timer = new PeriodicTimer(first, std::move(schedule), overlap, options.tag,
                                         std::move(tick), std::move(callback));
   return options.name ? give_name(timer, *options.name, options.policy) : timer;
+}
+
+void PeriodicTimer::before_start() {
+  if (created_due_.is_refused()) {
+    return;
+  }
+  const int64_t now_ns = Runtime::current().clock().now_ns_on(clock());
+  if (const std::optional<int64_t> first_ns = schedule_->first(now_ns)) {
+    change_due(created_due_, TimerDue::at(*first_ns));
+  }
 }
 
 void PeriodicTimer::left_queue(bool stopped, RunnableList& finished) {

@@ -33,6 +33,7 @@ class PeriodicTimer final : public NamedTimerTask {
  protected:
   ~PeriodicTimer() override { give_up_slot(); }
   void take_turn() override;
+  void before_start() override;
   void forget_captured() override;
 
  private:
@@ -50,6 +51,7 @@ class PeriodicTimer final : public NamedTimerTask {
   void end_turn();
   void last_turn();
 
+  const TimerDue created_due_;
   const std::unique_ptr<TickSchedule> schedule_;
   const bool overlap_;
   WFTimer::Tick tick_;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "workflow/WFCron.h"
 #include "workflow/WFTimer.h"
 
 namespace workflow {
@@ -18,6 +20,10 @@ class TickSchedule {
   // The tick that was due at `due_ns` is over at `now_ns`, which is earlier only if the clock was
   // set back.
   virtual Next next(int64_t due_ns, int64_t now_ns) = 0;
+
+  // When the first tick of a timer that is started at `now_ns` is due; empty: when it was created
+  // with.
+  virtual std::optional<int64_t> first(int64_t /*now_ns*/) { return std::nullopt; }
 };
 
 // Ticks that have the same distance from each other.
@@ -30,6 +36,22 @@ class EvenTicks final : public TickSchedule {
  private:
   const int64_t every_ns_;
   const WFTimerPace pace_;
+};
+
+// Ticks at the dates of a cron expression; times are those of the wall clock.
+class CronTicks final : public TickSchedule {
+ public:
+  explicit CronTicks(const WFCron& cron) : cron_(cron) {}
+  Next next(int64_t due_ns, int64_t now_ns) override;
+  std::optional<int64_t> first(int64_t now_ns) override { return after(now_ns); }
+
+  // kNever: there is none.
+  int64_t after(int64_t time_ns) const;
+
+ private:
+  static constexpr uint64_t kMaxMissed = 1000;  // are counted, at about 1 us each
+
+  const WFCron cron_;
 };
 
 }  // namespace workflow

@@ -14,6 +14,7 @@ namespace workflow {
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
   Poller& poller = runtime.own_poller();
+  before_start();
   const TimerDue when = due();
   if (when.is_refused() ? refuse(when.error()) : enter_scope(poller) && start_with(poller)) {
     return;

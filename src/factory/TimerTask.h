@@ -43,6 +43,9 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   SubTask* done() override;
 
+  // The first of the start: for those who know only then when they are due.
+  virtual void before_start() {}
+
   enum class Name { kHasNone, kLeft, kTaken };
   // Takes the timer's name away. kTaken: a canceller did, so that the outcome is ECANCELED.
   virtual Name leave_name() { return Name::kHasNone; }

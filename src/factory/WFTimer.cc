@@ -15,6 +15,7 @@
 
 using workflow::ClockedDue;
 using workflow::ClockId;
+using workflow::CronTicks;
 using workflow::EvenTicks;
 using workflow::kNever;
 using workflow::NamedNode;
@@ -110,6 +111,15 @@ WFTimerTask* WFTimer::create_periodic(const WFTimerPeriod& period, const WFTimer
   }
   return PeriodicTimer::create(first, std::make_unique<EvenTicks>(every_ns, period.pace),
                                period.overlap, options, std::move(tick), std::move(callback));
+}
+
+WFTimerTask* WFTimer::create_cron(const WFCron& cron, const WFTimerOptions& options, Tick tick,
+                                  Callback callback) {
+  auto schedule = std::make_unique<CronTicks>(cron);
+  const int64_t first_ns = schedule->after(now_on(ClockId::kWall).count());
+  const TimerDue first = first_ns == kNever ? TimerDue::refused(EINVAL) : TimerDue::at(first_ns);
+  return PeriodicTimer::create({first, ClockId::kWall}, std::move(schedule), false, options,
+                               std::move(tick), std::move(callback));
 }
 
 WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {

@@ -42,6 +42,11 @@ class TimerNode : public TimerQueueNode {
       : due_(when.due), restarts_(restarts), clock_(when.clock) {}
   ~TimerNode() = default;
 
+  // Before the start: another time, if nobody has moved it from that one.
+  void change_due(TimerDue from, TimerDue to) {
+    due_.compare_exchange_strong(from, to, std::memory_order_acq_rel);
+  }
+
   // In left_queue() that was not stopped, and until it is started again: what has passed.
   int64_t deadline_ns() const { return deadline_ns_; }
 
