@@ -84,7 +84,9 @@ enum WFTimerPolicy {
 struct WFTimerOptions {
   std::optional<std::string> name;  // without one nobody finds it but its handles
   WFTimerPolicy policy = WF_TIMER_APPEND;
-  uint64_t tag = 0;  // the user's own, for those who list named timers
+  // The user's own, for those who list named timers; another than 0 takes as much memory as a
+  // handle.
+  uint64_t tag = 0;
 };
 
 // When a periodic timer ticks. A tick is missed when its time passes while the one before runs.

@@ -155,7 +155,8 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   return entry;
 }
 
-NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, Policy policy) {
+NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, Policy policy,
+                                        int64_t now_ns) {
   const Place place = place_of(name);
   Shard& shard = shards_[place.shard];
   const ShardLock lock(shard);
@@ -179,7 +180,9 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, 
     }
   }
   node->entry_ = entry;
-  node->number_ = shard.next_number++ * kShards + place.shard;
+  const uint64_t number = std::max(shard.next_number, static_cast<uint64_t>(now_ns / kNsPerStep));
+  shard.next_number = number + 1;
+  node->number_ = number * kShards + place.shard;
   node->next_ = nullptr;
   node->previous_ = entry->tail;
   (entry->tail ? entry->tail->next_ : entry->head) = node;

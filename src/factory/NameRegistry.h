@@ -27,7 +27,8 @@ class NamedNode {
   NamedNode* next_ = nullptr;
   NamedNode* previous_ = nullptr;
   Entry* entry_ = nullptr;  // null: not linked
-  // Order of creation within the shard, and the shard itself in the low bits. Set by link().
+  // When it was linked, in steps, later than all before it in the shard; and the shard itself in
+  // the low bits. Set by link(); 0: never.
   uint64_t number_ = 0;
 };
 
@@ -56,12 +57,21 @@ class NameRegistry {
   enum class Policy { kAppend, kReplace, kKeep };
   enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // Adds the node, which is not linked, as the newest of `name`; not if it is refused. Throws
-  // std::bad_alloc; nothing has changed then.
-  Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend);
+  // Adds the node, which is not linked, as the newest of `name`; not if it is refused. `now_ns`,
+  // not negative, is for linked_ns(). Throws std::bad_alloc; nothing has changed then.
+  Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend,
+              int64_t now_ns = 0);
+
+  // When the node was linked, to some dozens of nanoseconds.
+  static int64_t linked_ns(const NamedNode* node) {
+    return static_cast<int64_t>(node->number_ / kShards) * kNsPerStep;
+  }
 
   // Which of two nodes of one name was linked first.
   static bool is_older(const NamedNode* a, const NamedNode* b) { return a->number_ < b->number_; }
+
+  // Whether the node has, or had, a name.
+  static bool was_linked(const NamedNode* node) { return node->number_ != 0; }
 
   // False when somebody unlinked it before.
   bool unlink(NamedNode* node);
@@ -116,6 +126,7 @@ class NameRegistry {
  private:
   using Entry = NamedNode::Entry;
   static constexpr size_t kShards = 256;
+  static constexpr int64_t kNsPerStep = 32;  // so that numbers last for 73 years
   static constexpr size_t kChunk = 64;
   static constexpr size_t kBytesPerNode = 1024;  // of a name that is copied: as much work as a node
 
@@ -136,7 +147,7 @@ class NameRegistry {
     std::unique_ptr<Entry*[]> buckets WF_GUARDED_BY(mutex);
     size_t bucket_count WF_GUARDED_BY(mutex) = 0;
     size_t entry_count WF_GUARDED_BY(mutex) = 0;
-    uint64_t next_number WF_GUARDED_BY(mutex) = 0;
+    uint64_t next_number WF_GUARDED_BY(mutex) = 1;  // the least that is left
     const NameQuotas* quotas WF_GUARDED_BY(mutex) = nullptr;
 
     void lock() const WF_ACQUIRE(mutex);

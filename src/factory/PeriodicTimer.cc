@@ -11,9 +11,8 @@
 namespace workflow {
 
 PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
-                             bool overlap, uint64_t tag, WFTimer::Tick&& tick,
-                             WFTimer::Callback&& callback)
-    : NamedTimerTask(first, tag, std::move(callback), true),
+                             bool overlap, WFTimer::Tick&& tick, WFTimer::Callback&& callback)
+    : NamedTimerTask(first, std::move(callback), true),
       created_due_(first.due),
       schedule_(std::move(schedule)),
       overlap_(overlap),
@@ -22,9 +21,9 @@ PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedu
 WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
                                    bool overlap, const WFTimerOptions& options,
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
-  auto* const timer = new PeriodicTimer(first, std::move(schedule), overlap, options.tag,
-                                        std::move(tick), std::move(callback));
-  return options.name ? give_name(timer, *options.name, options.policy) : timer;
+  auto* const timer =
+      new PeriodicTimer(first, std::move(schedule), overlap, std::move(tick), std::move(callback));
+  return options.name ? give_name(timer, *options.name, options.policy, options.tag) : timer;
 }
 
 void PeriodicTimer::before_start() {

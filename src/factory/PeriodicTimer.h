@@ -40,7 +40,7 @@ class PeriodicTimer final : public NamedTimerTask {
   class OverlappingTick;
 
   PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule, bool overlap,
-                uint64_t tag, WFTimer::Tick&& tick, WFTimer::Callback&& callback);
+                WFTimer::Tick&& tick, WFTimer::Callback&& callback);
 
   void spawn_tick(RunnableList& finished);
   void call_tick(uint64_t number, uint64_t missed, int64_t due_ns);

@@ -17,6 +17,7 @@ class TimerSlots::Slot {
   friend class TimerSlots;
   friend class RunningTimer;
   Shard& shard_;
+  uint64_t tag_ = 0;
   // Guarded by G. The generation of a slot that nobody uses was never handed out.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
@@ -66,6 +67,7 @@ TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
     slot = &shard.slots.emplace_back(shard);
   }
   slot->task_ = task;
+  slot->tag_ = 0;
   slot->running_ = false;
   slot->cancelled_ = false;
   return slot;
@@ -77,6 +79,14 @@ WFTimerHandle TimerSlots::handle_of(const Slot* slot) {
   handle.slot_ = const_cast<Slot*>(slot);
   handle.generation_ = slot->generation_;
   return handle;
+}
+
+void TimerSlots::set_tag(Slot* slot, uint64_t tag) {
+  slot->tag_ = tag;
+}
+
+uint64_t TimerSlots::tag_of(const Slot* slot) {
+  return slot->tag_;
 }
 
 void TimerSlots::give_up(Slot* slot) {

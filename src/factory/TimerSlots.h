@@ -40,6 +40,9 @@ class TimerSlots {
   // The slot of a timer that has none. Throws std::bad_alloc.
   Slot* add(TimerTask* task);
   static WFTimerHandle handle_of(const Slot* slot);
+  // The user's number of the slot's timer; set before others know that timer.
+  static void set_tag(Slot* slot, uint64_t tag);
+  static uint64_t tag_of(const Slot* slot);
   // For those who have handles, the timer is gone.
   static void give_up(Slot* slot);
 

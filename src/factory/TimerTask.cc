@@ -103,20 +103,31 @@ void TimerTask::end_interrupted(RunnableList& tasks) {
   Runtime::current().handlers().post(ended);
 }
 
-WFTimerHandle TimerTask::handle() {
-  if (!slot_) {
-    slot_ = TimerSlots::instance().add(this);
+void TimerTask::set_tag(uint64_t tag) {
+  if (tag != 0) {
+    handle();
+    TimerSlots::set_tag(slot(), tag);
   }
-  return TimerSlots::handle_of(slot_);
+}
+
+WFTimerHandle TimerTask::handle() {
+  TimerSlots::Slot* slot = this->slot();
+  if (!slot) {
+    slot = TimerSlots::instance().add(this);
+    slot_.store(slot, std::memory_order_release);
+  }
+  return TimerSlots::handle_of(slot);
 }
 
 void TimerTask::give_up_slot() {
-  if (slot_) {
+  TimerSlots::Slot* const slot = this->slot();
+  if (slot) {
     {
-      const RunningTimer running(slot_, RunningTimer::Part::kCallback);
+      const RunningTimer running(slot, RunningTimer::Part::kCallback);
       forget_captured();
     }
-    TimerSlots::give_up(std::exchange(slot_, nullptr));
+    slot_.store(nullptr, std::memory_order_relaxed);
+    TimerSlots::give_up(slot);
   }
 }
 
@@ -142,35 +153,28 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
 }
 
 SubTask* TimerTask::done() {
-  if (!slot_) {
+  if (!slot()) {
     return WFTimerTask::done();
   }
   if (callback_) {
-    const RunningTimer running(slot_, RunningTimer::Part::kCallback);
+    const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);
   }
   give_up_slot();
   return delete_and_next();
 }
 
-NamedTimerTask::NamedTimerTask(const ClockedDue& when, uint64_t tag,
-                               std::function<void(WFTimerTask*)>&& callback, bool restarts)
-    : TimerTask(when, std::move(callback), restarts),
-      tag_(tag),
-      created_ns_(Runtime::current().clock().now_ns()),
-      restarts_(restarts) {}
-
 NamedTimerTask::~NamedTimerTask() {
   // Who sets an outcome leaves the name too; only what never started may still be linked. Before
   // the slot is given up: who has waited for that may use the name again.
-  if (has_name_ && get_state() == WFT_STATE_UNDEFINED) {
+  if (NameRegistry::was_linked(this) && get_state() == WFT_STATE_UNDEFINED) {
     registry().unlink(this);
   }
   give_up_slot();
 }
 
 TimerTask::Name NamedTimerTask::leave_name() {
-  if (!has_name_) {
+  if (!NameRegistry::was_linked(this)) {
     return Name::kHasNone;
   }
   return registry().unlink(this) ? Name::kLeft : Name::kTaken;
@@ -183,20 +187,19 @@ NameRegistry& NamedTimerTask::registry() {
 WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& when,
                                     WFTimerPolicy policy, uint64_t tag,
                                     std::function<void(WFTimerTask*)>&& callback) {
-  return give_name(new NamedTimerTask(when, tag, std::move(callback)), name, policy);
+  return give_name(new NamedTimerTask(when, std::move(callback)), name, policy, tag);
 }
 
 WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view name,
-                                       WFTimerPolicy policy) {
+                                       WFTimerPolicy policy, uint64_t tag) {
   using Policy = NameRegistry::Policy;
   using Linked = NameRegistry::Linked;
-  // Before others may find it.
-  task->has_name_ = true;
+  const Policy others = policy == WF_TIMER_KEEP      ? Policy::kKeep
+                        : policy == WF_TIMER_REPLACE ? Policy::kReplace
+                                                     : Policy::kAppend;
   try {
-    switch (registry().link(task, name,
-                            policy == WF_TIMER_KEEP      ? Policy::kKeep
-                            : policy == WF_TIMER_REPLACE ? Policy::kReplace
-                                                         : Policy::kAppend)) {
+    task->set_tag(tag);
+    switch (registry().link(task, name, others, Runtime::current().clock().now_ns())) {
       case Linked::kAlone:
         break;
       case Linked::kWithOthers:
@@ -218,7 +221,6 @@ WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view na
 }
 
 WFTimerTask* NamedTimerTask::refused_instead(int error) {
-  has_name_ = false;
   auto* const task = new TimerTask({TimerDue::refused(error)}, std::move(callback_));
   delete this;
   return task;
@@ -228,14 +230,15 @@ WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node
   const auto* const task = static_cast<const NamedTimerTask*>(node);
   WFTimerInfo info;
   info.name = name;
-  info.tag = task->tag_;
-  info.age = std::chrono::nanoseconds(std::max<int64_t>(now_ns - task->created_ns_, 0));
+  info.tag = task->slot() ? TimerSlots::tag_of(task->slot()) : 0;
+  const int64_t age_ns = now_ns - NameRegistry::linked_ns(node);
+  info.age = std::chrono::nanoseconds(std::max<int64_t>(age_ns, 0));
   info.clock = static_cast<WFTimerClock>(task->clock());
   const bool started = Poller::is_started(task);
   const int64_t remaining_ns = Poller::remaining_ns(task, Runtime::current_clock());
   info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
   if (remaining_ns < 0) {
-    info.stage = task->restarts_ ? WF_TIMER_TICKING : WF_TIMER_ENDING;
+    info.stage = task->is_periodic() ? WF_TIMER_TICKING : WF_TIMER_ENDING;
   } else {
     info.stage = started ? WF_TIMER_WAITING : WF_TIMER_CREATED;
   }

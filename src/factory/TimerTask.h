@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -25,6 +26,8 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // Before the start. Throws std::bad_alloc.
   WFTimerHandle handle();
+  // Before others know the timer: most have none, so it is kept where handles lead. The same.
+  void set_tag(uint64_t tag);
 
   // Whether that is its clock; if none is given, yes.
   bool goes_by(std::optional<ClockId> wanted) const { return wanted.value_or(clock()) == clock(); }
@@ -66,7 +69,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // uses.
   void give_up_slot();
   virtual void forget_captured() { callback_ = nullptr; }
-  TimerSlots::Slot* slot() const { return slot_; }
+  TimerSlots::Slot* slot() const { return slot_.load(std::memory_order_acquire); }
 
  private:
   // False: it has an outcome, and has left its scope.
@@ -75,7 +78,8 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // An outcome for one that was not started with a poller; returns false.
   bool refuse(int error);
 
-  TimerSlots::Slot* slot_ = nullptr;  // of the handles, if there are any
+  // Of the handles and the tag, if there are any. Who lists the timer may look while it is set.
+  std::atomic<TimerSlots::Slot*> slot_{nullptr};
 };
 
 // A timer that can be cancelled by its name, from creation on.
@@ -86,7 +90,8 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   static WFTimerTask* create(std::string_view name, const ClockedDue& when, WFTimerPolicy policy,
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
   // The same with a task that has no name yet, and is owned from now on.
-  static WFTimerTask* give_name(NamedTimerTask* task, std::string_view name, WFTimerPolicy policy);
+  static WFTimerTask* give_name(NamedTimerTask* task, std::string_view name, WFTimerPolicy policy,
+                                uint64_t tag);
 
   static size_t cancel(std::string_view name, size_t max);
   // Those that go by `clock`, if one is given.
@@ -103,8 +108,7 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   Name leave_name() override;
 
   // Has no name yet.
-  NamedTimerTask(const ClockedDue& when, uint64_t tag, std::function<void(WFTimerTask*)>&& callback,
-                 bool restarts = false);
+  using TimerTask::TimerTask;
 
  private:
   // Destroys it and returns a timer without a name that is refused.
@@ -112,11 +116,6 @@ class NamedTimerTask : public TimerTask, public NamedNode {
 
   template <class Wanted>
   static size_t cancel_if(std::string_view name, size_t max, Wanted&& wanted);
-
-  const uint64_t tag_;
-  const int64_t created_ns_;
-  const bool restarts_;    // a periodic one
-  bool has_name_ = false;  // or had one
 };
 
 }  // namespace workflow

@@ -39,8 +39,11 @@ class TimerNode : public TimerQueueNode {
  protected:
   // `restarts`: while it is not in the queue it will be started again (restart_timer).
   explicit TimerNode(const ClockedDue& when = {TimerDue::after(0)}, bool restarts = false)
-      : due_(when.due), restarts_(restarts), clock_(when.clock) {}
+      : restarts_(restarts), periodic_(restarts), clock_(when.clock), due_(when.due) {}
   ~TimerNode() = default;
+
+  // Whether it was made to restart.
+  bool is_periodic() const { return periodic_; }
 
   // Before the start: another time, if nobody has moved it from that one.
   void change_due(TimerDue from, TimerDue to) {
@@ -52,15 +55,17 @@ class TimerNode : public TimerQueueNode {
 
  private:
   friend class Poller;
-  // Start and move meet here: start exchanges it to started(), with poller_ set (rule 10).
-  std::atomic<TimerDue> due_;
-  // Guarded by P while it is queued. The queue may know an earlier one: it was put off since.
-  int64_t deadline_ns_ = 0;
+  // The small ones first: they fit behind the index of TimerQueueNode.
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
   bool interrupted_ = false;  // guarded by P: the coming start, or restart, is refused
   bool restarts_;             // guarded by P: it is not queued, or will be again
-  const ClockId clock_;       // in whose queue it is
+  const bool periodic_ : 1;
+  const ClockId clock_ : 7;  // in whose queue it is
+  // Start and move meet here: start exchanges it to started(), with poller_ set (rule 10).
+  std::atomic<TimerDue> due_;
+  // Guarded by P while it is queued. The queue may know an earlier one: it was put off since.
+  int64_t deadline_ns_ = 0;
   Poller* poller_ = nullptr;  // set before flag_ by start
 };
 
