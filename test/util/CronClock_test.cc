@@ -134,6 +134,17 @@ TEST(RepeatedTime, AskedForBetweenTheTwo) {
   }
 }
 
+TEST(RepeatedTime, AskedForLateBetweenTheTwo) {
+  EXPECT_EQ(in_berlin("59 2 * * *", "2026-10-25 01:58:59", 1), Texts{"2026-10-26 01:59:00"});
+  // Three is not shown, nor passed, before the clocks are set.
+  EXPECT_EQ(in_berlin("0 3 * * *", "2026-10-25 01:15:00", 1), Texts{"2026-10-25 02:00:00"});
+}
+
+TEST(RepeatedTime, ComesTwiceAlsoWhenTheNextIsAYearAway) {
+  EXPECT_EQ(in_berlin("30 2/24 25 10 *", "2026-10-25 00:15:00", 3),
+            (Texts{"2026-10-25 00:30:00", "2026-10-25 01:30:00", "2027-10-25 00:30:00"}));
+}
+
 TEST(RepeatedTime, AtTheEndsOfTheRepeatedHour) {
   EXPECT_EQ(in_berlin("0 2 * * *", "2026-10-24 12:00:00", 2),
             (Texts{"2026-10-25 00:00:00", "2026-10-26 01:00:00"}));

@@ -81,9 +81,15 @@ void compare(const SlowCron& slow, const char* zone, std::time_t start, std::tim
     time = cron.next(*time);
   }
   ASSERT_EQ(list(found), list(expected)) << slow.text() << " in " << zone << " from " << start;
-  // From times that are none of its own, too.
-  for (int i = 0; i < 20; ++i) {
-    const std::time_t from = random.between(start, end);
+  // From times that are none of its own, too, half of them around a change of the clocks.
+  const std::chrono::sys_seconds from_start{std::chrono::seconds(start)};
+  const auto change = workflow::TimeZone::find(zone)->next_change(from_start);
+  for (int i = 0; i < 40; ++i) {
+    std::time_t from = random.between(start, end);
+    if (change && random.one_in(2)) {
+      const std::time_t near = change->time_since_epoch().count() + random.between(-3600, 7200);
+      from = std::clamp(near, start, end);
+    }
     const auto next = std::upper_bound(expected.begin(), expected.end(), from);
     if (next == expected.end()) continue;
     ASSERT_EQ(cron.next(from_time_t(from)), from_time_t(*next))
