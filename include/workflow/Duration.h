@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 
 namespace workflow {
@@ -15,14 +16,14 @@ class Duration {
 
   // May be negative; INT64_MAX: for ever.
   constexpr int64_t ns() const { return ns_; }
-  // The same, where a negative one means nothing else than 0.
+  // The same, where a negative one means the same as 0.
   constexpr int64_t positive_ns() const { return ns_ < 0 ? 0 : ns_; }
-  // Whole milliseconds, rounded up, as far as an int holds them.
-  constexpr int ms() const {
+  // As the limits that are an int of milliseconds take it, rounded up: -1, unlimited, for negative
+  // ones and for what does not fit.
+  constexpr int timeout_ms() const {
     constexpr int64_t ns_per_ms = 1000000;
-    constexpr int64_t most = INT32_MAX;
     const int64_t ms = ns_ / ns_per_ms + (ns_ % ns_per_ms > 0 ? 1 : 0);
-    return static_cast<int>(ms > most ? most : ms < -most ? -most : ms);
+    return ns_ < 0 || ms > INT32_MAX ? -1 : static_cast<int>(ms);
   }
 
  private:
@@ -30,8 +31,9 @@ class Duration {
   static int64_t to_ns(const std::chrono::duration<REP, PERIOD> &duration) {
     constexpr double longest = 9.2e9;
     const double seconds = std::chrono::duration<double>(duration).count();
-    if (!(seconds < longest)) return INT64_MAX;
+    if (seconds > longest) return INT64_MAX;
     if (seconds < -longest) return -INT64_MAX;
+    if (std::isnan(seconds)) return 0;
     return std::chrono::ceil<std::chrono::nanoseconds>(duration).count();
   }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "workflow/Duration.h"
 #include "workflow/WFGenericTask.h"
 
 class ExecQueue;
@@ -50,6 +51,10 @@ struct TimeSpan {
 
   // Negative seconds: never. Nanoseconds outside [0, 1e9): EINVAL.
   static TimeSpan of(time_t seconds, long nanoseconds);
+  // A negative one: never.
+  static TimeSpan of(Duration duration) {
+    return duration.ns() < 0 ? never() : TimeSpan{duration.ns(), 0};
+  }
   static TimeSpan never() { return {INT64_MAX, 0}; }
 };
 

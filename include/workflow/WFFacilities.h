@@ -28,6 +28,11 @@ class WFFacilities {
   // Ready after `microseconds`, or when the library stops.
   static WFFuture<void> async_usleep(unsigned int microseconds);
 
+  // The same for any std::chrono::duration; a negative one counts as 0, one that does not fit as
+  // for ever: until the library stops.
+  static void sleep_for(workflow::Duration duration);
+  static WFFuture<void> async_sleep_for(workflow::Duration duration);
+
   // Runs func(args...) on a computing thread: a go task of that queue, started.
   template <class FUNC, class... ARGS>
   static void go(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
@@ -88,6 +93,8 @@ class WFFacilities::WaitGroup {
   void wait() const;
   // Waits at most that long; without limit if negative.
   std::future_status wait(int milliseconds) const;
+  // The same; a negative one does not wait.
+  std::future_status wait_for(workflow::Duration duration) const;
 
  private:
   const std::shared_ptr<workflow::Countdown> left_;

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "workflow/Duration.h"
+
 // Results that one thread waits for and another brings: as std::future and std::promise, with two
 // differences. A wait on a framework thread lends that thread to other work, so that it cannot
 // starve what it waits for. And nothing here throws but WFFuture::get() of a broken promise.
@@ -32,15 +34,6 @@ class FutureState {
   // True once finished; waits at most `timeout_ns` for it, without limit if that is negative.
   bool wait(int64_t timeout_ns) const;
   bool finished() const { return wait(0); }
-
-  // From now on, at least 0; rounded up, and limited to what int64_t holds.
-  template <class REP, class PERIOD>
-  static int64_t to_ns(const std::chrono::duration<REP, PERIOD> &duration) {
-    constexpr double max_seconds = 9.2e9;
-    if (!(duration > duration.zero())) return 0;
-    if (std::chrono::duration<double>(duration).count() > max_seconds) return INT64_MAX;
-    return std::chrono::ceil<std::chrono::nanoseconds>(duration).count();
-  }
 
  private:
   const std::unique_ptr<Countdown> countdown_;
@@ -87,8 +80,8 @@ class WFFuture {
   template <class REP, class PERIOD>
   std::future_status wait_for(const std::chrono::duration<REP, PERIOD> &duration) const {
     assert(valid());
-    return state_->wait(workflow::FutureState::to_ns(duration)) ? std::future_status::ready
-                                                                : std::future_status::timeout;
+    return state_->wait(workflow::Duration(duration).positive_ns()) ? std::future_status::ready
+                                                                    : std::future_status::timeout;
   }
 
   // Waits as long as the deadline is away when called: later jumps of CLOCK do not matter.

@@ -57,6 +57,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // In ms: between two reads of the response, instead of the endpoint's response_timeout; -1:
   // unlimited, for events that may be far between.
   void set_read_timeout(int timeout) { read_timeout_ = timeout; }
+  void set_read_timeout(workflow::Duration timeout) { read_timeout_ = timeout.timeout_ms(); }
 
   // Before the start: for https, instead of the process's. The caller keeps it until the callback.
   void set_ssl_ctx(SSL_CTX *ssl_ctx) { target_.ssl_ctx = ssl_ctx; }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "workflow/Duration.h"
+
 namespace workflow {
 class Simulation;
 }  // namespace workflow
@@ -78,6 +80,7 @@ class WFSimulation {
   // The same for so long a virtual time, after which now_ns() is later by exactly that. Who waits
   // then is not taken for deadlocked.
   WFSimulationResult run_for(int64_t nanoseconds);
+  WFSimulationResult run_for(workflow::Duration duration) { return run_for(duration.ns()); }
 
   // What the end of a process does: outstanding timers end as WFT_STATE_ABORTED, all callbacks run
   // and the library's threads end, while spawned threads go on beside it. Tasks started later
@@ -86,6 +89,7 @@ class WFSimulation {
 
   // The calling virtual thread waits for so long a virtual time.
   void sleep_for(int64_t nanoseconds);
+  void sleep_for(workflow::Duration duration) { sleep_for(duration.ns()); }
 
   // Virtual time since the simulation began.
   int64_t now_ns() const;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "workflow/Duration.h"
 #include "workflow/SubTask.h"
 #include "workflow/WFComputeTask.h"
 #include "workflow/WFConnection.h"
@@ -170,6 +171,11 @@ class WFNetworkTask : public SubTask {
   // For clients.
   void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
   void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
+  // The same as std::chrono::durations; a negative one: unlimited.
+  void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
+  void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
+  void set_receive_timeout(workflow::Duration timeout) { receive_timeout_ = timeout.timeout_ms(); }
+  void set_watch_timeout(workflow::Duration timeout) { watch_timeout_ = timeout.timeout_ms(); }
 
   // Server side, before the reply: nothing is sent and the connection is closed instead. Of
   // datagrams: nothing is sent.

@@ -53,6 +53,12 @@ class WFTaskFactory {
   static WFTimerTask *create_timer_task(const std::string &name, time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
+  // The same with any std::chrono::duration; a negative one: never. For dates, other clocks and
+  // more see WFTimer.h.
+  static WFTimerTask *create_timer_task(workflow::Duration delay, timer_callback_t callback);
+  static WFTimerTask *create_timer_task(const std::string &name, workflow::Duration delay,
+                                        timer_callback_t callback);
+
   // Ends SYS_ERROR/ECANCELED as soon as it is started.
   static WFTimerTask *create_timer_task(timer_callback_t callback);
 
@@ -167,6 +173,14 @@ class WFTaskFactory {
                                        Executor *executor, FUNC &&func, ARGS &&...args) {
     return make_go_task(workflow::ComputePlace::of(queue, executor),
                         workflow::TimeSpan::of(seconds, nanoseconds),
+                        bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
+  }
+
+  // The same with any std::chrono::duration; a negative one: no limit.
+  template <class FUNC, class... ARGS>
+  static WFGoTask *create_timedgo_task(workflow::Duration limit, const std::string &queue_name,
+                                       FUNC &&func, ARGS &&...args) {
+    return make_go_task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::of(limit),
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
@@ -361,6 +375,11 @@ class WFThreadTaskFactory {
     return new Task(workflow::ComputePlace::named(queue_name),
                     workflow::TimeSpan::of(seconds, nanoseconds), std::move(routine),
                     std::move(callback));
+  }
+  static T *create_thread_task(workflow::Duration limit, const std::string &queue_name,
+                               routine_t routine, callback_t callback) {
+    return new Task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::of(limit),
+                    std::move(routine), std::move(callback));
   }
   static T *create_thread_task(ExecQueue *queue, Executor *executor, routine_t routine,
                                callback_t callback) {

@@ -14,6 +14,7 @@
 
 using workflow::ClockedDue;
 using workflow::ComputePlace;
+using workflow::Duration;
 using workflow::DynamicTask;
 using workflow::GuardTask;
 using workflow::NamedConditional;
@@ -45,6 +46,16 @@ WFTimerTask* WFTaskFactory::create_timer_task(const std::string& name, time_t se
                                               long nanoseconds, timer_callback_t callback) {
   return NamedTimerTask::create(name, due_after(TimeSpan::of(seconds, nanoseconds)),
                                 WF_TIMER_APPEND, 0, std::move(callback));
+}
+
+WFTimerTask* WFTaskFactory::create_timer_task(Duration delay, timer_callback_t callback) {
+  return new TimerTask(due_after(TimeSpan::of(delay)), std::move(callback));
+}
+
+WFTimerTask* WFTaskFactory::create_timer_task(const std::string& name, Duration delay,
+                                              timer_callback_t callback) {
+  return NamedTimerTask::create(name, due_after(TimeSpan::of(delay)), WF_TIMER_APPEND, 0,
+                                std::move(callback));
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(timer_callback_t callback) {

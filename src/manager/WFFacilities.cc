@@ -29,9 +29,18 @@ void WFFacilities::usleep(unsigned int microseconds) {
 }
 
 WFFuture<void> WFFacilities::async_usleep(unsigned int microseconds) {
+  return async_sleep_for(std::chrono::microseconds(microseconds));
+}
+
+void WFFacilities::sleep_for(workflow::Duration duration) {
+  async_sleep_for(duration).wait();
+}
+
+WFFuture<void> WFFacilities::async_sleep_for(workflow::Duration duration) {
   const auto promise = std::make_shared<WFPromise<void>>();
   WFFuture<void> slept = promise->get_future();
-  WFTaskFactory::create_timer_task(microseconds, [promise](WFTimerTask*) {
+  const std::chrono::nanoseconds delay(duration.positive_ns());
+  WFTaskFactory::create_timer_task(delay, [promise](WFTimerTask*) {
     promise->set_value();
   })->start();
   return slept;
@@ -93,4 +102,8 @@ void WFFacilities::WaitGroup::wait() const {
 
 std::future_status WFFacilities::WaitGroup::wait(int milliseconds) const {
   return status_of(left_->wait(milliseconds * workflow::kNsPerMs));
+}
+
+std::future_status WFFacilities::WaitGroup::wait_for(workflow::Duration duration) const {
+  return status_of(left_->wait(duration.positive_ns()));
 }

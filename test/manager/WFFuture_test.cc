@@ -21,7 +21,7 @@ constexpr auto kTimeout = std::future_status::timeout;
 constexpr std::chrono::seconds kPatience{60};
 
 int64_t to_ns(double seconds) {
-  return workflow::FutureState::to_ns(std::chrono::duration<double>(seconds));
+  return workflow::Duration(std::chrono::duration<double>(seconds)).positive_ns();
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ TEST(WFFuture, DurationsAreRoundedUpAndLimited) {
   EXPECT_EQ(to_ns(1.5), 1'500'000'000);
   EXPECT_EQ(to_ns(1e30), std::numeric_limits<int64_t>::max());
   EXPECT_EQ(to_ns(std::numeric_limits<double>::infinity()), std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(workflow::FutureState::to_ns(std::chrono::hours::min()), 0);
+  EXPECT_EQ(workflow::Duration(std::chrono::hours::min()).positive_ns(), 0);
 }
 
 TEST(WFFuture, ABrokenPromiseEndsTheWaitAndGetThrows) {
