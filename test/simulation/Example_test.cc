@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 
 #include "workflow/WFManualClock.h"
 #include "workflow/WFSimulation.h"
@@ -53,9 +54,9 @@ TEST(Example, OneReminderPerMinute) {
   ASSERT_EQ(WFManualClock::install(), 0);
   Reminder reminder;
   reminder.begin();
-  WFManualClock::advance(59 * 1000000000LL);
+  WFManualClock::advance(std::chrono::seconds(59));
   EXPECT_EQ(reminder.reminded(), 0);
-  WFManualClock::advance(1 * 1000000000LL);
+  WFManualClock::advance(std::chrono::seconds(1));
   EXPECT_EQ(reminder.reminded(), 1);
   EXPECT_TRUE(WFManualClock::advance_to_next_deadline());
   EXPECT_EQ(reminder.reminded(), 2);

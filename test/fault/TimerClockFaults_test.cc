@@ -1,0 +1,89 @@
+// Timers of other clocks when the process has no descriptors left.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include "Descriptors.h"
+#include "support/TimerOutcomes.h"
+#include "util/UniqueFd.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::system_clock;
+using test_support::TimerOutcomes;
+using workflow::UniqueFd;
+
+namespace {
+
+// Takes all descriptors that the process may still have.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    struct rlimit few = before_;
+    few.rlim_cur = fault::descriptor_count() + 8;
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    for (;;) {
+      UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!fd.valid()) {
+        break;
+      }
+      taken_.push_back(std::move(fd));
+    }
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  struct rlimit before_ = {};
+  std::vector<UniqueFd> taken_;
+};
+
+}  // namespace
+
+TEST(TimerClockFaults, WithoutDescriptorsTimersOfOtherClocksEndAndMonotonicOnesGoOn) {
+  TimerOutcomes outcomes;
+  WFTimer::create(milliseconds(0), outcomes.callback())->start();
+  ASSERT_TRUE(outcomes.wait_for(1));
+  {
+    const NoDescriptors none;
+    WFTimerTask* const date = WFTimer::create("a", system_clock::now() + seconds(1),
+                                              WF_TIMER_APPEND, outcomes.callback());
+    const WFTimerHandle handle = WFTimer::handle_of(date);
+    date->start();
+    WFTimer::create({seconds(1), WF_CLOCK_BOOTTIME}, outcomes.callback())->start();
+    ASSERT_TRUE(outcomes.wait_for(3));
+    EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, EMFILE), 2u);
+    EXPECT_EQ(WFTimer::count("a"), 0u);
+    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_DONE);
+    WFTimer::create(milliseconds(1), outcomes.callback())->start();
+    ASSERT_TRUE(outcomes.wait_for(4));
+    EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 2u);
+  }
+  WFTimer::create(system_clock::now() + milliseconds(1), outcomes.callback())->start();
+  WFTimer::create({milliseconds(1), WF_CLOCK_BOOTTIME}, outcomes.callback())->start();
+  ASSERT_TRUE(outcomes.wait_for(6));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 4u);
+}
+
+// Each poller has at most one more.
+TEST(TimerClockFaults, ManyTimersOfOtherClocksTakeNoMoreDescriptors) {
+  TimerOutcomes outcomes;
+  WFTimer::create(milliseconds(0), outcomes.callback())->start();
+  ASSERT_TRUE(outcomes.wait_for(1));
+  const size_t before = fault::descriptor_count();
+  for (int i = 0; i < 1000; i++) {
+    WFTimer::create("a", {seconds(3600), i % 2 ? WF_CLOCK_BOOTTIME : WF_CLOCK_WALL},
+                    WF_TIMER_APPEND, outcomes.callback())
+        ->start();
+  }
+  EXPECT_EQ(fault::descriptor_count(), before + 1);
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 1000);
+  EXPECT_TRUE(outcomes.wait_for(1001));
+}
