@@ -28,6 +28,13 @@ const system_clock::time_point kFirstDate = system_clock::from_time_t(946'684'80
 class TimerClocks : public testing::Test {
  protected:
   TimerClocks() { EXPECT_EQ(WFManualClock::install(), 0); }
+  // Ends what is left, and returns when the callbacks have.
+  ~TimerClocks() override {
+    for (const char* name : {"a", "b", "c"}) {
+      WFTaskFactory::cancel_by_name(name);
+    }
+    WFManualClock::advance(0);
+  }
 
   WFTimerHandle create(const WFTimerDue& due, WFTimerTask** task, int tag = 0) {
     *task = WFTimer::create("a", due, WF_TIMER_APPEND, outcomes_.callback(tag));

@@ -83,7 +83,7 @@ TEST(TimerClockFaults, ManyTimersOfOtherClocksTakeNoMoreDescriptors) {
                     WF_TIMER_APPEND, outcomes.callback())
         ->start();
   }
-  EXPECT_EQ(fault::descriptor_count(), before + 1);
+  EXPECT_LE(fault::descriptor_count(), before + 1);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 1000);
   EXPECT_TRUE(outcomes.wait_for(1001));
 }

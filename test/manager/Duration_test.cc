@@ -65,6 +65,8 @@ TEST(Duration, OfTimersOfTheFactory) {
   WFManualClock::advance(hours(24 * 365 * 200));
   EXPECT_EQ(outcomes.size(), 2u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 2);
+  EXPECT_TRUE(outcomes.wait_for(4));
+  WFManualClock::advance(seconds(0));
 }
 
 // In real time: a manual clock is not moved while a function runs.
