@@ -10,6 +10,8 @@ class SeriesWork;
 class Workflow;
 
 namespace workflow {
+class Interruption;
+class InterruptScope;
 struct ThreadContext;
 }  // namespace workflow
 
@@ -75,6 +77,13 @@ class SubTask : public workflow::Runnable {
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
 
+  // Kinds that can wait, when they begin to: from now on interrupt() may be called. Not 0: they
+  // shall end at once with this errno value instead, and are not entered.
+  int enter_scope();
+  // By the owner of the completion of a task that has entered, before it hands the task over:
+  // interrupt() is not called any more. Not 0: it was, with this errno value.
+  int leave_scope();
+
   // The task will not be dispatched (again). Deletes it; kinds that others still point to wait.
   virtual void drop_unstarted() { delete this; }
   static void drop_unstarted(SubTask *task) { task->drop_unstarted(); }
@@ -82,6 +91,16 @@ class SubTask : public workflow::Runnable {
  private:
   friend class ParallelWork;
   friend class SeriesWork;
+  friend class workflow::Interruption;
+  friend class workflow::InterruptScope;
+
+  // Once at most, after enter_scope(): what the task waits for shall end early, with the
+  // interruption's error. Under the scope's lock. If the completion is the caller's then, the
+  // interruption is told so. See factory/InterruptScope.h.
+  virtual void interrupt(workflow::Interruption & /*interruption*/) {}
+  // The second half, with no lock held, of a task that was handed to an interruption: sets the
+  // outcome. Its turn on a framework thread follows.
+  virtual void end_interrupted(int /*error*/) {}
 
   // Runs the callback, deletes this and returns the next task to dispatch, or null.
   virtual SubTask *done() = 0;
@@ -109,7 +128,7 @@ class ParallelTask : public SubTask {
   workflow::RunnableList subtasks_;
 
   // Called once per branch when it has ended, from any thread.
-  void branch_done();
+  virtual void branch_done();
 
  private:
   friend class SeriesWork;

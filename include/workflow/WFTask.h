@@ -56,7 +56,8 @@ class WFTimerTask : public SubTask {
 // Runs a task again and again: `create` makes it, first when the repeater is dispatched, then each
 // time the task, and what it pushed to the front of the series, is done. Null ends the repeater:
 // its callback runs, SUCCESS. It also ends when its series is cancelled meanwhile, with
-// SYS_ERROR/ECANCELED, or when the library stops, with ABORTED.
+// SYS_ERROR/ECANCELED, or the deadline around it passes, with SYS_ERROR/ETIMEDOUT, or when the
+// library stops, with ABORTED.
 //
 // Any number of repeats takes constant stack and memory.
 class WFRepeaterTask : public WFGenericTask {

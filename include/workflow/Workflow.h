@@ -18,7 +18,9 @@ class WFRepeaterTask;
 
 namespace workflow {
 class DatagramPort;
+class DeadlineTask;
 class InterruptScope;
+class Interruption;
 class ServerConnection;
 class TimerTask;
 }  // namespace workflow
@@ -100,10 +102,10 @@ class SeriesWork {
 
   // Before the start: interrupt() will have an effect.
   void allow_interrupt();
-  // The timers that the series waits for, and those of the series inside it, end at once with
-  // ECANCELED; so do all that it will start. Any thread, while the series runs. Those whose
-  // completion is the caller's are added to `ended`, for TimerTask::end_interrupted().
-  void interrupt(workflow::RunnableList &ended);
+  // The timers that the series waits for, and those of the series inside it, end at once with the
+  // error of the interruption, and what a deadline inside it covers; so do all that it will start.
+  // Any thread, while the series runs; then Interruption::finish().
+  void interrupt(workflow::Interruption &interruption);
 
   void *context_ = nullptr;
   series_callback_t callback_;
@@ -117,6 +119,7 @@ class SeriesWork {
   friend class WFRepeaterTask;
   friend class Workflow;
   friend class workflow::DatagramPort;
+  friend class workflow::DeadlineTask;
   friend class workflow::InterruptScope;
   friend class workflow::TimerTask;
   friend class workflow::ServerConnection;
@@ -134,9 +137,11 @@ class SeriesWork {
   SubTask *take_first();
   void drop_tasks();
   void finish();
+  // What all kinds that can wait are to enter; null when that of the series is for timers only.
+  workflow::InterruptScope *scope_for_all() const;
   // What its timers are to enter; null when nobody can interrupt the series. False without memory.
   bool scope_to_enter(workflow::InterruptScope **scope);
-  // Before it begins: its timers are those of `outer`, too.
+  // Before it begins: what it waits for, `outer` waits for.
   void share_scope(SeriesWork *outer);
 
   SubTask *first_ = nullptr;  // until it is dispatched

@@ -1,83 +1,99 @@
 #include "factory/InterruptScope.h"
 
+#include <cerrno>
 #include <new>
 #include <utility>
 
-#include "factory/TimerTask.h"
+#include "kernel/Runtime.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
 
+void Interruption::finish() {
+  while (SubTask* const task = static_cast<SubTask*>(tasks_.pop_front())) {
+    task->end_interrupted(error_);
+    ended_.push_back(task);
+  }
+  Runtime::current().handlers().post(ended_);
+}
+
 // These two are for ever, as series end late, and need no memory, which may have run out.
 
 InterruptScope* InterruptScope::idle() {
   alignas(InterruptScope) static unsigned char storage[sizeof(InterruptScope)];
-  static InterruptScope* const scope = new (storage) InterruptScope;
+  static InterruptScope* const scope = new (storage) InterruptScope(Kinds::kTimers);
   return scope;
 }
 
 InterruptScope* InterruptScope::over() {
   alignas(InterruptScope) static unsigned char storage[sizeof(InterruptScope)];
-  static InterruptScope* const scope = new (storage) InterruptScope(true);
+  static InterruptScope* const scope = new (storage) InterruptScope(Kinds::kTimers, ECANCELED);
   return scope;
 }
 
-InterruptScope::Enter InterruptScope::enter(TimerTask* task, Poller& poller) {
+void InterruptScope::attach(SeriesWork* series) {
+  series->scope_.store(this, std::memory_order_relaxed);
+}
+
+int InterruptScope::enter(SubTask* task) {
+  schedule_point();
   MutexLock lock(mutex_);
-  if (interrupted_) {
-    return Enter::kInterrupted;
+  if (error_ != 0) {
+    return error_;
   }
   if (!one_) {
     one_ = task;
-    poller_of_one_ = &poller;
-    return Enter::kEntered;
+    return 0;
   }
   try {
-    others_.emplace(task, &poller);
+    others_.insert(task);
   } catch (const std::bad_alloc&) {
-    return Enter::kNoMemory;
+    return ENOMEM;
   }
-  return Enter::kEntered;
+  return 0;
 }
 
-bool InterruptScope::leave(TimerTask* task) {
+int InterruptScope::leave(SubTask* task) {
   schedule_point();
   MutexLock lock(mutex_);
   if (one_ == task) {
     one_ = nullptr;
-    return true;
+    return 0;
   }
-  return others_.erase(task) > 0;
+  return others_.erase(task) > 0 ? 0 : error_;
 }
 
-void InterruptScope::interrupt(RunnableList& ended) {
+void InterruptScope::interrupt(Interruption& interruption) {
   schedule_point();
   MutexLock lock(mutex_);
-  interrupted_ = true;
-  if (TimerTask* const task = std::exchange(one_, nullptr)) {
-    if (poller_of_one_->interrupt_timer(task)) {
-      ended.push_back(task);
-    }
+  if (error_ == 0) {
+    error_ = interruption.error();
   }
-  for (const auto& [task, poller] : others_) {
-    if (poller->interrupt_timer(task)) {
-      ended.push_back(task);
-    }
+  if (SubTask* const task = std::exchange(one_, nullptr)) {
+    task->interrupt(interruption);
+  }
+  for (SubTask* const task : others_) {
+    task->interrupt(interruption);
   }
   others_.clear();
 }
 
+int InterruptScope::error() const {
+  MutexLock lock(mutex_);
+  return error_;
+}
+
 }  // namespace workflow
 
+using workflow::Interruption;
 using workflow::InterruptScope;
-using workflow::RunnableList;
 
 void SeriesWork::allow_interrupt() {
   scope_.store(InterruptScope::idle(), std::memory_order_relaxed);
 }
 
-void SeriesWork::interrupt(RunnableList& ended) {
+void SeriesWork::interrupt(Interruption& interruption) {
   workflow::schedule_point();
   InterruptScope* scope = scope_.load(std::memory_order_acquire);
   if (scope == InterruptScope::idle() &&
@@ -85,7 +101,7 @@ void SeriesWork::interrupt(RunnableList& ended) {
     return;
   }
   if (scope) {
-    scope->interrupt(ended);
+    scope->interrupt(interruption);
   }
 }
 
@@ -93,7 +109,7 @@ bool SeriesWork::scope_to_enter(InterruptScope** scope) {
   workflow::schedule_point();
   InterruptScope* current = scope_.load(std::memory_order_acquire);
   if (current == InterruptScope::idle()) {
-    InterruptScope* const made = new (std::nothrow) InterruptScope;
+    auto* const made = new (std::nothrow) InterruptScope(InterruptScope::Kinds::kTimers);
     if (!made) {
       return false;
     }
@@ -114,4 +130,21 @@ void SeriesWork::share_scope(SeriesWork* outer) {
   if (outer && outer->scope_to_enter(&scope)) {
     scope_.store(scope, std::memory_order_relaxed);
   }
+}
+
+InterruptScope* SeriesWork::scope_for_all() const {
+  InterruptScope* const scope = scope_.load(std::memory_order_acquire);
+  return scope && scope->is_for_all() ? scope : nullptr;
+}
+
+int SubTask::enter_scope() {
+  const SeriesWork* const series = joined_series();
+  InterruptScope* const scope = series ? series->scope_for_all() : nullptr;
+  return scope ? scope->enter(this) : 0;
+}
+
+int SubTask::leave_scope() {
+  const SeriesWork* const series = joined_series();
+  InterruptScope* const scope = series ? series->scope_for_all() : nullptr;
+  return scope ? scope->leave(this) : 0;
 }

@@ -1,31 +1,62 @@
 #pragma once
 
-#include <unordered_map>
+#include <cassert>
+#include <unordered_set>
 
-#include "kernel/Poller.h"
 #include "util/Mutex.h"
 #include "workflow/Runnable.h"
+#include "workflow/SubTask.h"
 
 class SeriesWork;
 
 namespace workflow {
 
-class TimerTask;
+// One interruption of what series wait for: its reason, and the tasks whose completion has fallen
+// to who interrupts. Used by one thread.
+class Interruption {
+ public:
+  // `error`: the errno value that the tasks end with.
+  explicit Interruption(int error) : error_(error) {}
+  ~Interruption() { assert(tasks_.empty() && ended_.empty()); }
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
 
-// The timers that a series waits for, and those of the series inside it, so that they can be ended
-// together (SeriesWork::interrupt).
+  int error() const { return error_; }
+
+  // By SubTask::interrupt(): the completion is the interrupter's.
+  void take(SubTask* task) { tasks_.push_back(task); }
+  // The same, of a task that has its outcome, and whose turn comes by another item than itself.
+  void take_ended(Runnable* item) { ended_.push_back(item); }
+
+  // With no lock held: the tasks end.
+  void finish();
+
+ private:
+  const int error_;
+  RunnableList tasks_;
+  RunnableList ended_;
+};
+
+// What a series waits for, and the series inside it, so that it can be ended from outside: the one
+// entry by which tasks complete early.
 //
-// To a timer it is what a name is: it enters when it is started and leaves on its way to its
+// To a task it is what a name is: it enters when it begins to wait and leaves on its way to its
 // completion, and who takes it out decides its outcome.
 //
-// Owned by the outermost series, and made when the first timer of it starts: most series of a
-// server never wait. Until then, and if it is interrupted before, SeriesWork::scope_ says so by
-// idle() and over().
+// That of a deadline is for all kinds that can wait, and a part of its task. That of a request on a
+// server is for timers, and deadlines with all that is in them; it is made when the first enters,
+// as most series of a server never wait. Until then, and if it is interrupted before,
+// SeriesWork::scope_ says so by idle() and over().
 //
-// Thread-safe. I is mutex_. Order: B or C, then I, then P. Under I a task in the scope is alive.
+// Scopes are nested: a deadline is a task in the scope around it, and hands an interruption on.
+//
+// Thread-safe. I is mutex_. Order: B or C, then I of the outer scope, I of the inner one, then P.
+// Under I a task in the scope is alive.
 class InterruptScope {
  public:
-  InterruptScope() = default;
+  enum class Kinds { kTimers, kAll };
+
+  explicit InterruptScope(Kinds kinds, int error = 0) : kinds_(kinds), error_(error) {}
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
 
@@ -33,24 +64,28 @@ class InterruptScope {
   static InterruptScope* idle();
   static InterruptScope* over();
 
-  enum class Enter { kEntered, kInterrupted, kNoMemory };
-  // Before the timer is started with `poller`.
-  Enter enter(TimerTask* task, Poller& poller);
-  // The owner of the completion, before it sets an outcome. False: it was interrupted.
-  bool leave(TimerTask* task);
-  // Takes all out; those whose completion the caller owns then are added to `ended`, see
-  // TimerTask::end_interrupted(). The others' owners find them taken out. Nothing enters any more.
-  void interrupt(RunnableList& ended);
+  bool is_for_all() const { return kinds_ == Kinds::kAll; }
+
+  // Before the series begins: its scope, which outlives it.
+  void attach(SeriesWork* series);
+
+  // Before the task begins to wait. Not 0: it has not entered, but shall end with this errno value.
+  int enter(SubTask* task);
+  // The owner of the completion, before it sets an outcome. Not 0: an interruption has taken the
+  // task out, with this errno value.
+  int leave(SubTask* task);
+  // Takes all out. Nothing enters any more: the first interruption counts.
+  void interrupt(Interruption& interruption);
+  // That of the interruption, or 0.
+  int error() const;
 
  private:
-  explicit InterruptScope(bool interrupted) : interrupted_(interrupted) {}
-
-  Mutex mutex_;  // I
-  bool interrupted_ WF_GUARDED_BY(mutex_) = false;
+  const Kinds kinds_;
+  mutable Mutex mutex_;  // I
+  int error_ WF_GUARDED_BY(mutex_) = 0;
   // Mostly there is one at a time.
-  TimerTask* one_ WF_GUARDED_BY(mutex_) = nullptr;
-  Poller* poller_of_one_ WF_GUARDED_BY(mutex_) = nullptr;
-  std::unordered_map<TimerTask*, Poller*> others_ WF_GUARDED_BY(mutex_);
+  SubTask* one_ WF_GUARDED_BY(mutex_) = nullptr;
+  std::unordered_set<SubTask*> others_ WF_GUARDED_BY(mutex_);
 };
 
 }  // namespace workflow

@@ -127,6 +127,11 @@ bool PeriodicTimer::restart() {
     case Poller::Start::kQueued:
       return true;
     case Poller::Start::kCancelled:
+      leave_name();
+      leave_timers_scope();
+      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+      break;
+    case Poller::Start::kInterrupted:
       leave_with(WFT_STATE_SYS_ERROR, ECANCELED);
       break;
     case Poller::Start::kStopped:
@@ -152,7 +157,7 @@ void PeriodicTimer::end_with_tick() {
   schedule_point();
   ended_by_tick_.store(true, std::memory_order_release);
   if (found == Poller::Cancel::kTaken) {
-    leave_scope();
+    leave_timers_scope();
     Runtime::current().handlers().post(this);
   }
 }

@@ -1,6 +1,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
 #include "workflow/WFTask.h"
 
@@ -9,6 +10,14 @@ SubTask* WFRepeaterTask::create() {
   if (workflow::Runtime::current().stopping()) {
     // A stop ends every task at once: a `create` that does not ask why would go on for ever.
     state = WFT_STATE_ABORTED;
+    return nullptr;
+  }
+  const SeriesWork* const series = joined_series();
+  const workflow::InterruptScope* const scope = series ? series->scope_for_all() : nullptr;
+  if (const int interrupted = scope ? scope->error() : 0) {
+    // The same of a deadline that has passed.
+    state = WFT_STATE_SYS_ERROR;
+    error = interrupted;
     return nullptr;
   }
   if (next_create_) {

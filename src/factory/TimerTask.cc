@@ -16,7 +16,7 @@ void TimerTask::dispatch() {
   Poller& poller = runtime.own_poller();
   before_start();
   const TimerDue when = due();
-  if (when.is_refused() ? refuse(when.error()) : enter_scope(poller) && start_with(poller)) {
+  if (when.is_refused() ? refuse(when.error()) : enter_scope_with(poller) && start_with(poller)) {
     return;
   }
   if (leave_name() == Name::kTaken) {
@@ -32,21 +32,19 @@ bool TimerTask::refuse(int error) {
   return false;
 }
 
-bool TimerTask::enter_scope(Poller& poller) {
+bool TimerTask::enter_scope_with(Poller& poller) {
   SeriesWork* const series = joined_series();
   InterruptScope* scope = nullptr;
   if (series && !series->scope_to_enter(&scope)) {
     return refuse(ENOMEM);
   }
-  switch (scope ? scope->enter(this, poller) : InterruptScope::Enter::kEntered) {
-    case InterruptScope::Enter::kEntered:
-      return true;
-    case InterruptScope::Enter::kInterrupted:
-      return refuse(ECANCELED);
-    case InterruptScope::Enter::kNoMemory:
-      break;
+  if (scope) {
+    poller.expect(this);
+    if (const int error = scope->enter(this)) {
+      return refuse(error);
+    }
   }
-  return refuse(ENOMEM);
+  return true;
 }
 
 // False: it has an outcome.
@@ -55,7 +53,10 @@ bool TimerTask::start_with(Poller& poller) {
     case Poller::Start::kQueued:
       return true;
     case Poller::Start::kCancelled:
+      leave_timers_scope();
       set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+      return false;
+    case Poller::Start::kInterrupted:
       break;
     case Poller::Start::kStopped:
       set_outcome(WFT_STATE_ABORTED, 0);
@@ -67,24 +68,27 @@ bool TimerTask::start_with(Poller& poller) {
       set_outcome(WFT_STATE_SYS_ERROR, errno);
       break;
   }
-  if (!leave_scope()) {
-    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  if (const int error = leave_timers_scope()) {
+    set_outcome(WFT_STATE_SYS_ERROR, error);
   }
   return false;
 }
 
-bool TimerTask::leave_scope() {
+int TimerTask::leave_timers_scope() {
   const SeriesWork* const series = joined_series();
   InterruptScope* const scope = series ? series->scope_.load(std::memory_order_acquire) : nullptr;
-  return !scope || scope->leave(this);
+  return scope ? scope->leave(this) : 0;
 }
 
 void TimerTask::leave_with(int state, int error) {
-  const bool has_left_name = leave_name() != Name::kTaken;
-  if (leave_scope() && has_left_name) {
-    set_outcome(state, error);
-  } else {
+  const Name name = leave_name();
+  const int interrupted = leave_timers_scope();
+  if (name == Name::kTaken) {
     set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  } else if (interrupted != 0) {
+    set_outcome(WFT_STATE_SYS_ERROR, interrupted);
+  } else {
+    set_outcome(state, error);
   }
 }
 
@@ -93,14 +97,14 @@ void TimerTask::left_queue(bool stopped, RunnableList& finished) {
   finished.push_back(this);
 }
 
-void TimerTask::end_interrupted(RunnableList& tasks) {
-  RunnableList ended;
-  while (TimerTask* task = static_cast<TimerTask*>(tasks.pop_front())) {
-    task->leave_name();
-    task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-    ended.push_back(task);
+void TimerTask::interrupt(Interruption& interruption) {
+  if (Poller::interrupt_timer(this)) {
+    interruption.take(this);
   }
-  Runtime::current().handlers().post(ended);
+}
+
+void TimerTask::end_interrupted(int error) {
+  set_outcome(WFT_STATE_SYS_ERROR, leave_name() == Name::kTaken ? ECANCELED : error);
 }
 
 void TimerTask::set_tag(uint64_t tag) {
@@ -141,7 +145,7 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
     case Poller::Cancel::kBeforeRestart:
       break;
     case Poller::Cancel::kTaken:
-      leave_scope();
+      leave_timers_scope();
       set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
       ended.push_back(this);
       break;
@@ -254,7 +258,7 @@ size_t NamedTimerTask::cancel_if(std::string_view name, size_t max, Wanted&& wan
       [&finished](NamedNode* node) {
         NamedTimerTask* task = static_cast<NamedTimerTask*>(node);
         if (Poller::cancel_timer(task) == Poller::Cancel::kTaken) {
-          task->leave_scope();
+          task->leave_timers_scope();
           task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
           finished.push_back(task);
         }

@@ -38,9 +38,6 @@ class TimerTask : public WFTimerTask, public TimerNode {
   void dispatch() final;
   void left_queue(bool stopped, RunnableList& finished) override;
 
-  // After SeriesWork::interrupt(), with no lock held: the timers end. The list is empty then.
-  static void end_interrupted(RunnableList& tasks);
-
  protected:
   ~TimerTask() override { give_up_slot(); }
 
@@ -52,8 +49,9 @@ class TimerTask : public WFTimerTask, public TimerNode {
   enum class Name { kHasNone, kLeft, kTaken };
   // Takes the timer's name away. kTaken: a canceller did, so that the outcome is ECANCELED.
   virtual Name leave_name() { return Name::kHasNone; }
-  // The same with what its series waits for; false when that was interrupted.
-  bool leave_scope();
+
+  // As leave_scope(), of a scope that may be for timers only.
+  int leave_timers_scope();
 
   // The one place where an outcome is set. The caller owns the completion, and has left the name
   // and the scope or is about to.
@@ -72,8 +70,11 @@ class TimerTask : public WFTimerTask, public TimerNode {
   TimerSlots::Slot* slot() const { return slot_.load(std::memory_order_acquire); }
 
  private:
-  // False: it has an outcome, and has left its scope.
-  bool enter_scope(Poller& poller);
+  void interrupt(Interruption& interruption) final;
+  void end_interrupted(int error) final;
+
+  // False: it has an outcome, and is not in its scope.
+  bool enter_scope_with(Poller& poller);
   bool start_with(Poller& poller);
   // An outcome for one that was not started with a poller; returns false.
   bool refuse(int error);

@@ -58,7 +58,9 @@ class TimerNode : public TimerQueueNode {
   // The small ones first: they fit behind the index of TimerQueueNode.
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
-  bool interrupted_ = false;  // guarded by P: the coming start, or restart, is refused
+  // Guarded by P: who has found it not queued, so that the coming start, or restart, is refused.
+  enum class Mark : uint8_t { kNone, kCancelled, kInterrupted };
+  Mark mark_ = Mark::kNone;
   bool restarts_;             // guarded by P: it is not queued, or will be again
   const bool periodic_ : 1;
   const ClockId clock_ : 7;  // in whose queue it is
@@ -163,10 +165,11 @@ class Poller {
   void join_ended();
 
   enum class Start {
-    kQueued,     // the poller owns the node now
-    kCancelled,  // a canceller came first; the completion is the caller's
-    kStopped,    // the poller has stopped; the completion is the caller's
-    kNoMemory,   // the completion is the caller's
+    kQueued,       // the poller owns the node now
+    kCancelled,    // a canceller came first; the completion is the caller's
+    kInterrupted,  // an interrupter came first; the completion is the caller's
+    kStopped,      // the poller has stopped; the completion is the caller's
+    kNoMemory,     // the completion is the caller's
     // errno says why: EMFILE, ENFILE, ENOMEM, when the first timer of another than the monotonic
     // clock needs a descriptor; the completion is the caller's
     kNoClock
@@ -174,6 +177,8 @@ class Poller {
   // Any thread, once per node. The node leaves the queue when it is due() at the earliest, by its
   // clock; kNever only by cancel or stop.
   Start start_timer(TimerNode* node);
+  // Before it, of a node that others may interrupt from now on.
+  void expect(TimerNode* node) { node->poller_ = this; }
   // The same with a delay that is not known before.
   Start start_timer(TimerNode* node, int64_t delay_ns) {
     node->due_.store(TimerDue::after(delay_ns), std::memory_order_relaxed);
@@ -201,6 +206,7 @@ class Poller {
   // Instead of start_timer(): false when a canceller has found it not started. Whoever cancels it
   // later comes too late.
   static bool close_unstarted(TimerNode* node) {
+    node->poller_ = nullptr;
     return !node->flag_.exchange(true, std::memory_order_acq_rel);
   }
 
@@ -217,10 +223,10 @@ class Poller {
     return node->due_.load(std::memory_order_acquire).is_started();
   }
 
-  // For one more canceller: who knows the node to be alive, and that it is started with this poller
-  // or about to be. True: taken out of the queue; the completion is the caller's. Otherwise it is
-  // somebody else's, who is on the way to it: a start to come answers kCancelled. Once per node.
-  bool interrupt_timer(TimerNode* node);
+  // For one more canceller: who knows the node to be alive, and expected by a poller. True: taken
+  // out of the queue; the completion is the caller's. Otherwise it is somebody else's, who is on
+  // the way to it: a start to come answers kInterrupted. Once per node.
+  static bool interrupt_timer(TimerNode* node);
 
   // For nodes of the monotonic clock that are never cancelled by others (timeouts of descriptors):
   // puts the node's deadline at `deadline_ns`, inserting or moving it. Any thread that keeps the

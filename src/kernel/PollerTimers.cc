@@ -84,7 +84,9 @@ void Poller::space_out(int64_t now_ns, int due) {
 
 Poller::Start Poller::start_timer(TimerNode* node) {
   const int64_t now_ns = clock_.now_ns_on(node->clock_);
-  node->poller_ = this;
+  if (node->poller_ != this) {
+    node->poller_ = this;  // not expected: nobody looks yet
+  }
   MutexLock lock(mutex_);
   const TimerDue due = node->due_.exchange(TimerDue::started(), std::memory_order_acq_rel);
   if (node->flag_.exchange(true, std::memory_order_acq_rel)) {
@@ -95,8 +97,8 @@ Poller::Start Poller::start_timer(TimerNode* node) {
 
 Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns) {
   Start answer = Start::kQueued;
-  if (node->interrupted_) {
-    answer = Start::kCancelled;
+  if (node->mark_ != TimerNode::Mark::kNone) {
+    answer = node->mark_ == TimerNode::Mark::kCancelled ? Start::kCancelled : Start::kInterrupted;
   } else if (stopped_) {
     answer = Start::kStopped;
   } else if (node->clock_ != ClockId::kMonotonic && !multiplexer_->watch_clocks()) {
@@ -129,8 +131,8 @@ Poller::Cancel Poller::end_timer(TimerNode* node) {
     node->restarts_ = false;
     return Cancel::kTaken;
   }
-  if (node->restarts_ && !node->interrupted_) {
-    node->interrupted_ = true;
+  if (node->restarts_ && node->mark_ == TimerNode::Mark::kNone) {
+    node->mark_ = TimerNode::Mark::kCancelled;
     return Cancel::kBeforeRestart;
   }
   return Cancel::kTooLate;
@@ -138,7 +140,7 @@ Poller::Cancel Poller::end_timer(TimerNode* node) {
 
 bool Poller::is_ended(const TimerNode* node) {
   MutexLock lock(node->poller_->mutex_);
-  return node->interrupted_;
+  return node->mark_ != TimerNode::Mark::kNone;
 }
 
 Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns) {
@@ -206,12 +208,15 @@ int64_t Poller::remaining_ns(const TimerNode* node, Clock& clock) {
 }
 
 bool Poller::interrupt_timer(TimerNode* node) {
-  MutexLock lock(mutex_);
+  Poller* const poller = node->poller_;
+  MutexLock lock(poller->mutex_);
   if (!node->queued()) {
-    node->interrupted_ = true;
+    if (node->mark_ == TimerNode::Mark::kNone) {
+      node->mark_ = TimerNode::Mark::kInterrupted;
+    }
     return false;
   }
-  queue_of(node).erase(node);
+  poller->queue_of(node).erase(node);
   node->restarts_ = false;
   return true;
 }

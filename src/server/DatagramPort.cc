@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "factory/TimerTask.h"
+#include "factory/InterruptScope.h"
 #include "kernel/ThreadContext.h"
 #include "workflow/WFServer.h"
 
@@ -316,12 +316,12 @@ void DatagramPort::close_if_done() {
 }
 
 size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unavailable,
-                               RunnableList& ended) {
+                               Interruption& interruption) {
   MutexLock lock(mutex_);
   size_t count = 0;
   for (DatagramPeer* peer = open_; peer; peer = peer->next_) {
     count += !std::exchange(peer->counted_, true);
-    peer->series_->interrupt(ended);
+    peer->series_->interrupt(interruption);
     if (peer->cut_) {
       continue;
     }
@@ -335,9 +335,9 @@ size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unav
 }
 
 size_t DatagramPort::close_now() {
-  RunnableList ended;
-  const size_t count = cut_short(WF_STOP_DROP, std::string(), ended);
-  TimerTask::end_interrupted(ended);
+  Interruption interruption(ECANCELED);
+  const size_t count = cut_short(WF_STOP_DROP, std::string(), interruption);
+  interruption.finish();
   DatagramPeer* unsent = nullptr;
   {
     MutexLock lock(mutex_);

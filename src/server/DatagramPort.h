@@ -16,6 +16,7 @@
 namespace workflow {
 
 class DatagramPort;
+class Interruption;
 
 // The sender of one request that came as a datagram.
 //
@@ -105,7 +106,8 @@ class DatagramPort final : public Channel {
   bool shutting_down() const { return shutting_down_.load(std::memory_order_acquire); }
 
   // As those of ServerConnection, for all requests under way; how many.
-  size_t cut_short(enum WFStopAction action, const std::string& unavailable, RunnableList& ended);
+  size_t cut_short(enum WFStopAction action, const std::string& unavailable,
+                   Interruption& interruption);
   size_t close_now();
 
   // The runtime has stopped, and its pollers with it: ends what they would have ended. The port may

@@ -5,7 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "factory/TimerTask.h"
 #include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
 #include "server/LeaveHook.h"

@@ -22,6 +22,7 @@ struct WFServerParams;
 
 namespace workflow {
 
+class Interruption;
 class Server;
 
 class ServerConnection;
@@ -78,9 +79,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void shut_down();
 
   // The time limit of a stop has passed: a delayed reply ends as `action` says, with `unavailable`
-  // as the answer. False when there is none. Timers of its series that the caller is to end are
-  // added to `ended`. Any thread.
-  bool cut_short(enum WFStopAction action, const std::string& unavailable, RunnableList& ended);
+  // as the answer. False when there is none. What its series waits for is interrupted. Any thread.
+  bool cut_short(enum WFStopAction action, const std::string& unavailable,
+                 Interruption& interruption);
   // No matter what is still to be sent. False when there was nothing. Any thread.
   bool close_now();
 

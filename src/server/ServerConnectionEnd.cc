@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "factory/TimerTask.h"
+#include "factory/InterruptScope.h"
 #include "kernel/ThreadContext.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
@@ -16,7 +16,7 @@
 namespace workflow {
 
 bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable,
-                                 RunnableList& ended) {
+                                 Interruption& interruption) {
   bool counts = false;
   Watching watching;
   {
@@ -25,7 +25,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
       return false;
     }
     counts = !std::exchange(counted_, true);
-    series_->interrupt(ended);
+    series_->interrupt(interruption);
     if (action == WF_STOP_FINISH) {
       return counts;
     }
@@ -52,9 +52,9 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
 }
 
 bool ServerConnection::close_now() {
-  RunnableList ended;
-  bool counts = cut_short(WF_STOP_DROP, std::string(), ended);
-  TimerTask::end_interrupted(ended);
+  Interruption interruption(ECANCELED);
+  bool counts = cut_short(WF_STOP_DROP, std::string(), interruption);
+  interruption.finish();
   bool was_writing = false;
   {
     MutexLock lock(mutex_);
@@ -122,7 +122,7 @@ ServerConnection::Watching ServerConnection::detach(int error) {
 
 // What was asked for with watch_leaving().
 bool ServerConnection::client_left(RunnableList& finished) {
-  RunnableList ended;
+  Interruption interruption(ECANCELED);
   std::shared_ptr<LeaveHook> hook;
   Watching watching;
   {
@@ -131,7 +131,7 @@ bool ServerConnection::client_left(RunnableList& finished) {
       return true;
     }
     if (std::exchange(leaving_ends_timers_, false)) {
-      series_->interrupt(ended);
+      series_->interrupt(interruption);
     }
     hook = std::exchange(watching_.hook, nullptr);
     watching.stream = watching_.stream;
@@ -141,7 +141,7 @@ bool ServerConnection::client_left(RunnableList& finished) {
     finished.push_back(hook.get());
   }
   watching.over(ECONNRESET);
-  TimerTask::end_interrupted(ended);
+  interruption.finish();
   return true;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "factory/TimerTask.h"
+#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
@@ -119,7 +119,7 @@ void ServerConnection::continue_pushing(bool to_the_end) {
 // pushed for a heartbeat.
 void ServerConnection::pushing_timed_out(bool stopped) {
   Watching watching;
-  RunnableList ended;
+  Interruption interruption(ECANCELED);
   const int error = stopped ? ECANCELED : ETIMEDOUT;
   bool lost = false;
   {
@@ -130,7 +130,7 @@ void ServerConnection::pushing_timed_out(bool stopped) {
     lost = pushing_;
     if (lost) {
       if (leaving_ends_timers_) {
-        series_->interrupt(ended);
+        series_->interrupt(interruption);
       }
       watching = detach(error);
       is_lost_.store(true, std::memory_order_release);
@@ -144,7 +144,7 @@ void ServerConnection::pushing_timed_out(bool stopped) {
   }
   if (lost) {
     watching.over(error);
-    TimerTask::end_interrupted(ended);
+    interruption.finish();
   } else if (watching.stream && !stopped) {
     watching.stream->beat();
   }

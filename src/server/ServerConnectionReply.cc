@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "factory/TimerTask.h"
 #include "server/LeaveHook.h"
 #include "server/ServerConnection.h"
 #include "workflow/WFServer.h"

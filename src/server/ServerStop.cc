@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "factory/TimerTask.h"
+#include "factory/InterruptScope.h"
 #include "kernel/ThreadContext.h"
 #include "server/Server.h"
 #include "workflow/Workflow.h"
@@ -162,15 +162,15 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
   // The caller wants an end.
   constexpr int kLingerMs = 2000;
   const int linger_ms = params().linger_timeout >= 0 ? params().linger_timeout : kLingerMs;
-  RunnableList ended;
+  Interruption interruption(ECANCELED);
   if (DatagramPort* port = retained_port()) {
-    result.cut_short += port->cut_short(action, unavailable, ended);
+    result.cut_short += port->cut_short(action, unavailable, interruption);
     port->release();
   }
   for_each_open([&](ServerConnection* connection) {
-    result.cut_short += connection->cut_short(action, unavailable, ended);
+    result.cut_short += connection->cut_short(action, unavailable, interruption);
   });
-  TimerTask::end_interrupted(ended);
+  interruption.finish();
   wait_within(linger_ms, &Server::is_finished);
   if (DatagramPort* port = retained_port()) {
     result.cut_short += port->close_now();

@@ -23,9 +23,9 @@ class InterruptibleSeries final : public SeriesWork {
   explicit InterruptibleSeries(SubTask* first) : SeriesWork(first, nullptr) { allow_interrupt(); }
 
   void interrupt_now() {
-    workflow::RunnableList ended;
-    interrupt(ended);
-    workflow::TimerTask::end_interrupted(ended);
+    workflow::Interruption interruption(ECANCELED);
+    interrupt(interruption);
+    interruption.finish();
   }
 };
 
