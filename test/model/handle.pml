@@ -35,7 +35,7 @@
 #define MOVERS 0
 #endif
 
-mtype = { NONE, SUCCESS, ABORTED, EINVAL, ECANCELED };
+mtype = { NONE, SUCCESS, ABORTED, EINVAL, ECANCELED, ETIMEDOUT };
 mtype = { WON, RUNNING, DONE };
 mtype = { BEFORE_START, TAKEN, TOO_LATE };
 
@@ -98,7 +98,7 @@ inline complete(how) {
   }
 }
 
-/* The owner of the completion; sets `taken` if somebody has decided the outcome before. */
+/* The owner of the completion; sets `taken` if a canceller has decided the outcome before. */
 inline leave_name(taken) {
 #ifdef NAMED
   lock(B);
@@ -108,10 +108,11 @@ inline leave_name(taken) {
   skip
 #endif
 }
-inline leave_scope(taken) {
+/* The same; sets `verdict` if an interrupter has. */
+inline leave_scope(verdict) {
 #ifdef WITH_INTERRUPT
   lock(I);
-  d_step { TOUCH; taken = taken || !entered; entered = false };
+  d_step { TOUCH; verdict = (entered -> verdict : ETIMEDOUT); entered = false };
   unlock(I)
 #else
   skip
@@ -162,7 +163,8 @@ inline start_timer() {
 #endif
   d_step {
     if
-    :: old || marked -> verdict = ECANCELED; removed = true
+    :: old -> verdict = ECANCELED; removed = true
+    :: !old && marked -> verdict = ETIMEDOUT; removed = true
     :: !(old || marked) && stopped -> verdict = ABORTED; removed = true
     :: else -> queued = true; queued_for = deadline
     fi
@@ -188,7 +190,10 @@ inline start() {
 #ifdef WITH_INTERRUPT
   lock(I);
   if
-  :: interrupted -> unlock(I); close_unstarted(); verdict = ECANCELED; taken_out = true
+  :: interrupted ->
+     unlock(I);
+     close_unstarted();
+     d_step { verdict = (verdict == EINVAL -> ETIMEDOUT : ECANCELED); taken_out = true }
   :: else -> entered = true; unlock(I)
   fi;
 #endif
@@ -201,7 +206,12 @@ inline start() {
 #endif
   :: verdict == NONE -> start_timer();
      if
-     :: verdict != NONE -> leave_scope(taken)
+#ifndef MUT_INTERRUPTED_FORGETS_CANCEL
+     :: verdict == ECANCELED -> leave_scope(ignored)
+     :: verdict != NONE && verdict != ECANCELED -> leave_scope(verdict)
+#else
+     :: verdict != NONE -> leave_scope(verdict)
+#endif
      :: else
      fi
   fi;
@@ -247,6 +257,9 @@ proctype Owner() {
   bool old, taken;
   byte deadline;
   mtype verdict = NONE;
+#ifdef WITH_INTERRUPT
+  mtype ignored;
+#endif
 #ifdef WITH_DROP
   if
   :: start()
@@ -281,7 +294,7 @@ proctype Poller() {
         };
         unlock(P);
         leave_name(taken);
-        leave_scope(taken);
+        leave_scope(verdict);
         complete((taken -> ECANCELED : verdict))
      fi
   :: outcome != NONE || dropped -> break
@@ -356,7 +369,7 @@ inline cancel_task() {
      }
   fi;
   if
-  :: owns -> leave_scope(taken)
+  :: owns -> leave_scope(ignored)
   :: else
   fi
 }
@@ -364,6 +377,9 @@ inline cancel_task() {
 proctype HandleCanceller(bool waits) {
   bool taken, old, owns;
   mtype how, answer;
+#ifdef WITH_INTERRUPT
+  mtype ignored;
+#endif
   lock(G);
   if
   :: generation != 0 -> d_step { answer = DONE; assert(called_back || dropped) }
@@ -421,13 +437,16 @@ proctype HandleCanceller(bool waits) {
 proctype NameCanceller() {
   bool taken, old;
   mtype how;
+#ifdef WITH_INTERRUPT
+  mtype ignored;
+#endif
   lock(B);
   if
   :: linked ->
      d_step { TOUCH; linked = false; winners++ };
      cancel_timer();
      if
-     :: how == TAKEN -> leave_scope(taken)
+     :: how == TAKEN -> leave_scope(ignored)
      :: else
      fi;
      cancel_won = true
@@ -463,7 +482,13 @@ proctype Interrupter() {
   fi;
   unlock(I);
   if
-  :: owner -> leave_name(taken); complete(ECANCELED)
+  :: owner ->
+     leave_name(taken);
+#ifndef MUT_INTERRUPTER_IGNORES_CANCEL
+     complete((taken -> ECANCELED : ETIMEDOUT))
+#else
+     complete(ETIMEDOUT)
+#endif
   :: else
   fi
 }
@@ -547,6 +572,7 @@ init {
     assert(dropped == (outcome == NONE));
     assert(winners <= 1);
     assert(winners == 0 || dropped || outcome == ECANCELED);
-    assert(outcome != ECANCELED || winners == 1 || taken_out)
+    assert(outcome != ECANCELED || winners == 1);
+    assert(outcome != ETIMEDOUT || taken_out)
   }
 }

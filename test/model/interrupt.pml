@@ -6,10 +6,12 @@
  *   interrupted  guarded by I: nothing enters any more
  *   marked       guarded by P: a start to come refuses (TimerNode::interrupted_)
  *
+ * The reason of the interruption is ETIMEDOUT, to tell it from a cancel.
+ *
  * The callback may free the timer as soon as it is completed. The stop comes at any moment.
  */
 
-mtype = { NONE, SUCCESS, ABORTED, ECANCELED };
+mtype = { NONE, SUCCESS, ABORTED, ECANCELED, ETIMEDOUT };
 
 /* Mutexes: the process that holds it, or 0. Order B, I, P. */
 byte P, B, I;
@@ -34,8 +36,8 @@ inline complete(how) {
     TOUCH;
     assert(outcome == NONE);
     assert(!linked && !entered && !queued);
-    assert(!counted || how == ECANCELED);
-    assert(!taken_out || how == ECANCELED);
+    assert(counted == (how == ECANCELED));
+    assert(!taken_out || how == ECANCELED || how == ETIMEDOUT);
     outcome = how;
     alive = false
   }
@@ -60,7 +62,7 @@ proctype Starter() {
   mtype verdict = NONE;
   lock(I);
   if
-  :: interrupted -> verdict = ECANCELED
+  :: interrupted -> verdict = ETIMEDOUT
   :: else -> entered = true
   fi;
   unlock(I);
@@ -71,7 +73,7 @@ proctype Starter() {
      if
      :: old -> verdict = ECANCELED
 #ifndef MUT_START_IGNORES_MARK
-     :: !old && marked -> verdict = ECANCELED
+     :: !old && marked -> verdict = ETIMEDOUT
      :: !old && !marked && stopped -> verdict = ABORTED
      :: !old && !marked && !stopped -> queued = true
 #else
@@ -84,7 +86,7 @@ proctype Starter() {
      :: verdict != NONE ->
         leave_scope();
         if
-        :: !was_entered -> verdict = ECANCELED
+        :: !was_entered -> verdict = ETIMEDOUT
         :: else
         fi
      :: else
@@ -124,7 +126,8 @@ proctype Poller() {
 #endif
      if
      :: was_linked && was_entered
-     :: else -> verdict = ECANCELED
+     :: was_linked && !was_entered -> verdict = ETIMEDOUT
+     :: !was_linked -> verdict = ECANCELED
      fi;
      complete(verdict)
   :: outcome != NONE -> break
@@ -200,8 +203,14 @@ proctype Interrupter() {
   :: owner ->
 #ifndef MUT_INTERRUPTER_KEEPS_NAME
      leave_name();
+#else
+     was_linked = true;
 #endif
-     complete(ECANCELED)
+#ifndef MUT_INTERRUPTER_IGNORES_CANCEL
+     complete((was_linked -> ETIMEDOUT : ECANCELED))
+#else
+     complete(ETIMEDOUT)
+#endif
   :: else
   fi;
   interruption_over = true
