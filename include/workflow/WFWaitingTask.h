@@ -15,20 +15,24 @@
 //
 // What still waits when the library stops, and nothing runs any more that could bring something,
 // ends with WFT_STATE_ABORTED. Who brings something later finds the task still there, and is
-// ignored.
+// ignored. So it is with a task that a deadline has ended (WFDeadline.h): one without a name stays
+// until what it waited for has come; one with a name is gone, and nobody finds it by that.
 
 namespace workflow {
 
 class WaitingTasks;
 
-// The part that all of them share. Three meet in `parts_`, which is atomic:
-//   the start     dispatch(): sets kStarted
-//   the bringer   claim(), which only the first wins, then writes what it brings, then publish()
-//   the stop      abort(): only of a task that is started and not claimed
+// The part that all of them share. Four meet in `parts_`, which is atomic:
+//   the start        dispatch(): sets kStarted
+//   the bringer      claim(), which only the first wins, then writes what it brings, then publish()
+//   the interrupter  a bringer of an error (SubTask::interrupt())
+//   the stop         abort(): only of a task that is started and not claimed
 // 1. The completion belongs to the second of start and publish(), or to a successful abort().
 // 2. While started and not completed, the task is known to the runtime's WaitingTasks; who owns the
 //    completion takes it out there. So the stop finds only tasks that live.
 // 3. A task that was aborted is never freed before its runtime: a bringer may still touch it.
+// 4. One that was interrupted, and may be told by who knows nothing but its address, has two users
+//    from then on: the task itself, and the last of its bringers. The second to end frees it.
 class WaitingTask : public WFGenericTask {
  protected:
   // `brought`: there is nothing to wait for.
@@ -46,31 +50,56 @@ class WaitingTask : public WFGenericTask {
   // On a handler, never in this call.
   void complete_elsewhere();
 
+  // Who was told the task's address, and will not use it again, has found that claim() fails. The
+  // task may be gone.
+  void came_late();
+  // Whether someone may do that.
+  virtual bool is_told_by_address() const { return false; }
+
   // The start.
   void dispatch() override;
 
-  // The task was aborted: leaves what it waits in. On the thread that stops the library.
+  // The task was aborted or interrupted: leaves what it waits in. On the thread that does that, or
+  // starts the task.
   virtual void leave_waiting() {}
 
   bool is_aborted() const { return has(kAborted); }
   bool is_started() const { return has(kStarted); }
 
-  // How done() ends, after the callback: delete_and_next(), but an aborted task is kept.
+  // How done() ends, after the callback: delete_and_next(), but a task that others may still touch
+  // is kept.
   SubTask *end_and_next();
 
   // The callback, and the end.
   template <class T>
   SubTask *call_back(T *task, std::function<void(T *)> &callback) {
     if (callback) callback(task);
-    if (is_aborted()) callback = nullptr;  // it may hold what others wait to be released
+    if (is_kept()) callback = nullptr;  // it may hold what others wait to be released
     return end_and_next();
   }
 
  private:
   friend class WaitingTasks;
 
-  enum : unsigned { kStarted = 1, kClaimed = 2, kPublished = 4, kAborted = 8 };
+  enum : unsigned {
+    kStarted = 1,
+    kClaimed = 2,
+    kPublished = 4,
+    kAborted = 8,
+    kInterrupted = 16,  // with kClaimed
+    kEnded = 32,        // what was interrupted: its callback has returned,
+    kLate = 64          // its last bringer has come
+  };
   bool has(unsigned part) const { return parts_.load(std::memory_order_acquire) & part; }
+  bool is_kept() const { return has(kAborted) || (has(kInterrupted) && is_told_by_address()); }
+
+  void interrupt(Interruption &interruption) override;
+  void end_interrupted(int error) override;
+  // claim(), with an error to bring.
+  bool claim_for(int error);
+  // By the owner of the completion.
+  void leave_lists();
+  void end_part(unsigned part, unsigned other);
 
   std::atomic<unsigned> parts_;
 
@@ -102,7 +131,9 @@ class MessageTask : public WaitingTask {
     return publish() ? Delivery::kEnds : Delivery::kEarly;
   }
   void deliver_and_complete(void *message) {
-    if (deliver(message) == Delivery::kEnds) complete();
+    const Delivery delivery = deliver(message);
+    if (delivery == Delivery::kEnds) complete();
+    if (delivery == Delivery::kRefused) came_late();
   }
 
   void **const slot_;
@@ -126,6 +157,7 @@ class WFCounterTask : public workflow::WaitingTask {
 
  protected:
   ~WFCounterTask() override = default;
+  bool is_told_by_address() const override { return true; }
 
   SubTask *done() override { return call_back(this, callback_); }
 
@@ -154,6 +186,7 @@ class WFMailboxTask : public workflow::MessageTask {
 
  protected:
   ~WFMailboxTask() override = default;
+  bool is_told_by_address() const override { return true; }
 
   SubTask *done() override { return call_back(this, callback_); }
 
@@ -203,8 +236,8 @@ class WFSelectorTask : public workflow::WaitingTask {
 // series. The message of the signal is then in `*msgbuf`, or in the conditional's `user_data`. The
 // first signal counts.
 //
-// It owns the task until then: dropped, dismissed or aborted, it drops the task. Aborted, or
-// without memory, it cancels its series, as what follows may rely on the task.
+// It owns the task until then: dropped, dismissed or aborted, it drops the task. Aborted, ended by
+// a deadline, or without memory, it cancels its series, as what follows may rely on the task.
 class WFConditional : public workflow::MessageTask {
  public:
   // Any thread; once: the conditional may be gone after that. No effect on guards, and on what a
@@ -219,6 +252,7 @@ class WFConditional : public workflow::MessageTask {
 
  protected:
   ~WFConditional() override;
+  bool is_told_by_address() const override { return true; }
 
   SubTask *done() override;
 

@@ -7,7 +7,12 @@
 
 void WFCounterTask::count() {
   workflow::schedule_point();
-  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1 && claim() && publish()) {
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
+  }
+  if (!claim()) {
+    came_late();
+  } else if (publish()) {
     complete();
   }
 }
@@ -37,36 +42,38 @@ NameRegistry& NamedCounterTask::registry() {
   return names_of<NamedCounterTask>();
 }
 
-NamedCounterTask::Reached NamedCounterTask::reached() {
-  if (!claim()) {
-    return Reached::kAborted;
-  }
-  return publish() ? Reached::kEnds : Reached::kEarly;
-}
-
 void NamedCounterTask::count() {
-  if (registry().unlink_if(this, [this] { return --left_ == 0; }) && reached() == Reached::kEnds) {
+  bool claimed = false;
+  registry().unlink_if(this, [this, &claimed] {
+    claimed = --left_ == 0 && claim();
+    return left_ == 0;
+  });
+  if (claimed && publish()) {
     complete();
   }
 }
 
 size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
   size_t reached_count = 0;
+  bool claimed = false;
   RunnableList ended;
   registry().take(
       name, SIZE_MAX,
-      [&n](NamedNode* node) {
+      [&n, &claimed](NamedNode* node) {
         NamedCounterTask* task = static_cast<NamedCounterTask*>(node);
-        const unsigned int counted = std::min(n, task->left_);
-        n -= counted;
-        task->left_ -= counted;
-        return task->left_ == 0;
+        if (task->left_ > n) {
+          task->left_ -= n;
+          return false;
+        }
+        // What has ended otherwise, and is about to leave its name, takes nothing.
+        claimed = task->claim();
+        n -= claimed ? task->left_ : 0;
+        return true;
       },
-      [&ended, &reached_count](NamedNode* node) {
+      [&ended, &reached_count, &claimed](NamedNode* node) {
         NamedCounterTask* task = static_cast<NamedCounterTask*>(node);
-        const Reached reached = task->reached();
-        reached_count += reached != Reached::kAborted;
-        if (reached == Reached::kEnds) {
+        reached_count += claimed;
+        if (claimed && task->publish()) {
           ended.push_back(task);
         }
       },

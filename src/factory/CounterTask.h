@@ -9,7 +9,7 @@
 namespace workflow {
 
 // A counter that can be counted by its name. It leaves its name when its target is reached, or when
-// it is aborted.
+// it is aborted or interrupted. Who counts claims it under B, and publishes when it is unlinked.
 class NamedCounterTask final : public WFCounterTask, public NamedNode {
  public:
   // Throws std::bad_alloc.
@@ -27,13 +27,9 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
  protected:
   ~NamedCounterTask() override;
   void leave_waiting() override;
+  bool is_told_by_address() const override { return false; }
 
  private:
-  // By who has taken the counter out of its name because it is counted. The last thing it does with
-  // it, but for complete().
-  enum class Reached { kAborted, kEarly, kEnds };
-  Reached reached();
-
   unsigned int left_;  // of the target; guarded by B
 };
 

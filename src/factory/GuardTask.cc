@@ -52,7 +52,7 @@ bool GuardTask::line_up() {
   }
 }
 
-// Aborted: it may hold the resource by now, or another may have taken its place out.
+// Aborted or interrupted: it may hold the resource by now, or another may have taken its place out.
 void GuardTask::leave_waiting() {
   if (place_) {
     registry().unlink(place_.get());

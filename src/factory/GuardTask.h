@@ -23,8 +23,9 @@ struct GuardPlace final : NamedNode {
 // 1. The oldest place linked under a name holds the resource; the others wait, in order.
 // 2. The task owns its place until it holds the resource; then the registry does, until the
 // release.
-// 3. Who passes the resource on delivers the message under B; a guard that was aborted refuses, and
-//    its place is taken out of the line.
+// 3. Who passes the resource on delivers the message under B; a guard that was aborted or
+// interrupted
+//    refuses, and its place is taken out of the line.
 class GuardTask final : public WFConditional {
  public:
   GuardTask(const std::string& resource, SubTask* task, void** msgbuf)
@@ -44,6 +45,7 @@ class GuardTask final : public WFConditional {
   ~GuardTask() override = default;
   void dispatch() override;
   void leave_waiting() override;
+  bool is_told_by_address() const override { return false; }
   void message_unused(void* message) override { release(resource_, message, true); }
 
  private:

@@ -10,7 +10,8 @@
 namespace workflow {
 
 // A mailbox or a conditional that can be sent to by its name. It leaves its name with its message,
-// or when it is aborted; who unlinks it, under B, delivers the message after that.
+// or when it is aborted or interrupted; who unlinks it, under B, delivers the message after that,
+// and claims it before B is released: what was interrupted may be gone then.
 //
 // `Base`: WFMailboxTask or WFConditional.
 template <class Base>
@@ -40,11 +41,17 @@ class NamedMessageTask : public Base, public NamedNode {
   }
 
   void leave_waiting() override { registry().unlink(this); }
+  bool is_told_by_address() const override { return false; }
 
   // send() and signal() of the task itself.
   void send_directly(void* message) {
-    if (registry().unlink(this)) {
-      this->deliver_and_complete(message);
+    bool claimed = false;
+    registry().unlink_if(this, [this, &claimed] {
+      claimed = this->claim();
+      return true;
+    });
+    if (claimed && this->claimed_delivery(message) == Base::Delivery::kEnds) {
+      this->complete();
     }
   }
 };
@@ -55,7 +62,9 @@ size_t NamedMessageTask<Base>::deliver_to(std::string_view name, size_t max, Mes
   size_t delivered = 0;
   RunnableList ended;
   registry().take(
-      name, max, [](NamedNode*) { return true; },
+      // One that refuses, because it has ended otherwise and is about to leave its name, takes
+      // none.
+      name, SIZE_MAX, [&delivered, max](NamedNode*) { return delivered < max; },
       [&](NamedNode* node) {
         NamedMessageTask* task = static_cast<NamedMessageTask*>(node);
         const auto delivery = task->deliver(message(delivered));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "factory/InterruptScope.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -126,6 +127,7 @@ void WaitingTasks::end_waits(Runtime& runtime) {
     RunnableList ended;
     while (Runnable* item = aborted.pop_front()) {
       WaitingTask* task = static_cast<WaitingTask*>(item);
+      task->leave_scope();
       task->leave_waiting();
       ended.push_back(task);
     }
@@ -146,8 +148,52 @@ bool WaitingTask::publish() {
   return ends;
 }
 
-void WaitingTask::complete() {
+void WaitingTask::interrupt(Interruption& interruption) {
+  if (claim_for(interruption.error()) && publish()) {
+    interruption.take(this);
+  }
+}
+
+void WaitingTask::end_interrupted(int /*error*/) {
   WaitingTasks::remove(this);
+  leave_waiting();
+}
+
+bool WaitingTask::claim_for(int new_error) {
+  schedule_point();
+  unsigned parts = parts_.load(std::memory_order_acquire);
+  do {
+    if (parts & (kClaimed | kAborted)) {
+      return false;
+    }
+  } while (!parts_.compare_exchange_weak(parts, parts | kClaimed | kInterrupted,
+                                         std::memory_order_acq_rel));
+  state = WFT_STATE_SYS_ERROR;
+  error = new_error;
+  return true;
+}
+
+void WaitingTask::leave_lists() {
+  WaitingTasks::remove(this);
+  leave_scope();
+}
+
+void WaitingTask::came_late() {
+  if (has(kInterrupted)) {
+    end_part(kLate, kEnded);
+  }
+}
+
+void WaitingTask::end_part(unsigned part, unsigned other) {
+  schedule_point();
+  if (parts_.fetch_or(part, std::memory_order_acq_rel) & other) {
+    WaitingTasks::remove(this);
+    delete this;
+  }
+}
+
+void WaitingTask::complete() {
+  leave_lists();
   subtask_done();
 }
 
@@ -155,14 +201,14 @@ void WaitingTask::complete_all(RunnableList& tasks) {
   RunnableList ended;
   while (Runnable* item = tasks.pop_front()) {
     WaitingTask* task = static_cast<WaitingTask*>(item);
-    WaitingTasks::remove(task);
+    task->leave_lists();
     ended.push_back(task);
   }
   end_all(ended);
 }
 
 void WaitingTask::complete_elsewhere() {
-  WaitingTasks::remove(this);
+  leave_lists();
   Runtime::current().handlers().post(this);
 }
 
@@ -172,9 +218,20 @@ void WaitingTask::dispatch() {
     // Nobody else will touch the task.
     parts_.fetch_or(kStarted, std::memory_order_relaxed);
     subtask_done();
-  } else if (WaitingTasks::current().start(this) == WaitingTasks::Start::kEnds) {
+    return;
+  }
+  if (const int interrupted = enter_scope()) {
+    // If a bringer is just about to end it, that comes soon.
+    if (claim_for(interrupted)) {
+      publish();
+    }
+  }
+  if (WaitingTasks::current().start(this) == WaitingTasks::Start::kEnds) {
+    leave_scope();
     if (is_aborted()) {
       state = WFT_STATE_ABORTED;
+    }
+    if (has(kAborted | kInterrupted)) {
       leave_waiting();
     }
     subtask_done();
@@ -182,11 +239,16 @@ void WaitingTask::dispatch() {
 }
 
 SubTask* WaitingTask::end_and_next() {
-  if (!is_aborted()) {
+  if (!is_kept()) {
     return delete_and_next();
   }
   SeriesWork* series = joined_series();
-  WaitingTasks::current().keep(this);
+  if (is_aborted()) {
+    WaitingTasks::current().keep(this);
+  } else {
+    WaitingTasks::current().park(this);
+    end_part(kEnded, kLate);
+  }
   return series ? series->pop() : nullptr;
 }
 

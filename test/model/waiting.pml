@@ -6,6 +6,8 @@
  *   W         the mutex of the list of started tasks; in_list is guarded by it
  *   B         the mutex of the name's shard; linked is guarded by it
  *   ended     Runtime::waits_ended()
+ *   I         the mutex of the series' scope; entered and interrupted are guarded by it
+ *   cut       the part kInterrupted
  *   users     of a selector: the task, and its candidates as one
  *
  * One task. By default one bringer holds a pointer to it, as to an anonymous task. Every access to
@@ -17,6 +19,7 @@
  *   SELECTOR      two candidates that hold pointers, each of which submits a message or null
  *   UNTOLD        nobody brings anything
  *   WITH_STOP     one thread ends the waits
+ *   WITH_INTERRUPT  one thread interrupts the series (rule 9)
  *   WITH_DISMISS  the owner may drop the task instead of starting it (NAMED, SELECTOR)
  *   MUT_x         breaks one rule: see the file `mutations`
  */
@@ -28,12 +31,16 @@ bool started, claimed, published, aborted;
 byte W = NOBODY, B = NOBODY;
 bool in_list, linked;
 bool ended;
+#ifdef WITH_INTERRUPT
+byte I = NOBODY;
+bool entered, interrupted, cut, part_ended, part_late;
+#endif
 byte users = 2, candidates_left = 2;
 
 /* Ghosts. */
 bool alive = true, dropped;
 byte callbacks, delivered;
-bool aborted_seen, message_seen, message_written, nothing_came;
+bool aborted_seen, message_seen, message_written, nothing_came, error_written;
 
 #define TOUCH assert(alive)
 #define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
@@ -52,6 +59,17 @@ inline unref() {
 }
 #endif
 
+#ifdef WITH_INTERRUPT
+/* WaitingTask::end_part. */
+inline end_part(part, other) {
+  d_step {
+    TOUCH;
+    part = true;
+    alive = !other
+  }
+}
+#endif
+
 /* The callback, and the end of the task: by who owns the completion. */
 inline complete_task() {
   d_step {
@@ -60,7 +78,10 @@ inline complete_task() {
     callbacks++;
     message_seen = message_written;
     aborted_seen = aborted;
-    assert(message_seen + aborted_seen + nothing_came == 1);
+    assert(message_seen + aborted_seen + nothing_came + error_written == 1);
+#ifdef WITH_INTERRUPT
+    assert(!entered);
+#endif
     assert(!in_list)
   };
 #ifdef SELECTOR
@@ -68,6 +89,15 @@ inline complete_task() {
 #else
 #ifdef MUT_FREE_ABORTED
   alive = false
+#elif defined(WITH_INTERRUPT) && !defined(NAMED)
+#ifdef MUT_FREE_INTERRUPTED
+  alive = aborted
+#else
+  if
+  :: cut -> end_part(part_ended, part_late)
+  :: else -> alive = aborted
+  fi
+#endif
 #else
   alive = aborted
 #endif
@@ -81,6 +111,17 @@ inline take_out_of_list() {
   LOCK(W);
   d_step { TOUCH; in_list = false };
   UNLOCK(W)
+#endif
+}
+
+/* SubTask::leave_scope. */
+inline leave_scope() {
+#if defined(WITH_INTERRUPT) && !defined(MUT_STAYS_IN_SCOPE)
+  LOCK(I);
+  d_step { TOUCH; entered = false };
+  UNLOCK(I)
+#else
+  skip
 #endif
 }
 
@@ -107,6 +148,47 @@ inline publish() {
 #endif
 }
 
+#ifdef WITH_INTERRUPT
+/* WaitingTask::claim_for, and publish: the interrupter brings an error. */
+inline bring_error() {
+  owns = false;
+#ifdef MUT_CUT_AFTER_CLAIM
+  claim();
+  if
+  :: wins -> d_step { TOUCH; cut = true }
+  :: else
+  fi;
+#else
+  d_step {
+    TOUCH;
+    wins = !claimed && !aborted;
+    claimed = claimed || wins;
+    cut = cut || wins
+  };
+#endif
+  if
+  :: wins ->
+     d_step { TOUCH; error_written = true };
+     publish()
+  :: else
+  fi
+}
+
+/* WaitingTask::came_late. */
+inline came_late() {
+  d_step { TOUCH; owns = cut };
+  if
+#ifndef MUT_LATE_STAYS
+  :: owns -> end_part(part_late, part_ended)
+#else
+  :: owns
+#endif
+  :: else
+  fi;
+  owns = false
+}
+#endif
+
 inline bring() {
   owns = false;
   claim();
@@ -120,7 +202,11 @@ inline bring() {
      publish();
 #endif
      delivered++
+#if defined(WITH_INTERRUPT) && !defined(NAMED) && !defined(SELECTOR)
+  :: else -> came_late()
+#else
   :: else
+#endif
   fi
 }
 
@@ -138,6 +224,9 @@ proctype Named() {
 #ifdef MUT_BRING_BEFORE_UNLINK
   linked = found;
 #endif
+#ifdef MUT_CLAIMS_WITHOUT_B
+  UNLOCK(B);
+#endif
   if
   :: found -> bring()
   :: else
@@ -148,10 +237,13 @@ proctype Named() {
   :: else
   fi;
 #endif
+#ifndef MUT_CLAIMS_WITHOUT_B
   UNLOCK(B);
+#endif
   if
   :: found && owns ->
      take_out_of_list();
+     leave_scope();
      complete_task()
   :: else
   fi
@@ -164,6 +256,7 @@ proctype Direct() {
   if
   :: owns ->
      take_out_of_list();
+     leave_scope();
      complete_task()
   :: else
   fi
@@ -180,6 +273,7 @@ proctype Candidate() {
   if
   :: owns ->
      take_out_of_list();
+     leave_scope();
      complete_task()
   :: else
   fi;
@@ -197,6 +291,7 @@ proctype Candidate() {
      if
      :: owns ->
         take_out_of_list();
+        leave_scope();
         complete_task()
      :: else
      fi;
@@ -206,7 +301,7 @@ proctype Candidate() {
 }
 #endif
 
-/* Takes the task out of its name when it is aborted. */
+/* Takes the task out of its name when it is aborted or interrupted. */
 inline leave() {
   LOCK(B);
   d_step { TOUCH; linked = false };
@@ -215,6 +310,9 @@ inline leave() {
 
 proctype Owner() {
   bool ends, aborts;
+#ifdef WITH_INTERRUPT
+  bool wins, owns;
+#endif
 #ifdef WITH_DISMISS
   if
   :: skip
@@ -236,6 +334,15 @@ proctype Owner() {
   :: ends -> goto complete
   :: else
   fi;
+#ifdef WITH_INTERRUPT
+  LOCK(I);
+  d_step { owns = interrupted; entered = !interrupted };
+  UNLOCK(I);
+  if
+  :: owns -> bring_error()
+  :: else
+  fi;
+#endif
   /* WaitingTasks::start: each round is one compare-and-exchange of parts */
   LOCK(W);
 #ifndef MUT_START_IGNORES_ENDED
@@ -268,10 +375,21 @@ proctype Owner() {
   };
   UNLOCK(W);
 #endif
+#ifdef WITH_INTERRUPT
+  if
+  :: ends -> leave_scope()
+  :: else
+  fi;
+  if
+  :: ends && (aborts || cut) -> leave()
+  :: else
+  fi;
+#else
   if
   :: aborts -> leave()
   :: else
   fi;
+#endif
 complete:
   if
   :: ends -> complete_task()
@@ -311,11 +429,37 @@ proctype Stop() {
 #endif
   if
   :: taken ->
+     leave_scope();
      leave();
      complete_task()
   :: else
   fi
 }
+
+#ifdef WITH_INTERRUPT
+/* InterruptScope::interrupt, Interruption::finish. */
+proctype Interrupter() {
+  bool wins, owns;
+  LOCK(I);
+  interrupted = true;
+  if
+  :: entered ->
+     entered = false;
+     bring_error()
+  :: else
+  fi;
+  UNLOCK(I);
+  if
+  :: owns ->
+     take_out_of_list();
+#ifndef MUT_INTERRUPTED_KEEPS_NAME
+     leave();
+#endif
+     complete_task()
+  :: else
+  fi
+}
+#endif
 
 init {
   atomic {
@@ -333,6 +477,9 @@ init {
 #ifdef WITH_STOP
     run Stop();
 #endif
+#ifdef WITH_INTERRUPT
+    run Interrupter();
+#endif
   };
   /* All others have ended. */
   (_nr_pr == 1);
@@ -341,6 +488,9 @@ init {
     assert(delivered == message_written);
     assert(dropped || delivered == message_seen);
     assert(!linked);
+#ifdef WITH_INTERRUPT
+    assert(!entered && (!cut || !alive));
+#endif
 #ifdef SELECTOR
     assert(!alive);
 #endif
