@@ -77,6 +77,8 @@ class SubTask : public workflow::Runnable {
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
 
+  // Whether it has a scope to enter.
+  bool has_scope() const;
   // Kinds that can wait, when they begin to: from now on interrupt() may be called. Not 0: they
   // shall end at once with this errno value instead, and are not entered.
   int enter_scope();

@@ -61,7 +61,8 @@ struct TimeSpan {
 // A task that computes on a computing thread: compute() is called once, after its turn in the
 // queue has come.
 //
-// With a time limit, counted from dispatch(), it ends then with SYS_ERROR/ETIMEDOUT if compute()
+// With a time limit, counted from dispatch(), or a deadline around it (WFDeadline.h), it ends when
+// that passes with SYS_ERROR/ETIMEDOUT if compute()
 // has not returned. Not begun by then, it never begins; begun, it runs on, and the task object
 // lives until it has returned, but in no series: series_of() is null once the callback has
 // returned. EINVAL if the limit was out of range, ENOMEM when it could not be set.
@@ -104,7 +105,9 @@ class ComputeTask : public SubTask {
  private:
   friend class TimeLimit;
 
-  void not_limited();
+  void interrupt(Interruption &interruption) override;
+  bool enter_own_scope();
+  bool start_limit();
   void compute_here();
   // The computation has ended so. True: the caller owns the completion; false: the task may be
   // gone.

@@ -1,5 +1,7 @@
 #include <cerrno>
+#include <new>
 
+#include "factory/InterruptScope.h"
 #include "factory/TimeLimit.h"
 #include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
@@ -50,7 +52,19 @@ bool TimeLimit::unref() {
 }
 
 bool TimeLimit::take_timer() {
-  return Poller::cancel_timer(this) == Poller::Cancel::kTaken || meet();
+  if (!has_timer()) {
+    return true;
+  }
+  switch (Poller::cancel_timer(this)) {
+    case Poller::Cancel::kTaken:
+      return true;
+    case Poller::Cancel::kTooLate:
+      return meet();
+    case Poller::Cancel::kBeforeStart:
+    case Poller::Cancel::kBeforeRestart:
+      break;
+  }
+  return false;
 }
 
 void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
@@ -60,6 +74,7 @@ void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
     task_->error_ = ETIMEDOUT;
   }
   if (timed_out || meet()) {
+    task_->leave_scope();
     finished.push_back(this);
   }
 }
@@ -81,10 +96,9 @@ void ComputeTask::dispatch() {
   if (error_ != 0) {
     state_ = WFT_STATE_SYS_ERROR;
     subtask_done();
-  } else if (limit_ && limit_->start() != Poller::Start::kQueued) {
-    not_limited();
+  } else if (!enter_own_scope()) {
     subtask_done();
-  } else {
+  } else if (!limit_ || !limit_->has_timer() || start_limit()) {
     queued_ = true;
     if (!place_.post(this) && computed(WFT_STATE_ABORTED)) {
       queued_ = false;
@@ -93,12 +107,52 @@ void ComputeTask::dispatch() {
   }
 }
 
-// Without the timer nothing begins: the library stops, or memory has run out.
-void ComputeTask::not_limited() {
-  const bool stopping = Runtime::current().stopping();
-  state_ = stopping ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
-  error_ = stopping ? 0 : ENOMEM;
+// False: it has an outcome.
+bool ComputeTask::enter_own_scope() {
+  if (!has_scope()) {
+    return true;
+  }
+  if (!limit_) {
+    limit_.reset(new (std::nothrow) TimeLimit(this, kNever));
+  }
+  error_ = limit_ ? enter_scope() : ENOMEM;
+  if (error_ != 0) {
+    state_ = WFT_STATE_SYS_ERROR;
+    limit_.reset();
+  }
+  return error_ == 0;
+}
+
+// False: nothing begins. The library stops, or memory has run out, or it was interrupted.
+bool ComputeTask::start_limit() {
+  const Poller::Start started = limit_->start();
+  if (started == Poller::Start::kQueued) {
+    return true;
+  }
+  if (limit_->claim()) {
+    const bool stops = started == Poller::Start::kStopped;
+    state_ = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
+    error_ = stops ? 0 : ENOMEM;
+  } else if (started != Poller::Start::kCancelled && !limit_->meet()) {
+    if (limit_->unref()) {
+      delete this;
+    }
+    return false;
+  }
+  leave_scope();
   limit_.reset();
+  subtask_done();
+  return false;
+}
+
+void ComputeTask::interrupt(Interruption& interruption) {
+  if (limit_->claim()) {
+    state_ = WFT_STATE_SYS_ERROR;
+    error_ = interruption.error();
+    if (limit_->take_timer()) {
+      interruption.take_ended(limit_.get());
+    }
+  }
 }
 
 // The turn of the task in its queue; or a handler's, to complete what has ended without one.
@@ -111,7 +165,7 @@ void ComputeTask::take_turn() {
   int state = WFT_STATE_ABORTED;
   const auto* pool = static_cast<const ComputePool*>(ThreadContext::current().pool);
   if (!pool->is_abandoned() && !Runtime::current().stopping()) {
-    if (!limit_ || !limit_->has_timed_out()) {
+    if (!limit_ || !limit_->is_over()) {
       compute_here();
     }
     state = WFT_STATE_SUCCESS;
@@ -138,6 +192,7 @@ bool ComputeTask::computed(int state) {
   if (limit_->claim()) {
     state_ = state;
     if (limit_->take_timer()) {
+      leave_scope();
       limit_.reset();  // nobody else uses it, nor the task
       return true;
     }

@@ -137,6 +137,11 @@ InterruptScope* SeriesWork::scope_for_all() const {
   return scope && scope->is_for_all() ? scope : nullptr;
 }
 
+bool SubTask::has_scope() const {
+  const SeriesWork* const series = joined_series();
+  return series && series->scope_for_all();
+}
+
 int SubTask::enter_scope() {
   const SeriesWork* const series = joined_series();
   InterruptScope* const scope = series ? series->scope_for_all() : nullptr;

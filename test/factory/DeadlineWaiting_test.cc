@@ -105,11 +105,10 @@ TEST_F(DeadlineWaiting, ANamedMailboxLeavesItsMessagesToOthers) {
 
 TEST_F(DeadlineWaiting, EndsASelectorAndBearsLateCandidates) {
   int message = 0;
-  WFSelectorTask* task =
-      WFTaskFactory::create_selector_task(3, [this](WFSelectorTask* ended) {
-        EXPECT_EQ(ended->get_message(), nullptr);
-        note("s", ended);
-      });
+  WFSelectorTask* task = WFTaskFactory::create_selector_task(3, [this](WFSelectorTask* ended) {
+    EXPECT_EQ(ended->get_message(), nullptr);
+    note("s", ended);
+  });
   start(limited(task, 10));
   EXPECT_EQ(task->submit(nullptr), 0);
   pass(10);

@@ -213,6 +213,19 @@ TEST_F(Deadline, RescheduledTimersStillEnd) {
   EXPECT_EQ(text(), "a!D!");
 }
 
+TEST_F(Deadline, EndsPeriodicTimers) {
+  WFTimerPeriod period;
+  period.every = milliseconds(4);
+  WFTimerTask* ticking = WFTimer::create_periodic(
+      period, WFTimerOptions(), [this](const WFTimerTick&) { log_.add("."); },
+      noting<WFTimerTask>("p"));
+  const WFTimerHandle handle = WFTimer::handle_of(ticking);
+  start(limited(ticking, 10));
+  pass(10);
+  EXPECT_EQ(text(), "..p!D!");
+  EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+}
+
 TEST_F(Deadline, ExtendedFromInside) {
   WFDeadlineTask* task = limited(timer("a", 5), 10);
   *task->sub_series() << new LogTask(&log_, "b", [this](LogTask* self) {
