@@ -63,6 +63,14 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
       this->subtask_done();
       return;
     }
+    if (const int interrupted = this->enter_scope()) {
+      this->state_ = WFT_STATE_SYS_ERROR;
+      this->error_ = interrupted;
+      this->subtask_done();
+      return;
+    }
+    // What has begun goes on to its own time limits.
+    this->leave_scope();
     begin(target_, retry_max_);
   }
 
