@@ -115,12 +115,14 @@ bool ComputeTask::enter_own_scope() {
   if (!limit_) {
     limit_.reset(new (std::nothrow) TimeLimit(this, kNever));
   }
-  error_ = limit_ ? enter_scope() : ENOMEM;
-  if (error_ != 0) {
-    state_ = WFT_STATE_SYS_ERROR;
-    limit_.reset();
+  const int error = limit_ ? enter_scope() : ENOMEM;
+  if (error == 0) {
+    return true;  // the outcome is up to who claims it
   }
-  return error_ == 0;
+  state_ = WFT_STATE_SYS_ERROR;
+  error_ = error;
+  limit_.reset();
+  return false;
 }
 
 // False: nothing begins. The library stops, or memory has run out, or it was interrupted.
