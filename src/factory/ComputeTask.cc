@@ -135,12 +135,8 @@ bool ComputeTask::start_limit() {
     const bool stops = started == Poller::Start::kStopped;
     state_ = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
     error_ = stops ? 0 : ENOMEM;
-  } else if (started != Poller::Start::kCancelled && !limit_->meet()) {
-    if (limit_->unref()) {
-      delete this;
-    }
-    return false;
   }
+  // If an interruption has, it leaves the rest to this: it has found no timer.
   leave_scope();
   limit_.reset();
   subtask_done();

@@ -14,9 +14,9 @@ namespace workflow {
 // be no timer.
 //
 // 1. claim() decides the outcome: the first of timeout, interruption and end of the computation.
-// 2. Who takes the timer out of the poller owns the completion. If the timer was popped, or its
-//    start was refused, it belongs to the second of that and the one who has claimed that comes to
-//    meet(): so neither touches a task that is gone. Without a timer it belongs to who has claimed.
+// 2. Who takes the timer out of the poller owns the completion. If the timer was popped, it belongs
+//    to the second of that and the one who has claimed that comes to meet(): so neither touches a
+//    task that is gone. It belongs to a start that is refused; without a timer, to who has claimed.
 // 3. The task has two users, its completion and the computation: it is deleted by the last.
 //
 // A timer that the stop ends decides nothing: the computation, which the stop waits for, does.
@@ -35,8 +35,6 @@ class TimeLimit final : public TimerNode, public Runnable {
   // Of an interruption, or of the computation, which has claimed the outcome. True: the caller owns
   // the completion. False: somebody else, whom it meets, or the coming start.
   bool take_timer();
-  // By a refused start, which has not claimed. True: it owns the completion.
-  bool meet();
   // True: the caller deletes the task.
   bool unref();
 
@@ -45,6 +43,8 @@ class TimeLimit final : public TimerNode, public Runnable {
   void take_turn() override;
 
  private:
+  bool meet();
+
   ComputeTask* const task_;
   const int64_t limit_ns_;
   std::atomic<bool> claimed_{false};

@@ -5,6 +5,8 @@
  *   P         the poller's mutex; queued is guarded by it
  *   claimed   who exchanges it first decides the outcome
  *   met       who comes second owns the completion of a timer that was popped by the poller
+ *   I         the mutex of the series' scope; entered and interrupted are guarded by it (rule 9)
+ *   flag      start of the timer, or the interrupter that takes it
  *   users     the task's completion, and its computation: the last of them deletes it
  *
  * One task. Its timer may be due at any moment after the start, or never. Every access to shared data
@@ -12,6 +14,7 @@
  *
  * Parameters (-D):
  *   WITH_STOP     the poller may end the timer because it stops
+ *   WITH_INTERRUPT  one thread interrupts the series; the timer's start may be refused
  *   MUT_x         breaks one rule: see the file `mutations`
  */
 
@@ -19,9 +22,15 @@
 #define UNDECIDED 0
 #define SUCCEEDED 1
 #define TIMED_OUT 2
+#define CUT 3
+#define REFUSED 4
 
 byte P = NOBODY;
 bool queued, removed, claimed, met;
+#ifdef WITH_INTERRUPT
+byte I = NOBODY;
+bool flag, entered, interrupted;
+#endif
 byte users = 2, outcome = UNDECIDED;
 
 /* Ghosts. */
@@ -43,10 +52,23 @@ inline unref() {
   }
 }
 
+inline leave_scope() {
+#ifdef WITH_INTERRUPT
+  LOCK(I);
+  d_step { TOUCH; entered = false };
+  UNLOCK(I)
+#else
+  skip
+#endif
+}
+
 inline complete_task() {
   d_step {
     TOUCH;
     assert(callbacks == 0 && outcome != UNDECIDED);
+#ifdef WITH_INTERRUPT
+    assert(!entered);
+#endif
     callbacks++
   };
 #ifdef MUT_COMPLETION_DELETES
@@ -97,6 +119,7 @@ proctype Computation() {
   fi;
   if
   :: owns ->
+     leave_scope();
      unref();
      complete_task()
   :: else ->
@@ -136,7 +159,7 @@ proctype Poller() {
 #endif
   ;
   if
-  :: first -> complete_task()
+  :: first -> leave_scope(); complete_task()
   :: else ->
 #ifdef MUT_TIMEOUT_COMPLETES_OTHERS
      second = false;
@@ -144,7 +167,11 @@ proctype Poller() {
      EXCHANGE(met, second);
 #endif
      if
-     :: !second -> complete_task()
+     :: !second ->
+#ifndef MUT_POPPED_STAYS_IN_SCOPE
+        leave_scope();
+#endif
+        complete_task()
      :: else
      fi
   fi;
@@ -152,10 +179,96 @@ done:
   skip
 }
 
+#ifdef WITH_INTERRUPT
+/* ComputeTask::dispatch, start_limit. Without the computation the completion deletes the task. */
+inline complete_alone() {
+  leave_scope();
+  unref();
+  complete_task()
+}
+
+proctype Starter() {
+  bool first, old, refused;
+  LOCK(I);
+  d_step { refused = interrupted; entered = !interrupted };
+  UNLOCK(I);
+  if
+  :: refused -> outcome = CUT; complete_alone(); goto done
+  :: else
+  fi;
+  if
+  :: refused = true
+  :: refused = false
+  fi;
+  LOCK(P);
+  d_step { TOUCH; old = flag; flag = true; queued = !old && !refused };
+  UNLOCK(P);
+  if
+  :: old || refused ->
+     EXCHANGE(claimed, first);
+     if
+     :: first -> d_step { assert(!old && outcome == UNDECIDED); outcome = REFUSED }
+     :: else
+     fi;
+     complete_alone()
+  :: else -> run Computation()
+  fi;
+done:
+  skip
+}
+
+/* InterruptScope::interrupt, ComputeTask::interrupt. */
+proctype Interrupter() {
+  bool first, old, owns;
+  LOCK(I);
+  interrupted = true;
+  if
+  :: entered ->
+     entered = false;
+     EXCHANGE(claimed, first);
+     if
+     :: first ->
+        d_step { TOUCH; assert(outcome == UNDECIDED); outcome = CUT };
+        d_step { TOUCH; old = flag; flag = true };
+        if
+        :: old ->
+           LOCK(P);
+           d_step { TOUCH; owns = queued; queued = false };
+           UNLOCK(P);
+           if
+           :: owns
+           :: else ->
+              EXCHANGE(met, first);
+              owns = !first
+           fi
+        :: else ->
+#ifdef MUT_CUT_COMPLETES_UNSTARTED
+           owns = true
+#else
+           skip
+#endif
+        fi
+     :: else
+     fi
+  :: else
+  fi;
+  UNLOCK(I);
+  if
+  :: owns -> complete_task()
+  :: else
+  fi
+}
+#endif
+
 init {
   atomic {
+#ifdef WITH_INTERRUPT
+    run Starter();
+    run Interrupter();
+#else
     queued = true;
     run Computation();
+#endif
     if
     :: run Poller()
     :: skip
@@ -165,6 +278,6 @@ init {
   d_step {
     assert(callbacks == 1);
     assert(!alive && !queued);
-    assert(outcome == TIMED_OUT || function_ran);
+    assert(outcome != SUCCEEDED || function_ran);
   }
 }
