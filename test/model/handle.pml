@@ -9,8 +9,8 @@
  *   cancelled    guarded by G: a handle has cancelled
  *   delay        atomic: where start and move meet
  *   poller_set   start has written TimerNode::poller_
- *   queued_for   guarded by P: the deadline that the queue knows
- *   put_off      guarded by P: a later one, or 0
+ *   deadline     guarded by P while it is queued: when it expires
+ *   queued_for   guarded by P: the deadline that the queue knows, never a later one
  *
  * Who reschedules, and who asks what remains, is in moves.pml.
  *
@@ -55,7 +55,7 @@ bool parked;   /* the waiter waits to be notified */
 /* The timer. */
 bool flag, stopped, queued, marked, poller_set;
 byte delay = FIRST_DEADLINE;
-byte queued_for, put_off;
+byte deadline, queued_for;
 mtype outcome = NONE;
 #ifdef NAMED
 bool linked = true;
@@ -147,26 +147,26 @@ inline give_up_slot() {
 
 inline start_timer() {
 #ifdef MUT_DELAY_BEFORE_POLLER
-  d_step { TOUCH; deadline = delay; delay = STARTED };
+  d_step { TOUCH; waits = delay; delay = STARTED };
   d_step { TOUCH; poller_set = true };
   lock(P);
 #else
   d_step { TOUCH; poller_set = true };
   lock(P);
 #ifndef MUT_FLAG_BEFORE_DELAY
-  d_step { TOUCH; deadline = delay; delay = STARTED };
+  d_step { TOUCH; waits = delay; delay = STARTED };
 #endif
 #endif
   d_step { TOUCH; old = flag; flag = true };
 #ifdef MUT_FLAG_BEFORE_DELAY
-  d_step { TOUCH; deadline = delay; delay = STARTED };
+  d_step { TOUCH; waits = delay; delay = STARTED };
 #endif
   d_step {
     if
     :: old -> verdict = ECANCELED; removed = true
     :: !old && marked -> verdict = ETIMEDOUT; removed = true
     :: !(old || marked) && stopped -> verdict = ABORTED; removed = true
-    :: else -> queued = true; queued_for = deadline
+    :: else -> queued = true; deadline = waits; queued_for = waits
     fi
   };
   unlock(P)
@@ -255,7 +255,7 @@ inline drop() {
 
 proctype Owner() {
   bool old, taken;
-  byte deadline;
+  byte waits;
   mtype verdict = NONE;
 #ifdef WITH_INTERRUPT
   mtype ignored;
@@ -280,8 +280,8 @@ proctype Poller() {
   :: d_step { queued && P == 0 -> P = _pid };
      if
 #ifndef MUT_SETTLE_FORGOTTEN
-     :: !stopped && put_off > queued_for -> queued_for = put_off; unlock(P)
-     :: stopped || put_off <= queued_for ->
+     :: !stopped && deadline > queued_for -> queued_for = deadline; unlock(P)
+     :: stopped || deadline <= queued_for ->
 #else
      :: true ->
 #endif

@@ -47,15 +47,15 @@ inline move_timer(to) {
      :: moved ->
         d_step {
           assert(queued);
-          if
-          :: to >= queued_for -> put_off = to
-          :: else ->
-#ifndef MUT_EARLIER_KEEPS_PUT_OFF
-             put_off = 0;
+          in_force = to;
+#ifndef MUT_EARLIER_KEEPS_DEADLINE
+          deadline = to;
+#else
+          deadline = (to < queued_for -> deadline : to);
 #endif
-             queued_for = to
-          fi;
-          in_force = to
+#ifndef MUT_QUEUE_UNTOLD
+          queued_for = (to < queued_for -> to : queued_for)
+#endif
         }
      :: else
      fi;
