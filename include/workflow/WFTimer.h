@@ -117,8 +117,9 @@ class WFTimerTick {
   uint64_t missed = 0;              // ticks left out between the one before and this one
   std::chrono::nanoseconds late{};  // since it was due
 
-  // No tick begins after this one, and the timer ends with it: SUCCESS. No effect if something else
-  // has ended it before.
+  // No tick begins any more, but, of ticks that overlap, one that a thread is just about to call.
+  // The timer ends when those that have begun are over: SUCCESS. No effect if something else has
+  // ended it before.
   void end() const;
 
  private:
@@ -170,9 +171,9 @@ class WFTimer {
   // A periodic timer: `tick` is called again and again, on threads of the library, until the timer
   // is cancelled, in any way and from anywhere (also from inside a tick), a tick calls end(), or
   // the library stops; then the callback, once, after the last tick has returned. After a cancel no
-  // further tick begins, but one whose time has come already may; cancel_and_wait() returns after
-  // that, too. To reschedule it while it waits moves
-  // the next tick, and those after it follow that one; while a tick runs it is too late to.
+  // further tick begins, but one that a thread is just about to call may; cancel_and_wait() returns
+  // after that, too. To reschedule it while it waits moves the next tick, and those after it follow
+  // that one; while a tick runs it is too late to.
   // A period that is not positive: SYS_ERROR, EINVAL.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,

@@ -46,14 +46,9 @@ void PeriodicTimer::left_queue(bool stopped, RunnableList& finished) {
     finished.push_back(this);
     return;
   }
-  // As soon as it is in the queue again somebody may end it: what is left to do here needs a user.
-  users_.fetch_add(1, std::memory_order_relaxed);
+  // In this order: as soon as it is in the queue again somebody may end it, and free it.
   spawn_tick(finished);
   if (!restart()) {
-    finished.push_back(this);
-  }
-  if (unref()) {
-    users_.store(1, std::memory_order_relaxed);  // of the turn that this is
     finished.push_back(this);
   }
 }
@@ -64,7 +59,9 @@ class PeriodicTimer::OverlappingTick final : public Runnable {
       : timer_(timer), number_(number), missed_(missed), due_ns_(due_ns) {}
 
   void take_turn() override {
-    timer_->call_tick(number_, missed_, due_ns_);
+    if (!Poller::is_ended(timer_)) {
+      timer_->call_tick(number_, missed_, due_ns_);
+    }
     timer_->end_turn();
     delete this;
   }
@@ -146,6 +143,9 @@ bool PeriodicTimer::restart() {
 }
 
 void PeriodicTimer::end_with_tick() {
+  if (Poller::is_ended(this)) {
+    return;
+  }
   const Name name = leave_name();
   if (name == Name::kTaken) {
     return;
@@ -163,7 +163,7 @@ void PeriodicTimer::end_with_tick() {
 }
 
 void PeriodicTimer::end_turn() {
-  if (unref()) {
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     last_turn();
   }
 }

@@ -31,7 +31,7 @@ class PeriodicTimer final : public NamedTimerTask {
   void end_with_tick();
 
  protected:
-  ~PeriodicTimer() override { give_up_slot(); }
+  ~PeriodicTimer() override { give_up_name_and_slot(); }
   void take_turn() override;
   void before_start() override;
   void forget_captured() override;
@@ -46,8 +46,7 @@ class PeriodicTimer final : public NamedTimerTask {
   void call_tick(uint64_t number, uint64_t missed, int64_t due_ns);
   // Waits for the next tick; false if there is none: it has an outcome.
   bool restart();
-  // A user less; true: it was the last.
-  bool unref() { return users_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // A user less.
   void end_turn();
   void last_turn();
 

@@ -168,7 +168,7 @@ SubTask* TimerTask::done() {
   return delete_and_next();
 }
 
-NamedTimerTask::~NamedTimerTask() {
+void NamedTimerTask::give_up_name_and_slot() {
   // Who sets an outcome leaves the name too; only what never started may still be linked. Before
   // the slot is given up: who has waited for that may use the name again.
   if (NameRegistry::was_linked(this) && get_state() == WFT_STATE_UNDEFINED) {

@@ -105,8 +105,11 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   static NameRegistry& registry();
 
  protected:
-  ~NamedTimerTask() override;
+  ~NamedTimerTask() override { give_up_name_and_slot(); }
   Name leave_name() override;
+
+  // For the destructor of the most derived class, as give_up_slot().
+  void give_up_name_and_slot();
 
   // Has no name yet.
   using TimerTask::TimerTask;

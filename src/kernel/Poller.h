@@ -58,7 +58,8 @@ class TimerNode : public TimerQueueNode {
   // The small ones first: they fit behind the index of TimerQueueNode.
   // Start and cancel meet here: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
-  // Guarded by P: who has found it not queued, so that the coming start, or restart, is refused.
+  // Guarded by P: who has ended it, or found it not queued, so that a start, or restart, to come is
+  // refused.
   enum class Mark : uint8_t { kNone, kCancelled, kInterrupted };
   Mark mark_ = Mark::kNone;
   bool restarts_;             // guarded by P: it is not queued, or will be again
@@ -200,7 +201,8 @@ class Poller {
 
   // The same of a node that was started, by who knows it to be alive. Any number of times.
   static Cancel end_timer(TimerNode* node);
-  // Whether somebody has ended a node that restarts, since it left the queue.
+  // Whether somebody has ended a node that was started: not whether its time has come, or the
+  // poller has stopped.
   static bool is_ended(const TimerNode* node);
 
   // Instead of start_timer(): false when a canceller has found it not started. Whoever cancels it

@@ -126,16 +126,16 @@ Poller::Cancel Poller::cancel_timer(TimerNode* node) {
 Poller::Cancel Poller::end_timer(TimerNode* node) {
   Poller* const poller = node->poller_;
   MutexLock lock(poller->mutex_);
+  const bool is_first = node->mark_ == TimerNode::Mark::kNone;
+  if (is_first) {
+    node->mark_ = TimerNode::Mark::kCancelled;
+  }
   if (node->queued()) {
     poller->queue_of(node).erase(node);
     node->restarts_ = false;
     return Cancel::kTaken;
   }
-  if (node->restarts_ && node->mark_ == TimerNode::Mark::kNone) {
-    node->mark_ = TimerNode::Mark::kCancelled;
-    return Cancel::kBeforeRestart;
-  }
-  return Cancel::kTooLate;
+  return node->restarts_ && is_first ? Cancel::kBeforeRestart : Cancel::kTooLate;
 }
 
 bool Poller::is_ended(const TimerNode* node) {
@@ -210,10 +210,10 @@ int64_t Poller::remaining_ns(const TimerNode* node, Clock& clock) {
 bool Poller::interrupt_timer(TimerNode* node) {
   Poller* const poller = node->poller_;
   MutexLock lock(poller->mutex_);
+  if (node->mark_ == TimerNode::Mark::kNone) {
+    node->mark_ = TimerNode::Mark::kInterrupted;
+  }
   if (!node->queued()) {
-    if (node->mark_ == TimerNode::Mark::kNone) {
-      node->mark_ = TimerNode::Mark::kInterrupted;
-    }
     return false;
   }
   poller->queue_of(node).erase(node);
