@@ -30,8 +30,7 @@ void PeriodicTimer::before_start() {
   if (created_due_.is_refused()) {
     return;
   }
-  const int64_t now_ns = Runtime::current().clock().now_ns_on(clock());
-  if (const std::optional<int64_t> first_ns = schedule_->first(now_ns)) {
+  if (const std::optional<int64_t> first_ns = schedule_->first(now_ns())) {
     change_due(created_due_, TimerDue::at(*first_ns));
   }
 }
@@ -99,26 +98,24 @@ void PeriodicTimer::take_turn() {
 }
 
 void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) {
-  if (!tick_) {
-    return;
-  }
   WFTimerTick tick(this);
   tick.number = number;
   tick.missed = missed;
+  const int64_t begin_ns = now_ns();
   // The wall clock may have been set back since.
-  const int64_t now_ns = Runtime::current().clock().now_ns_on(clock());
-  tick.late = std::chrono::nanoseconds(std::max<int64_t>(now_ns - due_ns, 0));
-  if (!slot()) {
+  tick.late = std::chrono::nanoseconds(std::max<int64_t>(begin_ns - due_ns, 0));
+  TimerCounters::add(TimerCounters::kTicks);
+  if (tick_ && slot()) {
+    const RunningTimer running(slot(), RunningTimer::Part::kTick);
     tick_(tick);
-    return;
+  } else if (tick_) {
+    tick_(tick);
   }
-  const RunningTimer running(slot(), RunningTimer::Part::kTick);
-  tick_(tick);
+  TimerCounters::add_callback(tick.late.count(), now_ns() - begin_ns);
 }
 
 bool PeriodicTimer::restart() {
-  const int64_t now_ns = Runtime::current().clock().now_ns_on(clock());
-  const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns);
+  const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns());
   missed_ = missed + std::exchange(lost_, 0);
   switch (Poller::restart_timer(this, due_ns)) {
     case Poller::Start::kQueued:

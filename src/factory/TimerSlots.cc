@@ -149,7 +149,11 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   if (!slot->task_->goes_by(clock)) {
     return WF_TIMER_OTHER_CLOCK;
   }
-  return Poller::move_timer(slot->task_, due) ? WF_TIMER_WON : WF_TIMER_RUNNING;
+  if (!Poller::move_timer(slot->task_, due)) {
+    return WF_TIMER_RUNNING;
+  }
+  TimerCounters::add(TimerCounters::kRescheduled);
+  return WF_TIMER_WON;
 }
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {

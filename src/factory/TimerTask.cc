@@ -156,16 +156,37 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
   return WF_TIMER_WON;
 }
 
-SubTask* TimerTask::done() {
-  if (!slot()) {
-    return WFTimerTask::done();
+TimerTask::~TimerTask() {
+  if (get_state() == WFT_STATE_UNDEFINED) {
+    TimerCounters::add(TimerCounters::kDropped);
   }
-  if (callback_) {
+  give_up_slot();
+}
+
+void TimerTask::refuse_start(int error) {
+  change_due(due(), TimerDue::refused(error));
+  error_ = error;
+}
+
+SubTask* TimerTask::done() {
+  TimerCounters::add_end(state_, error_);
+  const bool fired = state_ == WFT_STATE_SUCCESS && !is_periodic();
+  const int64_t begin_ns = fired ? now_ns() : 0;
+  if (callback_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);
+  } else if (callback_) {
+    callback_(this);
+  }
+  if (fired) {
+    TimerCounters::add_callback(begin_ns - deadline_ns(), now_ns() - begin_ns);
   }
   give_up_slot();
   return delete_and_next();
+}
+
+int64_t TimerTask::now_ns() const {
+  return Runtime::current().clock().now_ns_on(clock());
 }
 
 void NamedTimerTask::give_up_name_and_slot() {
@@ -213,20 +234,16 @@ WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view na
         }
         break;
       case Linked::kNameTaken:
-        return task->refused_instead(EEXIST);
+        task->refuse_start(EEXIST);
+        break;
       case Linked::kOverQuota:
-        return task->refused_instead(EDQUOT);
+        task->refuse_start(EDQUOT);
+        break;
     }
   } catch (...) {
     delete task;
     throw;
   }
-  return task;
-}
-
-WFTimerTask* NamedTimerTask::refused_instead(int error) {
-  auto* const task = new TimerTask({TimerDue::refused(error)}, std::move(callback_));
-  delete this;
   return task;
 }
 
@@ -277,6 +294,7 @@ size_t NamedTimerTask::reschedule(std::string_view name, TimerDue due,
     auto* const task = static_cast<NamedTimerTask*>(node);
     moved += task->goes_by(clock) && Poller::move_timer(task, due);
   });
+  TimerCounters::add(TimerCounters::kRescheduled, moved);
   return moved;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "factory/NameRegistry.h"
+#include "factory/TimerCounters.h"
 #include "factory/TimerSlots.h"
 #include "kernel/Poller.h"
 #include "workflow/WFTask.h"
@@ -22,12 +23,15 @@ class TimerTask : public WFTimerTask, public TimerNode {
             bool restarts = false)
       : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {
     error_ = when.due.is_refused() ? when.due.error() : 0;
+    TimerCounters::add(TimerCounters::kCreated);
   }
 
   // Before the start. Throws std::bad_alloc.
   WFTimerHandle handle();
   // Before others know the timer: most have none, so it is kept where handles lead. The same.
   void set_tag(uint64_t tag);
+  // The coming start is refused, as is one with a due time that says so.
+  void refuse_start(int error);
 
   // Whether that is its clock; if none is given, yes.
   bool goes_by(std::optional<ClockId> wanted) const { return wanted.value_or(clock()) == clock(); }
@@ -39,9 +43,12 @@ class TimerTask : public WFTimerTask, public TimerNode {
   void left_queue(bool stopped, RunnableList& finished) override;
 
  protected:
-  ~TimerTask() override { give_up_slot(); }
+  ~TimerTask() override;
 
   SubTask* done() override;
+
+  // By its clock.
+  int64_t now_ns() const;
 
   // The first of the start: for those who know only then when they are due.
   virtual void before_start() {}
@@ -115,9 +122,6 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   using TimerTask::TimerTask;
 
  private:
-  // Destroys it and returns a timer without a name that is refused.
-  WFTimerTask* refused_instead(int error);
-
   template <class Wanted>
   static size_t cancel_if(std::string_view name, size_t max, Wanted&& wanted);
 };

@@ -1,0 +1,203 @@
+#include "factory/TimerCounters.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+namespace {
+
+using Lateness = WFTimerStats::Lateness;
+
+// Four for each power of two.
+size_t bucket_of(int64_t ns) {
+  const auto value = static_cast<uint64_t>(std::max<int64_t>(ns, 1));
+  const auto exponent = static_cast<size_t>(std::bit_width(value) - 1);
+  const uint64_t next_two_bits =
+      exponent >= 2 ? value >> (exponent - 2) & 3 : value << (2 - exponent) & 3;
+  return exponent * 4 + static_cast<size_t>(next_two_bits);
+}
+
+// What is below it, and not in an earlier one, is in the bucket.
+double end_of(size_t bucket) {
+  const double power = static_cast<double>(uint64_t{1} << (bucket / 4));
+  return power * (1 + static_cast<double>(bucket % 4 + 1) / 4);
+}
+
+void raise(std::atomic<int64_t>& most, int64_t value) {
+  int64_t before = most.load(std::memory_order_relaxed);
+  while (before < value && !most.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+constinit std::array<TimerCounters::Stripe, TimerCounters::kStripes> TimerCounters::stripes_;
+
+TimerCounters::Stripe& TimerCounters::stripe() {
+  static std::atomic<size_t> threads{0};
+  static thread_local Stripe& mine =
+      stripes_[threads.fetch_add(1, std::memory_order_relaxed) % kStripes];
+  return mine;
+}
+
+void TimerCounters::add_end(int state, int error) {
+  switch (state) {
+    case WFT_STATE_SUCCESS:
+      add(kFired);
+      break;
+    case WFT_STATE_ABORTED:
+      add(kAborted);
+      break;
+    default:
+      add(error == ECANCELED ? kCancelled : kFailed);
+  }
+}
+
+void TimerCounters::add_callback(int64_t late_ns, int64_t took_ns) {
+  Stripe& mine = stripe();
+  mine.late[bucket_of(late_ns)].fetch_add(1, std::memory_order_relaxed);
+  mine.late_sum_ns.fetch_add(std::max<int64_t>(late_ns, 0), std::memory_order_relaxed);
+  raise(mine.late_max_ns, late_ns);
+  raise(mine.longest_ns, took_ns);
+}
+
+WFTimerStats TimerCounters::snapshot() {
+  WFTimerStats stats;
+  std::array<uint64_t, kCounters> sums{};
+  int64_t sum_ns = 0;
+  int64_t max_ns = 0;
+  int64_t longest_ns = 0;
+  // What ends was created before: the ends first, so that none is missing among the created.
+  for (size_t counter = kCounters; counter-- > 0;) {
+    for (const Stripe& stripe : stripes_) {
+      sums[counter] += stripe.counts[counter].load(std::memory_order_acquire);
+    }
+  }
+  for (const Stripe& stripe : stripes_) {
+    for (size_t i = 0; i < Lateness::kBuckets; i++) {
+      const uint64_t count = stripe.late[i].load(std::memory_order_relaxed);
+      stats.lateness.buckets[i] += count;
+      stats.lateness.count += count;
+    }
+    sum_ns += stripe.late_sum_ns.load(std::memory_order_relaxed);
+    max_ns = std::max(max_ns, stripe.late_max_ns.load(std::memory_order_relaxed));
+    longest_ns = std::max(longest_ns, stripe.longest_ns.load(std::memory_order_relaxed));
+  }
+  stats.created = sums[kCreated];
+  stats.fired = sums[kFired];
+  stats.cancelled = sums[kCancelled];
+  stats.aborted = sums[kAborted];
+  stats.failed = sums[kFailed];
+  stats.dropped = sums[kDropped];
+  stats.ticks = sums[kTicks];
+  stats.rescheduled = sums[kRescheduled];
+  const uint64_t ended =
+      stats.fired + stats.cancelled + stats.aborted + stats.failed + stats.dropped;
+  stats.outstanding = stats.created > ended ? stats.created - ended : 0;
+  stats.lateness.sum = std::chrono::nanoseconds(sum_ns);
+  stats.lateness.max = std::chrono::nanoseconds(max_ns);
+  stats.longest_callback = std::chrono::nanoseconds(longest_ns);
+  return stats;
+}
+
+}  // namespace workflow
+
+using workflow::TimerCounters;
+
+WFTimerStats WFTimerStats::snapshot() {
+  return TimerCounters::snapshot();
+}
+
+std::chrono::nanoseconds WFTimerStats::Lateness::percentile(double part) const {
+  if (count == 0) {
+    return std::chrono::nanoseconds(0);
+  }
+  const double wanted = part * static_cast<double>(count);
+  uint64_t seen = 0;
+  for (size_t i = 0; i < kBuckets; i++) {
+    seen += buckets[i];
+    if (seen > 0 && static_cast<double>(seen) >= wanted) {
+      const double end_ns = workflow::end_of(i);
+      return end_ns < static_cast<double>(max.count())
+                 ? std::chrono::nanoseconds(static_cast<int64_t>(end_ns))
+                 : max;
+    }
+  }
+  return max;
+}
+
+namespace {
+
+class PrometheusText {
+ public:
+  explicit PrometheusText(const std::string& prefix) : prefix_(prefix) {}
+
+  void value(const char* name, const char* type, const char* help, const std::string& value) {
+    head(name, type, help);
+    text_ += prefix_ + name + " " + value + "\n";
+  }
+  void count(const char* name, const char* help, uint64_t n) {
+    value(name, "counter", help, std::to_string(n));
+  }
+  void head(const char* name, const char* type, const char* help) {
+    text_ += "# HELP " + prefix_ + name + " " + help + "\n";
+    text_ += "# TYPE " + prefix_ + name + " " + type + "\n";
+  }
+  void line(const std::string& text) { text_ += prefix_ + text + "\n"; }
+  std::string take() { return std::move(text_); }
+
+  static std::string seconds(double ns) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", ns / 1e9);
+    return text;
+  }
+
+ private:
+  const std::string prefix_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string WFTimerStats::to_prometheus(const std::string& prefix) const {
+  PrometheusText text(prefix);
+  const auto seconds_of = [](std::chrono::nanoseconds time) {
+    return PrometheusText::seconds(static_cast<double>(time.count()));
+  };
+  text.count("_created_total", "Timers created.", created);
+  text.head("_ended_total", "counter", "Timers that have ended, by how.");
+  const auto ended = [&text](const char* how, uint64_t n) {
+    text.line("_ended_total{how=\"" + std::string(how) + "\"} " + std::to_string(n));
+  };
+  ended("fired", fired);
+  ended("cancelled", cancelled);
+  ended("aborted", aborted);
+  ended("failed", failed);
+  ended("dropped", dropped);
+  text.value("_outstanding", "gauge", "Timers created and not ended.", std::to_string(outstanding));
+  text.count("_ticks_total", "Ticks of periodic timers.", ticks);
+  text.count("_rescheduled_total", "Times a timer was rescheduled.", rescheduled);
+  text.value("_longest_callback_seconds", "gauge", "The longest callback or tick so far.",
+             seconds_of(longest_callback));
+  text.head("_lateness_seconds", "histogram", "From a deadline to its callback or tick.");
+  uint64_t below = 0;
+  for (size_t i = 0; i < Lateness::kBuckets; i++) {
+    below += lateness.buckets[i];
+    // From 1 us to 18 minutes, the powers of four.
+    const size_t power = (i + 1) / 4;
+    if ((i + 1) % 8 == 0 && power >= 10 && power <= 40) {
+      const std::string end = PrometheusText::seconds(workflow::end_of(i));
+      text.line("_lateness_seconds_bucket{le=\"" + end + "\"} " + std::to_string(below));
+    }
+  }
+  text.line("_lateness_seconds_bucket{le=\"+Inf\"} " + std::to_string(lateness.count));
+  text.line("_lateness_seconds_sum " + seconds_of(lateness.sum));
+  text.line("_lateness_seconds_count " + std::to_string(lateness.count));
+  return text.take();
+}
