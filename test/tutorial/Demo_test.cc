@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -113,6 +114,46 @@ TEST(Demo, TimersListsWhatIsOutstanding) {
   EXPECT_EQ(demo.get("/timers"), json({{"names", {{"a", 1}}}, {"unnamed", 1}}));
 }
 
+TEST(Demo, TimersListsThoseWithANameIfAsked) {
+  Demo demo;
+  std::vector<RawClient> clients;
+  for (const char* query : {"ms=3600000&name=a", "ms=3600000&name=b", "ms=3600000"}) {
+    clients.push_back(demo.begin_delay(query));
+  }
+  ASSERT_TRUE(demo.comes_to("a", 1) && demo.comes_to("b", 1) && demo.comes_to("", 1));
+  EXPECT_EQ(demo.get("/timers?list=0")["list"], json::array());
+  EXPECT_EQ(demo.get("/timers?list=1")["list"].size(), 1u);
+  std::vector<std::string> names;
+  for (const json& timer : demo.get("/timers?list=10")["list"]) {
+    names.push_back(timer["name"]);
+    EXPECT_LE(timer["remaining_ms"], 3600000);
+    EXPECT_GT(timer["remaining_ms"], 3000000);
+    EXPECT_GE(timer["age_ms"], 0);
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(demo.ask("GET", "/timers?list=1001").status, 400);
+  EXPECT_EQ(demo.ask("GET", "/timers?all").status, 400);
+}
+
+TEST(Demo, MetricsCountTimers) {
+  Demo demo;
+  EXPECT_EQ(demo.get("/delay?ms=5")["state"], "expired");
+  RawClient waiting = demo.begin_delay("ms=3600000&name=x");
+  ASSERT_TRUE(demo.comes_to("x", 1));
+  EXPECT_EQ(demo.post("/cancel?name=x")["cancelled"], 1);
+  ASSERT_TRUE(waiting.reply());
+  const HttpReply reply = demo.ask("GET", "/metrics");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.field("Content-Type"), "text/plain; version=0.0.4");
+  for (const char* line :
+       {"\nworkflow_timers_created_total 2\n", "\nworkflow_timers_ended_total{how=\"fired\"} 1\n",
+        "\nworkflow_timers_ended_total{how=\"cancelled\"} 1\n", "\nworkflow_timers_outstanding 0\n",
+        "\nworkflow_timers_lateness_seconds_count 1\n"}) {
+    EXPECT_NE(reply.body.find(line), std::string::npos) << line << reply.body;
+  }
+}
+
 TEST(Demo, ExpiredDelaysAreNotOutstanding) {
   Demo demo;
   EXPECT_EQ(demo.get("/delay?ms=5&name=x")["state"], "expired");
@@ -200,7 +241,7 @@ TEST(Demo, UnknownPathIs404) {
 
 TEST(Demo, WrongMethodIs405WithAllow) {
   Demo demo;
-  for (const char* target : {"/", "/delay?ms=1", "/timers"}) {
+  for (const char* target : {"/", "/delay?ms=1", "/timers", "/metrics"}) {
     for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS"}) {
       const HttpReply reply = demo.ask(method, target);
       EXPECT_EQ(reply.status, 405) << method << target;
@@ -216,7 +257,7 @@ TEST(Demo, WrongMethodIs405WithAllow) {
 
 TEST(Demo, HeadIsAllowedWhereGetIs) {
   Demo demo;
-  for (const char* target : {"/", "/delay?ms=20", "/timers"}) {
+  for (const char* target : {"/", "/delay?ms=20", "/timers", "/metrics"}) {
     RawClient client(demo.port);
     const auto reply = client.ask(tutorial_test::request_for("HEAD", target), true);
     ASSERT_TRUE(reply) << target;

@@ -1,9 +1,12 @@
 #include "Service.h"
 
+#include <chrono>
 #include <climits>
 #include <nlohmann/json.hpp>
 
 #include "Query.h"
+#include "workflow/WFTimer.h"
+#include "workflow/WFTimerStats.h"
 
 namespace {
 
@@ -11,6 +14,11 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxDelayMs = uint64_t{24} * 3600 * 1000;
+constexpr uint64_t kMaxListed = 1000;
+
+int64_t milliseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
 
 void reply(WFHttpTask* task, int status, const char* type, const std::string& body) {
   protocol::HttpResponse* response = task->get_resp();
@@ -68,6 +76,7 @@ const Service::Route Service::kRoutes[] = {
     {"/delay", "GET, HEAD", &Service::delay},
     {"/cancel", "POST", &Service::cancel},
     {"/timers", "GET, HEAD", &Service::show_timers},
+    {"/metrics", "GET, HEAD", &Service::show_metrics},
 };
 
 void Service::process(WFHttpTask* task) {
@@ -126,10 +135,29 @@ void Service::cancel(WFHttpTask* task, std::string_view query_text) {
   reply_json(task, HttpStatusOK, {{"name", name}, {"cancelled", cancelled}});
 }
 
-void Service::show_timers(WFHttpTask* task, std::string_view) {
+void Service::show_timers(WFHttpTask* task, std::string_view query_text) {
+  Query query(query_text, {"list"});
+  const std::optional<uint64_t> listed = query.number("list", kMaxListed);
+  if (!query.error().empty()) {
+    reply_error(task, HttpStatusBadRequest, query.error());
+    return;
+  }
   const Delays::Counts counts = delays_.counts();
   // A pair of braces more would make a list of the map.
-  reply_json(task, HttpStatusOK, {{"names", json(counts.names)}, {"unnamed", counts.unnamed}});
+  json body = {{"names", json(counts.names)}, {"unnamed", counts.unnamed}};
+  if (listed) {
+    body["list"] = json::array();
+    for (const WFTimerInfo& timer : WFTimer::list("", *listed)) {
+      body["list"].push_back({{"name", timer.name},
+                              {"remaining_ms", milliseconds(timer.remaining)},
+                              {"age_ms", milliseconds(timer.age)}});
+    }
+  }
+  reply_json(task, HttpStatusOK, body);
+}
+
+void Service::show_metrics(WFHttpTask* task, std::string_view) {
+  reply(task, HttpStatusOK, "text/plain; version=0.0.4", WFTimerStats::snapshot().to_prometheus());
 }
 
 size_t Service::outstanding() const {
@@ -144,7 +172,8 @@ size_t Service::outstanding() const {
 std::string curl_lines(const std::string& url) {
   return "  curl '" + url + "/delay?ms=2000'\n" +              //
          "  curl '" + url + "/delay?ms=60000&name=tea' &\n" +  //
-         "  curl '" + url + "/timers'\n" +                     //
+         "  curl '" + url + "/timers?list=10'\n" +             //
+         "  curl '" + url + "/metrics'\n" +                    //
          "  curl -X POST '" + url + "/cancel?name=tea'\n" +    //
          "  curl -X POST '" + url + "/cancel?name=tea&max=1'\n";
 }

@@ -24,6 +24,7 @@ class Service {
   void delay(WFHttpTask* task, std::string_view query);
   void cancel(WFHttpTask* task, std::string_view query);
   void show_timers(WFHttpTask* task, std::string_view query);
+  void show_metrics(WFHttpTask* task, std::string_view query);
 
   Delays delays_;
 };
