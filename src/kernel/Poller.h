@@ -109,7 +109,7 @@ class IoHandler {
 // 3. Start and cancel meet in flag_.exchange(true). Start does it holding P and inserts only if it
 //    came first; after releasing P it never touches the node again. A canceller that came second
 //    takes P and erases the node if it is still queued: then it owns the completion.
-// 5. A canceller that finds the node removed never touches it again, but to mark one that restarts.
+// 5. A canceller that finds the node removed never touches it again, but to mark it (13).
 // 9. An interrupter has no part in flag_: holding P it takes the node out, or, when it is not in
 //    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
 //    node removed.

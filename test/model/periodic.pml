@@ -1,0 +1,580 @@
+/*
+ * A periodic timer: how it is started again after each tick, and what ends it (rules 13 and 14), with a
+ * name or without, its ticks one by one or overlapping. The names are those of handle.pml, and
+ *   marked     guarded by P: it was ended (TimerNode::interrupted_)
+ *   restarts   guarded by P: it is not queued, or will be again
+ *   ticks      the timer's coming turn is a tick
+ *   posted     the timer is with the handlers
+ *   spawned    so many overlapping ticks are with the handlers
+ *   users      atomic: the schedule and the overlapping ticks
+ *   by_tick    atomic: a tick has ended it
+ *
+ * What happens under P or I is one step: nobody takes another lock there but P under I, and what they
+ * guard is touched nowhere else. Who may end the timer may also stay away. Memory is sequentially consistent. A timer that nothing ends ticks
+ * PASSES times and then is not due any more; the handlers and the poller wait for ever.
+ *
+ * Parameters (-D):
+ *   NAMED           the timer has a name, and somebody cancels by it
+ *   OVERLAP         ticks overlap, on two handlers
+ *   PASSES          how often its deadline passes                                    (2)
+ *   WITH_STOP, WITH_INTERRUPT
+ *   WITH_NO_MEMORY  for a start, restart or overlapping tick; or its start is refused otherwise
+ */
+
+#ifndef PASSES
+#define PASSES 2
+#endif
+#ifdef NAMED
+#define CALLERS 2
+#else
+#define CALLERS 1
+#endif
+
+mtype = { NONE, SUCCESS, ABORTED, EINVAL, ENOMEM, ECANCELED };
+mtype = { WON, RUNNING, DONE };
+mtype = { BEFORE_START, BEFORE_RESTART, TAKEN, TOO_LATE };
+
+/* Mutexes: the process that holds it, or 0. Order G, B. */
+byte G, B;
+
+/* The slot of its handle, guarded by G. */
+bool given_up, runner;
+
+/* The timer. */
+bool flag, poller_set, queued, marked, stopped, drained, ticks, posted, by_tick;
+bool restarts = true;
+byte users = 1;
+byte spawned;
+mtype outcome = NONE;
+bool linked = true;
+#ifdef WITH_INTERRUPT
+bool entered, interrupted;
+#endif
+
+/* Ghost state. */
+bool alive = true;
+bool called_back;
+bool refused;    /* a start had no poller */
+bool taken_out;  /* by the interrupter */
+bool ended;      /* who has ended it was told so: a cancel that won, end() or the interrupter returned */
+byte winners;
+byte running;    /* ticks */
+byte passes;
+byte returned;   /* of those who cancel */
+
+#define TOUCH assert(alive)
+#define HOLDS_NOTHING (G != _pid && B != _pid)
+
+inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
+inline unlock(mutex) { d_step { assert(mutex == _pid); mutex = 0 } }
+
+/* By whom the timer belongs to: its turn comes on a handler. */
+inline post() {
+  d_step { assert(HOLDS_NOTHING); TOUCH; assert(!posted && !queued); posted = true }
+}
+inline set_outcome(how) {
+  d_step { TOUCH; assert(!queued && outcome == NONE); outcome = how }
+}
+
+/* Sets `taken` if somebody has taken it out before. */
+inline leave_name(taken) {
+#ifdef NAMED
+  d_step { B == 0 -> TOUCH; taken = taken || !linked; linked = false }
+#else
+  skip
+#endif
+}
+inline leave_scope(taken) {
+#ifdef WITH_INTERRUPT
+  d_step { TOUCH; taken = taken || !entered; entered = false }
+#else
+  skip
+#endif
+}
+
+/* Of a start or restart that was refused, and of the stop; needs the local taken. */
+inline leave_with(how) {
+#ifndef MUT_RESTART_KEEPS_NAME
+  leave_name(taken);
+#endif
+  leave_scope(taken);
+#ifdef MUT_OUTCOME_EARLY
+  set_outcome((by_tick -> SUCCESS : (taken -> ECANCELED : how)))
+#else
+  set_outcome((taken -> ECANCELED : how))
+#endif
+}
+
+/* ---- Start and restart ---- */
+
+inline choose_memory() {
+#ifdef WITH_NO_MEMORY
+  if
+  :: memory = true
+  :: memory = false
+  fi
+#else
+  memory = true
+#endif
+}
+
+/* Poller::put_in(), under P; needs the locals memory and verdict. */
+inline put_in() {
+  if
+  :: marked -> verdict = ECANCELED
+  :: !marked && stopped -> verdict = ABORTED
+  :: !marked && !stopped && !memory -> verdict = ENOMEM
+  :: else -> queued = true
+  fi;
+#ifndef MUT_REFUSED_STILL_RESTARTS
+  restarts = restarts && queued
+#endif
+}
+
+proctype Owner() {
+  bool old, taken, memory;
+  mtype verdict = NONE;
+#ifdef WITH_INTERRUPT
+  d_step {
+    if
+    :: interrupted -> refused = true; taken_out = true
+    :: else -> entered = true
+    fi
+  };
+#elif defined(WITH_NO_MEMORY)
+  if
+  :: refused = true
+  :: skip
+  fi;
+#endif
+  if
+  :: refused -> d_step { TOUCH; verdict = ((flag || taken_out) -> ECANCELED : EINVAL); flag = true }
+  :: else ->
+     choose_memory();
+     d_step { TOUCH; poller_set = true };
+     d_step {
+       TOUCH;
+       old = flag;
+       flag = true;
+       if
+       :: old -> verdict = ECANCELED
+       :: else -> put_in()
+       fi
+     };
+     if
+     :: verdict != NONE -> leave_scope(taken)
+     :: else
+     fi
+  fi;
+  if
+  :: verdict != NONE ->
+     leave_name(taken);
+     set_outcome((taken -> ECANCELED : verdict));
+     post()
+  :: else
+  fi
+}
+
+/* PeriodicTimer::restart(); needs the locals memory, verdict and taken. Queued: it is others' now. */
+inline restart() {
+  choose_memory();
+  d_step {
+    TOUCH;
+    verdict = NONE;
+#ifdef MUT_RESTART_IGNORES_MARK
+    queued = !stopped;
+    verdict = (stopped -> ABORTED : NONE);
+    restarts = queued
+#elif defined(MUT_RESTART_IGNORES_STOP)
+    verdict = (marked -> ECANCELED : NONE);
+    queued = !marked;
+    restarts = queued
+#else
+    put_in()
+#endif
+  };
+  if
+  :: verdict != NONE -> leave_with(verdict)
+  :: else
+  fi
+}
+
+/* ---- Ends ---- */
+
+/* Poller::end_timer(), under P; needs the locals first and how. */
+inline end_timer() {
+  first = !marked;
+  how = (queued -> TAKEN : ((restarts && first) -> BEFORE_RESTART : TOO_LATE));
+#ifdef MUT_SECOND_MARK_WINS
+  how = ((how == TOO_LATE && restarts) -> BEFORE_RESTART : how);
+#endif
+#ifdef MUT_END_MARKS_NOTHING
+  marked = how == TAKEN;
+#elif defined(MUT_TAKEN_UNMARKED)
+  marked = marked || how != TAKEN;
+#elif defined(MUT_TOO_LATE_UNMARKED)
+  marked = marked || how != TOO_LATE;
+#else
+  marked = true;
+#endif
+  restarts = restarts && !queued;
+  queued = false
+}
+
+/* Poller::cancel_timer(); needs the locals old, first and how. */
+inline cancel_timer() {
+  d_step { TOUCH; old = flag; flag = true };
+  if
+  :: !old -> how = BEFORE_START
+  :: old && !poller_set -> assert(refused); how = TOO_LATE
+  :: old && poller_set ->
+#ifdef MUT_MARK_WITHOUT_P
+     d_step { TOUCH; how = (queued -> TAKEN : ((restarts && !marked) -> BEFORE_RESTART : TOO_LATE)) };
+     d_step {
+       TOUCH;
+       if
+       :: how == TAKEN -> queued = false; restarts = false; marked = true
+       :: else -> marked = true
+       fi
+     }
+#else
+     d_step { TOUCH; end_timer() }
+#endif
+  fi
+}
+
+proctype HandleCanceller() {
+  bool old, first, taken, owns;
+  mtype how, answer;
+  if
+  :: skip
+  :: goto away
+  fi;
+  lock(G);
+  if
+  :: given_up -> answer = DONE; assert(called_back)
+  :: !given_up && runner -> answer = RUNNING
+  :: !given_up && !runner ->
+     leave_name(taken);
+     if
+     :: taken -> answer = RUNNING
+     :: else ->
+        cancel_timer();
+        d_step {
+          owns = how == TAKEN;
+#ifdef NAMED
+          answer = WON;
+#else
+          answer = (how == TOO_LATE -> RUNNING : WON);
+#endif
+          winners = winners + (answer == WON)
+        };
+        if
+        :: owns -> leave_scope(taken); set_outcome(ECANCELED)
+        :: else
+        fi
+     fi
+  fi;
+  unlock(G);
+  if
+  :: owns -> post()
+  :: else
+  fi;
+away:
+  skip;
+  d_step { ended = ended || answer == WON; returned++ }
+}
+
+#ifdef NAMED
+proctype NameCanceller() {
+  bool old, first, taken, counted;
+  mtype how;
+  if
+  :: skip
+  :: goto away
+  fi;
+  lock(B);
+  if
+  :: linked ->
+     d_step { TOUCH; linked = false; winners++; counted = true };
+     cancel_timer();
+     if
+     :: how == TAKEN -> leave_scope(taken); set_outcome(ECANCELED)
+     :: else
+     fi
+  :: else
+  fi;
+  unlock(B);
+  if
+  :: how == TAKEN -> post()
+  :: else
+  fi;
+away:
+  skip;
+  d_step { ended = ended || counted; returned++ }
+}
+#endif
+
+#ifdef WITH_INTERRUPT
+proctype Interrupter() {
+  bool taken, owner;
+  if
+  :: skip
+  :: goto away
+  fi;
+  d_step {
+    interrupted = true;
+    if
+    :: entered ->
+       TOUCH;
+       entered = false;
+       taken_out = true;
+       owner = queued;
+#ifdef MUT_INTERRUPTER_TAKES_UNMARKED
+       marked = marked || !queued;
+#else
+       marked = true;
+#endif
+       restarts = restarts && !queued;
+       queued = false
+    :: else
+    fi
+  };
+  if
+  :: owner -> leave_name(taken); set_outcome(ECANCELED); post()
+  :: else
+  fi;
+  ended = ended || taken_out;
+away:
+  skip
+}
+#endif
+
+proctype Stopper() {
+  if
+  :: d_step { stopped = true }
+  :: skip
+  fi
+}
+
+/* ---- Expiry and stop ---- */
+
+proctype Poller() {
+  bool taken, memory, over;
+  mtype verdict;
+end:
+  do
+  :: d_step {
+       queued && (stopped || passes < PASSES) ->
+       TOUCH;
+       queued = false;
+       over = stopped;
+       passes = passes + !over;
+#ifndef MUT_STOP_LEAVES_RESTARTS
+       restarts = restarts && !over
+#endif
+     };
+     if
+     :: over -> leave_with(ABORTED); post()
+     :: else ->
+#ifdef OVERLAP
+        choose_memory();
+#ifdef MUT_SPAWNS_AFTER_RESTART
+        restart();
+        d_step { TOUCH; users++; spawned++ };
+#else
+        if
+#ifdef MUT_TICK_IS_NO_USER
+        :: memory -> spawned++
+#else
+        :: memory -> d_step { TOUCH; users++ }; spawned++
+#endif
+        :: else
+        fi;
+        restart();
+#endif
+        if
+        :: verdict != NONE -> post()
+        :: else
+        fi
+#else
+        d_step { TOUCH; ticks = true };
+        post()
+#endif
+     fi;
+     d_step { taken = false; memory = false; over = false; verdict = NONE }
+  :: d_step { stopped && !queued -> drained = true } -> break
+  od
+}
+
+/* ---- Turns on the handlers ---- */
+
+/* Whether the tick begins: it may have been ended by the time that it does. */
+inline look() {
+#ifdef MUT_TICK_WITHOUT_LOOK
+  d_step { TOUCH; seen = false; assert(!ended) }
+#else
+  d_step { TOUCH; seen = marked; assert(seen || !ended) }
+#endif
+}
+
+inline call_tick() {
+  d_step {
+    TOUCH;
+    running++;
+    assert(!called_back);
+#ifndef OVERLAP
+    assert(running == 1)
+#endif
+  };
+  if
+  :: skip
+  :: end_with_tick()
+  fi;
+  d_step { TOUCH; running--; taken = false }
+}
+
+inline end_with_tick() {
+  d_step { ended_before = ended };
+#ifndef MUT_END_LOOKS_NOT
+  d_step { TOUCH; seen = marked };
+#endif
+  if
+  :: seen
+  :: else ->
+#ifndef MUT_END_IGNORES_NAME
+     leave_name(taken);
+#endif
+     if
+     :: taken
+     :: else ->
+        d_step { TOUCH; end_timer() };
+        if
+#ifndef NAMED
+        :: how == TOO_LATE
+        :: how != TOO_LATE ->
+#else
+        :: true ->
+#endif
+           d_step { TOUCH; assert(!ended_before); by_tick = true };
+           if
+           :: how == TAKEN ->
+#ifndef MUT_END_STAYS_IN_SCOPE
+              leave_scope(taken);
+#endif
+              post()
+           :: else
+           fi;
+           ended = true
+        fi
+     fi
+  fi;
+  d_step { first = false; how = 0; ended_before = false; seen = false }
+}
+
+/* The last user goes on to the callback, and frees it. */
+inline end_turn() {
+  d_step { TOUCH; assert(users > 0); users--; last = users == 0 };
+  if
+  :: last ->
+     d_step {
+       TOUCH;
+#ifndef MUT_OUTCOME_EARLY
+       outcome = (by_tick -> SUCCESS : outcome);
+#endif
+       assert(outcome != NONE && !called_back);
+       assert(running == 0 && !queued && !posted && spawned == 0);
+#ifdef NAMED
+       assert(!linked);
+#endif
+#ifdef WITH_INTERRUPT
+       assert(!entered);
+#endif
+       last = false
+     };
+     lock(G);
+     runner = true;
+     unlock(G);
+     called_back = true;
+     lock(G);
+     given_up = true;
+     unlock(G);
+     alive = false
+  :: else
+  fi
+}
+
+proctype Handler() {
+  bool seen, taken, memory, last, first, ended_before;
+  mtype verdict, how;
+end:
+  do
+#ifdef OVERLAP
+  :: d_step { spawned > 0 -> spawned-- };
+     look();
+     if
+     :: seen
+     :: else -> call_tick()
+     fi;
+     d_step { seen = false };
+     end_turn()
+  :: d_step { posted -> posted = false };
+     end_turn()
+#else
+  :: d_step { posted -> posted = false };
+     if
+     :: ticks ->
+        ticks = false;
+        look();
+        if
+        :: seen
+        :: else -> call_tick()
+        fi;
+        d_step { seen = false };
+        restart();
+        if
+        :: verdict != NONE -> end_turn()
+        :: else
+        fi
+     :: else -> end_turn()
+     fi;
+     d_step { verdict = NONE; taken = false; memory = false }
+#endif
+  :: !alive -> break
+  od
+}
+
+init {
+  atomic {
+    run Owner();
+    run Poller();
+    run Handler();
+#ifdef OVERLAP
+    run Handler();
+#endif
+    run HandleCanceller();
+#ifdef NAMED
+    run NameCanceller();
+#endif
+#ifdef WITH_STOP
+    run Stopper();
+#endif
+#ifdef WITH_INTERRUPT
+    run Interrupter();
+#endif
+  };
+  timeout;
+  d_step {
+    assert(returned == CALLERS && !G && !B && !posted && !ticks && !spawned && !running);
+    assert(called_back == !alive);
+    /* It goes on only if nothing has ended it. */
+    assert(called_back || (queued && users == 1 && !stopped && !by_tick && !taken_out && winners == 0));
+    assert(!called_back || (users == 0 && !queued));
+    assert(winners <= 1);
+    assert(winners == 0 || outcome == ECANCELED);
+    assert(outcome != ECANCELED || winners == 1 || taken_out);
+    assert(outcome != SUCCESS || by_tick);
+    assert(!by_tick || outcome == SUCCESS);
+    assert(outcome != ABORTED || stopped)
+  }
+}
