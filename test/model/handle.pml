@@ -257,9 +257,7 @@ proctype Owner() {
   bool old, taken;
   byte waits;
   mtype verdict = NONE;
-#ifdef WITH_INTERRUPT
   mtype ignored;
-#endif
 #ifdef WITH_DROP
   if
   :: start()
@@ -377,9 +375,7 @@ inline cancel_task() {
 proctype HandleCanceller(bool waits) {
   bool taken, old, owns;
   mtype how, answer;
-#ifdef WITH_INTERRUPT
   mtype ignored;
-#endif
   lock(G);
   if
   :: generation != 0 -> d_step { answer = DONE; assert(called_back || dropped) }
@@ -437,9 +433,7 @@ proctype HandleCanceller(bool waits) {
 proctype NameCanceller() {
   bool taken, old;
   mtype how;
-#ifdef WITH_INTERRUPT
   mtype ignored;
-#endif
   lock(B);
   if
   :: linked ->

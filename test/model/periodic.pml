@@ -1,7 +1,8 @@
 /*
  * A periodic timer: how it is started again after each tick, and what ends it (rules 13 and 14), with a
  * name or without, its ticks one by one or overlapping. The names are those of handle.pml, and
- *   marked     guarded by P: it was ended (TimerNode::interrupted_)
+ *   marked     guarded by P: it was ended (TimerNode::mark_)
+ *   late       guarded by P: an interrupter was the first to mark it
  *   restarts   guarded by P: it is not queued, or will be again
  *   ticks      the timer's coming turn is a tick
  *   posted     the timer is with the handlers
@@ -30,7 +31,7 @@
 #define CALLERS 1
 #endif
 
-mtype = { NONE, SUCCESS, ABORTED, EINVAL, ENOMEM, ECANCELED };
+mtype = { NONE, SUCCESS, ABORTED, EINVAL, ENOMEM, ECANCELED, ETIMEDOUT };
 mtype = { WON, RUNNING, DONE };
 mtype = { BEFORE_START, BEFORE_RESTART, TAKEN, TOO_LATE };
 
@@ -41,7 +42,7 @@ byte G, B;
 bool given_up, runner;
 
 /* The timer. */
-bool flag, poller_set, queued, marked, stopped, drained, ticks, posted, by_tick;
+bool flag, poller_set, queued, marked, late, stopped, drained, ticks, posted, by_tick;
 bool restarts = true;
 byte users = 1;
 byte spawned;
@@ -92,16 +93,22 @@ inline leave_scope(taken) {
 #endif
 }
 
-/* Of a start or restart that was refused, and of the stop; needs the local taken. */
+/*
+ * Of a start or restart that was refused, and of the stop; needs the locals taken and out. Whom a
+ * canceller has marked is cancelled even if an interrupter takes it out of the scope afterwards.
+ */
 inline leave_with(how) {
 #ifndef MUT_RESTART_KEEPS_NAME
   leave_name(taken);
 #endif
-  leave_scope(taken);
+  leave_scope(out);
+#ifndef MUT_INTERRUPTED_FORGETS_MARK
+  d_step { taken = taken || how == ECANCELED };
+#endif
 #ifdef MUT_OUTCOME_EARLY
-  set_outcome((by_tick -> SUCCESS : (taken -> ECANCELED : how)))
+  set_outcome((by_tick -> SUCCESS : (taken -> ECANCELED : (out -> ETIMEDOUT : how))))
 #else
-  set_outcome((taken -> ECANCELED : how))
+  set_outcome((taken -> ECANCELED : (out -> ETIMEDOUT : how)))
 #endif
 }
 
@@ -121,7 +128,7 @@ inline choose_memory() {
 /* Poller::put_in(), under P; needs the locals memory and verdict. */
 inline put_in() {
   if
-  :: marked -> verdict = ECANCELED
+  :: marked -> verdict = (late -> ETIMEDOUT : ECANCELED)
   :: !marked && stopped -> verdict = ABORTED
   :: !marked && !stopped && !memory -> verdict = ENOMEM
   :: else -> queued = true
@@ -132,7 +139,7 @@ inline put_in() {
 }
 
 proctype Owner() {
-  bool old, taken, memory;
+  bool old, taken, out, memory;
   mtype verdict = NONE;
 #ifdef WITH_INTERRUPT
   d_step {
@@ -148,7 +155,7 @@ proctype Owner() {
   fi;
 #endif
   if
-  :: refused -> d_step { TOUCH; verdict = ((flag || taken_out) -> ECANCELED : EINVAL); flag = true }
+  :: refused -> d_step { TOUCH; verdict = (flag -> ECANCELED : (taken_out -> ETIMEDOUT : EINVAL)); flag = true }
   :: else ->
      choose_memory();
      d_step { TOUCH; poller_set = true };
@@ -162,7 +169,9 @@ proctype Owner() {
        fi
      };
      if
-     :: verdict != NONE -> leave_scope(taken)
+     :: verdict != NONE ->
+        leave_scope(out);
+        d_step { verdict = ((out && verdict != ECANCELED) -> ETIMEDOUT : verdict) }
      :: else
      fi
   fi;
@@ -186,7 +195,7 @@ inline restart() {
     verdict = (stopped -> ABORTED : NONE);
     restarts = queued
 #elif defined(MUT_RESTART_IGNORES_STOP)
-    verdict = (marked -> ECANCELED : NONE);
+    verdict = (marked -> (late -> ETIMEDOUT : ECANCELED) : NONE);
     queued = !marked;
     restarts = queued
 #else
@@ -330,6 +339,7 @@ proctype Interrupter() {
        entered = false;
        taken_out = true;
        owner = queued;
+       late = !marked;
 #ifdef MUT_INTERRUPTER_TAKES_UNMARKED
        marked = marked || !queued;
 #else
@@ -341,7 +351,7 @@ proctype Interrupter() {
     fi
   };
   if
-  :: owner -> leave_name(taken); set_outcome(ECANCELED); post()
+  :: owner -> leave_name(taken); set_outcome((taken -> ECANCELED : ETIMEDOUT)); post()
   :: else
   fi;
   ended = ended || taken_out;
@@ -360,7 +370,7 @@ proctype Stopper() {
 /* ---- Expiry and stop ---- */
 
 proctype Poller() {
-  bool taken, memory, over;
+  bool taken, out, memory, over;
   mtype verdict;
 end:
   do
@@ -402,7 +412,7 @@ end:
         post()
 #endif
      fi;
-     d_step { taken = false; memory = false; over = false; verdict = NONE }
+     d_step { taken = false; out = false; memory = false; over = false; verdict = NONE }
   :: d_step { stopped && !queued -> drained = true } -> break
   od
 }
@@ -505,7 +515,7 @@ inline end_turn() {
 }
 
 proctype Handler() {
-  bool seen, taken, memory, last, first, ended_before;
+  bool seen, taken, out, memory, last, first, ended_before;
   mtype verdict, how;
 end:
   do
@@ -538,7 +548,7 @@ end:
         fi
      :: else -> end_turn()
      fi;
-     d_step { verdict = NONE; taken = false; memory = false }
+     d_step { verdict = NONE; taken = false; out = false; memory = false }
 #endif
   :: !alive -> break
   od
@@ -572,7 +582,8 @@ init {
     assert(!called_back || (users == 0 && !queued));
     assert(winners <= 1);
     assert(winners == 0 || outcome == ECANCELED);
-    assert(outcome != ECANCELED || winners == 1 || taken_out);
+    assert(outcome != ECANCELED || winners == 1);
+    assert(outcome != ETIMEDOUT || taken_out);
     assert(outcome != SUCCESS || by_tick);
     assert(!by_tick || outcome == SUCCESS);
     assert(outcome != ABORTED || stopped)
