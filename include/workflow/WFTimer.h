@@ -113,6 +113,9 @@ struct WFTimerPeriod {
 // One tick of a periodic timer, while it runs.
 class WFTimerTick {
  public:
+  WFTimerTick(const WFTimerTick &) = delete;
+  WFTimerTick &operator=(const WFTimerTick &) = delete;
+
   uint64_t number = 0;              // of the ticks before it
   uint64_t missed = 0;              // ticks left out between the one before and this one
   std::chrono::nanoseconds late{};  // since it was due
