@@ -61,9 +61,9 @@ class InterruptibleSeries final : public SeriesWork {
   explicit InterruptibleSeries(SubTask* first) : SeriesWork(first, nullptr) { allow_interrupt(); }
 
   void interrupt_now() {
-    workflow::RunnableList ended;
-    interrupt(ended);
-    workflow::TimerTask::end_interrupted(ended);
+    workflow::Interruption interruption(ETIMEDOUT);
+    interrupt(interruption);
+    interruption.finish();
   }
 };
 
@@ -133,7 +133,7 @@ TEST(PeriodicEnds, AnInterruptionThatCameBeforeTheEndByATickDecides) {
         series = new InterruptibleSeries(task);
         series->start();
         run(simulation);
-        expect_ended(outcome, WFT_STATE_SYS_ERROR, ECANCELED);
+        expect_ended(outcome, WFT_STATE_SYS_ERROR, ETIMEDOUT);
       });
     }
   }
