@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/RawServer.h"
@@ -8,7 +10,7 @@
 #include "support/TempDir.h"
 #include "tutorial/Program.h"
 
-// The tutorials that speak to other servers.
+// The tutorials that speak to other servers, and those that are servers for more than one client.
 
 using server_test::TestServer;
 using tutorial_test::Program;
@@ -25,6 +27,10 @@ std::string output_of(const std::string& name, const std::vector<std::string>& a
   Program program(name, arguments);
   EXPECT_EQ(program.exit_code(), exit_code);
   return program.output();
+}
+
+std::string get_with_key(const std::string& key) {
+  return "GET / HTTP/1.1\r\nHost: tutorial\r\nX-Api-Key: " + key + "\r\n\r\n";
 }
 
 }  // namespace
@@ -150,4 +156,37 @@ TEST(Tutorial16, SendsEventsUntilTheClientLeaves) {
   program.close_stdin();
   EXPECT_EQ(program.exit_code(), 0);
   EXPECT_NE(program.output().find("replies were cut short"), std::string::npos);
+}
+
+TEST(Tutorial19, LetsEachClientMakeSoManyRequests) {
+  Program program("tutorial-19-rate_limiter", {"0"});
+  server_test::RawClient client(program.port());
+  const auto began = std::chrono::steady_clock::now();
+  const auto ask = [&](const std::string& key) {
+    return client.ask(get_with_key(key)).value_or(server_test::HttpReply());
+  };
+  int let_through = 0;
+  server_test::HttpReply reply;
+  while ((reply = ask("alice")).status == 200) {
+    EXPECT_EQ(reply.body, "at your service\n");
+    let_through++;
+  }
+  // Tokens come back meanwhile: at a tick that was late, and each second that this took.
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(let_through, 3);
+  EXPECT_LE(let_through, 5 + took / std::chrono::seconds(1));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_TRUE(reply.field("Retry-After") == "1" || reply.field("Retry-After") == "0")
+      << reply.field("Retry-After");
+  EXPECT_EQ(ask("bob").status, 200);
+
+  const auto refused = std::chrono::steady_clock::now();
+  while (ask("alice").status == 429 &&
+         std::chrono::steady_clock::now() - refused < test_support::kPatience) {
+    // The next token comes within a second.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - refused, test_support::kPatience);
+  program.close_stdin();
+  EXPECT_EQ(program.exit_code(), 0);
 }
