@@ -198,3 +198,30 @@ TEST(Tutorial18, RenewsAndEndsEachSession) {
   EXPECT_EQ(program.output(),
             "20000 renewals\n1000 logged out, of 1000 told so; 1000 expired\nrenewed then: no\n");
 }
+
+TEST(Tutorial20, ShowsTimesAndAnErrorAndTicks) {
+  Program program("tutorial-20-cron", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string& output = program.output();
+  EXPECT_EQ(output.find("30 2 * * MON-FRI (UTC)\n  "), 0U) << output;
+  EXPECT_EQ(count_of(output, " 02:30:00 UTC\n"), 5U) << output;
+  EXPECT_EQ(count_of(output, "  S"), 0U) << output;  // neither Saturday nor Sunday
+  const std::string rest =
+      "hour: \"25\" is wrong: write 0 to 23\n"
+      "  0 1,25 * * *\n"
+      "      ^^\n"
+      "tick 0\ntick 1\ntick 2\nthe timer: Success\n";
+  ASSERT_GE(output.size(), rest.size()) << output;
+  EXPECT_EQ(output.substr(output.size() - rest.size()), rest) << output;
+}
+
+TEST(Tutorial20, ShowsWhatItIsAskedFor) {
+  Program leap("tutorial-20-cron", {"0 12 29 2 *", "UTC"});
+  EXPECT_EQ(leap.exit_code(), 0);
+  EXPECT_EQ(leap.output().find("0 12 29 2 * (UTC)\n"), 0U) << leap.output();
+  EXPECT_EQ(count_of(leap.output(), "-02-29 12:00:00 UTC\n"), 5U) << leap.output();
+  EXPECT_EQ(count_of(leap.output(), "\n"), 6U) << leap.output();
+  Program never("tutorial-20-cron", {"0 0 30 2 *"});
+  EXPECT_EQ(never.exit_code(), 0);
+  EXPECT_EQ(never.output(), "0 0 30 2 * (UTC)\n  never\n");
+}
