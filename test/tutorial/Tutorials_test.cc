@@ -225,3 +225,26 @@ TEST(Tutorial20, ShowsWhatItIsAskedFor) {
   EXPECT_EQ(never.exit_code(), 0);
   EXPECT_EQ(never.output(), "0 0 30 2 * (UTC)\n  never\n");
 }
+
+TEST(Tutorial21, TellsEachRequestThatTheDeadlineHasPassed) {
+  Program program("tutorial-21-deadline_request", {});
+  EXPECT_EQ(program.exit_code(), 0);
+  const std::string expected =
+      "within 30 s\n"
+      "  /user: 200\n"
+      "  /orders: 200\n"
+      "  /prices: 200\n"
+      "  all: Success\n"
+      "within 0.5 s\n"
+      "  /user: 200\n"
+      "  /orders: 200\n"
+      "  /prices: Connection timed out\n"
+      "  all: Connection timed out\n"
+      "within 0.5 s, and none under way then\n"
+      "  /user: 200\n"
+      "  /orders: Connection timed out\n"
+      "  /prices: Connection timed out\n"
+      "  all: Connection timed out\n"
+      "the server was asked 7 times\n";
+  EXPECT_EQ(program.output(), expected);
+}
