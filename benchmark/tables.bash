@@ -132,6 +132,16 @@ table_cancel() {
   line "the same before the call, max µs" idle_max_us "row=cancel_million" "" le:abs:1e9
 }
 
+table_list() {
+  table "listing 1,000,000 timers of as many names"
+  line "the call, ms" call_ms "row=list_million" "" le:abs:1e9
+  line "operation on another name meanwhile, p99 µs" other_p99_us "row=list_million" "" le:abs:1e9
+  line "the same, max µs" other_max_us "row=list_million" "" le:abs:1e9
+  line "the same without the time it had no core, max µs" other_own_max_us "row=list_million" \
+    "< 1000" le:abs:1000
+  line "the same before the call, max µs" idle_max_us "row=list_million" "" le:abs:1e9
+}
+
 table_lateness() {
   table "lateness at the callback, timers due within 2 s" "${timer_peers[@]}"
   line "100,000: p50 µs" p50_us "row=lateness n=100000" "" le:timerfd:1e9
