@@ -217,10 +217,10 @@ class WFTimer {
   // thread with no lock held, so that it may do anything; until it returns false. Timers that are
   // there all the while are visited once, those that come or go meanwhile once or not at all.
   // O(all names + timers visited); others wait at most for some dozens of them. False without
-  // memory.
+  // memory. What visit() throws ends it and goes on to the caller.
   static bool for_each(const std::string &prefix,
                        const std::function<bool(const WFTimerInfo &)> &visit);
-  // The first `max` of these, for reports.
+  // The first `max` of these, for reports. Throws std::bad_alloc.
   static std::vector<WFTimerInfo> list(const std::string &prefix, size_t max);
 
   // The present by which timers expire: that of the system's clocks, or of a WFManualClock or

@@ -89,7 +89,7 @@ class NameRegistry {
 
   // Calls visit(node), under B, for each node of `name` that was linked before the call and still
   // is when its turn comes, oldest first. O(their number), in chunks as in take(); after each,
-  // between(), without B: false ends it.
+  // between(), without B: false ends it, and so does what it throws. visit() throws nothing.
   template <class Visit, class Between>
   bool for_each(std::string_view name, Visit&& visit, Between&& between);
   template <class Visit>
@@ -265,7 +265,14 @@ bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& betw
       visit(node);
     }
     shard.unlock();
-    goes_on = between();
+    try {
+      goes_on = between();
+    } catch (...) {
+      shard.lock();
+      shard.visitors.end(&visitor);  // it is on this stack
+      shard.unlock();
+      throw;
+    }
     shard.step_aside();
     shard.lock();
   }

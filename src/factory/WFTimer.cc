@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <new>
 #include <utility>
@@ -158,6 +159,7 @@ bool WFTimer::for_each(const std::string& prefix,
                        const std::function<bool(const WFTimerInfo&)>& visit) {
   std::vector<WFTimerInfo> seen;
   bool has_memory = true;
+  bool is_showing = false;
   const int64_t now_ns = Runtime::current().clock().now_ns();
   const auto look = [&seen, &has_memory, now_ns](std::string_view name, const NamedNode* node) {
     try {
@@ -166,14 +168,19 @@ bool WFTimer::for_each(const std::string& prefix,
       has_memory = false;
     }
   };
-  const auto show = [&seen, &has_memory, &visit] {
-    const bool goes_on = std::all_of(seen.begin(), seen.end(), visit);
+  const auto show = [&seen, &has_memory, &is_showing, &visit] {
+    is_showing = true;
+    const bool goes_on = std::all_of(seen.begin(), seen.end(), std::cref(visit));
+    is_showing = false;
     seen.clear();
     return goes_on && has_memory;
   };
   try {
     NamedTimerTask::registry().for_each_prefix(prefix, look, show);
   } catch (const std::bad_alloc&) {
+    if (is_showing) {
+      throw;  // by visit()
+    }
     return false;
   }
   return has_memory;
@@ -181,11 +188,12 @@ bool WFTimer::for_each(const std::string& prefix,
 
 std::vector<WFTimerInfo> WFTimer::list(const std::string& prefix, size_t max) {
   std::vector<WFTimerInfo> infos;
-  if (max > 0) {
-    for_each(prefix, [&infos, max](const WFTimerInfo& info) {
-      infos.push_back(info);
-      return infos.size() < max;
-    });
+  const auto add = [&infos, max](const WFTimerInfo& info) {
+    infos.push_back(info);
+    return infos.size() < max;
+  };
+  if (max > 0 && !for_each(prefix, add)) {
+    throw std::bad_alloc();
   }
   return infos;
 }
