@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -50,11 +51,30 @@ bool is_zone_file(const std::string& path) {
          std::string_view(magic, sizeof(magic)) == "TZif";
 }
 
+// The same file by a longer path.
+std::string spelled(const std::string& name, size_t longer) {
+  const bool absolute = name.starts_with('/');
+  std::string result;
+  for (size_t i = 0; i < longer; ++i)
+    result += absolute ? "/." : "./";
+  return result + name;
+}
+
+// The library remembers each name that it does not find, and takes one whose file it has no memory
+// to open for one of these. So it is asked only for files that are there, and after a failure by
+// names that it has not heard yet: at once, and in later calls. Not for ever, as what it remembers
+// is never freed, and the file may really be wrong.
 std::optional<cctz::time_zone> load(const std::string& name, const std::string& path) {
+  constexpr size_t kMost = 1000;
+  static std::atomic<size_t> failures{0};
+  if (!is_zone_file(path)) return std::nullopt;
   cctz::time_zone zone;
-  // It would remember each name that it does not find.
-  if (!is_zone_file(path) || !cctz::load_time_zone(name, &zone)) return std::nullopt;
-  return zone;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    size_t longer = failures.load(std::memory_order_relaxed);
+    if (cctz::load_time_zone(spelled(name, longer), &zone)) return zone;
+    if (longer < kMost) failures.compare_exchange_strong(longer, longer + 1);
+  }
+  return std::nullopt;
 }
 
 std::optional<cctz::time_zone> find_by_name(std::string_view name) {
