@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 
 #include "kernel/ThreadContext.h"
@@ -105,6 +106,19 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 }
 void* operator new[](size_t size, const std::nothrow_t&) noexcept {
   return malloc(size > 0 ? size : 1);
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  void* memory = nullptr;
+  if (fault::no_memory() || ::posix_memalign(&memory, static_cast<size_t>(alignment), size) != 0) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  FAULT_REAL(free)(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  FAULT_REAL(free)(memory);
 }
 void operator delete(void* memory) noexcept {
   FAULT_REAL(free)(memory);
