@@ -180,7 +180,8 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, 
     }
   }
   node->entry_ = entry;
-  const uint64_t number = std::max(shard.next_number, static_cast<uint64_t>(now_ns / kNsPerStep));
+  const uint64_t number =
+      std::max(shard.next_number, static_cast<uint64_t>(now_ns / kNsPerStep) + 1);
   shard.next_number = number + 1;
   node->number_ = number * kShards + place.shard;
   node->next_ = nullptr;

@@ -64,7 +64,7 @@ class NameRegistry {
 
   // When the node was linked, to some dozens of nanoseconds.
   static int64_t linked_ns(const NamedNode* node) {
-    return static_cast<int64_t>(node->number_ / kShards) * kNsPerStep;
+    return static_cast<int64_t>(node->number_ / kShards - 1) * kNsPerStep;
   }
 
   // Which of two nodes of one name was linked first.
