@@ -57,7 +57,8 @@ class WFCron {
   // one of @yearly @annually @monthly @weekly @daily @midnight @hourly.
   //
   // `time_zone` is a name of the system's time zone database, as "Europe/Berlin"; empty is UTC;
-  // "localtime" is what the system is set to: the environment variable TZ, else /etc/localtime. A
+  // "localtime" is what the system is set to: the environment variable TZ, which must be such a
+  // name then, else /etc/localtime. A
   // zone is read from its file once per process.
   //
   // Empty when one of them is wrong, and then *error says which, where and why.

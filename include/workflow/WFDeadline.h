@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "workflow/Duration.h"
 #include "workflow/SubTask.h"
 #include "workflow/WFTaskState.h"
 #include "workflow/Workflow.h"
@@ -22,7 +23,7 @@
 //   SYS_ERROR, ECANCELED  the inside was ended early from outside: the request of the series that
 //                         this task is in has lost its client, or its server has stopped
 //   SYS_ERROR, ENOMEM     as with ETIMEDOUT: there was no memory for the time limit
-//   ABORTED               the library stopped first
+//   ABORTED               the library stopped meanwhile
 class WFDeadlineTask : public ParallelTask {
  public:
   using Callback = std::function<void(WFDeadlineTask *)>;
@@ -66,11 +67,11 @@ class WFDeadlineTask : public ParallelTask {
 
 // A task that gives `task` so much time from its own start; negative: no limit, 0: none at all.
 // Whatever `task` is: a single step, a parallel, a graph, another deadline. The earlier one counts.
-WFDeadlineTask *with_deadline(SubTask *task, std::chrono::nanoseconds limit,
+WFDeadlineTask *with_deadline(SubTask *task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
 // The same with a series that was not started and is in no parallel; it is the task's from now on.
-WFDeadlineTask *with_deadline(SeriesWork *series, std::chrono::nanoseconds limit,
+WFDeadlineTask *with_deadline(SeriesWork *series, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
 // The same until a point of time, whenever the task is started; time_point::max(): no limit.

@@ -89,19 +89,19 @@ struct WFTimerOptions {
   uint64_t tag = 0;
 };
 
-// When a periodic timer ticks. A tick is missed when its time passes while the one before runs.
+// When a periodic timer ticks. A tick is missed when its time comes before the one before is over.
 enum WFTimerPace {
   // At multiples of the period from the first tick, without drift:
   WF_TIMER_SKIP = 0,   // missed ones are left out
   WF_TIMER_BURST = 1,  // missed ones follow at once, one after the other
   // One period after the one before was due, or, if that has passed already, from now:
   WF_TIMER_DELAY = 2,
-  // One period after the one before has ended:
+  // One period after the one before has ended; of ticks that overlap, has begun:
   WF_TIMER_FIXED_DELAY = 3,
 };
 
 struct WFTimerPeriod {
-  std::chrono::nanoseconds every{};
+  workflow::Duration every = std::chrono::nanoseconds(0);
   WFTimerPace pace = WF_TIMER_SKIP;
   // Ticks do not wait for each other: a tick begins when it is due, on another thread if need be.
   bool overlap = false;
@@ -176,7 +176,7 @@ class WFTimer {
   // the library stops; then the callback, once, after the last tick has returned. After a cancel no
   // further tick begins, but one that a thread is just about to call may; cancel_and_wait() returns
   // after that, too. To reschedule it while it waits moves the next tick, and those after it follow
-  // that one; while a tick runs it is too late to.
+  // that one; while a tick runs it is too late to, unless ticks overlap.
   // A period that is not positive: SYS_ERROR, EINVAL.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
@@ -202,8 +202,11 @@ class WFTimer {
   // prefix, are outstanding; one more is refused. Several may apply to a name, and each must have
   // room. Those that are there already stay. With WF_TIMER_REPLACE a timer takes the place of the
   // one it replaces, so it may be one too many until that has ended. kNoQuota takes the quota away.
-  // 0, or -1 with ENOMEM, and then nothing has changed. To set the first of a name or prefix is
-  // O(all names), a shard of 256 at a time; to change it O(log quotas), as is the cost for timers.
+  // 0, or -1 with ENOMEM, and then nothing has changed. To set one of another prefix, or take it
+  // away, is O(all names, a 256th of them at a time, + quotas), of another name O(quotas); to
+  // change it O(log quotas), as is the cost for timers. Timers that are created meanwhile may be
+  // too many; and of several that are created at once one may be refused for the sake of another
+  // that is refused in its turn.
   static constexpr size_t kNoQuota = SIZE_MAX;
   static int set_quota(const std::string &name, size_t max);
   static int set_prefix_quota(const std::string &prefix, size_t max);

@@ -8,7 +8,8 @@
 
 // What has become of the timers of this process, named or not, since it began. Counting costs a
 // timer some dozens of nanoseconds and stops nobody; so does a snapshot, which is no picture of one
-// moment: each number is right at some time during the call.
+// moment: each number is right at some time during the call. A child of fork(2) goes on from what
+// its parent had counted.
 struct WFTimerStats {
   uint64_t created = 0;
   // How they ended, counted when the callback begins:

@@ -112,8 +112,8 @@ using workflow::DeadlineTime;
 
 namespace {
 
-DeadlineTime within(std::chrono::nanoseconds limit) {
-  return {.ns = limit.count() < 0 ? workflow::kNever : limit.count(), .from_start = true};
+DeadlineTime within(workflow::Duration limit) {
+  return {.ns = limit.ns() < 0 ? workflow::kNever : limit.ns(), .from_start = true};
 }
 
 DeadlineTime at(std::chrono::steady_clock::time_point deadline) {
@@ -127,12 +127,12 @@ SeriesWork* series_with(SubTask* task) {
 
 }  // namespace
 
-WFDeadlineTask* with_deadline(SubTask* task, std::chrono::nanoseconds limit,
+WFDeadlineTask* with_deadline(SubTask* task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback) {
   return new DeadlineTask(series_with(task), within(limit), std::move(callback));
 }
 
-WFDeadlineTask* with_deadline(SeriesWork* series, std::chrono::nanoseconds limit,
+WFDeadlineTask* with_deadline(SeriesWork* series, workflow::Duration limit,
                               WFDeadlineTask::Callback callback) {
   return new DeadlineTask(series, within(limit), std::move(callback));
 }

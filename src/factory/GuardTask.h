@@ -21,11 +21,9 @@ struct GuardPlace final : NamedNode {
 //
 // Invariants (B is the mutex of the name's shard):
 // 1. The oldest place linked under a name holds the resource; the others wait, in order.
-// 2. The task owns its place until it holds the resource; then the registry does, until the
-// release.
+// 2. The task owns its place until it holds the resource; then the registry, until the release.
 // 3. Who passes the resource on delivers the message under B; a guard that was aborted or
-// interrupted
-//    refuses, and its place is taken out of the line.
+//    interrupted refuses, and its place is taken out of the line.
 class GuardTask final : public WFConditional {
  public:
   GuardTask(const std::string& resource, SubTask* task, void** msgbuf)

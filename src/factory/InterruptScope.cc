@@ -46,11 +46,14 @@ int InterruptScope::enter(SubTask* task) {
     one_ = task;
     return 0;
   }
+  Tasks place;
   try {
-    others_.insert(task);
+    place.push_back(task);
+    places_.emplace(task, place.begin());
   } catch (const std::bad_alloc&) {
     return ENOMEM;
   }
+  others_.splice(others_.end(), place);
   return 0;
 }
 
@@ -61,7 +64,13 @@ int InterruptScope::leave(SubTask* task) {
     one_ = nullptr;
     return 0;
   }
-  return others_.erase(task) > 0 ? 0 : error_;
+  const auto found = places_.find(task);
+  if (found == places_.end()) {
+    return error_;
+  }
+  others_.erase(found->second);
+  places_.erase(found);
+  return 0;
 }
 
 void InterruptScope::interrupt(Interruption& interruption) {
@@ -77,6 +86,7 @@ void InterruptScope::interrupt(Interruption& interruption) {
     task->interrupt(interruption);
   }
   others_.clear();
+  places_.clear();
 }
 
 int InterruptScope::error() const {

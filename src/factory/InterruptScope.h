@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cassert>
-#include <unordered_set>
+#include <list>
+#include <unordered_map>
 
 #include "util/Mutex.h"
 #include "workflow/Runnable.h"
@@ -85,7 +86,10 @@ class InterruptScope {
   int error_ WF_GUARDED_BY(mutex_) = 0;
   // Mostly there is one at a time.
   SubTask* one_ WF_GUARDED_BY(mutex_) = nullptr;
-  std::unordered_set<SubTask*> others_ WF_GUARDED_BY(mutex_);
+  // The others, in the order of their entering: in a simulation every run with a seed is the same.
+  using Tasks = std::list<SubTask*>;
+  Tasks others_ WF_GUARDED_BY(mutex_);
+  std::unordered_map<SubTask*, Tasks::iterator> places_ WF_GUARDED_BY(mutex_);
 };
 
 }  // namespace workflow

@@ -180,8 +180,8 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, 
     }
   }
   node->entry_ = entry;
-  const uint64_t number =
-      std::max(shard.next_number, static_cast<uint64_t>(now_ns / kNsPerStep) + 1);
+  const uint64_t number = std::max(
+      shard.next_number, static_cast<uint64_t>(std::min(now_ns, kLastNs) / kNsPerStep) + 1);
   shard.next_number = number + 1;
   node->number_ = number * kShards + place.shard;
   node->next_ = nullptr;
@@ -209,14 +209,19 @@ void NameRegistry::set_quota(NameQuotas::Of of, std::string_view text, size_t ma
   for (Shard& shard : shards_) {
     const ShardLock shard_lock(shard);
     if (!exists) {
-      set->add(of, text, shard.count_covered(of, text));
+      set->add(of, text, shard.count_covered(*this, of, text));
     }
     shard.quotas = set.get();
   }
   quotas_ = std::move(set);
 }
 
-size_t NameRegistry::Shard::count_covered(NameQuotas::Of of, std::string_view text) const {
+size_t NameRegistry::Shard::count_covered(const NameRegistry& registry, NameQuotas::Of of,
+                                          std::string_view text) const {
+  if (of == NameQuotas::Of::kName) {
+    const Entry* const entry = find(text, registry.place_of(text).tag);
+    return entry ? entry->count : 0;
+  }
   size_t nodes = 0;
   for (size_t i = 0; i < bucket_count; i++) {
     for (const Entry* entry = buckets[i]; entry; entry = entry->chain) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -126,9 +127,12 @@ class NameRegistry {
  private:
   using Entry = NamedNode::Entry;
   static constexpr size_t kShards = 256;
-  static constexpr int64_t kNsPerStep = 32;  // so that numbers last for 73 years
+  static constexpr int64_t kNsPerStep = 32;
+  static constexpr int64_t kLastNs = int64_t{1}
+                                     << 60;  // the time stands still then, after 36 years
   static constexpr size_t kChunk = 64;
-  static constexpr size_t kBytesPerNode = 1024;  // of a name that is copied: as much work as a node
+  // Visiting a node, in nodes of short names: its name may be copied.
+  static size_t work_of(std::string_view name) { return 1 + name.size() / 1024; }
 
   // Where a visit of all names of a shard is: buckets in the order of their numbers read from the
   // lowest bit. A bucket of a smaller table and those that it becomes when the table grows are
@@ -157,7 +161,8 @@ class NameRegistry {
     void resize(size_t buckets_wanted) WF_REQUIRES(mutex);
     // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
-    size_t count_covered(NameQuotas::Of of, std::string_view text) const WF_REQUIRES(mutex);
+    size_t count_covered(const NameRegistry& registry, NameQuotas::Of of,
+                         std::string_view text) const WF_REQUIRES(mutex);
     void step_aside() const;
   };
 
@@ -257,12 +262,18 @@ bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& betw
   const auto more = [&visitor, end_number] {
     return visitor.next && visitor.next->number_ / kShards < end_number;
   };
+  const size_t chunk = std::max<size_t>(kChunk / work_of(name), 1);
   bool goes_on = true;
   while (goes_on && more()) {
-    for (size_t i = 0; i < kChunk && more(); i++) {
+    for (size_t i = 0; i < chunk && more(); i++) {
       NamedNode* const node = visitor.next;
       visitor.next = node->next_;
       visit(node);
+    }
+    if (!more()) {
+      shard.visitors.end(&visitor);
+      shard.unlock();
+      return between();
     }
     shard.unlock();
     try {
@@ -302,14 +313,15 @@ bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Betwe
   std::vector<std::string> crowded;
   auto visit_entry = [&crowded, &visit](Entry* entry) {
     const std::string_view name = name_of(entry);
-    if (count_of(entry) > kChunk) {
+    const size_t work = count_of(entry) * work_of(name);
+    if (work > kChunk) {
       crowded.emplace_back(name);
-      return 1 + name.size() / kBytesPerNode;
+      return work_of(name);
     }
     for (NamedNode* node = oldest(entry); node; node = node->next_) {
       visit(name, node);
     }
-    return count_of(entry) * (1 + name.size() / kBytesPerNode);
+    return work;
   };
   for (Shard& shard : shards_) {
     for (Scan position; !position.over;) {

@@ -101,9 +101,10 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
   WFTimerTick tick(this);
   tick.number = number;
   tick.missed = missed;
-  const int64_t begin_ns = now_ns();
   // The wall clock may have been set back since.
-  tick.late = std::chrono::nanoseconds(std::max<int64_t>(begin_ns - due_ns, 0));
+  tick.late = std::chrono::nanoseconds(std::max<int64_t>(now_ns() - due_ns, 0));
+  Clock& clock = Runtime::current_clock();
+  const int64_t begin_ns = clock.now_ns();  // one that nobody sets
   TimerCounters::add(TimerCounters::kTicks);
   if (tick_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kTick);
@@ -111,7 +112,7 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
   } else if (tick_) {
     tick_(tick);
   }
-  TimerCounters::add_callback(tick.late.count(), now_ns() - begin_ns);
+  TimerCounters::add_callback(tick.late.count(), clock.now_ns() - begin_ns);
 }
 
 bool PeriodicTimer::restart() {

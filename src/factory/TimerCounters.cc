@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
+#include <charconv>
 #include <utility>
 
 #include "workflow/WFTaskState.h"
@@ -62,7 +62,8 @@ void TimerCounters::add_end(int state, int error) {
 void TimerCounters::add_callback(int64_t late_ns, int64_t took_ns) {
   Stripe& mine = stripe();
   mine.late[bucket_of(late_ns)].fetch_add(1, std::memory_order_relaxed);
-  mine.late_sum_ns.fetch_add(std::max<int64_t>(late_ns, 0), std::memory_order_relaxed);
+  mine.late_sum_ns.fetch_add(static_cast<double>(std::max<int64_t>(late_ns, 0)),
+                             std::memory_order_relaxed);
   raise(mine.late_max_ns, late_ns);
   raise(mine.longest_ns, took_ns);
 }
@@ -70,13 +71,13 @@ void TimerCounters::add_callback(int64_t late_ns, int64_t took_ns) {
 WFTimerStats TimerCounters::snapshot() {
   WFTimerStats stats;
   std::array<uint64_t, kCounters> sums{};
-  int64_t sum_ns = 0;
+  double sum_ns = 0;
   int64_t max_ns = 0;
   int64_t longest_ns = 0;
-  // What ends was created before: the ends first, so that none is missing among the created.
+  // What ends was created before: the ends first, so that seldom one is missing among the created.
   for (size_t counter = kCounters; counter-- > 0;) {
     for (const Stripe& stripe : stripes_) {
-      sums[counter] += stripe.counts[counter].load(std::memory_order_acquire);
+      sums[counter] += stripe.counts[counter].load(std::memory_order_relaxed);
     }
   }
   for (const Stripe& stripe : stripes_) {
@@ -100,7 +101,8 @@ WFTimerStats TimerCounters::snapshot() {
   const uint64_t ended =
       stats.fired + stats.cancelled + stats.aborted + stats.failed + stats.dropped;
   stats.outstanding = stats.created > ended ? stats.created - ended : 0;
-  stats.lateness.sum = std::chrono::nanoseconds(sum_ns);
+  constexpr double kMost = 9.2e18;
+  stats.lateness.sum = std::chrono::nanoseconds(static_cast<int64_t>(std::min(sum_ns, kMost)));
   stats.lateness.max = std::chrono::nanoseconds(max_ns);
   stats.longest_callback = std::chrono::nanoseconds(longest_ns);
   return stats;
@@ -153,9 +155,11 @@ class PrometheusText {
   std::string take() { return std::move(text_); }
 
   static std::string seconds(double ns) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9g", ns / 1e9);
-    return text;
+    // Not by printf, which writes a comma where the locale does.
+    std::array<char, 32> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), ns / 1e9,
+                                   std::chars_format::general, 9);
+    return std::string(text.data(), end.ptr);
   }
 
  private:

@@ -42,7 +42,7 @@ class TimerCounters {
 
   struct alignas(64) Stripe {
     std::array<std::atomic<uint64_t>, kCounters> counts{};
-    std::atomic<int64_t> late_sum_ns{0};
+    std::atomic<double> late_sum_ns{0};  // a date of 1970 is late by 2e18
     std::atomic<int64_t> late_max_ns{0};
     std::atomic<int64_t> longest_ns{0};
     std::array<std::atomic<uint64_t>, WFTimerStats::Lateness::kBuckets> late{};

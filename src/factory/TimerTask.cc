@@ -171,7 +171,9 @@ void TimerTask::refuse_start(int error) {
 SubTask* TimerTask::done() {
   TimerCounters::add_end(state_, error_);
   const bool fired = state_ == WFT_STATE_SUCCESS && !is_periodic();
-  const int64_t begin_ns = fired ? now_ns() : 0;
+  const int64_t late_ns = fired ? now_ns() - deadline_ns() : 0;
+  Clock& clock = Runtime::current_clock();
+  const int64_t begin_ns = fired ? clock.now_ns() : 0;  // one that nobody sets
   if (callback_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);
@@ -179,14 +181,14 @@ SubTask* TimerTask::done() {
     callback_(this);
   }
   if (fired) {
-    TimerCounters::add_callback(begin_ns - deadline_ns(), now_ns() - begin_ns);
+    TimerCounters::add_callback(late_ns, clock.now_ns() - begin_ns);
   }
   give_up_slot();
   return delete_and_next();
 }
 
 int64_t TimerTask::now_ns() const {
-  return Runtime::current().clock().now_ns_on(clock());
+  return Runtime::current_clock().now_ns_on(clock());
 }
 
 void NamedTimerTask::give_up_name_and_slot() {
@@ -258,10 +260,12 @@ WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node
   const bool started = Poller::is_started(task);
   const int64_t remaining_ns = Poller::remaining_ns(task, Runtime::current_clock());
   info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
-  if (remaining_ns < 0) {
-    info.stage = task->is_periodic() ? WF_TIMER_TICKING : WF_TIMER_ENDING;
+  if (!started) {
+    info.stage = WF_TIMER_CREATED;
+  } else if (remaining_ns >= 0) {
+    info.stage = WF_TIMER_WAITING;
   } else {
-    info.stage = started ? WF_TIMER_WAITING : WF_TIMER_CREATED;
+    info.stage = task->is_periodic() ? WF_TIMER_TICKING : WF_TIMER_ENDING;
   }
   return info;
 }

@@ -105,8 +105,8 @@ WFTimerTask* WFTimer::create(const WFTimerDue& due, const WFTimerOptions& option
 
 WFTimerTask* WFTimer::create_periodic(const WFTimerPeriod& period, const WFTimerOptions& options,
                                       Tick tick, Callback callback) {
-  const int64_t every_ns = period.every.count();
-  ClockedDue first = inside(period.first.value_or(period.every));
+  const int64_t every_ns = period.every.ns();
+  ClockedDue first = inside(period.first.value_or(std::chrono::nanoseconds(every_ns)));
   if (every_ns <= 0) {
     first.due = TimerDue::refused(EINVAL);
   }

@@ -84,7 +84,8 @@ int64_t earliest_ns(Runtime& runtime) {
 // What another clock is ahead may be negative.
 int64_t sum(int64_t ahead_ns, int64_t time_ns) {
   int64_t result = 0;
-  return __builtin_add_overflow(ahead_ns, time_ns, &result) ? kNever : result;
+  const bool fits = !__builtin_add_overflow(ahead_ns, time_ns, &result);
+  return fits ? std::min(result, Clock::kLastNs) : Clock::kLastNs;
 }
 
 void require_foreign_thread() {
@@ -122,7 +123,8 @@ void ManualClock::advance(Runtime& runtime, int64_t duration_ns) {
   require_foreign_thread();
   MutexLock lock(moving_);
   settle(runtime);
-  const int64_t target_ns = saturating_add(now_ns(), std::max<int64_t>(duration_ns, 0));
+  const int64_t target_ns =
+      std::min(saturating_add(now_ns(), std::max<int64_t>(duration_ns, 0)), kLastNs);
   for (;;) {
     const int64_t next_ns = earliest_ns(runtime);
     if (next_ns == kNever || next_ns > target_ns) {

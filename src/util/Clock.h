@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,15 +23,19 @@ class Clock {
   // 2000-01-01 00:00:00 UTC, so that every run sees the same dates.
   static constexpr int64_t kFirstWallNs = 946'684'800 * kNsPerSec;
 
+  // No clock comes to kNever.
+  static constexpr int64_t kLastNs = kNever - 1;
+
   virtual ~Clock() = default;
 
   // The monotonic clock; never goes back.
   virtual int64_t now_ns() = 0;
 
-  // Any of the clocks, in its own time; not negative. The boottime clock never goes back. The
-  // default is for clocks that are neither set nor suspended.
+  // Any of the clocks, in its own time; not negative, and before kLastNs. The boottime clock never
+  // goes back. The default is for clocks that are neither set nor suspended.
   virtual int64_t now_ns_on(ClockId clock) {
-    return clock == ClockId::kWall ? saturating_add(kFirstWallNs, now_ns()) : now_ns();
+    return clock == ClockId::kWall ? std::min(saturating_add(kFirstWallNs, now_ns()), kLastNs)
+                                   : now_ns();
   }
 
   // True when the operating system's timers follow this clock, so that a timerfd may be armed with

@@ -1,5 +1,6 @@
 #include "workflow/WFCron.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
