@@ -62,7 +62,7 @@ class TimerNode : public TimerQueueNode {
   // refused.
   enum class Mark : uint8_t { kNone, kCancelled, kInterrupted };
   Mark mark_ = Mark::kNone;
-  bool restarts_;             // guarded by P: it is not queued, or will be again
+  bool restarts_;  // guarded by P: it is not queued, or will be again
   const bool periodic_ : 1;
   const ClockId clock_ : 7;  // in whose queue it is
   // Start and move meet here: start exchanges it to started(), with poller_ set (rule 10).
