@@ -124,7 +124,8 @@ TEST(Demo, TimersListsThoseWithANameIfAsked) {
   EXPECT_EQ(demo.get("/timers?list=0")["list"], json::array());
   EXPECT_EQ(demo.get("/timers?list=1")["list"].size(), 1u);
   std::vector<std::string> names;
-  for (const json& timer : demo.get("/timers?list=10")["list"]) {
+  const json listed = demo.get("/timers?list=10");
+  for (const json& timer : listed["list"]) {
     names.push_back(timer["name"]);
     EXPECT_LE(timer["remaining_ms"], 3600000);
     EXPECT_GT(timer["remaining_ms"], 3000000);
