@@ -128,6 +128,8 @@ void TimerTask::give_up_slot() {
   if (slot) {
     {
       const RunningTimer running(slot, RunningTimer::Part::kCallback);
+      // Each class calls this first in its destructor, for what is its own.
+      // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.VirtualCall)
       forget_captured();
     }
     slot_.store(nullptr, std::memory_order_relaxed);
