@@ -43,6 +43,10 @@ struct WFTimerStats {
   // Of timers that fired, and of ticks.
   std::chrono::nanoseconds longest_callback{};
 
+  // For a handler thread: the longest wait that was seen of what was handed to them, which is not
+  // only timers; one in 16 batches is looked at.
+  std::chrono::nanoseconds longest_handler_wait{};
+
   static WFTimerStats snapshot();
 
   // In the text format of Prometheus 0.0.4 (Content-Type: text/plain; version=0.0.4); names begin

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "kernel/HandlerPool.h"
 #include "workflow/WFTaskState.h"
 
 namespace workflow {
@@ -105,6 +106,7 @@ WFTimerStats TimerCounters::snapshot() {
   stats.lateness.sum = std::chrono::nanoseconds(static_cast<int64_t>(std::min(sum_ns, kMost)));
   stats.lateness.max = std::chrono::nanoseconds(max_ns);
   stats.longest_callback = std::chrono::nanoseconds(longest_ns);
+  stats.longest_handler_wait = std::chrono::nanoseconds(HandlerPool::longest_wait_ns());
   return stats;
 }
 
@@ -189,6 +191,9 @@ std::string WFTimerStats::to_prometheus(const std::string& prefix) const {
   text.count("_rescheduled_total", "Times a timer was rescheduled.", rescheduled);
   text.value("_longest_callback_seconds", "gauge", "The longest callback or tick so far.",
              seconds_of(longest_callback));
+  text.value("_longest_handler_wait_seconds", "gauge",
+             "The longest wait for a handler thread that was seen so far.",
+             seconds_of(longest_handler_wait));
   text.head("_lateness_seconds", "histogram", "From a deadline to its callback or tick.");
   uint64_t below = 0;
   for (size_t i = 0; i < Lateness::kBuckets; i++) {

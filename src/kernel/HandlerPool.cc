@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernel/ThreadContext.h"
+#include "util/Time.h"
 
 namespace workflow {
 
@@ -22,12 +23,34 @@ void HandlerPool::post(RunnableList& batch) {
   }
   mutex_.lock();
   if (!terminated()) {
+    watch(batch.size());
     queue_.append(batch);
     unlock_and_wake();
     return;
   }
   mutex_.unlock();
   run_here(batch);
+}
+
+void HandlerPool::watch(size_t items) {
+  posted_ += items;
+  if (batches_++ % kWatched == 0 && watched_ == 0) {
+    watched_ = posted_;
+    watched_since_ns_ = monotonic_ns();
+  }
+}
+
+Runnable* HandlerPool::next() {
+  begun_++;
+  if (begun_ == watched_) {
+    watched_ = 0;
+    const int64_t waited_ns = monotonic_ns() - watched_since_ns_;
+    int64_t longest_ns = longest_wait_ns_.load(std::memory_order_relaxed);
+    while (waited_ns > longest_ns && !longest_wait_ns_.compare_exchange_weak(
+                                         longest_ns, waited_ns, std::memory_order_relaxed)) {
+    }
+  }
+  return queue_.pop_front();
 }
 
 void HandlerPool::run_here(RunnableList& batch) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "kernel/WorkerPool.h"
 
 namespace workflow {
@@ -16,13 +19,27 @@ class HandlerPool final : public WorkerPool {
   void post(RunnableList& batch);
   void post(Runnable* item);
 
+  // The longest that an item of any pool was seen to wait for its thread. Of batches, one in
+  // kWatched is watched, as a look at the clock for each would cost more than its hand-over.
+  static int64_t longest_wait_ns() { return longest_wait_ns_.load(std::memory_order_relaxed); }
+
  private:
+  static constexpr uint64_t kWatched = 16;
+
   bool has_work() const WF_REQUIRES(mutex_) override { return !queue_.empty(); }
-  Runnable* next() WF_REQUIRES(mutex_) override { return queue_.pop_front(); }
+  Runnable* next() WF_REQUIRES(mutex_) override;
+  // After `items` were posted: the last of them may be the one to watch.
+  void watch(size_t items) WF_REQUIRES(mutex_);
 
   static void run_here(RunnableList& batch);
 
   RunnableList queue_ WF_GUARDED_BY(mutex_);
+  uint64_t batches_ WF_GUARDED_BY(mutex_) = 0;
+  uint64_t posted_ WF_GUARDED_BY(mutex_) = 0;   // items
+  uint64_t begun_ WF_GUARDED_BY(mutex_) = 0;    // of these
+  uint64_t watched_ WF_GUARDED_BY(mutex_) = 0;  // the number of the watched one; 0: none
+  int64_t watched_since_ns_ WF_GUARDED_BY(mutex_) = 0;
+  static inline std::atomic<int64_t> longest_wait_ns_{0};
 };
 
 }  // namespace workflow

@@ -12,6 +12,7 @@
 #include "factory/TimerCounters.h"
 #include "support/TestSeed.h"
 #include "support/TimerOutcomes.h"
+#include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 #include "workflow/WFTimerStats.h"
@@ -103,6 +104,26 @@ TEST(TimerStats, KnowHowLateAndHowLongCallbacksAre) {
   EXPECT_LE(stats.longest_callback, std::chrono::steady_clock::now() - begin);
   EXPECT_EQ(stats.lateness.count, before.lateness.count + 1);
   EXPECT_GE(stats.lateness.max, stats.lateness.percentile(0.5));
+}
+
+TEST(TimerStats, KnowHowLongWorkWaitsForAHandler) {
+  // One thread, which more and more waits for.
+  struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.handler_threads = 1;
+  settings.poller_threads = 1;
+  WORKFLOW_library_init(&settings);
+  TimerOutcomes outcomes;
+  size_t started = 0;
+  while (WFTimerStats::snapshot().longest_handler_wait < milliseconds(30)) {
+    ASSERT_LT(started, 5000u);
+    started++;
+    WFTimer::create(nanoseconds(0), [&outcomes](WFTimerTask* task) {
+      std::this_thread::sleep_for(milliseconds(2));  // is what it is about
+      outcomes.add(0, task);
+    })->start();
+    std::this_thread::sleep_for(std::chrono::microseconds(500));  // more come than end
+  }
+  EXPECT_TRUE(outcomes.wait_for(started));
 }
 
 TEST(TimerStats, PercentilesAreAtMostAQuarterTooMuch) {
