@@ -23,8 +23,8 @@ void HandlerPool::post(RunnableList& batch) {
   }
   mutex_.lock();
   if (!terminated()) {
-    watch(batch.size());
     queue_.append(batch);
+    watch();
     unlock_and_wake();
     return;
   }
@@ -32,18 +32,15 @@ void HandlerPool::post(RunnableList& batch) {
   run_here(batch);
 }
 
-void HandlerPool::watch(size_t items) {
-  posted_ += items;
+void HandlerPool::watch() {
   if (batches_++ % kWatched == 0 && watched_ == 0) {
-    watched_ = posted_;
+    watched_ = queue_.size();
     watched_since_ns_ = monotonic_ns();
   }
 }
 
 Runnable* HandlerPool::next() {
-  begun_++;
-  if (begun_ == watched_) {
-    watched_ = 0;
+  if (watched_ > 0 && --watched_ == 0) {
     const int64_t waited_ns = monotonic_ns() - watched_since_ns_;
     int64_t longest_ns = longest_wait_ns_.load(std::memory_order_relaxed);
     while (waited_ns > longest_ns && !longest_wait_ns_.compare_exchange_weak(

@@ -28,16 +28,14 @@ class HandlerPool final : public WorkerPool {
 
   bool has_work() const WF_REQUIRES(mutex_) override { return !queue_.empty(); }
   Runnable* next() WF_REQUIRES(mutex_) override;
-  // After `items` were posted: the last of them may be the one to watch.
-  void watch(size_t items) WF_REQUIRES(mutex_);
+  // After a batch was posted: the last of it may be the item to watch.
+  void watch() WF_REQUIRES(mutex_);
 
   static void run_here(RunnableList& batch);
 
   RunnableList queue_ WF_GUARDED_BY(mutex_);
   uint64_t batches_ WF_GUARDED_BY(mutex_) = 0;
-  uint64_t posted_ WF_GUARDED_BY(mutex_) = 0;   // items
-  uint64_t begun_ WF_GUARDED_BY(mutex_) = 0;    // of these
-  uint64_t watched_ WF_GUARDED_BY(mutex_) = 0;  // the number of the watched one; 0: none
+  size_t watched_ WF_GUARDED_BY(mutex_) = 0;  // its place in the queue, from 1 on; 0: none
   int64_t watched_since_ns_ WF_GUARDED_BY(mutex_) = 0;
   static inline std::atomic<int64_t> longest_wait_ns_{0};
 };
