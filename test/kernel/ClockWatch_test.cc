@@ -11,6 +11,7 @@
 
 #include "kernel/HandlerPool.h"
 #include "kernel/Poller.h"
+#include "kernel/TimerFlood.h"
 #include "support/ShiftedClocks.h"
 #include "support/Tally.h"
 #include "util/Clock.h"
@@ -219,24 +220,7 @@ TEST_F(ClockWatch, ADescriptorThatCannotBeWatchedIsClosed) {
 }
 
 TEST_F(ClockWatch, AFloodOnOneClockDoesNotKeepTheOthersWaiting) {
-  // Each comes back at once, so that more of them are always due than leave the queue in a round.
-  class Restless final : public TimerNode {
-   public:
-    explicit Restless(Poller& poller) : poller_(poller) {}
-    void left_queue(bool stopped, RunnableList&) override {
-      if (!stopped) {
-        poller_.schedule(this, 0);
-      }
-    }
-
-   private:
-    Poller& poller_;
-  };
-  std::vector<std::unique_ptr<Restless>> flood;
-  for (int i = 0; i < 2000; i++) {
-    flood.push_back(std::make_unique<Restless>(poller_));
-    poller_.schedule(flood.back().get(), 0);
-  }
+  const test_support::TimerFlood flood(poller_, 2000);
   for (ClockId clock : {ClockId::kBoottime, ClockId::kWall}) {
     start(TimerDue::after(kNsPerMs), clock);
   }

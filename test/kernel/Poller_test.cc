@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernel/HandlerPool.h"
+#include "kernel/TimerFlood.h"
 #include "support/Tally.h"
 #include "util/Clock.h"
 #include "util/UniqueFd.h"
@@ -396,24 +397,7 @@ TEST_F(PollerTest, AddingABadDescriptorFails) {
 }
 
 TEST_F(PollerTest, AFloodOfTimersDoesNotStarveDescriptors) {
-  // Each timer comes back at once, so that some are always due.
-  class Restless final : public TimerNode {
-   public:
-    explicit Restless(Poller& poller) : poller_(poller) {}
-    void left_queue(bool stopped, RunnableList&) override {
-      if (!stopped) {
-        poller_.schedule(this, 0);
-      }
-    }
-
-   private:
-    Poller& poller_;
-  };
-  std::vector<std::unique_ptr<Restless>> timers;
-  for (int i = 0; i < 2000; i++) {
-    timers.push_back(std::make_unique<Restless>(poller_));
-    poller_.schedule(timers.back().get(), 0);
-  }
+  const test_support::TimerFlood flood(poller_, 2000);
   UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   CountingIo io;
   ASSERT_EQ(poller_.add(fd.get(), EPOLLIN | EPOLLET, &io), 0);

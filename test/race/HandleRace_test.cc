@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "race/Rounds.h"
+#include "race/StoppableRounds.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
@@ -237,42 +236,14 @@ class HandleRound {
   std::vector<std::thread> threads_;
 };
 
-void run_rounds(uint64_t count, bool stopped_meanwhile) {
-  size_t succeeded = 0;
-  size_t cancelled = 0;
-  size_t aborted = 0;
-  for (uint64_t round = 0; round < count; round++) {
-    std::unique_ptr<Runtime> runtime;
-    if (stopped_meanwhile) {
-      runtime = std::make_unique<Runtime>(
-          Runtime::Options{.poller_threads = 2, .handler_threads = 2, .compute_threads = 1});
-      ASSERT_TRUE(runtime->start());
-    }
-    HandleRound one(round, runtime.get());
-    if (runtime) {
-      std::this_thread::sleep_for(std::chrono::microseconds(round % 7 * 40));  // at any moment
-      runtime->stop();
-    }
-    ASSERT_EQ(one.finish(), "") << "round " << round;
-    succeeded += one.outcomes(WFT_STATE_SUCCESS);
-    cancelled += one.outcomes(WFT_STATE_SYS_ERROR);
-    aborted += one.outcomes(WFT_STATE_ABORTED);
-  }
-  std::printf("%zu expired, %zu cancelled, %zu aborted\n", succeeded, cancelled, aborted);
-  // It was a race: each side won a good many.
-  EXPECT_GT(succeeded, count / 10);
-  EXPECT_GT(cancelled, count / 10);
-  EXPECT_EQ(aborted > count / 10, stopped_meanwhile);
-}
-
 }  // namespace
 
 TEST(HandleRace, EveryVerdictIsTrue) {
-  run_rounds(rounds(2000), false);
+  run_stoppable_rounds<HandleRound>(rounds(2000), false);
 }
 
 TEST(HandleRace, StoppedMeanwhile) {
-  run_rounds(rounds(400), true);
+  run_stoppable_rounds<HandleRound>(rounds(400), true);
 }
 
 }  // namespace race
