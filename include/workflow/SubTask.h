@@ -79,6 +79,9 @@ class SubTask : public workflow::Runnable {
 
   // Whether it has a scope to enter.
   bool has_scope() const;
+  // For kinds that nobody can end once they have begun: not 0 if they shall not begin, because the
+  // scope was interrupted, with this errno value.
+  int interrupted() const;
   // Kinds that can wait, when they begin to: from now on interrupt() may be called. Not 0: they
   // shall end at once with this errno value instead, and are not entered.
   int enter_scope();

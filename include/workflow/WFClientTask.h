@@ -63,14 +63,13 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
       this->subtask_done();
       return;
     }
-    if (const int interrupted = this->enter_scope()) {
+    // What has begun goes on to its own time limits.
+    if (const int reason = this->interrupted()) {
       this->state_ = WFT_STATE_SYS_ERROR;
-      this->error_ = interrupted;
+      this->error_ = reason;
       this->subtask_done();
       return;
     }
-    // What has begun goes on to its own time limits.
-    this->leave_scope();
     begin(target_, retry_max_);
   }
 

@@ -30,13 +30,12 @@ void describe(const FileSyncArgs& args, FileRequest& request) {
 
 template <class ARGS>
 void FileTask<ARGS>::dispatch() {
-  if (const int interrupted = this->enter_scope()) {
-    set_outcome(WFT_STATE_SYS_ERROR, interrupted, -1);
+  // What has begun uses its buffer until it has ended.
+  if (const int reason = this->interrupted()) {
+    set_outcome(WFT_STATE_SYS_ERROR, reason, -1);
     this->subtask_done();
     return;
   }
-  // What has begun uses its buffer until it has ended.
-  this->leave_scope();
   if (const int error = Runtime::current().files().submit(this)) {
     end_refused(error);
   }

@@ -152,6 +152,12 @@ bool SubTask::has_scope() const {
   return series && series->scope_for_all();
 }
 
+int SubTask::interrupted() const {
+  const SeriesWork* const series = joined_series();
+  const InterruptScope* const scope = series ? series->scope_for_all() : nullptr;
+  return scope ? scope->error() : 0;
+}
+
 int SubTask::enter_scope() {
   const SeriesWork* const series = joined_series();
   InterruptScope* const scope = series ? series->scope_for_all() : nullptr;

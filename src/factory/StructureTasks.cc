@@ -1,7 +1,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
 #include "workflow/WFTask.h"
 
@@ -12,12 +11,10 @@ SubTask* WFRepeaterTask::create() {
     state = WFT_STATE_ABORTED;
     return nullptr;
   }
-  const SeriesWork* const series = joined_series();
-  const workflow::InterruptScope* const scope = series ? series->scope_for_all() : nullptr;
-  if (const int interrupted = scope ? scope->error() : 0) {
+  if (const int reason = interrupted()) {
     // The same of a deadline that has passed.
     state = WFT_STATE_SYS_ERROR;
-    error = interrupted;
+    error = reason;
     return nullptr;
   }
   if (next_create_) {

@@ -158,13 +158,13 @@ int ReplyStream::over(int error) {
 }  // namespace workflow
 
 void WFStreamTask::dispatch() {
-  if (const int interrupted = enter_scope()) {
+  // What waits for room has its own time limit, and the client's end.
+  if (const int reason = interrupted()) {
     state = WFT_STATE_SYS_ERROR;
-    error = interrupted;
+    error = reason;
     subtask_done();
     return;
   }
-  leave_scope();  // what waits for room has its own time limit, and the client's end
   if (!stream_) {
     state = WFT_STATE_SYS_ERROR;
     error = ENOTCONN;
