@@ -42,6 +42,14 @@ TimerSlots& TimerSlots::instance() {
   return *slots;
 }
 
+TimerSlots::Slot* TimerSlots::slot_of(const WFTimerHandle& handle) {
+  if (const char* const timer = static_cast<const char*>(handle.timer_)) {
+    __builtin_prefetch(timer, 1);
+    __builtin_prefetch(timer + sizeof(TimerNode) - 1, 1);
+  }
+  return static_cast<Slot*>(handle.slot_);
+}
+
 TimerSlots::Shard& TimerSlots::next_shard() {
   if (!VirtualScheduler::current()) {
     return shards_[next_shard_.fetch_add(1, std::memory_order_relaxed) % kShards];
@@ -79,6 +87,7 @@ WFTimerHandle TimerSlots::handle_of(const Slot* slot) {
   MutexLock lock(slot->shard_.mutex);
   handle.slot_ = const_cast<Slot*>(slot);
   handle.generation_ = slot->generation_;
+  handle.timer_ = static_cast<const TimerNode*>(slot->task_);
   return handle;
 }
 

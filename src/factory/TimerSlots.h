@@ -61,7 +61,9 @@ class TimerSlots {
   TimerSlots();
   ~TimerSlots() = delete;
   Shard& next_shard();
-  static Slot* slot_of(const WFTimerHandle& handle) { return static_cast<Slot*>(handle.slot_); }
+  // Has the timer's memory fetched while the slot is looked at, which says where it is, or that it is
+  // gone: among many timers that is a wait of its own otherwise. It is not accessed.
+  static Slot* slot_of(const WFTimerHandle& handle);
 
   Shard* const shards_;
   std::atomic<size_t> next_shard_{0};
