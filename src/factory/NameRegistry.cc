@@ -8,24 +8,6 @@
 
 namespace workflow {
 
-// A name and its nodes.
-struct NamedNode::Entry {
-  Entry* chain;  // the next entry of the bucket
-  NamedNode* head;
-  NamedNode* tail;
-  uint32_t tag;
-  uint32_t length;
-  uint32_t count;
-  char name_begin[4];  // the bytes of the name, which go on behind the struct
-
-  static size_t size_for(std::string_view name) {
-    return std::max(sizeof(Entry), offsetof(Entry, name_begin) + name.size());
-  }
-  std::string_view name() const {
-    return {reinterpret_cast<const char*>(this) + offsetof(Entry, name_begin), length};
-  }
-};
-
 // In a simulation every run with a seed is the same.
 NameRegistry::NameRegistry() : key_(VirtualScheduler::current() ? SipKey() : SipKey::random()) {}
 
@@ -38,10 +20,10 @@ NamedNode* NameRegistry::unlink_any() {
   for (Shard& shard : shards_) {
     NamedNode* node = nullptr;
     shard.lock();
-    for (size_t i = 0; !node && i < shard.bucket_count; i++) {
-      if (Entry* entry = shard.buckets[i]) {
+    for (size_t i = 0; !node && i < shard.table.bucket_count(); i++) {
+      if (Entry* entry = shard.table.first_in(i)) {
         node = entry->head;
-        free_entry(shard.unlink(node));
+        NameTable::free(shard.unlink(node));
       }
     }
     shard.unlock();
@@ -52,29 +34,11 @@ NamedNode* NameRegistry::unlink_any() {
   return nullptr;
 }
 
-NameRegistry::Place NameRegistry::place_of(std::string_view name) const {
+NameRegistry::Sought NameRegistry::seek(std::string_view name) const {
   const uint64_t hash = sip_hash(key_, name);
-  return {hash % kShards, static_cast<uint32_t>(hash >> 32)};
-}
-
-NamedNode* NameRegistry::oldest(Entry* entry) {
-  return entry->head;
-}
-
-NameRegistry::Entry* NameRegistry::next_in_bucket(Entry* entry) {
-  return entry->chain;
-}
-
-std::string_view NameRegistry::name_of(const Entry* entry) {
-  return entry->name();
-}
-
-size_t NameRegistry::count_of(const Entry* entry) {
-  return entry->count;
-}
-
-void NameRegistry::free_entry(Entry* entry) {
-  ::operator delete(entry);
+  const Sought sought = {name, hash % kShards, static_cast<uint32_t>(hash >> 32)};
+  shards_[sought.shard].table.prefetch(sought.tag);
+  return sought;
 }
 
 void NameRegistry::Shard::lock() const {
@@ -93,46 +57,6 @@ void NameRegistry::Shard::step_aside() const {
   }
 }
 
-NameRegistry::Entry* NameRegistry::Shard::find(std::string_view name, uint32_t tag) const {
-  if (bucket_count == 0) {
-    return nullptr;
-  }
-  Entry* entry = buckets[tag & (bucket_count - 1)];
-  while (entry && (entry->tag != tag || entry->name() != name)) {
-    entry = entry->chain;
-  }
-  return entry;
-}
-
-NameRegistry::Entry* NameRegistry::Shard::add(std::string_view name, uint32_t tag) {
-  // At most half full: looking at another name's entry costs more than the room for a pointer.
-  if (entry_count * 2 >= bucket_count) {
-    resize(bucket_count == 0 ? 4 : bucket_count * 2);
-  }
-  void* memory = ::operator new(Entry::size_for(name));
-  Entry*& bucket = buckets[tag & (bucket_count - 1)];
-  const auto length = static_cast<uint32_t>(name.size());
-  Entry* entry = new (memory) Entry{bucket, nullptr, nullptr, tag, length, 0, {}};
-  std::memcpy(static_cast<char*>(memory) + offsetof(Entry, name_begin), name.data(), name.size());
-  bucket = entry;
-  entry_count++;
-  return entry;
-}
-
-void NameRegistry::Shard::resize(size_t buckets_wanted) {
-  auto larger = std::make_unique<Entry*[]>(buckets_wanted);
-  for (size_t i = 0; i < bucket_count; i++) {
-    while (Entry* entry = buckets[i]) {
-      buckets[i] = entry->chain;
-      Entry*& bucket = larger[entry->tag & (buckets_wanted - 1)];
-      entry->chain = bucket;
-      bucket = entry;
-    }
-  }
-  buckets = std::move(larger);
-  bucket_count = buckets_wanted;
-}
-
 NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   Entry* entry = node->entry_;
   visitors.leaves(node, node->next_);
@@ -146,21 +70,16 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   if (entry->head) {
     return nullptr;
   }
-  Entry** link = &buckets[entry->tag & (bucket_count - 1)];
-  while (*link != entry) {
-    link = &(*link)->chain;
-  }
-  *link = entry->chain;
-  entry_count--;
+  table.remove(entry);
   return entry;
 }
 
-NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, Policy policy,
+NameRegistry::Linked NameRegistry::link(NamedNode* node, const Sought& sought, Policy policy,
                                         int64_t now_ns) {
-  const Place place = place_of(name);
-  Shard& shard = shards_[place.shard];
+  const std::string_view name = sought.name;
+  Shard& shard = shards_[sought.shard];
   const ShardLock lock(shard);
-  Entry* entry = shard.find(name, place.tag);
+  Entry* entry = shard.table.find(name, sought.tag);
   if (entry && policy == Policy::kKeep) {
     return Linked::kNameTaken;
   }
@@ -171,7 +90,7 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, 
   }
   if (!entry) {
     try {
-      entry = shard.add(name, place.tag);
+      entry = shard.table.add(name, sought.tag);
     } catch (...) {
       if (shard.quotas) {
         shard.quotas->give_back(name);
@@ -183,7 +102,7 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, std::string_view name, 
   const uint64_t number = std::max(
       shard.next_number, static_cast<uint64_t>(std::min(now_ns, kLastNs) / kNsPerStep) + 1);
   shard.next_number = number + 1;
-  node->number_ = number * kShards + place.shard;
+  node->number_ = number * kShards + sought.shard;
   node->next_ = nullptr;
   node->previous_ = entry->tail;
   (entry->tail ? entry->tail->next_ : entry->head) = node;
@@ -219,12 +138,12 @@ void NameRegistry::set_quota(NameQuotas::Of of, std::string_view text, size_t ma
 size_t NameRegistry::Shard::count_covered(const NameRegistry& registry, NameQuotas::Of of,
                                           std::string_view text) const {
   if (of == NameQuotas::Of::kName) {
-    const Entry* const entry = find(text, registry.place_of(text).tag);
+    const Entry* const entry = table.find(text, registry.seek(text).tag);
     return entry ? entry->count : 0;
   }
   size_t nodes = 0;
-  for (size_t i = 0; i < bucket_count; i++) {
-    for (const Entry* entry = buckets[i]; entry; entry = entry->chain) {
+  for (size_t i = 0; i < table.bucket_count(); i++) {
+    for (const Entry* entry = table.first_in(i); entry; entry = entry->chain) {
       nodes += NameQuotas::covers(of, text, entry->name()) ? entry->count : 0;
     }
   }
@@ -251,8 +170,8 @@ std::vector<std::pair<std::string, size_t>> NameRegistry::names() const {
   std::vector<std::pair<std::string, size_t>> result;
   for (const Shard& shard : shards_) {
     const ShardLock lock(shard);
-    for (size_t i = 0; i < shard.bucket_count; i++) {
-      for (const Entry* entry = shard.buckets[i]; entry; entry = entry->chain) {
+    for (size_t i = 0; i < shard.table.bucket_count(); i++) {
+      for (const Entry* entry = shard.table.first_in(i); entry; entry = entry->chain) {
         result.emplace_back(std::string(entry->name()), entry->count);
       }
     }
@@ -261,10 +180,10 @@ std::vector<std::pair<std::string, size_t>> NameRegistry::names() const {
 }
 
 size_t NameRegistry::count(std::string_view name) const {
-  const Place place = place_of(name);
-  const Shard& shard = shards_[place.shard];
+  const Sought sought = seek(name);
+  const Shard& shard = shards_[sought.shard];
   const ShardLock lock(shard);
-  const Entry* const entry = shard.find(name, place.tag);
+  const Entry* const entry = shard.table.find(name, sought.tag);
   return entry ? entry->count : 0;
 }
 
@@ -285,7 +204,7 @@ size_t NameRegistry::count_prefix(std::string_view prefix) {
 bool NameRegistry::empty() const {
   for (const Shard& shard : shards_) {
     const ShardLock lock(shard);
-    if (shard.entry_count > 0) {
+    if (shard.table.size() > 0) {
       return false;
     }
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "factory/NameQuotas.h"
+#include "factory/NameTable.h"
 #include "util/Cursors.h"
 #include "util/Mutex.h"
 #include "util/SipHash.h"
@@ -24,10 +25,9 @@ class NameRegistry;
 class NamedNode {
  private:
   friend class NameRegistry;
-  struct Entry;
   NamedNode* next_ = nullptr;
   NamedNode* previous_ = nullptr;
-  Entry* entry_ = nullptr;  // null: not linked
+  NameEntry* entry_ = nullptr;  // null: not linked
   // When it was linked, in steps, later than all before it in the shard; and the shard itself in
   // the low bits. Set by link(); 0: never.
   uint64_t number_ = 0;
@@ -58,10 +58,20 @@ class NameRegistry {
   enum class Policy { kAppend, kReplace, kKeep };
   enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // Adds the node, which is not linked, as the newest of `name`; not if it is refused. `now_ns`,
+  // A name and where it is. Who seeks it some time before the call has memory fetched meanwhile.
+  struct Sought {
+    std::string_view name;
+    size_t shard;
+    uint32_t tag;  // which bucket, and a first comparison
+  };
+  Sought seek(std::string_view name) const WF_NO_THREAD_SAFETY_ANALYSIS;
+
+  // Adds the node, which is not linked, as the newest of the name; not if it is refused. `now_ns`,
   // not negative, is for linked_ns(). Throws std::bad_alloc; nothing has changed then.
-  Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend,
-              int64_t now_ns = 0);
+  Linked link(NamedNode* node, const Sought& sought, Policy policy, int64_t now_ns);
+  Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend) {
+    return link(node, seek(name), policy, 0);
+  }
 
   // When the node was linked, to some dozens of nanoseconds.
   static int64_t linked_ns(const NamedNode* node) {
@@ -125,7 +135,7 @@ class NameRegistry {
   bool empty() const;
 
  private:
-  using Entry = NamedNode::Entry;
+  using Entry = NameEntry;
   static constexpr size_t kShards = 256;
   static constexpr int64_t kNsPerStep = 32;
   static constexpr int64_t kLastNs = int64_t{1}
@@ -148,17 +158,12 @@ class NameRegistry {
     Cursors<NamedNode> visitors WF_GUARDED_BY(mutex);
     // How many threads wait for B: one visit after the other could keep them waiting for ever.
     mutable std::atomic<int> waiting{0};
-    std::unique_ptr<Entry*[]> buckets WF_GUARDED_BY(mutex);
-    size_t bucket_count WF_GUARDED_BY(mutex) = 0;
-    size_t entry_count WF_GUARDED_BY(mutex) = 0;
+    NameTable table WF_GUARDED_BY(mutex);
     uint64_t next_number WF_GUARDED_BY(mutex) = 1;  // the least that is left
     const NameQuotas* quotas WF_GUARDED_BY(mutex) = nullptr;
 
     void lock() const WF_ACQUIRE(mutex);
     void unlock() const WF_RELEASE(mutex) { mutex.unlock(); }
-    Entry* find(std::string_view name, uint32_t tag) const WF_REQUIRES(mutex);
-    Entry* add(std::string_view name, uint32_t tag) WF_REQUIRES(mutex);
-    void resize(size_t buckets_wanted) WF_REQUIRES(mutex);
     // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
     size_t count_covered(const NameRegistry& registry, NameQuotas::Of of,
@@ -177,17 +182,7 @@ class NameRegistry {
     const Shard& shard_;
   };
 
-  struct Place {
-    size_t shard;
-    uint32_t tag;  // which bucket, and a first comparison
-  };
-  Place place_of(std::string_view name) const;
   static size_t shard_of(const NamedNode* node) { return node->number_ % kShards; }
-  static NamedNode* oldest(Entry* entry);
-  static Entry* next_in_bucket(Entry* entry);
-  static std::string_view name_of(const Entry* entry);
-  static size_t count_of(const Entry* entry);
-  static void free_entry(Entry* entry);
   // A chunk of a visit of the shard: visit_entry(entry), which returns how much work it was, in
   // nodes.
   template <class VisitEntry>
@@ -209,15 +204,15 @@ bool NameRegistry::unlink_if(NamedNode* node, Wanted&& wanted) {
     emptied = shard.unlink(node);
   }
   shard.unlock();
-  free_entry(emptied);
+  NameTable::free(emptied);
   return unlinks;
 }
 
 template <class Wanted, class Unlinked, class Between>
 size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
                           Between&& between) {
-  const Place place = place_of(name);
-  Shard& shard = shards_[place.shard];
+  const Sought sought = seek(name);
+  Shard& shard = shards_[sought.shard];
   size_t count = 0;
   uint64_t end_number = 0;
   bool more = max > 0;
@@ -227,10 +222,10 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
     if (first) {
       end_number = shard.next_number;
     }
-    Entry* entry = shard.find(name, place.tag);
+    Entry* entry = shard.table.find(name, sought.tag);
     more = entry != nullptr;
     for (size_t i = 0; more && i < kChunk; i++) {
-      NamedNode* node = oldest(entry);
+      NamedNode* node = entry->head;
       if (node->number_ / kShards >= end_number || !wanted(node)) {
         more = false;
         break;
@@ -241,7 +236,7 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
       more = !emptied && count < max;
     }
     shard.unlock();
-    free_entry(emptied);
+    NameTable::free(emptied);
     between();
     if (more) {
       shard.step_aside();
@@ -252,13 +247,13 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
 
 template <class Visit, class Between>
 bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& between) {
-  const Place place = place_of(name);
-  Shard& shard = shards_[place.shard];
+  const Sought sought = seek(name);
+  Shard& shard = shards_[sought.shard];
   Cursors<NamedNode>::Cursor visitor;
   shard.lock();
   const uint64_t end_number = shard.next_number;
-  Entry* const entry = shard.find(name, place.tag);
-  shard.visitors.begin(&visitor, entry ? oldest(entry) : nullptr);
+  Entry* const entry = shard.table.find(name, sought.tag);
+  shard.visitors.begin(&visitor, entry ? entry->head : nullptr);
   const auto more = [&visitor, end_number] {
     return visitor.next && visitor.next->number_ / kShards < end_number;
   };
@@ -297,12 +292,12 @@ void NameRegistry::scan(Shard& shard, Scan& scan, std::string_view prefix,
                         VisitEntry& visit_entry) {
   const ShardLock lock(shard);
   size_t work = 0;
-  for (scan.over = shard.bucket_count == 0; !scan.over && work < kChunk;
-       scan.advance(shard.bucket_count)) {
+  const size_t bucket_count = shard.table.bucket_count();
+  for (scan.over = bucket_count == 0; !scan.over && work < kChunk; scan.advance(bucket_count)) {
     work++;
-    Entry* entry = shard.buckets[scan.bucket & (shard.bucket_count - 1)];
-    for (; entry; entry = next_in_bucket(entry)) {
-      const std::string_view name = name_of(entry);
+    Entry* entry = shard.table.first_in(scan.bucket & (bucket_count - 1));
+    for (; entry; entry = entry->chain) {
+      const std::string_view name = entry->name();
       work += name.substr(0, prefix.size()) == prefix ? visit_entry(entry) : size_t{1};
     }
   }
@@ -312,13 +307,13 @@ template <class Visit, class Between>
 bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Between&& between) {
   std::vector<std::string> crowded;
   auto visit_entry = [&crowded, &visit](Entry* entry) {
-    const std::string_view name = name_of(entry);
-    const size_t work = count_of(entry) * work_of(name);
+    const std::string_view name = entry->name();
+    const size_t work = entry->count * work_of(name);
     if (work > kChunk) {
       crowded.emplace_back(name);
       return work_of(name);
     }
-    for (NamedNode* node = oldest(entry); node; node = node->next_) {
+    for (NamedNode* node = entry->head; node; node = node->next_) {
       visit(name, node);
     }
     return work;
@@ -344,13 +339,13 @@ bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Betwe
 
 template <class Stays, class Unlinked>
 bool NameRegistry::advance(std::string_view name, Stays&& stays, Unlinked&& unlinked) {
-  const Place place = place_of(name);
-  Shard& shard = shards_[place.shard];
+  const Sought sought = seek(name);
+  Shard& shard = shards_[sought.shard];
   Entry* emptied = nullptr;
   shard.lock();
-  Entry* entry = shard.find(name, place.tag);
+  Entry* entry = shard.table.find(name, sought.tag);
   for (bool first = true; entry && !emptied; first = false) {
-    NamedNode* node = oldest(entry);
+    NamedNode* node = entry->head;
     if (!first && stays(node)) {
       break;
     }
@@ -358,7 +353,7 @@ bool NameRegistry::advance(std::string_view name, Stays&& stays, Unlinked&& unli
     unlinked(node);
   }
   shard.unlock();
-  free_entry(emptied);
+  NameTable::free(emptied);
   return entry && !emptied;
 }
 

@@ -23,7 +23,9 @@ WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<Tick
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
   auto* const timer =
       new PeriodicTimer(first, std::move(schedule), overlap, std::move(tick), std::move(callback));
-  return options.name ? give_name(timer, *options.name, options.policy, options.tag) : timer;
+  return options.name
+             ? give_name(timer, registry().seek(*options.name), options.policy, options.tag)
+             : timer;
 }
 
 void PeriodicTimer::before_start() {

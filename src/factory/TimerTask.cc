@@ -216,10 +216,11 @@ NameRegistry& NamedTimerTask::registry() {
 WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& when,
                                     WFTimerPolicy policy, uint64_t tag,
                                     std::function<void(WFTimerTask*)>&& callback) {
-  return give_name(new NamedTimerTask(when, std::move(callback)), name, policy, tag);
+  const NameRegistry::Sought sought = registry().seek(name);
+  return give_name(new NamedTimerTask(when, std::move(callback)), sought, policy, tag);
 }
 
-WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view name,
+WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
                                        WFTimerPolicy policy, uint64_t tag) {
   using Policy = NameRegistry::Policy;
   using Linked = NameRegistry::Linked;
@@ -233,7 +234,7 @@ WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, std::string_view na
         break;
       case Linked::kWithOthers:
         if (policy == WF_TIMER_REPLACE) {
-          cancel_if(name, SIZE_MAX,
+          cancel_if(name.name, SIZE_MAX,
                     [task](NamedNode* other) { return NameRegistry::is_older(other, task); });
         }
         break;

@@ -98,8 +98,8 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   static WFTimerTask* create(std::string_view name, const ClockedDue& when, WFTimerPolicy policy,
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
   // The same with a task that has no name yet, and is owned from now on.
-  static WFTimerTask* give_name(NamedTimerTask* task, std::string_view name, WFTimerPolicy policy,
-                                uint64_t tag);
+  static WFTimerTask* give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
+                                WFTimerPolicy policy, uint64_t tag);
 
   static size_t cancel(std::string_view name, size_t max);
   // Those that go by `clock`, if one is given.
