@@ -16,6 +16,7 @@ namespace workflow {
 
 class ClientConnection;
 class ClientSession;
+class EarlyEnd;
 
 // Where a client's request goes.
 struct ClientTarget {
@@ -95,6 +96,11 @@ class ClientExchange {
   // The end. Returns what a handler shall run.
   virtual Runnable *ended(int state, int error, int timeout_reason) = 0;
 
+  // Any thread, which may hold locks; once at most: leads to ended() soon, if nothing else has by
+  // then. Whether it was in time ended() finds out from who has called this. Returns what a handler
+  // shall run.
+  Runnable *end_early(int error);
+
  protected:
   ClientExchange() = default;
   // Gives back the connection.
@@ -103,6 +109,10 @@ class ClientExchange {
   // Leads to ended(), never in this call. A failed try that may be repeated is, up to `retry_max`
   // times more. May be called again after ended().
   void begin(const ClientTarget &target, int retry_max);
+
+  // Before begin(): from now on, until ended() has returned, end_early() may be called. False
+  // without memory.
+  bool allow_early_end();
 
   // After delivery(); the last thing that its runner does with the exchange.
   void resume();
@@ -116,6 +126,10 @@ class ClientExchange {
  private:
   friend class ClientConnection;
   friend class ClientSession;
+
+  void give_up_early_end();
+
+  EarlyEnd *early_end_ = nullptr;           // if it may come
   ClientConnection *connection_ = nullptr;  // a reference
   long long sequence_ = 0;
 };

@@ -12,6 +12,13 @@
 #include "workflow/WFTask.h"
 #include "workflow/WFTaskError.h"
 
+namespace workflow {
+
+// Has an interruption end the exchange early.
+void interrupt_exchange(Interruption &interruption, ClientExchange &exchange);
+
+}  // namespace workflow
+
 // What a protocol adds to its client tasks. Specialise it for messages that differ.
 template <class REQ, class RESP>
 struct WFClientProtocol {
@@ -34,7 +41,9 @@ struct WFClientProtocol {
 // that ran: SUCCESS, SYS_ERROR (ETIMEDOUT with get_timeout_reason(), ECONNREFUSED, ECONNRESET,
 // EBADMSG for a response that is none, EMSGSIZE for one that is too large, ...), SSL_ERROR (the
 // OpenSSL code, or the X509_V_ERR_* of a refused certificate, negated), DNS_ERROR (EAI_*),
-// TASK_ERROR (WFT_ERR_*), ABORTED.
+// TASK_ERROR (WFT_ERR_*), ABORTED. Where a deadline around it passes (WFDeadline.h) it is SYS_ERROR
+// with ETIMEDOUT, and no timeout reason: whatever it waits for is given up, and the connection, if
+// it has one, is closed.
 //
 // (derivable) The user's calls come before dispatch or in the callbacks.
 template <class REQ, class RESP>
@@ -63,12 +72,14 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
       this->subtask_done();
       return;
     }
-    // What has begun goes on to its own time limits.
-    if (const int reason = this->interrupted()) {
-      this->state_ = WFT_STATE_SYS_ERROR;
-      this->error_ = reason;
-      this->subtask_done();
-      return;
+    if (this->has_scope()) {
+      const int refused = allow_early_end() ? this->enter_scope() : ENOMEM;
+      if (refused != 0) {
+        this->state_ = WFT_STATE_SYS_ERROR;
+        this->error_ = refused;
+        this->subtask_done();
+        return;
+      }
     }
     begin(target_, retry_max_);
   }
@@ -125,9 +136,10 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   bool is_repeatable() override { return Protocol::is_repeatable(&this->req_); }
 
   workflow::Runnable *ended(int state, int error, int timeout_reason) override {
-    this->state_ = state;
-    this->error_ = error;
-    this->timeout_reason_ = timeout_reason;
+    const int interrupted = this->leave_scope();
+    this->state_ = interrupted != 0 ? int{WFT_STATE_SYS_ERROR} : state;
+    this->error_ = interrupted != 0 ? interrupted : error;
+    this->timeout_reason_ = interrupted != 0 ? int{TOR_NOT_TIMEOUT} : timeout_reason;
     this->task_seq_ = sequence();
     return this;
   }
@@ -135,4 +147,9 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   workflow::ClientTarget target_;
   int target_error_;
   const int retry_max_;
+
+ private:
+  void interrupt(workflow::Interruption &interruption) override {
+    workflow::interrupt_exchange(interruption, *this);
+  }
 };

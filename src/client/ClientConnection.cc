@@ -31,6 +31,10 @@ bool ClientConnection::start() {
     state_ = State::kClosed;
     return false;
   }
+  interrupted_ = arrived(session_) != 0;
+  if (interrupted_) {
+    ask_poller();
+  }
   if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
     // It is the poller's already. Or the runtime stops; then somebody will say so.
     out_of_memory_ = !endpoint_->runtime_stops();
@@ -82,6 +86,9 @@ ClientConnection::Step ClientConnection::next_step() {
   }
   if (aborting_ && !paused_) {
     return Step::kAbort;
+  }
+  if (interrupted_ && !paused_) {
+    return Step::kInterrupt;
   }
   if (std::exchange(resumed_, false)) {
     return Step::kResume;
@@ -135,6 +142,9 @@ void ClientConnection::advance(RunnableList& finished) {
         break;
       case Step::kAbort:
         fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+        break;
+      case Step::kInterrupt:
+        fail(WFT_STATE_SYS_ERROR, ECANCELED, TOR_NOT_TIMEOUT, finished);  // the task knows why
         break;
       case Step::kClose:
         close();
@@ -251,6 +261,7 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
+    interrupted_ = false;  // it came too late
     usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0 &&
              !is_datagram(endpoint_->transport());
     response_->set_channel(nullptr);

@@ -12,6 +12,7 @@ namespace workflow {
 
 class ClientEndpoint;
 class ClientSession;
+class EarlyEnd;
 
 // What happened to a session's try, and so whether there may be another.
 struct ClientFailure {
@@ -72,6 +73,10 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // A part of the response has been delivered: the exchange goes on. The caller has a reference.
   void resume();
 
+  // The session, which may be gone, ends if it is here; if a part of its response is being
+  // delivered, after that. Any thread.
+  void interrupt(const EarlyEnd* early_end);
+
   // The runtime stops: the session, if any, ends as aborted. Any thread.
   void abort();
   // The runtime has stopped, and its pollers with it.
@@ -94,6 +99,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
     kResume,
     kStarve,
     kAbort,
+    kInterrupt,
     kClose
   };
 
@@ -140,6 +146,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // Has the exchange complete its request. 0 or an errno.
   static int encode(ClientExchange* exchange, struct iovec* vectors, int* count,
                     protocol::ProtocolMessage** response);
+  // The session is here now. Not 0: it shall end instead.
+  int arrived(const ClientSession* session) WF_REQUIRES(mutex_);
   // Of an idle connection: whether its peer has neither spoken nor left. What has not arrived yet
   // nobody can know.
   bool is_still_idle() WF_REQUIRES(mutex_);
@@ -158,6 +166,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool writable_ WF_GUARDED_BY(mutex_) = false;
   bool aborting_ WF_GUARDED_BY(mutex_) = false;
+  bool interrupted_ WF_GUARDED_BY(mutex_) = false;    // session_ shall end early
   bool out_of_memory_ WF_GUARDED_BY(mutex_) = false;  // it could not even be started
   long long exchanges_ WF_GUARDED_BY(mutex_) = 0;     // begun
   // Of the exchange.

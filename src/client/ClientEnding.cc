@@ -1,12 +1,67 @@
 #include <utility>
 
 #include "client/ClientConnection.h"
+#include "client/ClientEndpoint.h"
+#include "client/ClientHub.h"
 #include "client/ClientSession.h"
+#include "client/EarlyEnd.h"
 #include "workflow/WFTaskState.h"
 
-// How a connection of a client ends with the library, or before it has begun.
+// How an endpoint and its connections end with the library; what ends before it has begun, or
+// early.
 
 namespace workflow {
+
+void ClientEndpoint::abort_all() {
+  std::vector<ClientConnection*> connections;
+  std::vector<ClientSession*> waiting;
+  {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    connections.assign(all_.begin(), all_.end());
+    for (ClientConnection* connection : connections) {
+      connection->retain();
+    }
+    while (ClientSession* session = take(waiting_.next_for_new())) {
+      waiting.push_back(session);
+    }
+  }
+  for (ClientConnection* connection : connections) {
+    connection->abort();
+    connection->release();
+  }
+  RunnableList finished;
+  for (ClientSession* session : waiting) {
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+  }
+  hub_.runtime().handlers().post(finished);
+}
+
+void ClientEndpoint::end_with_runtime() {
+  std::vector<ClientConnection*> connections;
+  {
+    MutexLock lock(mutex_);
+    connections.assign(all_.begin(), all_.end());
+    all_.clear();
+    idle_.clear();
+  }
+  for (ClientConnection* connection : connections) {
+    connection->end_with_runtime();
+  }
+}
+
+void ClientEndpoint::interrupt(const EarlyEnd* early_end) {
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    session = take(early_end->waiter);
+  }
+  if (session) {
+    RunnableList finished;
+    session->failed({.state = WFT_STATE_SYS_ERROR, .error = early_end->error()}, finished);
+    hub_.runtime().handlers().post(finished);
+  }
+}
 
 void ClientConnection::end_with_runtime() {
   ClientSession* session = nullptr;
@@ -33,6 +88,17 @@ void ClientConnection::abort() {
   {
     MutexLock lock(mutex_);
     aborting_ = true;
+  }
+  ask_poller();
+}
+
+void ClientConnection::interrupt(const EarlyEnd* early_end) {
+  {
+    MutexLock lock(mutex_);
+    if (!session_ || session_->early_end() != early_end) {
+      return;
+    }
+    interrupted_ = true;
   }
   ask_poller();
 }

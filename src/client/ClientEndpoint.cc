@@ -10,6 +10,7 @@
 
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
+#include "client/EarlyEnd.h"
 #include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
@@ -25,7 +26,7 @@ class ClientEndpoint::Waiter final : public TimerNode, public SessionPlace {
     bool late = false;
     {
       MutexLock lock(endpoint_->mutex_);
-      late = endpoint_->waiting_.erase(this);
+      late = endpoint_->leave_queue(this);
     }
     if (late) {
       session->failed({.state = stopped ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR,
@@ -128,6 +129,13 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
 ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fresh,
                                                 const Wait* wait, ClientConnection** displaced,
                                                 ClientFailure* failure) {
+  EarlyEnd* const early_end = session->early_end();
+  if (early_end) {
+    if (const int error = early_end->in_queue(shared_from_this())) {
+      *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
+      return Acquire::kFailed;
+    }
+  }
   Poller& poller = hub_.runtime().own_poller();
   const int64_t now_ns = poller.clock().now_ns();
   int64_t patience_ns = params_.connect_timeout < 0 ? kNever : params_.connect_timeout * kNsPerMs;
@@ -146,6 +154,9 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
     return Acquire::kFailed;
   }
   wait ? waiting_.push_front(waiter) : waiting_.push_back(waiter);
+  if (early_end) {
+    early_end->waiter = waiter;
+  }
   if (fresh) {
     if (closing_ <= waiting_.promised() && !idle_.empty()) {
       *displaced = idle_.front();
@@ -160,11 +171,21 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
   return Acquire::kUnderWay;
 }
 
+bool ClientEndpoint::leave_queue(SessionPlace* place) {
+  if (!waiting_.erase(place)) {
+    return false;  // and the session may be gone
+  }
+  if (EarlyEnd* const early_end = place->session->early_end()) {
+    early_end->waiter = nullptr;
+  }
+  return true;
+}
+
 ClientSession* ClientEndpoint::take(SessionPlace* place, Wait* wait) {
   if (!place) {
     return nullptr;
   }
-  waiting_.erase(place);
+  leave_queue(place);
   Waiter* const waiter = static_cast<Waiter*>(place);
   ClientSession* session = waiter->session;
   if (wait) {
@@ -341,44 +362,6 @@ void ClientEndpoint::forget_tls_session() {
 
 void ClientEndpoint::keep_tls_session(TlsSessions::Kept kept) {
   hub_.tls_sessions().keep(key_, std::move(kept));
-}
-
-void ClientEndpoint::abort_all() {
-  std::vector<ClientConnection*> connections;
-  std::vector<ClientSession*> waiting;
-  {
-    MutexLock lock(mutex_);
-    closed_ = true;
-    connections.assign(all_.begin(), all_.end());
-    for (ClientConnection* connection : connections) {
-      connection->retain();
-    }
-    while (ClientSession* session = take(waiting_.next_for_new())) {
-      waiting.push_back(session);
-    }
-  }
-  for (ClientConnection* connection : connections) {
-    connection->abort();
-    connection->release();
-  }
-  RunnableList finished;
-  for (ClientSession* session : waiting) {
-    session->failed({.state = WFT_STATE_ABORTED}, finished);
-  }
-  hub_.runtime().handlers().post(finished);
-}
-
-void ClientEndpoint::end_with_runtime() {
-  std::vector<ClientConnection*> connections;
-  {
-    MutexLock lock(mutex_);
-    connections.assign(all_.begin(), all_.end());
-    all_.clear();
-    idle_.clear();
-  }
-  for (ClientConnection* connection : connections) {
-    connection->end_with_runtime();
-  }
 }
 
 bool ClientEndpoint::runtime_stops() const {

@@ -19,6 +19,7 @@ namespace workflow {
 
 class ClientHub;
 class ClientSession;
+class EarlyEnd;
 
 // One address that clients talk to in one way: its connections, idle or not, and the sessions that
 // wait for one because there are as many as there may be.
@@ -56,6 +57,9 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   void closes(ClientConnection* connection);
   // It closes.
   void gone(ClientConnection* connection);
+
+  // The session, which may be gone, ends if it waits for a connection. On a handler.
+  void interrupt(const EarlyEnd* early_end);
 
   // Makes a connected stream one over TLS; resumes the last session. False without memory.
   bool begin_tls(Stream& stream);
@@ -95,6 +99,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
                   ClientConnection** displaced, ClientFailure* failure) WF_REQUIRES(mutex_);
   // `wait`, if not null: how long it would have gone on waiting.
   ClientSession* take(SessionPlace* place, Wait* wait = nullptr) WF_REQUIRES(mutex_);
+  // False when it is in the queue no more.
+  bool leave_queue(SessionPlace* place) WF_REQUIRES(mutex_);
   void note_closing(ClientConnection* connection) WF_REQUIRES(mutex_);
   // A connection less, or none made: the next session's turn.
   void connect_next(RunnableList& finished);

@@ -3,19 +3,39 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
+#include "client/EarlyEnd.h"
 #include "kernel/Runtime.h"
 #include "workflow/WFTaskState.h"
 
 namespace workflow {
 
 ClientExchange::~ClientExchange() {
+  give_up_early_end();
   if (connection_) {
     connection_->release();
+  }
+}
+
+bool ClientExchange::allow_early_end() {
+  give_up_early_end();
+  early_end_ = new (std::nothrow) EarlyEnd();
+  return early_end_ != nullptr;
+}
+
+Runnable* ClientExchange::end_early(int error) {
+  early_end_->ask(error);
+  return early_end_;
+}
+
+void ClientExchange::give_up_early_end() {
+  if (EarlyEnd* const early_end = std::exchange(early_end_, nullptr)) {
+    early_end->give_up();
   }
 }
 

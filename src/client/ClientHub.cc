@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/ClientSession.h"
+#include "client/EarlyEnd.h"
 #include "kernel/Resolver.h"
 #include "workflow/WFTaskState.h"
 
@@ -90,10 +91,15 @@ void ClientHub::session_ended() {
 
 bool ClientHub::session_resolves(ClientSession* session) {
   MutexLock lock(mutex_);
-  if (!closed_) {
-    resolving_.insert(session);
+  if (closed_) {
+    return false;
   }
-  return !closed_;
+  const auto inserted = resolving_.insert(session);
+  if (session->early_end() && session->early_end()->at_look_up(*this, session) != 0) {
+    resolving_.erase(inserted.first);
+    return false;
+  }
+  return true;
 }
 
 void ClientHub::session_resolved(ClientSession* session) {
@@ -101,9 +107,24 @@ void ClientHub::session_resolved(ClientSession* session) {
   resolving_.erase(session);
 }
 
-bool ClientHub::take_back_if_closed(ClientSession* session) {
+bool ClientHub::take_back_if_over(ClientSession* session) {
   MutexLock lock(mutex_);
-  return closed_ && resolving_.count(session) > 0 && take_back(session);
+  // If it is another one by now, it shall end as well.
+  return resolving_.count(session) > 0 && (closed_ || session->early_error() != 0) &&
+         take_back(session);
+}
+
+void ClientHub::interrupt(const EarlyEnd* early_end, ClientSession* session) {
+  {
+    MutexLock lock(mutex_);
+    if (resolving_.count(session) == 0 || session->early_end() != early_end ||
+        !take_back(session)) {
+      return;
+    }
+  }
+  RunnableList finished;
+  session->failed({.state = WFT_STATE_SYS_ERROR, .error = early_end->error()}, finished);
+  runtime_.handlers().post(finished);
 }
 
 bool ClientHub::take_back(ClientSession* session) {

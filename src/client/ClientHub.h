@@ -14,6 +14,8 @@
 
 namespace workflow {
 
+class EarlyEnd;
+
 // The clients of a runtime: its endpoints, and how many sessions are under way.
 //
 // Thread-safe. H is mutex_; order H, then an endpoint's E or the resolver's D. Under H a session in
@@ -40,12 +42,16 @@ class ClientHub final : public RuntimePart, public Intake {
   // Around each delivery of a part of a response: what runs then is the handlers' affair.
   void session_pauses() { session_ended(); }
   void session_resumes();
-  // Around each look-up of a session. False as above.
+  // Around each look-up of a session. False as above, or because it shall end early.
   bool session_resolves(ClientSession* session);
   void session_resolved(ClientSession* session);
-  // After the resolver was asked: true if the runtime stops and the session, which may be gone
-  // otherwise, is the caller's again. close_intake() cannot cancel what was not asked yet.
-  bool take_back_if_closed(ClientSession* session);
+  // After the resolver was asked: true if the runtime stops, or the session shall end early, and
+  // it, which may be gone otherwise, is the caller's again. close_intake() and interrupt() cannot
+  // cancel what was not asked yet.
+  bool take_back_if_over(ClientSession* session);
+
+  // The session, which may be gone, ends if it waits for addresses. On a handler.
+  void interrupt(const EarlyEnd* early_end, ClientSession* session);
 
   // Intake
   void close_intake() override;

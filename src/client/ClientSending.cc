@@ -7,12 +7,18 @@
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
 #include "client/ClientSession.h"
+#include "client/EarlyEnd.h"
 #include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
 // How a connection of a client is given a request, and sends it.
 
 namespace workflow {
+
+int ClientConnection::arrived(const ClientSession* session) {
+  EarlyEnd* const early_end = session->early_end();
+  return early_end ? early_end->on_connection(this) : 0;
+}
 
 ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFailure* failure) {
   return send_request(State::kIdle, session, failure);
@@ -67,6 +73,8 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     lock.unlock();
     ask_poller();
     return Begin::kNotIdle;
+  } else if (const int interrupted = arrived(session)) {
+    *failure = {.state = WFT_STATE_SYS_ERROR, .error = interrupted};
   } else {
     state_ = State::kExchanging;
     session_ = session;

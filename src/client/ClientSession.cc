@@ -10,6 +10,7 @@
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
 #include "client/ClientSettings.h"
+#include "client/EarlyEnd.h"
 #include "kernel/Resolver.h"
 #include "workflow/WFTaskState.h"
 
@@ -26,8 +27,19 @@ ClientSession::ClientSession(ClientExchange* exchange, const ClientTarget& targe
   }
 }
 
+int ClientSession::early_error() const {
+  return early_end() ? early_end()->error() : 0;
+}
+
 void ClientSession::proceed(RunnableList& finished) {
   for (;;) {
+    if (early_end()) {
+      early_end()->leave();
+    }
+    if (const int error = early_error()) {
+      end(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+      return;
+    }
     if (!addresses_) {
       resolve(finished);
       return;
@@ -90,7 +102,7 @@ void ClientSession::resolve(RunnableList& finished) {
   ClientHub& hub = hub_;
   resolver->resolve(target_.host, target_.params.address_family, this);
   // The session may be gone.
-  if (hub.take_back_if_closed(this)) {
+  if (hub.take_back_if_over(this)) {
     failed({.state = WFT_STATE_ABORTED}, finished);
   }
 }
@@ -134,7 +146,7 @@ void ClientSession::done(RunnableList& finished) {
 }
 
 void ClientSession::failed(const ClientFailure& failure, RunnableList& finished) {
-  if (may_try_again(failure)) {
+  if (early_error() == 0 && may_try_again(failure)) {
     proceed(finished);
   } else {
     end(failure.state, failure.error, failure.timeout_reason, finished);
@@ -203,6 +215,7 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
 void ClientSession::end(int state, int error, int timeout_reason, RunnableList& finished) {
   ClientHub& hub = hub_;
   Runnable* const item = exchange_->ended(state, error, timeout_reason);
+  exchange_->give_up_early_end();
   delete this;
   if (hub.runtime().stopping()) {
     // Before the hub says that it is quiet; a poller would hand it over later.

@@ -11,6 +11,7 @@ namespace workflow {
 
 class ClientEndpoint;
 class ClientHub;
+class EarlyEnd;
 
 // One exchange on its way: finds the host's addresses, then a connection, and tries again where
 // that is safe. Deletes itself when it has told the exchange its end.
@@ -25,6 +26,11 @@ class ClientSession final : private ResolveRequest {
   void proceed(RunnableList& finished);
 
   ClientExchange* exchange() { return exchange_; }
+
+  // Null: it ends in its own time.
+  EarlyEnd* early_end() const { return exchange_->early_end_; }
+  // Not 0: why it shall end now.
+  int early_error() const;
 
   // Of a connection that is about to carry the exchange.
   void use(ClientConnection* connection, long long sequence);

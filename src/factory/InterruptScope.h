@@ -26,7 +26,8 @@ class Interruption {
 
   // By SubTask::interrupt(): the completion is the interrupter's.
   void take(SubTask* task) { tasks_.push_back(task); }
-  // The same, of a task that has its outcome, and whose turn comes by another item than itself.
+  // The same, of a task that has its outcome, or comes to it, and whose turn comes by another item
+  // than itself.
   void take_ended(Runnable* item) { ended_.push_back(item); }
 
   // With no lock held: the tasks end.
