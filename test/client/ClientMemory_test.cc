@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <map>
@@ -13,6 +14,7 @@
 #include "client/RawServer.h"
 #include "kernel/ThreadContext.h"
 #include "support/Certificates.h"
+#include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
@@ -125,9 +127,11 @@ class ClientMemory : public testing::Test {
                            ? WFTaskFactory::create_http_task(url, 0, 0, callback)
                            : WFTaskFactory::create_http_task(url, proxy_, 0, 0, callback);
     task->set_keep_alive(n % 2 == 0 ? 0 : 60'000);
+    WFDeadlineTask* const deadline =
+        has_deadline_ ? with_deadline(task, std::chrono::hours(1), nullptr) : nullptr;
     fails_in = n;
     asks = n >= 0;
-    task->start();
+    deadline ? deadline->start() : task->start();
     asks = false;
     group.wait();
     const bool failed = fails_in.exchange(-1) < 0;
@@ -165,6 +169,7 @@ class ClientMemory : public testing::Test {
 
   static constexpr size_t kBody = 200'000;
   std::string proxy_;
+  bool has_deadline_ = false;
 
   test_support::Authority authority_;
   const test_support::Certificate certificate_;
@@ -208,6 +213,11 @@ TEST_F(ClientMemory, EachAllocationMayFail) {
 
 TEST_F(ClientMemory, EachAllocationOfAStreamedResponseMayFail) {
   fail_each(server_.port(), false, true);
+}
+
+TEST_F(ClientMemory, EachAllocationMayFailWithADeadline) {
+  has_deadline_ = true;
+  fail_each(server_.port(), false, false);
 }
 
 TEST_F(ClientMemory, EachAllocationOfATunnelMayFail) {
