@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "client/Fetch.h"
@@ -92,7 +93,7 @@ WFHttpTask* get(const std::string& url, int redirect_max = 0, int retry_max = 0)
   return WFTaskFactory::create_http_task(url, redirect_max, retry_max, nullptr);
 }
 
-// The n-th connection is played by the n-th script, all others answer.
+// The first connection is played by a script, the second perhaps by another, all others answer.
 class ClientDeadline : public testing::Test {
  protected:
   using Script = std::function<void(Peer&)>;
@@ -112,13 +113,15 @@ class ClientDeadline : public testing::Test {
   }
   ~ClientDeadline() override { WFManualClock::advance(0); }
 
-  void serve(Script first) {
-    server_ = std::make_unique<RawServer>([first](Peer& peer, int n) {
+  void serve(Script first, Script second = nullptr) {
+    server_ = std::make_unique<RawServer>([first, second](Peer& peer, int n) {
       if (n == 0) {
         first(peer);
-        return;
       }
-      while (!peer.request().empty()) {
+      if (n == 1 && second) {
+        second(peer);
+      }
+      while (n > 0 && !peer.request().empty()) {
         peer.reply("served");
       }
     });
@@ -404,6 +407,80 @@ TEST_F(ClientDeadline, LeavesAloneWhatEndsInTime) {
     pass(kLimitMs);
   }
   EXPECT_EQ(server_->connections(), 1);
+}
+
+// The deadline passes while a request is at none of the places where it could be found: it is being
+// prepared for a connection that was kept, on the thread that has started it.
+class ClientDeadlineOnTheWay : public ClientDeadline {
+ protected:
+  void begin(Script second = nullptr) {
+    const auto first = [this](Peer& peer) {
+      peer.request();
+      peer.reply("kept");
+      close_.wait_for(1);
+      ::shutdown(peer.fd(), SHUT_WR);
+      requests_.add(!peer.ended());
+      closed_.add();
+    };
+    serve(first, second);
+    ASSERT_EQ(fetch(server_->url()).body, "kept");
+    WFHttpTask* task = get(server_->url());
+    task->set_prepare([this](WFHttpTask*) {
+      prepared_.add();
+      go_.wait_for(1);
+    });
+    starter_ = std::thread([this, task] { limited_ = std::make_unique<Limited>(task); });
+    ASSERT_TRUE(prepared_.wait_for(1));
+    pass(kLimitMs);
+  }
+  void expect_ends_when_it_goes() {
+    go_.add();
+    starter_.join();
+    EXPECT_EQ(limited_->result().error, ETIMEDOUT);
+    EXPECT_EQ(prepared_.count(), 1u);
+  }
+
+  test_support::Tally close_;
+  test_support::Tally requests_;  // on the connection that was kept, after the first
+  test_support::Tally prepared_;
+  test_support::Tally go_;
+  std::thread starter_;
+  std::unique_ptr<Limited> limited_;
+};
+
+TEST_F(ClientDeadlineOnTheWay, ToTheConnectionThatIsThere) {
+  begin();
+  expect_ends_when_it_goes();
+  close_.add();
+  ASSERT_TRUE(closed_.wait_for(1));
+  EXPECT_EQ(requests_.count(), 0u);
+  expect_served();
+}
+
+TEST_F(ClientDeadlineOnTheWay, ToAConnectionThatHasClosed) {
+  begin();
+  close_.add();
+  ASSERT_TRUE(closed_.wait_for(1));
+  expect_ends_when_it_goes();
+  EXPECT_EQ(server_->connections(), 1);
+  EXPECT_EQ(requests_.count(), 0u);
+  expect_served();
+}
+
+TEST_F(ClientDeadlineOnTheWay, ToTheEndOfTheQueue) {
+  test_support::Tally reply;
+  begin([&](Peer& peer) {
+    peer.request();
+    asked_.add();
+    reply.wait_for(1);
+    peer.reply("served");
+  });
+  Limited patient(get(server_->url()), -1);
+  close_.add();
+  ASSERT_TRUE(asked_.wait_for(1));
+  expect_ends_when_it_goes();
+  reply.add();
+  EXPECT_EQ(patient.result().state, WFT_STATE_SUCCESS);
 }
 
 TEST_F(ClientDeadline, WhatFollowsIsNotSent) {

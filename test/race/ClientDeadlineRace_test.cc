@@ -75,8 +75,8 @@ class DeadlineRound {
     params.response_timeout = -1;
     workflow::set_default_endpoint_params(params);
     for (Entry& entry : entries_) {
-      const uint64_t most_us = random_.one_in(3) ? 4 * kMaxDeadlineUs : kMaxDeadlineUs;
-      entry.limit_us = random_.below(most_us);
+      const uint64_t most_us[] = {kMaxDeadlineUs / 20, kMaxDeadlineUs, 4 * kMaxDeadlineUs};
+      entry.limit_us = random_.below(most_us[random_.below(3)]);
       entry.retries = static_cast<int>(random_.below(3));
       entry.streamed = random_.one_in(3);
       entry.post = random_.one_in(4);
