@@ -3,170 +3,23 @@
 
 #include <cerrno>
 #include <chrono>
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
+#include "client/DeadlineFixture.h"
 #include "server/TestServer.h"
 #include "support/FakeDnsServer.h"
 #include "support/Tally.h"
-#include "support/TempDir.h"
 #include "support/UdpSocket.h"
 #include "workflow/TLVMessage.h"
 #include "workflow/WFDeadline.h"
-#include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
-#include "workflow/WFManualClock.h"
 
-// Requests that a deadline ends, in each of their phases, by a clock that the test moves. There is
-// one connection at most to each server, so that the next request shows that it was given back.
+// Requests that a deadline ends in each of their phases.
 
 namespace client_test {
-namespace {
-
-using server_test::eventually;
-using std::chrono::milliseconds;
-
-// Shorter than every time limit of a client.
-constexpr int kLimitMs = 3000;
-
-void pass(int ms) {
-  WFManualClock::advance(milliseconds(ms));
-}
-
-// A request with a deadline around it, whose end is told.
-class Limited {
- public:
-  template <class REQ, class RESP>
-  explicit Limited(WFNetworkTask<REQ, RESP>* task, int limit_ms = kLimitMs) {
-    task->set_callback([this](WFNetworkTask<REQ, RESP>* done) {
-      result_.state = done->get_state();
-      result_.error = done->get_error();
-      result_.timeout_reason = done->get_timeout_reason();
-      ended_.add();
-    });
-    WFDeadlineTask* deadline =
-        with_deadline(task, milliseconds(limit_ms), [this](WFDeadlineTask* done) {
-          deadline_state_ = done->get_state();
-          all_ended_.add();
-        });
-    deadline->start();
-  }
-  ~Limited() { EXPECT_TRUE(all_ended_.wait_for(1)); }
-
-  bool ended() const { return ended_.count() > 0; }
-  const Fetched& result() {
-    EXPECT_TRUE(ended_.wait_for(1));
-    return result_;
-  }
-  int deadline_state() {
-    EXPECT_TRUE(all_ended_.wait_for(1));
-    return deadline_state_;
-  }
-  size_t calls() const { return ended_.count(); }
-
- private:
-  test_support::Tally ended_;
-  test_support::Tally all_ended_;
-  Fetched result_;
-  int deadline_state_ = -2;
-};
-
-// Not a ms before, and then at once.
-void expect_ends(Limited& limited, int ms = kLimitMs) {
-  pass(ms - 1);
-  EXPECT_FALSE(limited.ended());
-  pass(1);
-  EXPECT_EQ(limited.result().state, WFT_STATE_SYS_ERROR);
-  EXPECT_EQ(limited.result().error, ETIMEDOUT);
-  EXPECT_EQ(limited.result().timeout_reason, TOR_NOT_TIMEOUT);
-  EXPECT_EQ(limited.deadline_state(), WFT_STATE_SYS_ERROR);
-  EXPECT_EQ(limited.calls(), 1u);
-}
-
-WFHttpTask* get(const std::string& url, int redirect_max = 0, int retry_max = 0) {
-  return WFTaskFactory::create_http_task(url, redirect_max, retry_max, nullptr);
-}
-
-// The first connection is played by a script, the second perhaps by another, all others answer.
-class ClientDeadline : public testing::Test {
- protected:
-  using Script = std::function<void(Peer&)>;
-
-  void SetUp() override {
-    ASSERT_EQ(WFManualClock::install(), 0);
-    conf_ = folder_.path("resolv.conf");
-    FILE* file = std::fopen(conf_.c_str(), "w");
-    ASSERT_NE(file, nullptr);
-    std::fputs(("nameserver " + names_.address() + "\n").c_str(), file);
-    std::fclose(file);
-    struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
-    settings.endpoint_params.max_connections = 1;
-    settings.resolv_conf_path = conf_.c_str();
-    settings.hosts_path = "/dev/null";
-    WORKFLOW_library_init(&settings);
-  }
-  ~ClientDeadline() override { WFManualClock::advance(0); }
-
-  void serve(Script first, Script second = nullptr) {
-    server_ = std::make_unique<RawServer>([first, second](Peer& peer, int n) {
-      if (n == 0) {
-        first(peer);
-      }
-      if (n == 1 && second) {
-        second(peer);
-      }
-      while (n > 0 && !peer.request().empty()) {
-        peer.reply("served");
-      }
-    });
-  }
-  // For the first connection: `bytes` in answer to a request, then its end is waited for.
-  Script stalls_after(const std::string& bytes) {
-    return [this, bytes](Peer& peer) {
-      peer.request();
-      peer.send(bytes);
-      asked_.add();
-      closed_.add(peer.ended());
-    };
-  }
-  // The same before the client has said anything that this understands.
-  Script stalls_at_once() {
-    return [this](Peer& peer) {
-      asked_.add();
-      char byte;
-      while (::recv(peer.fd(), &byte, 1, 0) > 0) {
-      }
-      closed_.add();
-    };
-  }
-  // The client waits for what does not come; its deadline ends that and the connection, and the
-  // next request has another.
-  void expect_ends_here(Limited& limited) {
-    ASSERT_TRUE(asked_.wait_for(1));
-    expect_ends(limited);
-    EXPECT_TRUE(closed_.wait_for(1));
-    expect_served();
-  }
-  void expect_served() {
-    EXPECT_EQ(fetch(server_->url()).body, "served");
-    EXPECT_EQ(fetch(server_->url()).sequence, 1);
-  }
-
-  test_support::TempDir folder_;
-  std::string conf_;
-  test_support::FakeDnsServer names_;
-  test_support::Tally asked_;
-  test_support::Tally closed_;
-  std::unique_ptr<RawServer> server_;
-};
-
-}  // namespace
 
 TEST_F(ClientDeadline, WaitingForAddresses) {
   names_.set("silent.test", {.how = test_support::DnsReply::How::kDrop});
@@ -407,80 +260,6 @@ TEST_F(ClientDeadline, LeavesAloneWhatEndsInTime) {
     pass(kLimitMs);
   }
   EXPECT_EQ(server_->connections(), 1);
-}
-
-// The deadline passes while a request is at none of the places where it could be found: it is being
-// prepared for a connection that was kept, on the thread that has started it.
-class ClientDeadlineOnTheWay : public ClientDeadline {
- protected:
-  void begin(Script second = nullptr) {
-    const auto first = [this](Peer& peer) {
-      peer.request();
-      peer.reply("kept");
-      close_.wait_for(1);
-      ::shutdown(peer.fd(), SHUT_WR);
-      requests_.add(!peer.ended());
-      closed_.add();
-    };
-    serve(first, second);
-    ASSERT_EQ(fetch(server_->url()).body, "kept");
-    WFHttpTask* task = get(server_->url());
-    task->set_prepare([this](WFHttpTask*) {
-      prepared_.add();
-      go_.wait_for(1);
-    });
-    starter_ = std::thread([this, task] { limited_ = std::make_unique<Limited>(task); });
-    ASSERT_TRUE(prepared_.wait_for(1));
-    pass(kLimitMs);
-  }
-  void expect_ends_when_it_goes() {
-    go_.add();
-    starter_.join();
-    EXPECT_EQ(limited_->result().error, ETIMEDOUT);
-    EXPECT_EQ(prepared_.count(), 1u);
-  }
-
-  test_support::Tally close_;
-  test_support::Tally requests_;  // on the connection that was kept, after the first
-  test_support::Tally prepared_;
-  test_support::Tally go_;
-  std::thread starter_;
-  std::unique_ptr<Limited> limited_;
-};
-
-TEST_F(ClientDeadlineOnTheWay, ToTheConnectionThatIsThere) {
-  begin();
-  expect_ends_when_it_goes();
-  close_.add();
-  ASSERT_TRUE(closed_.wait_for(1));
-  EXPECT_EQ(requests_.count(), 0u);
-  expect_served();
-}
-
-TEST_F(ClientDeadlineOnTheWay, ToAConnectionThatHasClosed) {
-  begin();
-  close_.add();
-  ASSERT_TRUE(closed_.wait_for(1));
-  expect_ends_when_it_goes();
-  EXPECT_EQ(server_->connections(), 1);
-  EXPECT_EQ(requests_.count(), 0u);
-  expect_served();
-}
-
-TEST_F(ClientDeadlineOnTheWay, ToTheEndOfTheQueue) {
-  test_support::Tally reply;
-  begin([&](Peer& peer) {
-    peer.request();
-    asked_.add();
-    reply.wait_for(1);
-    peer.reply("served");
-  });
-  Limited patient(get(server_->url()), -1);
-  close_.add();
-  ASSERT_TRUE(asked_.wait_for(1));
-  expect_ends_when_it_goes();
-  reply.add();
-  EXPECT_EQ(patient.result().state, WFT_STATE_SUCCESS);
 }
 
 TEST_F(ClientDeadline, WhatFollowsIsNotSent) {
