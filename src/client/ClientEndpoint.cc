@@ -75,6 +75,10 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
 ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fresh,
                                                 const Wait* wait, ClientFailure* failure) {
   for (;;) {
+    if (const int error = session->early_error()) {
+      *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
+      return Acquire::kFailed;
+    }
     ClientConnection* idle = nullptr;
     ClientConnection* displaced = nullptr;
     Acquire queued = Acquire::kFailed;

@@ -36,10 +36,6 @@ void ClientSession::proceed(RunnableList& finished) {
     if (early_end()) {
       early_end()->leave();
     }
-    if (const int error = early_error()) {
-      end(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
-      return;
-    }
     if (!addresses_) {
       resolve(finished);
       return;
@@ -146,7 +142,7 @@ void ClientSession::done(RunnableList& finished) {
 }
 
 void ClientSession::failed(const ClientFailure& failure, RunnableList& finished) {
-  if (early_error() == 0 && may_try_again(failure)) {
+  if (may_try_again(failure)) {
     proceed(finished);
   } else {
     end(failure.state, failure.error, failure.timeout_reason, finished);
@@ -178,6 +174,9 @@ int64_t ClientSession::now_ns() const {
 }
 
 bool ClientSession::may_try_again(const ClientFailure& failure) {
+  if (early_error() != 0) {
+    return false;  // whatever it was, it may be no fault of the address
+  }
   if (failure.unanswered) {
     // Datagrams get lost, and this is all that a sender ever learns of it.
     next_address_ = (next_address_ + 1) % addresses_->size();

@@ -102,6 +102,18 @@ TEST_F(ClientDeadlineOnTheWay, ToTheEndOfTheQueue) {
   EXPECT_EQ(patient.result().state, WFT_STATE_SUCCESS);
 }
 
+// What ended the request says nothing of them.
+TEST_F(ClientDeadlineOnTheWay, LeavesTheAddressesOfTheHostKnown) {
+  host_ = "kept.test";
+  names_.set(host_, {.v4 = {"127.0.0.1"}});
+  begin();
+  expect_ends_when_it_goes();
+  const size_t asked = names_.asked(host_);
+  EXPECT_EQ(fetch(url()).body, "served");
+  EXPECT_EQ(names_.asked(host_), asked);
+  close_.add();
+}
+
 using protocol::TLVRequest;
 using protocol::TLVResponse;
 

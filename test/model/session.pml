@@ -80,7 +80,7 @@ inline end_session() {
   unref()
 }
 
-/* ClientEndpoint::acquire, enqueue; after ClientSession::proceed has looked. */
+/* ClientSession::proceed, ClientEndpoint::enqueue. */
 inline line_up() {
   leave();
 #ifdef MUT_ARRIVES_BEFORE_THE_LOCK
