@@ -66,20 +66,13 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   }
 
   void dispatch() override {
-    if (target_error_ != 0) {
-      this->state_ = target_error_ < 1000 ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
-      this->error_ = target_error_;
+    const int refused = target_error_ != 0 ? target_error_ : allow_interrupt();
+    if (refused != 0) {
+      this->state_ = refused < 1000 ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
+      this->error_ = refused;
+      this->timeout_reason_ = TOR_NOT_TIMEOUT;
       this->subtask_done();
       return;
-    }
-    if (this->has_scope()) {
-      const int refused = allow_early_end() ? this->enter_scope() : ENOMEM;
-      if (refused != 0) {
-        this->state_ = WFT_STATE_SYS_ERROR;
-        this->error_ = refused;
-        this->subtask_done();
-        return;
-      }
     }
     begin(target_, retry_max_);
   }
@@ -149,6 +142,11 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   const int retry_max_;
 
  private:
+  // Not 0: there is no time left, or no memory.
+  int allow_interrupt() {
+    if (!this->has_scope()) return 0;
+    return allow_early_end() ? this->enter_scope() : ENOMEM;
+  }
   void interrupt(workflow::Interruption &interruption) override {
     workflow::interrupt_exchange(interruption, *this);
   }
