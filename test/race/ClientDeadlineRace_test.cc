@@ -3,6 +3,8 @@
 // pieces, as the response arrives. Then an account of every request.
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <array>
@@ -51,6 +53,7 @@ struct Plan {
   bool tls = false;
   uint64_t conducts = kSteadyConducts;
   bool silent = false;  // no request is answered: what its deadline does not end never ends
+  bool deaf = false;    // the same, and nobody shakes hands either
   size_t max_connections = 1;
   Runtime* runtime = nullptr;  // null: the process's
   bool stopped_meanwhile = false;
@@ -68,10 +71,12 @@ class DeadlineRound {
       : plan_(plan),
         identity_(identity),
         random_(plan.seed, plan.round * 100),
+        deaf_(plan.deaf),
         server_([this](Peer& peer, int) { script(peer); }) {
     struct EndpointParams params;
     params.max_connections = plan.max_connections;
     params.connect_timeout = -1;
+    params.ssl_connect_timeout = -1;
     params.response_timeout = -1;
     workflow::set_default_endpoint_params(params);
     for (Entry& entry : entries_) {
@@ -106,7 +111,9 @@ class DeadlineRound {
     for (std::thread& thread : threads_) {
       thread.join();
     }
-    if (!ended_.wait_for(entries_.size() / 2)) {
+    const bool all_ended = ended_.wait_for(entries_.size() / 2);
+    deaf_ = false;
+    if (!all_ended) {
       return "callbacks are missing: " + std::to_string(ended_.count());
     }
     for (size_t i = 0; i < entries_.size(); i++) {
@@ -158,6 +165,14 @@ class DeadlineRound {
   }
 
   void script(Peer& peer) {
+    // Longer than the test waits: what a deadline has not ended the server does not end either.
+    constexpr struct timeval kForEver = {600, 0};
+    ::setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &kForEver, sizeof kForEver);
+    if (deaf_) {
+      while (!peer.request().empty()) {
+      }
+      return;
+    }
     Link link(peer, plan_.tls ? identity_.context() : nullptr);
     for (std::string target; !(target = link.request()).empty();) {
       const uint64_t number = number_in(target);
@@ -296,6 +311,7 @@ class DeadlineRound {
   TestRandom random_;
   std::array<Entry, kThreads * kEach> entries_;
   test_support::Tally ended_;
+  std::atomic<bool> deaf_;
   std::vector<std::thread> threads_;
   std::string problem_;
   size_t too_late_ = 0;
@@ -329,6 +345,7 @@ class ClientDeadlineRace : public testing::Test {
             .tls = random.one_in(2),
             .conducts = conducts[random.below(3)],
             .silent = random.one_in(2),
+            .deaf = random.one_in(2),
             .max_connections = 1 + random.below(4)};
   }
 
