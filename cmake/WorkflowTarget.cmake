@@ -1,6 +1,17 @@
 # workflow_own_target(<target> [17]): the compile and link options of our own targets; C++20, or
 # C++17 as users may have it. They are set on each target, never globally, and never reach a
 # consumer.
+#
+# workflow_precompile(<target> <header>...): precompiles headers for the target, if
+# WORKFLOW_PRECOMPILE says so. A file must not depend on that: the preset "clang" compiles without.
+
+function(workflow_precompile target)
+  # A compiler cache takes the bytes of the precompiled header for a source, and those differ from
+  # one build to the next: it would find nothing.
+  if(WORKFLOW_PRECOMPILE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
 
 function(workflow_sanitize target)
   if(WORKFLOW_BUILD_FUZZERS)
@@ -32,6 +43,12 @@ function(workflow_own_target target)
   target_compile_features(${target} PRIVATE cxx_std_${standard})
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
+  # Half a gigabyte before g++ looks for memory to give back: it would a dozen times for each file,
+  # through all of the precompiled headers. They are what fills it, so it needs hardly more.
+  if(WORKFLOW_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
+  endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(${target} PRIVATE -Wthread-safety -Werror=thread-safety)
   endif()

@@ -56,7 +56,7 @@ class Fiber {
   void* fake_stack_ = nullptr;
   const void* bounds_bottom_ = nullptr;
   size_t bounds_size_ = 0;
-  void* tsan_fiber_ = nullptr;
+  [[maybe_unused]] void* tsan_fiber_ = nullptr;
 };
 
 }  // namespace workflow
