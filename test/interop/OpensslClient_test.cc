@@ -167,16 +167,18 @@ TEST_F(OpensslClient, EarlyDataIsNotTaken) {
 }
 
 TEST_F(OpensslClient, HandshakesByTheHundreds) {
-  const auto result = openssl(
-      {"s_time", "-connect", origin_.address(), "-new", "-time", "1", "-www", "/bytes/100"});
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  expect_has(result.output, "connections in");
-  EXPECT_GT(origin_.requests(), test_support::kSanitized ? 10 : 100);
-  const int before = origin_.requests();
-  const auto resumed = openssl(
-      {"s_time", "-connect", origin_.address(), "-reuse", "-time", "1", "-www", "/bytes/100"});
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_GT(origin_.requests() - before, test_support::kSanitized ? 10 : 100);
+  const int enough = test_support::kSanitized ? 10 : 100;
+  for (const char* kind : {"-new", "-reuse"}) {
+    const int before = origin_.requests();
+    // As many as a second allows, each time.
+    for (int second = 0; origin_.requests() - before < enough; second++) {
+      ASSERT_LT(second, 60);
+      const auto result = openssl(
+          {"s_time", "-connect", origin_.address(), kind, "-time", "1", "-www", "/bytes/100"});
+      ASSERT_EQ(result.exit_code, 0) << result.output;
+      expect_has(result.output, "connections in");
+    }
+  }
   expect_served();
 }
 
