@@ -80,6 +80,7 @@ TEST(TimerStats, ReschedulesAndTicksAreCounted) {
   EXPECT_EQ(WFTimer::reschedule("ticks", milliseconds(3)), 1u);
   task->start();
   EXPECT_TRUE(outcomes.wait_for(1));
+  EXPECT_NE(handle.cancel_and_wait(), -1);  // until the callback has returned
   EXPECT_EQ(handle.reschedule(milliseconds(1)), WF_TIMER_DONE);
   EXPECT_EQ(since(&WFTimerStats::rescheduled), 2u);
   EXPECT_EQ(since(&WFTimerStats::ticks), 3u);
