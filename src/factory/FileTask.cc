@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
 
 namespace workflow {
@@ -30,27 +31,44 @@ void describe(const FileSyncArgs& args, FileRequest& request) {
 
 template <class ARGS>
 void FileTask<ARGS>::dispatch() {
-  // What has begun uses its buffer until it has ended.
-  if (const int reason = this->interrupted()) {
-    set_outcome(WFT_STATE_SYS_ERROR, reason, -1);
-    this->subtask_done();
-    return;
+  FileIo& files = Runtime::current().files();
+  if (this->has_scope()) {
+    files.choose();
+    if (const int refused = this->enter_scope()) {
+      set_outcome(WFT_STATE_SYS_ERROR, refused, -1);
+      this->subtask_done();
+      return;
+    }
   }
-  if (const int error = Runtime::current().files().submit(this)) {
+  if (const int error = files.submit(this)) {
     end_refused(error);
   }
+}
+
+template <class ARGS>
+void FileTask<ARGS>::interrupt(Interruption& interruption) {
+  if (Runtime::current().files().interrupt(this, interruption.error())) {
+    interruption.take(this);
+  }
+}
+
+template <class ARGS>
+void FileTask<ARGS>::end_interrupted(int error) {
+  set_outcome(WFT_STATE_SYS_ERROR, error, -1);
 }
 
 template <class ARGS>
 FileRequest FileTask<ARGS>::request() const {
   FileRequest request;
   request.kind = kind_;
+  request.may_end_early = this->has_scope();
   describe(this->args_, request);
   return request;
 }
 
 template <class ARGS>
 void FileTask<ARGS>::finished(long result, RunnableList& done) {
+  this->leave_scope();  // what has been done has its own result
   if (result < 0) {
     set_outcome(WFT_STATE_SYS_ERROR, static_cast<int>(-result), -1);
   } else {
@@ -61,7 +79,8 @@ void FileTask<ARGS>::finished(long result, RunnableList& done) {
 
 template <class ARGS>
 void FileTask<ARGS>::aborted(RunnableList& done) {
-  set_outcome(WFT_STATE_ABORTED, 0, -1);
+  const int interrupted = this->leave_scope();
+  set_outcome(interrupted != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_ABORTED, interrupted, -1);
   done.push_back(static_cast<SubTask*>(this));
 }
 

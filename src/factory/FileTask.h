@@ -30,6 +30,9 @@ class FileTask : public WFFileTask<ARGS>, public FileOperation {
   // Ends a task that FileIo has not taken, with FileIo's reason.
   void end_refused(int error);
 
+  void interrupt(Interruption& interruption) override;
+  void end_interrupted(int error) override;
+
  private:
   void set_outcome(int state, int error, long retval);
 

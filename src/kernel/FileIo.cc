@@ -50,6 +50,11 @@ int FileIo::submit(FileOperation* operation) {
   return threads_.post(operation, FileThreads::Progress::kNew);
 }
 
+bool FileIo::interrupt(FileOperation* operation, int error) {
+  operation->end_early(error);
+  return (ring_ && ring_->interrupt(operation)) || threads_.interrupt(operation);
+}
+
 FileBackend FileIo::backend() {
   choose();
   return ring_ ? FileBackend::kRing : FileBackend::kThreads;

@@ -25,7 +25,8 @@ enum class FileBackend {
 // kind of backend carries out; they end in any order.
 //
 // Invariants:
-// 1. An operation taken is finished or aborted, once, and then posted to the handlers.
+// 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
+//    interrupt() gives it back.
 // 2. Once refuse() has returned no operation begins. What has begun ends before stop() returns.
 class FileIo {
  public:
@@ -42,8 +43,17 @@ class FileIo {
   FileIo(const FileIo&) = delete;
   FileIo& operator=(const FileIo&) = delete;
 
-  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads.
+  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads, or the
+  // error of its interruption.
   int submit(FileOperation* operation);
+
+  // Before the submission of an operation that may be interrupted.
+  void choose();
+  // Once at most, while the operation has not ended: it shall end early, with this error. The
+  // caller may hold a lock. True: it had not begun, and is the caller's now. False: it is not
+  // taken, or finished or aborted, and that soon, unless the kernel keeps its buffer (FileRing,
+  // FileThreads).
+  bool interrupt(FileOperation* operation, int error);
 
   // What is not begun now is aborted, and nothing begins any more.
   void refuse();
@@ -55,8 +65,6 @@ class FileIo {
   FileBackend backend();
 
  private:
-  void choose();
-
   HandlerPool& handlers_;
   const Options options_;
   FileThreads threads_;

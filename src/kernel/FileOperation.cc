@@ -1,16 +1,26 @@
 #include "kernel/FileOperation.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <functional>
+#include <numeric>
 
 #include "kernel/FileThreads.h"
+#include "kernel/FileWait.h"
 #include "util/UniqueFd.h"
+#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
 namespace {
+
+// The most that one system call transfers (read(2)).
+constexpr size_t kMostBytes = 0x7ffff000;
 
 template <class Call>
 auto uninterrupted(Call call) {
@@ -47,8 +57,69 @@ long call(const FileRequest& request, int fd) {
   return result < 0 ? -errno : result;
 }
 
+bool is_device(int fd) {
+  struct stat status = {};
+  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode);
+}
+
+// The call if it need not wait: what it returned, or the negated errno; EAGAIN also if nobody can
+// tell without waiting.
+long call_unless_it_waits(const FileRequest& request, int fd) {
+  const struct iovec one = {request.buffer, request.size};
+  const bool plain =
+      request.kind == FileRequest::Kind::kRead || request.kind == FileRequest::Kind::kWrite;
+  const struct iovec* const vector = plain ? &one : request.vector;
+  const int count = plain ? 1 : request.vector_count;
+  const long result = uninterrupted([&] {
+    return request.reads() ? ::preadv2(fd, vector, count, request.offset, RWF_NOWAIT)
+                           : ::pwritev2(fd, vector, count, request.offset, RWF_NOWAIT);
+  });
+  if (result >= 0) {
+    return result;
+  }
+  return errno == EOPNOTSUPP ? -EAGAIN : -errno;
+}
+
+// The same as call(), but it waits for a device before the buffer is used, not inside. A call that
+// finds that another one was faster than it waits inside all the same.
+long call_with(FileWait& wait, const FileRequest& request, int fd) {
+  // Other arguments are those that preadv2(2) takes otherwise.
+  const bool is_transfer = request.reads() || request.writes();
+  if (is_transfer && request.offset >= 0 && request.size <= kMostBytes && is_device(fd)) {
+    const long result = call_unless_it_waits(request, fd);
+    if (result != -EAGAIN) {
+      return result;
+    }
+    const short events = request.reads() ? POLLIN : POLLOUT;
+    if (wait.wait(fd, events, FileWait::kForEver) == FileWait::Result::kInterrupted) {
+      return -wait.error();
+    }
+  }
+  return call(request, fd);
+}
+
+// Once the lease is gone. Its holder tells nobody, so this looks again and again.
+UniqueFd open_when_allowed(FileWait& wait, const std::function<UniqueFd(int)>& open_with) {
+  constexpr int kMostMs = 32;
+  for (int ms = 1;; ms = std::min(2 * ms, kMostMs)) {
+    switch (wait.wait(-1, 0, ms)) {
+      case FileWait::Result::kInterrupted:
+        errno = wait.error();
+        return UniqueFd();
+      case FileWait::Result::kCannot:
+        return open_with(0);
+      case FileWait::Result::kOver:
+        break;
+    }
+    UniqueFd fd = open_with(O_NONBLOCK);
+    if (fd.valid() || errno != EWOULDBLOCK) {
+      return fd;
+    }
+  }
+}
+
 // O_NONBLOCK keeps a FIFO or a terminal from making open(2) wait for a peer, perhaps for ever.
-UniqueFd open_path(const FileRequest& request) {
+UniqueFd open_path(const FileRequest& request, FileWait* wait) {
   constexpr mode_t kMode = 0644;
   const int flags = (request.reads() ? O_RDONLY : O_WRONLY | O_CREAT) | O_CLOEXEC | O_NOCTTY;
   const auto open_with = [&](int more) {
@@ -57,27 +128,53 @@ UniqueFd open_path(const FileRequest& request) {
   UniqueFd fd = open_with(O_NONBLOCK);
   if (!fd.valid() && errno == EWOULDBLOCK) {
     // Another process holds a lease (fcntl(2)), which the system takes from it before long.
-    fd = open_with(0);
+    fd = wait ? open_when_allowed(*wait, open_with) : open_with(0);
   }
   return fd;
 }
 
-long call_on_path(const FileRequest& request) {
-  const UniqueFd fd = open_path(request);
+long call_on_path(const FileRequest& request, FileWait* wait) {
+  const UniqueFd fd = open_path(request, wait);
   if (!fd.valid()) {
     return -errno;
   }
   const long result = call(request, fd.get());
   if (result == -EAGAIN && ::fcntl(fd.get(), F_SETFL, 0) == 0) {
-    return call(request, fd.get());  // a device that took O_NONBLOCK for more than opening
+    // A device that took O_NONBLOCK for more than opening.
+    return wait ? call_with(*wait, request, fd.get()) : call(request, fd.get());
   }
   return result;
 }
 
 }  // namespace
 
-long FileRequest::perform() const {
-  return path ? call_on_path(*this) : call(*this, fd);
+size_t FileRequest::bytes() const {
+  switch (kind) {
+    case Kind::kRead:
+    case Kind::kWrite:
+      return size;
+    case Kind::kReadVector:
+    case Kind::kWriteVector:
+      return std::accumulate(
+          vector, vector + vector_count, size_t{0},
+          [](size_t sum, const struct iovec& part) { return sum + part.iov_len; });
+    case Kind::kSync:
+    case Kind::kDataSync:
+      break;
+  }
+  return 0;
+}
+
+long FileRequest::perform(FileWait* wait) const {
+  if (path) {
+    return call_on_path(*this, wait);
+  }
+  return wait ? call_with(*wait, *this, fd) : call(*this, fd);
+}
+
+void FileOperation::end_early(int error) {
+  schedule_point();
+  ending_.store(error, std::memory_order_release);
 }
 
 void FileOperation::take_turn() {

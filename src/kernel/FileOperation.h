@@ -3,14 +3,17 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel/FileQueue.h"
 #include "workflow/Runnable.h"
 
 namespace workflow {
 
 class FileThreads;
+class FileWait;
 
 // What shall be done with a file: the arguments of one system call.
 struct FileRequest {
@@ -31,6 +34,10 @@ struct FileRequest {
   const struct iovec* vector = nullptr;
   int vector_count = 0;
   off_t offset = 0;
+  bool may_end_early = false;  // FileIo::interrupt() may come
+
+  // The most bytes that it may transfer.
+  size_t bytes() const;
 
   bool reads() const { return kind == Kind::kRead || kind == Kind::kReadVector; }
   bool writes() const { return kind == Kind::kWrite || kind == Kind::kWriteVector; }
@@ -41,35 +48,60 @@ struct FileRequest {
   // A path is opened read-only, or write-only and created (0644) for writing, never truncated, and
   // closed again. Opening does not wait for the other side of a FIFO, nor for a terminal's carrier,
   // and makes no terminal the controlling one.
-  long perform() const;
+  //
+  // With a `wait`: who waits for a device, or for somebody else's lease, does so there, before the
+  // buffer is used. The negated error of the wait if it was interrupted.
+  long perform(FileWait* wait = nullptr) const;
 };
 
 // A FileRequest on its way, and the node of the queues in which it waits. Its owner keeps it alive
-// until finished() or aborted(), of which exactly one is called, once, after FileIo has taken it.
+// until finished() or aborted(), of which exactly one is called, once, after FileIo has taken it;
+// or until FileIo::interrupt() has given it back.
 //
 // Not thread-safe: it has one owner at a time, as the queue it is in.
-class FileOperation : public Runnable {
+class FileOperation : public Runnable, public FileQueueNode {
  public:
   virtual FileRequest request() const = 0;
 
-  // The request was carried out: what the system call returned, or the negated errno. Any of the
-  // library's threads, no lock held. What is added to `done` is handed to the handlers; the
-  // operation may be gone as soon as it is there.
+  // The request was carried out: what the system call returned, or the negated errno; or it ended
+  // early, with the negated error of the interruption. Any of the library's threads, no lock held.
+  // What is added to `done` is handed to the handlers; the operation may be gone as soon as it is
+  // there.
   virtual void finished(long result, RunnableList& done) = 0;
 
   // The same for a request that was not begun, as the library stops.
   virtual void aborted(RunnableList& done) = 0;
+
+  // By who then asks FileRing or FileThreads to interrupt it. See FileIo::interrupt().
+  void end_early(int error);
+  // Not 0: it shall end early, with this error. Looked at under the lock of each place it comes to.
+  int ending() const { return ending_.load(std::memory_order_acquire); }
 
  protected:
   FileOperation() = default;
   ~FileOperation() override = default;
 
  private:
+  friend class FileRing;
   friend class FileThreads;
+
+  // Where it stands with one of those who carry operations out.
+  enum class Place : uint8_t {
+    kElsewhere,
+    kWaiting,  // in the queue of what is to begin
+    kBegun,
+    kToCancel  // begun, and in the queue of what is to be cancelled
+  };
+
   // On a thread of threads_.
   void take_turn() final;
 
   FileThreads* threads_ = nullptr;
+  Place in_ring_ = Place::kElsewhere;  // guarded by the ring's lock
+  // Guarded by the threads' lock:
+  Place in_threads_ = Place::kElsewhere;
+  int wake_fd_ = -1;  // while its thread waits
+  std::atomic<int> ending_{0};
 };
 
 }  // namespace workflow

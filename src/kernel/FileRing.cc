@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "kernel/ThreadContext.h"
 
@@ -19,7 +20,7 @@ namespace {
 // The most that one system call transfers (read(2)).
 constexpr size_t kMostBytes = 0x7ffff000;
 // What the kernel lets a completion queue have.
-constexpr unsigned kMostInFlight = 65536 / 2;
+constexpr unsigned kMostCompletions = 65536;
 
 // Threads of the kernel for operations that block: many, as a file system that does not answer
 // shall not hold up the others soon.
@@ -29,8 +30,8 @@ constexpr unsigned kMostWorkers = 128;
 // limits, and are completed in full as the system call is.
 constexpr unsigned kFeatures = IORING_FEAT_NODROP | IORING_FEAT_NATIVE_WORKERS;
 
-constexpr int kOpcodes[] = {IORING_OP_READ, IORING_OP_WRITE, IORING_OP_READV, IORING_OP_WRITEV,
-                            IORING_OP_FSYNC};
+constexpr int kOpcodes[] = {IORING_OP_READ,   IORING_OP_WRITE, IORING_OP_READV,
+                            IORING_OP_WRITEV, IORING_OP_FSYNC, IORING_OP_ASYNC_CANCEL};
 
 // Whether `fd` is that of a file or block device that has a position. Files that a driver makes up
 // (/proc, debugfs) may have none, or only to read: the system calls refuse them, the ring does not.
@@ -89,14 +90,14 @@ std::unique_ptr<FileRing> FileRing::create(HandlerPool& handlers, FileThreads& t
 
 int FileRing::open(int most_in_flight) {
   most_in_flight_ =
-      std::clamp(static_cast<unsigned>(std::max(most_in_flight, 1)), 1U, kMostInFlight);
+      std::clamp(static_cast<unsigned>(std::max(most_in_flight, 1)), 1U, kMostCompletions / 2);
   wake_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd_.valid()) {
     return errno;
   }
   struct io_uring_params params = {};
   params.flags = IORING_SETUP_CQSIZE;
-  params.cq_entries = std::max(most_in_flight_ + 1, kBatch);
+  params.cq_entries = std::max(most_in_flight_ + kMostCancels + 1, kBatch);
   if (const int result = ::io_uring_queue_init_params(kBatch, &ring_, &params); result < 0) {
     return -result;
   }
@@ -146,12 +147,13 @@ int FileRing::post(FileOperation* operation) {
   bool wake;
   {
     MutexLock lock(mutex_);
-    if (refusing_) {
-      return ECANCELED;
+    if (const int error = refusing_ ? ECANCELED : operation->ending()) {
+      return error;
     }
     waiting_.push_back(operation);
-    wake = asleep_;
-    asleep_ = false;
+    operation->in_ring_ = FileOperation::Place::kWaiting;
+    wake = asleep_ && idle_;
+    asleep_ = asleep_ && !wake;
   }
   if (wake) {
     ::eventfd_write(wake_fd_.get(), 1);
@@ -159,12 +161,37 @@ int FileRing::post(FileOperation* operation) {
   return 0;
 }
 
+bool FileRing::interrupt(FileOperation* operation) {
+  using Place = FileOperation::Place;
+  bool wake = false;
+  bool waited = false;
+  {
+    MutexLock lock(mutex_);
+    if (operation->in_ring_ == Place::kWaiting) {
+      FileQueue::remove(operation);
+      operation->in_ring_ = Place::kElsewhere;
+      waited = true;
+    } else if (operation->in_ring_ == Place::kBegun) {
+      to_cancel_.push_back(operation);
+      operation->in_ring_ = Place::kToCancel;
+      wake = std::exchange(asleep_, false);
+    }
+  }
+  if (wake) {
+    ::eventfd_write(wake_fd_.get(), 1);
+  }
+  return waited;
+}
+
 void FileRing::refuse() {
   RunnableList dropped;
   {
     MutexLock lock(mutex_);
     refusing_ = true;
-    dropped.append(waiting_);
+    while (FileOperation* const operation = waiting_.pop_front()) {
+      operation->in_ring_ = FileOperation::Place::kElsewhere;
+      dropped.push_back(operation);
+    }
   }
   RunnableList done;
   while (Runnable* operation = dropped.pop_front()) {
@@ -193,6 +220,8 @@ void FileRing::thread_main() {
 }
 
 FileRing::Next FileRing::fill() {
+  using Place = FileOperation::Place;
+  RunnableList cancels;
   RunnableList batch;
   bool arm;
   Next next;
@@ -201,29 +230,42 @@ FileRing::Next FileRing::fill() {
     unsigned room = ::io_uring_sq_space_left(&ring_);
     arm = !wake_armed_ && !stopping_ && room > 0;
     room -= arm ? 1 : 0;
-    room = std::min(room, most_in_flight_ - in_flight_);
-    while (batch.size() < room && !waiting_.empty()) {
-      batch.push_back(waiting_.pop_front());
+    while (room > 0 && cancels_in_flight_ < kMostCancels && !to_cancel_.empty()) {
+      FileOperation* const operation = to_cancel_.pop_front();
+      operation->in_ring_ = Place::kBegun;
+      cancels.push_back(operation);
+      cancels_in_flight_++;
+      room--;
     }
-    next = next_after(batch.size(), wake_armed_ || arm);
-    asleep_ = next == Next::kWait && waiting_.empty() && !stopping_;
+    while (room > 0 && in_flight_ < most_in_flight_ && !waiting_.empty()) {
+      FileOperation* const operation = waiting_.pop_front();
+      operation->in_ring_ = Place::kBegun;
+      batch.push_back(operation);
+      in_flight_++;
+      room--;
+    }
+    next = next_after(wake_armed_ || arm);
+    asleep_ = next == Next::kWait && !stopping_;
+    idle_ = in_flight_ < most_in_flight_;
   }
   if (arm) {
     prepare_wake();
   }
-  while (Runnable* operation = batch.pop_front()) {
+  while (Runnable* const operation = cancels.pop_front()) {
+    prepare_cancel(static_cast<FileOperation*>(operation));
+  }
+  while (Runnable* const operation = batch.pop_front()) {
     prepare(static_cast<FileOperation*>(operation));
-    in_flight_++;
   }
   return next;
 }
 
-FileRing::Next FileRing::next_after(size_t batch, bool wakeable) {
-  const size_t in_flight = in_flight_ + batch;
+FileRing::Next FileRing::next_after(bool wakeable) {
   if (stopping_) {
-    return in_flight == 0 && !wake_armed_ ? Next::kEnd : Next::kWait;
+    return in_flight_ + cancels_in_flight_ == 0 && !wake_armed_ ? Next::kEnd : Next::kWait;
   }
-  const bool more = !waiting_.empty() && in_flight < most_in_flight_;
+  const bool more = (!waiting_.empty() && in_flight_ < most_in_flight_) ||
+                    (!to_cancel_.empty() && cancels_in_flight_ < kMostCancels);
   return more || !wakeable ? Next::kSubmit : Next::kWait;
 }
 
@@ -260,6 +302,12 @@ void FileRing::prepare(FileOperation* operation) {
   ::io_uring_sqe_set_data(sqe, operation);
 }
 
+void FileRing::prepare_cancel(FileOperation* operation) {
+  struct io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
+  ::io_uring_prep_cancel(sqe, operation, 0);
+  ::io_uring_sqe_set_data(sqe, &cancels_in_flight_);
+}
+
 void FileRing::prepare_wake() {
   struct io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
   ::io_uring_prep_read(sqe, wake_fd_.get(), &wake_count_, sizeof wake_count_, 0);
@@ -276,16 +324,17 @@ void FileRing::submit(bool wait) {
 }
 
 void FileRing::reap() {
+  struct io_uring_cqe* completions[kBatch];
+  const unsigned count = ::io_uring_peek_batch_cqe(&ring_, completions, kBatch);
+  leave(completions, count);
   RunnableList done;
-  unsigned head;
-  unsigned count = 0;
-  struct io_uring_cqe* cqe;
-  io_uring_for_each_cqe(&ring_, head, cqe) {
-    count++;
-    auto* operation = static_cast<FileOperation*>(::io_uring_cqe_get_data(cqe));
-    if (operation) {
+  for (unsigned i = 0; i < count; i++) {
+    void* const data = ::io_uring_cqe_get_data(completions[i]);
+    if (data == &cancels_in_flight_) {
+      cancels_in_flight_--;
+    } else if (data) {
       in_flight_--;
-      complete(operation, cqe->res, done);
+      complete(static_cast<FileOperation*>(data), completions[i]->res, done);
     } else {
       wake_armed_ = false;
     }
@@ -294,12 +343,33 @@ void FileRing::reap() {
   handlers_.post(done);
 }
 
-void FileRing::complete(FileOperation* operation, int result, RunnableList& done) {
-  if (!to_be_done_again(result)) {
-    operation->finished(result, done);
-  } else if (const int error = threads_.post(operation, FileThreads::Progress::kBegun)) {
-    operation->finished(-error, done);
+void FileRing::leave(struct io_uring_cqe* const* completions, unsigned count) {
+  MutexLock lock(mutex_);
+  for (unsigned i = 0; i < count; i++) {
+    void* const data = ::io_uring_cqe_get_data(completions[i]);
+    if (data && data != &cancels_in_flight_) {
+      auto* const operation = static_cast<FileOperation*>(data);
+      if (operation->in_ring_ == FileOperation::Place::kToCancel) {
+        FileQueue::remove(operation);
+      }
+      operation->in_ring_ = FileOperation::Place::kElsewhere;
+    }
   }
+}
+
+void FileRing::complete(FileOperation* operation, int result, RunnableList& done) {
+  if (to_be_done_again(result)) {
+    // Answers that it shall end early, if so.
+    if (const int error = threads_.post(operation, FileThreads::Progress::kBegun)) {
+      operation->finished(-error, done);
+    }
+    return;
+  }
+  // A transfer that was cut short by its cancellation looks like one that came to the file's end.
+  const int ending = operation->ending();
+  const bool is_whole =
+      ending == 0 || result < 0 || static_cast<size_t>(result) == operation->request().bytes();
+  operation->finished(is_whole ? result : -ending, done);
 }
 
 }  // namespace workflow

@@ -25,14 +25,20 @@ namespace workflow {
 // Only what the ring does exactly as the system call goes through it (suits()).
 //
 // Invariants:
-// 1. An operation taken is finished or aborted, once, and then posted to the handlers.
-// 2. At most most_in_flight_ operations, and the wake-up, are in the ring. The completion queue has
-//    room for all of them, so it never overflows. The others wait in waiting_, first in first out.
+// 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
+//    interrupt() gives it back.
+// 2. At most most_in_flight_ operations, kMostCancels requests to cancel one, and the wake-up, are
+//    in the ring. The completion queue has room for all of them, so it never overflows. The others
+//    wait in waiting_ and to_cancel_, first in first out.
 // 3. asleep_ implies that the thread waits, or is about to, and will be woken by nothing but a
-//    completion or wake_fd_. Who changes it to false writes to wake_fd_.
+//    completion or wake_fd_. Who changes it to false writes to wake_fd_. Who waits in waiting_ does
+//    that only if there is room in the ring (idle_).
 // 4. Once refuse() has returned no operation enters the ring.
 // 5. An answer that the system call would not give (the kernel could not do it without waiting, or
-//    cancelled it) is nobody's result: FileThreads does the operation again.
+//    cancelled it) is nobody's result: FileThreads does the operation again, or it was interrupted.
+// 6. An interrupted operation ends when the kernel has answered, and so has given up its buffer:
+// with
+//    the kernel's result if that is whole, else with the interruption's error.
 class FileRing {
  public:
   // Null with errno when the kernel has no io_uring, forbids it, or has an older one whose answers
@@ -47,8 +53,13 @@ class FileRing {
   // arguments. Any thread; does not block.
   static bool suits(const FileRequest& request);
 
-  // Takes an operation whose request suits(). 0, or ECANCELED after refuse().
+  // Takes an operation whose request suits(). 0, or ECANCELED after refuse(), or the error with
+  // which it shall end early.
   int post(FileOperation* operation);
+
+  // Of an operation that shall end early. True: it waited here, and is the caller's now. One in the
+  // ring the kernel is asked to cancel.
+  bool interrupt(FileOperation* operation);
 
   // From now on nothing is taken; what has not entered the ring is aborted.
   void refuse();
@@ -62,6 +73,7 @@ class FileRing {
   // From so many bytes on copying is left to threads of the kernel.
   static constexpr size_t kAsyncBytes = size_t{256} * 1024;
   static constexpr long kRetryNs = 1'000'000;
+  static constexpr unsigned kMostCancels = 64;
 
   FileRing(HandlerPool& handlers, FileThreads& threads) : handlers_(handlers), threads_(threads) {}
   // 0, or the errno.
@@ -76,11 +88,14 @@ class FileRing {
     kEnd
   };
   Next fill();
-  Next next_after(size_t batch, bool wakeable) WF_REQUIRES(mutex_);
+  Next next_after(bool wakeable) WF_REQUIRES(mutex_);
   void prepare(FileOperation* operation);
+  void prepare_cancel(FileOperation* operation);
   void prepare_wake();
   void submit(bool wait);
   void reap();
+  // Of completions: their operations are not in the ring any more.
+  void leave(struct io_uring_cqe* const* completions, unsigned count);
   void complete(FileOperation* operation, int result, RunnableList& done);
 
   HandlerPool& handlers_;
@@ -90,8 +105,10 @@ class FileRing {
   Thread thread_;
 
   Mutex mutex_;
-  RunnableList waiting_ WF_GUARDED_BY(mutex_);
+  FileQueue waiting_ WF_GUARDED_BY(mutex_);
+  FileQueue to_cancel_ WF_GUARDED_BY(mutex_);
   bool asleep_ WF_GUARDED_BY(mutex_) = false;
+  bool idle_ WF_GUARDED_BY(mutex_) = false;  // asleep, and could have taken more
   bool refusing_ WF_GUARDED_BY(mutex_) = false;
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
 
@@ -99,6 +116,7 @@ class FileRing {
   struct io_uring ring_ = {};
   bool ring_open_ = false;
   unsigned in_flight_ = 0;
+  unsigned cancels_in_flight_ = 0;  // its address marks their completions
   bool wake_armed_ = false;
   uint64_t wake_count_ = 0;
 };

@@ -1,8 +1,11 @@
 #include "kernel/FileThreads.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <cerrno>
 
+#include "kernel/FileWait.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -52,19 +55,57 @@ int FileThreads::post(FileOperation* operation, Progress progress) {
   }
   operation->threads_ = this;
   mutex_.lock();
-  if (progress == Progress::kNew && refusing_) {
+  const bool refused = progress == Progress::kNew && refusing_;
+  if (const int error = refused ? ECANCELED : operation->ending()) {
     mutex_.unlock();
-    return ECANCELED;
+    return error;
   }
   (progress == Progress::kNew ? queue_ : begun_).push_back(operation);
+  operation->in_threads_ = FileOperation::Place::kWaiting;
   unlock_and_wake();
   return 0;
 }
 
+Runnable* FileThreads::next() {
+  FileOperation* const operation = (begun_.empty() ? queue_ : begun_).pop_front();
+  operation->in_threads_ = FileOperation::Place::kBegun;
+  return operation;
+}
+
+bool FileThreads::interrupt(FileOperation* operation) {
+  MutexLock lock(mutex_);
+  if (operation->in_threads_ != FileOperation::Place::kWaiting) {
+    if (operation->wake_fd_ >= 0) {
+      ::eventfd_write(operation->wake_fd_, 1);
+    }
+    return false;
+  }
+  FileQueue::remove(operation);
+  operation->in_threads_ = FileOperation::Place::kElsewhere;
+  return true;
+}
+
 void FileThreads::carry_out(FileOperation* operation) {
+  const FileRequest request = operation->request();
+  FileWait wait(*this, *operation);
   RunnableList done;
-  operation->finished(operation->request().perform(), done);
+  operation->finished(request.perform(request.may_end_early ? &wait : nullptr), done);
   handlers_.post(done);
+}
+
+bool FileThreads::begin_wait(FileOperation& operation, int wake_fd) {
+  MutexLock lock(mutex_);
+  if (operation.ending() != 0) {
+    return false;
+  }
+  operation.wake_fd_ = wake_fd;
+  return true;
+}
+
+bool FileThreads::end_wait(FileOperation& operation) {
+  MutexLock lock(mutex_);
+  operation.wake_fd_ = -1;
+  return operation.ending() == 0;
 }
 
 void FileThreads::refuse() {
@@ -72,7 +113,10 @@ void FileThreads::refuse() {
   {
     MutexLock lock(mutex_);
     refusing_ = true;
-    dropped.append(queue_);
+    while (FileOperation* const operation = queue_.pop_front()) {
+      operation->in_threads_ = FileOperation::Place::kElsewhere;
+      dropped.push_back(operation);
+    }
   }
   RunnableList done;
   while (Runnable* operation = dropped.pop_front()) {

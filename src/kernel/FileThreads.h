@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "kernel/FileOperation.h"
+#include "kernel/FileQueue.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/WorkerPool.h"
 
@@ -15,20 +16,27 @@ namespace workflow {
 // network file system that does not answer shall not hold up the others for ever.
 //
 // Invariants:
-// 1. An operation taken is finished or aborted, once, and then posted to the handlers.
+// 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
+//    interrupt() gives it back.
 // 2. Once refuse() has returned nothing begins but what was begun elsewhere (kBegun).
 class FileThreads final : public WorkerPool {
  public:
   enum class Progress {
     kNew,   // may still be aborted
-    kBegun  // tried elsewhere: will be carried out, also while the library stops
+    kBegun  // tried elsewhere: will be carried out, also while the library stops, or interrupted
   };
 
   // `most`: so many operations at a time.
   FileThreads(HandlerPool& handlers, int most);
 
-  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads.
+  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads, or the
+  // error with which it shall end early.
   int post(FileOperation* operation, Progress progress);
+
+  // Of an operation that shall end early. True: it waited here, and is the caller's now. A thread
+  // that waits for its device (FileWait) waits no more; one that is inside the system call uses the
+  // buffer until the kernel returns.
+  bool interrupt(FileOperation* operation);
 
   // From now on nothing new is taken; what is queued and not begun is aborted.
   void refuse();
@@ -39,21 +47,23 @@ class FileThreads final : public WorkerPool {
 
  private:
   friend class FileOperation;
+  friend class FileWait;
 
   bool has_work() const WF_REQUIRES(mutex_) override { return !begun_.empty() || !queue_.empty(); }
-  Runnable* next() WF_REQUIRES(mutex_) override {
-    return begun_.empty() ? queue_.pop_front() : begun_.pop_front();
-  }
+  Runnable* next() WF_REQUIRES(mutex_) override;
   // 0, or why there are no threads, as post() answers it.
   int ensure_started();
   void carry_out(FileOperation* operation);
+  // Both false when it shall end early. Between the two an interruption writes to the eventfd.
+  bool begin_wait(FileOperation& operation, int wake_fd);
+  bool end_wait(FileOperation& operation);
 
   HandlerPool& handlers_;
   Mutex starting_;                    // taken before mutex_
   std::atomic<bool> started_{false};  // changed under starting_
   bool stopped_ WF_GUARDED_BY(starting_) = false;
-  RunnableList queue_ WF_GUARDED_BY(mutex_);
-  RunnableList begun_ WF_GUARDED_BY(mutex_);
+  FileQueue queue_ WF_GUARDED_BY(mutex_);
+  FileQueue begun_ WF_GUARDED_BY(mutex_);
   bool refusing_ WF_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,0 +1,35 @@
+#pragma once
+
+namespace workflow {
+
+class FileOperation;
+
+// An operation's place in a FileQueue. An operation is in one queue at most.
+class FileQueueNode {
+ protected:
+  FileQueueNode() = default;
+  ~FileQueueNode() = default;
+  FileQueueNode(const FileQueueNode&) = delete;
+  FileQueueNode& operator=(const FileQueueNode&) = delete;
+
+ private:
+  friend class FileQueue;
+  FileQueueNode* before_ = this;
+  FileQueueNode* behind_ = this;
+};
+
+// A FIFO of operations, linked through them, that any of them can leave. Owns nothing; every call
+// is O(1) and allocates nothing. Not thread-safe.
+class FileQueue : private FileQueueNode {
+ public:
+  FileQueue() = default;
+
+  bool empty() const { return behind_ == this; }
+  void push_back(FileOperation* operation);
+  // The oldest, or null.
+  FileOperation* pop_front();
+  // Of an operation in a queue, whichever that is.
+  static void remove(FileOperation* operation);
+};
+
+}  // namespace workflow

@@ -1,0 +1,286 @@
+// Operations that are interrupted at each of the places they come to. Pipes stand for files whose
+// answer does not come: the ring takes them if nobody asks whether they suit it.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/FileIo.h"
+#include "kernel/FileRing.h"
+#include "kernel/FileThreads.h"
+#include "kernel/HandlerPool.h"
+#include "support/Tally.h"
+#include "support/TempDir.h"
+#include "util/UniqueFd.h"
+
+namespace {
+
+using test_support::Tally;
+using workflow::FileIo;
+using workflow::FileOperation;
+using workflow::FileRequest;
+using workflow::FileRing;
+using workflow::FileThreads;
+using workflow::HandlerPool;
+using workflow::RunnableList;
+using workflow::UniqueFd;
+using Kind = FileRequest::Kind;
+
+// Reads; notes how it ends.
+class Probe final : public FileOperation {
+ public:
+  explicit Probe(int fd, size_t size = 4) {
+    request_.fd = fd;
+    buffer.assign(size, '.');
+    request_.buffer = buffer.data();
+    request_.size = size;
+    request_.may_end_early = true;
+  }
+  explicit Probe(const char* path) : Probe(-1) { request_.path = path; }
+  ~Probe() override = default;
+
+  FileRequest request() const override { return request_; }
+  void finished(long result, RunnableList&) override {
+    result_ = result;
+    ended_.add();
+  }
+  void aborted(RunnableList&) override { finished(-ECANCELED - 1000, unused_); }
+
+  bool wait() const { return ended_.wait_for(1); }
+  size_t ends() const { return ended_.count(); }
+  long result() const { return result_; }
+
+  std::string buffer;
+
+ private:
+  FileRequest request_;
+  Tally ended_;
+  RunnableList unused_;
+  long result_ = 0;
+};
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    out = UniqueFd(ends[0]);
+    in = UniqueFd(ends[1]);
+  }
+  void write(const char* text) const {
+    EXPECT_EQ(::write(in.get(), text, std::strlen(text)), static_cast<ssize_t>(std::strlen(text)));
+  }
+  UniqueFd out;
+  UniqueFd in;
+};
+
+class FileInterrupt : public testing::Test {
+ protected:
+  FileInterrupt() { EXPECT_TRUE(handlers_.start()); }
+  ~FileInterrupt() override { handlers_.stop(); }
+
+  HandlerPool handlers_{1};
+  FileThreads threads_{handlers_, 4};
+};
+
+// Where the kernel has no io_uring there is no such ring, and nothing to be tested of it.
+class RingInterrupt : public FileInterrupt {
+ protected:
+  void make(int most_in_flight) { ring_ = FileRing::create(handlers_, threads_, most_in_flight); }
+  ~RingInterrupt() override {
+    if (ring_) {
+      ring_->refuse();
+    }
+    threads_.refuse();
+    if (ring_) {
+      ring_->stop();
+    }
+    threads_.stop();
+  }
+  bool interrupt(Probe& probe) {
+    probe.end_early(ETIMEDOUT);
+    return ring_->interrupt(&probe);
+  }
+  // Reads what is there: when it has ended, the ring has taken up all that came before it.
+  void pass_through() {
+    pipe_.write("abcd");
+    Probe probe(pipe_.out.get());
+    EXPECT_EQ(ring_->post(&probe), 0);
+    EXPECT_TRUE(probe.wait());
+    EXPECT_EQ(probe.result(), 4);
+  }
+
+  std::unique_ptr<FileRing> ring_;
+
+ private:
+  Pipe pipe_;
+};
+
+}  // namespace
+
+TEST_F(RingInterrupt, CancelsWhatTheKernelWaitsFor) {
+  make(8);
+  if (!ring_) return;
+  const Pipe pipe;
+  Probe probe(pipe.out.get());
+  EXPECT_EQ(ring_->post(&probe), 0);
+  pass_through();
+  EXPECT_EQ(probe.ends(), 0U);
+  EXPECT_FALSE(interrupt(probe));
+  EXPECT_TRUE(probe.wait());
+  EXPECT_EQ(probe.result(), -ETIMEDOUT);
+  pipe.write("late");
+  pass_through();
+  EXPECT_EQ(probe.buffer, "....");
+}
+
+TEST_F(RingInterrupt, GivesBackWhatWaitsForItsTurn) {
+  make(1);
+  if (!ring_) return;
+  const Pipe pipe;
+  Probe first(pipe.out.get());
+  Probe second(pipe.out.get());
+  Probe third(pipe.out.get());
+  EXPECT_EQ(ring_->post(&first), 0);
+  EXPECT_EQ(ring_->post(&second), 0);
+  EXPECT_EQ(ring_->post(&third), 0);
+  EXPECT_TRUE(interrupt(second));
+  ::usleep(20'000);  // the ring's thread sleeps by then, mostly; its ring is full
+  EXPECT_FALSE(interrupt(first));
+  EXPECT_TRUE(first.wait());
+  EXPECT_EQ(first.result(), -ETIMEDOUT);
+  pipe.write("abcd");
+  EXPECT_TRUE(third.wait());
+  EXPECT_EQ(third.result(), 4);
+  EXPECT_EQ(second.ends(), 0U);
+  EXPECT_EQ(second.buffer, "....");
+}
+
+TEST_F(RingInterrupt, DoesNotTakeWhatShallHaveEnded) {
+  make(8);
+  if (!ring_) return;
+  const Pipe pipe;
+  pipe.write("abcd");
+  Probe probe(pipe.out.get());
+  EXPECT_FALSE(interrupt(probe));
+  EXPECT_EQ(ring_->post(&probe), ETIMEDOUT);
+  EXPECT_EQ(threads_.post(&probe, FileThreads::Progress::kBegun), ETIMEDOUT);
+  pass_through();
+  EXPECT_EQ(probe.ends(), 0U);
+  EXPECT_EQ(probe.buffer, "....");
+}
+
+TEST_F(RingInterrupt, LeavesWhatIsDoneItsResult) {
+  make(8);
+  if (!ring_) return;
+  const Pipe pipe;
+  pipe.write("abcd");
+  Probe probe(pipe.out.get());
+  EXPECT_EQ(ring_->post(&probe), 0);
+  EXPECT_TRUE(probe.wait());
+  EXPECT_FALSE(interrupt(probe));
+  EXPECT_EQ(probe.result(), 4);
+  EXPECT_EQ(probe.buffer, "abcd");
+}
+
+TEST_F(RingInterrupt, CancelsMoreThanItAsksForAtATime) {
+  constexpr size_t kMany = 1000;
+  make(kMany);
+  if (!ring_) return;
+  const Pipe pipe;
+  std::vector<std::unique_ptr<Probe>> probes;
+  for (size_t i = 0; i < kMany; i++) {
+    probes.push_back(std::make_unique<Probe>(pipe.out.get()));
+    EXPECT_EQ(ring_->post(probes.back().get()), 0);
+  }
+  for (const auto& probe : probes) {
+    if (interrupt(*probe)) {
+      RunnableList none;
+      probe->finished(-ETIMEDOUT, none);
+    }
+  }
+  for (const auto& probe : probes) {
+    EXPECT_TRUE(probe->wait());
+    EXPECT_EQ(probe->result(), -ETIMEDOUT);
+    EXPECT_EQ(probe->ends(), 1U);
+  }
+  pass_through();
+}
+
+TEST_F(RingInterrupt, StopsAfterCancels) {
+  make(8);
+  if (!ring_) return;
+  const Pipe pipe;
+  std::array<Probe, 8> probes{Probe(pipe.out.get()), Probe(pipe.out.get()), Probe(pipe.out.get()),
+                              Probe(pipe.out.get()), Probe(pipe.out.get()), Probe(pipe.out.get()),
+                              Probe(pipe.out.get()), Probe(pipe.out.get())};
+  for (Probe& probe : probes) {
+    EXPECT_EQ(ring_->post(&probe), 0);
+  }
+  for (Probe& probe : probes) {
+    if (interrupt(probe)) {
+      RunnableList none;
+      probe.finished(-ETIMEDOUT, none);
+    }
+  }
+  ring_->refuse();
+  threads_.refuse();
+  ring_->stop();
+  threads_.stop();
+  for (Probe& probe : probes) {
+    EXPECT_EQ(probe.ends(), 1U);
+    EXPECT_EQ(probe.result(), -ETIMEDOUT);
+  }
+  ring_.reset();
+}
+
+TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurn) {
+  const test_support::TempDir dir;
+  const std::string path = dir.path("file");
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  std::vector<std::unique_ptr<Probe>> probes;
+  FileThreads threads(handlers_, 1);
+  // Holds the only thread up.
+  class Block final : public FileOperation {
+   public:
+    FileRequest request() const override {
+      begun.add();
+      EXPECT_TRUE(go_on.wait_for(1));
+      return FileRequest();
+    }
+    void finished(long, RunnableList&) override { ended.add(); }
+    void aborted(RunnableList&) override { ended.add(); }
+    mutable Tally begun;
+    Tally go_on;
+    Tally ended;
+  } block;
+  EXPECT_EQ(threads.post(&block, FileThreads::Progress::kNew), 0);
+  EXPECT_TRUE(block.begun.wait_for(1));
+  for (int i = 0; i < 3; i++) {
+    probes.push_back(std::make_unique<Probe>(fd.get()));
+    EXPECT_EQ(threads.post(probes.back().get(),
+                           i == 1 ? FileThreads::Progress::kBegun : FileThreads::Progress::kNew),
+              0);
+  }
+  for (const int i : {1, 2}) {
+    probes[static_cast<size_t>(i)]->end_early(ETIMEDOUT);
+    EXPECT_TRUE(threads.interrupt(probes[static_cast<size_t>(i)].get()));
+  }
+  block.end_early(ETIMEDOUT);
+  EXPECT_FALSE(threads.interrupt(&block));
+  block.go_on.add();
+  EXPECT_TRUE(probes[0]->wait());
+  threads.refuse();
+  threads.stop();
+  EXPECT_EQ(probes[0]->result(), 0);
+  EXPECT_EQ(probes[1]->ends(), 0U);
+  EXPECT_EQ(probes[2]->ends(), 0U);
+  EXPECT_EQ(block.ended.count(), 1U);
+}
