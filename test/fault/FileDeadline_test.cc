@@ -1,0 +1,175 @@
+// Deadlines over reads of a device that makes them wait: /dev/null, with a pipe in its place.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <string>
+
+#include "factory/DeadlineProbes.h"
+#include "support/Tally.h"
+#include "util/UniqueFd.h"
+
+using test_support::Tally;
+using workflow::UniqueFd;
+
+namespace {
+
+std::atomic<int> device{-1};
+std::atomic<int> source{-1};
+// Poll tells that the device is ready whether it is or not.
+std::atomic<bool> seems_ready{false};
+// It knows RWF_NOWAIT.
+std::atomic<bool> tells_at_once{false};
+Tally polls;
+Tally reads;
+
+bool has_input() {
+  struct pollfd one = {source, POLLIN, 0};
+  static const auto call =
+      reinterpret_cast<int (*)(struct pollfd*, nfds_t, int)>(::dlsym(RTLD_NEXT, "poll"));
+  return call(&one, 1, 0) == 1;
+}
+
+}  // namespace
+
+extern "C" {
+
+int poll(struct pollfd* fds, nfds_t count, int timeout) {
+  static const auto call =
+      reinterpret_cast<int (*)(struct pollfd*, nfds_t, int)>(::dlsym(RTLD_NEXT, "poll"));
+  if (count != 2 || fds[1].fd < 0 || fds[1].fd != device) {
+    return call(fds, count, timeout);
+  }
+  polls.add();
+  if (seems_ready) {
+    fds[1].revents = POLLIN;
+    return 1;
+  }
+  fds[1].fd = source;
+  const int result = call(fds, count, timeout);
+  fds[1].fd = device;
+  return result;
+}
+
+ssize_t preadv2(int fd, const struct iovec* vector, int count, off_t offset, int flags) {
+  static const auto call = reinterpret_cast<decltype(&::preadv2)>(::dlsym(RTLD_NEXT, "preadv2"));
+  if (fd < 0 || fd != device) {
+    return call(fd, vector, count, offset, flags);
+  }
+  EXPECT_EQ(flags, RWF_NOWAIT);
+  if (tells_at_once && has_input()) {
+    return ::readv(source, vector, count);
+  }
+  errno = tells_at_once ? EAGAIN : EOPNOTSUPP;
+  return -1;
+}
+
+ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
+  static const auto call = reinterpret_cast<decltype(&::pread)>(::dlsym(RTLD_NEXT, "pread"));
+  if (fd < 0 || fd != device) {
+    return call(fd, buffer, size, offset);
+  }
+  reads.add();
+  return ::read(source, buffer, size);
+}
+
+}  // extern "C"
+
+namespace {
+
+class FileDeadline : public probes::DeadlineTest {
+ protected:
+  FileDeadline() {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    out_ = UniqueFd(ends[0]);
+    in_ = UniqueFd(ends[1]);
+    null_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    source = out_.get();
+    device = null_.get();
+  }
+  ~FileDeadline() override { device = -1; }
+
+  WFFileIOTask* read(const std::string& name) {
+    return WFTaskFactory::create_pread_task(null_.get(), buffer_, 4, 0, noting<WFFileIOTask>(name));
+  }
+  void feed() const { EXPECT_EQ(::write(in_.get(), "abcd", 4), 4); }
+  std::string buffer() const { return std::string(buffer_, 4); }
+
+  // A read that waits, and another one that has the next input.
+  void ends_while_it_waits() {
+    start(limited(read("r"), 10));
+    EXPECT_TRUE(polls.wait_for(1));
+    EXPECT_EQ(text(), "");
+    pass(10);
+    EXPECT_TRUE(series_ended());
+    EXPECT_EQ(text(), "r!D!");
+    feed();
+    EXPECT_EQ(reads.count(), 0U);
+    EXPECT_EQ(buffer(), "....");
+  }
+
+ private:
+  UniqueFd out_;
+  UniqueFd in_;
+  UniqueFd null_;
+  char buffer_[4] = {'.', '.', '.', '.'};
+};
+
+}  // namespace
+
+TEST_F(FileDeadline, EndsAReadThatWaitsForADevice) {
+  ends_while_it_waits();
+}
+
+TEST_F(FileDeadline, EndsAReadThatWasToldThatItWouldWait) {
+  tells_at_once = true;
+  ends_while_it_waits();
+}
+
+TEST_F(FileDeadline, AReadGoesOnWhenTheDeviceIsReady) {
+  start(limited(read("r"), 10));
+  EXPECT_TRUE(polls.wait_for(1));
+  feed();
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "r+D+");
+  EXPECT_EQ(buffer(), "abcd");
+}
+
+TEST_F(FileDeadline, AReadThatNeedNotWaitIsDoneAtOnce) {
+  tells_at_once = true;
+  feed();
+  start(limited(read("r"), 10));
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "r+D+");
+  EXPECT_EQ(buffer(), "abcd");
+  EXPECT_EQ(polls.count(), 0U);
+}
+
+TEST_F(FileDeadline, WithoutADeadlineNobodyPolls) {
+  feed();
+  start(read("r"));
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "r+");
+  EXPECT_EQ(polls.count(), 0U);
+}
+
+TEST_F(FileDeadline, ACallThatHasTheBufferEndsWhenTheKernelReturns) {
+  seems_ready = true;
+  WFDeadlineTask* const limit = limited(read("r"), 10);
+  *limit->sub_series() << read("next");
+  start(limit);
+  EXPECT_TRUE(reads.wait_for(1));
+  pass(10);
+  EXPECT_EQ(text(), "");
+  feed();
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "r+next!D!") << "it has its own result, and the next one does not begin";
+  EXPECT_EQ(buffer(), "abcd");
+}
