@@ -9,11 +9,14 @@
 #include "workflow/WFTaskFactory.h"
 
 namespace workflow {
+class PieceEnd;
 class ReplyStream;
 }  // namespace workflow
 
 // A step of a series that ends when a streamed reply has taken its bytes and has room for more.
-// SUCCESS, or SYS_ERROR with the reason why the stream has ended.
+// SUCCESS, or SYS_ERROR with the reason why the stream has ended, or with ETIMEDOUT where a
+// deadline around it passes (WFDeadline.h). If bytes of its own are missing then, in the middle of
+// the reply or before their turn, the stream has ended with that error.
 class WFStreamTask : public WFGenericTask {
  public:
   void set_callback(std::function<void(WFStreamTask *)> callback) {
@@ -37,9 +40,15 @@ class WFStreamTask : public WFGenericTask {
   friend class WFHttpStream;
   friend class workflow::ReplyStream;
 
+  void interrupt(workflow::Interruption &interruption) override;
+  // False: it has an outcome.
+  bool enter_own_scope();
+  void leave_own_scope();
+
   const std::shared_ptr<workflow::ReplyStream> stream_;  // null: of nothing
   const std::string data_;
   size_t written_ = 0;
+  workflow::PieceEnd *end_ = nullptr;  // in the scope of a deadline
   std::function<void(WFStreamTask *)> callback_;
 };
 

@@ -1,11 +1,14 @@
 #include "server/ReplyStream.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
 #include <utility>
 
+#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
+#include "server/PieceEnd.h"
 #include "server/ServerPeer.h"
 
 namespace workflow {
@@ -102,7 +105,18 @@ bool ReplyStream::advance(WFStreamTask* task) {
 }
 
 bool ReplyStream::wait(WFStreamTask* task) {
+  RunnableList ended;
+  const bool waits = begin_to_wait(task, ended);
+  hand_over(ended);
+  return waits;
+}
+
+bool ReplyStream::begin_to_wait(WFStreamTask* task, RunnableList& ended) {
   MutexLock lock(mutex_);
+  if (const int error = task->end_ ? task->end_->error() : 0) {
+    cut(task, error, ended);
+    return false;
+  }
   // Behind those that wait, so that what is written stays in order.
   if (waiting_.empty() && advance(task)) {
     return false;
@@ -126,7 +140,59 @@ void ReplyStream::room() {
       waiting_.pop_front();
     }
   }
-  Runtime::current().handlers().post(ended);
+  hand_over(ended);
+}
+
+void ReplyStream::interrupt(const PieceEnd* end) {
+  RunnableList ended;
+  {
+    MutexLock lock(mutex_);
+    const auto place = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [end](const WFStreamTask* task) { return task->end_ == end; });
+    if (place != waiting_.end()) {
+      WFStreamTask* const task = *place;
+      waiting_.erase(place);
+      ended.push_back(task);
+      cut(task, end->error(), ended);
+    }
+  }
+  hand_over(ended);
+}
+
+void ReplyStream::refuse(WFStreamTask* task, int error) {
+  RunnableList ended;
+  {
+    MutexLock lock(mutex_);
+    cut(task, error, ended);
+  }
+  hand_over(ended);
+}
+
+void ReplyStream::cut(WFStreamTask* task, int error, RunnableList& ended) {
+  task->state = WFT_STATE_SYS_ERROR;
+  task->error = error;
+  if (peer_ && task->written_ < task->data_.size()) {
+    peer_ = nullptr;
+    error_ = error;
+    end_waiting(ended);
+  }
+}
+
+void ReplyStream::end_waiting(RunnableList& ended) {
+  for (WFStreamTask* const task : waiting_) {
+    advance(task);
+    ended.push_back(task);
+  }
+  waiting_.clear();
+}
+
+void ReplyStream::hand_over(RunnableList& ended) {
+  RunnableList left;
+  while (Runnable* const item = ended.pop_front()) {
+    static_cast<WFStreamTask*>(item)->leave_own_scope();
+    left.push_back(item);
+  }
+  Runtime::current().handlers().post(left);
 }
 
 void ReplyStream::beat() {
@@ -145,31 +211,52 @@ int ReplyStream::over(int error) {
     } else {
       before = error_;
     }
-    for (WFStreamTask* task : waiting_) {
-      advance(task);
-      ended.push_back(task);
-    }
-    waiting_.clear();
+    end_waiting(ended);
   }
-  Runtime::current().handlers().post(ended);
+  hand_over(ended);
   return before;
 }
 
 }  // namespace workflow
 
 void WFStreamTask::dispatch() {
-  // What waits for room has its own time limit, and the client's end.
-  if (const int reason = interrupted()) {
-    state = WFT_STATE_SYS_ERROR;
-    error = reason;
-    subtask_done();
-    return;
-  }
   if (!stream_) {
     state = WFT_STATE_SYS_ERROR;
     error = ENOTCONN;
-  } else if (stream_->wait(this)) {
-    return;
+  } else if (enter_own_scope()) {
+    if (stream_->wait(this)) {
+      return;
+    }
+    leave_own_scope();
   }
   subtask_done();
+}
+
+bool WFStreamTask::enter_own_scope() {
+  if (!has_scope()) {
+    return true;
+  }
+  end_ = new (std::nothrow) workflow::PieceEnd(stream_);
+  const int refused = end_ ? enter_scope() : ENOMEM;
+  if (refused == 0) {
+    return true;
+  }
+  if (workflow::PieceEnd* const end = std::exchange(end_, nullptr)) {
+    end->give_up();
+  }
+  stream_->refuse(this, refused);
+  return false;
+}
+
+// What was written has been, also if somebody has asked meanwhile.
+void WFStreamTask::leave_own_scope() {
+  if (end_) {
+    leave_scope();
+    std::exchange(end_, nullptr)->give_up();
+  }
+}
+
+void WFStreamTask::interrupt(workflow::Interruption& interruption) {
+  end_->ask(interruption.error());
+  interruption.take_ended(end_);
 }

@@ -11,6 +11,7 @@
 
 namespace workflow {
 
+class PieceEnd;
 class ServerPeer;
 
 // A reply that is sent piece by piece: the inside of WFHttpStream.
@@ -45,6 +46,10 @@ class ReplyStream {
   bool stopping() const;
   // The dispatch of a task: false when it has ended.
   bool wait(WFStreamTask* task);
+  // Of a task that does not begin, but ends with this error.
+  void refuse(WFStreamTask* task, int error);
+  // A task that still waits, if so, shall end early.
+  void interrupt(const PieceEnd* end);
 
   // Of the connection, no lock held.
   void room();
@@ -67,6 +72,13 @@ class ReplyStream {
   int write_piece(std::string_view data) WF_REQUIRES(mutex_);
   // Goes on with a task; true when it has ended.
   bool advance(WFStreamTask* task) WF_REQUIRES(mutex_);
+  bool begin_to_wait(WFStreamTask* task, RunnableList& ended);
+  // The task ends with that error, and so does the stream if bytes of the task are missing.
+  void cut(WFStreamTask* task, int error, RunnableList& ended) WF_REQUIRES(mutex_);
+  // Without a peer: those that wait end.
+  void end_waiting(RunnableList& ended) WF_REQUIRES(mutex_);
+  // No lock held; the list is empty then.
+  static void hand_over(RunnableList& ended);
 
   const Form form_;
   mutable Mutex mutex_;  // T
