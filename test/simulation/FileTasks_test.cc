@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,6 +14,7 @@
 #include "Seeds.h"
 #include "support/TempDir.h"
 #include "util/UniqueFd.h"
+#include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
@@ -48,17 +51,18 @@ class FileLedger {
     for (int calls : calls_) {
       ASSERT_EQ(calls, 1);
     }
-    ASSERT_EQ(succeeded_ + failed_ + aborted_, created_);
+    ASSERT_EQ(succeeded_ + failed_ + aborted_ + too_late_, created_);
   }
   void clear() {
     calls_.clear();
-    created_ = succeeded_ = failed_ = aborted_ = 0;
+    created_ = succeeded_ = failed_ = aborted_ = too_late_ = 0;
   }
 
   int created() const { return created_; }
   int succeeded() const { return succeeded_; }
   int failed() const { return failed_; }
   int aborted() const { return aborted_; }
+  int too_late() const { return too_late_; }
 
  private:
   fio_callback_t ended(int number) {
@@ -72,6 +76,8 @@ class FileLedger {
       } else if (task->get_state() == WFT_STATE_ABORTED) {
         aborted_++;
         EXPECT_EQ(task->get_error(), 0);
+      } else if (task->get_error() == ETIMEDOUT) {
+        too_late_++;
       } else {
         failed_++;
         EXPECT_EQ(task->get_error(), EBADF);
@@ -87,7 +93,20 @@ class FileLedger {
   int succeeded_ = 0;
   int failed_ = 0;
   int aborted_ = 0;
+  int too_late_ = 0;
 };
+
+// Three flows of file tasks that begin when their deadlines pass.
+void start_with_deadlines(FileLedger& ledger, WFSimulation& simulation) {
+  constexpr auto kThen = std::chrono::nanoseconds(100);
+  for (int i = 0; i < 3; i++) {
+    SeriesWork* const series = Workflow::create_series_work(
+        WFTaskFactory::create_timer_task(0, kThen.count(), nullptr), nullptr);
+    *series << ledger.read(ledger.fd()) << ledger.read_path() << ledger.write();
+    WFDeadlineTask* const task = with_deadline(series, kThen);
+    simulation.spawn([task] { task->start(); });
+  }
+}
 
 TEST(FileTasks, SeveralThreadsStartThem) {
   FileLedger ledger;
@@ -229,3 +248,35 @@ TEST(FileTasks, TheSameSeedMakesTheSameSchedule) {
 }
 
 }  // namespace
+
+TEST(FileTasks, DeadlinesEndThem) {
+  FileLedger ledger;
+  int succeeded = 0;
+  int too_late = 0;
+  for_each_seed(kSeeds, [&](uint64_t seed) {
+    ledger.clear();
+    WFSimulation simulation(seed);
+    start_with_deadlines(ledger, simulation);
+    const WFSimulationResult result = simulation.run();
+    ASSERT_TRUE(result.ok()) << result.description;
+    ledger.check();
+    EXPECT_EQ(ledger.succeeded() + ledger.too_late(), 9);
+    succeeded += ledger.succeeded();
+    too_late += ledger.too_late();
+  });
+  EXPECT_GT(succeeded, 0);
+  EXPECT_GT(too_late, 0);
+}
+
+TEST(FileTasks, DeadlinesMeetTheStop) {
+  FileLedger ledger;
+  for_each_seed(kSeeds, [&](uint64_t seed) {
+    ledger.clear();
+    WFSimulation simulation(seed);
+    start_with_deadlines(ledger, simulation);
+    simulation.run_for(100);
+    const WFSimulationResult result = simulation.stop();
+    ASSERT_TRUE(result.ok()) << result.description;
+    ledger.check();
+  });
+}
