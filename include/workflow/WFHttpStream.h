@@ -15,8 +15,9 @@ class ReplyStream;
 
 // A step of a series that ends when a streamed reply has taken its bytes and has room for more.
 // SUCCESS, or SYS_ERROR with the reason why the stream has ended, or with ETIMEDOUT where a
-// deadline around it passes (WFDeadline.h). If bytes of its own are missing then, in the middle of
-// the reply or before their turn, the stream has ended with that error.
+// deadline around it passes (WFDeadline.h) before its bytes were taken, or there was room. If it
+// has bytes of its own these are missing then, so the stream has ended with that error: the reply
+// is incomplete, and the connection is closed.
 class WFStreamTask : public WFGenericTask {
  public:
   void set_callback(std::function<void(WFStreamTask *)> callback) {

@@ -169,9 +169,14 @@ void ReplyStream::refuse(WFStreamTask* task, int error) {
 }
 
 void ReplyStream::cut(WFStreamTask* task, int error, RunnableList& ended) {
+  const bool is_written = task->written_ == task->data_.size();
+  if (peer_ && is_written && !task->data_.empty()) {
+    task->state = WFT_STATE_SUCCESS;
+    return;
+  }
   task->state = WFT_STATE_SYS_ERROR;
   task->error = error;
-  if (peer_ && task->written_ < task->data_.size()) {
+  if (peer_ && !is_written) {
     peer_ = nullptr;
     error_ = error;
     end_waiting(ended);

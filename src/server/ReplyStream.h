@@ -73,7 +73,8 @@ class ReplyStream {
   // Goes on with a task; true when it has ended.
   bool advance(WFStreamTask* task) WF_REQUIRES(mutex_);
   bool begin_to_wait(WFStreamTask* task, RunnableList& ended);
-  // The task ends with that error, and so does the stream if bytes of the task are missing.
+  // The task ends with that error, and so does the stream if bytes of the task are missing. One
+  // whose bytes were all taken, and that only waits for room, has done what it shall.
   void cut(WFStreamTask* task, int error, RunnableList& ended) WF_REQUIRES(mutex_);
   // Without a peer: those that wait end.
   void end_waiting(RunnableList& ended) WF_REQUIRES(mutex_);
