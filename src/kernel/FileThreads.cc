@@ -86,10 +86,14 @@ bool FileThreads::interrupt(FileOperation* operation) {
 }
 
 void FileThreads::carry_out(FileOperation* operation) {
-  const FileRequest request = operation->request();
-  FileWait wait(*this, *operation);
   RunnableList done;
-  operation->finished(request.perform(request.may_end_early ? &wait : nullptr), done);
+  if (const int error = operation->ending()) {
+    operation->finished(-error, done);
+  } else {
+    const FileRequest request = operation->request();
+    FileWait wait(*this, *operation);
+    operation->finished(request.perform(request.may_end_early ? &wait : nullptr), done);
+  }
   handlers_.post(done);
 }
 
