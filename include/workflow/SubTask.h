@@ -89,6 +89,9 @@ class SubTask : public workflow::Runnable {
   // interrupt() is not called any more. Not 0: it was, with this errno value.
   int leave_scope();
 
+  // For kinds with a series of their own inside, before that begins: what it waits for, this does.
+  void share_scope(SeriesWork *inside);
+
   // The task will not be dispatched (again). Deletes it; kinds that others still point to wait.
   virtual void drop_unstarted() { delete this; }
   static void drop_unstarted(SubTask *task) { task->drop_unstarted(); }

@@ -182,27 +182,40 @@ class ParallelSortTask final : public WFSortTask<T> {
         round->add_series(Workflow::create_series_work(step(i), nullptr));
       }
     }
-    round->start();
+    SeriesWork *const inside = Workflow::create_series_work(round, nullptr);
+    this->share_scope(inside);
+    inside->start();
   }
 
+  // Its function may outlast this task, as after a deadline: it has what it needs.
   WFGoTask *step(size_t i) {
-    WFGoTask *task = WFTaskFactory::create_go_task(queue_name_, [this, i] {
-      if (sorted_ == 0) {
-        std::sort(begin_of(i), begin_of(i + 1), compare_);
-      } else {
-        std::inplace_merge(begin_of(i), begin_of(i + sorted_),
-                           begin_of(std::min(i + 2 * sorted_, pieces_)), compare_);
-      }
-    });
+    T *const begin = begin_of(i);
+    T *const middle = begin_of(i + std::max<size_t>(sorted_, 1));
+    T *const end = sorted_ == 0 ? middle : begin_of(std::min(i + 2 * sorted_, pieces_));
+    WFGoTask *task =
+        WFTaskFactory::create_go_task(queue_name_, [begin, middle, end, compare = compare_] {
+          if (middle == end) {
+            std::sort(begin, end, compare);
+          } else {
+            std::inplace_merge(begin, middle, end, compare);
+          }
+        });
     task->set_callback([this](WFGoTask *done) {
-      if (done->get_state() != WFT_STATE_SUCCESS) aborted_.store(true, std::memory_order_relaxed);
+      if (done->get_state() == WFT_STATE_SYS_ERROR) {
+        failed_.store(done->get_error(), std::memory_order_relaxed);
+      } else if (done->get_state() != WFT_STATE_SUCCESS) {
+        aborted_.store(true, std::memory_order_relaxed);
+      }
     });
     return task;
   }
 
   void end_round() {
     sorted_ = std::max<size_t>(2 * sorted_, 1);
-    if (aborted_.load(std::memory_order_relaxed)) {
+    if (const int error = failed_.load(std::memory_order_relaxed)) {
+      this->state_ = WFT_STATE_SYS_ERROR;
+      this->error_ = error;
+    } else if (aborted_.load(std::memory_order_relaxed)) {
       this->state_ = WFT_STATE_ABORTED;
     } else if (sorted_ < pieces_) {
       begin_round();
@@ -222,6 +235,7 @@ class ParallelSortTask final : public WFSortTask<T> {
   size_t pieces_ = 0;
   size_t sorted_ = 0;  // so many neighbouring pieces each are sorted together; 0: none
   std::atomic<bool> aborted_{false};
+  std::atomic<int> failed_{0};
 };
 
 }  // namespace workflow
@@ -257,7 +271,8 @@ class WFAlgoTaskFactory {
   // The same, on all computing threads: pieces are sorted side by side, then merged, half of the
   // range once more in memory if there is any. Copies of `compare` are called side by side. A small
   // range is sorted as by create_sort_task(). The callback runs where the last piece ended, or on a
-  // handler. ABORTED: the range holds the same elements in any order.
+  // handler. ABORTED: the range holds the same elements in any order. After a deadline pieces that
+  // have begun may still be using it.
   template <class T>
   static WFSortTask<T> *create_psort_task(const std::string &queue_name, T *first, T *last,
                                           Given<sort_callback_t<T>> callback) {

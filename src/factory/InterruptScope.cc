@@ -169,3 +169,9 @@ int SubTask::leave_scope() {
   InterruptScope* const scope = series ? series->scope_for_all() : nullptr;
   return scope ? scope->leave(this) : 0;
 }
+
+void SubTask::share_scope(SeriesWork* inside) {
+  if (has_scope()) {
+    inside->share_scope(joined_series());
+  }
+}
