@@ -96,9 +96,10 @@ bool ReplyStream::advance(WFStreamTask* task) {
     }
     const auto piece = std::string_view(task->data_).substr(task->written_, kPieceSize);
     if (write_piece(piece) != 0) {
-      task->state = WFT_STATE_SYS_ERROR;
-      task->error = errno;
-      return true;
+      // Also without memory, when nothing of it was taken: bytes of the reply are missing.
+      error_ = errno;
+      peer_ = nullptr;
+      continue;
     }
     task->written_ += piece.size();
   }
@@ -124,8 +125,7 @@ bool ReplyStream::begin_to_wait(WFStreamTask* task, RunnableList& ended) {
   try {
     waiting_.push_back(task);
   } catch (const std::bad_alloc&) {
-    task->state = WFT_STATE_SYS_ERROR;
-    task->error = ENOMEM;
+    cut(task, ENOMEM, ended);
     return false;
   }
   return true;
