@@ -201,11 +201,8 @@ class ParallelSortTask final : public WFSortTask<T> {
           }
         });
     task->set_callback([this](WFGoTask *done) {
-      if (done->get_state() == WFT_STATE_SYS_ERROR) {
-        failed_.store(done->get_error(), std::memory_order_relaxed);
-      } else if (done->get_state() != WFT_STATE_SUCCESS) {
-        aborted_.store(true, std::memory_order_relaxed);
-      }
+      if (done->get_error() != 0) failed_.store(done->get_error(), std::memory_order_relaxed);
+      if (done->get_state() == WFT_STATE_ABORTED) aborted_.store(true, std::memory_order_relaxed);
     });
     return task;
   }

@@ -123,9 +123,7 @@ TEST(StreamDeadline, ATaskThatOnlyWaitsForRoomDoesNotEndTheStream) {
   TestServer server([&](WFHttpTask* task) {
     notes.reply(task);
     const WFHttpStream stream = WFHttpStream::begin(task);
-    size_t written = 0;
     while (stream.write(fill) == 0) {
-      written += fill.size();
     }
     EXPECT_EQ(errno, ENOBUFS);
     *series_of(task) << with_deadline(stream.create_room_task(notes.on<WFStreamTask>("r")), kSoon,
