@@ -24,6 +24,7 @@
 #include "race/ClientRaceKit.h"
 #include "race/Rounds.h"
 #include "server/TestServer.h"
+#include "support/Descriptors.h"
 #include "support/FakeDnsServer.h"
 #include "support/TempDir.h"
 #include "workflow/HttpUtil.h"
@@ -373,12 +374,14 @@ TEST_F(ClientDeadlineRace, EachRequestEndsOnceAndNoConnectionIsLost) {
     // The servers are gone, so no connection is kept. The first round has started the library.
     if (base == 0) {
       pause_us(200'000);  // all closes have been seen, and questions to name servers, most likely
-      base = open_descriptors();
+      base = test_support::descriptor_count();
     }
     // So many look-ups that nobody waits for any more have sockets.
     constexpr size_t kLookUps = 8;
-    ASSERT_TRUE(server_test::eventually([&] { return open_descriptors() <= base + kLookUps; }))
-        << "round " << round << ": " << open_descriptors() << " instead of " << base;
+    ASSERT_TRUE(server_test::eventually([&] {
+      return test_support::descriptor_count() <= base + kLookUps;
+    })) << "round "
+        << round << ": " << test_support::descriptor_count() << " instead of " << base;
   }
   std::printf("%zu too late, %zu in time\n", too_late, in_time);
   EXPECT_GT(too_late, count);

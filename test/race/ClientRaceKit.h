@@ -1,6 +1,5 @@
 #pragma once
 
-#include <dirent.h>
 #include <openssl/ssl.h>
 #include <signal.h>
 
@@ -53,19 +52,6 @@ inline uint64_t number_in(std::string_view target) {
   return at == std::string_view::npos
              ? 0
              : std::strtoull(std::string(target.substr(at + 2, 20)).c_str(), nullptr, 10);
-}
-
-// Descriptors that are open, the one that looks included.
-inline size_t open_descriptors() {
-  size_t count = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  while (folder && ::readdir(folder)) {
-    count++;
-  }
-  if (folder) {
-    ::closedir(folder);
-  }
-  return count;
 }
 
 struct SslFree {

@@ -16,6 +16,7 @@
 #include "race/ClientRaceKit.h"
 #include "race/Rounds.h"
 #include "server/TestServer.h"
+#include "support/Descriptors.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
@@ -387,10 +388,10 @@ TEST_F(ClientRace, EachRequestEndsOnceAsItShould) {
     // The servers are gone, so no connection is kept. The first round has started the library.
     if (base == 0) {
       pause_us(100'000);  // all closes have been seen, most likely
-      base = open_descriptors();
+      base = test_support::descriptor_count();
     }
-    ASSERT_TRUE(server_test::eventually([&] { return open_descriptors() <= base; }))
-        << "round " << round << ": " << open_descriptors() << " instead of " << base;
+    ASSERT_TRUE(server_test::eventually([&] { return test_support::descriptor_count() <= base; }))
+        << "round " << round << ": " << test_support::descriptor_count() << " instead of " << base;
   }
   std::printf("%zu succeeded, %zu failed\n", succeeded, failed);
   EXPECT_GT(succeeded, failed / 4);
