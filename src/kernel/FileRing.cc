@@ -228,7 +228,7 @@ FileRing::Next FileRing::fill() {
   {
     MutexLock lock(mutex_);
     unsigned room = ::io_uring_sq_space_left(&ring_);
-    arm = !wake_armed_ && !stopping_ && room > 0;
+    arm = !wake_armed_ && !has_ended() && room > 0;
     room -= arm ? 1 : 0;
     while (room > 0 && cancels_in_flight_ < kMostCancels && !to_cancel_.empty()) {
       FileOperation* const operation = to_cancel_.pop_front();
@@ -245,7 +245,7 @@ FileRing::Next FileRing::fill() {
       room--;
     }
     next = next_after(wake_armed_ || arm);
-    asleep_ = next == Next::kWait && !stopping_;
+    asleep_ = next == Next::kWait;
     idle_ = in_flight_ < most_in_flight_;
   }
   if (arm) {
@@ -260,9 +260,16 @@ FileRing::Next FileRing::fill() {
   return next;
 }
 
+bool FileRing::has_ended() const {
+  return stopping_ && in_flight_ + cancels_in_flight_ == 0;
+}
+
 FileRing::Next FileRing::next_after(bool wakeable) {
-  if (stopping_) {
-    return in_flight_ + cancels_in_flight_ == 0 && !wake_armed_ ? Next::kEnd : Next::kWait;
+  if (has_ended()) {
+    if (wakeable) {
+      ::eventfd_write(wake_fd_.get(), 1);  // its read, which is still in the ring, ends
+    }
+    return wakeable ? Next::kWait : Next::kEnd;
   }
   const bool more = (!waiting_.empty() && in_flight_ < most_in_flight_) ||
                     (!to_cancel_.empty() && cancels_in_flight_ < kMostCancels);

@@ -89,6 +89,8 @@ class FileRing {
   };
   Next fill();
   Next next_after(bool wakeable) WF_REQUIRES(mutex_);
+  // Stopping, and what was in the ring has left it.
+  bool has_ended() const WF_REQUIRES(mutex_);
   void prepare(FileOperation* operation);
   void prepare_cancel(FileOperation* operation);
   void prepare_wake();

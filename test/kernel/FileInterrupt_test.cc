@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernel/FileIo.h"
@@ -238,6 +239,28 @@ TEST_F(RingInterrupt, StopsAfterCancels) {
     EXPECT_EQ(probe.ends(), 1U);
     EXPECT_EQ(probe.result(), -ETIMEDOUT);
   }
+  ring_.reset();
+}
+
+// A deadline that had passed when the library was told to stop.
+TEST_F(RingInterrupt, CancelsWhileItStops) {
+  make(8);
+  if (!ring_) return;
+  const Pipe pipe;
+  Probe probe(pipe.out.get());
+  EXPECT_EQ(ring_->post(&probe), 0);
+  pass_through();
+  ring_->refuse();
+  std::thread stopper([this] { ring_->stop(); });
+  ::usleep(20'000);  // the ring's thread has heard of the stop by then, mostly
+  EXPECT_FALSE(interrupt(probe));
+  EXPECT_TRUE(probe.wait());
+  EXPECT_EQ(probe.result(), -ETIMEDOUT);
+  pipe.write("late");  // or the stop would never end
+  stopper.join();
+  EXPECT_EQ(probe.buffer, "....");
+  threads_.refuse();
+  threads_.stop();
   ring_.reset();
 }
 
