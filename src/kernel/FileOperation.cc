@@ -19,9 +19,6 @@ namespace workflow {
 
 namespace {
 
-// The most that one system call transfers (read(2)).
-constexpr size_t kMostBytes = 0x7ffff000;
-
 template <class Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -57,39 +54,23 @@ long call(const FileRequest& request, int fd) {
   return result < 0 ? -errno : result;
 }
 
-bool is_device(int fd) {
+// Whether the call may wait for a device: its user has not asked it not to wait, and it is not
+// refused at once. A call for nothing tells that, and asks nothing of the device.
+bool may_wait_for_device(const FileRequest& request, int fd) {
   struct stat status = {};
-  return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode);
-}
-
-// The call if it need not wait: what it returned, or the negated errno; EAGAIN also if nobody can
-// tell without waiting.
-long call_unless_it_waits(const FileRequest& request, int fd) {
-  const struct iovec one = {request.buffer, request.size};
-  const bool plain =
-      request.kind == FileRequest::Kind::kRead || request.kind == FileRequest::Kind::kWrite;
-  const struct iovec* const vector = plain ? &one : request.vector;
-  const int count = plain ? 1 : request.vector_count;
-  const long result = uninterrupted([&] {
-    return request.reads() ? ::preadv2(fd, vector, count, request.offset, RWF_NOWAIT)
-                           : ::pwritev2(fd, vector, count, request.offset, RWF_NOWAIT);
-  });
-  if (result >= 0) {
-    return result;
+  if (!(request.reads() || request.writes()) || ::fstat(fd, &status) != 0 ||
+      !S_ISCHR(status.st_mode) || (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
+    return false;
   }
-  return errno == EOPNOTSUPP ? -EAGAIN : -errno;
+  const struct iovec nothing = {};
+  return (request.reads() ? ::preadv(fd, &nothing, 1, request.offset)
+                          : ::pwritev(fd, &nothing, 1, request.offset)) == 0;
 }
 
 // The same as call(), but it waits for a device before the buffer is used, not inside. A call that
 // finds that another one was faster than it waits inside all the same.
 long call_with(FileWait& wait, const FileRequest& request, int fd) {
-  // Other arguments are those that preadv2(2) takes otherwise.
-  const bool is_transfer = request.reads() || request.writes();
-  if (is_transfer && request.offset >= 0 && request.size <= kMostBytes && is_device(fd)) {
-    const long result = call_unless_it_waits(request, fd);
-    if (result != -EAGAIN) {
-      return result;
-    }
+  if (may_wait_for_device(request, fd)) {
     const short events = request.reads() ? POLLIN : POLLOUT;
     if (wait.wait(fd, events, FileWait::kForEver) == FileWait::Result::kInterrupted) {
       return -wait.error();

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -24,17 +23,8 @@ std::atomic<int> device{-1};
 std::atomic<int> source{-1};
 // Poll tells that the device is ready whether it is or not.
 std::atomic<bool> seems_ready{false};
-// It knows RWF_NOWAIT.
-std::atomic<bool> tells_at_once{false};
 Tally polls;
 Tally reads;
-
-bool has_input() {
-  struct pollfd one = {source, POLLIN, 0};
-  static const auto call =
-      reinterpret_cast<int (*)(struct pollfd*, nfds_t, int)>(::dlsym(RTLD_NEXT, "poll"));
-  return call(&one, 1, 0) == 1;
-}
 
 }  // namespace
 
@@ -55,19 +45,6 @@ int poll(struct pollfd* fds, nfds_t count, int timeout) {
   const int result = call(fds, count, timeout);
   fds[1].fd = device;
   return result;
-}
-
-ssize_t preadv2(int fd, const struct iovec* vector, int count, off_t offset, int flags) {
-  static const auto call = reinterpret_cast<decltype(&::preadv2)>(::dlsym(RTLD_NEXT, "preadv2"));
-  if (fd < 0 || fd != device) {
-    return call(fd, vector, count, offset, flags);
-  }
-  EXPECT_EQ(flags, RWF_NOWAIT);
-  if (tells_at_once && has_input()) {
-    return ::readv(source, vector, count);
-  }
-  errno = tells_at_once ? EAGAIN : EOPNOTSUPP;
-  return -1;
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
@@ -99,21 +76,12 @@ class FileDeadline : public probes::DeadlineTest {
   WFFileIOTask* read(const std::string& name) {
     return WFTaskFactory::create_pread_task(null_.get(), buffer_, 4, 0, noting<WFFileIOTask>(name));
   }
+  void set_not_to_wait() const {
+    EXPECT_EQ(::fcntl(null_.get(), F_SETFL, O_NONBLOCK), 0);
+    EXPECT_EQ(::fcntl(out_.get(), F_SETFL, O_NONBLOCK), 0);
+  }
   void feed() const { EXPECT_EQ(::write(in_.get(), "abcd", 4), 4); }
   std::string buffer() const { return std::string(buffer_, 4); }
-
-  // A read that waits, and another one that has the next input.
-  void ends_while_it_waits() {
-    start(limited(read("r"), 10));
-    EXPECT_TRUE(polls.wait_for(1));
-    EXPECT_EQ(text(), "");
-    pass(10);
-    EXPECT_TRUE(series_ended());
-    EXPECT_EQ(text(), "r!D!");
-    feed();
-    EXPECT_EQ(reads.count(), 0U);
-    EXPECT_EQ(buffer(), "....");
-  }
 
  private:
   UniqueFd out_;
@@ -125,12 +93,15 @@ class FileDeadline : public probes::DeadlineTest {
 }  // namespace
 
 TEST_F(FileDeadline, EndsAReadThatWaitsForADevice) {
-  ends_while_it_waits();
-}
-
-TEST_F(FileDeadline, EndsAReadThatWasToldThatItWouldWait) {
-  tells_at_once = true;
-  ends_while_it_waits();
+  start(limited(read("r"), 10));
+  EXPECT_TRUE(polls.wait_for(1));
+  EXPECT_EQ(text(), "");
+  pass(10);
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "r!D!");
+  feed();
+  EXPECT_EQ(reads.count(), 0U);
+  EXPECT_EQ(buffer(), "....");
 }
 
 TEST_F(FileDeadline, AReadGoesOnWhenTheDeviceIsReady) {
@@ -142,14 +113,42 @@ TEST_F(FileDeadline, AReadGoesOnWhenTheDeviceIsReady) {
   EXPECT_EQ(buffer(), "abcd");
 }
 
-TEST_F(FileDeadline, AReadThatNeedNotWaitIsDoneAtOnce) {
-  tells_at_once = true;
-  feed();
-  start(limited(read("r"), 10));
+TEST_F(FileDeadline, NobodyWaitsForADeviceWhoseUserDoesNotWantIt) {
+  set_not_to_wait();
+  WFFileIOTask* const task = read("r");
+  task->set_callback([](WFFileIOTask* done) { EXPECT_EQ(done->get_error(), EAGAIN); });
+  start(limited(task, 10));
   EXPECT_TRUE(series_ended());
-  EXPECT_EQ(text(), "r+D+");
-  EXPECT_EQ(buffer(), "abcd");
+  EXPECT_EQ(text(), "D+");
   EXPECT_EQ(polls.count(), 0U);
+}
+
+TEST_F(FileDeadline, NobodyWaitsForWhatTheDeviceRefuses) {
+  const char text_to_write[] = "abcd";
+  WFFileIOTask* const write = WFTaskFactory::create_pwrite_task(
+      device, text_to_write, 4, 0, [](WFFileIOTask* done) { EXPECT_EQ(done->get_error(), EBADF); });
+  start(limited(write, 10));
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "D+");
+  EXPECT_EQ(polls.count(), 0U);
+}
+
+// As much as without a deadline: one that never waits does not end halfway when others want to run.
+TEST_F(FileDeadline, ReadsAllThatADeviceHas) {
+  constexpr size_t kMuch = size_t{32} << 20;
+  const UniqueFd zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  std::string buffer(kMuch, '.');
+  size_t short_reads = 0;
+  WFDeadlineTask* const limit = limited(WFTaskFactory::create_empty_task(), 10);
+  for (int i = 0; i < 40; i++) {
+    *limit->sub_series() << WFTaskFactory::create_pread_task(
+        zeros.get(), buffer.data(), kMuch, 0,
+        [&](WFFileIOTask* done) { short_reads += done->get_retval() != static_cast<long>(kMuch); });
+  }
+  start(limit);
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "D+");
+  EXPECT_EQ(short_reads, 0U);
 }
 
 TEST_F(FileDeadline, WithoutADeadlineNobodyPolls) {
