@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,6 +24,10 @@ std::atomic<int> device{-1};
 std::atomic<int> source{-1};
 // Poll tells that the device is ready whether it is or not.
 std::atomic<bool> seems_ready{false};
+// Whether a read stops before it waits, until it is let go.
+std::atomic<bool> stops_before{false};
+Tally before;
+Tally let_go;
 Tally polls;
 Tally reads;
 
@@ -45,6 +50,15 @@ int poll(struct pollfd* fds, nfds_t count, int timeout) {
   const int result = call(fds, count, timeout);
   fds[1].fd = device;
   return result;
+}
+
+ssize_t preadv(int fd, const struct iovec* vector, int count, off_t offset) {
+  static const auto call = reinterpret_cast<decltype(&::preadv)>(::dlsym(RTLD_NEXT, "preadv"));
+  if (fd >= 0 && fd == device && stops_before) {
+    before.add();
+    EXPECT_TRUE(let_go.wait_for(1));
+  }
+  return call(fd, vector, count, offset);
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
@@ -101,6 +115,19 @@ TEST_F(FileDeadline, EndsAReadThatWaitsForADevice) {
   EXPECT_EQ(text(), "r!D!");
   feed();
   EXPECT_EQ(reads.count(), 0U);
+  EXPECT_EQ(buffer(), "....");
+}
+
+TEST_F(FileDeadline, EndsAReadThatIsAboutToWaitForADevice) {
+  stops_before = true;
+  start(limited(read("r"), 10));
+  EXPECT_TRUE(before.wait_for(1));
+  pass(10);
+  EXPECT_EQ(text(), "");
+  let_go.add();
+  EXPECT_TRUE(series_ended());
+  EXPECT_EQ(text(), "r!D!");
+  EXPECT_EQ(polls.count(), 0U);
   EXPECT_EQ(buffer(), "....");
 }
 

@@ -191,6 +191,21 @@ TEST_F(RingInterrupt, LeavesWhatIsDoneItsResult) {
   EXPECT_EQ(probe.buffer, "abcd");
 }
 
+TEST_F(RingInterrupt, APartIsNoResultOfWhatShallEnd) {
+  make(8);
+  if (!ring_) return;
+  for (const bool is_whole : {false, true}) {
+    const Pipe pipe;
+    Probe probe(pipe.out.get());
+    EXPECT_EQ(ring_->post(&probe), 0);
+    pass_through();
+    probe.end_early(ETIMEDOUT);
+    pipe.write(is_whole ? "abcd" : "ab");  // before the cancellation
+    EXPECT_TRUE(probe.wait());
+    EXPECT_EQ(probe.result(), is_whole ? 4 : -ETIMEDOUT);
+  }
+}
+
 TEST_F(RingInterrupt, CancelsMoreThanItAsksForAtATime) {
   constexpr size_t kMany = 1000;
   make(kMany);
