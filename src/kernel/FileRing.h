@@ -37,8 +37,7 @@ namespace workflow {
 // 5. An answer that the system call would not give (the kernel could not do it without waiting, or
 //    cancelled it) is nobody's result: FileThreads does the operation again, or it was interrupted.
 // 6. An interrupted operation ends when the kernel has answered, and so has given up its buffer:
-// with
-//    the kernel's result if that is whole, else with the interruption's error.
+//    with the kernel's result if that is whole, else with the interruption's error.
 class FileRing {
  public:
   // Null with errno when the kernel has no io_uring, forbids it, or has an older one whose answers
