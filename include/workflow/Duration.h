@@ -29,7 +29,8 @@ class Duration {
  private:
   template <class REP, class PERIOD>
   static int64_t to_ns(const std::chrono::duration<REP, PERIOD> &duration) {
-    constexpr double longest = 9.2e9;
+    // In the last hour that fits, so that no rounding of floating point gets beyond the end.
+    constexpr double longest = 9.22337e9;
     const double seconds = std::chrono::duration<double>(duration).count();
     if (seconds > longest) return INT64_MAX;
     if (seconds < -longest) return -INT64_MAX;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <future>
 #include <limits>
@@ -38,6 +39,15 @@ TEST(Duration, WhatDoesNotFitIsTheLongest) {
   EXPECT_EQ(Duration(duration<double>(std::numeric_limits<double>::infinity())).ns(), INT64_MAX);
   EXPECT_LT(Duration(hours::min()).ns(), 0);
   EXPECT_LT(Duration(nanoseconds::min()).ns(), 0);
+}
+
+TEST(Duration, ReachesTheLastHourThatFits) {
+  EXPECT_EQ(Duration(seconds(9'223'370'000)).ns(), 9'223'370'000'000'000'000);
+  EXPECT_EQ(Duration(seconds(-9'223'370'000)).ns(), -9'223'370'000'000'000'000);
+  for (float each = 9.2233e9F; each < 9.2234e9F; each = std::nextafter(each, 1e10F)) {
+    EXPECT_GE(Duration(duration<float>(each)).ns(), 9'223'290'000'000'000'000) << each;
+    EXPECT_LE(Duration(duration<float>(-each)).ns(), -9'223'290'000'000'000'000) << each;
+  }
 }
 
 TEST(Duration, AsATimeoutIsInMillisecondsOrUnlimited) {
