@@ -1,5 +1,5 @@
 /*
- * The protocol of the cancellable named timer: create, start, cancel, expire, stop, dismiss.
+ * The protocol of the cancellable named timer: create, replace, start, cancel, expire, stop, dismiss.
  *
  * The names are those of docs/concurrency.md and of the code:
  *   P         the poller's mutex (one for each timer queue)
@@ -27,6 +27,7 @@
  *   OWNERS        threads that create one timer each and then start it                  (2)
  *   TIMERS        timers in all; the callback of t creates and starts t + OWNERS   (OWNERS)
  *   CANCELLERS    1: cancel_by_name(name); 2: that and cancel_by_name(name, 1)          (2)
+ *   WITH_REPLACE  owners create their timers with WF_TIMER_REPLACE
  *   QUEUES        pollers, each with its P and its queue; timer t uses t % QUEUES       (1)
  *   CHUNK         timers that a canceller takes in one hold of B                        (1)
  *   WITH_STOP     one thread stops every poller
@@ -57,6 +58,11 @@
 #else
 #define STOPPERS 0
 #endif
+#ifdef WITH_REPLACE
+#define REPLACERS OWNERS
+#else
+#define REPLACERS 0
+#endif
 
 #ifdef NO_RULES
 #define RULE(condition) skip
@@ -74,6 +80,7 @@
 
 #define NOBODY 0
 #define UNLIMITED 255
+#define NO_TIMER 255
 #define BIT_OF(t) (1 << (t))
 #define QUEUE_OF(t) ((t) % QUEUES)
 #define P_OF(t) P[QUEUE_OF(t)]
@@ -109,20 +116,34 @@ bool dispatched[TIMERS];
 bool dismissed[TIMERS];
 bool called_back[TIMERS];
 bool counted[TIMERS];
+bool replaced[TIMERS];
 short uncounted;
 byte in_hand;
 byte ended;
 
 #include "operations.pml"
 
+/* The part of create that follows the link: ends those of the name that were created before t. */
+inline replace_older(t) {
+  run Canceller(UNLIMITED, t);
+  replaced[t]
+}
+
 proctype Owner(byte t) {
   bool old, was_linked;
   mtype verdict = NONE;
-#if QUEUES == 1
+#if QUEUES == 1 && !defined(MUT_REPLACE_BEFORE_LINK)
   /* The owners are alike: the first to create is called 0, the next 1. */
   creation_counter >= t;
 #endif
+#ifdef MUT_REPLACE_BEFORE_LINK
+  created_at[t] = creation_counter;
+  replace_older(t);
+#endif
   create(t);
+#if defined(WITH_REPLACE) && !defined(MUT_REPLACE_BEFORE_LINK)
+  replace_older(t);
+#endif
 #ifdef WITH_DISMISS
   if
   :: start(t)
@@ -300,8 +321,23 @@ inline take_out_of_queue() {
 #endif
 }
 
-/* cancel_by_name(name, max) */
-proctype Canceller(byte max) {
+/* Which timers a call may take: those that are linked when it begins, and older than its own. */
+inline begin_cancel() {
+  if
+#ifdef MUT_REPLACE_TAKES_NEWER
+  :: own != NO_TIMER -> cutoff = creation_counter
+#elif defined(MUT_REPLACE_TAKES_ITSELF)
+  :: own != NO_TIMER -> cutoff = created_at[own] + 1
+#else
+  :: own != NO_TIMER -> cutoff = created_at[own]
+#endif
+  :: else -> cutoff = creation_counter
+  fi;
+  linked_set(linked_when_begun)
+}
+
+/* cancel_by_name(name, max); with `own`, the timer that replaces the others of its name. */
+proctype Canceller(byte max; byte own) {
   bool old, was_removed, begun, found;
   byte cutoff, count, took, head, mine, next;
   byte linked_when_begun, linked_at_end;
@@ -310,7 +346,7 @@ proctype Canceller(byte max) {
        lock_B();
        if
        :: begun
-       :: else -> d_step { cutoff = creation_counter; linked_set(linked_when_begun) }
+       :: else -> d_step { begin_cancel() }
        fi;
        look_at_head();
        begun = true
@@ -320,6 +356,7 @@ proctype Canceller(byte max) {
      :: else ->
         SECTION {
           assert(linked_when_begun & BIT_OF(head));
+          assert(own == NO_TIMER || created_at[head] < created_at[own]);
           unlink_and_meet_start();
           took++
         };
@@ -360,7 +397,10 @@ proctype Canceller(byte max) {
   assert(count <= max);
   d_step {
     linked_set(linked_at_end);
-    assert(count == max || (linked_at_end & linked_when_begun) == 0);
+    if
+    :: own == NO_TIMER -> assert(count == max || (linked_at_end & linked_when_begun) == 0)
+    :: else -> replaced[own] = true
+    fi;
     uncounted = uncounted - count;
     ended++;
     begun = false; found = false; old = false; was_removed = false;
@@ -404,16 +444,16 @@ init {
     for (i : 0 .. (TIMERS - 1)) { outcome[i] = NONE; run Handler(i) }
     for (i : 0 .. (OWNERS - 1)) { run Owner(i) }
     for (i : 0 .. (QUEUES - 1)) { run Poller(i) }
-    run Canceller(UNLIMITED);
+    run Canceller(UNLIMITED, NO_TIMER);
 #if CANCELLERS > 1
-    run Canceller(1);
+    run Canceller(1, NO_TIMER);
 #endif
 #ifdef WITH_STOP
     run Stopper();
 #endif
     i = 0
   };
-  ended == OWNERS + QUEUES + CANCELLERS + STOPPERS && in_hand == 0;
+  ended == OWNERS + QUEUES + CANCELLERS + REPLACERS + STOPPERS && in_hand == 0;
   d_step {
     waiting = 0;
     for (i : 0 .. (TIMERS - 1)) {
@@ -425,6 +465,9 @@ init {
     };
     assert(uncounted == 0);
     assert(len(names_list) == waiting);
+#ifdef WITH_REPLACE
+    assert(waiting <= 1);
+#endif
     assert(B == NOBODY)
   }
 }
