@@ -46,8 +46,9 @@ class WFTimerHandle {
   WFTimerVerdict cancel() const;
 
   // The same, and returns after the callback has returned and what it had captured is destroyed,
-  // whoever has ended the timer. A timer that was not started yet is waited for until it was, or
-  // was dropped. A thread of the library that waits is lent to others.
+  // whoever has ended the timer: what cancel() has found, a WFTimerVerdict. A timer that was not
+  // started yet is waited for until it was, or was dropped. A thread of the library that waits is
+  // lent to others.
   // -1 with EDEADLK when called in that callback: then the timer ends anyway, and nothing waits.
   int cancel_and_wait() const;
 
@@ -178,7 +179,7 @@ class WFTimer {
   // further tick begins, but one that a thread is just about to call may; cancel_and_wait() returns
   // after that, too. To reschedule it while it waits moves the next tick, and those after it follow
   // that one; while a tick runs it is too late to, unless ticks overlap.
-  // A period that is not positive: SYS_ERROR, EINVAL.
+  // A period that is not positive: SYS_ERROR, EINVAL; it has no name then, and replaces nobody.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);
@@ -187,7 +188,7 @@ class WFTimer {
   // longer than until the next date, a clock that is set forward and a system that was suspended
   // miss dates: they are counted, up to 1000, and left out, and if the timer waits for one of them
   // it ticks at once. When the clock is set back no date is ticked twice. An expression that is
-  // never due: SYS_ERROR, EINVAL.
+  // never due: as a period that is not positive.
   static WFTimerTask *create_cron(const WFCron &cron, const WFTimerOptions &options, Tick tick,
                                   Callback callback);
 

@@ -23,7 +23,8 @@ WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<Tick
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
   auto* const timer =
       new PeriodicTimer(first, std::move(schedule), overlap, std::move(tick), std::move(callback));
-  return options.name
+  // One that will never tick replaces nobody.
+  return options.name && !first.due.is_refused()
              ? give_name(timer, registry().seek(*options.name), options.policy, options.tag)
              : timer;
 }

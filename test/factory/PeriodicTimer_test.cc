@@ -284,6 +284,22 @@ TEST_F(PeriodicTimer, APeriodThatIsNotPositiveIsRefused) {
   EXPECT_EQ(ticks_.size(), 0u);
 }
 
+TEST_F(PeriodicTimer, OneThatNeverTicksLeavesTheNameToOthers) {
+  start(every(seconds(1)), ticks_.record(), named("job"));
+  WFTimerOptions options = named("job");
+  options.policy = WF_TIMER_REPLACE;
+  Ticks others;
+  start(every(seconds(0)), others.record(), options);
+  const auto never = WFCron::parse("0 0 30 2 *");
+  ASSERT_TRUE(never);
+  WFTimer::create_cron(*never, options, others.record(), outcomes_.callback())->start();
+  EXPECT_TRUE(outcomes_.wait_for(2));
+  EXPECT_EQ(outcomes_.count(WFT_STATE_SYS_ERROR, EINVAL), 2u);
+  advance(seconds(2));
+  EXPECT_EQ(ticks_.size(), 2u);
+  EXPECT_EQ(WFTimer::count("job"), 1u);
+}
+
 TEST_F(PeriodicTimer, ItsSeriesGoesOnWhenItHasEnded) {
   bool went_on = false;
   test_support::Tally done;
