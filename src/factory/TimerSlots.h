@@ -61,8 +61,8 @@ class TimerSlots {
   TimerSlots();
   ~TimerSlots() = delete;
   Shard& next_shard();
-  // Has the timer's memory fetched while the slot is looked at, which says where it is, or that it is
-  // gone: among many timers that is a wait of its own otherwise. It is not accessed.
+  // Has the timer's memory fetched while the slot is looked at, which says where it is, or that it
+  // is gone: among many timers that is a wait of its own otherwise. It is not accessed.
   static Slot* slot_of(const WFTimerHandle& handle);
 
   Shard* const shards_;
