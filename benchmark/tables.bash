@@ -158,6 +158,7 @@ table_lateness() {
 
 table_reschedule() {
   table "rescheduling one of 200,000 outstanding timers, ns"
+  line "later, by handle, in the order of creation" ns "row=reschedule_in_order" "≤ 100" le:abs:100
   line "later, by handle" ns "row=reschedule_later" "≤ 100" le:abs:100
   line "to any time, by handle" ns "row=reschedule_any" "≤ 400" le:abs:400
   line "later, by name" ns "row=reschedule_named" "" le:abs:1e9
