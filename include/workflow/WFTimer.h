@@ -71,7 +71,7 @@ class WFTimerHandle {
   friend class workflow::TimerSlots;
   void *slot_ = nullptr;
   uint64_t generation_ = 0;
-  const void *timer_ = nullptr;  // where it was: fetched ahead, and read by way of the slot only
+  uintptr_t timer_ = 0;  // where it was: fetched ahead, and read by way of the slot only
 };
 
 // What becomes of timers that have the name already when another one of that name is created.

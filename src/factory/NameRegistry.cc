@@ -1,8 +1,6 @@
 #include "factory/NameRegistry.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 
 #include "util/Thread.h"
 

@@ -58,7 +58,8 @@ class NameRegistry {
   enum class Policy { kAppend, kReplace, kKeep };
   enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // A name and where it is. Who seeks it some time before the call has memory fetched meanwhile.
+  // A name and where it is. Who seeks it some time before the call has memory fetched meanwhile,
+  // for which the table's address and size are looked at without B.
   struct Sought {
     std::string_view name;
     size_t shard;

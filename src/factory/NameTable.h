@@ -74,8 +74,7 @@ class NameTable {
     }
 
    private:
-    static constexpr uintptr_t kMarks = 15;
-    static_assert(__STDCPP_DEFAULT_NEW_ALIGNMENT__ > kMarks);
+    static constexpr uintptr_t kMarks = alignof(NameEntry) - 1;
     static constexpr uintptr_t kSeveral = 0;  // or none
     // Of bits that do not tell the bucket, in tables of less than 2^28.
     static uintptr_t mark_of(uint32_t tag) { return 1 + (tag >> 28) % kMarks; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "kernel/Runtime.h"
@@ -21,12 +22,14 @@ PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedu
 WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
                                    bool overlap, const WFTimerOptions& options,
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
+  // One that will never tick replaces nobody.
+  std::optional<NameRegistry::Sought> name;
+  if (options.name && !first.due.is_refused()) {
+    name = registry().seek(*options.name);
+  }
   auto* const timer =
       new PeriodicTimer(first, std::move(schedule), overlap, std::move(tick), std::move(callback));
-  // One that will never tick replaces nobody.
-  return options.name && !first.due.is_refused()
-             ? give_name(timer, registry().seek(*options.name), options.policy, options.tag)
-             : timer;
+  return name ? give_name(timer, *name, options.policy, options.tag) : timer;
 }
 
 void PeriodicTimer::before_start() {

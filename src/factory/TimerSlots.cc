@@ -43,10 +43,8 @@ TimerSlots& TimerSlots::instance() {
 }
 
 TimerSlots::Slot* TimerSlots::slot_of(const WFTimerHandle& handle) {
-  if (const char* const timer = static_cast<const char*>(handle.timer_)) {
-    __builtin_prefetch(timer, 1);
-    __builtin_prefetch(timer + sizeof(TimerNode) - 1, 1);
-  }
+  __builtin_prefetch(reinterpret_cast<const void*>(handle.timer_), 1);
+  __builtin_prefetch(reinterpret_cast<const void*>(handle.timer_ + sizeof(TimerNode) - 1), 1);
   return static_cast<Slot*>(handle.slot_);
 }
 
@@ -87,7 +85,7 @@ WFTimerHandle TimerSlots::handle_of(const Slot* slot) {
   MutexLock lock(slot->shard_.mutex);
   handle.slot_ = const_cast<Slot*>(slot);
   handle.generation_ = slot->generation_;
-  handle.timer_ = static_cast<const TimerNode*>(slot->task_);
+  handle.timer_ = reinterpret_cast<uintptr_t>(static_cast<const TimerNode*>(slot->task_));
   return handle;
 }
 

@@ -101,7 +101,8 @@ TEST(NameTable, HoldsWhatAMapHolds) {
   std::map<std::string, NameEntry*> map;
   // Few tags, so that names share tags, marks and buckets.
   const auto tag_of = [](const std::string& name) {
-    return static_cast<uint32_t>(std::hash<std::string>()(name) % 97) * 0x02000001;
+    const uint32_t hash = static_cast<uint32_t>(std::hash<std::string>()(name) % 97);
+    return hash % 8 | hash / 8 << 28;
   };
   for (int step = 0; step < 200'000; step++) {
     const std::string name = std::to_string(random.below(400));
@@ -127,7 +128,7 @@ TEST(NameTable, GrowsWithWhatItHolds) {
   Table table;
   for (uint32_t i = 0; i < 10'000; i++) {
     table.add(std::to_string(i), i * 2654435761u);
-    ASSERT_LE(table.size() * 2, table.bucket_count() + 2);
+    ASSERT_LE(table.size() * 2, table.bucket_count());
   }
   for (uint32_t i = 0; i < 10'000; i++) {
     ASSERT_NE(table.find(std::to_string(i), i * 2654435761u), nullptr);
