@@ -6,15 +6,8 @@
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
-#include "util/VirtualScheduler.h"
 
 namespace workflow {
-
-void EarlyEnd::ask(int error) {
-  schedule_point();
-  users_.fetch_add(1, std::memory_order_relaxed);
-  error_.store(error, std::memory_order_release);
-}
 
 int EarlyEnd::at_look_up(ClientHub& hub, ClientSession* session) {
   MutexLock lock(mutex_);
@@ -80,13 +73,6 @@ void EarlyEnd::take_turn() {
     found.hub->interrupt(this, found.session);
   }
   unref();
-}
-
-void EarlyEnd::unref() {
-  schedule_point();
-  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    delete this;
-  }
 }
 
 }  // namespace workflow

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 
+#include "kernel/EndClaim.h"
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
 
 namespace workflow {
 
@@ -18,8 +17,7 @@ class SessionPlace;
 // be found there.
 //
 // Made for an exchange whose task can be interrupted; others have none. Who interrupts may hold any
-// lock, so ask() takes none: it leaves a claim, and a handler's turn does the rest. Two use this,
-// the exchange until it has ended, and that turn; the second of both frees it.
+// lock, so a handler's turn does the rest.
 //
 // X is mutex_, and guards where the session is. Order H, E or C, then X; under X nothing is called.
 //
@@ -33,17 +31,9 @@ class SessionPlace;
 //    it was last.
 // 4. Under the lock of a place a session is known by its EarlyEnd. Its own address may be that of
 //    another one by then.
-class EarlyEnd final : public Runnable {
+class EarlyEnd final : public EndClaim {
  public:
   EarlyEnd() = default;
-  EarlyEnd(const EarlyEnd&) = delete;
-  EarlyEnd& operator=(const EarlyEnd&) = delete;
-
-  // Once at most, while the exchange has not ended: its session shall end with this errno value.
-  // The caller has a handler give this its turn.
-  void ask(int error);
-  // That value, or 0.
-  int error() const { return error_.load(std::memory_order_acquire); }
 
   // The session arrives. Not 0: it does not, but shall end.
   int at_look_up(ClientHub& hub, ClientSession* session);
@@ -70,10 +60,7 @@ class EarlyEnd final : public Runnable {
   ~EarlyEnd() override = default;
 
   Place place() const;
-  void unref();
 
-  std::atomic<int> error_{0};
-  std::atomic<int> users_{1};
   mutable Mutex mutex_;  // X
   Place place_ WF_GUARDED_BY(mutex_);
 };

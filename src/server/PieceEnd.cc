@@ -1,26 +1,12 @@
 #include "server/PieceEnd.h"
 
 #include "server/ReplyStream.h"
-#include "util/VirtualScheduler.h"
 
 namespace workflow {
-
-void PieceEnd::ask(int error) {
-  schedule_point();
-  users_.fetch_add(1, std::memory_order_relaxed);
-  error_.store(error, std::memory_order_release);
-}
 
 void PieceEnd::take_turn() {
   stream_->interrupt(this);
   unref();
-}
-
-void PieceEnd::unref() {
-  schedule_point();
-  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    delete this;
-  }
 }
 
 }  // namespace workflow
