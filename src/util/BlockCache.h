@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "util/Mutex.h"
+#include "util/Sanitizers.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -22,14 +23,8 @@ class BlockCache {
   static constexpr int kBatch = 32;
   static constexpr int kMostBatches = 512;
   // Whether blocks are kept.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
   static constexpr bool kRecycles = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  static constexpr bool kRecycles = false;
-#else
-  static constexpr bool kRecycles = true;
-#endif
 #else
   static constexpr bool kRecycles = true;
 #endif

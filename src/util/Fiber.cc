@@ -10,27 +10,14 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WF_FIBER_ASAN 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define WF_FIBER_TSAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define WF_FIBER_ASAN 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define WF_FIBER_TSAN 1
-#endif
+#include "util/Sanitizers.h"
 
-#if defined(WF_FIBER_ASAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
 #endif
-#if defined(WF_FIBER_TSAN)
+#if defined(WORKFLOW_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -45,7 +32,7 @@ namespace workflow {
 namespace {
 
 // Sanitizers make frames several times larger.
-#if defined(WF_FIBER_ASAN) || defined(WF_FIBER_TSAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
 constexpr size_t kStackSize = 1024 * 1024;
 #else
 constexpr size_t kStackSize = 256 * 1024;
@@ -73,7 +60,7 @@ class StackPool {
   }
 
   void give_back(char* stack) {
-#if defined(WF_FIBER_ASAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
     // The frames that never returned left their red zones behind.
     __asan_unpoison_memory_region(stack, kStackSize);
 #endif
@@ -108,14 +95,14 @@ class StackPool {
       std::abort();
     }
     char* stack = static_cast<char*>(memory) + guard;
-#if defined(WF_FIBER_ASAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
     __lsan_register_root_region(stack, kStackSize);
 #endif
     return stack;
   }
 
   static void unmap(char* stack) {
-#if defined(WF_FIBER_ASAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
     __lsan_unregister_root_region(stack, kStackSize);
 #endif
     ::munmap(stack - guard_size(), guard_size() + kStackSize);
@@ -222,7 +209,7 @@ void prepare_context(void** context, char* stack, void (*begin)()) {
 #endif
 
 Fiber::Fiber() : context_(make_context()) {
-#if defined(WF_FIBER_TSAN)
+#if defined(WORKFLOW_THREAD_SANITIZER)
   tsan_fiber_ = __tsan_get_current_fiber();
 #endif
 }
@@ -235,7 +222,7 @@ Fiber::Fiber(void (*entry)(void*), void* argument)
       bounds_bottom_(stack_),
       bounds_size_(kStackSize) {
   prepare_context(&context_, stack_, &Fiber::begin);
-#if defined(WF_FIBER_TSAN)
+#if defined(WORKFLOW_THREAD_SANITIZER)
   tsan_fiber_ = __tsan_create_fiber(0);
 #endif
 }
@@ -243,7 +230,7 @@ Fiber::Fiber(void (*entry)(void*), void* argument)
 Fiber::~Fiber() {
   free_context(context_);
   if (stack_) {
-#if defined(WF_FIBER_TSAN)
+#if defined(WORKFLOW_THREAD_SANITIZER)
     __tsan_destroy_fiber(tsan_fiber_);
 #endif
     StackPool::of_thread().give_back(stack_);
@@ -262,17 +249,17 @@ inline void Fiber::leave_for(Fiber& next, [[maybe_unused]] bool for_ever) {
   std::memcpy(&exceptions_, abi::__cxa_get_globals(), sizeof exceptions_);
   next.previous_ = this;
   starting = &next;
-#if defined(WF_FIBER_ASAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(for_ever ? nullptr : &fake_stack_, next.bounds_bottom_,
                                  next.bounds_size_);
 #endif
-#if defined(WF_FIBER_TSAN)
+#if defined(WORKFLOW_THREAD_SANITIZER)
   __tsan_switch_to_fiber(next.tsan_fiber_, 0);
 #endif
 }
 
 void Fiber::arrive() {
-#if defined(WF_FIBER_ASAN)
+#if defined(WORKFLOW_ADDRESS_SANITIZER)
   // Only here do we learn the bounds of a stack that we did not make.
   __sanitizer_finish_switch_fiber(fake_stack_, &previous_->bounds_bottom_,
                                   &previous_->bounds_size_);

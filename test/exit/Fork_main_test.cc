@@ -10,6 +10,7 @@
 #include <string>
 
 #include "support/ChildProcess.h"
+#include "util/Sanitizers.h"
 #include "workflow/Executor.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpServer.h"
@@ -126,7 +127,7 @@ TEST(Fork, AChildMayEndWhatTheParentGoesOnUsing) {
 }
 
 // ThreadSanitizer ends a process that starts threads after a fork with threads.
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(WORKFLOW_THREAD_SANITIZER)
 TEST(Fork, AChildThatUsesTheLibraryHasThreadsOfItsOwn) {
   EXPECT_EQ(run("uses"), 0);
 }

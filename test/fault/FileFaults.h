@@ -1,6 +1,5 @@
 #pragma once
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <liburing.h>
 #include <pthread.h>
@@ -12,6 +11,8 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdlib>
+
+#include "support/RealFunction.h"
 
 // System calls on files and functions of liburing that fail when a test says so. Included by the
 // one source file of a program: its definitions stand before those of the libraries.
@@ -60,11 +61,6 @@ inline bool interrupted() {
   return true;
 }
 
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-
 inline void spoil_completions(struct io_uring* ring) {
   unsigned head;
   struct io_uring_cqe* cqe;
@@ -82,7 +78,7 @@ inline void spoil_completions(struct io_uring* ring) {
 extern "C" {
 
 int open(const char* path, int flags, ...) {
-  static const auto call = fault::real<int(const char*, int, ...)>("open");
+  static const auto call = test_support::real_function<int(const char*, int, ...)>("open");
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
@@ -91,39 +87,42 @@ int open(const char* path, int flags, ...) {
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
-  static const auto call = fault::real<ssize_t(int, void*, size_t, off_t)>("pread");
+  static const auto call = test_support::real_function<ssize_t(int, void*, size_t, off_t)>("pread");
   return fault::interrupted() ? -1 : call(fd, buffer, size, offset);
 }
 
 ssize_t pwrite(int fd, const void* buffer, size_t size, off_t offset) {
-  static const auto call = fault::real<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  static const auto call =
+      test_support::real_function<ssize_t(int, const void*, size_t, off_t)>("pwrite");
   return fault::interrupted() ? -1 : call(fd, buffer, size, offset);
 }
 
 ssize_t preadv(int fd, const struct iovec* vector, int count, off_t offset) {
-  static const auto call = fault::real<ssize_t(int, const struct iovec*, int, off_t)>("preadv");
+  static const auto call =
+      test_support::real_function<ssize_t(int, const struct iovec*, int, off_t)>("preadv");
   return fault::interrupted() ? -1 : call(fd, vector, count, offset);
 }
 
 ssize_t pwritev(int fd, const struct iovec* vector, int count, off_t offset) {
-  static const auto call = fault::real<ssize_t(int, const struct iovec*, int, off_t)>("pwritev");
+  static const auto call =
+      test_support::real_function<ssize_t(int, const struct iovec*, int, off_t)>("pwritev");
   return fault::interrupted() ? -1 : call(fd, vector, count, offset);
 }
 
 int fsync(int fd) {
-  static const auto call = fault::real<int(int)>("fsync");
+  static const auto call = test_support::real_function<int(int)>("fsync");
   return fault::interrupted() ? -1 : call(fd);
 }
 
 int fdatasync(int fd) {
-  static const auto call = fault::real<int(int)>("fdatasync");
+  static const auto call = test_support::real_function<int(int)>("fdatasync");
   return fault::interrupted() ? -1 : call(fd);
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
                    void* argument) {
   static const auto call =
-      fault::real<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>(
+      test_support::real_function<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>(
           "pthread_create");
   if (fault::threads_left == 0) {
     return EAGAIN;
@@ -136,8 +135,9 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 
 int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,
                                struct io_uring_params* params) {
-  static const auto call = fault::real<int(unsigned, struct io_uring*, struct io_uring_params*)>(
-      "io_uring_queue_init_params");
+  static const auto call =
+      test_support::real_function<int(unsigned, struct io_uring*, struct io_uring_params*)>(
+          "io_uring_queue_init_params");
   if (fault::ring_error != 0) {
     return -fault::ring_error;
   }
@@ -147,8 +147,8 @@ int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,
 }
 
 struct io_uring_probe* io_uring_get_probe_ring(struct io_uring* ring) {
-  static const auto call =
-      fault::real<struct io_uring_probe*(struct io_uring*)>("io_uring_get_probe_ring");
+  static const auto call = test_support::real_function<struct io_uring_probe*(struct io_uring*)>(
+      "io_uring_get_probe_ring");
   struct io_uring_probe* probe = call(ring);
   if (probe && fault::missing_opcode >= 0) {
     probe->ops[fault::missing_opcode].flags = 0;
@@ -157,7 +157,8 @@ struct io_uring_probe* io_uring_get_probe_ring(struct io_uring* ring) {
 }
 
 int io_uring_submit_and_wait(struct io_uring* ring, unsigned wait) {
-  static const auto call = fault::real<int(struct io_uring*, unsigned)>("io_uring_submit_and_wait");
+  static const auto call =
+      test_support::real_function<int(struct io_uring*, unsigned)>("io_uring_submit_and_wait");
   if (fault::one_in(fault::submit_fails_one_in)) {
     fault::submit_failures++;
     return -fault::submit_error;

@@ -8,7 +8,7 @@
 #include <new>
 
 #include "kernel/ThreadContext.h"
-#include "support/Sanitizers.h"
+#include "util/Sanitizers.h"
 
 // Allocations that fail when a test says so. Included by the one source file of a program: its
 // malloc() and operator new stand before those of the C and C++ libraries and of the sanitizers,
@@ -54,8 +54,12 @@ inline bool fails_now() {
 }
 
 // A process allocates before its sanitizer is ready.
+#if defined(__clang__)
+#define FAULT_EARLY __attribute__((disable_sanitizer_instrumentation))
+#else
 #define FAULT_EARLY \
   __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
+#endif
 
 FAULT_EARLY inline bool no_memory() {
   return __atomic_load_n(&armed, __ATOMIC_RELAXED) && fails_now();
@@ -65,7 +69,7 @@ FAULT_EARLY inline bool no_memory() {
 
 extern "C" {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
 void* __interceptor_malloc(size_t size);
 void* __interceptor_calloc(size_t count, size_t size);
 void* __interceptor_realloc(void* memory, size_t size);

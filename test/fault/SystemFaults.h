@@ -1,6 +1,5 @@
 #pragma once
 
-#include <dlfcn.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "kernel/ThreadContext.h"
+#include "support/RealFunction.h"
 
 // System calls that fail when a test says so. Included by the one source file of a program: its
 // definitions stand before those of the C library.
@@ -82,17 +82,12 @@ inline bool fails(std::atomic<int>& failures) {
   return left != 0;
 }
 
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace fault
 
 extern "C" {
 
 int accept4(int fd, struct sockaddr* address, socklen_t* length, int flags) {
-  static const auto call = fault::real<decltype(::accept4)>("accept4");
+  static const auto call = test_support::real_function<decltype(::accept4)>("accept4");
   fault::accept_calls++;
   if (fault::interrupted()) {
     return -1;
@@ -108,12 +103,12 @@ int accept4(int fd, struct sockaddr* address, socklen_t* length, int flags) {
 }
 
 ssize_t recv(int fd, void* buffer, size_t size, int flags) {
-  static const auto call = fault::real<decltype(::recv)>("recv");
+  static const auto call = test_support::real_function<decltype(::recv)>("recv");
   return fault::interrupted() ? -1 : call(fd, buffer, size, flags);
 }
 
 ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
-  static const auto call = fault::real<decltype(::recvmsg)>("recvmsg");
+  static const auto call = test_support::real_function<decltype(::recvmsg)>("recvmsg");
   fault::receive_calls++;
   if (fault::interrupted()) {
     return -1;
@@ -127,12 +122,12 @@ ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
 
 ssize_t recvfrom(int fd, void* buffer, size_t size, int flags, struct sockaddr* from,
                  socklen_t* length) {
-  static const auto call = fault::real<decltype(::recvfrom)>("recvfrom");
+  static const auto call = test_support::real_function<decltype(::recvfrom)>("recvfrom");
   return fault::interrupted() ? -1 : call(fd, buffer, size, flags, from, length);
 }
 
 int connect(int fd, const struct sockaddr* address, socklen_t length) {
-  static const auto call = fault::real<decltype(::connect)>("connect");
+  static const auto call = test_support::real_function<decltype(::connect)>("connect");
   const int result = call(fd, address, length);
   // An interrupted one goes on all the same (connect(2)).
   if (result < 0 && errno == EINPROGRESS && !fault::interrupted()) {
@@ -142,12 +137,12 @@ int connect(int fd, const struct sockaddr* address, socklen_t length) {
 }
 
 ssize_t write(int fd, const void* buffer, size_t size) {
-  static const auto call = fault::real<decltype(::write)>("write");
+  static const auto call = test_support::real_function<decltype(::write)>("write");
   return fault::interrupted() ? -1 : call(fd, buffer, size);
 }
 
 int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) {
-  static const auto call = fault::real<decltype(::epoll_ctl)>("epoll_ctl");
+  static const auto call = test_support::real_function<decltype(::epoll_ctl)>("epoll_ctl");
   if (operation == EPOLL_CTL_ADD && fault::watch_failures > 0) {
     fault::watch_failures--;
     errno = fault::watch_error;
@@ -157,12 +152,12 @@ int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) {
 }
 
 int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {
-  static const auto call = fault::real<decltype(::epoll_wait)>("epoll_wait");
+  static const auto call = test_support::real_function<decltype(::epoll_wait)>("epoll_wait");
   return fault::interrupted() ? -1 : call(fd, events, max, timeout);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
-  static const auto call = fault::real<decltype(::sendmsg)>("sendmsg");
+  static const auto call = test_support::real_function<decltype(::sendmsg)>("sendmsg");
   if (fault::interrupted()) {
     return -1;
   }

@@ -243,9 +243,9 @@ TEST(BlockingScope, StartsNoThreadForOtherThreads) {
 }
 
 TEST(HandlerPool, GrowsWhenACallbackBlocksWithoutTelling) {
-  StartedPool pool(1);
   Tally first;
   Tally second;
+  StartedPool pool(1);
   post(*pool, [&] {
     EXPECT_TRUE(second.wait_for(1));
     first.add();
@@ -256,8 +256,8 @@ TEST(HandlerPool, GrowsWhenACallbackBlocksWithoutTelling) {
 
 TEST(HandlerPool, GrowsAgainAndAgain) {
   constexpr size_t kBlocked = 10;
-  StartedPool pool(1);
   Tally begun;
+  StartedPool pool(1);
   for (size_t i = 0; i < kBlocked; i++) {
     post(*pool, [&begun] {
       begun.add();

@@ -7,14 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WORKFLOW_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WORKFLOW_TEST_SANITIZED 1
-#endif
-#endif
-#if defined(WORKFLOW_TEST_SANITIZED)
+#include "util/Sanitizers.h"
+
+#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -26,7 +21,7 @@ inline void tell_running_seed() {
 }
 
 inline void tell_seed_at_death() {
-#if defined(WORKFLOW_TEST_SANITIZED)
+#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
   __sanitizer_set_death_callback(tell_running_seed);
 #else
   struct sigaction action = {};
@@ -44,7 +39,7 @@ inline void tell_seed_at_death() {
 // Under sanitizers, which make each seed up to a hundred times dearer, `count` is cut to a tenth.
 template <class Scenario>
 void for_each_seed(uint64_t count, Scenario&& scenario) {
-#if defined(WORKFLOW_TEST_SANITIZED)
+#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
   count = count / 10 + 1;
 #endif
   uint64_t first = 1;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <dlfcn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -12,6 +11,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
+
+#include "support/RealFunction.h"
 
 // The program's clocks, shifted as if they had been set or the system suspended, and the
 // descriptors that the kernel would signal then, signalled by hand. Included by the one source file
@@ -60,17 +61,13 @@ inline void signal() {
   }
 }
 
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace shifted_clocks
 
 extern "C" {
 
 int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
-  static const auto call = shifted_clocks::real<int(clockid_t, struct timespec*)>("clock_gettime");
+  static const auto call =
+      test_support::real_function<int(clockid_t, struct timespec*)>("clock_gettime");
   const int result = call(clock, now);
   const int64_t shift_ns = clock == CLOCK_REALTIME   ? shifted_clocks::wall_shift_ns.load()
                            : clock == CLOCK_BOOTTIME ? shifted_clocks::boottime_shift_ns.load()
@@ -85,7 +82,7 @@ int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
 }
 
 int timerfd_create(int clock, int flags) noexcept {
-  static const auto call = shifted_clocks::real<int(int, int)>("timerfd_create");
+  static const auto call = test_support::real_function<int(int, int)>("timerfd_create");
   if (clock != CLOCK_REALTIME) {
     return call(clock, flags);
   }
@@ -102,7 +99,7 @@ int timerfd_create(int clock, int flags) noexcept {
 int timerfd_settime(int fd, int flags, const struct itimerspec* value,
                     struct itimerspec* before) noexcept {
   static const auto call =
-      shifted_clocks::real<int(int, int, const struct itimerspec*, struct itimerspec*)>(
+      test_support::real_function<int(int, int, const struct itimerspec*, struct itimerspec*)>(
           "timerfd_settime");
   if (shifted_clocks::is_watch(fd)) {
     shifted_clocks::watches_setting =
@@ -116,7 +113,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec* value,
 
 int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) noexcept {
   static const auto call =
-      shifted_clocks::real<int(int, int, int, struct epoll_event*)>("epoll_ctl");
+      test_support::real_function<int(int, int, int, struct epoll_event*)>("epoll_ctl");
   if (shifted_clocks::epoll_error != 0 && shifted_clocks::is_watch(fd)) {
     errno = shifted_clocks::epoll_error;
     return -1;

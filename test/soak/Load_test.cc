@@ -81,7 +81,7 @@ int number(const char* name, int fallback) {
 
 }  // namespace
 
-TEST(Load, ActiveClientsAreAnsweredSoonAmongIdleAndSlowOnes) {
+TEST(LoadLateness, ActiveClientsAreAnsweredSoonAmongIdleAndSlowOnes) {
   const int descriptors = raise_descriptor_limit();
   ClientProcess clients;
   constexpr int kScale = test_support::kSanitized ? 10 : 1;

@@ -14,6 +14,7 @@
 #include "client/RawServer.h"
 #include "kernel/ThreadContext.h"
 #include "support/Certificates.h"
+#include "util/Sanitizers.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
@@ -41,7 +42,7 @@ bool allocation_fails() {
 
 }  // namespace
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
 // malloc is the sanitizer's. Inlined, the pair of these looks mismatched to g++ 12.
 [[gnu::noinline]] void* operator new(size_t size) {
   void* const memory = allocation_fails() ? nullptr : std::malloc(size);

@@ -13,6 +13,7 @@
 #include "fault/MemoryFaults.h"
 #include "server/TestServer.h"
 #include "server/TlsClient.h"
+#include "support/Sanitizers.h"
 
 // Each allocation of the library's threads, from accept to reply, fails in its turn. The connection
 // may be closed, refused or served; the next one is served.

@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 
 #include "kernel/ThreadContext.h"
 #include "server/TestServer.h"
+#include "support/RealFunction.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpStream.h"
 
@@ -29,23 +29,18 @@ std::atomic<size_t> swallowed{0};
 std::atomic<size_t> most_in_a_round{0};
 thread_local size_t in_this_round = 0;
 
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace
 
 extern "C" {
 
 int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {
-  static const auto call = real<decltype(::epoll_wait)>("epoll_wait");
+  static const auto call = test_support::real_function<decltype(::epoll_wait)>("epoll_wait");
   in_this_round = 0;
   return call(fd, events, max, timeout);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
-  static const auto call = real<decltype(::sendmsg)>("sendmsg");
+  static const auto call = test_support::real_function<decltype(::sendmsg)>("sendmsg");
   size_t size = 0;
   for (size_t i = 0; i < message->msg_iovlen; i++) {
     size += message->msg_iov[i].iov_len;

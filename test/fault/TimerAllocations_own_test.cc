@@ -1,5 +1,3 @@
-#include "fault/TimerAllocations.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "fault/MemoryFaults.h"
+#include "fault/TimerAllocations.h"
 #include "support/Tally.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFTaskFactory.h"

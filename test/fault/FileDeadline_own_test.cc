@@ -1,6 +1,5 @@
 // Deadlines over reads of a device that makes them wait: /dev/null, with a pipe in its place.
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "factory/DeadlineProbes.h"
+#include "support/RealFunction.h"
 #include "support/Tally.h"
 #include "util/UniqueFd.h"
 
@@ -36,8 +36,7 @@ Tally reads;
 extern "C" {
 
 int poll(struct pollfd* fds, nfds_t count, int timeout) {
-  static const auto call =
-      reinterpret_cast<int (*)(struct pollfd*, nfds_t, int)>(::dlsym(RTLD_NEXT, "poll"));
+  static const auto call = test_support::real_function<int(struct pollfd*, nfds_t, int)>("poll");
   if (count != 2 || fds[1].fd < 0 || fds[1].fd != device) {
     return call(fds, count, timeout);
   }
@@ -53,7 +52,7 @@ int poll(struct pollfd* fds, nfds_t count, int timeout) {
 }
 
 ssize_t preadv(int fd, const struct iovec* vector, int count, off_t offset) {
-  static const auto call = reinterpret_cast<decltype(&::preadv)>(::dlsym(RTLD_NEXT, "preadv"));
+  static const auto call = test_support::real_function<decltype(::preadv)>("preadv");
   if (fd >= 0 && fd == device && stops_before) {
     before.add();
     EXPECT_TRUE(let_go.wait_for(1));
@@ -62,7 +61,7 @@ ssize_t preadv(int fd, const struct iovec* vector, int count, off_t offset) {
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
-  static const auto call = reinterpret_cast<decltype(&::pread)>(::dlsym(RTLD_NEXT, "pread"));
+  static const auto call = test_support::real_function<decltype(::pread)>("pread");
   if (fd < 0 || fd != device) {
     return call(fd, buffer, size, offset);
   }
