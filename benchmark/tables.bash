@@ -34,6 +34,7 @@ table() {
   local title=$1 rule="|---|---:|"
   shift
   columns=("$@")
+  rivals="$*"
   echo
   printf '| %s | ours |' "$title"
   for peer in "${columns[@]}"; do printf ' %s |' "${peer/_/ }"; rule+="---:|"; done
@@ -49,21 +50,22 @@ best() {
 }
 
 # line TITLE KEY "FILTER..." "BUDGET" CONDITION...: one line of the table.
-# A condition is le:REFERENCE:FACTOR or ge:REFERENCE:FACTOR; REFERENCE is a peer, `best` of the peers
-# in the table, or `abs` for FACTOR itself. The ratio shown is to the first condition's peer. A line
+# A condition is le:REFERENCE:FACTOR or ge:REFERENCE:FACTOR; REFERENCE is a peer, `best` of $rivals, which
+# are the peers in the table if nothing else is said, or `abs` for FACTOR itself. The ratio shown is to the first condition's peer. A line
 # without a budget has a condition that always holds, to say which peer the ratio is to.
 line() {
   local title=$1 key=$2 filters=$3 budget=$4
   shift 4
-  local order=low ours values=() reference ratio="–" met="–" condition
+  local order=low ours measured values=() reference ratio="–" met="–" condition
   [[ ${1:-} == ge:* ]] && order=high
   # shellcheck disable=SC2086  # filters are words
   ours=$(value ours "$key" $filters)
   printf '| %s | %s |' "$title" "$(number "$ours")"
   for peer in "${columns[@]}"; do
     # shellcheck disable=SC2086
-    values+=("$(value "$peer" "$key" $filters)")
-    printf ' %s |' "$(number "${values[-1]}")"
+    measured=$(value "$peer" "$key" $filters)
+    [[ " $rivals " == *" $peer "* ]] && values+=("$measured")
+    printf ' %s |' "$(number "$measured")"
   done
   for condition in "$@"; do
     IFS=: read -r operator name factor <<<"$condition"
@@ -154,6 +156,64 @@ table_lateness() {
   line "1,000,000: max µs" max_us "row=lateness n=1000000" "" le:best:1e9
   line "1,000,000: min µs" min_us "row=lateness n=1000000" "≥ 0" ge:abs:0
   line "1,000,000: CPU s" cpu_s "row=lateness n=1000000" "≤ 1.2" le:abs:1.2 le:best:1e9
+}
+
+table_stalls() {
+  local n title filters
+  table "lateness at the callback, timers due within 2 s, µs" "${stall_peers[@]}"
+  rivals="asio asio_direct libevent"
+  for n in "${stall_counts[@]}"; do
+    title="$n timers"
+    filters="row=stalls n=$n"
+    line "$title: p50" p50_us "$filters" "" le:best:1e9
+    case $n in
+      100000) line "$title: p99" p99_us "$filters" "≤ 1.2 × asio, libevent" le:best:1.2 ;;
+      1000000) line "$title: p99" p99_us "$filters" "ahead of all" le:best:1 le:timerfd:1 ;;
+      *) line "$title: p99" p99_us "$filters" "" le:best:1e9 ;;
+    esac
+    line "$title: p99.9" p999_us "$filters" "" le:best:1e9
+    line "$title: max" max_us "$filters" "" le:best:1e9
+  done
+  bursts
+}
+
+# Of each peer and number of timers the bursts of the worst run, which is that with the highest
+# p99.9: the five longest, in the order in which they came.
+bursts() {
+  printf '\n| worst run | p99.9, µs | bursts | timers in them | the longest: when, timers late, for how long |\n'
+  echo '|---|---:|---:|---:|---|'
+  local n peer
+  for n in "${stall_counts[@]}"; do
+    for peer in ours "${stall_peers[@]}"; do
+      awk -v n="$n" -v peer="$peer" '
+        { split("", have); for (i = 1; i <= NF; ++i) { split($i, pair, "="); have[pair[1]] = pair[2] } }
+        have["n"] != n || have["peer"] != peer { next }
+        have["row"] == "stalls" {
+          current = have["p999_us"] + 0 > worst + 0
+          if (current) { worst = have["p999_us"]; count = 0; timers = 0 }
+        }
+        have["row"] == "burst" && current {
+          timers += have["timers"]
+          ++count
+          at[count] = have["at_ms"]; many[count] = have["timers"]; long[count] = have["for_ms"]
+        }
+        END {
+          if (worst == "") exit
+          for (shown = 0; shown < 5 && shown < count; ++shown) {
+            best = 0
+            for (i = 1; i <= count; ++i) if (!(i in listed) && (!best || long[i] + 0 > long[best] + 0)) best = i
+            listed[best] = 1
+          }
+          text = ""
+          for (i = 1; i <= count; ++i) if (i in listed) {
+            text = text (text == "" ? "" : "; ") sprintf("%.0f ms: %d, %.2g ms", at[i], many[i], long[i])
+          }
+          name = peer
+          sub("_", " ", name)
+          printf "| %s, %s | %.0f | %d | %d | %s |\n", n, name, worst, count, timers, text
+        }' "$raw"
+    done
+  done
 }
 
 table_reschedule() {

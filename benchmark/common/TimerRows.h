@@ -19,16 +19,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/LatenessRow.h"
 #include "common/Measure.h"
 
 namespace bench {
-
-// What a timer reports to: a function and its argument, the least that any library can be asked to
-// carry. `late` is now - deadline only where a row asks for it.
-struct Completion {
-  void (*run)(void* context, bool cancelled);
-  void* context;
-};
 
 template <class Timers>
 concept NamesTimers = requires(Timers& timers, const std::string& name, Completion completion) {
@@ -238,49 +232,10 @@ void measure_memory(Timers& timers, size_t count, bool named) {
       .print();
 }
 
-// Row lateness: `count` timers with random delays below `span_ns`, all unnamed. A timer's deadline
-// is its delay after the moment just before start() was called, so starting late is lateness too.
-template <class Timers>
-void measure_lateness(Timers& timers, size_t count, int64_t span_ns) {
-  struct Slot {
-    int64_t deadline_ns;
-    int64_t late_ns;
-  };
-  static std::atomic<size_t> fired;
-  static std::vector<Slot> slots(count, Slot{-1, -1});  // written now: no page faults later
-  const auto on_time = [](void* context, bool) {
-    auto* slot = static_cast<Slot*>(context);
-    slot->late_ns = now_ns() - slot->deadline_ns;
-    fired.fetch_add(1, std::memory_order_release);
-  };
-  Random random(1);
-  timers.settle();
-  const int64_t cpu_before = process_cpu_ns();
-  for (Slot& slot : slots) {
-    const int64_t delay_ns = random.below(span_ns);
-    slot.deadline_ns = now_ns() + delay_ns;
-    timers.start(delay_ns, Completion{on_time, &slot});
-  }
-  while (fired.load(std::memory_order_acquire) < count)
-    sleep_ns(kNsPerMs);
-  const int64_t cpu_ns = process_cpu_ns() - cpu_before;
-  std::vector<int64_t> late;
-  late.reserve(count);
-  for (const Slot& slot : slots)
-    late.push_back(slot.late_ns);
-  const Quantiles quantiles(std::move(late));
-  Line("lateness", Timers::kPeer)
-      .add("n", count)
-      .add("p50_us", static_cast<double>(quantiles.at(0.5)) / 1e3)
-      .add("p99_us", static_cast<double>(quantiles.at(0.99)) / 1e3)
-      .add("max_us", static_cast<double>(quantiles.max()) / 1e3)
-      .add("min_us", static_cast<double>(quantiles.min()) / 1e3)
-      .add("cpu_s", static_cast<double>(cpu_ns) / 1e9)
-      .print();
-}
-
 // Runs the row that the command line names:
-//   --row=named|replace|memory_named|memory_unnamed|lateness [--n=N] [--threads=T] [--rounds=R]
+//   --row=named|replace|memory_named|memory_unnamed|lateness|stalls [--n=N] [--threads=T]
+//   [--rounds=R]
+//   [--run=K]
 // and ends the process there and then: tearing down a million timers belongs to no row.
 template <class Timers>
 [[noreturn]] void run_timer_row(Timers& timers, int argc, char** argv) {
@@ -288,8 +243,9 @@ template <class Timers>
   const std::string row = options.text("row", "");
   const size_t n = options.count("n", 100'000);
   bool known = true;
-  if (row == "lateness") {
-    measure_lateness(timers, n, 2 * kNsPerSecond);
+  if (row == "lateness" || row == "stalls") {
+    LatenessRow lateness(row, Timers::kPeer, n, options.count("run", 0));
+    lateness.measure(timers, 2 * kNsPerSecond);
   } else if (row == "memory_unnamed") {
     measure_memory(timers, n, false);
   } else if constexpr (NamesTimers<Timers>) {

@@ -148,18 +148,6 @@ size_t NameRegistry::Shard::count_covered(const NameRegistry& registry, NameQuot
   return nodes;
 }
 
-void NameRegistry::Scan::advance(size_t bucket_count) {
-  // Adds one to the number of the bucket, from the highest bit down.
-  uint32_t bit = static_cast<uint32_t>(bucket_count >> 1);
-  bucket &= static_cast<uint32_t>(bucket_count - 1);
-  while (bit && bucket & bit) {
-    bucket &= ~bit;
-    bit >>= 1;
-  }
-  bucket |= bit;
-  over = bit == 0;
-}
-
 bool NameRegistry::unlink(NamedNode* node) {
   return unlink_if(node, [] { return true; });
 }

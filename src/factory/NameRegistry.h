@@ -145,13 +145,10 @@ class NameRegistry {
   // Visiting a node, in nodes of short names: its name may be copied.
   static size_t work_of(std::string_view name) { return 1 + name.size() / 1024; }
 
-  // Where a visit of all names of a shard is: buckets in the order of their numbers read from the
-  // lowest bit. A bucket of a smaller table and those that it becomes when the table grows are
-  // neighbours in it, so that nothing is visited twice or left out. Tables never shrink.
+  // Where a visit of all names of a shard is.
   struct Scan {
-    uint32_t bucket = 0;
+    NameTable::Position position = 0;
     bool over = false;
-    void advance(size_t bucket_count);
   };
 
   struct Shard {
@@ -293,10 +290,10 @@ void NameRegistry::scan(Shard& shard, Scan& scan, std::string_view prefix,
                         VisitEntry& visit_entry) {
   const ShardLock lock(shard);
   size_t work = 0;
-  const size_t bucket_count = shard.table.bucket_count();
-  for (scan.over = bucket_count == 0; !scan.over && work < kChunk; scan.advance(bucket_count)) {
+  for (scan.over = shard.table.size() == 0; !scan.over && work < kChunk;
+       scan.over = !shard.table.advance(&scan.position)) {
     work++;
-    Entry* entry = shard.table.first_in(scan.bucket & (bucket_count - 1));
+    Entry* entry = shard.table.first_at(scan.position);
     for (; entry; entry = entry->chain) {
       const std::string_view name = entry->name();
       work += name.substr(0, prefix.size()) == prefix ? visit_entry(entry) : size_t{1};

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
+
+#include "util/BlockCache.h"
 
 namespace workflow {
 
@@ -15,10 +18,11 @@ std::string_view NameEntry::name() const {
 }
 
 NameEntry* NameTable::find(std::string_view name, uint32_t tag) const {
-  if (size_ == 0 || !bucket_of(tag).may_have(tag)) {
+  const Bucket& bucket = bucket_of(tag);
+  if (!bucket.may_have(tag)) {
     return nullptr;
   }
-  NameEntry* entry = bucket_of(tag).first();
+  NameEntry* entry = bucket.first();
   while (entry && (entry->tag != tag || entry->name() != name)) {
     entry = entry->chain;
   }
@@ -26,10 +30,10 @@ NameEntry* NameTable::find(std::string_view name, uint32_t tag) const {
 }
 
 NameEntry* NameTable::add(std::string_view name, uint32_t tag) {
-  if (size_ * 2 >= bucket_count()) {
+  if (size_ * 2 + 2 > bucket_count()) {
     grow();
   }
-  void* const memory = ::operator new(NameEntry::size_for(name));
+  void* const memory = BlockCache::take(NameEntry::size_for(name));
   Bucket& bucket = bucket_of(tag);
   const auto length = static_cast<uint32_t>(name.size());
   auto* const entry = new (memory) NameEntry{bucket.first(), nullptr, nullptr, tag, length, 0, {}};
@@ -56,29 +60,78 @@ void NameTable::remove(NameEntry* entry) {
   size_--;
 }
 
-void NameTable::grow() {
-  const size_t count = bucket_count();
-  const size_t wanted = count == 0 ? 4 : count * 2;
-  Bucket* const old = buckets();
-  buckets_.store(new Bucket[wanted], std::memory_order_relaxed);
-  bucket_count_.store(wanted, std::memory_order_relaxed);
-  for (size_t i = 0; i < count; i++) {
-    for (NameEntry* entry = old[i].first(); entry;) {
-      NameEntry* const next = entry->chain;
-      Bucket& bucket = bucket_of(entry->tag);
-      entry->chain = bucket.first();
-      bucket.set_first(entry);
-      entry = next;
-    }
+void NameTable::free(NameEntry* entry) {
+  if (entry) {
+    BlockCache::give(entry, NameEntry::size_for(entry->name()));
   }
-  delete[] old;
+}
+
+NameTable::~NameTable() {
+  for (const std::atomic<Bucket*>& piece : pieces_) {
+    Pages::give(piece.load(std::memory_order_relaxed));
+  }
+}
+
+void NameTable::split() {
+  const size_t number = bucket_count();
+  std::atomic<Bucket*>& piece = pieces_[number / kBucketsPerPiece];
+  if (number >= kFirstBuckets && !piece.load(std::memory_order_relaxed)) {
+    piece.store(static_cast<Bucket*>(Pages::take()), std::memory_order_relaxed);
+  }
+  const size_t bit = std::bit_floor(number);
+  Bucket& old = bucket_at(number - bit);
+  Bucket& added = *new (&bucket_at(number)) Bucket;
+  NameEntry* staying = nullptr;
+  NameEntry* moving = nullptr;
+  for (NameEntry* entry = old.first(); entry;) {
+    NameEntry*& chain = entry->tag & bit ? moving : staying;
+    NameEntry* const next = std::exchange(entry->chain, chain);
+    chain = std::exchange(entry, next);
+  }
+  old.set_first(staying);
+  added.set_first(moving);
+  bucket_count_.store(number + 1, std::memory_order_relaxed);
+}
+
+void NameTable::grow() {
+  const size_t end = std::min(bucket_count() + kSplits, kPieces * kBucketsPerPiece);
+  // Else each split would wait for the memory of its entries.
+  for (size_t number = bucket_count(); number < end; number++) {
+    __builtin_prefetch(bucket_of(static_cast<uint32_t>(number)).first(), 1);
+  }
+  while (bucket_count() < end) {
+    split();
+  }
+}
+
+bool NameTable::advance(Position* position) const {
+  const size_t count = bucket_count();
+  const size_t lower_half = (std::bit_ceil(count) - 1) >> 1;
+  // Whether the highest bit tells two buckets apart here, or there is only one yet for both.
+  const bool is_split = (*position & lower_half) + lower_half + 1 < count;
+  // Adds one to the number of the bucket, from its highest bit down.
+  const size_t mask = is_split ? 2 * lower_half + 1 : lower_half;
+  size_t number = *position & mask;
+  size_t bit = (mask + 1) >> 1;
+  while (bit && number & bit) {
+    number &= ~bit;
+    bit >>= 1;
+  }
+  *position = static_cast<Position>(number | bit);
+  return bit != 0;
 }
 
 void NameTable::prefetch(uint32_t tag) const {
-  // As a number: the one may be of another table than the other, or be freed.
-  const auto begin = reinterpret_cast<uintptr_t>(buckets());
-  const size_t place = tag & (bucket_count() - 1);
-  __builtin_prefetch(reinterpret_cast<const void*>(begin + place * sizeof(Bucket)), 1);
+  // As a number: the piece may not be there yet.
+  const size_t number = number_of(tag);
+  if (number < kFirstBuckets) {
+    __builtin_prefetch(&first_[number], 1);
+    return;
+  }
+  const auto piece = reinterpret_cast<uintptr_t>(
+      pieces_[number / kBucketsPerPiece].load(std::memory_order_relaxed));
+  __builtin_prefetch(
+      reinterpret_cast<const void*>(piece + number % kBucketsPerPiece * sizeof(Bucket)), 1);
 }
 
 }  // namespace workflow

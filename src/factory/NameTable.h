@@ -1,9 +1,13 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "util/Pages.h"
 
 namespace workflow {
 
@@ -23,27 +27,45 @@ struct NameEntry {
   std::string_view name() const;
 };
 
-// Entries by their names: a hash table with a chain in each bucket.
+// Entries by their names: a hash table with a chain in each bucket, which grows by linear hashing.
 //
 // Owns its buckets, not its entries. Not thread-safe, but for prefetch().
 //
 // Among a million names each bucket and each entry is a wait for memory. So the buckets are at most
 // half full, and tell mostly by themselves that a name is not there, without a look at the entry of
-// another one; and who knows early which name it will be has the bucket fetched meanwhile.
+// another one; and a caller that knows early which name it will look for has the bucket fetched
+// meanwhile.
 //
-// `tag` is 32 bits of the name's hash. Costs: O(1) expected; to grow O(size).
+// Every eighth new name splits sixteen buckets in two, so that no call ever moves more than the
+// entries of these: a table that doubled would keep its callers waiting for half a millisecond
+// among a million names. Beyond the first few, buckets lie in Pages, and never move.
+//
+// `tag` is 32 bits of the name's hash. Costs: O(1) expected.
+//
+// Invariants, with n buckets and 2^k <= n < 2^(k+1):
+// 1. An entry is in the bucket that the low k+1 bits of its tag name, or if there is none of that
+//    number yet, in the one that the low k bits name.
+// 2. There are at least twice as many buckets as entries, or as many buckets as there can be.
 class NameTable {
  public:
   NameTable() = default;
-  ~NameTable() { delete[] buckets(); }
+  ~NameTable();
   NameTable(const NameTable&) = delete;
   NameTable& operator=(const NameTable&) = delete;
 
   size_t size() const { return size_; }
-  // 0 or a power of two; never less than it was. An entry is in the bucket that the low bits of its
-  // tag say.
+  // Never less than it was.
   size_t bucket_count() const { return bucket_count_.load(std::memory_order_relaxed); }
-  NameEntry* first_in(size_t bucket) const { return buckets()[bucket].first(); }
+  NameEntry* first_in(size_t bucket) const { return bucket_at(bucket).first(); }
+
+  // For a visit of all entries in several steps, each of which is a first_at() and the advance()
+  // behind it. Between steps the table may change: what is there all the while is visited exactly
+  // once. Buckets are visited in the order of their numbers read
+  // from the lowest bit. A bucket and those that split off it are neighbours in it.
+  using Position = uint32_t;  // begins at 0
+  NameEntry* first_at(Position position) const { return bucket_of(position).first(); }
+  // Goes to the next bucket. False when there is none.
+  bool advance(Position* position) const;
 
   // The entry of the name, or null.
   NameEntry* find(std::string_view name, uint32_t tag) const;
@@ -52,7 +74,7 @@ class NameTable {
   NameEntry* add(std::string_view name, uint32_t tag);
   // Takes out an entry, for the caller to free.
   void remove(NameEntry* entry);
-  static void free(NameEntry* entry) { ::operator delete(entry); }
+  static void free(NameEntry* entry);
 
   // Has the bucket fetched that a find() or add() to come looks at. Any thread, at any time: what
   // it says may be old, and costs time only.
@@ -81,13 +103,38 @@ class NameTable {
     uintptr_t word_ = 0;
   };
 
-  Bucket* buckets() const { return buckets_.load(std::memory_order_relaxed); }
-  Bucket& bucket_of(uint32_t tag) const { return buckets()[tag & (bucket_count() - 1)]; }
+  // So many buckets need no memory of their own. Most tables have no more.
+  static constexpr size_t kFirstBuckets = 32;
+  static constexpr size_t kBucketsPerPiece = Pages::kSize / sizeof(Bucket);
+  static constexpr size_t kSplits = 16;
+  // With more names than half of that the chains become longer.
+  static constexpr size_t kPieces = 16;
+
+  size_t number_of(uint32_t tag) const {
+    const size_t count = bucket_count();
+    const size_t mask = std::bit_ceil(count) - 1;
+    const size_t number = tag & mask;
+    return number < count ? number : number & mask >> 1;
+  }
+  Bucket& bucket_at(size_t number) const {
+    return number < kFirstBuckets ? first_[number] : *in_piece(number);
+  }
+  // May be called by any thread; what is returned may be anything then.
+  Bucket* in_piece(size_t number) const {
+    return pieces_[number / kBucketsPerPiece].load(std::memory_order_relaxed) +
+           number % kBucketsPerPiece;
+  }
+  Bucket& bucket_of(uint32_t tag) const { return bucket_at(number_of(tag)); }
+  // Adds a bucket, with entries of the one that it splits off.
+  void split();
+  // Several, as neighbours share cache lines.
   void grow();
 
-  std::atomic<Bucket*> buckets_{nullptr};
-  std::atomic<size_t> bucket_count_{0};
+  // What each look-up reads comes first, in one cache line.
+  std::atomic<size_t> bucket_count_{4};
   size_t size_ = 0;
+  std::array<std::atomic<Bucket*>, kPieces> pieces_{};  // once there, they stay
+  mutable std::array<Bucket, kFirstBuckets> first_;
 };
 
 }  // namespace workflow

@@ -1,5 +1,6 @@
 #include "factory/TimerSlots.h"
 
+#include <new>
 #include <utility>
 
 #include "factory/TimerTask.h"
@@ -30,10 +31,22 @@ class alignas(64) TimerSlots::Slot {
 struct TimerSlots::Shard {
   Mutex mutex;  // G
   LendingCondition given_up;
-  std::deque<Slot> slots WF_GUARDED_BY(mutex);
   Slot* free WF_GUARDED_BY(mutex) = nullptr;
   Shard* other = nullptr;  // of simulated_
+
+  void add_slots() WF_REQUIRES(mutex);
 };
+
+// Few at a time: a table of them that grew would keep everybody waiting for G.
+void TimerSlots::Shard::add_slots() {
+  constexpr size_t kSlots = 8;
+  auto* const slots =
+      static_cast<Slot*>(::operator new (kSlots * sizeof(Slot), std::align_val_t{alignof(Slot)}));
+  for (size_t i = 0; i < kSlots; i++) {
+    Slot* const slot = new (slots + i) Slot(*this);
+    slot->next_free_ = std::exchange(free, slot);
+  }
+}
 
 TimerSlots::TimerSlots() : shards_(new Shard[kShards]) {}
 
@@ -67,12 +80,10 @@ TimerSlots::Shard& TimerSlots::next_shard() {
 TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
   Shard& shard = next_shard();
   MutexLock lock(shard.mutex);
-  Slot* slot = shard.free;
-  if (slot) {
-    shard.free = slot->next_free_;
-  } else {
-    slot = &shard.slots.emplace_back(shard);
+  if (!shard.free) {
+    shard.add_slots();
   }
+  Slot* const slot = std::exchange(shard.free, shard.free->next_free_);
   slot->task_ = task;
   slot->tag_ = 0;
   slot->running_ = false;

@@ -9,6 +9,7 @@
 #include "factory/TimerCounters.h"
 #include "factory/TimerSlots.h"
 #include "kernel/Poller.h"
+#include "util/BlockCache.h"
 #include "workflow/WFTask.h"
 #include "workflow/WFTimer.h"
 
@@ -25,6 +26,10 @@ class TimerTask : public WFTimerTask, public TimerNode {
     error_ = when.due.is_refused() ? when.due.error() : 0;
     TimerCounters::add(TimerCounters::kCreated);
   }
+
+  // There may be a million now and none soon, made and freed by different threads.
+  static void* operator new(size_t size) { return BlockCache::take(size); }
+  static void operator delete(void* memory, size_t size) { BlockCache::give(memory, size); }
 
   // Before the start. Throws std::bad_alloc.
   WFTimerHandle handle();

@@ -186,8 +186,10 @@ class GoTask final : public WFGoTask {
       : WFGoTask(place, limit, std::move(function)) {}
 
   // They are started by one thread, and freed by another that computes.
-  static void* operator new(size_t) { return workflow::BlockCache<sizeof(GoTask)>::take(); }
-  static void operator delete(void* memory) { workflow::BlockCache<sizeof(GoTask)>::give(memory); }
+  static void* operator new(size_t size) { return workflow::BlockCache::take(size); }
+  static void operator delete(void* memory, size_t size) {
+    workflow::BlockCache::give(memory, size);
+  }
 
  protected:
   ~GoTask() override = default;

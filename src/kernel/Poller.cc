@@ -162,12 +162,17 @@ bool Poller::deliver() {
   if (leads) {
     MutexLock lock(mutex_);
     leaving_ = false;
+    arm_again();
   }
   return leads;
 }
 
 void Poller::lead() {
   leadership_.attach();
+  {
+    MutexLock lock(mutex_);
+    arm_again();  // instead of the leader whose place this is
+  }
   struct epoll_event events[kMaxEvents];
   for (bool closing = false; !closing;) {
     const Multiplexer::Result result = multiplexer_->wait(events, kMaxEvents);
@@ -192,6 +197,7 @@ void Poller::lead() {
         drain();
       }
       run_posted(closing);
+      return_memory();
     }
     finish_retired();
     if (!deliver()) {

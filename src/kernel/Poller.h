@@ -324,10 +324,17 @@ class Poller {
   int64_t earliest_monotonic_ns() const WF_REQUIRES(mutex_);
   Start put_in(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
+  // Takes the node out of its queue. Memory that the queue then does not need is freed later, on
+  // the poller's thread, because the caller may hold locks.
+  void erase(TimerNode* node) WF_REQUIRES(mutex_);
+  void return_memory();
   void move(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   // Puts the node where it was put off to, if it is to leave later than the queue says.
   bool settle(TimerNode* node) WF_REQUIRES(mutex_);
   void arm(int64_t deadline_ns) WF_REQUIRES(mutex_);
+  // After timers have left the queues: for those that are left. By the leader, when it has seen to
+  // what is due, since the system call takes as long as a short callback.
+  void arm_again() WF_REQUIRES(mutex_);
   void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
   // What was posted; what there is no time for in this round, in the next. `all`: the last round.
   void run_posted(bool all);
@@ -350,7 +357,8 @@ class Poller {
   bool draining_ WF_GUARDED_BY(mutex_) = false;
   bool drained_ WF_GUARDED_BY(mutex_) = false;
   CondVar drained_changed_;
-  bool leaving_ WF_GUARDED_BY(mutex_) = false;  // nodes were popped and not yet handed over
+  bool returns_memory_ WF_GUARDED_BY(mutex_) = false;  // of a queue; the poller is woken for it
+  bool leaving_ WF_GUARDED_BY(mutex_) = false;         // nodes were popped and not yet handed over
 
   mutable Mutex inbox_mutex_;
   RunnableList inbox_ WF_GUARDED_BY(inbox_mutex_);
@@ -365,6 +373,7 @@ class Poller {
 
   // The leader only.
   bool stopping_ = false;
+  bool unarmed_ = false;  // see arm_again()
   int64_t last_round_ns_ = 0;
   int64_t replaced_ns_ = 0;
   int64_t hand_over_ns_ = 0;  // how long after replaced_ns_

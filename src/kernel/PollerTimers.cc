@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "kernel/Poller.h"
 
@@ -27,6 +28,32 @@ int64_t Poller::earliest_monotonic_ns() const {
     }
   }
   return earliest_ns;
+}
+
+void Poller::erase(TimerNode* node) {
+  TimerQueue& queue = queue_of(node);
+  queue.erase(node);
+  if (queue.has_surplus() && !returns_memory_) {
+    returns_memory_ = true;
+    multiplexer_->wake();
+  }
+}
+
+// A piece in each round, so that neither timers nor descriptors wait for all of them.
+void Poller::return_memory() {
+  TimerQueue::Surplus surplus[kClocks];  // freed after the lock is
+  MutexLock lock(mutex_);
+  if (!returns_memory_) {
+    return;
+  }
+  returns_memory_ = false;
+  for (size_t i = 0; i < kClocks; i++) {
+    surplus[i] = queues_[i].take_surplus();
+    returns_memory_ |= queues_[i].has_surplus();
+  }
+  if (returns_memory_) {
+    multiplexer_->wake();
+  }
 }
 
 void Poller::insert(TimerNode* node, int64_t deadline_ns) {
@@ -64,6 +91,12 @@ void Poller::arm(int64_t deadline_ns) {
   if (round_ns < armed_ns_) {
     armed_ns_ = round_ns;
     multiplexer_->arm(round_ns);
+  }
+}
+
+void Poller::arm_again() {
+  if (std::exchange(unarmed_, false)) {
+    arm(earliest_monotonic_ns());
   }
 }
 
@@ -131,7 +164,7 @@ Poller::Cancel Poller::end_timer(TimerNode* node) {
     node->mark_ = TimerNode::Mark::kCancelled;
   }
   if (node->queued()) {
-    poller->queue_of(node).erase(node);
+    poller->erase(node);
     node->restarts_ = false;
     return Cancel::kTaken;
   }
@@ -224,7 +257,7 @@ bool Poller::interrupt_timer(TimerNode* node) {
 bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
   MutexLock lock(mutex_);
   if (node->queued()) {
-    queue_of(node).erase(node);
+    erase(node);
   }
   if (stopped_) {
     return false;
@@ -240,7 +273,7 @@ bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
 void Poller::unschedule(TimerNode* node) {
   MutexLock lock(mutex_);
   if (node->queued()) {
-    queue_of(node).erase(node);
+    erase(node);
   }
 }
 
@@ -311,7 +344,7 @@ int Poller::end_due(bool stopped) {
         const int64_t at_ns = stopped ? kNever : monotonic ? now_ns : clock_.now_ns_on(clock);
         looked = take_due(queue, at_ns, stopped, due, &count, looked);
       }
-      surplus[which] = queue.take_surplus();
+      surplus[which] = queue.take_surplus();  // no more than one, as it ends no more timers
     }
     leaving_ = count > 0;
     // What was armed has come; what a full batch leaves behind is due at once.
@@ -321,8 +354,8 @@ int Poller::end_due(bool stopped) {
     } else if (!stopped) {
       space_out(now_ns, count);
     }
-    arm(earliest_monotonic_ns());
   }
+  unarmed_ = true;
   for (int i = 0; i < count; i++) {
     due[i]->left_queue(stopped, finished_);
   }

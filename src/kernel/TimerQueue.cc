@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 
 namespace workflow {
 
@@ -18,10 +19,31 @@ constexpr size_t first_child_of(size_t i) {
 
 }  // namespace
 
+TimerQueue::~TimerQueue() {
+  while (chunk_count_ > 0) {
+    Pages::give(chunk(--chunk_count_));
+  }
+  for (Table* table : tables_) {
+    Pages::give(table);
+  }
+}
+
+// Neither chunks nor tables are initialised: they are written as they fill.
+void TimerQueue::add_chunk() {
+  const size_t table = chunk_count_ / kChunksPerTable;
+  if (table == kTables) {
+    throw std::bad_alloc();
+  }
+  if (!tables_[table]) {
+    tables_[table] = static_cast<Table*>(Pages::take());
+  }
+  chunk(chunk_count_) = static_cast<Chunk*>(Pages::take());
+  chunk_count_++;
+}
+
 bool TimerQueue::insert(TimerQueueNode* node, int64_t deadline_ns) {
-  if (end_ >= chunks_.size() * kSlotsPerChunk) {
-    // Default-initialised: a chunk is written slot by slot as it fills.
-    chunks_.push_back(std::unique_ptr<Chunk>(new Chunk));
+  if (end_ >= chunk_count_ * kSlotsPerChunk) {
+    add_chunk();
   }
   return sift_up(end_++, Slot{deadline_ns, node}) == kRoot;
 }
@@ -96,16 +118,8 @@ void TimerQueue::place(size_t i, const Slot& value) {
 }
 
 TimerQueue::Surplus TimerQueue::take_surplus() {
-  Surplus surplus;
-  for (std::unique_ptr<Chunk>& chunk : surplus.chunks_) {
-    // One spare chunk stays, so that a queue at a boundary does not allocate at every insert.
-    if (chunks_.size() * kSlotsPerChunk < end_ + 2 * kSlotsPerChunk) {
-      break;
-    }
-    chunk = std::move(chunks_.back());
-    chunks_.pop_back();
-  }
-  return surplus;
+  // One spare chunk stays, so that a queue at a boundary does not map memory at every insert.
+  return Surplus(has_surplus() ? chunk(--chunk_count_) : nullptr);
 }
 
 void TimerQueue::check_invariants() const {
@@ -121,7 +135,7 @@ void TimerQueue::check_invariants() const {
             "the parent is later than its child", i);
   }
   const size_t needed = (end_ + kSlotsPerChunk - 1) / kSlotsPerChunk;
-  require(empty() || chunks_.size() >= needed, "too few chunks", end_);
+  require(empty() || chunk_count_ >= needed, "too few chunks", end_);
 }
 
 }  // namespace workflow

@@ -4,8 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 
+#include "util/Pages.h"
 #include "util/Time.h"
 
 namespace workflow {
@@ -29,16 +30,19 @@ class TimerQueueNode {
 //
 // Why a heap in chunks: the earliest deadline is exact and O(1), erasing is immediate, nothing is
 // ever swept, cascaded or copied when the queue grows. The root is slot 3, so that the children of
-// i, slots 4(i-2) to 4(i-2)+3, share one cache line.
+// i, slots 4(i-2) to 4(i-2)+3, share one cache line. The chunks, and the tables that say where they
+// are, are Pages: a queue that grows or shrinks never calls malloc() or free(), which might keep
+// the caller and everybody who waits for its lock for milliseconds.
 // Costs: insert O(log4 n), typically O(1); erase, pop and move O(log4 n).
 //
 // Invariants (check_invariants):
 // 1. For every slot i but the root: deadline(parent(i)) <= deadline(i).
 // 2. For every slot i: slot(i).node->index_ == i; a node not in the queue has kNotQueued.
-// 3. Chunks cover the slots in use. take_surplus() leaves at most one more than that.
+// 3. Chunks cover the slots in use. Surplus is what is beyond one more than that.
 class TimerQueue {
  public:
   TimerQueue() = default;
+  ~TimerQueue();
   TimerQueue(const TimerQueue&) = delete;
   TimerQueue& operator=(const TimerQueue&) = delete;
 
@@ -70,9 +74,12 @@ class TimerQueue {
   // Takes out and returns the earliest node whatever its deadline; null when empty.
   TimerQueueNode* pop() { return pop_due(kNever); }
 
-  // Memory no longer needed, for the caller to free where it likes: erasing frees nothing, because
-  // it happens under a lock.
-  class Surplus;
+  // Whether there is memory that the queue does not need. Erasing frees nothing, because it happens
+  // under a lock.
+  bool has_surplus() const { return chunk_count_ * kSlotsPerChunk >= end_ + 2 * kSlotsPerChunk; }
+  // A piece of it, for the caller to free without the lock; null when there is none. An erase makes
+  // at most one of them.
+  using Surplus = std::unique_ptr<void, GivePages>;
   Surplus take_surplus();
 
   // Aborts the process with a message when an invariant does not hold. O(n).
@@ -83,17 +90,24 @@ class TimerQueue {
     int64_t deadline_ns;
     TimerQueueNode* node;
   };
-  static constexpr size_t kSlotsPerChunk = 4096;
-  static_assert(sizeof(Slot) * kSlotsPerChunk == 64 * 1024);
-  struct alignas(64) Chunk {
-    std::array<Slot, kSlotsPerChunk> slots;
-  };
+  static constexpr size_t kSlotsPerChunk = Pages::kSize / sizeof(Slot);
+  using Chunk = std::array<Slot, kSlotsPerChunk>;
+  static_assert(sizeof(Chunk) == Pages::kSize);
+  // Where the chunks are, in order. There is room for half a billion timers.
+  static constexpr size_t kChunksPerTable = Pages::kSize / sizeof(Chunk*);
+  static constexpr size_t kTables = 64;
+  using Table = std::array<Chunk*, kChunksPerTable>;
   static constexpr size_t kRoot = 3;
 
-  const Slot& slot(size_t i) const {
-    return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk];
+  Chunk*& chunk(size_t number) {
+    return (*tables_[number / kChunksPerTable])[number % kChunksPerTable];
   }
-  Slot& slot(size_t i) { return chunks_[i / kSlotsPerChunk]->slots[i % kSlotsPerChunk]; }
+  const Slot& slot(size_t i) const {
+    const size_t number = i / kSlotsPerChunk;
+    return (*(*tables_[number / kChunksPerTable])[number % kChunksPerTable])[i % kSlotsPerChunk];
+  }
+  Slot& slot(size_t i) { return const_cast<Slot&>(std::as_const(*this).slot(i)); }
+  void add_chunk();
 
   void put(size_t i, const Slot& value) {
     slot(i) = value;
@@ -107,14 +121,9 @@ class TimerQueue {
   void place(size_t i, const Slot& value);
   void remove_at(size_t i);
 
-  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::array<Table*, kTables> tables_{};  // once there, they stay
+  size_t chunk_count_ = 0;
   size_t end_ = kRoot;  // one past the last slot in use
-};
-
-class TimerQueue::Surplus {
- private:
-  friend class TimerQueue;
-  std::array<std::unique_ptr<Chunk>, 4> chunks_;
 };
 
 }  // namespace workflow

@@ -173,10 +173,23 @@ ServerConnection* Server::take_oldest_idle() {
   }
 }
 
+// Never notes many more than it keeps: a table of all connections would be large, and every look
+// would take that memory from the heap again.
 void Server::look_for_idle() {
+  const auto younger = [](const Idle& a, const Idle& b) { return a.since_ns > b.since_ns; };
+  const auto keep_oldest = [younger](std::vector<Idle>& idle) {
+    if (idle.size() > kMaxIdleNoted) {
+      const auto oldest = idle.end() - kMaxIdleNoted;
+      std::nth_element(idle.begin(), oldest, idle.end(), younger);
+      idle.erase(idle.begin(), oldest);
+    }
+  };
   for (ServerConnection* connection = open_; connection; connection = connection->next_) {
     const int64_t since_ns = connection->idle_since_ns();
     if (since_ns != kNever && !connection->shutting_down()) {
+      if (idle_.size() == 2 * kMaxIdleNoted) {
+        keep_oldest(idle_);
+      }
       try {
         idle_.push_back({since_ns, connection});
       } catch (const std::bad_alloc&) {
@@ -184,12 +197,7 @@ void Server::look_for_idle() {
       }
     }
   }
-  const auto younger = [](const Idle& a, const Idle& b) { return a.since_ns > b.since_ns; };
-  if (idle_.size() > kMaxIdleNoted) {
-    const auto oldest = idle_.end() - kMaxIdleNoted;
-    std::nth_element(idle_.begin(), oldest, idle_.end(), younger);
-    idle_.erase(idle_.begin(), oldest);
-  }
+  keep_oldest(idle_);
   std::sort(idle_.begin(), idle_.end(), younger);
 }
 

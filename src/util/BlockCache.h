@@ -1,142 +1,95 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <new>
 #include <utility>
 
-#include "util/Mutex.h"
-#include "util/Sanitizers.h"
-#include "util/VirtualScheduler.h"
+#include "util/Pages.h"
+#include "util/Slabs.h"
 
 namespace workflow {
 
-// Memory for objects of one size that are made on one thread and freed on another, many a second:
-// what malloc does worst. Freed blocks are kept by the thread, in two batches; full batches
-// travel from threads that free to threads that allocate through one common store, of limited size.
+// Memory for small objects that are made on one thread and freed on another, many a second or very
+// many at once: what malloc does worst. It keeps freed blocks of up to 120 bytes apart until
+// somebody asks for 1 KiB or more, and then has that thread merge all of them (see Pages). Here
+// each thread keeps two batches of free blocks of each size, and the rest is in Slabs, from which
+// memory returns to the kernel as it becomes free.
 //
-// Thread-safe. A block is plain memory of operator new, so what is taken may be freed otherwise.
-// Neither simulations, which shall not depend on what was freed before, nor AddressSanitizer, which
-// shall see what is used after it was freed, get a block twice.
-template <size_t SIZE>
+// Thread-safe. Where Pages are plain, so are these blocks: from operator new, and not kept.
 class BlockCache {
  public:
-  static constexpr int kBatch = 32;
-  static constexpr int kMostBatches = 512;
-  // Whether blocks are kept.
-#if defined(WORKFLOW_ADDRESS_SANITIZER)
-  static constexpr bool kRecycles = false;
-#else
-  static constexpr bool kRecycles = true;
-#endif
+  static constexpr int kBatch = 16;
+  // Larger blocks are plain.
+  static constexpr size_t kLargest = 320;
 
-  static void* take() {
-    Local& local = local_;
-    if (!is_used_on(local) || (!local.open.head && !next_batch(local))) {
-      return ::operator new(SIZE);
+  // Throws std::bad_alloc.
+  static void* take(size_t size) {
+    if (size > kLargest || Pages::plain()) {
+      return ::operator new(size);
     }
-    Block* block = local.open.head;
+    const size_t kind = kind_of(size);
+    Local& local = local_[kind];
+    if (!local.open.head) {
+      refill(local, kind);
+    }
+    Slabs::Block* const block = local.open.head;
     local.open.head = block->next;
     local.open.count--;
     return block;
   }
 
-  static void give(void* memory) noexcept {
-    Local& local = local_;
-    if (!is_used_on(local)) {
+  // `size` is that of the take().
+  static void give(void* memory, size_t size) noexcept {
+    if (size > kLargest || Pages::plain()) {
       ::operator delete(memory);
       return;
     }
-    if (local.open.count == kBatch) {
-      put_away(local);
+    const size_t kind = kind_of(size);
+    Local& local = local_[kind];
+    if (local.open.count < most_) {
+      push(local, memory);
+    } else {
+      give_slowly(memory, kind);
     }
-    local.open.head = new (memory) Block{local.open.head, nullptr};
-    local.open.count++;
   }
+
+  // Where blocks of that size come from: for tests.
+  static Slabs& slabs(size_t kind);
+  static constexpr size_t kind_of(size_t size) { return size == 0 ? 0 : (size - 1) / kStep; }
 
  private:
-  struct Block {
-    Block* next;
-    Block* next_batch;  // of the first of a batch in the store
-  };
-  static_assert(SIZE >= sizeof(Block));
+  static constexpr size_t kStep = 8;
+  static constexpr size_t kKinds = kLargest / kStep;
 
   struct Batch {
-    Block* head = nullptr;
-    int count = 0;
+    Slabs::Block* head;
+    int count;
   };
-
-  // Of a thread. Without a destructor, so that it can be asked as long as the thread lives.
+  // What a thread has of a size.
   struct Local {
     Batch open;
-    Batch full;             // all or nothing
-    bool will_end = false;  // LocalEnd was told to come
-    bool ended = false;
+    Batch full;  // all or nothing
   };
-
   // Gives back what an ending thread has.
-  struct LocalEnd {
-    ~LocalEnd() {
-      Local& local = local_;
-      local.ended = true;
-      free_all(std::exchange(local.open, {}));
-      free_all(std::exchange(local.full, {}));
-    }
+  struct AtEnd {
+    ~AtEnd();
   };
 
-  static bool is_used_on(Local& local) {
-    if (!kRecycles || local.ended || VirtualScheduler::current()) {
-      return false;
-    }
-    if (!local.will_end) {
-      static thread_local LocalEnd at_end;
-      static_cast<void>(at_end);
-      local.will_end = true;
-    }
-    return true;
+  static void push(Local& local, void* memory) {
+    local.open.head = new (memory) Slabs::Block{local.open.head};
+    local.open.count++;
   }
+  static void refill(Local& local, size_t kind);
+  static void give_slowly(void* memory, size_t kind) noexcept;
+  // False when AtEnd has come already.
+  static bool expect_end();
 
-  static bool next_batch(Local& local) {
-    if (local.full.head) {
-      local.open = std::exchange(local.full, {});
-      return true;
-    }
-    MutexLock lock(store_mutex_);
-    if (!store_) {
-      return false;
-    }
-    local.open = {std::exchange(store_, store_->next_batch), kBatch};
-    stored_--;
-    return true;
-  }
-
-  static void put_away(Local& local) {
-    const Batch batch = std::exchange(local.full, std::exchange(local.open, {}));
-    if (batch.head && !store(batch)) {
-      free_all(batch);
-    }
-  }
-
-  static bool store(Batch batch) {
-    MutexLock lock(store_mutex_);
-    if (stored_ == kMostBatches) {
-      return false;
-    }
-    batch.head->next_batch = std::exchange(store_, batch.head);
-    stored_++;
-    return true;
-  }
-
-  static void free_all(Batch batch) {
-    while (Block* block = batch.head) {
-      batch.head = block->next;
-      ::operator delete(block);
-    }
-  }
-
-  static inline constinit thread_local Local local_;
-  static inline Mutex store_mutex_;
-  static inline Block* store_ WF_GUARDED_BY(store_mutex_) = nullptr;
-  static inline int stored_ WF_GUARDED_BY(store_mutex_) = 0;
+  // Without a destructor, so that they can be used as long as the thread lives.
+  static inline constinit thread_local std::array<Local, kKinds> local_{};
+  // How many blocks an open batch may have; 0 before the first and after AtEnd.
+  static inline constinit thread_local int most_ = 0;
+  static inline constinit thread_local bool ended_ = false;
 };
 
 }  // namespace workflow

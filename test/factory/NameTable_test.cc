@@ -35,7 +35,7 @@ class Table : public NameTable {
     std::multiset<std::string> names;
     for (size_t i = 0; i < bucket_count(); i++) {
       for (const NameEntry* entry = first_in(i); entry; entry = entry->chain) {
-        EXPECT_EQ(entry->tag & (bucket_count() - 1), i);
+        EXPECT_EQ(first_at(entry->tag), first_in(i));
         names.emplace(entry->name());
       }
     }
@@ -134,4 +134,44 @@ TEST(NameTable, GrowsWithWhatItHolds) {
     ASSERT_NE(table.find(std::to_string(i), i * 2654435761u), nullptr);
   }
   EXPECT_EQ(table.names().size(), 10'000u);
+}
+
+// However much it grows between two steps of a visit, from one bucket to thousands at once.
+TEST(NameTable, AVisitInStepsMeetsWhatStaysExactlyOnce) {
+  test_support::TestRandom random(test_support::test_seed());
+  for (int round = 0; round < 30; round++) {
+    Table table;
+    const size_t staying = random.below(5'000);
+    for (size_t i = 0; i < staying; i++) {
+      table.add("stays " + std::to_string(i), static_cast<uint32_t>(random.below(1LL << 32)));
+    }
+    std::multiset<std::string> seen;
+    NameTable::Position position = 0;
+    size_t more = random.one_in(2) ? random.below(20) : random.below(20'000);
+    for (bool goes_on = true; goes_on;) {
+      for (const NameEntry* entry = table.first_at(position); entry; entry = entry->chain) {
+        if (entry->name().substr(0, 5) == "stays") {
+          seen.emplace(entry->name());
+        }
+      }
+      goes_on = table.advance(&position);
+      for (; more > 0 && !random.one_in(100); more--) {
+        table.add("new " + std::to_string(more), static_cast<uint32_t>(random.below(1LL << 32)));
+      }
+    }
+    ASSERT_EQ(seen.size(), staying);
+    ASSERT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), staying);
+  }
+}
+
+// What keeps a caller waiting is what moves: the entries of the buckets that are split.
+TEST(NameTable, GrowingSplitsAFewBucketsAtATime) {
+  Table table;
+  for (uint32_t i = 0; i < 30'000; i++) {
+    const size_t before = table.bucket_count();
+    table.add(std::to_string(i), i * 2654435761u);
+    ASSERT_LE(table.bucket_count() - before, 16u);
+    ASSERT_GE(table.bucket_count(), 2 * table.size());
+  }
+  EXPECT_EQ(table.names().size(), 30'000u);
 }

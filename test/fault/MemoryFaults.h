@@ -8,6 +8,7 @@
 #include <new>
 
 #include "kernel/ThreadContext.h"
+#include "util/Pages.h"
 #include "util/Sanitizers.h"
 
 // Allocations that fail when a test says so. Included by the one source file of a program: its
@@ -24,6 +25,9 @@ inline std::atomic<long> allocations{0};
 inline std::atomic<long> failures{0};
 // Whether those of this thread count, too; the library's always do.
 inline constinit thread_local bool counts_here = false;
+
+// All memory of the library is malloc's here, so that every allocation can fail.
+inline const bool made_plain = (workflow::Pages::make_plain(), true);
 
 // Of those counted from now on the n-th fails, and `more` after it.
 inline void arm(long n, long more = 0) {

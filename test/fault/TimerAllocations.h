@@ -183,7 +183,7 @@ class FullQueue {
   }
 
  private:
-  static constexpr size_t kRoom = 4096 - 3;
+  static constexpr size_t kRoom = 2048 - 3;
   size_t started_ = 0;
   test_support::Tally ended_;
 };

@@ -11,16 +11,18 @@
 
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "util/Pages.h"
 
 using test_support::TestRandom;
 using workflow::kNever;
+using workflow::Pages;
 using workflow::TimerQueue;
 using workflow::TimerQueueNode;
 
 namespace {
 
 // A chunk of the queue holds so many timers; the first has 3 slots less (see TimerQueue.h).
-constexpr size_t kChunk = 4096;
+constexpr size_t kChunk = 2048;
 
 struct Timer : TimerQueueNode {
   size_t place = 0;  // in Model::queued_
@@ -149,6 +151,27 @@ void random_operation(TestRandom& random, Model& model, int64_t now_ns, size_t s
 }
 
 }  // namespace
+
+// A poller that takes a surplus once for each erase gets all of it.
+TEST(TimerQueue, AnErasedChunkIsSurplusButForOne) {
+  constexpr size_t kChunks = 20;
+  std::vector<Timer> timers(kChunks * kChunk - 3);
+  TimerQueue queue;
+  const size_t before = Pages::count();
+  for (Timer& timer : timers) {
+    queue.insert(&timer, 1);
+    ASSERT_FALSE(queue.has_surplus());
+  }
+  EXPECT_EQ(Pages::count(), before + kChunks + 1);  // and one that says where they are
+  for (Timer& timer : timers) {
+    queue.erase(&timer);
+    const bool has_surplus = queue.has_surplus();
+    ASSERT_EQ(queue.take_surplus() != nullptr, has_surplus);
+    ASSERT_FALSE(queue.has_surplus());
+    ASSERT_LE(Pages::count(), before + 3 + (queue.size() + 2) / kChunk);
+  }
+  EXPECT_LE(Pages::count(), before + 3);
+}
 
 TEST(TimerQueue, BehavesLikeAMultimap) {
   const int operations = test_support::kSanitized ? 400'000 : 4'000'000;
