@@ -7,6 +7,7 @@
 #include "factory/InterruptScope.h"
 #include "factory/Names.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
@@ -26,8 +27,11 @@ void TimerTask::dispatch() {
     finished.push_back(this);
   }
   // Through the handlers even from one of their threads: a timer whose callback starts the next
-  // such timer must not nest.
-  runtime.handlers().post(finished);
+  // such timer must not nest, and others have their turns in between.
+  const ThreadContext& context = ThreadContext::current();
+  const bool turn_ends =
+      context.turn_ends && context.dispatching == this && context.pool == &runtime.handlers();
+  runtime.handlers().post(finished, turn_ends);
 }
 
 bool TimerTask::refuse(int error) {

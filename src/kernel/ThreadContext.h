@@ -29,6 +29,9 @@ struct ThreadContext {
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
   SubTask* dispatching = nullptr;
   bool dispatched_is_done = false;
+  // Whether the thread's turn ends, and it goes back to its pool, if that task has not completed
+  // when its dispatch() returns.
+  bool turn_ends = false;
   // How many of the loops there this thread is in, one inside a callback of the other.
   int nesting = 0;
   // Not deeper than this: then what completes is handed over.

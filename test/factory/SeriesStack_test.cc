@@ -65,6 +65,42 @@ TEST(SeriesStack, OfALoneTaskWhoseSeriesExtendsItselfAMillionTimes) {
   EXPECT_LT(stack.spread(), kSpread);
 }
 
+TEST(SeriesStack, OfAMillionTimersWithoutADelayInOneSeries) {
+  StackSpread stack;
+  Tally ended;
+  int left = kMillion;
+  std::function<void(WFTimerTask*)> extend = [&](WFTimerTask* task) {
+    stack.note();
+    if (--left > 0) {
+      *series_of(task) << WFTaskFactory::create_timer_task(0, 0, extend);
+    } else {
+      ended.add();
+    }
+  };
+  WFTaskFactory::create_timer_task(0, 0, extend)->start();
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(stack.notes(), kMillion);
+  EXPECT_LT(stack.spread(), kSpread);
+}
+
+TEST(SeriesStack, OfAMillionTimersWithoutADelayStartedInTheCallbackOfTheOneBefore) {
+  StackSpread stack;
+  Tally ended;
+  int left = kMillion;
+  std::function<void(WFTimerTask*)> next = [&](WFTimerTask*) {
+    stack.note();
+    if (--left > 0) {
+      WFTaskFactory::create_timer_task(0, 0, next)->start();
+    } else {
+      ended.add();
+    }
+  };
+  WFTaskFactory::create_timer_task(0, 0, next)->start();
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(stack.notes(), kMillion);
+  EXPECT_LT(stack.spread(), kSpread);
+}
+
 TEST(SeriesStack, OfAMillionParallelsOfOneEmptyTaskEach) {
   StackSpread stack;
   int left = kMillion;

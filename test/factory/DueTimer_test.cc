@@ -1,0 +1,327 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
+#include "support/TempDir.h"
+#include "support/TimerOutcomes.h"
+#include "workflow/WFDeadline.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
+
+// Timers whose time has come when they are started: they have expired then, and wait for a handler.
+
+namespace {
+
+using namespace std::chrono_literals;
+using test_support::Tally;
+using test_support::TimerOutcomes;
+using workflow::Runtime;
+using workflow::ThreadContext;
+
+// A runtime of its own with one handler, which decides the order of all callbacks.
+class DueTimer : public testing::Test {
+ protected:
+  DueTimer() : runtime_({.poller_threads = 1, .handler_threads = 1, .compute_threads = 1}) {
+    EXPECT_TRUE(runtime_.start());
+    ThreadContext::current().runtime = &runtime_;
+  }
+  ~DueTimer() override {
+    stop();
+    ThreadContext::current().runtime = nullptr;
+  }
+
+  void stop() {
+    if (!stopped_) {
+      stopped_ = true;
+      runtime_.stop();
+    }
+  }
+
+  // Runs the function on the handler, and waits for it.
+  static void on_handler(const std::function<void()>& function) {
+    Tally ran;
+    WFTaskFactory::create_timer_task(1, [&](WFTimerTask*) {
+      function();
+      ran.add();
+    })->start();
+    ASSERT_TRUE(ran.wait_for(1));
+  }
+
+  Runtime runtime_;
+  bool stopped_ = false;
+};
+
+// Each kind of time that has come.
+std::vector<WFTimerDue> due_times() {
+  return {0s,
+          {0s, WF_CLOCK_WALL},
+          {0s, WF_CLOCK_BOOTTIME},
+          WFTimer::steady_now(),
+          WFTimer::steady_now() - 1h,
+          WFBootClock::now() - 1h,
+          WFTimer::wall_now() - 24h,
+          std::chrono::system_clock::from_time_t(-1)};
+}
+
+TEST_F(DueTimer, SucceedsWhateverSaysThatItIsDue) {
+  TimerOutcomes outcomes;
+  size_t n = 0;
+  for (const WFTimerDue& due : due_times()) {
+    WFTimer::create(due, outcomes.callback())->start();
+    WFTimer::create("name", due, WF_TIMER_APPEND, outcomes.callback())->start();
+    n += 2;
+  }
+  ASSERT_TRUE(outcomes.wait_for(n));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), n);
+  EXPECT_EQ(WFTimer::count("name"), 0u);
+}
+
+TEST_F(DueTimer, NeverEntersTheQueueOfAPoller) {
+  TimerOutcomes outcomes;
+  on_handler([&] {
+    for (const WFTimerDue& due : due_times()) {
+      WFTimer::create(due, outcomes.callback())->start();
+      EXPECT_EQ(runtime_.poller(0).timer_count(), 0u);
+    }
+  });
+  EXPECT_TRUE(outcomes.wait_for(due_times().size()));
+}
+
+TEST_F(DueTimer, CannotBeCancelledOrMovedOnceItIsStarted) {
+  TimerOutcomes outcomes;
+  on_handler([&] {
+    std::vector<WFTimerTask*> tasks = {
+        WFTimer::create(0s, outcomes.callback()),
+        WFTimer::create("name", 0s, WF_TIMER_APPEND, outcomes.callback())};
+    for (WFTimerTask* task : tasks) {
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      task->start();
+      EXPECT_EQ(handle.reschedule(1h), WF_TIMER_RUNNING);
+      EXPECT_FALSE(handle.remaining().has_value());
+      EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);
+    }
+    EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 0);
+    EXPECT_EQ(WFTimer::reschedule("name", 1h), 0u);
+    EXPECT_EQ(WFTimer::count("name"), 0u);
+    EXPECT_EQ(outcomes.size(), 0u) << "its callback ran inside start()";
+  });
+  ASSERT_TRUE(outcomes.wait_for(2));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 2u);
+}
+
+TEST_F(DueTimer, CancelledBeforeItsStartIsCancelled) {
+  TimerOutcomes outcomes;
+  WFTimerTask* const unnamed = WFTimer::create(0s, outcomes.callback());
+  EXPECT_EQ(WFTimer::handle_of(unnamed).cancel(), WF_TIMER_WON);
+  WFTimerTask* const named = WFTimer::create("name", 0s, WF_TIMER_APPEND, outcomes.callback());
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 1);
+  on_handler([&] {
+    unnamed->start();
+    named->start();
+    EXPECT_EQ(outcomes.size(), 0u);
+  });
+  ASSERT_TRUE(outcomes.wait_for(2));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 2u);
+}
+
+TEST_F(DueTimer, PutOffBeforeItsStartIsNotDue) {
+  TimerOutcomes outcomes;
+  WFTimerTask* const task = WFTimer::create(0s, outcomes.callback());
+  const WFTimerHandle handle = WFTimer::handle_of(task);
+  EXPECT_EQ(handle.reschedule(1h), WF_TIMER_WON);
+  task->start();
+  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
+}
+
+TEST_F(DueTimer, OfAPassedDeadlineEndsWithIt) {
+  TimerOutcomes outcomes;
+  Tally ended;
+  SeriesWork* const series =
+      Workflow::create_series_work(WFTimer::create(1h, outcomes.callback()), nullptr);
+  series->push_back(WFTimer::create(0s, outcomes.callback()));
+  with_deadline(series, 1ms, [&](WFDeadlineTask*) { ended.add(); })->start();
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ETIMEDOUT), 2u);
+}
+
+TEST_F(DueTimer, ADeadlineThatPassesWhileItWaitsForAHandlerIsTooLate) {
+  TimerOutcomes outcomes;
+  std::atomic<int> deadline_state{-1};
+  Tally ended;
+  on_handler([&] {
+    with_deadline(WFTimer::create(0s, outcomes.callback()), 1ms, [&](WFDeadlineTask* task) {
+      deadline_state = task->get_state();
+      ended.add();
+    })->start();
+    // The one handler stays busy until the poller has taken the deadline out of its queue.
+    while (runtime_.poller(0).timer_count() > 0) {
+      std::this_thread::yield();
+    }
+  });
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 1u);
+  EXPECT_EQ(deadline_state, WFT_STATE_SUCCESS);
+}
+
+TEST_F(DueTimer, ThoseThatOneThreadStartsRunInThatOrder) {
+  constexpr int kTimers = 1000;
+  for (const bool in_a_callback : {false, true}) {
+    TimerOutcomes outcomes;
+    const auto start_all = [&] {
+      const std::vector<WFTimerDue> times = due_times();
+      for (int i = 0; i < kTimers; i++) {
+        const WFTimerDue& due = times[static_cast<size_t>(i) % times.size()];
+        WFTimerTask* const task =
+            i % 3 == 0 ? WFTimer::create("name", due, WF_TIMER_APPEND, outcomes.callback(i))
+                       : WFTimer::create(due, outcomes.callback(i));
+        task->start();
+      }
+    };
+    if (in_a_callback) {
+      on_handler(start_all);
+    } else {
+      start_all();
+    }
+    ASSERT_TRUE(outcomes.wait_for(kTimers));
+    std::vector<int> in_order(kTimers);
+    std::iota(in_order.begin(), in_order.end(), 0);
+    EXPECT_EQ(outcomes.tags(), in_order);
+  }
+}
+
+TEST_F(DueTimer, AChainOfThemLetsAllOthersGoOn) {
+  const test_support::TempDir directory;
+  const std::string path = directory.path("file");
+  Tally others;
+  std::atomic<bool> all_others{false};
+  // It goes on until all others have had their turns.
+  std::function<void(WFTimerTask*)> chain = [&](WFTimerTask* task) {
+    if (!all_others) {
+      series_of(task)->push_back(WFTimer::create(0s, chain));
+    }
+  };
+  Tally ended;
+  std::function<void()> alone = [&] {
+    if (!all_others) {
+      WFTimer::create(0s, [&](WFTimerTask*) { alone(); })->start();
+    } else {
+      ended.add();
+    }
+  };
+  Workflow::start_series_work(WFTimer::create(0s, chain), [&](const SeriesWork*) { ended.add(); });
+  alone();
+  const auto had_turn = [&](auto*) { others.add(); };
+  for (int ms = 1; ms <= 5; ms++) {
+    WFTimer::create(ms * 1ms, had_turn)->start();  // it expires in the poller
+  }
+  WFTimer::create(WFTimer::wall_now() + 5ms, had_turn)->start();
+  WFGoTask* const go = WFTaskFactory::create_go_task("queue", [] {});
+  go->set_callback(had_turn);
+  go->start();
+  WFTaskFactory::create_pwrite_task(path, "x", 1, 0, had_turn)->start();
+  WFTaskFactory::create_counter_task(0, had_turn)->start();
+  EXPECT_TRUE(others.wait_for(9));
+  EXPECT_EQ(ended.count(), 0u);
+  all_others = true;
+  EXPECT_TRUE(ended.wait_for(2));
+}
+
+TEST_F(DueTimer, IsWaitedForInACallbackOfTheOneHandler) {
+  on_handler([] {
+    WFFacilities::usleep(0);
+    WFFacilities::async_usleep(0).wait();
+    TimerOutcomes outcomes;
+    const WFTimerHandle handle = [&] {
+      WFTimerTask* const task = WFTimer::create(0s, outcomes.callback());
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      task->start();
+      return handle;
+    }();
+    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_RUNNING);
+    EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 1u);
+  });
+}
+
+TEST_F(DueTimer, StartedByAStepOfASeriesRunsWhileThatThreadIsBusyElsewhere) {
+  // What follows in the series of a task that ends inside another's callback is not the end of the
+  // thread's turn: the callback may wait for it.
+  WFCounterTask* const counter = WFTaskFactory::create_counter_task(1, nullptr);
+  Tally ran;
+  SeriesWork* const series = Workflow::create_series_work(counter, nullptr);
+  series->push_back(WFTimer::create(0s, [&](WFTimerTask*) { ran.add(); }));
+  series->start();
+  on_handler([&] {
+    counter->count();
+    EXPECT_TRUE(ran.wait_for(1)) << "no other thread has come for it";
+  });
+}
+
+TEST_F(DueTimer, AfterTheStopIsAborted) {
+  stop();
+  TimerOutcomes outcomes;
+  WFTimer::create(0s, outcomes.callback())->start();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes.count(WFT_STATE_ABORTED, 0), 1u);
+}
+
+TEST_F(DueTimer, PeriodicTicksAtOnce) {
+  for (const bool overlap : {false, true}) {
+    std::vector<uint64_t> numbers;
+    TimerOutcomes outcomes;
+    WFTimerPeriod period;
+    period.every = 1h;
+    period.first = WFTimer::wall_now() - 90min;  // the second tick is due, too, the third is not
+    period.pace = WF_TIMER_BURST;
+    period.overlap = overlap;
+    WFTimerTask* const task = WFTimer::create_periodic(
+        period, {.name = "name"},
+        [&](const WFTimerTick& tick) {
+          numbers.push_back(tick.number);
+          EXPECT_GE(tick.late, tick.number == 0 ? 90min : 30min);
+          if (tick.number == 1) {
+            tick.end();
+          }
+        },
+        outcomes.callback());
+    on_handler([&] {
+      task->start();
+      EXPECT_TRUE(numbers.empty()) << "a tick ran inside start()";
+    });
+    ASSERT_TRUE(outcomes.wait_for(1));
+    EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 1u);
+    EXPECT_EQ(numbers, (std::vector<uint64_t>{0, 1}));
+  }
+}
+
+TEST_F(DueTimer, PeriodicThatIsDueIsCancelledBeforeItsTick) {
+  bool ticked = false;
+  TimerOutcomes outcomes;
+  WFTimerPeriod period;
+  period.every = 1h;
+  period.first = 0s;
+  WFTimerTask* const task = WFTimer::create_periodic(
+      period, {}, [&](const WFTimerTick&) { ticked = true; }, outcomes.callback());
+  const WFTimerHandle handle = WFTimer::handle_of(task);
+  on_handler([&] {
+    task->start();
+    EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  });
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
+  EXPECT_FALSE(ticked);
+}
+
+}  // namespace
