@@ -231,6 +231,18 @@ table_series() {
   line "extending itself 1,000,000 times" ns "row=series_self_extending" "≤ 120" le:abs:120
 }
 
+table_due() {
+  table "a timer without a delay, from its start to its callback, ns" "${timer_peers[@]}"
+  line "each started in the callback of the one before" ns "row=due_chain" "≤ 1500" le:abs:1500 \
+    le:best:1e9
+  line "the same, CPU" cpu_ns "row=due_chain" "" le:best:1e9
+  line "1,000,000 in a series, queued before its start" ns "row=due_queued" "≤ 1500" le:abs:1500
+  line "the same, CPU" cpu_ns "row=due_queued" "" le:abs:1e9
+  line "in a series that extends itself 1,000,000 times" ns "row=due_self_extending" "≤ 1500" \
+    le:abs:1500
+  line "the same, CPU" cpu_ns "row=due_self_extending" "" le:abs:1e9
+}
+
 table_go() {
   table "a go task that does next to nothing, 1,000,000 started by one thread" tbb
   line "start, ns of that thread" start_ns "row=go" "≤ 350" le:abs:350 le:tbb:1e9

@@ -172,7 +172,8 @@ class PostedTimers {
   static Timer* make(int64_t delay_ns, Completion completion) {
     auto* timer = new Timer;
     timer->completion = completion;
-    timer->deadline_ns = now_ns() + delay_ns;
+    // Without a delay it is due whatever the clock says, also in whole milliseconds.
+    timer->deadline_ns = delay_ns > 0 ? now_ns() + delay_ns : 0;
     return timer;
   }
 

@@ -232,8 +232,41 @@ void measure_memory(Timers& timers, size_t count, bool named) {
       .print();
 }
 
+// Row due: a chain of `count` timers without a delay. Each callback starts the next one, so at most
+// one is outstanding, and every step pays the whole way from a start to its callback.
+template <class Timers>
+void measure_due(Timers& timers, size_t count) {
+  struct Chain {
+    Timers& timers;
+    size_t left;
+    std::atomic<bool> ended{false};
+
+    void start_next() { timers.start(0, Completion{&Chain::expired, this}); }
+    static void expired(void* context, bool) {
+      auto* const chain = static_cast<Chain*>(context);
+      if (--chain->left == 0) {
+        chain->ended.store(true, std::memory_order_release);
+      } else {
+        chain->start_next();
+      }
+    }
+  };
+  static Chain chain{timers, count};
+  timers.settle();
+  const int64_t cpu_before = process_cpu_ns();
+  const int64_t begin_ns = now_ns();
+  chain.start_next();
+  while (!chain.ended.load(std::memory_order_acquire))
+    sleep_ns(kNsPerMs);
+  Line("due_chain", Timers::kPeer)
+      .add("n", count)
+      .add("ns", per_op(now_ns() - begin_ns, count))
+      .add("cpu_ns", per_op(process_cpu_ns() - cpu_before, count))
+      .print();
+}
+
 // Runs the row that the command line names:
-//   --row=named|replace|memory_named|memory_unnamed|lateness|stalls [--n=N] [--threads=T]
+//   --row=named|replace|memory_named|memory_unnamed|lateness|stalls|due [--n=N] [--threads=T]
 //   [--rounds=R]
 //   [--run=K]
 // and ends the process there and then: tearing down a million timers belongs to no row.
@@ -246,6 +279,8 @@ template <class Timers>
   if (row == "lateness" || row == "stalls") {
     LatenessRow lateness(row, Timers::kPeer, n, options.count("run", 0));
     lateness.measure(timers, 2 * kNsPerSecond);
+  } else if (row == "due") {
+    measure_due(timers, n);
   } else if (row == "memory_unnamed") {
     measure_memory(timers, n, false);
   } else if constexpr (NamesTimers<Timers>) {

@@ -298,6 +298,26 @@ func measureLateness(t *timers, n int, span time.Duration) {
 		n, late[n/2], late[n*99/100], late[n-1], late[0], cpu.Seconds())
 }
 
+func measureDue(t *timers, n int) {
+	ended := make(chan struct{})
+	left := n
+	var step func(bool)
+	step = func(bool) {
+		left--
+		if left == 0 {
+			close(ended)
+		} else {
+			t.start(0, step)
+		}
+	}
+	cpu := cpuTime()
+	begin := time.Now()
+	t.start(0, step)
+	<-ended
+	fmt.Printf("row=due_chain peer=go n=%d ns=%.4g cpu_ns=%.4g\n", n, perOp(time.Since(begin), n),
+		perOp(cpuTime()-cpu, n))
+}
+
 func main() {
 	options := map[string]string{"row": "", "n": "100000", "threads": "1", "rounds": "500000"}
 	for _, argument := range os.Args[1:] {
@@ -324,6 +344,8 @@ func main() {
 		measureMemory(t, number("n"), false)
 	case "lateness":
 		measureLateness(t, number("n"), 2*time.Second)
+	case "due":
+		measureDue(t, number("n"))
 	default:
 		fail("unknown --row")
 	}

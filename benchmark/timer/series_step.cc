@@ -1,7 +1,8 @@
-// Row series_step: what one step of a series costs, an empty task created and run. Links: workflow.
+// Row series_step: what one step of a series costs, an empty task, or a timer without a delay,
+// created and run. Links: workflow.
 //
 // queued: one series of --n tasks pushed before it starts. self_extending: each task's successor is
-// pushed by a task that runs, so that the series never holds more than a few.
+// pushed by a task that runs, so that the series never holds more than a few. due: the timers' two.
 
 #include <workflow/WFFacilities.h>
 #include <workflow/WFTaskFactory.h>
@@ -61,13 +62,50 @@ void run_self_extending(size_t n) {
   });
 }
 
+void run_due_queued(size_t n) {
+  measure("due_queued", n, [n] {
+    WFFacilities::WaitGroup finished(1);
+    SeriesWork* series =
+        Workflow::create_series_work(WFTaskFactory::create_timer_task(0, 0, nullptr),
+                                     [&finished](const SeriesWork*) { finished.done(); });
+    for (size_t i = 1; i < n; ++i)
+      series->push_back(WFTaskFactory::create_timer_task(0, 0, nullptr));
+    series->start();
+    finished.wait();
+  });
+}
+
+void extend_by_timer(WFTimerTask* task, size_t* left) {
+  if (--*left > 0) {
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(
+        0, 0, [left](WFTimerTask* next) { extend_by_timer(next, left); }));
+  }
+}
+
+void run_due_self_extending(size_t n) {
+  measure("due_self_extending", n, [n] {
+    WFFacilities::WaitGroup finished(1);
+    size_t left = n;
+    WFTimerTask* first = WFTaskFactory::create_timer_task(
+        0, 0, [&left](WFTimerTask* task) { extend_by_timer(task, &left); });
+    Workflow::start_series_work(first, [&finished](const SeriesWork*) { finished.done(); });
+    finished.wait();
+  });
+}
+
 }  // namespace
 }  // namespace bench
 
 int main(int argc, char** argv) {
-  const size_t n = bench::Options(argc, argv).count("n", 1'000'000);
+  const bench::Options options(argc, argv);
+  const size_t n = options.count("n", 1'000'000);
   WFFacilities::usleep(1000);  // the threads start here, not in the first measurement
-  bench::run_queued(n);
-  bench::run_self_extending(n);
+  if (options.text("row", "series") == "due") {
+    bench::run_due_queued(n);
+    bench::run_due_self_extending(n);
+  } else {
+    bench::run_queued(n);
+    bench::run_self_extending(n);
+  }
   return 0;
 }

@@ -124,8 +124,14 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
 bool PeriodicTimer::restart() {
   const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns());
   missed_ = missed + std::exchange(lost_, 0);
-  switch (Poller::restart_timer(this, due_ns)) {
+  // Ticks that overlap would follow each other here without end.
+  const Poller::IfDue if_due = overlap_ ? Poller::IfDue::kQueue : Poller::IfDue::kTell;
+  switch (Poller::restart_timer(this, due_ns, if_due)) {
     case Poller::Start::kQueued:
+      return true;
+    case Poller::Start::kDue:
+      ticks_ = true;
+      Runtime::current().handlers().post(this);
       return true;
     case Poller::Start::kCancelled:
       leave_name();

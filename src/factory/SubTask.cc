@@ -39,10 +39,6 @@ void SubTask::subtask_done() {
   }
 }
 
-void SubTask::take_turn() {
-  run_chain(this);
-}
-
 namespace {
 
 // What a loop changes of its thread's context, put back when it ends.
@@ -52,6 +48,7 @@ class ChainScope {
       : context_(context),
         dispatching_(context.dispatching),
         dispatched_is_done_(context.dispatched_is_done),
+        turn_ends_(std::exchange(context.turn_ends, false)),
         series_(context.series) {
     context_.nesting++;
   }
@@ -59,6 +56,7 @@ class ChainScope {
     context_.nesting--;
     context_.dispatching = dispatching_;
     context_.dispatched_is_done = dispatched_is_done_;
+    context_.turn_ends = turn_ends_;
     context_.series = series_;
   }
   ChainScope(const ChainScope&) = delete;
@@ -68,10 +66,19 @@ class ChainScope {
   ThreadContext& context_;
   SubTask* const dispatching_;
   const bool dispatched_is_done_;
+  const bool turn_ends_;
   SeriesWork* const series_;
 };
 
 }  // namespace
+
+void SubTask::take_turn() {
+  ThreadContext& context = ThreadContext::current();
+  const bool is_outermost = context.nesting == 0 && context.inline_depth == 0;
+  const ChainScope scope(context);
+  context.turn_ends = is_outermost;
+  follow(context, this);
+}
 
 SeriesWork* SubTask::joined_series() const {
   void* pointer = pointer_.load(std::memory_order_acquire);

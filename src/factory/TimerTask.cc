@@ -7,6 +7,7 @@
 #include "factory/InterruptScope.h"
 #include "factory/Names.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
@@ -16,15 +17,21 @@ void TimerTask::dispatch() {
   Poller& poller = runtime.own_poller();
   before_start();
   const TimerDue when = due();
-  if (when.is_refused() ? refuse(when.error()) : enter_scope_with(poller) && start_with(poller)) {
-    return;
-  }
-  if (leave_name() == Name::kTaken) {
-    set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  RunnableList finished;
+  const bool started = when.is_refused() ? refuse(when.error())
+                                         : enter_scope_with(poller) && start_with(poller, finished);
+  if (!started) {
+    if (leave_name() == Name::kTaken) {
+      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+    }
+    finished.push_back(this);
   }
   // Through the handlers even from one of their threads: a timer whose callback starts the next
-  // such timer must not nest.
-  runtime.handlers().post(this);
+  // such timer must not nest, and others have their turns in between.
+  const ThreadContext& context = ThreadContext::current();
+  const bool turn_ends =
+      context.turn_ends && context.dispatching == this && context.pool == &runtime.handlers();
+  runtime.handlers().post(finished, turn_ends);
 }
 
 bool TimerTask::refuse(int error) {
@@ -48,9 +55,12 @@ bool TimerTask::enter_scope_with(Poller& poller) {
 }
 
 // False: it has an outcome.
-bool TimerTask::start_with(Poller& poller) {
-  switch (poller.start_timer(this)) {
+bool TimerTask::start_with(Poller& poller, RunnableList& finished) {
+  switch (poller.start_timer(this, Poller::IfDue::kTell)) {
     case Poller::Start::kQueued:
+      return true;
+    case Poller::Start::kDue:
+      left_queue(false, finished);
       return true;
     case Poller::Start::kCancelled:
       leave_timers_scope();

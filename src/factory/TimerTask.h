@@ -87,7 +87,8 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // False: it has an outcome, and is not in its scope.
   bool enter_scope_with(Poller& poller);
-  bool start_with(Poller& poller);
+  // True: the task is others' now. If it was due already, its turn is in `finished`.
+  bool start_with(Poller& poller, RunnableList& finished);
   // An outcome for one that was not started with a poller; returns false.
   bool refuse(int error);
 

@@ -17,7 +17,7 @@ constexpr int kMaxInlineDepth = 32;
 HandlerPool::HandlerPool(int threads)
     : WorkerPool({.name = "wf-handler", .threads = threads, .grow_when_starved = true}) {}
 
-void HandlerPool::post(RunnableList& batch) {
+void HandlerPool::post(RunnableList& batch, bool turn_ends) {
   if (batch.empty()) {
     return;
   }
@@ -25,7 +25,11 @@ void HandlerPool::post(RunnableList& batch) {
   if (!terminated()) {
     queue_.append(batch);
     watch();
-    unlock_and_wake();
+    if (turn_ends) {
+      mutex_.unlock();
+    } else {
+      unlock_and_wake();
+    }
     return;
   }
   mutex_.unlock();

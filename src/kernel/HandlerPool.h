@@ -16,8 +16,12 @@ class HandlerPool final : public WorkerPool {
   // Hands over a whole batch at once and leaves it empty. Never call it with a lock held.
   // After stop() the items run in the caller: at once, or, when such items have posted each other
   // many levels deep, as soon as the deepest of them returns.
-  void post(RunnableList& batch);
+  void post(RunnableList& batch) { post(batch, false); }
   void post(Runnable* item);
+
+  // The same. With `turn_ends`, which is for a thread of this pool that has nothing else to do in
+  // its turn: it takes the next item itself, so no other thread is woken for this batch.
+  void post(RunnableList& batch, bool turn_ends);
 
   // The longest that an item of any pool was seen to wait for its thread. Of batches, one in
   // kWatched is watched, as a look at the clock for each would cost more than its hand-over.

@@ -32,8 +32,9 @@ class TimerNode : public TimerQueueNode {
   ClockId clock() const { return clock_; }
 
   // The node has left the queue because its deadline passed, or because the poller stops. Called
-  // on the poller's thread with no lock held; the caller of it owns the completion. What is added
-  // to `finished` is handed to the handlers; the node may be gone as soon as it is there.
+  // on the poller's thread, with no lock held, and by the node's starter when the start answers
+  // kDue. The caller owns the completion. It hands what is added to `finished` to the handlers; the
+  // node may be gone as soon as it is in that list.
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:
@@ -50,7 +51,7 @@ class TimerNode : public TimerQueueNode {
     due_.compare_exchange_strong(from, to, std::memory_order_acq_rel);
   }
 
-  // In left_queue() that was not stopped, and until it is started again: what has passed.
+  // The deadline that has passed: from a left_queue() that was not stopped until the next restart.
   int64_t deadline_ns() const { return deadline_ns_; }
 
  private:
@@ -119,6 +120,9 @@ class IoHandler {
 //    restart_timer() puts it back, under P, who wants to end it marks it, as an interrupter does;
 //    the first to mark it, or to take it out of the queue, has ended it. The restart then refuses,
 //    and the completion is the restarter's.
+// 18. A node that is due when it is started, or restarted, need not be queued. The start decides
+//    that under P, after all that may refuse it. Such a node counts as popped: it is removed, and
+//    its starter owns the completion.
 // (4, 6, 7 concern names: NameRegistry. 8: unnamed timers use none of it.)
 //
 // P is a leaf: nothing is called, posted, freed or logged while it is held, but the arming of the
@@ -167,6 +171,8 @@ class Poller {
 
   enum class Start {
     kQueued,       // the poller owns the node now
+    kDue,          // only with IfDue::kTell: its time has come already, so it is not queued (18);
+                   // the completion is the caller's, who goes on with left_queue()
     kCancelled,    // a canceller came first; the completion is the caller's
     kInterrupted,  // an interrupter came first; the completion is the caller's
     kStopped,      // the poller has stopped; the completion is the caller's
@@ -175,9 +181,12 @@ class Poller {
     // clock needs a descriptor; the completion is the caller's
     kNoClock
   };
+  // What becomes of a node that is due when it is started. A caller that holds locks, or cannot go
+  // on with left_queue() there and then, has it queued.
+  enum class IfDue { kQueue, kTell };
   // Any thread, once per node. The node leaves the queue when it is due() at the earliest, by its
   // clock; kNever only by cancel or stop.
-  Start start_timer(TimerNode* node);
+  Start start_timer(TimerNode* node, IfDue if_due = IfDue::kQueue);
   // Before it, of a node that others may interrupt from now on.
   void expect(TimerNode* node) { node->poller_ = this; }
   // The same with a delay that is not known before.
@@ -187,8 +196,9 @@ class Poller {
   }
 
   // Puts a node that restarts, and has left the queue, back into it. Once per left_queue() that was
-  // not stopped, by who owns it since; if it is not queued, the completion is his.
-  static Start restart_timer(TimerNode* node, int64_t deadline_ns);
+  // not stopped, by who owns it since. If the node is not queued, it remains his: he goes on with
+  // its completion, or after kDue as after left_queue().
+  static Start restart_timer(TimerNode* node, int64_t deadline_ns, IfDue if_due);
 
   enum class Cancel {
     kBeforeStart,    // the coming start will answer kCancelled
@@ -322,7 +332,8 @@ class Poller {
   int64_t monotonic_of(ClockId clock, int64_t deadline_ns) const;
   // The same of the earliest deadline of all queues.
   int64_t earliest_monotonic_ns() const WF_REQUIRES(mutex_);
-  Start put_in(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
+  // Queues the node, or refuses it; one that is `due` is not queued but told to be kDue.
+  Start put_in(TimerNode* node, int64_t deadline_ns, bool due) WF_REQUIRES(mutex_);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   // Takes the node out of its queue. Memory that the queue then does not need is freed later, on
   // the poller's thread, because the caller may hold locks.

@@ -115,7 +115,7 @@ void Poller::space_out(int64_t now_ns, int due) {
   next_round_ns_ = saturating_add(now_ns, spacing_ns_);
 }
 
-Poller::Start Poller::start_timer(TimerNode* node) {
+Poller::Start Poller::start_timer(TimerNode* node, IfDue if_due) {
   const int64_t now_ns = clock_.now_ns_on(node->clock_);
   if (node->poller_ != this) {
     node->poller_ = this;  // not expected: nobody looks yet
@@ -125,18 +125,24 @@ Poller::Start Poller::start_timer(TimerNode* node) {
   if (node->flag_.exchange(true, std::memory_order_acq_rel)) {
     return Start::kCancelled;
   }
-  return put_in(node, due.deadline_ns(now_ns));
+  const int64_t deadline_ns = due.deadline_ns(now_ns);
+  return put_in(node, deadline_ns, if_due == IfDue::kTell && deadline_ns <= now_ns);
 }
 
-Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns) {
-  Start answer = Start::kQueued;
+Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns, bool due) {
+  Start answer = due ? Start::kDue : Start::kQueued;
+  // A node that restarts needs the watch sooner or later, and only its first start may be refused
+  // for the lack of it.
+  const bool needs_watch = node->clock_ != ClockId::kMonotonic && (!due || node->restarts_);
   if (node->mark_ != TimerNode::Mark::kNone) {
     answer = node->mark_ == TimerNode::Mark::kCancelled ? Start::kCancelled : Start::kInterrupted;
   } else if (stopped_) {
     answer = Start::kStopped;
-  } else if (node->clock_ != ClockId::kMonotonic && !multiplexer_->watch_clocks()) {
+  } else if (needs_watch && !multiplexer_->watch_clocks()) {
     // Before its deadline is compared with the monotonic clock, or a change might go unseen.
     answer = Start::kNoClock;
+  } else if (due) {
+    node->deadline_ns_ = deadline_ns;
   } else {
     try {
       insert(node, deadline_ns);
@@ -144,7 +150,7 @@ Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns) {
       answer = Start::kNoMemory;
     }
   }
-  node->restarts_ = node->restarts_ && answer == Start::kQueued;
+  node->restarts_ = node->restarts_ && (answer == Start::kQueued || answer == Start::kDue);
   return answer;
 }
 
@@ -176,11 +182,12 @@ bool Poller::is_ended(const TimerNode* node) {
   return node->mark_ != TimerNode::Mark::kNone;
 }
 
-Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns) {
+Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns, IfDue if_due) {
   schedule_point();
   Poller* const poller = node->poller_;
+  const bool due = if_due == IfDue::kTell && deadline_ns <= poller->clock_.now_ns_on(node->clock_);
   MutexLock lock(poller->mutex_);
-  return poller->put_in(node, deadline_ns);
+  return poller->put_in(node, deadline_ns, due);
 }
 
 bool Poller::move_timer(TimerNode* node, TimerDue due) {

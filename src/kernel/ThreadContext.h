@@ -29,6 +29,9 @@ struct ThreadContext {
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
   SubTask* dispatching = nullptr;
   bool dispatched_is_done = false;
+  // Whether that loop is all that the thread does in its turn. Then, if the task that is being
+  // dispatched does not complete at once, the thread goes back to its pool when dispatch() returns.
+  bool turn_ends = false;
   // How many of the loops there this thread is in, one inside a callback of the other.
   int nesting = 0;
   // Not deeper than this: then what completes is handed over.

@@ -4,6 +4,7 @@
 
 #include "StackSpread.h"
 #include "TaskProbes.h"
+#include "support/Sanitizers.h"
 #include "workflow/WFTaskFactory.h"
 
 // However many tasks follow each other, the stack stays where it is.
@@ -17,6 +18,8 @@ using test_support::Tally;
 namespace {
 
 constexpr int kMillion = 1'000'000;
+// Each goes through the handlers, which takes sanitizers long.
+constexpr int kTimers = test_support::kSanitized ? 100'000 : kMillion;
 
 }  // namespace
 
@@ -62,6 +65,42 @@ TEST(SeriesStack, OfALoneTaskWhoseSeriesExtendsItselfAMillionTimes) {
   };
   WFTaskFactory::create_counter_task(0, extend)->start();
   ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_LT(stack.spread(), kSpread);
+}
+
+TEST(SeriesStack, OfAMillionTimersWithoutADelayInOneSeries) {
+  StackSpread stack;
+  Tally ended;
+  int left = kTimers;
+  std::function<void(WFTimerTask*)> extend = [&](WFTimerTask* task) {
+    stack.note();
+    if (--left > 0) {
+      *series_of(task) << WFTaskFactory::create_timer_task(0, 0, extend);
+    } else {
+      ended.add();
+    }
+  };
+  WFTaskFactory::create_timer_task(0, 0, extend)->start();
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(stack.notes(), kTimers);
+  EXPECT_LT(stack.spread(), kSpread);
+}
+
+TEST(SeriesStack, OfAMillionTimersWithoutADelayStartedInTheCallbackOfTheOneBefore) {
+  StackSpread stack;
+  Tally ended;
+  int left = kTimers;
+  std::function<void(WFTimerTask*)> next = [&](WFTimerTask*) {
+    stack.note();
+    if (--left > 0) {
+      WFTaskFactory::create_timer_task(0, 0, next)->start();
+    } else {
+      ended.add();
+    }
+  };
+  WFTaskFactory::create_timer_task(0, 0, next)->start();
+  ASSERT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(stack.notes(), kTimers);
   EXPECT_LT(stack.spread(), kSpread);
 }
 

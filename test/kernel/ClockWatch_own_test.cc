@@ -249,3 +249,12 @@ TEST(ClockWatchOfTheSystem, TakesTheWatch) {
   handlers.stop();
   poller.stop();
 }
+
+TEST_F(ClockWatch, WhatIsDueAtItsStartNeedsNone) {
+  watch_error = EMFILE;
+  for (ClockId clock : {ClockId::kBoottime, ClockId::kWall}) {
+    Timer& timer = add(TimerDue::after(0), clock);
+    EXPECT_EQ(poller_.start_timer(&timer, Poller::IfDue::kTell), Poller::Start::kDue);
+  }
+  EXPECT_EQ(watches, 0u);
+}

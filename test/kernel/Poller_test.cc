@@ -29,6 +29,7 @@ using workflow::monotonic_ns;
 using workflow::Poller;
 using workflow::Runnable;
 using workflow::RunnableList;
+using workflow::TimerDue;
 using workflow::TimerNode;
 using workflow::UniqueFd;
 
@@ -68,6 +69,14 @@ class Timer final : public TimerNode, public Runnable {
   std::atomic<int> runs_{0};
   std::atomic<bool> stopped_{false};
   std::atomic<int64_t> at_ns_{0};
+};
+
+// Told by its start whether it is due.
+class DueNode final : public TimerNode {
+ public:
+  explicit DueNode(TimerDue due, bool restarts = false) : TimerNode({due}, restarts) {}
+  void left_queue(bool, RunnableList&) override {}
+  using TimerNode::deadline_ns;
 };
 
 class Posted final : public Runnable {
@@ -279,6 +288,51 @@ TEST_F(PollerTest, CancelAfterStopIsTooLate) {
   stop();
   EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTooLate);
   EXPECT_EQ(timer.runs(), 1);
+}
+
+TEST_F(PollerTest, WhatIsDueAtItsStartIsNotQueuedAndCountsAsPopped) {
+  for (const TimerDue due : {TimerDue::after(0), TimerDue::at(0), TimerDue::at(monotonic_ns())}) {
+    DueNode node(due);
+    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kDue);
+    EXPECT_LE(node.deadline_ns(), monotonic_ns());
+    EXPECT_EQ(poller_.timer_count(), 0u);
+    EXPECT_FALSE(Poller::move_timer(&node, TimerDue::after(kNsPerSec)));
+    EXPECT_EQ(Poller::remaining_ns(&node, workflow::system_clock()), -1);
+    EXPECT_FALSE(Poller::interrupt_timer(&node));
+    EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTooLate);
+  }
+}
+
+TEST_F(PollerTest, OnlyWhatIsDueAtItsStartIsNotQueued) {
+  for (const TimerDue due : {TimerDue::after(3600 * kNsPerSec), TimerDue::after(kNever),
+                             TimerDue::at(monotonic_ns() + 3600 * kNsPerSec)}) {
+    DueNode node(due);
+    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kQueued);
+    EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTaken);
+  }
+}
+
+TEST_F(PollerTest, WhatIsDueAtItsStartMayBeRefused) {
+  DueNode cancelled(TimerDue::after(0));
+  EXPECT_EQ(Poller::cancel_timer(&cancelled), Poller::Cancel::kBeforeStart);
+  EXPECT_EQ(poller_.start_timer(&cancelled, Poller::IfDue::kTell), Poller::Start::kCancelled);
+  DueNode interrupted(TimerDue::after(0));
+  poller_.expect(&interrupted);
+  EXPECT_FALSE(Poller::interrupt_timer(&interrupted));
+  EXPECT_EQ(poller_.start_timer(&interrupted, Poller::IfDue::kTell), Poller::Start::kInterrupted);
+  stop();
+  DueNode late(TimerDue::after(0));
+  EXPECT_EQ(poller_.start_timer(&late, Poller::IfDue::kTell), Poller::Start::kStopped);
+}
+
+TEST_F(PollerTest, WhatRestartsAndIsDueIsEndedBeforeItsRestart) {
+  DueNode node(TimerDue::after(0), true);
+  EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kDue);
+  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kTell), Poller::Start::kDue);
+  EXPECT_EQ(poller_.timer_count(), 0u);
+  EXPECT_EQ(Poller::end_timer(&node), Poller::Cancel::kBeforeRestart);
+  EXPECT_EQ(Poller::end_timer(&node), Poller::Cancel::kTooLate);
+  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kTell), Poller::Start::kCancelled);
 }
 
 TEST_F(PollerTest, ScheduledNodesMove) {

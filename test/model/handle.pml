@@ -25,6 +25,7 @@
  *   WITH_NAME_MOVER one more by the name
  *   WITH_LOOKER     one asks what remains
  *   WITH_DROP, WITH_REFUSAL  instead of its start the timer may be dropped; its start may be refused
+ *   WITH_DUE        it may be due when it is started: then it never enters the queue
  *   WITH_STOP, WITH_INTERRUPT
  */
 
@@ -146,7 +147,11 @@ inline give_up_slot() {
 }
 
 inline start_timer() {
-#ifdef MUT_DELAY_BEFORE_POLLER
+#ifdef MUT_DUE_BY_OLD_DELAY
+  d_step { TOUCH; waits = delay; poller_set = true };
+  lock(P);
+  d_step { TOUCH; delay = STARTED };
+#elif defined(MUT_DELAY_BEFORE_POLLER)
   d_step { TOUCH; waits = delay; delay = STARTED };
   d_step { TOUCH; poller_set = true };
   lock(P);
@@ -161,16 +166,37 @@ inline start_timer() {
 #ifdef MUT_FLAG_BEFORE_DELAY
   d_step { TOUCH; waits = delay; delay = STARTED };
 #endif
+#ifdef WITH_DUE
+  choose_due();
+#endif
   d_step {
     if
+#ifdef MUT_DUE_IGNORES_FLAG
+    :: due -> verdict = SUCCESS; removed = true
+    :: old && !due -> verdict = ECANCELED; removed = true
+#else
     :: old -> verdict = ECANCELED; removed = true
+#endif
     :: !old && marked -> verdict = ETIMEDOUT; removed = true
     :: !(old || marked) && stopped -> verdict = ABORTED; removed = true
+#if defined(WITH_DUE) && !defined(MUT_DUE_IGNORES_FLAG)
+    :: !(old || marked || stopped) && due -> verdict = SUCCESS; removed = true; assert(waits == in_force)
+#endif
     :: else -> queued = true; deadline = waits; queued_for = waits
     fi
   };
   unlock(P)
 }
+
+#ifdef WITH_DUE
+/* Whether the deadline that start found has passed already. Needs the local due. */
+inline choose_due() {
+  if
+  :: due = true
+  :: due = false
+  fi
+}
+#endif
 
 inline close_unstarted() {
 #ifdef MUT_REFUSAL_IGNORES_FLAG
@@ -255,6 +281,9 @@ inline drop() {
 
 proctype Owner() {
   bool old, taken;
+#ifdef WITH_DUE
+  bool due;
+#endif
   byte waits;
   mtype verdict = NONE;
   mtype ignored;

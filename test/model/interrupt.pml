@@ -76,6 +76,7 @@ proctype Starter() {
      :: !old && marked -> verdict = ETIMEDOUT
      :: !old && !marked && stopped -> verdict = ABORTED
      :: !old && !marked && !stopped -> queued = true
+     :: !old && !marked && !stopped -> verdict = SUCCESS  /* it is due already */
 #else
      :: !old && stopped -> verdict = ABORTED
      :: !old && !stopped -> queued = true
@@ -83,7 +84,12 @@ proctype Starter() {
      fi;
      unlock(P);
      if
+#ifdef MUT_DUE_STAYS_IN_SCOPE
+     :: verdict == SUCCESS
+     :: verdict != NONE && verdict != SUCCESS ->
+#else
      :: verdict != NONE ->
+#endif
         leave_scope();
         if
         :: !was_entered -> verdict = ETIMEDOUT

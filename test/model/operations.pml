@@ -109,6 +109,32 @@ inline settle(t, verdict_if_linked) {
 #endif
 }
 
+/* Parts of start, under P. */
+inline enter_queue(t) {
+  verdict = SUCCESS;
+  d_step {
+    RULE(P_OF(t) == _pid);
+    RULE(!stopped[QUEUE_OF(t)]);
+    TOUCH(t);
+    assert(!queued[t] && !removed[t]);
+    queued[t] = true
+  }
+}
+
+/* Its time has come already: it is not queued, and start goes on as expiry does. */
+inline be_due(t) {
+  verdict = DUE;
+  d_step {
+    RULE(P_OF(t) == _pid);
+    assert(!stopped[QUEUE_OF(t)]);
+    TOUCH(t);
+    assert(!queued[t] && !removed[t]);
+#ifndef MUT_DUE_NOT_REMOVED
+    removed[t] = true
+#endif
+  }
+}
+
 /* Needs the locals old, was_linked and verdict. */
 inline start(t) {
 #ifdef MUT_FLAG_OUTSIDE_P
@@ -130,6 +156,9 @@ inline start(t) {
 #endif
     if
     :: old -> verdict = ECANCELED
+#ifdef MUT_DUE_IGNORES_STOPPED
+    :: !old && stopped[QUEUE_OF(t)] -> be_due(t)
+#endif
 #ifndef MUT_START_IGNORES_STOPPED
     :: !old && stopped[QUEUE_OF(t)] ->
        verdict = ABORTED;
@@ -138,19 +167,26 @@ inline start(t) {
 #endif
 #endif
     :: else ->
-       verdict = SUCCESS;
-       d_step {
-         RULE(P_OF(t) == _pid);
-         RULE(!stopped[QUEUE_OF(t)]);
-         TOUCH(t);
-         assert(!queued[t] && !removed[t]);
-         queued[t] = true
-       }
+#ifdef WITH_DUE
+       if
+       :: true -> be_due(t)
+       :: true -> enter_queue(t)
+       fi
+#else
+       enter_queue(t)
+#endif
     fi;
     unlock(P_OF(t))
   };
   if
   :: verdict == ECANCELED -> complete(t, ECANCELED)
+#ifdef WITH_DUE
+#ifdef MUT_DUE_KEEPS_LINK
+  :: verdict == DUE -> complete(t, SUCCESS)
+#else
+  :: verdict == DUE -> settle(t, SUCCESS)
+#endif
+#endif
 #ifdef MUT_START_STOPPED_KEEPS_LINK
   :: verdict == ABORTED -> complete(t, ABORTED)
 #else

@@ -20,6 +20,7 @@
  *   PASSES          how often its deadline passes                                    (2)
  *   WITH_STOP, WITH_INTERRUPT
  *   WITH_NO_MEMORY  for a start, restart or overlapping tick; or its start is refused otherwise
+ *   WITH_DUE        its time may have come already at its start, or, if ticks do not overlap, restart
  */
 
 #ifndef PASSES
@@ -31,7 +32,7 @@
 #define CALLERS 1
 #endif
 
-mtype = { NONE, SUCCESS, ABORTED, EINVAL, ENOMEM, ECANCELED, ETIMEDOUT };
+mtype = { NONE, SUCCESS, ABORTED, EINVAL, ENOMEM, ECANCELED, ETIMEDOUT, DUE };
 mtype = { WON, RUNNING, DONE };
 mtype = { BEFORE_START, BEFORE_RESTART, TAKEN, TOO_LATE };
 
@@ -125,21 +126,98 @@ inline choose_memory() {
 #endif
 }
 
-/* Poller::put_in(), under P; needs the locals memory and verdict. */
+/* Whether its time has come already: a start, or a restart of ticks that do not overlap. */
+#ifdef WITH_DUE
+#define IS_DUE (due && passes < PASSES)
+inline choose_due() {
+  if
+  :: due = true
+  :: due = false
+  fi
+}
+#else
+#define IS_DUE false
+inline choose_due() { skip }
+#endif
+
+/* Poller::put_in(), under P; needs the locals memory, due and verdict. */
 inline put_in() {
   if
   :: marked -> verdict = (late -> ETIMEDOUT : ECANCELED)
   :: !marked && stopped -> verdict = ABORTED
-  :: !marked && !stopped && !memory -> verdict = ENOMEM
+#ifdef WITH_DUE
+  :: !marked && !stopped && IS_DUE -> verdict = DUE; passes++
+#endif
+  :: !marked && !stopped && !IS_DUE && !memory -> verdict = ENOMEM
   :: else -> queued = true
   fi;
-#ifndef MUT_REFUSED_STILL_RESTARTS
+#ifdef MUT_DUE_ENDS_RESTARTS
   restarts = restarts && queued
+#elif !defined(MUT_REFUSED_STILL_RESTARTS)
+  restarts = restarts && (queued || verdict == DUE)
+#endif
+}
+
+/* PeriodicTimer::restart(); needs the locals memory, due, verdict and taken. Queued: it is others' now. */
+inline restart() {
+  choose_memory();
+#ifndef OVERLAP
+  choose_due();
+#endif
+  d_step {
+    TOUCH;
+    verdict = NONE;
+#ifdef MUT_RESTART_IGNORES_MARK
+    queued = !stopped;
+    verdict = (stopped -> ABORTED : NONE);
+    restarts = queued
+#elif defined(MUT_RESTART_IGNORES_STOP)
+    verdict = (marked -> (late -> ETIMEDOUT : ECANCELED) : NONE);
+    queued = !marked;
+    restarts = queued
+#else
+    put_in()
+#endif
+  };
+  if
+  :: verdict != NONE && verdict != DUE -> leave_with(verdict)
+  :: else
+  fi
+}
+
+/* PeriodicTimer::left_queue(), not stopped; needs the locals of restart. */
+inline left_queue() {
+#ifdef OVERLAP
+  choose_memory();
+#ifdef MUT_SPAWNS_AFTER_RESTART
+  restart();
+  d_step { TOUCH; users++; spawned++ };
+#else
+  if
+#ifdef MUT_TICK_IS_NO_USER
+  :: memory -> spawned++
+#else
+  :: memory -> d_step { TOUCH; users++ }; spawned++
+#endif
+  :: else
+  fi;
+  restart();
+#endif
+  if
+  :: verdict != NONE -> post()
+  :: else
+  fi
+#else
+  d_step { TOUCH; ticks = true };
+  post()
 #endif
 }
 
 proctype Owner() {
   bool old, taken, out, memory;
+#ifdef WITH_DUE
+  bool due;
+#endif
   mtype verdict = NONE;
 #ifdef WITH_INTERRUPT
   d_step {
@@ -158,6 +236,7 @@ proctype Owner() {
   :: refused -> d_step { TOUCH; verdict = (flag -> ECANCELED : (taken_out -> ETIMEDOUT : EINVAL)); flag = true }
   :: else ->
      choose_memory();
+     choose_due();
      d_step { TOUCH; poller_set = true };
      d_step {
        TOUCH;
@@ -169,41 +248,20 @@ proctype Owner() {
        fi
      };
      if
-     :: verdict != NONE ->
+     :: verdict != NONE && verdict != DUE ->
         leave_scope(out);
         d_step { verdict = ((out && verdict != ECANCELED) -> ETIMEDOUT : verdict) }
      :: else
      fi
   fi;
   if
-  :: verdict != NONE ->
+#ifdef WITH_DUE
+  :: verdict == DUE -> d_step { due = false; verdict = NONE }; left_queue()
+#endif
+  :: verdict != NONE && verdict != DUE ->
      leave_name(taken);
      set_outcome((taken -> ECANCELED : verdict));
      post()
-  :: else
-  fi
-}
-
-/* PeriodicTimer::restart(); needs the locals memory, verdict and taken. Queued: it is others' now. */
-inline restart() {
-  choose_memory();
-  d_step {
-    TOUCH;
-    verdict = NONE;
-#ifdef MUT_RESTART_IGNORES_MARK
-    queued = !stopped;
-    verdict = (stopped -> ABORTED : NONE);
-    restarts = queued
-#elif defined(MUT_RESTART_IGNORES_STOP)
-    verdict = (marked -> (late -> ETIMEDOUT : ECANCELED) : NONE);
-    queued = !marked;
-    restarts = queued
-#else
-    put_in()
-#endif
-  };
-  if
-  :: verdict != NONE -> leave_with(verdict)
   :: else
   fi
 }
@@ -371,6 +429,9 @@ proctype Stopper() {
 
 proctype Poller() {
   bool taken, out, memory, over;
+#ifdef WITH_DUE
+  bool due;
+#endif
   mtype verdict;
 end:
   do
@@ -387,30 +448,7 @@ end:
      if
      :: over -> leave_with(ABORTED); post()
      :: else ->
-#ifdef OVERLAP
-        choose_memory();
-#ifdef MUT_SPAWNS_AFTER_RESTART
-        restart();
-        d_step { TOUCH; users++; spawned++ };
-#else
-        if
-#ifdef MUT_TICK_IS_NO_USER
-        :: memory -> spawned++
-#else
-        :: memory -> d_step { TOUCH; users++ }; spawned++
-#endif
-        :: else
-        fi;
-        restart();
-#endif
-        if
-        :: verdict != NONE -> post()
-        :: else
-        fi
-#else
-        d_step { TOUCH; ticks = true };
-        post()
-#endif
+        left_queue()
      fi;
      d_step { taken = false; out = false; memory = false; over = false; verdict = NONE }
   :: d_step { stopped && !queued -> drained = true } -> break
@@ -516,6 +554,9 @@ inline end_turn() {
 
 proctype Handler() {
   bool seen, taken, out, memory, last, first, ended_before;
+#ifdef WITH_DUE
+  bool due;
+#endif
   mtype verdict, how;
 end:
   do
@@ -543,7 +584,10 @@ end:
         d_step { seen = false };
         restart();
         if
-        :: verdict != NONE -> end_turn()
+#ifdef WITH_DUE
+        :: verdict == DUE -> d_step { TOUCH; ticks = true; due = false }; post()
+#endif
+        :: verdict != NONE && verdict != DUE -> end_turn()
         :: else
         fi
      :: else -> end_turn()

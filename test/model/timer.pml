@@ -32,6 +32,7 @@
  *   CHUNK         timers that a canceller takes in one hold of B                        (1)
  *   WITH_STOP     one thread stops every poller
  *   WITH_DISMISS  an owner may dismiss its timer instead of starting it
+ *   WITH_DUE      a timer may be due when it is started: then it never enters the queue
  *   MUT_x         breaks one rule: see the file `mutations`
  *   MERGED        fewer, longer steps: see above
  *   NO_RULES      leaves out the assertions on how (which lock is held, what enters the queue) and
@@ -90,7 +91,7 @@
 #define HOLDS_A_P (P[0] == _pid || P[1] == _pid)
 #endif
 
-mtype = { NONE, SUCCESS, ABORTED, ECANCELED };
+mtype = { NONE, SUCCESS, ABORTED, ECANCELED, DUE };
 
 /* Mutexes: the process that holds it, or NOBODY. */
 byte P[QUEUES];

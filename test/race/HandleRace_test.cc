@@ -106,8 +106,9 @@ class HandleRound {
   void create(size_t i, TestRandom& random) {
     Timer& timer = timers_[i];
     timer.named = random.one_in(2);
-    const nanoseconds delay =
-        random.one_in(4) ? nanoseconds(-1) : nanoseconds(random.below(300'000));
+    const nanoseconds delay = random.one_in(4)   ? nanoseconds(-1)
+                              : random.one_in(6) ? nanoseconds(0)
+                                                 : nanoseconds(random.below(300'000));
     const auto callback = [this, &timer](WFTimerTask* task) {
       timer.callbacks++;
       timer.state = task->get_state();

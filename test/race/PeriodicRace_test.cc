@@ -107,6 +107,9 @@ class PeriodicRound {
     period.every = nanoseconds(1000 + random.below(60'000));
     period.pace = static_cast<WFTimerPace>(random.below(4));
     period.overlap = timer.overlap;
+    if (random.one_in(3)) {
+      period.first = nanoseconds(0);  // due when it is started
+    }
     WFTimerOptions options;
     if (timer.named) {
       options.name = name_of(i);

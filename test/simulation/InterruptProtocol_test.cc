@@ -117,9 +117,11 @@ TEST(InterruptProtocol, MeetsStartExpiryAndCancel) {
     WFSimulation simulation(seed);
     Ledger ledger(simulation);
     WFCounterTask* last = WFTaskFactory::create_counter_task(1, nullptr);
-    InterruptibleSeries* series = new InterruptibleSeries(ledger.create("a", 100));
-    series->push_back(ledger.create("b", 100));
-    series->push_back(ledger.create("", 100));
+    // Without a delay they are due when they are started.
+    const int64_t delay_ns = seed % 3 == 0 ? 0 : 100;
+    InterruptibleSeries* series = new InterruptibleSeries(ledger.create("a", delay_ns));
+    series->push_back(ledger.create("b", delay_ns));
+    series->push_back(ledger.create("", delay_ns));
     series->push_back(last);
     const int64_t cancel_ns = static_cast<int64_t>(random() % 4) * 100;
     const int64_t interrupt_ns = static_cast<int64_t>(random() % 5) * 100;

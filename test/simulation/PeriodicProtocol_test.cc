@@ -41,7 +41,8 @@ class PeriodicLedger {
     WFTimerHandle handle;
   };
 
-  explicit PeriodicLedger(uint64_t seed) : simulation_(seed) {}
+  // With every third seed the first tick is due when the timer is started, else a period later.
+  explicit PeriodicLedger(uint64_t seed) : simulation_(seed), due_at_start_(seed % 3 == 1) {}
 
   WFSimulation& simulation() { return simulation_; }
 
@@ -53,6 +54,9 @@ class PeriodicLedger {
     WFTimerPeriod period;
     period.every = nanoseconds(kEvery);
     period.overlap = overlap;
+    if (due_at_start_) {
+      period.first = nanoseconds(0);
+    }
     WFTimerOptions options;
     if (!name.empty()) {
       options.name = name;
@@ -74,7 +78,7 @@ class PeriodicLedger {
           record.error = ended->get_error();
         });
     record.handle = WFTimer::handle_of(task);
-    record.started_ns = simulation_.now_ns();
+    record.started_ns = simulation_.now_ns() - (due_at_start_ ? kEvery : 0);
     task->start();
     return record;
   }
@@ -111,6 +115,7 @@ class PeriodicLedger {
   }
 
   WFSimulation simulation_;
+  const bool due_at_start_;
   std::deque<Record> records_;
 };
 

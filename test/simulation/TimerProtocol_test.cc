@@ -55,6 +55,83 @@ TEST(TimerProtocol, StartMeetsCancel) {
   });
 }
 
+TEST(TimerProtocol, DueTimersOfOneThreadRunInTheOrderOfTheirStarts) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    WFSimulationOptions options;
+    options.poller_threads = 1 + static_cast<int>(seed % 2);
+    options.handler_threads = 1;
+    options.spurious_wakeups = false;  // nor a second handler, for which one may seem starved
+    TimerLedger ledger(seed, options);
+    // Timers that expire, and those of other threads, may come in between.
+    ledger.create_and_start("a", 10);
+    std::vector<int> order[2];
+    for (size_t thread = 0; thread < 2; thread++) {
+      ledger.simulation().spawn([&, thread] {
+        for (int i = 0; i < 5; i++) {
+          ledger.create_and_start(i % 2 ? "a" : "", 0, [&order, thread, i](WFTimerTask*) {
+            order[thread].push_back(i);
+          });
+        }
+      });
+    }
+    ledger.run();
+    for (const std::vector<int>& each : order) {
+      EXPECT_EQ(each, (std::vector<int>{0, 1, 2, 3, 4}));
+    }
+    ledger.close();
+  });
+}
+
+// From the end of its start on, whoever cancels is too late, however long the handlers take.
+TEST(TimerProtocol, ADueTimerHasExpiredWhenItsStartReturns) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    TimerLedger ledger(seed);
+    for (const char* name : {"a", ""}) {
+      ledger.simulation().spawn([&, name] {
+        WFTimerTask* const task = ledger.create(name, 0);
+        const WFTimerHandle handle = WFTimer::handle_of(task);
+        ledger.start(task);
+        EXPECT_EQ(ledger.cancel(name), 0);
+        EXPECT_NE(handle.reschedule(std::chrono::nanoseconds(10)), WF_TIMER_WON);
+        EXPECT_NE(ledger.cancel(handle), WF_TIMER_WON);
+      });
+    }
+    ledger.run();
+    EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), 2u);
+    ledger.close();
+  });
+}
+
+TEST(TimerProtocol, ChainsOfDueTimersMeetCancelAndStop) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    WFSimulationOptions options;
+    options.handler_threads = 1 + static_cast<int>(seed % 3);
+    TimerLedger ledger(seed, options);
+    int left = 12;
+    bool ended = false;
+    std::function<void(WFTimerTask*)> extend = [&](WFTimerTask* task) {
+      if (left-- > 0) **task << ledger.create(left % 2 ? "a" : "", 0, extend);
+    };
+    Workflow::start_series_work(ledger.create("a", 0, extend),
+                                [&ended](const SeriesWork*) { ended = true; });
+    ledger.create_and_start("a", 0, [&](WFTimerTask*) { ledger.create_and_start("a", 0); });
+    for (int canceller = 0; canceller < 2; canceller++) {
+      ledger.simulation().spawn([&] {
+        ledger.cancel("a", 1);
+        ledger.cancel("a");
+      });
+    }
+    if (seed % 3) {
+      ledger.run();
+      EXPECT_TRUE(ended);
+    } else {
+      ledger.simulation().run_for(0);
+    }
+    ledger.close();
+    EXPECT_TRUE(ended);
+  });
+}
+
 TEST(TimerProtocol, CancelTakesTheOldest) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     TimerLedger ledger(seed);
