@@ -19,6 +19,10 @@ class HandlerPool final : public WorkerPool {
   void post(RunnableList& batch);
   void post(Runnable* item);
 
+  // The same by a thread that is not the library's: it runs the items itself, and what is queued
+  // with them, in the place of an idle worker if there is one.
+  void run(RunnableList& batch);
+
   // The longest that an item of any pool was seen to wait for its thread. Of batches, one in
   // kWatched is watched, as a look at the clock for each would cost more than its hand-over.
   static int64_t longest_wait_ns() { return longest_wait_ns_.load(std::memory_order_relaxed); }

@@ -247,7 +247,7 @@ void Poller::unschedule(TimerNode* node) {
 bool Poller::settled() const {
   {
     MutexLock lock(inbox_mutex_);
-    if (!inbox_.empty()) {
+    if (rounds_made_ != rounds_asked_) {
       return false;
     }
   }
@@ -281,20 +281,29 @@ size_t Poller::timer_count() const {
   return count;
 }
 
-int Poller::take_due(TimerQueue& queue, int64_t now_ns, bool stopped, TimerNode** due, int* count,
+int Poller::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
                      int looked) {
   for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
     auto* const node = static_cast<TimerNode*>(queue.earliest());
-    if (stopped || !settle(node)) {
+    if (ender == Ender::kClock && !node->flag_.load(std::memory_order_relaxed)) {
+      return looked;  // by schedule(): for the poller's thread
+    }
+    if (ender == Ender::kStop || !settle(node)) {
       queue.erase(node);
-      node->restarts_ = node->restarts_ && !stopped;
+      node->restarts_ = node->restarts_ && ender != Ender::kStop;
       due[(*count)++] = node;
     }
   }
   return looked;
 }
 
-int Poller::end_due(bool stopped) {
+void Poller::expire_for_clock(RunnableList& finished) {
+  while (end_due(Ender::kClock, finished) > 0) {
+  }
+}
+
+int Poller::end_due(Ender ender, RunnableList& finished) {
+  const bool stopped = ender == Ender::kStop;
   const int64_t now_ns = clock_.now_ns();
   TimerNode* due[kMaxPopped];
   int count = 0;
@@ -309,11 +318,11 @@ int Poller::end_due(bool stopped) {
         const ClockId clock = static_cast<ClockId>(which);
         const bool monotonic = clock == ClockId::kMonotonic;
         const int64_t at_ns = stopped ? kNever : monotonic ? now_ns : clock_.now_ns_on(clock);
-        looked = take_due(queue, at_ns, stopped, due, &count, looked);
+        looked = take_due(queue, at_ns, ender, due, &count, looked);
       }
       surplus[which] = queue.take_surplus();
     }
-    leaving_ = count > 0;
+    leaving_ = ender == Ender::kClock ? leaving_ : count > 0;
     // What was armed has come; what a full batch leaves behind is due at once.
     armed_ns_ = kNever;
     if (looked == kMaxPopped) {
@@ -324,7 +333,7 @@ int Poller::end_due(bool stopped) {
     arm(earliest_monotonic_ns());
   }
   for (int i = 0; i < count; i++) {
-    due[i]->left_queue(stopped, finished_);
+    due[i]->left_queue(stopped, finished);
   }
   return count;
 }
