@@ -22,8 +22,8 @@ class alignas(64) TimerSlots::Slot {
   // Guarded by G. The generation of a slot that nobody uses was never handed out.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
-  bool running_ = false;    // the callback
-  bool cancelled_ = false;  // by a handle
+  bool running_ = false;  // the callback
+  bool closed_ = false;   // no cancel by handle wins any more: one has come, or a move was too late
   Slot* next_free_ = nullptr;
 };
 
@@ -76,7 +76,7 @@ TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
   slot->task_ = task;
   slot->tag_ = 0;
   slot->running_ = false;
-  slot->cancelled_ = false;
+  slot->closed_ = false;
   return slot;
 }
 
@@ -118,7 +118,7 @@ WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
     if (slot->generation_ != handle.generation_) {
       return WF_TIMER_DONE;
     }
-    if (!slot->running_ && !std::exchange(slot->cancelled_, true)) {
+    if (!slot->running_ && !std::exchange(slot->closed_, true)) {
       verdict = slot->task_->cancel(ended);
     }
   }
@@ -157,11 +157,18 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   if (!slot->task_->goes_by(clock)) {
     return WF_TIMER_OTHER_CLOCK;
   }
-  if (!Poller::move_timer(slot->task_, due)) {
-    return WF_TIMER_RUNNING;
+  switch (Poller::move_timer(slot->task_, due)) {
+    case Poller::Move::kMoved:
+      TimerCounters::add(TimerCounters::kRescheduled);
+      return WF_TIMER_WON;
+    case Poller::Move::kInTick:
+      break;
+    case Poller::Move::kTooLate:
+      // Also if its name is still to be left: who was told so is not told later that he has won.
+      slot->closed_ = true;
+      break;
   }
-  TimerCounters::add(TimerCounters::kRescheduled);
-  return WF_TIMER_WON;
+  return WF_TIMER_RUNNING;
 }
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {

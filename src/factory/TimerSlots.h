@@ -30,7 +30,7 @@ class TimerTask;
 // 11. A handle's generation is that of its slot exactly until the timer's callback has returned, or
 //     the timer was dropped.
 // 12. At most one cancel by handle gets to the name and the poller: these know who came first of it
-//     and of all others that end the timer.
+//     and of all others that end the timer. None does once a handle was told that it is too late.
 class TimerSlots {
  public:
   class Slot;

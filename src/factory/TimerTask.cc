@@ -138,6 +138,9 @@ void TimerTask::give_up_slot() {
 }
 
 WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
+  if (due().is_refused()) {
+    return WF_TIMER_RUNNING;  // from its creation on; its start changes nothing about that
+  }
   const Name name = leave_name();
   if (name == Name::kTaken) {
     return WF_TIMER_RUNNING;
@@ -222,6 +225,9 @@ WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& whe
 
 WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
                                        WFTimerPolicy policy, uint64_t tag) {
+  if (task->due().is_refused()) {
+    return task;
+  }
   using Policy = NameRegistry::Policy;
   using Linked = NameRegistry::Linked;
   const Policy others = policy == WF_TIMER_KEEP      ? Policy::kKeep
@@ -299,7 +305,7 @@ size_t NamedTimerTask::reschedule(std::string_view name, TimerDue due,
   size_t moved = 0;
   registry().for_each(name, [&moved, due, clock](NamedNode* node) {
     auto* const task = static_cast<NamedTimerTask*>(node);
-    moved += task->goes_by(clock) && Poller::move_timer(task, due);
+    moved += task->goes_by(clock) && Poller::move_timer(task, due) == Poller::Move::kMoved;
   });
   TimerCounters::add(TimerCounters::kRescheduled, moved);
   return moved;

@@ -25,7 +25,7 @@ class Poller;
 // of start_timer, cancel_timer and left_queue hands out.
 class TimerNode : public TimerQueueNode {
  public:
-  // When it is to leave the queue. Before the start only.
+  // When it is to leave the queue. Before the start, or of one that is refused.
   TimerDue due() const { return due_.load(std::memory_order_relaxed); }
 
   // By which its deadlines are; always the same.
@@ -214,10 +214,15 @@ class Poller {
     return !node->flag_.exchange(true, std::memory_order_acq_rel);
   }
 
+  enum class Move {
+    kMoved,
+    kInTick,  // it has left the queue and will restart: nobody has ended it yet
+    kTooLate  // it is cancelled, refused, or has left the queue for good
+  };
   // Any thread that knows the node to be alive, as often as it likes: the node leaves the queue
   // when `due` says, by its clock, a delay counted from now (or from its start, if that is to
-  // come), instead of when it would have. False: too late, it is cancelled, or has left the queue.
-  static bool move_timer(TimerNode* node, TimerDue due);
+  // come), instead of when it would have.
+  static Move move_timer(TimerNode* node, TimerDue due);
 
   // The same threads: how long until it leaves the queue, 0 if that is overdue; if it is not
   // started, how long if that were now by `clock`; -1 if it is cancelled or has left the queue.

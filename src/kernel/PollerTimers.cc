@@ -150,32 +150,33 @@ Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns) {
   return poller->put_in(node, deadline_ns);
 }
 
-bool Poller::move_timer(TimerNode* node, TimerDue due) {
+Poller::Move Poller::move_timer(TimerNode* node, TimerDue due) {
   schedule_point();
   TimerDue before = node->due_.load(std::memory_order_acquire);
   while (!before.is_started()) {
     if (before.is_refused()) {
-      return false;
+      return Move::kTooLate;
     }
     schedule_point();
     if (node->flag_.load(std::memory_order_acquire)) {
       if (!node->due_.load(std::memory_order_acquire).is_started()) {
-        return false;  // cancelled; a start would have changed that first
+        return Move::kTooLate;  // cancelled; a start would have changed that first
       }
       break;
     }
     if (node->due_.compare_exchange_weak(before, due, std::memory_order_acq_rel)) {
-      return true;
+      return Move::kMoved;
     }
   }
   Poller* const poller = node->poller_;
   const int64_t deadline_ns = due.deadline_ns(poller->clock_.now_ns_on(node->clock_));
   MutexLock lock(poller->mutex_);
   if (!node->queued()) {
-    return false;
+    const bool goes_on = node->restarts_ && node->mark_ == TimerNode::Mark::kNone;
+    return goes_on ? Move::kInTick : Move::kTooLate;
   }
   poller->move(node, deadline_ns);
-  return true;
+  return Move::kMoved;
 }
 
 namespace {
