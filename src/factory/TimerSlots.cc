@@ -106,6 +106,17 @@ void TimerSlots::give_up(Slot* slot) {
   shard.given_up.notify_all();
 }
 
+// No thread of the simulation runs, and who waits in one of its locks has changed nothing yet.
+std::string TimerSlots::describe(const void* slot) {
+  const auto* const its = static_cast<const Slot*>(slot);
+  if (!its->task_) {
+    return "a timer that has ended";
+  }
+  const std::string text = TimerTask::describe(its->task_);
+  const bool is_waiting = !its->running_ && its->task_->get_state() == WFT_STATE_UNDEFINED;
+  return is_waiting && !Poller::is_started(its->task_) ? text + ", which was not started" : text;
+}
+
 WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
   if (!slot) {
@@ -133,7 +144,7 @@ bool TimerSlots::wait(const WFTimerHandle& handle) {
   if (!slot) {
     return true;
   }
-  LendingCondition::Waiter waiter;
+  LendingCondition::Waiter waiter({"cancel_and_wait()", slot, &TimerSlots::describe});
   MutexLock lock(slot->shard_.mutex);
   while (slot->generation_ == handle.generation_) {
     if (RunningTimer::is_here(slot)) {
@@ -183,23 +194,16 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
 }
 
 RunningTimer::RunningTimer(TimerSlots::Slot* slot, Part part)
-    : slot_(slot), outer_(std::exchange(ThreadContext::current().running_timer, this)) {
+    : activity_(part == Part::kTick ? "a tick of" : "the callback of", slot,
+                &TimerSlots::describe) {
   if (part == Part::kCallback) {
     MutexLock lock(slot->shard_.mutex);
     slot->running_ = true;
   }
 }
 
-RunningTimer::~RunningTimer() {
-  ThreadContext::current().running_timer = outer_;
-}
-
 bool RunningTimer::is_here(const TimerSlots::Slot* slot) {
-  const RunningTimer* running = ThreadContext::current().running_timer;
-  while (running && running->slot_ != slot) {
-    running = running->outer_;
-  }
-  return running != nullptr;
+  return Activity::is_in(ThreadContext::current().activity, slot);
 }
 
 }  // namespace workflow

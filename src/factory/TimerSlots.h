@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 
+#include "kernel/Activity.h"
 #include "kernel/LendingCondition.h"
 #include "kernel/TimerDue.h"
 #include "util/Mutex.h"
@@ -45,6 +47,8 @@ class TimerSlots {
   static uint64_t tag_of(const Slot* slot);
   // For those who have handles, the timer is gone.
   static void give_up(Slot* slot);
+  // For the report of a simulation.
+  static std::string describe(const void* slot);
 
   // What WFTimerHandle does.
   static WFTimerVerdict cancel(const WFTimerHandle& handle);
@@ -75,7 +79,6 @@ class RunningTimer {
  public:
   enum class Part { kTick, kCallback };
   RunningTimer(TimerSlots::Slot* slot, Part part);
-  ~RunningTimer();
   RunningTimer(const RunningTimer&) = delete;
   RunningTimer& operator=(const RunningTimer&) = delete;
 
@@ -83,8 +86,7 @@ class RunningTimer {
   static bool is_here(const TimerSlots::Slot* slot);
 
  private:
-  const TimerSlots::Slot* const slot_;
-  const RunningTimer* const outer_;
+  const Activity activity_;
 };
 
 }  // namespace workflow

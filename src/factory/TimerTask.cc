@@ -2,14 +2,38 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "factory/InterruptScope.h"
 #include "factory/Names.h"
+#include "kernel/Activity.h"
 #include "kernel/Runtime.h"
+#include "util/VirtualScheduler.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
+
+namespace {
+
+// Of the named timers of the simulation that the calling thread runs.
+std::map<const TimerTask*, std::string>& simulated_names() {
+  static thread_local std::map<const TimerTask*, std::string> names;
+  return names;
+}
+
+}  // namespace
+
+std::string TimerTask::describe(const void* task) {
+  const auto* const timer = static_cast<const TimerTask*>(task);
+  const auto found = simulated_names().find(timer);
+  std::string text = found == simulated_names().end() ? "a timer without a name"
+                                                      : "timer \"" + found->second + '"';
+  if (const uint64_t tag = timer->slot() ? TimerSlots::tag_of(timer->slot()) : 0) {
+    text += " (tag " + std::to_string(tag) + ")";
+  }
+  return text;
+}
 
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
@@ -182,6 +206,9 @@ SubTask* TimerTask::done() {
   if (callback_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);
+  } else if (callback_ && VirtualScheduler::current()) [[unlikely]] {
+    const Activity running("the callback of", this, &TimerTask::describe);
+    callback_(this);
   } else if (callback_) {
     callback_(this);
   }
@@ -203,6 +230,9 @@ void NamedTimerTask::give_up_name_and_slot() {
     registry().unlink(this);
   }
   give_up_slot();
+  if (VirtualScheduler::current()) [[unlikely]] {
+    simulated_names().erase(this);
+  }
 }
 
 TimerTask::Name NamedTimerTask::leave_name() {
@@ -234,6 +264,9 @@ WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry:
                         : policy == WF_TIMER_REPLACE ? Policy::kReplace
                                                      : Policy::kAppend;
   try {
+    if (VirtualScheduler::current()) [[unlikely]] {
+      simulated_names()[task] = name.name;
+    }
     task->set_tag(tag);
     switch (registry().link(task, name, others, Runtime::current().clock().now_ns())) {
       case Linked::kAlone:

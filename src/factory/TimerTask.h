@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "factory/NameRegistry.h"
@@ -39,6 +40,10 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // By a handle, under G; once. Adds the task to `ended` if that is to be called with it.
   WFTimerVerdict cancel(RunnableList& ended);
+
+  // For the report of a simulation: timer "a". A timer has lost its name when its callback runs, so
+  // simulations note the names of all.
+  static std::string describe(const void* task);
 
   void dispatch() final;
   void left_queue(bool stopped, RunnableList& finished) override;

@@ -10,6 +10,11 @@ namespace workflow {
 
 namespace {
 
+// What a callback throws ends the process on any thread, also where somebody could catch it.
+void run_here(Runnable* item) noexcept {
+  item->take_turn();
+}
+
 // The time that CondVar::wait_until measures by.
 int64_t wait_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
@@ -202,7 +207,7 @@ void WorkerPool::unlock_and_work() {
     Runnable* item = next();
     taken_++;
     unlock_and_wake();
-    item->take_turn();
+    run_here(item);
     mutex_.lock();
   }
   idle_++;

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -215,6 +217,22 @@ TEST(WFManualClock, ACallbackMayEndTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string aborted = "the other ends with " + std::to_string(WFT_STATE_ABORTED);
   EXPECT_EXIT(exit_in_callback(), testing::ExitedWithCode(7), aborted);
+}
+
+TEST(WFManualClock, ACallbackThatThrowsEndsTheProcess) {
+  const auto throw_in_callback = [] {
+    install();
+    WFTaskFactory::create_timer_task(1, 0, [](WFTimerTask*) {
+      throw std::runtime_error("thrown in a callback");
+    })->start();
+    try {
+      WFManualClock::advance(kNsPerSec);
+    } catch (const std::runtime_error&) {
+      std::fprintf(stderr, "caught\n");
+    }
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(throw_in_callback(), testing::KilledBySignal(SIGABRT), "thrown in a callback");
 }
 
 TEST(WFManualClock, CannotBeInstalledOnceTheLibraryHasStarted) {
