@@ -20,7 +20,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
  public:
   // One that is due as refused(error) ends when it is started, SYS_ERROR with that error, which
   // get_error() says from now on. Nothing else can end it, so nobody wins against it, and it has no
-  // name (rule 18).
+  // name (rule 19).
   TimerTask(const ClockedDue& when, std::function<void(WFTimerTask*)>&& callback,
             bool restarts = false)
       : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {

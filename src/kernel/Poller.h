@@ -32,10 +32,9 @@ class TimerNode : public TimerQueueNode {
   ClockId clock() const { return clock_; }
 
   // The node has left the queue because its deadline passed, or because the poller stops. Called
-  // with no lock held; the caller of it owns the completion. The caller is the poller's thread,
-  // or, for nodes that came into the queue by start_timer(), a thread that moves a manual clock.
-  // What is added to `finished` is handed to the handlers; the node may be gone as soon as it is
-  // there.
+  // with no lock held; the caller of it owns the completion: the poller's thread or, for nodes that
+  // start_timer() has put there, the one that moves a manual clock. What is added to `finished` is
+  // handed to the handlers; the node may be gone as soon as it is there.
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:
@@ -265,10 +264,8 @@ class Poller {
   // Hands finished tasks to the handlers; empties the list.
   void hand_over(RunnableList& finished) { handlers_.post(finished); }
 
-  // The next three are for the thread that moves a manual clock, which is not the library's.
-  //
-  // Ends what is due as the poller's thread would. What only that thread may end it is woken for.
-  // What has finished is added to `finished`.
+  // For the thread that moves a manual clock, which is not the library's, as the next three: ends
+  // what is due as the poller's thread would, which is woken for what only it may end.
   void expire_for_clock(RunnableList& finished);
   // Whether anything may arrive that the poller's thread has to look for.
   bool has_descriptors() const { return descriptors_.load(std::memory_order_relaxed) > 0; }

@@ -1,7 +1,7 @@
 /*
  * The handle of a timer: cancel, cancel_and_wait, reschedule and remaining against start, expiry, stop,
  * a refused start, drop, cancel by name and interruption (rules 10 to 12), also of a timer that was
- * refused when it was created (rule 18). The names are those of
+ * refused when it was created (rule 19). The names are those of
  * timer.pml and interrupt.pml, and
  *   G            the mutex of the slot's shard
  *   generation   guarded by G: the handle is of generation 0
