@@ -54,12 +54,13 @@ class WFCron {
   WFCron &operator=(const WFCron &) = default;
 
   // Five fields (minute, hour, day of month, month, day of week), six (a second before them), or
-  // one of @yearly @annually @monthly @weekly @daily @midnight @hourly.
+  // one of @yearly @annually @monthly @weekly @daily @midnight @hourly. Spaces and tabs stand
+  // between them, and may stand before and behind; the end of a line may not.
   //
   // `time_zone` is a name of the system's time zone database, as "Europe/Berlin"; empty is UTC;
-  // "localtime" is what the system is set to: the environment variable TZ, which must be such a
-  // name then, else /etc/localtime. A
-  // zone is read from its file once per process.
+  // "localtime" is what the system is set to: the zone that the environment variable TZ names, and
+  // /etc/localtime if TZ is not set or empty. A TZ that names no zone is an error. A zone is read
+  // from its file once per process.
   //
   // Empty when one of them is wrong, and then *error says which, where and why.
   static std::optional<WFCron> parse(std::string_view expression, std::string_view time_zone = {},

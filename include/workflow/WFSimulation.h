@@ -25,13 +25,17 @@ struct WFSimulationOptions {
 
 struct WFSimulationResult {
   enum Outcome {
-    QUIET,      // nothing can happen any more, and nobody is left waiting
-    DEADLOCK,   // an application thread, or the stop, waits for ever; or locks wait for each other
+    QUIET,     // nothing can happen any more, and nobody is left waiting
+    DEADLOCK,  // somebody waits for ever: an application thread, the stop, locks for each other, or
+               // a callback in a call of the library (cancel_and_wait(), WaitGroup, WFFuture)
     STEP_LIMIT  // still running after max_steps scheduling points
   };
   Outcome outcome = QUIET;
 
-  // Empty when quiet; else what happened, with the seed and who waits for whom.
+  // Empty when quiet; else what happened, with the seed and who waits for whom: a line for each
+  // thread, as in
+  //   thread 4 (wf-handler), in the callback of timer "a", waits in cancel_and_wait() for timer
+  //   "b", which thread 5 (wf-handler) runs
   std::string description;
 
   bool ok() const { return outcome == QUIET; }

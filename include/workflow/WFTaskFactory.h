@@ -45,7 +45,8 @@ class WFTaskFactory {
   // Timers ------------------------------------------------------------------------------------
 
   // Ends SUCCESS `seconds` and `nanoseconds` after it was dispatched, never earlier. Seconds -1
-  // (or any negative number): never. Nanoseconds outside [0, 1e9): SYS_ERROR/EINVAL.
+  // (or any negative number): never. Nanoseconds outside [0, 1e9): SYS_ERROR/EINVAL, which
+  // get_error() says from its creation on; nobody can cancel it, and it has no name.
   static WFTimerTask *create_timer_task(time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 

@@ -21,7 +21,10 @@ class TimerSlots;
 enum WFTimerVerdict {
   // It took effect. Of cancel: the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
-  // Too late: what the callback will see is decided; it is running, or is about to.
+  // Too late: what the callback will see is decided; it is running, or is about to, or will run
+  // when
+  // a timer that was refused on its creation is started. No handle of this timer wins after that.
+  // Of reschedule, in a tick of a periodic timer: the tick cannot be moved, and the timer goes on.
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).
   WF_TIMER_DONE = 2,
@@ -59,7 +62,7 @@ class WFTimerHandle {
 
   // How long until it expires, by its clock as it stands now; 0 when it is overdue; of a timer that
   // was not started, its delay, or how long until its deadline; nanoseconds::max() for never. Empty
-  // when it does not wait any more.
+  // when it does not wait any more, or never will because it was refused.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -169,7 +172,7 @@ class WFTimer {
 
   // With what the options say. One that is refused, because of its policy or a quota, has no name
   // and ends as soon as it is started: SYS_ERROR with EEXIST or EDQUOT, which get_error() says from
-  // its creation on.
+  // its creation on. Nothing changes that: whoever cancels or reschedules it is too late.
   static WFTimerTask *create(const WFTimerDue &due, const WFTimerOptions &options,
                              Callback callback);
 
@@ -179,7 +182,7 @@ class WFTimer {
   // further tick begins, but one that a thread is just about to call may; cancel_and_wait() returns
   // after that, too. To reschedule it while it waits moves the next tick, and those after it follow
   // that one; while a tick runs it is too late to, unless ticks overlap.
-  // A period that is not positive: SYS_ERROR, EINVAL; it has no name then, and replaces nobody.
+  // A period that is not positive: refused with EINVAL. It has no name then, and replaces nobody.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);

@@ -13,7 +13,7 @@
 struct WFTimerStats {
   uint64_t created = 0;
   // How they ended, counted when the callback begins:
-  uint64_t fired = 0;      // SUCCESS
+  uint64_t fired = 0;      // SUCCESS; of a periodic timer, a tick has ended it
   uint64_t cancelled = 0;  // ECANCELED
   uint64_t aborted = 0;    // ABORTED
   uint64_t failed = 0;     // any other error
@@ -24,7 +24,8 @@ struct WFTimerStats {
   uint64_t ticks = 0;        // of periodic timers, whose end counts as any other's
   uint64_t rescheduled = 0;  // each time that it had effect
 
-  // How long after their deadline the callbacks of those that fired, and ticks, began.
+  // How long after their deadline ticks, and the callbacks of those that fired, began; not those of
+  // periodic timers, which are due at no time.
   struct Lateness {
     static constexpr size_t kBuckets = 256;
     // Of the number of nanoseconds below 2^(i / 4) * (1 + (i % 4 + 1) / 4); each holds up to a

@@ -22,9 +22,8 @@ PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedu
 WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
                                    bool overlap, const WFTimerOptions& options,
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
-  // One that will never tick replaces nobody.
   std::optional<NameRegistry::Sought> name;
-  if (options.name && !first.due.is_refused()) {
+  if (options.name) {
     name = registry().seek(*options.name);
   }
   auto* const timer =

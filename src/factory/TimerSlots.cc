@@ -23,8 +23,8 @@ class alignas(64) TimerSlots::Slot {
   // Guarded by G. The generation of a slot that nobody uses was never handed out.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
-  bool running_ = false;    // the callback
-  bool cancelled_ = false;  // by a handle
+  bool running_ = false;  // the callback
+  bool closed_ = false;   // no cancel by handle wins any more: one has come, or a move was too late
   Slot* next_free_ = nullptr;
 };
 
@@ -87,7 +87,7 @@ TimerSlots::Slot* TimerSlots::add(TimerTask* task) {
   slot->task_ = task;
   slot->tag_ = 0;
   slot->running_ = false;
-  slot->cancelled_ = false;
+  slot->closed_ = false;
   return slot;
 }
 
@@ -117,6 +117,17 @@ void TimerSlots::give_up(Slot* slot) {
   shard.given_up.notify_all();
 }
 
+// No thread of the simulation runs, and who waits in one of its locks has changed nothing yet.
+std::string TimerSlots::describe(const void* slot) {
+  const auto* const its = static_cast<const Slot*>(slot);
+  if (!its->task_) {
+    return "a timer that has ended";
+  }
+  const std::string text = TimerTask::describe(its->task_);
+  const bool is_waiting = !its->running_ && its->task_->get_state() == WFT_STATE_UNDEFINED;
+  return is_waiting && !Poller::is_started(its->task_) ? text + ", which was not started" : text;
+}
+
 WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
   if (!slot) {
@@ -129,7 +140,7 @@ WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
     if (slot->generation_ != handle.generation_) {
       return WF_TIMER_DONE;
     }
-    if (!slot->running_ && !std::exchange(slot->cancelled_, true)) {
+    if (!slot->running_ && !std::exchange(slot->closed_, true)) {
       verdict = slot->task_->cancel(ended);
     }
   }
@@ -144,7 +155,7 @@ bool TimerSlots::wait(const WFTimerHandle& handle) {
   if (!slot) {
     return true;
   }
-  LendingCondition::Waiter waiter;
+  LendingCondition::Waiter waiter({"cancel_and_wait()", slot, &TimerSlots::describe});
   MutexLock lock(slot->shard_.mutex);
   while (slot->generation_ == handle.generation_) {
     if (RunningTimer::is_here(slot)) {
@@ -168,11 +179,18 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   if (!slot->task_->goes_by(clock)) {
     return WF_TIMER_OTHER_CLOCK;
   }
-  if (!Poller::move_timer(slot->task_, due)) {
-    return WF_TIMER_RUNNING;
+  switch (Poller::move_timer(slot->task_, due)) {
+    case Poller::Move::kMoved:
+      TimerCounters::add(TimerCounters::kRescheduled);
+      return WF_TIMER_WON;
+    case Poller::Move::kInTick:
+      break;
+    case Poller::Move::kTooLate:
+      // Also if its name is still to be left: who was told so is not told later that he has won.
+      slot->closed_ = true;
+      break;
   }
-  TimerCounters::add(TimerCounters::kRescheduled);
-  return WF_TIMER_WON;
+  return WF_TIMER_RUNNING;
 }
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
@@ -187,23 +205,16 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
 }
 
 RunningTimer::RunningTimer(TimerSlots::Slot* slot, Part part)
-    : slot_(slot), outer_(std::exchange(ThreadContext::current().running_timer, this)) {
+    : activity_(part == Part::kTick ? "a tick of" : "the callback of", slot,
+                &TimerSlots::describe) {
   if (part == Part::kCallback) {
     MutexLock lock(slot->shard_.mutex);
     slot->running_ = true;
   }
 }
 
-RunningTimer::~RunningTimer() {
-  ThreadContext::current().running_timer = outer_;
-}
-
 bool RunningTimer::is_here(const TimerSlots::Slot* slot) {
-  const RunningTimer* running = ThreadContext::current().running_timer;
-  while (running && running->slot_ != slot) {
-    running = running->outer_;
-  }
-  return running != nullptr;
+  return Activity::is_in(ThreadContext::current().activity, slot);
 }
 
 }  // namespace workflow

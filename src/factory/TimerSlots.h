@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
+#include "kernel/Activity.h"
 #include "kernel/LendingCondition.h"
 #include "kernel/TimerDue.h"
 #include "util/Mutex.h"
@@ -29,7 +31,7 @@ class TimerTask;
 // 11. A handle's generation is that of its slot exactly until the timer's callback has returned, or
 //     the timer was dropped.
 // 12. At most one cancel by handle gets to the name and the poller: these know who came first of it
-//     and of all others that end the timer.
+//     and of all others that end the timer. None does once a handle was told that it is too late.
 class TimerSlots {
  public:
   class Slot;
@@ -44,6 +46,8 @@ class TimerSlots {
   static uint64_t tag_of(const Slot* slot);
   // For those who have handles, the timer is gone.
   static void give_up(Slot* slot);
+  // For the report of a simulation.
+  static std::string describe(const void* slot);
 
   // What WFTimerHandle does.
   static WFTimerVerdict cancel(const WFTimerHandle& handle);
@@ -74,7 +78,6 @@ class RunningTimer {
  public:
   enum class Part { kTick, kCallback };
   RunningTimer(TimerSlots::Slot* slot, Part part);
-  ~RunningTimer();
   RunningTimer(const RunningTimer&) = delete;
   RunningTimer& operator=(const RunningTimer&) = delete;
 
@@ -82,8 +85,7 @@ class RunningTimer {
   static bool is_here(const TimerSlots::Slot* slot);
 
  private:
-  const TimerSlots::Slot* const slot_;
-  const RunningTimer* const outer_;
+  const Activity activity_;
 };
 
 }  // namespace workflow

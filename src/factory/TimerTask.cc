@@ -2,15 +2,39 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "factory/InterruptScope.h"
 #include "factory/Names.h"
+#include "kernel/Activity.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "util/VirtualScheduler.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
+
+namespace {
+
+// Of the named timers of the simulation that the calling thread runs.
+std::map<const TimerTask*, std::string>& simulated_names() {
+  static thread_local std::map<const TimerTask*, std::string> names;
+  return names;
+}
+
+}  // namespace
+
+std::string TimerTask::describe(const void* task) {
+  const auto* const timer = static_cast<const TimerTask*>(task);
+  const auto found = simulated_names().find(timer);
+  std::string text = found == simulated_names().end() ? "a timer without a name"
+                                                      : "timer \"" + found->second + '"';
+  if (const uint64_t tag = timer->slot() ? TimerSlots::tag_of(timer->slot()) : 0) {
+    text += " (tag " + std::to_string(tag) + ")";
+  }
+  return text;
+}
 
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
@@ -148,6 +172,9 @@ void TimerTask::give_up_slot() {
 }
 
 WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
+  if (due().is_refused()) {
+    return WF_TIMER_RUNNING;  // from its creation on; its start changes nothing about that
+  }
   const Name name = leave_name();
   if (name == Name::kTaken) {
     return WF_TIMER_RUNNING;
@@ -189,6 +216,9 @@ SubTask* TimerTask::done() {
   if (callback_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);
+  } else if (callback_ && VirtualScheduler::current()) [[unlikely]] {
+    const Activity running("the callback of", this, &TimerTask::describe);
+    callback_(this);
   } else if (callback_) {
     callback_(this);
   }
@@ -210,6 +240,9 @@ void NamedTimerTask::give_up_name_and_slot() {
     registry().unlink(this);
   }
   give_up_slot();
+  if (VirtualScheduler::current()) [[unlikely]] {
+    simulated_names().erase(this);
+  }
 }
 
 TimerTask::Name NamedTimerTask::leave_name() {
@@ -232,12 +265,18 @@ WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& whe
 
 WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
                                        WFTimerPolicy policy, uint64_t tag) {
+  if (task->due().is_refused()) {
+    return task;
+  }
   using Policy = NameRegistry::Policy;
   using Linked = NameRegistry::Linked;
   const Policy others = policy == WF_TIMER_KEEP      ? Policy::kKeep
                         : policy == WF_TIMER_REPLACE ? Policy::kReplace
                                                      : Policy::kAppend;
   try {
+    if (VirtualScheduler::current()) [[unlikely]] {
+      simulated_names()[task] = name.name;
+    }
     task->set_tag(tag);
     switch (registry().link(task, name, others, Runtime::current().clock().now_ns())) {
       case Linked::kAlone:
@@ -309,7 +348,7 @@ size_t NamedTimerTask::reschedule(std::string_view name, TimerDue due,
   size_t moved = 0;
   registry().for_each(name, [&moved, due, clock](NamedNode* node) {
     auto* const task = static_cast<NamedTimerTask*>(node);
-    moved += task->goes_by(clock) && Poller::move_timer(task, due);
+    moved += task->goes_by(clock) && Poller::move_timer(task, due) == Poller::Move::kMoved;
   });
   TimerCounters::add(TimerCounters::kRescheduled, moved);
   return moved;

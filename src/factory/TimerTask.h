@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "factory/NameRegistry.h"
@@ -18,8 +19,9 @@ namespace workflow {
 // A timer task without a name. Nothing but the poller and its own series ever touches it.
 class TimerTask : public WFTimerTask, public TimerNode {
  public:
-  // One that is due as refused(error) dispatch() answers with SYS_ERROR and that error at once;
-  // get_error() says it from now on.
+  // One that is due as refused(error) ends when it is started, SYS_ERROR with that error, which
+  // get_error() says from now on. Nothing else can end it, so nobody wins against it, and it has no
+  // name (rule 19).
   TimerTask(const ClockedDue& when, std::function<void(WFTimerTask*)>&& callback,
             bool restarts = false)
       : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {
@@ -35,7 +37,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
   WFTimerHandle handle();
   // Before others know the timer: most have none, so it is kept where handles lead. The same.
   void set_tag(uint64_t tag);
-  // The coming start is refused, as is one with a due time that says so.
+  // Before others know the timer: it is refused, as one with a due time that says so.
   void refuse_start(int error);
 
   // Whether that is its clock; if none is given, yes.
@@ -43,6 +45,10 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // By a handle, under G; once. Adds the task to `ended` if that is to be called with it.
   WFTimerVerdict cancel(RunnableList& ended);
+
+  // For the report of a simulation: timer "a". A timer has lost its name when its callback runs, so
+  // simulations note the names of all.
+  static std::string describe(const void* task);
 
   void dispatch() final;
   void left_queue(bool stopped, RunnableList& finished) override;
@@ -103,7 +109,8 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   // and quotas say. Throws std::bad_alloc.
   static WFTimerTask* create(std::string_view name, const ClockedDue& when, WFTimerPolicy policy,
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
-  // The same with a task that has no name yet, and is owned from now on.
+  // The same with a task that has no name yet, and is owned from now on. One that is refused gets
+  // none.
   static WFTimerTask* give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
                                 WFTimerPolicy policy, uint64_t tag);
 

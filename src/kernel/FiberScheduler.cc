@@ -361,39 +361,4 @@ void FiberScheduler::run_others(int64_t until_ns) {
   }
 }
 
-bool FiberScheduler::any_stuck() const {
-  return std::any_of(threads_.begin(), threads_.end(), [](const auto& thread) {
-    return thread->state == State::kLocking || thread->state == State::kJoining;
-  });
-}
-
-std::string FiberScheduler::describe(const std::vector<ThreadId>& listed) const {
-  const auto label = [this](ThreadId id) {
-    return "thread " + std::to_string(id) + " (" + threads_[id]->name + ")";
-  };
-  std::string text;
-  for (const auto& thread : threads_) {
-    const bool wanted = std::find(listed.begin(), listed.end(), thread->id) != listed.end();
-    std::string what;
-    if (thread->state == State::kLocking) {
-      what = "waits for a mutex";
-      for (const HeldMutex& held : held_) {
-        if (held.mutex == thread->object) {
-          what += " that " + label(held.owner->id) + " holds";
-        }
-      }
-    } else if (thread->state == State::kJoining) {
-      what = "waits for the end of " + label(thread->joined);
-    } else if (thread->state == State::kReady) {
-      what = "could run";
-    } else if (thread->state == State::kWaiting && wanted) {
-      what = "waits to be notified";
-    }
-    if (!what.empty()) {
-      text += "  " + label(thread->id) + " " + what + "\n";
-    }
-  }
-  return text;
-}
-
 }  // namespace workflow

@@ -58,10 +58,12 @@ class FiberScheduler : public VirtualScheduler {
   bool over_limit() const { return steps_ > options_.max_steps; }
   bool on_main_thread() const { return current_ == threads_[0].get(); }
   bool ended(ThreadId thread) const { return threads_[thread]->state == State::kEnded; }
-  // Whether the thread waits for a lock or for the end of another thread.
+  // After run_others(kNever): whether a thread waits for ever that should not, for a lock, for the
+  // end of another thread, or in a wait that user code has asked for. The threads of the library
+  // that wait for work may do so.
   bool any_stuck() const;
-  // One line for each thread that has not ended and is not merely waiting for a notification,
-  // and for those of `listed` whatever they do.
+  // One line for each of these threads, with what it waits for and who has it, for those that could
+  // run, and for those of `listed` whatever they do.
   std::string describe(const std::vector<ThreadId>& listed) const;
 
   uint64_t seed() const { return seed_; }
@@ -116,6 +118,11 @@ class FiberScheduler : public VirtualScheduler {
   size_t choose_ready();
   bool advance_time();
   void switch_to(VirtualThread* next);
+
+  static bool is_stuck(const VirtualThread& thread);
+  std::string label(ThreadId id) const;
+  std::string mutex_of(const VirtualThread& thread) const;
+  std::string wait_of(const VirtualThread& thread) const;
 
   HeldMutex* find_held(const void* mutex);
   void acquire(const void* mutex);

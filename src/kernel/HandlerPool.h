@@ -19,9 +19,13 @@ class HandlerPool final : public WorkerPool {
   void post(RunnableList& batch) { post(batch, false); }
   void post(Runnable* item);
 
-  // The same. With `turn_ends`, which is for a thread of this pool that has nothing else to do in
+  // Hands over a batch. With `turn_ends`, which is for a thread of this pool that has nothing else to do in
   // its turn: it takes the next item itself, so no other thread is woken for this batch.
   void post(RunnableList& batch, bool turn_ends);
+
+  // Hands over a batch, for a thread that is not the library's: that thread runs the items itself,
+  // and what is queued with them, in the place of an idle worker if there is one.
+  void run(RunnableList& batch);
 
   // The longest that an item of any pool was seen to wait for its thread. Of batches, one in
   // kWatched is watched, as a look at the clock for each would cost more than its hand-over.

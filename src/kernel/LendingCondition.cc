@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include "kernel/ThreadContext.h"
+
 namespace workflow {
 
 bool LendingCondition::wait_until(Mutex& mutex, Waiter& waiter, int64_t deadline_ns) {
   waiter.scope_.begin();
   waiter.next_ = std::exchange(waiting_, &waiter);
+  ThreadContext::current().waiting_for = &waiter.note_;
   const bool in_time = changed_.wait_until(mutex, deadline_ns);
+  ThreadContext::current().waiting_for = nullptr;
   stop_waiting(waiter);
   return in_time;
 }

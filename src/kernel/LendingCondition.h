@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernel/Activity.h"
 #include "kernel/BlockingScope.h"
 #include "util/Mutex.h"
 
@@ -17,10 +18,11 @@ class LendingCondition {
   // A thread that is going to wait; made before the mutex is locked.
   class Waiter {
    public:
-    Waiter() : scope_(BlockingScope::kLater) {}
+    explicit Waiter(const WaitNote& note = {}) : note_(note), scope_(BlockingScope::kLater) {}
 
    private:
     friend class LendingCondition;
+    const WaitNote note_;
     BlockingScope scope_;
     Waiter* next_ = nullptr;
   };

@@ -3,74 +3,69 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "util/Thread.h"
 
 namespace workflow {
 
 namespace {
 
-// Reached by a poller in the round after it was posted: it has then looked at the clock again.
-class Barrier final : public Runnable {
- public:
-  ~Barrier() override = default;
+// Each at a moment when it had nothing to do. A sum of what only grows: while it stays the same the
+// pools stay quiet.
+uint64_t wait_quiet(Runtime& runtime) {
+  const uint64_t handlers = runtime.handlers().wait_quiet();
+  return handlers + runtime.compute().wait_quiet();
+}
 
-  void take_turn() override {
-    MutexLock lock(mutex_);
-    reached_ = true;
-    changed_.notify_one();
+// Ends what is due, and runs what that finishes: to have the poller's thread and a handler do it
+// would take three thread switches for each deadline.
+void expire(Runtime& runtime) {
+  RunnableList finished;
+  for (size_t i = 0; i < runtime.poller_count(); i++) {
+    runtime.poller(i).expire_for_clock(finished);
   }
-  void wait() {
-    MutexLock lock(mutex_);
-    while (!reached_) {
-      changed_.wait(mutex_);
+  if (!finished.empty()) {
+    runtime.handlers().run(finished);
+  }
+}
+
+// For what only the pollers' threads may end, for what they are in the middle of, and for what has
+// arrived on descriptors. False if none of them had anything to do but to look for the latter.
+bool wait_for_pollers(Runtime& runtime) {
+  bool had_work = false;
+  std::vector<std::pair<Poller*, uint64_t>> asked;
+  for (size_t i = 0; i < runtime.poller_count(); i++) {
+    Poller& poller = runtime.poller(i);
+    const bool is_busy = !poller.settled();
+    had_work = had_work || is_busy;
+    if (is_busy || poller.has_descriptors()) {
+      asked.emplace_back(&poller, poller.ask_for_round());
     }
   }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool reached_ WF_GUARDED_BY(mutex_) = false;
-};
-
-void let_poller_look(Poller& poller) {
-  do {
-    Barrier barrier;
-    if (!poller.post(&barrier)) {
-      return;  // stopped: it has ended all its timers
+  for (auto [poller, round] : asked) {
+    poller->wait_for_round(round);
+    while (!poller->settled()) {
+      had_work = true;
+      poller->wait_for_round(poller->ask_for_round());
     }
-    barrier.wait();
-  } while (!poller.settled());
+  }
+  return had_work;
 }
 
-uint64_t taken(Runtime& runtime) {
-  return runtime.handlers().taken() + runtime.compute().taken();
-}
-
-bool idle(Runtime& runtime) {
-  return runtime.handlers().idle() && runtime.compute().idle();
-}
-
-// Until nothing is due, on its way or running. The order of the looks makes it sure: an item that
-// runs after they were idle was taken after `before` was read, and shows in the last comparison;
-// what earlier items have started is there to be seen by the pollers.
+// Until nothing is due, on its way or running. The last two looks at the pools found each of them
+// quiet, and the same: so from the first look at the compute pool to the second at the handlers
+// both were quiet together, and in between no poller had anything to do.
 void settle(Runtime& runtime) {
-  for (int tries = 0;; tries++) {
-    const uint64_t before = taken(runtime);
-    if (idle(runtime)) {
-      for (size_t i = 0; i < runtime.poller_count(); i++) {
-        let_poller_look(runtime.poller(i));
-      }
-      if (taken(runtime) == before && idle(runtime)) {
-        return;
-      }
-      tries = 0;
-    }
-    // Pools tell nobody when they become idle: that would cost everyone for the sake of tests.
-    pause_ns(tries < 50 ? 1'000 : 50'000);
-  }
+  uint64_t before = 0;
+  bool had_work = false;
+  do {
+    expire(runtime);
+    before = wait_quiet(runtime);
+    had_work = wait_for_pollers(runtime);
+  } while (had_work || wait_quiet(runtime) != before);
 }
 
 int64_t earliest_ns(Runtime& runtime) {

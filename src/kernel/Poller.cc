@@ -67,7 +67,11 @@ void Poller::stop() {
 }
 
 int Poller::add(int fd, uint32_t events, IoHandler* handler) {
-  return multiplexer_->add(fd, events, handler);
+  const int added = multiplexer_->add(fd, events, handler);
+  if (added == 0) {
+    descriptors_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return added;
 }
 
 int Poller::modify(int fd, uint32_t events, IoHandler* handler) {
@@ -75,11 +79,15 @@ int Poller::modify(int fd, uint32_t events, IoHandler* handler) {
 }
 
 int Poller::remove(int fd) {
-  return multiplexer_->remove(fd);
+  const int removed = multiplexer_->remove(fd);
+  if (removed == 0) {
+    descriptors_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return removed;
 }
 
 void Poller::retire(int fd, IoHandler* handler) {
-  multiplexer_->remove(fd);
+  remove(fd);
   handler->next_retired_ = std::exchange(retired_, handler);
 }
 
@@ -90,19 +98,40 @@ bool Poller::post(Runnable* item) {
       return false;
     }
     inbox_.push_back(item);
+    rounds_asked_++;
   }
   multiplexer_->wake();
   return true;
 }
 
+uint64_t Poller::ask_for_round() {
+  uint64_t round = 0;
+  {
+    MutexLock lock(inbox_mutex_);
+    if (inbox_closed_) {
+      return 0;
+    }
+    round = ++rounds_asked_;
+  }
+  multiplexer_->wake();
+  return round;
+}
+
+void Poller::wait_for_round(uint64_t round) {
+  MutexLock lock(inbox_mutex_);
+  while (rounds_made_ < round) {
+    round_made_.wait(inbox_mutex_);
+  }
+}
+
 // What is due beyond one batch has the multiplexer return at once, after a look at descriptors.
 void Poller::expire() {
-  end_due(false);
+  end_due(Ender::kLeader, finished_);
 }
 
 void Poller::drain() {
   handlers_.post(finished_);  // of this round so far
-  while (end_due(true) > 0) {
+  while (end_due(Ender::kStop, finished_) > 0) {
     handlers_.post(finished_);
   }
   MutexLock lock(mutex_);
@@ -115,6 +144,7 @@ void Poller::run_posted(bool all) {
   {
     MutexLock lock(inbox_mutex_);
     posted.append(inbox_);
+    round_ = rounds_asked_;
   }
   const int64_t until_ns = saturating_add(clock_.now_ns(), kMaxPostedNs);
   while (Runnable* item = posted.pop_front()) {
@@ -124,6 +154,7 @@ void Poller::run_posted(bool all) {
         MutexLock lock(inbox_mutex_);
         posted.append(inbox_);
         inbox_.append(posted);
+        round_ = rounds_made_;
       }
       multiplexer_->wake();
     }
@@ -163,6 +194,11 @@ bool Poller::deliver() {
     MutexLock lock(mutex_);
     leaving_ = false;
     arm_again();
+  }
+  if (leads && round_ != 0) {
+    MutexLock lock(inbox_mutex_);
+    rounds_made_ = std::exchange(round_, 0);
+    round_made_.notify_all();
   }
   return leads;
 }

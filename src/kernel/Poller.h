@@ -25,16 +25,17 @@ class Poller;
 // of start_timer, cancel_timer and left_queue hands out.
 class TimerNode : public TimerQueueNode {
  public:
-  // When it is to leave the queue. Before the start only.
+  // When it is to leave the queue. Before the start, or of one that is refused.
   TimerDue due() const { return due_.load(std::memory_order_relaxed); }
 
   // By which its deadlines are; always the same.
   ClockId clock() const { return clock_; }
 
   // The node has left the queue because its deadline passed, or because the poller stops. Called
-  // on the poller's thread, with no lock held, and by the node's starter when the start answers
-  // kDue. The caller owns the completion. It hands what is added to `finished` to the handlers; the
-  // node may be gone as soon as it is in that list.
+  // with no lock held; the caller owns the completion. That is the poller's thread, or, for nodes
+  // that start_timer() has queued, the thread that moves a manual clock, or the node's starter when
+  // the start answers kDue. What is added to `finished` is handed to the handlers; the node may be
+  // gone as soon as it is in that list.
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:
@@ -222,10 +223,15 @@ class Poller {
     return !node->flag_.exchange(true, std::memory_order_acq_rel);
   }
 
+  enum class Move {
+    kMoved,
+    kInTick,  // it has left the queue and will restart: nobody has ended it yet
+    kTooLate  // it is cancelled, refused, or has left the queue for good
+  };
   // Any thread that knows the node to be alive, as often as it likes: the node leaves the queue
   // when `due` says, by its clock, a delay counted from now (or from its start, if that is to
-  // come), instead of when it would have. False: too late, it is cancelled, or has left the queue.
-  static bool move_timer(TimerNode* node, TimerDue due);
+  // come), instead of when it would have.
+  static Move move_timer(TimerNode* node, TimerDue due);
 
   // The same threads: how long until it leaves the queue, 0 if that is overdue; if it is not
   // started, how long if that were now by `clock`; -1 if it is cancelled or has left the queue.
@@ -268,9 +274,20 @@ class Poller {
   // Hands finished tasks to the handlers; empties the list.
   void hand_over(RunnableList& finished) { handlers_.post(finished); }
 
+  // For the thread that moves a manual clock, which is not the library's, as the next three: ends
+  // what is due as the poller's thread would, which is woken for what only it may end.
+  void expire_for_clock(RunnableList& finished);
+  // Whether anything may arrive that the poller's thread has to look for.
+  bool has_descriptors() const { return descriptors_.load(std::memory_order_relaxed) > 0; }
+  // Has the poller's thread make a round, and returns its number; 0 if the poller has stopped.
+  uint64_t ask_for_round();
+  // Returns when that round is over, or a later one: with what had arrived on descriptors, was due
+  // or was posted before it was asked for, and with what this has finished with the handlers.
+  void wait_for_round(uint64_t round);
+
   bool on_own_thread() const { return ThreadContext::current().poller == this; }
 
-  // Whether nothing is due at the clocks' present time and nothing popped is still on its way.
+  // Whether nothing is due at the clocks' present time, and nothing popped or posted is on its way.
   bool settled() const;
 
   // When the clock shows the monotonic time that is returned, and none was set meanwhile, the first
@@ -318,11 +335,13 @@ class Poller {
   void expire();
   // Everything, after stop_timers().
   void drain();
-  // Takes up to kMaxPopped nodes that are due, or any when `stopped`, out of the queues and ends
-  // them; how many.
-  int end_due(bool stopped);
+  // Who ends nodes: the leader, the same when all timers end, or the thread that moves the clock.
+  enum class Ender { kLeader, kStop, kClock };
+  // Takes up to kMaxPopped nodes that are due, or any of a stop, out of the queues and ends them;
+  // how many.
+  int end_due(Ender ender, RunnableList& finished);
   // Adds those of one queue to due[count..kMaxPopped); how many nodes it has looked at.
-  int take_due(TimerQueue& queue, int64_t now_ns, bool stopped, TimerNode** due, int* count,
+  int take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
                int looked) WF_REQUIRES(mutex_);
   TimerQueue& queue_of(const TimerNode* node) WF_REQUIRES(mutex_) {
     return queues_[static_cast<size_t>(node->clock_)];
@@ -374,6 +393,10 @@ class Poller {
   mutable Mutex inbox_mutex_;
   RunnableList inbox_ WF_GUARDED_BY(inbox_mutex_);
   bool inbox_closed_ WF_GUARDED_BY(inbox_mutex_) = false;
+  uint64_t rounds_asked_ WF_GUARDED_BY(inbox_mutex_) = 0;  // by each item that is posted, too
+  uint64_t rounds_made_ WF_GUARDED_BY(inbox_mutex_) = 0;   // those asked for by then are over
+  CondVar round_made_;
+  std::atomic<int> descriptors_{0};
 
   Mutex threads_mutex_;
   CondVar threads_changed_;
@@ -385,6 +408,7 @@ class Poller {
   // The leader only.
   bool stopping_ = false;
   bool unarmed_ = false;  // see arm_again()
+  uint64_t round_ = 0;  // what was asked for by the time it was looked at
   int64_t last_round_ns_ = 0;
   int64_t replaced_ns_ = 0;
   int64_t hand_over_ns_ = 0;  // how long after replaced_ns_

@@ -190,32 +190,33 @@ Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns, IfDue 
   return poller->put_in(node, deadline_ns, due);
 }
 
-bool Poller::move_timer(TimerNode* node, TimerDue due) {
+Poller::Move Poller::move_timer(TimerNode* node, TimerDue due) {
   schedule_point();
   TimerDue before = node->due_.load(std::memory_order_acquire);
   while (!before.is_started()) {
     if (before.is_refused()) {
-      return false;
+      return Move::kTooLate;
     }
     schedule_point();
     if (node->flag_.load(std::memory_order_acquire)) {
       if (!node->due_.load(std::memory_order_acquire).is_started()) {
-        return false;  // cancelled; a start would have changed that first
+        return Move::kTooLate;  // cancelled; a start would have changed that first
       }
       break;
     }
     if (node->due_.compare_exchange_weak(before, due, std::memory_order_acq_rel)) {
-      return true;
+      return Move::kMoved;
     }
   }
   Poller* const poller = node->poller_;
   const int64_t deadline_ns = due.deadline_ns(poller->clock_.now_ns_on(node->clock_));
   MutexLock lock(poller->mutex_);
   if (!node->queued()) {
-    return false;
+    const bool goes_on = node->restarts_ && node->mark_ == TimerNode::Mark::kNone;
+    return goes_on ? Move::kInTick : Move::kTooLate;
   }
   poller->move(node, deadline_ns);
-  return true;
+  return Move::kMoved;
 }
 
 namespace {
@@ -287,7 +288,7 @@ void Poller::unschedule(TimerNode* node) {
 bool Poller::settled() const {
   {
     MutexLock lock(inbox_mutex_);
-    if (!inbox_.empty()) {
+    if (rounds_made_ != rounds_asked_) {
       return false;
     }
   }
@@ -321,20 +322,29 @@ size_t Poller::timer_count() const {
   return count;
 }
 
-int Poller::take_due(TimerQueue& queue, int64_t now_ns, bool stopped, TimerNode** due, int* count,
+int Poller::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
                      int looked) {
   for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
     auto* const node = static_cast<TimerNode*>(queue.earliest());
-    if (stopped || !settle(node)) {
+    if (ender == Ender::kClock && !node->flag_.load(std::memory_order_relaxed)) {
+      return looked;  // by schedule(): for the poller's thread
+    }
+    if (ender == Ender::kStop || !settle(node)) {
       queue.erase(node);
-      node->restarts_ = node->restarts_ && !stopped;
+      node->restarts_ = node->restarts_ && ender != Ender::kStop;
       due[(*count)++] = node;
     }
   }
   return looked;
 }
 
-int Poller::end_due(bool stopped) {
+void Poller::expire_for_clock(RunnableList& finished) {
+  while (end_due(Ender::kClock, finished) > 0) {
+  }
+}
+
+int Poller::end_due(Ender ender, RunnableList& finished) {
+  const bool stopped = ender == Ender::kStop;
   const int64_t now_ns = clock_.now_ns();
   TimerNode* due[kMaxPopped];
   int count = 0;
@@ -349,11 +359,11 @@ int Poller::end_due(bool stopped) {
         const ClockId clock = static_cast<ClockId>(which);
         const bool monotonic = clock == ClockId::kMonotonic;
         const int64_t at_ns = stopped ? kNever : monotonic ? now_ns : clock_.now_ns_on(clock);
-        looked = take_due(queue, at_ns, stopped, due, &count, looked);
+        looked = take_due(queue, at_ns, ender, due, &count, looked);
       }
       surplus[which] = queue.take_surplus();  // no more than one, as it ends no more timers
     }
-    leaving_ = count > 0;
+    leaving_ = ender == Ender::kClock ? leaving_ : count > 0;
     // What was armed has come; what a full batch leaves behind is due at once.
     armed_ns_ = kNever;
     if (looked == kMaxPopped) {
@@ -364,7 +374,7 @@ int Poller::end_due(bool stopped) {
   }
   unarmed_ = true;
   for (int i = 0; i < count; i++) {
-    due[i]->left_queue(stopped, finished_);
+    due[i]->left_queue(stopped, finished);
   }
   return count;
 }

@@ -28,7 +28,7 @@ class Simulation {
     uint64_t max_steps = 10'000'000;
   };
   enum class Outcome {
-    kQuiet,     // nothing can happen any more, and no application thread is left waiting
+    kQuiet,     // nothing can happen any more, and neither application threads nor callbacks wait
     kDeadlock,  // nothing can happen any more, and somebody waits for something
     kStepLimit  // still running after max_steps
   };

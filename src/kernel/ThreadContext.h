@@ -13,8 +13,9 @@ class RunnableList;
 class Runtime;
 class WorkerPool;
 
+class Activity;
 class PendingWork;
-class RunningTimer;
+struct WaitNote;
 
 // What the library keeps per thread. A simulation gives each of its virtual threads one of its own.
 struct ThreadContext {
@@ -38,10 +39,12 @@ struct ThreadContext {
   static constexpr int kMaxNesting = 16;
   // What this thread will do when the callback it is in returns; the innermost of it.
   PendingWork* pending = nullptr;
-  // The callbacks of timers with handles that this thread is in; the innermost.
-  const RunningTimer* running_timer = nullptr;
+  // The user code that this thread is in, of what others may wait for; the innermost.
+  const Activity* activity = nullptr;
   // How many BlockingScopes this thread is in.
   int blocking = 0;
+  // What it waits for there, if that is known.
+  const WaitNote* waiting_for = nullptr;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
   // Of a thread that runs items after its HandlerPool has stopped: how deep they nest, and where

@@ -28,7 +28,7 @@ void Countdown::add(int n) {
   }
 }
 
-bool Countdown::wait(int64_t timeout_ns) {
+bool Countdown::wait(int64_t timeout_ns, const char* how) {
   uint64_t arrivals_before = 0;
   {
     MutexLock lock(mutex_);
@@ -38,7 +38,7 @@ bool Countdown::wait(int64_t timeout_ns) {
     arrivals_before = arrivals_;
   }
   const int64_t deadline_ns = deadline_of(timeout_ns);
-  LendingCondition::Waiter waiter;
+  LendingCondition::Waiter waiter(WaitNote{.how = how});
   MutexLock lock(mutex_);
   const auto arrived = [this, arrivals_before]() WF_REQUIRES(mutex_) {
     return left_ <= 0 || arrivals_ != arrivals_before;

@@ -20,8 +20,8 @@ class Countdown {
   void add(int n);
 
   // True if the number was not above zero at some moment since the call; false after `timeout_ns`.
-  // Negative: no limit.
-  bool wait(int64_t timeout_ns);
+  // Negative: no limit. `how`: the user's call, for the reports of a simulation.
+  bool wait(int64_t timeout_ns, const char* how);
 
  private:
   Mutex mutex_;

@@ -97,13 +97,13 @@ void WFFacilities::WaitGroup::done() {
 }
 
 void WFFacilities::WaitGroup::wait() const {
-  left_->wait(-1);
+  left_->wait(-1, "WaitGroup::wait()");
 }
 
 std::future_status WFFacilities::WaitGroup::wait(int milliseconds) const {
-  return status_of(left_->wait(milliseconds * workflow::kNsPerMs));
+  return status_of(left_->wait(milliseconds * workflow::kNsPerMs, "WaitGroup::wait()"));
 }
 
 std::future_status WFFacilities::WaitGroup::wait_for(workflow::Duration duration) const {
-  return status_of(left_->wait(duration.positive_ns()));
+  return status_of(left_->wait(duration.positive_ns(), "WaitGroup::wait_for()"));
 }

@@ -13,7 +13,7 @@ void FutureState::finish() {
 }
 
 bool FutureState::wait(int64_t timeout_ns) const {
-  return countdown_->wait(timeout_ns);
+  return countdown_->wait(timeout_ns, "a wait of WFFuture");
 }
 
 }  // namespace workflow

@@ -44,6 +44,9 @@ class CronParser {
       : expression_(expression), error_(error) {}
 
   std::optional<CronRules> parse() {
+    if (const size_t end = expression_.find_first_of("\r\n"); end != expression_.npos) {
+      return fail(end, 1, "the end of a line does not belong to it");
+    }
     split();
     if (!fields_.empty() && fields_[0].text.front() == '@') return parse_macro();
     if (fields_.size() < 5 || fields_.size() > 6) return wrong_count();

@@ -86,18 +86,21 @@ std::optional<cctz::time_zone> find_by_name(std::string_view name) {
 }
 
 std::optional<cctz::time_zone> find_local() {
-  std::string_view name;
-  if (const char* variable = std::getenv("TZ")) name = variable;
-  if (name.starts_with(':')) name.remove_prefix(1);
-  if (name == kLocalFile || name.empty()) {
-    // POSIX: without any setting it is UTC.
-    if (::access(kLocalFile, F_OK) != 0) return cctz::utc_time_zone();
-    return load(kLocalFile, kLocalFile);
-  }
-  return find_by_name(name);
+  const std::string name = TimeZone::local_name();
+  if (name != kLocalFile) return find_by_name(name);
+  // POSIX: without any setting it is UTC.
+  if (::access(kLocalFile, F_OK) != 0) return cctz::utc_time_zone();
+  return load(name, name);
 }
 
 }  // namespace
+
+std::string TimeZone::local_name() {
+  std::string_view name;
+  if (const char* variable = std::getenv("TZ")) name = variable;
+  if (name.starts_with(':')) name.remove_prefix(1);
+  return std::string(name.empty() ? kLocalFile : name);
+}
 
 std::optional<TimeZone> TimeZone::find(std::string_view name) {
   const auto zone = name == kLocal ? find_local() : find_by_name(name);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace workflow {
@@ -16,6 +17,10 @@ class TimeZone {
   // By its name in the database, as "Europe/Berlin"; "UTC" needs none, "localtime" is what the
   // system is set to. Empty when there is no such zone. Takes memory, and may throw std::bad_alloc.
   static std::optional<TimeZone> find(std::string_view name);
+
+  // What "localtime" stands for: the name in the environment variable TZ, or "/etc/localtime" if
+  // that is not set, is empty or names that file.
+  static std::string local_name();
 
   // What the clocks show.
   std::chrono::local_seconds reading(std::chrono::sys_seconds time) const;

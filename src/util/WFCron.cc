@@ -64,6 +64,15 @@ std::optional<chrono::sys_seconds> next_time(const CronSchedule& schedule,
   return found;
 }
 
+// "localtime" itself is always right: what is wrong is what it stands for.
+std::string unknown_zone(std::string_view name) {
+  if (name != "localtime") return "time zone: " + workflow::quoted(name) + " is unknown";
+  const std::string local = TimeZone::local_name();
+  const bool is_file = local.starts_with('/');
+  return "time zone: localtime is " + workflow::quoted(local) +
+         (is_file ? ", which is no time zone" : ", because TZ says so, and that is unknown");
+}
+
 std::shared_ptr<const CronSchedule> make_schedule(std::string_view expression,
                                                   std::string_view zone_name, WFCronError* error) {
   const auto rules = workflow::parse_cron(expression, error);
@@ -76,7 +85,7 @@ std::shared_ptr<const CronSchedule> make_schedule(std::string_view expression,
     error->field = WF_CRON_TIME_ZONE;
     error->position = 0;
     error->length = zone_name.size();
-    error->message = "time zone: " + workflow::quoted(zone_name) + " is unknown";
+    error->message = unknown_zone(zone_name);
     error->text = zone_name;
     return nullptr;
   }

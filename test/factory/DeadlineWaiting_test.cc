@@ -67,6 +67,28 @@ TEST_F(DeadlineWaiting, ACounterThatWasCountedBeforeItsTurnNeedsNoTime) {
   EXPECT_EQ(text(), "a!c+d+e!D!");
 }
 
+// A timer waits, however short; what has come already is not waited for.
+TEST_F(DeadlineWaiting, WhatHasComeAlreadyNeedsNoTimeAndATimerOfNoneDoes) {
+  WFMailboxTask* with_message = mailbox("m");
+  WFMailboxTask* without = mailbox("n");
+  WFDeadlineTask* limit = limited(timer("a", 100), 10);
+  *limit->sub_series() << timer("t", 0) << counter("c", 0) << with_message << timer("u", 0)
+                       << without << counter("d", 1);
+  start(limit);
+  int message = 0;
+  with_message->send(&message);
+  pass(10);
+  EXPECT_EQ(text(), "a!t!c+m+u!n!d!D!");
+}
+
+TEST_F(DeadlineWaiting, ADeadlineOfNoTimeHasPassedForAll) {
+  WFDeadlineTask* limit = limited(timer("t", 0), 0);
+  *limit->sub_series() << counter("c", 0);
+  start(limit);
+  pass(0);
+  EXPECT_EQ(text(), "t!c+D!");
+}
+
 TEST_F(DeadlineWaiting, ANamedCounterLeavesItsName) {
   WFCounterTask* task =
       WFTaskFactory::create_counter_task("Deadline", 2, noting<WFCounterTask>("c"));

@@ -244,16 +244,6 @@ TEST_P(TimerHandle, WaitsForOneThatIsNotStartedUntilItIsDropped) {
   waiter.join();
 }
 
-TEST_P(TimerHandle, OfARefusedTimerIsTooLateForItsEnd) {
-  WFTimerTask* task = WFTaskFactory::create_timer_task(0, 1'000'000'000, outcomes_.callback());
-  const WFTimerHandle handle = WFTimer::handle_of(task);
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_RUNNING);
-  EXPECT_FALSE(handle.remaining());
-  task->start();
-  EXPECT_EQ(handle.cancel_and_wait() == WF_TIMER_WON, false);
-  EXPECT_EQ(ended(WFT_STATE_SYS_ERROR, EINVAL), 1u);
-}
-
 TEST(TimerHandleOfNothing, SaysSo) {
   const WFTimerHandle handle;
   EXPECT_EQ(handle.cancel(), WF_TIMER_UNKNOWN);

@@ -87,6 +87,29 @@ TEST(TimerStats, ReschedulesAndTicksAreCounted) {
   EXPECT_EQ(since(&WFTimerStats::fired), 1u);
 }
 
+// It was due at no time.
+TEST(TimerStats, TheEndOfAPeriodicTimerIsNoLatenessAndNoLongCallback) {
+  const WFTimerStats before = WFTimerStats::snapshot();
+  const Since since;
+  TimerOutcomes outcomes;
+  WFTimerPeriod period;
+  period.every = milliseconds(1);
+  const auto until_the_third = [](const WFTimerTick& tick) {
+    if (tick.number == 2) tick.end();
+  };
+  WFTimer::create_periodic(period, {}, until_the_third, [&](WFTimerTask* task) {
+    std::this_thread::sleep_for(seconds(1));  // longer than any tick
+    outcomes.add(0, task);
+  })->start();
+  EXPECT_TRUE(outcomes.wait_for(1));
+  EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), 1u);
+  EXPECT_EQ(since(&WFTimerStats::fired), 1u);
+  EXPECT_EQ(since(&WFTimerStats::ticks), 3u);
+  const WFTimerStats stats = WFTimerStats::snapshot();
+  EXPECT_EQ(stats.lateness.count - before.lateness.count, 3u);
+  EXPECT_LT(stats.longest_callback, seconds(1));
+}
+
 TEST(TimerStats, KnowHowLateAndHowLongCallbacksAre) {
   TimerOutcomes outcomes;
   const WFTimerStats before = WFTimerStats::snapshot();

@@ -102,10 +102,11 @@ TEST(Timer, InvalidNanosecondsAreEinval) {
   EXPECT_TRUE(NamedTimerTask::registry().empty());
 }
 
-TEST(Timer, InvalidTimerCancelledBeforeStartIsCancelled) {
+TEST(Timer, InvalidTimerHasNoNameToBeCancelledBy) {
   WFTimerTask* task = WFTaskFactory::create_timer_task("name", 0, -1, nullptr);
-  EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 1);
-  EXPECT_EQ(outcome_of(task).error, ECANCELED);
+  EXPECT_EQ(task->get_error(), EINVAL);
+  EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 0);
+  EXPECT_EQ(outcome_of(task).error, EINVAL);
 }
 
 TEST(Timer, NegativeSecondsNeverExpire) {

@@ -1,18 +1,28 @@
 #include "kernel/ManualClock.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "kernel/Runtime.h"
+#include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
 
 namespace workflow {
 namespace {
@@ -146,6 +156,83 @@ TEST(WFManualClock, CancelledTimersNeedNoTime) {
   WFManualClock::advance(0);
   EXPECT_EQ(state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(WFManualClock::now_ns(), start_ns);
+}
+
+// What has come due is ended and run by the thread that moves the clock.
+TEST(WFManualClock, ADeadlineTakesNoThreadSwitch) {
+  install();
+  constexpr int kTicks = 10'000;
+  int ticks = 0;
+  int ends = 0;
+  WFTimerPeriod period;
+  period.every = std::chrono::seconds(1);
+  WFTimer::create_periodic(
+      period, {},
+      [&](const WFTimerTick& tick) {
+        if (++ticks == kTicks) {
+          tick.end();
+        }
+      },
+      [&](WFTimerTask*) { ends++; })
+      ->start();
+  const auto switches = [] {
+    struct rusage usage = {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  const auto before = switches();
+  WFManualClock::advance(std::chrono::seconds(kTicks / 2));
+  while (ends == 0 && WFManualClock::advance_to_next_deadline()) {
+  }
+  EXPECT_EQ(ticks, kTicks);
+  EXPECT_EQ(ends, 1);
+  EXPECT_LT(switches() - before, kTicks / 10);
+}
+
+TEST(WFManualClock, CallbacksThatWaitForEachOtherAllRun) {
+  install();
+  constexpr int kTimers = 100;
+  WFFacilities::WaitGroup all(kTimers);
+  std::atomic<int> ends{0};
+  for (int i = 0; i < kTimers; i++) {
+    WFTaskFactory::create_timer_task(1, 0, [&](WFTimerTask*) {
+      all.done();
+      all.wait();
+      ends++;
+    })->start();
+  }
+  WFManualClock::advance(kNsPerSec);
+  EXPECT_EQ(ends, kTimers);
+}
+
+TEST(WFManualClock, ACallbackMayEndTheProcess) {
+  const auto exit_in_callback = [] {
+    install();
+    WFTaskFactory::create_timer_task(1, 0, [](WFTimerTask*) { std::exit(7); })->start();
+    WFTaskFactory::create_timer_task(-1, 0, [](WFTimerTask* task) {
+      std::fprintf(stderr, "the other ends with %d\n", task->get_state());
+    })->start();
+    WFManualClock::advance(kNsPerSec);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string aborted = "the other ends with " + std::to_string(WFT_STATE_ABORTED);
+  EXPECT_EXIT(exit_in_callback(), testing::ExitedWithCode(7), aborted);
+}
+
+TEST(WFManualClock, ACallbackThatThrowsEndsTheProcess) {
+  const auto throw_in_callback = [] {
+    install();
+    WFTaskFactory::create_timer_task(1, 0, [](WFTimerTask*) {
+      throw std::runtime_error("thrown in a callback");
+    })->start();
+    try {
+      WFManualClock::advance(kNsPerSec);
+    } catch (const std::runtime_error&) {
+      std::fprintf(stderr, "caught\n");
+    }
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(throw_in_callback(), testing::KilledBySignal(SIGABRT), "thrown in a callback");
 }
 
 TEST(WFManualClock, CannotBeInstalledOnceTheLibraryHasStarted) {

@@ -471,7 +471,8 @@ TEST_F(HandClockPollerTest, TimersFollowTheClockTheyAreGiven) {
   poller_.start_timer(&b, 3600 * kNsPerSec);
   EXPECT_EQ(poller_.earliest_ns(), 1100);
   move_to(1099);
-  on_poller([] {});
+  on_poller([&] { EXPECT_FALSE(poller_.settled()); });  // before this round is over
+  poller_.wait_for_round(poller_.ask_for_round());
   EXPECT_EQ(a.runs(), 0);
   EXPECT_TRUE(poller_.settled());
   move_to(1100);

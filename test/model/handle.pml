@@ -1,12 +1,13 @@
 /*
  * The handle of a timer: cancel, cancel_and_wait, reschedule and remaining against start, expiry, stop,
- * a refused start, drop, cancel by name and interruption (rules 10 to 12). The names are those of
+ * a refused start, drop, cancel by name and interruption (rules 10 to 12), also of a timer that was
+ * refused when it was created (rule 19). The names are those of
  * timer.pml and interrupt.pml, and
  *   G            the mutex of the slot's shard
  *   generation   guarded by G: the handle is of generation 0
  *   user         guarded by G: whose slot it is
  *   runner       guarded by G: the thread that is in the callback, or destroys it
- *   cancelled    guarded by G: a handle has cancelled
+ *   closed       guarded by G: no cancel by handle wins any more
  *   delay        atomic: where start and move meet
  *   poller_set   start has written TimerNode::poller_
  *   deadline     guarded by P while it is queued: when it expires
@@ -26,6 +27,7 @@
  *   WITH_LOOKER     one asks what remains
  *   WITH_DROP, WITH_REFUSAL  instead of its start the timer may be dropped; its start may be refused
  *   WITH_DUE        it may be due when it is started: then it never enters the queue
+ *   ANNOUNCED       the timer was refused when it was created: it says EINVAL, and has no name
  *   WITH_STOP, WITH_INTERRUPT
  */
 
@@ -41,6 +43,7 @@ mtype = { WON, RUNNING, DONE };
 mtype = { BEFORE_START, TAKEN, TOO_LATE };
 
 #define STARTED 255
+#define REFUSED 254
 #define FIRST_DEADLINE 10
 
 /* Mutexes: the process that holds it, or 0. Order G, B, P and G, B, I, P. */
@@ -50,16 +53,24 @@ byte G, B, I, P;
 byte generation;
 byte user = 1; /* the timer; 0: nobody, 2: the next one */
 byte runner;
-bool cancelled;
+bool closed;
 bool parked;   /* the waiter waits to be notified */
 
 /* The timer. */
 bool flag, stopped, queued, marked, poller_set;
+#ifdef ANNOUNCED
+byte delay = REFUSED;
+#else
 byte delay = FIRST_DEADLINE;
+#endif
 byte deadline, queued_for;
 mtype outcome = NONE;
 #ifdef NAMED
+#ifndef ANNOUNCED
 bool linked = true;
+#else
+bool linked;
+#endif
 #endif
 #ifdef WITH_INTERRUPT
 bool entered, interrupted;
@@ -74,6 +85,7 @@ bool dropped, called_back;
 bool captured = true;        /* what the callback holds is not destroyed */
 bool taken_out;              /* by the interrupter */
 bool cancel_won;             /* and returned */
+bool told_late;              /* by a handle that does not tick */
 byte winners;
 byte in_force = FIRST_DEADLINE;
 
@@ -101,7 +113,7 @@ inline complete(how) {
 
 /* The owner of the completion; sets `taken` if a canceller has decided the outcome before. */
 inline leave_name(taken) {
-#ifdef NAMED
+#if defined(NAMED) && !defined(ANNOUNCED)
   lock(B);
   d_step { TOUCH; taken = taken || !linked; linked = false };
   unlock(B)
@@ -213,7 +225,9 @@ inline close_unstarted() {
 }
 
 inline start() {
-#ifdef WITH_INTERRUPT
+#ifdef ANNOUNCED
+  close_unstarted();
+#elif defined(WITH_INTERRUPT)
   lock(I);
   if
   :: interrupted ->
@@ -227,7 +241,7 @@ inline start() {
 #ifdef WITH_REFUSAL
   :: close_unstarted()
 #endif
-#ifdef WITH_INTERRUPT
+#if defined(WITH_INTERRUPT) || defined(ANNOUNCED)
   :: verdict != NONE
 #endif
   :: verdict == NONE -> start_timer();
@@ -349,7 +363,7 @@ inline cancel_timer() {
   };
   if
   :: !old
-#if (defined(WITH_REFUSAL) || defined(WITH_INTERRUPT)) && !defined(MUT_REFUSED_HAS_POLLER)
+#if (defined(WITH_REFUSAL) || defined(WITH_INTERRUPT) || defined(ANNOUNCED)) && !defined(MUT_REFUSED_HAS_POLLER)
   :: old && !poller_set -> assert(refused); how = TOO_LATE
   :: old && poller_set ->
 #else
@@ -370,6 +384,9 @@ inline cancel_timer() {
 
 /* TimerTask::cancel(), under G; needs the locals of HandleCanceller. */
 inline cancel_task() {
+#if defined(ANNOUNCED) && !defined(MUT_REFUSED_IS_WON)
+  d_step { TOUCH; assert(delay == REFUSED); answer = RUNNING }
+#else
 #if defined(NAMED) && !defined(MUT_HANDLE_IGNORES_NAME)
   lock(B);
   d_step { TOUCH; taken = !linked; linked = false };
@@ -399,6 +416,7 @@ inline cancel_task() {
   :: owns -> leave_scope(ignored)
   :: else
   fi
+#endif
 }
 
 proctype HandleCanceller(bool waits) {
@@ -415,8 +433,8 @@ proctype HandleCanceller(bool waits) {
 #endif
      if
 #ifndef MUT_CANCELS_TWICE
-     :: runner || cancelled -> answer = RUNNING
-     :: !runner && !cancelled -> cancelled = true; cancel_task()
+     :: runner || closed -> answer = RUNNING
+     :: !runner && !closed -> closed = true; cancel_task()
 #else
      :: runner -> answer = RUNNING
      :: !runner -> cancel_task()
@@ -426,6 +444,10 @@ proctype HandleCanceller(bool waits) {
      ; lock(G)
 #endif
   fi;
+  d_step {
+    assert(!(told_late && answer == WON));
+    told_late = told_late || answer == RUNNING
+  };
   unlock(G);
   if
   :: owns -> complete(ECANCELED)
@@ -551,7 +573,7 @@ proctype Handler() {
 proctype NextUser() {
   user == 0;
   lock(G);
-  d_step { user = 2; runner = 0; cancelled = false };
+  d_step { user = 2; runner = 0; closed = false };
   unlock(G)
 }
 
@@ -596,6 +618,10 @@ init {
     assert(winners <= 1);
     assert(winners == 0 || dropped || outcome == ECANCELED);
     assert(outcome != ECANCELED || winners == 1);
-    assert(outcome != ETIMEDOUT || taken_out)
+    assert(outcome != ETIMEDOUT || taken_out);
+#ifdef ANNOUNCED
+    assert(dropped || outcome == EINVAL);
+    assert(winners == 0)
+#endif
   }
 }

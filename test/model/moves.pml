@@ -2,10 +2,13 @@
 
 /*
  * Poller::move_timer(). The caller knows the timer to be alive; needs the locals before, seen, moved
- * and too_late, and begun_after_cancel.
+ * and too_late, and begun_after_cancel. A timer that was refused when it was created says so.
  */
 inline move_timer(to) {
   d_step { TOUCH; before = delay };
+#ifdef ANNOUNCED
+  d_step { assert(before == REFUSED); too_late = true };
+#endif
   do
   :: before == STARTED || moved || too_late -> break
   :: else ->
@@ -79,7 +82,17 @@ proctype Mover(byte earlier, later) {
   lock(G);
   if
   :: generation != 0 -> assert(called_back || dropped)
-  :: else -> assert(user == 1); move_timer(to)
+  :: else ->
+     assert(user == 1);
+     move_timer(to);
+     if
+     :: !moved ->
+#ifndef MUT_LATE_MOVE_FORGOTTEN
+        closed = true;
+#endif
+        told_late = true
+     :: else
+     fi
   fi;
   unlock(G)
 }

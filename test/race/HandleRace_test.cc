@@ -27,6 +27,10 @@
 // 3. Who was told that it is done found the callback returned, or the timer dropped; so did
 //    everyone whose cancel_and_wait() returned.
 // 4. None expired before what the last reschedule that won had asked for.
+// 5. No thread was told that it is too late, or done, and later that it has won.
+// 6. A timer that was refused when it was created ended with the error that it said then, and
+// nobody
+//    won against it.
 
 namespace race {
 namespace {
@@ -44,9 +48,11 @@ class HandleRound {
   HandleRound(uint64_t round, Runtime* runtime) : round_(round), runtime_(runtime) {
     TestRandom random(test_support::test_seed(), round * 10 + 9);
     enter();
+    keeper_ = WFTimer::create(name_of(kTimers), nanoseconds(-1), WF_TIMER_APPEND, nullptr);
     for (size_t i = 0; i < kTimers; i++) {
       create(i, random);
     }
+    keeper_->dismiss();
     for (size_t t = 0; t < kThreads; t++) {
       threads_.emplace_back([this, t] { run(t); });
     }
@@ -85,6 +91,7 @@ class HandleRound {
     WFTimerHandle handle;
     bool named = false;
     bool dropped = false;           // instead of started, by its owner
+    int announced = 0;              // the error that it was refused with
     std::atomic<bool> gone{false};  // dropped, or over
     std::atomic<bool> over{false};  // at the end of the callback
     std::atomic<int> callbacks{0};
@@ -121,24 +128,35 @@ class HandleRound {
       timer.over = true;
       timer.gone = true;
     };
-    timer.task = timer.named ? WFTimer::create(name_of(i), delay, WF_TIMER_APPEND, callback)
-                             : WFTimer::create(delay, callback);
+    if (random.one_in(8)) {
+      // By a name that the round keeps, or, without a name, by its nanoseconds.
+      timer.task = timer.named ? WFTimer::create(name_of(kTimers), delay, WF_TIMER_KEEP, callback)
+                               : WFTaskFactory::create_timer_task(0, -1, callback);
+      timer.announced = timer.task->get_error();
+      expect(timer.announced == (timer.named ? EEXIST : EINVAL), "not refused");
+    } else {
+      timer.task = timer.named ? WFTimer::create(name_of(i), delay, WF_TIMER_APPEND, callback)
+                               : WFTimer::create(delay, callback);
+    }
     timer.handle = WFTimer::handle_of(timer.task);
     timer.dropped = random.one_in(6);
   }
 
   void run(size_t thread) {
     enter();
+    std::array<bool, kTimers> told_late{};
     TestRandom random(test_support::test_seed(), round_ * 10 + thread);
     for (size_t step = 0; step < 60; step++) {
       const size_t i = random.below(kTimers);
       Timer& timer = timers_[i];
       if (i % kThreads == thread && timer.task) {
         begin(timer);
+      } else if (i % kThreads == thread && random.one_in(4)) {
+        cancel(timer, told_late[i]);
       } else if (i % kThreads == thread) {
-        reschedule(timer, nanoseconds(random.below(400'000)));
+        reschedule(timer, nanoseconds(random.below(400'000)), told_late[i]);
       } else {
-        meddle(i, timer, random);
+        meddle(i, timer, random, told_late[i]);
       }
     }
     for (size_t i = thread; i < kTimers; i += kThreads) {
@@ -160,9 +178,10 @@ class HandleRound {
     }
   }
 
-  void reschedule(Timer& timer, nanoseconds delay) {
+  void reschedule(Timer& timer, nanoseconds delay, bool& told_late) {
     const int64_t now_ns = workflow::monotonic_ns();
     const WFTimerVerdict verdict = timer.handle.reschedule(delay);
+    look_back(verdict, told_late);
     if (verdict == WF_TIMER_WON) {
       timer.not_before_ns = now_ns + delay.count();
     } else {
@@ -170,7 +189,13 @@ class HandleRound {
     }
   }
 
-  void meddle(size_t i, Timer& timer, TestRandom& random) {
+  void cancel(Timer& timer, bool& told_late) {
+    const WFTimerVerdict verdict = timer.handle.cancel();
+    look_back(verdict, told_late);
+    judge(timer, verdict);
+  }
+
+  void meddle(size_t i, Timer& timer, TestRandom& random, bool& told_late) {
     switch (random.below(5)) {
       case 0:
         if (timer.named) {
@@ -178,7 +203,7 @@ class HandleRound {
         }
         break;
       case 1:
-        judge(timer, timer.handle.cancel());
+        cancel(timer, told_late);
         break;
       case 2:
         if (timer.callbacks > 0) {  // it was started: who waits for a start may wait for a thread
@@ -194,6 +219,11 @@ class HandleRound {
       default:
         std::this_thread::yield();
     }
+  }
+
+  void look_back(WFTimerVerdict verdict, bool& told_late) {
+    expect(verdict != WF_TIMER_WON || !told_late, "won after it was too late");
+    told_late = told_late || verdict == WF_TIMER_RUNNING || verdict == WF_TIMER_DONE;
   }
 
   void judge(Timer& timer, WFTimerVerdict verdict) {
@@ -219,6 +249,10 @@ class HandleRound {
     if (timer.dropped) {
       return "";
     }
+    if (timer.announced != 0) {
+      const bool is_true = timer.state == WFT_STATE_SYS_ERROR && timer.error == timer.announced;
+      return is_true && timer.won == 0 ? "" : "not what it announced";
+    }
     const bool cancelled = timer.state == WFT_STATE_SYS_ERROR && timer.error == ECANCELED;
     if ((timer.won == 1) != cancelled) {
       return std::to_string(timer.won) + " won, and the state is " + std::to_string(timer.state);
@@ -232,6 +266,7 @@ class HandleRound {
   const uint64_t round_;
   Runtime* const runtime_;
   std::array<Timer, kTimers> timers_;
+  WFTimerTask* keeper_ = nullptr;  // of a name, while timers are created
   workflow::Mutex mutex_;
   std::string wrong_;
   std::vector<std::thread> threads_;

@@ -166,6 +166,62 @@ TEST(HandleProtocol, RescheduleMeetsTimeoutAndCancel) {
   });
 }
 
+// A move that finds the timer gone from its queue, while it has its name still.
+TEST(HandleProtocol, TooLateIsNeverFollowedByWon) {
+  size_t late = 0;
+  for_each_seed(kSeeds, [&late](uint64_t seed) {
+    TimerLedger ledger(seed);
+    for (const char* name : {"a", ""}) {
+      WFTimerTask* task = ledger.create(name, 100);
+      const WFTimerHandle handle = WFTimer::handle_of(task);
+      TimerLedger::Record& record = TimerLedger::record_of(task);
+      ledger.start(task);
+      ledger.simulation().spawn([&, handle] {
+        ledger.simulation().sleep_for(100);
+        if (ledger.reschedule(handle, record, 50) == WF_TIMER_RUNNING) {
+          late++;
+          EXPECT_NE(ledger.cancel(handle), WF_TIMER_WON);
+        }
+      });
+      ledger.simulation().spawn([&, handle] {
+        ledger.simulation().sleep_for(100);
+        if (ledger.cancel(handle) == WF_TIMER_RUNNING) {
+          EXPECT_NE(ledger.reschedule(handle, record, 50), WF_TIMER_WON);
+        }
+      });
+    }
+    ledger.run();
+    ledger.close();
+  });
+  EXPECT_GT(late, 0u);
+}
+
+// It is refused because of its nanoseconds, and everybody comes too late.
+TEST(HandleProtocol, ARefusedTimerEndsAsAnnouncedWhateverItMeets) {
+  for_each_seed(kSeeds / 2, [](uint64_t seed) {
+    int error = 0;
+    int callbacks = 0;
+    WFSimulation simulation(seed);
+    auto* task = WFTaskFactory::create_timer_task("a", 0, -1, [&](WFTimerTask* ended) {
+      error = ended->get_error();
+      callbacks++;
+    });
+    const WFTimerHandle handle = WFTimer::handle_of(task);
+    simulation.spawn([&] { task->start(); });
+    simulation.spawn([&] { EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 0); });
+    for (int i = 0; i < 2; i++) {
+      simulation.spawn([&] {
+        EXPECT_NE(handle.reschedule(std::chrono::seconds(1)), WF_TIMER_WON);
+        EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WON);
+        EXPECT_EQ(callbacks, 1);
+      });
+    }
+    const WFSimulationResult result = simulation.run();
+    ASSERT_TRUE(result.ok()) << result.description;
+    EXPECT_EQ(error, EINVAL);
+  });
+}
+
 TEST(HandleProtocol, RescheduleMeetsStart) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     TimerLedger ledger(seed);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "workflow/WFCron.h"
@@ -108,6 +109,9 @@ TEST(CronError, WhatDoesNotBelongToTheField) {
 
 TEST(CronError, QuestionMarksOutsideOfDays) {
   expect_wrong("? * * * *", WF_CRON_MINUTE, "?");
+  expect_wrong("? * * * * *", WF_CRON_SECOND, "?");
+  expect_wrong("* ? * * *", WF_CRON_HOUR, "?");
+  expect_wrong("* * * ? *", WF_CRON_MONTH, "?");
   EXPECT_NE(error_of("? * * * *").message.find("write \"*\""), std::string::npos);
 }
 
@@ -168,6 +172,44 @@ TEST(CronError, UnknownZones) {
             "time zone: \"Europe/Berlinn\" is unknown\n"
             "  Europe/Berlinn\n"
             "  ^^^^^^^^^^^^^^");
+}
+
+// "localtime" is no zone of its own: what it stands for is named.
+TEST(CronError, SaysWhatTheLocalZoneIs) {
+  ASSERT_EQ(setenv("TZ", "CET-1CEST", 1), 0);
+  EXPECT_EQ(error_of("* * * * *", "localtime").to_string(),
+            "time zone: localtime is \"CET-1CEST\", because TZ says so, and that is unknown\n"
+            "  localtime\n"
+            "  ^^^^^^^^^");
+  ASSERT_EQ(setenv("TZ", ":Nowhere/City", 1), 0);
+  EXPECT_NE(error_of("* * * * *", "localtime").message.find("\"Nowhere/City\", because TZ"),
+            std::string::npos);
+  for (const char* value : {"", ":", "Asia/Tokyo", ":Asia/Tokyo", "/etc/localtime"}) {
+    ASSERT_EQ(setenv("TZ", value, 1), 0);
+    EXPECT_TRUE(WFCron::parse("* * * * *", "localtime")) << value;
+  }
+  ASSERT_EQ(unsetenv("TZ"), 0);
+  EXPECT_TRUE(WFCron::parse("* * * * *", "localtime"));
+}
+
+TEST(CronError, EndsOfLines) {
+  for (const std::string expression :
+       {"0 0 * * *\n", "0 0 * * *\r\n", "0 0 * * *  \n", "@daily\n", "\n0 0 * * *", "0 0\n* * *"}) {
+    const WFCronError error = error_of(expression);
+    EXPECT_EQ(error.field, WF_CRON_EXPRESSION);
+    EXPECT_EQ(error.position, expression.find_first_of("\r\n"));
+    EXPECT_EQ(error.length, 1u);
+    EXPECT_NE(error.message.find("the end of a line"), std::string::npos);
+  }
+}
+
+TEST(CronError, StepsLongerThanTheField) {
+  expect_wrong("*/61 * * * *", WF_CRON_MINUTE, "61");
+  expect_wrong("*/90 * * * *", WF_CRON_MINUTE, "90");
+  expect_wrong("0 */25 * * *", WF_CRON_HOUR, "25");
+  expect_wrong("0 0 */32 * *", WF_CRON_DAY_OF_MONTH, "32");
+  expect_wrong("0 0 1 */13 *", WF_CRON_MONTH, "13");
+  expect_wrong("0 0 * * 1/8", WF_CRON_DAY_OF_WEEK, "8");
 }
 
 TEST(CronError, IsTheExpressionsBeforeTheZones) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "CronTimes.h"
 #include "workflow/WFCron.h"
@@ -57,6 +58,51 @@ TEST(CronFields, AStepAfterAValueGoesToTheEnd) {
                    "2026-01-02 12:40:00"}));
   EXPECT_EQ(days_after("0 0 * * 5/1", "2026-01-01", 3),
             (Texts{"2026-01-02", "2026-01-03", "2026-01-09"}));
+}
+
+TEST(CronFields, AStepMayBeAsLongAsTheField) {
+  EXPECT_EQ(after("*/60 12 * * *", "2026-01-01 00:00:00", 2),
+            (Texts{"2026-01-01 12:00:00", "2026-01-02 12:00:00"}));
+  EXPECT_EQ(after("0 */24 * * *", "2026-01-01 12:00:00", 1), Texts{"2026-01-02 00:00:00"});
+  EXPECT_EQ(days_after("0 0 */31 * *", "2026-01-02", 2), (Texts{"2026-02-01", "2026-03-01"}));
+  EXPECT_EQ(days_after("0 0 * * */7", "2026-01-01", 2), (Texts{"2026-01-04", "2026-01-11"}));
+}
+
+TEST(CronFields, AStepLongerThanItsRangeLeavesTheFirst) {
+  EXPECT_EQ(after("10-20/30 12 * * *", "2026-01-01 00:00:00", 2),
+            (Texts{"2026-01-01 12:10:00", "2026-01-02 12:10:00"}));
+}
+
+TEST(CronFields, AStepDoesNotGoOnBehindTheField) {
+  EXPECT_EQ(days_after("0 0 */7 * *", "2026-01-21", 4),
+            (Texts{"2026-01-22", "2026-01-29", "2026-02-01", "2026-02-08"}));
+}
+
+TEST(CronFields, StepsOfWeekdaysEndOnSaturday) {
+  const std::string sunday = "2026-01-04";
+  const Texts odd{"2026-01-05", "2026-01-07", "2026-01-09", "2026-01-12"};
+  const Texts even{"2026-01-06", "2026-01-08", "2026-01-10", "2026-01-11"};
+  EXPECT_EQ(days_after("0 0 * * 1/2", sunday, 4), odd);
+  EXPECT_EQ(days_after("0 0 * * MON/2", sunday, 4), odd);
+  EXPECT_EQ(days_after("0 0 * * 7/2", sunday, 4), even);
+  EXPECT_EQ(days_after("0 0 * * 0/2", sunday, 4), even);
+}
+
+TEST(CronFields, LeadingZerosMeanNothing) {
+  EXPECT_EQ(after("005 04 09 02 *", "2026-01-01 00:00:00", 1), Texts{"2026-02-09 04:05:00"});
+  EXPECT_EQ(after("00/030 12 * * *", "2026-01-01 12:00:00", 1), Texts{"2026-01-01 12:30:00"});
+  EXPECT_EQ(days_after("0 0 L-03 * *", "2026-01-01", 1), Texts{"2026-01-28"});
+  EXPECT_EQ(days_after("0 0 * * 05#02", "2026-01-01", 1), Texts{"2026-01-09"});
+}
+
+TEST(CronFields, QuestionMarksInTheDayFieldsAreStars) {
+  const std::string start = "2026-01-30";
+  const Texts each{"2026-01-31", "2026-02-01"};
+  EXPECT_EQ(days_after("0 0 ? * ?", start, 2), each);
+  EXPECT_EQ(days_after("0 0 * * ?", start, 2), each);
+  EXPECT_EQ(days_after("0 0 ? * 1", start, 2), (Texts{"2026-02-02", "2026-02-09"}));
+  EXPECT_EQ(days_after("0 0 ?/30 * *", start, 2), (Texts{"2026-01-31", "2026-02-01"}));
+  EXPECT_EQ(days_after("0 0 15 * ?", start, 2), (Texts{"2026-02-15", "2026-03-15"}));
 }
 
 TEST(CronFields, RangesWrap) {
@@ -144,6 +190,16 @@ TEST(CronDays, NearestWorkdayOfADayThatTheMonthLacksIsNone) {
   EXPECT_EQ(days_after("0 0 31w * *", "2026-04-01", 2), (Texts{"2026-05-29", "2026-07-31"}));
 }
 
+TEST(CronDays, LettersInAnyCase) {
+  for (const auto& [small, large] :
+       {std::pair{"0 0 l * *", "0 0 L * *"}, std::pair{"0 0 l-3 * *", "0 0 L-3 * *"},
+        std::pair{"0 0 lw * *", "0 0 LW * *"}, std::pair{"0 0 Lw * *", "0 0 LW * *"},
+        std::pair{"0 0 l-3w * *", "0 0 L-3W * *"}, std::pair{"0 0 15w * *", "0 0 15W * *"},
+        std::pair{"0 0 * * 5l", "0 0 * * 5L"}, std::pair{"0 0 * * fril", "0 0 * * FRIL"}}) {
+    EXPECT_EQ(days_after(small, "2026-01-01", 12), days_after(large, "2026-01-01", 12)) << small;
+  }
+}
+
 TEST(CronDays, LastFriday) {
   const Texts days{"2026-01-30", "2026-02-27", "2026-03-27"};
   EXPECT_EQ(days_after("0 0 * * 5L", "2026-01-01", 3), days);
@@ -179,6 +235,7 @@ TEST(CronMacros, AreExpressions) {
   EXPECT_EQ(after("@monthly", start, 1), Texts{"2026-03-01 00:00:00"});
   EXPECT_EQ(after("@weekly", start, 1), Texts{"2026-02-15 00:00:00"});
   EXPECT_EQ(after("@daily", start, 1), Texts{"2026-02-15 00:00:00"});
+  EXPECT_EQ(after("@DAILY", start, 1), Texts{"2026-02-15 00:00:00"});
   EXPECT_EQ(after(" @Midnight ", start, 1), Texts{"2026-02-15 00:00:00"});
   EXPECT_EQ(after("@hourly", start, 1), Texts{"2026-02-14 13:00:00"});
 }
