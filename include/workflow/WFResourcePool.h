@@ -75,7 +75,7 @@ class WFResourcePool : public workflow::ResourceSource {
     WFResourcePool *pool;
   };
 
-  // Of the `n` resources in `res`, which is copied.
+  // Of the `n` resources in `res`, which is copied. The last of them is the first one taken.
   WFResourcePool(void *const *res, size_t n);
   // Of `n` that are all null: permissions to do something.
   explicit WFResourcePool(size_t n);

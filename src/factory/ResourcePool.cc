@@ -168,9 +168,8 @@ WFResourcePool::WFResourcePool(size_t n)
   set_initial(n);
 }
 
-// The last one is the next one taken.
 WFResourcePool::WFResourcePool(void* const* res, size_t n) : WFResourcePool(n) {
-  std::reverse_copy(res, res + n, data.res);
+  std::reverse_copy(res, res + n, data.res);  // the next one taken is in front
 }
 
 WFResourcePool::~WFResourcePool() = default;
