@@ -1,7 +1,68 @@
-# Install rules, and the package files that find_package(workflow) reads: one set in the build
-# tree (point workflow_DIR or CMAKE_PREFIX_PATH at it), one in the install tree.
+# Install rules, and the package files: those that find_package(workflow) reads, one set in the build
+# tree (point workflow_DIR or CMAKE_PREFIX_PATH at it), one in the install tree; and workflow.pc in
+# the install tree, for pkg-config.
 
 include(CMakePackageConfigHelpers)
+
+# Adds a library that a program linked with the static library needs to pc_requires, as the
+# pkg-config module of that name; or to pc_libs, as an option of the linker, if there is no such
+# module or it stands for another file.
+function(workflow_needs_library module file)
+  file(REAL_PATH "${file}" real_file)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(pc_${module} QUIET ${module})
+    foreach(candidate IN LISTS pc_${module}_LINK_LIBRARIES)
+      if(EXISTS "${candidate}")
+        file(REAL_PATH "${candidate}" real_candidate)
+        if(real_candidate STREQUAL real_file)
+          set(pc_requires ${pc_requires} ${module} PARENT_SCOPE)
+          return()
+        endif()
+      endif()
+    endforeach()
+  endif()
+  get_filename_component(name "${file}" NAME_WE)
+  string(REGEX REPLACE "^lib" "-l" option "${name}")
+  get_filename_component(directory "${file}" DIRECTORY)
+  if(NOT directory IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+    list(PREPEND option "-L${directory}")
+  endif()
+  set(pc_libs ${pc_libs} ${option} PARENT_SCOPE)
+endfunction()
+
+# Relative to where workflow.pc lies, so that the tree may be moved, and installed anywhere.
+function(workflow_configure_pkg_config)
+  find_package(PkgConfig QUIET)
+  get_target_property(uriparser_file uriparser::uriparser LOCATION)
+  set(pc_requires "")
+  set(pc_libs "")
+  workflow_needs_library(libcares "${CARES_LIBRARY}")
+  workflow_needs_library(cctz "${CCTZ_LIBRARY}")
+  workflow_needs_library(liburing "${LIBURING_LIBRARY}")
+  workflow_needs_library(liburiparser "${uriparser_file}")
+  workflow_needs_library(libssl "${OPENSSL_SSL_LIBRARY}")
+  workflow_needs_library(libcrypto "${OPENSSL_CRYPTO_LIBRARY}")
+  list(APPEND pc_libs ${CMAKE_THREAD_LIBS_INIT})
+  list(JOIN pc_requires ", " pc_requires)
+  list(JOIN pc_libs " " pc_libs)
+
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
+    set(pc_libdir "${CMAKE_INSTALL_LIBDIR}")
+  else()
+    file(RELATIVE_PATH up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+    string(REGEX REPLACE "/$" "" up "${up}")
+    set(pc_prefix "\${pcfiledir}/${up}")
+    set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  endif()
+  set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+    set(pc_includedir "${CMAKE_INSTALL_INCLUDEDIR}")
+  endif()
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/workflow.pc.in"
+    "${PROJECT_BINARY_DIR}/workflow.pc" @ONLY)
+endfunction()
+workflow_configure_pkg_config()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/workflow")
 
@@ -40,5 +101,7 @@ install(FILES
   "${PROJECT_SOURCE_DIR}/cmake/FindCctz.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
   DESTINATION "${package_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/workflow.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")

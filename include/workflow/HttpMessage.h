@@ -64,6 +64,11 @@ class HttpMessage : public ProtocolMessage {
   // message was received completely; true, null and 0 when it has no body.
   bool get_parsed_body(const void **body, size_t *size) const;
 
+  // For a message that did not arrive completely, when no more of it will, as in the callback of a
+  // task that failed: what there is of its body counts as the whole. Without effect before the
+  // header section is complete, and on a body that was handed out as it arrived.
+  void end_parsing();
+
   // The body to send, as a list of blocks. The nocopy forms keep the caller's pointer, which must
   // stay valid until the message was sent; a received body may be given to its own message.
   bool append_output_body(const void *buf, size_t size);

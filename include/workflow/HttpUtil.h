@@ -23,7 +23,7 @@ inline constexpr const char *HttpMethodOptions = "OPTIONS";
 inline constexpr const char *HttpMethodConnect = "CONNECT";
 inline constexpr const char *HttpMethodTrace = "TRACE";
 
-// The IANA registry of HTTP status codes.
+// The IANA registry of HTTP status codes, and some that servers use without being in it.
 enum HttpStatus {
   HttpStatusContinue = 100,
   HttpStatusSwitchingProtocols = 101,
@@ -79,6 +79,12 @@ enum HttpStatus {
   HttpStatusTooManyRequests = 429,
   HttpStatusRequestHeaderFieldsTooLarge = 431,
   HttpStatusUnavailableForLegalReasons = 451,
+
+  // Not registered. The first name is spelt as programs know it.
+  HttpStatusEnhanceYourCaim = 420,
+  HttpStatusNoResponse = 444,
+  HttpStatusBlocked = 450,
+  HttpStatusTooLargeForNginx = 494,
 
   HttpStatusInternalServerError = 500,
   HttpStatusNotImplemented = 501,

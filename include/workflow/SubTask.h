@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "workflow/Runnable.h"
 
@@ -32,10 +33,12 @@ class SubTask : public workflow::Runnable {
 
   // The owning SeriesWork; null before the task joined one.
   void *get_pointer() const {
-    void *pointer = pointer_.load(std::memory_order_acquire);
-    return pointer == this ? own_series() : pointer;
+    const uintptr_t owner = owner_.load(std::memory_order_acquire);
+    return owner == kAlone ? own_series() : reinterpret_cast<void *>(owner & ~kMark);
   }
-  void set_pointer(void *pointer) { pointer_.store(pointer, std::memory_order_release); }
+  void set_pointer(void *pointer) {
+    owner_.store(reinterpret_cast<uintptr_t>(pointer), std::memory_order_release);
+  }
 
   ~SubTask() override = default;
   SubTask() = default;
@@ -97,6 +100,7 @@ class SubTask : public workflow::Runnable {
   static void drop_unstarted(SubTask *task) { task->drop_unstarted(); }
 
  private:
+  friend class ParallelTask;
   friend class ParallelWork;
   friend class SeriesWork;
   friend class workflow::Interruption;
@@ -113,32 +117,66 @@ class SubTask : public workflow::Runnable {
   // Runs the callback, deletes this and returns the next task to dispatch, or null.
   virtual SubTask *done() = 0;
 
+  // A mark in the lowest bit of owner_, which is 0 in the address of a series.
+  static constexpr uintptr_t kMark = 1;
+  static constexpr uintptr_t kAlone = kMark;
+
   void *own_series() const;
   static void run_chain(SubTask *finished);
   static void follow(workflow::ThreadContext &context, SubTask *finished);
   static bool dispatch_one(workflow::ThreadContext &context, SubTask *task);
   static void dispatch_elsewhere(workflow::ThreadContext &context, workflow::RunnableList &tasks);
+  // Calls done() of a bare task (see owner_). Returns the task to dispatch next: the one that
+  // done() returned, or else the next one of the branch's series. Null when the branch has ended.
+  static SubTask *end_bare_task(workflow::ThreadContext &context, SubTask *task);
+  // Called by the series of such a branch when it ends: end_bare_task() must not use it any more.
+  static void branch_ended(const SeriesWork *branch);
 
-  // The owning series; `this` while the task runs alone and nobody asked for its series.
-  mutable std::atomic<void *> pointer_{nullptr};
+  // One of
+  //   0                      the task has not joined a series
+  //   a series               the owning series
+  //   kAlone                 the task runs alone, and nobody has asked for its series yet
+  //   a series, plus kMark   the task is bare: a ParallelTask was given it without a series, or it
+  //                          follows such a task. The series was made for its branch, but done() of
+  //                          the task need not know that
+  mutable std::atomic<uintptr_t> owner_{0};
 };
 
-// A task made of subtasks that run side by side: done when all of them are.
+// A task made of subtasks that run side by side. It is done when each subtask is done, and with it
+// what follows it in its series.
+//
+// (derivable) Users bring their own done(). A subtask may be the first task of a series, which then
+// runs as a branch of this task and deletes itself at its end. It may also be a task without a
+// series; then its done() returns the task to dispatch next, or null at the end of the branch.
 class ParallelTask : public SubTask {
  public:
-  ParallelTask() = default;
+  // dispatch() reads the array, which may be filled in until then. The array stays the caller's. So
+  // do the subtasks until dispatch(): if this task is deleted before, nobody deletes them.
+  ParallelTask(SubTask **tasks, size_t n) : subtasks(tasks), subtasks_nr(n) {}
 
   // Dispatches every subtask.
   void dispatch() override;
 
  protected:
-  // The first task of each branch; filled before dispatch(), which empties it.
-  workflow::RunnableList subtasks_;
+  // For classes that override dispatch() and call dispatch_branches() there.
+  ParallelTask() = default;
+
+  // Dispatches the first task of each branch, and what follows from it; the list is empty then. The
+  // series of these tasks know that they are in this parallel.
+  void dispatch_branches(workflow::RunnableList &firsts);
 
   // Called once per branch when it has ended, from any thread.
   virtual void branch_done();
 
+  SubTask **subtasks = nullptr;
+  size_t subtasks_nr = 0;
+
  private:
   friend class SeriesWork;
+  friend class SubTask;
+
+  // Makes the series of a subtask, or a new one for it, a branch. Returns the task to dispatch.
+  SubTask *begin_branch(SubTask *task);
+
   std::atomic<size_t> remaining_{0};
 };

@@ -22,6 +22,9 @@ struct WFNetworkResult {
 // framework thread lend that thread to other work, so a callback may wait for other callbacks.
 class WFFacilities {
  public:
+  template <class RESP>
+  using WFNetworkResult = ::WFNetworkResult<RESP>;
+
   // Returns after `microseconds`, never earlier, or at once when the library stops.
   static void usleep(unsigned int microseconds);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workflow/Duration.h"
+#include "workflow/WFGlobal.h"
 
 // Results that one thread waits for and another brings: as std::future and std::promise, with two
 // differences. A wait on a framework thread lends that thread to other work, so that it cannot
@@ -59,6 +60,15 @@ struct FutureResult<void> : FutureState {
 template <class RES>
 class PromiseBase;
 
+// Lends the thread while it waits for what the library knows nothing of.
+class LendThread {
+ public:
+  LendThread() { WFGlobal::sync_operation_begin(); }
+  ~LendThread() { WFGlobal::sync_operation_end(); }
+  LendThread(const LendThread &) = delete;
+  LendThread &operator=(const LendThread &) = delete;
+};
+
 }  // namespace workflow
 
 // Movable. All but valid() and moving requires valid().
@@ -67,12 +77,21 @@ class WFFuture {
  public:
   WFFuture() = default;
 
+  // Waits for that one, which is taken over; get() throws what its get() throws. Not in a
+  // simulation, which would wait for ever.
+  WFFuture(std::future<RES> &&future) : future_(std::move(future)) {}
+
   // False when default-constructed, moved from, or get() was called.
-  bool valid() const { return state_ != nullptr; }
+  bool valid() const { return state_ != nullptr || future_.valid(); }
 
   void wait() const {
     assert(valid());
-    state_->wait(-1);
+    if (state_) {
+      state_->wait(-1);
+    } else if (!is_ready(future_.wait_for(std::chrono::seconds(0)))) {
+      const workflow::LendThread lend;
+      future_.wait();
+    }
   }
 
   // std::future_status::ready or timeout; a duration that is not positive does not wait. In a
@@ -80,8 +99,11 @@ class WFFuture {
   template <class REP, class PERIOD>
   std::future_status wait_for(const std::chrono::duration<REP, PERIOD> &duration) const {
     assert(valid());
-    return state_->wait(workflow::Duration(duration).positive_ns()) ? std::future_status::ready
-                                                                    : std::future_status::timeout;
+    const int64_t timeout_ns = workflow::Duration(duration).positive_ns();
+    if (state_) {
+      return state_->wait(timeout_ns) ? std::future_status::ready : std::future_status::timeout;
+    }
+    return wait_for_future(timeout_ns);
   }
 
   // Waits as long as the deadline is away when called: later jumps of CLOCK do not matter.
@@ -95,6 +117,7 @@ class WFFuture {
   // when the promise was destroyed without a value.
   RES get() {
     wait();
+    if (!state_) return future_.get();
     const std::shared_ptr<workflow::FutureResult<RES>> state = std::move(state_);
     if (!state->has_value()) throw std::future_error(std::future_errc::broken_promise);
     return state->take();
@@ -105,7 +128,20 @@ class WFFuture {
   explicit WFFuture(std::shared_ptr<workflow::FutureResult<RES>> state)
       : state_(std::move(state)) {}
 
+  static bool is_ready(std::future_status status) { return status == std::future_status::ready; }
+  std::future_status wait_for_future(int64_t timeout_ns) const {
+    const std::future_status now = future_.wait_for(std::chrono::seconds(0));
+    if (now != std::future_status::timeout || timeout_ns == 0) return now;
+    const workflow::LendThread lend;
+    // Longer ones could overflow when the time of now is added.
+    constexpr int64_t longest_ns = INT64_MAX / 2;
+    return future_.wait_for(
+        std::chrono::nanoseconds(timeout_ns < longest_ns ? timeout_ns : longest_ns));
+  }
+
+  // One of them, or none.
   std::shared_ptr<workflow::FutureResult<RES>> state_;
+  std::future<RES> future_;
 };
 
 namespace workflow {

@@ -81,6 +81,12 @@ class WFGlobal {
   static ExecQueue *get_exec_queue(const std::string &queue_name);
   static Executor *get_compute_executor();
 
+  // Around code that blocks a thread of the library by other means than the library's own waits: it
+  // lends the thread meanwhile, so that other work goes on. Both on the same thread; pairs may be
+  // nested. No effect on other threads.
+  static void sync_operation_begin();
+  static void sync_operation_end();
+
   // What get_state() and get_error() of a task mean, in English for people to read; never null. It
   // lives as long as the process.
   static const char *get_error_string(int state, int error);

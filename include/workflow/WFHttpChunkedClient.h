@@ -11,6 +11,7 @@
 #include "workflow/HttpMessageChunk.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFHttpClientTask.h"
+#include "workflow/WFTaskFactory.h"
 
 // A request over HTTP whose response is handed out as it arrives, and never kept: what the task
 // holds stays small however much the server sends.
@@ -59,6 +60,9 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   void set_read_timeout(int timeout) { read_timeout_ = timeout; }
   void set_read_timeout(workflow::Duration timeout) { read_timeout_ = timeout.timeout_ms(); }
 
+  // An older name.
+  void set_recv_timeout(int timeout) { set_receive_timeout(timeout); }
+
   // Before the start: for https, instead of the process's. The caller keeps it until the callback.
   void set_ssl_ctx(SSL_CTX *ssl_ctx) { target_.ssl_ctx = ssl_ctx; }
 
@@ -98,12 +102,13 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
 
 class WFHttpChunkedClient {
  public:
+  using extract_t = WFHttpChunkedTask::extract_t;
+  using callback_t = WFHttpChunkedTask::callback_t;
+
   // An http or https URL. GET, unless the request is changed before the start. At most
   // `redirect_max` redirects are followed, as by WFTaskFactory::create_http_task().
   static WFHttpChunkedTask *create_chunked_task(const std::string &url, int redirect_max,
-                                                WFHttpChunkedTask::extract_t extract,
-                                                WFHttpChunkedTask::callback_t callback);
+                                                extract_t extract, callback_t callback);
   static WFHttpChunkedTask *create_chunked_task(const ParsedURI &uri, int redirect_max,
-                                                WFHttpChunkedTask::extract_t extract,
-                                                WFHttpChunkedTask::callback_t callback);
+                                                extract_t extract, callback_t callback);
 };

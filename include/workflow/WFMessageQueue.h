@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <mutex>
 
 #include "workflow/WFResourcePool.h"
 
@@ -9,6 +10,19 @@
 // it to choose another order: override both pop() and push().
 class WFMessageQueue : public workflow::ResourceSource {
  public:
+  // The state of the queue, for derived classes. `mutex` guards it, and is held when pop() and
+  // push() are called. (A simulation does not schedule it: there only those two may use the state.)
+  struct Data {
+    // Those of the queue, overridden or not.
+    void *pop() { return queue->pop(); }
+    void push(void *msg) { queue->push(msg); }
+
+    // The oldest first. Unused by a class that overrides both pop() and push().
+    std::deque<void *> messages;
+    std::mutex &mutex;
+    WFMessageQueue *queue;
+  };
+
   WFMessageQueue();
   ~WFMessageQueue() override;
 
@@ -16,6 +30,5 @@ class WFMessageQueue : public workflow::ResourceSource {
   void *pop() override;
   void push(void *msg) override;
 
- private:
-  std::deque<void *> messages_;
+  struct Data data;
 };

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
+#include <mutex>
 
 #include "workflow/WFWaitingTask.h"
 
@@ -41,6 +41,11 @@ class ResourceSource {
   // For constructors: so many resources are in the derived class already.
   void set_initial(size_t n);
 
+  // The lock under which pop() and push() are called, and what it guards: how many resources there
+  // are that nobody waits for, or, negative, how many wait for one.
+  std::mutex &mutex();
+  long &value();
+
  private:
   friend class ResourceLine;
   const std::shared_ptr<ResourceLine> line_;
@@ -52,7 +57,25 @@ class ResourceSource {
 // taken. Derive from it to choose otherwise: override both pop() and push().
 class WFResourcePool : public workflow::ResourceSource {
  public:
-  // Of the `n` resources in `res`, which is copied.
+  // The state of the pool, for derived classes. All of it is guarded by `mutex`, which is held when
+  // pop() and push() are called. (A simulation does not schedule it: there only those two may use
+  // the state.)
+  struct Data {
+    // Those of the pool, overridden or not.
+    void *pop() { return pool->pop(); }
+    void push(void *resource) { pool->push(resource); }
+
+    // The resources that the pool has: from `res[index]`, the next one taken, to the end. Unused by
+    // a class that overrides both pop() and push().
+    void **res;
+    size_t index;
+    // How many resources the pool has; negative: how many tasks wait for one. Not to be written.
+    const long &value;
+    std::mutex &mutex;
+    WFResourcePool *pool;
+  };
+
+  // Of the `n` resources in `res`, which is copied. The last of them is the first one taken.
   WFResourcePool(void *const *res, size_t n);
   // Of `n` that are all null: permissions to do something.
   explicit WFResourcePool(size_t n);
@@ -62,6 +85,9 @@ class WFResourcePool : public workflow::ResourceSource {
   void *pop() override;
   void push(void *res) override;
 
+  struct Data data;
+
  private:
-  std::vector<void *> resources_;
+  std::unique_ptr<void *[]> storage_;  // which data.res is
+  size_t capacity_;
 };

@@ -11,6 +11,7 @@
 
 #include "workflow/WFServerParams.h"
 #include "workflow/WFServerTask.h"
+#include "workflow/WFTaskFactory.h"
 
 namespace workflow {
 class Server;

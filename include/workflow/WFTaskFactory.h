@@ -1,5 +1,7 @@
 #pragma once
 
+#include <netdb.h>
+#include <netinet/in.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -13,8 +15,10 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFFileTask.h"
+#include "workflow/WFGlobal.h"
 #include "workflow/WFGraphTask.h"
 #include "workflow/WFHttpClientTask.h"
+#include "workflow/WFResourcePool.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 

@@ -66,8 +66,8 @@ class SeriesWork {
   // Before start(): `task` becomes the first, and what was the first follows it.
   void push_first(SubTask *task);
 
-  void *get_context() const { return context_; }
-  void set_context(void *context) { context_ = context; }
+  void *get_context() const { return context; }
+  void set_context(void *new_context) { context = new_context; }
 
   // The tasks not yet dispatched will be deleted, recursively and without callbacks, instead of
   // being dispatched. The running one is not touched; the series' callback still runs.
@@ -75,7 +75,7 @@ class SeriesWork {
   bool is_canceled() const { return canceled_.load(std::memory_order_acquire); }
   bool is_finished() const { return finished_.load(std::memory_order_acquire); }
 
-  void set_callback(series_callback_t callback) { callback_ = std::move(callback); }
+  void set_callback(series_callback_t new_callback) { callback = std::move(new_callback); }
 
   // Something a derived series offers under a key; null here.
   virtual void *get_specific(const char * /*key*/) { return nullptr; }
@@ -94,7 +94,7 @@ class SeriesWork {
   void unset_last_task() { last_ = nullptr; }
 
  protected:
-  SeriesWork(SubTask *first, series_callback_t &&callback);
+  SeriesWork(SubTask *first, series_callback_t &&series_callback);
   SeriesWork(const SeriesWork &) = delete;
   SeriesWork &operator=(const SeriesWork &) = delete;
   // Drops the tasks that were not dispatched.
@@ -107,10 +107,11 @@ class SeriesWork {
   // Any thread, while the series runs; then Interruption::finish().
   void interrupt(workflow::Interruption &interruption);
 
-  void *context_ = nullptr;
-  series_callback_t callback_;
+  void *context = nullptr;
+  series_callback_t callback;
 
  private:
+  friend class ParallelTask;
   friend class ParallelWork;
   friend class SubTask;
   friend class WFGraphNode;
@@ -150,6 +151,8 @@ class SeriesWork {
   // Null: nobody can interrupt the series. Else see InterruptScope.
   std::atomic<workflow::InterruptScope *> scope_{nullptr};
   bool owns_scope_ = false;
+  // It is a branch of a ParallelTask that does not own its branches: it deletes itself at its end.
+  bool deletes_itself_ = false;
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   // Whether queue_ holds something; written with mutex_ held. A pop that finds nothing does without
@@ -190,8 +193,8 @@ class ParallelWork : public ParallelTask {
 
   void dispatch() override;
 
-  void *get_context() const { return context_; }
-  void set_context(void *context) { context_ = context; }
+  void *get_context() const { return context; }
+  void set_context(void *new_context) { context = new_context; }
 
   SeriesWork *series_at(size_t index) { return index < size() ? series_[index] : nullptr; }
   const SeriesWork *series_at(size_t index) const {
@@ -206,15 +209,18 @@ class ParallelWork : public ParallelTask {
   const SeriesWork *const *begin() const { return series_.data(); }
   const SeriesWork *const *end() const { return series_.data() + size(); }
 
-  void set_callback(parallel_callback_t callback) { callback_ = std::move(callback); }
+  void set_callback(parallel_callback_t new_callback) { callback = std::move(new_callback); }
 
  protected:
-  explicit ParallelWork(parallel_callback_t &&callback) : callback_(std::move(callback)) {}
+  explicit ParallelWork(parallel_callback_t parallel_callback)
+      : callback(std::move(parallel_callback)) {}
+  // The same, with the `n` series in `all_series` added.
+  ParallelWork(SeriesWork *const all_series[], size_t n, parallel_callback_t parallel_callback);
   ~ParallelWork() override;
   SubTask *done() override;
 
-  void *context_ = nullptr;
-  parallel_callback_t callback_;
+  void *context = nullptr;
+  parallel_callback_t callback;
 
  private:
   friend class SeriesWork;

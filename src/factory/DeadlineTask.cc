@@ -30,8 +30,9 @@ void DeadlineTask::dispatch() {
     Interruption interruption(error);
     scope_.interrupt(interruption);  // nothing is in it yet
   }
-  subtasks_.push_back(series_->begin());
-  dispatch_all(subtasks_, this);
+  RunnableList first;
+  first.push_back(series_->begin());
+  dispatch_all(first, this);
   part_done();
 }
 

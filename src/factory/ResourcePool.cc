@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "util/Mutex.h"
@@ -26,8 +27,12 @@ class ResourceLine {
 
   void set_available(size_t n) {
     MutexLock lock(mutex_);
-    available_ = n;
+    value_ = static_cast<long>(n);
   }
+
+  // For the user's part of a source: see ResourceSource.
+  std::mutex& mutex() { return mutex_.native(); }
+  long& value() WF_NO_THREAD_SAFETY_ANALYSIS { return value_; }
 
   // Gives the conditional a resource, or lets it wait in line.
   void enter(ResourceConditional* conditional);
@@ -40,7 +45,8 @@ class ResourceLine {
 
   Mutex mutex_;  // R
   ResourceSource* source_ WF_GUARDED_BY(mutex_);
-  size_t available_ WF_GUARDED_BY(mutex_) = 0;
+  // How many resources the source has; negative: how many conditionals wait.
+  long value_ WF_GUARDED_BY(mutex_) = 0;
   ResourceConditional* first_ WF_GUARDED_BY(mutex_) = nullptr;
   ResourceConditional* last_ WF_GUARDED_BY(mutex_) = nullptr;
 };
@@ -75,8 +81,9 @@ class ResourceConditional final : public WFConditional {
 
 void ResourceLine::enter(ResourceConditional* conditional) {
   MutexLock lock(mutex_);
-  if (available_ > 0 && source_) {
-    available_--;
+  const bool has_one = value_ > 0 && source_;
+  value_--;
+  if (has_one) {
     conditional->deliver(source_->pop());
     return;
   }
@@ -91,6 +98,7 @@ void ResourceLine::unlink(ResourceConditional* conditional) {
   (conditional->next_ ? conditional->next_->previous_ : last_) = conditional->previous_;
   conditional->next_ = conditional->previous_ = nullptr;
   conditional->waits_ = false;
+  value_++;
 }
 
 void ResourceLine::leave(ResourceConditional* conditional) {
@@ -116,7 +124,7 @@ void ResourceLine::post(void* resource) {
     }
     if (!taken && source_) {
       source_->push(resource);
-      available_++;
+      value_++;
     }
   }
   if (ends) {
@@ -134,6 +142,14 @@ void ResourceSource::set_initial(size_t n) {
   line_->set_available(n);
 }
 
+std::mutex& ResourceSource::mutex() {
+  return line_->mutex();
+}
+
+long& ResourceSource::value() {
+  return line_->value();
+}
+
 WFConditional* ResourceSource::get(SubTask* task, void** resbuf) {
   return new ResourceConditional(line_, task, resbuf);
 }
@@ -146,35 +162,45 @@ void ResourceSource::post(void* res) {
 
 }  // namespace workflow
 
-WFResourcePool::WFResourcePool(void* const* res, size_t n) : resources_(res, res + n) {
+WFResourcePool::WFResourcePool(size_t n)
+    : data{nullptr, 0, value(), mutex(), this}, storage_(new void*[n]()), capacity_(n) {
+  data.res = storage_.get();
   set_initial(n);
 }
 
-WFResourcePool::WFResourcePool(size_t n) : resources_(n) {
-  set_initial(n);
+WFResourcePool::WFResourcePool(void* const* res, size_t n) : WFResourcePool(n) {
+  std::reverse_copy(res, res + n, data.res);  // the next one taken is in front
 }
 
 WFResourcePool::~WFResourcePool() = default;
 
 void* WFResourcePool::pop() {
-  void* resource = resources_.back();
-  resources_.pop_back();
-  return resource;
+  return data.res[data.index++];
 }
 
 void WFResourcePool::push(void* res) {
-  resources_.push_back(res);
+  if (data.index == 0) {
+    // More than were taken. The new room is before those that are there.
+    const size_t room = capacity_ + 1;
+    std::unique_ptr<void*[]> larger(new void*[room + capacity_]);
+    std::copy_n(data.res, capacity_, larger.get() + room);
+    storage_ = std::move(larger);
+    data.res = storage_.get();
+    data.index = room;
+    capacity_ += room;
+  }
+  data.res[--data.index] = res;
 }
 
-WFMessageQueue::WFMessageQueue() = default;
+WFMessageQueue::WFMessageQueue() : data{{}, mutex(), this} {}
 WFMessageQueue::~WFMessageQueue() = default;
 
 void* WFMessageQueue::pop() {
-  void* message = messages_.front();
-  messages_.pop_front();
+  void* message = data.messages.front();
+  data.messages.pop_front();
   return message;
 }
 
 void WFMessageQueue::push(void* msg) {
-  messages_.push_back(msg);
+  data.messages.push_back(msg);
 }

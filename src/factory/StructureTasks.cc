@@ -65,8 +65,9 @@ WFModuleTask::~WFModuleTask() {
 
 void WFModuleTask::dispatch() {
   series_->share_scope(joined_series());
-  subtasks_.push_back(series_->begin());
-  ParallelTask::dispatch();
+  workflow::RunnableList first;
+  first.push_back(series_->begin());
+  dispatch_branches(first);
 }
 
 SubTask* WFModuleTask::done() {

@@ -1,5 +1,6 @@
 #include "workflow/SubTask.h"
 
+#include <cassert>
 #include <new>
 #include <utility>
 
@@ -81,14 +82,13 @@ void SubTask::take_turn() {
 }
 
 SeriesWork* SubTask::joined_series() const {
-  void* pointer = pointer_.load(std::memory_order_acquire);
-  return pointer == this ? nullptr : static_cast<SeriesWork*>(pointer);
+  static_assert(alignof(SeriesWork) > kMark && (kAlone & ~kMark) == 0);
+  return reinterpret_cast<SeriesWork*>(owner_.load(std::memory_order_acquire) & ~kMark);
 }
 
 SeriesWork* SubTask::leave_series() {
   workflow::schedule_point();
-  void* pointer = pointer_.exchange(nullptr, std::memory_order_acq_rel);
-  return pointer == this ? nullptr : static_cast<SeriesWork*>(pointer);
+  return reinterpret_cast<SeriesWork*>(owner_.exchange(0, std::memory_order_acq_rel) & ~kMark);
 }
 
 // Whether the task has ended when its dispatch() returns.
@@ -101,13 +101,42 @@ bool SubTask::dispatch_one(ThreadContext& context, SubTask* task) {
 
 void SubTask::follow(ThreadContext& context, SubTask* finished) {
   for (;;) {
+    const uintptr_t owner = finished->owner_.load(std::memory_order_acquire);
     context.dispatching = nullptr;
-    context.series = finished->joined_series();
-    SubTask* next = finished->done();
+    context.series = reinterpret_cast<SeriesWork*>(owner & ~kMark);
+    const bool is_bare = (owner & kMark) && owner != kAlone;
+    SubTask* next = is_bare ? end_bare_task(context, finished) : finished->done();
     if (!next || !dispatch_one(context, next)) {
       break;
     }
     finished = next;
+  }
+}
+
+SubTask* SubTask::end_bare_task(ThreadContext& context, SubTask* task) {
+  SeriesWork* const branch = context.series;
+  SubTask* next = task->done();
+  if (context.series != branch) {
+    return nullptr;  // done() asked the series for the next task; there was none, so that it ended
+  }
+  if (!next) {
+    return branch->pop();
+  }
+  if (next->owner_.load(std::memory_order_acquire) == 0) {
+    next->owner_.store(reinterpret_cast<uintptr_t>(branch) | kMark, std::memory_order_release);
+  } else if (next->joined_series() != branch) {
+    // `next` is the first task of another series, which stands for the branch from now on.
+    ParallelTask* const parallel = branch->in_parallel_;
+    delete branch;
+    next = parallel->begin_branch(next);
+  }
+  return next;
+}
+
+void SubTask::branch_ended(const SeriesWork* branch) {
+  ThreadContext& context = ThreadContext::current();
+  if (context.series == branch) {
+    context.series = nullptr;
   }
 }
 
@@ -133,18 +162,19 @@ void SubTask::dispatch_chain(SubTask* first) {
 }
 
 void SubTask::start_alone() {
-  set_pointer(this);
+  owner_.store(kAlone, std::memory_order_release);
   dispatch_chain(this);
 }
 
 void* SubTask::own_series() const {
   SeriesWork* series = new SeriesWork();
-  void* expected = const_cast<SubTask*>(this);
-  if (pointer_.compare_exchange_strong(expected, series, std::memory_order_acq_rel)) {
+  uintptr_t owner = kAlone;
+  if (owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
+                                     std::memory_order_acq_rel)) {
     return series;
   }
   delete series;
-  return expected;
+  return reinterpret_cast<void*>(owner);
 }
 
 SubTask* SubTask::delete_and_next() {
@@ -154,8 +184,7 @@ SubTask* SubTask::delete_and_next() {
 }
 
 SubTask* SubTask::delete_and_continue_with(SubTask* task) {
-  SeriesWork* series = joined_series();
-  task->set_pointer(series ? static_cast<void*>(series) : task);
+  task->owner_.store(owner_.load(std::memory_order_acquire), std::memory_order_release);
   delete this;
   return task;
 }
@@ -262,9 +291,31 @@ void SubTask::end_all(RunnableList& tasks) {
 }
 
 void ParallelTask::dispatch() {
-  // One more than the branches: dispatch() itself, so that the task outlives this loop.
-  remaining_.store(subtasks_.size() + 1, std::memory_order_relaxed);
-  dispatch_all(subtasks_, this);
+  RunnableList firsts;
+  for (size_t i = 0; i < subtasks_nr; i++) {
+    firsts.push_back(begin_branch(subtasks[i]));
+  }
+  dispatch_branches(firsts);
+}
+
+SubTask* ParallelTask::begin_branch(SubTask* task) {
+  SeriesWork* series = series_of(task);
+  const bool is_bare = series == nullptr;
+  if (is_bare) {
+    series = new SeriesWork();
+    task->owner_.store(reinterpret_cast<uintptr_t>(series) | kMark, std::memory_order_release);
+  }
+  assert(!series->in_parallel_);
+  series->in_parallel_ = this;
+  series->deletes_itself_ = true;
+  series->share_scope(joined_series());
+  return is_bare ? task : series->begin();
+}
+
+void ParallelTask::dispatch_branches(RunnableList& firsts) {
+  // One more than the branches: this call itself, so that the task outlives it.
+  remaining_.store(firsts.size() + 1, std::memory_order_relaxed);
+  dispatch_all(firsts, this);
   branch_done();
 }
 

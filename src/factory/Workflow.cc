@@ -58,11 +58,7 @@ ParallelWork* Workflow::create_parallel_work(parallel_callback_t callback) {
 
 ParallelWork* Workflow::create_parallel_work(SeriesWork* const all_series[], size_t n,
                                              parallel_callback_t callback) {
-  ParallelWork* parallel = new ParallelWork(std::move(callback));
-  for (size_t i = 0; i < n; i++) {
-    parallel->add_series(all_series[i]);
-  }
-  return parallel;
+  return new ParallelWork(all_series, n, std::move(callback));
 }
 
 void Workflow::start_parallel_work(SeriesWork* const all_series[], size_t n,
@@ -70,8 +66,8 @@ void Workflow::start_parallel_work(SeriesWork* const all_series[], size_t n,
   create_parallel_work(all_series, n, std::move(callback))->start();
 }
 
-SeriesWork::SeriesWork(SubTask* first, series_callback_t&& callback)
-    : callback_(std::move(callback)), first_(first) {
+SeriesWork::SeriesWork(SubTask* first, series_callback_t&& series_callback)
+    : callback(std::move(series_callback)), first_(first) {
   assert(!series_of(first));
   first->set_pointer(this);
 }
@@ -175,17 +171,31 @@ void SeriesWork::drop_tasks() {
 
 void SeriesWork::finish() {
   finished_.store(true, std::memory_order_release);
-  if (callback_) {
-    callback_(this);
+  if (callback) {
+    callback(this);
   }
   after_callback();
 }
 
 void SeriesWork::after_callback() {
-  if (in_parallel_) {
-    in_parallel_->branch_done();  // the parallel, and this with it, may be gone now
-  } else {
+  ParallelTask* const parallel = in_parallel_;
+  if (!parallel) {
     delete this;
+    return;
+  }
+  if (deletes_itself_) {
+    SubTask::branch_ended(this);
+    delete this;
+  }
+  parallel->branch_done();  // the parallel, and a series that it owns, may be gone now
+}
+
+ParallelWork::ParallelWork(SeriesWork* const all_series[], size_t n,
+                           parallel_callback_t parallel_callback)
+    : callback(std::move(parallel_callback)) {
+  series_.reserve(n);
+  for (size_t i = 0; i < n; i++) {
+    add_series(all_series[i]);
   }
 }
 
@@ -196,11 +206,12 @@ void ParallelWork::add_series(SeriesWork* series) {
 }
 
 void ParallelWork::dispatch() {
+  workflow::RunnableList firsts;
   for (SeriesWork* series : series_) {
     series->share_scope(joined_series());
-    subtasks_.push_back(series->begin());
+    firsts.push_back(series->begin());
   }
-  ParallelTask::dispatch();
+  dispatch_branches(firsts);
 }
 
 void ParallelWork::dismiss() {
@@ -209,8 +220,8 @@ void ParallelWork::dismiss() {
 }
 
 SubTask* ParallelWork::done() {
-  if (callback_) {
-    callback_(this);
+  if (callback) {
+    callback(this);
   }
   return delete_and_next();
 }

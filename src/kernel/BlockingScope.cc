@@ -1,5 +1,6 @@
 #include "kernel/BlockingScope.h"
 
+#include <new>
 #include <utility>
 
 #include "kernel/Poller.h"
@@ -52,6 +53,20 @@ void BlockingScope::end() {
     pool_->end_blocking();
   } else if (poller_) {
     poller_->end_blocking();
+  }
+}
+
+void BlockingScope::open() {
+  ThreadContext& context = ThreadContext::current();
+  if (context.open_scopes++ == 0) {
+    context.opened_scope = new (std::nothrow) BlockingScope;
+  }
+}
+
+void BlockingScope::close() {
+  ThreadContext& context = ThreadContext::current();
+  if (context.open_scopes > 0 && --context.open_scopes == 0) {
+    delete std::exchange(context.opened_scope, nullptr);
   }
 }
 

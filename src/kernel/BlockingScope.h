@@ -15,6 +15,11 @@ class BlockingScope {
   BlockingScope(const BlockingScope&) = delete;
   BlockingScope& operator=(const BlockingScope&) = delete;
 
+  // The same without an object: a scope from the first open() of this thread to the close() that
+  // belongs to it. Without memory there is none.
+  static void open();
+  static void close();
+
  private:
   friend class LendingCondition;
 

@@ -8,6 +8,7 @@ class SubTask;
 
 namespace workflow {
 
+class BlockingScope;
 class Poller;
 class RunnableList;
 class Runtime;
@@ -45,6 +46,9 @@ struct ThreadContext {
   int blocking = 0;
   // What it waits for there, if that is known.
   const WaitNote* waiting_for = nullptr;
+  // How many BlockingScope::open() have no close() yet, and the scope that the first one made.
+  int open_scopes = 0;
+  BlockingScope* opened_scope = nullptr;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
   // Of a thread that runs items after its HandlerPool has stopped: how deep they nest, and where

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "client/ClientSettings.h"
+#include "kernel/BlockingScope.h"
 #include "kernel/Resolver.h"
 #include "kernel/Runtime.h"
 #include "kernel/TlsContext.h"
@@ -130,6 +131,14 @@ ExecQueue* WFGlobal::get_exec_queue(const std::string& queue_name) {
 
 Executor* WFGlobal::get_compute_executor() {
   return workflow::Runtime::current().part<workflow::ComputeFaces>().executor();
+}
+
+void WFGlobal::sync_operation_begin() {
+  workflow::BlockingScope::open();
+}
+
+void WFGlobal::sync_operation_end() {
+  workflow::BlockingScope::close();
 }
 
 const struct WFGlobalSettings* WFGlobal::get_global_settings() {

@@ -158,6 +158,10 @@ int HttpMessage::refusal_status() const {
   return content_ ? content_->receiver.refusal() : 0;
 }
 
+void HttpMessage::end_parsing() {
+  if (content_) content_->receiver.end_parsing();
+}
+
 bool HttpMessage::get_parsed_body(const void** body, size_t* size) const {
   bool complete = is_complete();
   *body = complete ? content_->receiver.body().data() : nullptr;

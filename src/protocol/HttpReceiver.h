@@ -49,6 +49,10 @@ class HttpReceiver {
   // The peer will send no more.
   Result end_of_input();
   void refuse(int status);
+  // What has been kept of the body is all of it.
+  void end_parsing() {
+    if (header_complete_ && !pieces_) phase_ = Phase::kComplete;
+  }
 
   bool has_started() const { return phase_ != Phase::kHead || scanner_.has_started(); }
   bool is_header_complete() const { return header_complete_; }

@@ -41,6 +41,9 @@ class WF_CAPABILITY("mutex") Mutex {
     }
   }
 
+  // For users who are to lock it, too. A simulation does not see that.
+  std::mutex& native() { return mutex_; }
+
  private:
   friend class CondVar;
   // Tries for about as long as the library's critical sections last before it sleeps: a sleeper

@@ -81,10 +81,13 @@ TEST(NetworkSignatures, ChunkedClients) {
     size_t size = 0;
     if (chunk) chunk->get_chunk_data(&data, &size);
   };
-  drop(Client::create_chunked_task(url, 1, extract, nullptr));
+  const Client::extract_t named_extract = extract;
+  const Client::callback_t named_callback = nullptr;
+  drop(Client::create_chunked_task(url, 1, named_extract, named_callback));
   WFHttpChunkedTask* task = Client::create_chunked_task(uri, 1, extract, [](WFHttpChunkedTask*) {});
   task->set_watch_timeout(1);
   task->set_receive_timeout(1);
+  task->set_recv_timeout(1);
   task->set_send_timeout(1);
   task->set_keep_alive(1);
   task->set_ssl_ctx(nullptr);
@@ -131,8 +134,9 @@ TEST(NetworkSignatures, Facilities) {
   SSL_CTX_free(context);
   TLVRequest request;
   // Nobody listens there.
-  const auto result = WFFacilities::request<TLVRequest, TLVResponse>(TT_TCP, "tlv://127.0.0.1:1",
-                                                                     std::move(request), 0);
+  const WFFacilities::WFNetworkResult<TLVResponse> result =
+      WFFacilities::request<TLVRequest, TLVResponse>(TT_TCP, "tlv://127.0.0.1:1",
+                                                     std::move(request), 0);
   EXPECT_EQ(result.task_state, WFT_STATE_SYS_ERROR);
   EXPECT_NE(result.task_error, 0);
 }

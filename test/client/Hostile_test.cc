@@ -74,6 +74,26 @@ TEST(HostilePeer, InterimResponsesWithoutEndAreCutOff) {
   EXPECT_EQ(got.error, EBADMSG);
 }
 
+TEST(HostilePeer, WhatArrivedOfABodyThatIsCutOffCanBeRead) {
+  RawServer server([](Peer& peer, int) {
+    peer.request();
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+    peer.close();
+  });
+  WFFacilities::WaitGroup group(1);
+  WFTaskFactory::create_http_task(server.url(), 0, 0, [&group](WFHttpTask* task) {
+    EXPECT_EQ(task->get_error(), ECONNRESET);
+    const void* body = nullptr;
+    size_t size = 0;
+    EXPECT_FALSE(task->get_resp()->get_parsed_body(&body, &size));
+    task->get_resp()->end_parsing();
+    EXPECT_TRUE(task->get_resp()->get_parsed_body(&body, &size));
+    EXPECT_EQ(std::string(static_cast<const char*>(body), size), "abc");
+    group.done();
+  })->start();
+  group.wait();
+}
+
 TEST(HostilePeer, ARedirectToItselfEnds) {
   std::atomic<int> requests{0};
   RawServer server([&](Peer& peer, int) {

@@ -102,8 +102,8 @@ class HeldTask : public LogTask {
 // A series that counts how many of its kind live.
 class CountedSeries : public SeriesWork {
  public:
-  CountedSeries(SubTask* first, series_callback_t callback)
-      : SeriesWork(first, std::move(callback)) {
+  CountedSeries(SubTask* first, series_callback_t function)
+      : SeriesWork(first, std::move(function)) {
     alive_++;
   }
   void* get_specific(const char* key) override {

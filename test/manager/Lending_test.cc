@@ -19,6 +19,7 @@
 // With one handler thread, a callback that waits for another callback would wait for ever if its
 // thread were not lent.
 
+using test_support::kPatience;
 using test_support::Tally;
 
 namespace {
@@ -457,4 +458,48 @@ TEST_F(Lending, OneOfTheTasksThatACallbackSignalsWaitsForTheNext) {
   }
   start(task_of([] { EXPECT_EQ(WFTaskFactory::signal_by_name("conditionals", nullptr), 2); }));
   EXPECT_TRUE(ended.wait_for(2));
+}
+
+// The only computing thread waits in them for what the next function brings; and unlike the pool of
+// callbacks that of functions never grows by itself.
+TEST_F(Lending, AFunctionBlocksBetweenBeginAndEnd) {
+  std::promise<void> brought;
+  Tally ended;
+  WFTaskFactory::create_go_task("waits", [&] {
+    WFGlobal::sync_operation_begin();
+    WFGlobal::sync_operation_begin();
+    WFGlobal::sync_operation_end();
+    EXPECT_EQ(brought.get_future().wait_for(kPatience), std::future_status::ready);
+    WFGlobal::sync_operation_end();
+    ended.add();
+  })->start();
+  WFTaskFactory::create_go_task("brings", [&] { brought.set_value(); })->start();
+  EXPECT_TRUE(ended.wait_for(1));
+}
+
+TEST_F(Lending, AFunctionWaitsForAFutureOfTheStandardLibrary) {
+  for (const bool with_limit : {false, true}) {
+    std::promise<int> brought;
+    Tally ended;
+    WFTaskFactory::create_go_task("waits", [&] {
+      WFFuture<int> future(brought.get_future());
+      if (with_limit) {
+        EXPECT_EQ(future.wait_for(std::chrono::hours::max()), std::future_status::ready);
+      }
+      EXPECT_EQ(future.get(), 42);
+      ended.add();
+    })->start();
+    WFTaskFactory::create_go_task("brings", [&] { brought.set_value(42); })->start();
+    ASSERT_TRUE(ended.wait_for(1));
+  }
+}
+
+// Nor is anything lost by an end too many, or on a thread that is not the library's.
+TEST_F(Lending, BeginAndEndHaveNoEffectOnOtherThreads) {
+  WFGlobal::sync_operation_begin();
+  EXPECT_TRUE(run_in_callback([] {}));
+  WFGlobal::sync_operation_end();
+  WFGlobal::sync_operation_end();
+  EXPECT_TRUE(run_in_callback([] { WFGlobal::sync_operation_end(); }));
+  EXPECT_TRUE(run_in_callback([] {}));
 }

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <exception>
+#include <future>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -173,4 +176,39 @@ TEST(WFFuture, ThePromiseMayDieAsSoonAsTheWaiterIsAwake) {
     }
     setter.join();
   }
+}
+
+TEST(WFFuture, TakesOverAFutureOfTheStandardLibrary) {
+  std::promise<std::string> promise;
+  std::future<std::string> standard = promise.get_future();
+  WFFuture<std::string> future(std::move(standard));
+  EXPECT_FALSE(standard.valid());
+  EXPECT_TRUE(future.valid());
+  EXPECT_EQ(future.wait_for(nanoseconds(0)), kTimeout);
+  EXPECT_EQ(future.wait_for(milliseconds(1)), kTimeout);
+  EXPECT_EQ(future.wait_until(std::chrono::steady_clock::now() + milliseconds(1)), kTimeout);
+  WFFuture<std::string> moved = std::move(future);
+  EXPECT_FALSE(future.valid());
+  std::thread setter([&promise] { promise.set_value("value"); });
+  moved.wait();
+  EXPECT_EQ(moved.wait_for(nanoseconds(-1)), kReady);
+  EXPECT_EQ(moved.get(), "value");
+  EXPECT_FALSE(moved.valid());
+  setter.join();
+}
+
+TEST(WFFuture, GivesTheExceptionOfAFutureOfTheStandardLibrary) {
+  std::promise<void> promise;
+  WFFuture<void> future = promise.get_future();
+  promise.set_exception(std::make_exception_ptr(std::runtime_error("reason")));
+  EXPECT_EQ(future.wait_for(nanoseconds(0)), kReady);
+  EXPECT_THROW(future.get(), std::runtime_error);
+  EXPECT_FALSE(future.valid());
+  EXPECT_FALSE(WFFuture<int>(std::future<int>()).valid());
+}
+
+TEST(WFFuture, RunsADeferredFunctionOfTheStandardLibrary) {
+  WFFuture<int> future(std::async(std::launch::deferred, [] { return 42; }));
+  EXPECT_EQ(future.wait_for(milliseconds(1)), std::future_status::deferred);
+  EXPECT_EQ(future.get(), 42);
 }

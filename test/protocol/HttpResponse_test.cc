@@ -5,6 +5,7 @@
 
 #include "HttpFeeding.h"
 #include "workflow/HttpMessage.h"
+#include "workflow/HttpUtil.h"
 
 using http_feeding::body_of;
 using http_feeding::cut_everywhere;
@@ -322,6 +323,40 @@ TEST(HttpResponse, SizeLimitCountsHeadAndDataOfEachKindOfBody) {
       }
     }
   }
+}
+
+TEST(HttpResponse, EndOfParsingMakesWhatThereIsOfTheBodyTheWhole) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "abc"},
+      {"HTTP/1.1 200 OK\r\n\r\nabc", "abc"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", ""},
+      // The chunk that is not whole is not handed out decoded.
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n9\r\nxy", "abc"},
+  };
+  for (const auto& [bytes, body] : cases) {
+    for (const bool connection_ended : {false, true}) {
+      HttpResponse response;
+      ASSERT_EQ(append(response, bytes), 0);
+      if (connection_ended) response.end_of_input();
+      response.end_parsing();
+      const void* parsed;
+      size_t size;
+      EXPECT_TRUE(response.get_parsed_body(&parsed, &size));
+      EXPECT_EQ(protocol::HttpUtil::decode_chunked_body(&response), body) << bytes;
+    }
+  }
+}
+
+TEST(HttpResponse, EndOfParsingIsNothingToAHeadThatIsNotWhole) {
+  HttpResponse unused;
+  unused.end_parsing();
+  EXPECT_EQ(body_of(unused), "(none)");
+  HttpResponse response;
+  ASSERT_EQ(append(response, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n"), 0);
+  response.end_parsing();
+  EXPECT_EQ(body_of(response), "(none)");
+  EXPECT_EQ(append(response, "\r\nabc"), 1);
+  EXPECT_EQ(body_of(response), "abc");
 }
 
 }  // namespace

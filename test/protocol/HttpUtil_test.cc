@@ -187,4 +187,19 @@ TEST(HttpChunkCursor, NeverReadsBeyondABodyThatIsNoChunks) {
   }
 }
 
+TEST(HttpStatus, SomeThatAreNotRegisteredHaveNames) {
+  HttpResponse response;
+  const std::pair<int, const char*> cases[] = {
+      {HttpStatusEnhanceYourCaim, "420"},
+      {HttpStatusNoResponse, "444"},
+      {protocol::HttpStatusBlocked, "450"},
+      {HttpStatusTooLargeForNginx, "494"},
+  };
+  for (const auto& [status, code] : cases) {
+    ASSERT_TRUE(HttpUtil::set_response_status(&response, status));
+    EXPECT_STREQ(response.get_status_code(), code);
+    EXPECT_STREQ(response.get_reason_phrase(), "Unknown");
+  }
+}
+
 }  // namespace
