@@ -42,7 +42,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
         error = leave_to_poller();
       }
       if (error == 0) {
-        start_lingering();
+        start_lingering(input_.empty());
       }
     }
   }
