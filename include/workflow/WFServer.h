@@ -59,9 +59,10 @@ class WFServerBase {
   }
   int start(const struct sockaddr *bind_addr, socklen_t addrlen, const char *cert_file,
             const char *key_file);
-  // A socket that listens already, for instance inherited for a restart without refused
-  // connections. It is duplicated: the caller keeps its own, which becomes non-blocking, too.
-  // EINVAL when it does not listen; with TT_UDP, when it is no datagram socket.
+  // A socket that listens, or is bound and is made to listen, for instance inherited for a restart
+  // without refused connections. It is duplicated: the caller keeps its own, which becomes
+  // non-blocking, too. EINVAL when it is not bound, and when it is a datagram socket; with TT_UDP,
+  // when it is none.
   int serve(int listen_fd) { return serve(listen_fd, nullptr, nullptr); }
   int serve(int listen_fd, const char *cert_file, const char *key_file);
 

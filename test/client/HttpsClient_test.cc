@@ -226,7 +226,10 @@ TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
   RawServer proxy([&](Peer& peer, int) {
     seen = peer.request();
     const server_test::RawClient onward(server.port());
-    peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
+    // Neither field means anything in such an answer.
+    peer.send(
+        "HTTP/1.1 200 Connection established\r\n"
+        "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n");
     relay(peer.fd(), onward.fd());
   });
   const std::string proxy_url = "http://u:p@127.0.0.1:" + std::to_string(proxy.port());
