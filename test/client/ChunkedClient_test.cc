@@ -386,6 +386,7 @@ TEST(ChunkedClient, TimeInExtractIsNobodysSilence) {
                                 [](WFHttpChunkedTask* task) {
                                   task->set_read_timeout(100);
                                   task->set_receive_timeout(300);
+                                  task->set_total_timeout(300);
                                 },
                             .extract =
                                 [](WFHttpChunkedTask*) {
@@ -409,10 +410,12 @@ TEST(ChunkedClient, SilenceIsTimedOut) {
       stream(server.url(), {.change = [](auto* t) { t->set_watch_timeout(100); }});
   const Streamed silent =
       stream(server.url(), {.change = [](auto* t) { t->set_read_timeout(100); }});
-  const Streamed too_long =
+  const Streamed too_late =
       stream(server.url(), {.change = [](auto* t) { t->set_receive_timeout(100); }});
+  const Streamed too_long =
+      stream(server.url(), {.change = [](auto* t) { t->set_total_timeout(100); }});
   over.done();
-  for (const Streamed* got : {&never_began, &silent, &too_long}) {
+  for (const Streamed* got : {&never_began, &silent, &too_late, &too_long}) {
     EXPECT_EQ(got->error, ETIMEDOUT);
     EXPECT_EQ(got->timeout_reason, TOR_TRANSMIT_TIMEOUT);
     EXPECT_EQ(got->all(), got == &never_began ? "" : "x");
