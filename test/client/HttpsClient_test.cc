@@ -248,6 +248,23 @@ TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
   EXPECT_EQ(other.error, -X509_V_ERR_HOSTNAME_MISMATCH);
 }
 
+// The common name of these certificates is that of the host.
+TEST_F(HttpsClient, ACommonNameCountsOnlyInACertificateWithoutNames) {
+  const auto error_with = [&](const char* subject) {
+    const Certificate certificate = authority_.issue({subject});
+    TestServer server(server_test::echo, server_test::http_params(), &certificate);
+    RawServer proxy([&](Peer& peer, int) {
+      peer.request();
+      const server_test::RawClient onward(server.port());
+      peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
+      relay(peer.fd(), onward.fd());
+    });
+    return fetch_through(url(server, "common-name.test"), proxy.url()).error;
+  };
+  EXPECT_EQ(error_with("IP:127.0.0.1"), 0);
+  EXPECT_EQ(error_with("DNS:other.test"), -X509_V_ERR_HOSTNAME_MISMATCH);
+}
+
 TEST_F(HttpsClient, ProxiesMayRefuse) {
   for (const char* answer :
        {"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
