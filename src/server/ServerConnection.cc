@@ -5,8 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "kernel/LingeringSocket.h"
-#include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
 #include "server/LeaveHook.h"
 #include "workflow/WFServer.h"
@@ -293,38 +291,6 @@ void ServerConnection::refuse(bool timed_out) {
   start_lingering(false);
 }
 
-// What the client's bytes mean does not matter any more. But over TLS there are some that say
-// nothing, or goodbye, and do not count.
-ssize_t ServerConnection::read_to_discard(char* buffer, size_t size) {
-  if (stream_.tls()) {
-    bool drained = false;
-    const ssize_t n = stream_.read(buffer, size, &drained);
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))) {
-      return n;
-    }
-  }
-  return socket_read(stream_.fd(), buffer, size);
-}
-
-bool ServerConnection::discard_some() {
-  static thread_local char buffer[kReadSize];
-  {
-    MutexLock lock(mutex_);
-    const ssize_t n = read_to_discard(buffer, sizeof buffer);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      return heard_out_;
-    }
-    if (n > 0) {
-      lingered_ += static_cast<size_t>(n);
-      heard_out_ = false;
-      readable_ = true;
-      return true;
-    }
-  }
-  close();
-  return false;
-}
-
 void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
   if (stopped) {
     continue_writing(true);  // nobody will later
@@ -380,25 +346,6 @@ void ServerConnection::close() {
     std::exchange(exchange_, nullptr)->abandon();
   }
   retire();
-}
-
-void ServerConnection::part() {
-  parts_ = true;
-  close();
-}
-
-void ServerConnection::on_closing() {
-  host_.connection_closed(this);
-  if (!parts_) {
-    return;
-  }
-  MutexLock lock(mutex_);
-  if (stream_.is_open()) {
-    const WFServerParams& params = host_.params();
-    LingeringSocket::end_connection(poller_, stream_.take_fd(),
-                                    in_ns(timeout_ns(params.linger_timeout)),
-                                    params.linger_size_limit);
-  }
 }
 
 }  // namespace workflow
