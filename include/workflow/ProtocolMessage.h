@@ -54,7 +54,8 @@ class ProtocolMessage {
   virtual int feedback(const void *buf, size_t size);
 
   // Says, from within append(), that what came so far was whole in itself, such as an interim
-  // message: the time limits for receiving start again. Nothing happens when there is no connection.
+  // message: the time limits for receiving start again. Nothing happens when there is no
+  // connection.
   virtual void renew();
 
   // The largest message accepted by append(), in bytes; without limit by default.
