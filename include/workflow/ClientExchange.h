@@ -57,10 +57,14 @@ struct ClientTarget {
 // The times of one exchange, in ms; -1: unlimited.
 struct ClientTimes {
   int send = -1;           // for the whole request
-  int receive = -1;        // for the whole response, once the request is sent
+  int receive = -1;        // for the response, since the request was sent, or since renew()
   int first_byte = -2;     // of the response; -2: the endpoint's response_timeout, as between reads
   int between_reads = -2;  // of it; the same
-  int keep_alive = 0;      // how long the connection may then stay idle; 0: it is closed
+  int after_renew = -2;    // for the first byte since renew(); -2: that of the response
+  int whole = -1;          // for the whole response, since the request was sent
+  // Whether `receive` counts only from the first byte, of the response or since renew().
+  bool receive_from_first_byte = false;
+  int keep_alive = 0;  // how long the connection may then stay idle; 0: it is closed
 };
 
 // One request and its response as the connections see them; the bridge between the tasks, which

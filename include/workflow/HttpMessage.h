@@ -198,7 +198,8 @@ class HttpResponse : public HttpMessage {
   void parse_connect_answer() { answers_connect_ = true; }
 
   // For the layers that receive, before the first byte: the body is not kept, but passed on in
-  // pieces (HttpReceiver::pieces()); get_parsed_body() then says that there is none.
+  // pieces (HttpReceiver::pieces()); get_parsed_body() then says that there is none. After the head
+  // and after each piece the time limit for receiving starts again (renew()).
   void stream_body() { streams_body_ = true; }
 
   HttpResponse() noexcept : HttpMessage(false) {}

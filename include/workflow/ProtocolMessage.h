@@ -53,8 +53,9 @@ class ProtocolMessage {
   // Returns the number of bytes taken or -1 with errno; ENOTCONN when there is no connection.
   virtual int feedback(const void *buf, size_t size);
 
-  // Says, from within append(), that what came so far was an interim message: the time limit for
-  // receiving starts again. Nothing happens when there is no connection.
+  // Says, from within append(), that what came so far was whole in itself, such as an interim
+  // message: the time limits for receiving start again. Nothing happens when there is no
+  // connection.
   virtual void renew();
 
   // The largest message accepted by append(), in bytes; without limit by default.

@@ -30,9 +30,15 @@
 // more. Other failures come after everything whole that arrived before them.
 //
 // Beyond that a WFHttpTask, whose functions it has: start(), dismiss(), user_data, get_req(),
-// get_resp() (with a head only), get_state(), get_error(), set_send_timeout(),
-// set_receive_timeout() (for the whole response), set_watch_timeout() (until it begins),
-// set_keep_alive(), ...
+// get_resp() (with a head only), get_state(), get_error(), set_send_timeout(), set_keep_alive(),
+// ...
+//
+// Two of them mean something else here, as a response may go on for ever: set_watch_timeout()
+// limits the wait for the first byte of the head and of each piece, and set_receive_timeout() the
+// wait for each of them to be whole. That begins with its first byte if there is a watch timeout,
+// otherwise when the request has been sent or the piece before has been handed out. If either is
+// set, the endpoint's response_timeout does not apply to the wait before a piece, but still between
+// two reads of one. All are set before the start.
 class WFHttpChunkedTask final : public workflow::HttpClientTask {
  public:
   using extract_t = std::function<void(WFHttpChunkedTask *)>;
@@ -55,8 +61,11 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // SYS_ERROR with ECANCELED, unless it has failed otherwise already.
   void stop() { stopped_ = true; }
 
-  // In ms: between two reads of the response, instead of the endpoint's response_timeout; -1:
-  // unlimited, for events that may be far between.
+  // In ms, -1: unlimited. For the whole response, since the request was sent.
+  void set_total_timeout(int timeout) { total_timeout_ = timeout; }
+  void set_total_timeout(workflow::Duration timeout) { total_timeout_ = timeout.timeout_ms(); }
+  // In ms, -1: unlimited. Between two reads of the response, instead of the endpoint's
+  // response_timeout; also before a piece if neither of the two above says how long that may take.
   void set_read_timeout(int timeout) { read_timeout_ = timeout; }
   void set_read_timeout(workflow::Duration timeout) { read_timeout_ = timeout.timeout_ms(); }
 
@@ -93,6 +102,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   protocol::HttpMessageChunk chunk_;
   std::optional<extract_t> next_extract_;  // takes extract_'s place before the next call
   extract_t extract_;
+  int total_timeout_ = -1;
   int read_timeout_ = kTimeoutNotSet;
   bool extract_on_header_ = false;
   bool header_told_ = false;

@@ -60,15 +60,18 @@ class WFServerBase {
   }
   int start(const struct sockaddr *bind_addr, socklen_t addrlen, const char *cert_file,
             const char *key_file);
-  // A socket that listens already, for instance inherited for a restart without refused
-  // connections. It is duplicated: the caller keeps its own, which becomes non-blocking, too.
-  // EINVAL when it does not listen; with TT_UDP, when it is no datagram socket.
+  // A socket that listens, or is bound and is made to listen, for instance inherited for a restart
+  // without refused connections. It is duplicated: the caller keeps its own, which becomes
+  // non-blocking, too. EINVAL when it is not bound, and when it is a datagram socket; with TT_UDP,
+  // when it is none.
   int serve(int listen_fd) { return serve(listen_fd, nullptr, nullptr); }
   int serve(int listen_fd, const char *cert_file, const char *key_file);
 
   // Stops accepting, and closes the connections without a complete request. Returns at once.
   void shutdown();
-  // Returns when every series that a request began has ended and every connection is closed.
+  // Returns when every series that a request began has ended and every connection is closed. A
+  // client that has sent nothing beyond its requests holds it up only until its reply has left; one
+  // that has is waited for, as params.linger_timeout says.
   // Called from inside such a series, or while a connection is made or deleted, it would wait for
   // itself: it prints so to stderr and returns at once, with errno EDEADLK.
   void wait_finish();

@@ -174,7 +174,7 @@ bool ClientConnection::read_datagram(RunnableList& finished) {
     }
     readable_ = true;
     received_ |= n >= 0 || error == EMSGSIZE;
-    awaits_first_ = false;
+    note_bytes();
   }
   if (error == 0) {
     return feed(buffer, static_cast<size_t>(n), finished);
@@ -207,7 +207,7 @@ bool ClientConnection::read_some(RunnableList& finished) {
     }
     if (n > 0) {
       received_ = true;
-      awaits_first_ = false;
+      note_bytes();
     }
   }
   return n > 0 ? feed(buffer, static_cast<size_t>(n), finished) : input_ended(error, finished);
@@ -385,9 +385,8 @@ int ClientConnection::write_now(const void* buffer, size_t size) {
 
 void ClientConnection::restart_receive() {
   MutexLock lock(mutex_);
-  if (!sending_) {
-    sent_ns_ = now_ns();
-  }
+  restarted_ = true;
+  receive_ns_ = now_ns();
   awaits_first_ = true;
 }
 

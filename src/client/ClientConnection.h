@@ -153,6 +153,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool is_still_idle() WF_REQUIRES(mutex_);
   ClientFailure failure_of(int state, int error, int timeout_reason) const WF_REQUIRES(mutex_);
   bool set_send_deadline() WF_REQUIRES(mutex_);
+  // Something of the response has come.
+  void note_bytes() WF_REQUIRES(mutex_);
   bool set_receive_deadline() WF_REQUIRES(mutex_);
   // Of a connection that closes: what write_now() was given has its time from now on.
   void limit_flushing() WF_REQUIRES(mutex_);
@@ -171,13 +173,17 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   long long exchanges_ WF_GUARDED_BY(mutex_) = 0;     // begun
   // Of the exchange.
   ClientTimes times_ WF_GUARDED_BY(mutex_);
-  bool sending_ WF_GUARDED_BY(mutex_) = false;      // the socket has not taken all of the request
-  bool received_ WF_GUARDED_BY(mutex_) = false;     // something
-  bool awaits_first_ WF_GUARDED_BY(mutex_) = true;  // byte of the next response
+  bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request
+  bool received_ WF_GUARDED_BY(mutex_) = false;  // something
+  // Byte of the response, or since the last restart_receive().
+  bool awaits_first_ WF_GUARDED_BY(mutex_) = true;
+  bool restarted_ WF_GUARDED_BY(mutex_) = false;
   // What write_now() was given waits for the socket: also in kIdle, and before the end of kClosing.
   bool flushing_ WF_GUARDED_BY(mutex_) = false;
   // While sending_, when that began; then, when it ended. Later by the pauses since.
   int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  // Once the request is sent: from when ClientTimes::receive counts.
+  int64_t receive_ns_ WF_GUARDED_BY(mutex_) = kNever;
   bool paused_ WF_GUARDED_BY(mutex_) = false;
   bool resumed_ WF_GUARDED_BY(mutex_) = false;  // not paused_ any more, to be looked at
   int64_t paused_ns_ WF_GUARDED_BY(mutex_) = 0;

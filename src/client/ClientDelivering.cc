@@ -54,6 +54,7 @@ void ClientConnection::resume() {
     paused_ = false;
     resumed_ = true;
     sent_ns_ = saturating_add(sent_ns_, now_ns() - std::max(paused_ns_, sent_ns_));
+    receive_ns_ = now_ns();  // what came before the delivery has been delivered
     if (state_ == State::kClosed) {
       session = std::exchange(session_, nullptr);
     }

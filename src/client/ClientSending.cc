@@ -82,12 +82,13 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     times_ = exchange->times();
     received_ = false;
     awaits_first_ = true;
+    restarted_ = false;
     response_ = response;
     response->set_channel(this);
     error = write_out(vectors, count);
     sending_ = error == EAGAIN;
     flushing_ = false;
-    sent_ns_ = now_ns();
+    sent_ns_ = receive_ns_ = now_ns();
     if (sending_ ? set_send_deadline() : error == 0 && set_receive_deadline()) {
       return Begin::kBegun;
     }
@@ -129,11 +130,26 @@ bool ClientConnection::set_send_deadline() {
 }
 
 bool ClientConnection::set_receive_deadline() {
-  const int usual = endpoint_->params().response_timeout;
-  const int first_byte = times_.first_byte >= -1 ? times_.first_byte : usual;
-  const int between_reads = times_.between_reads >= -1 ? times_.between_reads : usual;
-  return set_deadline(std::min(saturating_add(sent_ns_, timeout_ns(times_.receive)),
-                               in_ns(timeout_ns(awaits_first_ ? first_byte : between_reads))));
+  int next_bytes = times_.between_reads;
+  if (awaits_first_) {
+    const bool renewed = restarted_ && times_.after_renew >= -1;
+    next_bytes = renewed ? times_.after_renew : times_.first_byte;
+  }
+  if (next_bytes < -1) {
+    next_bytes = endpoint_->params().response_timeout;
+  }
+  int64_t deadline_ns =
+      std::min(in_ns(timeout_ns(next_bytes)), saturating_add(sent_ns_, timeout_ns(times_.whole)));
+  if (!awaits_first_ || !times_.receive_from_first_byte) {
+    deadline_ns = std::min(deadline_ns, saturating_add(receive_ns_, timeout_ns(times_.receive)));
+  }
+  return set_deadline(deadline_ns);
+}
+
+void ClientConnection::note_bytes() {
+  if (std::exchange(awaits_first_, false) && times_.receive_from_first_byte) {
+    receive_ns_ = now_ns();
+  }
 }
 
 bool ClientConnection::continue_sending(RunnableList& finished) {
@@ -149,7 +165,7 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
       return true;  // what follows an error is for the next read to find
     }
     sending_ = false;
-    sent_ns_ = now_ns();
+    sent_ns_ = receive_ns_ = now_ns();
     if (error == 0) {
       if (!paused_) {
         set_receive_deadline();

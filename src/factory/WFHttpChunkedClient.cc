@@ -50,7 +50,14 @@ protocol::ProtocolMessage* WFHttpChunkedTask::next_request() {
 
 workflow::ClientTimes WFHttpChunkedTask::times() const {
   workflow::ClientTimes times = HttpClientTask::times();
-  if (read_timeout_ >= -1) times.between_reads = read_timeout_;
+  times.whole = total_timeout_;
+  if (read_timeout_ >= -1) times.between_reads = times.after_renew = read_timeout_;
+  if (watch_timeout_ >= -1) {
+    times.after_renew = watch_timeout_;
+    times.receive_from_first_byte = true;
+  } else if (receive_timeout_ >= -1) {
+    times.first_byte = times.after_renew = -1;
+  }
   return times;
 }
 

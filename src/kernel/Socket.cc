@@ -73,6 +73,29 @@ UniqueFd listen_on(enum TransportType transport, const struct sockaddr* address,
   return fd;
 }
 
+bool make_listen(int fd) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) < 0) {
+    return false;
+  }
+  if (listens != 0) {
+    return true;
+  }
+  struct sockaddr_storage address = {};
+  length = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length) < 0) {
+    return false;
+  }
+  // The port is at the same place for both families.
+  const bool has_port = address.ss_family == AF_INET || address.ss_family == AF_INET6;
+  if (has_port && reinterpret_cast<const struct sockaddr_in*>(&address)->sin_port == 0) {
+    errno = EINVAL;
+    return false;
+  }
+  return ::listen(fd, SOMAXCONN) == 0;
+}
+
 int socket_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;

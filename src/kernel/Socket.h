@@ -45,6 +45,10 @@ UniqueFd open_socket(enum TransportType transport, int family);
 UniqueFd listen_on(enum TransportType transport, const struct sockaddr* address, socklen_t length,
                    int backlog);
 
+// Has a bound socket listen, unless it does. False with errno: EINVAL for one that is not bound (a
+// TCP socket would listen on a port that nobody knows).
+bool make_listen(int fd);
+
 // What became of a connect(2) that was under way: 0, EINPROGRESS, or why it failed.
 int socket_error(int fd);
 

@@ -27,6 +27,8 @@ class Stream {
     tls_.reset();
     fd_.reset();
   }
+  // The socket as it is. Of the stream nothing may be used any more.
+  UniqueFd take_fd() { return std::move(fd_); }
 
   // Before the first byte: all bytes go over TLS. False without memory.
   bool begin_tls(SSL_CTX* context, TlsStream::Role role) {

@@ -33,6 +33,14 @@ class ChunkedBody {
 
   int refusal() const { return refusal_; }
 
+  // With pieces, between two calls: nothing has come of the next piece, nor of the line before it.
+  bool is_between_pieces(const ByteBuffer& raw) const {
+    const bool in_large_chunk = phase_ == Phase::kData && chunk_left_ < chunk_size_ &&
+                                chunk_size_ > HttpPieces::kWholeChunk;
+    return raw.size() == 0 &&
+           (phase_ == Phase::kSizeLine || phase_ == Phase::kDataEnd || in_large_chunk);
+  }
+
  private:
   enum class Phase : uint8_t { kSizeLine, kData, kDataEnd, kTrailer, kComplete };
 

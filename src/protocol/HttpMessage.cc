@@ -107,6 +107,7 @@ int HttpMessage::append(const void* buf, size_t* size) {
     return -1;
   }
   *size = taken;
+  if (receiver.is_between_pieces()) renew();
   return receiver.is_complete() ? 1 : 0;
 }
 

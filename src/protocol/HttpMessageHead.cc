@@ -30,6 +30,13 @@ std::string_view value_or(std::string_view text, std::string_view otherwise) {
   return text.data() != nullptr ? text : otherwise;
 }
 
+// Of three digits.
+std::string_view usual_phrase(std::string_view code) {
+  const char* phrase =
+      HttpUtil::get_reason_phrase((code[0] - '0') * 100 + (code[1] - '0') * 10 + (code[2] - '0'));
+  return phrase != nullptr ? phrase : "Unknown";
+}
+
 // The start line as five pieces: three parts and what separates them.
 struct StartLine {
   std::string_view pieces[3];
@@ -49,7 +56,7 @@ struct StartLine {
     } else {
       pieces[0] = version;
       pieces[1] = value_or(first, "200");
-      pieces[2] = value_or(second, first.data() == nullptr ? "OK" : "");
+      pieces[2] = second.data() != nullptr ? second : usual_phrase(pieces[1]);
     }
   }
 

@@ -24,6 +24,11 @@ int stop(llhttp_t* parser, int refusal) {
 int on_field_name(llhttp_t* parser, const char* at, size_t length) {
   auto* head = static_cast<HeadParse*>(parser->data);
   if (length > head->limits->field_name_bytes) return stop(parser, 431);
+  // As of any other field, llhttp shall check the characters of the value, and nothing else: it
+  // does not know that Content-Length may end with a tab (RFC 9110, 5.6.3), nor which responses
+  // have no body whatever their fields say. HttpFraming decides what the value means.
+  constexpr uint8_t kAnyField = 0;
+  parser->header_state = kAnyField;
   HttpFields::Field field{at, at + length, static_cast<uint32_t>(length), 0};
   return head->fields->add(field) ? 0 : stop(parser, 500);
 }

@@ -56,6 +56,11 @@ void HttpReceiver::refuse(int status) {
   chunked_.reset();
 }
 
+bool HttpReceiver::is_between_pieces() const {
+  if (!pieces_ || !expects_body() || phase_ == Phase::kRefused) return false;
+  return !chunked_ || chunked_->is_between_pieces(body_);
+}
+
 HttpReceiver::Result HttpReceiver::end_of_input() {
   if (phase_ == Phase::kUntilClose) phase_ = Phase::kComplete;
   if (phase_ == Phase::kComplete) return Result::kComplete;

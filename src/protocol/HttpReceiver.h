@@ -62,6 +62,8 @@ class HttpReceiver {
   const ByteBuffer& body() const { return body_; }
   // Null when there are none, or not yet.
   HttpPieces* pieces() const { return pieces_.get(); }
+  // More is to come of a body that goes to pieces(), and nothing has come of the next piece.
+  bool is_between_pieces() const;
 
  private:
   enum class Phase : uint8_t { kHead, kLength, kChunked, kUntilClose, kComplete, kRefused };

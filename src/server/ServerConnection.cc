@@ -5,7 +5,6 @@
 #include <new>
 #include <utility>
 
-#include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
 #include "server/LeaveHook.h"
 #include "workflow/WFServer.h"
@@ -97,7 +96,7 @@ ServerConnection::Step ServerConnection::next_step() {
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     case State::kReading:
       if (stopping_.load(std::memory_order_acquire)) {
-        return Step::kClose;
+        return Step::kPart;
       }
       if (!input_.empty()) {
         return Step::kParse;
@@ -114,7 +113,10 @@ ServerConnection::Step ServerConnection::next_step() {
       if (lingered_ > host_.params().linger_size_limit) {
         return Step::kWait;
       }
-      return std::exchange(readable_, false) ? Step::kDiscard : Step::kWait;
+      if (std::exchange(readable_, false)) {
+        return Step::kDiscard;
+      }
+      return heard_out_ && stopping_.load(std::memory_order_acquire) ? Step::kPart : Step::kWait;
     case State::kClosing:
       return Step::kClose;
     default:
@@ -145,6 +147,9 @@ void ServerConnection::advance(RunnableList& finished) {
       case Step::kDiscard:
         more = discard_some();
         break;
+      case Step::kPart:
+        part();
+        break;
       case Step::kClose:
         close();
         break;
@@ -167,7 +172,7 @@ bool ServerConnection::shake_hands() {
     readable_ = true;
     wait_for_request(now_ns(), timeout_ns(host_.params().header_timeout));
   } else if (error == EPROTO) {
-    start_lingering();  // there is an alert on its way that says why
+    start_lingering(false);  // there is an alert on its way that says why
   } else {
     state_ = State::kClosing;
   }
@@ -283,31 +288,7 @@ void ServerConnection::refuse(bool timed_out) {
   if (write_copy(answer.data(), answer.size()) == EAGAIN) {
     resume_without_bound();  // replies before it may have used this turn up
   }
-  start_lingering();
-}
-
-bool ServerConnection::discard_some() {
-  static thread_local char buffer[kReadSize];
-  int fd;
-  {
-    MutexLock lock(mutex_);
-    fd = stream_.fd();
-  }
-  // As they come: what they mean does not matter any more.
-  const ssize_t n = socket_read(fd, buffer, sizeof buffer);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return false;
-  }
-  if (n > 0) {
-    lingered_ += static_cast<size_t>(n);
-  }
-  if (n <= 0) {
-    close();
-    return false;
-  }
-  MutexLock lock(mutex_);
-  readable_ = true;
-  return true;
+  start_lingering(false);
 }
 
 void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {

@@ -57,6 +57,10 @@ class ServerHost {
 // kProcessing: the request is with its series; nothing is read, so that a client cannot run ahead.
 // kWriting: the socket took only part of the reply. kLingering: our side is shut; what still comes
 // is thrown away, so that the peer gets our last bytes instead of a reset (RFC 9112, 9.6).
+// A server that stops waits for that only while the client may still be sending what it has begun.
+// From a client that has sent nothing beyond its requests the connection parts instead: it ends,
+// and if the client has not acknowledged the whole reply yet its socket lives on alone (see
+// LingeringSocket).
 // kClosing: only the poller's thread may close, and is asked to. kClosed: over.
 //
 // Threads: see Channel. Parsing is done on the poller's thread alone; a reply is written by the
@@ -121,7 +125,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
  private:
   friend class Server;
   enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
-  enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kClose };
+  enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kPart, kClose };
 
   // Who wants to know what becomes of the client while the reply is on its way.
   struct Watching {
@@ -143,7 +147,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // Of Channel.
   void on_ready(uint32_t events, RunnableList& finished) override;
   void on_deadline(bool stopped, RunnableList& finished) override;
-  void on_closing() override { host_.connection_closed(this); }
+  void on_closing() override;
   void end() override;
   // Of the message being received, on the poller's thread.
   int write_now(const void* buffer, size_t size) override;
@@ -156,6 +160,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   bool read_some(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
   bool discard_some();
+  ssize_t read_to_discard(char* buffer, size_t size) WF_REQUIRES(mutex_);
   bool client_left(RunnableList& finished);
   void new_exchange();
   void begin_exchange(RunnableList& finished);
@@ -169,10 +174,13 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void pushing_timed_out(bool stopped);
   void fail_reply(int error);
   void close();
+  // As close(), of a server that stops; see kLingering.
+  void part();
 
   // Any thread.
-  // `whole`: nothing was cut that has begun.
-  void start_lingering(bool whole = true) WF_REQUIRES(mutex_);
+  // `heard_out`: nothing has come that is not a part of requests that were processed. `whole`:
+  // nothing was cut that has begun.
+  void start_lingering(bool heard_out, bool whole = true) WF_REQUIRES(mutex_);
   // After a write that says EAGAIN: the same, in kWriting, when the poller will go on. At its stop
   // it will not: then what the socket still takes goes at once, and the rest is cut (ECANCELED).
   int leave_to_poller() WF_REQUIRES(mutex_);
@@ -235,6 +243,8 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   int64_t header_done_ns_ = kNever;  // kNever: not yet
   size_t received_ = 0;              // bytes of the request
   size_t lingered_ = 0;
+  bool heard_out_ = false;  // in kLingering, see start_lingering()
+  bool parts_ = false;      // part() was called; poller's thread only
 };
 
 }  // namespace workflow

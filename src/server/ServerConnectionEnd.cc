@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "factory/InterruptScope.h"
+#include "kernel/LingeringSocket.h"
+#include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
@@ -11,7 +13,7 @@
 #include "workflow/WFServer.h"
 
 // How an exchange ends that gets no reply, and the connection with it: the client leaves, the
-// server stops, another client needs the place.
+// server stops, another client needs the place. And how a connection ends after its last reply.
 
 namespace workflow {
 
@@ -42,7 +44,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
         error = leave_to_poller();
       }
       if (error == 0) {
-        start_lingering();
+        start_lingering(input_.empty());
       }
     }
   }
@@ -154,6 +156,57 @@ void ServerConnection::shut_down() {
 void ServerConnection::make_room() {
   is_last_.store(true, std::memory_order_release);
   ask_poller();
+}
+
+// What the client's bytes mean does not matter any more. But over TLS there are some that say
+// nothing, or goodbye, and do not count.
+ssize_t ServerConnection::read_to_discard(char* buffer, size_t size) {
+  if (stream_.tls()) {
+    bool drained = false;
+    const ssize_t n = stream_.read(buffer, size, &drained);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))) {
+      return n;
+    }
+  }
+  return socket_read(stream_.fd(), buffer, size);
+}
+
+bool ServerConnection::discard_some() {
+  static thread_local char buffer[kReadSize];
+  {
+    MutexLock lock(mutex_);
+    const ssize_t n = read_to_discard(buffer, sizeof buffer);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return heard_out_;
+    }
+    if (n > 0) {
+      lingered_ += static_cast<size_t>(n);
+      heard_out_ = false;
+      readable_ = true;
+      return true;
+    }
+  }
+  close();
+  return false;
+}
+
+void ServerConnection::part() {
+  parts_ = true;
+  close();
+}
+
+void ServerConnection::on_closing() {
+  host_.connection_closed(this);
+  if (!parts_) {
+    return;
+  }
+  MutexLock lock(mutex_);
+  if (stream_.is_open()) {
+    const WFServerParams& params = host_.params();
+    LingeringSocket::end_connection(poller_, stream_.take_fd(),
+                                    in_ns(timeout_ns(params.linger_timeout)),
+                                    params.linger_size_limit);
+  }
 }
 
 void ServerConnection::end_with_runtime() {

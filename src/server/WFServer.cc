@@ -50,6 +50,7 @@ int WFServerBase::open(int listen_fd, const char* cert_file, const char* key_fil
     SSL_CTX_set_tlsext_servername_callback(tls.get(), choose_context);
     SSL_CTX_set_tlsext_servername_arg(tls.get(), this);
   }
+  if (!workflow::is_datagram(params_.transport_type) && !workflow::make_listen(fd.get())) return -1;
   try {
     return server_->open(std::move(fd), std::move(tls));
   } catch (const std::bad_alloc&) {
@@ -145,13 +146,16 @@ int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_fi
     errno = EINVAL;
     return -1;
   }
-  const bool datagrams = workflow::is_datagram(params_.transport_type);
-  int found = 0;
-  socklen_t length = sizeof found;
-  if (::getsockopt(listen_fd, SOL_SOCKET, datagrams ? SO_TYPE : SO_ACCEPTCONN, &found, &length) < 0)
-    return -1;
-  if (datagrams ? found != SOCK_DGRAM : found == 0) {
+  int type = 0;
+  socklen_t length = sizeof type;
+  if (::getsockopt(listen_fd, SOL_SOCKET, SO_TYPE, &type, &length) < 0) return -1;
+  if (workflow::is_datagram(params_.transport_type) != (type == SOCK_DGRAM)) {
     errno = EINVAL;
+    return -1;
+  }
+  // Said before the socket is made to listen.
+  if (server_->is_open()) {
+    errno = EALREADY;
     return -1;
   }
   UniqueFd fd(::fcntl(listen_fd, F_DUPFD_CLOEXEC, 0));

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/Fetch.h"
 #include "client/RawServer.h"
 #include "server/TestServer.h"
 #include "support/Certificates.h"
@@ -386,6 +387,7 @@ TEST(ChunkedClient, TimeInExtractIsNobodysSilence) {
                                 [](WFHttpChunkedTask* task) {
                                   task->set_read_timeout(100);
                                   task->set_receive_timeout(300);
+                                  task->set_total_timeout(300);
                                 },
                             .extract =
                                 [](WFHttpChunkedTask*) {
@@ -394,6 +396,20 @@ TEST(ChunkedClient, TimeInExtractIsNobodysSilence) {
                                 }});
   EXPECT_EQ(got.state, WFT_STATE_SUCCESS) << got.error;
   EXPECT_EQ(got.all().size(), 240'000U);
+}
+
+TEST(ChunkedClient, ChunksMayBeMoreFramingThanData) {
+  const std::string extension = ";e=" + std::string(200, 'x');
+  RawServer server([&](Peer& peer, int) {
+    peer.request();
+    peer.send(kChunkedHead);
+    for (int i = 0; i < 500; i++)
+      peer.send("1" + extension + "\r\nx\r\n");
+    peer.send("0\r\n\r\n");
+    peer.request();
+  });
+  EXPECT_EQ(stream(server.url()).all(), std::string(500, 'x'));
+  EXPECT_EQ(fetch(server.url()).error, EBADMSG);  // a task that keeps it all
 }
 
 TEST(ChunkedClient, SilenceIsTimedOut) {
@@ -409,10 +425,12 @@ TEST(ChunkedClient, SilenceIsTimedOut) {
       stream(server.url(), {.change = [](auto* t) { t->set_watch_timeout(100); }});
   const Streamed silent =
       stream(server.url(), {.change = [](auto* t) { t->set_read_timeout(100); }});
-  const Streamed too_long =
+  const Streamed too_late =
       stream(server.url(), {.change = [](auto* t) { t->set_receive_timeout(100); }});
+  const Streamed too_long =
+      stream(server.url(), {.change = [](auto* t) { t->set_total_timeout(100); }});
   over.done();
-  for (const Streamed* got : {&never_began, &silent, &too_long}) {
+  for (const Streamed* got : {&never_began, &silent, &too_late, &too_long}) {
     EXPECT_EQ(got->error, ETIMEDOUT);
     EXPECT_EQ(got->timeout_reason, TOR_TRANSMIT_TIMEOUT);
     EXPECT_EQ(got->all(), got == &never_began ? "" : "x");

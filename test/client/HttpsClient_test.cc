@@ -226,7 +226,10 @@ TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
   RawServer proxy([&](Peer& peer, int) {
     seen = peer.request();
     const server_test::RawClient onward(server.port());
-    peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
+    // Neither field means anything in such an answer.
+    peer.send(
+        "HTTP/1.1 200 Connection established\r\n"
+        "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n");
     relay(peer.fd(), onward.fd());
   });
   const std::string proxy_url = "http://u:p@127.0.0.1:" + std::to_string(proxy.port());
@@ -243,6 +246,23 @@ TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
   // Another host is another tunnel, and has to show its own certificate.
   const Fetched other = fetch_through(url(server, "elsewhere.test"), proxy_url);
   EXPECT_EQ(other.error, -X509_V_ERR_HOSTNAME_MISMATCH);
+}
+
+// The common name of these certificates is that of the host.
+TEST_F(HttpsClient, ACommonNameCountsOnlyInACertificateWithoutNames) {
+  const auto error_with = [&](const char* subject) {
+    const Certificate certificate = authority_.issue({subject});
+    TestServer server(server_test::echo, server_test::http_params(), &certificate);
+    RawServer proxy([&](Peer& peer, int) {
+      peer.request();
+      const server_test::RawClient onward(server.port());
+      peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
+      relay(peer.fd(), onward.fd());
+    });
+    return fetch_through(url(server, "common-name.test"), proxy.url()).error;
+  };
+  EXPECT_EQ(error_with("IP:127.0.0.1"), 0);
+  EXPECT_EQ(error_with("DNS:other.test"), -X509_V_ERR_HOSTNAME_MISMATCH);
 }
 
 TEST_F(HttpsClient, ProxiesMayRefuse) {

@@ -3,7 +3,11 @@
 #include <atomic>
 #include <cerrno>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/RawServer.h"
 #include "server/TestServer.h"
@@ -14,7 +18,8 @@
 #include "workflow/WFHttpChunkedClient.h"
 #include "workflow/WFManualClock.h"
 
-// Time limits around an extract that takes its time, on the manual clock.
+// The time limits of a response that is taken piece by piece, also around an extract that takes its
+// time, on the manual clock.
 
 namespace client_test {
 namespace {
@@ -46,7 +51,6 @@ class Download {
           timeout_reason = ended->get_timeout_reason();
           ended_ = true;
         });
-    task->set_read_timeout(-1);
     change(task);
     task->start();
   }
@@ -120,7 +124,7 @@ TEST_F(ClientPauses, AreNotTimeOfTheWholeResponseButSilenceIs) {
     }
     over_.wait_for(1);
   });
-  Download download(server.url(), [](auto* task) { task->set_receive_timeout(1000); });
+  Download download(server.url(), [](auto* task) { task->set_total_timeout(1000); });
   ASSERT_TRUE(requested_.wait_for(1));
   for (int piece = 1; piece <= 2; piece++) {
     pass(300);
@@ -180,7 +184,7 @@ TEST_F(ClientPauses, TheTimeOfTheResponseBeginsWhenSendingEndsInAPause) {
   });
   Download download(server.url(), [](auto* task) {
     task->get_req()->append_output_body(std::string(kBody, 'b'));
-    task->set_receive_timeout(1000);
+    task->set_total_timeout(1000);
   });
   ASSERT_TRUE(download.extracts(1));
   pass(5000);
@@ -190,6 +194,148 @@ TEST_F(ClientPauses, TheTimeOfTheResponseBeginsWhenSendingEndsInAPause) {
   download.let_go();
   expect_end_after(download, 1000);
   over_.add();
+}
+
+// A server that sends the next of its parts, the head first, each time it is let.
+class ClientPieceTimes : public ClientPauses {
+ protected:
+  void serve(std::vector<std::string> parts) {
+    server_.emplace([this, parts = std::move(parts)](Peer& peer, int) {
+      peer.request();
+      requested_.add();
+      for (size_t i = 0; i < parts.size(); i++) {
+        go_on_.wait_for(i + 1);
+        peer.send(parts[i]);
+      }
+      over_.wait_for(1);
+    });
+  }
+  void TearDown() override { over_.add(); }
+
+  // The request has been sent, and nothing has come yet.
+  std::unique_ptr<Download> begin(const std::function<void(WFHttpChunkedTask*)>& change) {
+    auto download = std::make_unique<Download>(server_->url(), [&](WFHttpChunkedTask* task) {
+      task->extract_on_header(true);
+      change(task);
+    });
+    EXPECT_TRUE(requested_.wait_for(1));
+    return download;
+  }
+  // Lets a part come, and be extracted.
+  void next(Download& download) {
+    go_on_.add();
+    ASSERT_TRUE(download.extracts(++parts_));
+    download.let_go();
+  }
+
+  std::optional<RawServer> server_;
+  int parts_ = 0;
+};
+
+constexpr const char* kHeads[] = {kHead, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+                                  "HTTP/1.1 200 OK\r\n\r\n"};
+
+class ClientPieceTimesOf : public ClientPieceTimes, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Framing, ClientPieceTimesOf, testing::Values(0, 1, 2));
+
+TEST_P(ClientPieceTimesOf, AWatchTimeoutLimitsTheWaitBeforeEach) {
+  serve({kHeads[GetParam()], kPiece, kPiece});
+  const auto download = begin([](auto* task) { task->set_watch_timeout(1000); });
+  for (int part = 0; part < 3; part++) {
+    pass(900);
+    next(*download);
+  }
+  expect_end_after(*download, 1000);
+}
+
+TEST_P(ClientPieceTimesOf, AReceiveTimeoutLimitsTheWaitForEach) {
+  serve({kHeads[GetParam()], kPiece, kPiece});
+  const auto download = begin([](auto* task) { task->set_receive_timeout(1000); });
+  for (int part = 0; part < 3; part++) {
+    pass(900);
+    next(*download);
+  }
+  expect_end_after(*download, 1000);
+}
+
+TEST_P(ClientPieceTimesOf, ATotalTimeoutLimitsThemTogether) {
+  serve({kHeads[GetParam()], kPiece, kPiece});
+  const auto download = begin([](auto* task) {
+    task->set_total_timeout(1000);
+    task->set_receive_timeout(500);
+  });
+  for (int part = 0; part < 3; part++) {
+    pass(300);
+    next(*download);
+  }
+  expect_end_after(*download, 100);
+}
+
+class ClientPatience : public ClientPieceTimesOf {
+ protected:
+  void expect_patience(const std::function<void(WFHttpChunkedTask*)>& change) {
+    serve({kHeads[GetParam()], kPiece, kPiece});
+    const auto download = begin([&](WFHttpChunkedTask* task) {
+      task->set_read_timeout(500);
+      change(task);
+    });
+    for (int part = 0; part < 3; part++) {
+      pass(1'000'000);
+      next(*download);
+    }
+    pass(1'000'000);
+    EXPECT_FALSE(download->has_ended());
+    over_.add();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Framing, ClientPatience, testing::Values(0, 1, 2));
+
+TEST_P(ClientPatience, HasNoEndWithoutAWatchTimeout) {
+  expect_patience([](auto* task) { task->set_watch_timeout(-1); });
+}
+
+TEST_P(ClientPatience, HasNoEndWithoutAReceiveTimeout) {
+  expect_patience([](auto* task) { task->set_receive_timeout(-1); });
+}
+
+// Of a piece that has begun.
+constexpr const char* kBegun = "1\r\nx\r\n5\r\nab";
+
+TEST_F(ClientPieceTimes, AReceiveTimeoutCountsFromTheFirstByteAfterAWatchTimeout) {
+  serve({kHead, kPiece, kBegun});
+  const auto download = begin([](auto* task) {
+    task->set_watch_timeout(5000);
+    task->set_receive_timeout(1000);
+  });
+  for (int part = 0; part < 3; part++) {
+    pass(4900);
+    next(*download);
+  }
+  expect_end_after(*download, 1000);
+}
+
+TEST_F(ClientPieceTimes, InsideAPieceTheTimeBetweenTwoReadsCounts) {
+  serve({kHead, kPiece, kBegun});
+  const auto download = begin([](auto* task) {
+    task->set_watch_timeout(5000);
+    task->set_read_timeout(500);
+  });
+  for (int part = 0; part < 3; part++) {
+    pass(4900);
+    next(*download);
+  }
+  expect_end_after(*download, 500);
+}
+
+TEST_F(ClientPieceTimes, WithoutALimitOfPiecesTheTimeBetweenTwoReadsCounts) {
+  serve({kHead, kPiece});
+  const auto download = begin([](auto* task) { task->set_read_timeout(500); });
+  pass(100'000);  // the first byte is the endpoint's business
+  for (int part = 0; part < 2; part++) {
+    next(*download);
+    pass(part == 0 ? 400 : 0);
+  }
+  expect_end_after(*download, 500);
 }
 
 }  // namespace

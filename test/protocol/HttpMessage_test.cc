@@ -88,7 +88,7 @@ TEST(HttpMessage, EncodeFillsInWhatWasNotSet) {
   HttpResponse response;
   EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\n\r\n");
   response.set_status_code("204");
-  EXPECT_EQ(encode(response), "HTTP/1.1 204 \r\n\r\n");
+  EXPECT_EQ(encode(response), "HTTP/1.1 204 No Content\r\n\r\n");
 }
 
 TEST(HttpMessage, EncodeAgainSeesChanges) {
@@ -277,6 +277,23 @@ TEST(HttpMessage, TextThatWouldBreakTheStartLineIsRefused) {
   for (const char* bad : {"", "A B", "A:", "A\x80"})
     EXPECT_FALSE(response.add_header_pair(bad, "v"));
   EXPECT_TRUE(response.set_reason_phrase(""));
+}
+
+TEST(HttpMessage, StatusThatIsSetAloneGetsItsReasonPhrase) {
+  const auto line = [](HttpResponse& response) {
+    const std::string text = encode(response);
+    return text.substr(0, text.find("\r\n"));
+  };
+  HttpResponse response;
+  EXPECT_EQ(line(response), "HTTP/1.1 200 OK");
+  response.set_status_code("404");
+  EXPECT_EQ(line(response), "HTTP/1.1 404 Not Found");
+  response.set_status_code("799");
+  EXPECT_EQ(line(response), "HTTP/1.1 799 Unknown");
+  response.set_reason_phrase("");
+  EXPECT_EQ(line(response), "HTTP/1.1 799 ");
+  response.set_reason_phrase("Own Reason");
+  EXPECT_EQ(line(response), "HTTP/1.1 799 Own Reason");
 }
 
 TEST(HttpMessage, TextStaysValidWhateverElseIsSet) {

@@ -203,9 +203,30 @@ TEST(HttpResponse, FramingFieldsOfABodilessResponseDoNotMatter) {
   EXPECT_TRUE(head.is_chunked());
 }
 
+TEST(HttpResponse, WhiteSpaceAroundALengthIsNoPartOfIt) {
+  for (const char* length : {"4", "4\t", "\t4 \t", "4 \t\t "}) {
+    HttpResponse response;
+    EXPECT_EQ(append(response,
+                     std::string("HTTP/1.1 200 OK\r\nContent-Length:") + length + "\r\n\r\nabcd"),
+              1)
+        << length;
+    EXPECT_EQ(body_of(response), "abcd");
+  }
+  for (const char* length : {"\t", "4\t4", "4\v", "4\f", "+4", "4,4"}) {
+    HttpResponse response;
+    EXPECT_EQ(append(response,
+                     std::string("HTTP/1.1 200 OK\r\nContent-Length:") + length + "\r\n\r\nabcd"),
+              -1)
+        << length;
+  }
+}
+
 TEST(HttpResponse, AnswerToConnectHasABodyOnlyWhenItRefuses) {
-  for (const char* field : {"", "Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n",
-                            "Transfer-Encoding: gzip\r\n"}) {
+  for (const char* field :
+       {"", "Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip\r\n", "Content-Length: 10\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 10\r\n",
+        "Content-Length: 1\r\nContent-Length: 2\r\n", "Content-Length: ?\r\n"}) {
     HttpResponse tunnel;
     tunnel.parse_connect_answer();
     const std::string head = std::string("HTTP/1.1 200 OK\r\n") + field + "\r\n";
@@ -286,6 +307,10 @@ TEST(HttpResponse, ErrorsSayWhetherItIsBadOrTooLarge) {
       {ok + "Transfer-Encoding: chunked, chunked\r\n\r\n", EBADMSG},
       {ok + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", EBADMSG},
       {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", EBADMSG},
+      {"HTTP/1.1 200 OK\n\n", EBADMSG},
+      {ok + "A: b\nC: d\r\n\r\n", EBADMSG},
+      {ok + "A: b\r\n c\r\n\r\n", EBADMSG},
+      {ok + "A: b\r\n\tc\r\n\r\n", EBADMSG},
       {ok + "Transfer-Encoding: chunked\r\n\r\nx\r\n", EBADMSG},
       {ok + "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n", EBADMSG},
       {ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 1\r\n\r\n", EBADMSG},

@@ -124,6 +124,7 @@ class ClientRound {
     int send = kLong;
     int receive = kLong;
     int watch = kLong;
+    int total = kLong;
     std::atomic<int> seen{0};
     std::atomic<int> callbacks{0};
     int state = -2;
@@ -178,6 +179,7 @@ class ClientRound {
     entry.receive = short_or_long();
     entry.watch = short_or_long();
     entry.streamed = random_.one_in(3);
+    entry.total = short_or_long();
     entry.stops = entry.streamed && !plan_.always_keeps && random_.one_in(6);
   }
 
@@ -229,8 +231,10 @@ class ClientRound {
     }
     task->set_keep_alive(entry.keep_alive);
     task->set_send_timeout(entry.send);
-    task->set_receive_timeout(entry.receive);
     // Else that of the endpoint.
+    if (entry.receive != kLong) {
+      task->set_receive_timeout(entry.receive);
+    }
     if (entry.watch != kLong) {
       task->set_watch_timeout(entry.watch);
     }
@@ -238,9 +242,11 @@ class ClientRound {
   }
 
   WFHttpTask* create_streamed(size_t i, const std::string& url) {
-    return WFHttpChunkedClient::create_chunked_task(
-        url, 0, [this, i](WFHttpChunkedTask* task) { extract(i, task); },
+    WFHttpChunkedTask* task = WFHttpChunkedClient::create_chunked_task(
+        url, 0, [this, i](WFHttpChunkedTask* each) { extract(i, each); },
         [this, i](WFHttpChunkedTask* done) { called(i, done); });
+    task->set_total_timeout(entries_[i].total);
+    return task;
   }
 
   void extract(size_t i, WFHttpChunkedTask* task) {

@@ -162,11 +162,15 @@ class RawClient {
   }
   size_t take(size_t size) { return take_text(size).size(); }
 
-  void half_close() {
+  // Over TLS: a close_notify. The connection beneath stays open.
+  void say_goodbye() {
     if (tls_) {
       tls_->end_writing();
       send_records();
     }
+  }
+  void half_close() {
+    say_goodbye();
     ::shutdown(fd_.get(), SHUT_WR);
   }
   void close() { fd_.reset(); }

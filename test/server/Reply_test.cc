@@ -4,6 +4,7 @@
 #include <string>
 
 #include "server/TestServer.h"
+#include "workflow/WFHttpStream.h"
 
 // What goes over the wire as the reply to a request.
 
@@ -231,6 +232,16 @@ TEST(Reply, OwnVersionAndStatus) {
     task->get_resp()->set_reason_phrase("Own Reason");
   });
   EXPECT_EQ(first_of_two(server, kGet)->head.substr(0, 23), "HTTP/1.1 599 Own Reason");
+}
+
+TEST(Reply, StatusThatIsSetAloneGetsItsReasonPhrase) {
+  TestServer server([](WFHttpTask* task) {
+    task->get_resp()->set_status_code(std::string(task->get_req()->get_request_uri()).substr(1));
+    WFHttpStream::begin(task).write("text");
+  });
+  RawClient client = server.client();
+  EXPECT_EQ(client.ask(get("/404"))->head.substr(0, 22), "HTTP/1.1 404 Not Found");
+  EXPECT_EQ(client.ask(get("/799"))->head.substr(0, 20), "HTTP/1.1 799 Unknown");
 }
 
 TEST(Reply, BodyOfManyBlocks) {

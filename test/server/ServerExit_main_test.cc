@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ namespace server_test {
 namespace {
 
 constexpr const char* kScenarioVariable = "WORKFLOW_SERVER_EXIT_SCENARIO";
+constexpr const char* kSocketVariable = "WORKFLOW_SERVER_EXIT_SOCKET";  // a descriptor
 
 // The child's side ------------------------------------------------------------------------------
 
@@ -158,6 +160,27 @@ void exit_in_a_flood() {
   begin_exit();
 }
 
+// More than a client that does not read has room for.
+const std::string& unread_body() {
+  static const std::string body(300'000, 'u');
+  return body;
+}
+
+// Stops in order while its client, in the other process, reads nothing yet.
+void exit_before_the_reply_is_read() {
+  std::atomic<bool> replied{false};
+  WFHttpServer server([&](WFHttpTask* task) {
+    task->get_resp()->append_output_body_nocopy(unread_body());
+    task->set_callback([&](WFHttpTask*) { replied = true; });
+  });
+  if (server.serve(std::atoi(std::getenv(kSocketVariable))) != 0) {
+    say("cannot serve");
+  }
+  eventually([&] { return replied.load(); });
+  server.stop();
+  begin_exit();
+}
+
 struct Scenario {
   const char* name;
   void (*play)();
@@ -166,14 +189,16 @@ struct Scenario {
 constexpr Scenario kScenarios[] = {
     {"forgotten", forgotten_server}, {"static", static_server_still_running},
     {"process", exit_in_process},    {"waiting", exit_while_another_waits},
-    {"flood", exit_in_a_flood},
+    {"flood", exit_in_a_flood},      {"unread", exit_before_the_reply_is_read},
 };
 
 // The test's side -------------------------------------------------------------------------------
 
-std::string play(const char* scenario) {
-  const test_support::ChildResult result = test_support::run_self(
-      {std::string(kScenarioVariable) + "=" + scenario}, std::chrono::seconds(60));
+std::string play(const char* scenario, int socket = -1) {
+  const test_support::ChildResult result =
+      test_support::run_self({std::string(kScenarioVariable) + "=" + scenario,
+                              std::string(kSocketVariable) + "=" + std::to_string(socket)},
+                             std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   const size_t at = result.output.find("took_ms=");
   EXPECT_NE(at, std::string::npos) << result.output;
@@ -205,6 +230,20 @@ TEST(ServerExit, WhileClientsSendFuriously) {
   for (int i = 0; i < 5; i++) {
     play("flood");
   }
+}
+
+// The kernel goes on sending when the process is no more.
+TEST(ServerExit, BeforeTheReplyIsRead) {
+  const workflow::UniqueFd listening = listening_socket(65536);
+  ::fcntl(listening.get(), F_SETFD, 0);
+  struct sockaddr_in address = {};
+  socklen_t length = sizeof address;
+  ::getsockname(listening.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+  RawClient client(ntohs(address.sin_port), 4096);
+  client.send(kGet);
+  play("unread", listening.get());
+  EXPECT_TRUE(client.body() == unread_body());
+  EXPECT_EQ(client.ending(), Ending::kClosed);
 }
 
 // True when this process is a child and has played its part.

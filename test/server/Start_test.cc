@@ -185,10 +185,55 @@ TEST(ServerStart, ServeNeedsAnOpenDescriptor) {
   EXPECT_EQ(errno, EBADF);
 }
 
-TEST(ServerStart, ServeNeedsASocketThatListens) {
+TEST(ServerStart, ServeMakesABoundSocketListen) {
+  const struct sockaddr_in any_port = loopback(0);
+  const SocketPath path;
+  const auto serves = [](int family, const struct sockaddr* address, socklen_t length) {
+    const workflow::UniqueFd bound(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(bound.get(), address, length), 0);
+    WFHttpServer server(echo);
+    ASSERT_EQ(server.serve(bound.get()), 0) << std::strerror(errno);
+    struct sockaddr_storage actual = {};
+    socklen_t actual_length = sizeof actual;
+    ASSERT_EQ(
+        ::getsockname(bound.get(), reinterpret_cast<struct sockaddr*>(&actual), &actual_length), 0);
+    RawClient client(reinterpret_cast<const struct sockaddr*>(&actual), actual_length);
+    EXPECT_EQ(client.ask(kGet)->status, 200);
+    server.stop();
+  };
+  serves(AF_INET, reinterpret_cast<const struct sockaddr*>(&any_port), sizeof any_port);
+  serves(AF_UNIX, path.get(), sizeof path.address);
+}
+
+// Clients would connect, and nobody would answer.
+TEST(ServerStart, AServeThatFailsLetsNothingListen) {
+  const struct sockaddr_in any_port = loopback(0);
+  const workflow::UniqueFd bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(
+      ::bind(bound.get(), reinterpret_cast<const struct sockaddr*>(&any_port), sizeof any_port), 0);
   WFHttpServer server(echo);
-  workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
-  EXPECT_EQ(server.serve(fd.get()), -1);
+  EXPECT_EQ(server.serve(bound.get(), "/no/certificate", "/no/key"), -1);
+  EXPECT_FALSE(RawClient(port_of(bound)).connected());
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  EXPECT_EQ(server.serve(bound.get()), -1);
+  EXPECT_EQ(errno, EALREADY);
+  EXPECT_FALSE(RawClient(port_of(bound)).connected());
+  server.stop();
+}
+
+TEST(ServerStart, ServeNeedsABoundStreamSocket) {
+  WFHttpServer server(echo);
+  for (const int family : {AF_INET, AF_INET6, AF_UNIX}) {
+    const workflow::UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(server.serve(fd.get()), -1) << family;
+    EXPECT_EQ(errno, EINVAL);
+  }
+  const struct sockaddr_in any_port = loopback(0);
+  const workflow::UniqueFd datagrams(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(
+      ::bind(datagrams.get(), reinterpret_cast<const struct sockaddr*>(&any_port), sizeof any_port),
+      0);
+  EXPECT_EQ(server.serve(datagrams.get()), -1);
   EXPECT_EQ(errno, EINVAL);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

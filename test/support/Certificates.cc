@@ -86,7 +86,7 @@ Certificate Authority::issue(const std::vector<std::string>& hosts, long valid_s
   }
   const Key key = new_key();
   const std::string number = std::to_string(serial_);
-  const X509Pointer certificate = certify(key.get(), "test host", names, valid_s);
+  const X509Pointer certificate = certify(key.get(), "common-name.test", names, valid_s);
   return {write("cert" + number, certificate.get(), nullptr),
           write("key" + number, nullptr, key.get(), password)};
 }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel/Poller.h"
+#include "util/UniqueFd.h"
+
+namespace workflow {
+
+// A TCP socket that nobody needs any more, but whose peer has not acknowledged everything yet.
+// After close(2) the kernel would go on delivering the rest, but a peer that sends anything
+// meanwhile would be answered with a reset, and the rest be dropped. So the socket stays open for a
+// while, and what the peer still sends is read and dropped (RFC 9112, 9.6).
+//
+// Owned by nobody: it deletes itself, and closes the descriptor, when the peer closes, when its
+// time is up, or when the poller stops.
+class LingeringSocket final : public IoHandler, public TimerNode {
+ public:
+  // Poller's thread. Ends a connection whose descriptor, non-blocking, is not registered with the
+  // poller any more. The sending side is shut down. If that leaves nothing to wait for, the
+  // descriptor is closed at once; likewise where memory has run out or the poller has stopped.
+  // After `size_limit` bytes nothing more is read.
+  static void end_connection(Poller& poller, UniqueFd fd, int64_t deadline_ns, size_t size_limit);
+
+ private:
+  LingeringSocket(Poller& poller, UniqueFd fd, size_t size_limit);
+
+  void on_events(uint32_t events, RunnableList& finished) override;
+  void on_retired() override { delete this; }
+  void left_queue(bool stopped, RunnableList& finished) override;
+
+  void end();
+
+  Poller& poller_;
+  const UniqueFd fd_;
+  size_t bytes_left_;  // that may still be read
+  bool ending_ = false;
+};
+
+}  // namespace workflow
