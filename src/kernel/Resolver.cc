@@ -228,14 +228,14 @@ bool Resolver::drop_unwanted(DnsLookup& lookup) {
   return true;
 }
 
-void Resolver::end(DnsLookup& lookup, AresQuery::Result result) noexcept {
+void Resolver::end(DnsLookup& lookup, DnsAnswer result) noexcept {
   const Answer answer = keep(lookup, result);
   asking_--;
   finish(lookup, answer);
   start_waiting();
 }
 
-Resolver::Answer Resolver::keep(const DnsLookup& lookup, AresQuery::Result& result) {
+Resolver::Answer Resolver::keep(const DnsLookup& lookup, DnsAnswer& result) {
   const int64_t now_ns = poller_.clock().now_ns();
   // Of other servers than those it would be asked of now.
   const bool outdated = lookup.conf() != files_.conf().get();

@@ -92,7 +92,7 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
 
   // On the poller's thread:
   void begin(DnsLookup& lookup) override;
-  void end(DnsLookup& lookup, AresQuery::Result result) noexcept override;
+  void end(DnsLookup& lookup, DnsAnswer result) noexcept override;
   // What is known without asking a server.
   std::optional<Answer> find_here(const DnsLookup& lookup);
   void recheck(int64_t now_ns);
@@ -100,7 +100,7 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   // Destroys a look-up that has not started if nobody waits for it any more.
   bool drop_unwanted(DnsLookup& lookup);
   // What the result means for those who wait, and for the cache.
-  Answer keep(const DnsLookup& lookup, AresQuery::Result& result);
+  Answer keep(const DnsLookup& lookup, DnsAnswer& result);
 
   // Destroys the look-up and tells its requests. Any thread, if nobody else knows it.
   void finish(DnsLookup& lookup, const Answer& answer);
