@@ -57,6 +57,10 @@ DnsLookup::DnsLookup(Poller& poller, Owner& owner, std::string key, std::string_
                      int family)
     : poller_(poller), owner_(owner), key_(std::move(key)), host_(host), family_(family) {}
 
+bool DnsLookup::is_open(int family) const {
+  return std::find(open_families_.begin(), open_families_.end(), family) != open_families_.end();
+}
+
 template <class Step>
 void DnsLookup::with_memory(Step step) {
   try {

@@ -49,6 +49,8 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   const std::string& host() const { return host_; }
   int family() const { return family_; }
   const ResolvConf* conf() const { return conf_.get(); }
+  // Whether this family was wanted, and no server has answered for it.
+  bool is_open(int family) const;
 
   // Once; may end before it returns.
   void start(std::shared_ptr<const ResolvConf> conf, size_t first_server);

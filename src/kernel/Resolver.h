@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "kernel/DnsCache.h"
 #include "kernel/DnsLookup.h"
@@ -99,6 +100,10 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   void start_waiting();
   // Destroys a look-up that has not started if nobody waits for it any more.
   bool drop_unwanted(DnsLookup& lookup);
+  // Adds what was known, and may still be given out, of a family that could not be found out, to
+  // the addresses of the other. Returns until when the whole may be given out. May throw
+  // std::bad_alloc.
+  int64_t add_stale(const DnsLookup& lookup, std::vector<HostAddress>& addresses, int64_t now_ns);
   // What the result means for those who wait, and for the cache.
   Answer keep(const DnsLookup& lookup, DnsAnswer& result);
 

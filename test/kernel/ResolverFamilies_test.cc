@@ -170,6 +170,32 @@ TEST_F(ResolverFamiliesTest, OldAddressesServeWhileOneFamilyFails) {
   EXPECT_EQ(server_.asked("www.test", kDnsA), 7U);
 }
 
+TEST_F(ResolverFamiliesTest, OldAddressesServeForTheFamilyThatFails) {
+  set_both("www.test", {.v4 = {"192.0.2.1"}, .ttl_s = 60}, {.v6 = {"2001:db8::1"}, .ttl_s = 60});
+  EXPECT_EQ(sorted(look_up("www.test", AF_UNSPEC).addresses), kBoth);
+  pass_seconds(60);
+  set_both("www.test", code(kServFail), {.v6 = {"2001:db8::2"}, .ttl_s = 3600});
+  const std::vector<std::string> mixed = {"192.0.2.1", "2001:db8::2"};
+  for (int i = 0; i < 3600 / 30; i++) {
+    ASSERT_EQ(sorted(look_up("www.test", AF_UNSPEC).addresses), mixed) << i;
+    pass_seconds(30);
+  }
+  // An hour past their time is the limit, however often they have served.
+  EXPECT_EQ(look_up("www.test", AF_UNSPEC), (Found{0, {"2001:db8::2"}}));
+  set_both("www.test", {.v4 = {"192.0.2.3"}}, {.v6 = {"2001:db8::2"}});
+  pass_seconds(30);
+  EXPECT_EQ(sorted(look_up("www.test", AF_UNSPEC).addresses),
+            (std::vector<std::string>{"192.0.2.3", "2001:db8::2"}));
+}
+
+TEST_F(ResolverFamiliesTest, OldAddressesEndWhenTheirFamilyIsEmpty) {
+  set_both("www.test", {.v4 = {"192.0.2.1"}, .ttl_s = 60}, {.v6 = {"2001:db8::1"}, .ttl_s = 60});
+  EXPECT_EQ(look_up("www.test", AF_UNSPEC).addresses.size(), 2U);
+  pass_seconds(60);
+  set_both("www.test", no_address(), {.v6 = {"2001:db8::1"}, .ttl_s = 60});
+  EXPECT_EQ(look_up("www.test", AF_UNSPEC), (Found{0, {"2001:db8::1"}}));
+}
+
 TEST_F(ResolverFamiliesTest, OneFamilyIsGivenWhenTheOtherFailsAndAskedForAgainSoon) {
   for (const int rcode : {1, kServFail, 4, kRefused, 15}) {
     const std::string name = "a" + std::to_string(rcode) + ".test";
