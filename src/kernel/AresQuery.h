@@ -15,10 +15,11 @@
 namespace workflow {
 
 // The question for the addresses of one name, put to one name server: one message for each family.
-// c-ares composes and sends the messages, recognizes their answers by server, identifier and
-// question, and asks again by TCP when an answer is truncated. What an answer says is for
-// DnsMessage to find out: c-ares takes records of unrelated names, and what an unknown response
-// code means for no addresses.
+//
+// c-ares composes and sends the messages, finds the answers by server, identifier and question, and
+// asks again by TCP if an answer is truncated. It does not interpret them: c-ares accepts records
+// of unrelated names and takes an unknown response code for an empty answer, so DnsMessage does
+// that.
 //
 // It knows no time: its owner cancels it when it has waited enough. c-ares could retry by itself,
 // but by a clock of its own; and its sockets would serve many questions, so that who wants to forge
