@@ -1,5 +1,6 @@
 #include "kernel/AresQuery.h"
 
+#include <arpa/nameser.h>
 #include <netdb.h>
 #include <sys/uio.h>
 
@@ -7,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
-#include "util/Time.h"
 #include "util/UniqueFd.h"
 
 namespace workflow {
@@ -18,9 +19,11 @@ namespace workflow {
 // Deletes itself when the poller has retired it.
 class AresQuery::Socket final : public IoHandler, private Runnable {
  public:
-  Socket(AresQuery& query, UniqueFd fd) : query_(&query), fd_(std::move(fd)) {}
+  Socket(AresQuery& query, UniqueFd fd, bool datagrams)
+      : query_(&query), fd_(std::move(fd)), has_datagrams_(datagrams) {}
 
   int fd() const { return fd_.get(); }
+  bool has_datagrams() const { return has_datagrams_; }
 
   // False with errno.
   bool watch(uint32_t events) {
@@ -60,6 +63,7 @@ class AresQuery::Socket final : public IoHandler, private Runnable {
 
   AresQuery* query_;  // null once closed
   const UniqueFd fd_;
+  const bool has_datagrams_;
   uint32_t events_ = 0;
 };
 
@@ -75,59 +79,61 @@ bool is_shortage(int socket_error) {
   return socket_error != 0 && socket_error != EAFNOSUPPORT;
 }
 
-// The EAI_ value of c-ares's status.
+// The EAI_ value of c-ares's status when there is no message.
 int error_of(int status) {
   switch (status) {
-    case ARES_SUCCESS:
-      return 0;
-    case ARES_ENOTFOUND:
-      return EAI_NONAME;
-    case ARES_ENODATA:
-      return EAI_NODATA;
     case ARES_ENOMEM:
       return EAI_MEMORY;
-    // The server answers, but not this question, or not in a way that is understood.
-    case ARES_EREFUSED:
-    case ARES_ENOTIMP:
-    case ARES_EFORMERR:
+    case ARES_EBADNAME:  // too long, with a domain behind it
+      return EAI_NONAME;
     case ARES_EBADRESP:
       return EAI_FAIL;
-    case ARES_EBADNAME:
-      return EAI_NONAME;
     default:
       return EAI_AGAIN;
   }
 }
 
+size_t index_of(int family) {
+  return family == AF_INET6 ? 1 : 0;
+}
+
 }  // namespace
 
 AresQuery::AresQuery(Poller& poller, const HostAddress& server, Owner& owner)
-    : poller_(poller), server_(server), owner_(owner) {}
+    : poller_(poller), server_(server), owner_(owner) {
+  questions_.fill({.query = this});
+}
 
 AresQuery::~AresQuery() {
-  ended_ = true;
+  for (Question& question : questions_) {
+    question.query = nullptr;
+  }
   if (channel_) {
     ::ares_destroy(channel_);
   }
-  ::ares_freeaddrinfo(info_);
 }
 
 bool AresQuery::start(const std::string& name, int family) {
+  name_ = name;
   if (!open_channel()) {
-    status_ = ARES_ENOMEM;
-    ended_ = true;
+    for (Question& question : questions_) {
+      question.status = ARES_ENOMEM;
+    }
     return true;
   }
-  struct ares_addrinfo_hints hints = {};
-  hints.ai_flags = ARES_AI_NOSORT;
-  hints.ai_family = family;
-  // The dot at the end: the name as it is.
-  ::ares_getaddrinfo(channel_, (name + ".").c_str(), nullptr, &hints, answered, this);
-  return ended_;
+  const std::string as_it_is = name + ".";  // not to be completed
+  unanswered_ = family == AF_UNSPEC ? 2 : 1;
+  for (const int one : {AF_INET, AF_INET6}) {
+    if (family == AF_UNSPEC || family == one) {
+      ::ares_query(channel_, as_it_is.c_str(), ns_c_in, one == AF_INET ? ns_t_a : ns_t_aaaa,
+                   answered, &questions_[index_of(one)]);
+    }
+  }
+  return unanswered_ == 0;
 }
 
 void AresQuery::cancel() {
-  if (!ended_) {
+  if (unanswered_ > 0) {
     ::ares_cancel(channel_);
   }
 }
@@ -192,7 +198,7 @@ void AresQuery::process(int fd, uint32_t events) {
   const bool readable = failed || (events & EPOLLIN);
   const bool writable = failed || (events & EPOLLOUT);
   ::ares_process_fd(channel_, readable ? fd : ARES_SOCKET_BAD, writable ? fd : ARES_SOCKET_BAD);
-  if (ended_) {
+  if (unanswered_ == 0) {
     owner_.on_answer();
   }
 }
@@ -213,7 +219,7 @@ ares_socket_t AresQuery::open_socket(int domain, int type, int protocol, void* s
   const int number = fd.get();
   Socket* socket = nullptr;
   try {
-    socket = new Socket(query, std::move(fd));
+    socket = new Socket(query, std::move(fd), type == SOCK_DGRAM);
     query.sockets_.push_back(socket);
   } catch (const std::bad_alloc&) {
     query.system_error_ = ENOMEM;
@@ -252,12 +258,21 @@ int AresQuery::connect_socket(ares_socket_t fd, const struct sockaddr*, ares_soc
   return result;
 }
 
+// c-ares does not look whether a message is a response at all. A datagram that is none is dropped
+// as if it had not come: whoever sent it need not be the server. The socket is level-triggered, so
+// what is behind it is read the next time.
 ares_ssize_t AresQuery::receive(ares_socket_t fd, void* buffer, size_t size, int flags,
-                                struct sockaddr* from, ares_socklen_t* length, void*) {
+                                struct sockaddr* from, ares_socklen_t* length, void* self) {
   ares_ssize_t n;
   do {
     n = ::recvfrom(fd, buffer, size, flags, from, length);
   } while (n < 0 && errno == EINTR);
+  const Socket* const socket = static_cast<AresQuery*>(self)->find(fd);
+  if (n >= 0 && socket && socket->has_datagrams() &&
+      !DnsMessage::is_response({static_cast<const char*>(buffer), static_cast<size_t>(n)})) {
+    errno = EAGAIN;
+    return -1;
+  }
   return n;
 }
 
@@ -283,47 +298,33 @@ void AresQuery::socket_state(void* self, ares_socket_t fd, int readable, int wri
   }
 }
 
-void AresQuery::answered(void* self, int status, int, struct ares_addrinfo* info) {
-  auto& query = *static_cast<AresQuery*>(self);
-  if (query.ended_) {  // it is being destroyed
-    ::ares_freeaddrinfo(info);
+void AresQuery::answered(void* which, int status, int, unsigned char* message, int size) {
+  auto& question = *static_cast<Question*>(which);
+  if (!question.query) {  // it is being destroyed
     return;
   }
-  query.ended_ = true;
-  query.status_ = status;
-  query.info_ = info;
+  question.query->unanswered_--;
+  question.status = status;
+  if (message && size > 0) {
+    try {
+      question.message.assign(reinterpret_cast<const char*>(message), static_cast<size_t>(size));
+    } catch (const std::bad_alloc&) {
+      question.status = ARES_ENOMEM;
+    }
+  }
 }
 
-AresQuery::Result AresQuery::result() const {
-  Result result;
-  result.error = error_of(status_);
-  if (result.error == EAI_AGAIN && is_shortage(system_error_)) {
-    result.error = EAI_SYSTEM;
-    result.system_error = system_error_;
+DnsAnswer AresQuery::answer(int family) const {
+  const Question& question = questions_[index_of(family)];
+  if (!question.message.empty()) {
+    return DnsMessage::read(question.message, name_, family);
   }
-  if (status_ != ARES_SUCCESS) {
-    return result;
+  DnsAnswer answer{.error = error_of(question.status)};
+  if (answer.error == EAI_AGAIN && is_shortage(system_error_)) {
+    answer.error = EAI_SYSTEM;
+    answer.system_error = system_error_;
   }
-  int64_t ttl_s = INT32_MAX;
-  size_t count_v4 = 0;
-  size_t count_v6 = 0;
-  for (const struct ares_addrinfo_node* node = info_->nodes; node; node = node->ai_next) {
-    auto address = HostAddress::of(node->ai_addr, static_cast<socklen_t>(node->ai_addrlen));
-    if (address && (address->family() == AF_INET ? count_v4 : count_v6)++ < kMaxAddresses) {
-      address->set_port(0);
-      result.addresses.push_back(*address);
-    }
-    ttl_s = std::min<int64_t>(ttl_s, node->ai_ttl);
-  }
-  for (const struct ares_addrinfo_cname* alias = info_->cnames; alias; alias = alias->next) {
-    ttl_s = std::min<int64_t>(ttl_s, alias->ttl);
-  }
-  // The most significant bit set means none (RFC 2181, 8).
-  result.ttl_ns = std::max<int64_t>(ttl_s, 0) * kNsPerSec;
-  if (result.addresses.empty()) {
-    result.error = EAI_NODATA;
-  }
-  return result;
+  return answer;
 }
 
 }  // namespace workflow

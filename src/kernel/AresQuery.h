@@ -2,18 +2,24 @@
 
 #include <ares.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "kernel/DnsMessage.h"
 #include "kernel/HostAddress.h"
 #include "kernel/Poller.h"
 
 namespace workflow {
 
-// One question to one name server: c-ares composes, sends and understands messages, asks again by
-// TCP when an answer is cut off, follows aliases; its sockets live on a poller.
+// The question for the addresses of one name, put to one name server: one message for each family.
+//
+// c-ares composes and sends the messages, finds the answers by server, identifier and question, and
+// asks again by TCP if an answer is truncated. It does not interpret them: c-ares accepts records
+// of unrelated names and takes an unknown response code for an empty answer, so DnsMessage does
+// that.
 //
 // It knows no time: its owner cancels it when it has waited enough. c-ares could retry by itself,
 // but by a clock of its own; and its sockets would serve many questions, so that who wants to forge
@@ -28,16 +34,6 @@ namespace workflow {
 //    another socket of the same number.
 class AresQuery {
  public:
-  struct Result {
-    // 0 with addresses; EAI_NONAME, EAI_NODATA: the server's word that there are none. Otherwise
-    // this server could not say (EAI_AGAIN, EAI_FAIL), or the process is short of something
-    // (EAI_MEMORY; EAI_SYSTEM with `system_error`).
-    int error = 0;
-    int system_error = 0;
-    std::vector<HostAddress> addresses = {};
-    int64_t ttl_ns = 0;
-  };
-
   class Owner {
    public:
     virtual void on_answer() = 0;
@@ -46,27 +42,30 @@ class AresQuery {
     ~Owner() = default;
   };
 
-  // So many addresses of each family are kept of one answer.
-  static constexpr size_t kMaxAddresses = 32;
-
   AresQuery(Poller& poller, const HostAddress& server, Owner& owner);
   ~AresQuery();
   AresQuery(const AresQuery&) = delete;
   AresQuery& operator=(const AresQuery&) = delete;
 
   // Once. Asks for the addresses of `name`, as it is, of the family or of both (AF_UNSPEC). True
-  // when it has ended already.
+  // when it has ended already, in which case on_answer() is not called.
   bool start(const std::string& name, int family);
 
-  // Waits no longer, whether it has ended or not. What has come by now, perhaps of one family only,
-  // is the result.
+  // Waits no longer, whether it has ended or not. What is not answered by now remains unanswered.
   void cancel();
 
-  // After the end. May throw std::bad_alloc.
-  Result result() const;
+  // After the end. What came of the question for the addresses of `family`, which start() was to
+  // ask for; EAI_AGAIN if there is no answer. May throw std::bad_alloc.
+  DnsAnswer answer(int family) const;
 
  private:
   class Socket;
+  struct Question {
+    AresQuery* query = nullptr;  // null while it is being destroyed
+    int status = ARES_ETIMEOUT;  // c-ares's; counts if there is no message
+    std::string message = {};
+  };
+
   // What c-ares calls.
   static ares_socket_t open_socket(int domain, int type, int protocol, void* self);
   static int close_socket(ares_socket_t fd, void* self);
@@ -75,7 +74,7 @@ class AresQuery {
                               struct sockaddr* from, ares_socklen_t* length, void* self);
   static ares_ssize_t send(ares_socket_t fd, const struct iovec* parts, int count, void* self);
   static void socket_state(void* self, ares_socket_t fd, int readable, int writable);
-  static void answered(void* self, int status, int timeouts, struct ares_addrinfo* info);
+  static void answered(void* question, int status, int timeouts, unsigned char* message, int size);
 
   bool open_channel();
   bool set_server();
@@ -87,10 +86,10 @@ class AresQuery {
   Owner& owner_;
   ares_channel channel_ = nullptr;
   std::vector<Socket*> sockets_;  // not yet closed by c-ares
-  bool ended_ = false;
-  int status_ = ARES_ETIMEOUT;
-  int system_error_ = 0;  // why a socket could not be had, the last time
-  struct ares_addrinfo* info_ = nullptr;
+  std::string name_;
+  std::array<Question, 2> questions_;  // for IPv4 and IPv6 addresses
+  size_t unanswered_ = 0;              // of those that were asked
+  int system_error_ = 0;               // why a socket could not be had, the last time
 };
 
 }  // namespace workflow

@@ -49,15 +49,16 @@ std::optional<DnsCache::Answer> DnsCache::find(std::string_view key, int64_t now
   return entry->answer;
 }
 
-void DnsCache::store(std::string_view key, HostAddresses addresses, int64_t ttl_ns,
-                     int64_t now_ns) {
-  const int64_t fresh_until_ns =
-      saturating_add(now_ns, std::clamp<int64_t>(ttl_ns, 0, limits_.ttl_max_ns));
+void DnsCache::store(std::string_view key, HostAddresses addresses, int64_t ttl_ns, int64_t now_ns,
+                     int64_t stale_until_ns) {
+  const int64_t fresh_until_ns = std::min(
+      saturating_add(now_ns, std::clamp<int64_t>(ttl_ns, 0, limits_.ttl_max_ns)), stale_until_ns);
   put({.key = std::string(key),
        .answer = {.error = 0, .addresses = std::move(addresses)},
        .stored_ns = now_ns,
        .fresh_until_ns = fresh_until_ns,
-       .stale_until_ns = saturating_add(fresh_until_ns, limits_.stale_ns)});
+       .stale_until_ns =
+           std::min(saturating_add(fresh_until_ns, limits_.stale_ns), stale_until_ns)});
 }
 
 void DnsCache::store_missing(std::string_view key, int error, int64_t now_ns) {
@@ -69,9 +70,20 @@ void DnsCache::store_missing(std::string_view key, int error, int64_t now_ns) {
        .stale_until_ns = fresh_until_ns});
 }
 
-HostAddresses DnsCache::take_stale(std::string_view key, int64_t now_ns) {
+DnsCache::Entry* DnsCache::use_stale(std::string_view key, int64_t now_ns) {
   Entry* entry = use(key);
-  if (!entry || !entry->answer.addresses || entry->stale_until_ns <= now_ns) {
+  return entry && entry->answer.addresses && entry->stale_until_ns > now_ns ? entry : nullptr;
+}
+
+std::optional<DnsCache::Stale> DnsCache::find_stale(std::string_view key, int64_t now_ns) {
+  const Entry* entry = use_stale(key, now_ns);
+  return entry ? std::optional(Stale{entry->answer.addresses, entry->stale_until_ns})
+               : std::nullopt;
+}
+
+HostAddresses DnsCache::take_stale(std::string_view key, int64_t now_ns) {
+  Entry* entry = use_stale(key, now_ns);
+  if (!entry) {
     return nullptr;
   }
   const int64_t retry_ns = saturating_add(now_ns, limits_.stale_retry_ns);

@@ -23,7 +23,8 @@ namespace workflow {
 // 1. At most max_names names; the one not asked for the longest goes first.
 // 2. Addresses are fresh at most ttl_max_ns, what does not exist negative_ttl_ns, from the time
 //    they were stored.
-// 3. Addresses that are not fresh are given out by take_stale() only, and at most for stale_ns.
+// 3. Addresses that are not fresh are given out by find_stale() and take_stale() only, and at most
+//    for stale_ns.
 class DnsCache {
  public:
   struct Limits {
@@ -40,6 +41,11 @@ class DnsCache {
     HostAddresses addresses;  // null with an error
   };
 
+  struct Stale {
+    HostAddresses addresses;
+    int64_t until_ns;  // may be given out before
+  };
+
   explicit DnsCache(const Limits& limits) : limits_(limits) {}
   DnsCache(const DnsCache&) = delete;
   DnsCache& operator=(const DnsCache&) = delete;
@@ -47,12 +53,17 @@ class DnsCache {
   // What is fresh at `now_ns`.
   std::optional<Answer> find(std::string_view key, int64_t now_ns);
 
-  // These replace what was known. They throw std::bad_alloc; then nothing is known.
-  void store(std::string_view key, HostAddresses addresses, int64_t ttl_ns, int64_t now_ns);
+  // These replace what was known. They throw std::bad_alloc; then nothing is known. Addresses some
+  // of which were stale already are not given out from `stale_until_ns` on.
+  void store(std::string_view key, HostAddresses addresses, int64_t ttl_ns, int64_t now_ns,
+             int64_t stale_until_ns = kNever);
   void store_missing(std::string_view key, int error, int64_t now_ns);
 
-  // Nobody could be asked: the addresses last known, if they have not been stale for too long.
-  // They count as fresh for stale_retry_ns, so that not each look-up waits for the same failure.
+  // The addresses last known, if they have not been stale for too long.
+  std::optional<Stale> find_stale(std::string_view key, int64_t now_ns);
+
+  // The same when nobody could be asked; null if there are none. They count as fresh for
+  // stale_retry_ns, so that not each look-up waits for the same failure.
   HostAddresses take_stale(std::string_view key, int64_t now_ns);
 
   // The addresses were of no use: they shall be asked for again, though not before they are
@@ -83,6 +94,8 @@ class DnsCache {
 
   // The entry, now the one asked for last; null when there is none.
   Entry* use(std::string_view key);
+  // The same if it has addresses that may be given out.
+  Entry* use_stale(std::string_view key, int64_t now_ns);
   void put(Entry&& entry);
   void erase(std::string_view key);
 

@@ -8,9 +8,58 @@
 
 namespace workflow {
 
+namespace {
+
+// Names below "onion" belong to another network, and are not to be asked for (RFC 7686, 2).
+bool is_onion(std::string_view name) {
+  if (name.ends_with('.')) {
+    name.remove_suffix(1);
+  }
+  return name == "onion" || name.ends_with(".onion");
+}
+
+// What is known once both families were answered.
+DnsAnswer join(DnsAnswer one, DnsAnswer other) {
+  if (one.error != 0 && other.error != 0) {
+    // Some servers deny the whole name when they are asked for a family that it does not have.
+    return {.error = one.error == EAI_NODATA ? one.error : other.error};
+  }
+  if (one.error != 0 || other.error != 0) {
+    return one.error == 0 ? one : other;
+  }
+  one.ttl_ns = std::min(one.ttl_ns, other.ttl_ns);
+  one.addresses.insert(one.addresses.end(), other.addresses.begin(), other.addresses.end());
+  return one;
+}
+
+// Which of several failures is the one to tell. If this process is short of something, the others
+// do not matter; and that a later try may succeed counts for more than that one server refuses.
+int weight(int error) {
+  switch (error) {
+    case 0:
+      return 0;
+    case EAI_FAIL:
+      return 1;
+    case EAI_AGAIN:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
+bool is_shortage(int error) {
+  return weight(error) == 3;
+}
+
+}  // namespace
+
 DnsLookup::DnsLookup(Poller& poller, Owner& owner, std::string key, std::string_view host,
                      int family)
     : poller_(poller), owner_(owner), key_(std::move(key)), host_(host), family_(family) {}
+
+bool DnsLookup::is_open(int family) const {
+  return std::find(open_families_.begin(), open_families_.end(), family) != open_families_.end();
+}
 
 template <class Step>
 void DnsLookup::with_memory(Step step) {
@@ -23,25 +72,54 @@ void DnsLookup::with_memory(Step step) {
   end({.error = EAI_MEMORY});
 }
 
-void DnsLookup::end(AresQuery::Result result) {
+void DnsLookup::end(DnsAnswer answer) {
   poller_.unschedule(this);
-  owner_.end(*this, std::move(result));
+  owner_.end(*this, std::move(answer));
+}
+
+void DnsLookup::end_partly() {
+  if (!known_ || known_->error != 0) {
+    end(std::move(failure_));
+    return;
+  }
+  known_->ttl_ns = std::min(known_->ttl_ns, kPartialTtlNs);
+  end(std::move(*known_));
 }
 
 void DnsLookup::start(std::shared_ptr<const ResolvConf> conf, size_t first_server) {
   conf_ = std::move(conf);
   first_server_ = first_server;
   with_memory([this] {
-    candidates_ = conf_->candidates(host_);
+    if (!is_onion(host_)) {
+      candidates_ = conf_->candidates(host_);
+      std::erase_if(candidates_, is_onion);
+    }
+    if (candidates_.empty()) {
+      end({.error = EAI_NONAME});
+      return;
+    }
+    begin_candidate();
     ask();
   });
+}
+
+void DnsLookup::begin_candidate() {
+  asked_ = 0;
+  open_families_.clear();
+  for (const int family : {AF_INET, AF_INET6}) {
+    if (family_ == AF_UNSPEC || family_ == family) {
+      open_families_.push_back(family);
+    }
+  }
+  known_.reset();
+  failure_ = {};
 }
 
 void DnsLookup::ask() {
   const size_t servers = conf_->servers.size();
   for (;;) {
     if (asked_ == servers * static_cast<size_t>(conf_->attempts)) {
-      end({.error = failure_});
+      end_partly();
       return;
     }
     const HostAddress& server = conf_->servers[(first_server_ + asked_) % servers];
@@ -53,42 +131,53 @@ void DnsLookup::ask() {
       end({.error = EAI_CANCELED});
       return;
     }
-    if (!query_->start(candidates_[candidate_], family_)) {
+    const int family = open_families_.size() > 1 ? AF_UNSPEC : open_families_.front();
+    if (!query_->start(candidates_[candidate_], family)) {
       return;
     }
-    if (!ask_on(query_->result())) {
+    if (!ask_on(true)) {
       return;
     }
   }
 }
 
-bool DnsLookup::ask_on(AresQuery::Result result) {
-  switch (result.error) {
-    case EAI_NODATA:
-      exists_ = true;
-      [[fallthrough]];
-    case EAI_NONAME:
-      candidate_++;
-      asked_ = 0;
-      if (candidate_ < candidates_.size()) {
-        return true;
-      }
-      result.error = exists_ ? EAI_NODATA : EAI_NONAME;
-      break;
-    case EAI_AGAIN:
-    case EAI_FAIL:
-      failure_ = result.error;
-      return true;
-    default:  // found, or nobody can be asked
-      break;
+void DnsLookup::take(int family, DnsAnswer answer) {
+  if (answer.is_verdict()) {
+    std::erase(open_families_, family);
+    known_ = known_ ? join(std::move(*known_), std::move(answer)) : std::move(answer);
+  } else if (weight(answer.error) > weight(failure_.error)) {
+    failure_ = std::move(answer);
   }
-  end(std::move(result));
+}
+
+bool DnsLookup::ask_on(bool in_time) {
+  for (const int family : std::vector<int>(open_families_)) {
+    take(family, query_->answer(family));
+  }
+  if (!open_families_.empty()) {
+    const bool enough = !in_time && known_ && known_->error == 0;
+    if (enough || is_shortage(failure_.error)) {
+      end_partly();
+      return false;
+    }
+    return true;
+  }
+  if (known_->error != 0) {
+    exists_ |= known_->error == EAI_NODATA;
+    candidate_++;
+    if (candidate_ < candidates_.size()) {
+      begin_candidate();
+      return true;
+    }
+    known_->error = exists_ ? EAI_NODATA : EAI_NONAME;
+  }
+  end(std::move(*known_));
   return false;
 }
 
 void DnsLookup::on_answer() {
   with_memory([this] {
-    if (ask_on(query_->result())) {
+    if (ask_on(true)) {
       ask();
     }
   });
@@ -101,9 +190,7 @@ void DnsLookup::left_queue(bool stopped, RunnableList&) {
   }
   with_memory([this] {
     query_->cancel();
-    AresQuery::Result result = query_->result();
-    result.ttl_ns = std::min(result.ttl_ns, kPartialTtlNs);
-    if (ask_on(std::move(result))) {
+    if (ask_on(false)) {
       ask();
     }
   });

@@ -2,7 +2,9 @@
 
 #include <netdb.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -228,14 +230,33 @@ bool Resolver::drop_unwanted(DnsLookup& lookup) {
   return true;
 }
 
-void Resolver::end(DnsLookup& lookup, AresQuery::Result result) noexcept {
+void Resolver::end(DnsLookup& lookup, DnsAnswer result) noexcept {
   const Answer answer = keep(lookup, result);
   asking_--;
   finish(lookup, answer);
   start_waiting();
 }
 
-Resolver::Answer Resolver::keep(const DnsLookup& lookup, AresQuery::Result& result) {
+int64_t Resolver::add_stale(const DnsLookup& lookup, std::vector<HostAddress>& addresses,
+                            int64_t now_ns) {
+  if (!lookup.is_open(AF_INET) && !lookup.is_open(AF_INET6)) {
+    return kNever;
+  }
+  std::optional<DnsCache::Stale> stale;
+  {
+    MutexLock lock(mutex_);
+    stale = cache_.find_stale(lookup.key(), now_ns);
+  }
+  if (!stale) {
+    return kNever;
+  }
+  const size_t found = addresses.size();
+  std::copy_if(stale->addresses->begin(), stale->addresses->end(), std::back_inserter(addresses),
+               [&](const HostAddress& address) { return lookup.is_open(address.family()); });
+  return addresses.size() > found ? stale->until_ns : kNever;
+}
+
+Resolver::Answer Resolver::keep(const DnsLookup& lookup, DnsAnswer& result) {
   const int64_t now_ns = poller_.clock().now_ns();
   // Of other servers than those it would be asked of now.
   const bool outdated = lookup.conf() != files_.conf().get();
@@ -244,8 +265,10 @@ Resolver::Answer Resolver::keep(const DnsLookup& lookup, AresQuery::Result& resu
     result.error = EAI_MEMORY;
   }
   Answer answer{{result.error, nullptr}, result.system_error};
+  int64_t stale_until_ns = kNever;
   try {
     if (result.error == 0) {
+      stale_until_ns = add_stale(lookup, result.addresses, now_ns);
       order_by_route(result.addresses);
       answer.what.addresses =
           std::make_shared<const std::vector<HostAddress>>(std::move(result.addresses));
@@ -259,7 +282,7 @@ Resolver::Answer Resolver::keep(const DnsLookup& lookup, AresQuery::Result& resu
   MutexLock lock(mutex_);
   try {
     if (result.error == 0) {
-      cache_.store(lookup.key(), answer.what.addresses, result.ttl_ns, now_ns);
+      cache_.store(lookup.key(), answer.what.addresses, result.ttl_ns, now_ns, stale_until_ns);
     } else if (result.error == EAI_NONAME || result.error == EAI_NODATA) {
       cache_.store_missing(lookup.key(), result.error, now_ns);
     } else if (HostAddresses stale = cache_.take_stale(lookup.key(), now_ns)) {

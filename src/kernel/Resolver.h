@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "kernel/DnsCache.h"
 #include "kernel/DnsLookup.h"
@@ -92,15 +93,19 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
 
   // On the poller's thread:
   void begin(DnsLookup& lookup) override;
-  void end(DnsLookup& lookup, AresQuery::Result result) noexcept override;
+  void end(DnsLookup& lookup, DnsAnswer result) noexcept override;
   // What is known without asking a server.
   std::optional<Answer> find_here(const DnsLookup& lookup);
   void recheck(int64_t now_ns);
   void start_waiting();
   // Destroys a look-up that has not started if nobody waits for it any more.
   bool drop_unwanted(DnsLookup& lookup);
+  // Adds what was known, and may still be given out, of a family that could not be found out, to
+  // the addresses of the other. Returns until when the whole may be given out. May throw
+  // std::bad_alloc.
+  int64_t add_stale(const DnsLookup& lookup, std::vector<HostAddress>& addresses, int64_t now_ns);
   // What the result means for those who wait, and for the cache.
-  Answer keep(const DnsLookup& lookup, AresQuery::Result& result);
+  Answer keep(const DnsLookup& lookup, DnsAnswer& result);
 
   // Destroys the look-up and tells its requests. Any thread, if nobody else knows it.
   void finish(DnsLookup& lookup, const Answer& answer);

@@ -99,6 +99,31 @@ TEST_F(DnsCacheTest, StaleAddressesAreGivenOutForALimitedTime) {
   EXPECT_EQ(cache_.take_stale("a", 1020), nullptr);
 }
 
+TEST_F(DnsCacheTest, LookingAtStaleAddressesDoesNotMakeThemFresh) {
+  const HostAddresses addresses = some();
+  cache_.store("a", addresses, 20, 0);
+  ASSERT_TRUE(cache_.find_stale("a", 1019));
+  EXPECT_EQ(cache_.find_stale("a", 1019)->addresses, addresses);
+  EXPECT_EQ(cache_.find_stale("a", 1019)->until_ns, 1020);
+  EXPECT_FALSE(knows("a", 1019));
+  EXPECT_FALSE(cache_.find_stale("a", 1020));
+  EXPECT_FALSE(cache_.find_stale("b", 0));
+  cache_.store_missing("a", EAI_NONAME, 1020);
+  EXPECT_FALSE(cache_.find_stale("a", 1021));
+}
+
+TEST_F(DnsCacheTest, WhatIsStaleInPartEndsWithThatPart) {
+  cache_.store("a", some(), 50, 0, 200);
+  EXPECT_TRUE(knows("a", 49));
+  EXPECT_FALSE(knows("a", 50));
+  EXPECT_NE(cache_.take_stale("a", 199), nullptr);
+  EXPECT_FALSE(knows("a", 200));
+  EXPECT_EQ(cache_.take_stale("a", 200), nullptr);
+  cache_.store("b", some(), 50, 0, 30);
+  EXPECT_TRUE(knows("b", 29));
+  EXPECT_FALSE(knows("b", 30));
+}
+
 TEST_F(DnsCacheTest, WhatIsForgottenIsKeptForTheLeastTime) {
   cache_.store("a", some(), 50, 100);
   cache_.forget("a", 103);
@@ -158,17 +183,22 @@ TEST(DnsCache, BehavesAsTheModelAtRandom) {
       case 0: {
         const bool missing = random.one_in(3);
         const int64_t ttl_ns = random.between(0, 150);
-        const int64_t fresh_ns = now_ns + (missing ? 5 : std::min<int64_t>(ttl_ns, 100));
+        const int64_t stale_limit_ns =
+            random.one_in(2) ? workflow::kNever : now_ns + random.between(0, 300);
+        const int64_t fresh_ns =
+            missing ? now_ns + 5
+                    : std::min(now_ns + std::min<int64_t>(ttl_ns, 100), stale_limit_ns);
         if (missing) {
           cache.store_missing(name, EAI_NONAME, now_ns);
         } else {
-          cache.store(name, some(), ttl_ns, now_ns);
+          cache.store(name, some(), ttl_ns, now_ns, stale_limit_ns);
         }
         if (known == model.end() && model.size() == limits.max_names) {
           model.erase(order.front());
           order.erase(order.begin());
         }
-        model[name] = {fresh_ns, fresh_ns + (missing ? 0 : 1000), now_ns, missing};
+        model[name] = {fresh_ns, missing ? fresh_ns : std::min(fresh_ns + 1000, stale_limit_ns),
+                       now_ns, missing};
         use(name);
         break;
       }

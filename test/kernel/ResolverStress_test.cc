@@ -74,6 +74,10 @@ void set_names(FakeDnsServer& server) {
   server.set("n5.test", {.v4 = {"192.0.2.1"}, .only_tcp = true});
   server.set("n6.test", {.v4 = {"192.0.2.1"}, .how = How::kGarbage});
   server.set("n7.test", {.v4 = {"192.0.2.1"}, .how = How::kCutMessage});
+  server.set("n8.test", test_support::kDnsA, {.rcode = 2});
+  server.set("n8.test", test_support::kDnsAaaa, {});
+  server.set("n9.test", test_support::kDnsA, {.v4 = {"192.0.2.1"}, .ttl_s = 0});
+  server.set("n9.test", test_support::kDnsAaaa, {.rcode = 5});
 }
 
 constexpr size_t kThreads = 4;

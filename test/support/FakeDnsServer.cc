@@ -1,6 +1,5 @@
 #include "support/FakeDnsServer.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -20,30 +19,7 @@ namespace test_support {
 
 namespace {
 
-constexpr int kTypeA = 1;
-constexpr int kTypeAlias = 5;
-constexpr int kTypeAaaa = 28;
 constexpr size_t kHeader = 12;
-
-void put16(std::string& to, uint32_t value) {
-  to += static_cast<char>(value >> 8 & 0xff);
-  to += static_cast<char>(value & 0xff);
-}
-
-void put32(std::string& to, uint32_t value) {
-  put16(to, value >> 16);
-  put16(to, value & 0xffff);
-}
-
-void put_name(std::string& to, const std::string& name) {
-  for (size_t begin = 0; begin < name.size();) {
-    const size_t dot = std::min(name.find('.', begin), name.size());
-    to += static_cast<char>(dot - begin);
-    to.append(name, begin, dot - begin);
-    begin = dot + 1;
-  }
-  to += '\0';
-}
 
 struct Asked {
   std::string name;  // in lower case
@@ -71,39 +47,20 @@ std::optional<Asked> parse(const std::string& query) {
   return asked;
 }
 
-void put_record(std::string& to, const std::string& owner, int type, uint32_t ttl_s,
-                const std::string& data) {
-  put_name(to, owner);
-  put16(to, static_cast<uint32_t>(type));
-  put16(to, 1);
-  put32(to, ttl_s);
-  put16(to, static_cast<uint32_t>(data.size()));
-  to += data;
-}
-
-// The records of the answer; `count` of them.
-std::string records(const DnsReply& reply, const Asked& asked, uint32_t& count) {
-  std::string bytes;
+std::vector<DnsRecord> records(const DnsReply& reply, const Asked& asked) {
+  std::vector<DnsRecord> records = reply.records;
   std::string owner = asked.name;
   if (!reply.alias.empty()) {
-    std::string target;
-    put_name(target, reply.alias);
-    put_record(bytes, owner, kTypeAlias, reply.alias_ttl_s, target);
+    records.push_back({owner, kDnsCname, reply.alias, reply.alias_ttl_s});
     owner = reply.alias;
-    count++;
   }
-  const bool v6 = asked.type == kTypeAaaa;
-  if (v6 || asked.type == kTypeA) {
+  const bool v6 = asked.type == kDnsAaaa;
+  if (v6 || asked.type == kDnsA) {
     for (const std::string& address : v6 ? reply.v6 : reply.v4) {
-      std::string data(v6 ? 16 : 4, '\0');
-      if (::inet_pton(v6 ? AF_INET6 : AF_INET, address.c_str(), data.data()) != 1) {
-        std::abort();
-      }
-      put_record(bytes, owner, asked.type, reply.ttl_s, data);
-      count++;
+      records.push_back({owner, asked.type, address, reply.ttl_s});
     }
   }
-  return bytes;
+  return records;
 }
 
 UniqueFd bind_to(int type, uint16_t port) {
@@ -149,7 +106,12 @@ FakeDnsServer::~FakeDnsServer() {
 
 void FakeDnsServer::set(const std::string& name, DnsReply reply) {
   std::lock_guard<std::mutex> lock(mutex_);
-  replies_[name] = std::move(reply);
+  replies_[{name, 0}] = std::move(reply);
+}
+
+void FakeDnsServer::set(const std::string& name, int type, DnsReply reply) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  replies_[{name, type}] = std::move(reply);
 }
 
 void FakeDnsServer::set_others(DnsReply reply) {
@@ -287,8 +249,7 @@ void FakeDnsServer::on_datagram() {
 }
 
 void FakeDnsServer::answer(const Question& question) {
-  const std::string reply = reply_to(question.bytes, false);
-  if (!reply.empty()) {
+  for (const std::string& reply : replies_to(question.bytes, false)) {
     ::sendto(udp_.get(), reply.data(), reply.size(), 0,
              reinterpret_cast<const struct sockaddr*>(question.from.data()),
              static_cast<socklen_t>(question.from.size()));
@@ -304,15 +265,14 @@ bool FakeDnsServer::on_stream(int fd) {
   if (::recv(fd, query.data(), query.size(), MSG_WAITALL) != static_cast<ssize_t>(query.size())) {
     return false;
   }
-  const std::string reply = reply_to(query, true);
-  if (reply.empty()) {
-    return false;
+  const std::vector<std::string> replies = replies_to(query, true);
+  for (const std::string& reply : replies) {
+    std::string message;
+    put16(message, static_cast<uint32_t>(reply.size()));
+    message += reply;
+    ::send(fd, message.data(), message.size(), MSG_NOSIGNAL);
   }
-  std::string message;
-  put16(message, static_cast<uint32_t>(reply.size()));
-  message += reply;
-  ::send(fd, message.data(), message.size(), MSG_NOSIGNAL);
-  return true;
+  return !replies.empty();
 }
 
 // Mostly behind the question, or the answer would not even be looked at.
@@ -327,7 +287,16 @@ void FakeDnsServer::corrupt(std::string& message, size_t question_end) {
   }
 }
 
-std::string FakeDnsServer::reply_to(const std::string& query, bool by_tcp) {
+DnsReply FakeDnsServer::reply_for(const std::string& name, int type) const {
+  for (const int key_type : {type, 0}) {
+    if (const auto found = replies_.find({name, key_type}); found != replies_.end()) {
+      return found->second;
+    }
+  }
+  return others_;
+}
+
+std::vector<std::string> FakeDnsServer::replies_to(const std::string& query, bool by_tcp) {
   const auto asked = parse(query);
   if (!asked) {
     return {};
@@ -335,34 +304,31 @@ std::string FakeDnsServer::reply_to(const std::string& query, bool by_tcp) {
   DnsReply reply;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = replies_.find(asked->name);
-    reply = found == replies_.end() ? others_ : found->second;
+    reply = reply_for(asked->name, asked->type);
     if (by_tcp) {
       asked_[{asked->name, asked->type}]++;
       by_tcp_++;
     }
   }
   using How = DnsReply::How;
-  if (reply.how == How::kDrop || (reply.how == How::kDropV6 && asked->type == kTypeAaaa)) {
+  if (reply.how == How::kDrop || (reply.how == How::kDropV6 && asked->type == kDnsAaaa)) {
     return {};
   }
   if (reply.how == How::kGarbage) {
-    return "\xff\xff garbage that is no message at all";
+    return {"\xff\xff garbage that is no message at all"};
   }
   const bool no_stream = reply.how == How::kCloseStream;
   if (no_stream && by_tcp) {
     return {};
   }
   const bool cut_off = (reply.only_tcp || no_stream) && !by_tcp;
-  uint32_t count = 0;
-  const std::string data = cut_off || reply.rcode != 0 ? "" : records(reply, *asked, count);
-  std::string message = query.substr(0, 2);
-  put16(message, 0x8180U | (cut_off ? 0x0200U : 0U) | static_cast<uint32_t>(reply.rcode));
-  put16(message, 1);
-  put16(message, count);
-  put32(message, 0);
-  message += query.substr(kHeader, asked->end - kHeader);
-  message += data;
+  const bool empty = cut_off || (reply.rcode != 0 && reply.records.empty());
+  std::string message = dns_message(
+      0, 0x8180U | (cut_off ? kDnsTruncated : 0U) | static_cast<uint32_t>(reply.rcode), asked->name,
+      asked->type, empty ? std::vector<DnsRecord>() : records(reply, *asked));
+  // The identifier and the question as they were asked.
+  message.replace(0, 2, query, 0, 2);
+  message.replace(kHeader, asked->end - kHeader, query, kHeader, asked->end - kHeader);
   if (reply.how == How::kWrongId) {
     message[0] = static_cast<char>(message[0] ^ 0x55);
   } else if (reply.how == How::kWrongQuestion) {
@@ -370,9 +336,16 @@ std::string FakeDnsServer::reply_to(const std::string& query, bool by_tcp) {
   } else if (reply.how == How::kCorrupted) {
     corrupt(message, asked->end);
   } else if (reply.how == How::kCutMessage) {
-    message.resize(asked->end + data.size() / 2);
+    message.resize(asked->end + (message.size() - asked->end) / 2);
   }
-  return message;
+  std::vector<std::string> messages = {message};
+  if (reply.edit) {
+    reply.edit(messages[0]);
+  }
+  if (reply.then_unedited && !by_tcp) {
+    messages.push_back(std::move(message));
+  }
+  return messages;
 }
 
 }  // namespace test_support

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/DnsWire.h"
 #include "support/TestSeed.h"
 #include "util/UniqueFd.h"
 
@@ -36,7 +38,11 @@ struct DnsReply {
   How how = How::kAnswer;
   std::string alias = {};  // the name is another one for this
   uint32_t alias_ttl_s = 300;
-  bool only_tcp = false;  // by UDP the answer is cut off
+  bool only_tcp = false;                // by UDP the answer is cut off
+  std::vector<DnsRecord> records = {};  // stand before all others in the answer
+  // Changes the message before it is sent. Called by the server's thread.
+  std::function<void(std::string& message)> edit = {};
+  bool then_unedited = false;  // by UDP, the message as it was before `edit` follows at once
 };
 
 // A name server on a port of 127.0.0.1, by UDP and TCP. Names it was not told of do not exist.
@@ -51,6 +57,8 @@ class FakeDnsServer {
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   void set(const std::string& name, DnsReply reply);
+  // For questions of this type only, which it goes before the above for.
+  void set(const std::string& name, int type, DnsReply reply);
   // For names it was not told of.
   void set_others(DnsReply reply);
 
@@ -58,7 +66,7 @@ class FakeDnsServer {
   void hold();
   void release();
 
-  // Questions for the name so far, of both types: 1 is A, 28 is AAAA; 0 both.
+  // Questions for the name so far, of one type (kDnsA, kDnsAaaa) or, with 0, of both.
   size_t asked(const std::string& name, int type = 0) const;
   size_t asked_in_all() const;
   size_t asked_by_tcp() const;
@@ -79,7 +87,9 @@ class FakeDnsServer {
   void answer(const Question& question);
   // False when the connection has ended.
   bool on_stream(int fd);
-  std::string reply_to(const std::string& query, bool by_tcp);
+  // The messages to send.
+  std::vector<std::string> replies_to(const std::string& query, bool by_tcp);
+  DnsReply reply_for(const std::string& name, int type) const;  // under mutex_
   void corrupt(std::string& message, size_t question_end);
 
   workflow::UniqueFd udp_;
@@ -87,7 +97,7 @@ class FakeDnsServer {
   workflow::UniqueFd wake_;
   uint16_t port_ = 0;
   mutable std::mutex mutex_;
-  std::map<std::string, DnsReply> replies_;
+  std::map<std::pair<std::string, int>, DnsReply> replies_;  // by name and type; 0 is any
   DnsReply others_{.rcode = 3};
   std::map<std::pair<std::string, int>, size_t> asked_;
   std::map<std::string, size_t> handled_;  // by UDP

@@ -1,0 +1,207 @@
+#include <sys/socket.h>
+
+#include "kernel/Resolver.h"
+#include "kernel/ResolverKit.h"
+
+// Messages that are no answer to the question, and records that do not concern it.
+
+namespace {
+
+using test_support::Asker;
+using test_support::DnsReply;
+using test_support::Found;
+using test_support::kDnsA;
+using test_support::kDnsAaaa;
+using test_support::kDnsCname;
+using test_support::kDnsTruncated;
+using test_support::put16;
+using test_support::set16;
+
+constexpr size_t kHeader = 12;
+constexpr size_t kFlagsAt = 2;
+constexpr size_t kQuestionsAt = 4;
+constexpr size_t kAnswersAt = 6;
+
+class ResolverForgedTest : public test_support::ResolverTest {};
+
+using Edit = std::function<void(std::string&)>;
+
+Edit flip_flags(uint32_t flags) {
+  return [flags](std::string& message) {
+    message[kFlagsAt] = static_cast<char>(message[kFlagsAt] ^ static_cast<char>(flags >> 8));
+    message[kFlagsAt + 1] = static_cast<char>(message[kFlagsAt + 1] ^ static_cast<char>(flags));
+  };
+}
+
+// What is not even looked at: it may come from somebody who only guesses.
+struct Ignored {
+  const char* name;
+  Edit edit;
+};
+
+std::vector<Ignored> ignored_messages() {
+  std::vector<Ignored> cases = {
+      {"query.test", flip_flags(0x8000)},
+      {"empty.test", [](std::string& message) { message.clear(); }},
+      {"byte.test", [](std::string& message) { message.resize(1); }},
+      {"short.test", [](std::string& message) { message.resize(kHeader - 1); }},
+      {"header.test", [](std::string& message) { message.resize(kHeader); }},
+      {"no-question.test", [](std::string& message) { set16(message, kQuestionsAt, 0); }},
+      {"two-questions.test",
+       [](std::string& message) {
+         const std::string question = message.substr(kHeader, message.find('\0', kHeader) + 5 - 12);
+         message.insert(kHeader, question);
+         set16(message, kQuestionsAt, 2);
+       }},
+      {"type.test",
+       [](std::string& message) { set16(message, message.find('\0', kHeader) + 1, 16); }},
+      {"class.test",
+       [](std::string& message) { set16(message, message.find('\0', kHeader) + 3, 3); }},
+      {"query-truncated.test", flip_flags(0x8000 | kDnsTruncated)},
+      {"query-refused.test", flip_flags(0x8000 | 5)},
+  };
+  static const char* const kOpcodes[] = {"op1.test",  "op2.test",  "op3.test",  "op4.test",
+                                         "op5.test",  "op6.test",  "op7.test",  "op8.test",
+                                         "op9.test",  "op10.test", "op11.test", "op12.test",
+                                         "op13.test", "op14.test", "op15.test"};
+  for (uint32_t opcode = 1; opcode < 16; opcode++) {
+    cases.push_back({kOpcodes[opcode - 1], flip_flags(opcode << 11)});
+  }
+  return cases;
+}
+
+TEST_F(ResolverForgedTest, WhatIsNoAnswerToTheQuestionIsIgnored) {
+  for (const Ignored& ignored : ignored_messages()) {
+    server_.set(ignored.name, {.v4 = {"192.0.2.66"}, .edit = ignored.edit});
+    EXPECT_EQ(look_up_for(ignored.name, 2), Found{EAI_AGAIN}) << ignored.name;
+    EXPECT_EQ(server_.asked_by_tcp(), 0U) << ignored.name;
+  }
+}
+
+TEST_F(ResolverForgedTest, TheAnswerIsWaitedForBehindWhatIsIgnored) {
+  for (const Ignored& ignored : ignored_messages()) {
+    server_.set(
+        ignored.name,
+        {.v4 = {"192.0.2.1"}, .v6 = {"2001:db8::1"}, .edit = ignored.edit, .then_unedited = true});
+    EXPECT_EQ(look_up(ignored.name, AF_UNSPEC).addresses.size(), 2U) << ignored.name;
+    EXPECT_EQ(server_.asked(ignored.name), 2U) << ignored.name;
+  }
+}
+
+// Nobody guesses by TCP: the server itself does not know how to answer.
+TEST_F(ResolverForgedTest, AStreamWithoutAResponseIsABrokenAnswer) {
+  const std::pair<const char*, uint32_t> cases[] = {{"query.test", 0x8000},
+                                                    {"status.test", 0x1000}};
+  for (const auto& [name, flags] : cases) {
+    const Edit edit = [flip = flip_flags(flags)](std::string& message) {
+      if ((static_cast<unsigned char>(message[kFlagsAt]) & kDnsTruncated >> 8) == 0) {
+        flip(message);
+      }
+    };
+    server_.set(name, {.v4 = {"192.0.2.66"}, .only_tcp = true, .edit = edit});
+    EXPECT_EQ(look_up(name), Found{EAI_FAIL}) << name;
+  }
+}
+
+TEST_F(ResolverForgedTest, ATruncatedAnswerByTcpIsNoVerdict) {
+  server_.set("www.test", {.edit = flip_flags(kDnsTruncated)});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_FAIL});
+  EXPECT_EQ(server_.asked_by_tcp(), 2U);
+}
+
+TEST_F(ResolverForgedTest, CountsThatLieMakeTheMessageBroken) {
+  for (const uint32_t count : {2U, 255U, 65535U}) {
+    const std::string name = "n" + std::to_string(count) + ".test";
+    server_.set(name, {.v4 = {"192.0.2.66"}, .edit = [count](std::string& message) {
+                         set16(message, kAnswersAt, count);
+                       }});
+    EXPECT_EQ(look_up(name), Found{EAI_FAIL}) << count;
+    EXPECT_EQ(server_.asked(name), 2U) << count;
+  }
+}
+
+TEST_F(ResolverForgedTest, RecordsThatAreNotCountedAreNoAnswer) {
+  server_.set("www.test", {.v4 = {"192.0.2.66"},
+                           .edit = [](std::string& message) { set16(message, kAnswersAt, 0); }});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_NODATA});
+}
+
+TEST_F(ResolverForgedTest, AddressesOfAnotherNameAreNotBelieved) {
+  server_.set("www.test", {.records = {{"other.test", kDnsA, "192.0.2.66"}}});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_NODATA});
+  server_.set("both.test", {.v4 = {"192.0.2.1"}, .records = {{"other.test", kDnsA, "192.0.2.66"}}});
+  EXPECT_EQ(look_up("both.test"), (Found{0, {"192.0.2.1"}}));
+}
+
+TEST_F(ResolverForgedTest, AddressesBehindAnUnrelatedAliasAreNotBelieved) {
+  server_.set("www.test", {.records = {{"one.test", kDnsCname, "two.test"},
+                                       {"two.test", kDnsA, "192.0.2.66"},
+                                       {"one.test", kDnsA, "192.0.2.67"}}});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_NODATA});
+  server_.set("six.test", {.records = {{"one.test", kDnsCname, "two.test"},
+                                       {"two.test", kDnsAaaa, "2001:db8::66"}}});
+  EXPECT_EQ(look_up("six.test", AF_INET6), Found{EAI_NODATA});
+}
+
+TEST_F(ResolverForgedTest, AnAddressBesideAnUnrelatedAliasIsFound) {
+  server_.set("www.test", {.v4 = {"192.0.2.1"}, .records = {{"one.test", kDnsCname, "two.test"}}});
+  EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
+  server_.set("six.test",
+              {.v6 = {"2001:db8::1"}, .records = {{"one.test", kDnsCname, "two.test"}}});
+  EXPECT_EQ(look_up("six.test", AF_INET6), (Found{0, {"2001:db8::1"}}));
+}
+
+TEST_F(ResolverForgedTest, AnUnrelatedAliasDoesNotShortenTheTime) {
+  server_.set("www.test", {.v4 = {"192.0.2.1"},
+                           .ttl_s = 100,
+                           .records = {{"one.test", kDnsCname, "two.test", 1},
+                                       {"two.test", kDnsA, "192.0.2.66", 1}}});
+  EXPECT_EQ(look_up("www.test").error, 0);
+  pass_seconds(99);
+  EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
+  EXPECT_EQ(server_.asked("www.test"), 1U);
+}
+
+TEST_F(ResolverForgedTest, AChainIsFollowedInAnyOrderAndCaseOfLetters) {
+  server_.set("www.test", {.records = {{"C.test", kDnsA, "192.0.2.1"},
+                                       {"b.TEST", kDnsCname, "c.test"},
+                                       {"x.test", kDnsCname, "y.test"},
+                                       {"WWW.test", kDnsCname, "B.test"}}});
+  EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
+}
+
+TEST_F(ResolverForgedTest, AChainHasALimit) {
+  for (const size_t length : {16U, 17U}) {
+    const std::string name = "n" + std::to_string(length) + ".test";
+    DnsReply reply;
+    std::string owner = name;
+    for (size_t i = 0; i < length; i++) {
+      const std::string target = "a" + std::to_string(i) + ".test";
+      reply.records.push_back({owner, kDnsCname, target});
+      owner = target;
+    }
+    reply.records.push_back({owner, kDnsA, "192.0.2.1"});
+    reply.only_tcp = true;
+    server_.set(name, reply);
+    EXPECT_EQ(look_up(name), length == 16 ? (Found{0, {"192.0.2.1"}}) : Found{EAI_FAIL});
+  }
+}
+
+TEST_F(ResolverForgedTest, AChainThatIsACircleIsABrokenAnswer) {
+  server_.set("www.test",
+              {.records = {{"www.test", kDnsCname, "b.test"}, {"b.test", kDnsCname, "www.test"}}});
+  server_.set("self.test", {.records = {{"self.test", kDnsCname, "self.test"}}});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_FAIL});
+  EXPECT_EQ(look_up("self.test"), Found{EAI_FAIL});
+  EXPECT_EQ(server_.asked("self.test"), 2U);
+}
+
+TEST_F(ResolverForgedTest, ANameThatPointsToItselfIsABrokenAnswer) {
+  server_.set("www.test", {.v4 = {"192.0.2.66"}, .edit = [](std::string& message) {
+                             const size_t record = message.find('\0', kHeader) + 5;
+                             set16(message, record, 0xc000 | static_cast<uint32_t>(record));
+                           }});
+  EXPECT_EQ(look_up("www.test"), Found{EAI_FAIL});
+}
+
+}  // namespace
