@@ -47,7 +47,7 @@ int weight(int error) {
   }
 }
 
-bool is_shortage(int error) {
+bool is_lack_of_resources(int error) {
   return weight(error) == 3;
 }
 
@@ -156,7 +156,7 @@ bool DnsLookup::ask_on(bool in_time) {
   }
   if (!open_families_.empty()) {
     const bool enough = !in_time && known_ && known_->error == 0;
-    if (enough || is_shortage(failure_.error)) {
+    if (enough || is_lack_of_resources(failure_.error)) {
       end_partly();
       return false;
     }

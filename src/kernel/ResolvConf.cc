@@ -9,8 +9,6 @@ namespace workflow {
 
 namespace {
 
-constexpr uint16_t kDnsPort = 53;
-
 // The number after `name` in "name:number", at most `most`; -1 when `option` is something else.
 int option_number(std::string_view option, std::string_view name, int most) {
   if (!option.starts_with(name)) {
@@ -36,7 +34,7 @@ void ResolvConf::read_line(std::string_view line) {
   }
   const std::string_view keyword = take_word(line);
   if (keyword == "nameserver") {
-    const auto server = numeric_host_and_port(take_word(line), kDnsPort);
+    const auto server = numeric_host_and_port(take_word(line), ResolvConf::kPort);
     if (server && servers.size() < kMaxServers) {
       servers.push_back(*server);
     }

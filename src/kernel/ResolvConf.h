@@ -15,6 +15,7 @@ namespace workflow {
 // Known are `nameserver` (also with a port: "192.0.2.1:53", "[2001:db8::1]:53"), `search`,
 // `domain`, and the options ndots, timeout, attempts and rotate. The rest is ignored.
 struct ResolvConf {
+  static constexpr uint16_t kPort = 53;
   static constexpr size_t kMaxServers = 8;
   static constexpr size_t kMaxDomains = 6;
   static constexpr int kMaxNdots = 15;

@@ -13,7 +13,7 @@ namespace workflow {
 
 namespace {
 
-Resolver::Options& process_options() {
+Resolver::Options& process_resolver_options() {
   static Resolver::Options& options = *new Resolver::Options;  // for ever: threads resolve at exit
   return options;
 }
@@ -21,11 +21,11 @@ Resolver::Options& process_options() {
 }  // namespace
 
 void Resolver::configure(const Options& options) {
-  process_options() = options;
+  process_resolver_options() = options;
 }
 
 const Resolver::Options& Resolver::configured() {
-  return process_options();
+  return process_resolver_options();
 }
 
 Resolver::Resolver(Runtime& runtime, const Options& options)

@@ -12,8 +12,6 @@ namespace workflow {
 
 namespace {
 
-constexpr uint16_t kDnsPort = 53;
-
 bool same_time(const struct timespec& a, const struct timespec& b) {
   return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
@@ -91,7 +89,7 @@ bool ResolverFiles::refresh() {
 std::shared_ptr<const ResolvConf> ResolverFiles::complete(ResolvConf conf) const {
   std::vector<HostAddress> servers;
   for (const std::string& server : options_.servers) {
-    if (const auto address = numeric_host_and_port(server, kDnsPort)) {
+    if (const auto address = numeric_host_and_port(server, ResolvConf::kPort)) {
       servers.push_back(*address);
     }
   }
@@ -99,7 +97,7 @@ std::shared_ptr<const ResolvConf> ResolverFiles::complete(ResolvConf conf) const
     conf.servers = std::move(servers);
   }
   if (conf.servers.empty()) {
-    conf.servers.push_back(HostAddress::of(in_addr{htonl(INADDR_LOOPBACK)}, kDnsPort));
+    conf.servers.push_back(HostAddress::of(in_addr{htonl(INADDR_LOOPBACK)}, ResolvConf::kPort));
   }
   if (options_.timeout_ms > 0) {
     conf.timeout_ns = options_.timeout_ms * kNsPerMs;

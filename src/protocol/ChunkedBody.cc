@@ -10,8 +10,7 @@ namespace protocol {
 
 namespace {
 
-constexpr size_t kLineEnd = 2;
-constexpr int kOutOfMemory = 500;
+constexpr size_t kLineEndSize = 2;
 
 }  // namespace
 
@@ -70,9 +69,9 @@ int ChunkedBody::judge_size(size_t line_size, bool complete, const HttpLimits& l
   size_t least = complete ? line_size : line_size + 1;
   switch (phase_) {
     case Phase::kSizeLine:
-      return least > kMaxChunkSizeDigits + limits.chunk_extension_bytes + kLineEnd ? 400 : 0;
+      return least > kMaxChunkSizeDigits + limits.chunk_extension_bytes + kLineEndSize ? 400 : 0;
     case Phase::kDataEnd:
-      return least > kLineEnd ? 400 : 0;
+      return least > kLineEndSize ? 400 : 0;
     default:
       return least > limits.field_line_bytes || field_bytes_ + least > limits.header_bytes ? 431
                                                                                            : 0;
@@ -80,12 +79,12 @@ int ChunkedBody::judge_size(size_t line_size, bool complete, const HttpLimits& l
 }
 
 int ChunkedBody::judge_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit) {
-  if (line.find('\r') != line.size() - kLineEnd) return 400;
+  if (line.find('\r') != line.size() - kLineEndSize) return 400;
   switch (phase_) {
     case Phase::kSizeLine:
       return judge_size_line(line, limits, body_limit);
     case Phase::kDataEnd:
-      overhead_bytes_ += kLineEnd;
+      overhead_bytes_ += kLineEndSize;
       phase_ = Phase::kSizeLine;
       return grammar_.take(line.data(), line.size()) ? 0 : 400;
     default:
@@ -98,7 +97,7 @@ int ChunkedBody::judge_size_line(std::string_view line, const HttpLimits& limits
   size_t digits = 0;
   while (hex_digit_value(line[digits]) >= 0)
     ++digits;
-  size_t extension = line.size() - kLineEnd - digits;
+  size_t extension = line.size() - kLineEndSize - digits;
   if (digits == 0 || digits > kMaxChunkSizeDigits) return 400;
   if (extension > limits.chunk_extension_bytes) return 400;
   if (!is_chunk_extensions(line.substr(digits, extension))) return 400;
@@ -116,7 +115,7 @@ int ChunkedBody::judge_size_line(std::string_view line, const HttpLimits& limits
 }
 
 int ChunkedBody::judge_trailer_line(std::string_view line, const HttpLimits& limits) {
-  bool is_end = line.size() == kLineEnd;
+  bool is_end = line.size() == kLineEndSize;
   field_bytes_ += line.size();
   if (!is_end && ++field_count_ > limits.header_fields) return 431;
   // Neither folded nor without a name.

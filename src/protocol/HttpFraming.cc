@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kContentLength = "Content-Length";
 constexpr std::string_view kTransferEncoding = "Transfer-Encoding";
-constexpr std::string_view kHost = "Host";
+constexpr std::string_view kHostField = "Host";
 
 // The fields that decide framing, found in one pass.
 struct FramingFields {
@@ -20,8 +20,8 @@ struct FramingFields {
   explicit FramingFields(const HttpFields& fields) {
     for (const HttpFields::Field& field : fields) {
       switch (field.name_size) {
-        case kHost.size():
-          note(field, kHost, &host);
+        case kHostField.size():
+          note(field, kHostField, &host);
           break;
         case kContentLength.size():
           note(field, kContentLength, &length);
@@ -121,7 +121,7 @@ Framing frame_response(const HttpFields& fields, std::string_view version, std::
 
 bool is_allowed_in_trailer(std::string_view name) {
   return !equal_ignoring_case(name, kContentLength) &&
-         !equal_ignoring_case(name, kTransferEncoding) && !equal_ignoring_case(name, kHost);
+         !equal_ignoring_case(name, kTransferEncoding) && !equal_ignoring_case(name, kHostField);
 }
 
 bool is_chunked(const HttpFields& fields) {

@@ -9,6 +9,9 @@
 // (RFC 9112, 6 and 9.3). Pure functions. Anything a proxy might read differently is refused.
 namespace protocol {
 
+// The status that refuses a message for which there is no memory.
+inline constexpr int kOutOfMemory = 500;
+
 enum class BodyKind : uint8_t { kNone, kLength, kChunked, kUntilClose };
 
 struct Framing {

@@ -12,7 +12,6 @@ namespace protocol {
 
 namespace {
 
-constexpr int kOutOfMemory = 500;
 // What is copied at a time while a head comes in pieces: the rest of a large read is body.
 constexpr size_t kPendingStep = size_t{4} * 1024;
 // A body's announced length is believed, as far as memory goes, only up to this.

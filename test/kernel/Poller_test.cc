@@ -296,7 +296,7 @@ TEST_F(PollerTest, WhatIsDueAtItsStartIsNotQueuedAndCountsAsPopped) {
     EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kDue);
     EXPECT_LE(node.deadline_ns(), monotonic_ns());
     EXPECT_EQ(poller_.timer_count(), 0u);
-    EXPECT_FALSE(Poller::move_timer(&node, TimerDue::after(kNsPerSec)));
+    EXPECT_EQ(Poller::move_timer(&node, TimerDue::after(kNsPerSec)), Poller::Move::kTooLate);
     EXPECT_EQ(Poller::remaining_ns(&node, workflow::system_clock()), -1);
     EXPECT_FALSE(Poller::interrupt_timer(&node));
     EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTooLate);
