@@ -19,8 +19,8 @@ class HandlerPool final : public WorkerPool {
   void post(RunnableList& batch) { post(batch, false); }
   void post(Runnable* item);
 
-  // Hands over a batch. With `turn_ends`, which is for a thread of this pool that has nothing else to do in
-  // its turn: it takes the next item itself, so no other thread is woken for this batch.
+  // Hands over a batch. With `turn_ends`, which is for a thread of this pool that has nothing else
+  // to do in its turn: it takes the next item itself, so no other thread is woken for this batch.
   void post(RunnableList& batch, bool turn_ends);
 
   // Hands over a batch, for a thread that is not the library's: that thread runs the items itself,

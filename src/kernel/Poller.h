@@ -408,7 +408,7 @@ class Poller {
   // The leader only.
   bool stopping_ = false;
   bool unarmed_ = false;  // see arm_again()
-  uint64_t round_ = 0;  // what was asked for by the time it was looked at
+  uint64_t round_ = 0;    // what was asked for by the time it was looked at
   int64_t last_round_ns_ = 0;
   int64_t replaced_ns_ = 0;
   int64_t hand_over_ns_ = 0;  // how long after replaced_ns_

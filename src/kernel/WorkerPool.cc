@@ -340,7 +340,10 @@ void WorkerPool::supervise() {
       continue;
     }
     const uint64_t taken_before = taken_;
-    watch_.wait_until(mutex_, saturating_add(wait_now_ns(), kStarvedNs));
+    const int64_t starved_at_ns = saturating_add(wait_now_ns(), kStarvedNs);
+    // The notification that goes with `watched_` may arrive only now, so look at the time.
+    while (!terminated_ && watch_.wait_until(mutex_, starved_at_ns)) {
+    }
     if (!has_work()) {
       watched_ = false;
     } else if (taken_ == taken_before && live_ - blocked_ < most_threads()) {

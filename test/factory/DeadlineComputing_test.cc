@@ -126,16 +126,23 @@ TEST_F(DeadlineComputing, TheEarlierOfTwoLimitsCounts) {
 TEST_F(DeadlineComputing, EndsThreadTasks) {
   using Task = WFThreadTask<int, int>;
   using Factory = WFThreadTaskFactory<int, int>;
-  Task* task = Factory::create_thread_task(
-      "queue",
-      [this](int* in, int* out) {
-        EXPECT_TRUE(released_.wait_for(1));
-        *out = *in;  // both are there still
-        ran_.add();
-      },
-      expecting_timeout<Task>());
-  with_deadline(task, milliseconds(5), expecting_timeout<WFDeadlineTask>())->start();
-  EXPECT_TRUE(ended_.wait_for(2));
+  Tally begun;
+  size_t ends = 0;
+  // A function whose turn comes only after the deadline never begins: a longer one is needed then.
+  for (milliseconds limit(5); begun.count() == 0; limit *= 2) {
+    Task* task = Factory::create_thread_task(
+        "queue",
+        [this, &begun](int* in, int* out) {
+          begun.add();
+          EXPECT_TRUE(released_.wait_for(1));
+          *out = *in;  // both are there still
+          ran_.add();
+        },
+        expecting_timeout<Task>());
+    with_deadline(task, limit, expecting_timeout<WFDeadlineTask>())->start();
+    ends += 2;
+    ASSERT_TRUE(ended_.wait_for(ends));
+  }
   released_.add();
   EXPECT_TRUE(ran_.wait_for(1));
 }

@@ -501,13 +501,13 @@ TEST(ExecQueue, MayBeEmptiedAndUsedAgain) {
 
 // The library's own, in the same shape ----------------------------------------------------------
 
-// One thread, whichever case runs first in the process: the order is exact then.
-[[maybe_unused]] const bool one_compute_thread = [] {
-  workflow::Runtime::configure({.compute_threads = 1});
-  return true;
-}();
+class ComputeExecutor : public testing::Test {
+ protected:
+  // One thread, so that the order is exact.
+  static void SetUpTestSuite() { workflow::Runtime::configure({.compute_threads = 1}); }
+};
 
-TEST(ComputeExecutor, RunsOnTheLibrarysComputeThreads) {
+TEST_F(ComputeExecutor, RunsOnTheLibrarysComputeThreads) {
   ExecQueue* queue = WFGlobal::get_exec_queue("queue");
   Executor* executor = WFGlobal::get_compute_executor();
   EXPECT_EQ(queue, WFGlobal::get_exec_queue("queue"));
@@ -523,7 +523,7 @@ TEST(ComputeExecutor, RunsOnTheLibrarysComputeThreads) {
   EXPECT_EQ(pool, library_compute());
 }
 
-TEST(ComputeExecutor, ItsQueuesAreThoseOfTheSameNames) {
+TEST_F(ComputeExecutor, ItsQueuesAreThoseOfTheSameNames) {
   Tally held;
   Tally opened;
   Tally ran;
@@ -552,7 +552,7 @@ TEST(ComputeExecutor, ItsQueuesAreThoseOfTheSameNames) {
   EXPECT_EQ(order, "a0b0a1b1");
 }
 
-TEST(ComputeExecutor, ItsInitAndDeinitDoNothing) {
+TEST_F(ComputeExecutor, ItsInitAndDeinitDoNothing) {
   Executor* executor = WFGlobal::get_compute_executor();
   ExecQueue* queue = WFGlobal::get_exec_queue("queue");
   executor->deinit();

@@ -48,15 +48,7 @@ std::map<std::string, int> threads_by_name() {
   WFFacilities::WaitGroup group(1);
   WFFacilities::go("queue", [&group] { group.done(); });
   group.wait();
-  // A thread bears the name of the one that started it until it gives itself its own.
   std::map<std::string, int> count = threads_by_name();
-  std::string own_name;
-  std::ifstream("/proc/self/comm") >> own_name;
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (count[own_name] > 1 && std::chrono::steady_clock::now() < patience) {
-    std::this_thread::yield();
-    count = threads_by_name();
-  }
   std::fprintf(stderr, "threads: %d %d %d.\n", count["wf-poller"], count["wf-handler"],
                count["wf-compute"]);
   std::_Exit(0);
