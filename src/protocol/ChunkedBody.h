@@ -37,7 +37,7 @@ class ChunkedBody {
   bool is_between_pieces(const ByteBuffer& raw) const {
     const bool in_large_chunk = phase_ == Phase::kData && chunk_left_ < chunk_size_ &&
                                 chunk_size_ > HttpPieces::kWholeChunk;
-    return raw.size() == 0 &&
+    return raw.empty() &&
            (phase_ == Phase::kSizeLine || phase_ == Phase::kDataEnd || in_large_chunk);
   }
 
