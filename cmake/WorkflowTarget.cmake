@@ -2,10 +2,11 @@
 # C++17 as users may have it. They are set on each target, never globally, and never reach a
 # consumer.
 #
-# workflow_precompile(<target> <header>...): precompiles headers for the target, if
-# WORKFLOW_PRECOMPILE says so. A file must not depend on that: the presets "check" and "clang" compile
-# without. Where g++ optimises and warnings are errors it had better be off: g++ 12 takes what it has
-# inlined from precompiled headers of the system for ours, and warns of bounds that are right.
+# workflow_precompile(<target> <header>...): precompiles headers for a target of the library, if
+# WORKFLOW_PRECOMPILE says so. A source file must not depend on that: the presets "check", "asan" and
+# "tsan" compile the library without. Where g++ optimises and warnings are errors it had better be
+# off: g++ 12 takes what it has inlined from precompiled headers of the system for ours, and warns of
+# bounds that are right.
 
 function(workflow_precompile target)
   # A compiler cache takes the bytes of the precompiled header for a source, and those differ from
