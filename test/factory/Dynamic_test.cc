@@ -138,7 +138,7 @@ TEST_F(Dynamic, KnowsItsSeriesAndUserData) {
 
 TEST_F(Dynamic, AMillionThatReturnEachOtherUseConstantStack) {
   StackSpread stack;
-  int left = 1'000'000;
+  int left = probes::kDeep;
   dynamic_create_t next = [&](WFDynamicTask*) -> SubTask* {
     stack.note();
     return --left > 0 ? WFTaskFactory::create_dynamic_task(next) : nullptr;
@@ -147,7 +147,7 @@ TEST_F(Dynamic, AMillionThatReturnEachOtherUseConstantStack) {
       Workflow::create_series_work(WFTaskFactory::create_dynamic_task(next), nullptr);
   series->push_back(log("a"));
   EXPECT_TRUE(probes::run(series));
-  EXPECT_EQ(stack.notes(), 1'000'000);
+  EXPECT_EQ(stack.notes(), probes::kDeep);
   EXPECT_LT(stack.spread(), kSpread);
   EXPECT_EQ(log_.text(), "a");
 }
@@ -155,7 +155,7 @@ TEST_F(Dynamic, AMillionThatReturnEachOtherUseConstantStack) {
 TEST_F(Dynamic, AMillionThatReturnEachOtherStartedAloneUseConstantStack) {
   StackSpread stack;
   Tally ended;
-  int left = 1'000'000;
+  int left = probes::kDeep;
   dynamic_create_t next = [&](WFDynamicTask*) -> SubTask* {
     stack.note();
     if (--left > 0) return WFTaskFactory::create_dynamic_task(next);

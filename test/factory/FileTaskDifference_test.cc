@@ -266,7 +266,8 @@ TEST_P(FileTaskDifference, ThereIsNoneToTheSystemCalls) {
   GuardedBuffer call_buffer;
   GuardedBuffer task_buffer;
   fill(call_buffer, task_buffer);
-  const auto steps = test_support::env_number("WORKFLOW_FILE_STEPS", 3000);
+  const auto steps =
+      test_support::env_number("WORKFLOW_FILE_STEPS", test_support::kSanitized ? 500 : 3000);
   for (int64_t step = 0; step < steps; step++) {
     const Pair& pair = pairs_[random_.below(pairs_.size())];
     const Operation operation = random_operation();

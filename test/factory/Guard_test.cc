@@ -351,7 +351,7 @@ namespace {
 
 // A million in line, each released in the callback of the one before.
 void release_a_million(Release release) {
-  constexpr int kMillion = 1'000'000;
+  constexpr int kMillion = probes::kDeep;
   StackSpread stack;
   Tally ended;
   int left = kMillion;

@@ -164,7 +164,7 @@ TEST_F(Module, NestsAHundredDeep) {
 
 TEST_F(Module, AMillionInOneSeriesUseConstantStack) {
   probes::StackSpread stack;
-  int left = 1'000'000;
+  int left = probes::kDeep;
   const auto next = [&](WFRepeaterTask*) -> SubTask* {
     return left-- > 0
                ? WFTaskFactory::create_module_task(WFTaskFactory::create_empty_task(),
@@ -172,7 +172,7 @@ TEST_F(Module, AMillionInOneSeriesUseConstantStack) {
                : nullptr;
   };
   EXPECT_TRUE(probes::run(WFTaskFactory::create_repeater_task(next, nullptr)));
-  EXPECT_EQ(stack.notes(), 1'000'000);
+  EXPECT_EQ(stack.notes(), probes::kDeep);
   EXPECT_LT(stack.spread(), probes::kSpread);
 }
 

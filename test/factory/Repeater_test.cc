@@ -363,7 +363,7 @@ TEST_F(Repeater, IsAbortedWhenTheLibraryStops) {
 
 TEST_F(Repeater, AMillionRepeatsUseConstantStackAndOneTaskAtATime) {
   StackSpread stack;
-  int n = 1'000'000;
+  int n = probes::kDeep;
   int alive = 0;
   int most_alive = 0;
   EXPECT_TRUE(probes::run(create([&](WFRepeaterTask*) -> SubTask* {
@@ -371,7 +371,7 @@ TEST_F(Repeater, AMillionRepeatsUseConstantStackAndOneTaskAtATime) {
     most_alive = std::max(most_alive, ++alive);
     return new probes::NotingTask(&stack, [&alive](auto*) { alive--; });
   })));
-  EXPECT_EQ(stack.notes(), 1'000'000);
+  EXPECT_EQ(stack.notes(), probes::kDeep);
   EXPECT_LT(stack.spread(), kSpread);
   EXPECT_EQ(most_alive, 1);
 }

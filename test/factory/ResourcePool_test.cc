@@ -311,7 +311,7 @@ TEST(ResourcePool, NeverLendsOneTwiceToManyThreads) {
 }
 
 TEST(ResourcePool, AMillionThatEachPostForTheNextTakeConstantStack) {
-  constexpr int kMillion = 1'000'000;
+  constexpr int kMillion = probes::kDeep;
   WFResourcePool pool(0);
   probes::StackSpread stack;
   Tally ended;

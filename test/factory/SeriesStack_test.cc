@@ -4,7 +4,6 @@
 
 #include "StackSpread.h"
 #include "TaskProbes.h"
-#include "support/Sanitizers.h"
 #include "workflow/WFTaskFactory.h"
 
 // However many tasks follow each other, the stack stays where it is.
@@ -17,9 +16,7 @@ using test_support::Tally;
 
 namespace {
 
-constexpr int kMillion = 1'000'000;
-// Each goes through the handlers, which takes sanitizers long.
-constexpr int kTimers = test_support::kSanitized ? 100'000 : kMillion;
+constexpr int kMillion = probes::kDeep;
 
 }  // namespace
 
@@ -71,7 +68,7 @@ TEST(SeriesStack, OfALoneTaskWhoseSeriesExtendsItselfAMillionTimes) {
 TEST(SeriesStack, OfAMillionTimersWithoutADelayInOneSeries) {
   StackSpread stack;
   Tally ended;
-  int left = kTimers;
+  int left = kMillion;
   std::function<void(WFTimerTask*)> extend = [&](WFTimerTask* task) {
     stack.note();
     if (--left > 0) {
@@ -82,14 +79,14 @@ TEST(SeriesStack, OfAMillionTimersWithoutADelayInOneSeries) {
   };
   WFTaskFactory::create_timer_task(0, 0, extend)->start();
   ASSERT_TRUE(ended.wait_for(1));
-  EXPECT_EQ(stack.notes(), kTimers);
+  EXPECT_EQ(stack.notes(), kMillion);
   EXPECT_LT(stack.spread(), kSpread);
 }
 
 TEST(SeriesStack, OfAMillionTimersWithoutADelayStartedInTheCallbackOfTheOneBefore) {
   StackSpread stack;
   Tally ended;
-  int left = kTimers;
+  int left = kMillion;
   std::function<void(WFTimerTask*)> next = [&](WFTimerTask*) {
     stack.note();
     if (--left > 0) {
@@ -100,7 +97,7 @@ TEST(SeriesStack, OfAMillionTimersWithoutADelayStartedInTheCallbackOfTheOneBefor
   };
   WFTaskFactory::create_timer_task(0, 0, next)->start();
   ASSERT_TRUE(ended.wait_for(1));
-  EXPECT_EQ(stack.notes(), kTimers);
+  EXPECT_EQ(stack.notes(), kMillion);
   EXPECT_LT(stack.spread(), kSpread);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "support/Sanitizers.h"
 #include "workflow/WFGenericTask.h"
 
 namespace probes {
@@ -47,6 +48,10 @@ class StackSpread {
   std::map<std::thread::id, Range> ranges_;
   int notes_ = 0;
 };
+
+// So many tasks in a row would overflow a stack if each took a frame of it. Frames are larger, and
+// everything takes several times as long, under a sanitizer.
+inline constexpr int kDeep = test_support::kSanitized ? 100'000 : 1'000'000;
 
 // Some nested calls without optimisation and with a sanitizer, but no call per task.
 inline constexpr size_t kSpread = 16 * 1024;

@@ -9,6 +9,7 @@
 
 #include "CronTimes.h"
 #include "SlowCron.h"
+#include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 #include "util/TimeZone.h"
 #include "workflow/WFCron.h"
@@ -100,7 +101,7 @@ void compare(const SlowCron& slow, const char* zone, std::time_t start, std::tim
 }  // namespace
 
 TEST(CronReference, MinuteByMinute) {
-  const int64_t rounds = env_number("WORKFLOW_CRON_ROUNDS", 300);
+  const int64_t rounds = env_number("WORKFLOW_CRON_ROUNDS", test_support::kSanitized ? 60 : 300);
   for (int64_t round = 0; round < rounds; ++round) {
     TestRandom random(test_seed(), static_cast<uint64_t>(round));
     const char* zone = kZones[random.below(std::size(kZones))];
