@@ -230,17 +230,19 @@ void exit_in_a_callback_of_a_send() {
 
 // Callbacks that block until an aborted task's callback lets them go.
 void wait_for_the_aborted() {
-  for (int i = 0; i < 10; i++) {
+  constexpr size_t kCallbacks = 10;
+  static test_support::Tally& begun = *new test_support::Tally;  // callbacks outlive statics
+  for (size_t i = 0; i < kCallbacks; i++) {
     WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask*) {
       WFFacilities::WaitGroup group(1);
       WFTaskFactory::create_mailbox_task(ledger().callback("mailbox", [&group] {
         group.done();
       }))->start();
+      begun.add();
       group.wait();
     })->start();
-    // One after the other: the ledger's entries are made by the callbacks.
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  begun.wait_for(kCallbacks);
   say_at_the_end(WFT_STATE_ABORTED);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,7 +41,7 @@ inline void say(const std::string& text) {
   }
 }
 
-// How often each of the tasks that a scenario starts ended, and how. Lives for ever.
+// How often each of the tasks that a scenario starts ended, and how. Thread-safe. Lives for ever.
 class Ledger {
  public:
   struct Entry {
@@ -67,6 +68,7 @@ class Ledger {
 
   // Exactly once each, in that state. Says what is wrong, and a summary.
   void say_all(int state) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     size_t good = 0;
     for (const Entry* entry : entries_) {
       if (entry->ended == 1 && entry->state == state) {
@@ -81,6 +83,7 @@ class Ledger {
 
  private:
   Entry& add(const char* kind) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     entries_.push_back(new Entry{kind});
     return *entries_.back();
   }
@@ -89,6 +92,7 @@ class Ledger {
     entry.ended++;
   }
 
+  mutable std::mutex mutex_;
   std::vector<Entry*> entries_;
 };
 
