@@ -49,6 +49,11 @@ class SubTask : public workflow::Runnable {
   // Ends the work begun by dispatch(). The task may be gone when this returns.
   void subtask_done();
 
+  // For kinds whose done() may return null although the task goes on, as one that hands out a
+  // response in pieces does: called in done(), before the task may end on another thread. Otherwise
+  // null ends the branch of a ParallelTask.
+  void goes_on_elsewhere();
+
   // For kinds that finish by being handed to a framework thread: their turn there.
   void take_turn() override;
 

@@ -20,10 +20,8 @@
 // A callback that blocks, other than in a wait of WFFacilities or WFFuture, blocks these calls too.
 // What descriptors bring is not waited for, nor the threads of an Executor.
 //
-// The calling thread works in the place of one of the handlers while it moves time: callbacks may
-// run on it, and it should hold no lock that they take. A deadline costs about a microsecond and
-// what its callback does; in a process with open connections or servers, some tens, because each
-// poller looks at its descriptors before time moves on.
+// A deadline costs some ten microseconds and what its callback does; in a process with open
+// connections or servers more, because each poller looks at its descriptors before time moves on.
 //
 // There are three of them, as the system has: the monotonic and the boottime clock begin at 0, the
 // wall clock at 2000-01-01 00:00:00 UTC. WFTimer::steady_now(), WFBootClock::now() and

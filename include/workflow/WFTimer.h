@@ -21,9 +21,8 @@ class TimerSlots;
 enum WFTimerVerdict {
   // It took effect. Of cancel: the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
-  // Too late: what the callback will see is decided; it is running, or is about to, or will run
-  // when
-  // a timer that was refused on its creation is started. No handle of this timer wins after that.
+  // Too late: what the callback will see is decided. It is running, or about to run; or the timer
+  // was refused when it was created. No handle of this timer wins after that.
   // Of reschedule, in a tick of a periodic timer: the tick cannot be moved, and the timer goes on.
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).

@@ -129,6 +129,7 @@ SubTask* SubTask::end_bare_task(ThreadContext& context, SubTask* task) {
     ParallelTask* const parallel = branch->in_parallel_;
     delete branch;
     next = parallel->begin_branch(next);
+    context.series = next->joined_series();
   }
   return next;
 }
@@ -138,6 +139,10 @@ void SubTask::branch_ended(const SeriesWork* branch) {
   if (context.series == branch) {
     context.series = nullptr;
   }
+}
+
+void SubTask::goes_on_elsewhere() {
+  branch_ended(joined_series());
 }
 
 void SubTask::run_chain(SubTask* finished) {

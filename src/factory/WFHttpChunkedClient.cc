@@ -106,6 +106,7 @@ SubTask* WFHttpChunkedTask::done() {
   if (delivering_) {
     delivering_ = false;
     deliver();
+    goes_on_elsewhere();
     resume();
     return nullptr;
   }

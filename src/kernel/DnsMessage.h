@@ -47,7 +47,8 @@ class DnsMessage {
   // address in this message the answer is EAI_NODATA: a server that resolves for others has
   // followed the chain itself. A chain that is a circle or longer than kMaxAliases is EAI_FAIL.
   //
-  // May throw std::bad_alloc. Costs at most a few milliseconds, whatever the bytes.
+  // May throw std::bad_alloc. Costs microseconds, and for a hostile message of 64 KiB up to
+  // some 15 milliseconds.
   static DnsAnswer read(std::string_view message, std::string_view name, int family);
 };
 

@@ -36,17 +36,6 @@ void HandlerPool::post(RunnableList& batch, bool turn_ends) {
   run_here(batch);
 }
 
-void HandlerPool::run(RunnableList& batch) {
-  mutex_.lock();
-  if (!terminated()) {
-    queue_.append(batch);
-    unlock_and_work();
-    return;
-  }
-  mutex_.unlock();
-  run_here(batch);
-}
-
 void HandlerPool::watch() {
   if (batches_++ % kWatched == 0 && watched_ == 0) {
     watched_ = queue_.size();

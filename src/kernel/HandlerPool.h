@@ -23,10 +23,6 @@ class HandlerPool final : public WorkerPool {
   // to do in its turn: it takes the next item itself, so no other thread is woken for this batch.
   void post(RunnableList& batch, bool turn_ends);
 
-  // Hands over a batch, for a thread that is not the library's: that thread runs the items itself,
-  // and what is queued with them, in the place of an idle worker if there is one.
-  void run(RunnableList& batch);
-
   // The longest that an item of any pool was seen to wait for its thread. Of batches, one in
   // kWatched is watched, as a look at the clock for each would cost more than its hand-over.
   static int64_t longest_wait_ns() { return longest_wait_ns_.load(std::memory_order_relaxed); }

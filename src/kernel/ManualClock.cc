@@ -20,15 +20,15 @@ uint64_t wait_quiet(Runtime& runtime) {
   return handlers + runtime.compute().wait_quiet();
 }
 
-// Ends what is due, and runs what that finishes: to have the poller's thread and a handler do it
-// would take three thread switches for each deadline.
+// Ends what is due, and hands it to the handlers: to have the poller's thread do that would take
+// more thread switches for each deadline.
 void expire(Runtime& runtime) {
   RunnableList finished;
   for (size_t i = 0; i < runtime.poller_count(); i++) {
     runtime.poller(i).expire_for_clock(finished);
   }
   if (!finished.empty()) {
-    runtime.handlers().run(finished);
+    runtime.handlers().post(finished);
   }
 }
 

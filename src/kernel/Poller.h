@@ -365,6 +365,7 @@ class Poller {
   // After timers have left the queues: for those that are left. By the leader, when it has seen to
   // what is due, since the system call takes as long as a short callback.
   void arm_again() WF_REQUIRES(mutex_);
+  bool unarmed_ WF_GUARDED_BY(mutex_) = false;  // see arm_again()
   void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
   // What was posted; what there is no time for in this round, in the next. `all`: the last round.
   void run_posted(bool all);
@@ -407,8 +408,7 @@ class Poller {
 
   // The leader only.
   bool stopping_ = false;
-  bool unarmed_ = false;  // see arm_again()
-  uint64_t round_ = 0;    // what was asked for by the time it was looked at
+  uint64_t round_ = 0;  // what was asked for by the time it was looked at
   int64_t last_round_ns_ = 0;
   int64_t replaced_ns_ = 0;
   int64_t hand_over_ns_ = 0;  // how long after replaced_ns_

@@ -257,7 +257,7 @@ bool Poller::interrupt_timer(TimerNode* node) {
   if (!node->queued()) {
     return false;
   }
-  poller->queue_of(node).erase(node);
+  poller->erase(node);
   node->restarts_ = false;
   return true;
 }
@@ -361,7 +361,7 @@ int Poller::end_due(Ender ender, RunnableList& finished) {
         const int64_t at_ns = stopped ? kNever : monotonic ? now_ns : clock_.now_ns_on(clock);
         looked = take_due(queue, at_ns, ender, due, &count, looked);
       }
-      surplus[which] = queue.take_surplus();  // no more than one, as it ends no more timers
+      surplus[which] = queue.take_surplus();  // at most one piece a round
     }
     leaving_ = ender == Ender::kClock ? leaving_ : count > 0;
     // What was armed has come; what a full batch leaves behind is due at once.
@@ -371,8 +371,8 @@ int Poller::end_due(Ender ender, RunnableList& finished) {
     } else if (!stopped) {
       space_out(now_ns, count);
     }
+    unarmed_ = true;
   }
-  unarmed_ = true;
   for (int i = 0; i < count; i++) {
     due[i]->left_queue(stopped, finished);
   }

@@ -10,11 +10,6 @@ namespace workflow {
 
 namespace {
 
-// What a callback throws ends the process on any thread, also where somebody could catch it.
-void run_here(Runnable* item) noexcept {
-  item->take_turn();
-}
-
 // The time that CondVar::wait_until measures by.
 int64_t wait_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
@@ -191,36 +186,6 @@ void WorkerPool::unlock_and_wake() {
   notify(wake);
 }
 
-void WorkerPool::unlock_and_work() {
-  if (idle_ == (waking_ ? 1 : 0) || stopping_) {
-    unlock_and_wake();
-    return;
-  }
-  ThreadContext& context = ThreadContext::current();
-  const ThreadContext outer = context;
-  context = ThreadContext{};
-  context.pool = this;
-  context.runtime = outer.runtime;
-  context.slot = outer.slot;
-  idle_--;
-  while (has_work()) {
-    Runnable* item = next();
-    taken_++;
-    unlock_and_wake();
-    run_here(item);
-    mutex_.lock();
-  }
-  idle_++;
-  if (quiet()) {
-    quiet_.notify_all();
-  }
-  if (stopping_ || leaving_ > 0) {
-    work_.notify_all();  // the replaced worker has not seen it
-  }
-  mutex_.unlock();
-  context = outer;
-}
-
 bool WorkerPool::surplus() const {
   return live_ - blocked_ > wanted_;
 }
@@ -243,13 +208,11 @@ bool WorkerPool::wait_for_work() {
     quiet_.notify_all();
   }
   bool timed_out = false;
-  do {
-    if (surplus()) {
-      timed_out = !work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
-    } else {
-      work_.wait(mutex_);
-    }
-  } while (idle_ == 0);  // a thread stands in for this one
+  if (surplus()) {
+    timed_out = !work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
+  } else {
+    work_.wait(mutex_);
+  }
   idle_--;
   waking_ = false;
   if (finished()) {

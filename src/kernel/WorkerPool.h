@@ -23,11 +23,6 @@ namespace workflow {
 // also grows when work waits and nothing was taken for kStarvedNs, which covers callbacks that
 // block without telling. Threads above the configured number end after kSpareNs without work.
 //
-// Standing in: while time is moved by hand, the thread that moves it runs what has come due in the
-// place of an idle worker (unlock_and_work), which saves two thread switches per deadline. That
-// worker counts as busy meanwhile, and goes back to sleep should anything wake it; whichever worker
-// wakes next is as good as the one that was meant.
-//
 // Invariants:
 // 1. waking_ implies a worker has been notified and has not yet run since.
 // 2. Work waits while a worker is idle only if waking_, or a worker is on its way to take it.
@@ -98,11 +93,6 @@ class WorkerPool {
   // After work was added or taken: releases mutex_ and wakes a thread if one is needed.
   void unlock_and_wake() WF_RELEASE(mutex_);
 
-  // The same for a calling thread that is not the library's: takes the place of an idle worker, if
-  // there is one, and returns when nothing is queued. Another thread is woken for what this one has
-  // no hands for, as if it were that worker.
-  void unlock_and_work() WF_RELEASE(mutex_);
-
   bool terminated() const WF_REQUIRES(mutex_) { return terminated_; }
 
   mutable Mutex mutex_;
@@ -138,7 +128,7 @@ class WorkerPool {
   Thread supervisor_;
   int wanted_ WF_GUARDED_BY(mutex_);
   int live_ WF_GUARDED_BY(mutex_) = 0;
-  int idle_ WF_GUARDED_BY(mutex_) = 0;  // workers that wait and have nobody in their place
+  int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
   int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once stop() was called on a worker
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;

@@ -33,7 +33,7 @@ std::atomic<int> large{0};
 void* where[32];
 std::atomic<int> where_count{0};
 
-void note(size_t size) {
+[[maybe_unused]] void note(size_t size) {
   if (size >= kLarge && armed.load(std::memory_order_relaxed)) {
     if (large++ == 0) {
       armed = false;  // backtrace() may allocate

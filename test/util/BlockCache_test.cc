@@ -93,7 +93,7 @@ TEST(BlockCache, MemoryReturnsToTheSystem) {
   EXPECT_GE(slabs.slab_count(), 100'000 * kSize / Pages::kSize);
   test_support::TestRandom random(test_support::test_seed());
   for (size_t i = blocks.size(); i > 1; i--) {
-    std::swap(blocks[i - 1], blocks[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+    std::swap(blocks[i - 1], blocks[random.below(i)]);
   }
   std::thread freer([&blocks] { give(kSize, blocks); });
   freer.join();
@@ -114,8 +114,8 @@ TEST(BlockCache, AThreadThatEndsKeepsNothing) {
     void* block = nullptr;
   };
   Slabs& slabs = BlockCache::slabs(BlockCache::kind_of(kSize));
-  const size_t n = 32 * 1024 / kSize * 3;  // blocks of several slabs
-  std::thread([n] {
+  constexpr size_t n = 32 * 1024 / kSize * 3;  // blocks of several slabs
+  std::thread([] {
     static thread_local Late late;  // constructed first, so destroyed last
     late.block = BlockCache::take(kSize);
     give(kSize, take(kSize, n));
