@@ -595,5 +595,49 @@ TEST(ChunkedClient, DismissedTasksAreNotSent) {
   EXPECT_EQ(server.connections(), 0);
 }
 
+// The only task of a ParallelTask's branch: the branch ends with the task, not with a piece of it.
+TEST(ChunkedClient, AloneInAParallelTaskItEndsItsBranchOnce) {
+  class Parallel : public ParallelTask {
+   public:
+    Parallel(SubTask** tasks, size_t n, std::function<void()> callback)
+        : ParallelTask(tasks, n), callback_(std::move(callback)) {}
+
+   private:
+    SubTask* done() override {
+      callback_();
+      SeriesWork* const series = series_of(this);
+      delete this;
+      return series->pop();
+    }
+    const std::function<void()> callback_;
+  };
+
+  std::atomic<int> pieces{0};
+  RawServer server([&](Peer& peer, int) {
+    peer.request();
+    peer.send(kChunkedHead + chunk("one"));
+    while (pieces < 1) {
+      std::this_thread::yield();
+    }
+    peer.send(chunk("two") + "0\r\n\r\n");
+  });
+  std::string order;
+  WFFacilities::WaitGroup group(1);
+  SubTask* task = WFHttpChunkedClient::create_chunked_task(
+      server.url("/"), 0,
+      [&](WFHttpChunkedTask* extracting) {
+        order += chunk_of(extracting) + " ";
+        pieces++;
+      },
+      [&](WFHttpChunkedTask* ended) {
+        EXPECT_EQ(ended->get_state(), WFT_STATE_SUCCESS);
+        order += "task ";
+      });
+  Workflow::start_series_work(new Parallel(&task, 1, [&] { order += "parallel"; }),
+                              [&](const SeriesWork*) { group.done(); });
+  group.wait();
+  EXPECT_EQ(order, "one two task parallel");
+}
+
 }  // namespace
 }  // namespace client_test
