@@ -54,12 +54,15 @@ constexpr size_t kTimers = 200'000;  // some 900 pieces
 
 TEST_F(TimerMemory, ReturnsWhenTheyExpire) {
   Tally ended;
+  std::vector<WFTimerTask*> timers;
   for (size_t i = 0; i < kTimers; i++) {
-    WFTimer::create(milliseconds(1000 + i * 7919 % 500), [&ended](WFTimerTask*) {
-      ended.add();
-    })->start();
+    timers.push_back(
+        WFTimer::create(milliseconds(i * 7919 % 500), [&ended](WFTimerTask*) { ended.add(); }));
   }
   EXPECT_GE(Pages::count(), before_ + 500);
+  for (WFTimerTask* timer : timers) {
+    timer->start();
+  }
   ASSERT_TRUE(ended.wait_for(kTimers));
   expect_returned(0);
 }

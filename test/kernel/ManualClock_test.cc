@@ -186,20 +186,6 @@ TEST(WFManualClock, CallbacksThatWaitForEachOtherAllRun) {
   EXPECT_EQ(ends, kTimers);
 }
 
-TEST(WFManualClock, ACallbackMayEndTheProcess) {
-  const auto exit_in_callback = [] {
-    install();
-    WFTaskFactory::create_timer_task(1, 0, [](WFTimerTask*) { std::exit(7); })->start();
-    WFTaskFactory::create_timer_task(-1, 0, [](WFTimerTask* task) {
-      std::fprintf(stderr, "the other ends with %d\n", task->get_state());
-    })->start();
-    WFManualClock::advance(kNsPerSec);
-  };
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const std::string aborted = "the other ends with " + std::to_string(WFT_STATE_ABORTED);
-  EXPECT_EXIT(exit_in_callback(), testing::ExitedWithCode(7), aborted);
-}
-
 TEST(WFManualClock, ACallbackThatThrowsEndsTheProcess) {
   const auto throw_in_callback = [] {
     install();
