@@ -365,7 +365,6 @@ class Poller {
   // After timers have left the queues: for those that are left. By the leader, when it has seen to
   // what is due, since the system call takes as long as a short callback.
   void arm_again() WF_REQUIRES(mutex_);
-  bool unarmed_ WF_GUARDED_BY(mutex_) = false;  // see arm_again()
   void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
   // What was posted; what there is no time for in this round, in the next. `all`: the last round.
   void run_posted(bool all);
@@ -388,6 +387,7 @@ class Poller {
   bool draining_ WF_GUARDED_BY(mutex_) = false;
   bool drained_ WF_GUARDED_BY(mutex_) = false;
   CondVar drained_changed_;
+  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // see arm_again()
   bool returns_memory_ WF_GUARDED_BY(mutex_) = false;  // of a queue; the poller is woken for it
   bool leaving_ WF_GUARDED_BY(mutex_) = false;         // nodes were popped and not yet handed over
 
