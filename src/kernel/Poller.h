@@ -28,7 +28,7 @@ class TimerNode : public TimerQueueNode {
   // When it is to leave the queue. Before the start, or of one that is refused.
   TimerDue due() const { return due_.load(std::memory_order_relaxed); }
 
-  // By which its deadlines are; always the same.
+  // The clock that its deadlines refer to. Constant.
   ClockId clock() const { return clock_; }
 
   // The node has left the queue because its deadline passed, or because the poller stops. Called
