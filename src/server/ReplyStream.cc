@@ -168,7 +168,9 @@ void ReplyStream::refuse(WFStreamTask* task, int error) {
   hand_over(ended);
 }
 
-void ReplyStream::cut(WFStreamTask* task, int error, RunnableList& ended) {
+void ReplyStream::cut(WFStreamTask* task, int asked, RunnableList& ended) {
+  const int lost = lost_error_.load(std::memory_order_acquire);
+  const int error = lost != 0 ? lost : asked;
   const bool is_written = task->written_ == task->data_.size();
   if (peer_ && is_written && !task->data_.empty()) {
     task->state = WFT_STATE_SUCCESS;

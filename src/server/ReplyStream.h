@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <string>
@@ -54,6 +55,9 @@ class ReplyStream {
   // Of the connection, no lock held.
   void room();
   void beat();
+  // The connection is lost and over() follows with this error: whatever ends because of that, such
+  // as a task whose scope is ended, ends with the same error. Waits for nothing.
+  void lose(int error) { lost_error_.store(error, std::memory_order_release); }
   // The last thing that can happen: nothing is sent any more, and who tries gets this errno. 0, or
   // the errno with which it was over before.
   int over(int error);
@@ -73,9 +77,10 @@ class ReplyStream {
   // Goes on with a task; true when it has ended.
   bool advance(WFStreamTask* task) WF_REQUIRES(mutex_);
   bool begin_to_wait(WFStreamTask* task, RunnableList& ended);
-  // The task ends with that error, and so does the stream if bytes of the task are missing. One
-  // whose bytes were all taken, and that only waits for room, has done what it shall.
-  void cut(WFStreamTask* task, int error, RunnableList& ended) WF_REQUIRES(mutex_);
+  // The task ends with that error, or with that of a lost connection, and so does the stream if
+  // bytes of the task are missing. One whose bytes were all taken, and that only waits for room,
+  // has done what it shall.
+  void cut(WFStreamTask* task, int asked, RunnableList& ended) WF_REQUIRES(mutex_);
   // Without a peer: those that wait end.
   void end_waiting(RunnableList& ended) WF_REQUIRES(mutex_);
   // No lock held; the list is empty then.
@@ -85,6 +90,7 @@ class ReplyStream {
   mutable Mutex mutex_;  // T
   ServerPeer* peer_ WF_GUARDED_BY(mutex_);
   int error_ WF_GUARDED_BY(mutex_) = 0;  // without a peer
+  std::atomic<int> lost_error_{0};
   std::deque<WFStreamTask*> waiting_ WF_GUARDED_BY(mutex_);
 };
 

@@ -132,11 +132,14 @@ bool ServerConnection::client_left(RunnableList& finished) {
     if (state_ != State::kProcessing) {
       return true;
     }
+    watching.stream = watching_.stream;
+    if (watching.stream) {
+      watching.stream->lose(ECONNRESET);
+    }
     if (std::exchange(leaving_ends_timers_, false)) {
       series_->interrupt(interruption);
     }
     hook = std::exchange(watching_.hook, nullptr);
-    watching.stream = watching_.stream;
   }
   // Before the timers end, and with them perhaps the exchange.
   if (hook && hook->begin()) {

@@ -129,6 +129,9 @@ void ServerConnection::pushing_timed_out(bool stopped) {
     }
     lost = pushing_;
     if (lost) {
+      if (watching_.stream) {
+        watching_.stream->lose(error);
+      }
       if (leaving_ends_timers_) {
         series_->interrupt(interruption);
       }

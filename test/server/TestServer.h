@@ -13,6 +13,7 @@
 
 #include "server/RawClient.h"
 #include "support/Certificates.h"
+#include "support/Eventually.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -38,18 +39,7 @@ inline unsigned delay_ms(WFHttpTask* task) {
              : static_cast<unsigned>(std::strtoul(uri.c_str() + at + 3, nullptr, 10));
 }
 
-// Waits, with the patience of a test, until `condition` holds.
-inline bool eventually(const std::function<bool()>& condition,
-                       std::chrono::milliseconds patience = test_support::kPatience) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // another thread's turn
-  }
-  return true;
-}
+using test_support::eventually;
 
 inline struct WFServerParams http_params() {
   return HTTP_SERVER_PARAMS_DEFAULT;
