@@ -58,10 +58,10 @@ class NameTable {
   size_t bucket_count() const { return bucket_count_.load(std::memory_order_relaxed); }
   NameEntry* first_in(size_t bucket) const { return bucket_at(bucket).first(); }
 
-  // For a visit of all entries in several steps, each of which is a first_at() and the advance()
-  // behind it. Between steps the table may change: what is there all the while is visited exactly
-  // once. Buckets are visited in the order of their numbers read
-  // from the lowest bit. A bucket and those that split off it are neighbours in it.
+  // For a visit of all entries in several steps, each of which is a first_at() followed by an
+  // advance(). The table may change between steps: an entry that is in it all the while is visited
+  // exactly once. The order of the buckets is that of their numbers with the bits reversed. In that
+  // order a bucket and the buckets that split off it are neighbours.
   using Position = uint32_t;  // begins at 0
   NameEntry* first_at(Position position) const { return bucket_of(position).first(); }
   // Goes to the next bucket. False when there is none.

@@ -38,7 +38,8 @@ class TimerQueueNode {
 // Invariants (check_invariants):
 // 1. For every slot i but the root: deadline(parent(i)) <= deadline(i).
 // 2. For every slot i: slot(i).node->index_ == i; a node not in the queue has kNotQueued.
-// 3. Chunks cover the slots in use. Surplus is what is beyond one more than that.
+// 3. The chunks cover all slots in use. The queue has surplus exactly while at least as many slots
+//    are unused as two chunks hold. Then nothing is in the last chunk.
 class TimerQueue {
  public:
   TimerQueue() = default;

@@ -10,17 +10,21 @@
 
 namespace workflow {
 
-// Memory for small objects that are made on one thread and freed on another, many a second or very
-// many at once: what malloc does worst. It keeps freed blocks of up to 120 bytes apart until
-// somebody asks for 1 KiB or more, and then has that thread merge all of them (see Pages). Here
-// each thread keeps two batches of free blocks of each size, and the rest is in Slabs, from which
-// memory returns to the kernel as it becomes free.
+// Memory for small objects that one thread makes and another frees, many in a second or very many
+// at once.
 //
-// Thread-safe. Where Pages are plain, so are these blocks: from operator new, and not kept.
+// glibc's malloc handles such objects badly. It collects freed blocks of up to 120 bytes without
+// merging them. The next thread that asks for 1 KiB or more has to merge all of them, and waits
+// meanwhile (see Pages).
+//
+// Here each thread keeps at most two batches of free blocks of each size. All other free blocks are
+// in Slabs, which return empty memory to the kernel.
+//
+// Thread-safe. Where Pages::plain() is true, blocks come from operator new and are not kept.
 class BlockCache {
  public:
   static constexpr int kBatch = 16;
-  // Larger blocks are plain.
+  // Larger blocks come from operator new and are not kept.
   static constexpr size_t kLargest = 320;
 
   // Throws std::bad_alloc.

@@ -5,10 +5,13 @@
 
 namespace workflow {
 
-// Blocks of one size, cut out of Pages: memory for small objects of which there may be a million
-// now and none soon. Pages all of whose blocks are free (empty slabs) return to the kernel one by
-// one, but for one for every two that are not, so that objects which come and go beside others do
-// not pay for new memory each time. Blocks have no header.
+// Blocks of one size, cut out of slabs: memory for small objects of which there may be a million
+// now and none soon. A slab is one piece of Pages. Blocks have no header.
+//
+// A slab is empty when all of its blocks are free. Of the empty slabs one is kept for every two
+// slabs in use, and up to kLeastEmpty are kept in any case, so that objects which come and go
+// beside others do not pay for new memory each time. All other empty slabs return to the kernel one
+// by one.
 //
 // Blocks come and go in batches, as the lock and the slab of each block cost more than the block.
 // A batch is a linked list through its blocks.
@@ -40,7 +43,7 @@ class Slabs {
 
  private:
   struct Slab;
-  // So many empty slabs stay in any case.
+  // Up to this many empty slabs are kept however few slabs are in use.
   static constexpr size_t kLeastEmpty = 4;
 
   static Slab* slab_of(Block* block);
