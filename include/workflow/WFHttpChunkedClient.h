@@ -33,12 +33,18 @@
 // get_resp() (with a head only), get_state(), get_error(), set_send_timeout(), set_keep_alive(),
 // ...
 //
-// Two of them mean something else here, as a response may go on for ever: set_watch_timeout()
-// limits the wait for the first byte of the head and of each piece, and set_receive_timeout() the
-// wait for each of them to be whole. That begins with its first byte if there is a watch timeout,
-// otherwise when the request has been sent or the piece before has been handed out. If either is
-// set, the endpoint's response_timeout does not apply to the wait before a piece, but still between
-// two reads of one. All are set before the start.
+// Two of these functions limit each piece here, because a response may go on for ever. The head of
+// the response counts as the first piece, and each interim response (1xx) as a piece of its own.
+//   set_watch_timeout()    limits the wait for the first byte of each piece.
+//   set_receive_timeout()  limits the wait until a piece is whole. With a watch timeout this time
+//                          begins with the first byte of the piece. Without one it begins when the
+//                          request has been sent, and then when the piece before has been handed
+//                          out.
+// If neither is set, the wait for the first byte of the response is limited by the endpoint's
+// response_timeout, and the wait for each later piece by set_read_timeout(), which is the
+// endpoint's response_timeout by default. set_read_timeout() also limits the time between two reads
+// within a piece, the head included. Set all time limits before the start. docs/clients.md has a
+// table.
 class WFHttpChunkedTask final : public workflow::HttpClientTask {
  public:
   using extract_t = std::function<void(WFHttpChunkedTask *)>;
@@ -64,8 +70,10 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // In ms, -1: unlimited. For the whole response, since the request was sent.
   void set_total_timeout(int timeout) { total_timeout_ = timeout; }
   void set_total_timeout(workflow::Duration timeout) { total_timeout_ = timeout.timeout_ms(); }
-  // In ms, -1: unlimited. Between two reads of the response, instead of the endpoint's
-  // response_timeout; also before a piece if neither of the two above says how long that may take.
+  // In ms, -1: unlimited. Limits the time between two reads of the response, instead of the
+  // endpoint's response_timeout. If neither a watch nor a receive timeout is set, it also limits
+  // the wait for each piece but the first: for those after the head, and for the head after a 1xx.
+  // The wait for the first byte of the whole response remains limited by response_timeout.
   void set_read_timeout(int timeout) { read_timeout_ = timeout; }
   void set_read_timeout(workflow::Duration timeout) { read_timeout_ = timeout.timeout_ms(); }
 

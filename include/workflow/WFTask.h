@@ -210,8 +210,9 @@ class WFNetworkTask : public SubTask {
     callback_ = std::move(callback);
   }
   // For clients: called when there is a connection, before the request is completed and sent on it;
-  // again for each further try. On any thread of the library, also those that wait for all others:
-  // it must neither wait nor end the process.
+  // again for each further try. It runs on a poller's thread, on another thread of the library, or,
+  // when a kept connection is used, within start() on the thread that starts the task. It must not
+  // wait, as it may hold up timers and connections of others, and must not end the process.
   void set_prepare(std::function<void(WFNetworkTask<REQ, RESP> *)> prepare) {
     prepare_ = std::move(prepare);
   }
