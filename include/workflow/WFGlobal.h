@@ -35,8 +35,8 @@ struct WFGlobalSettings {
 
 inline constexpr struct WFGlobalSettings GLOBAL_SETTINGS_DEFAULT {};
 
-// Sets the process's settings. Call it before the first task is started, cancelled or computed and
-// before the first server starts: then the threads are made, as many as the settings say at that
+// Sets the process's settings. Call it before any other call of the library: the first use, which
+// may be the creation of a named task, makes the threads, as many as the settings say at that
 // moment. Afterwards numbers of threads no longer change anything. Not concurrently with the first
 // use of the library.
 extern void WORKFLOW_library_init(const struct WFGlobalSettings *settings);
