@@ -53,9 +53,9 @@ class Fiber {
   ExceptionState exceptions_ = {};
 
   // Sanitizers only.
-  void* fake_stack_ = nullptr;
-  const void* bounds_bottom_ = nullptr;
-  size_t bounds_size_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* bounds_bottom_ = nullptr;
+  [[maybe_unused]] size_t bounds_size_ = 0;
   [[maybe_unused]] void* tsan_fiber_ = nullptr;
 };
 

@@ -14,10 +14,15 @@ bool Thread::start(const char* name, std::function<void()> body) {
     virtual_id_ = scheduler->spawn(name, std::move(body));
     return true;
   }
-  sigset_t all;
+  sigset_t blocked;
   sigset_t previous;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  ::sigfillset(&blocked);
+  // The kernel ends the process when a blocked signal reports a fault of the thread itself. The
+  // program's handler could not write its crash report.
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) {
+    ::sigdelset(&blocked, fault);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &blocked, &previous);
   bool started = true;
   try {
     thread_ = std::thread(std::move(body));

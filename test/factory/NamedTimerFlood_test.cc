@@ -24,7 +24,7 @@ using workflow::Runtime;
 namespace {
 
 // A sanitizer multiplies the memory of each timer.
-constexpr int kMillion = test_support::kSanitized ? 200'000 : 1'000'000;
+constexpr int kMillion = test_support::kSanitized ? 100'000 : 1'000'000;
 
 class Flood {
  public:

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "util/Pages.h"
 #include "workflow/WFGlobal.h"
@@ -23,8 +24,8 @@ namespace {
 class TimerMemory : public testing::Test {
  protected:
   void SetUp() override {
-    if (Pages::plain()) {
-      GTEST_SKIP() << "all memory is malloc's";
+    if (test_support::kSanitized || Pages::plain()) {
+      GTEST_SKIP() << "the memory of a sanitizer is not that of the library";
     }
     struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
     settings.poller_threads = 1;

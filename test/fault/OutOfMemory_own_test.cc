@@ -14,6 +14,7 @@
 #include "server/TestServer.h"
 #include "server/TlsClient.h"
 #include "support/Sanitizers.h"
+#include "support/TestSeed.h"
 
 // Each allocation of the library's threads, from accept to reply, fails in its turn. The connection
 // may be closed, refused or served; the next one is served.
@@ -123,10 +124,12 @@ void fail_each(const Talk& talk, bool over_tls, long more) {
   ASSERT_TRUE(serves(server, over_tls));
   ASSERT_TRUE(server.has_connections(0));
   const size_t descriptors = fault::descriptor_count();
-  long n = 1;
-  const long step = std::max<long>(1 + more, test_support::kSanitized ? 4 : 1);
+  // Under a sanitizer every fourth, beginning with one that the seed chooses.
+  constexpr long kStep = test_support::kSanitized ? 4 : 1;
+  long n = 1 + static_cast<long>(test_support::test_seed() % kStep);
+  const long late_step = std::max<long>(1 + more, kStep);
   // How many there are varies a little: done only when several in a row have been too few.
-  for (int without = 0; without < 5; n += n < 500 ? 1 : step) {
+  for (int without = 0; without < 5; n += n < 500 ? kStep : late_step) {
     fault::arm(n, more);
     talk(server.port());
     const bool gone = server.has_connections(0);
