@@ -79,6 +79,7 @@ class Reader {
     size_t begin = position_;
     std::optional<size_t> end;  // behind the first pointer
     for (int pointers = 0; !failed_;) {
+      failed_ = ++name_parts_ > DnsMessage::kMaxNameParts;
       const std::string_view taken = bytes(1);
       const uint32_t length = failed_ ? 0 : byte(taken[0]);
       if (length == 0) {
@@ -107,6 +108,7 @@ class Reader {
 
   const std::string_view message_;
   size_t position_ = 0;
+  int name_parts_ = 0;
   bool failed_ = false;
 };
 

@@ -313,8 +313,26 @@ TEST(DnsMessage, NamesHaveALimit) {
   EXPECT_EQ(read(with_record(too_long + address_record())), Read{EAI_FAIL});
 }
 
+// Addresses of `owner`, as many as a message has room for behind `message`.
+void fill_with_addresses(std::string& message, uint32_t count, const std::string& owner) {
+  const std::string record = owner + address_record();
+  for (; message.size() + record.size() <= 0xffff; count++) {
+    message += record;
+  }
+  set16(message, kAnswersAt, count);
+}
+
+TEST(DnsMessage, OneThatIsFullOfAddressesIsRead) {
+  const std::string name = "a.b.c.d.e.f.g.h.www.test";
+  std::string message = dns_message(7, kDnsResponse, name, kDnsA, {});
+  fill_with_addresses(message, 0, pointer_to(kHeader));
+  const Read answer = read(message, AF_INET, name.c_str());
+  EXPECT_EQ(answer.error, 0);
+  EXPECT_EQ(answer.addresses.size(), DnsMessage::kMaxAddresses);
+}
+
 // The most labels, each behind a pointer, as often as a message has room for it.
-TEST(DnsMessage, TheWorstMessageIsReadSoon) {
+TEST(DnsMessage, OneThatKeepsItsReaderBusyIsBroken) {
   // In the data of a record that is of no use: label, pointer to the label before.
   std::string maze;
   const size_t maze_at = kRecordsAt + 1 + 10;
@@ -326,19 +344,12 @@ TEST(DnsMessage, TheWorstMessageIsReadSoon) {
     last = at;
   }
   std::string message = dns_message(7, kDnsResponse, "www.test", kDnsA, {{"", kDnsTxt, maze}});
-  uint32_t count = 1;
-  std::string record;
-  put_record(record, {"", kDnsA, "192.0.2.1"});
-  record.replace(0, 1, pointer_to(last));
-  for (; message.size() + record.size() <= 0xffff; count++) {
-    message += record;
-  }
-  set16(message, kAnswersAt, count);
+  const std::string few = message + pointer_to(last) + address_record();
+  fill_with_addresses(message, 1, pointer_to(last));
   const clock_t begin = std::clock();
-  EXPECT_EQ(read(message), Read{EAI_NODATA});
-  const double ms = static_cast<double>(std::clock() - begin) * 1000 / CLOCKS_PER_SEC;
-  std::printf("%u records in %.1f ms\n", count, ms);
-  EXPECT_LT(ms, 2000);  // a sanitizer's
+  EXPECT_EQ(read(message), Read{EAI_FAIL});
+  std::printf("%.1f ms\n", static_cast<double>(std::clock() - begin) * 1000 / CLOCKS_PER_SEC);
+  EXPECT_EQ(read(few), Read{EAI_NODATA});
 }
 
 }  // namespace
