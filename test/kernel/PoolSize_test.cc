@@ -163,8 +163,8 @@ TEST(PoolSize, AnIncreaseBringsAThreadAtOnceWhileAllAreBusy) {
 }
 
 TEST(PoolSize, ItemsMayChangeIt) {
-  StartedPool pool(1);
   Tally done;
+  StartedPool pool(1);
   pool.post([&] {
     EXPECT_EQ(pool->increase_threads(), 0);
     EXPECT_EQ(pool->decrease_threads(), 0);
@@ -180,8 +180,8 @@ TEST(PoolSize, NothingIsLostUnderLoad) {
   constexpr int kThreads = 3;
   constexpr int kItems = 20'000;
   std::atomic<int> runs{0};
-  StartedPool pool(2);
   std::vector<std::thread> threads;
+  StartedPool pool(2);
   for (int thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&] {
       for (int i = 0; i < kItems; i++) {

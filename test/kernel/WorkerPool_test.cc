@@ -75,8 +75,8 @@ TEST(HandlerPool, BurstsFromManyThreadsAllRun) {
   constexpr int kItems = 20'000;
   std::atomic<int> runs{0};
   {
-    StartedPool pool(4);
     std::vector<std::thread> threads;
+    StartedPool pool(4);
     for (int t = 0; t < kThreads; t++) {
       threads.emplace_back([&] {
         for (int i = 0; i < kItems; i += 2) {
@@ -96,9 +96,9 @@ TEST(HandlerPool, BurstsFromManyThreadsAllRun) {
 
 TEST(HandlerPool, ABurstOfBlockingItemsUsesEveryThread) {
   constexpr size_t kThreads = 8;
-  StartedPool pool(kThreads);
   Tally begun;
   Tally released;
+  StartedPool pool(kThreads);
   RunnableList batch;
   for (size_t i = 0; i < kThreads; i++) {
     batch.push_back(new Item([&] {
@@ -113,8 +113,8 @@ TEST(HandlerPool, ABurstOfBlockingItemsUsesEveryThread) {
 }
 
 TEST(HandlerPool, SleepingThreadsWakeForEachPost) {
-  StartedPool pool(3);
   Tally runs;
+  StartedPool pool(3);
   for (size_t i = 1; i <= 2000; i++) {
     post(*pool, [&runs] { runs.add(); });
     ASSERT_TRUE(runs.wait_for(i));
@@ -194,9 +194,9 @@ TEST(HandlerPool, StopTwiceReturns) {
 }
 
 TEST(BlockingScope, LendsAThreadSoThatAnItemMayWaitForAnother) {
-  StartedPool pool(1);
   Tally first;
   Tally second;
+  StartedPool pool(1);
   post(*pool, [&] {
     BlockingScope scope;
     EXPECT_TRUE(second.wait_for(1));
@@ -208,9 +208,9 @@ TEST(BlockingScope, LendsAThreadSoThatAnItemMayWaitForAnother) {
 
 TEST(BlockingScope, LendsAsManyThreadsAsBlock) {
   constexpr size_t kWaiting = 50;
-  StartedPool pool(1);
   Tally ended;
   Tally released;
+  StartedPool pool(1);
   for (size_t i = 0; i < kWaiting; i++) {
     post(*pool, [&] {
       BlockingScope scope;
@@ -223,9 +223,9 @@ TEST(BlockingScope, LendsAsManyThreadsAsBlock) {
 }
 
 TEST(BlockingScope, MayNest) {
-  StartedPool pool(1);
   Tally ended;
   Tally other;
+  StartedPool pool(1);
   post(*pool, [&] {
     BlockingScope outer;
     BlockingScope inner;
@@ -311,8 +311,8 @@ TEST(HandlerPool, MayBeStoppedByOneOfItsWorkers) {
 }
 
 TEST(WorkerPool, TakenAndIdleTellThatNothingHappens) {
-  StartedPool pool(2);
   Tally runs;
+  StartedPool pool(2);
   EXPECT_EQ(pool->taken(), 0u);
   for (size_t i = 0; i < 10; i++) {
     post(*pool, [&runs] { runs.add(); });
@@ -391,10 +391,10 @@ TEST_F(SpareThreads, ComeBackWhenNeededAgain) {
 // However many wait: each has a stand-in, or what they wait for would find no thread.
 TEST(WorkerPool, WaitsThatTellAreNotLimited) {
   constexpr int kWaiting = 1100;  // more threads than a pool grows to by itself
-  StartedPool pool(1);
   std::atomic<int> waiting{0};
   std::atomic<bool> released{false};
   Tally left;
+  StartedPool pool(1);
   for (int i = 0; i < kWaiting; i++) {
     post(*pool, [&] {
       const BlockingScope blocking;
