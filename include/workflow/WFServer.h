@@ -70,8 +70,9 @@ class WFServerBase {
   // Stops accepting, and closes the connections without a complete request. Returns at once.
   void shutdown();
   // Returns when every series that a request began has ended and every connection is closed. A
-  // client that has sent nothing beyond its requests holds it up only until its reply has left; one
-  // that has is waited for, as params.linger_timeout says.
+  // client holds it up only until its reply has left, even if it keeps its connection open. If the
+  // client may still be sending, or has not acknowledged the reply, its socket stays open after
+  // that, for params.linger_timeout at most. The server is not needed for this.
   // Called from inside such a series, or while a connection is made or deleted, it would wait for
   // itself: it prints so to stderr and returns at once, with errno EDEADLK.
   void wait_finish();

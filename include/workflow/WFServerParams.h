@@ -55,8 +55,8 @@ struct WFServerParams {
   // For sending a reply: without progress for so long the connection is closed.
   int send_timeout;
   // After an error answer or the last reply, until the peer closes: so long, and so many bytes are
-  // read and thrown away meanwhile. A server that stops does not wait for that when the peer has
-  // sent nothing beyond its requests.
+  // read and thrown away meanwhile. A server that stops does not wait for that. The library itself
+  // then keeps the sockets that still need it, for so long again at most.
   int linger_timeout;
   size_t linger_size_limit;
   // HTTP: sizes and numbers; its body_bytes is not used, request_size_limit is.

@@ -38,9 +38,9 @@ LingeringSocket::LingeringSocket(Poller& poller, UniqueFd fd, size_t size_limit)
     : poller_(poller), fd_(std::move(fd)), bytes_left_(size_limit) {}
 
 void LingeringSocket::end_connection(Poller& poller, UniqueFd fd, int64_t deadline_ns,
-                                     size_t size_limit) {
+                                     size_t size_limit, bool is_sending) {
   ::shutdown(fd.get(), SHUT_WR);
-  if (!has_unacknowledged_bytes(fd.get())) {
+  if (!is_sending && !has_unacknowledged_bytes(fd.get())) {
     return;
   }
   std::unique_ptr<LingeringSocket> socket(new (std::nothrow)

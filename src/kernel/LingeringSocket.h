@@ -8,20 +8,24 @@
 
 namespace workflow {
 
-// A TCP socket that nobody needs any more, but whose peer has not acknowledged everything yet.
-// After close(2) the kernel would go on delivering the rest, but a peer that sends anything
-// meanwhile would be answered with a reset, and the rest be dropped. So the socket stays open for a
-// while, and what the peer still sends is read and dropped (RFC 9112, 9.6).
+// A socket that nobody needs any more, but that close(2) would end too early, because its peer has
+// not acknowledged everything yet or is in the middle of sending. After close(2) the kernel would
+// go on delivering the rest, but it would answer whatever the peer sends with a reset. With a reset
+// the rest is lost, and a peer whose write fails because of it may never read what it has received.
+// So the socket stays open for a while, and what the peer still sends is read and dropped
+// (RFC 9112, 9.6).
 //
 // Owned by nobody: it deletes itself, and closes the descriptor, when the peer closes, when its
 // time is up, or when the poller stops.
 class LingeringSocket final : public IoHandler, public TimerNode {
  public:
   // Poller's thread. Ends a connection whose descriptor, non-blocking, is not registered with the
-  // poller any more. The sending side is shut down. If that leaves nothing to wait for, the
-  // descriptor is closed at once; likewise where memory has run out or the poller has stopped.
-  // After `size_limit` bytes nothing more is read.
-  static void end_connection(Poller& poller, UniqueFd fd, int64_t deadline_ns, size_t size_limit);
+  // poller any more. The sending side is shut down. `is_sending` says that the peer may be in the
+  // middle of sending. If it is not, and has acknowledged everything over TCP, the descriptor is
+  // closed at once; likewise where memory has run out or the poller has stopped. The read that
+  // reaches `size_limit` bytes is the last.
+  static void end_connection(Poller& poller, UniqueFd fd, int64_t deadline_ns, size_t size_limit,
+                             bool is_sending);
 
  private:
   LingeringSocket(Poller& poller, UniqueFd fd, size_t size_limit);

@@ -96,6 +96,8 @@ ServerConnection::Step ServerConnection::next_step() {
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     case State::kReading:
       if (stopping_.load(std::memory_order_acquire)) {
+        // It may be sending another request, and not have read the reply before that one yet.
+        is_sending_ = exchanges_ > 0 && (exchange_ || !input_.empty() || readable_);
         return Step::kPart;
       }
       if (!input_.empty()) {
@@ -107,16 +109,19 @@ ServerConnection::Step ServerConnection::next_step() {
       return shutting_down() && !exchange_ ? Step::kClose : Step::kWait;
     case State::kProcessing:
       return peer_closed() && (watching_.hook || leaving_ends_timers_) ? Step::kLeft : Step::kWait;
-    case State::kLingering:
+    case State::kLingering: {
+      // Whether the client is sending is known once everything that has come was read.
+      const bool is_known = is_sending_ || !readable_;
+      if (is_known && stopping_.load(std::memory_order_acquire)) {
+        return Step::kPart;
+      }
       // Closed past the limit, with bytes unread, the connection would be reset, and our last bytes
       // be lost with it: the rest stays where it is, and its sender has the time that is left.
       if (lingered_ > host_.params().linger_size_limit) {
         return Step::kWait;
       }
-      if (std::exchange(readable_, false)) {
-        return Step::kDiscard;
-      }
-      return heard_out_ && stopping_.load(std::memory_order_acquire) ? Step::kPart : Step::kWait;
+      return std::exchange(readable_, false) ? Step::kDiscard : Step::kWait;
+    }
     case State::kClosing:
       return Step::kClose;
     default:
@@ -172,7 +177,7 @@ bool ServerConnection::shake_hands() {
     readable_ = true;
     wait_for_request(now_ns(), timeout_ns(host_.params().header_timeout));
   } else if (error == EPROTO) {
-    start_lingering(false);  // there is an alert on its way that says why
+    start_lingering(true);  // there is an alert on its way that says why
   } else {
     state_ = State::kClosing;
   }
@@ -288,7 +293,7 @@ void ServerConnection::refuse(bool timed_out) {
   if (write_copy(answer.data(), answer.size()) == EAGAIN) {
     resume_without_bound();  // replies before it may have used this turn up
   }
-  start_lingering(false);
+  start_lingering(true);
 }
 
 void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {

@@ -57,10 +57,9 @@ class ServerHost {
 // kProcessing: the request is with its series; nothing is read, so that a client cannot run ahead.
 // kWriting: the socket took only part of the reply. kLingering: our side is shut; what still comes
 // is thrown away, so that the peer gets our last bytes instead of a reset (RFC 9112, 9.6).
-// A server that stops waits for that only while the client may still be sending what it has begun.
-// From a client that has sent nothing beyond its requests the connection parts instead: it ends,
-// and if the client has not acknowledged the whole reply yet its socket lives on alone (see
-// LingeringSocket).
+// A server that stops does not wait for that. The connection ends, and its socket lives on alone
+// (see LingeringSocket) if the client may be in the middle of sending, or has not acknowledged the
+// whole reply yet.
 // kClosing: only the poller's thread may close, and is asked to. kClosed: over.
 //
 // Threads: see Channel. Parsing is done on the poller's thread alone; a reply is written by the
@@ -174,13 +173,13 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void pushing_timed_out(bool stopped);
   void fail_reply(int error);
   void close();
-  // As close(), of a server that stops; see kLingering.
+  // As close(), when the server stops; see kLingering.
   void part();
 
   // Any thread.
-  // `heard_out`: nothing has come that is not a part of requests that were processed. `whole`:
-  // nothing was cut that has begun.
-  void start_lingering(bool heard_out, bool whole = true) WF_REQUIRES(mutex_);
+  // `is_sending`: the client may be in the middle of sending, as something has come that is not a
+  // part of requests that were processed. `whole`: nothing was cut that has begun.
+  void start_lingering(bool is_sending, bool whole = true) WF_REQUIRES(mutex_);
   // After a write that says EAGAIN: the same, in kWriting, when the poller will go on. At its stop
   // it will not: then what the socket still takes goes at once, and the rest is cut (ECANCELED).
   int leave_to_poller() WF_REQUIRES(mutex_);
@@ -243,8 +242,8 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   int64_t header_done_ns_ = kNever;  // kNever: not yet
   size_t received_ = 0;              // bytes of the request
   size_t lingered_ = 0;
-  bool heard_out_ = false;  // in kLingering, see start_lingering()
-  bool parts_ = false;      // part() was called; poller's thread only
+  bool is_sending_ = false;  // from kLingering or part() on, see start_lingering()
+  bool parts_ = false;       // part() was called; poller's thread only
 };
 
 }  // namespace workflow

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -44,7 +45,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
         error = leave_to_poller();
       }
       if (error == 0) {
-        start_lingering(input_.empty());
+        start_lingering(!input_.empty());
       }
     }
   }
@@ -180,11 +181,11 @@ bool ServerConnection::discard_some() {
     MutexLock lock(mutex_);
     const ssize_t n = read_to_discard(buffer, sizeof buffer);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      return heard_out_;
+      return true;
     }
     if (n > 0) {
       lingered_ += static_cast<size_t>(n);
-      heard_out_ = false;
+      is_sending_ = true;
       readable_ = true;
       return true;
     }
@@ -206,9 +207,10 @@ void ServerConnection::on_closing() {
   MutexLock lock(mutex_);
   if (stream_.is_open()) {
     const WFServerParams& params = host_.params();
+    const size_t size_limit = params.linger_size_limit;
     LingeringSocket::end_connection(poller_, stream_.take_fd(),
                                     in_ns(timeout_ns(params.linger_timeout)),
-                                    params.linger_size_limit);
+                                    size_limit - std::min(size_limit, lingered_), is_sending_);
   }
 }
 

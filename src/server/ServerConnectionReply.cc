@@ -84,7 +84,7 @@ void ServerConnection::take_reply_settings(const ServerExchange::Reply& reply) {
 bool ServerConnection::after_reply(int64_t began_ns) {
   const bool dropped = !std::exchange(exchange_, nullptr) && pushed_;
   if (!keep_alive_ || shutting_down()) {
-    start_lingering(input_.empty(), !dropped);
+    start_lingering(!input_.empty(), !dropped);
     return readable_ || state_ == State::kClosing || stopping_.load(std::memory_order_acquire);
   }
   state_ = State::kReading;
@@ -92,11 +92,11 @@ bool ServerConnection::after_reply(int64_t began_ns) {
   return readable_ || !input_.empty() || state_ == State::kClosing;
 }
 
-void ServerConnection::start_lingering(bool heard_out, bool whole) {
+void ServerConnection::start_lingering(bool is_sending, bool whole) {
   idle_since_ns_.store(kNever, std::memory_order_relaxed);
   stream_.shut_down_write(whole);
   lingered_ = 0;
-  heard_out_ = heard_out;
+  is_sending_ = is_sending;
   const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
   state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;
 }

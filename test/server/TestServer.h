@@ -44,6 +44,12 @@ using test_support::eventually;
 inline struct WFServerParams http_params() {
   return HTTP_SERVER_PARAMS_DEFAULT;
 }
+// A stop that lingers does not return while clients keep their connections open.
+inline struct WFServerParams patient_params() {
+  struct WFServerParams params = http_params();
+  params.linger_timeout = 3600 * 1000;
+  return params;
+}
 
 enum class Transport { kPlain, kTls };
 
