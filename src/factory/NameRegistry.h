@@ -39,7 +39,7 @@ class NamedNode {
 // Thread-safe; sharded by hash, so that threads working on different names seldom meet.
 // B is the mutex of a shard. Under B a linked node is alive, because its destructor unlinks it.
 //
-// Rules (numbers as in docs/concurrency.md):
+// Rules (numbers as in docs/timer-protocol.md):
 // 4. A node is linked from creation on. Whoever unlinks it, under B, decides its outcome.
 // 6. The destructor of what was never started unlinks it.
 // 7. One visit sees only the nodes linked before it began (number_), in bounded chunks per hold of

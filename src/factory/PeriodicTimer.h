@@ -13,7 +13,7 @@ namespace workflow {
 // A timer that ticks until something ends it. It keeps its name, its series and its handles all the
 // while; each time its deadline passes it leaves the queue and is put back (rule 13).
 //
-// Rules (numbers as in docs/concurrency.md):
+// Rules (numbers as in docs/timer-protocol.md):
 // 13. Between its leaving the queue and the restart the timer belongs to its tick; with ticks that
 //     overlap, to the poller. Who wants to end it meanwhile marks it.
 // 14. The callback runs after the last tick has returned: the schedule and each tick that overlaps

@@ -27,7 +27,7 @@ class TimerTask;
 // Thread-safe. G is the mutex of a shard. Order: G, then B or I or P. Under G the timer of a slot
 // that is in use is alive, because its destructor gives the slot up.
 //
-// Rules (numbers as in docs/concurrency.md):
+// Rules (numbers as in docs/timer-protocol.md):
 // 11. A handle's generation is that of its slot exactly until the timer's callback has returned, or
 //     the timer was dropped.
 // 12. At most one cancel by handle gets to the name and the poller: these know who came first of it

@@ -102,7 +102,7 @@ class IoHandler {
 // anew: O(1), however many timers there are. Whether a timer is due its own clock says, so none is
 // ever early.
 //
-// Rules of the timers (the numbers are those of docs/concurrency.md; P is mutex_):
+// Rules of the timers (the numbers are those of docs/timer-protocol.md; P is mutex_):
 // 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
 //    P) once it left the queue, whoever took it out. Who takes it out owns its completion.
 // 2. `stopped` is set under P before the queue is drained. Once set nothing is inserted, and a

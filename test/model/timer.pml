@@ -1,7 +1,7 @@
 /*
  * The protocol of the cancellable named timer: create, replace, start, cancel, expire, stop, dismiss.
  *
- * The names are those of docs/concurrency.md and of the code:
+ * The names are those of docs/timer-protocol.md and of the code:
  *   P         the poller's mutex (one for each timer queue)
  *   B         the mutex of the name's shard in the registry
  *   flag      the atomic on which start and cancel meet
