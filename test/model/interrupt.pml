@@ -4,7 +4,7 @@
  *   I            the mutex of the series' scope
  *   entered      guarded by I: the timer is in the scope
  *   interrupted  guarded by I: nothing enters any more
- *   marked       guarded by P: a start to come refuses (TimerNode::interrupted_)
+ *   marked       guarded by P: a start to come refuses (TimerNode::mark_)
  *
  * The reason of the interruption is ETIMEDOUT, to tell it from a cancel.
  *
