@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// docs/recipes.md shows what is compiled and run here, and nothing else.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The compiler is given the full path of this file.
+const fs::path kFolder = fs::path(__FILE__).parent_path();
+
+constexpr size_t kMostLines = 25;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What stands between each line `begin` and the next line `end`.
+std::vector<std::string> parts_of(const fs::path& path, std::string_view begin,
+                                  std::string_view end) {
+  std::vector<std::string> parts;
+  bool inside = false;
+  std::istringstream lines(text_of(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (!inside && line == begin) {
+      inside = true;
+      parts.emplace_back();
+    } else if (inside && line == end) {
+      inside = false;
+    } else if (inside) {
+      parts.back() += line + "\n";
+    }
+  }
+  EXPECT_FALSE(inside) << path << ": no \"" << end << "\"";
+  return parts;
+}
+
+std::vector<std::string> sorted(std::vector<std::string> parts) {
+  std::sort(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<std::string> recipes() {
+  std::vector<std::string> all;
+  for (const auto& entry : fs::directory_iterator(kFolder)) {
+    if (entry.path().extension() == ".cc") {
+      const auto parts = parts_of(entry.path(), "// Recipe", "// End of recipe");
+      all.insert(all.end(), parts.begin(), parts.end());
+    }
+  }
+  return all;
+}
+
+TEST(RecipesPage, ShowsTheCodeThatIsTested) {
+  const fs::path page = kFolder.parent_path().parent_path() / "docs/recipes.md";
+  const std::vector<std::string> tested = sorted(recipes());
+  const std::vector<std::string> shown = sorted(parts_of(page, "```cpp", "```"));
+  EXPECT_GT(tested.size(), 10U);
+  std::vector<std::string> stale;
+  std::set_difference(shown.begin(), shown.end(), tested.begin(), tested.end(),
+                      std::back_inserter(stale));
+  std::vector<std::string> missing;
+  std::set_difference(tested.begin(), tested.end(), shown.begin(), shown.end(),
+                      std::back_inserter(missing));
+  for (const std::string& code : stale)
+    ADD_FAILURE() << page << " shows what no file in " << kFolder << " has:\n" << code;
+  for (const std::string& code : missing)
+    ADD_FAILURE() << page << " does not show:\n" << code;
+}
+
+TEST(RecipesPage, RecipesAreShort) {
+  for (const std::string& code : recipes()) {
+    std::istringstream lines(code);
+    size_t count = 0;
+    for (std::string line; std::getline(lines, line);)
+      count += line.empty() ? 0 : 1;
+    EXPECT_LE(count, kMostLines) << code;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,138 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "recipes/Recipes.h"
+#include "support/ChildProcess.h"
+#include "workflow/WFHttpServer.h"
+#include "workflow/WFTaskFactory.h"
+
+// What concerns the process as a whole: its end, and fork(2).
+
+namespace recipes_test {
+namespace {
+
+// Recipe
+class Journal {
+ public:
+  static Journal& instance() {
+    static Journal& journal = *new Journal;
+    return journal;
+  }
+  void add(const std::string& line) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    lines_.push_back(line);
+  }
+  size_t size() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return lines_.size();
+  }
+
+ private:
+  Journal() = default;
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+// End of recipe
+
+// Recipe
+void serve_in_processes(int listen_fd, int processes, const http_process_t& process) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  int number = 0;
+  std::vector<pid_t> children;
+  for (int i = 0; i < processes; i++) {
+    const pid_t child = fork();
+    if (child == 0) {
+      WFHttpServer server(process);
+      if (server.serve(listen_fd) != 0) std::exit(EXIT_FAILURE);
+      sigwait(&signals, &number);
+      server.stop();
+      std::exit(EXIT_SUCCESS);
+    }
+    if (child > 0) children.push_back(child);
+  }
+  sigwait(&signals, &number);
+  for (const pid_t child : children)
+    kill(child, SIGTERM);
+  for (const pid_t child : children)
+    waitpid(child, nullptr, 0);
+}
+// End of recipe
+
+constexpr const char* kScenarioVariable = "WORKFLOW_RECIPE_SCENARIO";
+
+// Ends with a timer outstanding, whose callback uses the journal, first made by a callback.
+void end_with_timer() {
+  Tally begun;
+  WFTaskFactory::create_timer_task(0U, [&begun](WFTimerTask*) {
+    Journal::instance().add("begun");
+    begun.add();
+  })->start();
+  begun.wait_for(1);
+  WFTaskFactory::create_timer_task(std::chrono::hours(1), [](WFTimerTask* task) {
+    Journal::instance().add("ended");
+    const std::string text = std::to_string(Journal::instance().size()) + " lines, " +
+                             (task->get_state() == WFT_STATE_ABORTED ? "aborted" : "not aborted");
+    if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) std::abort();
+  })->start();
+}
+
+TEST(ProcessRecipe, CallbacksAtExitFindWhatIsNeverDestroyed) {
+  const auto result =
+      test_support::run_self({std::string(kScenarioVariable) + "=end"}, std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.output, "2 lines, aborted");
+}
+
+TEST(ProcessRecipe, EachProcessServesTheSameSocket) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const any = reinterpret_cast<struct sockaddr*>(&address);
+  ASSERT_EQ(::bind(fd, any, length), 0);
+  ASSERT_EQ(::listen(fd, 128), 0);
+  ASSERT_EQ(::getsockname(fd, any, &length), 0);
+
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::alarm(60);
+    serve_in_processes(fd, 2, [](WFHttpTask* task) {
+      task->get_resp()->append_output_body(std::to_string(::getppid()));
+    });
+    ::_exit(0);
+  }
+  const std::string url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  for (int i = 0; i < 10; i++)
+    EXPECT_EQ(ask(url).body, std::to_string(parent));
+  ::kill(parent, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+  EXPECT_EQ(status, 0);
+  ::close(fd);
+}
+
+}  // namespace
+}  // namespace recipes_test
+
+int main(int argc, char** argv) {
+  if (std::getenv(recipes_test::kScenarioVariable)) {
+    recipes_test::end_with_timer();
+    return 0;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
