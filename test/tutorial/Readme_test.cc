@@ -112,7 +112,7 @@ TEST(Readme, LinksOfTheDocumentsLeadSomewhere) {
 }
 
 TEST(Readme, HeadersThatTheDocumentsNameAreThere) {
-  for (const char* name : {"README.md", "docs/tasks.md", "docs/migration.md"}) {
+  for (const char* name : {"README.md", "docs/tasks.md", "docs/migration.md", "docs/recipes.md"}) {
     for (const std::string& header : matches_of(text_of(kRoot / name), R"(`(\w+\.h)`)")) {
       EXPECT_TRUE(fs::exists(kRoot / "include/workflow" / header)) << name << ": " << header;
     }
