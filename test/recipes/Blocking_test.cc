@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -44,22 +44,18 @@ class Database {
 };
 // End of recipe
 
-Tally calls;
-Tally go_on;
-std::atomic<bool> blocks{false};
+// What a call does before it returns.
+std::function<void()> during_call;
 
 std::string find_in_database(const std::string& key) {
-  calls.add();
-  if (blocks) {
-    EXPECT_TRUE(go_on.wait_for(1));
-  }
+  if (during_call) during_call();
   return "value of " + key;
 }
 
 class BlockingRecipe : public testing::Test {
  protected:
   BlockingRecipe() { EXPECT_TRUE(clock_stands()); }
-  ~BlockingRecipe() override { blocks = false; }
+  ~BlockingRecipe() override { during_call = nullptr; }
 };
 
 TEST_F(BlockingRecipe, AnswersWithWhatTheCallReturns) {
@@ -69,13 +65,17 @@ TEST_F(BlockingRecipe, AnswersWithWhatTheCallReturns) {
 }
 
 TEST_F(BlockingRecipe, AnswersWithoutTheCallWhenTheTimeIsOver) {
+  Tally called;
+  Tally go_on;
+  during_call = [&] {
+    called.add();
+    EXPECT_TRUE(go_on.wait_for(1));
+  };
   Database database;
   const LocalServer server([&database](WFHttpTask* task) { database.answer(task); });
-  const size_t before = calls.count();
-  blocks = true;
   Answer answer;
   std::thread client([&] { answer = ask(server.url() + "/key"); });
-  EXPECT_TRUE(calls.wait_for(before + 1));
+  EXPECT_TRUE(called.wait_for(1));
   WFManualClock::advance(std::chrono::seconds(2));
   client.join();
   EXPECT_EQ(answer.status, 504);
