@@ -17,8 +17,9 @@ class Thread {
   Thread& operator=(Thread&&) noexcept = default;
 
   // False (and nothing started) when the system refuses another thread (EAGAIN, pthread_create(3)).
-  // `name` is shown by tools, at most 15 bytes. The new thread blocks every signal except those that
-  // report its own faults, so that signals sent to the process reach the application's threads.
+  // `name` is shown by tools, at most 15 bytes. The new thread blocks every signal except those
+  // that report its own faults, so that signals sent to the process reach the application's
+  // threads.
   bool start(const char* name, std::function<void()> body);
   void join();
   bool joinable() const { return thread_.joinable() || virtual_id_.has_value(); }
