@@ -61,7 +61,6 @@ template <class ARGS>
 FileRequest FileTask<ARGS>::request() const {
   FileRequest request;
   request.kind = kind_;
-  request.may_end_early = this->has_scope();
   describe(this->args_, request);
   return request;
 }

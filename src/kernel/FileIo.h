@@ -49,10 +49,10 @@ class FileIo {
 
   // Before the submission of an operation that may be interrupted.
   void choose();
-  // Once at most, while the operation has not ended: it shall end early, with this error. The
-  // caller may hold a lock. True: it had not begun, and is the caller's now. False: it is not
-  // taken, or finished or aborted, and that soon, unless the kernel keeps its buffer (FileRing,
-  // FileThreads).
+  // Asks the operation to end early, with this error: at most once, before it has ended. The caller
+  // may hold a lock. True: the operation had not begun, and the caller owns it now. False: submit()
+  // refuses it, or FileIo finishes or aborts it. An operation that the ring has begun is cancelled
+  // there; one that a thread has begun ends when its system calls return.
   bool interrupt(FileOperation* operation, int error);
 
   // What is not begun now is aborted, and nothing begins any more.

@@ -1,17 +1,12 @@
 #include "kernel/FileOperation.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <numeric>
 
 #include "kernel/FileThreads.h"
-#include "kernel/FileWait.h"
 #include "util/UniqueFd.h"
 #include "util/VirtualScheduler.h"
 
@@ -54,53 +49,8 @@ long call(const FileRequest& request, int fd) {
   return result < 0 ? -errno : result;
 }
 
-// Whether the call may wait for a device: its user has not asked it not to wait, and it is not
-// refused at once. A call for nothing tells that, and asks nothing of the device.
-bool may_wait_for_device(const FileRequest& request, int fd) {
-  struct stat status = {};
-  if (!(request.reads() || request.writes()) || ::fstat(fd, &status) != 0 ||
-      !S_ISCHR(status.st_mode) || (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0) {
-    return false;
-  }
-  const struct iovec nothing = {};
-  return (request.reads() ? ::preadv(fd, &nothing, 1, request.offset)
-                          : ::pwritev(fd, &nothing, 1, request.offset)) == 0;
-}
-
-// The same as call(), but it waits for a device before the buffer is used, not inside. A call that
-// finds that another one was faster than it waits inside all the same.
-long call_with(FileWait& wait, const FileRequest& request, int fd) {
-  if (may_wait_for_device(request, fd)) {
-    const short events = request.reads() ? POLLIN : POLLOUT;
-    if (wait.wait(fd, events, FileWait::kForEver) == FileWait::Result::kInterrupted) {
-      return -wait.error();
-    }
-  }
-  return call(request, fd);
-}
-
-// Once the lease is gone. Its holder tells nobody, so this looks again and again.
-UniqueFd open_when_allowed(FileWait& wait, const std::function<UniqueFd(int)>& open_with) {
-  constexpr int kMostMs = 32;
-  for (int ms = 1;; ms = std::min(2 * ms, kMostMs)) {
-    switch (wait.wait(-1, 0, ms)) {
-      case FileWait::Result::kInterrupted:
-        errno = wait.error();
-        return UniqueFd();
-      case FileWait::Result::kCannot:
-        return open_with(0);
-      case FileWait::Result::kOver:
-        break;
-    }
-    UniqueFd fd = open_with(O_NONBLOCK);
-    if (fd.valid() || errno != EWOULDBLOCK) {
-      return fd;
-    }
-  }
-}
-
 // O_NONBLOCK keeps a FIFO or a terminal from making open(2) wait for a peer, perhaps for ever.
-UniqueFd open_path(const FileRequest& request, FileWait* wait) {
+UniqueFd open_path(const FileRequest& request) {
   constexpr mode_t kMode = 0644;
   const int flags = (request.reads() ? O_RDONLY : O_WRONLY | O_CREAT) | O_CLOEXEC | O_NOCTTY;
   const auto open_with = [&](int more) {
@@ -109,20 +59,20 @@ UniqueFd open_path(const FileRequest& request, FileWait* wait) {
   UniqueFd fd = open_with(O_NONBLOCK);
   if (!fd.valid() && errno == EWOULDBLOCK) {
     // Another process holds a lease (fcntl(2)), which the system takes from it before long.
-    fd = wait ? open_when_allowed(*wait, open_with) : open_with(0);
+    fd = open_with(0);
   }
   return fd;
 }
 
-long call_on_path(const FileRequest& request, FileWait* wait) {
-  const UniqueFd fd = open_path(request, wait);
+long call_on_path(const FileRequest& request) {
+  const UniqueFd fd = open_path(request);
   if (!fd.valid()) {
     return -errno;
   }
   const long result = call(request, fd.get());
   if (result == -EAGAIN && ::fcntl(fd.get(), F_SETFL, 0) == 0) {
     // A device that took O_NONBLOCK for more than opening.
-    return wait ? call_with(*wait, request, fd.get()) : call(request, fd.get());
+    return call(request, fd.get());
   }
   return result;
 }
@@ -146,11 +96,8 @@ size_t FileRequest::bytes() const {
   return 0;
 }
 
-long FileRequest::perform(FileWait* wait) const {
-  if (path) {
-    return call_on_path(*this, wait);
-  }
-  return wait ? call_with(*wait, *this, fd) : call(*this, fd);
+long FileRequest::perform() const {
+  return path ? call_on_path(*this) : call(*this, fd);
 }
 
 void FileOperation::end_early(int error) {

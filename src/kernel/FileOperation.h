@@ -13,7 +13,6 @@
 namespace workflow {
 
 class FileThreads;
-class FileWait;
 
 // What shall be done with a file: the arguments of one system call.
 struct FileRequest {
@@ -34,7 +33,6 @@ struct FileRequest {
   const struct iovec* vector = nullptr;
   int vector_count = 0;
   off_t offset = 0;
-  bool may_end_early = false;  // FileIo::interrupt() may come
 
   // The most bytes that it may transfer.
   size_t bytes() const;
@@ -47,11 +45,8 @@ struct FileRequest {
   //
   // A path is opened read-only, or write-only and created (0644) for writing, never truncated, and
   // closed again. Opening does not wait for the other side of a FIFO, nor for a terminal's carrier,
-  // and makes no terminal the controlling one.
-  //
-  // With a `wait`: who waits for a device, or for somebody else's lease, does so there, before the
-  // buffer is used. The negated error of the wait if it was interrupted.
-  long perform(FileWait* wait = nullptr) const;
+  // and makes no terminal the controlling one. It does wait for another process's lease.
+  long perform() const;
 };
 
 // A FileRequest on its way, and the node of the queues in which it waits. Its owner keeps it alive
@@ -63,10 +58,10 @@ class FileOperation : public Runnable, public FileQueueNode {
  public:
   virtual FileRequest request() const = 0;
 
-  // The request was carried out: what the system call returned, or the negated errno; or it ended
-  // early, with the negated error of the interruption. Any of the library's threads, no lock held.
-  // What is added to `done` is handed to the handlers; the operation may be gone as soon as it is
-  // there.
+  // The request has ended: what the system call returned, or the negated errno; if the ring
+  // cancelled the request, the negated error of the interruption. Called on any of the library's
+  // threads, with no lock held. The handlers get what is added to `done`, and may free the
+  // operation once they have it.
   virtual void finished(long result, RunnableList& done) = 0;
 
   // The same for a request that was not begun, as the library stops.
@@ -97,10 +92,8 @@ class FileOperation : public Runnable, public FileQueueNode {
   void take_turn() final;
 
   FileThreads* threads_ = nullptr;
-  Place in_ring_ = Place::kElsewhere;  // guarded by the ring's lock
-  // Guarded by the threads' lock:
-  Place in_threads_ = Place::kElsewhere;
-  int wake_fd_ = -1;  // while its thread waits
+  Place in_ring_ = Place::kElsewhere;     // guarded by the ring's lock
+  Place in_threads_ = Place::kElsewhere;  // guarded by the threads' lock
   std::atomic<int> ending_{0};
 };
 

@@ -1,11 +1,8 @@
 #include "kernel/FileThreads.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <cerrno>
 
-#include "kernel/FileWait.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -75,9 +72,6 @@ Runnable* FileThreads::next() {
 bool FileThreads::interrupt(FileOperation* operation) {
   MutexLock lock(mutex_);
   if (operation->in_threads_ != FileOperation::Place::kWaiting) {
-    if (operation->wake_fd_ >= 0) {
-      ::eventfd_write(operation->wake_fd_, 1);
-    }
     return false;
   }
   FileQueue::remove(operation);
@@ -87,29 +81,8 @@ bool FileThreads::interrupt(FileOperation* operation) {
 
 void FileThreads::carry_out(FileOperation* operation) {
   RunnableList done;
-  if (const int error = operation->ending()) {
-    operation->finished(-error, done);
-  } else {
-    const FileRequest request = operation->request();
-    FileWait wait(*this, *operation);
-    operation->finished(request.perform(request.may_end_early ? &wait : nullptr), done);
-  }
+  operation->finished(operation->request().perform(), done);
   handlers_.post(done);
-}
-
-bool FileThreads::begin_wait(FileOperation& operation, int wake_fd) {
-  MutexLock lock(mutex_);
-  if (operation.ending() != 0) {
-    return false;
-  }
-  operation.wake_fd_ = wake_fd;
-  return true;
-}
-
-bool FileThreads::end_wait(FileOperation& operation) {
-  MutexLock lock(mutex_);
-  operation.wake_fd_ = -1;
-  return operation.ending() == 0;
 }
 
 void FileThreads::refuse() {

@@ -33,9 +33,8 @@ class FileThreads final : public WorkerPool {
   // error with which it shall end early.
   int post(FileOperation* operation, Progress progress);
 
-  // Of an operation that shall end early. True: it waited here, and is the caller's now. A thread
-  // that waits for its device (FileWait) waits no more; one that is inside the system call uses the
-  // buffer until the kernel returns.
+  // For an operation that shall end early. True: it had not begun, and the caller owns it now. An
+  // operation that a thread has begun goes on until its system calls return.
   bool interrupt(FileOperation* operation);
 
   // From now on nothing new is taken; what is queued and not begun is aborted.
@@ -47,16 +46,12 @@ class FileThreads final : public WorkerPool {
 
  private:
   friend class FileOperation;
-  friend class FileWait;
 
   bool has_work() const WF_REQUIRES(mutex_) override { return !begun_.empty() || !queue_.empty(); }
   Runnable* next() WF_REQUIRES(mutex_) override;
   // 0, or why there are no threads, as post() answers it.
   int ensure_started();
   void carry_out(FileOperation* operation);
-  // Both false when it shall end early. Between the two an interruption writes to the eventfd.
-  bool begin_wait(FileOperation& operation, int wake_fd);
-  bool end_wait(FileOperation& operation);
 
   HandlerPool& handlers_;
   Mutex starting_;                    // taken before mutex_

@@ -43,9 +43,7 @@ class Probe final : public FileOperation {
     buffer.assign(size, '.');
     request_.buffer = buffer.data();
     request_.size = size;
-    request_.may_end_early = true;
   }
-  explicit Probe(const char* path) : Probe(-1) { request_.path = path; }
   ~Probe() override = default;
 
   FileRequest request() const override { return request_; }
@@ -279,7 +277,7 @@ TEST_F(RingInterrupt, CancelsWhileItStops) {
   ring_.reset();
 }
 
-TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurn) {
+TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurnAndFinishWhatHasBegun) {
   const test_support::TempDir dir;
   const std::string path = dir.path("file");
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -293,11 +291,15 @@ TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurn) {
       EXPECT_TRUE(go_on.wait_for(1));
       return FileRequest();
     }
-    void finished(long, RunnableList&) override { ended.add(); }
+    void finished(long own, RunnableList&) override {
+      result = own;
+      ended.add();
+    }
     void aborted(RunnableList&) override { ended.add(); }
     mutable Tally begun;
     Tally go_on;
     Tally ended;
+    long result = 0;
   } block;
   EXPECT_EQ(threads.post(&block, FileThreads::Progress::kNew), 0);
   EXPECT_TRUE(block.begun.wait_for(1));
@@ -321,4 +323,5 @@ TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurn) {
   EXPECT_EQ(probes[1]->ends(), 0U);
   EXPECT_EQ(probes[2]->ends(), 0U);
   EXPECT_EQ(block.ended.count(), 1U);
+  EXPECT_EQ(block.result, -EBADF) << "the result of its own system call";
 }

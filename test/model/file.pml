@@ -5,10 +5,9 @@
  * The names are those of docs/concurrency.md and of the code:
  *   I           the mutex of the series' scope; entered and interrupted are guarded by it (rule 9)
  *   R           the ring's: in_ring, asleep, idle, refusing_ring
- *   F           the threads' pool's: in_threads, waits, refusing_threads
+ *   F           the threads' pool's: in_threads, refusing_threads
  *   ending      FileOperation::ending_
  *   kernel      what the ring's kernel side does with it
- *   waits       FileOperation::wake_fd_ is one that the thread polls; rung: it was written to
  *
  * One operation, in a ring that has room for one. Whoever answers may do so at any moment, or never
  * (silent); only a cancellation is always answered. Every access to shared data is a step of its
@@ -31,7 +30,7 @@ byte I = NOBODY, R = NOBODY, F = NOBODY;
 bool entered, interrupted, ending;
 byte in_ring = ELSEWHERE, in_threads = ELSEWHERE, kernel = IDLE;
 bool tried, asleep, idle = true, woken, cancelling, again;
-bool waits, rung, refusing_ring, refusing_threads;
+bool refusing_ring, refusing_threads;
 
 /* Ghosts. */
 bool alive = true, asked, interruption_over, had_begun, buffer_used, inside, silent, over;
@@ -46,7 +45,7 @@ inline complete() {
   d_step {
     TOUCH;
     assert(!buffer_used);
-    assert(in_ring != WAITING && in_ring != TO_CANCEL && in_threads != WAITING && !waits);
+    assert(in_ring != WAITING && in_ring != TO_CANCEL && in_threads != WAITING);
     callbacks++;
     alive = false
   }
@@ -169,9 +168,9 @@ proctype Kernel() {
   od
 }
 
-/* FileThreads: next, carry_out; FileWait::wait */
+/* FileThreads: next, carry_out */
 proctype Worker() {
-  bool mine, shall;
+  bool mine;
   do
   :: over -> break
   :: in_threads == WAITING ->
@@ -184,41 +183,14 @@ proctype Worker() {
      UNLOCK(F);
      if
      :: mine ->
-        shall = false;
+        d_step { TOUCH; assert(!interruption_over || had_begun) };
+        d_step { buffer_used = true; inside = true };
         if
-        :: true
-        :: true ->
-           LOCK(F);
-           d_step { TOUCH; shall = ending; waits = !ending };
-#ifdef MUT_WAITS_UNSEEN
-           d_step { shall = false; waits = true };
-#endif
-           UNLOCK(F);
-           if
-           :: !shall ->
-              if
-              :: rung
-              :: !silent
-              :: over -> goto done
-              fi;
-              LOCK(F);
-              d_step { TOUCH; waits = false; shall = ending };
-              UNLOCK(F)
-           :: else
-           fi
+        :: !silent
+        :: over -> goto done
         fi;
-        if
-        :: shall -> finish()
-        :: else ->
-           d_step { TOUCH; assert(!interruption_over || had_begun) };
-          d_step { buffer_used = true; inside = true };
-           if
-           :: !silent
-           :: over -> goto done
-           fi;
-           d_step { buffer_used = false; inside = false };
-           finish()
-        fi
+        d_step { buffer_used = false; inside = false };
+        finish()
      :: else
      fi
   od;
@@ -263,7 +235,6 @@ inline look_for_it() {
      TOUCH;
      if
      :: in_threads == WAITING -> d_step { mine = true; in_threads = ELSEWHERE }
-     :: in_threads == BEGUN && waits -> rung = true
      :: else
      fi;
      UNLOCK(F)
