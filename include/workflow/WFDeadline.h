@@ -65,12 +65,13 @@ class WFDeadlineTask : public ParallelTask {
   Callback callback_;
 };
 
-// A task that gives `task` so much time from its own start; negative: no limit, 0: none at all.
-// Whatever `task` is: a single step, a parallel, a graph, another deadline. The earlier one counts.
+// A task that runs `task` with a time limit, which counts from the start of the returned task. A
+// negative limit means no deadline. Zero expires immediately. `task` may be a single step, a
+// parallel, a graph or another deadline; of two deadlines the earlier one counts.
 WFDeadlineTask *with_deadline(SubTask *task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
-// The same with a series that was not started and is in no parallel; it is the task's from now on.
+// The same for a series that was not started and is in no parallel. The returned task owns it.
 WFDeadlineTask *with_deadline(SeriesWork *series, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 

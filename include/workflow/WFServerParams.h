@@ -30,9 +30,10 @@ struct WFServerParams {
   // TT_UDP: each datagram is a request, each reply another one (docs/protocols.md). TT_SCTP: where
   // the kernel has it. Whether TLS is spoken depends on the certificate.
   enum TransportType transport_type;
-  // For a further one the connection that has been idle for longest is closed; without an idle one
-  // it is accepted and closed at once. Never more than the descriptor limit less 64. Of
-  // datagrams: requests under way; meanwhile nothing is read.
+  // At the limit a new connection closes the one that has been idle for longest. If none is idle,
+  // the new one is accepted and closed at once. The limit is never more than the limit of
+  // descriptors less 64. For datagrams it limits the requests under way; at the limit nothing is
+  // read.
   size_t max_connections;
   // Between two reads of a request's body.
   int peer_response_timeout;

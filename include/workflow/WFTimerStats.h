@@ -35,8 +35,8 @@ struct WFTimerStats {
     std::chrono::nanoseconds sum{};
     std::chrono::nanoseconds max{};
 
-    // So much or less late were at least that part of them; `part` in (0, 1]. Up to a quarter too
-    // much; max for 1; 0 if there are none.
+    // The lateness that a fraction `part` of the callbacks, in (0, 1], did not exceed. The result
+    // is up to a quarter too large. It is exactly `max` for 1, and 0 if there were no callbacks.
     std::chrono::nanoseconds percentile(double part) const;
   };
   Lateness lateness;

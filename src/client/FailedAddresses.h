@@ -11,12 +11,12 @@
 
 namespace workflow {
 
-// The addresses to which no connection could be made a short while ago, of hosts that have others:
-// so that not each request waits again for one that answers nobody. Thread-safe.
+// Addresses that failed a short while ago, of hosts that have other addresses too. They are tried
+// last, so that not every request waits again for an address where nobody answers. Thread-safe.
 class FailedAddresses {
  public:
-  // How long one is tried last. Then a single request tries it in its turn, and for the others it
-  // is as failed as before until that has shown whether it still is.
+  // How long a failed address is tried only after all others. Then a single request tries it in its
+  // turn. For other requests the address counts as failed until that one has succeeded.
   static constexpr int64_t kAvoidedNs = 30 * kNsPerSec;
   // More are not remembered.
   static constexpr size_t kMost = 1024;

@@ -55,7 +55,7 @@ class PeriodicTimer final : public NamedTimerTask {
   const bool overlap_;
   WFTimer::Tick tick_;
 
-  // Of whom it belongs to.
+  // Used only by the current owner of the timer (rule 13).
   bool ticks_ = false;  // the coming turn is a tick
   uint64_t number_ = 0;
   uint64_t missed_ = 0;
