@@ -14,38 +14,43 @@
 
 namespace workflow {
 
-// Has an interruption end the exchange early.
+// Makes the interruption end the exchange early.
 void interrupt_exchange(Interruption &interruption, ClientExchange &exchange);
 
 }  // namespace workflow
 
-// What a protocol adds to its client tasks. Specialise it for messages that differ.
+// What a protocol adds to its client tasks. Specialise it for messages that need something else.
 template <class REQ, class RESP>
 struct WFClientProtocol {
-  // How long a connection stays idle for the next task, in ms, where the user does not say: what a
-  // connection means between two requests only the protocol's author knows.
+  // How long a connection is kept idle for the next task, in ms, if the user does not say. By
+  // default it is not kept, because only the protocol's author knows whether a connection has a
+  // state between two requests.
   static constexpr int kKeepAlive = 0;
 
-  // Completes the request before it is sent to that target, and readies the response for it. False
-  // with errno: it cannot be sent.
+  // Completes the request before it is sent to the target, and prepares the response to receive.
+  // Returns false with errno if the request cannot be sent.
   static bool prepare(const workflow::ClientTarget &, REQ *, RESP *, bool /*keep_alive*/) {
     return true;
   }
-  // After a whole response: may the connection carry another request?
+  // After a whole response: whether the connection may carry another request.
   static bool leaves_connection_usable(const REQ *, const RESP *) { return true; }
-  // May it be sent twice?
+  // Whether the request may be sent twice.
   static bool is_repeatable(const REQ *) { return true; }
 };
 
-// A request to a peer and its response, from the client's side. States beside those of a callback
-// that ran: SUCCESS, SYS_ERROR (ETIMEDOUT with get_timeout_reason(), ECONNREFUSED, ECONNRESET,
-// EBADMSG for a response that is none, EMSGSIZE for one that is too large, ...), SSL_ERROR (the
-// OpenSSL code, or the X509_V_ERR_* of a refused certificate, negated), DNS_ERROR (EAI_*),
-// TASK_ERROR (WFT_ERR_*), ABORTED. Where a deadline around it passes (WFDeadline.h) it is SYS_ERROR
-// with ETIMEDOUT, and no timeout reason: whatever it waits for is given up, and the connection, if
-// it has one, is closed.
+// A request to a peer and its response, from the client's side. Its states in the callback are
+//   SUCCESS
+//   SYS_ERROR   ETIMEDOUT with get_timeout_reason(), ECONNREFUSED, ECONNRESET, EBADMSG if the bytes
+//               are not a response, EMSGSIZE if the response is too large, ...
+//   SSL_ERROR   the OpenSSL code, or the negated X509_V_ERR_* of a refused certificate
+//   DNS_ERROR   EAI_*
+//   TASK_ERROR  WFT_ERR_*
+//   ABORTED     the library stopped
+// If a deadline around the task passes (WFDeadline.h) it ends with SYS_ERROR and ETIMEDOUT, without
+// a timeout reason. The task then gives up what it waits for, and closes its connection, if it has
+// one.
 //
-// (derivable) The user's calls come before dispatch or in the callbacks.
+// (derivable) The user may call its functions before dispatch or in the callbacks.
 template <class REQ, class RESP>
 class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExchange {
  public:
@@ -58,8 +63,8 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
     this->keep_alive_timeout_ = Protocol::kKeepAlive;
     this->callback_ = std::move(callback);
   }
-  // One that cannot go anywhere: it ends TASK_ERROR with that error as soon as it is started, or
-  // SYS_ERROR for one below 1000.
+  // A task without a usable target. As soon as it is started it ends TASK_ERROR with that error, or
+  // SYS_ERROR if the error is below 1000.
   WFClientTask(int target_error, std::function<void(Task *)> callback)
       : WFClientTask(workflow::ClientTarget(), 0, std::move(callback)) {
     target_error_ = target_error;
@@ -90,19 +95,19 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
  protected:
   ~WFClientTask() override = default;
 
-  // Whether the task goes on, with another exchange, instead of ending: a redirect, for instance.
-  // On a framework thread.
+  // Returns whether the task goes on with another exchange instead of ending, for instance to
+  // follow a redirect. Called on a framework thread.
   virtual bool goes_on() { return false; }
 
   SubTask *done() override {
     if (goes_on()) return this;
     return end_task();
   }
-  // The end of done(): nothing goes on.
+  // The last part of done(), when the task does not go on.
   SubTask *end_task() { return Task::done(); }
 
   protocol::ProtocolMessage *next_request() override {
-    // Nothing has come for the response yet: then there would be no further try.
+    // No byte of the response has arrived here: otherwise there would be no further try.
     if (this->prepare_) this->prepare_(this);
     const bool keep_alive = this->keep_alive_timeout_ != 0;
     return Protocol::prepare(target_, &this->req_, &this->resp_, keep_alive) ? &this->req_
@@ -142,7 +147,7 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   const int retry_max_;
 
  private:
-  // Not 0: there is no time left, or no memory.
+  // Returns 0, or an errno value: there is no time left, or no memory.
   int allow_interrupt() {
     if (!this->has_scope()) return 0;
     return allow_early_end() ? this->enter_scope() : ENOMEM;

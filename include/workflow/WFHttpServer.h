@@ -18,12 +18,12 @@ static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
   return params;
 }();
 
-// HTTP/1.1 and 1.0 (RFC 9110, 9112). What the task adds to a reply where the user did not:
-// version, status 200 OK, Date, Connection where it differs from the version's default, and the
-// true Content-Length. HEAD, 204 and 304 are sent without a body, and a chunked reply, whose
-// chunks the user writes, without Content-Length. HTTP/1.0 knows no chunks: there the server takes
-// the framing off. A 2xx to CONNECT is sent without a body, too, and is the last of its connection:
-// a tunnel cannot follow.
+// HTTP/1.1 and 1.0 (RFC 9110, 9112). Where the user did not set them, the task adds to a reply the
+// version, the status 200 OK, Date, Connection (if it differs from the version's default) and the
+// true Content-Length. Replies to HEAD, and replies with status 204 or 304, are sent without a
+// body. A chunked reply, whose chunks the user writes, is sent without Content-Length. HTTP/1.0 has
+// no chunks, so the server removes the chunk framing for such a client. A 2xx reply to CONNECT is
+// sent without a body, too, and is the last of its connection, because a tunnel cannot follow.
 template <>
 struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   struct RequestFacts {
@@ -40,7 +40,7 @@ struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static std::string unavailable();
   static bool prepare_reply(const RequestFacts &request, protocol::HttpResponse *response,
                             bool may_keep);
-  // Whether the head can be one of a reply.
+  // Whether a reply can have this head.
   static bool can_stream(const protocol::HttpResponse *response);
   static workflow::ServerExchange::StreamForm prepare_stream(const RequestFacts &request,
                                                              protocol::HttpResponse *response,

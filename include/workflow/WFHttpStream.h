@@ -13,11 +13,14 @@ class PieceEnd;
 class ReplyStream;
 }  // namespace workflow
 
-// A step of a series that ends when a streamed reply has taken its bytes and has room for more.
-// SUCCESS, or SYS_ERROR with the reason why the stream has ended, or with ETIMEDOUT where a
-// deadline around it passes (WFDeadline.h) before its bytes were taken, or there was room. If it
-// has bytes of its own these are missing then, so the stream has ended with that error: the reply
-// is incomplete, and the connection is closed.
+// A task that waits for a streamed reply: it ends when the stream has taken its bytes and has room
+// for more. It ends with SUCCESS, or with SYS_ERROR and the reason why the stream has ended.
+//
+// If a deadline around the task (WFDeadline.h) passes before the stream has taken all its bytes,
+// the task ends with SYS_ERROR and ETIMEDOUT. The rest is then missing from the reply, so the
+// stream ends with that error, too: the reply is incomplete, and the connection is closed. A task
+// without bytes ends with ETIMEDOUT if the deadline passes before there is room; the stream goes
+// on.
 class WFStreamTask : public WFGenericTask {
  public:
   void set_callback(std::function<void(WFStreamTask *)> callback) {
@@ -42,19 +45,19 @@ class WFStreamTask : public WFGenericTask {
   friend class workflow::ReplyStream;
 
   void interrupt(workflow::Interruption &interruption) override;
-  // False: it has an outcome.
+  // False if the task already has an outcome.
   bool enter_own_scope();
   void leave_own_scope();
 
-  const std::shared_ptr<workflow::ReplyStream> stream_;  // null: of nothing
+  const std::shared_ptr<workflow::ReplyStream> stream_;  // null: there is no stream
   const std::string data_;
   size_t written_ = 0;
-  workflow::PieceEnd *end_ = nullptr;  // in the scope of a deadline
+  workflow::PieceEnd *end_ = nullptr;  // while it is in the scope of a deadline
   std::function<void(WFStreamTask *)> callback_;
 };
 
-// An event for a browser's EventSource (HTML Standard, 9.2). What is empty, or negative, is left
-// out.
+// An event for a browser's EventSource (HTML Standard, 9.2). Fields that are empty, or negative,
+// are not sent.
 struct WFServerEvent {
   std::string data;  // any number of lines
   std::string event;
@@ -62,58 +65,67 @@ struct WFServerEvent {
   int retry = -1;  // ms
 };
 
-// A reply that is sent piece by piece, while the series of its request goes on; the reply ends when
-// the series does. To HTTP/1.1 in chunks (RFC 9112, 7.1), to HTTP/1.0 up to the end of the
-// connection; to HEAD, and where the status allows no body, what is written is thrown away.
+// A reply that is sent piece by piece while the series of its request goes on. The reply ends when
+// the series ends. An HTTP/1.1 client receives chunks (RFC 9112, 7.1), and an HTTP/1.0 client bytes
+// until the connection ends. If the request is HEAD, or the status allows no body, what is written
+// is dropped.
 //
-// A handle, to be copied and kept: after the reply has ended every call just fails. Thread-safe;
-// any thread may write. A client that leaves ends the stream: the timers that the series waits for
-// end at once (see cancel_timers_on_closed()), and stream tasks with ECONNRESET. One that takes
-// nothing for the time of set_send_timeout(), by default that of the server, is cut off: ETIMEDOUT.
+// This is a handle: it may be copied and kept. After the reply has ended every call just fails.
+// Thread-safe; any thread may write. A client that leaves ends the stream: the timers that the
+// series waits for end at once (see cancel_timers_on_closed()), and stream tasks end with
+// ECONNRESET. A client that takes nothing for the time of set_send_timeout() is cut off, and stream
+// tasks end with ETIMEDOUT. The default of that time is the server's send_timeout.
 class WFHttpStream {
  public:
-  // Of nothing.
+  // A handle without a stream.
   WFHttpStream() = default;
 
-  // Sends the head of the reply, from task->get_resp(); what was appended to its body is written
-  // behind it. Called in the series of a server's task, once. On failure of nothing, with errno:
-  // EINVAL when it is no task of an HTTP server or its head none of a reply (a status 1xx, a
-  // version other than 1.1 and 1.0; it becomes a 500 when the series ends), EALREADY, EOPNOTSUPP
-  // over datagrams. With others, as ENOMEM, or why there is no connection any more, there will be
-  // no reply at all.
+  // Sends the head of task->get_resp(), followed by whatever was appended to its body. Call this
+  // once, in the series of a server's task. On failure the returned handle has no stream, and errno
+  // is set:
+  // - EINVAL: the task is not one of an HTTP server, or its head cannot be that of a reply (a
+  //   status 1xx, a version other than 1.1 and 1.0). Such a reply becomes a 500 when the series
+  //   ends.
+  // - EALREADY: the reply has already begun.
+  // - EOPNOTSUPP: the server uses datagrams.
+  // - Any other error, such as ENOMEM or the reason why there is no connection any more, means that
+  //   there will be no reply at all.
   static WFHttpStream begin(WFHttpTask *task);
-  // The same for events: with Content-Type text/event-stream, and Cache-Control no-cache unless it
-  // is set.
+  // Like begin(), for a stream of events: sets Content-Type to text/event-stream, and Cache-Control
+  // to no-cache unless it is set.
   static WFHttpStream begin_events(WFHttpTask *task);
 
   explicit operator bool() const { return stream_ != nullptr; }
 
-  // Sends, or keeps up to 1 MiB of what the client does not take yet. 0, or -1 with errno and
-  // nothing taken: ENOBUFS, ENOMEM, or as of the stream's end. No bytes are no chunk, and 0.
+  // Sends the bytes, and buffers up to 1 MiB that the client does not take yet. Returns 0, or -1
+  // with errno if nothing was taken: ENOBUFS, ENOMEM, or the error with which the stream has ended.
+  // Writing 0 bytes writes no chunk and returns 0.
   int write(const void *data, size_t size) const;
   int write(const std::string &data) const { return write(data.data(), data.size()); }
-  // As write(). EINVAL when `event` or `id` have more than a line.
+  // Like write(). Fails with EINVAL if `event` or `id` has more than one line.
   int send_event(const WFServerEvent &event) const;
-  // A line that clients ignore.
+  // Sends a comment, which clients ignore. Returns as write() does.
   int send_comment(const std::string &text) const;
 
-  // In a stream of events, whenever nothing was sent for so long, in ms (<= 0: never, as at first):
-  // an empty comment, so that neither side, nor a proxy, takes the connection for a dead one. 0, or
-  // -1 with errno: EINVAL in another stream, or as of the stream's end.
+  // Sends an empty comment whenever nothing was sent for `ms` milliseconds, so that neither side,
+  // nor a proxy, takes the connection for a dead one. There is no heartbeat for `ms` <= 0, which is
+  // the default. Returns 0, or -1 with errno: EINVAL if this is not a stream of events, or the
+  // error with which the stream has ended.
   int set_heartbeat(int ms) const;
 
-  // Bytes written, chunk framing included, that are kept because the socket has not taken them yet;
-  // over TLS a record counts until it has left as a whole.
+  // Returns how many bytes are buffered because the socket has not taken them yet, chunk framing
+  // included. Over TLS a record counts until all of it has been sent.
   size_t unsent() const;
-  // The client has left, or the reply has ended.
+  // Whether the client has left, or the reply has ended.
   bool closed() const;
-  // The server is being stopped, which waits for this reply.
+  // Whether the server is being stopped. The stop waits for this reply.
   bool stopping() const;
 
-  // Back-pressure: ends when no more than 64 KiB are unsent; once there were more, not before there
-  // are at most 16 KiB.
+  // Creates a task for back-pressure. It ends at once if no more than 64 KiB are unsent, and
+  // otherwise when no more than 16 KiB are.
   WFStreamTask *create_room_task(std::function<void(WFStreamTask *)> callback) const;
-  // The same after `data`, of any size, was written as there was room for it.
+  // Creates a task that writes `data`, of any size, as room becomes available, and then ends as a
+  // room task does.
   WFStreamTask *create_write_task(std::string data,
                                   std::function<void(WFStreamTask *)> callback) const;
 

@@ -17,10 +17,11 @@ namespace workflow {
 class Server;
 }  // namespace workflow
 
-// Listens, accepts and answers; what a request and a reply are is the derived class's.
+// The part of a server that does not depend on the protocol: it listens, accepts connections and
+// sends replies. The derived class says what a request and a reply are.
 //
-// Threads: start, serve, shutdown, wait_finish and stop from any thread, one start at a time. After
-// wait_finish() it can be started again.
+// Threads: start, serve, shutdown, wait_finish and stop may be called from any thread, but only one
+// start at a time. After wait_finish() the server can be started again.
 class WFServerBase {
  public:
   explicit WFServerBase(const struct WFServerParams *params);
@@ -28,15 +29,16 @@ class WFServerBase {
   WFServerBase(const WFServerBase &) = delete;
   WFServerBase &operator=(const WFServerBase &) = delete;
 
-  // 0, or -1 with errno: that of socket(2), bind(2), listen(2); EALREADY when it is started;
-  // EADDRNOTAVAIL for a host that does not resolve; EINVAL without an address or a `process`, and
-  // for a transport that is none; EPROTONOSUPPORT for a transport that the kernel
-  // has not, and for TLS over datagrams. Port 0: one that is free (get_listen_addr).
-  // Without a host: every IPv4 address.
+  // Returns 0, or -1 with errno: that of socket(2), bind(2) or listen(2); EALREADY if the server is
+  // started; EADDRNOTAVAIL if the host does not resolve; EINVAL if the address or `process` is
+  // missing, or if the transport is not one of the enum; EPROTONOSUPPORT if the kernel does not
+  // have the transport, and for TLS over datagrams. Port 0 chooses a free port (see
+  // get_listen_addr). Without a host the server listens on every IPv4 address.
   //
-  // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later;
-  // errno is then also that of opening the files, EINVAL for what is in them, an encrypted key, too
-  // (nobody is asked for a password), EKEYREJECTED when the key is not the certificate's.
+  // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later. Then
+  // errno may also be that of opening the files; EINVAL if their contents are wrong or the key is
+  // encrypted (there is no password prompt); EKEYREJECTED if the key does not belong to the
+  // certificate.
   int start(unsigned short port) { return start(AF_INET, nullptr, port); }
   int start(int family, unsigned short port) { return start(family, nullptr, port); }
   int start(const char *host, unsigned short port) { return start(AF_UNSPEC, host, port); }
@@ -54,68 +56,73 @@ class WFServerBase {
   }
   int start(int family, const char *host, unsigned short port, const char *cert_file,
             const char *key_file);
-  // AF_INET, AF_INET6, AF_UNIX (the path must not exist yet).
+  // The family is AF_INET, AF_INET6 or AF_UNIX. The path of a unix socket must not exist yet.
   int start(const struct sockaddr *bind_addr, socklen_t addrlen) {
     return start(bind_addr, addrlen, nullptr, nullptr);
   }
   int start(const struct sockaddr *bind_addr, socklen_t addrlen, const char *cert_file,
             const char *key_file);
-  // A socket that listens, or is bound and is made to listen, for instance inherited for a restart
-  // without refused connections. It is duplicated: the caller keeps its own, which becomes
-  // non-blocking, too. EINVAL when it is not bound, and when it is a datagram socket; with TT_UDP,
-  // when it is none.
+  // Serves on a socket of the caller that already listens, or that is bound and is then made to
+  // listen. One use is a socket inherited for a restart without refused connections. The descriptor
+  // is duplicated: the caller keeps its own, which becomes non-blocking, too. EINVAL if the socket
+  // is not bound. It is also EINVAL for a datagram socket, or, with TT_UDP, for any other socket.
   int serve(int listen_fd) { return serve(listen_fd, nullptr, nullptr); }
   int serve(int listen_fd, const char *cert_file, const char *key_file);
 
-  // Stops accepting, and closes the connections without a complete request. Returns at once.
+  // Stops accepting, and closes the connections that have no complete request. Returns at once.
   void shutdown();
   // Returns when every series that a request began has ended and every connection is closed. A
-  // client holds it up only until its reply has left, even if it keeps its connection open. If the
-  // client may still be sending, or has not acknowledged the reply, its socket stays open after
-  // that, for params.linger_timeout at most. The server is not needed for this.
-  // Called from inside such a series, or while a connection is made or deleted, it would wait for
-  // itself: it prints so to stderr and returns at once, with errno EDEADLK.
+  // client delays this only until its reply has been sent, even if it keeps its connection open. If
+  // the client may still be sending, or has not acknowledged the reply, its socket stays open after
+  // that, for params.linger_timeout at most. The library keeps that socket; the server object is no
+  // longer needed.
+  //
+  // If this is called inside such a series, or while a connection is made or deleted, it would wait
+  // for itself. It then prints a message to stderr and returns at once, with errno EDEADLK.
   void wait_finish();
   void stop() {
     shutdown();
     wait_finish();
   }
 
-  // The same with a time limit, in ms (-1: none). Then `action` is done to the replies still
-  // delayed; after `linger_timeout` every connection is closed, whatever is left to be sent; and
-  // after as long again it returns, whatever still runs. With errno EDEADLK as in wait_finish(),
-  // and nothing but shutdown() done.
+  // Stops like stop(), but with a time limit in ms (-1 means no limit). At the limit, `action` is
+  // applied to the replies that are still delayed. A further `linger_timeout` later (2 s if that is
+  // unlimited) every connection is closed, even if there is unsent data. After the same time again
+  // the call returns, even if something still runs. Where wait_finish() would fail with EDEADLK
+  // this does, too, after it has done what shutdown() does.
   struct WFStopResult stop(int timeout, enum WFStopAction action);
 
-  // Connections; of datagrams: requests whose series has not ended.
+  // Returns the number of connections. A datagram server counts the requests whose series has not
+  // ended.
   size_t get_conn_count() const;
-  // 0, or -1 with errno: ENOTCONN before start, ENOBUFS when `*addrlen` is too small.
+  // Returns 0, or -1 with errno: ENOTCONN before start, ENOBUFS if `*addrlen` is too small.
   int get_listen_addr(struct sockaddr *addr, socklen_t *addrlen) const;
   const struct WFServerParams *get_params() const { return &params_; }
 
  protected:
-  // For each accepted connection, on a poller's thread, where it must not wait; null refuses the
-  // connection. And when it is gone, on any thread. Of datagrams: for each request, with the
+  // new_connection() is called for each accepted connection, on a poller's thread, where it must
+  // not wait. If it returns null the connection is refused. delete_connection() is called when the
+  // connection is gone, on any thread. A datagram server calls them for each request, with the
   // server's socket.
   virtual WFConnection *new_connection(int accept_fd);
   virtual void delete_connection(WFConnection *connection);
 
-  // The context of a certificate. Null with errno. Overridden for other settings of TLS; what it
-  // returns belongs to the caller.
+  // Creates the TLS context for a certificate, or returns null with errno. Override it for other
+  // settings of TLS. The caller owns the returned context.
   virtual SSL_CTX *new_ssl_ctx(const char *cert_file, const char *key_file);
 
-  // The context for a client that names the host it wants (SNI, RFC 6066, section 3); null refuses
-  // it. By default the one the server was started with, whatever the name. What it returns lives
-  // as long as the server runs, and is best made by new_ssl_ctx(). On a poller's thread: must not
-  // wait.
+  // Returns the TLS context for a client that names the host it wants (SNI, RFC 6066, section 3).
+  // If it returns null the client is refused. By default it is the context with which the server
+  // was started, whatever the name. The returned context must live as long as the server runs;
+  // new_ssl_ctx() is the best way to make one. Called on a poller's thread: must not wait.
   virtual SSL_CTX *get_server_ssl_ctx(const char *servername);
 
   virtual workflow::ServerExchange *new_exchange() = 0;
-  // For destructors: what still runs may use what they destroy.
+  // For destructors, which call it before they destroy anything that a running request may use.
   void stop_or_abort();
-  // Whether there is something to do with requests.
+  // Whether the server has a function to call for requests.
   virtual bool has_process() const { return true; }
-  // For WF_STOP_ANSWER: the bytes; perhaps none.
+  // The bytes to send for WF_STOP_ANSWER. They may be empty.
   virtual std::string unavailable_answer() const { return std::string(); }
 
  private:
@@ -123,7 +130,7 @@ class WFServerBase {
   int listen_at(const struct sockaddr *addr, socklen_t addrlen, const char *cert_file,
                 const char *key_file);
   bool can_start() const;
-  // Takes the descriptor.
+  // Takes ownership of the descriptor.
   int open(int listen_fd, const char *cert_file, const char *key_file);
   static int choose_context(SSL *ssl, int *alert, void *server);
 
@@ -143,9 +150,9 @@ class WFServer : public WFServerBase {
   WFServer(const struct WFServerParams *params, Process process)
       : WFServerBase(params), process_(std::move(process)) {}
 
-  // Stops the server if that was not done; inside one of its own series, where that is impossible,
-  // it ends the process (abort). A derived class calls stop() in its own destructor: in
-  // this one its part is gone already, and requests may still be coming.
+  // Stops the server if it still runs. Inside one of the server's own series that is impossible,
+  // and the process is aborted. A derived class must call stop() in its own destructor: when this
+  // destructor runs, the derived part is already destroyed, and requests may still arrive.
   ~WFServer() override { stop_or_abort(); }
 
  protected:

@@ -5,65 +5,71 @@
 #include "workflow/EndpointParams.h"
 #include "workflow/HttpLimits.h"
 
-// What becomes of the replies that are still delayed when the time limit of a stop has passed.
+// What happens to the replies that are still delayed when the time limit of a stop has passed.
 enum WFStopAction {
-  // The timers that delay them end at once with ECANCELED, and they are sent as they then are.
+  // The timers that delay the replies end at once with ECANCELED. The replies are then sent as they
+  // are.
   WF_STOP_FINISH,
-  // The client is told that the service is unavailable (HTTP: 503), if the protocol has an answer
-  // and the reply has not begun; else as WF_STOP_DROP. Timers end as above; the tasks of the
-  // requests end with SYS_ERROR, ECANCELED.
+  // The client receives an answer that says the service is unavailable (HTTP: 503). If the protocol
+  // has no such answer, or the reply has begun, the connection is closed as for WF_STOP_DROP.
+  // Timers end as above; the tasks of the requests end with SYS_ERROR and ECANCELED.
   WF_STOP_ANSWER,
-  // The connection is closed; all else as WF_STOP_ANSWER.
+  // The connection is closed. Everything else is as for WF_STOP_ANSWER.
   WF_STOP_DROP,
 };
 
-// How a stop with a time limit went.
+// The result of a stop with a time limit.
 struct WFStopResult {
   size_t cut_short;  // replies that were still delayed at the limit, or were cut off after it
-  // Requests whose series still run, as something else than a timer holds them up: wait_finish()
-  // waits for them, and so does the server's destructor.
+  // Requests whose series still run because something other than a timer holds them up.
+  // wait_finish() waits for them, and so does the server's destructor.
   size_t running;
 };
 
-// Times are in ms, sizes in bytes. -1 as a time: unlimited.
+// Times are in ms, sizes in bytes. A time of -1 means unlimited.
 struct WFServerParams {
-  // TT_UDP: each datagram is a request, each reply another one (docs/protocols.md). TT_SCTP: where
-  // the kernel has it. Whether TLS is spoken depends on the certificate.
+  // With TT_UDP each datagram is a request and each reply is another datagram (docs/protocols.md).
+  // TT_SCTP works where the kernel supports it. Whether the server speaks TLS depends on the
+  // certificate.
   enum TransportType transport_type;
-  // At the limit a new connection closes the one that has been idle for longest. If none is idle,
-  // the new one is accepted and closed at once. The limit is never more than the limit of
-  // descriptors less 64. For datagrams it limits the requests under way; at the limit nothing is
+  // At the limit, a new connection closes the one that has been idle for longest. If none is idle,
+  // the new one is accepted and closed at once. The limit is never more than the descriptor limit
+  // less 64. For datagrams it limits the requests under way; while they are that many, nothing is
   // read.
   size_t max_connections;
-  // Between two reads of a request's body.
+  // The longest time between two reads of a request's body.
   int peer_response_timeout;
-  // For a whole request, from its first byte; besides the limits below.
+  // Limits a whole request, from its first byte, in addition to the limits below.
   int receive_timeout;
-  // Between a reply and the next request. 0: each connection carries one request.
+  // The longest time between a reply and the next request. With 0 each connection carries one
+  // request.
   int keep_alive_timeout;
-  // The body of a request. HTTP answers 413.
+  // The largest body of a request. HTTP answers 413 to a larger one.
   size_t request_size_limit;
   int ssl_accept_timeout;
 
-  // For a request's whole header section, from its first byte; for that of the first request of a
-  // connection from when the connection is there (over TLS, the handshake done).
-  // HTTP answers 408, here and for a body that is too slow.
+  // Limits a request's whole header section, from its first byte. For the first request of a
+  // connection the time starts when the connection is established (over TLS, when the handshake is
+  // done). HTTP answers 408, here and when a body is too slow.
   int header_timeout;
-  // For a request's whole body: this much, and a second more for each so many bytes. 0 bytes: no
-  // more than this much.
+  // Limits a request's whole body: body_timeout, plus one second for each `body_bytes_per_second`
+  // bytes. If that is 0, nothing is added.
   int body_timeout;
   size_t body_bytes_per_second;
-  // For sending a reply: without progress for so long the connection is closed.
+  // Limits sending a reply: after this time without progress the connection is closed.
   int send_timeout;
-  // After an error answer or the last reply, until the peer closes: so long, and so many bytes are
-  // read and thrown away meanwhile. A server that stops does not wait for that. The library itself
-  // then keeps the sockets that still need it, for so long again at most.
+  // After an error answer or the last reply, the server waits until the peer closes. It waits for
+  // linger_timeout at most, and reads and drops up to linger_size_limit bytes meanwhile. A server
+  // that stops does not wait for that: the library itself then keeps the sockets that still need
+  // it, for linger_timeout again at most.
   int linger_timeout;
   size_t linger_size_limit;
-  // HTTP: sizes and numbers; its body_bytes is not used, request_size_limit is.
+  // HTTP: limits of sizes and counts. Its body_bytes is not used; request_size_limit takes its
+  // place.
   struct protocol::HttpLimits http_limits;
   // TLS: the application protocol that the server speaks (ALPN, RFC 7301), or several as "a,b", the
-  // preferred one first. A client that offers only others is refused. Null: it is not said.
+  // preferred one first. A client that offers only others is refused. Null: the server does not
+  // negotiate one.
   const char *alpn_protocol;
 };
 
