@@ -6,19 +6,19 @@
 
 enum TransportType { TT_TCP, TT_UDP, TT_SCTP, TT_TCP_SSL, TT_SCTP_SSL };
 
-// How a client behaves towards one endpoint (an address and a port). An aggregate to copy and
-// change; its defaults are ENDPOINT_PARAMS_DEFAULT. Times are in milliseconds, -1: unlimited.
+// The settings of a client for one endpoint (an address and a port). An aggregate to copy and
+// change; its defaults are ENDPOINT_PARAMS_DEFAULT. Times are in milliseconds; -1 means unlimited.
 struct EndpointParams {
   int address_family = AF_UNSPEC;
   size_t max_connections = 200;
   int connect_timeout = 10 * 1000;
   int response_timeout = 10 * 1000;
   int ssl_connect_timeout = 10 * 1000;
-  // TLS: tells the server which host is wanted (SNI, RFC 6066, section 3), as most of them need.
+  // TLS: tells the server which host is wanted (SNI, RFC 6066, section 3). Most servers need that.
   bool use_tls_sni = true;
-  // Bytes of a response, of which the task keeps the whole: a larger one ends it with EMSGSIZE. Of
-  // no effect on a task whose response has a set_size_limit() of its own, and on chunked tasks,
-  // which keep nothing. SIZE_MAX: unlimited.
+  // The largest response in bytes, as a task keeps the whole response in memory. A larger one ends
+  // the task with EMSGSIZE. This has no effect on a task whose response has a set_size_limit() of
+  // its own, or on chunked tasks, which keep nothing. SIZE_MAX means unlimited.
   size_t response_size_limit = size_t{1024} * 1024 * 1024;
 };
 

@@ -13,8 +13,9 @@
 
 namespace protocol {
 
-// One header field, not null-terminated. Given to the user, it points into the message and stays
-// valid until that field is replaced or erased, or the message is destroyed.
+// One header field. The texts are not null-terminated. A field that is returned to the user points
+// into the message. It stays valid until that field is replaced or erased, or the message is
+// destroyed.
 struct HttpMessageHeader {
   const void *name;
   size_t name_len;
@@ -27,16 +28,16 @@ struct HttpContent;
 
 // What requests and responses have in common: version, header fields, body.
 //
-// One message is both received and sent: a received message may be changed and sent on. Text
-// returned as `const char *` is null-terminated, null when absent, and stays valid, whatever else
-// is set, until that same text is set again or the message is destroyed. Moving a message keeps
+// The same message can be received and sent: a received message may be changed and sent on. Text
+// returned as `const char *` is null-terminated, or null if it is absent. It stays valid until that
+// same text is set again or the message is destroyed, whatever else is set. Moving a message keeps
 // these pointers valid (they follow the content). Not thread-safe. A message that was never used
-// owns no memory but itself.
+// allocates no memory.
 //
 // Setters return false with errno EINVAL for text that would break the framing on the wire: CR, LF
-// or NUL anywhere, a name or method that is no token, white space in a request target. ENOMEM is
-// the other failure. encode() writes what was set and nothing else: the task that sends adds
-// Content-Length, Connection and the like before.
+// or NUL anywhere, a name or method that is not a token, white space in a request target. They also
+// fail with ENOMEM. encode() writes what was set and nothing else. The task that sends the message
+// adds Content-Length, Connection and the like before that.
 class HttpMessage : public ProtocolMessage {
  public:
   const char *get_http_version() const;
@@ -46,12 +47,14 @@ class HttpMessage : public ProtocolMessage {
   bool set_http_version(const char *version);
   bool set_http_version(const std::string &version);
 
-  // From the header fields, received or set: "Transfer-Encoding: chunked"; HTTP/1.1 without
-  // "Connection: close", or HTTP/1.0 with "Connection: keep-alive".
+  // These depend on the header fields, received or set. is_chunked(): "Transfer-Encoding: chunked".
+  // is_keep_alive(): HTTP/1.1 without "Connection: close", or HTTP/1.0 with "Connection:
+  // keep-alive".
   bool is_chunked() const;
   bool is_keep_alive() const;
 
-  // add: appends a field. set: replaces every field of that name by one. Names match without case.
+  // The add functions append a field. The set functions replace every field of that name by one.
+  // Names match without regard to case.
   bool add_header(const struct HttpMessageHeader *header);
   bool set_header(const struct HttpMessageHeader *header);
   bool add_header_pair(const char *name, const char *value);
@@ -59,18 +62,20 @@ class HttpMessage : public ProtocolMessage {
   bool add_header_pair(const std::string &name, const std::string &value);
   bool set_header_pair(const std::string &name, const std::string &value);
 
-  // The body of a completely received message; of a chunked one the raw body with its chunk
-  // framing (see HttpChunkCursor, HttpUtil::decode_chunked_body). False, null and 0 when no
-  // message was received completely; true, null and 0 when it has no body.
+  // Returns the body of a completely received message. For a chunked message it is the raw body
+  // with its chunk framing (see HttpChunkCursor, HttpUtil::decode_chunked_body). False, null and 0
+  // if no message was received completely; true, null and 0 if the message has no body.
   bool get_parsed_body(const void **body, size_t *size) const;
 
-  // For a message that did not arrive completely, when no more of it will, as in the callback of a
-  // task that failed: what there is of its body counts as the whole. Without effect before the
-  // header section is complete, and on a body that was handed out as it arrived.
+  // For a message that did not arrive completely and of which no more will arrive, as in the
+  // callback of a task that failed. The part of its body that has arrived then counts as the whole.
+  // Has no effect before the header section is complete, or on a body that was passed on as it
+  // arrived.
   void end_parsing();
 
   // The body to send, as a list of blocks. The nocopy forms keep the caller's pointer, which must
-  // stay valid until the message was sent; a received body may be given to its own message.
+  // stay valid until the message has been sent. A received body may be passed to the nocopy forms
+  // of its own message.
   bool append_output_body(const void *buf, size_t size);
   bool append_output_body_nocopy(const void *buf, size_t size);
   bool append_output_body(const char *buf);
@@ -80,7 +85,8 @@ class HttpMessage : public ProtocolMessage {
 
   size_t get_output_body_size() const;
   size_t get_output_body_blocks(const void *buf[], size_t size[], size_t max) const;
-  // `*size` is the room in and the length out; false with ENOSPC when the room is too small.
+  // `*size` is the size of the buffer on entry and the length of the body on return. False with
+  // ENOSPC if the buffer is too small.
   bool get_output_body_merged(void *buf, size_t *size) const;
   bool get_output_body_merged(std::string &body) const;
   void clear_output_body();
@@ -90,28 +96,29 @@ class HttpMessage : public ProtocolMessage {
   bool has_content_length_header() const;
   bool has_keep_alive_header() const;
 
-  // ProtocolMessage. Blocks of the body beyond `max` are merged into the last vector.
+  // These override ProtocolMessage. encode() merges blocks of the body beyond `max` into the last
+  // vector.
   int encode(struct iovec vectors[], int max) override;
   int append(const void *buf, size_t *size) override;
   using ProtocolMessage::append;
-  // 1 for a response whose body ends with the connection (RFC 9112, 6.3, rule 8) and for a message
-  // that is complete; ECONNRESET for any other.
+  // Returns 1 for a response whose body ends with the connection (RFC 9112, 6.3, rule 8), and for a
+  // message that is complete. For any other message it fails with ECONNRESET.
   int end_of_input() override;
 
   // --- For the layers that receive; not for users. ---
 
-  // Parsing limits; the owner keeps them alive while it appends. Null: the defaults. They stay
-  // with this object when it is moved from or to.
+  // Sets the parsing limits. The caller owns them and must keep them alive while it appends. Null
+  // means the defaults. They stay with this object when it is moved from or to.
   void set_limits(const HttpLimits *limits) { limits_ = limits; }
 
-  // A byte of the message arrived; empty lines before a request do not count.
+  // Whether a byte of the message has arrived. Empty lines before a request do not count.
   bool has_started() const;
-  // append() returned 1.
+  // Whether append() has returned 1.
   bool is_complete() const;
-  // Bytes of the body that arrived so far, chunk framing included.
+  // Returns how many bytes of the body have arrived so far, chunk framing included.
   size_t get_received_body_size() const;
-  // After append() returned -1: the status to refuse the request with (400, 413, 414, 417, 431,
-  // 501, 505; 500 when memory ran out); 0 when there was no error.
+  // Returns the status with which to refuse the request after append() has returned -1: 400, 413,
+  // 414, 417, 431, 501 or 505, or 500 if memory ran out. Returns 0 if there was no error.
   int refusal_status() const;
   HttpContent *content() const { return content_.get(); }
 
@@ -131,8 +138,8 @@ class HttpMessage : public ProtocolMessage {
     return true;
   }
 
-  // Called once when the header section is complete and accepted; `rest` bytes of the body are at
-  // hand already. Returns 0, or the status to refuse the message with.
+  // Called once when the header section is complete and accepted. `rest` bytes of the body have
+  // already arrived. Returns 0, or the status with which to refuse the message.
   virtual int header_completed(size_t rest);
   // See HttpResponse.
   bool zero_body_ = false;
@@ -167,15 +174,15 @@ class HttpRequest : public HttpMessage {
   HttpRequest &operator=(HttpRequest &&) noexcept = default;
 
  protected:
-  // Answers "Expect: 100-continue" by feedback() when the body has not begun to arrive.
+  // Answers "Expect: 100-continue" by feedback() if no byte of the body has arrived.
   int header_completed(size_t rest) override;
 };
 
-// As a received message, it begins with the first answer that is not interim: each 1xx but 101 is
-// skipped, and the time limit for receiving starts again (renew()). More than 32 of them are an
-// error. Errors of append(): EBADMSG for what is no response or has no certain end (RFC 9112, 6.3),
-// EMSGSIZE beyond the size limit, which counts the head and the body without chunk framing, or
-// beyond the limits of a head (HttpLimits.h).
+// When a response is received, it begins with the first answer that is not interim: each 1xx but
+// 101 is skipped, and the time limit for receiving starts again (renew()). More than 32 interim
+// answers are an error. append() fails with EBADMSG if the bytes are not a response or if its end
+// is not certain (RFC 9112, 6.3). It fails with EMSGSIZE if the response exceeds the size limit,
+// which counts the head and the body without chunk framing, or the limits of a head (HttpLimits.h).
 class HttpResponse : public HttpMessage {
  public:
   const char *get_status_code() const;
@@ -190,16 +197,19 @@ class HttpResponse : public HttpMessage {
   bool set_reason_phrase(const char *phrase);
   bool set_reason_phrase(const std::string &phrase);
 
-  // Which request the response to be received answers, where that decides about its body (RFC 9112,
-  // 6.3); called before the first byte. HEAD: there is none, whatever the fields say.
+  // Both say which request the response answers, where that decides about its body (RFC 9112, 6.3).
+  // Call them before the first byte.
+  //
+  // parse_zero_body() is for HEAD: the response has no body, whatever the fields say.
   void parse_zero_body() { zero_body_ = true; }
-  // CONNECT: with a 2xx status the message ends with its head, and what follows is the tunnel's;
-  // Content-Length and Transfer-Encoding mean nothing then. Any other status has its body.
+  // parse_connect_answer() is for CONNECT. With a 2xx status the message ends with its head, and
+  // what follows belongs to the tunnel; Content-Length and Transfer-Encoding are ignored then. A
+  // response with any other status has its body.
   void parse_connect_answer() { answers_connect_ = true; }
 
-  // For the layers that receive, before the first byte: the body is not kept, but passed on in
-  // pieces (HttpReceiver::pieces()); get_parsed_body() then says that there is none. After the head
-  // and after each piece the time limit for receiving starts again (renew()).
+  // For the layers that receive; called before the first byte. The body is not stored, but passed
+  // on in pieces (HttpReceiver::pieces()); get_parsed_body() then says that there is none. After
+  // the head and after each piece the time limit for receiving starts again (renew()).
   void stream_body() { streams_body_ = true; }
 
   HttpResponse() noexcept : HttpMessage(false) {}

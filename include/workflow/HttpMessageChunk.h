@@ -6,18 +6,18 @@
 
 namespace protocol {
 
-// A piece of a body: bytes that it owns, or that somebody else keeps for as long as he says.
-// Not thread-safe. Movable; what is moved from has none.
+// A piece of a body. It either owns its bytes, or refers to bytes that somebody else keeps for a
+// stated time. Not thread-safe. Movable; a moved-from chunk has no bytes.
 class HttpMessageChunk {
  public:
-  // False, null and 0 when it has none.
+  // Returns the bytes. False, null and 0 if there are none.
   bool get_chunk_data(const void **data, size_t *size) const;
 
-  // Hands the bytes over, copied if they are not its own: the caller gives them to free(3). False
-  // with errno: ENOENT when it has none, ENOMEM.
+  // Transfers the bytes to the caller, who must release them with free(3). They are copied if the
+  // chunk does not own them. False with errno: ENOENT if there are none, ENOMEM.
   bool move_chunk_data(void **data, size_t *size);
 
-  // Copies. False with errno ENOMEM; it keeps what it had then.
+  // Stores a copy of the bytes. False with errno ENOMEM; the chunk is then unchanged.
   bool set_chunk_data(const void *data, size_t size);
 
   HttpMessageChunk() = default;
@@ -36,7 +36,7 @@ class HttpMessageChunk {
 
   // --- For the layers that receive; not for users. ---
 
-  // Bytes that it does not own; null: none.
+  // Makes the chunk refer to bytes that it does not own. Null: none.
   void refer_to(const void *data, size_t size);
 
  private:

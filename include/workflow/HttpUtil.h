@@ -23,7 +23,7 @@ inline constexpr const char *HttpMethodOptions = "OPTIONS";
 inline constexpr const char *HttpMethodConnect = "CONNECT";
 inline constexpr const char *HttpMethodTrace = "TRACE";
 
-// The IANA registry of HTTP status codes, and some that servers use without being in it.
+// The IANA registry of HTTP status codes, and some unregistered ones that servers use.
 enum HttpStatus {
   HttpStatusContinue = 100,
   HttpStatusSwitchingProtocols = 101,
@@ -80,7 +80,7 @@ enum HttpStatus {
   HttpStatusRequestHeaderFieldsTooLarge = 431,
   HttpStatusUnavailableForLegalReasons = 451,
 
-  // Not registered. The first name is spelt as programs know it.
+  // Not registered. The spelling of the first name is the one that programs use.
   HttpStatusEnhanceYourCaim = 420,
   HttpStatusNoResponse = 444,
   HttpStatusBlocked = 450,
@@ -105,33 +105,34 @@ using namespace http_constants;
 
 class HttpUtil {
  public:
-  // Sets the status code and its usual reason phrase ("Unknown" when there is none). False with
-  // EINVAL unless 100 <= status <= 999.
+  // Sets the status code and its usual reason phrase ("Unknown" if it has none). False with EINVAL
+  // unless 100 <= status <= 999.
   static bool set_response_status(HttpResponse *response, int status);
 
-  // The decoded body of a received message: chunk framing removed if it is chunked, a copy of the
-  // body otherwise; empty when there is none.
+  // Returns the decoded body of a received message. The chunk framing is removed if the message is
+  // chunked; otherwise this is a copy of the body. Empty if there is no body.
   static std::string decode_chunked_body(const HttpMessage *message);
 
   // The reason phrase of RFC 9110 and the IANA registry; null for a status without one.
   static const char *get_reason_phrase(int status);
 };
 
-// Walks the header fields of a message in order. The message outlives the cursor; erase() changes
-// it. Fields added while walking are met too.
+// Iterates over the header fields of a message in order. The message must outlive the cursor;
+// erase() changes it. Fields that are added meanwhile are visited, too.
 class HttpHeaderCursor {
  public:
   explicit HttpHeaderCursor(const HttpMessage *message) : message_(message) {}
 
-  // The next field; false at the end.
+  // Returns the next field; false at the end.
   bool next(struct HttpMessageHeader *header);
   bool next(std::string &name, std::string &value);
 
-  // The next field of that name, without case; name and name_len are input.
+  // Returns the next field of that name, without regard to case; false at the end. In the first
+  // form, name and name_len are input.
   bool find(struct HttpMessageHeader *header);
   bool find(const std::string &name, std::string &value);
 
-  // Erases the field that the last successful call found; false if there is none.
+  // Erases the field that the last successful call returned. False if there is none.
   bool erase();
   bool find_and_erase(struct HttpMessageHeader *header);
   bool find_and_erase(const std::string &name);
@@ -143,16 +144,16 @@ class HttpHeaderCursor {
 
   const HttpMessage *message_;
   size_t next_ = 0;        // index of the field that next() returns
-  bool at_field_ = false;  // the field before it is the one to erase
+  bool at_field_ = false;  // the field before next_ is the one to erase
 };
 
-// Walks the decoded chunks of a received message; one that is not chunked has its body as the only
-// chunk. The message outlives the cursor.
+// Iterates over the decoded chunks of a received message. The body of a message that is not chunked
+// is its only chunk. The message must outlive the cursor.
 class HttpChunkCursor {
  public:
   explicit HttpChunkCursor(const HttpMessage *message);
 
-  // The next chunk's data; false at the end of the body.
+  // Returns the next chunk's data; false at the end of the body.
   bool next(const void **chunk, size_t *size);
   void rewind();
 
@@ -163,18 +164,18 @@ class HttpChunkCursor {
   bool chunked_ = false;
 };
 
-// A snapshot of the header fields for looking up by name, without case.
+// A snapshot of the header fields, for lookups by name without regard to case.
 class HttpHeaderMap {
  public:
   explicit HttpHeaderMap(const HttpMessage *message);
 
   bool key_exists(const std::string &key) const;
 
-  // The first value of that name; empty, false when there is none.
+  // Return the first value of that name. If there is none, they return an empty string or false.
   std::string get(const std::string &key) const;
   bool get(const std::string &key, std::string &value) const;
 
-  // All of them in order.
+  // Return all values of that name, in order.
   std::vector<std::string> get_strict(const std::string &key) const;
   bool get_strict(const std::string &key, std::vector<std::string> &values) const;
 

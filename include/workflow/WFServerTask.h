@@ -19,67 +19,73 @@ class LeaveHook;
 class ReplyStream;
 class ServerPeer;
 
-// One request and its reply as the connection sees them; the bridge between the tasks, which are
-// templates, and the connections, which are not. For the implementation of servers.
+// One request and its reply as the connection sees them. It is the bridge between the tasks, which
+// are templates, and the connections, which are not. For the implementation of servers.
 //
-// Life: the connection makes it with the first byte of a request and owns it while receiving. With
-// begin() it becomes a task of a series, which deletes it; the series keeps the connection alive.
-// From then on it ends in exactly one of send_reply(), drop() (destruction included).
+// Life: the connection creates the exchange with the first byte of a request and owns it while
+// receiving. With begin() it becomes a task of a series, which deletes it; the series keeps the
+// connection alive. From then on it ends with exactly one call of send_reply() or drop(). Its
+// destruction counts as drop().
 class ServerExchange {
  public:
   struct Reply {
     bool keep_alive;         // the connection may carry another exchange
-    int send_timeout;        // ms; -1: unlimited; less: the server's
+    int send_timeout;        // ms; -1: unlimited; below -1: as the server's params say
     int keep_alive_timeout;  // ms; -1: unlimited
   };
 
-  // Of a reply that is sent piece by piece.
+  // The form of a reply that is sent piece by piece.
   struct StreamForm {
-    bool keep_alive;  // as above
+    bool keep_alive;  // as in Reply
     bool chunked;
-    bool discards;      // there is no body
-    std::string first;  // of the body
+    bool discards;      // the reply has no body: what is written is dropped
+    std::string first;  // the first bytes of the body
   };
 
   virtual protocol::ProtocolMessage *request() = 0;
   virtual protocol::ProtocolMessage *response() = 0;
 
-  // Before the first byte.
+  // Prepares the request for receiving. Called before the first byte.
   virtual void prepare_request(const WFServerParams &params) = 0;
 
-  // While receiving: the part of the request that decides about the rest has arrived.
+  // While receiving: whether the part of the request that decides about the rest has arrived.
   virtual bool is_header_complete() = 0;
 
-  // What to send before closing when the request cannot be served; perhaps nothing. `timed_out`:
-  // it did not arrive in time, else it was not understood.
+  // Returns what to send before the connection is closed because the request cannot be served. It
+  // may be empty. If `timed_out`, the request did not arrive in time; otherwise it was malformed or
+  // not allowed.
   virtual std::string refusal(bool timed_out) = 0;
 
-  // The request is complete. Returns what a handler shall run; it leads to send_reply() or drop().
-  // `keep_alive_timeout`: what applies unless the task's user sets another; ms, -1: unlimited.
+  // Called when the request is complete. Returns what a handler must run; that leads to
+  // send_reply() or drop(). `keep_alive_timeout` applies unless the task's user sets another; it is
+  // in ms, and -1 means unlimited.
   virtual Runnable *begin(long long seq, int keep_alive_timeout) = 0;
 
-  // Begun, and neither replied nor dropped: what the reply waits for.
+  // For an exchange that has begun, and has neither replied nor been dropped: the series for which
+  // the reply waits.
   virtual SeriesWork *series() = 0;
 
-  // The reply has left or failed. Called once after send_reply(), perhaps before it returns.
+  // Called once after send_reply(), perhaps before it returns, when the reply has been sent or has
+  // failed.
   virtual void reply_ended(int state, int error) = 0;
 
-  // Deletes an exchange that was not begun.
+  // Deletes an exchange that has not begun.
   virtual void abandon() = 0;
 
   void set_peer(ServerPeer *peer) { peer_ = peer; }
 
-  // What SeriesWork::get_specific answers with the server's identity, for this very pointer.
+  // The key, compared by its address, for which SeriesWork::get_specific() returns the identity of
+  // the server.
   static const char kHostKey[];
 
  protected:
   virtual ~ServerExchange() = default;
 
-  // Sends response(). `reply_ended` follows.
+  // Sends response(). A call of reply_ended() follows.
   void send_reply(const Reply &reply);
   // Ends the exchange without a reply: the connection is closed.
   void drop();
-  // The connection will not carry another exchange: the server is being stopped.
+  // Whether the connection will not carry another exchange because the server is being stopped.
   bool connection_is_closing() const;
 
   int peer_addr(struct sockaddr *addr, socklen_t *addrlen) const;
@@ -88,14 +94,15 @@ class ServerExchange {
   void call_when_closed(std::function<void()> hook);
   void end_timers_when_closed();
 
-  // The reply is sent piece by piece from now on, its head first. Null with errno.
+  // From now on the reply is sent piece by piece, its head first. Returns null with errno on
+  // failure.
   std::shared_ptr<ReplyStream> open_stream(const StreamForm &form, bool of_events,
                                            const Reply &reply);
   bool can_stream() const;
   bool is_streaming() const { return stream_ != nullptr; }
-  // Nothing more is written. 0, or the errno with which it was over before.
+  // Ends the writing of pieces. Returns 0, or the errno with which the stream had already ended.
   int stop_stream();
-  // After that, and instead of send_reply().
+  // Called after stop_stream(), in place of send_reply().
   void end_stream();
   WFConnection *user_connection() const;
 
@@ -117,7 +124,8 @@ class ServerExchange {
 // or whose responses must be completed before they are sent.
 template <class REQ, class RESP>
 struct WFServerProtocol {
-  // What a reply depends on, noted before the user gets the request: it may be moved away.
+  // The facts about the request on which the reply depends. They are stored before the user gets
+  // the request, because the user may move its content away.
   struct RequestFacts {};
   static RequestFacts facts_of(const REQ *) { return RequestFacts(); }
 
@@ -126,9 +134,10 @@ struct WFServerProtocol {
   }
   static bool is_header_complete(const REQ *) { return true; }
   static std::string refusal(const REQ *, bool /*timed_out*/) { return std::string(); }
-  // What a client gets whose reply is cut short as the server stops; perhaps nothing.
+  // Returns the answer to a client whose reply is cut short because the server stops. It may be
+  // empty.
   static std::string unavailable() { return std::string(); }
-  // Returns whether the connection may be kept. Throws std::bad_alloc: there will be no reply.
+  // Returns whether the connection may be kept. May throw std::bad_alloc: then there is no reply.
   static bool prepare_reply(const RequestFacts &, RESP *, bool may_keep) { return may_keep; }
 };
 
@@ -139,7 +148,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   using Process = std::function<void(WFNetworkTask<REQ, RESP> *)>;
   using Protocol = WFServerProtocol<REQ, RESP>;
 
-  // `process` outlives the task.
+  // `process` must outlive the task.
   explicit WFServerTask(const Process &process) : process_(process), processor_(*this) {}
 
   void dispatch() override {
@@ -150,7 +159,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     }
     if (is_streaming()) {
       if (const int error = stop_stream()) {
-        // It must not look whole.
+        // An incomplete reply must not look complete.
         give_up(error);
         end_exchange();
         this->subtask_done();
@@ -174,7 +183,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     send_reply(Reply{keep && may_keep, this->send_timeout_, this->keep_alive_timeout_});
   }
 
-  // For WFHttpStream::begin(). Throws std::bad_alloc.
+  // For WFHttpStream::begin(). May throw std::bad_alloc.
   std::shared_ptr<workflow::ReplyStream> begin_stream(bool of_events) {
     if (this->state_ != WFT_STATE_TOREPLY || is_streaming()) {
       errno = EALREADY;
@@ -192,7 +201,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     const StreamForm form = Protocol::prepare_stream(facts_, &this->resp_, may_keep, of_events);
     const Reply reply = {form.keep_alive, this->send_timeout_, this->keep_alive_timeout_};
     auto stream = open_stream(form, of_events, reply);
-    if (!stream) give_up(errno);  // the response is not what it was
+    if (!stream) give_up(errno);  // the response was changed for the stream
     return stream;
   }
 
@@ -202,7 +211,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   WFConnection *get_connection() const override { return user_connection(); }
   int push(const void *buf, size_t size) override {
     if (is_streaming()) {
-      errno = EINVAL;  // it would be in the middle of a chunk
+      errno = EINVAL;  // the bytes could end up inside a chunk
       return -1;
     }
     return push_bytes(buf, size);
@@ -240,7 +249,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   void abandon() override { delete this; }
 
  private:
-  // The first task of the series: gives the request to the user.
+  // The first task of the series: passes the request to the user.
   class Processor final : public SubTask {
    public:
     explicit Processor(WFServerTask &task) : task_(task) {}
@@ -259,7 +268,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     WFServerTask &task_;
   };
 
-  // Keeps the connection, and so the server, until the series has ended.
+  // Keeps the connection, and with it the server, alive until the series has ended.
   class Series final : public SeriesWork {
    public:
     Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer)
@@ -278,7 +287,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     workflow::ServerPeer *const peer_;
   };
 
-  // There will be no reply.
+  // Makes the task end without a reply.
   void give_up(int error) {
     this->state_ = WFT_STATE_SYS_ERROR;
     this->error_ = error;
