@@ -10,20 +10,20 @@
 
 namespace protocol {
 
-// Several messages, one after the other, as one: sent as one unit, or received as one. A derived
-// class says which message follows.
+// Several messages, one after the other, that are sent or received as one. A derived class says
+// which message follows.
 //
-// Owns none of them. Not thread-safe. Movable; a package that is being received goes on in the
-// object it is moved to. The size limit bounds all that is received.
+// It owns none of them. Not thread-safe. Movable; a package that is being received continues in the
+// object it is moved to. The size limit applies to all the bytes received.
 class PackageWrapper : public ProtocolWrapper {
  public:
-  // Describes the wrapped message, then each that next_out() names. All of them are alive, each is
-  // another object, and none changes until what was encoded has been sent. Messages that need more
-  // than `max` vectors together are merged into the last one.
+  // Describes the wrapped message, then each that next_out() returns. They must all be alive and be
+  // different objects, and none may change until what was encoded has been sent. If they need more
+  // than `max` vectors together, the rest is merged into the last one.
   int encode(struct iovec vectors[], int max) override;
 
-  // Receives the wrapped message, then, each time one is complete, the one that next_in() names;
-  // complete with the last, at exactly its last byte.
+  // Receives the wrapped message, and each time one is complete, the one that next_in() returns.
+  // The package is complete with the last byte of the last message.
   int append(const void *buf, size_t *size) override;
   using ProtocolWrapper::append;
   int end_of_input() override;
@@ -33,11 +33,11 @@ class PackageWrapper : public ProtocolWrapper {
   PackageWrapper &operator=(PackageWrapper &&wrapper) noexcept;
 
  protected:
-  // The message to be sent after `last`; null ends the package.
+  // Returns the message to send after `last`. Null ends the package.
   virtual ProtocolMessage *next_out(ProtocolMessage *last);
 
-  // The message to be received after `last`, which is complete; null ends the package. Called
-  // once for each.
+  // Returns the message to receive after `last`, which is complete. Null ends the package. Called
+  // once for each message.
   virtual ProtocolMessage *next_in(ProtocolMessage *last);
 
  private:
@@ -45,7 +45,7 @@ class PackageWrapper : public ProtocolWrapper {
 
   ProtocolMessage *receiving_ = nullptr;  // null before the first byte
   size_t received_ = 0;                   // bytes in all
-  size_t completed_ = 0;                  // those of complete messages
+  size_t completed_ = 0;                  // bytes of complete messages
   bool complete_ = false;
   std::string merged_;
 };

@@ -9,66 +9,69 @@
 
 namespace protocol {
 
-// Where a message being received writes back at once (an interim answer, an acknowledgement).
-// Implemented by the connection, which outlives the messages it installs itself in.
+// Through this a message that is being received can write to its peer at once (an interim answer,
+// an acknowledgement). Implemented by the connection, which must outlive the messages in which it
+// installs itself.
 class MessageChannel {
  public:
-  // Writes `size` bytes towards the peer without waiting for the message to end. Returns the
-  // number of bytes taken, or -1 with errno.
+  // Writes `size` bytes to the peer without waiting for the message to end. Returns the number of
+  // bytes taken, or -1 with errno.
   virtual int write_now(const void *buf, size_t size) = 0;
 
-  // The message begins anew: its receive time limit starts again. Does nothing by default.
+  // The message begins anew, so its receive time limit starts again. Does nothing by default.
   virtual void restart_receive() {}
 
  protected:
   ~MessageChannel() = default;
 };
 
-// The base of every message of every protocol: bytes in by append(), bytes out by encode().
+// The base of every message of every protocol. append() takes received bytes, encode() returns
+// bytes to send.
 //
-// Ownership: by whoever creates it; an attachment belongs to the message. Not thread-safe: one
-// thread at a time. Movable, not copyable; what is moved from is empty and usable again. The
-// channel belongs to the place where a message lives (a task on a connection), not to its
-// content, so moving leaves both channels where they are.
+// Ownership: whoever creates a message owns it, and the message owns its attachment. Not
+// thread-safe: one thread at a time. Movable, not copyable; a moved-from message is empty and
+// usable again. The channel belongs to the place where a message lives (a task on a connection),
+// not to its content, so a move leaves both channels where they are.
 class ProtocolMessage {
  public:
-  // Describes the whole message in at most `max` vectors and returns how many were used, -1 with
-  // errno on failure. What the vectors point to stays valid until the message is changed, moved
-  // from, encoded again or destroyed.
+  // Describes the whole message in at most `max` vectors. Returns how many were used, or -1 with
+  // errno. The memory of the vectors stays valid until the message is changed, moved from, encoded
+  // again or destroyed.
   virtual int encode(struct iovec vectors[], int max);
 
-  // Takes received bytes. Returns 1 when the message is complete, 0 when more bytes are wanted,
-  // -1 with errno on error. In the first form `*size` is set to the number of bytes that belong
-  // to this message; it is meaningful with a return of 1. In the second form, a completed message
-  // must end where the bytes end. A message overrides one of the two: each calls the other by
-  // default, and a message that overrides neither fails with ENOSYS.
+  // Takes received bytes. Returns 1 if the message is complete, 0 if more bytes are wanted, and -1
+  // with errno on error. The first form sets `*size` to the number of bytes that belong to this
+  // message, which is meaningful if it returns 1. With the second form, a completed message must
+  // end where the bytes end. A message overrides one of the two: each calls the other by default,
+  // and a message that overrides neither fails with ENOSYS.
   virtual int append(const void *buf, size_t *size);
   virtual int append(const void *buf, size_t size);
 
-  // The peer will send no more. Returns 1 when that completes the message, as some protocols end
-  // one with the connection, -1 with errno otherwise: by default, ECONNRESET.
+  // Called when the peer will send no more. Returns 1 if that completes the message, as in
+  // protocols where the end of the connection ends a message. Otherwise it returns -1 with errno,
+  // by default ECONNRESET.
   virtual int end_of_input();
 
-  // Writes bytes back to the peer while the message is being received, only from within append().
-  // Returns the number of bytes taken or -1 with errno; ENOTCONN when there is no connection.
+  // Writes bytes to the peer while the message is being received. May only be called within
+  // append(). Returns the number of bytes taken, or -1 with errno; ENOTCONN if there is no
+  // connection.
   virtual int feedback(const void *buf, size_t size);
 
-  // Says, from within append(), that what came so far was whole in itself, such as an interim
-  // message: the time limits for receiving start again. Nothing happens when there is no
-  // connection.
+  // Called within append() if the bytes so far were complete in themselves, such as an interim
+  // message: the time limits for receiving start again. Does nothing if there is no connection.
   virtual void renew();
 
-  // The largest message accepted by append(), in bytes; without limit by default.
+  // The size in bytes of the largest message that append() accepts. Unlimited by default.
   void set_size_limit(size_t limit) { size_limit = limit; }
   size_t get_size_limit() const { return size_limit; }
 
-  // Something of the user's that lives and dies with the message.
+  // An object of the user that the message owns and destroys.
   class Attachment {
    public:
     virtual ~Attachment() = default;
   };
 
-  // Takes ownership; the former attachment is deleted.
+  // Takes ownership. The previous attachment is deleted.
   void set_attachment(Attachment *attachment) {
     if (attachment != attachment_) delete attachment_;
     attachment_ = attachment;
@@ -108,15 +111,15 @@ class ProtocolMessage {
   bool delegating_ = false;
 };
 
-// A message around another: what is sent and received is the inner one, as far as a derived class
-// does not change it on the way (see PackageWrapper, SSLWrapper). Where a connection takes a
-// message, a wrapper puts a layer between the two.
+// A message around another one. What is sent and received is the inner message, except for what a
+// derived class changes (see PackageWrapper, SSLWrapper). Wherever a connection takes a message, a
+// wrapper can add a layer between the two.
 //
-// Does not own the wrapped message, which outlives every call of the wrapper. Not thread-safe, and
-// one thread at a time for both. Movable: what is moved from wraps nothing, and its encode() and
-// append() fail with EINVAL.
+// The wrapper does not own the wrapped message, which must outlive every call of the wrapper. Not
+// thread-safe: one thread at a time may use the two. Movable: a moved-from wrapper wraps nothing,
+// and its encode() and append() fail with EINVAL.
 //
-// While append() runs, the wrapped message's feedback() and renew() are those of the wrapper. The
+// While append() runs, feedback() and renew() of the wrapped message call those of the wrapper. The
 // smaller of both size limits applies to what is received.
 class ProtocolWrapper : public ProtocolMessage {
  public:
@@ -139,8 +142,8 @@ class ProtocolWrapper : public ProtocolMessage {
   }
 
  protected:
-  // Gives received bytes to `inner` as append() says, with this wrapper behind its feedback() and
-  // renew() and at most `limit` as its size limit.
+  // Passes received bytes to append() of `inner`. Meanwhile feedback() and renew() of `inner` call
+  // those of this wrapper, and its size limit is at most `limit`.
   int append_to(ProtocolMessage *inner, const void *buf, size_t *size, size_t limit);
 
   ProtocolMessage *message;

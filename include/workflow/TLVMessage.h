@@ -11,28 +11,31 @@
 
 namespace protocol {
 
-// A message of type, length and value. On the wire: four bytes of type, four bytes of length, both
-// in network byte order, and that many bytes of value, which may be any bytes, or none.
+// A message of type, length and value. On the wire it has four bytes of type and four bytes of
+// length, both in network byte order, and then that many bytes of value. The value may be any
+// bytes, or none.
 //
-// Owns its value. Not thread-safe. Movable; what is moved from is empty and usable again. Users
-// derive from it to give the value a meaning.
+// The message owns its value. Not thread-safe. Movable; a moved-from message is empty and usable
+// again. Users derive from it to give the value a meaning.
 //
 // The size limit counts the whole message, its head of 8 bytes included. It is checked as soon as
-// the head is there (EMSGSIZE), and an announced length is believed only up to 64 KiB: beyond that
-// memory is taken as the bytes arrive. Out of memory, append() and encode() fail with ENOMEM.
+// the head has arrived (EMSGSIZE). At most 64 KiB are allocated because of an announced length;
+// beyond that memory is allocated as the bytes arrive. If there is no memory, append() and encode()
+// fail with ENOMEM.
 class TLVMessage : public ProtocolMessage {
  public:
-  // Any 32 bits; 0 at first.
+  // The type may be any 32 bits. It is 0 at first.
   int get_type() const { return type_; }
   void set_type(int type) { type_ = type; }
 
-  // Never null; the user may change it. Valid until the message is destroyed.
+  // Never returns null. The user may change the value. The pointer is valid until the message is
+  // destroyed.
   std::string *get_value() { return &value_; }
   const std::string *get_value() const { return &value_; }
   void set_value(std::string value) { value_ = std::move(value); }
 
-  // ProtocolMessage. encode() fails with EMSGSIZE for a value of 4 GiB and more. A complete message
-  // takes no more bytes; one that was refused stays so.
+  // These override ProtocolMessage. encode() fails with EMSGSIZE for a value of 4 GiB or more. A
+  // complete message takes no more bytes, and a message that was refused stays refused.
   int encode(struct iovec vectors[], int max) override;
   int append(const void *buf, size_t *size) override;
   using ProtocolMessage::append;
@@ -51,15 +54,15 @@ class TLVMessage : public ProtocolMessage {
   void take_content_of(TLVMessage &message) noexcept;
 
   int type_ = 0;
-  // Of the message being received.
+  // The state of the message being received.
   Phase phase_ = Phase::kHead;
-  uint32_t head_size_ = 0;   // what is there of the head
-  uint32_t value_left_ = 0;  // what is to come of the value
+  uint32_t head_size_ = 0;   // bytes of the head that have arrived
+  uint32_t value_left_ = 0;  // bytes of the value still to arrive
   int refusal_ = 0;          // errno once refused
   std::string value_;
-  // Received piece by piece, or written for encode().
+  // The head as it is received piece by piece, or as encode() writes it.
   unsigned char head_[kHeadSize] = {};
-  // Head and value in one, where encode() is given a single vector.
+  // Head and value in one block, used when encode() is given a single vector.
   std::string merged_;
 };
 
