@@ -9,11 +9,12 @@ enum {
   URI_STATE_INIT = 0,
   URI_STATE_SUCCESS = 1,
   URI_STATE_INVALID = 2,  // not a URI
-  URI_STATE_ERROR = 3     // no memory; `error` is errno
+  URI_STATE_ERROR = 3     // out of memory; `error` is errno
 };
 
-// The components of a URI (RFC 3986, 3), null where absent, not decoded. An IPv6 host stands
-// without its brackets. The strings are malloc()ed and belong to the struct.
+// The components of a URI (RFC 3986, 3), not decoded. A component that is absent is null. An IPv6
+// host is stored without its brackets. The strings are allocated with malloc() and owned by this
+// object.
 class ParsedURI {
  public:
   char *scheme = nullptr;
@@ -45,7 +46,7 @@ class ParsedURI {
   }
   ~ParsedURI() { clear(); }
 
-  // Back to the state of a new one.
+  // Resets the object to the state of a new one.
   void clear();
 
  private:
@@ -63,25 +64,26 @@ class ParsedURI {
   }
 };
 
-// Stateless; any thread.
+// Stateless. Any thread may call these functions.
 class URIParser {
  public:
-  // Returns 0 and fills `uri`, or -1 with its state and error set and no component. Characters
-  // of path, query and fragment that RFC 3986 does not allow are percent-encoded, as browsers do;
-  // spaces and control characters are refused anywhere.
+  // Returns 0 and fills `uri`. On failure returns -1, sets the state and error of `uri`, and leaves
+  // all its components null. Characters of path, query and fragment that RFC 3986 does not allow
+  // are percent-encoded, as browsers do. Spaces and control characters are refused anywhere.
   static int parse(const char *str, ParsedURI &uri);
   static int parse(const std::string &str, ParsedURI &uri);
 
-  // What `reference`, absolute or relative, means in a document at `base` (RFC 3986, 5). Returns as
-  // parse(); `base` may be `uri`.
+  // Resolves `reference`, absolute or relative, against the URI `base` of a document (RFC 3986, 5),
+  // and stores the result in `uri`. Returns as parse() does. `base` and `uri` may be the same
+  // object.
   static int resolve(const ParsedURI &base, const std::string &reference, ParsedURI &uri);
 
-  // The name=value pairs of a query, not decoded. Pairs without a name are left out; a pair
-  // without "=" has an empty value. Of a repeated name the first form keeps the first value.
+  // Returns the name=value pairs of a query, not decoded. Pairs without a name are left out; a pair
+  // without "=" has an empty value. If a name is repeated, the first form keeps its first value.
   static std::map<std::string, std::string> split_query(const std::string &query);
   static std::map<std::string, std::vector<std::string>> split_query_strict(
       const std::string &query);
 
-  // The segments of a path that are not empty, not decoded.
+  // Returns the segments of a path that are not empty, not decoded.
   static std::vector<std::string> split_path(const std::string &path);
 };

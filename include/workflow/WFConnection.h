@@ -4,9 +4,9 @@
 #include <mutex>
 #include <utility>
 
-// What users keep with a connection: a context that lives as long as it, or until it is replaced.
-// Thread-safe. The deleter, which may be null, gets the context when it is replaced or when the
-// connection goes.
+// A connection as users see it. It holds a context of the user, which lives as long as the
+// connection, or until it is replaced. Thread-safe. The deleter, which may be null, is called with
+// the context when the context is replaced or the connection is destroyed.
 class WFConnection {
  public:
   void *get_context() const {
@@ -24,8 +24,8 @@ class WFConnection {
     if (deleter) deleter(context);
   }
 
-  // Replaces the context only if it is `test_context` now, in one step. Returns the context
-  // afterwards: `new_context` when it was set, else the one that is there.
+  // Atomically replaces the context if it is `test_context`. Returns the context afterwards:
+  // `new_context` if it was set, otherwise the present one.
   void *test_set_context(void *test_context, void *new_context) {
     return test_set_context(test_context, new_context, nullptr);
   }

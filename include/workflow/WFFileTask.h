@@ -12,12 +12,12 @@
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
-// What a file task works on. It may be changed until the task is started. The memory named here
-// belongs to the caller, who keeps it, and the descriptor open, until the callback.
-// Of a task that names a path, `fd` is -1: the task opens and closes the file itself.
+// The arguments of a file task. They may be changed until the task is started. The caller owns the
+// memory to which they point and the descriptor, and keeps both until the callback. If the task was
+// created with a path, `fd` is -1: the task opens and closes the file itself.
 struct FileIOArgs {
   int fd;
-  void *buf;  // writing only reads from it
+  void *buf;  // a write task only reads it
   size_t count;
   off_t offset;
 };
@@ -33,19 +33,19 @@ struct FileSyncArgs {
   int fd;
 };
 
-// One operation on a file, carried out beside the program: by io_uring, or on threads, so that no
-// callback, timer or caller waits for a disk.
+// One operation on a file. It is done by io_uring or on other threads, so that no callback, timer
+// or caller waits for a disk.
 //
-// Ends, as the system call of its name would end there and then,
-//   SUCCESS    with get_retval() the number of bytes (fewer than asked for at the end of the file,
+// It ends as the system call of its name would end at that time:
+//   SUCCESS    with get_retval() the number of bytes (fewer than requested at the end of the file,
 //              on a full disk, ...), or 0 for fsync and fdatasync;
-//   SYS_ERROR  with get_error() its errno and get_retval() -1; EAGAIN also when there are no
+//   SYS_ERROR  with get_error() its errno and get_retval() -1; EAGAIN also if there are no
 //              threads for it;
 //   ABORTED    with get_retval() -1: the library stopped before the operation began. An operation
-//              that has begun ends in its own way, and the end of the process waits for it.
-// A signal that a write past RLIMIT_FSIZE would raise is not raised: it ends with EFBIG.
+//              that has begun ends in its own way, and the process waits for it when it exits.
+// A write past RLIMIT_FSIZE does not raise its usual signal: it ends with EFBIG.
 //
-// Tasks that run at the same time are carried out in any order. Where order matters, such as a
+// Tasks that run at the same time are executed in any order. Where order matters, such as for a
 // write before its fsync, put them into a series.
 template <class ARGS>
 class WFFileTask : public SubTask {
@@ -64,7 +64,7 @@ class WFFileTask : public SubTask {
   ARGS *get_args() { return &args_; }
   const ARGS *get_args() const { return &args_; }
 
-  // -1 unless the task has succeeded.
+  // Returns -1 unless the task has succeeded.
   long get_retval() const { return retval_; }
 
   int get_state() const { return state_; }

@@ -8,11 +8,15 @@
 #include "workflow/URIParser.h"
 #include "workflow/WFClientTask.h"
 
-// HTTP/1.1 (RFC 9110, 9112). What the task adds to a request where the user did not: method GET,
-// target "/", version, Host, the true Content-Length, and "Connection: close" where the connection
-// is not to be kept. Of several Host fields that differ none is sent, nor any version
-// but 1.1 and 1.0: EINVAL. A body that the user frames ("Transfer-Encoding: chunked") has to be
-// chunks, whole and nothing else, and no other coding can be announced: EINVAL.
+// HTTP/1.1 (RFC 9110, 9112). Where the user did not set them, the task adds to a request the method
+// GET, the target "/", the version, Host, and "Connection: close" if the connection is not to be
+// kept. It sets Content-Length to the true value. The task does not send the following requests,
+// but ends with EINVAL:
+// - a request with several Host fields that differ;
+// - a request with a version other than 1.1 and 1.0;
+// - a request that announces a transfer coding other than "chunked";
+// - a request with "Transfer-Encoding: chunked" whose body is not a complete sequence of chunks and
+//   nothing else.
 template <>
 struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static constexpr int kKeepAlive = 60 * 1000;
@@ -21,13 +25,13 @@ struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
                       protocol::HttpResponse *response, bool keep_alive);
   static bool leaves_connection_usable(const protocol::HttpRequest *request,
                                        const protocol::HttpResponse *response);
-  // Idempotent methods (RFC 9110, 9.2.2).
+  // True for idempotent methods (RFC 9110, 9.2.2).
   static bool is_repeatable(const protocol::HttpRequest *request);
 };
 
 namespace workflow {
 
-// What WFTaskFactory::create_http_task() creates: follows redirects.
+// The task that WFTaskFactory::create_http_task() creates. It follows redirects.
 class HttpClientTask : public WFClientTask<protocol::HttpRequest, protocol::HttpResponse> {
  public:
   using Callback = std::function<void(Task *)>;
@@ -41,13 +45,14 @@ class HttpClientTask : public WFClientTask<protocol::HttpRequest, protocol::Http
 
   bool goes_on() override;
 
-  // Of a response whose header section has come: a redirect that goes_on() will follow.
+  // For a response whose header section has arrived: whether it is a redirect that goes_on() will
+  // follow.
   bool is_followed() const;
 
  private:
-  // Makes the request one for `uri_`. 0, or a WFT_ERR_URI_*.
+  // Makes `uri_` the target of the request. Returns 0, or a WFT_ERR_URI_* code.
   int aim();
-  // The same by way of the proxy, given the target without it.
+  // Does the same through the proxy. `target` is on entry the target without the proxy.
   int aim_at_proxy(const std::string &path, ClientTarget *target);
   bool follow();
   bool fail_redirect();

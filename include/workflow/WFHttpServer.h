@@ -19,11 +19,13 @@ static constexpr struct WFServerParams HTTP_SERVER_PARAMS_DEFAULT = [] {
 }();
 
 // HTTP/1.1 and 1.0 (RFC 9110, 9112). Where the user did not set them, the task adds to a reply the
-// version, the status 200 OK, Date, Connection (if it differs from the version's default) and the
-// true Content-Length. Replies to HEAD, and replies with status 204 or 304, are sent without a
-// body. A chunked reply, whose chunks the user writes, is sent without Content-Length. HTTP/1.0 has
-// no chunks, so the server removes the chunk framing for such a client. A 2xx reply to CONNECT is
-// sent without a body, too, and is the last of its connection, because a tunnel cannot follow.
+// version, the status 200 OK, Date, and Connection (if it differs from the version's default). It
+// sets Content-Length to the true value; only a reply to HEAD and one with status 304, which have
+// no body, may keep the user's. Replies to HEAD, and replies with status 204 or 304, are sent
+// without a body. A chunked reply, whose chunks the user writes, is sent without Content-Length.
+// HTTP/1.0 has no chunks, so the server removes the chunk framing for such a client. A 2xx reply to
+// CONNECT is sent without a body, too, and is the last of its connection, because a tunnel cannot
+// follow.
 template <>
 struct WFServerProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   struct RequestFacts {

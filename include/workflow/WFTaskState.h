@@ -1,9 +1,11 @@
 #pragma once
 
-// How a task ended. get_error() then holds, for
-//   SYS_ERROR: an errno value;  SSL_ERROR: an OpenSSL code, or the X509_V_ERR_* value of a
-//   certificate that was refused, negated;  DNS_ERROR: an EAI_* code;  TASK_ERROR: a WFT_ERR_* code
-//   (WFTaskError.h);  ABORTED: 0 or why.
+// How a task ended. For some states get_error() then says more:
+//   SYS_ERROR   an errno value
+//   SSL_ERROR   an OpenSSL code, or the negated X509_V_ERR_* value of a refused certificate
+//   DNS_ERROR   an EAI_* code
+//   TASK_ERROR  a WFT_ERR_* code (WFTaskError.h)
+//   ABORTED     0, or the reason
 enum {
   WFT_STATE_UNDEFINED = -1,
   WFT_STATE_SUCCESS = 0,
@@ -19,7 +21,7 @@ enum {
 // What a network task that ended SYS_ERROR with ETIMEDOUT was waiting for.
 enum {
   TOR_NOT_TIMEOUT = 0,
-  TOR_WAIT_TIMEOUT,     // for a connection: as many as may be were in use
-  TOR_CONNECT_TIMEOUT,  // for the peer to accept it, or to agree on TLS
-  TOR_TRANSMIT_TIMEOUT  // for bytes to go or to come
+  TOR_WAIT_TIMEOUT,     // for a connection, while the limit of connections was reached
+  TOR_CONNECT_TIMEOUT,  // for the peer to accept the connection, or for the TLS handshake
+  TOR_TRANSMIT_TIMEOUT  // for bytes to be sent or received
 };
