@@ -78,8 +78,9 @@ class ClientExchange {
   ClientExchange(const ClientExchange &) = delete;
   ClientExchange &operator=(const ClientExchange &) = delete;
 
-  // The message to send on the connection that was found, and the message to receive into. Both are
-  // called again for each further try. If the request is null, errno says why there is none.
+  // Return the message to send on the connection that was found, and the message to receive into.
+  // Both functions are called again for each further try. If the request is null, errno says why
+  // there is none.
   virtual protocol::ProtocolMessage *next_request() = 0;
   virtual protocol::ProtocolMessage *next_response() = 0;
   virtual ClientTimes times() const = 0;
@@ -115,8 +116,9 @@ class ClientExchange {
   // Releases the connection.
   virtual ~ClientExchange();
 
-  // Starts the exchange, which leads to ended(), but never within this call. A failed try that may
-  // be repeated is repeated up to `retry_max` times. May be called again after ended().
+  // Starts the exchange, which leads to one call of ended(). That may happen within this call, but
+  // what ended() returns is only posted to the handlers. A failed try that may be repeated is
+  // repeated up to `retry_max` times. May be called again after ended().
   void begin(const ClientTarget &target, int retry_max);
 
   // Called before begin(). From now on, until ended() has returned, end_early() may be called.

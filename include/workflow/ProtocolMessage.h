@@ -9,8 +9,8 @@
 
 namespace protocol {
 
-// Through this a message that is being received can write to its peer at once (an interim answer,
-// an acknowledgement). Implemented by the connection, which must outlive the messages in which it
+// Lets a message that is being received write to its peer at once (an interim answer, an
+// acknowledgement). Implemented by the connection, which must outlive the messages in which it
 // installs itself.
 class MessageChannel {
  public:
@@ -143,7 +143,7 @@ class ProtocolWrapper : public ProtocolMessage {
 
  protected:
   // Passes received bytes to append() of `inner`. Meanwhile feedback() and renew() of `inner` call
-  // those of this wrapper, and its size limit is at most `limit`.
+  // those of this wrapper, and the size limit of `inner` is at most `limit`.
   int append_to(ProtocolMessage *inner, const void *buf, size_t *size, size_t limit);
 
   ProtocolMessage *message;
