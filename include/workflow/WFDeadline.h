@@ -23,7 +23,8 @@
 //   SYS_ERROR, ETIMEDOUT  the limit passed first
 //   SYS_ERROR, ECANCELED  the inner series was ended early from outside: the client of the request
 //                         whose series contains this task has left, or its server has stopped
-//   SYS_ERROR, ENOMEM     there was no memory for the limit; tasks end as with ETIMEDOUT
+//   SYS_ERROR, ENOMEM     there was no memory for the limit; tasks that would have to wait ended at
+//                         once, in the same way
 //   ABORTED               the library stopped meanwhile
 class WFDeadlineTask : public ParallelTask {
  public:
