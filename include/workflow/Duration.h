@@ -16,7 +16,7 @@ class Duration {
 
   // May be negative. INT64_MAX means for ever.
   constexpr int64_t ns() const { return ns_; }
-  // The same, with negative durations as 0.
+  // Like ns(), but 0 for negative durations.
   constexpr int64_t positive_ns() const { return ns_ < 0 ? 0 : ns_; }
   // In milliseconds, rounded up, for limits that are an int. Negative durations, and durations that
   // do not fit, become -1, which means unlimited.

@@ -82,7 +82,7 @@ class SubTask : public workflow::Runnable {
 
   // How done() ends: deletes this task and returns the next task of the series, or null.
   SubTask *delete_and_next();
-  // The same for a task that is replaced: `task` takes its place in the series and is dispatched
+  // Deletes this task and returns `task`, which takes its place in the series and is dispatched
   // next.
   SubTask *delete_and_continue_with(SubTask *task);
   // Whether the owning series is cancelled.

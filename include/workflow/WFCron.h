@@ -74,12 +74,12 @@ class WFCron {
   // away.
   std::optional<TimePoint> next(TimePoint after) const;
 
-  // The first `n` times after `after`; fewer when there are no more.
+  // The first `n` times after `after`, or fewer if there are no more.
   std::vector<TimePoint> next(TimePoint after, size_t n) const;
 
-  // As given to parse().
+  // The expression that was given to parse().
   const std::string &expression() const;
-  // As given to parse(); "UTC" for an empty one.
+  // The name that was given to parse(); "UTC" for an empty name.
   const std::string &time_zone() const;
 
  private:

@@ -73,12 +73,13 @@ class WFDeadlineTask : public ParallelTask {
 WFDeadlineTask *with_deadline(SubTask *task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
-// The same for a series that was not started and is not in a parallel. The returned task owns it.
+// Like with_deadline(task, ...), for a series that was not started and is not in a parallel. The
+// returned task owns the series.
 WFDeadlineTask *with_deadline(SeriesWork *series, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
-// The same with a point of time as the limit, no matter when the task is started. time_point::max()
-// means no limit.
+// Like those above, but the limit is a point of time, no matter when the task is started.
+// time_point::max() means no limit.
 WFDeadlineTask *with_deadline(SubTask *task, std::chrono::steady_clock::time_point deadline,
                               WFDeadlineTask::Callback callback = nullptr);
 WFDeadlineTask *with_deadline(SeriesWork *series, std::chrono::steady_clock::time_point deadline,

@@ -32,8 +32,8 @@ class WFFacilities {
   // The future is ready after `microseconds`, or when the library stops.
   static WFFuture<void> async_usleep(unsigned int microseconds);
 
-  // The same with any std::chrono::duration. A negative duration counts as 0. One that does not fit
-  // means for ever, that is, until the library stops.
+  // Like usleep() and async_usleep(), for any std::chrono::duration. A negative one counts as 0.
+  // One that does not fit means for ever, that is, until the library stops.
   static void sleep_for(workflow::Duration duration);
   static WFFuture<void> async_sleep_for(workflow::Duration duration);
 
@@ -99,7 +99,7 @@ class WFFacilities::WaitGroup {
   void wait() const;
   // Waits at most that long. A negative time means no limit.
   std::future_status wait(int milliseconds) const;
-  // The same, except that a negative duration does not wait.
+  // Waits at most that long. A negative duration does not wait.
   std::future_status wait_for(workflow::Duration duration) const;
 
  private:

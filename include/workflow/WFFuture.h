@@ -23,7 +23,8 @@ namespace workflow {
 
 class Countdown;
 
-// What a promise and its future share, except the value. Thread-safe. It is finished once.
+// What a promise and its future share, except the value. Thread-safe. finish() is called at most
+// once.
 class FutureState {
  public:
   FutureState();

@@ -83,8 +83,8 @@ class WFSimulation {
   // by calls from here and another run().
   WFSimulationResult run();
 
-  // The same for that much virtual time; afterwards now_ns() is later by exactly that time. A
-  // thread that waits at the end is not taken for deadlocked.
+  // Like run(), but for that much virtual time; afterwards now_ns() is later by exactly that time.
+  // A thread that waits at the end is not taken for deadlocked.
   WFSimulationResult run_for(int64_t nanoseconds);
   WFSimulationResult run_for(workflow::Duration duration) { return run_for(duration.ns()); }
 

@@ -175,7 +175,7 @@ class WFNetworkTask : public SubTask {
   // For clients only.
   void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
   void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
-  // The same with std::chrono::duration. A negative duration means unlimited.
+  // A timeout may be any std::chrono::duration. A negative one means unlimited.
   void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
   void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
   void set_receive_timeout(workflow::Duration timeout) { receive_timeout_ = timeout.timeout_ms(); }

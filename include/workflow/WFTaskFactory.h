@@ -56,12 +56,13 @@ class WFTaskFactory {
   static WFTimerTask *create_timer_task(time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
-  // The same with a name. Any number of timers may share a name, which may consist of any bytes.
+  // Creates such a timer with a name. Any number of timers may share a name, which may consist of
+  // any bytes.
   static WFTimerTask *create_timer_task(const std::string &name, time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
-  // The same with any std::chrono::duration. A negative duration means never. For dates, other
-  // clocks and more see WFTimer.h.
+  // The delay may be any std::chrono::duration. A negative one means never. For dates, other clocks
+  // and more see WFTimer.h.
   static WFTimerTask *create_timer_task(workflow::Duration delay, timer_callback_t callback);
   static WFTimerTask *create_timer_task(const std::string &name, workflow::Duration delay,
                                         timer_callback_t callback);
@@ -169,9 +170,9 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // The same with a time limit that counts from the start. When the limit has passed, the task ends
-  // with SYS_ERROR/ETIMEDOUT; if the function has begun, it runs on. -1 seconds means no limit.
-  // Nanoseconds outside [0, 1e9) end the task with SYS_ERROR/EINVAL.
+  // Creates a go task with a time limit that counts from its start. When the limit has passed, the
+  // task ends with SYS_ERROR/ETIMEDOUT; if the function has begun, it runs on. -1 seconds means no
+  // limit. Nanoseconds outside [0, 1e9) end the task with SYS_ERROR/EINVAL.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_timedgo_task(time_t seconds, long nanoseconds,
                                        const std::string &queue_name, FUNC &&func, ARGS &&...args) {
@@ -187,7 +188,7 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // The same with any std::chrono::duration. A negative duration means no limit.
+  // The limit may be any std::chrono::duration. A negative one means no limit.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_timedgo_task(workflow::Duration limit, const std::string &queue_name,
                                        FUNC &&func, ARGS &&...args) {
@@ -216,9 +217,9 @@ class WFTaskFactory {
                                       http_callback_t callback);
   static WFHttpTask *create_http_task(const ParsedURI &uri, int redirect_max, int retry_max,
                                       http_callback_t callback);
-  // The same through an HTTP proxy, whose URL may contain credentials. https goes through a tunnel
-  // (CONNECT). TASK_ERROR/WFT_ERR_HTTP_PROXY_CONNECT_FAILED means that the proxy refuses the
-  // tunnel.
+  // Sends the request through an HTTP proxy, whose URL may contain credentials. https goes through
+  // a tunnel (CONNECT). TASK_ERROR/WFT_ERR_HTTP_PROXY_CONNECT_FAILED means that the proxy refuses
+  // the tunnel.
   static WFHttpTask *create_http_task(const std::string &url, const std::string &proxy_url,
                                       int redirect_max, int retry_max, http_callback_t callback);
   static WFHttpTask *create_http_task(const ParsedURI &uri, const ParsedURI &proxy,

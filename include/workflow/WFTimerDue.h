@@ -41,7 +41,7 @@ struct WFBootClock {
 // inside the call.
 class WFTimerDue {
  public:
-  // For a new timer the delay is by the monotonic clock, for an existing timer by the clock that it
+  // A delay. A new timer measures it by the monotonic clock, an existing one by the clock that it
   // has.
   template <class REP, class PERIOD>
   WFTimerDue(const std::chrono::duration<REP, PERIOD> &delay)

@@ -104,10 +104,10 @@ class SeriesWork {
 
   // Enables interrupt(). Must be called before the start.
   void allow_interrupt();
-  // Ends what the series waits for at once, with the error of the interruption. This concerns
-  // timers of the series and of the series inside it, and everything that a deadline inside it
-  // covers. Whatever of this the series starts later ends at once, too. Any thread may call this
-  // while the series runs, and calls Interruption::finish() afterwards.
+  // Ends at once, with the error of the interruption, the timers that the series and the series
+  // inside it wait for, and everything that a deadline inside it covers. Timers and deadlines that
+  // it starts later end at once, too. Any thread may call this while the series runs, and must call
+  // Interruption::finish() afterwards.
   void interrupt(workflow::Interruption &interruption);
 
   void *context = nullptr;
@@ -164,7 +164,7 @@ class SeriesWork {
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   // Whether queue_ holds something. Written with mutex_ held. A pop() that reads false does not
-  // take the mutex: whoever pushes a task ensures that the series does not end before.
+  // take the mutex: a thread that pushes a task ensures that the series does not end before.
   std::atomic<bool> queued_{false};
   workflow::RunnableList queue_;  // guarded by mutex_
   std::mutex mutex_;
@@ -222,7 +222,7 @@ class ParallelWork : public ParallelTask {
  protected:
   explicit ParallelWork(parallel_callback_t parallel_callback)
       : callback(std::move(parallel_callback)) {}
-  // The same, with the `n` series of `all_series` added.
+  // Creates a parallel of the `n` series in `all_series`.
   ParallelWork(SeriesWork *const all_series[], size_t n, parallel_callback_t parallel_callback);
   ~ParallelWork() override;
   SubTask *done() override;
