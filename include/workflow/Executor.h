@@ -13,9 +13,10 @@ struct ComputePlace;
 
 }  // namespace workflow
 
-// A queue of computations of the user's own: they begin in the order in which they were started. It
-// is used with one Executor at a time: what is started with another while something is in it ends
-// as WFT_STATE_ABORTED. So do tasks of a queue of the library on an executor of the user's.
+// A queue of computations that the user owns. They begin in the order in which they were started. A
+// queue is used with one Executor at a time: if something is in it, a computation that is started
+// with another executor ends as WFT_STATE_ABORTED. So do tasks of a library queue on a user's
+// executor.
 class ExecQueue {
  public:
   ExecQueue();
@@ -23,7 +24,7 @@ class ExecQueue {
   ExecQueue(const ExecQueue &) = delete;
   ExecQueue &operator=(const ExecQueue &) = delete;
 
-  // 0. A queue is usable from init() to deinit(), when nothing may be in it any more.
+  // init() returns 0. A queue is usable from init() to deinit(), and must be empty at deinit().
   int init();
   void deinit();
 
@@ -36,29 +37,32 @@ class ExecQueue {
   workflow::ComputeQueue *queue_ = nullptr;
 };
 
-// Threads of the user's own for computations. Its queues take turns, one computation each.
+// Threads that the user owns, for computations. The queues of an executor take turns, one
+// computation each.
 //
-// Thread-safe, but for init() and deinit(). When the process exits, it is emptied as if by
+// Thread-safe, except init() and deinit(). When the process exits, an executor is emptied as if by
 // deinit(), after the library has stopped.
 class Executor {
  public:
   Executor();
-  // As deinit().
+  // Calls deinit().
   ~Executor();
   Executor(const Executor &) = delete;
   Executor &operator=(const Executor &) = delete;
 
-  // Starts the threads, at least one: 0, or -1 with errno: EINVAL for none, EAGAIN when the system
-  // refuses, EALREADY when it has been done, ECANCELED when the library has stopped.
+  // Starts `nthreads` threads, at least one. Returns 0, or -1 with errno: EINVAL for no threads,
+  // EAGAIN if the system refuses them, EALREADY if the executor has threads already, ECANCELED if
+  // the library has stopped.
   int init(size_t nthreads);
 
-  // Computations not begun end as WFT_STATE_ABORTED, those running are waited for, and all of their
-  // callbacks; then the threads end. Called on one of these threads it does not wait: the rest is
-  // done by another. Tasks started later end as WFT_STATE_ABORTED, until init() is called again.
+  // Ends computations that have not begun as WFT_STATE_ABORTED, waits for those that run and for
+  // all their callbacks, and ends the threads. If it is called on one of these threads, it does not
+  // wait: another thread does the rest. Tasks started later end as WFT_STATE_ABORTED until init()
+  // is called again.
   void deinit();
 
-  // One thread more, or one less as soon as one has nothing to do. 0, or -1 with errno: EINVAL
-  // without init() or for the last thread, EAGAIN when the system refuses.
+  // Adds one thread, or removes one as soon as one is idle. Returns 0, or -1 with errno: EINVAL
+  // without init() or for the last thread, EAGAIN if the system refuses.
   int increase_thread();
   int decrease_thread();
 
@@ -67,6 +71,6 @@ class Executor {
   friend struct workflow::ComputePlace;
 
   std::shared_ptr<workflow::OwnedPool> own_;
-  workflow::ComputePool *pool_ = nullptr;  // after deinit() one that refuses
+  workflow::ComputePool *pool_ = nullptr;  // after deinit(): a pool that refuses computations
   bool ended_ = false;                     // deinit() was called
 };

@@ -4,11 +4,12 @@
 
 namespace workflow {
 
-// What a framework thread can be handed: the object is itself the node of the queue it waits in,
-// so that handing it over never allocates. It is in at most one queue at a time.
+// An object that can be posted to a framework thread. It is itself the node of the queue in which
+// it waits, so posting it never allocates. It is in at most one queue at a time.
 class Runnable {
  public:
-  // Called once per hand-over, on a framework thread, with no lock held. May delete this.
+  // Called once for each time it is posted, on a framework thread, with no lock held. May delete
+  // this.
   virtual void take_turn() = 0;
 
  protected:
@@ -19,7 +20,8 @@ class Runnable {
   Runnable *next_ = nullptr;
 };
 
-// A FIFO of Runnables, linked through them. Owns nothing; not thread-safe.
+// A FIFO of Runnables, linked through the objects themselves. It owns nothing and is not
+// thread-safe.
 class RunnableList {
  public:
   RunnableList() = default;
@@ -58,7 +60,7 @@ class RunnableList {
     return item;
   }
 
-  // Moves all of `other` behind what is here. O(1).
+  // Moves all items of `other` behind those of this list. O(1).
   void append(RunnableList &other) {
     if (other.empty()) return;
     if (tail_)

@@ -13,8 +13,8 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/Workflow.h"
 
-// What algorithm tasks work on, and where the result is. The ranges belong to the user, outlive the
-// task and are nobody else's while it runs.
+// The inputs and outputs of algorithm tasks. The ranges belong to the user. They must outlive the
+// task, and nothing else may use them while it runs.
 namespace algorithm {
 
 template <class T>
@@ -132,12 +132,12 @@ using rotate_callback_t = std::function<void(WFRotateTask<T> *)>;
 
 namespace workflow {
 
-// Sorts a range in rounds of go tasks that run side by side: in the first each sorts a piece, in
-// each later one pairs of neighbours are merged. A round begins when the one before has ended
-// whole, so the stack does not grow with the rounds, and an aborted round ends the task.
+// Sorts a range in rounds of go tasks that run side by side. In the first round each task sorts a
+// piece; in each later round each task merges two neighbours. A round begins when the previous one
+// has ended completely, so the stack does not grow with the rounds. An aborted round ends the task.
 //
-// Between dispatch() and its end the task waits in no queue; the callback of the round's parallel
-// has it to itself.
+// Between dispatch() and its end the task waits in no queue. Between the rounds only the callback
+// of the round's parallel uses it.
 template <class T, class CMP>
 class ParallelSortTask final : public WFSortTask<T> {
  public:
@@ -161,7 +161,7 @@ class ParallelSortTask final : public WFSortTask<T> {
     }
   }
 
-  // All of it, as one task.
+  // Sorts the whole range as one task.
   void compute() override {
     std::sort(this->input_.first, this->input_.last, compare_);
     set_output();
@@ -187,7 +187,8 @@ class ParallelSortTask final : public WFSortTask<T> {
     inside->start();
   }
 
-  // Its function may outlast this task, as after a deadline: it has what it needs.
+  // The function of a step may outlive this task, for instance after a deadline, so it captures
+  // everything it needs.
   WFGoTask *step(size_t i) {
     T *const begin = begin_of(i);
     T *const middle = begin_of(i + std::max<size_t>(sorted_, 1));
@@ -230,7 +231,7 @@ class ParallelSortTask final : public WFSortTask<T> {
   const CMP compare_;
   // Written between rounds.
   size_t pieces_ = 0;
-  size_t sorted_ = 0;  // so many neighbouring pieces each are sorted together; 0: none
+  size_t sorted_ = 0;  // the number of pieces in each sorted group of neighbours; 0: none yet
   std::atomic<bool> aborted_{false};
   std::atomic<int> failed_{0};
 };
@@ -238,10 +239,11 @@ class ParallelSortTask final : public WFSortTask<T> {
 }  // namespace workflow
 
 // Creates tasks that run an algorithm of <algorithm> on a computing thread, in the queue of that
-// name. They end as go tasks do: SUCCESS, or ABORTED when the library stopped first; get_output()
-// is the range that the algorithm results in then, else two nulls. The range may be replaced in
-// get_input() before the start. Any thread may create them. T is movable, no more; what the
-// algorithm is called with (a comparator, a predicate, a value) is copyable and does not throw.
+// name. They end as go tasks do, for instance with ABORTED if the library stopped first. After
+// SUCCESS, get_output() is the range that results from the algorithm; otherwise it is two nulls.
+// The range may be replaced in get_input() before the start. Any thread may create these tasks. T
+// must be movable; only a merge also needs it to be copyable. The arguments of the algorithm (a
+// comparator, a predicate, a value) must be copyable and must not throw.
 class WFAlgoTaskFactory {
  private:
   // A parameter that takes no part in deducing T: lambdas convert to it.
@@ -265,11 +267,11 @@ class WFAlgoTaskFactory {
                                    });
   }
 
-  // The same, on all computing threads: pieces are sorted side by side, then merged, half of the
-  // range once more in memory if there is any. Copies of `compare` are called side by side. A small
-  // range is sorted as by create_sort_task(). The callback runs where the last piece ended, or on a
-  // handler. ABORTED: the range holds the same elements in any order. After a deadline pieces that
-  // have begun may still be using it.
+  // Sorts [first, last) on all computing threads: pieces are sorted side by side and then merged.
+  // The merge uses extra memory for half of the range, if it is available. Copies of `compare` are
+  // called concurrently. A small range is sorted as by create_sort_task(). The callback runs where
+  // the last piece ended, or on a handler. After ABORTED the range holds the same elements in any
+  // order. After a deadline, pieces that have begun may still be using the range.
   template <class T>
   static WFSortTask<T> *create_psort_task(const std::string &queue_name, T *first, T *last,
                                           Given<sort_callback_t<T>> callback) {
@@ -284,8 +286,8 @@ class WFAlgoTaskFactory {
     return task;
   }
 
-  // Merges two sorted ranges into what begins at `d_first`, which overlaps neither: equal elements
-  // of the first range come first. O(n); elements are copied.
+  // Copies two sorted ranges, merged, to the range that begins at `d_first`, which must overlap
+  // neither. Of equal elements, those of the first range come first. O(n).
   template <class T>
   static WFMergeTask<T> *create_merge_task(const std::string &queue_name, T *first1, T *last1,
                                            T *first2, T *last2, T *d_first,
@@ -305,7 +307,8 @@ class WFAlgoTaskFactory {
         });
   }
 
-  // Puts [first, last) in random order, by a generator of its own or a copy of `generator`. O(n).
+  // Puts [first, last) in random order, with a generator of its own or with a copy of `generator`.
+  // O(n).
   template <class T>
   static WFShuffleTask<T> *create_shuffle_task(const std::string &queue_name, T *first, T *last,
                                                Given<shuffle_callback_t<T>> callback) {
@@ -323,8 +326,9 @@ class WFAlgoTaskFactory {
                                       });
   }
 
-  // Moves what is not equal to `value`, or what the predicate is false for, to the front, in the
-  // same order: the output. What is behind it is as if moved from. O(n).
+  // Moves the elements that are to be kept to the front, in the same order: those that are not
+  // equal to `value`, or for which the predicate is false. They are the output. The elements behind
+  // them are left as if moved from. O(n).
   template <class T>
   static WFRemoveTask<T> *create_remove_task(const std::string &queue_name, T *first, T *last,
                                              Given<T> value, Given<remove_callback_t<T>> callback) {
@@ -342,8 +346,8 @@ class WFAlgoTaskFactory {
         });
   }
 
-  // Keeps the first of each run of equal elements, or of those that `equal` holds for: the output
-  // is what is kept. O(n).
+  // Keeps the first element of each run of equal elements, or of elements for which `equal` holds.
+  // The output is what is kept. O(n).
   template <class T>
   static WFUniqueTask<T> *create_unique_task(const std::string &queue_name, T *first, T *last,
                                              Given<unique_callback_t<T>> callback) {
@@ -358,7 +362,7 @@ class WFAlgoTaskFactory {
                                      });
   }
 
-  // Turns [first, last) round. O(n).
+  // Reverses [first, last). O(n).
   template <class T>
   static WFReverseTask<T> *create_reverse_task(const std::string &queue_name, T *first, T *last,
                                                Given<reverse_callback_t<T>> callback) {
@@ -369,7 +373,7 @@ class WFAlgoTaskFactory {
                                       });
   }
 
-  // Exchanges [first, middle) and [middle, last). The output is where the former is then. O(n).
+  // Exchanges [first, middle) and [middle, last). The output is the new place of the former. O(n).
   template <class T>
   static WFRotateTask<T> *create_rotate_task(const std::string &queue_name, T *first, T *middle,
                                              T *last, Given<rotate_callback_t<T>> callback) {

@@ -22,8 +22,8 @@ class ComputePool;
 class ComputeQueue;
 class TimeLimit;
 
-// Where a computation waits for its turn, and whose threads run it: a queue of the library's
-// threads, or a queue and an executor of the user's, which outlive it.
+// The queue in which a computation waits, and the threads that run it: either a queue of the
+// library's threads, or a queue and an executor of the user's, which must outlive the computation.
 struct ComputePlace {
   ComputePool *pool = nullptr;
   ComputeQueue *queue = nullptr;
@@ -33,43 +33,43 @@ struct ComputePlace {
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // Lets the item run when its turn has come, on the threads that there are now. False when there
-  // are none (any more): it was not taken.
+  // Posts the item: it runs when its turn in the queue has come, on the threads that exist now.
+  // Returns false, and does not take the item, if there are no threads (any more).
   bool post(Runnable *item) const;
 
-  // How many threads of the library compute there.
+  // The number of the library's threads that compute there.
   size_t threads() const;
 
  private:
   bool post_to_own(Runnable *item) const;
 };
 
-// A duration as the creating functions take it; what is out of range is kept as an error.
+// A duration as the creating functions take it. A value that is out of range is kept as an error.
 struct TimeSpan {
   int64_t ns;  // not negative; INT64_MAX: never
   int error;   // 0, or EINVAL
 
-  // Negative seconds: never. Nanoseconds outside [0, 1e9): EINVAL.
+  // Negative seconds mean never. Nanoseconds outside [0, 1e9) give EINVAL.
   static TimeSpan of(time_t seconds, long nanoseconds);
-  // A negative one: never.
+  // A negative duration means never.
   static TimeSpan of(Duration duration) {
     return duration.ns() < 0 ? never() : TimeSpan{duration.ns(), 0};
   }
   static TimeSpan never() { return {INT64_MAX, 0}; }
 };
 
-// A task that computes on a computing thread: compute() is called once, after its turn in the
-// queue has come.
+// A task that computes on a computing thread: compute() is called once, after the task's turn in
+// the queue has come.
 //
-// With a time limit, counted from dispatch(), or a deadline around it (WFDeadline.h), it ends when
-// that passes with SYS_ERROR/ETIMEDOUT if compute()
-// has not returned. Not begun by then, it never begins; begun, it runs on, and the task object
-// lives until it has returned, but in no series: series_of() is null once the callback has
-// returned. EINVAL if the limit was out of range, ENOMEM when it could not be set.
+// A time limit counts from dispatch(). If the limit, or a deadline around the task (WFDeadline.h),
+// passes before compute() has returned, the task ends with SYS_ERROR/ETIMEDOUT. A computation that
+// has not begun by then never begins. One that has begun runs on, and the task object lives until
+// it has returned, but in no series: series_of() is null once the callback has returned. The task
+// ends with EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
 //
-// The callback runs on the computing thread after compute(); on another thread after a timeout, or
-// when compute() ends just as its time does. ABORTED: the library, or the user's executor, stopped
-// before it began.
+// The callback runs on the computing thread after compute(). It runs on another thread after a
+// timeout, or if compute() ends just when its time does. ABORTED means that the library, or the
+// user's executor, stopped before the computation began.
 class ComputeTask : public SubTask {
  public:
   void start() {
@@ -95,8 +95,8 @@ class ComputeTask : public SubTask {
   void dispatch() override;
   void take_turn() override;
 
-  // How done() ends, after the callback: delete_and_next(), but the task lives until compute() has
-  // returned.
+  // How done() ends, after the callback: like delete_and_next(), but the task lives until compute()
+  // has returned.
   SubTask *end_and_next();
 
   int state_ = WFT_STATE_UNDEFINED;
@@ -109,19 +109,19 @@ class ComputeTask : public SubTask {
   bool enter_own_scope();
   bool start_limit();
   void compute_here();
-  // The computation has ended so. True: the caller owns the completion; false: the task may be
-  // gone.
+  // Called when the computation has ended with `state`. If it returns true, the caller owns the
+  // completion. If it returns false, the task may be gone.
   bool computed(int state);
   void complete_here();
 
   const ComputePlace place_;
-  std::unique_ptr<TimeLimit> limit_;  // null: none
-  bool queued_ = false;               // its turn in the queue is still to come
+  std::unique_ptr<TimeLimit> limit_;  // null: no limit
+  bool queued_ = false;               // the task's turn in the queue is still to come
 };
 
 }  // namespace workflow
 
-// A function to run on a computing thread. See ComputeTask for how it ends.
+// A task that runs a function on a computing thread. See ComputeTask for how it ends.
 class WFGoTask : public workflow::ComputeTask {
  public:
   void set_callback(std::function<void(WFGoTask *)> callback) { callback_ = std::move(callback); }
@@ -145,8 +145,8 @@ class WFGoTask : public workflow::ComputeTask {
   friend class WFTaskFactory;
 };
 
-// A function with an input and an output, to run on a computing thread. The task holds both. See
-// ComputeTask for how it ends: after a timeout the function may still be using them.
+// A task that runs a function with an input and an output on a computing thread. The task holds
+// both. See ComputeTask for how it ends: after a timeout the function may still be using them.
 template <class IN, class OUT>
 class WFThreadTask : public workflow::ComputeTask {
  public:

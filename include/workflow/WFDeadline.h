@@ -10,19 +10,21 @@
 #include "workflow/WFTaskState.h"
 #include "workflow/Workflow.h"
 
-// A task with a series inside that has a time limit, counted from the task's start.
+// A task that contains a series with a time limit. The limit counts from the task's start.
 //
-// When the time has come before the inside has ended, the task of the inside that waits ends early:
-// its callback sees SYS_ERROR with ETIMEDOUT. The inside goes on from there, and what would have to
-// wait from then on ends at once in the same way, without having begun. So each is told. Those of
-// parallels, graphs and modules inside are a part of it. docs/timers.md says what ends how.
+// If the limit passes before the inner series has ended, whatever waits in the inner series ends
+// early: its callback sees SYS_ERROR with ETIMEDOUT. The inner series then goes on, and each task
+// that would have to wait from then on ends at once in the same way, without having begun. So every
+// task learns of the timeout. The tasks of parallels, graphs and modules inside the series are
+// included. docs/timers.md lists how each kind of task ends.
 //
-// It ends when the inside has, in time or not:
-//   SUCCESS               in time
-//   SYS_ERROR, ETIMEDOUT  the time came first
-//   SYS_ERROR, ECANCELED  the inside was ended early from outside: the request of the series that
-//                         this task is in has lost its client, or its server has stopped
-//   SYS_ERROR, ENOMEM     as with ETIMEDOUT: there was no memory for the time limit
+// The deadline task ends when the inner series has ended:
+//   SUCCESS               the inner series ended in time
+//   SYS_ERROR, ETIMEDOUT  the limit passed first
+//   SYS_ERROR, ECANCELED  the inner series was ended early from outside: the client of the request
+//                         whose series contains this task has left, or its server has stopped
+//   SYS_ERROR, ENOMEM     there was no memory for the limit; tasks that would have to wait ended at
+//                         once, in the same way
 //   ABORTED               the library stopped meanwhile
 class WFDeadlineTask : public ParallelTask {
  public:
@@ -42,8 +44,8 @@ class WFDeadlineTask : public ParallelTask {
   int get_state() const { return state_; }
   int get_error() const { return error_; }
 
-  // Its inside: may be extended until its last task is done. It lives until the callback has
-  // returned. Cancelling the series that this task is in does not cancel the inside.
+  // The inner series. It may be extended until its last task is done, and lives until the callback
+  // has returned. Cancelling the series that contains this task does not cancel the inner series.
   SeriesWork *sub_series() { return series_; }
   const SeriesWork *sub_series() const { return series_; }
 
@@ -71,11 +73,13 @@ class WFDeadlineTask : public ParallelTask {
 WFDeadlineTask *with_deadline(SubTask *task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
-// The same for a series that was not started and is in no parallel. The returned task owns it.
+// Like with_deadline(task, ...), for a series that was not started and is not in a parallel. The
+// returned task owns the series.
 WFDeadlineTask *with_deadline(SeriesWork *series, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 
-// The same until a point of time, whenever the task is started; time_point::max(): no limit.
+// Like those above, but the limit is a point of time, no matter when the task is started.
+// time_point::max() means no limit.
 WFDeadlineTask *with_deadline(SubTask *task, std::chrono::steady_clock::time_point deadline,
                               WFDeadlineTask::Callback callback = nullptr);
 WFDeadlineTask *with_deadline(SeriesWork *series, std::chrono::steady_clock::time_point deadline,

@@ -9,7 +9,8 @@
 #include "workflow/WFFuture.h"
 #include "workflow/WFTaskFactory.h"
 
-// How a request ended: get_resp(), get_task_seq(), get_state() and get_error() of its task.
+// How a request ended: the values of get_resp(), get_task_seq(), get_state() and get_error() of its
+// task.
 template <class RESP>
 struct WFNetworkResult {
   RESP resp;
@@ -18,8 +19,8 @@ struct WFNetworkResult {
   int task_error;
 };
 
-// Calls for code that would rather wait than be called back. Any thread may use them. Waits on a
-// framework thread lend that thread to other work, so a callback may wait for other callbacks.
+// Calls for code that prefers waiting to callbacks. Any thread may use them. A wait on a framework
+// thread lends that thread to other work, so a callback may wait for other callbacks.
 class WFFacilities {
  public:
   template <class RESP>
@@ -28,22 +29,23 @@ class WFFacilities {
   // Returns after `microseconds`, never earlier, or at once when the library stops.
   static void usleep(unsigned int microseconds);
 
-  // Ready after `microseconds`, or when the library stops.
+  // The future is ready after `microseconds`, or when the library stops.
   static WFFuture<void> async_usleep(unsigned int microseconds);
 
-  // The same for any std::chrono::duration; a negative one counts as 0, one that does not fit as
-  // for ever: until the library stops.
+  // Like usleep() and async_usleep(), for any std::chrono::duration. A negative one counts as 0.
+  // One that does not fit means for ever, that is, until the library stops.
   static void sleep_for(workflow::Duration duration);
   static WFFuture<void> async_sleep_for(workflow::Duration duration);
 
-  // Runs func(args...) on a computing thread: a go task of that queue, started.
+  // Runs func(args...) on a computing thread: creates and starts a go task of that queue.
   template <class FUNC, class... ARGS>
   static void go(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     WFTaskFactory::create_go_task(queue_name, std::forward<FUNC>(func), std::forward<ARGS>(args)...)
         ->start();
   }
 
-  // A client task of WFNetworkTaskFactory that sends `req`, started.
+  // Sends `req`: creates and starts a client task of WFNetworkTaskFactory. request() waits for its
+  // end.
   template <class REQ, class RESP>
   static WFNetworkResult<RESP> request(enum TransportType type, const std::string &url, REQ &&req,
                                        int retry_max) {
@@ -66,9 +68,10 @@ class WFFacilities {
     return result;
   }
 
-  // File tasks, started (see WFTaskFactory.h). Ready with what the system call would return: the
-  // number of bytes, or 0 for fsync and fdatasync; -1 for any error, and when the library stops.
-  // Who wants to know which error creates a task and asks its get_error().
+  // Creates and starts a file task (see WFTaskFactory.h). The future gets what the system call
+  // would return: the number of bytes, or 0 for fsync and fdatasync. It gets -1 for any error, and
+  // if the library stops. To learn which error it was, create a task instead and call its
+  // get_error().
   static WFFuture<ssize_t> async_pread(int fd, void *buf, size_t count, off_t offset);
   static WFFuture<ssize_t> async_pwrite(int fd, const void *buf, size_t count, off_t offset);
   static WFFuture<ssize_t> async_preadv(int fd, const struct iovec *iov, int iovcnt, off_t offset);
@@ -79,9 +82,9 @@ class WFFacilities {
   class WaitGroup;
 };
 
-// Waits until a number of things are done: wait() returns when the number is 0 or less, now or at
-// some moment since the call. All of it is thread-safe. The group may be destroyed as soon as
-// wait() has returned, although the last done() has not.
+// Waits until a number of things are done. wait() returns if the number is 0 or less, now or at
+// some moment since the call. All members are thread-safe. The group may be destroyed as soon as
+// wait() has returned, even if the last done() has not.
 class WFFacilities::WaitGroup {
  public:
   explicit WaitGroup(int n);
@@ -89,14 +92,14 @@ class WFFacilities::WaitGroup {
   WaitGroup(const WaitGroup &) = delete;
   WaitGroup &operator=(const WaitGroup &) = delete;
 
-  // `n` more (fewer, if negative) to wait for.
+  // Adds `n` things to wait for; a negative `n` removes some.
   void add(int n);
   void done();
 
   void wait() const;
-  // Waits at most that long; without limit if negative.
+  // Waits at most that long. A negative time means no limit.
   std::future_status wait(int milliseconds) const;
-  // The same; a negative one does not wait.
+  // Waits at most that long. A negative duration does not wait.
   std::future_status wait_for(workflow::Duration duration) const;
 
  private:

@@ -11,18 +11,20 @@
 #include "workflow/Duration.h"
 #include "workflow/WFGlobal.h"
 
-// Results that one thread waits for and another brings: as std::future and std::promise, with two
-// differences. A wait on a framework thread lends that thread to other work, so that it cannot
-// starve what it waits for. And nothing here throws but WFFuture::get() of a broken promise.
+// Results that one thread waits for and another one brings, like std::future and std::promise, with
+// two differences. A wait on a framework thread lends that thread to other work, so it cannot
+// starve what it waits for. Nothing here throws, except WFFuture::get() if the promise is broken.
 //
-// A future and a promise are used by one thread at a time each, by different threads at once. A
-// promise may be destroyed as soon as the waiter is awake, although set_value() has not returned.
+// A future and its promise may be used by different threads at once, but each by one thread at a
+// time. A promise may be destroyed as soon as the waiter is awake, even if set_value() has not
+// returned.
 
 namespace workflow {
 
 class Countdown;
 
-// What a promise and its future share, except the value. Thread-safe; happens once.
+// What a promise and its future share, except the value. Thread-safe. finish() is called at most
+// once.
 class FutureState {
  public:
   FutureState();
@@ -32,7 +34,8 @@ class FutureState {
 
   void finish();
 
-  // True once finished; waits at most `timeout_ns` for it, without limit if that is negative.
+  // Returns true once finish() was called. Waits for it at most `timeout_ns`, or without limit if
+  // that is negative.
   bool wait(int64_t timeout_ns) const;
   bool finished() const { return wait(0); }
 
@@ -60,7 +63,7 @@ struct FutureResult<void> : FutureState {
 template <class RES>
 class PromiseBase;
 
-// Lends the thread while it waits for what the library knows nothing of.
+// Lends the calling thread to other work while it waits for something outside the library.
 class LendThread {
  public:
   LendThread() { WFGlobal::sync_operation_begin(); }
@@ -71,17 +74,17 @@ class LendThread {
 
 }  // namespace workflow
 
-// Movable. All but valid() and moving requires valid().
+// Movable. Every member requires valid(), except valid() itself and moving.
 template <class RES>
 class WFFuture {
  public:
   WFFuture() = default;
 
-  // Waits for that one, which is taken over; get() throws what its get() throws. Not in a
-  // simulation, which would wait for ever.
+  // Takes over a std::future and waits for that one. get() throws what its get() throws. Not usable
+  // in a simulation, which would wait for ever.
   WFFuture(std::future<RES> &&future) : future_(std::move(future)) {}
 
-  // False when default-constructed, moved from, or get() was called.
+  // False if it was default-constructed or moved from, or if get() was called.
   bool valid() const { return state_ != nullptr || future_.valid(); }
 
   void wait() const {
@@ -94,8 +97,8 @@ class WFFuture {
     }
   }
 
-  // std::future_status::ready or timeout; a duration that is not positive does not wait. In a
-  // simulation the duration is virtual time.
+  // Returns std::future_status::ready or timeout. A duration that is not positive does not wait. In
+  // a simulation the duration is virtual time.
   template <class REP, class PERIOD>
   std::future_status wait_for(const std::chrono::duration<REP, PERIOD> &duration) const {
     assert(valid());
@@ -106,15 +109,16 @@ class WFFuture {
     return wait_for_future(timeout_ns);
   }
 
-  // Waits as long as the deadline is away when called: later jumps of CLOCK do not matter.
+  // Waits for the time that remains until the deadline when this is called. Later jumps of CLOCK
+  // have no effect.
   template <class CLOCK, class DURATION>
   std::future_status wait_until(const std::chrono::time_point<CLOCK, DURATION> &deadline) const {
     const auto now = CLOCK::now();
     return wait_for(deadline > now ? deadline - now : decltype(deadline - now)::zero());
   }
 
-  // Waits and takes the value out; valid() is false then. Throws std::future_error (broken_promise)
-  // when the promise was destroyed without a value.
+  // Waits and moves the value out; valid() is false afterwards. Throws std::future_error
+  // (broken_promise) if the promise was destroyed without a value.
   RES get() {
     wait();
     if (!state_) return future_.get();
@@ -133,24 +137,24 @@ class WFFuture {
     const std::future_status now = future_.wait_for(std::chrono::seconds(0));
     if (now != std::future_status::timeout || timeout_ns == 0) return now;
     const workflow::LendThread lend;
-    // Longer ones could overflow when the time of now is added.
+    // A longer timeout could overflow when the present time is added.
     constexpr int64_t longest_ns = INT64_MAX / 2;
     return future_.wait_for(
         std::chrono::nanoseconds(timeout_ns < longest_ns ? timeout_ns : longest_ns));
   }
 
-  // One of them, or none.
+  // At most one of the two is set.
   std::shared_ptr<workflow::FutureResult<RES>> state_;
   std::future<RES> future_;
 };
 
 namespace workflow {
 
-// All of a promise but set_value().
+// All of a promise except set_value().
 template <class RES>
 class PromiseBase {
  public:
-  // The future, once; then one that is not valid().
+  // Returns the future on the first call, and a future that is not valid() on later ones.
   WFFuture<RES> get_future() {
     return std::exchange(future_taken_, true) ? WFFuture<RES>() : WFFuture<RES>(state_);
   }
@@ -179,7 +183,8 @@ class PromiseBase {
 
 }  // namespace workflow
 
-// Movable. Destroyed without a value, it is broken: waits for its future end, and get() throws.
+// Movable. If it is destroyed without a value, it is broken: waits for its future end, and get()
+// throws.
 template <class RES>
 class WFPromise : public workflow::PromiseBase<RES> {
  public:

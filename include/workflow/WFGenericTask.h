@@ -6,7 +6,7 @@
 #include "workflow/WFTaskState.h"
 #include "workflow/Workflow.h"
 
-// A task that completes as soon as it is dispatched; the base of tasks that users write.
+// A task that completes as soon as it is dispatched. It is also the base of tasks that users write.
 class WFGenericTask : public SubTask {
  public:
   void start() {

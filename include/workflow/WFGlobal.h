@@ -8,21 +8,22 @@
 #include "workflow/Executor.h"
 #include "workflow/WFTaskError.h"
 
-// The settings of the process. An aggregate to copy and change; its defaults are
-// GLOBAL_SETTINGS_DEFAULT. The strings belong to the caller and must outlive the process's tasks.
+// The settings of the process. Copy GLOBAL_SETTINGS_DEFAULT, which holds the defaults, and change
+// the copy. The strings belong to the caller and must outlive the process's tasks.
 //
-// Numbers of threads: below 1, compute_threads is the number of processors that the process may
-// use, poller_threads the same but at most 4, and handler_threads and fio_max_events count as 1.
+// Numbers of threads below 1: compute_threads becomes the number of processors that the process may
+// use, poller_threads the same but at most 4, and handler_threads and fio_max_events become 1.
 //
-// The environment variable WORKFLOW_FILE_IO says who carries out file operations: "threads", or
-// "io_uring" where the kernel offers it, which is the default.
+// The environment variable WORKFLOW_FILE_IO selects what carries out file operations: "threads" or
+// "io_uring". The default is io_uring where the kernel offers it.
 struct WFGlobalSettings {
   struct EndpointParams endpoint_params = ENDPOINT_PARAMS_DEFAULT;
   struct EndpointParams dns_server_params =
       ENDPOINT_PARAMS_DEFAULT;          // no effect: resolv.conf rules
-  unsigned int dns_ttl_default = 3600;  // no effect: every answer names its time
-  // Seconds. When no address of a host could be connected to the host is looked up again, but not
-  // if its addresses are younger than this. How long answers are believed is theirs to say.
+  unsigned int dns_ttl_default = 3600;  // no effect: every answer states its own validity
+  // In seconds. If no address of a host could be connected to, the host is looked up again, unless
+  // its addresses are younger than this. How long an answer is valid is stated by the answer
+  // itself.
   unsigned int dns_ttl_min = 60;
   int dns_threads = 4;        // no effect: no thread waits for an answer
   int poller_threads = -1;    // wait for timers and descriptors
@@ -36,58 +37,60 @@ struct WFGlobalSettings {
 inline constexpr struct WFGlobalSettings GLOBAL_SETTINGS_DEFAULT {};
 
 // Sets the process's settings. Call it before any other call of the library: the first use, which
-// may be the creation of a named task, makes the threads, as many as the settings say at that
-// moment. Afterwards numbers of threads no longer change anything. Not concurrently with the first
-// use of the library.
+// may be the creation of a named task, creates as many threads as the settings say at that moment.
+// After that, numbers of threads have no effect. Must not run concurrently with the first use of
+// the library.
 extern void WORKFLOW_library_init(const struct WFGlobalSettings *settings);
 
-// What belongs to the process as a whole. Any thread may call any of it at any time.
+// Functions that concern the process as a whole. Any thread may call any of them at any time.
 class WFGlobal {
  public:
-  // The port of URLs that have that scheme and no port. Schemes ignore case (RFC 3986, 3.1). An
-  // earlier registration is replaced. Known without it: http, https.
+  // Sets the port of URLs that have that scheme and name no port. Schemes ignore case (RFC 3986,
+  // 3.1). An earlier registration is replaced. http and https are known without registration.
   static void register_scheme_port(const std::string &scheme, unsigned short port);
 
-  // The port in decimal, or null for an unknown scheme. Valid for the life of the process.
+  // Returns the port in decimal, or null for an unknown scheme. Valid for the life of the process.
   static const char *get_default_port(const std::string &scheme);
 
-  // The context of clients that bring none of their own: verifies the peer's chain against the
-  // system's store and the certificate's names against the host. Shared by the process; what is to
-  // hold for all clients may be changed before the first of them, for instance
-  // SSL_CTX_load_verify_file() for a certificate authority of one's own, or SSL_CTX_set_verify()
-  // with SSL_VERIFY_NONE, which trusts anybody. Null without memory.
+  // Returns the context of clients that have none of their own. It verifies the peer's chain
+  // against the system's store, and the certificate's names against the host. The process shares
+  // it. To change it for all clients, do so before the first of them: for instance,
+  // SSL_CTX_load_verify_file() adds a certificate authority of your own, and SSL_CTX_set_verify()
+  // with SSL_VERIFY_NONE trusts anybody. Null without memory.
   static SSL_CTX *get_ssl_client_ctx();
 
-  // A new context for a server, without a certificate; the caller's. TLS 1.2 and later, resumes
-  // sessions, no renegotiation. Null without memory.
+  // Returns a new context for a server, without a certificate, which the caller owns. It speaks TLS
+  // 1.2 and later, resumes sessions and does not renegotiate. Null without memory.
   static SSL_CTX *new_ssl_server_ctx();
 
-  // What was set last. Valid for the life of the process; later settings do not change it.
+  // Returns the settings that were set last. The result is valid for the life of the process, and
+  // later settings do not change it.
   static const struct WFGlobalSettings *get_global_settings();
 
   // The same as WORKFLOW_library_init().
   static void set_global_settings(const struct WFGlobalSettings *settings);
 
-  // Handlers and computing threads: one more, or one less as soon as one has nothing to do. 0, or
-  // -1 with errno: EINVAL for the last one, EAGAIN when the system refuses, ECANCELED at the end.
+  // Add a handler or computing thread, or remove one as soon as one is idle. They return 0, or -1
+  // with errno: EINVAL for the last thread, EAGAIN if the system refuses a thread, ECANCELED if the
+  // library has ended.
   static int increase_handler_thread();
   static int decrease_handler_thread();
   static int increase_compute_thread();
   static int decrease_compute_thread();
 
-  // The queue of go tasks of that name, and the library's computing threads, for functions that
-  // take an ExecQueue and an Executor: to be used together. They live as long as the library; their
-  // init() and deinit() do nothing.
+  // The queue of the go tasks of that name, and the library's computing threads, for functions that
+  // take an ExecQueue and an Executor. Use them together. They live as long as the library, and
+  // their init() and deinit() do nothing.
   static ExecQueue *get_exec_queue(const std::string &queue_name);
   static Executor *get_compute_executor();
 
-  // Around code that blocks a thread of the library by other means than the library's own waits: it
-  // lends the thread meanwhile, so that other work goes on. Both on the same thread; pairs may be
-  // nested. No effect on other threads.
+  // Call these before and after code that blocks a thread of the library by other means than the
+  // library's own waits. The thread is lent meanwhile, so that other work goes on. Both calls must
+  // be made on the same thread; pairs may be nested. They have no effect on other threads.
   static void sync_operation_begin();
   static void sync_operation_end();
 
-  // What get_state() and get_error() of a task mean, in English for people to read; never null. It
-  // lives as long as the process.
+  // Returns what get_state() and get_error() of a task mean, in English for people to read. Never
+  // null, and valid for the life of the process.
   static const char *get_error_string(int state, int error);
 };

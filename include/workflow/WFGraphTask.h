@@ -14,7 +14,7 @@ class WFGraphTask;
 
 namespace workflow {
 
-// Operands of the arrows; see WFGraphNode. The second has arrows to both sides.
+// Operands of the arrow operators; see WFGraphNode. GraphDoubleArrow has arrows on both sides.
 struct GraphDoubleArrow {
   WFGraphNode &node;
 };
@@ -25,25 +25,26 @@ struct GraphArrow {
 
 }  // namespace workflow
 
-// One task of a graph, in a series of its own: the node is done when that series has ended, so its
-// callback may push more tasks on `series_of(task)`. Cancelling that series also cancels all nodes
-// that depend on this one, directly or not: their tasks are dropped without callbacks.
+// One task of a graph, in a series of its own. The node is done when that series has ended, so the
+// task's callback may push more tasks on `series_of(task)`. Cancelling that series also cancels all
+// nodes that depend on this one, directly or not: their tasks are dropped without callbacks.
 //
 //   a --> b --> c;    b after a, c after b
 //   c <-- b <-- a;    the same
 //   b <-- a --> c;    b and c after a
 //   b --> a <-- c;    a after b and c
 //
-// Before the graph is started; one thread at a time. An arrow may be drawn several times.
+// Arrows may be drawn until the graph is started, by one thread at a time. The same arrow may be
+// drawn several times.
 class WFGraphNode : private SeriesWork {
  public:
-  // `node` runs after this one.
+  // Makes `node` run after this one.
   void precede(WFGraphNode &node);
-  // This one runs after `node`.
+  // Makes this one run after `node`.
   void succeed(WFGraphNode &node) { node.precede(*this); }
 
-  workflow::GraphArrow operator--(int) { return {*this}; }  // the left of -->
-  workflow::GraphArrow operator--() { return {*this}; }     // the right of <--
+  workflow::GraphArrow operator--(int) { return {*this}; }  // the operand on the left of -->
+  workflow::GraphArrow operator--() { return {*this}; }     // the operand on the right of <--
 
   // For WFGraphTask.
   WFGraphNode(WFGraphTask *graph, size_t index, SubTask *task);
@@ -64,7 +65,8 @@ class WFGraphNode : private SeriesWork {
   Arrow *arrows_ = nullptr;  // to the nodes that depend on this one
   // How many nodes this one still waits for.
   std::atomic<size_t> pending_{0};
-  // While looking for cycles: the same, and the next node that waits for none.
+  // Used while looking for cycles: how many nodes this one still waits for, and the next node in
+  // the list of those that wait for none.
   size_t unvisited_ = 0;
   WFGraphNode *next_free_ = nullptr;
 };
@@ -87,12 +89,13 @@ inline workflow::GraphArrow operator<(WFGraphNode &to, const workflow::GraphDoub
   return {from.node};
 }
 
-// Tasks that run when all those that they depend on are done; done itself when all of them are.
-// Ends SUCCESS, or, when nodes depend on each other in a circle, SYS_ERROR/EDEADLK: then no task of
-// it ran, all are dropped.
+// Tasks that depend on each other. Each runs when all tasks that it depends on are done, and the
+// graph is done when all of them are. It ends with SUCCESS. If nodes depend on each other in a
+// circle, it ends with SYS_ERROR/EDEADLK; then no task of it has run, and all of them are dropped.
 class WFGraphTask : public WFGenericTask {
  public:
-  // Owns the task, which has no series yet. Before the start; the node lives as long as the graph.
+  // Adds `task`, which must have no series yet; the graph owns it from then on. Only before the
+  // start. The node lives as long as the graph.
   WFGraphNode &create_graph_node(SubTask *task);
 
   void set_callback(std::function<void(WFGraphTask *)> callback) {
@@ -116,10 +119,12 @@ class WFGraphTask : public WFGenericTask {
   void dispatch_ready(workflow::RunnableList &ready) { dispatch_all(ready, this); }
   void part_done();
 
-  std::pmr::monotonic_buffer_resource memory_;  // of nodes and arrows
+  std::pmr::monotonic_buffer_resource memory_;  // holds the nodes and arrows
   std::vector<WFGraphNode *> nodes_;
-  // No arrow leads to a node that was created before the one that it comes from: no circles.
+  // True while no arrow leads to a node that was created before the node the arrow comes from: then
+  // there can be no circle.
   bool in_order_ = true;
-  // Nodes that no other depends on, and dispatch() itself: when these are done, all are.
+  // The number of nodes on which no other node depends and that are not done yet, plus one for
+  // dispatch() itself. When it reaches 0, all nodes are done.
   std::atomic<size_t> remaining_{0};
 };

@@ -6,18 +6,19 @@
 
 #include "workflow/WFResourcePool.h"
 
-// Messages that tasks wait for: get() takes the oldest, post() adds one, without limit. Derive from
-// it to choose another order: override both pop() and push().
+// Messages that tasks wait for. get() takes the oldest message, and post() adds one, without limit.
+// To choose another order, derive from this class and override both pop() and push().
 class WFMessageQueue : public workflow::ResourceSource {
  public:
   // The state of the queue, for derived classes. `mutex` guards it, and is held when pop() and
-  // push() are called. (A simulation does not schedule it: there only those two may use the state.)
+  // push() are called. (A simulation does not schedule this mutex, so in a simulation only those
+  // two functions may use the state.)
   struct Data {
-    // Those of the queue, overridden or not.
+    // These call the functions of the queue, overridden or not.
     void *pop() { return queue->pop(); }
     void push(void *msg) { queue->push(msg); }
 
-    // The oldest first. Unused by a class that overrides both pop() and push().
+    // The messages, oldest first. Unused by a class that overrides both pop() and push().
     std::deque<void *> messages;
     std::mutex &mutex;
     WFMessageQueue *queue;

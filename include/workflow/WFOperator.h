@@ -2,9 +2,9 @@
 
 #include "workflow/Workflow.h"
 
-// Composition by operators: `a > b` is a series, `a * b` a parallel. Each operand is a task, a
-// pointer to one, a series or a parallel, in any mix but two raw pointers. Operands that are a
-// series (left of >) or a parallel (left of *) are extended, not wrapped.
+// Composition by operators: `a > b` is a series, `a * b` is a parallel. Each operand is a task, a
+// pointer to a task, a series or a parallel, in any combination except two raw pointers. A series
+// on the left of > and a parallel on the left of * are extended, not wrapped.
 
 static inline SeriesWork &operator>(SubTask &x, SubTask &y) {
   SeriesWork *series = Workflow::create_series_work(&x, nullptr);

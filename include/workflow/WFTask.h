@@ -17,8 +17,9 @@
 #include "workflow/WFWaitingTask.h"
 #include "workflow/Workflow.h"
 
-// A delay. Ends SUCCESS at its deadline, SYS_ERROR with ECANCELED (cancelled by name), EINVAL
-// (nanoseconds out of range) or ENOMEM, or ABORTED (the library stops).
+// A delay. It ends with SUCCESS at its deadline; with SYS_ERROR and ECANCELED (cancelled by name),
+// EINVAL (nanoseconds out of range) or ENOMEM; or with ABORTED (the library stops). docs/timers.md
+// lists the other errors.
 class WFTimerTask : public SubTask {
  public:
   void start() {
@@ -53,16 +54,16 @@ class WFTimerTask : public SubTask {
   std::function<void(WFTimerTask *)> callback_;
 };
 
-// Runs a task again and again: `create` makes it, first when the repeater is dispatched, then each
-// time the task, and what it pushed to the front of the series, is done. Null ends the repeater:
-// its callback runs, SUCCESS. It also ends when its series is cancelled meanwhile, with
-// SYS_ERROR/ECANCELED, or the deadline around it passes, with SYS_ERROR/ETIMEDOUT, or when the
-// library stops, with ABORTED.
+// Runs a task again and again. `create` creates the task. It is called when the repeater is
+// dispatched, and again each time the task, and what the task pushed to the front of the series, is
+// done. If it returns null, the repeater ends: its callback runs with SUCCESS. The repeater also
+// ends with SYS_ERROR/ECANCELED if its series is cancelled meanwhile, with SYS_ERROR/ETIMEDOUT if
+// the deadline around it passes, and with ABORTED if the library stops.
 //
 // Any number of repeats takes constant stack and memory.
 class WFRepeaterTask : public WFGenericTask {
  public:
-  // In `create` or before start: what to call from now on.
+  // Sets the function to call from now on. Allowed inside `create`, and before the start.
   void set_create(std::function<SubTask *(WFRepeaterTask *)> create) {
     next_create_ = std::move(create);
   }
@@ -86,13 +87,14 @@ class WFRepeaterTask : public WFGenericTask {
  private:
   SubTask *create();
 
-  // Takes the place of create_ before the next call: one that sets it may be running.
+  // Replaces create_ before its next call, not at once, because the call that sets it may be
+  // running.
   std::optional<std::function<SubTask *(WFRepeaterTask *)>> next_create_;
   bool began_ = false;
 };
 
-// A task whose inside is a series of its own; done when that has ended. Cancelling the series that
-// the module is in does not cancel its inside.
+// A task that contains a series of its own, and is done when that series has ended. Cancelling the
+// series that contains the module does not cancel the inner series.
 class WFModuleTask : public ParallelTask {
  public:
   void start() {
@@ -106,8 +108,8 @@ class WFModuleTask : public ParallelTask {
 
   void *user_data = nullptr;
 
-  // Its inside: may be extended until its last task is done. It lives until the module's callback
-  // has returned.
+  // The inner series. It may be extended until its last task is done, and lives until the module's
+  // callback has returned.
   SeriesWork *sub_series() { return series_; }
   const SeriesWork *sub_series() const { return series_; }
 
@@ -115,7 +117,7 @@ class WFModuleTask : public ParallelTask {
     callback_ = std::move(callback);
   }
 
-  // `last`: dispatched after everything else of the inside; null: none.
+  // `last` is dispatched after everything else in the inner series. It may be null.
   WFModuleTask(SubTask *first, SubTask *last, std::function<void(const WFModuleTask *)> callback);
 
   void dispatch() override;
@@ -131,8 +133,8 @@ class WFModuleTask : public ParallelTask {
   SeriesWork *const series_;
 };
 
-// A request and its response. On the server the request has arrived when the task is given to
-// `process`; the response is sent when the request's series has no other task left.
+// A request and its response. On the server, the request has arrived when `process` gets the task,
+// and the response is sent when the series of the request has no other task left.
 template <class REQ, class RESP>
 class WFNetworkTask : public SubTask {
  public:
@@ -156,63 +158,67 @@ class WFNetworkTask : public SubTask {
   int get_error() const { return error_; }
   int get_timeout_reason() const { return timeout_reason_; }
 
-  // How many exchanges the connection carried before this one.
+  // The number of exchanges that the connection carried before this one.
   long long get_task_seq() const { return task_seq_; }
 
-  // 0, or -1 with errno: ENOTCONN without a connection, ENOBUFS when `*addrlen` is too small.
+  // Returns 0, or -1 with errno: ENOTCONN without a connection, ENOBUFS if `*addrlen` is too small.
   virtual int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const = 0;
 
   // Null without a connection.
   virtual WFConnection *get_connection() const = 0;
 
-  // In ms; -1: unlimited. On the server: how long sending may take without progress, and how long
-  // the connection may then stay idle (0 closes it after the reply). Set before the reply.
+  // Both times are in milliseconds; -1 means unlimited. On the server they limit how long sending
+  // may go without progress, and how long the connection may then stay idle (0 closes it after the
+  // reply). Set them before the reply.
   void set_send_timeout(int timeout) { send_timeout_ = timeout; }
   void set_keep_alive(int timeout) { keep_alive_timeout_ = timeout; }
-  // For clients.
+  // For clients only.
   void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
   void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
-  // The same as std::chrono::durations; a negative one: unlimited.
+  // A timeout may be any std::chrono::duration. A negative one means unlimited.
   void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
   void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
   void set_receive_timeout(workflow::Duration timeout) { receive_timeout_ = timeout.timeout_ms(); }
   void set_watch_timeout(workflow::Duration timeout) { watch_timeout_ = timeout.timeout_ms(); }
 
-  // Server side, before the reply: nothing is sent and the connection is closed instead. Of
-  // datagrams: nothing is sent.
+  // Server side, before the reply: makes the server send nothing and close the connection instead.
+  // With datagrams, nothing is sent.
   void noreply() {
     if (state_ == WFT_STATE_TOREPLY) state_ = WFT_STATE_NOREPLY;
   }
 
-  // Server side, before the reply: sends bytes ahead of it, without waiting. Returns `size` (what
-  // the socket does not take at once is buffered), or -1 with errno: ENOBUFS when more than 1 MiB
-  // would be. Over UDP it is a datagram of its own, and fails with EAGAIN when there is no room.
+  // Server side, before the reply: sends bytes ahead of the reply without waiting. Returns `size`;
+  // bytes that the socket does not take at once are buffered. Returns -1 with errno ENOBUFS if more
+  // than 1 MiB would be buffered. Over UDP the bytes are a datagram of their own, and the call
+  // fails with EAGAIN when there is no room.
   virtual int push(const void *buf, size_t size) = 0;
 
-  // Server side: the peer has closed or half-closed the connection, or reset it; never known of
-  // datagrams. Over TLS as well: a close_notify without an end of the connection beneath does not
-  // count, as nothing is read while a request is processed. Any thread.
+  // Server side: whether the peer has closed, half-closed or reset the connection. Never true for
+  // datagrams. Over TLS, too, only the end of the connection beneath counts: a close_notify without
+  // it does not, because nothing is read while a request is processed. Any thread may call this.
   virtual bool closed() const = 0;
 
   // Server side, in the series of the request and before its reply: `hook` is called when closed()
-  // becomes true; soon, if it is. Once, on a thread of the library, beside the tasks of the series.
-  // The reply waits for a hook that runs, so that task and series live meanwhile; the hook must not
-  // wait for them. Another hook takes the place of one that was not called. Not called any more
-  // when the reply is sent. No effect on clients.
+  // becomes true, or soon if it is true already. It is called at most once, on a thread of the
+  // library, concurrently with the tasks of the series. The reply waits for a running hook, so the
+  // task and the series live meanwhile; the hook must not wait for them. A new hook replaces one
+  // that was not called yet. The hook is not called any more once the reply is sent. No effect on
+  // clients.
   virtual void on_closed(std::function<void()> /*hook*/) {}
 
-  // Server side, as above: when closed() becomes true, the timers that the series waits for, also
-  // in parallels, modules and graphs inside it, end at once with ECANCELED, and so do those that it
-  // starts later. The series goes on. No effect on clients.
+  // Server side, as above: when closed() becomes true, the timers that the series waits for end at
+  // once with ECANCELED, and so do those that it starts later. This includes timers in parallels,
+  // modules and graphs inside the series. The series goes on. No effect on clients.
   virtual void cancel_timers_on_closed() {}
 
   void set_callback(std::function<void(WFNetworkTask<REQ, RESP> *)> callback) {
     callback_ = std::move(callback);
   }
-  // For clients: called when there is a connection, before the request is completed and sent on it;
-  // again for each further try. It runs on a poller's thread, on another thread of the library, or,
-  // when a kept connection is used, within start() on the thread that starts the task. It must not
-  // wait, as it may hold up timers and connections of others, and must not end the process.
+  // For clients: `prepare` is called when there is a connection, before the request is completed
+  // and sent on it, and again for each further try. It runs on a poller's thread or on another
+  // thread of the library; if a kept connection is used, it runs within start(), on the thread that
+  // starts the task. It must not wait, because it may delay timers and connections of others, and
+  // it must not end the process.
   void set_prepare(std::function<void(WFNetworkTask<REQ, RESP> *)> prepare) {
     prepare_ = std::move(prepare);
   }

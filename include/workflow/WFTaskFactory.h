@@ -42,67 +42,71 @@ using dynamic_create_t = std::function<SubTask *(WFDynamicTask *)>;
 using repeated_create_t = std::function<SubTask *(WFRepeaterTask *)>;
 
 // Creates tasks; docs/tasks.md has every kind on one page. Every function may be called from any
-// thread. A task is started by start() or by joining a series, deletes itself after its callback,
-// and is freed by dismiss() if it is not started. Creation throws std::bad_alloc at most.
+// thread. A task is started by start() or by joining a series, and deletes itself after its
+// callback. dismiss() frees a task that was not started. Creating a task throws nothing but
+// std::bad_alloc.
 class WFTaskFactory {
  public:
   // Timers ------------------------------------------------------------------------------------
 
-  // Ends SUCCESS `seconds` and `nanoseconds` after it was dispatched, never earlier. Seconds -1
-  // (or any negative number): never. Nanoseconds outside [0, 1e9): SYS_ERROR/EINVAL, which
-  // get_error() says from its creation on; nobody can cancel it, and it has no name.
+  // Ends with SUCCESS `seconds` and `nanoseconds` after it was dispatched, never earlier. A
+  // negative number of seconds, such as -1, means never. Nanoseconds outside [0, 1e9) are refused:
+  // the task ends with SYS_ERROR/EINVAL, which get_error() returns from the creation on; nobody can
+  // cancel it, and it has no name.
   static WFTimerTask *create_timer_task(time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
-  // The same, under a name. Any number of timers may share a name, which may be any bytes.
+  // Creates such a timer with a name. Any number of timers may share a name, which may consist of
+  // any bytes.
   static WFTimerTask *create_timer_task(const std::string &name, time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
-  // The same with any std::chrono::duration; a negative one: never. For dates, other clocks and
-  // more see WFTimer.h.
+  // The delay may be any std::chrono::duration. A negative one means never. For dates, other clocks
+  // and more see WFTimer.h.
   static WFTimerTask *create_timer_task(workflow::Duration delay, timer_callback_t callback);
   static WFTimerTask *create_timer_task(const std::string &name, workflow::Duration delay,
                                         timer_callback_t callback);
 
-  // Ends SYS_ERROR/ECANCELED as soon as it is started.
+  // Ends with SYS_ERROR/ECANCELED as soon as it is started.
   static WFTimerTask *create_timer_task(timer_callback_t callback);
 
   static WFTimerTask *create_timer_task(unsigned int microseconds, timer_callback_t callback);
 
-  // Cancels the timers of that name that were created before the call, oldest first, at most
-  // `max`, started or not. Returns how many: exactly those that this call made end ECANCELED.
-  // Each one's callback runs on a framework thread (if it is ever started), never inside this call.
-  // O(1) for an unknown name, O(log n) per cancelled timer; other threads wait at most for a few
-  // dozens of them.
+  // Cancels the timers of that name that were created before the call, started or not, oldest first
+  // and at most `max` of them. Returns their number: it is exactly the number of timers that this
+  // call made end with ECANCELED. The callback of each runs on a framework thread once the timer is
+  // started, and never inside this call. O(1) for an unknown name, O(log n) for each cancelled
+  // timer; other threads wait at most while a few dozen timers are cancelled.
   static int cancel_by_name(const std::string &name);
   static int cancel_by_name(const std::string &name, size_t max);
 
   // Counters ----------------------------------------------------------------------------------
 
-  // Ends SUCCESS when counted `target` times; a target of 0 ends as soon as it is started.
+  // Ends with SUCCESS when it was counted `target` times. With a target of 0 it ends as soon as it
+  // is started.
   static WFCounterTask *create_counter_task(unsigned int target, counter_callback_t callback);
   static WFCounterTask *create_counter_task(const std::string &name, unsigned int target,
                                             counter_callback_t callback);
 
-  // Counts the counters of that name once, or `n` times: the oldest first until its target is
-  // reached, then the next. Counts beyond the last are dropped. Returns how many counters reached
-  // their target.
+  // Counts the counters of that name once, or `n` times: first the oldest, until its target is
+  // reached, then the next one, and so on. Counts that remain after the last counter are dropped.
+  // Returns the number of counters that reached their target.
   static int count_by_name(const std::string &name);
   static int count_by_name(const std::string &name, unsigned int n);
 
   // Mailboxes ---------------------------------------------------------------------------------
 
-  // Ends SUCCESS when a message was sent to it: to the task itself, or by its name. `mailbox` is
-  // where the message goes; without one, `user_data` of the task.
+  // Ends with SUCCESS when a message was sent to it, either to the task itself or by its name. The
+  // message is stored in `mailbox`, or in the task's `user_data` if there is no mailbox.
   static WFMailboxTask *create_mailbox_task(void **mailbox, mailbox_callback_t callback);
   static WFMailboxTask *create_mailbox_task(mailbox_callback_t callback);
   static WFMailboxTask *create_mailbox_task(const std::string &name, void **mailbox,
                                             mailbox_callback_t callback);
   static WFMailboxTask *create_mailbox_task(const std::string &name, mailbox_callback_t callback);
 
-  // Sends to the mailboxes of that name that were created before the call, oldest first: `msg` to
-  // all, or to at most `max`; or msg[0] to the oldest, msg[1] to the next, and so on. Returns how
-  // many got a message: exactly those that this call made end.
+  // Sends to the mailboxes of that name that were created before the call, oldest first. Either all
+  // of them, or at most `max`, get `msg`; or the oldest one gets msg[0], the next one msg[1], and
+  // so on. Returns how many mailboxes got a message: exactly those that this call made end.
   static int send_by_name(const std::string &name, void *msg);
   static int send_by_name(const std::string &name, void *msg, size_t max);
   template <class T>
@@ -112,19 +116,20 @@ class WFTaskFactory {
 
   // Selectors ---------------------------------------------------------------------------------
 
-  // Ends with the first message of `candidates` submits that is not null.
+  // Ends with the first message that is not null, out of `candidates` calls of submit().
   static WFSelectorTask *create_selector_task(size_t candidates, selector_callback_t callback);
 
   // Conditionals ------------------------------------------------------------------------------
 
-  // Runs `task` when it was started and signalled: the conditional itself, or by its name. `msgbuf`
-  // is where the message goes; without one, `user_data` of the conditional.
+  // Runs `task` when the conditional was started and signalled, either the conditional itself or by
+  // its name. The message is stored in `msgbuf`, or in the conditional's `user_data` if there is no
+  // buffer.
   static WFConditional *create_conditional(SubTask *task, void **msgbuf);
   static WFConditional *create_conditional(SubTask *task);
   static WFConditional *create_conditional(const std::string &name, SubTask *task, void **msgbuf);
   static WFConditional *create_conditional(const std::string &name, SubTask *task);
 
-  // As send_by_name(), for conditionals.
+  // Like send_by_name(), for conditionals.
   static int signal_by_name(const std::string &name, void *msg);
   static int signal_by_name(const std::string &name, void *msg, size_t max);
   template <class T>
@@ -132,25 +137,27 @@ class WFTaskFactory {
     return signal_each_by_name(name, max, Messages::of(msg));
   }
 
-  // Runs `task` when it holds the resource of that name: one task at a time does, in the order in
-  // which the guards were dispatched, from then until the release. The message of the release
-  // before is in `*msgbuf` or `user_data`; null if nobody held it. A guard whose series is
-  // cancelled by then drops its task, and passes the resource on by itself.
+  // Runs `task` when it holds the resource of that name. One task at a time holds the resource, in
+  // the order in which the guards were dispatched, from the beginning of the task until the
+  // release. The message of the previous release is in `*msgbuf` or in `user_data`; it is null if
+  // nobody held the resource. If the series of a guard is cancelled by then, the guard drops its
+  // task and passes the resource on by itself.
   static WFConditional *create_guard(const std::string &resource, SubTask *task, void **msgbuf);
   static WFConditional *create_guard(const std::string &resource, SubTask *task);
 
-  // The holder, who must release once, does so, from any thread: 1 if the resource went to another
-  // guard, else 0. That guard's task may run within the call of release_guard() when it is made on
-  // a framework thread (a chain of them takes constant stack), never within release_guard_safe().
-  // Harmless when nobody holds the resource.
+  // Releases the resource. Its holder must do so once, from any thread. Returns 1 if the resource
+  // went to another guard, else 0. If release_guard() is called on a framework thread, the task of
+  // that guard may run inside the call (a chain of such tasks takes constant stack). It never runs
+  // inside release_guard_safe(). Both are harmless if nobody holds the resource.
   static int release_guard(const std::string &resource, void *msg);
   static int release_guard_safe(const std::string &resource, void *msg);
 
   // Computing ---------------------------------------------------------------------------------
 
-  // Runs func(args...) on a computing thread; arguments are copied, std::ref passes references.
-  // Tasks of one queue name begin in the order they were started, and may run side by side;
-  // queues take turns. Or on the threads of an executor of the user's own.
+  // Runs func(args...) on a computing thread. The arguments are copied; std::ref passes references.
+  // Tasks of one queue name begin in the order in which they were started, and may run side by
+  // side. The queues take turns. The second form runs the function on an executor of the user's
+  // own.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_go_task(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     return make_go_task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::never(),
@@ -163,9 +170,9 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // The same with a time limit, from the start on: SYS_ERROR/ETIMEDOUT when it is over; the
-  // function runs on, if it has begun. Seconds -1: no limit. Nanoseconds outside [0, 1e9):
-  // SYS_ERROR/EINVAL.
+  // Creates a go task with a time limit that counts from its start. When the limit has passed, the
+  // task ends with SYS_ERROR/ETIMEDOUT; if the function has begun, it runs on. -1 seconds means no
+  // limit. Nanoseconds outside [0, 1e9) end the task with SYS_ERROR/EINVAL.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_timedgo_task(time_t seconds, long nanoseconds,
                                        const std::string &queue_name, FUNC &&func, ARGS &&...args) {
@@ -181,7 +188,7 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // The same with any std::chrono::duration; a negative one: no limit.
+  // The limit may be any std::chrono::duration. A negative one means no limit.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_timedgo_task(workflow::Duration limit, const std::string &queue_name,
                                        FUNC &&func, ARGS &&...args) {
@@ -189,7 +196,8 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // Before the task is started: what it shall run instead, for functions that need the task.
+  // Replaces the function of a task that is not started yet. For functions that need the task
+  // itself.
   template <class FUNC, class... ARGS>
   static void reset_go_task(WFGoTask *task, FUNC &&func, ARGS &&...args) {
     task->function_ = bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...);
@@ -197,19 +205,21 @@ class WFTaskFactory {
 
   // HTTP clients ------------------------------------------------------------------------------
 
-  // Requests `url`, which is http or https, by GET unless get_req() says otherwise; Host,
-  // Content-Length and the like are added. At most `redirect_max` redirects are followed, by the
-  // rules of RFC 9110, 15.4, and without credentials to another origin; the last response stands.
-  // A request that may be repeated (RFC 9110, 9.2.2) and got no answer is, `retry_max` times.
+  // Requests `url`, which is http or https. The method is GET unless get_req() says otherwise.
+  // Host, Content-Length and similar fields are added. At most `redirect_max` redirects are
+  // followed, by the rules of RFC 9110, 15.4, and without credentials if they lead to another
+  // origin; after that the last response counts. A request that got no answer and may be repeated
+  // (RFC 9110, 9.2.2) is repeated up to `retry_max` times.
   //
-  // TASK_ERROR: WFT_ERR_URI_* for a URL that is none or of another scheme,
-  // WFT_ERR_HTTP_BAD_REDIRECT_HEADER. Others: see WFClientTask.
+  // TASK_ERROR is one of: WFT_ERR_URI_* for a URL that is invalid or of another scheme,
+  // WFT_ERR_HTTP_BAD_REDIRECT_HEADER. For other errors see WFClientTask.
   static WFHttpTask *create_http_task(const std::string &url, int redirect_max, int retry_max,
                                       http_callback_t callback);
   static WFHttpTask *create_http_task(const ParsedURI &uri, int redirect_max, int retry_max,
                                       http_callback_t callback);
-  // By way of an HTTP proxy, whose URL may have credentials; https through a tunnel (CONNECT).
-  // TASK_ERROR/WFT_ERR_HTTP_PROXY_CONNECT_FAILED when the proxy refuses that.
+  // Sends the request through an HTTP proxy, whose URL may contain credentials. https goes through
+  // a tunnel (CONNECT). TASK_ERROR/WFT_ERR_HTTP_PROXY_CONNECT_FAILED means that the proxy refuses
+  // the tunnel.
   static WFHttpTask *create_http_task(const std::string &url, const std::string &proxy_url,
                                       int redirect_max, int retry_max, http_callback_t callback);
   static WFHttpTask *create_http_task(const ParsedURI &uri, const ParsedURI &proxy,
@@ -217,11 +227,13 @@ class WFTaskFactory {
 
   // Files -------------------------------------------------------------------------------------
 
-  // What pread(2), pwrite(2), preadv(2) and pwritev(2) do, with their results and errors, beside
-  // the program (see WFFileTask.h). Any number may be outstanding. By a path: the file is opened
-  // for it, to read, or to write without truncating, when it is created (0644) if it does not
-  // exist; and closed before the callback. Errors of open(2) are the task's. A FIFO is not waited
-  // for: it ends with ESPIPE, or ENXIO. A path with a null byte: EINVAL.
+  // These tasks do what pread(2), pwrite(2), preadv(2) and pwritev(2) do, with the same results and
+  // errors, while the program goes on (see WFFileTask.h). Any number of them may be outstanding.
+  //
+  // Given a path, the task opens the file and closes it before the callback. For writing, the file
+  // is not truncated, and is created (0644) if it does not exist. Errors of open(2) become the
+  // errors of the task. A FIFO is not waited for: the task ends with ESPIPE or ENXIO. A path that
+  // contains a null byte gives EINVAL.
   static WFFileIOTask *create_pread_task(int fd, void *buf, size_t count, off_t offset,
                                          fio_callback_t callback);
   static WFFileIOTask *create_pread_task(const std::string &path, void *buf, size_t count,
@@ -239,7 +251,7 @@ class WFTaskFactory {
   static WFFileVIOTask *create_pwritev_task(const std::string &path, const struct iovec *iov,
                                             int iovcnt, off_t offset, fvio_callback_t callback);
 
-  // fsync(2), fdatasync(2). What other tasks write at the same time may or may not be included.
+  // fsync(2) and fdatasync(2). What other tasks write at the same time may or may not be included.
   static WFFileSyncTask *create_fsync_task(int fd, fsync_callback_t callback);
   static WFFileSyncTask *create_fdatasync_task(int fd, fsync_callback_t callback);
 
@@ -250,14 +262,15 @@ class WFTaskFactory {
 
   static WFEmptyTask *create_empty_task() { return new WFEmptyTask; }
 
-  // Makes the task when its turn has come: what `create` returns takes its place; null: nothing.
+  // Creates a task when its turn in the series has come: the task that `create` returns takes its
+  // place. If `create` returns null, nothing does.
   static WFDynamicTask *create_dynamic_task(dynamic_create_t create);
 
-  // Runs what `create` returns, and calls it again after that, until it returns null.
+  // Calls `create` and runs the task that it returns, again and again, until `create` returns null.
   static WFRepeaterTask *create_repeater_task(repeated_create_t create,
                                               repeater_callback_t callback);
 
-  // A task made of a series of its own.
+  // A task that consists of a series of its own.
   static WFModuleTask *create_module_task(SubTask *first, module_callback_t callback);
   static WFModuleTask *create_module_task(SubTask *first, SubTask *last,
                                           module_callback_t callback);
@@ -291,15 +304,16 @@ class WFTaskFactory {
                                 const workflow::TimeSpan &limit, std::function<void()> &&function);
 };
 
-// Creates requests of any protocol, from the client's side; see WFClientTask for their states. A
-// connection is kept for the next task of the same endpoint only if the task says so, by
-// set_keep_alive(). `retry_max`: how many more times the request is tried where that is safe: when
-// no connection could be made, or when it broke before anything came back.
+// Creates client requests of any protocol; see WFClientTask for their states. The connection is
+// kept for the next task of the same endpoint only if the task asks for it with set_keep_alive().
+// `retry_max` says how many more times the request is tried where that is safe: if no connection
+// could be made, or if it broke before anything came back.
 //
-// TT_UDP: each try is a datagram from a port of its own, and is repeated when nothing came back in
-// time (docs/protocols.md). TT_SCTP, TT_SCTP_SSL: SYS_ERROR/EPROTONOSUPPORT where the kernel has no
-// SCTP. TLS verifies the peer's chain and that the certificate is the host's, with
-// WFGlobal::get_ssl_client_ctx() unless a context is given, which lives until the callback.
+// TT_UDP: each try is a datagram from a port of its own. It is repeated if nothing has come back in
+// time (docs/protocols.md). TT_SCTP and TT_SCTP_SSL end with SYS_ERROR/EPROTONOSUPPORT if the
+// kernel has no SCTP. TLS verifies the peer's chain, and that the certificate is the host's. It
+// uses WFGlobal::get_ssl_client_ctx() unless a context is given, which must live until the
+// callback.
 template <class REQ, class RESP>
 class WFNetworkTaskFactory {
  private:
@@ -318,8 +332,8 @@ class WFNetworkTaskFactory {
                                unsigned short port, int retry_max, callback_t callback) {
     return new Task(workflow::ClientTarget::of(type, host, port), retry_max, std::move(callback));
   }
-  // TASK_ERROR/WFT_ERR_URI_* for a URL without a host, or without a port that it names or its
-  // scheme has (WFGlobal::register_scheme_port).
+  // TASK_ERROR/WFT_ERR_URI_* for a URL without a host, or without a port if its scheme has none
+  // either (WFGlobal::register_scheme_port).
   static T *create_client_task(enum TransportType type, const std::string &url, int retry_max,
                                callback_t callback) {
     workflow::ClientTarget target;
@@ -332,8 +346,8 @@ class WFNetworkTaskFactory {
     const int error = workflow::ClientTarget::parse(type, uri, &target);
     return create(target, error, retry_max, std::move(callback));
   }
-  // AF_INET, AF_INET6, AF_UNIX. SYS_ERROR/EINVAL for an address that is null or whose length is
-  // that of none, as for a transport that is none.
+  // The address is of family AF_INET, AF_INET6 or AF_UNIX. SYS_ERROR/EINVAL if it is null, if no
+  // address has that length, or if the transport type is unknown.
   static T *create_client_task(enum TransportType type, const struct sockaddr *addr,
                                socklen_t addrlen, int retry_max, callback_t callback) {
     return create_client_task(type, addr, addrlen, nullptr, retry_max, std::move(callback));
@@ -347,8 +361,8 @@ class WFNetworkTaskFactory {
   }
 };
 
-// Creates tasks that run `routine(input, output)` on a computing thread: fill get_input() before
-// the start. Queues, executors and time limits as those of go tasks.
+// Creates tasks that run `routine(input, output)` on a computing thread. Fill get_input() before
+// the start. Queues, executors and time limits work as for go tasks.
 template <class IN, class OUT>
 class WFThreadTaskFactory {
  private:

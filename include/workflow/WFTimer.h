@@ -16,52 +16,59 @@ class PeriodicTimer;
 class TimerSlots;
 }  // namespace workflow
 
-// What a call about one timer has found. It is the truth about that timer, whatever other threads
-// do at the same time: exactly one of all that end a timer wins.
+// The result of a call about one timer. It is exact, whatever other threads do at the same time: of
+// all attempts to end a timer, exactly one succeeds.
 enum WFTimerVerdict {
-  // It took effect. Of cancel: the callback will see SYS_ERROR with ECANCELED.
+  // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
-  // Too late: what the callback will see is decided. It is running, or about to run; or the timer
-  // was refused when it was created. No handle of this timer wins after that.
-  // Of reschedule, in a tick of a periodic timer: the tick cannot be moved, and the timer goes on.
+  // Too late: the outcome that the callback will see is already decided. The callback is running or
+  // about to run, or the timer was refused when it was created. No later call through a handle of
+  // this timer succeeds. There is one exception: reschedule() also returns this during a tick of a
+  // periodic timer, because a tick cannot be moved; that timer goes on and can still be cancelled.
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).
   WF_TIMER_DONE = 2,
-  // The handle is of no timer.
+  // The handle refers to no timer.
   WF_TIMER_UNKNOWN = 3,
-  // Of reschedule: nothing has changed, because the time is one of another clock than the timer's.
+  // Returned by reschedule() only. Nothing has changed, because the new time belongs to another
+  // clock than the timer's.
   WF_TIMER_OTHER_CLOCK = 4,
 };
 
-// Leads to one timer, named or not, and is safe to use for ever, also when that is gone long ago.
-// A value: copy it, keep it where you like, compare it. It keeps nothing alive.
+// Refers to one timer, with or without a name. A handle is safe to use for ever, even long after
+// the timer is gone. It is a value that can be copied, stored anywhere and compared. It keeps
+// nothing alive.
 //
-// All calls may be made from any thread, against anything that happens to the timer meanwhile.
-// They take no memory and never block, but cancel_and_wait().
+// Every call may be made from any thread, whatever happens to the timer at the same time. The calls
+// allocate no memory, and only cancel_and_wait() blocks.
 class WFTimerHandle {
  public:
-  // Of no timer.
+  // A handle that refers to no timer.
   WFTimerHandle() = default;
 
-  // Ends the timer: with WF_TIMER_WON its callback runs soon on a thread of the library, or, if it
-  // was not started yet, when it is. O(log n).
+  // Ends the timer. If the result is WF_TIMER_WON, the callback runs soon on a thread of the
+  // library. If the timer was not started yet, the callback runs once it is started. O(log n).
   WFTimerVerdict cancel() const;
 
-  // The same, and returns after the callback has returned and what it had captured is destroyed,
-  // whoever has ended the timer: what cancel() has found, a WFTimerVerdict. A timer that was not
-  // started yet is waited for until it was, or was dropped. A thread of the library that waits is
-  // lent to others.
-  // -1 with EDEADLK when called in that callback: then the timer ends anyway, and nothing waits.
+  // Calls cancel() and returns its verdict, a WFTimerVerdict, but only after the callback has
+  // returned and what it had captured is destroyed, no matter who ended the timer. For a timer that
+  // was not started yet this waits until the timer is started and ends, or is dropped. If the
+  // waiting thread belongs to the library, it is lent to other work meanwhile.
+  //
+  // If this is called inside the callback, or inside a tick, of that very timer, it returns -1 with
+  // EDEADLK and does not wait; the timer ends anyway.
   int cancel_and_wait() const;
 
-  // The timer expires at `due` instead of when it would have, earlier or later; a delay counts from
-  // now, by the timer's clock, and from its start if it was not started. WF_TIMER_WON: it will, if
-  // nothing ends it before. Later costs O(1), earlier O(log n).
+  // Makes the timer expire at `due`, which may be earlier or later than its present time. A delay
+  // counts from now, by the timer's clock; if the timer was not started yet, it counts from the
+  // start. WF_TIMER_WON means that the timer will expire then unless something ends it before.
+  // Moving it to a later time costs O(1), to an earlier one O(log n).
   WFTimerVerdict reschedule(const WFTimerDue &due) const;
 
-  // How long until it expires, by its clock as it stands now; 0 when it is overdue; of a timer that
-  // was not started, its delay, or how long until its deadline; nanoseconds::max() for never. Empty
-  // when it does not wait any more, or never will because it was refused.
+  // The time until the timer expires, by its clock as it stands now. For a timer that was not
+  // started it is the delay, or the time until the deadline. It is 0 if the timer is overdue and
+  // nanoseconds::max() if it never expires. Empty if the timer no longer waits, or never will
+  // because it was refused.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -73,60 +80,63 @@ class WFTimerHandle {
   friend class workflow::TimerSlots;
   void *slot_ = nullptr;
   uint64_t generation_ = 0;
-  uintptr_t timer_ = 0;  // where it was: fetched ahead, and read by way of the slot only
+  uintptr_t timer_ = 0;  // where the timer was: a prefetch hint, never dereferenced
 };
 
-// What becomes of timers that have the name already when another one of that name is created.
+// What happens to the existing timers of a name when another timer of that name is created.
 enum WFTimerPolicy {
-  WF_TIMER_APPEND = 0,   // they stay: any number may share a name
+  WF_TIMER_APPEND = 0,   // they stay: any number of timers may share a name
   WF_TIMER_REPLACE = 1,  // they end: SYS_ERROR, ECANCELED
-  WF_TIMER_KEEP = 2,     // they stay, and the new one, which has no name then, ends when it is
-                         // started: SYS_ERROR, EEXIST
+  WF_TIMER_KEEP = 2,     // they stay; the new timer gets no name, and ends when it is started:
+                         // SYS_ERROR, EEXIST
 };
 
-// What a timer is created with, beside when it is due and its callback.
+// The optional properties of a new timer.
 struct WFTimerOptions {
-  std::optional<std::string> name;  // without one nobody finds it but its handles
+  std::optional<std::string> name;  // a timer without a name is reachable through its handles only
   WFTimerPolicy policy = WF_TIMER_APPEND;
-  // The user's own, for those who list named timers; another than 0 takes as much memory as a
-  // handle.
+  // A value of the user's own, reported when named timers are listed. A value other than 0 takes as
+  // much memory as a handle.
   uint64_t tag = 0;
 };
 
-// When a periodic timer ticks. A tick is missed when its time comes before the one before is over.
+// When a periodic timer ticks. A tick is missed if it comes due before the previous tick is over.
 enum WFTimerPace {
-  // At multiples of the period from the first tick, without drift:
-  WF_TIMER_SKIP = 0,   // missed ones are left out
-  WF_TIMER_BURST = 1,  // missed ones follow at once, one after the other
-  // One period after the one before was due, or, if that has passed already, from now:
+  // Ticks are due at multiples of the period from the first tick, without drift:
+  WF_TIMER_SKIP = 0,   // missed ticks are left out
+  WF_TIMER_BURST = 1,  // missed ticks follow at once, one after the other
+  // The next tick is due one period after the previous one was due or, if that time has already
+  // passed, one period from now:
   WF_TIMER_DELAY = 2,
-  // One period after the one before has ended; of ticks that overlap, has begun:
+  // The next tick is due one period after the previous one has ended. If ticks overlap, the period
+  // counts from when the previous tick was handed to a thread:
   WF_TIMER_FIXED_DELAY = 3,
 };
 
 struct WFTimerPeriod {
   workflow::Duration every = std::chrono::nanoseconds(0);
   WFTimerPace pace = WF_TIMER_SKIP;
-  // Ticks do not wait for each other: a tick begins when it is due, on another thread if need be.
+  // If set, ticks do not wait for each other: a tick begins when it is due, on another thread if
+  // the previous one still runs.
   bool overlap = false;
-  // The first tick, and by which clock all of them are; empty: one period after the start of the
-  // timer, by the monotonic one.
+  // When the first tick is due, and which clock all ticks follow. If empty, the first tick is due
+  // one period after the start of the timer, by the monotonic clock.
   std::optional<WFTimerDue> first;
 };
 
-// One tick of a periodic timer, while it runs.
+// One tick of a periodic timer, valid while the tick runs.
 class WFTimerTick {
  public:
   WFTimerTick(const WFTimerTick &) = delete;
   WFTimerTick &operator=(const WFTimerTick &) = delete;
 
-  uint64_t number = 0;              // of the ticks before it
-  uint64_t missed = 0;              // ticks left out between the one before and this one
-  std::chrono::nanoseconds late{};  // since it was due
+  uint64_t number = 0;              // how many ticks came before this one
+  uint64_t missed = 0;              // ticks left out between the previous tick and this one
+  std::chrono::nanoseconds late{};  // the time since this tick was due
 
-  // No tick begins any more, but, of ticks that overlap, one that a thread is just about to call.
-  // The timer ends when those that have begun are over: SUCCESS. No effect if something else has
-  // ended it before.
+  // Ends the timer with SUCCESS, unless something else has ended it before. No further tick begins,
+  // except that with overlapping ticks one that a thread is just about to call may still begin. The
+  // timer ends when the ticks that have begun are over.
   void end() const;
 
  private:
@@ -135,22 +145,23 @@ class WFTimerTick {
   workflow::PeriodicTimer *timer_;
 };
 
-// Where a timer is on its way to its callback.
+// The stage that a timer has reached on the way to its callback.
 enum WFTimerStage {
   WF_TIMER_CREATED = 0,  // not started yet
   WF_TIMER_WAITING = 1,
   WF_TIMER_ENDING = 2,   // its time has come, or the library stops: its callback runs soon
-  WF_TIMER_TICKING = 3,  // a periodic one, in a tick, or about to be
+  WF_TIMER_TICKING = 3,  // a periodic timer that is in a tick or about to be
 };
 
-// A named timer at the moment when it was looked at.
+// A named timer, as it was at the moment when it was looked at.
 struct WFTimerInfo {
   std::string name;
   uint64_t tag = 0;
   WFTimerStage stage = WF_TIMER_CREATED;
   WFTimerClock clock = WF_CLOCK_MONOTONIC;
-  // Until it expires, by its clock, 0 when that is overdue; its delay, or how long until its
-  // deadline, if it is not started; max() for never.
+  // The time until the timer expires, by its clock. For a timer that is not started it is the
+  // delay, or the time until the deadline. It is 0 if the timer is overdue and max() if it never
+  // expires.
   std::chrono::nanoseconds remaining{};
   std::chrono::nanoseconds age{};  // since its creation
 };
@@ -159,80 +170,92 @@ class WFTimer {
  public:
   using Callback = std::function<void(WFTimerTask *)>;
 
-  // As WFTaskFactory::create_timer_task(). The first timer of another clock than the monotonic one
-  // needs a descriptor for each poller; without it ends SYS_ERROR with EMFILE, ENFILE or ENOMEM.
+  // Like WFTaskFactory::create_timer_task(). The first timer of a clock other than the monotonic
+  // one needs a file descriptor for each poller; if none can be had, the timer ends with SYS_ERROR
+  // and EMFILE, ENFILE or ENOMEM.
   static WFTimerTask *create(const WFTimerDue &due, Callback callback);
 
-  // With a name. Timers of that name are outstanding from their creation to their end; the policy
-  // is applied when this one is created. With WF_TIMER_REPLACE the new one is there before
-  // the old ones end, and of several that are created at once by several threads the last stays.
+  // Creates a timer with a name. Timers of a name are outstanding from their creation to their end.
+  // The policy is applied when this timer is created. With WF_TIMER_REPLACE the new timer gets the
+  // name before the old ones end. If several threads create such timers at the same time, the last
+  // one stays.
   static WFTimerTask *create(const std::string &name, const WFTimerDue &due, WFTimerPolicy policy,
                              Callback callback);
 
-  // With what the options say. One that is refused, because of its policy or a quota, has no name
-  // and ends as soon as it is started: SYS_ERROR with EEXIST or EDQUOT, which get_error() says from
-  // its creation on. Nothing changes that: whoever cancels or reschedules it is too late.
+  // Creates a timer as the options describe it. A timer that is refused, because of its policy or a
+  // quota, has no name. It ends as soon as it is started, with SYS_ERROR and EEXIST or EDQUOT;
+  // get_error() returns that error from the creation on. Nothing changes the outcome: every
+  // cancel() and reschedule() comes too late.
   static WFTimerTask *create(const WFTimerDue &due, const WFTimerOptions &options,
                              Callback callback);
 
-  // A periodic timer: `tick` is called again and again, on threads of the library, until the timer
-  // is cancelled, in any way and from anywhere (also from inside a tick), a tick calls end(), or
-  // the library stops; then the callback, once, after the last tick has returned. After a cancel no
-  // further tick begins, but one that a thread is just about to call may; cancel_and_wait() returns
-  // after that, too. To reschedule it while it waits moves the next tick, and those after it follow
-  // that one; while a tick runs it is too late to, unless ticks overlap.
-  // A period that is not positive: refused with EINVAL. It has no name then, and replaces nobody.
+  // Creates a periodic timer. `tick` is called repeatedly on threads of the library, until the
+  // timer is cancelled, a tick calls end(), or the library stops. Any kind of cancel will do, from
+  // anywhere, including from inside a tick. The callback then runs once, after the last tick has
+  // returned. After a cancel no further tick begins, except one that a thread is just about to
+  // call; cancel_and_wait() waits for that one, too.
+  //
+  // Rescheduling the timer while it waits moves the next tick, and the ticks after it follow that
+  // one. While a tick runs it is too late to reschedule, unless ticks overlap. A period that is not
+  // positive is refused with EINVAL. The timer then has no name and replaces no other.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);
 
-  // The same at the dates of a cron expression, after the start of the timer. A tick that takes
-  // longer than until the next date, a clock that is set forward and a system that was suspended
-  // miss dates: they are counted, up to 1000, and left out, and if the timer waits for one of them
-  // it ticks at once. When the clock is set back no date is ticked twice. An expression that is
-  // never due: as a period that is not positive.
+  // Like create_periodic(), but the ticks are due at the dates of a cron expression that are after
+  // the start of the timer. Dates are missed if a tick lasts beyond the next date, if the clock is
+  // set forward, or if the system was suspended. Missed dates are left out and counted, up to 1000;
+  // but if the timer was waiting for one of them, it ticks at once. When the clock is set back, no
+  // date is ticked twice. An expression that is never due is refused with EINVAL, like a period
+  // that is not positive.
   static WFTimerTask *create_cron(const WFCron &cron, const WFTimerOptions &options, Tick tick,
                                   Callback callback);
 
-  // A handle of a timer that was not started yet. Each call gives the same one. Without memory, for
-  // tasks that are none of the library's timers, and in the callback, one of no timer.
+  // The handle of a timer that was not started yet. Each call for a timer returns the same handle.
+  // The result refers to no timer if there is no memory, if the task is not one of the library's
+  // timers, or if this is called in the timer's callback.
   static WFTimerHandle handle_of(WFTimerTask *task);
 
-  // Reschedules the timers of that name that were created before the call, as their handles would,
-  // and returns for how many it took effect. Others wait at most for a few dozen of them.
+  // Reschedules the timers of that name that were created before the call, as their handles would.
+  // Returns the number of timers for which it took effect. Other threads wait at most while a few
+  // dozen of them are handled.
   static size_t reschedule(const std::string &name, const WFTimerDue &due);
 
-  // Quotas: at most `max` timers of that name, or of all names together that begin with that
-  // prefix, are outstanding; one more is refused. Several may apply to a name, and each must have
-  // room. Those that are there already stay. With WF_TIMER_REPLACE a timer takes the place of the
-  // one it replaces, so it may be one too many until that has ended. kNoQuota takes the quota away.
-  // 0, or -1 with ENOMEM, and then nothing has changed. To set one of another prefix, or take it
-  // away, is O(all names, a 256th of them at a time, + quotas), of another name O(quotas); to
-  // change it O(log quotas), as is the cost for timers. Timers that are created meanwhile may be
-  // too many; and of several that are created at once one may be refused for the sake of another
-  // that is refused in its turn.
+  // Quotas limit how many timers may be outstanding: at most `max` of that name, or of all names
+  // together that begin with that prefix. A timer beyond a quota is refused. Several quotas may
+  // apply to a name, and each of them must have room. Timers that exist already stay. With
+  // WF_TIMER_REPLACE a timer takes the place of the one it replaces, so the quota may be exceeded
+  // by one until that one has ended. kNoQuota removes a quota.
+  //
+  // Returns 0, or -1 with ENOMEM; then nothing has changed. Setting the first quota of a prefix is
+  // O(all names, a 256th of them at a time, + quotas). Setting the first quota of a name, or
+  // removing a quota, is O(quotas). Changing a quota is O(log quotas), and so is the cost for each
+  // timer. Timers created while a quota is being set may exceed it. If several timers are created
+  // at the same time, one may be refused in favour of another that is then refused itself.
   static constexpr size_t kNoQuota = SIZE_MAX;
   static int set_quota(const std::string &name, size_t max);
   static int set_prefix_quota(const std::string &prefix, size_t max);
 
-  // How many timers of that name are outstanding. O(1).
+  // The number of outstanding timers of that name. O(1).
   static size_t count(const std::string &name);
-  // The same for all names that begin with that prefix; "": all named timers. O(all names).
+  // The number of outstanding timers of all names that begin with that prefix; "" means all named
+  // timers. O(all names).
   static size_t count_prefix(const std::string &prefix);
 
-  // Calls visit(info) for each timer whose name begins with that prefix, in no order, on this
-  // thread with no lock held, so that it may do anything; until it returns false. Timers that are
-  // there all the while are visited once, those that come or go meanwhile once or not at all.
-  // O(all names + timers visited); others wait at most for some dozens of them. False without
-  // memory. What visit() throws ends it and goes on to the caller.
+  // Calls visit(info) for each timer whose name begins with that prefix, in no particular order,
+  // until visit() returns false. visit() runs on this thread with no lock held, so it may do
+  // anything. A timer that exists during the whole call is visited once; one that comes or goes
+  // meanwhile is visited once or not at all. O(all names + timers visited); other threads wait at
+  // most while some dozens of timers are looked at. Returns false if there is no memory. If visit()
+  // throws, the visit ends and the exception goes on to the caller.
   static bool for_each(const std::string &prefix,
                        const std::function<bool(const WFTimerInfo &)> &visit);
-  // The first `max` of these, for reports. Throws std::bad_alloc.
+  // The first `max` timers that for_each() would visit, for reports. Throws std::bad_alloc.
   static std::vector<WFTimerInfo> list(const std::string &prefix, size_t max);
 
-  // The present by which timers expire: that of the system's clocks, or of a WFManualClock or
-  // WFSimulation, if there is one. Programs that compute deadlines from these, and from
-  // WFBootClock::now(), can be tested by them.
+  // The present time by which timers expire: that of the system's clocks or, if there is one, that
+  // of a WFManualClock or WFSimulation. Programs that compute deadlines from these functions and
+  // from WFBootClock::now() can be tested with those two.
   static std::chrono::steady_clock::time_point steady_now();
   static std::chrono::system_clock::time_point wall_now();
 };

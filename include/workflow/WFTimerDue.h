@@ -5,19 +5,19 @@
 
 #include "workflow/Duration.h"
 
-// By which clock a timer expires. A timer keeps its clock for life.
+// The clock by which a timer expires. A timer keeps its clock for life.
 enum WFTimerClock {
-  // Time that passes while the system runs: CLOCK_MONOTONIC. std::chrono::steady_clock.
+  // Counts the time in which the system runs: CLOCK_MONOTONIC, std::chrono::steady_clock.
   WF_CLOCK_MONOTONIC = 0,
-  // The same and the time in which the system was suspended: CLOCK_BOOTTIME. WFBootClock. A timer
-  // does not wake the system: what came due meanwhile expires when that resumes.
+  // Also counts the time in which the system is suspended: CLOCK_BOOTTIME, WFBootClock. A timer
+  // does not wake the system: what came due during a suspension expires when the system resumes.
   WF_CLOCK_BOOTTIME = 1,
-  // The date: CLOCK_REALTIME. std::chrono::system_clock. When it is set, timers follow.
+  // The date: CLOCK_REALTIME, std::chrono::system_clock. When the clock is set, its timers follow.
   WF_CLOCK_WALL = 2,
 };
 
-// What std::chrono::steady_clock is to CLOCK_MONOTONIC, for CLOCK_BOOTTIME; but its now() is that
-// of the library's timers: see WFTimer::steady_now().
+// The counterpart of std::chrono::steady_clock for CLOCK_BOOTTIME, except that now() returns the
+// time of the library's timers: see WFTimer::steady_now().
 struct WFBootClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -28,7 +28,7 @@ struct WFBootClock {
   static time_point now();
 };
 
-// When a timer shall expire. Made from what says it, so that calls just take it:
+// When a timer expires. It converts from the types that express this, so calls can be given these:
 //
 //   std::chrono::seconds(30)                          30 s from its start, or from a reschedule
 //   {std::chrono::seconds(30), WF_CLOCK_BOOTTIME}     the same by another clock
@@ -36,11 +36,13 @@ struct WFBootClock {
 //   std::chrono::system_clock::from_time_t(t)         at that date
 //   WFBootClock::now() + 30s                          at that time
 //
-// A negative delay means never; so does what does not fit (hours::max(), dates after 2261). What is
-// past, be it before 1970, is due at once: the callback runs soon, and never in the call.
+// A negative delay means never, and so does a time that does not fit (hours::max(), dates after
+// 2261). A time in the past, even before 1970, is due at once: the callback runs soon, and never
+// inside the call.
 class WFTimerDue {
  public:
-  // Of a new timer, monotonic; of one that there is already, by the clock it has.
+  // A delay. A new timer measures it by the monotonic clock, an existing one by the clock that it
+  // has.
   template <class REP, class PERIOD>
   WFTimerDue(const std::chrono::duration<REP, PERIOD> &delay)
       : WFTimerDue(kDelay, WF_CLOCK_MONOTONIC, delay) {}
@@ -61,12 +63,12 @@ class WFTimerDue {
   WFTimerDue(const std::chrono::time_point<WFBootClock, DURATION> &deadline)
       : WFTimerDue(kDeadline, WF_CLOCK_BOOTTIME, deadline.time_since_epoch()) {}
 
-  // A time of the clock, and not a delay.
+  // True for a time of the clock, false for a delay.
   bool is_deadline() const { return kind_ == kDeadline; }
-  // False for a delay alone.
+  // False for a delay that was given without a clock.
   bool has_clock() const { return kind_ != kDelay; }
   WFTimerClock clock() const { return clock_; }
-  // The delay; or the deadline, counted from the clock's epoch.
+  // The delay, or the deadline counted from the clock's epoch, in nanoseconds.
   int64_t ns() const { return ns_; }
 
  private:

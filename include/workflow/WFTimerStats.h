@@ -6,30 +6,30 @@
 #include <cstdint>
 #include <string>
 
-// What has become of the timers of this process, named or not, since it began. Counting costs a
-// timer some dozens of nanoseconds and stops nobody; so does a snapshot, which is no picture of one
-// moment: each number is right at some time during the call. A child of fork(2) goes on from what
-// its parent had counted.
+// Counters of all timers of this process, named or not, since it began. Counting costs a timer some
+// dozens of nanoseconds and never makes a thread wait. A snapshot stops no thread either, so its
+// numbers are not from one instant: each is right at some time during the call. A child of fork(2)
+// continues from its parent's counts.
 struct WFTimerStats {
   uint64_t created = 0;
-  // How they ended, counted when the callback begins:
-  uint64_t fired = 0;      // SUCCESS; of a periodic timer, a tick has ended it
+  // How timers ended. A timer is counted when its callback begins.
+  uint64_t fired = 0;      // SUCCESS; a periodic timer: ended by a tick
   uint64_t cancelled = 0;  // ECANCELED
   uint64_t aborted = 0;    // ABORTED
   uint64_t failed = 0;     // any other error
   uint64_t dropped = 0;    // without a callback: dismissed, or their series was cancelled
-  // Created and not ended.
+  // Timers that were created and have not ended.
   uint64_t outstanding = 0;
 
-  uint64_t ticks = 0;        // of periodic timers, whose end counts as any other's
-  uint64_t rescheduled = 0;  // each time that it had effect
+  uint64_t ticks = 0;        // of periodic timers; their ends are counted above
+  uint64_t rescheduled = 0;  // reschedule calls that took effect
 
-  // How long after their deadline ticks, and the callbacks of those that fired, began; not those of
-  // periodic timers, which are due at no time.
+  // How long after their deadlines ticks, and the callbacks of timers that fired, began. Callbacks
+  // of periodic timers are not included, because they have no deadline.
   struct Lateness {
     static constexpr size_t kBuckets = 256;
-    // Of the number of nanoseconds below 2^(i / 4) * (1 + (i % 4 + 1) / 4); each holds up to a
-    // fifth more than the smallest of it.
+    // Bucket `i` counts the latenesses below 2^(i / 4) * (1 + (i % 4 + 1) / 4) nanoseconds that are
+    // in no earlier bucket. The end of a bucket is at most a quarter above its beginning.
     std::array<uint64_t, kBuckets> buckets{};
     uint64_t count = 0;
     std::chrono::nanoseconds sum{};
@@ -41,16 +41,16 @@ struct WFTimerStats {
   };
   Lateness lateness;
 
-  // Of timers that fired, and of ticks.
+  // The longest run of a callback of a timer that fired, or of a tick.
   std::chrono::nanoseconds longest_callback{};
 
-  // For a handler thread: the longest wait that was seen of what was handed to them, which is not
-  // only timers; one in 16 batches is looked at.
+  // The longest time for which an item handed to the handler threads was seen to wait. This
+  // includes more than timers. Only one in 16 batches is measured.
   std::chrono::nanoseconds longest_handler_wait{};
 
   static WFTimerStats snapshot();
 
-  // In the text format of Prometheus 0.0.4 (Content-Type: text/plain; version=0.0.4); names begin
-  // with `prefix`.
+  // The counters in the text format of Prometheus 0.0.4 (Content-Type: text/plain; version=0.0.4).
+  // The names begin with `prefix`.
   std::string to_prometheus(const std::string &prefix = "workflow_timers") const;
 };

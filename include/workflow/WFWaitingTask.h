@@ -8,73 +8,77 @@
 
 #include "workflow/WFGenericTask.h"
 
-// Tasks that wait for what other threads bring: counts, messages, signals.
+// Tasks that wait for something that other threads bring: counts, messages or signals.
 //
-// All of them end when both have happened, in either order: the task was dispatched, and what it
-// waits for has come. Then the callback runs on a framework thread, mostly the one that brought it.
+// Each of them ends when two things have happened, in either order: the task was dispatched, and
+// what it waits for has arrived. Then the callback runs on a framework thread, mostly the one that
+// brought it.
 //
-// What still waits when the library stops, and nothing runs any more that could bring something,
-// ends with WFT_STATE_ABORTED. Who brings something later finds the task still there, and is
-// ignored. So it is with a task that a deadline has ended (WFDeadline.h): one without a name stays
-// until what it waited for has come; one with a name is gone, and nobody finds it by that.
+// When the library stops and nothing runs any more that could bring something, the tasks that still
+// wait end with WFT_STATE_ABORTED. A thread that brings something to such a task later finds the
+// task still there, and is ignored. The same holds for a task without a name that a deadline has
+// ended (WFDeadline.h): it stays until what it waited for has arrived. A task with a name is gone
+// at once, and its name no longer leads to it.
 
 namespace workflow {
 
 class WaitingTasks;
 
-// The part that all of them share. Four meet in `parts_`, which is atomic:
+// The part that all of them share. Four parties meet in the atomic `parts_`:
 //   the start        dispatch(): sets kStarted
 //   the bringer      claim(), which only the first wins, then writes what it brings, then publish()
 //   the interrupter  a bringer of an error (SubTask::interrupt())
-//   the stop         abort(): only of a task that is started and not claimed
-// 1. The completion belongs to the second of start and publish(), or to a successful abort().
-// 2. While started and not completed, the task is known to the runtime's WaitingTasks; who owns the
-//    completion takes it out there. So the stop finds only tasks that live.
-// 3. A task that was aborted is never freed before its runtime: a bringer may still touch it.
-// 4. One that was interrupted, and may be told by who knows nothing but its address, has two users
-//    from then on: the task itself, and the last of its bringers. The second to end frees it.
+//   the stop         abort(): only for a task that is started and not claimed
+// 1. The second of start and publish() owns the completion, or a successful abort() does.
+// 2. While it is started and not completed, the task is in the runtime's WaitingTasks; the owner of
+//    the completion removes it. So the stop finds only tasks that are alive.
+// 3. A task that was aborted is never freed before its runtime, because a bringer may still touch
+//    it.
+// 4. A task that was interrupted, and whose bringers may know its address, has two users from then
+//    on: the task itself, and the last of its bringers. The second of them to end frees it.
 class WaitingTask : public WFGenericTask {
  protected:
-  // `brought`: there is nothing to wait for.
+  // `brought`: there is nothing to wait for, as if it had been brought already.
   explicit WaitingTask(bool brought = false) : parts_(brought ? kClaimed | kPublished : 0) {}
   ~WaitingTask() override = default;
 
-  // Any thread that keeps the task alive. False: somebody was first, or the task is aborted.
+  // Any thread that keeps the task alive may call this. Returns false if another claim came first,
+  // or if the task is aborted.
   bool claim();
-  // After claim(). True: the caller owns the completion, and calls complete(); false: the task may
-  // be gone.
+  // Called after claim(). If it returns true, the caller owns the completion and must call
+  // complete(). If it returns false, the task may be gone.
   bool publish();
   void complete();
-  // complete() of each of the tasks; the list is empty then.
+  // Calls complete() for each of the tasks and leaves the list empty.
   static void complete_all(RunnableList &tasks);
-  // On a handler, never in this call.
+  // Completes the task on a handler, never inside this call.
   void complete_elsewhere();
 
-  // Who was told the task's address, and will not use it again, has found that claim() fails. The
-  // task may be gone.
+  // The last use of the task by a bringer that knows only its address and whose claim() failed. The
+  // task may be gone afterwards.
   void came_late();
-  // Whether someone may do that.
+  // Whether bringers may know the task by its address alone, and so call came_late().
   virtual bool is_told_by_address() const { return false; }
 
   // The start.
   void dispatch() override;
 
-  // The task was aborted or interrupted: leaves what it waits in. On the thread that does that, or
-  // starts the task.
+  // Called when the task was aborted or interrupted: leaves the queue or name in which it waits.
+  // Runs on the thread that aborts, interrupts or starts the task.
   virtual void leave_waiting() {}
 
   bool is_aborted() const { return has(kAborted); }
   bool is_started() const { return has(kStarted); }
 
-  // How done() ends, after the callback: delete_and_next(), but a task that others may still touch
-  // is kept.
+  // How done() ends, after the callback: as delete_and_next(), except that a task that others may
+  // still touch is kept.
   SubTask *end_and_next();
 
-  // The callback, and the end.
+  // Runs the callback and ends the task.
   template <class T>
   SubTask *call_back(T *task, std::function<void(T *)> &callback) {
     if (callback) callback(task);
-    if (is_kept()) callback = nullptr;  // it may hold what others wait to be released
+    if (is_kept()) callback = nullptr;  // others may wait for what it captured to be released
     return end_and_next();
   }
 
@@ -86,18 +90,18 @@ class WaitingTask : public WFGenericTask {
     kClaimed = 2,
     kPublished = 4,
     kAborted = 8,
-    kInterrupted = 16,  // with kClaimed
-    kEnded = 32,        // what was interrupted: its callback has returned,
-    kLate = 64          // its last bringer has come
+    kInterrupted = 16,  // always together with kClaimed
+    kEnded = 32,        // of an interrupted task: its callback has returned
+    kLate = 64          // of an interrupted task: its last bringer has come
   };
   bool has(unsigned part) const { return parts_.load(std::memory_order_acquire) & part; }
   bool is_kept() const { return has(kAborted) || (has(kInterrupted) && is_told_by_address()); }
 
   void interrupt(Interruption &interruption) override;
   void end_interrupted(int error) override;
-  // claim(), with an error to bring.
+  // Like claim(), but the caller brings an error.
   bool claim_for(int error);
-  // By the owner of the completion.
+  // Called by the owner of the completion.
   void leave_lists();
   void end_part(unsigned part, unsigned other);
 
@@ -106,12 +110,12 @@ class WaitingTask : public WFGenericTask {
   // Guarded by the mutex of the list.
   WaitingTask *next_ = nullptr;
   WaitingTask *previous_ = nullptr;
-  // The list of WaitingTasks that the task is in, or null. Written by start, then by the owner of
-  // the completion.
+  // The list of WaitingTasks that the task is in, or null. Written by the start, then by the owner
+  // of the completion.
   void *list_ = nullptr;
 };
 
-// Waits for one message, and where to put it.
+// Waits for one message, and knows where to store it.
 class MessageTask : public WaitingTask {
  protected:
   explicit MessageTask(void **slot) : slot_(slot ? slot : &user_data) {}
@@ -119,13 +123,13 @@ class MessageTask : public WaitingTask {
 
   enum class Delivery {
     kRefused,  // there was a message before, or the task is aborted; nothing has changed
-    kEarly,    // the coming start ends the task
-    kEnds      // the caller owns the completion, and calls complete()
+    kEarly,    // the start that is still to come ends the task
+    kEnds      // the caller owns the completion and must call complete()
   };
   Delivery deliver(void *message) {
     return claim() ? claimed_delivery(message) : Delivery::kRefused;
   }
-  // After claim(). kEarly: the task may be gone.
+  // Called after claim(). If it returns kEarly, the task may be gone.
   Delivery claimed_delivery(void *message) {
     *slot_ = message;
     return publish() ? Delivery::kEnds : Delivery::kEarly;
@@ -144,8 +148,8 @@ class MessageTask : public WaitingTask {
 // Ends when it was counted `target` times.
 class WFCounterTask : public workflow::WaitingTask {
  public:
-  // Any thread. Not more often than the target: the counter may be gone after that; only
-  // count_by_name() may come too late.
+  // May be called from any thread, but not more often than `target` times, because the counter may
+  // be gone after the last one. Only count_by_name() may safely come too late.
   virtual void count();
 
   void set_callback(std::function<void(WFCounterTask *)> callback) {
@@ -165,11 +169,12 @@ class WFCounterTask : public workflow::WaitingTask {
   std::function<void(WFCounterTask *)> callback_;
 };
 
-// Ends when a message was sent to it. The message is then in its mailbox: the one it was created
-// with, else `user_data`. The first message counts.
+// Ends when a message was sent to it. Only the first message counts. It is stored in the mailbox:
+// the location that was given at the creation, or else `user_data`.
 class WFMailboxTask : public workflow::MessageTask {
  public:
-  // Any thread. To an anonymous mailbox once: it may be gone after that.
+  // May be called from any thread. Call it only once for a mailbox without a name, because the task
+  // may be gone after that.
   virtual void send(void *msg) { deliver_and_complete(msg); }
 
   void **get_mailbox() const { return slot_; }
@@ -178,7 +183,7 @@ class WFMailboxTask : public workflow::MessageTask {
     callback_ = std::move(callback);
   }
 
-  // `mailbox` lives until the callback has returned; null: `user_data` is the mailbox.
+  // `mailbox` must live until the callback has returned. If it is null, `user_data` is the mailbox.
   WFMailboxTask(void **mailbox, std::function<void(WFMailboxTask *)> callback)
       : MessageTask(mailbox), callback_(std::move(callback)) {}
   explicit WFMailboxTask(std::function<void(WFMailboxTask *)> callback)
@@ -193,19 +198,20 @@ class WFMailboxTask : public workflow::MessageTask {
   std::function<void(WFMailboxTask *)> callback_;
 };
 
-// Ends with the first message that one of its candidates submits: SUCCESS; or, when all have
-// submitted null, SYS_ERROR/ENOMSG.
+// Ends with the first message that one of its candidates submits: SUCCESS. If all of them have
+// submitted null, it ends with SYS_ERROR/ENOMSG.
 //
-// It lives until its callback has returned and every candidate has submitted, however late. This
-// also holds if it is dropped before it was dispatched: a submit then returns 0. What a candidate
-// that never submits leaves behind is freed when the library ends.
+// A selector lives until its callback has returned and every candidate has submitted, however late.
+// This also holds if it is dropped before it was dispatched: submit() then returns 0. If a
+// candidate never submits, the selector is freed when the library ends.
 class WFSelectorTask : public workflow::WaitingTask {
  public:
-  // Once per candidate, from any thread; nothing of the selector may be used by that candidate
-  // afterwards. 1 if `msg` was the first that is not null, else 0: then it stays the caller's.
+  // Each candidate calls this once, from any thread, and must not use the selector afterwards.
+  // Returns 1 if `msg` was the first message that is not null. Otherwise it returns 0, and the
+  // message still belongs to the caller.
   virtual int submit(void *msg);
 
-  // In the callback: the message; null without one.
+  // For the callback: the message, or null if there is none.
   void *get_message() const { return message_; }
 
   void set_callback(std::function<void(WFSelectorTask *)> callback) {
@@ -225,26 +231,29 @@ class WFSelectorTask : public workflow::WaitingTask {
 
  private:
   void end_without_message();
-  // The task, or all of its candidates, need it no more.
+  // Called when the task itself, or the last of its candidates, does not need the selector any
+  // more.
   void unref();
 
   std::atomic<size_t> candidates_left_;
-  std::atomic<int> users_;  // the task, and its candidates as one
+  std::atomic<int> users_;  // the task is one user, all its candidates together are another
 };
 
 // Runs another task when it was both started and signalled: that task takes its place in the
-// series. The message of the signal is then in `*msgbuf`, or in the conditional's `user_data`. The
-// first signal counts.
+// series. The message of the signal is then in `*msgbuf`, or in the conditional's `user_data`. Only
+// the first signal counts.
 //
-// It owns the task until then: dropped, dismissed or aborted, it drops the task. Aborted, ended by
-// a deadline, or without memory, it cancels its series, as what follows may rely on the task.
+// The conditional owns the task until then. If the conditional is dropped, dismissed or aborted, it
+// drops the task. If it is aborted, ended by a deadline, or fails without memory, it also cancels
+// its series, because what follows may rely on the task.
 class WFConditional : public workflow::MessageTask {
  public:
-  // Any thread; once: the conditional may be gone after that. No effect on guards, and on what a
-  // resource pool or a message queue gave out: these wait for a release or a post.
+  // May be called from any thread, but only once, because the conditional may be gone after that.
+  // It has no effect on guards and on conditionals that a resource pool or a message queue gave
+  // out: these wait for a release or a post.
   virtual void signal(void *msg) { deliver_and_complete(msg); }
 
-  // `msgbuf` lives until the task is dispatched; null: `user_data` takes the message.
+  // `msgbuf` must live until the task is dispatched. If it is null, `user_data` takes the message.
   WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {
     assert(task && !series_of(task));
   }
@@ -256,7 +265,8 @@ class WFConditional : public workflow::MessageTask {
 
   SubTask *done() override;
 
-  // The message has come, but the task will not run: the series was cancelled.
+  // Called when the message has arrived but the task will not run, because the series was
+  // cancelled.
   virtual void message_unused(void * /*msg*/) {}
 
   SubTask *task_;

@@ -28,11 +28,12 @@ class TimerTask;
 using series_callback_t = std::function<void(const SeriesWork *)>;
 using parallel_callback_t = std::function<void(const ParallelWork *)>;
 
-// Makes series and parallels.
+// Creates series and parallels.
 class Workflow {
  public:
-  // A series of `first`, not started: start it, add it to a parallel, or dismiss it. The callback,
-  // which may be null, runs when the series ends. `last` is dispatched after everything else.
+  // Creates a series that begins with `first`. It is not started: start it, add it to a parallel,
+  // or dismiss it. The callback, which may be null, runs when the series ends. `last` is dispatched
+  // after everything else.
   static SeriesWork *create_series_work(SubTask *first, series_callback_t callback);
   static SeriesWork *create_series_work(SubTask *first, SubTask *last, series_callback_t callback);
   static void start_series_work(SubTask *first, series_callback_t callback);
@@ -45,46 +46,47 @@ class Workflow {
                                   parallel_callback_t callback);
 };
 
-// Tasks that run one after the other. It deletes itself after its callback; a series in a parallel
-// lives until the parallel's callback has returned.
+// Tasks that run one after the other. A series deletes itself after its callback; a series in a
+// parallel lives until the parallel's callback has returned.
 //
-// Threads: the tasks of a series run one at a time. push_back, push_front and cancel may be called
-// from any thread while the series runs; the caller makes sure that it does (from inside a task's
-// callback it always does).
+// Threads: the tasks of a series run one at a time. While the series runs, push_back(),
+// push_front() and cancel() may be called from any thread. The caller ensures that the series still
+// runs; inside a task's callback it always does.
 class SeriesWork {
  public:
-  // Dispatches the first task. Not for a series in a parallel.
+  // Dispatches the first task. Not allowed for a series in a parallel.
   void start();
 
-  // Deletes a series that was not started, with all its tasks, recursively and without callbacks.
-  // Not for a series in a parallel.
+  // Deletes a series that was not started and all its tasks, recursively and without callbacks. Not
+  // allowed for a series in a parallel.
   void dismiss();
 
-  // push_front: dispatched next. Before start() that is right after the first task.
+  // push_front() makes `task` the next one to be dispatched; before start(), the second one.
   void push_back(SubTask *task);
   void push_front(SubTask *task);
-  // Before start(): `task` becomes the first, and what was the first follows it.
+  // Only before start(): `task` becomes the first task, followed by the task that was first.
   void push_first(SubTask *task);
 
   void *get_context() const { return context; }
   void set_context(void *new_context) { context = new_context; }
 
-  // The tasks not yet dispatched will be deleted, recursively and without callbacks, instead of
-  // being dispatched. The running one is not touched; the series' callback still runs.
+  // The tasks that are not dispatched yet will be deleted, recursively and without callbacks,
+  // instead of being dispatched. The running task is not affected, and the callback of the series
+  // still runs.
   virtual void cancel() { canceled_.store(true, std::memory_order_release); }
   bool is_canceled() const { return canceled_.load(std::memory_order_acquire); }
   bool is_finished() const { return finished_.load(std::memory_order_acquire); }
 
   void set_callback(series_callback_t new_callback) { callback = std::move(new_callback); }
 
-  // Something a derived series offers under a key; null here.
+  // An object that a derived series offers under a key. Null here.
   virtual void *get_specific(const char * /*key*/) { return nullptr; }
 
-  // The parallel this series is a branch of, or null.
+  // The parallel that this series is a branch of, or null.
   const ParallelTask *get_in_parallel() const { return in_parallel_; }
 
-  // For implementations of tasks: done() ends with `return series->pop()`. The next task to
-  // dispatch; null ends the series, which may be gone then.
+  // For implementations of tasks: done() ends with `return series->pop()`. Returns the next task to
+  // dispatch. Null means that the series has ended; it may be deleted then.
   SubTask *pop();
   SubTask *get_last_task() const { return last_; }
   void set_last_task(SubTask *last) {
@@ -100,11 +102,12 @@ class SeriesWork {
   // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
-  // Before the start: interrupt() will have an effect.
+  // Enables interrupt(). Must be called before the start.
   void allow_interrupt();
-  // The timers that the series waits for, and those of the series inside it, end at once with the
-  // error of the interruption, and what a deadline inside it covers; so do all that it will start.
-  // Any thread, while the series runs; then Interruption::finish().
+  // Ends at once, with the error of the interruption, the timers that the series and the series
+  // inside it wait for, and everything that a deadline inside it covers. Timers and deadlines that
+  // it starts later end at once, too. Any thread may call this while the series runs, and must call
+  // Interruption::finish() afterwards.
   void interrupt(workflow::Interruption &interruption);
 
   void *context = nullptr;
@@ -125,44 +128,49 @@ class SeriesWork {
   friend class workflow::TimerTask;
   friend class workflow::ServerConnection;
 
-  // A series whose only task has been dispatched already.
+  // Creates a series whose only task has been dispatched already.
   SeriesWork() = default;
-  // After the callback: ends the parallel's branch, or deletes this.
+  // Called after the callback: ends the parallel's branch, or deletes this.
   virtual void after_callback();
-  // The task to start with. If cancelled already, one that stands in for all the others, so that
-  // the callback runs where callbacks do.
+  // Returns the task to start with. If the series is cancelled already, this is a placeholder for
+  // all of its tasks, so that the callback runs on a thread that runs callbacks.
   SubTask *begin();
-  // A new task to the front, and behind it one that belongs to this series and waits for it.
+  // Pushes a new task to the front, followed by `waiting`, a task that belongs to this series
+  // already and waits for the new one.
   void push_front_both(SubTask *task, SubTask *waiting);
   SubTask *take_next();
   SubTask *take_first();
   void drop_tasks();
   void finish();
-  // What all kinds that can wait are to enter; null when that of the series is for timers only.
+  // The scope that tasks of all kinds enter when they wait. Null if the scope of the series is for
+  // timers only.
   workflow::InterruptScope *scope_for_all() const;
-  // What its timers are to enter; null when nobody can interrupt the series. False without memory.
+  // Stores the scope that timers enter, or null if nobody can interrupt the series. Returns false
+  // if there is no memory.
   bool scope_to_enter(workflow::InterruptScope **scope);
-  // Before it begins: what it waits for, `outer` waits for.
+  // Called before this series begins: it uses the scope of `outer` from now on, because `outer`
+  // waits for whatever this series waits for.
   void share_scope(SeriesWork *outer);
 
-  SubTask *first_ = nullptr;  // until it is dispatched
+  SubTask *first_ = nullptr;  // null once it is dispatched
   SubTask *last_ = nullptr;
   ParallelTask *in_parallel_ = nullptr;
-  // Null: nobody can interrupt the series. Else see InterruptScope.
+  // Null if nobody can interrupt the series. Otherwise see InterruptScope.
   std::atomic<workflow::InterruptScope *> scope_{nullptr};
   bool owns_scope_ = false;
-  // It is a branch of a ParallelTask that does not own its branches: it deletes itself at its end.
+  // Set if this is a branch of a ParallelTask, which does not own its branches: the series deletes
+  // itself at its end.
   bool deletes_itself_ = false;
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
-  // Whether queue_ holds something; written with mutex_ held. A pop that finds nothing does without
-  // the mutex: whoever pushes makes sure that the series goes on until then.
+  // Whether queue_ holds something. Written with mutex_ held. A pop() that reads false does not
+  // take the mutex: a thread that pushes a task ensures that the series does not end before.
   std::atomic<bool> queued_{false};
   workflow::RunnableList queue_;  // guarded by mutex_
   std::mutex mutex_;
 };
 
-// The series of a task, or null when it has joined none yet.
+// The series of a task, or null if the task has not joined one yet.
 inline SeriesWork *series_of(const SubTask *task) {
   return static_cast<SeriesWork *>(task->get_pointer());
 }
@@ -176,9 +184,9 @@ inline SeriesWork &operator<<(SeriesWork &series, SubTask *task) {
   return series;
 }
 
-// Series that run side by side. Itself a task: started, it runs in a series of its own; it can be
-// a task of another series. The callback runs when every series has ended, and it deletes itself
-// and its series after it.
+// Series that run side by side. A parallel is itself a task: it can be a task of another series,
+// and start() runs it in a series of its own. The callback runs when every series has ended. After
+// it the parallel deletes itself and its series.
 class ParallelWork : public ParallelTask {
  public:
   void start() {
@@ -188,7 +196,7 @@ class ParallelWork : public ParallelTask {
   // Deletes a parallel that was not started, recursively and without callbacks.
   void dismiss();
 
-  // Before start. The series must not be started and not be in another parallel.
+  // Only before the start. The series must not be started and not be in another parallel.
   void add_series(SeriesWork *series);
 
   void dispatch() override;
@@ -214,7 +222,7 @@ class ParallelWork : public ParallelTask {
  protected:
   explicit ParallelWork(parallel_callback_t parallel_callback)
       : callback(std::move(parallel_callback)) {}
-  // The same, with the `n` series in `all_series` added.
+  // Creates a parallel of the `n` series in `all_series`.
   ParallelWork(SeriesWork *const all_series[], size_t n, parallel_callback_t parallel_callback);
   ~ParallelWork() override;
   SubTask *done() override;
