@@ -45,7 +45,8 @@ class AresQuery::Socket final : public IoHandler, private Runnable {
     try {
       poller.retire(fd(), this);
     } catch (const std::bad_alloc&) {
-      // It is out of the poller's sight, and what is posted comes after the round's events, too.
+      // The poller no longer watches the descriptor, and posted items also run after the events of
+      // the round, so posting has the same effect.
       if (!poller.post(this)) {
         delete this;
       }

@@ -121,19 +121,19 @@ class IoHandler {
 //    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
 //    node removed.
 // 10. Start and move both change due_. Before the start, a move stores the new time there. Start
-//     exchanges due_ while it holds P. A move that comes later takes P and moves the node if it is
-//     still queued.
+//    exchanges due_ while it holds P. A move that comes later takes P and moves the node if it is
+//    still queued.
 // 13. A node that restarts leaves the queue when its time has come without an end. Until
 //    restart_timer() puts it back, under P, who wants to end it marks it, as an interrupter does;
 //    the first to mark it, or to take it out of the queue, has ended it. The restart then refuses,
 //    and the completion is the restarter's.
 // 18. A node that is due when it is started or restarted need not be queued. The start decides this
-//     under P, after every check that may refuse the node. Such a node counts as popped: it is
-//     removed, and its starter owns the completion.
+//    under P, after every check that may refuse the node. Such a node counts as popped: it is
+//    removed, and its starter owns the completion.
 // (Rules 4, 6 and 7 concern names: see NameRegistry. Rule 8: unnamed timers use none of these.)
 //
-// P is the last lock in the lock order. While it is held nothing is called, posted, freed or
-// logged; only the multiplexer is armed or woken.
+// P is a leaf of the lock order. While it is held nothing is posted, freed or logged, and nothing
+// but the multiplexer is called.
 class Poller {
  public:
   // If `watch` is not null and there are several handlers, the poller's thread itself runs what its

@@ -12,7 +12,8 @@ namespace workflow {
 
 // Threads that run Runnables. A derived class keeps the queue of them and decides their order.
 //
-// Thread-safe. Posting never allocates, never fails, and never waits for an item to run.
+// Thread-safe. Posting never allocates, and never waits for an item to run. It fails only if the
+// derived class refuses the item.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes an item and
 // then, if more items wait, wakes the next worker. So a burst wakes no more threads than it needs,

@@ -15,7 +15,7 @@ struct SipKey {
 };
 
 // SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; one compression
-// and three finalisation rounds). Somebody who chooses the inputs, but does not know the key,
+// and three finalisation rounds). An attacker who chooses the inputs, but does not know the key,
 // cannot make hashes collide. So names may come from clients.
 uint64_t sip_hash(const SipKey& key, std::string_view bytes);
 
