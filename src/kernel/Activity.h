@@ -4,23 +4,25 @@
 
 namespace workflow {
 
-// What threads run and what they wait for, so that a simulation can tell who waits for whom when
-// they wait for ever. Notes on the stacks of the threads that they are about; nobody else's thread
-// looks at them, but the report of a simulation, when none of its threads runs.
+// Notes about what threads run and what they wait for, so that a simulation can report which thread
+// waits for which if they wait for ever. Each note lives on the stack of the thread that it
+// describes. Other threads do not read it; only the report of a simulation does, when none of its
+// threads runs.
 
-// Names something in a report, as in: timer "a". Takes no lock.
+// Returns the name of `subject` for a report, such as: timer "a". Takes no lock.
 using Describe = std::string (*)(const void* subject);
 
-// The calling thread runs user code of `subject`, for whose end others may wait.
+// States that the calling thread runs user code of `subject`, and that other threads may wait for
+// the end of `subject`.
 class Activity {
  public:
-  // `what` as in: the callback of.
+  // `what` is for example: the callback of.
   Activity(const char* what, const void* subject, Describe describe);
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  // Whether `innermost`, or what is around it, is one of that subject.
+  // Whether `innermost`, or an activity that encloses it, has that subject.
   static bool is_in(const Activity* innermost, const void* subject);
   std::string text() const { return what_ + (" " + describe_(subject_)); }
 
@@ -31,11 +33,11 @@ class Activity {
   const Activity* const outer_;
 };
 
-// A wait that user code has asked for.
+// A wait that user code has requested.
 struct WaitNote {
-  // As in: cancel_and_wait().
+  // The call that waits, for example: cancel_and_wait().
   const char* how = "a wait of the library";
-  // For whose end it waits, if that is known.
+  // The object for whose end it waits, if that is known.
   const void* subject = nullptr;
   Describe describe = nullptr;
 };

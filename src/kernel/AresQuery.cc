@@ -38,14 +38,15 @@ class AresQuery::Socket final : public IoHandler, private Runnable {
     return events_ != 0;
   }
 
-  // c-ares needs it no more.
+  // To be called when c-ares no longer needs the socket.
   void close() {
     Poller& poller = query_->poller_;
     query_ = nullptr;
     try {
       poller.retire(fd(), this);
     } catch (const std::bad_alloc&) {
-      // It is out of the poller's sight, and what is posted comes after the round's events, too.
+      // The poller no longer watches the descriptor, and posted items also run after the events of
+      // the round, so posting has the same effect.
       if (!poller.post(this)) {
         delete this;
       }
@@ -74,7 +75,8 @@ bool library_is_ready() {
   return ready;
 }
 
-// Whether no other server could be asked either. A machine may lack one of the families.
+// Whether no other server could be asked either. (A machine may lack one of the families, and then
+// other servers may still work.)
 bool is_shortage(int socket_error) {
   return socket_error != 0 && socket_error != EAFNOSUPPORT;
 }
@@ -121,7 +123,7 @@ bool AresQuery::start(const std::string& name, int family) {
     }
     return true;
   }
-  const std::string as_it_is = name + ".";  // not to be completed
+  const std::string as_it_is = name + ".";  // so that c-ares adds no domain
   unanswered_ = family == AF_UNSPEC ? 2 : 1;
   for (const int one : {AF_INET, AF_INET6}) {
     if (family == AF_UNSPEC || family == one) {
@@ -140,11 +142,11 @@ void AresQuery::cancel() {
 
 bool AresQuery::open_channel() {
   // With all of these given c-ares reads no files.
-  constexpr int kTimeoutMs = 3'600'000;  // no limit: the owner's comes long before
+  constexpr int kTimeoutMs = 3'600'000;  // in effect no limit: the owner's limit is much shorter
   char lookups[] = "b";                  // name servers only
   struct ares_options options = {};
-  // There is no other server to go on to: what this one says is wanted as it says it. (Answers to
-  // other questions are not accepted either way.)
+  // There is no other server to try, so the answer is wanted unchanged. (Answers to other questions
+  // are not accepted in any case.)
   options.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES | ARES_FLAG_NOCHECKRESP;
   options.timeout = kTimeoutMs;
   options.tries = 1;
@@ -246,7 +248,7 @@ int AresQuery::close_socket(ares_socket_t fd, void* self) {
   return 0;
 }
 
-// The server's address as the settings have it: c-ares does not keep its scope.
+// Uses the server's address from the settings, because c-ares does not keep its scope.
 int AresQuery::connect_socket(ares_socket_t fd, const struct sockaddr*, ares_socklen_t,
                               void* self) {
   const HostAddress& server = static_cast<AresQuery*>(self)->server_;
@@ -258,9 +260,9 @@ int AresQuery::connect_socket(ares_socket_t fd, const struct sockaddr*, ares_soc
   return result;
 }
 
-// c-ares does not look whether a message is a response at all. A datagram that is none is dropped
-// as if it had not come: whoever sent it need not be the server. The socket is level-triggered, so
-// what is behind it is read the next time.
+// c-ares does not check whether a message is a response at all. A datagram that is not a response
+// is dropped, because it need not come from the server. The socket is level-triggered, so a
+// datagram behind it is read the next time.
 ares_ssize_t AresQuery::receive(ares_socket_t fd, void* buffer, size_t size, int flags,
                                 struct sockaddr* from, ares_socklen_t* length, void* self) {
   ares_ssize_t n;
@@ -291,8 +293,8 @@ void AresQuery::socket_state(void* self, ares_socket_t fd, int readable, int wri
   auto& query = *static_cast<AresQuery*>(self);
   const uint32_t events = (readable ? EPOLLIN : 0U) | (writable ? EPOLLOUT : 0U);
   Socket* socket = query.find(fd);
-  // Without events it is about to be closed. A socket that cannot be watched hears nothing, and
-  // the owner's time limit ends the query.
+  // A socket without events is about to be closed. A socket that cannot be watched receives
+  // nothing, and then the owner's time limit ends the query.
   if (socket && events != 0 && !socket->watch(events)) {
     query.system_error_ = errno;
   }

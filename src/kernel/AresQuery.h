@@ -14,22 +14,24 @@
 
 namespace workflow {
 
-// The question for the addresses of one name, put to one name server: one message for each family.
+// A query for the addresses of one name, sent to one name server: one message for each family.
 //
-// c-ares composes and sends the messages, finds the answers by server, identifier and question, and
-// asks again by TCP if an answer is truncated. It does not interpret them: c-ares accepts records
+// c-ares composes and sends the messages, matches answers by server, identifier and question, and
+// asks again over TCP if an answer is truncated. It does not interpret them: c-ares accepts records
 // of unrelated names and takes an unknown response code for an empty answer, so DnsMessage does
 // that.
 //
-// It knows no time: its owner cancels it when it has waited enough. c-ares could retry by itself,
-// but by a clock of its own; and its sockets would serve many questions, so that who wants to forge
-// an answer would have one port to guess and not one for each question.
+// A query has no time limit: its owner cancels it after waiting long enough. The retries of c-ares
+// are not used, for two reasons. They go by a clock of their own. And each socket would serve many
+// questions, so that an attacker who forges answers would have to guess one port only, not one for
+// each question.
 //
-// Owned by whoever asks. Poller's thread only: c-ares locks nothing.
+// Owned by the object that asks. Used on the poller's thread only, because c-ares has no locks.
 //
 // Invariants:
 // 1. on_answer is called at most once, outside of c-ares's calls, as the last thing the query does:
-//    the owner may destroy it then. It is not called when start() or cancel() has said the end.
+//    the owner may destroy it then. It is not called if start() has returned true, or after
+//    cancel().
 // 2. A socket that c-ares has closed is open until the poller has retired it, so no event meets
 //    another socket of the same number.
 class AresQuery {
@@ -47,26 +49,26 @@ class AresQuery {
   AresQuery(const AresQuery&) = delete;
   AresQuery& operator=(const AresQuery&) = delete;
 
-  // Once. Asks for the addresses of `name`, as it is, of the family or of both (AF_UNSPEC). True
-  // when it has ended already, in which case on_answer() is not called.
+  // To be called once. Asks for the addresses of exactly this `name`, of the family or of both
+  // (AF_UNSPEC). Returns true if the query has ended already; then on_answer() is not called.
   bool start(const std::string& name, int family);
 
-  // Waits no longer, whether it has ended or not. What is not answered by now remains unanswered.
+  // Ends the query if it has not ended. Questions that are not answered by now remain unanswered.
   void cancel();
 
-  // After the end. What came of the question for the addresses of `family`, which start() was to
-  // ask for; EAI_AGAIN if there is no answer. May throw std::bad_alloc.
+  // To be called after the end. Returns the result for `family`, which must be one that start() has
+  // asked for; EAI_AGAIN if there is no answer. May throw std::bad_alloc.
   DnsAnswer answer(int family) const;
 
  private:
   class Socket;
   struct Question {
     AresQuery* query = nullptr;  // null while it is being destroyed
-    int status = ARES_ETIMEOUT;  // c-ares's; counts if there is no message
+    int status = ARES_ETIMEOUT;  // the status from c-ares; used if there is no message
     std::string message = {};
   };
 
-  // What c-ares calls.
+  // Called by c-ares.
   static ares_socket_t open_socket(int domain, int type, int protocol, void* self);
   static int close_socket(ares_socket_t fd, void* self);
   static int connect_socket(ares_socket_t fd, const struct sockaddr*, ares_socklen_t, void* self);
@@ -88,8 +90,8 @@ class AresQuery {
   std::vector<Socket*> sockets_;  // not yet closed by c-ares
   std::string name_;
   std::array<Question, 2> questions_;  // for IPv4 and IPv6 addresses
-  size_t unanswered_ = 0;              // of those that were asked
-  int system_error_ = 0;               // why a socket could not be had, the last time
+  size_t unanswered_ = 0;              // questions that were asked and have no answer yet
+  int system_error_ = 0;               // errno of the last failure to create a socket
 };
 
 }  // namespace workflow

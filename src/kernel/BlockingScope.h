@@ -5,9 +5,9 @@ namespace workflow {
 class Poller;
 class WorkerPool;
 
-// Declares that the current thread is about to wait for something other work may have to bring
-// about. What the thread has left to do is handed to the handlers. On a worker its pool lends a
-// thread meanwhile; a poller's leader is replaced.
+// Declares that the current thread is about to wait for something that other work may have to bring
+// about. The thread's pending work is posted to the handlers. On a worker of a pool, another thread
+// of the pool works in its place meanwhile. A leader of a poller is replaced.
 class BlockingScope {
  public:
   BlockingScope();
@@ -15,26 +15,27 @@ class BlockingScope {
   BlockingScope(const BlockingScope&) = delete;
   BlockingScope& operator=(const BlockingScope&) = delete;
 
-  // The same without an object: a scope from the first open() of this thread to the close() that
-  // belongs to it. Without memory there is none.
+  // The same without an object: the scope begins with the first open() of this thread and ends with
+  // the matching close(). If memory has run out there is no scope.
   static void open();
   static void close();
 
  private:
   friend class LendingCondition;
 
-  // The thread does not wait yet. Ended threads of its pool are joined.
+  // Creates a scope for a thread that does not wait yet; begin() follows. Joins threads of its pool
+  // or poller that have ended.
   enum Later { kLater };
   explicit BlockingScope(Later later);
 
-  // Calls nothing of the user's and waits for no thread: the caller may hold mutexes that are taken
-  // before those of pools and pollers.
+  // These two call no user code and wait for no thread. The caller may hold mutexes that come
+  // before those of pools and pollers in the lock order.
   void begin();
   void end();
 
   WorkerPool* const pool_;
   Poller* const poller_;
-  const bool nested_;  // a scope further up the stack does it all
+  const bool nested_;  // an enclosing scope of this thread does all the work
   bool told_ = false;
 };
 

@@ -13,7 +13,7 @@ namespace workflow {
 
 namespace {
 
-// False without memory.
+// False if memory has run out.
 bool append(std::string& text, const void* data, size_t size) {
   try {
     text.append(static_cast<const char*>(data), size);
@@ -30,7 +30,7 @@ void Channel::release() {
     return;
   }
   if (ThreadContext::current().poller) {
-    // The user's code that follows may wait, and not on a poller's thread.
+    // User code that runs in end() may block, which it must not do on a poller's thread.
     RunnableList last;
     last.push_back(this);
     poller_.hand_over(last);
@@ -122,7 +122,8 @@ void Channel::retire() {
 void Channel::on_retired() {
   on_closing();
   {
-    // Freed without the lock: of TLS, that may run what the user has attached to it.
+    // Freed without the lock, because freeing a TLS stream may run user code that is attached to
+    // it.
     Stream closing{UniqueFd()};
     MutexLock lock(mutex_);
     std::swap(closing, stream_);

@@ -12,8 +12,8 @@ namespace workflow {
 
 class ComputePool;
 
-// A FIFO of computations. While something is in it, it belongs to one ComputePool, whose mutex
-// guards all but pool_; one that a pool has made belongs to that one for ever.
+// A FIFO of computations. While it holds an item, it belongs to one ComputePool, whose mutex guards
+// all members except pool_. A queue that a pool has created belongs to that pool for ever.
 class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
@@ -24,31 +24,34 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  private:
   friend class ComputePool;
 
-  // With the mutex of `pool`: whether it is that one's, now if it was nobody's.
+  // To be called with the mutex of `pool` held. If the queue belongs to no pool, it belongs to
+  // `pool` from now on. Returns whether it belongs to `pool`.
   bool belongs_to(const ComputePool* pool);
 
   RunnableList items_;
   ComputeQueue* next_ready_ = nullptr;
   bool ready_ = false;
-  // While it is ready: an owner that knows of no item any more may let it go although one is left
-  // whose time limit has passed.
+  // Not null while the queue is ready. An owner that knows of no item any more may release the
+  // queue although it still holds an item, one whose time limit has passed.
   std::shared_ptr<ComputeQueue> self_;
-  std::atomic<const ComputePool*> pool_{nullptr};  // the one it belongs to, if any
+  std::atomic<const ComputePool*> pool_{nullptr};  // the pool it belongs to, if any
 };
 
-// Threads for computations. Each queue starts its items in order; queues take turns, one item
-// each, so that a long queue does not hold back a short one.
+// Threads for computations. Each queue starts its items in order. The queues take turns, one item
+// each, so that a long queue does not delay a short one.
 class ComputePool final : public WorkerPool {
  public:
   explicit ComputePool(int threads);
 
-  // The queue of that name, made at first use. Lives as long as the pool.
+  // The queue of that name, created on first use. Lives as long as the pool.
   ComputeQueue* queue(std::string_view name);
 
-  // False when the pool has stopped, or the queue is another pool's: the item was not taken.
+  // Returns false, and does not take the item, if the pool has stopped or the queue belongs to
+  // another pool.
   bool post(ComputeQueue* queue, Runnable* item);
 
-  // What has not begun yet should not begin any more: it asks when its turn comes.
+  // Requests that items which have not begun do not begin. Each item checks is_abandoned() when its
+  // turn comes.
   void abandon() { abandoned_.store(true, std::memory_order_release); }
   bool is_abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 

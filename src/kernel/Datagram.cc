@@ -8,7 +8,7 @@ namespace workflow {
 
 namespace {
 
-// Aligned for and as large as one cmsghdr with either kind of address.
+// Has the alignment and the size of one cmsghdr with either kind of address.
 union Control {
   struct cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
@@ -25,7 +25,8 @@ void note_local_address(struct msghdr* message, DatagramAddress* from) {
     } else if (each->cmsg_level == IPPROTO_IPV6 && each->cmsg_type == IPV6_PKTINFO) {
       struct in6_pktinfo info;
       std::memcpy(&info, CMSG_DATA(each), sizeof info);
-      // What was sent to a group is answered from an address that the system chooses.
+      // A reply to a datagram that was sent to a group comes from an address that the system
+      // chooses.
       if (!IN6_IS_ADDR_MULTICAST(&info.ipi6_addr)) {
         from->local_family = AF_INET6;
         from->local.v6 = info.ipi6_addr;
@@ -122,11 +123,12 @@ int send_datagram(int fd, const struct iovec* vectors, int count, const Datagram
   }
   int error = send_message(fd, message);
   if (error == ECONNREFUSED) {
-    // Of a connected socket: what became of an earlier datagram. This one was not sent.
+    // On a connected socket this is the error of an earlier datagram. This one was not sent.
     error = send_message(fd, message);
   }
   if (message.msg_control && (error == EINVAL || error == EADDRNOTAVAIL)) {
-    // That address cannot be sent from (a broadcast one), or is this machine's no more.
+    // The address cannot be a source (it is a broadcast address), or no longer belongs to this
+    // machine.
     message.msg_control = nullptr;
     message.msg_controllen = 0;
     error = send_message(fd, message);

@@ -10,7 +10,8 @@ namespace workflow {
 
 namespace {
 
-// Names below "onion" belong to another network, and are not to be asked for (RFC 7686, 2).
+// Names below "onion" belong to another network, and must not be sent to name servers (RFC 7686,
+// 2).
 bool is_onion(std::string_view name) {
   if (name.ends_with('.')) {
     name.remove_suffix(1);
@@ -18,7 +19,7 @@ bool is_onion(std::string_view name) {
   return name == "onion" || name.ends_with(".onion");
 }
 
-// What is known once both families were answered.
+// The joint answer, once both families were answered.
 DnsAnswer join(DnsAnswer one, DnsAnswer other) {
   if (one.error != 0 && other.error != 0) {
     // Some servers deny the whole name when they are asked for a family that it does not have.
@@ -32,8 +33,9 @@ DnsAnswer join(DnsAnswer one, DnsAnswer other) {
   return one;
 }
 
-// Which of several failures is the one to tell. If this process is short of something, the others
-// do not matter; and that a later try may succeed counts for more than that one server refuses.
+// Decides which of several failures is reported: the one with the highest weight. If this process
+// has run out of a resource, the other failures do not matter. That a later try may succeed weighs
+// more than that one server refuses.
 int weight(int error) {
   switch (error) {
     case 0:
@@ -67,7 +69,7 @@ void DnsLookup::with_memory(Step step) {
     step();
     return;
   } catch (const std::bad_alloc&) {
-    // The end is told below, when the handler has been left.
+    // end() is called below, outside the catch block.
   }
   end({.error = EAI_MEMORY});
 }

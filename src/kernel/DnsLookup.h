@@ -15,24 +15,25 @@
 
 namespace workflow {
 
-// The search for one name's addresses among name servers: which names, which servers, how often,
-// how long. All who want the same wait for the same look-up.
+// The search for one name's addresses at name servers. It decides which names to ask for, which
+// servers to ask, how often, and how long to wait. All requests for the same name and family wait
+// for the same look-up.
 //
-// If both families are wanted, each has to be answered, with addresses or with the word that there
-// are none. A family whose question failed is asked for again, at the next server or in the next
-// attempt, without the one that was answered. Only when the attempts are used up, or when a
+// If both families are wanted, each has to be answered, with addresses or with the statement that
+// there are none. A family whose question failed is asked for again, at the next server or in the
+// next attempt, without the one that was answered. Only when the attempts are used up, or when a
 // question was not answered in time, are the addresses of the other family enough.
 //
-// Owned by the resolver, which is told of its end exactly once. Poller's thread only, but
-// `requests`, which the resolver's mutex guards, and the constant parts.
+// Owned by the resolver, whose end() is called exactly once. Used on the poller's thread only,
+// except for `requests`, which the resolver's mutex guards, and the constant members.
 //
-// Invariant: while it has a query it has a timer in the poller's queue, or is being told of one of
-// the two. So it ends in time, and when the poller stops its timers.
+// Invariant: while it has a query, its timer is in the poller's queue, or on_answer() or
+// left_queue() is being called. So it ends in time, and it ends when the poller stops its timers.
 class DnsLookup final : public Runnable, private TimerNode, private AresQuery::Owner {
  public:
   class Owner {
    public:
-    // What was posted has arrived at the poller.
+    // The posted look-up has arrived at the poller's thread.
     virtual void begin(DnsLookup& lookup) = 0;
     // The look-up has ended; may destroy it. EAI_CANCELED when the poller has stopped.
     virtual void end(DnsLookup& lookup, DnsAnswer answer) noexcept = 0;
@@ -41,7 +42,7 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
     ~Owner() = default;
   };
 
-  // `host` in lower case; `key` is the owner's.
+  // `host` must be in lower case. `key` is for the owner's use.
   DnsLookup(Poller& poller, Owner& owner, std::string key, std::string_view host, int family);
   ~DnsLookup() override = default;
 
@@ -52,13 +53,14 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   // Whether this family was wanted, and no server has answered for it.
   bool is_open(int family) const;
 
-  // Once; may end before it returns.
+  // To be called once. The look-up may end before this returns.
   void start(std::shared_ptr<const ResolvConf> conf, size_t first_server);
 
   ResolveRequestList requests;
 
  private:
-  // The addresses of one family are believed so long if the other could not be found out.
+  // The longest time for which the addresses of one family are valid if the other could not be
+  // found out.
   static constexpr int64_t kPartialTtlNs = 30 * kNsPerSec;
 
   void take_turn() override { owner_.begin(*this); }
@@ -66,15 +68,15 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   void on_answer() override;
 
   void begin_candidate();
-  // Asks until there is something to wait for, or the end.
+  // Asks servers until one query has to be waited for, or the look-up has ended.
   void ask();
-  // What the query has brought for one family.
+  // Uses the query's answer for one family.
   void take(int family, DnsAnswer answer);
-  // What the query has brought, which may not have ended in time: whether to ask on. Otherwise the
-  // look-up has ended.
+  // Uses the answers of the query. `in_time` is false if the query did not end in time. Returns
+  // true if the look-up has to go on asking; otherwise the look-up has ended.
   bool ask_on(bool in_time);
   void end(DnsAnswer answer);
-  // When families remain open.
+  // Ends the look-up although families remain open.
   void end_partly();
   // Calls step(); if memory runs out, the look-up ends.
   template <class Step>
@@ -89,12 +91,12 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   std::vector<std::string> candidates_;
   size_t candidate_ = 0;
   size_t first_server_ = 0;
-  bool exists_ = false;  // a candidate does, without such addresses
-  // About this candidate:
-  size_t asked_ = 0;                // queries
+  bool exists_ = false;  // a candidate exists, but has no such addresses
+  // About the current candidate:
+  size_t asked_ = 0;                // how many queries were sent
   std::vector<int> open_families_;  // wanted, and not yet answered
   std::optional<DnsAnswer> known_;  // of the families that were answered
-  DnsAnswer failure_;               // why the others were not
+  DnsAnswer failure_;               // why the others were not answered
   std::unique_ptr<AresQuery> query_;
 };
 

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kHeaderSize = 12;
 constexpr size_t kMaxNameSize = 255;
 constexpr size_t kMaxLabelSize = 63;
-// A name that is not made to keep the reader busy has at most one pointer for each label.
+// A name has at most one pointer for each label, unless it was made to keep the reader busy.
 constexpr int kMaxPointers = 127;
 
 constexpr uint32_t kResponseFlag = 0x8000;
@@ -30,8 +30,9 @@ constexpr uint32_t kTypeCname = 5;
 constexpr uint32_t kTypeAaaa = 28;
 constexpr uint32_t kClassInternet = 1;
 
-// A name as messages have it, a length before each label, without the empty label at its end and
-// with ASCII letters in lower case. Other than text, it is the same for the same names only.
+// A name in the form of messages: a length before each label, without the empty label at the end,
+// and with ASCII letters in lower case. Unlike the text form, two names have the same form only if
+// they are the same name.
 using WireName = std::string;
 
 WireName wire_name(std::string_view text) {
@@ -42,11 +43,10 @@ WireName wire_name(std::string_view text) {
     name += label;
     text.remove_prefix(std::min(label.size() + 1, text.size()));
   }
-  return lower_case(name);  // lengths are no letters: they are below 64
+  return lower_case(name);  // lengths are not changed: they are below 64, so none is a letter
 }
 
-// Takes one thing after the other from a message. What it returns once something was missing or
-// wrong is of no use.
+// Reads a message piece by piece. Once something was missing or wrong, its results are meaningless.
 class Reader {
  public:
   explicit Reader(std::string_view message) : message_(message) {}
@@ -143,7 +143,7 @@ int failure_of(uint32_t response_code) {
   return response_code == kServerFailure ? EAI_AGAIN : EAI_FAIL;
 }
 
-// The answer section's aliases, and its addresses of the type. Null if it is broken.
+// The aliases and the addresses of the type in the answer section. Null if the section is broken.
 std::optional<std::vector<Record>> read_records(Reader& reader, uint32_t count, uint32_t type) {
   const size_t address_size = type == kTypeA ? sizeof(struct in_addr) : sizeof(struct in6_addr);
   std::vector<Record> records;
@@ -254,7 +254,7 @@ DnsAnswer DnsMessage::read(std::string_view message, std::string_view name, int 
     return no(EAI_NONAME);
   }
   DnsAnswer answer = follow_chain(wanted, *records);
-  // What is missing may be what was cut off.
+  // The missing records may have been cut off.
   if (answer.error == EAI_NODATA && (header.flags & kTruncatedFlag)) {
     answer.error = EAI_FAIL;
   }

@@ -5,11 +5,11 @@
 #include "kernel/Activity.h"
 #include "kernel/FiberScheduler.h"
 
-// Who waits for whom among the threads of a simulation: the reports of its scheduler.
+// The reports of a simulation's scheduler: which thread waits for which.
 
 namespace workflow {
 
-// In the library's own waits for work no thread is in a BlockingScope.
+// A thread that waits for work inside the library is not in a BlockingScope.
 bool FiberScheduler::is_stuck(const VirtualThread& thread) {
   return thread.state == State::kLocking || thread.state == State::kJoining ||
          (thread.state == State::kWaiting && thread.context.blocking > 0);

@@ -78,8 +78,8 @@ void FiberScheduler::point() {
   }
 }
 
-// Thread 0 alone goes on, to where the limit is reported. If it needs the others for that, they
-// get as many steps again.
+// Only thread 0 goes on, until the limit is reported. If it needs the other threads for that, they
+// get the same number of steps once more.
 void FiberScheduler::point_over_limit() {
   VirtualThread* main = threads_[0].get();
   if (main->state == State::kReady || main->state == State::kResting) {
@@ -134,7 +134,8 @@ size_t FiberScheduler::choose_ready() {
   return best;
 }
 
-// The thread to run now that current_ cannot: a ready one, one whose time has come, or thread 0.
+// The thread to run when current_ cannot go on: a ready thread, a thread whose deadline has been
+// reached, or thread 0.
 FiberScheduler::VirtualThread* FiberScheduler::take_next() {
   while (ready_.empty()) {
     if (!advance_time()) {
@@ -148,7 +149,8 @@ FiberScheduler::VirtualThread* FiberScheduler::take_next() {
   return next;
 }
 
-// False when thread 0 is to go on because nothing can happen any more, or not in time.
+// Returns false if thread 0 must go on because nothing can happen any more, or nothing before
+// run_until_ns_.
 bool FiberScheduler::advance_time() {
   int64_t next_ns = kNever;
   for (const auto& thread : threads_) {

@@ -16,15 +16,18 @@ namespace workflow {
 
 // Virtual threads, locks, condition variables and time on one system thread, scheduled from a seed.
 //
-// While it exists, it is the VirtualScheduler of the thread that made it, and that thread's flow of
-// control is virtual thread 0. Not thread-safe; used from its own thread only.
+// While it exists, it is the VirtualScheduler of the thread that created it, and that thread's flow
+// of control is virtual thread 0. Not thread-safe; to be used on that thread only.
 //
 // Invariants:
 // 1. Exactly one virtual thread is kRunning: current_. ready_ holds exactly the kReady ones.
 // 2. The next thread depends on the seed and on the calls made so far, never on an address.
-// 3. Time moves only when no thread is ready, and then to the earliest deadline anybody waits for.
-// 4. A thread in kLocking waits for a mutex in held_; each is in there once, with its owner.
-// 5. Thread 0 is never lost: who else exceeds the step limit is left where it is.
+// 3. Time moves only when no thread is ready, and then to the earliest deadline that any thread
+//    waits for.
+// 4. A thread in kLocking waits for a mutex in held_. Each locked mutex is in held_ once, with its
+//    owner.
+// 5. Thread 0 always continues. Any other thread that exceeds the step limit is abandoned where it
+//    is.
 class FiberScheduler : public VirtualScheduler {
  public:
   struct Options {
@@ -33,7 +36,8 @@ class FiberScheduler : public VirtualScheduler {
   };
 
   FiberScheduler(uint64_t seed, const Options& options);
-  // Threads that have not ended are abandoned: they and what their stacks own stay allocated.
+  // Abandons threads that have not ended: their stacks, and everything that objects on them own,
+  // stay allocated.
   virtual ~FiberScheduler();
   FiberScheduler(const FiberScheduler&) = delete;
   FiberScheduler& operator=(const FiberScheduler&) = delete;
@@ -51,19 +55,20 @@ class FiberScheduler : public VirtualScheduler {
   // The calling virtual thread waits until virtual time reaches `deadline_ns`.
   void sleep_until(int64_t deadline_ns);
 
-  // Thread 0 only: lets the others run until none can go on and no deadline up to `until_ns` is
-  // left (time is `until_ns` then, unless that is kNever), or until the step limit.
+  // Thread 0 only. Lets the other threads run until none can go on and no deadline up to `until_ns`
+  // is left, or until the step limit. In the first case the time is `until_ns` afterwards, unless
+  // that is kNever.
   void run_others(int64_t until_ns);
 
   bool over_limit() const { return steps_ > options_.max_steps; }
   bool on_main_thread() const { return current_ == threads_[0].get(); }
   bool ended(ThreadId thread) const { return threads_[thread]->state == State::kEnded; }
-  // After run_others(kNever): whether a thread waits for ever that should not, for a lock, for the
-  // end of another thread, or in a wait that user code has asked for. The threads of the library
-  // that wait for work may do so.
+  // To be called after run_others(kNever). Returns whether a thread waits for ever for a lock, for
+  // the end of another thread, or in a wait that user code has requested. Threads of the library
+  // that wait for work do not count.
   bool any_stuck() const;
-  // One line for each of these threads, with what it waits for and who has it, for those that could
-  // run, and for those of `listed` whatever they do.
+  // One line for each of these threads, with what it waits for and which thread has it; also one
+  // for each thread that could run, and for each thread of `listed` in any state.
   std::string describe(const std::vector<ThreadId>& listed) const;
 
   uint64_t seed() const { return seed_; }
@@ -71,7 +76,7 @@ class FiberScheduler : public VirtualScheduler {
   uint64_t trace_hash() const { return trace_hash_; }
 
  private:
-  // A thread that waits wakes without a reason at about every 256th point.
+  // At about every 256th point a waiting thread wakes spuriously.
   static constexpr unsigned kSpuriousBits = 8;
 
   enum class State {
@@ -101,7 +106,7 @@ class FiberScheduler : public VirtualScheduler {
     const void* mutex;
     VirtualThread* owner;
   };
-  // What a step of the trace was.
+  // The kinds of steps in the trace.
   enum class Step : uint64_t { kPoint, kSwitch, kSpawn, kEnd, kTime };
 
   static void thread_main(void* thread);
@@ -110,9 +115,9 @@ class FiberScheduler : public VirtualScheduler {
   void point_over_limit();
   void maybe_wake_spuriously();
   void make_ready(VirtualThread* thread, bool timed_out);
-  // Gives the processor away and stays ready.
+  // Switches to `next`; the calling thread stays ready.
   void yield_to(VirtualThread* next);
-  // Gives the processor away; `current_` says already what it waits for.
+  // Switches to another thread; `current_` already contains what it waits for.
   void block();
   VirtualThread* take_next();
   size_t choose_ready();
@@ -134,7 +139,7 @@ class FiberScheduler : public VirtualScheduler {
   Interleaving interleaving_;
   std::vector<std::unique_ptr<VirtualThread>> threads_;  // by id
   std::vector<VirtualThread*> ready_;
-  std::vector<HeldMutex> held_;  // few at any time: searched one by one
+  std::vector<HeldMutex> held_;  // few at any time, so it is searched linearly
   VirtualThread* current_;
   std::unique_ptr<Fiber> ended_fiber_;  // freed once another stack is in use
   size_t locking_ = 0;                  // threads in kLocking

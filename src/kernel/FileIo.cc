@@ -10,7 +10,7 @@ namespace workflow {
 namespace {
 
 bool ring_wanted(FileBackend backend) {
-  // The kernel's threads are not a simulation's.
+  // A simulation cannot schedule the kernel's threads.
   if (VirtualScheduler::current()) {
     return false;
   }
@@ -72,7 +72,7 @@ void FileIo::refuse() {
 }
 
 void FileIo::stop() {
-  // First: what the ring cannot do it gives to the threads.
+  // The ring is stopped first, because it gives operations that it cannot do to the threads.
   if (chosen_.load(std::memory_order_acquire) && ring_) {
     ring_->stop();
   }

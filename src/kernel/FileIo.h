@@ -11,30 +11,33 @@
 
 namespace workflow {
 
-// Who carries out file operations.
+// What carries out file operations.
 enum class FileBackend {
-  kChoose,  // the environment (FileIo::kVariable), else the ring where the kernel offers it
-  kRing,    // io_uring, and threads for what it does otherwise than the system calls
+  kChoose,  // as the environment says (FileIo::kVariable), else the ring if the kernel has it
+  kRing,    // io_uring, and threads for operations for which its results differ from the system
+            // calls'
   kThreads  // plain system calls on threads
 };
 
-// The file operations of a runtime: chooses a backend with the first one, and gives each operation
-// to whom it suits.
+// The file operations of a runtime. The first operation chooses the backend. Each operation is
+// given to the ring or to the threads, whichever suits it.
 //
-// Thread-safe. Operations begin in the order they were submitted, apart from those that another
-// kind of backend carries out; they end in any order.
+// Thread-safe. The operations of the ring, and those of the threads, each begin in the order in
+// which they were submitted. They end in any order.
 //
 // Invariants:
 // 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
 //    interrupt() gives it back.
-// 2. Once refuse() has returned no operation begins. What has begun ends before stop() returns.
+// 2. Once refuse() has returned no operation begins. Operations that have begun end before stop()
+//    returns.
 class FileIo {
  public:
-  // The environment variable that decides for kChoose: "io_uring" or "threads".
+  // The environment variable that decides in case of kChoose. Its values are "io_uring" and
+  // "threads".
   static constexpr const char* kVariable = "WORKFLOW_FILE_IO";
 
   struct Options {
-    int max_events = 4096;  // operations at a time; more wait in memory
+    int max_events = 4096;  // the most operations in progress; others wait in memory
     FileBackend backend = FileBackend::kChoose;
   };
 
@@ -47,7 +50,7 @@ class FileIo {
   // error of its interruption.
   int submit(FileOperation* operation);
 
-  // Before the submission of an operation that may be interrupted.
+  // To be called before the submission of an operation that may be interrupted.
   void choose();
   // Asks the operation to end early, with this error: at most once, before it has ended. The caller
   // may hold a lock. True: the operation had not begun, and the caller owns it now. False: submit()
@@ -55,13 +58,14 @@ class FileIo {
   // there; one that a thread has begun ends when its system calls return.
   bool interrupt(FileOperation* operation, int error);
 
-  // What is not begun now is aborted, and nothing begins any more.
+  // Aborts the operations that have not begun. After this no operation begins.
   void refuse();
 
-  // After refuse(): waits for what has begun; then there are no threads of it.
+  // To be called after refuse(). Waits for the operations that have begun, and then ends the
+  // threads.
   void stop();
 
-  // kRing or kThreads; chooses if nobody has yet.
+  // kRing or kThreads. Chooses the backend if it is not chosen yet.
   FileBackend backend();
 
  private:

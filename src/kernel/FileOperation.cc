@@ -58,7 +58,7 @@ UniqueFd open_path(const FileRequest& request) {
   };
   UniqueFd fd = open_with(O_NONBLOCK);
   if (!fd.valid() && errno == EWOULDBLOCK) {
-    // Another process holds a lease (fcntl(2)), which the system takes from it before long.
+    // Another process holds a lease (fcntl(2)), which the system revokes soon.
     fd = open_with(0);
   }
   return fd;
@@ -71,7 +71,7 @@ long call_on_path(const FileRequest& request) {
   }
   const long result = call(request, fd.get());
   if (result == -EAGAIN && ::fcntl(fd.get(), F_SETFL, 0) == 0) {
-    // A device that took O_NONBLOCK for more than opening.
+    // A device for which O_NONBLOCK affects more than opening.
     return call(request, fd.get());
   }
   return result;

@@ -14,7 +14,7 @@ namespace workflow {
 
 class FileThreads;
 
-// What shall be done with a file: the arguments of one system call.
+// What to do with a file: the arguments of one system call.
 struct FileRequest {
   enum class Kind : uint8_t {
     kRead,         // pread(2)
@@ -27,44 +27,45 @@ struct FileRequest {
 
   Kind kind = Kind::kRead;
   int fd = -1;
-  const char* path = nullptr;  // if not null, this file is opened for it, and `fd` means nothing
-  void* buffer = nullptr;      // kWrite and kWriteVector only read from what is given
+  const char* path = nullptr;  // if not null, this file is opened for the call, and `fd` is ignored
+  void* buffer = nullptr;      // kWrite and kWriteVector only read it, or what `vector` points to
   size_t size = 0;
   const struct iovec* vector = nullptr;
   int vector_count = 0;
   off_t offset = 0;
 
-  // The most bytes that it may transfer.
+  // The most bytes that the call may transfer.
   size_t bytes() const;
 
   bool reads() const { return kind == Kind::kRead || kind == Kind::kReadVector; }
   bool writes() const { return kind == Kind::kWrite || kind == Kind::kWriteVector; }
 
-  // Makes the calls here and now, and may block as they do. What the call returned, or the negated
-  // errno. Interrupted calls are made again.
+  // Makes the system calls on the calling thread, and may block as they do. Returns what the call
+  // returned, or the negated errno. A call that fails with EINTR is repeated.
   //
-  // A path is opened read-only, or write-only and created (0644) for writing, never truncated, and
-  // closed again. Opening does not wait for the other side of a FIFO, nor for a terminal's carrier,
-  // and makes no terminal the controlling one. It does wait for another process's lease.
+  // For a read, a path is opened read-only. For a write it is opened write-only, and created (0644)
+  // if it does not exist; it is never truncated. It is closed again afterwards. Opening does not
+  // wait for the other side of a FIFO, nor for a terminal's carrier, and makes no terminal the
+  // controlling one. It does wait for another process's lease.
   long perform() const;
 };
 
-// A FileRequest on its way, and the node of the queues in which it waits. Its owner keeps it alive
-// until finished() or aborted(), of which exactly one is called, once, after FileIo has taken it;
-// or until FileIo::interrupt() has given it back.
+// A FileRequest that was or will be submitted, and the node for the queues in which it waits. Its
+// owner keeps it alive until finished() or aborted(), of which exactly one is called, once, after
+// FileIo has taken it; or until FileIo::interrupt() has given it back.
 //
-// Not thread-safe: it has one owner at a time, as the queue it is in.
+// Not thread-safe: it has one owner at a time, such as the queue that it is in.
 class FileOperation : public Runnable, public FileQueueNode {
  public:
   virtual FileRequest request() const = 0;
 
-  // The request has ended: what the system call returned, or the negated errno; if the ring
-  // cancelled the request, the negated error of the interruption. Called on any of the library's
-  // threads, with no lock held. The handlers get what is added to `done`, and may free the
-  // operation once they have it.
+  // Called when the request has ended. `result` is what the system call returned, or the negated
+  // errno; if the ring cancelled the request, the negated error of the interruption. Called on any
+  // of the library's threads, with no lock held. Items that are added to `done` are posted to the
+  // handlers, which may then free the operation.
   virtual void finished(long result, RunnableList& done) = 0;
 
-  // The same for a request that was not begun, as the library stops.
+  // Called instead of finished() if the library stops before the request has begun.
   virtual void aborted(RunnableList& done) = 0;
 
   // By who then asks FileRing or FileThreads to interrupt it. See FileIo::interrupt().
@@ -80,12 +81,12 @@ class FileOperation : public Runnable, public FileQueueNode {
   friend class FileRing;
   friend class FileThreads;
 
-  // Where it stands with one of those who carry operations out.
+  // The state of the operation in the ring, or in the threads.
   enum class Place : uint8_t {
     kElsewhere,
-    kWaiting,  // in the queue of what is to begin
+    kWaiting,  // in the queue of operations that are to begin
     kBegun,
-    kToCancel  // begun, and in the queue of what is to be cancelled
+    kToCancel  // begun, and in the queue of operations that are to be cancelled
   };
 
   // On a thread of threads_.

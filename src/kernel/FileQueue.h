@@ -4,7 +4,7 @@ namespace workflow {
 
 class FileOperation;
 
-// An operation's place in a FileQueue. An operation is in one queue at most.
+// An operation's place in a FileQueue. An operation is in at most one queue.
 class FileQueueNode {
  protected:
   FileQueueNode() = default;
@@ -18,8 +18,8 @@ class FileQueueNode {
   FileQueueNode* behind_ = this;
 };
 
-// A FIFO of operations, linked through them, that any of them can leave. Owns nothing; every call
-// is O(1) and allocates nothing. Not thread-safe.
+// A FIFO of operations, linked through the operations themselves. Any of them can be removed. The
+// queue owns nothing. Every call is O(1) and allocates nothing. Not thread-safe.
 class FileQueue : private FileQueueNode {
  public:
   FileQueue() = default;
@@ -28,7 +28,7 @@ class FileQueue : private FileQueueNode {
   void push_back(FileOperation* operation);
   // The oldest, or null.
   FileOperation* pop_front();
-  // Of an operation in a queue, whichever that is.
+  // Removes an operation from the queue that it is in.
   static void remove(FileOperation* operation);
 };
 

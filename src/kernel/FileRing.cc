@@ -22,8 +22,8 @@ constexpr size_t kMostBytes = 0x7ffff000;
 // What the kernel lets a completion queue have.
 constexpr unsigned kMostCompletions = 65536;
 
-// Threads of the kernel for operations that block: many, as a file system that does not answer
-// shall not hold up the others soon.
+// The most threads of the kernel for operations that block. They are many, so that a file system
+// that does not answer does not soon block the operations of others.
 constexpr unsigned kMostWorkers = 128;
 
 // From 5.12 on, operations that block run on threads of this process, with its credentials and
@@ -33,12 +33,13 @@ constexpr unsigned kFeatures = IORING_FEAT_NODROP | IORING_FEAT_NATIVE_WORKERS;
 constexpr int kOpcodes[] = {IORING_OP_READ,   IORING_OP_WRITE, IORING_OP_READV,
                             IORING_OP_WRITEV, IORING_OP_FSYNC, IORING_OP_ASYNC_CANCEL};
 
-// Whether `fd` is that of a file or block device that has a position. Files that a driver makes up
-// (/proc, debugfs) may have none, or only to read: the system calls refuse them, the ring does not.
-// They are of no device and have no size; so it is with a few good ones, which threads serve.
+// Whether `fd` refers to a file or block device that has positions. Files whose contents a driver
+// generates (/proc, debugfs) may have none, or only for reading. The system calls then refuse
+// positions, but the ring does not. Such files belong to no device and have no size. This is also
+// true of a few files that do have positions; the threads serve them.
 bool has_positions(int fd) {
   struct statx status = {};
-  // DONT_SYNC: what is known locally is enough, no server shall be asked.
+  // DONT_SYNC: what is known locally is enough; no file server needs to be asked.
   constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
   constexpr unsigned kMask = STATX_TYPE | STATX_SIZE;
   if (::statx(fd, "", kFlags, kMask, &status) != 0 || (status.stx_mask & kMask) != kMask) {
@@ -57,10 +58,10 @@ bool file_size_limited() {
   return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
-// Errors after which nothing of the operation has been done, and the system call may answer
-// otherwise: the kernel cannot promise not to wait, has no memory, or was interrupted; or arguments
-// are bad, which the ring checks in another order. No others: an error of the device may have come
-// after an append, and fsync(2) tells one only once.
+// Errors after which no part of the operation has been done, and the system call may give another
+// result: the kernel cannot promise not to wait, has no memory, or was interrupted; or arguments
+// are bad, which the ring checks in another order. Other errors must be reported: an error of the
+// device may have come after an append, and fsync(2) reports an error only once.
 bool to_be_done_again(int result) {
   switch (-result) {
     case EAGAIN:
@@ -105,7 +106,7 @@ int FileRing::open(int most_in_flight) {
   if ((params.features & kFeatures) != kFeatures || !supports_all()) {
     return ENOSYS;
   }
-  unsigned workers[2] = {kMostWorkers, 0};  // 0: as it is
+  unsigned workers[2] = {kMostWorkers, 0};  // 0: unchanged
   // A kernel before 5.15 keeps its own limit.
   ::io_uring_register_iowq_max_workers(&ring_, workers);
   const bool started =
@@ -267,7 +268,7 @@ bool FileRing::has_ended() const {
 FileRing::Next FileRing::next_after(bool wakeable) {
   if (has_ended()) {
     if (wakeable) {
-      ::eventfd_write(wake_fd_.get(), 1);  // its read, which is still in the ring, ends
+      ::eventfd_write(wake_fd_.get(), 1);  // ends the read of wake_fd_ that is still in the ring
     }
     return wakeable ? Next::kWait : Next::kEnd;
   }
@@ -325,7 +326,8 @@ void FileRing::prepare_wake() {
 void FileRing::submit(bool wait) {
   const int result = ::io_uring_submit_and_wait(&ring_, wait ? 1 : 0);
   if (result == -EAGAIN || result == -EBUSY || result == -ENOMEM) {
-    // The kernel has no memory for more now; what it did not take stays for the next time.
+    // The kernel has no memory for more operations now. Those that it did not take stay in the ring
+    // for the next time.
     pause_ns(kRetryNs);
   }
 }

@@ -9,7 +9,7 @@ namespace workflow {
 
 namespace {
 
-// How many threads there are before any of them was seen to block for long, and at most.
+// The number of threads before any of them has blocked for long, and the highest number.
 constexpr int kThreads = 8;
 constexpr int kMostThreads = 128;
 // Virtual threads never wait for a disk.

@@ -12,21 +12,23 @@ namespace workflow {
 // Threads that carry out file operations by plain system calls, which may block.
 //
 // Thread-safe. Operations begin in the order they were posted. The threads start with the first
-// one. There are few, but when all of them are blocked and another operation waits, more come: a
-// network file system that does not answer shall not hold up the others for ever.
+// one. There are few, but when all of them are blocked and another operation waits, more are
+// started, so that a network file system that does not answer does not block the other operations
+// for ever.
 //
 // Invariants:
 // 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
 //    interrupt() gives it back.
-// 2. Once refuse() has returned nothing begins but what was begun elsewhere (kBegun).
+// 2. Once refuse() has returned no operation begins, except those that were begun elsewhere
+//    (kBegun).
 class FileThreads final : public WorkerPool {
  public:
   enum class Progress {
-    kNew,   // may still be aborted
+    kNew,   // has not begun, so it may still be aborted
     kBegun  // tried elsewhere: will be carried out, also while the library stops, or interrupted
   };
 
-  // `most`: so many operations at a time.
+  // `most`: the most operations that are carried out at a time.
   FileThreads(HandlerPool& handlers, int most);
 
   // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads, or the
@@ -37,11 +39,11 @@ class FileThreads final : public WorkerPool {
   // operation that a thread has begun goes on until its system calls return.
   bool interrupt(FileOperation* operation);
 
-  // From now on nothing new is taken; what is queued and not begun is aborted.
+  // From now on no new operation is taken. Operations that are queued and not begun are aborted.
   void refuse();
 
-  // After refuse(), and when nobody posts what was begun elsewhere any more: waits for what is
-  // being carried out, then ends the threads.
+  // To be called after refuse(), and after the last operation that was begun elsewhere has been
+  // posted. Waits for the operations in progress, and then ends the threads.
   void stop();
 
  private:
@@ -49,7 +51,8 @@ class FileThreads final : public WorkerPool {
 
   bool has_work() const WF_REQUIRES(mutex_) override { return !begun_.empty() || !queue_.empty(); }
   Runnable* next() WF_REQUIRES(mutex_) override;
-  // 0, or why there are no threads, as post() answers it.
+  // Starts the threads if needed. Returns 0, or the error that post() returns if there are no
+  // threads.
   int ensure_started();
   void carry_out(FileOperation* operation);
 

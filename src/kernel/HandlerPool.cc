@@ -9,7 +9,8 @@ namespace workflow {
 
 namespace {
 
-// Nesting lets a callback wait for what it starts; a limit lets a chain of any length be started.
+// Items nest so that a callback can wait for what it starts. The limit allows chains of any length
+// to be started.
 constexpr int kMaxInlineDepth = 32;
 
 }  // namespace

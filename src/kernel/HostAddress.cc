@@ -26,7 +26,7 @@ bool is_name_character(char c) {
   return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') || c == '-' || c == '_';
 }
 
-// All of `text` as a decimal number.
+// The value of `text`, which must be a decimal number as a whole.
 template <class Number>
 std::optional<Number> number(std::string_view text) {
   Number value = 0;
@@ -49,7 +49,7 @@ std::optional<uint32_t> scope_index(std::string_view scope) {
   return index ? std::optional(index) : std::nullopt;
 }
 
-// What inet_pton(3) sees in `text`, which it wants terminated.
+// The result of inet_pton(3) for `text`, which has to be copied because it must end in a NUL.
 template <class Address>
 std::optional<Address> parse(int family, std::string_view text) {
   char terminated[INET6_ADDRSTRLEN] = {};
@@ -61,7 +61,7 @@ std::optional<Address> parse(int family, std::string_view text) {
   return ::inet_pton(family, terminated, &address) == 1 ? std::optional(address) : std::nullopt;
 }
 
-// As RFC 1123 and the URL standard see it: no top-level domain looks so.
+// As RFC 1123 and the URL standard define it: no top-level domain looks like a number.
 bool looks_like_number(std::string_view label) {
   if (label.size() >= 2 && label[0] == '0' && lower(label[1]) == 'x') {
     return std::all_of(label.begin() + 2, label.end(),
@@ -72,7 +72,7 @@ bool looks_like_number(std::string_view label) {
 
 bool has_route(HostAddress address) {
   const UniqueFd socket(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  // Connecting a datagram socket only looks for the route, at any port.
+  // Connecting a datagram socket only looks up the route; the port does not matter.
   address.set_port(9);
   return socket.valid() &&
          ::connect(socket.get(), reinterpret_cast<const struct sockaddr*>(&address.address),

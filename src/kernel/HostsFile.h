@@ -14,12 +14,13 @@ namespace workflow {
 class HostsFile {
  public:
   HostsFile() = default;
-  // What cannot be understood is left out, line by line.
+  // Lines that cannot be understood are ignored.
   explicit HostsFile(std::string_view text);
 
-  // The addresses of `name`, which is in lower case and has no dot at its end; of the family, or of
-  // both (AF_UNSPEC), in the order of the lines. Also knows "localhost" and all names that end in
-  // ".localhost" as the loopback addresses, whatever the file says (RFC 6761, 6.3).
+  // The addresses of `name`, of the family or of both (AF_UNSPEC), in the order of the lines.
+  // `name` must be in lower case and must not end in a dot. The addresses of "localhost", and of
+  // all names that end in ".localhost", are the loopback addresses, whatever the file says (RFC
+  // 6761, 6.3).
   std::vector<HostAddress> find(std::string_view name, int family) const;
 
   size_t size() const { return addresses_.size(); }

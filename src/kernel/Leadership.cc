@@ -90,7 +90,7 @@ bool Leadership::sleeps() const {
   const ssize_t n = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
   const std::string_view stat(text, n > 0 ? static_cast<size_t>(n) : 0);
   const size_t name_end = stat.rfind(')');
-  // Without an answer the safe guess is that it does.
+  // If the state is unknown, the safe assumption is that the leader sleeps.
   return name_end == std::string_view::npos || name_end + 2 >= stat.size() ||
          stat[name_end + 2] != 'R';
 }
@@ -147,7 +147,8 @@ void LeaderWatch::run() {
     lock.unlock();
     quiet = look() ? 0 : quiet + 1;
     if (quiet > kQuietTicks) {
-      // A leader that goes away now either sees the watch asleep or is seen by this look.
+      // A leader that becomes absent now either sees that the watch sleeps, or is seen by this
+      // look().
       awake_.store(false, std::memory_order_seq_cst);
       if (look()) {
         awake_.store(true, std::memory_order_seq_cst);

@@ -17,35 +17,39 @@ namespace workflow {
 
 class LeaderWatch;
 
-// Who leads a poller: the one thread that may touch what belongs to "the poller's thread".
+// Decides which thread leads a poller. The leader is the one thread that may touch what belongs to
+// "the poller's thread".
 //
 // A leader that runs what its round has finished, instead of handing it to the handlers, saves two
-// thread switches for each round. While it does so it is away: it touches nothing of the poller,
-// and a callback may take its time, so anybody may take its place. The one who was replaced finds
-// out when it comes back, and ends.
+// thread switches for each round. While it runs callbacks the leader is called absent ("away"): it
+// touches nothing of the poller. Since a callback may take long, any other thread may replace an
+// absent leader. The replaced thread notices this when its callbacks have returned, and ends.
 //
 // Invariants:
-// 1. word_ is even while the leader leads and odd while it is away. It only grows, and grows with
-//    each item run, so that an odd value names one stay away for one item.
-// 2. Whoever changes word_ from an odd value to the next even one leads from then on.
-// 3. What an absent leader has left to run is in rest_; who takes its place takes that too.
+// 1. word_ is even while the leader leads and odd while it is absent. It only grows, and it grows
+//    with each item run, so an odd value identifies the run of one item.
+// 2. The thread that changes word_ from an odd value to the next even one leads from then on.
+// 3. The items that an absent leader has still to run are in rest_. The thread that replaces the
+//    leader takes them too.
 class Leadership {
  public:
-  // By a thread that begins to lead.
+  // To be called by a thread when it begins to lead.
   void attach();
 
-  // Leader only. Runs the batch until `until_ns`, and hands over to the handlers what is left then.
-  // False when the caller has been replaced meanwhile.
+  // Leader only. Runs the items of the batch until the monotonic time `until_ns`, and posts the
+  // items that are left then to the handlers. Returns false if the caller has been replaced
+  // meanwhile.
   bool run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch, int64_t until_ns);
 
-  // Anybody. True when the leader was away: the caller leads now, and hands over `rest`.
+  // Any thread. Returns true if the leader was absent: then the caller leads now, and must post
+  // `rest`, the items that the old leader has not run, to the handlers.
   bool take_place(RunnableList& rest);
 
-  // Names the item that the leader is away for; 0 while it leads.
+  // An odd number that identifies the item that the absent leader runs; 0 while the leader leads.
   uint64_t absence() const;
 
-  // Of the thread that leads or is away: the processor time it has used, and whether it sleeps in
-  // the kernel rather than runs or waits for a processor.
+  // The processor time that the leader has used, and whether it sleeps in the kernel. A leader that
+  // runs or waits for a processor does not sleep. Valid also while the leader is absent.
   int64_t cpu_ns() const;
   bool sleeps() const;
 
@@ -59,9 +63,10 @@ class Leadership {
   RunnableList rest_ WF_GUARDED_BY(mutex_);
 };
 
-// Looks after absent leaders: one that is away for a single item for longer than a tick, and sleeps
-// or has computed for as long, is replaced. One that merely waits for a processor is not: on a busy
-// machine another thread would only wait beside it. The watch sleeps while no leader goes away.
+// A thread that watches for absent leaders. A leader is replaced if a single item keeps it longer
+// than a tick, and it sleeps or has used as much processor time. A leader that only waits for a
+// processor is not replaced: on a busy machine another thread would only wait beside it. The watch
+// sleeps while no leader becomes absent.
 class LeaderWatch {
  public:
   static constexpr int64_t kTickNs = 1'000'000;
@@ -70,13 +75,13 @@ class LeaderWatch {
   LeaderWatch(const LeaderWatch&) = delete;
   LeaderWatch& operator=(const LeaderWatch&) = delete;
 
-  // Before start(). `replace` sees to it that somebody takes the leader's place.
+  // To be called before start(). `replace` must start a thread that replaces the leader.
   void add(const Leadership* leadership, std::function<void()> replace);
 
   bool start();
   void stop();
 
-  // By a leader that has just gone away.
+  // To be called by a leader that has just become absent.
   void leader_away() {
     if (!awake_.load(std::memory_order_seq_cst)) {
       wake();
@@ -84,22 +89,23 @@ class LeaderWatch {
   }
 
  private:
-  // So many ticks without an absence, and the watch goes to sleep.
+  // After more ticks than this without an absent leader the watch goes to sleep.
   static constexpr int kQuietTicks = 16;
 
   struct Post {
     const Leadership* leadership;
     std::function<void()> replace;
-    uint64_t seen = 0;   // the absence at the last tick
-    int64_t cpu_ns = 0;  // of the leader when the absence was first seen
+    uint64_t seen = 0;   // absence() at the last tick
+    int64_t cpu_ns = 0;  // the leader's, when `seen` was first seen
   };
 
   void wake();
   void run();
-  // True when a leader was away.
+  // Checks all leaders once. True when one was absent.
   bool look();
 
-  std::vector<Post> posts_;  // constant after start(), but for `seen`, which is the thread's
+  std::vector<Post> posts_;  // constant after start(), except `seen` and `cpu_ns`, which only
+                             // thread_ uses
   Thread thread_;
   std::atomic<bool> awake_{false};
   Mutex mutex_;

@@ -8,14 +8,15 @@
 
 namespace workflow {
 
-// A condition variable whose waits lend the threads of the library that wait (see BlockingScope).
+// A condition variable. While a thread of the library waits on it, another one works in its place
+// (see BlockingScope).
 //
 // A waiter counts as blocked from the moment it begins to wait, under the mutex, until it is
-// notified, although it has yet to wake: so whoever looks whether anything can still happen
-// (Runtime::stop) never overlooks a waiter that has got what it waited for.
+// notified, although it wakes later. So a thread that checks whether anything can still happen
+// (Runtime::stop) never overlooks a waiter that was notified.
 class LendingCondition {
  public:
-  // A thread that is going to wait; made before the mutex is locked.
+  // A thread that is going to wait. Must be created before the mutex is locked.
   class Waiter {
    public:
     explicit Waiter(const WaitNote& note = {}) : note_(note), scope_(BlockingScope::kLater) {}
@@ -31,15 +32,15 @@ class LendingCondition {
   LendingCondition(const LendingCondition&) = delete;
   LendingCondition& operator=(const LendingCondition&) = delete;
 
-  // As CondVar::wait_until(). Always with the same mutex.
+  // As CondVar::wait_until(). All calls must use the same mutex.
   bool wait_until(Mutex& mutex, Waiter& waiter, int64_t deadline_ns) WF_REQUIRES(mutex);
   void wait(Mutex& mutex, Waiter& waiter) WF_REQUIRES(mutex) { wait_until(mutex, waiter, kNever); }
 
-  // With the mutex held.
+  // To be called with the mutex held.
   void notify_all();
 
  private:
-  // Unless it was notified.
+  // Ends the wait of `waiter` unless it was notified.
   void stop_waiting(Waiter& waiter);
 
   CondVar changed_;

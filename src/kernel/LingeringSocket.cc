@@ -24,8 +24,9 @@ bool is_tcp(int fd) {
          (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP);
 }
 
-// Of a socket whose sending side is shut down: whether it is a TCP socket whose peer has not
-// acknowledged every byte. Those of a unix socket are with the peer as soon as they are written.
+// For a socket whose sending side is shut down. Returns whether it is a TCP socket whose peer has
+// not acknowledged every byte. The bytes of a unix socket have reached the peer as soon as they are
+// written.
 bool has_unacknowledged_bytes(int fd) {
   constexpr int kEndOfStream = 1;  // it has a sequence number, as each byte has
   int bytes = 0;
@@ -45,7 +46,8 @@ void LingeringSocket::end_connection(Poller& poller, UniqueFd fd, int64_t deadli
   }
   std::unique_ptr<LingeringSocket> socket(new (std::nothrow)
                                               LingeringSocket(poller, std::move(fd), size_limit));
-  // The timer is what keeps it: without a deadline it still ends when the poller stops.
+  // The timer keeps the object alive: even without a deadline, left_queue() ends it when the poller
+  // stops.
   if (!socket || poller.add(socket->fd_.get(), EPOLLIN | EPOLLRDHUP, socket.get()) != 0) {
     return;
   }
@@ -56,7 +58,8 @@ void LingeringSocket::end_connection(Poller& poller, UniqueFd fd, int64_t deadli
   }
 }
 
-// Level-triggered: what one read leaves is reported again, after everybody else's events.
+// Level-triggered: bytes that one read leaves are reported again, after the events of other
+// descriptors.
 void LingeringSocket::on_events(uint32_t /*events*/, RunnableList& /*finished*/) {
   constexpr size_t kReadSize = size_t{16} * 1024;
   char buffer[kReadSize];

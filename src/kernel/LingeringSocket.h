@@ -15,15 +15,15 @@ namespace workflow {
 // So the socket stays open for a while, and what the peer still sends is read and dropped
 // (RFC 9112, 9.6).
 //
-// Owned by nobody: it deletes itself, and closes the descriptor, when the peer closes, when its
-// time is up, or when the poller stops.
+// Has no owner: it deletes itself, and closes the descriptor, when the peer closes, when its time
+// is up, or when the poller stops.
 class LingeringSocket final : public IoHandler, public TimerNode {
  public:
-  // Poller's thread. Ends a connection whose descriptor, non-blocking, is not registered with the
-  // poller any more. The sending side is shut down. `is_sending` says that the peer may be in the
-  // middle of sending. If it is not, and has acknowledged everything over TCP, the descriptor is
-  // closed at once; likewise where memory has run out or the poller has stopped. The read that
-  // reaches `size_limit` bytes is the last.
+  // Poller's thread only. Ends a connection: shuts its sending side down, and closes it as
+  // described above. The descriptor must be non-blocking, and no longer registered with the poller.
+  // `is_sending` says that the peer may be in the middle of sending. If it is not, and has
+  // acknowledged everything over TCP, the descriptor is closed at once; likewise where memory has
+  // run out or the poller has stopped. Once `size_limit` bytes have been read it reads no more.
   static void end_connection(Poller& poller, UniqueFd fd, int64_t deadline_ns, size_t size_limit,
                              bool is_sending);
 
@@ -38,7 +38,7 @@ class LingeringSocket final : public IoHandler, public TimerNode {
 
   Poller& poller_;
   const UniqueFd fd_;
-  size_t bytes_left_;  // that may still be read
+  size_t bytes_left_;  // how many bytes may still be read
   bool ending_ = false;
 };
 

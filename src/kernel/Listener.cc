@@ -43,7 +43,7 @@ Listener::Listener(Poller& poller, UniqueFd fd, std::function<void(UniqueFd)> on
       on_accept_(std::move(on_accept)),
       on_closed_(std::move(on_closed)) {}
 
-// Level-triggered: what a round leaves is reported again.
+// Level-triggered: connections that a round leaves are reported again.
 bool Listener::start() {
   return poller_.add(fd_.get(), EPOLLIN, this) == 0;
 }
@@ -59,7 +59,8 @@ void Listener::on_events(uint32_t, RunnableList&) {
       out_of_descriptors();
       return;
     } else if (!accept_error_is_transient(errno)) {
-      // ENOMEM, ENOBUFS, and what nobody expects: it may pass, but not by asking at once.
+      // ENOMEM, ENOBUFS and unexpected errors: these may be temporary, but calling again at once
+      // would not help.
       pause();
       return;
     }
@@ -75,7 +76,8 @@ void Listener::out_of_descriptors() {
 
 void Listener::pause() {
   poller_.remove(fd_.get());
-  // Without memory for a timer it goes on at once: to ask too often is better than never again.
+  // If there is no memory for a timer it goes on at once: calling accept(2) too often is better
+  // than never calling it again.
   paused_ = poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs)) || !start();
 }
 

@@ -9,25 +9,26 @@ namespace workflow {
 
 // Accepts connections on one listening socket, on one poller.
 //
-// Errors of accept(2) that belong to a single connection, or will pass, do not end it. Without
-// descriptors it answers one waiting client by closing its connection, with a descriptor kept for
-// that, and rests for kPauseNs: clients are not left hanging, and the processor is not either.
+// Errors of accept(2) that concern a single connection, or are temporary, do not end it. If the
+// process has run out of descriptors, it uses a descriptor kept for this purpose to accept and
+// close the connection of one waiting client. Then it pauses for kPauseNs. So clients do not wait
+// in vain, and the listener does not keep the processor busy.
 //
-// Owned by nobody: it deletes itself after close(), and tells by on_closed.
+// Has no owner: after close() it calls on_closed and deletes itself.
 class Listener final : public IoHandler, public TimerNode, private Runnable {
  public:
   static constexpr int64_t kPauseNs = 100'000'000;
 
-  // `on_accept` gets each new connection, non-blocking, on the poller's thread; `on_closed` is the
-  // last call.
+  // `on_accept` is called with each new connection, which is non-blocking, on the poller's thread.
+  // `on_closed` is the last call.
   Listener(Poller& poller, UniqueFd fd, std::function<void(UniqueFd)> on_accept,
            std::function<void()> on_closed);
 
   // False with errno; then the caller deletes it.
   bool start();
 
-  // Stops accepting, soon; once, from any thread. False when the poller has stopped: the caller
-  // deletes it then, and on_closed is not called.
+  // Makes the listener stop accepting soon. To be called once, on any thread. Returns false if the
+  // poller has stopped: then the caller deletes the listener, and on_closed is not called.
   bool close() { return poller_.post(this); }
 
   int fd() const { return fd_.get(); }
@@ -35,7 +36,8 @@ class Listener final : public IoHandler, public TimerNode, private Runnable {
   ~Listener() override = default;
 
  private:
-  // Connections accepted per round, so that a flood of them does not hold up the others' bytes.
+  // The most connections accepted in one round, so that a flood of them does not delay the data of
+  // other connections.
   static constexpr int kMaxAccepts = 64;
 
   void on_events(uint32_t events, RunnableList& finished) override;

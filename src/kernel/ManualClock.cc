@@ -13,15 +13,15 @@ namespace workflow {
 
 namespace {
 
-// Each at a moment when it had nothing to do. A sum of what only grows: while it stays the same the
-// pools stay quiet.
+// Waits until each pool has been quiet at some moment. Returns a sum of counters that only grow:
+// while it stays the same the pools stay quiet.
 uint64_t wait_quiet(Runtime& runtime) {
   const uint64_t handlers = runtime.handlers().wait_quiet();
   return handlers + runtime.compute().wait_quiet();
 }
 
-// Ends what is due, and hands it to the handlers: to have the poller's thread do that would take
-// more thread switches for each deadline.
+// Ends the timers that are due, and posts them to the handlers. If the poller's thread did this,
+// each deadline would cost more thread switches.
 void expire(Runtime& runtime) {
   RunnableList finished;
   for (size_t i = 0; i < runtime.poller_count(); i++) {
@@ -32,8 +32,9 @@ void expire(Runtime& runtime) {
   }
 }
 
-// For what only the pollers' threads may end, for what they are in the middle of, and for what has
-// arrived on descriptors. False if none of them had anything to do but to look for the latter.
+// Waits until the pollers' threads have ended the timers that only they may end, have finished what
+// they are doing, and have handled what has arrived on descriptors. Returns false if they only had
+// to check the descriptors.
 bool wait_for_pollers(Runtime& runtime) {
   bool had_work = false;
   std::vector<std::pair<Poller*, uint64_t>> asked;
@@ -55,9 +56,9 @@ bool wait_for_pollers(Runtime& runtime) {
   return had_work;
 }
 
-// Until nothing is due, on its way or running. The last two looks at the pools found each of them
-// quiet, and the same: so from the first look at the compute pool to the second at the handlers
-// both were quiet together, and in between no poller had anything to do.
+// Waits until nothing is due, posted or running. The last two calls of wait_quiet() have returned
+// the same number. So both pools were quiet at the same time, from the first check of the compute
+// pool to the second check of the handlers, and between these no poller had anything to do.
 void settle(Runtime& runtime) {
   uint64_t before = 0;
   bool had_work = false;
@@ -76,7 +77,7 @@ int64_t earliest_ns(Runtime& runtime) {
   return earliest;
 }
 
-// What another clock is ahead may be negative.
+// `ahead_ns` may be negative.
 int64_t sum(int64_t ahead_ns, int64_t time_ns) {
   int64_t result = 0;
   const bool fits = !__builtin_add_overflow(ahead_ns, time_ns, &result);

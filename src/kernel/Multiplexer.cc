@@ -43,7 +43,8 @@ class EpollMultiplexer final : public Multiplexer {
             ::read(clock_watch_.get(), &expirations, sizeof expirations);
         result.deadline_due = true;
       } else if (events[i].data.ptr == &wake_) {
-        // Before the caller looks for what it was woken for: a later wake() writes again.
+        // Cleared before the caller looks for the reason of the wake-up, so that a later wake()
+        // writes again.
         wake_pending_.store(false, std::memory_order_seq_cst);
         result.woken = true;
       } else {
@@ -60,7 +61,8 @@ class EpollMultiplexer final : public Multiplexer {
       return;
     }
     if (!follows_system_clock_) {
-      // Who moves the clock wakes the poller, but cannot know what is due without a move.
+      // The thread that moves the clock wakes the poller, but it does not know of timers that are
+      // due without a move.
       if (deadline_ns <= clock_.now_ns()) {
         wake();
       }
@@ -76,12 +78,12 @@ class EpollMultiplexer final : public Multiplexer {
 
   bool watch_clocks() override {
     if (clock_watch_.valid() || !follows_system_clock_) {
-      return true;  // who moves a clock by hand wakes the poller
+      return true;  // a thread that moves a clock by hand wakes the poller
     }
     UniqueFd watch(::timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC));
     struct itimerspec when = {};
     when.it_value.tv_sec = kNever / kNsPerSec;
-    // ECANCELED: the clock was set just now, and the timer is armed all the same.
+    // ECANCELED: the clock was set just now, but the timer is armed nevertheless.
     if (!watch.valid() ||
         (::timerfd_settime(watch.get(), TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &when,
                            nullptr) < 0 &&

@@ -9,11 +9,11 @@
 
 namespace workflow {
 
-// What a poller sleeps in: waits for descriptors, for one armed deadline, and for wake().
+// Lets a poller wait for descriptors, for one armed deadline and for wake().
 class Multiplexer {
  public:
-  // Over epoll, a timerfd and an eventfd; inside a simulation over virtual time, without
-  // descriptors. Null with errno when the system has no descriptors left.
+  // It uses epoll, a timerfd and an eventfd. Inside a simulation it uses virtual time, and no
+  // descriptors. Returns null with errno if descriptors have run out.
   static std::unique_ptr<Multiplexer> create(Clock& clock);
 
   virtual ~Multiplexer() = default;
@@ -23,20 +23,22 @@ class Multiplexer {
     bool deadline_due = false;  // the armed deadline may have passed, or a watched clock was set
     bool woken = false;         // wake() was called since the last wait
   };
-  // Poller's thread only. Returns when anything happened; events[i].data.ptr is what add() got.
+  // Poller's thread only. Returns when anything has happened. events[i].data.ptr is the `data` that
+  // add() was given.
   virtual Result wait(struct epoll_event* events, int max) = 0;
 
-  // Any thread, one at a time: wait() returns at `deadline_ns`. Replaces what was armed; kNever
-  // disarms nothing, it only lets a stale wake-up happen.
+  // Makes wait() return at `deadline_ns`, on the monotonic clock, instead of at the time armed
+  // before. kNever disarms nothing: wait() may still return at the old time. Any thread, but one at
+  // a time.
   virtual void arm(int64_t deadline_ns) = 0;
 
-  // As arm(): from now on wait() also reports a due deadline when the wall clock was set, or the
-  // system was suspended: what is armed was then computed by clocks that show something else now.
-  // Costs a descriptor from the first call on. False with errno, and nothing is watched, when the
-  // system refuses it.
+  // From now on wait() also reports a due deadline when the wall clock was set or the system was
+  // suspended, because the armed deadline was computed from what the clocks showed before. Uses a
+  // descriptor from the first call on. Returns false with errno, and watches nothing, if the system
+  // refuses the descriptor. Any thread, but one at a time, as arm().
   virtual bool watch_clocks() = 0;
 
-  // Any thread: wait() returns soon. Calls before the poller wakes are one wake-up.
+  // Any thread. Makes wait() return soon. Several calls before the poller wakes cause one wake-up.
   virtual void wake() = 0;
 
   // Any thread. 0, or -1 with errno (epoll_ctl(2); ENOTSUP in a simulation).

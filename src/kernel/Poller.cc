@@ -124,13 +124,14 @@ void Poller::wait_for_round(uint64_t round) {
   }
 }
 
-// What is due beyond one batch has the multiplexer return at once, after a look at descriptors.
+// If more than one batch is due, the multiplexer returns again at once, after checking the
+// descriptors.
 void Poller::expire() {
   end_due(Ender::kLeader, finished_);
 }
 
 void Poller::drain() {
-  handlers_.post(finished_);  // of this round so far
+  handlers_.post(finished_);  // what this round has finished so far
   while (end_due(Ender::kStop, finished_) > 0) {
     handlers_.post(finished_);
   }
@@ -207,7 +208,7 @@ void Poller::lead() {
   leadership_.attach();
   {
     MutexLock lock(mutex_);
-    arm_again();  // instead of the leader whose place this is
+    arm_again();  // instead of the leader that this thread has replaced
   }
   struct epoll_event events[kMaxEvents];
   for (bool closing = false; !closing;) {
@@ -219,8 +220,9 @@ void Poller::lead() {
       expire();
     }
     if (result.woken) {
-      // In this order: who closes has stopped the timers before, so a closing leader never goes
-      // away, and nobody else has to find out.
+      // In this order: stop() stops the timers before it closes the inbox. So a leader that sees
+      // `closing` also sees `stopping_`. It then runs no callbacks itself, is never replaced, and
+      // no other leader has to notice the end.
       {
         MutexLock lock(inbox_mutex_);
         closing = inbox_closed_;

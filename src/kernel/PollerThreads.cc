@@ -56,7 +56,7 @@ void Poller::replace_leader() {
 }
 
 void Poller::start_substitute() {
-  // Without another thread the poller waits for its leader; the watch will ask again.
+  // If the thread cannot be started the poller waits for its leader; the watch will try again.
   if (leadership_.absence() != 0) {
     start_thread(true);
   }

@@ -8,8 +8,8 @@
 
 namespace workflow {
 
-// The monotonic clock is read first: what is computed is too early by what passes in between, and
-// who comes too early looks again.
+// The monotonic clock is read first, so the result is too early by the time between the two
+// readings. A poller that wakes too early computes the time again.
 int64_t Poller::monotonic_of(ClockId clock, int64_t deadline_ns) const {
   if (clock == ClockId::kMonotonic || deadline_ns == kNever) {
     return deadline_ns;
@@ -39,7 +39,8 @@ void Poller::erase(TimerNode* node) {
   }
 }
 
-// A piece in each round, so that neither timers nor descriptors wait for all of them.
+// Frees one piece of each queue in each round, so that neither timers nor descriptors wait until
+// all are freed.
 void Poller::return_memory() {
   TimerQueue::Surplus surplus[kClocks];  // freed after the lock is
   MutexLock lock(mutex_);
@@ -63,8 +64,9 @@ void Poller::insert(TimerNode* node, int64_t deadline_ns) {
   }
 }
 
-// Later costs next to nothing: the queue is told when the node is the earliest of it. A timer that
-// is put off again and again, as leases and idle times are, so moves once per delay.
+// A move to a later time costs almost nothing: the queue is changed only when the node becomes its
+// earliest (settle). So a timer that is moved later again and again, as leases and idle times are,
+// moves in the queue only once per delay.
 void Poller::move(TimerNode* node, int64_t deadline_ns) {
   const bool later = deadline_ns >= node->deadline_ns_;
   node->deadline_ns_ = deadline_ns;
@@ -100,7 +102,8 @@ void Poller::arm_again() {
   }
 }
 
-// After a round that found `due` timers: how long to let the next ones gather.
+// To be called after a round that found `due` timers. Decides how long the next timers are
+// collected before the next round.
 void Poller::space_out(int64_t now_ns, int due) {
   if (!clock_.is_system_clock()) {
     return;
@@ -118,7 +121,7 @@ void Poller::space_out(int64_t now_ns, int due) {
 Poller::Start Poller::start_timer(TimerNode* node, IfDue if_due) {
   const int64_t now_ns = clock_.now_ns_on(node->clock_);
   if (node->poller_ != this) {
-    node->poller_ = this;  // not expected: nobody looks yet
+    node->poller_ = this;  // expect() was not called, so no other thread reads it yet
   }
   MutexLock lock(mutex_);
   const TimerDue due = node->due_.exchange(TimerDue::started(), std::memory_order_acq_rel);
@@ -132,14 +135,15 @@ Poller::Start Poller::start_timer(TimerNode* node, IfDue if_due) {
 Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns, bool due) {
   Start answer = due ? Start::kDue : Start::kQueued;
   // A node that restarts needs the watch sooner or later, and only its first start may be refused
-  // for the lack of it.
+  // because there is none.
   const bool needs_watch = node->clock_ != ClockId::kMonotonic && (!due || node->restarts_);
   if (node->mark_ != TimerNode::Mark::kNone) {
     answer = node->mark_ == TimerNode::Mark::kCancelled ? Start::kCancelled : Start::kInterrupted;
   } else if (stopped_) {
     answer = Start::kStopped;
   } else if (needs_watch && !multiplexer_->watch_clocks()) {
-    // Before its deadline is compared with the monotonic clock, or a change might go unseen.
+    // The watch must begin before the deadline is converted to the monotonic clock, or a change of
+    // the clock in between might be missed.
     answer = Start::kNoClock;
   } else if (due) {
     node->deadline_ns_ = deadline_ns;
@@ -327,7 +331,7 @@ int Poller::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode**
   for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
     auto* const node = static_cast<TimerNode*>(queue.earliest());
     if (ender == Ender::kClock && !node->flag_.load(std::memory_order_relaxed)) {
-      return looked;  // by schedule(): for the poller's thread
+      return looked;  // queued by schedule(), so only the poller's thread may end it
     }
     if (ender == Ender::kStop || !settle(node)) {
       queue.erase(node);
@@ -364,10 +368,11 @@ int Poller::end_due(Ender ender, RunnableList& finished) {
       surplus[which] = queue.take_surplus();  // at most one piece a round
     }
     leaving_ = ender == Ender::kClock ? leaving_ : count > 0;
-    // What was armed has come; what a full batch leaves behind is due at once.
+    // The armed time has passed. If a full batch leaves due nodes behind, the poller is armed for
+    // now.
     armed_ns_ = kNever;
     if (looked == kMaxPopped) {
-      first_queue_ = (first_queue_ + 1) % kClocks;  // no clock keeps the others waiting
+      first_queue_ = (first_queue_ + 1) % kClocks;  // so that no clock keeps the others waiting
     } else if (!stopped) {
       space_out(now_ns, count);
     }

@@ -10,10 +10,10 @@
 
 namespace workflow {
 
-// Whom to ask and how, as resolv.conf(5) says it. Pure data; reads no file.
+// Which servers to ask and how, as resolv.conf(5) says. Pure data; reads no file.
 //
-// Known are `nameserver` (also with a port: "192.0.2.1:53", "[2001:db8::1]:53"), `search`,
-// `domain`, and the options ndots, timeout, attempts and rotate. The rest is ignored.
+// It knows `nameserver` (also with a port: "192.0.2.1:53", "[2001:db8::1]:53"), `search`, `domain`,
+// and the options ndots, timeout, attempts and rotate. Everything else is ignored.
 struct ResolvConf {
   static constexpr uint16_t kPort = 53;
   static constexpr size_t kMaxServers = 8;
@@ -25,15 +25,16 @@ struct ResolvConf {
   ResolvConf() = default;
   explicit ResolvConf(std::string_view text);
 
-  // The names to ask for in turn, until one of them exists, when `host` is wanted: itself if it
-  // ends in a dot; else as it is and with each domain behind it, itself first if it has ndots dots.
+  // The names to ask for in this order, until one of them exists, when `host` is wanted. If `host`
+  // ends in a dot this is `host` alone, without the dot. Otherwise these are `host` and `host`
+  // followed by each of the domains; `host` comes first if it has at least ndots dots, else last.
   std::vector<std::string> candidates(std::string_view host) const;
 
   std::vector<HostAddress> servers;  // with ports
   std::vector<std::string> domains;
   int ndots = 1;
-  int64_t timeout_ns = 5 * kNsPerSec;  // of one question to one server
-  int attempts = 2;                    // questions to each server
+  int64_t timeout_ns = 5 * kNsPerSec;  // for one query to one server
+  int attempts = 2;                    // queries to each server
   bool rotate = false;                 // successive look-ups begin with successive servers
 
  private:

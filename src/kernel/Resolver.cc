@@ -106,7 +106,7 @@ std::optional<Resolver::Answer> Resolver::join(std::string_view host, int family
     DnsLookup* const lookup = found->second.get();
     lookup->requests.push_back(request, lookup);
   }
-  // Until it is posted it has no end.
+  // The look-up cannot end before it is posted.
   if (made && !poller_.post(made)) {
     finish(*made, no(EAI_CANCELED));
   }
@@ -130,7 +130,7 @@ void Resolver::forget(std::string_view host, int family) {
     MutexLock lock(mutex_);
     cache_.forget(key, now_ns);
   } catch (const std::bad_alloc&) {
-    // It is remembered for longer, then.
+    // Then the addresses stay in the cache for longer.
   }
 }
 
@@ -201,7 +201,8 @@ void Resolver::recheck(int64_t now_ns) {
   recheck_ns_ = saturating_add(now_ns, kRecheckNs);
 }
 
-// A look-up may end inside its start, and end() comes here: the outer call goes on.
+// A look-up may end inside its start(), and end() then calls this function again. The inner call
+// returns at once, and the outer call goes on.
 void Resolver::start_waiting() {
   if (std::exchange(starting_, true)) {
     return;
@@ -258,9 +259,9 @@ int64_t Resolver::add_stale(const DnsLookup& lookup, std::vector<HostAddress>& a
 
 Resolver::Answer Resolver::keep(const DnsLookup& lookup, DnsAnswer& result) {
   const int64_t now_ns = poller_.clock().now_ns();
-  // Of other servers than those it would be asked of now.
+  // Whether the answer is from other servers than those that would be asked now.
   const bool outdated = lookup.conf() != files_.conf().get();
-  // A poller that has not stopped refuses a timer for want of memory.
+  // If the poller has not stopped, it has refused the timer because memory has run out.
   if (result.error == EAI_CANCELED && !runtime_.stopping()) {
     result.error = EAI_MEMORY;
   }
@@ -305,7 +306,7 @@ void Resolver::finish(DnsLookup& lookup, const Answer& answer) {
     ResolveRequestList all = ended->requests.take_all();
     requests.append(all);
   }
-  ended.reset();  // its sockets, before others run
+  ended.reset();  // closes its sockets before other code runs
   tell(std::move(requests), answer);
 }
 

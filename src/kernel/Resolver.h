@@ -18,27 +18,28 @@
 
 namespace workflow {
 
-// Finds the addresses of hosts, without ever blocking who asks.
+// Finds the addresses of hosts, without ever blocking the thread that asks.
 //
-// In this order: what `host` says by itself (numeric addresses; what cannot be a name is
-// EAI_NONAME); what is remembered; localhost and the hosts file; the name servers of resolv.conf.
-// Names are the same in any case of letters. AF_UNSPEC asks for both families, and puts the one
+// It looks in this order: `host` itself (a numeric address is its own answer; a text that cannot be
+// a name gives EAI_NONAME); the cache; localhost and the hosts file; the name servers of
+// resolv.conf. Names are not case-sensitive. AF_UNSPEC asks for both families, and puts the family
 // first that the machine prefers (order_by_route).
 //
-// A part of its runtime. Thread-safe. Its sockets and time limits are on one poller, whose thread
-// alone uses c-ares, and looks at the two files, at most once in kRecheckNs: the first resolve()
-// after that goes there even if the answer is known. When a file has changed all is forgotten.
+// A part of its runtime. Thread-safe. Its sockets and time limits are on one poller. Only that
+// poller's thread uses c-ares and looks at the two files. It checks the files at most once in
+// kRecheckNs: the first resolve() after that time goes to the poller's thread even if the answer is
+// cached. When a file has changed the cache is cleared.
 //
 // D is mutex_. Nothing is called, posted or waited for under D.
 //
 // Invariants:
-// 1. A request is in the list of one look-up, or nowhere. Who takes it out, under D, tells it or
-//    has cancelled it.
-// 2. A look-up is in lookups_ from its making until its end, which takes all its requests with it.
-//    There is at most one of a (host, family).
+// 1. A request is in the list of one look-up, or in none. The thread that removes it, under D,
+//    calls resolved() or has cancelled it.
+// 2. A look-up is in lookups_ from its creation until its end, which removes all its requests.
+//    There is at most one for each (host, family).
 // 3. Once the runtime's waits have ended no request is in any list.
-// 4. At most max_asking look-ups have sockets (two each, for a moment). The others wait in line, so
-//    that a crowd of names does not use up the process's descriptors.
+// 4. At most max_asking look-ups have sockets (each may have two for a moment). The others wait in
+//    a queue, so that many names at once do not use up the process's descriptors.
 class Resolver final : public RuntimePart, private DnsLookup::Owner {
  public:
   static constexpr int64_t kRecheckNs = kNsPerSec;
@@ -49,8 +50,8 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
     size_t max_asking = 64;
   };
 
-  // How the resolvers made from now on work. Before the library's first use, like
-  // Runtime::configure().
+  // Sets the options of resolvers that are created from now on. To be called before the library's
+  // first use, like Runtime::configure().
   static void configure(const Options& options);
 
   Resolver() : Resolver(Runtime::current(), configured()) {}
@@ -59,17 +60,17 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // Any thread. `family` is AF_UNSPEC, AF_INET or AF_INET6. The request is told once, perhaps
+  // Any thread. `family` is AF_UNSPEC, AF_INET or AF_INET6. resolved() is called once, perhaps
   // before this returns.
   void resolve(std::string_view host, int family, ResolveRequest* request);
 
-  // Any thread. True: the request was waiting, and will not be told. False: it was told, or is
-  // about to be; the caller knows that it is alive. What is being asked for is asked on: the answer
-  // will be wanted.
+  // Any thread. Returns true if the request was waiting: resolved() will not be called. Returns
+  // false if resolved() was called or is about to be called; the caller must know that the request
+  // is alive. A query that was sent goes on, because its answer is useful for the cache.
   bool cancel(ResolveRequest* request);
 
-  // Any thread. None of the host's addresses could be reached: asks again the next time, if they
-  // are at least ttl_min_ns old.
+  // Any thread. To be called when none of the host's addresses could be reached. The next resolve()
+  // asks the servers again, if the addresses are at least ttl_min_ns old.
   void forget(std::string_view host, int family);
 
   // RuntimePart
@@ -94,20 +95,22 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   // On the poller's thread:
   void begin(DnsLookup& lookup) override;
   void end(DnsLookup& lookup, DnsAnswer result) noexcept override;
-  // What is known without asking a server.
+  // The answer, if it is known without asking a server.
   std::optional<Answer> find_here(const DnsLookup& lookup);
   void recheck(int64_t now_ns);
   void start_waiting();
-  // Destroys a look-up that has not started if nobody waits for it any more.
+  // Destroys a look-up that has not started if no request waits for it any more. Returns whether it
+  // did.
   bool drop_unwanted(DnsLookup& lookup);
-  // Adds what was known, and may still be given out, of a family that could not be found out, to
-  // the addresses of the other. Returns until when the whole may be given out. May throw
-  // std::bad_alloc.
+  // If the addresses of one family could not be found out, adds the stale ones from the cache that
+  // may still be used to those of the other family. Returns the time until which all of them
+  // together may be used. May throw std::bad_alloc.
   int64_t add_stale(const DnsLookup& lookup, std::vector<HostAddress>& addresses, int64_t now_ns);
-  // What the result means for those who wait, and for the cache.
+  // Stores the result in the cache, and returns the answer for the waiting requests.
   Answer keep(const DnsLookup& lookup, DnsAnswer& result);
 
-  // Destroys the look-up and tells its requests. Any thread, if nobody else knows it.
+  // Destroys the look-up and calls resolved() on its requests. Any thread, if no other thread uses
+  // the look-up.
   void finish(DnsLookup& lookup, const Answer& answer);
 
   Runtime& runtime_;
@@ -117,14 +120,14 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   Mutex mutex_;  // D
   DnsCache cache_ WF_GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::unique_ptr<DnsLookup>> lookups_ WF_GUARDED_BY(mutex_);
-  int64_t recheck_ns_ WF_GUARDED_BY(mutex_) = 0;  // from then on the files may have changed
+  int64_t recheck_ns_ WF_GUARDED_BY(mutex_) = 0;  // when to check the files again
 
   // The poller's thread only.
   ResolverFiles files_;
   RunnableList waiting_;  // DnsLookups
   size_t asking_ = 0;
   bool starting_ = false;
-  size_t turn_ = 0;  // of servers, where they take turns
+  size_t turn_ = 0;  // the next look-up's first server, if resolv.conf says rotate
 };
 
 }  // namespace workflow

@@ -11,46 +11,47 @@
 
 namespace workflow {
 
-// A small text file that somebody may change at any time. One thread.
+// A small text file that may change at any time. To be used by one thread.
 class WatchedFile {
  public:
   static constexpr size_t kMaxBytes = 16 * 1024 * 1024;
 
-  // An empty path is a file that never is there.
+  // An empty path stands for a file that never exists.
   explicit WatchedFile(std::string path) : path_(std::move(path)) {}
 
-  // The first kMaxBytes of the file if it is not the one that was seen the last time, by its inode,
-  // size and times; empty if it has gone. Null while it has not changed, or cannot be read for want
-  // of descriptors: then the next call tries again.
+  // Returns the first kMaxBytes of the file if its inode, size or times differ from the last call;
+  // an empty text if the file has disappeared. Returns null if it has not changed, or cannot be
+  // read because descriptors have run out; in this case the next call tries again.
   std::optional<std::string> changed_text();
 
  private:
   const std::string path_;
   bool seen_ = false;
-  struct stat stamp_ = {};  // all zero: it was not there
+  struct stat stamp_ = {};  // all zero: the file did not exist
 };
 
-// The hosts file and resolv.conf, as they are now. One thread; reads files, so it may wait for the
-// disk.
+// The current contents of the hosts file and of resolv.conf. To be used by one thread. Reads files,
+// so it may wait for the disk.
 class ResolverFiles {
  public:
   struct Options {
     std::string hosts_path = "/etc/hosts";
     std::string resolv_conf_path = "/etc/resolv.conf";
-    // These go before what resolv.conf says; empty or 0: what that says.
-    std::vector<std::string> servers = {};  // as numeric_host_and_port() takes them
+    // These override resolv.conf. Empty or 0: as resolv.conf says.
+    std::vector<std::string> servers = {};  // in the form that numeric_host_and_port() reads
     int timeout_ms = 0;
     int attempts = 0;
   };
 
   explicit ResolverFiles(const Options& options);
 
-  // Looks whether the files have changed; true when they have. Once before the rest.
+  // Reads the files again if they have changed, and returns whether they have. Must be called once
+  // before the other functions.
   bool refresh();
 
   const HostsFile& hosts() const { return hosts_; }
-  // Another object after each change. Has at least one server: where none is named that is
-  // 127.0.0.1, as resolv.conf(5) says.
+  // A new object after each change. It has at least one server: 127.0.0.1 if none is named, as
+  // resolv.conf(5) says.
   const std::shared_ptr<const ResolvConf>& conf() const { return conf_; }
 
  private:

@@ -41,7 +41,7 @@ int compute_threads_of(const Runtime::Options& options) {
   return options.compute_threads > 0 ? options.compute_threads : processors();
 }
 
-// More pollers than processors would only get in each other's way.
+// More pollers than processors would only delay each other.
 int poller_threads_of(const Runtime::Options& options) {
   constexpr int kMost = 4;
   return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMost);
@@ -50,12 +50,13 @@ int poller_threads_of(const Runtime::Options& options) {
 std::atomic<int> forks{0};
 
 // Stopped at exit but never destroyed: static objects that outlive it may still start tasks,
-// which then complete as aborted. stop() has released its threads and descriptors' work.
+// which then complete as aborted. stop() has ended its threads and their work.
 class ProcessRuntime {
  public:
   ProcessRuntime() {
-    // Before this is constructed, so that OpenSSL frees what it keeps after the library's threads,
-    // which use it, have been stopped. Without an option the call does nothing; this one is cheap.
+    // Called before the constructor ends, so that at exit OpenSSL frees its data after the
+    // library's threads, which use it, have been stopped. Without an option the call does nothing;
+    // this option is cheap.
     ::OPENSSL_init_crypto(OPENSSL_INIT_ASYNC, nullptr);
     process_clock().compare_exchange_strong(clock_, &system_clock());
     ::pthread_atfork(nullptr, nullptr, [] { forget_parent(); });
@@ -94,7 +95,7 @@ class ProcessRuntime {
     return *runtime_.load(std::memory_order_relaxed);
   }
 
-  // The only thread of the child belongs to no pool: those have stayed with the parent.
+  // The only thread of the child belongs to no pool, because the pools have stayed with the parent.
   static void forget_parent() {
     forks.fetch_add(1, std::memory_order_relaxed);
     ThreadContext::current() = ThreadContext();
@@ -205,9 +206,9 @@ bool Runtime::runs_to_completion() const {
 
 void Runtime::stop() {
   if (Poller* poller = ThreadContext::current().away_from) {
-    poller->replace_leader();  // it has its own timers to end
+    poller->replace_leader();  // another thread must end the timers of this poller
   }
-  // If it is of a pool that others end, these must not wait for it.
+  // If the caller is a worker of a pool that is ended elsewhere, that end must not wait for it.
   WorkerPool* const own_pool = ThreadContext::current().pool;
   if (own_pool && own_pool != &handlers_ && own_pool != &compute_) {
     own_pool->lose_caller();
@@ -215,18 +216,19 @@ void Runtime::stop() {
   call_intakes([](Intake& intake) { intake.close_intake(); });
   stopping_.store(true, std::memory_order_release);
   files_.refuse();
-  // All before any: what an aborted timer's callback starts on another poller must not expire.
+  // All pollers refuse timers before any of them ends its own: a timer that an aborted timer's
+  // callback starts on another poller must not expire.
   for (const auto& poller : pollers_) {
     poller->refuse_timers();
   }
   for (const auto& poller : pollers_) {
     poller->stop_timers();
   }
-  // Or the handlers might find nothing to do and end before the timers come.
+  // Otherwise the handlers might find nothing to do and end before the timers are posted.
   for (const auto& poller : pollers_) {
     poller->wait_for_timers();
   }
-  // What these still do may bring what others wait for.
+  // File operations that still run may end what other tasks wait for.
   files_.stop();
   wait_quiet();
   end_waits();
@@ -242,10 +244,11 @@ void Runtime::stop() {
 }
 
 void Runtime::wait_quiet() {
-  // Of which the calling thread is no part; what it has left to do goes to others.
+  // The calling thread does not count, and its pending work goes to other threads.
   const BlockingScope blocking;
-  // Each may give the others something to do, so look until all were as the time before: then each
-  // has been quiet from the one look to the other, and all of them together in between.
+  // Each of them may give work to the others, so repeat this until the result stays the same. Then
+  // each was quiet from one look to the next, and all of them were quiet at the same time in
+  // between.
   uint64_t before = look_for_quiet();
   for (;;) {
     const uint64_t now = look_for_quiet();
@@ -257,7 +260,7 @@ void Runtime::wait_quiet() {
 }
 
 uint64_t Runtime::look_for_quiet() {
-  uint64_t activity = 0;  // a sum of what only grows
+  uint64_t activity = 0;  // a sum of counters that only grow
   call_intakes([&](Intake& intake) { activity += intake.wait_quiet(); });
   for (const auto& poller : pollers_) {
     activity += poller->wait_quiet();
@@ -267,7 +270,8 @@ uint64_t Runtime::look_for_quiet() {
 
 void Runtime::end_waits() {
   waits_ended_.store(true, std::memory_order_seq_cst);
-  // What waits leaves names of this runtime, whichever the calling thread belongs to.
+  // Tasks that end here are removed from names of this runtime, so it must be current, whichever
+  // runtime the calling thread belongs to.
   Runtime*& current = ThreadContext::current().runtime;
   Runtime* const outer = std::exchange(current, this);
   for (const auto& slot : parts_) {

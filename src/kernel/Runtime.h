@@ -18,17 +18,19 @@
 
 namespace workflow {
 
-// Something that brings work in and must be closed before the rest stops: a server.
+// Something that brings work in and must be closed before the rest stops, such as a server.
 class Intake {
  public:
-  // The runtime begins to stop: stops bringing work in. Returns soon.
+  // Called when the runtime begins to stop. The intake brings in no more work. Returns soon.
   virtual void close_intake() = 0;
 
-  // Returns when nothing runs that it has brought in, but what waits. For those that run something
-  // themselves; the result changes when they do (see WorkerPool::wait_quiet).
+  // Returns when nothing that the intake has brought in is running; tasks that wait do not count.
+  // For intakes that run work themselves: the result changes when they do (see
+  // WorkerPool::wait_quiet).
   virtual uint64_t wait_quiet() { return 0; }
 
-  // The runtime has stopped, its pollers have ended: frees what they would have freed.
+  // Called when the runtime has stopped and its pollers have ended. Frees what they would have
+  // freed.
   virtual void runtime_stopped() = 0;
 
  protected:
@@ -37,24 +39,26 @@ class Intake {
 
 class Runtime;
 
-// Something that an upper layer keeps once per runtime. Lives as long as the runtime.
+// An object of which an upper layer keeps one per runtime. Lives as long as the runtime.
 class RuntimePart {
  public:
   virtual ~RuntimePart() = default;
 
-  // The runtime stops, and nothing runs any more: what waits for something that only a running task
-  // could bring, and what will come to wait, shall end. Once, after waits_ended() became true.
+  // Called once, when the runtime stops and nothing runs any more, after waits_ended() became true.
+  // Ends everything that waits for something that only a running task could bring, and everything
+  // that begins to wait later.
   virtual void end_waits(Runtime& /*runtime*/) {}
 };
 
-// The threads of the library and what they work on: pollers, handlers, computing.
+// The threads of the library with their queues: pollers, handlers, computing threads.
 //
-// One serves the process. It starts when it is first asked for and is stopped, in order, when the
-// process exits: intake, timers, files, computing, handlers, pollers. Every callback runs before
-// the process is gone. A simulation has one of its own.
+// One runtime serves the process. It starts on first use. When the process exits it is stopped in
+// this order: intakes, timers, files, computing, handlers, pollers. Every callback runs before the
+// process ends. A simulation has a runtime of its own.
 //
-// fork(2) copies no threads: a child gets a runtime of its own when it first asks for one, and the
-// parent's is left behind there, untouched (its pollers share their epoll sets with the parent).
+// fork(2) copies no threads. A child gets a runtime of its own on first use. The copy of the
+// parent's runtime is left untouched there, because its pollers share their epoll sets with the
+// parent.
 class Runtime {
  public:
   struct Options {
@@ -65,19 +69,19 @@ class Runtime {
     Clock* clock = nullptr;  // null: the system's
   };
 
-  // The runtime of the calling thread's world: its simulation's, or the process's. Starts the
-  // latter if needed; when the system refuses threads or descriptors the process ends with a
-  // message, as no task could ever complete.
+  // The runtime of the calling thread: that of its simulation, or else that of the process. Starts
+  // the latter if needed. If the system then refuses threads or descriptors the process aborts with
+  // a message, because no task could ever complete.
   static Runtime& current();
 
-  // What the process's runtime will be started with. No effect once it has started.
+  // Sets the options with which the process's runtime will start. No effect once it has started.
   static void configure(const Options& options);
 
-  // Has the process's runtime measure time by `clock`, which lives for ever, whatever configure()
-  // says. False when it has started already.
+  // Makes the process's runtime use `clock`, whatever configure() says. `clock` must never be
+  // destroyed. Returns false if the runtime has started already.
   static bool install_clock(Clock& clock);
 
-  // The clock of current(), which this does not start.
+  // The clock of current(). Does not start the runtime.
   static Clock& current_clock();
 
   explicit Runtime(const Options& options);
@@ -85,14 +89,14 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // The threads that it starts belong to it. False with errno when threads or descriptors have run
-  // out.
+  // Starts the threads. For them, current() is this runtime. Returns false with errno if threads or
+  // descriptors have run out.
   bool start();
 
   // Every timer ends as aborted, every callback runs, then all threads end. Tasks started later
-  // complete as aborted, on the thread that starts them. Called by a callback (one
-  // that ends the process), it does not wait for that one's thread, which must never go back to its
-  // work, nor the runtime be destroyed.
+  // complete as aborted, on the thread that starts them. A callback that ends the process may call
+  // this: it then does not wait for the thread of that callback. That thread must never return to
+  // its pool or poller, and the runtime must not be destroyed.
   void stop();
 
   Clock& clock() { return clock_; }
@@ -101,10 +105,11 @@ class Runtime {
   FileIo& files() { return files_; }
   size_t poller_count() const { return pollers_.size(); }
   Poller& poller(size_t i) { return *pollers_[i]; }
-  // The poller for work that this thread starts: always the same one, so that threads seldom meet.
+  // The poller for work that the calling thread starts. It is always the same one, so that threads
+  // seldom contend.
   Poller& own_poller();
 
-  // The T of this runtime, a RuntimePart, made when first asked for. Any thread.
+  // The runtime's object of type T, a RuntimePart, created on first use. Any thread.
   template <class T>
   T& part() {
     static const size_t slot = claim_part_slot();
@@ -112,41 +117,41 @@ class Runtime {
     return static_cast<T&>(part ? *part : add_part(slot, std::make_unique<T>()));
   }
 
-  // Whether this process is a child of the one that has started it: then nothing of it may be
-  // waited for.
+  // Whether the runtime was created before a fork(2) and this process is the child. Then nothing
+  // may wait for the runtime, because it has no threads here.
   bool left_behind() const { return forks_ != forks_so_far(); }
 
   // True once stop() has begun.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
-  // True once nothing may begin to wait. Ordered with the making of parts: a part that stop() has
-  // not seen sees true.
+  // True once nothing may begin to wait. If stop() has not seen a part, because it was created too
+  // late, that part sees true.
   bool waits_ended() const { return waits_ended_.load(std::memory_order_seq_cst); }
 
   // False when the runtime is stopping already.
   bool add_intake(Intake* intake);
-  // Once it has returned the intake is not called, nor in a call.
+  // When this has returned, no call to the intake is in progress or to come.
   void remove_intake(Intake* intake);
 
  private:
   static constexpr size_t kMaxParts = 16;  // one per type that part() is used with
 
   static Runtime& process_runtime();
-  // How many processes lie between the first and this one.
+  // How many calls of fork(2) lie between the first process and this one.
   static int forks_so_far();
   bool start_threads();
-  // Returns when nothing runs but what waits, and nothing is left to run.
+  // Returns when nothing is running, except what waits, and nothing is left to run.
   void wait_quiet();
-  // Returns when each has been quiet at some moment since the call. Only if the result is not the
-  // one before, something ran meanwhile.
+  // Returns when each pool, poller and intake has been quiet at some moment since the call. If two
+  // calls return the same number, nothing ran between them.
   uint64_t look_for_quiet();
   void end_waits();
   void call_intakes(const std::function<void(Intake&)>& call);
-  // Whether pollers may run what they finish: where time is real, and nobody wants each run to be
-  // the same.
+  // Whether pollers may run what they finish themselves: only with the system's clock, and outside
+  // the scheduler that makes runs repeatable.
   bool runs_to_completion() const;
   static size_t claim_part_slot();
-  // Keeps `part`, unless another thread was faster; what is kept now.
+  // Keeps `part`, unless another thread has stored one first. Returns the part that is kept.
   RuntimePart& add_part(size_t slot, std::unique_ptr<RuntimePart> part);
 
   const int forks_ = forks_so_far();

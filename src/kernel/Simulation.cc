@@ -46,7 +46,7 @@ Simulation::Result Simulation::run_for(int64_t duration_ns) {
 
 Simulation::Result Simulation::run_until(int64_t until_ns) {
   scheduler_.run_others(until_ns);
-  // Who still waits when only some time was given may be waiting for later.
+  // A thread that still waits after a limited time may be waiting for something later.
   if (until_ns != kNever && !scheduler_.over_limit()) {
     return {};
   }
@@ -59,7 +59,8 @@ Simulation::Result Simulation::stop() {
   }
   stop_begun_ = true;
   if (!scheduler_.over_limit()) {
-    // On a thread of its own: should it block for ever, this one can still tell.
+    // This runs on a thread of its own, so that the calling thread can report it if it blocks for
+    // ever.
     const FiberScheduler::ThreadId exit = scheduler_.spawn("exit", [this] { runtime_->stop(); });
     applications_.push_back(exit);
     scheduler_.run_others(kNever);

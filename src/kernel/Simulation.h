@@ -13,11 +13,12 @@
 namespace workflow {
 
 // The whole library on one system thread under virtual time: a FiberScheduler, and a Runtime whose
-// threads are its virtual threads. See workflow/WFSimulation.h, whose inside this is.
+// threads are its virtual threads. This is the implementation of workflow/WFSimulation.h.
 //
-// Belongs to the thread that made it, and is used and destroyed by that thread's flow only, which
-// is virtual thread 0; point(), sleep_for() and now_ns() also by virtual threads. There is one
-// simulation per system thread at a time; several system threads may have one each.
+// Belongs to the system thread that created it. Only that thread's original flow of control, which
+// is virtual thread 0, may use and destroy it; sleep_for() and now_ns() may also be called by the
+// other virtual threads. A system thread has at most one simulation at a time; several system
+// threads may have one each.
 class Simulation {
  public:
   struct Options {
@@ -28,8 +29,8 @@ class Simulation {
     uint64_t max_steps = 10'000'000;
   };
   enum class Outcome {
-    kQuiet,     // nothing can happen any more, and neither application threads nor callbacks wait
-    kDeadlock,  // nothing can happen any more, and somebody waits for something
+    kQuiet,     // nothing can happen any more, and no application thread or callback waits
+    kDeadlock,  // nothing can happen any more, and an application thread or a callback waits
     kStepLimit  // still running after max_steps
   };
   struct Result {
@@ -38,7 +39,7 @@ class Simulation {
   };
 
   Simulation(uint64_t seed, const Options& options);
-  // Stops; what cannot be stopped is reported to stderr and abandoned.
+  // Stops the simulation. Threads that cannot be stopped are reported to stderr and abandoned.
   ~Simulation();
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;

@@ -106,7 +106,8 @@ int socket_error(int fd) {
     struct sockaddr_storage peer;
     length = sizeof peer;
     if (::getpeername(fd, reinterpret_cast<struct sockaddr*>(&peer), &length) < 0) {
-      // Registered before it was connected: the first event may say that nothing is.
+      // The socket was registered before it was connected, so the first event may come while it is
+      // not connected.
       return errno == ENOTCONN ? EINPROGRESS : errno;
     }
   }
@@ -115,9 +116,9 @@ int socket_error(int fd) {
 
 void set_no_delay(int fd, enum TransportType transport) {
   const int on = 1;
-  // Refused by unix sockets, which need no such thing.
+  // Unix sockets refuse the option, and do not need it.
   if (is_sctp(transport)) {
-    // SCTP_NODELAY (RFC 6458, 8.1.5), whose header does not stand alone.
+    // SCTP_NODELAY (RFC 6458, 8.1.5). Its header cannot be included alone.
     constexpr int kNoDelay = 3;
     ::setsockopt(fd, IPPROTO_SCTP, kNoDelay, &on, sizeof on);
   } else if (!is_datagram(transport)) {

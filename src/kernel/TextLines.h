@@ -4,9 +4,9 @@
 
 namespace workflow {
 
-// Splits what configuration files consist of. A cursor: each call takes a piece off the front.
+// Splits the text of configuration files. Each call removes a piece from the front of the text.
 
-// The next line, without its end.
+// The next line, without its line break.
 inline std::string_view take_line(std::string_view& text) {
   const size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -14,7 +14,8 @@ inline std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// The next word of a line; empty when there is none. `blanks` stand between words.
+// The next word of a line; empty when there is none. `blanks` are the characters that separate
+// words.
 inline std::string_view take_word(std::string_view& line, std::string_view blanks = " \t\r\f\v") {
   const size_t begin = line.find_first_not_of(blanks);
   if (begin == line.npos) {

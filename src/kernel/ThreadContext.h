@@ -18,7 +18,7 @@ class Activity;
 class PendingWork;
 struct WaitNote;
 
-// What the library keeps per thread. A simulation gives each of its virtual threads one of its own.
+// The library's data of one thread. A simulation gives each of its virtual threads one of its own.
 struct ThreadContext {
   // The pool whose worker this thread is; null on threads that are not the library's.
   WorkerPool* pool = nullptr;
@@ -26,33 +26,36 @@ struct ThreadContext {
   Poller* poller = nullptr;
   // The poller whose leader runs callbacks on this thread now, or null (see Leadership.h).
   Poller* away_from = nullptr;
-  // The runtime that tasks made on this thread belong to; null means the process-wide one.
+  // The runtime to which tasks created on this thread belong; null means the process-wide one.
   Runtime* runtime = nullptr;
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
   SubTask* dispatching = nullptr;
   bool dispatched_is_done = false;
-  // Whether that loop is all that the thread does in its turn. Then, if the task that is being
-  // dispatched does not complete at once, the thread goes back to its pool when dispatch() returns.
+  // Whether the thread does nothing else after that loop before it returns to its pool. Then, if
+  // the task that is being dispatched does not complete at once, the thread returns to its pool
+  // when dispatch() returns.
   bool turn_ends = false;
-  // How many of the loops there this thread is in, one inside a callback of the other.
+  // How many of these loops this thread is in, each inside a callback that the one before runs.
   int nesting = 0;
-  // Not deeper than this: then what completes is handed over.
+  // The most loops that may nest. At this depth, tasks that complete are posted to the handlers
+  // instead.
   static constexpr int kMaxNesting = 16;
-  // What this thread will do when the callback it is in returns; the innermost of it.
+  // What this thread has to do when the callback that it runs returns; the innermost of such work.
   PendingWork* pending = nullptr;
-  // The user code that this thread is in, of what others may wait for; the innermost.
+  // The innermost user code that this thread runs, if other threads may wait for its end.
   const Activity* activity = nullptr;
   // How many BlockingScopes this thread is in.
   int blocking = 0;
-  // What it waits for there, if that is known.
+  // What the thread waits for in them, if that is known.
   const WaitNote* waiting_for = nullptr;
-  // How many BlockingScope::open() have no close() yet, and the scope that the first one made.
+  // How many calls of BlockingScope::open() have had no close() yet, and the scope that the first
+  // of them created.
   int open_scopes = 0;
   BlockingScope* opened_scope = nullptr;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
-  // Of a thread that runs items after its HandlerPool has stopped: how deep they nest, and where
-  // the deepest leaves what it posts.
+  // For a thread that runs items itself after its HandlerPool has stopped: how deep they nest, and
+  // the list to which the deepest adds the items that it posts.
   int inline_depth = 0;
   RunnableList* inline_items = nullptr;
   // Spreads threads over pollers; 0 until first used.
@@ -63,7 +66,8 @@ struct ThreadContext {
 
   static ThreadContext& current() { return current_; }
 
-  // `body`, for a new thread that is to belong to the runtime of the calling one.
+  // Returns `body` wrapped so that a new thread which runs it belongs to the runtime of the calling
+  // thread.
   template <class Body>
   static auto in_same_runtime(Body body) {
     return [body, runtime = current().runtime] {
@@ -79,11 +83,11 @@ struct ThreadContext {
   static constinit thread_local ThreadContext current_;
 };
 
-// Work that a thread has begun to do, one piece after the other, and that waits while user code
-// runs in one of the pieces. Lives on the stack of that thread, and is used by it alone.
+// Work that a thread does piece by piece. While user code runs in one piece, the other pieces wait.
+// Lives on the stack of that thread, and is used by that thread only.
 class PendingWork {
  public:
-  // `owner`: tells this work from others' of the thread.
+  // `owner` distinguishes this work from other pending work of the thread.
   explicit PendingWork(const void* owner)
       : owner_(owner), outer_(std::exchange(ThreadContext::current().pending, this)) {}
   PendingWork(const PendingWork&) = delete;
@@ -91,10 +95,10 @@ class PendingWork {
 
   const void* owner() const { return owner_; }
 
-  // The thread is about to block: gives what is left to others.
+  // Called when the thread is about to block. Gives the pieces that are left to other threads.
   virtual void hand_over() = 0;
 
-  // Of all pending work of the calling thread.
+  // Calls hand_over() on all pending work of the calling thread.
   static void hand_over_all() {
     for (PendingWork* work = ThreadContext::current().pending; work; work = work->outer_) {
       work->hand_over();

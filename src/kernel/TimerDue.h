@@ -8,32 +8,34 @@
 
 namespace workflow {
 
-// When a timer that was not started yet shall leave the queue, in one word that an atomic holds: a
-// time after its start, or a deadline on its clock; or that it shall not be started, or was. The
-// only place that knows how the one word tells them apart.
+// When a timer that was not started yet is to leave the queue, in one word, so that an atomic can
+// hold it. The word is a delay after the start, or a deadline on the timer's clock, or it says that
+// the timer was refused or started. Only this class knows how the word encodes these.
 //
-// A value. Delays are not negative, or kNever. Deadlines are those of a clock that is not negative:
-// what lies before is as far in the past as its 0.
+// A value. Delays are not negative; kNever means no limit. Clocks are not negative, so a negative
+// deadline counts as 0.
 class TimerDue {
  public:
   static constexpr TimerDue after(int64_t delay_ns) { return TimerDue(delay_ns); }
 
-  // At a deadline; those that are nearly the last that there are count as kNever.
+  // A deadline. The latest deadlines that an int64_t can hold, beyond kLastDeadline, count as
+  // kNever.
   static constexpr TimerDue at(int64_t deadline_ns) {
     return deadline_ns > kLastDeadline ? TimerDue(kNever)
                                        : TimerDue(kFirst + std::max<int64_t>(deadline_ns, 0));
   }
 
-  // It will not be started, because of an error: an errno value.
+  // An error, given as an errno value, prevents the start of the timer.
   static constexpr TimerDue refused(int error) { return TimerDue(-error); }
 
   static constexpr TimerDue started() { return TimerDue(kStarted); }
 
   constexpr bool is_started() const { return word_ == kStarted; }
   constexpr bool is_refused() const { return word_ < 0 && word_ > kFirst + kLastDeadline; }
-  constexpr int error() const { return static_cast<int>(-word_); }  // of one that is refused
+  constexpr int error() const { return static_cast<int>(-word_); }  // valid if refused
 
-  // Of the others: its deadline if it is started at `now_ns` of its clock; kNever.
+  // For a delay or a deadline: the deadline if the timer is started when its clock shows `now_ns`;
+  // kNever means no deadline.
   constexpr int64_t deadline_ns(int64_t now_ns) const {
     return word_ >= 0 ? saturating_add(now_ns, word_) : word_ - kFirst;
   }
@@ -49,7 +51,7 @@ class TimerDue {
   int64_t word_;
 };
 
-// The same with the clock that it is about.
+// The same with the clock that it refers to.
 struct ClockedDue {
   TimerDue due;
   ClockId clock = ClockId::kMonotonic;

@@ -11,7 +11,7 @@
 
 namespace workflow {
 
-// The part of a timer that the queue keeps in it. A node is in at most one queue.
+// The part of a timer that the queue uses. A node is in at most one queue.
 class TimerQueueNode {
  public:
   // Whether the node is in a queue now. Guarded by whatever guards the queue.
@@ -23,17 +23,17 @@ class TimerQueueNode {
   uint32_t index_ = kNotQueued;
 };
 
-// Pending deadlines: a 4-ary min-heap of {deadline, node} whose nodes know their place.
+// Pending deadlines: a 4-ary min-heap of {deadline, node}. Each node stores its place in the heap.
 //
-// Pure data: it knows no clock, no lock, no descriptor, owns no node and is not thread-safe.
-// Equal deadlines come out in no particular order.
+// Pure data: it uses no clock, no lock and no descriptor. It owns no node and is not thread-safe.
+// Nodes with equal deadlines leave in no particular order.
 //
 // Why a heap in chunks: the earliest deadline is exact and O(1), erasing is immediate, nothing is
 // ever swept, cascaded or copied when the queue grows. The root is slot 3, so that the children of
-// i, slots 4(i-2) to 4(i-2)+3, share one cache line. The chunks, and the tables that say where they
-// are, are Pages: a queue that grows or shrinks never calls malloc() or free(), which might keep
-// the caller and everybody who waits for its lock for milliseconds.
-// Costs: insert O(log4 n), typically O(1); erase, pop and move O(log4 n).
+// i, slots 4(i-2) to 4(i-2)+3, share one cache line. The chunks, and the tables of pointers to
+// them, are Pages. So a queue that grows or shrinks never calls malloc() or free(), which might
+// delay the caller, and every thread that waits for its lock, by milliseconds. Costs: insert O(log4
+// n), typically O(1); erase, pop and move O(log4 n).
 //
 // Invariants (check_invariants):
 // 1. For every slot i but the root: deadline(parent(i)) <= deadline(i).
@@ -56,30 +56,31 @@ class TimerQueue {
   // The timer due next; null when empty.
   TimerQueueNode* earliest() const { return empty() ? nullptr : slot(kRoot).node; }
 
-  // Adds `node`, which is in no queue. True when it became the earliest.
-  // Throws std::bad_alloc, and then nothing has changed.
+  // Adds `node`, which must be in no queue. Returns true if it became the earliest. Throws
+  // std::bad_alloc; then nothing has changed.
   bool insert(TimerQueueNode* node, int64_t deadline_ns);
 
-  // Takes out `node`, which is in this queue.
+  // Removes `node`, which must be in this queue.
   void erase(TimerQueueNode* node);
 
-  // Gives `node`, which is in this queue, another deadline. True when it is the earliest now.
+  // Gives `node`, which must be in this queue, another deadline. Returns true if it is the earliest
+  // now.
   bool move(TimerQueueNode* node, int64_t deadline_ns);
 
   // The deadline of a node in this queue.
   int64_t deadline_ns(const TimerQueueNode* node) const { return slot(node->index_).deadline_ns; }
 
-  // Takes out and returns the earliest node if it is due at `now_ns` (deadline <= now), else null.
+  // Removes and returns the earliest node if it is due at `now_ns` (deadline <= now), else null.
   TimerQueueNode* pop_due(int64_t now_ns);
 
-  // Takes out and returns the earliest node whatever its deadline; null when empty.
+  // Removes and returns the earliest node whatever its deadline; null when empty.
   TimerQueueNode* pop() { return pop_due(kNever); }
 
-  // Whether there is memory that the queue does not need. Erasing frees nothing, because it happens
-  // under a lock.
+  // Whether the queue holds memory that it does not need. erase() frees nothing, because its
+  // callers hold a lock.
   bool has_surplus() const { return chunk_count_ * kSlotsPerChunk >= end_ + 2 * kSlotsPerChunk; }
-  // A piece of it, for the caller to free without the lock; null when there is none. An erase makes
-  // at most one of them.
+  // Removes and returns a piece of the unneeded memory, which the caller frees without the lock;
+  // null if there is none. Each erase() creates at most one piece.
   using Surplus = std::unique_ptr<void, GivePages>;
   Surplus take_surplus();
 
@@ -94,7 +95,7 @@ class TimerQueue {
   static constexpr size_t kSlotsPerChunk = Pages::kSize / sizeof(Slot);
   using Chunk = std::array<Slot, kSlotsPerChunk>;
   static_assert(sizeof(Chunk) == Pages::kSize);
-  // Where the chunks are, in order. There is room for half a billion timers.
+  // Pointers to the chunks, in order. There is room for half a billion timers.
   static constexpr size_t kChunksPerTable = Pages::kSize / sizeof(Chunk*);
   static constexpr size_t kTables = 64;
   using Table = std::array<Chunk*, kChunksPerTable>;
@@ -114,15 +115,15 @@ class TimerQueue {
     slot(i) = value;
     value.node->index_ = static_cast<uint32_t>(i);
   }
-  // Places `value` at i or where it belongs above it; returns its place.
+  // Places `value` at i, or at its right place above i. Returns that place.
   size_t sift_up(size_t i, const Slot& value);
-  // Places `value` at i or where it belongs below it.
+  // Places `value` at i, or at its right place below i.
   void sift_down(size_t i, const Slot& value);
-  // Places `value`, whose place may have been i, where it belongs above or below that.
+  // Places `value` at i, or at its right place above or below i.
   void place(size_t i, const Slot& value);
   void remove_at(size_t i);
 
-  std::array<Table*, kTables> tables_{};  // once there, they stay
+  std::array<Table*, kTables> tables_{};  // a table, once allocated, stays until the destructor
   size_t chunk_count_ = 0;
   size_t end_ = kRoot;  // one past the last slot in use
 };

@@ -12,7 +12,7 @@ namespace workflow {
 
 namespace {
 
-// OpenSSL's own would ask on the terminal, and wait.
+// OpenSSL's default callback would ask on the terminal, and block.
 int no_password(char* /*buffer*/, int /*size*/, int /*for_writing*/, void* /*context*/) {
   return -1;
 }
@@ -27,7 +27,8 @@ TlsContext new_context(const SSL_METHOD* method) {
   }
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                          SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // One system call per record instead of two; what is read ahead is used before the next wait.
+  // Takes one system call per record instead of two. Bytes that were read ahead are used before the
+  // next wait.
   SSL_CTX_set_read_ahead(context.get(), 1);
   SSL_CTX_set_default_passwd_cb(context.get(), no_password);
   return context;
@@ -56,8 +57,8 @@ int select_protocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_
 TlsContext new_server_tls_context() {
   TlsContext context = new_context(TLS_server_method());
   if (context) {
-    // Sessions belong to the context that they were made with: what one host asks of its clients,
-    // another may not (SSL_CTX_set_session_id_context(3)).
+    // Sessions can be resumed only with the context that created them, because one host may require
+    // of its clients what another does not (SSL_CTX_set_session_id_context(3)).
     static std::atomic<uint64_t> made{0};
     const uint64_t id = ++made;
     SSL_CTX_set_session_id_context(context.get(), reinterpret_cast<const unsigned char*>(&id),
@@ -70,7 +71,7 @@ TlsContext new_client_tls_context() {
   TlsContext context = new_context(TLS_client_method());
   if (context) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-    // Without a store nothing is trusted, which says so itself.
+    // If there is no store no certificate is trusted, and the handshake reports that.
     SSL_CTX_set_default_verify_paths(context.get());
     ERR_clear_error();
   }

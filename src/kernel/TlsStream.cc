@@ -77,7 +77,7 @@ BIO_METHOD* bio_method() {
   BIO_METHOD* made =
       BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK | BIO_TYPE_DESCRIPTOR, "socket");
   if (!made) {
-    return nullptr;  // there may be memory next time
+    return nullptr;  // the next call may find memory
   }
   BIO_meth_set_read(made, bio_read);
   BIO_meth_set_write(made, bio_write);
@@ -108,8 +108,8 @@ std::unique_ptr<TlsStream> TlsStream::create(SSL_CTX* context, int fd, Role role
   SSL* ssl = stream->ssl();
   SSL_set_bio(ssl, bio.get(), bio.get());
   static_cast<void>(bio.release());
-  // What is given again after a partial write is a copy (SSL_CTX_set_mode(3)); idle connections,
-  // of which there are many, hold no buffers.
+  // After a partial write OpenSSL is given a copy of the data (SSL_CTX_set_mode(3)). Idle
+  // connections, of which there are many, hold no buffers.
   SSL_set_mode(ssl, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   if (role == Role::kServer) {
     SSL_set_accept_state(ssl);
@@ -121,8 +121,8 @@ std::unique_ptr<TlsStream> TlsStream::create(SSL_CTX* context, int fd, Role role
 
 TlsStream::~TlsStream() {
   if (!broken_ && ssl_) {
-    // Else OpenSSL takes a connection that was not closed in order for a reason not to resume its
-    // session (SSL_shutdown(3)).
+    // Otherwise OpenSSL does not resume the session of a connection that was not closed in order
+    // (SSL_shutdown(3)).
     SSL_set_shutdown(ssl(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
   }
 }
@@ -134,7 +134,8 @@ bool TlsStream::expect_host(const char* host, bool names_host) {
   if (::inet_pton(AF_INET, host, numeric) == 1 || ::inet_pton(AF_INET6, host, numeric) == 1) {
     done = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl()), host) == 1;
   } else {
-    // The dot of a fully qualified name is in no certificate, nor sent (RFC 6066, 3).
+    // The dot at the end of a fully qualified name is not in certificates, and must not be sent
+    // (RFC 6066, 3).
     std::string name(host);
     if (name.size() > 1 && name.back() == '.') {
       name.pop_back();
@@ -192,7 +193,7 @@ int TlsStream::handshake() {
 
 ssize_t TlsStream::read(void* buffer, size_t size, bool* drained) {
   size_t total = 0;
-  socket_.drained = false;  // what was buffered before says nothing of the socket now
+  socket_.drained = false;  // an earlier read says nothing about the socket now
   while (read_failure_ == 0 && total < size) {
     size_t n = 0;
     int error = EPROTO;
@@ -204,7 +205,7 @@ ssize_t TlsStream::read(void* buffer, size_t size, bool* drained) {
     }
     if (error == 0) {
       total += n;
-      // Nothing is asked for that cannot be there: it would be a system call for each message.
+      // Do not read from a socket that is empty: that would cost a system call for each message.
       if (socket_.drained && SSL_has_pending(ssl()) == 0) {
         *drained = true;
         return static_cast<ssize_t>(total);
@@ -283,7 +284,7 @@ ssize_t TlsStream::write(const struct iovec* vectors, int count) {
       unsent_.assign(record, size);
       return static_cast<ssize_t>(size);
     } catch (const std::bad_alloc&) {
-      broken_ = true;  // the record it has begun is lost
+      broken_ = true;  // the record that OpenSSL has begun is lost
       errno = ENOMEM;
       return -1;
     }

@@ -10,34 +10,35 @@
 
 namespace workflow {
 
-// What OpenSSL reads from and writes to.
+// The socket that OpenSSL reads and writes.
 struct TlsSocket {
   int fd;
-  bool drained;  // the last read took all that was there
+  bool drained;  // the last read took everything that was there
 };
 
 // TLS over one connected, non-blocking socket, whose descriptor it does not own.
 //
-// Not thread-safe: calls are ordered by the owner. Every call leaves OpenSSL's error queue of the
-// thread as empty as it found it: what one connection left there would be read as the failure of
-// the next (SSL_get_error(3)).
+// Not thread-safe: the owner makes one call at a time. Every call leaves OpenSSL's error queue of
+// the thread as empty as it was before, because an error that one connection left there would be
+// taken for a failure of the next connection (SSL_get_error(3)).
 class TlsStream {
  public:
   // In tls_error(): a certificate that was refused is its X509_V_ERR_* value, negated; everything
   // else is an error code of OpenSSL (ERR_get_error(3)).
   enum class Role { kServer, kClient };
 
-  // Null without memory. The context may be freed then.
+  // Null if memory has run out. The context may be freed after the call.
   static std::unique_ptr<TlsStream> create(SSL_CTX* context, int fd, Role role);
   ~TlsStream();
 
-  // Of a client, before the handshake: only a certificate for `host`, a name or a numeric address,
-  // will do, if the context verifies at all; a name is also sent to the server if `names_host`
-  // (SNI). False without memory.
+  // For a client, before the handshake. If the context verifies certificates, only one for `host`,
+  // which is a name or a numeric address, is accepted. If `names_host`, a name is also sent to the
+  // server (SNI). False if memory has run out.
   bool expect_host(const char* host, bool names_host);
 
-  // 0 when it is done, EAGAIN to be called again at the next event, else why it failed: EPROTO with
-  // tls_error(), ECONNRESET when the peer has gone, or what the socket said.
+  // Returns 0 when the handshake is done, EAGAIN if it must be called again at the next event, else
+  // the reason of its failure: EPROTO with tls_error(), ECONNRESET if the peer has gone, or the
+  // errno of the socket.
   int handshake();
 
   // As Stream::read().
@@ -46,10 +47,10 @@ class TlsStream {
   // As Stream::write().
   ssize_t write(const struct iovec* vectors, int count);
   int flush();
-  // Bytes that write() has taken and flush() has not sent whole.
+  // The number of bytes that write() has taken and that are not sent completely.
   size_t unsent_bytes() const { return unsent_.size(); }
 
-  // Tells the peer that no more bytes will come, if that can be said at once.
+  // Tells the peer that no more bytes will come, if this can be sent at once.
   void close_notify();
 
   int tls_error() const { return tls_error_; }
@@ -67,15 +68,15 @@ class TlsStream {
 
   TlsStream(SSL* ssl, int fd) : socket_{fd, false}, ssl_(ssl) {}
 
-  // What an SSL call that did not succeed has to say: EAGAIN, kEnd or an errno.
+  // The reason why an SSL call did not succeed: EAGAIN, kEnd or an errno.
   int failure(int returned);
 
   TlsSocket socket_;
   const std::unique_ptr<SSL, Free> ssl_;  // uses socket_
-  // A record that OpenSSL has begun to send and wants to be given again (SSL_write(3)).
+  // A record that OpenSSL has begun to send, and that it must be given again (SSL_write(3)).
   std::string unsent_;
-  int read_failure_ = 0;  // what the reads from now on end with
-  bool broken_ = false;   // no further call but SSL_free is allowed
+  int read_failure_ = 0;  // the result of all further reads
+  bool broken_ = false;   // only SSL_free may still be called
   int tls_error_ = 0;
 };
 

@@ -10,7 +10,7 @@ namespace workflow {
 
 namespace {
 
-// The time that CondVar::wait_until measures by.
+// The current time on the clock of CondVar::wait_until().
 int64_t wait_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
   return scheduler ? scheduler->now_ns() : monotonic_ns();
@@ -35,7 +35,7 @@ bool WorkerPool::start() {
       return false;
     }
   }
-  // Without a supervisor the pool still works; it only no longer grows by itself.
+  // Without a supervisor the pool still works, but does not grow by itself.
   supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
   return true;
 }
@@ -61,7 +61,7 @@ bool WorkerPool::spawn() {
 void WorkerPool::stop() {
   const bool on_worker = ThreadContext::current().pool == this;
   if (on_worker) {
-    begin_blocking();  // somebody stands in, for what is still queued
+    begin_blocking();  // another thread works in its place, on what is still queued
   }
   std::list<Thread> to_join;
   {
@@ -190,7 +190,7 @@ bool WorkerPool::surplus() const {
   return live_ - blocked_ > wanted_;
 }
 
-// Nobody is left who could post: everyone else waits.
+// True if no worker is left that could post, because all others are idle.
 bool WorkerPool::finished() const {
   return stopping_ && !has_work() && idle_ + 1 + lost_ == live_;
 }
@@ -254,7 +254,8 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
     quiet_.notify_all();
   }
   if (live_ == lost_) {
-    // Here and not in stop(): what is posted before that wakes up would have no worker left.
+    // Set here and not in stop(): an item that is posted before stop() wakes up would have no
+    // worker left.
     terminated_ = true;
     ended_.notify_all();
   }
@@ -269,8 +270,8 @@ void WorkerPool::begin_blocking() {
     if (quiet()) {
       quiet_.notify_all();
     }
-    // Nobody would join the one that a terminated pool starts: its last worker, which others did
-    // not wait for, goes on while it ends the process.
+    // A terminated pool starts no thread, because no other thread would join it. Its last worker,
+    // for which stop() did not wait, still runs while it ends the process.
     if (!terminated_ && live_ - blocked_ < wanted_) {
       spawn();
     }
@@ -296,7 +297,7 @@ void WorkerPool::join_retired() {
 
 void WorkerPool::supervise() {
   MutexLock lock(mutex_);
-  // Also while stopping: callbacks may wait for each other then as ever.
+  // This goes on while the pool stops, because callbacks may still wait for each other.
   while (!terminated_) {
     if (!watched_) {
       watch_.wait(mutex_);
@@ -304,7 +305,7 @@ void WorkerPool::supervise() {
     }
     const uint64_t taken_before = taken_;
     const int64_t starved_at_ns = saturating_add(wait_now_ns(), kStarvedNs);
-    // The notification that goes with `watched_` may arrive only now, so look at the time.
+    // The notification for `watched_` may arrive only now, so check the time.
     while (!terminated_ && watch_.wait_until(mutex_, starved_at_ns)) {
     }
     if (!has_work()) {

@@ -10,30 +10,34 @@
 
 namespace workflow {
 
-// Threads that run Runnables which a derived class keeps in order.
+// Threads that run Runnables. A derived class keeps the queue of them and decides their order.
 //
-// Thread-safe. Posting never allocates, never blocks on work, never fails.
+// Thread-safe. Posting never allocates, and never waits for an item to run. It fails only if the
+// derived class refuses the item.
 //
-// Wake-ups: at most one worker is being woken at any time. It takes an item first and then, if
-// there is more to do, wakes the next one. So a burst wakes no more threads than it needs, and a
-// stream of posts costs one wake-up per nap of the workers, not one per post.
+// Wake-ups: at most one worker is being woken at any time. That worker first takes an item and
+// then, if more items wait, wakes the next worker. So a burst wakes no more threads than it needs,
+// and a stream of posts costs a wake-up only when workers had gone to sleep, not one per post.
 //
-// Lending: a worker that is about to block says so (BlockingScope); while it blocks another thread
-// stands in, so that a pool of one thread still makes progress. With grow_when_starved the pool
-// also grows when work waits and nothing was taken for kStarvedNs, which covers callbacks that
-// block without telling. Threads above the configured number end after kSpareNs without work.
+// Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
+// thread works in its place, so that a pool of one thread still makes progress. With
+// grow_when_starved the pool also grows when work waits and no worker took an item for kStarvedNs.
+// This covers callbacks that block without announcing it. Threads above the configured number end
+// after kSpareNs without work.
 //
 // Invariants:
-// 1. waking_ implies a worker has been notified and has not yet run since.
-// 2. Work waits while a worker is idle only if waking_, or a worker is on its way to take it.
-// 3. After stop() has returned no worker runs, and what is posted later runs in its poster.
+// 1. While waking_ is true, a worker has been notified and has not run since.
+// 2. If work waits while a worker is idle, then waking_ is true, or another worker is about to take
+//    an item.
+// 3. After stop() has returned no worker runs. Items that are posted later run in the thread that
+//    posts them, or are refused, as the derived class says.
 class WorkerPool {
  public:
   struct Options {
     const char* name = "worker";
     int threads = 1;
     bool grow_when_starved = false;
-    int max_threads = 1024;  // of a pool that grows, not counting those that told they block
+    int max_threads = 1024;  // with grow_when_starved; threads in a BlockingScope do not count
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
   static constexpr int64_t kSpareNs = 5'000'000'000;
@@ -43,42 +47,46 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Starts the threads. False when not even one could be started.
+  // Starts the threads. Returns false if not even one could be started.
   bool start();
 
-  // Runs everything posted so far and everything that posts in turn, then ends the threads. On a
-  // worker of this pool it ends all others; that one must not return to the pool, nor may the pool
-  // be destroyed then.
+  // Runs everything that was posted so far, and everything that those items post, then ends the
+  // threads. If a worker of this pool calls it, it ends all other workers; the caller must then
+  // never return to the pool, and the pool must not be destroyed.
   void stop();
 
-  // The calling worker of this pool will not come back: it ends the process. stop() does not wait
-  // for it, and the pool must not be destroyed.
+  // To be called by a worker of this pool that will not return to the pool, because it ends the
+  // process. stop() does not wait for this worker, and the pool must not be destroyed.
   void lose_caller();
   bool has_lost_worker() const;
 
-  // Returns at a moment at which nothing is queued and every worker is idle, or blocked in a
-  // BlockingScope; a worker of this pool calls it inside one. Returns how many items were ever
-  // taken and how many blocks have ended: while that stays the same the pool stays quiet.
+  // Waits for a moment at which nothing is queued and every worker is idle or blocked in a
+  // BlockingScope. A worker of this pool must call it inside a BlockingScope. Returns how many
+  // items were ever taken plus how many blocking waits have ended: while this number stays the same
+  // the pool stays quiet.
   uint64_t wait_quiet();
 
-  // One thread more, from now on; one less, when it has nothing to do. 0, or -1 with errno: EINVAL
-  // for the last thread, EAGAIN when the system refuses, ECANCELED after stop().
+  // Increase or decrease the configured number of threads by one. When it decreases, a thread ends
+  // once it has nothing to do. Return 0, or -1 with errno: EINVAL for the last thread, EAGAIN if
+  // the system refuses a thread, ECANCELED after stop().
   int increase_threads();
   int decrease_threads();
 
-  // As many as it keeps: without those that stand in for others.
+  // The configured number of threads, without those that work in the place of blocked ones.
   int configured_threads() const;
 
   // True when nothing is queued and no worker is running an item.
   bool idle() const;
 
-  // Threads now: more than configured while some block, or did lately.
+  // The number of threads that exist now. It exceeds the configured number while threads block, and
+  // for some time after that.
   int thread_count() const;
 
-  // How many items were ever taken. With idle(), tells whether anything happened in between.
+  // How many items were ever taken. Two calls, together with idle(), tell whether anything ran in
+  // between.
   uint64_t taken() const;
 
-  // Around a wait on a worker of this pool; see BlockingScope.
+  // To be called by a worker of this pool before and after a wait; see BlockingScope.
   void begin_blocking();
   void end_blocking();
 
@@ -86,11 +94,12 @@ class WorkerPool {
   void join_retired();
 
  protected:
-  // Both with mutex_ held. next() is called only if has_work().
+  // Both are called with mutex_ held, next() only if has_work().
   virtual bool has_work() const WF_REQUIRES(mutex_) = 0;
   virtual Runnable* next() WF_REQUIRES(mutex_) = 0;
 
-  // After work was added or taken: releases mutex_ and wakes a thread if one is needed.
+  // To be called after work was added or taken. Releases mutex_, and wakes a thread if one is
+  // needed.
   void unlock_and_wake() WF_RELEASE(mutex_);
 
   bool terminated() const WF_REQUIRES(mutex_) { return terminated_; }
@@ -100,7 +109,7 @@ class WorkerPool {
  private:
   void worker_main(std::list<Thread>::iterator self);
   void supervise();
-  // Whom to notify, after unlocking, so that waiting work gets a thread.
+  // Which threads to notify, after unlocking, so that waiting work gets a thread.
   struct Wake {
     bool worker = false;
     bool supervisor = false;
@@ -109,12 +118,13 @@ class WorkerPool {
   void notify(Wake wake);
   bool spawn() WF_REQUIRES(mutex_);
   bool surplus() const WF_REQUIRES(mutex_);
-  // Whether the calling worker, which has nothing to do, is one that leaves.
+  // Whether the calling worker, which has nothing to do, must end because the number of threads was
+  // decreased.
   bool leaves() WF_REQUIRES(mutex_);
   int most_threads() const WF_REQUIRES(mutex_);
   bool finished() const WF_REQUIRES(mutex_);
   bool quiet() const WF_REQUIRES(mutex_) { return !has_work() && idle_ + blocked_ == live_; }
-  // False when the worker should end.
+  // Returns false when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
   static void join_all(std::list<Thread>& threads);
 
@@ -130,10 +140,11 @@ class WorkerPool {
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
-  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once stop() was called on a worker
+  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or lose_caller()
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
-  uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocks have ended
-  int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that shall not wait kSpareNs
+  uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
+  int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
+                                                  // kSpareNs
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool watched_ WF_GUARDED_BY(mutex_) = false;
   bool stopping_ WF_GUARDED_BY(mutex_) = false;

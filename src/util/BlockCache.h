@@ -10,12 +10,12 @@
 
 namespace workflow {
 
-// Memory for small objects that one thread makes and another frees, many in a second or very many
-// at once.
+// Memory for small objects that one thread allocates and another frees, many per second or very
+// many at once.
 //
 // glibc's malloc handles such objects badly. It collects freed blocks of up to 120 bytes without
-// merging them. The next thread that asks for 1 KiB or more has to merge all of them, and waits
-// meanwhile (see Pages).
+// merging them. The next thread that allocates 1 KiB or more has to merge all of them, which delays
+// that thread (see Pages).
 //
 // Here each thread keeps at most two batches of free blocks of each size. All other free blocks are
 // in Slabs, which return empty memory to the kernel.
@@ -43,7 +43,7 @@ class BlockCache {
     return block;
   }
 
-  // `size` is that of the take().
+  // `size` must be the one that was passed to take().
   static void give(void* memory, size_t size) noexcept {
     if (size > kLargest || Pages::plain()) {
       ::operator delete(memory);
@@ -58,7 +58,7 @@ class BlockCache {
     }
   }
 
-  // Where blocks of that size come from: for tests.
+  // The Slabs from which blocks of this kind come. For tests.
   static Slabs& slabs(size_t kind);
   static constexpr size_t kind_of(size_t size) { return size == 0 ? 0 : (size - 1) / kStep; }
 
@@ -70,12 +70,12 @@ class BlockCache {
     Slabs::Block* head;
     int count;
   };
-  // What a thread has of a size.
+  // The free blocks of one size that a thread keeps.
   struct Local {
     Batch open;
-    Batch full;  // all or nothing
+    Batch full;  // holds kBatch blocks or none
   };
-  // Gives back what an ending thread has.
+  // Gives back the blocks of a thread when it ends.
   struct AtEnd {
     ~AtEnd();
   };
@@ -86,12 +86,12 @@ class BlockCache {
   }
   static void refill(Local& local, size_t kind);
   static void give_slowly(void* memory, size_t kind) noexcept;
-  // False when AtEnd has come already.
+  // Makes sure that AtEnd runs when the thread ends. False when it has run already.
   static bool expect_end();
 
-  // Without a destructor, so that they can be used as long as the thread lives.
+  // These have no destructor, so that they can be used until the thread has ended.
   static inline constinit thread_local std::array<Local, kKinds> local_{};
-  // How many blocks an open batch may have; 0 before the first and after AtEnd.
+  // How many blocks an open batch may hold; 0 before the first use and after AtEnd.
   static inline constinit thread_local int most_ = 0;
   static inline constinit thread_local bool ended_ = false;
 };

@@ -88,7 +88,7 @@ bool CronFieldReader::read_from_the_end() {
   return true;
 }
 
-// What begins with a number or name.
+// An item that begins with a number or name.
 bool CronFieldReader::read_values() {
   unsigned value = 0;
   if (!read_value(&value)) return false;
@@ -125,15 +125,15 @@ bool CronFieldReader::read_after_value(unsigned value) {
   return read_range(value, value);
 }
 
-// From the one value to the other, beyond the greatest to the least if need be, by the step that
-// follows.
+// Adds the values of a range, with the step that follows in the text. If `to` is less than `from`
+// the range goes on from the greatest value to the least.
 bool CronFieldReader::read_range(unsigned from, unsigned to) {
   unsigned step = 1;
   if (take('/')) {
     field_.has_step = true;
     if (!read_number(1, kind_.count(), "\"/\" takes ", &step)) return false;
   }
-  // Sunday is 7 only where that makes the range one that does not wrap.
+  // Sunday counts as 7 only if the range then does not wrap.
   if (from > kind_.most && to < from) from = kind_.least;
   const unsigned length = to >= from ? to - from : to + kind_.count() - from;
   for (unsigned i = 0; i <= length; i += step) {

@@ -10,19 +10,19 @@
 
 namespace workflow {
 
-// A part of an expression, and where it stands in it.
+// A part of an expression, and its position in the expression.
 struct CronText {
   size_t position;
   std::string_view text;
 };
 
-// What fields of one kind may hold.
+// What the fields of one kind may contain.
 struct CronFieldKind {
   WFCronField field;
   std::string_view name;
   unsigned least;
-  unsigned most;                 // of the values; 7 for Sunday is one more
-  std::string_view value_names;  // three letters each, the first being that of `least`
+  unsigned most;                 // the highest value; 7 for Sunday is allowed too
+  std::string_view value_names;  // three letters each, beginning with the name of `least`
 
   unsigned count() const { return most - least + 1; }
 };
@@ -36,7 +36,7 @@ inline constexpr std::array<CronFieldKind, 6> kCronFieldKinds{{
     {WF_CRON_DAY_OF_WEEK, "day of week", 0, 6, "SUNMONTUEWEDTHUFRISAT"},
 }};
 
-// What one field says: sets as in CronDays, bit v for value v.
+// The meaning of one field: sets as in CronDays, with bit v for value v.
 struct CronField {
   uint64_t values = 0;
   bool is_open = false;  // an item begins with * or is ?
@@ -48,13 +48,13 @@ struct CronField {
   std::array<uint32_t, 7> ordinal_of_week{};
 };
 
-// Reads one field: items between commas. Used once, by one thread.
+// Reads one field, which consists of items separated by commas. To be used once, by one thread.
 class CronFieldReader {
  public:
   CronFieldReader(const CronFieldKind& kind, CronText text, WFCronError* error)
       : kind_(kind), text_(text), error_(error) {}
 
-  // False when it is wrong; then all of the error is set, but its text.
+  // Returns false if the field is wrong. Then all members of the error are set except its text.
   bool read(CronField* result);
 
  private:
@@ -65,19 +65,21 @@ class CronFieldReader {
   bool read_after_value(unsigned value);
   bool read_weekday_suffix(unsigned weekday);
   bool read_range(unsigned from, unsigned to);
-  // The highest value that a number may have; 7 is another Sunday.
+  // The highest value that a number may have; 7 also means Sunday.
   unsigned most_written() const;
   bool read_value(unsigned* value);
-  // A number after something that takes one, as messages say; null for a value of the field.
+  // Reads a number. `taker` is what precedes the number, for messages; null for a value of the
+  // field.
   bool read_number(unsigned least, unsigned most, const char* taker, unsigned* number);
   bool end_of_item();
 
   bool at_end() const { return at_ == item_end_; }
   char peek() const { return at_end() ? '\0' : text_.text[at_]; }
-  // Takes this character, a capital letter in any case, if it is the next one.
+  // Consumes the next character if it is `c`. A letter `c` must be a capital, and matches in either
+  // case.
   bool take(char c);
-  // What is left up to the first byte that is neither a letter nor a digit; that one if it is
-  // first.
+  // The rest of the item up to the first byte that is neither a letter nor a digit. If such a byte
+  // comes first, only this byte.
   std::string_view word() const;
   bool fail(size_t begin, size_t length, const std::string& message);
 
@@ -86,12 +88,12 @@ class CronFieldReader {
   WFCronError* error_;
   CronField field_;
   size_t at_ = 0;        // the next byte of the field
-  size_t item_end_ = 0;  // behind the item
+  size_t item_end_ = 0;  // the end of the item
 };
 
 bool equal_in_any_case(std::string_view a, std::string_view b);
 
-// What a message may hold of what somebody wrote: printable ASCII, nothing else, and not too long.
+// Returns user input in a form that a message may contain: printable ASCII only, and not too long.
 std::string quoted(std::string_view text);
 
 }  // namespace workflow

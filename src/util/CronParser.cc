@@ -25,7 +25,8 @@ constexpr Macro kMacros[] = {
 constexpr uint32_t kAllHours = (1u << 24) - 1;
 constexpr std::string_view kBlanks = " \t";
 
-// Why some names that others know are none here.
+// The message for names that this parser does not accept, although other programs accept some of
+// them.
 std::string why_not(std::string_view name) {
   if (equal_in_any_case(name, "@reboot")) {
     return "@reboot is no time: start the task when the program starts";
@@ -37,7 +38,7 @@ std::string why_not(std::string_view name) {
          " is unknown; there are @yearly @annually @monthly @weekly @daily @midnight @hourly";
 }
 
-// A reader of one expression. Used once.
+// Reads one expression. To be used once.
 class CronParser {
  public:
   CronParser(std::string_view expression, WFCronError* error)

@@ -8,8 +8,9 @@
 
 namespace workflow {
 
-// Reads an expression, its grammar being that of docs/timers.md. Empty when it is wrong: then all
-// of *error is set, but its text. Takes time in proportion to the length. Throws std::bad_alloc.
+// Reads an expression with the grammar of docs/timers.md. Returns nothing if the expression is
+// wrong: then all members of *error are set except its text. The time taken is proportional to the
+// length. Throws std::bad_alloc.
 std::optional<CronRules> parse_cron(std::string_view expression, WFCronError* error);
 
 }  // namespace workflow

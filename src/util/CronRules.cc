@@ -8,13 +8,13 @@ namespace {
 
 namespace chrono = std::chrono;
 
-// The calendar repeats exactly, weekdays included, after so many months.
+// After this many months the calendar repeats exactly, including weekdays.
 constexpr int kMonthsOfCycle = 400 * 12;
 
-// Every seventh day, the first being bit 0.
+// Every seventh day, beginning with bit 0.
 constexpr uint32_t kWeekly = 1u << 0 | 1u << 7 | 1u << 14 | 1u << 21 | 1u << 28;
 
-// A bit that is set, `from` or above; `none` when there is none below it.
+// The lowest bit that is set, among `from` and above; `none` if there is no such bit.
 unsigned lowest_bit(uint64_t word, unsigned from, unsigned none) {
   const uint64_t rest = word >> from << from;
   return rest == 0 ? none : static_cast<unsigned>(std::countr_zero(rest));
@@ -28,7 +28,7 @@ struct MonthShape {
   unsigned first(unsigned weekday) const { return 1 + (weekday + 7 - first_weekday) % 7; }
   uint32_t each(unsigned weekday) const { return kWeekly << first(weekday) & all(); }
 
-  // The day from Monday to Friday of this month that is nearest to this day of it.
+  // The day of this month from Monday to Friday that is nearest to `day`.
   unsigned nearest_workday(unsigned day) const {
     const unsigned weekday = (first_weekday + day - 1) % 7;
     if (weekday == 6) return day > 1 ? day - 1 : day + 2;
@@ -108,7 +108,7 @@ std::optional<chrono::local_days> CronRules::day_from(chrono::local_days from) c
   const chrono::year_month_day start(from);
   chrono::year_month month = start.year() / start.month();
   uint32_t ahead = ~0u << unsigned{start.day()};
-  // One more: the days of the first month before the start come last.
+  // One month more, because the days of the first month before the start are searched last.
   for (int i = 0; i <= kMonthsOfCycle; ++i) {
     if (has_month(month.month())) {
       const uint32_t matching = days.in_month(month) & ahead;

@@ -4,20 +4,22 @@
 
 namespace workflow {
 
-// Those who go through a linked list step by step, while others may take nodes out between their
-// steps. Guarded by what guards the list; cursors live on the stacks of those who go.
+// The cursors of threads that go through a linked list step by step, while other threads may remove
+// nodes between the steps. Guarded by the lock that guards the list. Each cursor lives on the stack
+// of its thread.
 template <class Node>
 class Cursors {
  public:
   struct Cursor {
-    Node* next = nullptr;  // where it goes on; null: at the end
+    Node* next = nullptr;  // the node of the next step; null: at the end
 
    private:
     friend class Cursors;
     Cursor* other_ = nullptr;
   };
 
-  // Until end(): `cursor` stays on nodes of the list, which it enters at `first`.
+  // Registers `cursor`, and sets it to the node `first`. Until end() it always refers to a node of
+  // the list, or to its end.
   void begin(Cursor* cursor, Node* first) {
     cursor->next = first;
     cursor->other_ = std::exchange(first_, cursor);
@@ -30,7 +32,7 @@ class Cursors {
     *link = cursor->other_;
   }
 
-  // `node` leaves the list, in which `next`, or null, comes after it.
+  // To be called when `node` leaves the list. `next` is the node after it, or null.
   void leaves(const Node* node, Node* next) {
     for (Cursor* cursor = first_; cursor; cursor = cursor->other_) {
       if (cursor->next == node) {

@@ -31,14 +31,15 @@ namespace workflow {
 
 namespace {
 
-// Sanitizers make frames several times larger.
+// With sanitizers, stack frames are several times larger.
 #if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
 constexpr size_t kStackSize = 1024 * 1024;
 #else
 constexpr size_t kStackSize = 256 * 1024;
 #endif
 
-// Stacks no fiber of this thread uses: mapping one costs more than a short simulation.
+// Stacks that no fiber of this thread uses. They are kept because mapping one costs more than a
+// short simulation.
 class StackPool {
  public:
   StackPool() = default;
@@ -61,7 +62,7 @@ class StackPool {
 
   void give_back(char* stack) {
 #if defined(WORKFLOW_ADDRESS_SANITIZER)
-    // The frames that never returned left their red zones behind.
+    // Frames that never returned have left their red zones behind.
     __asan_unpoison_memory_region(stack, kStackSize);
 #endif
     if (free_.size() < kMaxFree) {
@@ -84,7 +85,7 @@ class StackPool {
     return size;
   }
 
-  // The page below the stack faults, so that an overflow is a crash at its place.
+  // An access to the page below the stack faults, so that an overflow crashes where it happens.
   static char* map() {
     const size_t guard = guard_size();
     void* memory = ::mmap(nullptr, guard + kStackSize, PROT_READ | PROT_WRITE,
@@ -118,8 +119,9 @@ constinit thread_local Fiber* starting = nullptr;
 
 #if defined(WF_FIBER_ASSEMBLY)
 
-// Saves what the System V ABI has callees preserve on the stack, its top in *save, and goes on
-// where `load` was saved. swapcontext(3) makes a system call per switch for the signal mask.
+// Pushes the registers that the System V ABI requires callees to preserve onto the stack, stores
+// the stack pointer in *save, and continues where `load` was saved. swapcontext(3) makes a system
+// call per switch for the signal mask.
 extern "C" void workflow_fiber_switch(void** save, void* load);
 asm(R"(
 .text
@@ -159,7 +161,7 @@ void* make_context() {
 }
 void free_context(void*) {}
 
-// The stack as workflow_fiber_switch would have left it, had begin() called it first thing.
+// Prepares the stack as if begin() had called workflow_fiber_switch as its first action.
 void prepare_context(void** context, char* stack, void (*begin)()) {
   auto* slot = reinterpret_cast<uint64_t*>(stack + kStackSize);
   *--slot = 0;  // where begin() would return to: ends backtraces, and aligns as a call does
@@ -260,7 +262,7 @@ inline void Fiber::leave_for(Fiber& next, [[maybe_unused]] bool for_ever) {
 
 void Fiber::arrive() {
 #if defined(WORKFLOW_ADDRESS_SANITIZER)
-  // Only here do we learn the bounds of a stack that we did not make.
+  // The bounds of an adopted stack become known only here.
   __sanitizer_finish_switch_fiber(fake_stack_, &previous_->bounds_bottom_,
                                   &previous_->bounds_size_);
 #endif

@@ -5,30 +5,32 @@
 
 namespace workflow {
 
-// A flow of control with a stack of its own, switched by hand: the stuff virtual threads are made
-// of. Everything happens on one system thread; a fiber never moves to another.
+// A flow of control with a stack of its own, which the program switches explicitly. Virtual threads
+// are built on it. All fibers that switch to each other run on one system thread; a fiber never
+// moves to another.
 //
-// What the C++ runtime keeps per thread goes with the fiber: errno and exceptions being handled.
-// The signal mask does not. Sanitizers are told of each switch.
+// Each fiber has its own errno and its own state of exceptions that are being handled, but the
+// signal mask belongs to the system thread. Each switch is announced to the sanitizers.
 //
 // Invariants:
-// 1. Of the fibers of a thread exactly one runs: the one that is `this` in no pending switch_to().
-// 2. A fiber's stack is given back when the Fiber is destroyed, without unwinding. Objects on the
-//    stack of a fiber that has not left through exit_to() are then never destroyed.
+// 1. Exactly one of the fibers of a thread runs. All others that have begun are inside a call of
+//    their switch_to() or have left through exit_to().
+// 2. A fiber's stack is freed when the Fiber is destroyed, without unwinding. If the fiber has not
+//    left through exit_to(), the objects on its stack are then never destroyed.
 class Fiber {
  public:
-  // Stands for the flow that calls it, so that one can switch back to it.
+  // Adopts the calling flow of control, so that others can switch back to it.
   Fiber();
-  // A new flow, which begins with entry(argument) when it is first switched to. `entry` does not
-  // return; it ends with exit_to().
+  // Creates a new flow, which begins with entry(argument) at the first switch to it. `entry` must
+  // not return; it ends with exit_to().
   Fiber(void (*entry)(void*), void* argument);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Called by the running fiber. Returns when somebody switches back to this one.
+  // To be called by the running fiber. Returns when another fiber switches back to this one.
   void switch_to(Fiber& next);
-  // Called by the running fiber, which never runs again. `next` may destroy it.
+  // To be called by the running fiber, which never runs again. `next` may destroy it.
   [[noreturn]] void exit_to(Fiber& next);
 
  private:
@@ -39,8 +41,8 @@ class Fiber {
   };
 
   static void begin();
-  // Part of its callers even unoptimised: ThreadSanitizer has a function's entry and its exit
-  // belong to one fiber, and in here it is told to go to the next.
+  // Inlined even without optimisation, because ThreadSanitizer requires that a function is entered
+  // and left on the same fiber, and this function tells it to change to the next one.
   [[gnu::always_inline]] void leave_for(Fiber& next, bool for_ever);
   void arrive();
 
@@ -48,11 +50,11 @@ class Fiber {
   void* argument_ = nullptr;
   char* stack_ = nullptr;      // lowest address; null for an adopted flow
   void* context_ = nullptr;    // saved stack pointer, or a ucontext_t
-  Fiber* previous_ = nullptr;  // who switched to this one last
+  Fiber* previous_ = nullptr;  // the fiber that switched to this one last
   int saved_errno_ = 0;
   ExceptionState exceptions_ = {};
 
-  // Sanitizers only.
+  // Used with sanitizers only.
   [[maybe_unused]] void* fake_stack_ = nullptr;
   [[maybe_unused]] const void* bounds_bottom_ = nullptr;
   [[maybe_unused]] size_t bounds_size_ = 0;

@@ -11,7 +11,7 @@
 
 namespace workflow {
 
-// A mutex the compiler checks and a simulation can schedule. Not recursive.
+// A mutex whose use the compiler checks and a simulation can schedule. Not recursive.
 class WF_CAPABILITY("mutex") Mutex {
  public:
   Mutex() = default;
@@ -41,19 +41,19 @@ class WF_CAPABILITY("mutex") Mutex {
     }
   }
 
-  // For users who are to lock it, too. A simulation does not see that.
+  // For interfaces that let users lock the mutex too. A simulation does not see such a lock.
   std::mutex& native() { return mutex_; }
 
  private:
   friend class CondVar;
-  // Tries for about as long as the library's critical sections last before it sleeps: a sleeper
-  // would be woken only to find that a thread which locks in a loop was faster.
+  // Before it sleeps it tries to lock for about as long as the library's critical sections last. A
+  // sleeping thread, once woken, would often find that a thread which locks in a loop was faster.
   void lock_contended();
 
   std::mutex mutex_;
 };
 
-// Locks for the lifetime of a scope; may be released and taken again in between.
+// Holds a mutex for the lifetime of a scope. The mutex may be unlocked and locked again in between.
 class WF_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) WF_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }

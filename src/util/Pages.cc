@@ -31,13 +31,13 @@ size_t offset_of(const void* memory) {
   return reinterpret_cast<uintptr_t>(memory) % Pages::kSize;
 }
 
-// Where there is room, probably: the address of the last piece that was given back, and that of the
-// lowest piece of all, below which the next one makes a longer mapping of the same kind. Left to
-// itself the kernel would offer the same unaligned hole again and again.
+// Addresses where there is probably room: that of the last piece that was given back, and that of
+// the lowest piece of all. A piece right below the lowest one joins its mapping. Without such a
+// hint the kernel would offer the same unaligned hole again and again.
 std::atomic<char*> given{nullptr};
 std::atomic<char*> lowest{nullptr};
 
-// Null when what the kernel offers there is not aligned.
+// Returns null if the memory that the kernel offers there is not aligned.
 char* map_near(char* place) {
   if (!place) {
     return nullptr;

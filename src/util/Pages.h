@@ -8,14 +8,15 @@
 
 namespace workflow {
 
-// Memory in pieces of 32 KiB, aligned to their size, taken from the kernel and given back to it.
+// Memory in pieces of 32 KiB, aligned to their size, which are allocated from the kernel and
+// returned to it.
 //
-// For memory that comes and goes while timers run. malloc is not asked for it, because glibc's
-// malloc() of 1 KiB and more, and its free() of what becomes 64 KiB with the free memory around it,
-// first merge every small free block of the heap: about a millisecond for each 4,096 blocks that
-// were freed since the last time, and 200 ms for a million. It also returns no memory that lies
-// below a block in use. A piece costs two system calls, which take about 6 us together, and the
-// page faults of its first use.
+// It is for memory that is allocated and freed while timers run. malloc() is not used for this: in
+// glibc, a malloc() of 1 KiB or more, and a free() whose block forms 64 KiB with the free memory
+// around it, first merge every small free block of the heap. That takes about a millisecond for
+// each 4,096 blocks that were freed since the last time, and 200 ms for a million. glibc also
+// returns no memory that lies below a block in use. A piece costs two system calls, which take
+// about 6 us together, and the page faults of its first use.
 //
 // Thread-safe.
 class Pages {
@@ -26,13 +27,13 @@ class Pages {
   static void* take();
   static void give(void* pages) noexcept;
 
-  // How many pieces are in use: for tests.
+  // How many pieces are in use. For tests.
   static size_t count() { return count_.load(std::memory_order_relaxed); }
 
-  // Whether all of this is memory of operator new instead: with AddressSanitizer, which then sees
-  // what is used after it was freed, and after make_plain().
+  // Whether the memory comes from operator new instead. This is so with AddressSanitizer, which
+  // then detects uses after a free, and after make_plain().
   static bool plain() { return kAlwaysPlain || plain_; }
-  // For programs that make allocations fail. Before the first piece is taken.
+  // For programs that make allocations fail. Must be called before the first piece is taken.
   static void make_plain() { plain_ = true; }
 
  private:

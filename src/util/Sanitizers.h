@@ -1,7 +1,7 @@
 #pragma once
 
-// WORKFLOW_ADDRESS_SANITIZER and WORKFLOW_THREAD_SANITIZER are defined where the code is compiled
-// with that sanitizer. g++ and clang++ say so in different ways.
+// WORKFLOW_ADDRESS_SANITIZER and WORKFLOW_THREAD_SANITIZER are defined if the code is compiled with
+// that sanitizer. g++ and clang++ announce this in different ways.
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WORKFLOW_ADDRESS_SANITIZER

@@ -50,7 +50,7 @@ uint64_t read_word(const char* bytes, size_t size) {
 SipKey SipKey::random() {
   SipKey key;
   if (::getrandom(&key, sizeof key, GRND_NONBLOCK) != static_cast<ssize_t>(sizeof key)) {
-    // Before the system has gathered randomness: better than a constant.
+    // Used before the system has gathered randomness; it is better than a constant.
     key.k0 = static_cast<uint64_t>(monotonic_ns());
     key.k1 = reinterpret_cast<uintptr_t>(&key);
   }

@@ -9,12 +9,12 @@
 
 namespace workflow {
 
-// At the beginning of the pages whose blocks it describes.
+// Lies at the beginning of the pages whose blocks it describes.
 struct alignas(64) Slabs::Slab {
   Slab* next = nullptr;
   Slab* previous = nullptr;
-  Block* free = nullptr;   // blocks that came back
-  char* unused = nullptr;  // from here on nothing was handed out since the slab was empty
+  Block* free = nullptr;   // blocks that were given back
+  char* unused = nullptr;  // no block from here on was taken since the slab was empty
   char* end = nullptr;     // of the last block
   size_t in_use = 0;
 
@@ -94,7 +94,7 @@ void Slabs::give_one(Block* block) {
   }
   block->next = std::exchange(slab->free, block);
   if (--slab->in_use == 0) {
-    slab->begin();  // in order again, which is the order that caches like
+    slab->begin();  // blocks are then taken in address order again, which suits caches
     unlink(partial_, slab);
     link(empty_, slab);
     empty_count_++;

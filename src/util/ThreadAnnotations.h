@@ -1,7 +1,8 @@
 #pragma once
 
-// Clang thread-safety attributes (clang.llvm.org/docs/ThreadSafetyAnalysis.html). They expand to
-// nothing elsewhere. With clang they are errors: a guarded member cannot be touched unlocked.
+// Clang thread-safety attributes (clang.llvm.org/docs/ThreadSafetyAnalysis.html). With other
+// compilers they expand to nothing. With clang, access to a guarded member without its lock is an
+// error.
 #if defined(__clang__)
 #define WF_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else

@@ -34,9 +34,9 @@ bool is_name_character(char c) {
          c == '-' || c == '+' || c == '/';
 }
 
-// The library below takes more for names than files of the database: other files, "libc:" and
-// "Fixed/" with anything behind them. Those of the folder "right" count leap seconds, which the
-// clocks of a system do not.
+// cctz accepts more names than the files of the database: other files, and "libc:" and "Fixed/"
+// followed by anything. Zones of the folder "right" count leap seconds, which the clocks of a
+// system do not.
 bool is_name(std::string_view name) {
   if (name.empty() || name.size() > kLongestName || name.starts_with("right/")) return false;
   for (char c : name)
@@ -60,10 +60,10 @@ std::string spelled(const std::string& name, size_t longer) {
   return result + name;
 }
 
-// The library remembers each name that it does not find, and takes one whose file it has no memory
-// to open for one of these. So it is asked only for files that are there, and after a failure by
-// names that it has not heard yet: at once, and in later calls. Not for ever, as what it remembers
-// is never freed, and the file may really be wrong.
+// cctz remembers each name that it does not find for ever, also if only memory to open the file was
+// missing. So it is asked only for files that exist. After a failure it is asked by a name that it
+// does not know yet, at once and in later calls. The number of such names is limited, because cctz
+// never frees them, and the file may really be wrong.
 std::optional<cctz::time_zone> load(const std::string& name, const std::string& path) {
   constexpr size_t kMost = 1000;
   static std::atomic<size_t> failures{0};
@@ -88,7 +88,7 @@ std::optional<cctz::time_zone> find_by_name(std::string_view name) {
 std::optional<cctz::time_zone> find_local() {
   const std::string name = TimeZone::local_name();
   if (name != kLocalFile) return find_by_name(name);
-  // POSIX: without any setting it is UTC.
+  // POSIX: without any setting the zone is UTC.
   if (::access(kLocalFile, F_OK) != 0) return cctz::utc_time_zone();
   return load(name, name);
 }

@@ -34,8 +34,8 @@ bool has_blank_or_control(std::string_view uri) {
   return false;
 }
 
-// What RFC 3986 allows nowhere behind the authority is percent-encoded, and a "#" inside the
-// fragment, a "%" that begins no escape.
+// Percent-encodes every character that RFC 3986 allows nowhere after the authority, also a "#"
+// inside the fragment and a "%" that begins no escape.
 std::string escape_tail(std::string_view tail) {
   constexpr std::string_view kAllowed = "-._~!$&'()*+,;=:@/?";
   constexpr std::string_view kHexDigits = "0123456789abcdefABCDEF";
@@ -63,7 +63,7 @@ bool copy_text(std::string_view text, char** copy) {
   return *copy != nullptr;
 }
 
-// An absent component, or one that may not be empty and is, stays null.
+// An absent component stays null, and so does an empty one unless it may be empty.
 bool copy_range(const UriTextRangeA& range, bool may_be_empty, char** copy) {
   if (range.first == nullptr || (range.first == range.afterLast && !may_be_empty)) return true;
   return copy_text({range.first, static_cast<size_t>(range.afterLast - range.first)}, copy);
@@ -146,7 +146,7 @@ int URIParser::parse(const char* str, ParsedURI& uri) {
 }
 
 int URIParser::parse(const std::string& str, ParsedURI& uri) {
-  // A NUL inside would hide what follows it.
+  // A NUL inside would hide the text after it.
   if (str.find('\0') != std::string::npos) return fail(uri, URI_STATE_INVALID, EINVAL);
   return parse(str.c_str(), uri);
 }

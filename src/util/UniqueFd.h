@@ -6,7 +6,7 @@
 
 namespace workflow {
 
-// Owns one file descriptor; -1 is none.
+// Owns one file descriptor; -1 means none.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -24,7 +24,7 @@ class UniqueFd {
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
 
-  // close(2) is not retried on EINTR: on Linux the descriptor is gone either way.
+  // close(2) is not retried on EINTR: on Linux the descriptor is closed either way.
   void reset(int fd = -1) {
     if (fd_ >= 0) {
       ::close(fd_);

@@ -5,15 +5,15 @@
 
 namespace workflow {
 
-// The seam that lets the whole library run on one thread under a seeded scheduler.
+// The interface that lets the whole library run on one thread, under a scheduler with a seed.
 //
 // Every blocking primitive of the library (Mutex, CondVar, Thread) first asks current(). On an
 // ordinary thread it is null, and the primitive is the operating system's. On a thread that runs a
 // simulation it is the simulation, which implements locks, waits, threads and time itself, and
 // decides at each call which of its virtual threads runs next.
 //
-// Code that synchronises without a Mutex marks the place with schedule_point(), or the simulation
-// never tries the other order there.
+// Code that synchronises without a Mutex must mark the place with schedule_point(). Otherwise the
+// simulation never tries the other order there.
 class VirtualScheduler {
  public:
   using ThreadId = uint64_t;
@@ -29,13 +29,13 @@ class VirtualScheduler {
   virtual void unlock(const void* mutex) = 0;
 
   // Releases `mutex`, waits until `condition` is notified or virtual time reaches `deadline_ns`,
-  // and takes `mutex` again. False if it was the deadline.
+  // and takes `mutex` again. Returns false if the deadline ended the wait.
   virtual bool wait(const void* condition, const void* mutex, int64_t deadline_ns) = 0;
   virtual void notify(const void* condition, bool all) = 0;
 
   virtual int64_t now_ns() = 0;
 
-  // `name` lives as long as the scheduler; diagnoses show it.
+  // `name` must live as long as the scheduler. Diagnostic messages show it.
   virtual ThreadId spawn(const char* name, std::function<void()> body) = 0;
   virtual void join(ThreadId thread) = 0;
 

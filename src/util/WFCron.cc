@@ -11,13 +11,13 @@
 
 namespace workflow {
 
-// What the copies of one WFCron share. Constant after construction.
+// The data that the copies of one WFCron share. Constant after construction.
 struct CronSchedule {
   std::string expression;
   std::string zone_name;
   CronRules rules;
   TimeZone zone;
-  bool never;  // no day that it asks for exists
+  bool never;  // none of the days that it asks for exists
 };
 
 }  // namespace workflow
@@ -30,25 +30,27 @@ using workflow::TimeZone;
 
 constexpr std::string_view kUtc = "UTC";
 
-// Each matching reading once: when the clock first reaches it, or passes it by being set forward.
+// The next time, if each matching reading counts once: when the clock first reaches it, or passes
+// it because it is set forward.
 chrono::sys_seconds next_reached(const CronSchedule& schedule, chrono::sys_seconds after) {
   const chrono::local_seconds seen = schedule.zone.latest_reading(after);
   return schedule.zone.first_reaches(*schedule.rules.next(seen));
 }
 
-// Whenever the clock shows a matching reading.
+// The next time at which the clock shows a matching reading.
 chrono::sys_seconds next_shown(const CronSchedule& schedule, chrono::sys_seconds after) {
   const TimeZone& zone = schedule.zone;
   chrono::sys_seconds begin = after + chrono::seconds(1);
   for (;;) {
-    // If nobody sets the clock, it shows all that follows.
+    // If the clock is not set, it shows all readings that follow.
     const chrono::local_seconds shown = zone.reading(begin);
     const chrono::local_seconds wanted = *schedule.rules.next(shown - chrono::seconds(1));
     const chrono::sys_seconds found = begin + (wanted - shown);
     const auto change = zone.next_change(begin);
     if (!change || found < *change) return found;
-    // Readings between the two do not match, and away from both the clock shows only such, however
-    // it is set: the changes there do not matter.
+    // No reading between `shown` and `wanted` matches. At times far from both `begin` and `found`
+    // the clock shows only such readings, however it is set. So changes at those times do not
+    // matter.
     const bool is_far = *change - begin >= TimeZone::kLongestChange;
     begin = is_far ? std::max(*change, found - TimeZone::kLongestChange) : *change;
   }
@@ -64,7 +66,7 @@ std::optional<chrono::sys_seconds> next_time(const CronSchedule& schedule,
   return found;
 }
 
-// "localtime" itself is always right: what is wrong is what it stands for.
+// "localtime" itself is always valid; if it fails, the name that it stands for is wrong.
 std::string unknown_zone(std::string_view name) {
   if (name != "localtime") return "time zone: " + workflow::quoted(name) + " is unknown";
   const std::string local = TimeZone::local_name();
@@ -97,7 +99,7 @@ std::shared_ptr<const CronSchedule> make_schedule(std::string_view expression,
 }  // namespace
 
 std::string WFCronError::to_string() const {
-  // Of what is before and behind the place, so much is shown.
+  // How many characters are shown before and after the error.
   constexpr size_t kContext = 60;
   const size_t at = std::min(position, text.size());
   const size_t begin = at > kContext ? at - kContext : 0;
@@ -123,7 +125,7 @@ std::optional<WFCron> WFCron::parse(std::string_view expression, std::string_vie
   } catch (const std::bad_alloc&) {
     if (error != nullptr) {
       *error = WFCronError();
-      error->message = "no memory";  // short enough to need none
+      error->message = "no memory";  // short enough to need no allocation
     }
   }
   return std::nullopt;
