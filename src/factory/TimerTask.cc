@@ -78,7 +78,7 @@ bool TimerTask::enter_scope_with(Poller& poller) {
   return true;
 }
 
-// False: it has an outcome.
+// Returns false if the outcome is stored.
 bool TimerTask::start_with(Poller& poller, RunnableList& finished) {
   switch (poller.start_timer(this, Poller::IfDue::kTell)) {
     case Poller::Start::kQueued:
@@ -162,7 +162,7 @@ void TimerTask::give_up_slot() {
   if (slot) {
     {
       const RunningTimer running(slot, RunningTimer::Part::kCallback);
-      // Each class calls this first in its destructor, for what is its own.
+      // Each class calls give_up_slot() first in its destructor, so that its own override runs.
       // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.VirtualCall)
       forget_captured();
     }
@@ -173,7 +173,7 @@ void TimerTask::give_up_slot() {
 
 WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
   if (due().is_refused()) {
-    return WF_TIMER_RUNNING;  // from its creation on; its start changes nothing about that
+    return WF_TIMER_RUNNING;  // too late from its creation on (rule 19)
   }
   const Name name = leave_name();
   if (name == Name::kTaken) {
@@ -212,7 +212,7 @@ SubTask* TimerTask::done() {
   const bool fired = state_ == WFT_STATE_SUCCESS && !is_periodic();
   const int64_t late_ns = fired ? now_ns() - deadline_ns() : 0;
   Clock& clock = Runtime::current_clock();
-  const int64_t begin_ns = fired ? clock.now_ns() : 0;  // one that nobody sets
+  const int64_t begin_ns = fired ? clock.now_ns() : 0;  // of a clock that nobody sets
   if (callback_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);

@@ -32,8 +32,8 @@ class HttpPieces {
   }
 
   bool empty() const { return next_ == ends_.size(); }
-  // Takes the next piece, whose bytes are valid until the next call. If all pieces
-  // were taken, returns false and frees their memory.
+  // Takes the next piece, whose bytes are valid until the next call. If all pieces were taken,
+  // returns false and frees their memory.
   bool take(const char** data, size_t* size) {
     if (empty()) {
       forget_taken();
