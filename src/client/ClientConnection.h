@@ -49,8 +49,7 @@ struct ClientFailure {
 //    session and its next step.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
 // 3. While paused_ is set the session stays, whatever happens, because the thread that delivers
-// uses
-//    the exchange. resume() ends the pause, once, on any thread.
+//    uses the exchange. resume() ends the pause, once, on any thread.
 // 4. An idle connection is in its endpoint's list, or is just being put there or taken out.
 class ClientConnection final : public Channel, public protocol::MessageChannel {
  public:

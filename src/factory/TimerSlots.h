@@ -31,8 +31,7 @@ class TimerTask;
 //
 // Rules (numbers as in docs/timer-protocol.md):
 // 11. The generation of a handle equals that of its slot until the timer's callback has returned,
-// or
-//     the timer is dismissed, and never afterwards.
+//     or the timer is dismissed, and never afterwards.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
 //     whether it came before everything else that ends the timer. After a call by handle has
 //     reported that it is too late, no cancel by handle is carried out.
