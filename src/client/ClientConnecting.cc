@@ -10,7 +10,8 @@
 #include "workflow/WFTaskError.h"
 #include "workflow/WFTaskState.h"
 
-// How a connection of a client begins: connect, perhaps a proxy's tunnel, perhaps TLS.
+// How a connection of a client begins: it connects, and then perhaps asks a proxy for a tunnel, and
+// perhaps begins TLS.
 
 namespace workflow {
 
@@ -33,7 +34,7 @@ bool ClientConnection::finish_connecting(RunnableList& finished) {
   return endpoint_->tunnel_request().empty() ? connected(finished) : ask_proxy(finished);
 }
 
-// The bytes reach the peer itself now.
+// The connection reaches the peer itself now, not only a proxy.
 bool ClientConnection::connected(RunnableList& finished) {
   ClientSession* session = nullptr;
   State state = State::kClosed;
@@ -65,11 +66,12 @@ bool ClientConnection::ask_proxy(RunnableList& finished) {
   int error = 0;
   {
     MutexLock lock(mutex_);
-    // The time to connect goes on: only now it is known whether the peer can be reached.
+    // The time limit for connecting goes on, because it is not known yet whether the peer can be
+    // reached.
     state_ = State::kTunneling;
     error = write_copy(request.data(), request.size());
   }
-  // A new socket takes a few bytes.
+  // A new socket always takes these few bytes at once.
   if (error != 0) {
     fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
     return true;
@@ -104,8 +106,8 @@ bool ClientConnection::hear_proxy(RunnableList& finished) {
   if (result == 0 && !proxy_answer_->is_header_complete()) {
     return true;
   }
-  // A refusal's body does not matter. Who is asked for a tunnel has nothing to say behind its
-  // answer: the client speaks first.
+  // The body of a refusal does not matter. After it has opened a tunnel, a proxy must not send
+  // anything yet, because the client speaks first.
   const bool open =
       result == 1 && taken == static_cast<size_t>(n) && *proxy_answer_->get_status_code() == '2';
   proxy_answer_.reset();
@@ -124,7 +126,7 @@ bool ClientConnection::shake_hands(RunnableList& finished) {
     MutexLock lock(mutex_);
     error = stream_.handshake();
     if (error == 0) {
-      readable_ = true;  // more may have come with the peer's last words
+      readable_ = true;  // data may have come with the last message of the handshake
     }
     tls_error = stream_.tls()->tls_error();
     session = session_;

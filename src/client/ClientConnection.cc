@@ -20,13 +20,13 @@ ClientConnection::ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Pol
 bool ClientConnection::start() {
   MutexLock lock(mutex_);
   if (state_ != State::kConnecting || !session_) {
-    return true;  // it was aborted meanwhile, and has ended its session
+    return true;  // the connection was aborted meanwhile, and has ended its session
   }
   if (is_datagram(endpoint_->transport())) {
     write_unbounded();
   }
   if (watch() != 0) {
-    // The caller's again: nobody who finds it ends it.
+    // The session is the caller's again: no thread that finds this connection may end it.
     session_ = nullptr;
     state_ = State::kClosed;
     return false;
@@ -36,7 +36,8 @@ bool ClientConnection::start() {
     ask_poller();
   }
   if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
-    // It is the poller's already. Or the runtime stops; then somebody will say so.
+    // The poller has the connection already, and will end it. If the runtime stops instead, abort()
+    // comes.
     out_of_memory_ = !endpoint_->runtime_stops();
     ask_poller();
   }
@@ -53,7 +54,7 @@ ClientFailure ClientConnection::failure_of(int state, int error, int timeout_rea
                            .received = received_};
   if (is_datagram(endpoint_->transport()) && exchanges_ > 0 && !received_) {
     failure.unanswered = error == ETIMEDOUT && !sending_;
-    // Anything else is how the network says that there is nobody.
+    // Any other error is how the network reports that nobody is there.
     failure.connected = error == ETIMEDOUT;
   }
   return failure;
@@ -62,7 +63,7 @@ ClientFailure ClientConnection::failure_of(int state, int error, int timeout_rea
 void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
-    const bool both = stream_.tls() != nullptr;  // TLS may have to write to read
+    const bool both = stream_.tls() != nullptr;  // TLS may have to write before it can read
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) || (both && events != 0)) {
       readable_ = true;
     }
@@ -104,7 +105,7 @@ ClientConnection::Step ClientConnection::next_step() {
     case State::kHandshaking:
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     default:
-      // What has come goes first: it may be the answer to a request that the peer takes no more of.
+      // Reads first: what has come may be the answer to a request of which the peer takes no more.
       if (readable_ && !paused_) {
         readable_ = false;
         return Step::kRead;
@@ -190,7 +191,7 @@ bool ClientConnection::read_some(RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     if (state_ != State::kExchanging && state_ != State::kIdle) {
-      return true;  // somebody was faster
+      return true;  // another thread was faster
     }
     bool drained = true;
     n = stream_.read(buffer, sizeof buffer, &drained);
@@ -200,7 +201,7 @@ bool ClientConnection::read_some(RunnableList& finished) {
     }
     readable_ |= !drained || peer_closed();
     if (state_ == State::kIdle) {
-      // Its end, or bytes that nobody asked for.
+      // The peer has closed, or has sent bytes without a request.
       state_ = State::kClosing;
       flushing_ = false;
       return true;
@@ -261,7 +262,7 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
-    interrupted_ = false;  // it came too late
+    interrupted_ = false;  // the interruption came too late
     usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0 &&
              !is_datagram(endpoint_->transport());
     response_->set_channel(nullptr);
@@ -279,7 +280,7 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
       state_ = State::kIdle;
     }
     usable = state_ == State::kIdle;
-    flushing_ = flushing_ && !sending_;  // behind a request that was cut short there is no place
+    flushing_ = flushing_ && !sending_;  // nothing can follow a request that was cut short
     if (!usable) {
       limit_flushing();
     }
@@ -315,7 +316,7 @@ void ClientConnection::close_idle() {
   {
     MutexLock lock(mutex_);
     if (state_ != State::kIdle) {
-      return;  // it closes already
+      return;  // the connection closes already
     }
     state_ = State::kClosing;
     limit_flushing();

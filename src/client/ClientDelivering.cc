@@ -6,11 +6,11 @@
 #include "client/ClientSession.h"
 #include "workflow/WFTaskState.h"
 
-// How a connection of a client has a part of a response delivered before it reads the next.
+// How a connection of a client delivers a part of a response before it reads the next part.
 
 namespace workflow {
 
-// Poller's thread, in kExchanging: something of the response has come, and there is more.
+// On the poller's thread, in kExchanging: a part of the response has come, and there is more.
 void ClientConnection::response_continues(RunnableList& finished) {
   ClientExchange* exchange = nullptr;
   {
@@ -38,7 +38,7 @@ void ClientConnection::pause(Runnable* delivery, RunnableList& finished) {
   }
   ClientHub& hub = endpoint_->hub();
   if (hub.runtime().stopping()) {
-    // Before the hub says that it is quiet, as at the end of a session.
+    // Posts before the hub reports that it is quiet, as at the end of a session.
     hub.runtime().handlers().post(delivery);
   } else {
     finished.push_back(delivery);
@@ -60,7 +60,7 @@ void ClientConnection::resume() {
     }
   }
   if (session) {
-    // The runtime has stopped, and its pollers with it.
+    // The runtime and its pollers have stopped.
     RunnableList finished;
     session->failed({.state = WFT_STATE_ABORTED}, finished);
     poller_.hand_over(finished);

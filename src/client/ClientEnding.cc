@@ -7,7 +7,7 @@
 #include "client/EarlyEnd.h"
 #include "workflow/WFTaskState.h"
 
-// How an endpoint and its connections end with the library; what ends before it has begun, or
+// How an endpoint and its connections end with the library, and how connections and sessions end
 // early.
 
 namespace workflow {
@@ -68,7 +68,8 @@ void ClientConnection::end_with_runtime() {
   Stream closing{UniqueFd()};  // freed without the lock
   {
     MutexLock lock(mutex_);
-    // If it is paused the thread that delivers is the one that stops the runtime.
+    // While the connection is paused, the session stays with the thread that delivers. That thread
+    // is stopping the runtime.
     session = paused_ ? nullptr : std::exchange(session_, nullptr);
     if (session && response_) {
       response_->set_channel(nullptr);

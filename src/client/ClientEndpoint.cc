@@ -92,7 +92,7 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
       if (retired_) {
         return Acquire::kRetired;
       }
-      // Where others wait there is room only for an instant, and it is theirs.
+      // While others wait there is room only for an instant, and that belongs to them.
       const bool others_first = wait ? waiting_.promised() > 0 : !waiting_.empty();
       full = open_ >= params_.max_connections || others_first;
       if (!idle_.empty() && !fresh) {
@@ -205,7 +205,7 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
   UniqueFd fd = open_socket(transport_, address_.ss_family);
   int error = fd.valid() ? 0 : errno;
   if (error == 0 && is_datagram(transport_) && address_.ss_family == AF_UNIX) {
-    // A name of the kernel's choice (unix(7), autobind): the answer has to come somewhere.
+    // The kernel chooses a name (unix(7), autobind), because the answer needs an address.
     const struct sockaddr_un none = {AF_UNIX, {}};
     if (::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&none), sizeof none.sun_family) <
         0) {
@@ -223,7 +223,7 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
     error = connection ? 0 : ENOMEM;
   }
   if (connection) {
-    // Another reference: the connection may end as soon as others can find it.
+    // Holds a reference, because the connection may end as soon as other threads can find it.
     connection->retain();
     bool closed = false;
     const bool added = add(connection, &closed);
@@ -253,7 +253,7 @@ bool ClientEndpoint::add(ClientConnection* connection, bool* closed) {
   MutexLock lock(mutex_);
   *closed = closed_;
   try {
-    // So that it can be put there when it is returned.
+    // Reserves a place in idle_, so that returned() needs no memory.
     idle_.reserve(all_.size() + 1);
     all_.insert(connection);
   } catch (const std::bad_alloc&) {
@@ -290,7 +290,7 @@ void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finish
   }
   ClientFailure failure = {};
   const ClientConnection::Begin begun = connection->begin(next, &failure);
-  // It is not retired, as this connection is still open.
+  // The endpoint is not retired, because this connection is still open.
   if (begun == ClientConnection::Begin::kFailed ||
       (begun == ClientConnection::Begin::kNotIdle &&
        acquire(next, false, &wait, &failure) == Acquire::kFailed)) {

@@ -22,12 +22,13 @@ class ClientSession;
 class EarlyEnd;
 
 // One address that clients talk to in one way: its connections, idle or not, and the sessions that
-// wait for one because there are as many as there may be.
+// wait for a connection because the limit of connections is reached.
 //
-// Thread-safe. E is mutex_; no connection and no session is called under it. Order E, then P.
+// Thread-safe. E is mutex_. While a thread holds E it calls no connection and no session. Order: E,
+// then P.
 class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint> {
  public:
-  // `key`: what the hub knows it by.
+  // `key`: the key by which the hub finds this endpoint.
   ClientEndpoint(ClientHub& hub, std::string key, const ClientTarget& target,
                  const struct sockaddr* address, socklen_t length);
   ~ClientEndpoint();
@@ -45,27 +46,29 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   enum class Acquire {
     kUnderWay,  // a connection, or the wait for one, has the session now
     kFailed,    // the session stays the caller's
-    kRetired    // the same; there may be another endpoint for the address
+    kRetired    // the session stays the caller's; look the endpoint up again
   };
-  // Finds or makes a connection for the session, or has it wait for one. `fresh`: a new one; if
-  // there are as many as may be an idle one is closed to make room for it.
+  // Finds or makes a connection for the session, or has it wait for one. `fresh`: the session needs
+  // a new connection. If there is no room for one, an idle connection is closed to make room.
   Acquire acquire(ClientSession* session, bool fresh, ClientFailure* failure);
 
-  // Of connections, on the poller's thread. An idle one is for the next session.
+  // Called by a connection, on its poller's thread: it is idle now. The endpoint gives it to the
+  // next session, or keeps it, or closes it to make room.
   void returned(ClientConnection* connection, RunnableList& finished);
-  // It will close soon: gone() will be called. Any thread.
+  // Called by a connection that will close soon: gone() will follow. Any thread.
   void closes(ClientConnection* connection);
-  // It closes.
+  // Called by a connection that closes, on its poller's thread.
   void gone(ClientConnection* connection);
 
   // The session, which may be gone, ends if it waits for a connection. On a handler.
   void interrupt(const EarlyEnd* early_end);
 
-  // Makes a connected stream one over TLS; resumes the last session. False without memory.
+  // Begins TLS on a connected stream, and offers to resume the last TLS session. Returns false if
+  // there is no memory.
   bool begin_tls(Stream& stream);
-  // Not under the connection's lock.
+  // Keeps a TLS session for later connections. The caller does not hold the connection's lock.
   void keep_tls_session(TlsSessions::Kept kept);
-  // It may be why a handshake failed.
+  // Called after a handshake has failed, because the kept TLS session may be the reason.
   void forget_tls_session();
 
   // The runtime stops: everything ends as aborted.
@@ -73,36 +76,42 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   void end_with_runtime();
 
   ClientHub& hub() const { return hub_; }
-  // Then no time limit can be set any more.
+  // Once this is true, no time limit can be set any more.
   bool runtime_stops() const;
 
-  // When nothing is connected or waits: nothing will be any more.
+  // If there is no connection and nothing waits, retires the endpoint: every later acquire()
+  // returns kRetired. Returns whether it is retired.
   bool retire_if_unused();
 
  private:
-  // A session's place in the queue, and its time limit. Whoever takes it out of the queue, under E,
-  // owns the session; who of the timer's end and the taker comes second frees it.
+  // A session's place in the queue, and its time limit. The thread that takes it out of the queue,
+  // under E, owns the session. The waiter is freed by the taker if the taker could cancel the
+  // timer, and otherwise when the timer ends.
   class Waiter;
   struct Wait {
     int64_t until_ns;
   };
 
-  // As the public one. With `wait`, of a session that was the first in the queue, and got a
-  // connection that has closed: it is the first again, for what is left of its time.
+  // Does what the public acquire() does. `wait` is not null for a session that was the first in the
+  // queue and got a connection that turned out to be closed. If such a session has to wait again,
+  // it is the first again, for what is left of its time.
   Acquire acquire(ClientSession* session, bool fresh, const Wait* wait, ClientFailure* failure);
-  // open_ counts the new connection already.
+  // Makes a new connection, which open_ counts already.
   Acquire connect(ClientSession* session, ClientFailure* failure);
-  // False without memory. `*closed`: the runtime stops.
+  // Returns false if there is no memory. Sets `*closed` to whether the runtime stops.
   bool add(ClientConnection* connection, bool* closed);
-  // `displaced`: an idle connection to be closed for it, with a reference, or null.
+  // Sets `*displaced` to an idle connection that the caller has to close to make room, with a
+  // reference, or leaves it as it is.
   Acquire enqueue(ClientSession* session, bool fresh, const Wait* wait,
                   ClientConnection** displaced, ClientFailure* failure) WF_REQUIRES(mutex_);
-  // `wait`, if not null: how long it would have gone on waiting.
+  // Takes a session out of the queue and returns it; null if `place` is null. Sets `*wait`, if
+  // given, to the time until which the session would have waited.
   ClientSession* take(SessionPlace* place, Wait* wait = nullptr) WF_REQUIRES(mutex_);
-  // False when it is in the queue no more.
+  // Returns false if the place is not in the queue any more.
   bool leave_queue(SessionPlace* place) WF_REQUIRES(mutex_);
   void note_closing(ClientConnection* connection) WF_REQUIRES(mutex_);
-  // A connection less, or none made: the next session's turn.
+  // There is room for a connection, because one has closed or could not be made: connects for the
+  // sessions that wait.
   void connect_next(RunnableList& finished);
 
   ClientHub& hub_;
@@ -112,17 +121,17 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const socklen_t address_length_;
   const enum TransportType transport_;
   const bool is_tls_;
-  SSL_CTX* const tls_context_;  // a reference
+  SSL_CTX* const tls_context_;  // this holds a reference
   const std::string tls_host_;
   const std::string alpn_;  // as SSL_set_alpn_protos(3) takes it
   const std::string tunnel_request_;
 
   mutable Mutex mutex_;                                        // E
-  std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the last used last
+  std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the most recently used is last
   std::unordered_set<ClientConnection*> all_ WF_GUARDED_BY(mutex_);
   size_t open_ WF_GUARDED_BY(mutex_) = 0;
   SessionQueue waiting_ WF_GUARDED_BY(mutex_);
-  // Of all_, those that are known to close soon. No fewer than what is promised in waiting_.
+  // How many connections of all_ are known to close soon. Not less than waiting_.promised().
   size_t closing_ WF_GUARDED_BY(mutex_) = 0;
   bool closed_ WF_GUARDED_BY(mutex_) = false;
   bool retired_ WF_GUARDED_BY(mutex_) = false;

@@ -16,7 +16,7 @@ void append_bytes(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Everything in which two connections of the same transport may differ.
+// The key contains everything in which connections may differ.
 std::string key_of(const ClientTarget& target, const struct sockaddr* address, socklen_t length) {
   std::string key;
   append_bytes(key, target.transport);
@@ -109,7 +109,7 @@ void ClientHub::session_resolved(ClientSession* session) {
 
 bool ClientHub::take_back_if_over(ClientSession* session) {
   MutexLock lock(mutex_);
-  // If it is another one by now, it shall end as well.
+  // If another session has this memory address by now, that one has to end as well.
   return resolving_.count(session) > 0 && (closed_ || session->early_error() != 0) &&
          take_back(session);
 }

@@ -18,8 +18,8 @@ class EarlyEnd;
 
 // The clients of a runtime: its endpoints, and how many sessions are under way.
 //
-// Thread-safe. H is mutex_; order H, then an endpoint's E or the resolver's D. Under H a session in
-// resolving_ is alive: it leaves that before it goes on.
+// Thread-safe. H is mutex_. Order: H, then an endpoint's E or the resolver's D. A session in
+// resolving_ is alive as long as H is held, because it leaves resolving_ before it goes on.
 class ClientHub final : public RuntimePart, public Intake {
  public:
   ClientHub();
@@ -30,19 +30,22 @@ class ClientHub final : public RuntimePart, public Intake {
   FailedAddresses& failed_addresses() { return failed_addresses_; }
   static ClientHub& current() { return Runtime::current().part<ClientHub>(); }
 
-  // The endpoint of that address for that target; as long as it is used, always the same. Null when
-  // the runtime stops.
+  // Returns the endpoint of that address for that target. It is always the same one as long as it
+  // is used. Null when the runtime stops.
   std::shared_ptr<ClientEndpoint> endpoint(const ClientTarget& target,
                                            const struct sockaddr* address, socklen_t length);
   void forget_if_unused(const std::shared_ptr<ClientEndpoint>& endpoint);
 
-  // Around each session. False: the runtime stops, and it shall end at once, as aborted.
+  // Called at the beginning and at the end of each session. session_begins() returns false if the
+  // runtime stops: the session has to end at once, as aborted. The end is to be called then, too.
   bool session_begins();
   void session_ended();
-  // Around each delivery of a part of a response: what runs then is the handlers' affair.
+  // Called before and after each delivery of a part of a response. Meanwhile the session does not
+  // count as under way: the delivery is the handlers' business.
   void session_pauses() { session_ended(); }
   void session_resumes();
-  // Around each look-up of a session. False as above, or because it shall end early.
+  // Called before and after each look-up of a session. False as above, or because it shall end
+  // early.
   bool session_resolves(ClientSession* session);
   void session_resolved(ClientSession* session);
   // After the resolver was asked: true if the runtime stops, or the session shall end early, and
@@ -60,7 +63,8 @@ class ClientHub final : public RuntimePart, public Intake {
 
  private:
   std::vector<std::shared_ptr<ClientEndpoint>> all_endpoints() const;
-  // Of a session in resolving_. False: it is being told its addresses.
+  // Takes a session in resolving_ back from the resolver. Returns false if the resolver is just
+  // calling the session.
   bool take_back(ClientSession* session) WF_REQUIRES(mutex_);
 
   Runtime& runtime_;

@@ -11,7 +11,7 @@
 #include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
-// How a connection of a client is given a request, and sends it.
+// How a connection of a client gets a request and sends it.
 
 namespace workflow {
 
@@ -58,7 +58,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   protocol::ProtocolMessage* response = nullptr;
   int error = encode(exchange, vectors, &count, &response);
   if (error == 0 && count == 0 && is_datagram(endpoint_->transport())) {
-    vectors[0] = {nullptr, 0};  // an empty one is one, too
+    vectors[0] = {nullptr, 0};  // an empty datagram is sent, too
     count = 1;
   }
   MutexLock lock(mutex_);
@@ -94,7 +94,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     }
     if (error != 0 && !sending_) {
       *failure = failure_of(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT);
-      failure->hopeless = error == EMSGSIZE;  // too large for a datagram
+      failure->hopeless = error == EMSGSIZE;  // the request is too large for a datagram
     } else if (endpoint_->runtime_stops()) {
       *failure = {.state = WFT_STATE_ABORTED};
     } else {
@@ -162,7 +162,7 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
     }
     flushing_ = false;
     if (!sending_) {
-      return true;  // what follows an error is for the next read to find
+      return true;  // the next read will find an error, too
     }
     sending_ = false;
     sent_ns_ = receive_ns_ = now_ns();
@@ -172,8 +172,8 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
       }
       return readable_;
     }
-    // The peer may have answered before it closed its side. While something is being delivered
-    // the exchange cannot end; what comes after it will say why.
+    // The peer may have answered before it closed its side. And while a part is being delivered the
+    // exchange cannot end; a read after the delivery will find the error.
     if (readable_ || peer_closed() || paused_) {
       readable_ = true;
       forget_unsent();

@@ -155,12 +155,12 @@ void ClientSession::forget_addresses() {
       hub_.runtime().part<Resolver>().forget(target_.host, target_.params.address_family);
     }
   } catch (const std::bad_alloc&) {
-    // Then they stay until their time is up.
+    // The addresses stay in the cache until their time is up.
   }
 }
 
 void ClientSession::note_failed(const ClientFailure& failure) {
-  // What this process is short of says nothing of the address.
+  // If this process lacks memory or descriptors, that says nothing about the address.
   const bool is_its_own = failure.error == ETIMEDOUT || failure.error == ECONNREFUSED ||
                           failure.error == ECONNRESET || failure.error == EHOSTUNREACH ||
                           failure.error == ENETUNREACH;
@@ -175,14 +175,15 @@ int64_t ClientSession::now_ns() const {
 
 bool ClientSession::may_try_again(const ClientFailure& failure) {
   if (early_error() != 0) {
-    return false;  // whatever it was, it may be no fault of the address
+    return false;  // whatever has failed, the address may be all right
   }
   if (failure.unanswered) {
-    // Datagrams get lost, and this is all that a sender ever learns of it.
+    // Datagrams get lost, and a missing answer is all that the sender learns about it.
     next_address_ = (next_address_ + 1) % addresses_->size();
     return exchange_->is_repeatable() && retries_left_-- > 0;
   }
-  // A certificate will not be another one the next time, and the time is up.
+  // After a TLS error another try would find the same certificate. After these two timeouts there
+  // is no time left.
   if (failure.state != WFT_STATE_SYS_ERROR || failure.timeout_reason == TOR_WAIT_TIMEOUT ||
       failure.timeout_reason == TOR_TRANSMIT_TIMEOUT || failure.received || failure.hopeless) {
     return false;
@@ -202,8 +203,8 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
   if (failure.sent && !exchange_->is_repeatable()) {
     return false;
   }
-  // The peer may close a connection that it has kept just when it is used again: nobody's fault.
-  // It does not happen again.
+  // The peer may close an idle connection just when it is used again. This is not counted as a
+  // retry, and cannot happen again on a new connection.
   if (failure.reused) {
     fresh_ = true;
     return true;
@@ -217,7 +218,7 @@ void ClientSession::end(int state, int error, int timeout_reason, RunnableList& 
   exchange_->give_up_early_end();
   delete this;
   if (hub.runtime().stopping()) {
-    // Before the hub says that it is quiet; a poller would hand it over later.
+    // Posts before the hub reports that it is quiet. A poller would post `finished` later.
     hub.runtime().handlers().post(item);
   } else {
     finished.push_back(item);

@@ -13,16 +13,16 @@ class ClientEndpoint;
 class ClientHub;
 class EarlyEnd;
 
-// One exchange on its way: finds the host's addresses, then a connection, and tries again where
-// that is safe. Deletes itself when it has told the exchange its end.
+// Carries one exchange out: finds the host's addresses, then a connection, and tries again where
+// that is safe. Deletes itself after it has ended the exchange.
 //
-// At any time one of these has it, and calls it next: its maker, the resolver, an endpoint's queue,
-// a connection.
+// A session has one owner at any time, and only the owner calls it: its creator, the resolver, the
+// queue of an endpoint, or a connection.
 class ClientSession final : private ResolveRequest {
  public:
   ClientSession(ClientExchange* exchange, const ClientTarget& target, int retry_max);
 
-  // Goes on with the next try.
+  // Begins the first try, or the next one.
   void proceed(RunnableList& finished);
 
   ClientExchange* exchange() { return exchange_; }
@@ -32,10 +32,11 @@ class ClientSession final : private ResolveRequest {
   // Not 0: why it shall end now.
   int early_error() const;
 
-  // Of a connection that is about to carry the exchange.
+  // Called by a connection that is about to carry the exchange. `sequence`: how many exchanges the
+  // connection has carried before.
   void use(ClientConnection* connection, long long sequence);
 
-  // The last thing done with it by whoever has it.
+  // Report the end of a try. The owner does not touch the session afterwards.
   void done(RunnableList& finished);
   void failed(const ClientFailure& failure, RunnableList& finished);
 
@@ -49,10 +50,10 @@ class ClientSession final : private ResolveRequest {
   std::shared_ptr<ClientEndpoint> find_endpoint();
   bool may_try_again(const ClientFailure& failure);
   void forget_addresses();
-  // The one of the try under way.
+  // The address of the current try.
   HostAddress address() const;
   bool has_choice() const { return addresses_ && addresses_->size() > 1; }
-  // After a try that made no connection.
+  // Called after a try that made no connection.
   void note_failed(const ClientFailure& failure);
   int64_t now_ns() const;
   void end(int state, int error, int timeout_reason, RunnableList& finished);
@@ -63,7 +64,7 @@ class ClientSession final : private ResolveRequest {
   int retries_left_;
   HostAddresses addresses_;
   size_t next_address_ = 0;
-  bool fresh_ = false;  // a connection that was kept has failed: only a new one will do
+  bool fresh_ = false;  // needs a new connection, because one that was kept has failed
 };
 
 }  // namespace workflow

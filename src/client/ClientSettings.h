@@ -12,10 +12,10 @@
 
 namespace workflow {
 
-// The ports of URLs that name none, by scheme. Thread-safe.
+// The default port of each URL scheme, for URLs without a port. Thread-safe.
 class SchemePorts {
  public:
-  // The process's.
+  // The one instance of the process.
   static SchemePorts& process();
 
   SchemePorts() {
@@ -24,7 +24,7 @@ class SchemePorts {
   }
 
   void set(std::string_view scheme, unsigned short port);
-  // In decimal, for ever; null for an unknown scheme.
+  // Returns the port in decimal, as a string that is never freed, or null for an unknown scheme.
   const char* get(std::string_view scheme) const;
 
  private:
@@ -33,11 +33,11 @@ class SchemePorts {
   std::set<std::string> texts_ WF_GUARDED_BY(mutex_);
 };
 
-// What targets made from now on are like. Any thread.
+// The parameters of targets that are created from now on. Any thread.
 void set_default_endpoint_params(const struct EndpointParams& params);
 struct EndpointParams default_endpoint_params();
 
-// The context of clients without one of their own; null without memory. Lives for ever.
+// The TLS context of clients that have none of their own. Null if there is no memory. Never freed.
 SSL_CTX* client_tls_context();
 
 }  // namespace workflow

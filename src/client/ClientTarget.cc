@@ -14,7 +14,7 @@ namespace workflow {
 
 namespace {
 
-// 0 when it is none: nobody listens there.
+// Returns 0 if the text is not a port: nobody listens there.
 unsigned short port_of(const char* text) {
   char* end = nullptr;
   const unsigned long port = std::strtoul(text, &end, 10);

@@ -26,7 +26,7 @@ void FailedAddresses::failed(const HostAddress& address, int64_t now_ns) {
       until_ns_[key_of(address)] = saturating_add(now_ns, kAvoidedNs);
     }
   } catch (const std::bad_alloc&) {
-    // Then the next request tries it again.
+    // The address is not remembered, and the next request tries it again.
   }
 }
 
@@ -37,7 +37,7 @@ void FailedAddresses::worked(const HostAddress& address) {
       until_ns_.erase(key_of(address));
     }
   } catch (const std::bad_alloc&) {
-    // Then it is avoided until its time is up.
+    // The address is avoided until its time is up.
   }
 }
 

@@ -18,15 +18,15 @@ class FailedAddresses {
   // How long a failed address is tried only after all others. Then a single request tries it in its
   // turn. For other requests the address counts as failed until that one has succeeded.
   static constexpr int64_t kAvoidedNs = 30 * kNsPerSec;
-  // More are not remembered.
+  // At most this many are remembered.
   static constexpr size_t kMost = 1024;
 
-  // Without memory nothing is remembered.
+  // If there is no memory, nothing is remembered.
   void failed(const HostAddress& address, int64_t now_ns);
   void worked(const HostAddress& address);
 
-  // These, without ports, in the order in which to try them at that port: the failed ones last,
-  // else as they are. The same without memory.
+  // Returns the addresses, which have no ports, in the order in which to try them at that port: the
+  // failed ones last, otherwise in the given order. If there is no memory, the order stays.
   HostAddresses in_order(HostAddresses addresses, uint16_t port, int64_t now_ns);
 
  private:

@@ -6,7 +6,7 @@ namespace workflow {
 
 class ClientSession;
 
-// A session's place in the queue for a connection. In one queue at most.
+// A session's place in the queue for a connection. It is in one queue at most.
 class SessionPlace {
  public:
   SessionPlace(ClientSession* who, bool wants_fresh) : session(who), fresh(wants_fresh) {}
@@ -24,9 +24,10 @@ class SessionPlace {
   bool promised_ = false;
 };
 
-// The sessions that wait for a connection of an endpoint, in the order in which they came. To some
-// a new connection is promised: one that closes makes room for it. Owns none of them; not
-// thread-safe. The searches pass at most those promised, or those before the first of them.
+// The sessions that wait for a connection of an endpoint, in the order in which they came. Some of
+// them are promised a new connection: a connection that closes makes room for it. Owns none of the
+// sessions. Not thread-safe. The two searches pass at most the promised sessions, or those before
+// the first promised one.
 class SessionQueue {
  public:
   bool empty() const { return !head_; }
@@ -39,7 +40,7 @@ class SessionQueue {
     tail_ = place;
   }
 
-  // Of one that was the first, and has not got what it was taken out for.
+  // For a session that was the first, and has not got the connection for which it was taken out.
   void push_front(SessionPlace* place) {
     place->queued_ = true;
     place->next_ = head_;
@@ -47,7 +48,7 @@ class SessionQueue {
     head_ = place;
   }
 
-  // False when it is in no queue any more.
+  // Returns false if the place is not in the queue any more.
   bool erase(SessionPlace* place) {
     if (!place->queued_) {
       return false;
@@ -64,7 +65,7 @@ class SessionQueue {
     promised_++;
   }
 
-  // Whose turn it is when there is room for a new connection; null: nobody's.
+  // Whose turn it is when there is room for a new connection, or null.
   SessionPlace* next_for_new() const {
     SessionPlace* place = head_;
     while (promised_ > 0 && place && !place->promised_) {
@@ -72,7 +73,7 @@ class SessionQueue {
     }
     return place;
   }
-  // Whose turn it is when a connection is returned.
+  // Whose turn it is when a connection is returned, or null.
   SessionPlace* first_unpromised() const {
     SessionPlace* place = head_;
     while (place && place->promised_) {

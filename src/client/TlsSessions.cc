@@ -16,7 +16,7 @@ void TlsSessions::offer(const std::string& endpoint, SSL* ssl) {
       SSL_set_session(ssl, nullptr);
       SSL_set_verify_result(ssl, X509_V_OK);
     }
-    ERR_clear_error();  // without it there is a full handshake
+    ERR_clear_error();  // if the session cannot be set, the handshake is a full one
   }
 }
 
@@ -30,7 +30,7 @@ TlsSessions::Kept::Kept(SSL* ssl) {
   }
 }
 
-// `kept` is the caller's, and outlives the lock; so does what is dropped.
+// `kept` and `dropped` live longer than the lock, so no session is freed under it.
 void TlsSessions::keep(const std::string& endpoint, Kept kept) {
   if (!kept.session()) {
     return;
@@ -43,7 +43,7 @@ void TlsSessions::keep(const std::string& endpoint, Kept kept) {
     return;  // the next handshake is a full one
   }
   if (sessions_.size() > kMost) {
-    // Any other: all of them save a little time.
+    // Drops any other session, because each of them saves only a little time.
     auto victim = sessions_.begin();
     if (victim->first == endpoint) {
       ++victim;

@@ -10,17 +10,18 @@
 
 namespace workflow {
 
-// The last TLS session of each endpoint, so that the next connection can resume it (RFC 8446, 2.2);
-// of kMost endpoints at most. Thread-safe.
+// The last TLS session of each endpoint, so that the next connection can resume it (RFC 8446, 2.2).
+// At most kMost endpoints are remembered. Thread-safe.
 class TlsSessions {
  public:
   static constexpr size_t kMost = 1024;
 
-  // What is kept of a session. Freeing it may run what the user has attached to it: under no lock.
+  // A TLS session that is kept. Freeing it may run user code that is attached to it, so the thread
+  // that frees it holds no lock.
   class Kept {
    public:
     Kept() = default;
-    // Of a connection; of nothing if it cannot be resumed.
+    // Takes the session of a connection. Empty if the session cannot be resumed.
     explicit Kept(SSL* ssl);
     SSL_SESSION* session() const { return session_.get(); }
 
@@ -30,14 +31,16 @@ class TlsSessions {
       void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
     };
     std::unique_ptr<SSL_SESSION, Free> session_;
-    // Which the endpoint's key names by its address: no other context has that meanwhile.
+    // The endpoint's key contains the address of its context. Holding the context here keeps
+    // another one from getting the same address.
     std::unique_ptr<SSL_CTX, Free> context_;
   };
 
-  // Has the new connection offer the endpoint's session, if there is one and its peer is as
-  // trusted as the connection demands: a resumed one shows no certificate again.
+  // Makes a new connection offer the endpoint's session. Does nothing if there is no session, or if
+  // the connection demands a verified peer and that of the session was not verified: a peer shows
+  // no certificate when a session is resumed.
   void offer(const std::string& endpoint, SSL* ssl);
-  // Keeps it, unless it is of nothing.
+  // Keeps the session, unless it is empty.
   void keep(const std::string& endpoint, Kept kept);
   void forget(const std::string& endpoint);
 

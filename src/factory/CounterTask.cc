@@ -28,7 +28,7 @@ NamedCounterTask::NamedCounterTask(std::string_view name, unsigned int target,
 }
 
 NamedCounterTask::~NamedCounterTask() {
-  // Who ends a started one leaves the name.
+  // A counter that was started has left its name when it ended.
   if (!is_started()) {
     registry().unlink(this);
   }
@@ -65,7 +65,7 @@ size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
           task->left_ -= n;
           return false;
         }
-        // What has ended otherwise, and is about to leave its name, takes nothing.
+        // A counter that has ended otherwise, and is about to leave its name, takes no counts.
         claimed = task->claim();
         n -= claimed ? task->left_ : 0;
         return true;
@@ -78,7 +78,7 @@ size_t NamedCounterTask::count(std::string_view name, unsigned int n) {
         }
       },
       [] {});
-  // Not in between: one of them may wait for another.
+  // Only after all were counted, because one of them may wait for another.
   complete_all(ended);
   return reached_count;
 }

@@ -9,7 +9,8 @@
 namespace workflow {
 
 // A counter that can be counted by its name. It leaves its name when its target is reached, or when
-// it is aborted or interrupted. Who counts claims it under B, and publishes when it is unlinked.
+// it is aborted or interrupted. The thread that reaches the target claims the counter under B, and
+// publishes it when it is unlinked.
 class NamedCounterTask final : public WFCounterTask, public NamedNode {
  public:
   // Throws std::bad_alloc.
@@ -18,7 +19,7 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
 
   void count() override;
 
-  // Counts `n` times by name; returns how many counters reached their target.
+  // Counts `n` times by name. Returns how many counters reached their target.
   static size_t count(std::string_view name, unsigned int n);
 
   // Every outstanding named counter of the calling thread's runtime.

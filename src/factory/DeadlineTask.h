@@ -9,7 +9,7 @@
 
 namespace workflow {
 
-// When a deadline passes: so long after the start, or at a point of the runtime's clock.
+// When a deadline passes: `ns` after the start, or at the time `ns` of the runtime's clock.
 struct DeadlineTime {
   int64_t ns;  // kNever: never
   bool from_start;

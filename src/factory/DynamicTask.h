@@ -7,7 +7,7 @@
 
 namespace workflow {
 
-// Makes, when its turn has come, the task that takes its place in the series.
+// When its turn comes in the series, creates the task that takes its place.
 class DynamicTask final : public WFGenericTask {
  public:
   explicit DynamicTask(std::function<SubTask*(WFGenericTask*)>&& create)
@@ -16,7 +16,7 @@ class DynamicTask final : public WFGenericTask {
  protected:
   ~DynamicTask() override = default;
 
-  // Here and not in dispatch(): user code runs on framework threads.
+  // Calls create_ here and not in dispatch(), because user code runs on threads of the library.
   SubTask* done() override {
     SubTask* task = create_ ? create_(this) : nullptr;
     if (task && !is_series_canceled()) {

@@ -12,15 +12,15 @@
 
 namespace workflow {
 
-// The threads of an Executor. Shared by the executor, those who are posting to it at the moment,
-// and who ends them when it is one of them that asks for it.
+// The threads of an Executor. Shared by the executor, by the threads that are just posting to it,
+// and by PoolEnd, which ends these threads when one of them has asked for that.
 class OwnedPool final : public Intake, public std::enable_shared_from_this<OwnedPool> {
  public:
   explicit OwnedPool(int threads) : pool_(threads) {}
 
   ComputePool& pool() { return pool_; }
 
-  // 0, or the errno.
+  // Returns 0 or an errno.
   int start() {
     runtime_ = &Runtime::current();
     if (!pool_.start()) {
@@ -33,24 +33,24 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
     return 0;
   }
 
-  // Once; not on one of the threads.
+  // Ends the threads. Called once, and not on one of them.
   void end() {
-    // Once it is stopped the runtime may be gone.
+    // When stopped_ is true, the runtime may be gone.
     if (!stopped_.load(std::memory_order_acquire) && runtime_->left_behind()) {
-      self_ = shared_from_this();  // for ever: a child of fork(2) has not its threads
+      self_ = shared_from_this();  // never freed: a child of fork(2) does not have the threads
       return;
     }
     pool_.abandon();
     BlockingScope blocking;
     if (!stopped_.load(std::memory_order_acquire)) {
-      // Either the runtime has ended the threads by then, or it will not.
+      // When this returns, the runtime has ended the threads or will never do so.
       runtime_->remove_intake(this);
       stop();
       drop_self();
     }
   }
 
-  // Instead of end(), on one of the threads.
+  // Called instead of end() on one of the threads.
   void end_elsewhere();
 
   // Intake
@@ -62,7 +62,8 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
   uint64_t wait_quiet() override { return pool_.wait_quiet(); }
 
  private:
-  // The last thing done with this. A thread that ends the process still belongs to it.
+  // The last use of this object. It is kept if a thread of the pool is ending the process, because
+  // that thread still uses it.
   void drop_self() {
     if (!pool_.has_lost_worker()) {
       const auto last = std::move(self_);
@@ -78,8 +79,8 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
 
   ComputePool pool_;
   Runtime* runtime_ = nullptr;
-  std::atomic<bool> stopped_{false};  // by the runtime, or after remove_intake()
-  std::shared_ptr<OwnedPool> self_;   // from end_elsewhere() until the threads have ended
+  std::atomic<bool> stopped_{false};  // set by the runtime, or after remove_intake()
+  std::shared_ptr<OwnedPool> self_;   // set from end_elsewhere() until the threads have ended
 };
 
 namespace {
@@ -115,7 +116,8 @@ ComputePlace ComputePlace::of(ExecQueue* queue, Executor* executor) {
 }
 
 bool ComputePlace::post_to_own(Runnable* item) const {
-  // The item may have ended, and the executor with it, before post() returns: keeps what it uses.
+  // The item may have ended, and the executor may be gone, before post() returns. So this keeps
+  // what it uses alive.
   const std::shared_ptr<OwnedPool> own = own_executor->own_;
   ComputePool* const threads = own_executor->pool_;
   ComputeQueue* const line = own_queue->queue_;

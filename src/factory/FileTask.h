@@ -9,8 +9,8 @@
 
 namespace workflow {
 
-// A file task on its way: two queue nodes in one object, the operation, which FileIo keeps, and the
-// task, which the handlers get once the operation has ended.
+// A file task that is under way. It is two queue nodes in one object: the operation, which FileIo
+// queues, and the task, which is posted to the handlers when the operation has ended.
 template <class ARGS>
 class FileTask : public WFFileTask<ARGS>, public FileOperation {
  public:
@@ -39,7 +39,7 @@ class FileTask : public WFFileTask<ARGS>, public FileOperation {
   const FileRequest::Kind kind_;
 };
 
-// The same on a file that it opens and closes itself.
+// A file task on a file that it opens and closes itself.
 template <class ARGS>
 class PathTask final : public FileTask<ARGS> {
  public:

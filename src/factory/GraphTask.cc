@@ -14,7 +14,7 @@ void WFGraphNode::precede(WFGraphNode& node) {
   assert(node.graph_ == graph_);
   void* memory = graph_->memory_.allocate(sizeof(Arrow), alignof(Arrow));
   arrows_ = new (memory) Arrow{&node, arrows_};
-  // Nobody else is there yet: no need of an atomic addition.
+  // No other thread uses this yet, so the addition need not be atomic.
   node.pending_.store(node.pending_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   graph_->in_order_ &= index_ < node.index_;
 }
@@ -63,8 +63,8 @@ WFGraphNode& WFGraphTask::create_graph_node(SubTask* task) {
   return *node;
 }
 
-// Takes away, again and again, the nodes that depend on no other: what is left is in circles, or
-// depends on them.
+// Removes the nodes that depend on no other, again and again. The nodes that are left are in
+// cycles, or depend on nodes in cycles.
 bool WFGraphTask::has_cycle() const {
   if (in_order_) {
     return false;

@@ -10,7 +10,7 @@ namespace workflow {
 
 namespace {
 
-// Resources that nobody releases are held until the end.
+// Resources that are never released are held until the end of the runtime.
 class GuardNames final : public RuntimePart, public NameRegistry {
  public:
   ~GuardNames() override {
@@ -38,7 +38,7 @@ void GuardTask::dispatch() {
   WFConditional::dispatch();
 }
 
-// False without memory.
+// Returns false if there is no memory.
 bool GuardTask::line_up() {
   GuardPlace* place = place_.get();
   try {
@@ -63,7 +63,7 @@ bool GuardTask::take_over(void* message, bool* ends) {
   if (!claim()) {
     return false;
   }
-  // Before the start can see the message: then the task may be gone.
+  // This comes first: as soon as the start can see the message, the task may be gone.
   static_cast<void>(place_.release());
   *ends = claimed_delivery(message) == Delivery::kEnds;
   return true;
@@ -84,7 +84,7 @@ bool GuardTask::release(const std::string& resource, void* message, bool elsewhe
         return true;
       },
       [&released](NamedNode* node) {
-        // The first is the holder's, which belongs to the registry.
+        // The first place is that of the holder, and belongs to the registry.
         if (!released) {
           released = static_cast<GuardPlace*>(node);
         }

@@ -10,20 +10,21 @@ namespace workflow {
 
 class GuardTask;
 
-// A place in the line for a resource: the oldest place of its name is the one that holds it.
+// A place in the line for a resource. The oldest place of a name holds the resource.
 struct GuardPlace final : NamedNode {
   explicit GuardPlace(GuardTask* guard) : task(guard) {}
   GuardTask* const task;  // alive while it owns the place
 };
 
-// Runs a task when it holds a resource: once it is dispatched, and all that were dispatched before
-// it under the same name have released.
+// Runs a task when the guard holds a resource. That is when the guard was dispatched, and all
+// guards that were dispatched before it under the same name have released the resource.
 //
 // Invariants (B is the mutex of the name's shard):
-// 1. The oldest place linked under a name holds the resource; the others wait, in order.
-// 2. The task owns its place until it holds the resource; then the registry, until the release.
-// 3. Who passes the resource on delivers the message under B; a guard that was aborted or
-//    interrupted refuses, and its place is taken out of the line.
+// 1. The oldest place linked under a name holds the resource. The others wait, in order.
+// 2. The task owns its place until it holds the resource. Then the registry owns the place, until
+//    the release.
+// 3. The thread that passes the resource on delivers the message under B. A guard that was aborted
+//    or interrupted refuses the message, and its place is unlinked.
 class GuardTask final : public WFConditional {
  public:
   GuardTask(const std::string& resource, SubTask* task, void** msgbuf)
@@ -31,10 +32,11 @@ class GuardTask final : public WFConditional {
         resource_(resource),
         place_(std::make_unique<GuardPlace>(this)) {}
 
-  // Only the release before tells a guard.
+  // Has no effect: a guard gets its message only from the release before it.
   void signal(void* /*message*/) override {}
 
-  // Passes the resource on to the next in line, if any: true. `elsewhere`: never on this thread.
+  // Passes the resource on to the next in line. Returns false if there is none. `elsewhere`: the
+  // next one does not go on on this thread.
   static bool release(const std::string& resource, void* message, bool elsewhere);
 
   static NameRegistry& registry();
@@ -48,7 +50,7 @@ class GuardTask final : public WFConditional {
 
  private:
   bool line_up();
-  // Under B. False: it refuses.
+  // Delivers the message. Requires B. Returns false if the guard refuses it.
   bool take_over(void* message, bool* ends);
 
   const std::string resource_;

@@ -44,7 +44,7 @@ std::unique_ptr<NameQuotas> NameQuotas::without(Of of, std::string_view text) co
   return set;
 }
 
-// In the order of their texts all that begin with a prefix come right behind it.
+// The prefixes are sorted by text, so all that begin with a prefix follow it directly.
 void NameQuotas::link_prefixes() {
   size_t wider = kNoWider;
   for (size_t i = 0; i < prefixes_.size(); i++) {
@@ -85,8 +85,9 @@ bool NameQuotas::visit(std::string_view name, Visit&& visit) const {
       return false;
     }
   }
-  // What lies between a prefix of the name and the name itself begins with that prefix: so the
-  // last prefix that is not behind the name is the longest one, or leads to it.
+  // In this order everything between a prefix of the name and the name itself begins with that
+  // prefix. So the last entry that is not after the name is the longest prefix of the name, or its
+  // chain of wider ones leads there.
   const auto behind =
       std::upper_bound(prefixes_.begin(), prefixes_.end(), name,
                        [](std::string_view n, const Prefix& p) { return n < p.quota->text; });

@@ -11,8 +11,9 @@ namespace workflow {
 
 // How many nodes may be linked under a name, or under all names that begin with a prefix.
 //
-// A set of quotas does not change: another one that shares them takes its place. What a quota has
-// given out is counted in it, from any thread.
+// A set of quotas does not change: a new set, which shares the quotas with it, takes its place.
+// Each quota counts the nodes that it has admitted. Any thread may change that count and the
+// maximum.
 class NameQuotas {
  public:
   static constexpr size_t kNone = SIZE_MAX;
@@ -20,19 +21,20 @@ class NameQuotas {
 
   NameQuotas() = default;
 
-  // This set with one more, which is not in it, or without one that is. Throws std::bad_alloc.
+  // Return a copy of this set with a quota that is not in it, or without one that is. Throw
+  // std::bad_alloc.
   std::unique_ptr<NameQuotas> with(Of of, std::string_view text, size_t max) const;
   std::unique_ptr<NameQuotas> without(Of of, std::string_view text) const;
 
   bool contains(Of of, std::string_view text) const { return find(of, text) != nullptr; }
-  // Of one in the set. Who has more already keeps it.
+  // Changes the maximum of a quota in the set. Nodes that exceed the new maximum stay.
   void set_max(Of of, std::string_view text, size_t max) const;
-  // Counts `nodes` that are there already to that one.
+  // Adds `nodes` nodes, which are linked already, to the count of a quota in the set.
   void add(Of of, std::string_view text, size_t nodes) const;
   static bool covers(Of of, std::string_view text, std::string_view name);
 
-  // Room for one more node of `name` in all quotas that it falls under, or in none: false.
-  // `beyond`: even if there is none. O(log quotas).
+  // Counts one more node of `name` in all quotas that cover the name. Returns false, and counts it
+  // in none, if one of them is full. `beyond`: counts it even then. O(log quotas).
   bool take(std::string_view name, bool beyond) const;
   void give_back(std::string_view name) const;
 
@@ -53,12 +55,13 @@ class NameQuotas {
 
   Quota* find(Of of, std::string_view text) const;
   void link_prefixes();
-  // Calls visit(quota) for all that `name` falls under, until that is false. False then.
+  // Calls visit(quota) for all quotas that cover `name`. Stops and returns false if visit() returns
+  // false.
   template <class Visit>
   bool visit(std::string_view name, Visit&& visit) const;
 
-  std::vector<std::shared_ptr<Quota>> names_;  // by text
-  std::vector<Prefix> prefixes_;               // by text
+  std::vector<std::shared_ptr<Quota>> names_;  // sorted by text
+  std::vector<Prefix> prefixes_;               // sorted by text
 };
 
 }  // namespace workflow

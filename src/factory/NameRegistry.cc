@@ -6,7 +6,7 @@
 
 namespace workflow {
 
-// In a simulation every run with a seed is the same.
+// A simulation uses a constant key, so that every run with the same seed is the same.
 NameRegistry::NameRegistry() : key_(VirtualScheduler::current() ? SipKey() : SipKey::random()) {}
 
 NameRegistry::~NameRegistry() {
@@ -48,8 +48,8 @@ void NameRegistry::Shard::lock() const {
 }
 
 void NameRegistry::Shard::step_aside() const {
-  // A mutex hands over to nobody: without a pause the visitor would take it again and again before
-  // a woken waiter gets to run.
+  // A mutex is not passed to a waiter when it is unlocked. Without a pause the visitor would lock
+  // it again and again before a waiter that has been woken gets to run.
   if (waiting.load(std::memory_order_relaxed) > 0) {
     pause_ns(20'000);
   }

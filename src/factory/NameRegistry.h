@@ -28,24 +28,28 @@ class NamedNode {
   NamedNode* next_ = nullptr;
   NamedNode* previous_ = nullptr;
   NameEntry* entry_ = nullptr;  // null: not linked
-  // When it was linked, in steps, later than all before it in the shard; and the shard itself in
-  // the low bits. Set by link(); 0: never.
+  // The step of time in which the node was linked, with the number of the shard in the low bits.
+  // The step is later than that of every node linked before in the shard. Set by link(); 0 if the
+  // node was never linked.
   uint64_t number_ = 0;
 };
 
-// Who is known under which name: for each name the linked nodes in the order of their creation.
-// Owns no node; holds each name once, for as long as it has nodes.
+// Finds nodes by their names. For each name it has a list of the linked nodes, in the order in
+// which they were linked. It owns no node, and stores each name once, as long as the name has
+// nodes.
 //
-// Thread-safe; sharded by hash, so that threads working on different names seldom meet.
-// B is the mutex of a shard. Under B a linked node is alive, because its destructor unlinks it.
+// Thread-safe. Names are spread over shards by their hash, so that threads that work on different
+// names seldom contend. B is the mutex of a shard. A linked node is alive as long as B is held,
+// because its destructor takes B to unlink it.
 //
 // Rules (numbers as in docs/timer-protocol.md):
-// 4. A node is linked from creation on. Whoever unlinks it, under B, decides its outcome.
-// 6. The destructor of what was never started unlinks it.
-// 7. One visit sees only the nodes linked before it began (number_), in bounded chunks per hold of
-//    B, stepping aside between them while others wait.
+// 4. A node is linked when it is created. The thread that unlinks it, under B, decides its outcome.
+// 6. The destructor of a node that was never started unlinks it.
+// 7. One visit sees only the nodes that were linked before it began (see number_). It visits a
+//    bounded number of them in one hold of B, and pauses between two holds if other threads wait.
 //
-// Costs: O(1) expected each; a shard that grows rehashes its own names only.
+// Each call has an expected cost of O(1) unless stated otherwise. When the table of one shard
+// grows, the other shards are not affected.
 class NameRegistry {
  public:
   NameRegistry();
@@ -53,55 +57,63 @@ class NameRegistry {
   NameRegistry(const NameRegistry&) = delete;
   NameRegistry& operator=(const NameRegistry&) = delete;
 
-  // What becomes of those that have the name already: they stay, or they will be taken, so that the
-  // new one may take their place in a quota, or they stay and the new one is refused.
+  // What happens to the nodes that have the name already. kAppend: they stay. kReplace: the caller
+  // takes them after link(), so the new node may exceed a quota meanwhile. kKeep: they stay, and
+  // the new node is refused if there are any.
   enum class Policy { kAppend, kReplace, kKeep };
   enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // A name and where it is. Who seeks it some time before the call has memory fetched meanwhile,
-  // for which the table's address and size are looked at without B.
+  // A name and its place in the registry. A caller that calls seek() early has the name's bucket
+  // prefetched until it needs it. For that, seek() reads the table's size and addresses without B:
+  // they are only a hint.
   struct Sought {
     std::string_view name;
     size_t shard;
-    uint32_t tag;  // which bucket, and a first comparison
+    uint32_t tag;  // selects the bucket, and is compared before the name
   };
   Sought seek(std::string_view name) const WF_NO_THREAD_SAFETY_ANALYSIS;
 
-  // Adds the node, which is not linked, as the newest of the name; not if it is refused. `now_ns`,
-  // not negative, is for linked_ns(). Throws std::bad_alloc; nothing has changed then.
+  // Links a node, which is not linked yet, as the newest of the name, unless the policy or a quota
+  // refuses it. `now_ns` is the time for linked_ns(), and is not negative. When this throws
+  // std::bad_alloc, nothing has changed.
   Linked link(NamedNode* node, const Sought& sought, Policy policy, int64_t now_ns);
   Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend) {
     return link(node, seek(name), policy, 0);
   }
 
-  // When the node was linked, to some dozens of nanoseconds.
+  // The time at which the node was linked, accurate to some dozens of nanoseconds.
   static int64_t linked_ns(const NamedNode* node) {
     return static_cast<int64_t>(node->number_ / kShards - 1) * kNsPerStep;
   }
 
-  // Which of two nodes of one name was linked first.
+  // Whether `a` was linked before `b`. Both have the same name.
   static bool is_older(const NamedNode* a, const NamedNode* b) { return a->number_ < b->number_; }
 
   // Whether the node has, or had, a name.
   static bool was_linked(const NamedNode* node) { return node->number_ != 0; }
 
-  // False when somebody unlinked it before.
+  // Unlinks the node. Returns false if it is not linked any more.
   bool unlink(NamedNode* node);
 
-  // Under B, if the node is linked: unlinks it if wanted(). True when it was unlinked by this call.
+  // If the node is linked, calls wanted() under B, and unlinks the node if that returns true.
+  // Returns whether this call has unlinked it.
   template <class Wanted>
   bool unlink_if(NamedNode* node, Wanted&& wanted);
 
-  // Unlinks nodes of `name` that were linked before the call, oldest first and at most `max`, until
-  // wanted(node) is false. Then unlinked(node) is called for each, still under B: from there on the
-  // node may be somebody else's. `between` runs after each chunk, without B. Returns how many.
+  // Unlinks nodes of `name` that were linked before the call, oldest first, and at most `max`.
+  // Stops at the first node for which wanted(node) returns false. Calls unlinked(node) for each
+  // node that it has unlinked, still under B; after that call the node may belong to another
+  // thread. Calls between() after each chunk, without B. Returns the number of nodes it has
+  // unlinked.
   template <class Wanted, class Unlinked, class Between>
   size_t take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
               Between&& between);
 
-  // Calls visit(node), under B, for each node of `name` that was linked before the call and still
-  // is when its turn comes, oldest first. O(their number), in chunks as in take(); after each,
-  // between(), without B: false ends it, and so does what it throws. visit() throws nothing.
+  // Calls visit(node), under B, for each node of `name` that was linked before the call and is
+  // still linked when its turn comes, oldest first. visit() must not throw. Works in chunks as
+  // take() does, and calls between() after each chunk, without B. If between() returns false the
+  // visit ends and for_each() returns false; what between() throws ends the visit, too. O(number of
+  // nodes).
   template <class Visit, class Between>
   bool for_each(std::string_view name, Visit&& visit, Between&& between);
   template <class Visit>
@@ -109,29 +121,32 @@ class NameRegistry {
     for_each(name, visit, [] { return true; });
   }
 
-  // The same with visit(name, node) for each name that begins with `prefix`, in no order. Each node
-  // that is linked during all of the call is visited once, others at most once. O(all names).
+  // Does the same for all names that begin with `prefix`, in no particular order, and calls
+  // visit(name, node). A node that is linked during the whole call is visited exactly once, any
+  // other node at most once. O(all names).
   template <class Visit, class Between>
   bool for_each_prefix(std::string_view prefix, Visit&& visit, Between&& between);
 
-  // From now on at most `max` nodes have that name, or all names that begin with it together;
-  // those that are there stay. NameQuotas::kNone: any number. Throws std::bad_alloc; nothing has
-  // changed then. O(all names) if there was no such quota: a shard at a time.
+  // From now on at most `max` nodes may be linked under the name `text`, or under all names that
+  // begin with `text` taken together. Nodes that are linked already stay. NameQuotas::kNone removes
+  // the quota. When this throws std::bad_alloc, nothing has changed. A quota for a new prefix costs
+  // O(all names); one shard is locked at a time.
   void set_quota(NameQuotas::Of of, std::string_view text, size_t max);
 
-  // Unlinks the oldest node of `name`, and all that are then the oldest until stays(node) is true.
-  // Calls unlinked(node), under B, for each that it has unlinked. False when no node is left.
+  // Unlinks the oldest node of `name`. Then unlinks each following node, until stays(node) returns
+  // true for one of them. Calls unlinked(node), under B, for each node that it has unlinked.
+  // Returns false if the name has no node left.
   template <class Stays, class Unlinked>
   bool advance(std::string_view name, Stays&& stays, Unlinked&& unlinked);
 
-  // For the end: unlinks some node, and returns it; null when there is none.
+  // For the end of the registry: unlinks any one node and returns it, or null if there is none.
   NamedNode* unlink_any();
 
-  // For reports: each name with its number of nodes. Locks shard by shard.
+  // For reports: each name with its number of nodes. Locks one shard at a time.
   std::vector<std::pair<std::string, size_t>> names() const;
   // The number of nodes of a name. O(1).
   size_t count(std::string_view name) const;
-  // Of all names that begin with `prefix`. O(all names), in chunks.
+  // The number of nodes of all names that begin with `prefix`. O(all names), in chunks.
   size_t count_prefix(std::string_view prefix);
   bool empty() const;
 
@@ -140,12 +155,13 @@ class NameRegistry {
   static constexpr size_t kShards = 256;
   static constexpr int64_t kNsPerStep = 32;
   static constexpr int64_t kLastNs = int64_t{1}
-                                     << 60;  // the time stands still then, after 36 years
+                                     << 60;  // the latest time of linked_ns(), after 36 years
   static constexpr size_t kChunk = 64;
-  // Visiting a node, in nodes of short names: its name may be copied.
+  // The cost of visiting a node of that name. 1 for a short name; more for a long one, because the
+  // visitor may copy it.
   static size_t work_of(std::string_view name) { return 1 + name.size() / 1024; }
 
-  // Where a visit of all names of a shard is.
+  // How far a visit of all names of a shard has come.
   struct Scan {
     NameTable::Position position = 0;
     bool over = false;
@@ -154,15 +170,17 @@ class NameRegistry {
   struct Shard {
     mutable Mutex mutex;  // B
     Cursors<NamedNode> visitors WF_GUARDED_BY(mutex);
-    // How many threads wait for B: one visit after the other could keep them waiting for ever.
+    // How many threads wait for B. Without this, one visit after the other could keep them waiting
+    // for ever.
     mutable std::atomic<int> waiting{0};
     NameTable table WF_GUARDED_BY(mutex);
-    uint64_t next_number WF_GUARDED_BY(mutex) = 1;  // the least that is left
+    uint64_t next_number WF_GUARDED_BY(mutex) = 1;  // the least unused one
     const NameQuotas* quotas WF_GUARDED_BY(mutex) = nullptr;
 
     void lock() const WF_ACQUIRE(mutex);
     void unlock() const WF_RELEASE(mutex) { mutex.unlock(); }
-    // Takes the node out; returns its entry if that is empty now, for the caller to free unlocked.
+    // Unlinks the node. Returns its entry if that has no node left; the caller frees it, best
+    // without the lock.
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
     size_t count_covered(const NameRegistry& registry, NameQuotas::Of of,
                          std::string_view text) const WF_REQUIRES(mutex);
@@ -181,14 +199,14 @@ class NameRegistry {
   };
 
   static size_t shard_of(const NamedNode* node) { return node->number_ % kShards; }
-  // A chunk of a visit of the shard: visit_entry(entry), which returns how much work it was, in
-  // nodes.
+  // Visits one chunk of the shard: calls visit_entry(entry) for the names that begin with `prefix`.
+  // visit_entry() returns how much work it has done, as work_of() counts it.
   template <class VisitEntry>
   static void scan(Shard& shard, Scan& scan, std::string_view prefix, VisitEntry& visit_entry);
 
-  const SipKey key_;  // names may be chosen by somebody who wants them to collide
+  const SipKey key_;  // random, because an attacker may choose names that would collide
   std::array<Shard, kShards> shards_;
-  Mutex quotas_mutex_;  // one change at a time; before B
+  Mutex quotas_mutex_;  // held while quotas are changed; ordered before B
   std::unique_ptr<const NameQuotas> quotas_ WF_GUARDED_BY(quotas_mutex_);
 };
 
@@ -273,7 +291,7 @@ bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& betw
       goes_on = between();
     } catch (...) {
       shard.lock();
-      shard.visitors.end(&visitor);  // it is on this stack
+      shard.visitors.end(&visitor);  // because the visitor is on this stack
       shard.unlock();
       throw;
     }

@@ -95,7 +95,7 @@ void NameTable::split() {
 
 void NameTable::grow() {
   const size_t end = std::min(bucket_count() + kSplits, kPieces * kBucketsPerPiece);
-  // Else each split would wait for the memory of its entries.
+  // Without this each split would have to wait for a cache miss of its own.
   for (size_t number = bucket_count(); number < end; number++) {
     __builtin_prefetch(bucket_of(static_cast<uint32_t>(number)).first(), 1);
   }
@@ -107,7 +107,8 @@ void NameTable::grow() {
 bool NameTable::advance(Position* position) const {
   const size_t count = bucket_count();
   const size_t lower_half = (std::bit_ceil(count) - 1) >> 1;
-  // Whether the highest bit tells two buckets apart here, or there is only one yet for both.
+  // Whether the bucket at this position was split already, so that the highest bit of a number
+  // tells two buckets apart.
   const bool is_split = (*position & lower_half) + lower_half + 1 < count;
   // Adds one to the number of the bucket, from its highest bit down.
   const size_t mask = is_split ? 2 * lower_half + 1 : lower_half;
@@ -122,7 +123,7 @@ bool NameTable::advance(Position* position) const {
 }
 
 void NameTable::prefetch(uint32_t tag) const {
-  // As a number: the piece may not be there yet.
+  // Computes with an integer, because the piece may not exist yet.
   const size_t number = number_of(tag);
   if (number < kFirstBuckets) {
     __builtin_prefetch(&first_[number], 1);

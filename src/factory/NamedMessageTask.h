@@ -9,9 +9,10 @@
 
 namespace workflow {
 
-// A mailbox or a conditional that can be sent to by its name. It leaves its name with its message,
-// or when it is aborted or interrupted; who unlinks it, under B, delivers the message after that,
-// and claims it before B is released: what was interrupted may be gone then.
+// A mailbox or a conditional that can get a message by its name. It leaves its name when it gets
+// its message, or when it is aborted or interrupted. The thread that unlinks it, under B, delivers
+// the message after that. It claims the task before it releases B, because a task that was
+// interrupted may be gone then.
 //
 // `Base`: WFMailboxTask or WFConditional.
 template <class Base>
@@ -24,8 +25,8 @@ class NamedMessageTask : public Base, public NamedNode {
     registry().link(this, name);
   }
 
-  // Sends a message to each task of that name that was created before the call, oldest first and
-  // at most `max`: message(i) for the i-th. Returns how many got one.
+  // Sends a message to each task of that name that was created before the call, oldest first, and
+  // to at most `max` tasks. The i-th task gets message(i). Returns how many tasks got a message.
   template <class Message>
   static size_t deliver_to(std::string_view name, size_t max, Message&& message);
 
@@ -34,7 +35,7 @@ class NamedMessageTask : public Base, public NamedNode {
 
  protected:
   ~NamedMessageTask() override {
-    // Who ends a started one leaves the name.
+    // A task that was started has left its name when it ended.
     if (!this->is_started()) {
       registry().unlink(this);
     }
@@ -43,7 +44,7 @@ class NamedMessageTask : public Base, public NamedNode {
   void leave_waiting() override { registry().unlink(this); }
   bool is_told_by_address() const override { return false; }
 
-  // send() and signal() of the task itself.
+  // Implements send() and signal() of the task itself.
   void send_directly(void* message) {
     bool claimed = false;
     registry().unlink_if(this, [this, &claimed] {
@@ -62,8 +63,8 @@ size_t NamedMessageTask<Base>::deliver_to(std::string_view name, size_t max, Mes
   size_t delivered = 0;
   RunnableList ended;
   registry().take(
-      // One that refuses, because it has ended otherwise and is about to leave its name, takes
-      // none.
+      // A task that has ended otherwise, and is about to leave its name, refuses the message and
+      // does not count.
       name, SIZE_MAX, [&delivered, max](NamedNode*) { return delivered < max; },
       [&](NamedNode* node) {
         NamedMessageTask* task = static_cast<NamedMessageTask*>(node);
@@ -74,7 +75,7 @@ size_t NamedMessageTask<Base>::deliver_to(std::string_view name, size_t max, Mes
         }
       },
       [] {});
-  // Not in between: one of them may wait for another.
+  // Only after all have got their messages, because one of them may wait for another.
   NamedMessageTask::complete_all(ended);
   return delivered;
 }

@@ -50,7 +50,8 @@ void PeriodicTimer::left_queue(bool stopped, RunnableList& finished) {
     finished.push_back(this);
     return;
   }
-  // In this order: as soon as it is in the queue again somebody may end it, and free it.
+  // The tick comes first, because another thread may end and free the timer as soon as it is in the
+  // queue again.
   spawn_tick(finished);
   if (!restart()) {
     finished.push_back(this);
@@ -93,7 +94,7 @@ void PeriodicTimer::take_turn() {
     end_turn();
     return;
   }
-  // Ended since it left the queue: the restart will say so.
+  // No tick if the timer was ended after it left the queue. restart() will find that, too.
   if (!Poller::is_ended(this)) {
     call_tick(number_++, missed_, deadline_ns());
   }
@@ -109,7 +110,7 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
   // The wall clock may have been set back since.
   tick.late = std::chrono::nanoseconds(std::max<int64_t>(now_ns() - due_ns, 0));
   Clock& clock = Runtime::current_clock();
-  const int64_t begin_ns = clock.now_ns();  // one that nobody sets
+  const int64_t begin_ns = clock.now_ns();  // of a clock that nobody sets
   TimerCounters::add(TimerCounters::kTicks);
   if (tick_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kTick);
@@ -123,7 +124,7 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
 bool PeriodicTimer::restart() {
   const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns());
   missed_ = missed + std::exchange(lost_, 0);
-  // Ticks that overlap would follow each other here without end.
+  // With kTell, overlapping ticks that are due already would follow each other here without end.
   const Poller::IfDue if_due = overlap_ ? Poller::IfDue::kQueue : Poller::IfDue::kTell;
   switch (Poller::restart_timer(this, due_ns, if_due)) {
     case Poller::Start::kQueued:
@@ -144,7 +145,7 @@ bool PeriodicTimer::restart() {
       leave_with(WFT_STATE_ABORTED, 0);
       break;
     case Poller::Start::kNoMemory:
-    case Poller::Start::kNoClock:  // only a first start is told that
+    case Poller::Start::kNoClock:  // only a first start returns this
       leave_with(WFT_STATE_SYS_ERROR, ENOMEM);
       break;
   }

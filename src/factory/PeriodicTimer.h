@@ -10,24 +10,26 @@
 
 namespace workflow {
 
-// A timer that ticks until something ends it. It keeps its name, its series and its handles all the
-// while; each time its deadline passes it leaves the queue and is put back (rule 13).
+// A timer that ticks until something ends it. Until then it keeps its name, its series and its
+// handles. Each time its deadline passes, it leaves the queue, and is restarted for the next tick
+// (rule 13).
 //
 // Rules (numbers as in docs/timer-protocol.md):
-// 13. Between its leaving the queue and the restart the timer belongs to its tick; with ticks that
-//     overlap, to the poller. Who wants to end it meanwhile marks it.
-// 14. The callback runs after the last tick has returned: the schedule and each tick that overlaps
-//     others are users of the timer, and the last of them goes on to the callback.
+// 13. From the time it leaves the queue until the restart, the timer belongs to its tick, or to the
+//     poller if ticks may overlap. A thread that ends the timer meanwhile marks it.
+// 14. The callback runs after the last tick has returned. The schedule and each overlapping tick
+//     are users of the timer, and the last of them goes on to the callback.
 class PeriodicTimer final : public NamedTimerTask {
  public:
-  // Throws std::bad_alloc. `first`: when the first tick is due, or refused(error).
+  // `first` is when the first tick is due, or refused(error). Throws std::bad_alloc.
   static WFTimerTask* create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
                              bool overlap, const WFTimerOptions& options, WFTimer::Tick&& tick,
                              WFTimer::Callback&& callback);
 
   void left_queue(bool stopped, RunnableList& finished) override;
 
-  // By a tick that runs: it is the last.
+  // Called by a running tick, to end the timer with SUCCESS. Has no effect if something else has
+  // ended the timer before.
   void end_with_tick();
 
  protected:
@@ -44,9 +46,10 @@ class PeriodicTimer final : public NamedTimerTask {
 
   void spawn_tick(RunnableList& finished);
   void call_tick(uint64_t number, uint64_t missed, int64_t due_ns);
-  // Waits for the next tick; false if there is none: it has an outcome.
+  // Queues the timer, or posts it if it is due already, for the next tick. Returns false if there
+  // is no next tick; the outcome is stored then.
   bool restart();
-  // A user less.
+  // Ends one use of the timer. After the last use, the callback runs.
   void end_turn();
   void last_turn();
 
@@ -56,10 +59,10 @@ class PeriodicTimer final : public NamedTimerTask {
   WFTimer::Tick tick_;
 
   // Used only by the current owner of the timer (rule 13).
-  bool ticks_ = false;  // the coming turn is a tick
+  bool ticks_ = false;  // the next call of take_turn() is for a tick
   uint64_t number_ = 0;
   uint64_t missed_ = 0;
-  uint64_t lost_ = 0;  // ticks that there was no memory for
+  uint64_t lost_ = 0;  // ticks left out for lack of memory
 
   std::atomic<bool> ended_by_tick_{false};
   std::atomic<size_t> users_{1};

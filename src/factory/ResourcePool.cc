@@ -9,17 +9,17 @@ namespace workflow {
 
 class ResourceConditional;
 
-// Who waits for the resources of a source, and how many there are that nobody waits for.
+// The conditionals that wait for the resources of a source, and the number of free resources.
 //
-// Thread-safe. R is mutex_; under it resources are delivered, and the source's pop() and push() are
-// called, which users may have overridden. A conditional in the line is alive: who completes it
-// takes it out first. Shared by the source and the conditionals, as these may be aborted when the
-// source is gone.
+// Thread-safe. R is mutex_. Resources are delivered under R, and the source's pop() and push(),
+// which users may have overridden, are called under R. A conditional in the line is alive, because
+// it is taken out before it is completed. The source and the conditionals share the line, because a
+// conditional may be aborted after the source is gone.
 class ResourceLine {
  public:
   explicit ResourceLine(ResourceSource* source) : source_(source) {}
 
-  // The source is gone: what enters now waits until the library ends.
+  // The source is gone: a conditional that enters after this waits until the library ends.
   void close() {
     MutexLock lock(mutex_);
     source_ = nullptr;
@@ -30,13 +30,13 @@ class ResourceLine {
     value_ = static_cast<long>(n);
   }
 
-  // For the user's part of a source: see ResourceSource.
+  // These two are for the user's part of a source; see ResourceSource.
   std::mutex& mutex() { return mutex_.native(); }
   long& value() WF_NO_THREAD_SAFETY_ANALYSIS { return value_; }
 
   // Gives the conditional a resource, or lets it wait in line.
   void enter(ResourceConditional* conditional);
-  // Takes it out if it still waits.
+  // Takes the conditional out of the line if it still waits.
   void leave(ResourceConditional* conditional);
   void post(void* resource);
 
@@ -45,7 +45,7 @@ class ResourceLine {
 
   Mutex mutex_;  // R
   ResourceSource* source_ WF_GUARDED_BY(mutex_);
-  // How many resources the source has; negative: how many conditionals wait.
+  // The number of free resources. A negative value is the number of conditionals that wait.
   long value_ WF_GUARDED_BY(mutex_) = 0;
   ResourceConditional* first_ WF_GUARDED_BY(mutex_) = nullptr;
   ResourceConditional* last_ WF_GUARDED_BY(mutex_) = nullptr;
@@ -56,7 +56,7 @@ class ResourceConditional final : public WFConditional {
   ResourceConditional(std::shared_ptr<ResourceLine> line, SubTask* task, void** slot)
       : WFConditional(task, slot), line_(std::move(line)) {}
 
-  // Only a post tells it.
+  // Has no effect: only a post gives the conditional a resource.
   void signal(void* /*message*/) override {}
 
  protected:
@@ -155,7 +155,7 @@ WFConditional* ResourceSource::get(SubTask* task, void** resbuf) {
 }
 
 void ResourceSource::post(void* res) {
-  // Whoever gets it may destroy this source before post() returns.
+  // The one that gets the resource may destroy this source before post() returns.
   const std::shared_ptr<ResourceLine> line = line_;
   line->post(res);
 }
@@ -180,7 +180,7 @@ void* WFResourcePool::pop() {
 
 void WFResourcePool::push(void* res) {
   if (data.index == 0) {
-    // More than were taken. The new room is before those that are there.
+    // More resources are pushed than were taken. The new room is in front of those in the pool.
     const size_t room = capacity_ + 1;
     std::unique_ptr<void*[]> larger(new void*[room + capacity_]);
     std::copy_n(data.res, capacity_, larger.get() + room);

@@ -31,7 +31,7 @@ int WFSelectorTask::submit(void* msg) {
   return wins;
 }
 
-// Unless there is a winner.
+// Does nothing if there is a winner.
 void WFSelectorTask::end_without_message() {
   if (claim()) {
     state = WFT_STATE_SYS_ERROR;
@@ -53,9 +53,9 @@ SubTask* WFSelectorTask::done() {
 
 void WFSelectorTask::drop_unstarted() {
   callback_ = nullptr;
-  // From now on nobody wins: a message would be lost.
+  // From now on no candidate can win, because its message would be lost.
   claim();
-  // Known to the runtime as long as candidates may come.
+  // The runtime keeps this task as long as candidates may still come.
   WaitingTasks::current().park(this);
   unref();
 }

@@ -7,7 +7,7 @@
 // The next task of the repeater, or null at its end.
 SubTask* WFRepeaterTask::create() {
   if (workflow::Runtime::current().stopping()) {
-    // A stop ends every task at once: a `create` that does not ask why would go on for ever.
+    // A stop ends every task at once, so a `create` that does not look why would go on for ever.
     state = WFT_STATE_ABORTED;
     return nullptr;
   }
@@ -27,7 +27,7 @@ SubTask* WFRepeaterTask::create() {
 SubTask* WFRepeaterTask::done() {
   began_ = true;
   if (SubTask* task = create()) {
-    // Behind the task it made, and found there by it, however that ends.
+    // The repeater comes back directly after the task that it has made, however that task ends.
     SeriesWork* series = series_of(this);
     series->push_front_both(task, this);
     return series->pop();
@@ -40,7 +40,7 @@ SubTask* WFRepeaterTask::done() {
 
 void WFRepeaterTask::drop_unstarted() {
   if (began_) {
-    // The stop cancels series of conditionals that it aborts.
+    // The stop cancels the series of the conditionals that it aborts.
     const bool stopping = workflow::Runtime::current().stopping();
     state = stopping ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
     error = stopping ? 0 : ECANCELED;

@@ -14,14 +14,15 @@ using workflow::Runtime;
 using workflow::ThreadContext;
 
 // How a chain of tasks uses constant stack: while this thread is inside next->dispatch(),
-// ThreadContext::dispatching is `next`. A subtask_done() of that very task only leaves a mark, and
-// the loop that called dispatch() goes on with its done(). Any other subtask_done() on the thread
-// starts a loop of its own, one level deeper, which ends before it returns. When callbacks start
-// tasks whose callbacks start tasks, and so on, the kMaxNesting-th is handed over instead.
+// ThreadContext::dispatching is `next`. A subtask_done() of that very task only sets a mark, and
+// the loop that has called dispatch() goes on with the task's done(). Any other subtask_done() on
+// the thread runs a loop of its own, one level deeper, before it returns. If callbacks start tasks
+// whose callbacks start tasks, and so on, the task at the level kMaxNesting is posted to the
+// handlers.
 
 namespace {
 
-// User code runs on the library's threads only, and not too deep in their stacks.
+// Whether callbacks may run here: only on the library's threads, and not too deep in their stacks.
 bool runs_callbacks(const ThreadContext& context) {
   return context.on_framework_thread() && context.nesting < ThreadContext::kMaxNesting;
 }
@@ -42,7 +43,7 @@ void SubTask::subtask_done() {
 
 namespace {
 
-// What a loop changes of its thread's context, put back when it ends.
+// Saves what a loop changes in its thread's context, and restores it when the loop ends.
 class ChainScope {
  public:
   explicit ChainScope(ThreadContext& context)
@@ -91,7 +92,7 @@ SeriesWork* SubTask::leave_series() {
   return reinterpret_cast<SeriesWork*>(owner_.exchange(0, std::memory_order_acq_rel) & ~kMark);
 }
 
-// Whether the task has ended when its dispatch() returns.
+// Returns whether the task has ended when its dispatch() returns.
 bool SubTask::dispatch_one(ThreadContext& context, SubTask* task) {
   context.dispatching = task;
   context.dispatched_is_done = false;
@@ -203,7 +204,7 @@ namespace {
 
 using Dispatch = void (*)(SubTask*);
 
-// A handler's turn to dispatch a task, or to end it.
+// Makes a handler dispatch a task, or end it.
 class DispatchTurn final : public workflow::Runnable {
  public:
   DispatchTurn(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
@@ -219,7 +220,7 @@ class DispatchTurn final : public workflow::Runnable {
   const Dispatch dispatch_;
 };
 
-// What there is no memory for stays in the list.
+// Tasks for which there is no memory stay in the list.
 void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   RunnableList turns;
   while (SubTask* task = static_cast<SubTask*>(tasks.pop_front())) {
@@ -233,9 +234,9 @@ void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   Runtime::current().handlers().post(turns);
 }
 
-// Dispatches, or ends, tasks one after the other on this thread. Should the thread block inside, in
-// a callback that one of them led to, handlers take over what is left: it may be what the callback
-// waits for.
+// Dispatches, or ends, tasks one after the other on this thread. If the thread blocks in a callback
+// meanwhile, handlers take over the tasks that are left, because the callback may be waiting for
+// one of them.
 class DispatchLoop final : public workflow::PendingWork {
  public:
   DispatchLoop(RunnableList& tasks, const void* owner, Dispatch dispatch)
@@ -272,7 +273,7 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
   }
 }
 
-// On a thread that runs no callbacks: those that end at once go to the handlers together.
+// For a thread that runs no callbacks: tasks that end at once are posted to the handlers together.
 void SubTask::dispatch_elsewhere(ThreadContext& context, RunnableList& tasks) {
   RunnableList ended;
   {
@@ -318,7 +319,7 @@ SubTask* ParallelTask::begin_branch(SubTask* task) {
 }
 
 void ParallelTask::dispatch_branches(RunnableList& firsts) {
-  // One more than the branches: this call itself, so that the task outlives it.
+  // One more than the branches, for this call itself, so that the task is alive until it returns.
   remaining_.store(firsts.size() + 1, std::memory_order_relaxed);
   dispatch_all(firsts, this);
   branch_done();

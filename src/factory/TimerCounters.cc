@@ -15,7 +15,7 @@ namespace {
 
 using Lateness = WFTimerStats::Lateness;
 
-// Four for each power of two.
+// There are four buckets for each power of two.
 size_t bucket_of(int64_t ns) {
   const auto value = static_cast<uint64_t>(std::max<int64_t>(ns, 1));
   const auto exponent = static_cast<size_t>(std::bit_width(value) - 1);
@@ -24,7 +24,7 @@ size_t bucket_of(int64_t ns) {
   return exponent * 4 + static_cast<size_t>(next_two_bits);
 }
 
-// What is below it, and not in an earlier one, is in the bucket.
+// The end of a bucket: it has the values that are lower and not in an earlier bucket.
 double end_of(size_t bucket) {
   const double power = static_cast<double>(uint64_t{1} << (bucket / 4));
   return power * (1 + static_cast<double>(bucket % 4 + 1) / 4);
@@ -75,7 +75,8 @@ WFTimerStats TimerCounters::snapshot() {
   double sum_ns = 0;
   int64_t max_ns = 0;
   int64_t longest_ns = 0;
-  // What ends was created before: the ends first, so that seldom one is missing among the created.
+  // Reads the ends before kCreated, because a timer is created before it ends. So the sum seldom
+  // has an end without its creation.
   for (size_t counter = kCounters; counter-- > 0;) {
     for (const Stripe& stripe : stripes_) {
       sums[counter] += stripe.counts[counter].load(std::memory_order_relaxed);

@@ -9,10 +9,10 @@
 
 namespace workflow {
 
-// The counters of WFTimerStats. Threads have stripes of their own, so that they seldom share a
-// cache line; who reads adds them up.
+// The counters of WFTimerStats. The counters are divided into stripes, so that threads seldom share
+// a cache line. snapshot() adds the stripes up.
 //
-// Thread-safe. For the process, and never destroyed.
+// Thread-safe. There is one set of counters for the process, which is never destroyed.
 class TimerCounters {
  public:
   enum Counter {
@@ -30,9 +30,9 @@ class TimerCounters {
   static void add(Counter counter, uint64_t n = 1) {
     stripe().counts[counter].fetch_add(n, std::memory_order_relaxed);
   }
-  // Of a task that ends with that outcome.
+  // Counts a task that ends with that outcome.
   static void add_end(int state, int error);
-  // A callback, or tick, began that much after its deadline, and took that long.
+  // Counts a callback or tick that began `late_ns` after its deadline and took `took_ns`.
   static void add_callback(int64_t late_ns, int64_t took_ns);
 
   static WFTimerStats snapshot();
@@ -42,7 +42,7 @@ class TimerCounters {
 
   struct alignas(64) Stripe {
     std::array<std::atomic<uint64_t>, kCounters> counts{};
-    std::atomic<double> late_sum_ns{0};  // a date of 1970 is late by 2e18
+    std::atomic<double> late_sum_ns{0};  // a double: a deadline in 1970 is late by 2e18
     std::atomic<int64_t> late_max_ns{0};
     std::atomic<int64_t> longest_ns{0};
     std::array<std::atomic<uint64_t>, WFTimerStats::Lateness::kBuckets> late{};

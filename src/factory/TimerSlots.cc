@@ -10,7 +10,7 @@
 
 namespace workflow {
 
-// One cache line: who has a handle seldom has the slot at hand.
+// One cache line, because a thread that uses a handle seldom has the slot in its cache.
 class alignas(64) TimerSlots::Slot {
  public:
   explicit Slot(Shard& shard) : shard_(shard) {}
@@ -20,11 +20,11 @@ class alignas(64) TimerSlots::Slot {
   friend class RunningTimer;
   Shard& shard_;
   uint64_t tag_ = 0;
-  // Guarded by G. The generation of a slot that nobody uses was never handed out.
+  // Guarded by G. No handle has the generation of a slot that is not in use.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
   bool running_ = false;  // the callback
-  bool closed_ = false;   // no cancel by handle wins any more: one has come, or a move was too late
+  bool closed_ = false;   // a cancel has come, or a move was too late: no later cancel succeeds
   Slot* next_free_ = nullptr;
 };
 
@@ -37,7 +37,7 @@ struct TimerSlots::Shard {
   void add_slots() WF_REQUIRES(mutex);
 };
 
-// Few at a time: a table of them that grew would keep everybody waiting for G.
+// Adds few slots at a time: while a table of slots grew, every thread that needs G would wait.
 void TimerSlots::Shard::add_slots() {
   constexpr size_t kSlots = 8;
   auto* const slots =
@@ -65,8 +65,8 @@ TimerSlots::Shard& TimerSlots::next_shard() {
   if (!VirtualScheduler::current()) {
     return shards_[next_shard_.fetch_add(1, std::memory_order_relaxed) % kShards];
   }
-  // The locks of a simulation keep out nobody but its own threads, so it shares no slots with other
-  // system threads. One shard, or not every run with a seed would be the same.
+  // The locks of a simulation exclude only its own threads, so it shares no slots with other system
+  // threads. It has one shard only, so that every run with the same seed is the same.
   static thread_local Shard* shard = nullptr;
   if (!shard) {
     shard = new Shard;
@@ -117,7 +117,8 @@ void TimerSlots::give_up(Slot* slot) {
   shard.given_up.notify_all();
 }
 
-// No thread of the simulation runs, and who waits in one of its locks has changed nothing yet.
+// Needs no lock: no thread of the simulation runs now, and one that waits for a lock has changed
+// nothing yet.
 std::string TimerSlots::describe(const void* slot) {
   const auto* const its = static_cast<const Slot*>(slot);
   if (!its->task_) {
@@ -186,7 +187,7 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
     case Poller::Move::kInTick:
       break;
     case Poller::Move::kTooLate:
-      // Also if its name is still to be left: who was told so is not told later that he has won.
+      // Also if the name is still linked: no call may succeed after one was too late (rule 12).
       slot->closed_ = true;
       break;
   }

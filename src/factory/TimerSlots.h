@@ -18,44 +18,49 @@ namespace workflow {
 
 class TimerTask;
 
-// Where the handles of timers lead: a slot for each timer that somebody has asked a handle of, from
-// then until its callback has returned, or it is dropped. A handle is a slot and a generation,
-// which changes when the slot is given up: so it is safe for ever, and keeps nothing alive.
+// The slots to which the handles of timers lead. A timer gets a slot when somebody asks for a
+// handle or sets a tag. It gives the slot up when its callback has returned, or when it is
+// dismissed. A handle is a slot and a generation. The generation changes when the slot is given up.
+// So a handle is safe to use for ever, and keeps nothing alive.
 //
-// One for the process, never destroyed; slots are used again and never freed.
+// There is one instance for the process, which is never destroyed. Slots are used again and never
+// freed.
 //
-// Thread-safe. G is the mutex of a shard. Order: G, then B or I or P. Under G the timer of a slot
-// that is in use is alive, because its destructor gives the slot up.
+// Thread-safe. G is the mutex of a shard. Order: G, then B or I or P. The timer of a slot that is
+// in use is alive as long as G is held, because its destructor takes G to give the slot up.
 //
 // Rules (numbers as in docs/timer-protocol.md):
-// 11. A handle's generation is that of its slot exactly until the timer's callback has returned, or
-//     the timer was dropped.
-// 12. At most one cancel by handle gets to the name and the poller: these know who came first of it
-//     and of all others that end the timer. None does once a handle was told that it is too late.
+// 11. The generation of a handle equals that of its slot until the timer's callback has returned,
+//     or the timer is dismissed, and never afterwards.
+// 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
+//     whether it came before everything else that ends the timer. After a call by handle has
+//     reported that it is too late, no cancel by handle is carried out.
 class TimerSlots {
  public:
   class Slot;
 
   static TimerSlots& instance();
 
-  // The slot of a timer that has none. Throws std::bad_alloc.
+  // Gives a slot to a timer that has none. Throws std::bad_alloc.
   Slot* add(TimerTask* task);
   static WFTimerHandle handle_of(const Slot* slot);
-  // The user's number of the slot's timer; set before others know that timer.
+  // The tag is the user's number of the slot's timer. Set it only before other threads know that
+  // timer.
   static void set_tag(Slot* slot, uint64_t tag);
   static uint64_t tag_of(const Slot* slot);
-  // For those who have handles, the timer is gone.
+  // From now on the handles say that the timer is gone. Wakes the threads in wait().
   static void give_up(Slot* slot);
-  // For the report of a simulation.
+  // Describes the slot's timer for the report of a simulation.
   static std::string describe(const void* slot);
 
-  // What WFTimerHandle does.
+  // These implement WFTimerHandle.
   static WFTimerVerdict cancel(const WFTimerHandle& handle);
-  // Until the slot is given up. False when the calling thread is in the timer's callback.
+  // Blocks until the slot is given up. Returns false, and does not block, if the calling thread is
+  // in the timer's callback or in a tick of it.
   static bool wait(const WFTimerHandle& handle);
   static WFTimerVerdict reschedule(const WFTimerHandle& handle, TimerDue due,
                                    std::optional<ClockId> clock);
-  static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: it does not wait
+  static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: the timer does not wait
 
  private:
   struct Shard;
@@ -64,16 +69,17 @@ class TimerSlots {
   TimerSlots();
   ~TimerSlots() = delete;
   Shard& next_shard();
-  // Has the timer's memory fetched while the slot is looked at, which says where it is, or that it
-  // is gone: among many timers that is a wait of its own otherwise. It is not accessed.
+  // Returns the handle's slot. Also prefetches the timer's memory while the slot is being read:
+  // with many timers this saves a cache miss. The timer may be gone, so it is not accessed.
   static Slot* slot_of(const WFTimerHandle& handle);
 
   Shard* const shards_;
   std::atomic<size_t> next_shard_{0};
-  std::atomic<Shard*> simulated_{nullptr};  // all of them, so that they can be found in memory
+  std::atomic<Shard*> simulated_{nullptr};  // lists the shards of simulations: for leak checkers
 };
 
-// The calling thread is in the callback of the slot's timer, or in a tick of it.
+// While this object lives, the calling thread is in the callback of the slot's timer, or in a tick
+// of it.
 class RunningTimer {
  public:
   enum class Part { kTick, kCallback };
@@ -81,7 +87,7 @@ class RunningTimer {
   RunningTimer(const RunningTimer&) = delete;
   RunningTimer& operator=(const RunningTimer&) = delete;
 
-  // Whether the calling thread is in one of both.
+  // Whether the calling thread is in the callback of the slot's timer, or in a tick of it.
   static bool is_here(const TimerSlots::Slot* slot);
 
  private:

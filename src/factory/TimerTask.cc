@@ -17,7 +17,7 @@ namespace workflow {
 
 namespace {
 
-// Of the named timers of the simulation that the calling thread runs.
+// The names of the named timers of the simulation that the calling thread runs.
 std::map<const TimerTask*, std::string>& simulated_names() {
   static thread_local std::map<const TimerTask*, std::string> names;
   return names;
@@ -50,8 +50,8 @@ void TimerTask::dispatch() {
     }
     finished.push_back(this);
   }
-  // Through the handlers even from one of their threads: a timer whose callback starts the next
-  // such timer must not nest, and others have their turns in between.
+  // Posts to the handlers even if this is a handler. So callbacks that each start the next timer do
+  // not nest, and other tasks run in between.
   const ThreadContext& context = ThreadContext::current();
   const bool turn_ends =
       context.turn_ends && context.dispatching == this && context.pool == &runtime.handlers();
@@ -78,7 +78,7 @@ bool TimerTask::enter_scope_with(Poller& poller) {
   return true;
 }
 
-// False: it has an outcome.
+// Returns false if the outcome is stored.
 bool TimerTask::start_with(Poller& poller, RunnableList& finished) {
   switch (poller.start_timer(this, Poller::IfDue::kTell)) {
     case Poller::Start::kQueued:
@@ -162,7 +162,7 @@ void TimerTask::give_up_slot() {
   if (slot) {
     {
       const RunningTimer running(slot, RunningTimer::Part::kCallback);
-      // Each class calls this first in its destructor, for what is its own.
+      // Each class calls give_up_slot() first in its destructor, so that its own override runs.
       // NOLINTNEXTLINE(clang-analyzer-optin.cplusplus.VirtualCall)
       forget_captured();
     }
@@ -173,7 +173,7 @@ void TimerTask::give_up_slot() {
 
 WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
   if (due().is_refused()) {
-    return WF_TIMER_RUNNING;  // from its creation on; its start changes nothing about that
+    return WF_TIMER_RUNNING;  // too late from its creation on (rule 19)
   }
   const Name name = leave_name();
   if (name == Name::kTaken) {
@@ -189,7 +189,7 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
       ended.push_back(this);
       break;
     case Poller::Cancel::kTooLate:
-      // Who owns the completion has yet to look whether it has its name.
+      // The owner of the completion will find that the name was taken: this cancel decides.
       return name == Name::kLeft ? WF_TIMER_WON : WF_TIMER_RUNNING;
   }
   return WF_TIMER_WON;
@@ -212,7 +212,7 @@ SubTask* TimerTask::done() {
   const bool fired = state_ == WFT_STATE_SUCCESS && !is_periodic();
   const int64_t late_ns = fired ? now_ns() - deadline_ns() : 0;
   Clock& clock = Runtime::current_clock();
-  const int64_t begin_ns = fired ? clock.now_ns() : 0;  // one that nobody sets
+  const int64_t begin_ns = fired ? clock.now_ns() : 0;  // of a clock that nobody sets
   if (callback_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kCallback);
     callback_(this);
@@ -234,8 +234,9 @@ int64_t TimerTask::now_ns() const {
 }
 
 void NamedTimerTask::give_up_name_and_slot() {
-  // Who sets an outcome leaves the name too; only what never started may still be linked. Before
-  // the slot is given up: who has waited for that may use the name again.
+  // Every thread that stores an outcome also leaves the name, so only a timer that was never
+  // started may still be linked. This comes before the slot is given up, because a thread that has
+  // waited for that may use the name again.
   if (NameRegistry::was_linked(this) && get_state() == WFT_STATE_UNDEFINED) {
     registry().unlink(this);
   }

@@ -16,12 +16,12 @@
 
 namespace workflow {
 
-// A timer task without a name. Nothing but the poller and its own series ever touches it.
+// A timer task without a name. It never touches the name registry (rule 8).
 class TimerTask : public WFTimerTask, public TimerNode {
  public:
-  // One that is due as refused(error) ends when it is started, SYS_ERROR with that error, which
-  // get_error() says from now on. Nothing else can end it, so nobody wins against it, and it has no
-  // name (rule 19).
+  // If `when` is refused(error), the timer ends with SYS_ERROR and that error when it is started,
+  // and get_error() returns the error from now on. Nothing else can end such a timer: every cancel
+  // is too late, and it has no name (rule 19).
   TimerTask(const ClockedDue& when, std::function<void(WFTimerTask*)>&& callback,
             bool restarts = false)
       : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {
@@ -29,25 +29,28 @@ class TimerTask : public WFTimerTask, public TimerNode {
     TimerCounters::add(TimerCounters::kCreated);
   }
 
-  // There may be a million now and none soon, made and freed by different threads.
+  // A program may have a million timers now and none soon, and one thread may free what another has
+  // created.
   static void* operator new(size_t size) { return BlockCache::take(size); }
   static void operator delete(void* memory, size_t size) { BlockCache::give(memory, size); }
 
-  // Before the start. Throws std::bad_alloc.
+  // Returns a handle. Only before the start. Throws std::bad_alloc.
   WFTimerHandle handle();
-  // Before others know the timer: most have none, so it is kept where handles lead. The same.
+  // Sets the tag. Only before other threads know the timer. The tag is kept in the slot to which
+  // handles lead, because most timers have none. Throws std::bad_alloc.
   void set_tag(uint64_t tag);
-  // Before others know the timer: it is refused, as one with a due time that says so.
+  // Refuses the timer with `error` (rule 19). Only before other threads know the timer.
   void refuse_start(int error);
 
-  // Whether that is its clock; if none is given, yes.
+  // Whether `wanted` is the timer's clock. True if no clock is given.
   bool goes_by(std::optional<ClockId> wanted) const { return wanted.value_or(clock()) == clock(); }
 
-  // By a handle, under G; once. Adds the task to `ended` if that is to be called with it.
+  // Cancels for a handle. Requires G; at most once. If this call now owns the completion, it stores
+  // the outcome and appends the task to `ended`; the caller posts that.
   WFTimerVerdict cancel(RunnableList& ended);
 
-  // For the report of a simulation: timer "a". A timer has lost its name when its callback runs, so
-  // simulations note the names of all.
+  // Describes the timer for the report of a simulation, for example: timer "a". A timer has no name
+  // any more when its callback runs, so a simulation notes the names of all its timers.
   static std::string describe(const void* task);
 
   void dispatch() final;
@@ -58,21 +61,22 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   SubTask* done() override;
 
-  // By its clock.
+  // The present time of the timer's clock.
   int64_t now_ns() const;
 
-  // The first of the start: for those who know only then when they are due.
+  // Called first by dispatch(), for timers that know only then when they are due.
   virtual void before_start() {}
 
   enum class Name { kHasNone, kLeft, kTaken };
-  // Takes the timer's name away. kTaken: a canceller did, so that the outcome is ECANCELED.
+  // Unlinks the timer from its name, if it has one. Returns kTaken if a canceller has done so
+  // before; the outcome is ECANCELED then.
   virtual Name leave_name() { return Name::kHasNone; }
 
   // As leave_scope(), of a scope that may be for timers only.
   int leave_timers_scope();
 
-  // The one place where an outcome is set. The caller owns the completion, and has left the name
-  // and the scope or is about to.
+  // The one place where an outcome is stored. The caller owns the completion. It has left the name
+  // and the scope, or is about to.
   void set_outcome(int state, int error) {
     state_ = state;
     error_ = error;
@@ -80,9 +84,9 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // Leaves both; the outcome is that one, or ECANCELED if somebody took it out of one of them.
   void leave_with(int state, int error);
 
-  // For the destructor of the most derived class: until then handles may call virtual functions.
-  // Destroys what the callback has captured first, as who waits for the timer may free what that
-  // uses.
+  // Gives up the slot, if there is one. The destructor of the most derived class has to call this,
+  // because handles may call virtual functions of the timer until then. First destroys what the
+  // callback has captured: a thread that waits for the timer may free what the captured values use.
   void give_up_slot();
   virtual void forget_captured() { callback_ = nullptr; }
   TimerSlots::Slot* slot() const { return slot_.load(std::memory_order_acquire); }
@@ -93,32 +97,36 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // False: it has an outcome, and is not in its scope.
   bool enter_scope_with(Poller& poller);
-  // True: the task is others' now. If it was due already, its turn is in `finished`.
+  // Returns true if the timer is queued, or if it was due already and is in `finished` now. The
+  // task may belong to another thread then. Returns false if the start is refused: the outcome is
+  // stored.
   bool start_with(Poller& poller, RunnableList& finished);
-  // An outcome for one that was not started with a poller; returns false.
+  // Stores the outcome of a timer whose start is refused before it has a poller. Returns false.
   bool refuse(int error);
 
-  // Of the handles and the tag, if there are any. Who lists the timer may look while it is set.
+  // The slot of the handles and the tag; null if there are none. Atomic, because a thread that
+  // lists timers may read it while it is being set.
   std::atomic<TimerSlots::Slot*> slot_{nullptr};
 };
 
 // A timer that can be cancelled by its name, from creation on.
 class NamedTimerTask : public TimerTask, public NamedNode {
  public:
-  // One of these, after applying the policy, or one without a name, which is refused: as policy
-  // and quotas say. Throws std::bad_alloc.
+  // Creates a timer and applies the policy to the others of its name. If the policy or a quota
+  // refuses the timer, it gets no name (rule 19). Throws std::bad_alloc.
   static WFTimerTask* create(std::string_view name, const ClockedDue& when, WFTimerPolicy policy,
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
-  // The same with a task that has no name yet, and is owned from now on. One that is refused gets
-  // none.
+  // Does the same with a task that has no name yet. Owns the task from now on: deletes it if this
+  // throws, or else returns it.
   static WFTimerTask* give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
                                 WFTimerPolicy policy, uint64_t tag);
 
   static size_t cancel(std::string_view name, size_t max);
-  // Those that go by `clock`, if one is given.
+  // Moves the timers of that name, and only those that go by `clock` if one is given. Returns how
+  // many.
   static size_t reschedule(std::string_view name, TimerDue due, std::optional<ClockId> clock);
 
-  // Under B, of one that is linked; `name` is its name.
+  // Describes a node that is linked under `name`. Requires B.
   static WFTimerInfo info_of(std::string_view name, const NamedNode* node, int64_t now_ns);
 
   // Every outstanding named timer of the calling thread's runtime.
@@ -128,10 +136,10 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   ~NamedTimerTask() override { give_up_name_and_slot(); }
   Name leave_name() override;
 
-  // For the destructor of the most derived class, as give_up_slot().
+  // The destructor of the most derived class has to call this, as it does give_up_slot().
   void give_up_name_and_slot();
 
-  // Has no name yet.
+  // The new timer has no name yet.
   using TimerTask::TimerTask;
 
  private:

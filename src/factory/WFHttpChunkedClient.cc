@@ -11,7 +11,7 @@
 
 namespace {
 
-// Nothing is kept, so small chunks may go on for ever.
+// No chunk is kept, so even an endless stream of small chunks is allowed.
 constexpr struct protocol::HttpLimits kStreamLimits = [] {
   struct protocol::HttpLimits limits;
   limits.body_bytes = UINT64_MAX;
@@ -61,7 +61,7 @@ workflow::ClientTimes WFHttpChunkedTask::times() const {
   return times;
 }
 
-// A redirect's body might never end.
+// Does not read the body of a redirect, because it might never end.
 bool WFHttpChunkedTask::wants_more() {
   return !stopped_ && !(resp_.is_header_complete() && is_followed());
 }
@@ -101,7 +101,7 @@ bool WFHttpChunkedTask::goes_on() {
   return !stopped_ && HttpClientTask::goes_on();
 }
 
-// Of a delivery, or of the whole.
+// Called to make a delivery, or at the end of the exchange.
 SubTask* WFHttpChunkedTask::done() {
   if (delivering_) {
     delivering_ = false;

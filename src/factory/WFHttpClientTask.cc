@@ -23,7 +23,7 @@ using Protocol = WFClientProtocol<HttpRequest, HttpResponse>;
 
 namespace {
 
-// The user limits what he receives by set_size_limit().
+// There is no limit for the body here: users limit a response by set_size_limit().
 constexpr struct protocol::HttpLimits kClientLimits = [] {
   struct protocol::HttpLimits limits;
   limits.body_bytes = UINT64_MAX;
@@ -50,7 +50,7 @@ bool has_header(const HttpMessage* message, const char* name) {
   return message->content()->fields.find(name) != protocol::HttpFields::kNotFound;
 }
 
-// As Host and the authority of a URI are written (RFC 9110, 7.2).
+// Host and port as in a Host field or the authority of a URI (RFC 9110, 7.2).
 std::string authority_of(const std::string& host, unsigned short port, const char* default_port) {
   std::string text = host.find(':') == std::string::npos ? host : "[" + host + "]";
   if (!default_port || std::to_string(port) != default_port) {
@@ -65,7 +65,7 @@ int hex_value(char c) {
                                                   : -1;
 }
 
-// RFC 3986, 2.1: a "+" is a "+".
+// Decodes as in RFC 3986, 2.1: a "+" stays a "+".
 std::string percent_decoded(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); i++) {
@@ -98,7 +98,7 @@ bool is_https(const ParsedURI& uri) {
   return ::strcasecmp(uri.scheme, "https") == 0;
 }
 
-// Empty when neither the URI nor its scheme has one.
+// The port as text. Empty if neither the URI nor its scheme has one.
 std::string_view port_text(const ParsedURI& uri) {
   const char* port = uri.port ? uri.port : workflow::SchemePorts::process().get(uri.scheme);
   return port ? port : std::string_view();
@@ -110,7 +110,7 @@ bool same_origin(const ParsedURI& a, const ParsedURI& b) {
          port_text(a) == port_text(b);
 }
 
-// What belongs to a body, and goes with it.
+// Removes the body, and the fields that belong to a body.
 void drop_body(HttpRequest* request) {
   request->clear_output_body();
   for (const char* name : {"Content-Length", "Transfer-Encoding", "Content-Type",
@@ -123,19 +123,20 @@ void drop_body(HttpRequest* request) {
 
 namespace {
 
-// Both lengths would be read in two ways (RFC 9112, 6.1), and what the user said may not be true.
-// False with errno.
+// Replaces the user's Content-Length, which may be wrong, and which must not be sent together with
+// Transfer-Encoding (RFC 9112, 6.1). Returns false and sets errno if the body cannot be framed.
 bool prepare_framing(HttpRequest* request) {
   erase_header(request, "Content-Length");
   switch (protocol::output_framing(request->content()->fields)) {
     case protocol::OutputFraming::kLength: {
       const size_t size = request->get_output_body_size();
-      // Where a method has a meaning for a body, its absence is said, too (RFC 9110, 8.6).
+      // For methods that define a meaning for a body, an empty body is announced, too (RFC
+      // 9110, 8.6).
       const bool says = size > 0 || is_one_of(method_of(request), {"POST", "PUT", "PATCH"});
       return !says || request->add_header_pair("Content-Length", std::to_string(size));
     }
     case protocol::OutputFraming::kChunked:
-      // HTTP/1.0 knows no chunks.
+      // HTTP/1.0 has no chunks.
       if (std::string_view(request->get_http_version()) != "HTTP/1.0" &&
           protocol::is_chunk_framed(request->content()->output)) {
         return true;
@@ -147,7 +148,7 @@ bool prepare_framing(HttpRequest* request) {
   }
 }
 
-// False with errno.
+// Returns false and sets errno if not.
 bool is_sendable_version(const HttpRequest* request) {
   if (protocol::is_spoken_version(request->get_http_version())) {
     return true;
@@ -167,9 +168,10 @@ std::string host_of(const workflow::ClientTarget& target) {
                       : authority_of(host, target.port, default_port);
 }
 
-// Exactly one (RFC 9112, 3.2): the user's, or else the target's, before all other fields (RFC 9110,
-// 7.2). Equal ones are one: what adds it in set_prepare() does so again with each try. False with
-// errno.
+// Makes sure that there is exactly one Host (RFC 9112, 3.2): the user's, or else the target's,
+// which goes before all other fields (RFC 9110, 7.2). Equal ones count as one, because a function
+// given to set_prepare() may add the field again with each try. Returns false and sets errno on
+// failure.
 bool prepare_host(const workflow::ClientTarget& target, HttpRequest* request) {
   constexpr const char* kHost = "Host";
   protocol::HttpFields& fields = request->content()->fields;
@@ -243,7 +245,7 @@ HttpClientTask::HttpClientTask(const ParsedURI& uri, const ParsedURI* proxy, int
 
 namespace {
 
-// 0, or why the URI is none that HTTP can be spoken to.
+// Returns 0, or the reason why the URI cannot be used for HTTP.
 int check_uri(const ParsedURI& uri) {
   if (uri.state != URI_STATE_SUCCESS) {
     return uri.error == ENOMEM ? ENOMEM : int{WFT_ERR_URI_PARSE_FAILED};
@@ -251,7 +253,7 @@ int check_uri(const ParsedURI& uri) {
   if (!uri.scheme || (!is_https(uri) && ::strcasecmp(uri.scheme, "http") != 0)) {
     return WFT_ERR_URI_SCHEME_INVALID;
   }
-  // One that was made by hand may hold anything; what is no host must not reach a header field.
+  // A ParsedURI that was made by hand may hold anything. Only a host may get into a header field.
   const bool is_host =
       uri.host && *uri.host && std::none_of(uri.host, uri.host + std::strlen(uri.host), [](char c) {
         return static_cast<unsigned char>(c) <= ' ' || std::strchr("/?#@\\\"<>\x7f", c);
@@ -347,7 +349,7 @@ bool HttpClientTask::goes_on() {
   }
 }
 
-// False: the redirect is none that can be followed.
+// Returns false if the redirect cannot be followed.
 bool HttpClientTask::follow() {
   const std::string status = resp_.get_status_code();
   std::string location;
@@ -357,7 +359,7 @@ bool HttpClientTask::follow() {
     return fail_redirect();
   }
   redirects_left_--;
-  // The user's Host is that of the first target.
+  // The user's Host field was meant for the first target.
   const bool same = next.host && next.scheme && same_origin(uri_, next);
   erase_header(&req_, "Host");
   if (!same) {

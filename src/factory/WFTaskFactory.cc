@@ -185,7 +185,7 @@ class GoTask final : public WFGoTask {
   GoTask(const ComputePlace& place, const TimeSpan& limit, std::function<void()>&& function)
       : WFGoTask(place, limit, std::move(function)) {}
 
-  // They are started by one thread, and freed by another that computes.
+  // One thread creates these tasks, and another one, which computes, frees them.
   static void* operator new(size_t size) { return workflow::BlockCache::take(size); }
   static void operator delete(void* memory, size_t size) {
     workflow::BlockCache::give(memory, size);

@@ -47,9 +47,9 @@ void WaitingTasks::List::erase(WaitingTask* task) {
 
 WaitingTasks::List& WaitingTasks::list_of(const WaitingTask* task) {
   if (VirtualScheduler::current()) {
-    return waiting_[0];  // every run with a seed is the same, wherever its tasks are
+    return waiting_[0];  // so that a run does not depend on the addresses of its tasks
   }
-  // The low bits of an address are those of its alignment; the next ones tell neighbours apart.
+  // The low bits of an address depend on its alignment. The next ones tell neighbours apart.
   const uintptr_t address = reinterpret_cast<uintptr_t>(task);
   return waiting_[((address >> 6) ^ (address >> 12)) % kLists];
 }
@@ -68,7 +68,7 @@ WaitingTasks::Start WaitingTasks::start(WaitingTask* task) {
       }
       continue;
     }
-    // In the list before anybody can see that it is started.
+    // The task is in the list before another thread can see that it is started.
     list.insert(task);
     if (task->parts_.compare_exchange_strong(parts, started, std::memory_order_acq_rel)) {
       return Start::kWaits;

@@ -10,12 +10,12 @@
 
 namespace workflow {
 
-// The waiting tasks of a runtime: those that are started and not completed, so that the stop finds
-// them; those that were aborted, and those that are dropped but still pointed to, until the runtime
-// is gone. See WaitingTask for the protocol.
+// The waiting tasks of a runtime. Those that are started and not completed are listed here, so that
+// the stop finds them. Those that were aborted, and those that were dismissed while somebody may
+// still use their address, are kept until the runtime is gone. See WaitingTask for the protocol.
 //
-// Thread-safe. W is the mutex of a list. Under W a task in the list is alive: who completes or
-// frees it takes it out first. Nothing is called under W.
+// Thread-safe. W is the mutex of a list. A task in the list is alive as long as W is held, because
+// it is taken out before it is completed or freed. Nothing is called under W.
 class WaitingTasks final : public RuntimePart {
  public:
   ~WaitingTasks() override;
@@ -23,24 +23,25 @@ class WaitingTasks final : public RuntimePart {
   static WaitingTasks& current() { return Runtime::current().part<WaitingTasks>(); }
 
   enum class Start { kWaits, kEnds };
-  // The start of the task. kEnds: the caller owns the completion, as it was published, or because
-  // the waits of this runtime have ended: then the task is aborted.
+  // Starts the task. kEnds: the caller owns the completion, because the task was published already,
+  // or because the waits of this runtime have ended. In the second case the task is aborted.
   Start start(WaitingTask* task);
 
-  // A task that has no owner but those who still point to it. remove() it before it is freed.
+  // Keeps a task that has no owner, but whose address somebody may still use. The task has to be
+  // passed to remove() before it is freed.
   void park(WaitingTask* task);
 
   // Takes the task out of the list it is in, if any.
   static void remove(WaitingTask* task);
 
-  // An aborted task after its callback.
+  // Keeps an aborted task after its callback.
   void keep(WaitingTask* task);
 
   // RuntimePart
   void end_waits(Runtime& runtime) override;
 
  private:
-  // Enough that threads seldom meet.
+  // There are enough lists that threads seldom contend.
   static constexpr size_t kLists = 64;
 
   struct alignas(64) List {
@@ -52,9 +53,10 @@ class WaitingTasks final : public RuntimePart {
   };
 
   List& list_of(const WaitingTask* task);
-  // Aborts the tasks of the list that nobody has claimed; they are not in it then.
+  // Aborts the tasks of the list that nobody has claimed. Takes them out of the list and returns
+  // them.
   static RunnableList abort_all(List& list);
-  // False when somebody has claimed the task.
+  // Returns false if somebody has claimed the task.
   static bool abort(WaitingTask* task);
 
   std::array<List, kLists> waiting_;

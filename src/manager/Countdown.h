@@ -7,10 +7,10 @@
 
 namespace workflow {
 
-// A number to wait for: waits end when it is not above zero. Thread-safe. A wait on a framework
-// thread lends the thread meanwhile.
+// A counter to wait for: a wait ends when the counter is not above zero. Thread-safe. A wait on a
+// thread of the library lends the thread meanwhile.
 //
-// Whoever calls add() keeps the object alive until it returns: a waiter may be awake before.
+// The caller of add() keeps the object alive until add() returns: a waiter may wake up before that.
 class Countdown {
  public:
   explicit Countdown(int n) : left_(n) {}
@@ -19,15 +19,17 @@ class Countdown {
 
   void add(int n);
 
-  // True if the number was not above zero at some moment since the call; false after `timeout_ns`.
-  // Negative: no limit. `how`: the user's call, for the reports of a simulation.
+  // Returns true when the counter was not above zero at some moment since the call, or false after
+  // `timeout_ns`. A negative timeout means no limit. `how` names the user's call in the reports of
+  // a simulation.
   bool wait(int64_t timeout_ns, const char* how);
 
  private:
   Mutex mutex_;
   LendingCondition zero_;
   int64_t left_ WF_GUARDED_BY(mutex_);
-  // How often the number came down to zero: a waiter that is slow to wake may find it above again.
+  // How often the counter came down to zero. A waiter that is slow to wake up may find it above
+  // zero again.
   uint64_t arrivals_ WF_GUARDED_BY(mutex_) = 0;
 };
 

@@ -6,9 +6,9 @@
 
 namespace protocol {
 
-// Memory handed out piece by piece and given back as a whole. Pieces never move, so pointers to
-// the text of a message survive whatever is added to it later. The first piece comes from the
-// room the owner lends, which must live as long as the arena. Not thread-safe.
+// Memory that is allocated in pieces and freed as a whole. Pieces never move, so pointers to the
+// text of a message stay valid when something is added to it later. The first pieces come from
+// memory that the owner lends, which must live as long as the arena. Not thread-safe.
 class Arena {
  public:
   Arena() = default;
@@ -17,13 +17,13 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Null when memory is exhausted. The pieces carry no alignment: they are for bytes.
+  // Returns null when memory is exhausted. Pieces are not aligned: they are for bytes.
   char* allocate(size_t size) {
     if (size > left_ && !add_block(size)) return nullptr;
     return take(size);
   }
 
-  // Only from the room already there.
+  // Allocates only from the room that is there already. Returns null if that is not enough.
   char* allocate_from_room(size_t size) { return size > left_ ? nullptr : take(size); }
 
   void clear() {
@@ -49,8 +49,8 @@ class Arena {
     return piece;
   }
 
-  // Blocks double, so that many small pieces cost few allocations. What was left of the last one
-  // is given up.
+  // Each block is twice as large as the one before, so that many small pieces cost few allocations.
+  // What was left of the last block is not used any more.
   bool add_block(size_t size) {
     size_t capacity = size > block_size_ ? size : block_size_;
     if (capacity + sizeof(Block) < capacity) return false;

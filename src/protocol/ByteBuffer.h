@@ -6,8 +6,8 @@
 
 namespace protocol {
 
-// Contiguous bytes that grow at the end. realloc() moves large ones without copying. No failure
-// throws: what needs memory returns false and changes nothing. Not thread-safe.
+// Contiguous bytes that grow at the end. realloc() moves a large buffer without copying. Nothing
+// throws: a function that finds no memory returns false and changes nothing. Not thread-safe.
 class ByteBuffer {
  public:
   ByteBuffer() = default;
@@ -20,7 +20,7 @@ class ByteBuffer {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  // Makes room for `capacity` bytes in all, exactly.
+  // Makes room for exactly `capacity` bytes in all.
   bool reserve(size_t capacity) {
     if (capacity <= capacity_) return true;
     char* grown = static_cast<char*>(std::realloc(data_, capacity));
@@ -38,11 +38,11 @@ class ByteBuffer {
     return true;
   }
 
-  // Forgets the bytes and keeps the memory.
+  // Removes all bytes and keeps the memory.
   void clear() { size_ = 0; }
 
-  // Forgets the first `count` bytes; when these were all, and the memory is more than `kept`, gives
-  // it back.
+  // Removes the first `count` bytes. If no bytes are left, and the capacity is more than `kept`
+  // bytes, frees the memory.
   void erase_front(size_t count, size_t kept) {
     size_ -= count;
     if (size_ > 0) {
@@ -52,7 +52,7 @@ class ByteBuffer {
     }
   }
 
-  // Forgets the bytes and gives the memory back.
+  // Removes all bytes and frees the memory.
   void release() {
     std::free(std::exchange(data_, nullptr));
     size_ = 0;

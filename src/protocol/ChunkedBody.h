@@ -11,29 +11,31 @@
 
 namespace protocol {
 
-// Receives a chunked body, framing included, into a buffer and finds its end; or passes on the
-// chunks' data as pieces, without framing and trailers. Lines are checked for their CRLF and their
-// size here, for the rest by llhttp.
+// Receives a chunked body and finds its end. Either collects the body in a buffer, with its
+// framing, or passes the data of the chunks on as pieces, without framing and trailers. Checks the
+// line ends and sizes of lines itself; llhttp checks the rest.
 //
-// Invariant: as for heads, the verdict is a function of the bytes alone, not of how they come.
+// Invariant: as for heads, the verdict depends on the bytes alone, not on how they are split.
 class ChunkedBody {
  public:
   enum class Result { kMore, kComplete, kRefused };
 
-  // What the header section has used up of the budget that trailers share with it.
-  // `pieces`: where the data goes; null: all goes to feed()'s buffer.
+  // `field_bytes` and `field_count`: what the header section has used up of the budget that
+  // trailers share with it. `pieces`: where the data goes. If null, everything goes to the buffer
+  // of feed().
   ChunkedBody(size_t field_bytes, size_t field_count, HttpPieces* pieces)
       : pieces_(pieces), field_bytes_(field_bytes), field_count_(field_count) {}
 
-  // Appends to `raw`, which holds exactly what was taken before; with pieces, only the line that is
-  // not complete yet. `*size` becomes the number of bytes taken. `body_limit` bounds the data
-  // without framing.
+  // Appends to `raw`, which holds exactly what was taken before. With pieces, `raw` holds only the
+  // line that is not complete yet. Sets `*size` to the number of bytes taken. `body_limit` bounds
+  // the number of data bytes, without framing.
   Result feed(const char* data, size_t* size, const HttpLimits& limits, uint64_t body_limit,
               ByteBuffer* raw);
 
   int refusal() const { return refusal_; }
 
-  // With pieces, between two calls: nothing has come of the next piece, nor of the line before it.
+  // Used with pieces, between two calls of feed(). Returns true if nothing has come of the next
+  // piece, nor of the line before it.
   bool is_between_pieces(const ByteBuffer& raw) const {
     const bool in_large_chunk = phase_ == Phase::kData && chunk_left_ < chunk_size_ &&
                                 chunk_size_ > HttpPieces::kWholeChunk;
@@ -58,8 +60,8 @@ class ChunkedBody {
   uint64_t chunk_left_ = 0;
   uint64_t chunk_size_ = 0;
   uint64_t data_bytes_ = 0;      // announced by the size lines so far
-  uint64_t overhead_bytes_ = 0;  // of size lines and line ends
-  size_t line_start_ = 0;        // in the raw body
+  uint64_t overhead_bytes_ = 0;  // the size of all size lines and line ends so far
+  size_t line_start_ = 0;        // offset in the raw body
   size_t field_bytes_;
   size_t field_count_;
   int refusal_ = 0;

@@ -11,9 +11,9 @@
 
 namespace protocol {
 
-// What a message that is in use holds, in one allocation with room for a small head and reply.
-// Owned by one HttpMessage; moving the message hands over the pointer, so nothing in here ever
-// moves. Text lies in `text`, and everything else is a view into it.
+// The content of a message that is in use, in one allocation with room for a small head and reply.
+// One HttpMessage owns it. Moving the message passes the pointer on, so nothing in here ever moves.
+// Text lies in `text`, and everything else is a view into it.
 struct HttpContent {
   // kFirst: method or status code. kSecond: request target or reason phrase.
   enum StartPart { kVersion, kFirst, kSecond, kStartParts };
@@ -24,7 +24,7 @@ struct HttpContent {
   HttpContent(const HttpContent&) = delete;
   HttpContent& operator=(const HttpContent&) = delete;
 
-  // A null-terminated copy; null when memory is exhausted.
+  // Returns a null-terminated copy, or null when memory is exhausted.
   const char* store(std::string_view string) {
     char* copy = text.allocate(string.size() + 1);
     if (copy == nullptr) return nullptr;
@@ -33,7 +33,7 @@ struct HttpContent {
     return copy;
   }
 
-  // Forgets start line and fields. Their text stays where it is until the message goes.
+  // Removes the start line and the fields. Their text stays in `text` until the message is gone.
   void clear_head() {
     fields.clear();
     for (std::string_view& part : start)
@@ -43,11 +43,11 @@ struct HttpContent {
   char inline_text[kInlineText];  // lent to `text`
   Arena text{inline_text, kInlineText};
   HttpFields fields;
-  // Null-terminated; a null pointer where absent.
+  // Null-terminated. An absent part is a null pointer.
   std::string_view start[kStartParts];
   HttpReceiver receiver;
   HttpBody output;
-  // The encoded head, kept to be written anew in place.
+  // The buffer of the encoded head, which is kept so that the next head can be written into it.
   char* encoded = nullptr;
   size_t encoded_capacity = 0;
 };

@@ -7,8 +7,8 @@
 
 namespace protocol {
 
-// The header fields of a message in order, as views into text that somebody else keeps. A few fit
-// without allocating. Not thread-safe.
+// The header fields of a message in order, as views into text that somebody else keeps alive. A few
+// fields fit without an allocation. Not thread-safe.
 class HttpFields {
  public:
   // Invariant: the text does not move while the field is listed.
@@ -34,12 +34,13 @@ class HttpFields {
   const Field& operator[](size_t index) const { return data()[index]; }
   Field& operator[](size_t index) { return data()[index]; }
 
-  // False when memory is exhausted.
+  // Returns false when memory is exhausted.
   bool add(const Field& field);
   void erase(size_t index);
   void clear() { size_ = 0; }
 
-  // The first field of that name, without case, from `from` on. O(n).
+  // The index of the first field of that name, ignoring case, from the index `from` on, or
+  // kNotFound. O(n).
   size_t find(std::string_view name, size_t from = 0) const;
 
  private:

@@ -15,7 +15,7 @@ struct FramingFields {
   const HttpFields::Field* length = nullptr;
   const HttpFields::Field* coding = nullptr;
   const HttpFields::Field* host = nullptr;
-  bool repeated = false;  // one of them stands more than once
+  bool repeated = false;  // one of them occurs more than once
 
   explicit FramingFields(const HttpFields& fields) {
     for (const HttpFields::Field& field : fields) {
@@ -44,29 +44,29 @@ struct FramingFields {
   }
 };
 
-// 0 for exactly one "chunked"; 501 for a list that a recipient knowing more codings could read;
-// 400 for what nobody can.
+// Returns 0 for exactly one "chunked", 501 for a list that a recipient with more codings could
+// read, and 400 for a list that no recipient can read.
 int judge_transfer_coding(std::string_view value) {
   if (equal_ignoring_case(value, "chunked")) return 0;
   ListElements elements(value);
   std::string_view element;
   bool chunked_seen = false;
   while (elements.next(&element)) {
-    // Nothing may follow chunked, not even chunked.
+    // Nothing may follow "chunked", not even another "chunked".
     if (chunked_seen || !is_token(element)) return 400;
     chunked_seen = equal_ignoring_case(element, "chunked");
   }
   return 501;
 }
 
-// The part common to requests and responses. `until_close` says what a message without any length
-// is: a response's body then ends with the connection.
+// The part that requests and responses have in common. `until_close`: the body of a message without
+// any length ends with the connection, as that of a response does.
 Framing frame(const FramingFields& found, std::string_view version, bool until_close) {
   Framing framing;
   if (found.repeated || (found.coding != nullptr && found.length != nullptr)) {
     framing.refusal = 400;
   } else if (found.coding != nullptr) {
-    // HTTP/1.0 knows no transfer codings; what precedes us may have ignored the field.
+    // HTTP/1.0 has no transfer codings, so a server or proxy before us may have ignored the field.
     framing.refusal =
         version == "HTTP/1.0" ? 400 : judge_transfer_coding(found.coding->value_view());
     framing.body = BodyKind::kChunked;
@@ -103,7 +103,8 @@ Framing frame_request(const HttpFields& fields, std::string_view method, std::st
   if (framing.refusal != 0) return framing;
   bool host_missing = found.host == nullptr && version != "HTTP/1.0";
   bool host_bad = found.host != nullptr && !is_host_value(found.host->value_view());
-  // CONNECT has no content (RFC 9110, 9.3.6): bytes announced after it could be tunnel or body.
+  // CONNECT has no content (RFC 9110, 9.3.6). The bytes after it could be a body or belong to the
+  // tunnel.
   bool connect_with_body = method == "CONNECT" && framing.body != BodyKind::kNone;
   if (host_missing || host_bad || connect_with_body) framing.refusal = 400;
   return framing;

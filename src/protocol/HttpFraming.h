@@ -9,7 +9,7 @@
 // (RFC 9112, 6 and 9.3). Pure functions. Anything a proxy might read differently is refused.
 namespace protocol {
 
-// The status that refuses a message for which there is no memory.
+// The status with which a message is refused when memory is exhausted.
 inline constexpr int kOutOfMemory = 500;
 
 enum class BodyKind : uint8_t { kNone, kLength, kChunked, kUntilClose };
@@ -17,15 +17,15 @@ enum class BodyKind : uint8_t { kNone, kLength, kChunked, kUntilClose };
 struct Framing {
   int refusal = 0;  // the status to refuse with, or 0
   BodyKind body = BodyKind::kNone;
-  uint64_t length = 0;  // of a kLength body, not 0
+  uint64_t length = 0;  // of a kLength body; never 0 for one
 };
 
 Framing frame_request(const HttpFields& fields, std::string_view method, std::string_view version);
 Framing frame_response(const HttpFields& fields, std::string_view version, std::string_view status,
                        bool zero_body);
 
-// False for the fields that must not stand in a trailer section: those that decide framing and
-// routing.
+// Returns false for the fields that are not allowed in a trailer section: those that decide framing
+// and routing.
 bool is_allowed_in_trailer(std::string_view name);
 
 bool is_chunked(const HttpFields& fields);

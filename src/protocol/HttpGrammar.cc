@@ -60,8 +60,9 @@ char to_lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
-// The uri-host in front (RFC 3986, 3.2.2: a name, or an address in brackets), which may be empty;
-// npos when it is malformed. What is behind it is empty or begins with a colon.
+// The length of the uri-host at the beginning (RFC 3986, 3.2.2: a name, or an address in brackets),
+// which may be empty. npos if it is malformed. The rest of the text is empty or begins with a
+// colon.
 size_t host_length(std::string_view text) {
   constexpr size_t kNone = std::string_view::npos;
   size_t length = text.find(':');
@@ -103,7 +104,8 @@ size_t token_length(std::string_view text) {
   return length;
 }
 
-// With both quotes; 0 when there is none at the beginning, or it does not end.
+// The length of the quoted string at the beginning, with both quotes. 0 if there is none, or if it
+// does not end.
 size_t quoted_string_length(std::string_view text) {
   if (text.empty() || text[0] != '"') return 0;
   for (size_t i = 1; i < text.size() && !is_class(text[i], kControl); ++i) {

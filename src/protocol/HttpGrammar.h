@@ -8,21 +8,21 @@
 // that llhttp leaves to its caller or takes more loosely than we do. Pure functions.
 namespace protocol {
 
-// token (RFC 9110, 5.6.2): methods, field names, transfer codings. Not empty.
+// A token (RFC 9110, 5.6.2): a method, a field name, a transfer coding. Not empty.
 bool is_token(std::string_view text);
 bool is_token_char(char c);
 
-// Text that may stand in a field value we send: neither CR, LF nor NUL.
+// Whether a field value that we send may contain the text: it has no CR, LF or NUL.
 bool is_safe_text(std::string_view text);
 
-// No control characters but tab: what may stand in a line we receive.
+// Whether a line that we receive may contain the text: it has no control character but tab.
 bool is_printable_line(std::string_view text);
 
-// A request target we send: not empty, neither white space nor controls.
+// Whether we send the request target: it is not empty, and has no white space or control character.
 bool is_sendable_target(std::string_view text);
 
-// A request target we accept: bytes and form (origin, absolute, authority for CONNECT, asterisk
-// for OPTIONS; RFC 9112, 3.2). The finer structure is the parser's.
+// Whether we accept the request target. Checks its bytes and its form (origin, absolute, authority
+// for CONNECT, asterisk for OPTIONS; RFC 9112, 3.2). The parser checks the rest.
 bool is_acceptable_target(std::string_view method, std::string_view target);
 
 // uri-host [":" port], or empty (RFC 9110, 7.2).
@@ -31,28 +31,29 @@ bool is_host_value(std::string_view value);
 // "HTTP/" DIGIT "." DIGIT.
 bool is_http_version(std::string_view version);
 
-// Three digits from 100 on.
+// Three digits, 100 or more.
 bool is_status_code(std::string_view code);
 
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
-// Without spaces and tabs at both ends.
+// The text without spaces and tabs at both ends.
 std::string_view trim(std::string_view text);
 
-// Digits only, at most 19 of them, so it cannot overflow (RFC 9110, 8.6 and strictness).
+// Accepts digits only, at most 19 of them, so the value cannot overflow. This is stricter than
+// RFC 9110, 8.6.
 std::optional<uint64_t> parse_content_length(std::string_view text);
 
-// Hexadecimal digits only, at most kMaxChunkSizeDigits of them.
+// Accepts hexadecimal digits only, at most kMaxChunkSizeDigits of them.
 std::optional<uint64_t> parse_chunk_size(std::string_view digits);
 
 // *( ";" name [ "=" ( token / quoted-string ) ] ) (RFC 9112, 7.1.1), without the white space that
 // its grammar tolerates. May be empty.
 bool is_chunk_extensions(std::string_view text);
 
-int hex_digit_value(char c);  // -1 when it is none
+int hex_digit_value(char c);  // -1 if `c` is not a hexadecimal digit
 
-// Takes the next element off a comma-separated list, trimmed; false at the end. Empty elements
-// are returned: whether they matter is the caller's decision.
+// Goes through a comma-separated list. next() sets `*element` to the next element, trimmed, and
+// returns false at the end. It returns empty elements too: the caller decides whether they matter.
 class ListElements {
  public:
   explicit ListElements(std::string_view list) : rest_(list) {}

@@ -8,34 +8,35 @@
 
 namespace protocol {
 
-// Finds the end of a message's head in contiguous bytes that grow at the end, and checks on the
-// way what concerns lines: CRLF and nothing else ends a line, no line is folded, start line and
-// sizes are as they must be.
+// Finds the end of a message's head in contiguous bytes that grow at the end. On the way it checks
+// the lines: only CRLF ends a line, no line is folded, and the start line and all sizes are valid.
 //
-// Invariant: the verdict is a function of the bytes alone. Everything is decided when a line is
-// complete, in the order of the lines; the exceptions (first byte, size of an incomplete line)
-// are decided alike for the complete line before anything else is looked at.
+// Invariant: the verdict depends on the bytes alone, not on how they are split. Each line is judged
+// when it is complete, in the order of the lines. Two things are judged earlier: the first byte and
+// the size of an incomplete line. For a complete line the same two are judged first, so the verdict
+// is the same.
 class HttpHeadScanner {
  public:
   enum class Result { kMore, kComplete, kRefused };
 
-  // `bytes` begins at offset 0 of the same head on every call (but see drop_front) and holds at
+  // On every call `bytes` begins at offset 0 of the same head (but see drop_front), and holds at
   // least what it held before.
   Result scan(const char* bytes, size_t size, bool is_request, const HttpLimits& limits);
 
-  // The head is [start, end) without empty lines before it; `end` once it is complete.
+  // The head is [start, end), without empty lines before it. end() is valid when it is complete.
   size_t start() const { return start_; }
   size_t end() const { return line_start_; }
-  // The caller forgets the bytes before start().
+  // From now on the caller's bytes begin at the present start().
   void drop_front();
 
-  // A byte other than those of empty lines was seen.
+  // Whether a byte was seen that does not belong to an empty line.
   bool has_started() const { return started_; }
   int refusal() const { return refusal_; }
   size_t field_bytes() const { return line_start_ - fields_start_; }
   size_t field_count() const { return field_count_; }
 
-  // Method, target, version or version, status, reason of the head given, which is that found.
+  // The part `index` of the start line: method, target and version of a request, or version, status
+  // and reason of a response. `head` points to the head that was found.
   std::string_view start_part(const char* head, int index) const {
     return {head + parts_[index].offset, parts_[index].size};
   }

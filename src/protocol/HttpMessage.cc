@@ -16,7 +16,7 @@ namespace {
 
 constexpr HttpLimits kRequestLimits;
 
-// A client's user bounds the body by set_size_limit(), as far as it should be bounded at all.
+// The body is not bounded here: the user of a client bounds it by set_size_limit(), or not at all.
 constexpr HttpLimits make_response_limits() {
   HttpLimits limits;
   limits.body_bytes = std::numeric_limits<uint64_t>::max();
@@ -129,7 +129,7 @@ int HttpRequest::header_completed(size_t rest) {
     case Expectation::kUnknown:
       return 417;
     case Expectation::kContinue:
-      // Should this fail, the client sends its body after a while all the same, or is gone.
+      // If this fails, the client sends its body after a while anyway, or has left.
       if (rest == 0 && content()->receiver.expects_body()) {
         feedback(kContinue, sizeof(kContinue) - 1);
       }

@@ -8,7 +8,7 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 
-// The head of a message: start line and fields, set, asked for and written.
+// The head of a message: how its start line and fields are set, read and written.
 namespace protocol {
 
 namespace {
@@ -230,7 +230,8 @@ bool has_field(const HttpContent* content, std::string_view name) {
   return content != nullptr && content->fields.find(name) != HttpFields::kNotFound;
 }
 
-// A copy of the field in the message's text; false with errno when it must not be sent.
+// Copies the field into the message's text. Returns false and sets errno if the field must not be
+// sent.
 bool store_field(HttpContent* content, std::string_view name, std::string_view value,
                  HttpFields::Field* field) {
   if (!is_token(name) || !is_safe_text(value) || name.size() > UINT32_MAX ||

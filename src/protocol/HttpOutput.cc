@@ -11,7 +11,7 @@ namespace protocol {
 
 namespace {
 
-// Chunks may be as small as the user likes.
+// The chunks of the user may be as small as the user likes.
 constexpr HttpLimits kOutputLimits = [] {
   HttpLimits limits;
   limits.chunk_overhead_bytes = SIZE_MAX;

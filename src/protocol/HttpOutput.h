@@ -7,18 +7,19 @@
 namespace protocol {
 
 enum class OutputFraming {
-  kLength,   // to be told by Content-Length
-  kChunked,  // the user says that the body holds chunks
-  kUnclear   // the fields promise what is not ours to keep: another coding, or several
+  kLength,   // by Content-Length
+  kChunked,  // the user has said that the body consists of chunks
+  kUnclear   // the fields name another coding, or several: the library cannot frame the body
 };
 
-// From the Transfer-Encoding fields (RFC 9112, 6.1).
+// How the Transfer-Encoding fields say that the body is framed (RFC 9112, 6.1).
 OutputFraming output_framing(const HttpFields& fields);
 
-// The versions that the library speaks; without one it is HTTP/1.1.
+// Whether the library speaks that version. Null means HTTP/1.1.
 bool is_spoken_version(const char* version);
 
-// Whether the body is chunks, well formed, up to their end and no further (RFC 9112, 7.1).
+// Whether the body consists of well-formed chunks, with the last chunk and nothing after it
+// (RFC 9112, 7.1).
 bool is_chunk_framed(const HttpBody& body);
 
 }  // namespace protocol

@@ -24,9 +24,9 @@ int stop(llhttp_t* parser, int refusal) {
 int on_field_name(llhttp_t* parser, const char* at, size_t length) {
   auto* head = static_cast<HeadParse*>(parser->data);
   if (length > head->limits->field_name_bytes) return stop(parser, 431);
-  // As of any other field, llhttp shall check the characters of the value, and nothing else: it
-  // does not know that Content-Length may end with a tab (RFC 9110, 5.6.3), nor which responses
-  // have no body whatever their fields say. HttpFraming decides what the value means.
+  // Makes llhttp check only the characters of the value, as it does for any other field. It does
+  // not know that Content-Length may end with a tab (RFC 9110, 5.6.3), nor which responses have no
+  // body whatever their fields say. HttpFraming decides what the value means.
   constexpr uint8_t kAnyField = 0;
   parser->header_state = kAnyField;
   HttpFields::Field field{at, at + length, static_cast<uint32_t>(length), 0};
@@ -42,7 +42,7 @@ int on_field_value(llhttp_t* parser, const char* at, size_t length) {
   return 0;
 }
 
-// Without this stop llhttp would go on to decide the framing, or take the rest for a tunnel.
+// Stops llhttp here. Otherwise it would decide the framing, or take the rest for a tunnel.
 int on_headers_complete(llhttp_t*) {
   return HPE_PAUSED;
 }
@@ -70,8 +70,8 @@ int parse_head(bool is_request, const char* head, size_t size, const HttpLimits&
       return 0;
     case HPE_USER:
       return parse.refusal;
-    // The start line was found well-formed before: a method that llhttp does not know, or not as
-    // one of HTTP.
+    // The start line was found well-formed before. So llhttp does not know the method, or does not
+    // accept it for HTTP.
     case HPE_INVALID_METHOD:
     case HPE_INVALID_CONSTANT:
       return 501;
@@ -89,7 +89,7 @@ constinit const llhttp_settings_t ChunkGrammar::kSettings = [] {
 }();
 
 ChunkGrammar::ChunkGrammar() {
-  // A head of our own brings llhttp to the first chunk, whatever the real head looked like.
+  // A constant head brings llhttp to the first chunk, whatever the real head looked like.
   static constexpr std::string_view kHead = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
   llhttp_init(&parser_, HTTP_REQUEST, &kSettings);
   parser_.data = this;

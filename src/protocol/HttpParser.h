@@ -15,26 +15,30 @@
 // the same bytes in the same pieces, however they arrived.
 namespace protocol {
 
-// Parses a whole head, start line to empty line, and lists its fields as views into `head`.
-// Returns 0 or the status to refuse with. The parser's state lives on the stack meanwhile.
+// Parses a whole head, from the start line to the empty line, and lists its fields as views into
+// `head`. Returns 0, or the status with which to refuse the message. The state of the parser is on
+// the stack.
 int parse_head(bool is_request, const char* head, size_t size, const HttpLimits& limits,
                HttpFields* fields);
 
-// Chunk framing. Give it whole lines (trailer field, empty line), and data in any pieces. Chunk
-// extensions stay outside: llhttp does not take all that RFC 9112, 7.1.1 allows.
+// Parses chunk framing. The caller passes lines (trailer fields, empty lines) as a whole, and data
+// in any pieces. It does not pass chunk extensions, because llhttp does not accept all that RFC
+// 9112, 7.1.1 allows.
 class ChunkGrammar {
  public:
   ChunkGrammar();
   ChunkGrammar(const ChunkGrammar&) = delete;
   ChunkGrammar& operator=(const ChunkGrammar&) = delete;
 
-  // The digits of a chunk-size line; false when malformed. `*size` is the size they announce.
+  // Takes the digits of a chunk-size line, and sets `*size` to their value. Returns false if they
+  // are malformed.
   bool take_size(std::string_view digits, uint64_t* size);
-  // Chunk data, the line end after it, or a trailer field line; false when malformed.
+  // Takes chunk data, the line end after it, a trailer field line, or the empty line at the end.
+  // Returns false if it is malformed.
   bool take(const char* bytes, size_t length);
-  // The name of the trailer field just taken; empty if that was no field.
+  // The name of the trailer field that was taken last. Empty if the last bytes were not a field.
   std::string_view trailer_name() const { return trailer_name_; }
-  // The empty line that ends the message was taken.
+  // Whether the empty line that ends the message was taken.
   bool is_complete() const { return complete_; }
 
  private:

@@ -8,21 +8,22 @@
 
 namespace protocol {
 
-// A body on its way through: bytes are appended to a piece until it is whole, and whole pieces are
-// taken in that order. Holds what was not taken yet, and nothing else. Not thread-safe.
+// A queue of pieces of a body. Bytes are appended to a piece until it is whole, and whole pieces
+// are taken in the same order. Holds only what was not taken yet. Not thread-safe.
 class HttpPieces {
  public:
   // A chunk larger than this is passed on as it arrives, a smaller one as a whole.
   static constexpr size_t kWholeChunk = size_t{64} * 1024;
 
-  enum class Keeps { kPieces, kNothing };  // kNothing: where only the framing matters
+  enum class Keeps { kPieces, kNothing };  // kNothing: for callers that check only the framing
   explicit HttpPieces(Keeps keeps = Keeps::kPieces) : keeps_(keeps) {}
 
-  // False when memory is exhausted.
+  // Returns false when memory is exhausted.
   bool append(const char* bytes, size_t count) {
     return keeps_ == Keeps::kNothing || bytes_.append(bytes, count);
   }
-  // What was appended since the last time is a piece; unless that is nothing.
+  // Makes a whole piece of what was appended since the last call, unless that is nothing. Returns
+  // false when memory is exhausted.
   bool close() {
     const size_t end = bytes_.size();
     if (end == last_end_) return true;
@@ -31,8 +32,8 @@ class HttpPieces {
   }
 
   bool empty() const { return next_ == ends_.size(); }
-  // The next piece, valid until the call after it; false, and the memory given back, when all were
-  // taken.
+  // Takes the next piece, whose bytes are valid until the next call. If all pieces were taken,
+  // returns false and frees their memory.
   bool take(const char** data, size_t* size) {
     if (empty()) {
       forget_taken();
@@ -52,7 +53,8 @@ class HttpPieces {
   }
 
  private:
-  // A stream that is quiet for a while should not hold what a busy moment needed.
+  // At most this many bytes of memory stay allocated, so that a quiet stream does not hold what a
+  // busy moment has needed.
   static constexpr size_t kKept = 1024;
 
   void forget_taken() {
@@ -63,10 +65,10 @@ class HttpPieces {
 
   const Keeps keeps_;
   ByteBuffer bytes_;
-  ByteBuffer ends_;      // of the whole pieces in bytes_, each a size_t
-  size_t next_ = 0;      // in ends_
-  size_t taken_ = 0;     // of bytes_
-  size_t last_end_ = 0;  // the last one in ends_
+  ByteBuffer ends_;      // where the whole pieces in bytes_ end, each a size_t
+  size_t next_ = 0;      // offset in ends_ of the end of the next piece
+  size_t taken_ = 0;     // how many bytes of bytes_ were taken
+  size_t last_end_ = 0;  // the last value in ends_
 };
 
 }  // namespace protocol

@@ -12,9 +12,9 @@ namespace protocol {
 
 namespace {
 
-// What is copied at a time while a head comes in pieces: the rest of a large read is body.
+// How much is copied at a time while a head comes in pieces. The rest of a large read is the body.
 constexpr size_t kPendingStep = size_t{4} * 1024;
-// A body's announced length is believed, as far as memory goes, only up to this.
+// At most this much memory is reserved for a body because of its announced length.
 constexpr size_t kTrustedBodyBytes = size_t{64} * 1024;
 constexpr uint8_t kMaxInterimResponses = 32;
 
@@ -126,7 +126,7 @@ int HttpReceiver::parse_into(const Rules& rules, const char* head, size_t size,
   for (int i = 0; i < HttpContent::kStartParts; ++i) {
     std::string_view part = scanner_.start_part(text, i);
     content->start[rules.is_request ? kRequestOrder[i] : kResponseOrder[i]] = part;
-    // The space or CR behind it has served: the part is handed out as a C string.
+    // Overwrites the space or CR after the part, because users get the part as a C string.
     text[static_cast<size_t>(part.data() - text) + part.size()] = '\0';
   }
   return 0;

@@ -15,11 +15,11 @@ class ChunkedBody;
 class HttpPieces;
 struct HttpContent;
 
-// What it takes to receive one message: head, framing, body. Bytes come in any pieces; what is
-// found does not depend on them. After a refusal nothing more is looked at.
+// Receives one message: head, framing and body. Bytes may come in any pieces; the result does not
+// depend on how they are split. After a refusal nothing more is examined.
 //
-// The head is scanned where it arrives and, once complete, copied whole into the message's text.
-// Only a head that comes in pieces is collected here first.
+// The head is scanned where it arrives. When it is complete it is copied as a whole into the
+// message's text. Only a head that comes in several pieces is collected here first.
 class HttpReceiver {
  public:
   enum class Result {
@@ -32,10 +32,10 @@ class HttpReceiver {
 
   struct Rules {
     const HttpLimits& limits;
-    uint64_t size_limit;  // of head and body data
+    uint64_t size_limit;  // of the head and the body's data together
     bool is_request;
-    bool zero_body;        // the response has no body whatever its fields say
-    bool answers_connect;  // the same with a 2xx status
+    bool zero_body;        // the response has no body, whatever its fields say
+    bool answers_connect;  // the response has no body if its status is 2xx
     bool streams_body;     // the body goes to pieces(), not to body()
   };
 
@@ -44,12 +44,14 @@ class HttpReceiver {
   HttpReceiver(const HttpReceiver&) = delete;
   HttpReceiver& operator=(const HttpReceiver&) = delete;
 
-  // `*size` becomes the number of bytes taken. Call again while it says to go on.
+  // Sets `*size` to the number of bytes taken. After kHeaderComplete and kInterim, call it again
+  // with the rest.
   Result receive(const Rules& rules, const char* data, size_t* size, HttpContent* content);
   // The peer will send no more.
   Result end_of_input();
   void refuse(int status);
-  // What has been kept of the body is all of it.
+  // Ends the body early: what has been kept of it is all of it. No effect before the header is
+  // complete, or if the body goes to pieces().
   void end_parsing() {
     if (header_complete_ && !pieces_) phase_ = Phase::kComplete;
   }
@@ -60,9 +62,10 @@ class HttpReceiver {
   bool expects_body() const { return header_complete_ && phase_ != Phase::kComplete; }
   int refusal() const { return refusal_; }
   const ByteBuffer& body() const { return body_; }
-  // Null when there are none, or not yet.
+  // Null if there are no pieces, or none yet.
   HttpPieces* pieces() const { return pieces_.get(); }
-  // More is to come of a body that goes to pieces(), and nothing has come of the next piece.
+  // Whether more is to come of a body that goes to pieces(), and nothing has come of the next
+  // piece.
   bool is_between_pieces() const;
 
  private:
@@ -79,11 +82,11 @@ class HttpReceiver {
   Result refused(int status);
 
   HttpHeadScanner scanner_;
-  ByteBuffer pending_;  // the head so far, while incomplete
+  ByteBuffer pending_;  // the head so far, while it is incomplete
   ByteBuffer body_;
   std::unique_ptr<HttpPieces> pieces_;
   std::unique_ptr<ChunkedBody> chunked_;
-  uint64_t body_left_ = 0;  // to come (kLength), or allowed (kChunked, kUntilClose)
+  uint64_t body_left_ = 0;  // bytes still to come (kLength) or allowed (kChunked, kUntilClose)
   int refusal_ = 0;
   Phase phase_ = Phase::kHead;
   bool header_complete_ = false;

@@ -57,7 +57,7 @@ bool HttpHeaderCursor::next(std::string& name, std::string& value) {
   return true;
 }
 
-// Moves behind the next field of that name.
+// Moves to the position after the next field of that name.
 bool HttpHeaderCursor::find_field(const char* name, size_t name_len) {
   const HttpContent* content = message_->content();
   at_field_ = false;

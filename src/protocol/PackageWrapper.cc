@@ -9,7 +9,7 @@ namespace protocol {
 
 namespace {
 
-// What one message of a package is given: one with a longer list merges it itself.
+// How many vectors one message of a package gets. A message that needs more merges its own.
 constexpr int kVectorsEach = 64;
 
 void merge_tail(const std::vector<iovec>& all, size_t first, std::string* merged) {
@@ -87,7 +87,7 @@ int PackageWrapper::append(const void* buf, size_t* size) {
     int result =
         append_to(receiving_, data + taken, &count, size_limit - std::min(size_limit, completed_));
     if (result < 0) return -1;
-    // Without a complete message all of it was taken.
+    // The message is not complete, so all of the input was taken.
     if (result == 0) count = *size - taken;
     taken += count;
     received_ += count;
@@ -100,7 +100,8 @@ int PackageWrapper::append(const void* buf, size_t* size) {
     ProtocolMessage* next = next_in(receiving_);
     complete_ = next == nullptr;
     if (!complete_) receiving_ = next;
-    // The rest begins the next message; without any, it waits for bytes of its own.
+    // The rest is the beginning of the next message. If there is no rest, that message waits for
+    // more bytes.
     if (!complete_ && taken == *size) return 0;
   }
   *size = taken;

@@ -7,7 +7,7 @@ namespace protocol {
 
 namespace {
 
-// What a wrapped message says while it receives, said by its wrapper.
+// Passes what a wrapped message sends while it receives on to its wrapper.
 class Relay final : public MessageChannel {
  public:
   explicit Relay(ProtocolMessage* wrapper) : wrapper_(wrapper) {}
@@ -91,7 +91,7 @@ int ProtocolWrapper::end_of_input() {
 
 int ProtocolWrapper::append_to(ProtocolMessage* inner, const void* buf, size_t* size,
                                size_t limit) {
-  // Only for as long as this call: neither message knows how long the other lives.
+  // Connects the two only during this call, because neither message knows how long the other lives.
   MessageChannel* channel = inner->get_channel();
   size_t own_limit = inner->get_size_limit();
   Relay relay(this);

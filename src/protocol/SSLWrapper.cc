@@ -25,7 +25,7 @@ bool is_memory(BIO* bio) {
   return BIO_method_type(bio) == BIO_TYPE_MEM;
 }
 
-// False with errno if the SSL cannot be used here.
+// Returns false and sets errno if the SSL cannot be used here.
 bool use_memory_bios(SSL* ssl) {
   BIO* in = SSL_get_rbio(ssl);
   BIO* out = SSL_get_wbio(ssl);
@@ -45,12 +45,13 @@ bool use_memory_bios(SSL* ssl) {
     errno = EINVAL;
     return false;
   }
-  // Nothing more at the moment is not the end.
+  // Having no more bytes at the moment is not the end.
   BIO_set_mem_eof_return(in, -1);
   return true;
 }
 
-// What a call on `ssl` that returned `result` means: 0 when it only needs more bytes.
+// Judges a call on `ssl` that has returned `result`. Returns 0 if the call only needs more bytes,
+// or else -1 with errno.
 int judge(SSL* ssl, int result) {
   switch (SSL_get_error(ssl, result)) {
     case SSL_ERROR_WANT_READ:
@@ -63,7 +64,7 @@ int judge(SSL* ssl, int result) {
   }
 }
 
-// 1 when done, 0 when more bytes are needed.
+// Returns 1 when the handshake is done, 0 when more bytes are needed, or -1 with errno.
 int shake_hands(SSL* ssl, bool speaks_first) {
   ERR_clear_error();
   int result = SSL_do_handshake(ssl);
@@ -85,7 +86,7 @@ int feed(SSL* ssl, const void* data, size_t size) {
   return BIO_write_ex(SSL_get_rbio(ssl), data, size, &written) == 1 ? 0 : fail(ENOMEM);
 }
 
-// Moves what is to be sent into `output`.
+// Moves the bytes that have to be sent into `output`.
 int take_output(SSL* ssl, std::string* output, struct iovec vectors[], int max) {
   BIO* out = SSL_get_wbio(ssl);
   size_t size = BIO_ctrl_pending(out);
@@ -103,7 +104,7 @@ int take_output(SSL* ssl, std::string* output, struct iovec vectors[], int max) 
   return 1;
 }
 
-// Forgets the first `size` bytes of what is to be sent.
+// Drops the first `size` of the bytes that have to be sent.
 void drop_output(BIO* out, size_t size) {
   char dropped[1024];
   size_t count = 0;
@@ -111,7 +112,7 @@ void drop_output(BIO* out, size_t size) {
     size -= count;
 }
 
-// Gives what is to be sent to `write`, which is a feedback().
+// Passes the bytes that have to be sent to `write`, which is a feedback().
 template <class Write>
 int write_output(SSL* ssl, Write write) {
   ERR_clear_error();
@@ -176,7 +177,7 @@ int SSLWrapper::encode(struct iovec vectors[], int max) {
   return take_output(ssl_, &output_, vectors, max);
 }
 
-// Small pieces share a record: each costs some 30 bytes and its own encryption.
+// Small pieces share a record, because each record costs about 30 bytes and its own encryption.
 int SSLWrapper::encrypt(const struct iovec vectors[], int count) {
   char record[kRecordSize];
   size_t filled = 0;
@@ -185,7 +186,7 @@ int SSLWrapper::encrypt(const struct iovec vectors[], int count) {
     for (; size > 0; size -= written, bytes += written) {
       ERR_clear_error();
       int result = SSL_write_ex(ssl_, bytes, size, &written);
-      // It would need bytes of the peer: the handshake is not done.
+      // The call needs bytes from the peer, so the handshake is not complete.
       if (result != 1) return judge(ssl_, result) < 0 ? -1 : fail(ENOTCONN);
     }
     return 0;
@@ -232,7 +233,8 @@ int SSLWrapper::receive(const void* buf, size_t* size) {
   const auto* data = static_cast<const unsigned char*>(buf);
   size_t taken = 0;
   for (;;) {
-    // Before the first bytes: the SSL may hold the beginning of this message already.
+    // This comes before the first bytes, because the SSL may already hold the beginning of this
+    // message.
     int result = decrypt();
     // The end of TLS is the end of the message's input.
     if (result < 0 && SSL_get_shutdown(ssl_) & SSL_RECEIVED_SHUTDOWN && errno == ECONNRESET) {
@@ -252,7 +254,7 @@ int SSLWrapper::receive(const void* buf, size_t* size) {
   }
 }
 
-// Gives the wrapped message what can be decrypted; what it does not take stays in the SSL.
+// Passes what can be decrypted to the wrapped message. What that does not take stays in the SSL.
 int SSLWrapper::decrypt() {
   char plain[kRecordSize];
   for (;;) {

@@ -87,7 +87,7 @@ void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t
     exchange = host_.new_exchange();
     begun = begin(peer, exchange, data, size);
   } catch (const std::bad_alloc&) {
-    // Dropped, as by a network.
+    // The datagram is dropped, as a network may do.
   }
   if (begun) {
     finished.push_back(begun);
@@ -103,7 +103,8 @@ void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t
   delete peer;
 }
 
-// What a handler is to run; null when it is no whole request. Nothing has begun should it throw.
+// Returns what a handler has to run, or null if the datagram is not a whole request or was refused.
+// If this throws, nothing has begun.
 Runnable* DatagramPort::begin(DatagramPeer* peer, ServerExchange* exchange, const char* data,
                               size_t size) {
   exchange->set_peer(peer);
@@ -144,13 +145,13 @@ void DatagramPort::rest() {
   MutexLock lock(mutex_);
   rests_until_ns_ = in_ns(kRestNs);
   if (!update_deadline()) {
-    rests_until_ns_ = kNever;  // nobody would wake it
+    rests_until_ns_ = kNever;  // nothing would end the rest
     readable_ = true;
   }
 }
 
 void DatagramPort::request_ended(WFConnection* user) {
-  // The series that held the last reference is no more, if it was one.
+  // If a series held the last reference, it is gone now.
   SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
   host_.give_back(user);
   bool ask = false;
@@ -184,9 +185,9 @@ void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
       error = ECANCELED;
     }
     if (error == 0) {
-      // One after the other, so that none waits for ever.
+      // Sends in order, so that no reply waits for ever.
       error = waiting_.empty() ? send(*peer, vectors, count) : EAGAIN;
-      // Of unix sockets it is the receiver that has no room, and nothing tells when it has.
+      // With unix sockets it is the receiver that has no room, and no event says when it has.
       if (error == EAGAIN && peer->address_.peer.ss_family != AF_UNIX) {
         peer->exchange_ = exchange;
         try {
@@ -204,7 +205,7 @@ void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
   exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
 }
 
-// False when nobody would notice that there is none.
+// Returns false if no time limit could be set: nobody would notice that there is no room.
 bool DatagramPort::wait_for_room(DatagramPeer* peer, int send_timeout) {
   const int timeout = send_timeout >= -1 ? send_timeout : host_.params().send_timeout;
   peer->deadline_ns_ = in_ns(timeout_ns(timeout));
@@ -220,11 +221,11 @@ bool DatagramPort::wait_for_room(DatagramPeer* peer, int send_timeout) {
 }
 
 void DatagramPort::watch_for_room(bool wanted) {
-  // Only while it is wanted: of a datagram socket each that has left is such an event.
+  // Watches only while it is wanted, because each datagram that leaves the socket is such an event.
   poller_.modify(fd_, EPOLLIN | EPOLLET | (wanted ? EPOLLOUT : 0u), this);
 }
 
-// Poller's thread: the socket may take more.
+// On the poller's thread: the socket may take more now.
 void DatagramPort::send_waiting() {
   for (;;) {
     ServerExchange* exchange = nullptr;

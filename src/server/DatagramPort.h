@@ -20,8 +20,8 @@ class Interruption;
 
 // The sender of one request that came as a datagram.
 //
-// References: that of the port until the exchange has begun, then the series'. With the last the
-// peer goes, and the port counts it off.
+// References: the port holds one until the exchange has begun, then the series holds it. The peer
+// is destroyed with the last one, and the port no longer counts it as under way.
 class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
  public:
   DatagramPeer(DatagramPort& port, const DatagramAddress& address, WFConnection* user)
@@ -47,7 +47,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   void retain() override { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() override;
 
-  // Of a message that is being received.
+  // MessageChannel: called by a message that is being received.
   int write_now(const void* buffer, size_t size) override;
 
  private:
@@ -60,58 +60,60 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   std::atomic<int> references_{1};
 
   // Guarded by the port's C.
-  bool replied_ = false;          // or dropped
+  bool replied_ = false;          // the request was replied to, or dropped
   bool cut_ = false;              // nothing is to be sent any more
-  bool counted_ = false;          // among those cut short
-  SeriesWork* series_ = nullptr;  // while it is in the port's open_
-  // Of that list, or of those that are late.
+  bool counted_ = false;          // was counted as cut short
+  SeriesWork* series_ = nullptr;  // set while the peer is in the port's open_
+  // The links of open_, or of the list that take_late() returns.
   DatagramPeer* next_ = nullptr;
   DatagramPeer* previous_ = nullptr;
-  // While the reply waits for room.
+  // These are set while the reply waits for room in the socket.
   ServerExchange* exchange_ = nullptr;
   std::vector<struct iovec> vectors_;
   int64_t deadline_ns_ = kNever;
 };
 
-// The socket of a server for datagrams: each that comes is a request, each reply is one that goes
-// back to the sender.
+// The socket of a server for datagrams. Each datagram that comes is a request, and each reply is a
+// datagram that goes back to the sender.
 //
-// What is no whole request is dropped. As many requests are under way as the server may have
-// connections; meanwhile nothing is read, and the kernel drops what its buffer does not take. A
-// reply for which the socket has no room waits, no longer than the time for sending; so there are
-// never more of them than requests under way.
+// A datagram that is not a whole request is dropped. At most as many requests are under way as the
+// server may have connections. At that limit nothing is read, and the kernel drops what its buffer
+// does not take. A reply for which the socket has no room waits, at most for the send timeout. A
+// request counts as under way meanwhile, so no more replies wait than requests may be under way.
 //
-// Life: start(), then shut_down(). When the last request's series has ended it closes, tells
-// host.port_closing() (nobody may find it any more), deletes itself and tells host.port_gone().
+// Life: start(), then shut_down(). When the series of the last request has ended, the port closes,
+// calls host.port_closing() (nobody may find it any more), deletes itself and calls
+// host.port_gone().
 //
-// Threads: see Channel. Reading, parsing and closing happen on the poller's thread alone; a reply
-// is sent by the thread that ends the series.
+// Threads: see Channel. Only the poller's thread reads, parses and closes. The thread that ends the
+// series sends the reply.
 //
-// Invariants, with those of Channel; the references are one for each request under way:
+// Invariants, besides those of Channel. There is one reference for each request under way.
 // 1. under_way_ counts the exchanges that have begun and whose peer is not gone.
-// 2. readable_ stays true until a read found nothing more; paused_ says that reading goes on when a
-//    request under way ends.
-// 3. Who takes a peer out of waiting_, under C, ends its exchange.
+// 2. readable_ stays true until a read finds nothing more. While paused_ is true, reading goes on
+//    when a request under way ends.
+// 3. The thread that takes a peer out of waiting_, under C, ends its exchange.
 // 4. A peer in open_ has not replied: its series is alive as long as C is held.
 class DatagramPort final : public Channel {
  public:
   DatagramPort(ServerHost& host, Poller& poller, UniqueFd fd);
 
-  // Registers with the poller. False with errno; then discard() follows.
+  // Registers with the poller. Returns false and sets errno on failure; the caller calls discard()
+  // then.
   bool start();
   void discard() { release(); }
 
-  // Takes no more requests, and closes after those under way. Any thread.
+  // Takes no more requests, and closes when those under way have ended. Any thread.
   void shut_down();
   bool shutting_down() const { return shutting_down_.load(std::memory_order_acquire); }
 
-  // As those of ServerConnection, for all requests under way; how many.
+  // Do what those of ServerConnection do, for all requests under way. Return how many counted.
   size_t cut_short(enum WFStopAction action, const std::string& unavailable,
                    Interruption& interruption);
   size_t close_now();
 
-  // The runtime has stopped, and its pollers with it: ends what they would have ended. The port may
-  // be gone then.
+  // The runtime and its pollers have stopped. Ends what the pollers would have ended. The port may
+  // be gone when this returns.
   void end_with_runtime();
 
   int fd() const { return fd_; }
@@ -122,21 +124,23 @@ class DatagramPort final : public Channel {
 
   static constexpr size_t kReadSize = 64 * 1024;
   static constexpr int kMaxVectors = 64;
-  // Per round, so that a flood of datagrams does not hold up the poller's other work.
+  // At most this many in one round, so that a flood of datagrams does not hold up the poller's
+  // other work.
   static constexpr int kMaxDatagrams = 64;
-  // So many errors in one round are more than old datagrams' news: rests.
+  // A few errors may be reports about datagrams that were sent before. After this many errors in
+  // one round the port stops reading for kRestNs.
   static constexpr int kMaxErrors = 8;
   static constexpr int64_t kRestNs = 100'000'000;
 
   ~DatagramPort() override = default;
 
-  // Of Channel.
+  // Channel
   void on_ready(uint32_t events, RunnableList& finished) override;
   void on_deadline(bool stopped, RunnableList& finished) override;
   void on_closing() override { host_.port_closing(); }
   void end() override;
 
-  // Poller's thread.
+  // Only on the poller's thread.
   void read_requests(RunnableList& finished);
   bool may_read();
   void receive(const DatagramAddress& from, const char* data, size_t size, RunnableList& finished);
@@ -146,17 +150,18 @@ class DatagramPort final : public Channel {
   void send_waiting();
   void close_if_done();
 
-  // For peers, any thread.
+  // Called for peers, on any thread.
   int send(const DatagramPeer& peer, const struct iovec* vectors, int count) WF_REQUIRES(mutex_);
   void reply(DatagramPeer* peer, ServerExchange* exchange, const ServerExchange::Reply& reply);
   bool wait_for_room(DatagramPeer* peer, int send_timeout) WF_REQUIRES(mutex_);
-  // Of no use after this.
+  // A request is over. The port may be gone when this returns.
   void request_ended(WFConnection* user);
 
-  // Takes those out of waiting_ whose time is up; all of them at the stop. The first of a list, by
-  // next_. Without allocating: it has to work when memory has run out.
+  // Takes the peers whose time is up out of waiting_, or all of them if `stopped`. Returns the
+  // first of a list that is linked by next_. Allocates nothing, because it has to work when memory
+  // has run out.
   DatagramPeer* take_late(bool stopped) WF_REQUIRES(mutex_);
-  // Their exchanges end; how many.
+  // Ends the exchanges of that list. Returns how many.
   static size_t end_late(DatagramPeer* first, int state, int error);
   void watch_for_room(bool wanted) WF_REQUIRES(mutex_);
   bool update_deadline() WF_REQUIRES(mutex_);
@@ -169,11 +174,11 @@ class DatagramPort final : public Channel {
   bool closed_ WF_GUARDED_BY(mutex_) = false;
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool paused_ WF_GUARDED_BY(mutex_) = false;
-  int64_t rests_until_ns_ WF_GUARDED_BY(mutex_) = kNever;  // kNever: it does not rest
+  int64_t rests_until_ns_ WF_GUARDED_BY(mutex_) = kNever;  // kNever: is not resting
   std::deque<DatagramPeer*> waiting_ WF_GUARDED_BY(mutex_);
-  DatagramPeer* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
+  DatagramPeer* open_ WF_GUARDED_BY(mutex_) = nullptr;  // a linked list
 
-  long long requests_ = 0;  // poller's thread
+  long long requests_ = 0;  // poller's thread only
 };
 
 }  // namespace workflow

@@ -26,7 +26,7 @@ const char* date_now() {
     made_at = now;
     struct tm parts;
     ::gmtime_r(&now, &parts);
-    // The C locale's names are not asked for: the program may have set another locale.
+    // Does not use strftime(3) for the names, because the program may have set another locale.
     static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -38,7 +38,7 @@ const char* date_now() {
   return text;
 }
 
-// Of a connection: a whole reply without a body.
+// A whole reply without a body, after which the connection closes.
 std::string last_answer(int status) {
   const char* phrase = protocol::HttpUtil::get_reason_phrase(status);
   std::string answer = "HTTP/1.1 " + std::to_string(status) + " " + (phrase ? phrase : "") + "\r\n";
@@ -47,7 +47,7 @@ std::string last_answer(int status) {
   return answer;
 }
 
-// For what fails only without memory: half a reply must not be sent.
+// For calls that fail only when memory has run out: half a reply must not be sent.
 void need(bool done) {
   if (!done) throw std::bad_alloc();
 }
@@ -66,7 +66,7 @@ void erase_header(HttpResponse* response, const char* name) {
     protocol::HttpHeaderCursor(response).find_and_erase(name);
 }
 
-// What chunks written by the user hold; what is malformed ends them.
+// The data of chunks that the user has written. Ends at the first malformed chunk.
 std::string without_framing(std::string_view chunks) {
   constexpr std::string_view kLineEnd = "\r\n";
   std::string body;
@@ -80,7 +80,7 @@ std::string without_framing(std::string_view chunks) {
   }
 }
 
-// RFC 9112, 6.1: no Transfer-Encoding but to HTTP/1.1.
+// Removes the chunks: Transfer-Encoding is sent to HTTP/1.1 clients only (RFC 9112, 6.1).
 void take_framing_off(HttpResponse* response) {
   std::string chunks;
   response->get_output_body_merged(chunks);
@@ -89,8 +89,8 @@ void take_framing_off(HttpResponse* response) {
   erase_header(response, "Transfer-Encoding");
 }
 
-// Whether the client will read the reply as the user meant it (RFC 9112, 6.1): no other coding than
-// chunked, and chunks that are whole.
+// Whether the client will read the reply as the user meant it (RFC 9112, 6.1): the reply has no
+// coding but chunked, and its chunks are complete.
 bool is_clearly_framed(const Protocol::RequestFacts& request, const HttpResponse* response) {
   switch (protocol::output_framing(response->content()->fields)) {
     case protocol::OutputFraming::kLength:
@@ -102,8 +102,8 @@ bool is_clearly_framed(const Protocol::RequestFacts& request, const HttpResponse
   }
 }
 
-// Behind an interim status (1xx) a client waits for the reply: it would take the next one for it
-// (RFC 9110, 15.2). 101 would be one, but there is no other protocol to go on with.
+// After an interim status (1xx) a client still waits for the reply, and would take the next reply
+// for it (RFC 9110, 15.2). 101 would be final, but there is no other protocol to switch to.
 bool is_final(const HttpResponse* response) {
   const char* const status = response->get_status_code();
   return !status || *status != '1';
@@ -122,8 +122,8 @@ void become_an_error(HttpResponse* response) {
   erase_header(response, "Content-Length");
 }
 
-// Makes Content-Length tell the truth; the body goes where there must be none (RFC 9110, 8.6), and
-// so does what would announce one in two ways (RFC 9112, 6.1 and 6.2).
+// Makes Content-Length right. Removes the body where there must be none (RFC 9110, 8.6), and fields
+// that would announce a body in two ways (RFC 9112, 6.1 and 6.2).
 void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response) {
   if (!has_sendable_head(response)) become_an_error(response);
   const bool bodiless = has_no_body(request, response->get_status_code());
@@ -192,7 +192,7 @@ bool Protocol::prepare_reply(const RequestFacts& request, HttpResponse* response
   const bool keep = may_keep && request.keep_alive && response->is_keep_alive() &&
                     !accepts_tunnel(request, response->get_status_code());
   if (!response->has_connection_header()) {
-    // Said only where it is not what the request's version implies (RFC 9112, 9.3).
+    // Sent only if it is not what the version of the request implies (RFC 9112, 9.3).
     if (!keep)
       need(response->add_header_pair("Connection", "close"));
     else if (request.is_http10)

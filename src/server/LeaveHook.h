@@ -11,23 +11,25 @@ class SeriesWork;
 
 namespace workflow {
 
-// What a user wants to be called when the client leaves before it has its reply.
+// A function of the user that is called when the client leaves before it has its reply.
 //
-// Shared by the exchange, which ends it, and the connection, which begins it. Either can be first;
-// once ended it does not begin any more, and while it runs the end waits for it, unless it comes
-// from the hook itself. So the exchange's task and series live while the hook runs: what it
-// completes goes on elsewhere, not inside it.
+// Shared by the exchange, which ends the hook, and the connection, which begins it. Either may come
+// first. A hook that was ended does not begin any more. While the hook runs, end() waits for it,
+// unless the hook itself has called end(). So the exchange's task and series are alive while the
+// hook runs. Tasks that the hook completes go on elsewhere, not inside it.
 //
-// Thread-safe. L is mutex_, a leaf but for the pools that a waiter lends its thread to.
+// Thread-safe. L is mutex_. No other lock is taken under it, except those of the pools to which a
+// waiter lends its thread.
 class LeaveHook final : public Runnable, public std::enable_shared_from_this<LeaveHook> {
  public:
-  // `series`: of the request.
+  // `series`: the series of the request.
   LeaveHook(std::function<void()> hook, SeriesWork* series)
       : hook_(std::move(hook)), series_(series) {}
 
-  // True: the caller gives it a turn.
+  // Returns true if the caller has to post the hook to the handlers. False if it has begun or ended
+  // before.
   bool begin();
-  // Waits for one that runs.
+  // Keeps the hook from beginning, or waits until it has returned.
   void end();
 
  private:
@@ -40,7 +42,7 @@ class LeaveHook final : public Runnable, public std::enable_shared_from_this<Lea
   Mutex mutex_;  // L
   State state_ WF_GUARDED_BY(mutex_) = State::kArmed;
   LendingCondition over_;
-  std::shared_ptr<LeaveHook> self_;  // while it is begun
+  std::shared_ptr<LeaveHook> self_;  // set from begin() until the hook runs
 };
 
 }  // namespace workflow

@@ -43,7 +43,7 @@ int ReplyStream::write_piece(std::string_view data) {
     return -1;
   }
   if (errno != ENOBUFS) {
-    error_ = errno;  // part of it may have left
+    error_ = errno;  // a part of the piece may have been sent
     peer_ = nullptr;
     errno = error_;
   }
@@ -96,7 +96,8 @@ bool ReplyStream::advance(WFStreamTask* task) {
     }
     const auto piece = std::string_view(task->data_).substr(task->written_, kPieceSize);
     if (write_piece(piece) != 0) {
-      // Also without memory, when nothing of it was taken: bytes of the reply are missing.
+      // The stream ends even if nothing of the piece was taken for lack of memory, because bytes of
+      // the reply would be missing.
       error_ = errno;
       peer_ = nullptr;
       continue;
@@ -118,7 +119,7 @@ bool ReplyStream::begin_to_wait(WFStreamTask* task, RunnableList& ended) {
     cut(task, error, ended);
     return false;
   }
-  // Behind those that wait, so that what is written stays in order.
+  // If other tasks wait, this one waits behind them, so that the bytes stay in order.
   if (waiting_.empty() && advance(task)) {
     return false;
   }

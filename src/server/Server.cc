@@ -16,7 +16,7 @@ namespace workflow {
 
 namespace {
 
-// What a server may hold open and leave the process descriptors to work with.
+// How many descriptors a server may hold open, so that the process has some left to work with.
 size_t descriptor_room() {
   constexpr rlim_t kReserved = 64;
   struct rlimit limit = {};
@@ -115,7 +115,8 @@ void Server::accept(UniqueFd fd) {
     connection_gone(user);
     return;
   }
-  // Another reference: the connection may end as soon as others can find it, even before start().
+  // Holds a reference, because the connection may end as soon as other threads can find it, even
+  // before start().
   connection->retain();
   const bool open = enter(connection);
   if (!connection->start()) {
@@ -173,8 +174,8 @@ ServerConnection* Server::take_oldest_idle() {
   }
 }
 
-// Never notes many more than it keeps: a table of all connections would be large, and every look
-// would take that memory from the heap again.
+// Never notes many more connections than it keeps. A table of all connections would be large, and
+// every look would have to allocate it again.
 void Server::look_for_idle() {
   const auto younger = [](const Idle& a, const Idle& b) { return a.since_ns > b.since_ns; };
   const auto keep_oldest = [younger](std::vector<Idle>& idle) {
@@ -193,7 +194,7 @@ void Server::look_for_idle() {
       try {
         idle_.push_back({since_ns, connection});
       } catch (const std::bad_alloc&) {
-        break;  // those it has will do
+        break;  // those noted so far are enough
       }
     }
   }

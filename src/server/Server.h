@@ -18,20 +18,21 @@
 
 namespace workflow {
 
-// The inside of a WFServerBase: its listener and its connections, or its port for datagrams.
+// The implementation of WFServerBase: its listener and its connections, or its port for datagrams.
 //
-// Thread-safe. S is mutex_; no connection is called and nothing is waited for, but on changed_,
-// while it is held.
+// Thread-safe. S is mutex_. While a thread holds S it calls no connection, and waits for nothing
+// but changed_.
 class Server final : public ServerHost, public Intake {
  public:
   explicit Server(WFServerBase& face) : face_(face) {}
   ~Server() = default;
 
-  // Accepts on a listening socket, or reads what comes as datagrams; with a context, TLS. 0, or -1
-  // with errno.
+  // Accepts connections on a listening socket, or reads datagrams. Uses TLS if `tls` holds a
+  // context. Returns 0, or -1 with errno.
   int open(UniqueFd listen_fd, TlsContext tls);
   bool is_open() const;
-  // Before the end of its life: ends the process with a message while something of it still runs.
+  // Called before the server is destroyed. If a part of it still runs, ends the process with a
+  // message.
   void require_finished() const;
   void shut_down();
   void wait();
@@ -59,38 +60,43 @@ class Server final : public ServerHost, public Intake {
  private:
   class Limit;
 
-  // At the limit of connections so many that make room for others may not have gone yet.
+  // At the limit of connections, up to this many further ones may be open while those that make
+  // room for them close.
   static constexpr size_t kMaxMakingRoom = 32;
-  // How many idle ones are noted at once; and after looking through all connections they are not
-  // looked through again for so long, for each: a flood of clients does not take all the time.
+  // look_for_idle() goes through all connections, and notes at most this many idle ones.
   static constexpr size_t kMaxIdleNoted = 64;
+  // It is not called again for this long per open connection, so that a flood of clients does not
+  // make it use all the time.
   static constexpr int64_t kLookRestNs = 1'000;
 
   bool listen(Runtime& runtime, UniqueFd fd) WF_REQUIRES(mutex_);
   int listening_fd() const WF_REQUIRES(mutex_);
   void accept(UniqueFd fd);
-  // False when the server has been shut down.
+  // Adds a connection to the list of open ones. Returns false if the server has been shut down.
   bool enter(ServerConnection* connection);
   void leave(ServerConnection* connection) WF_REQUIRES(mutex_);
   void listener_closed();
   bool inside_own_series() const;
-  // Says so on stderr, and in errno.
+  // If so, prints a message on stderr and sets errno.
   bool would_wait_for_itself() const;
-  // For each open connection, with a reference and without S. Those that come meanwhile may be left
-  // out. Allocates nothing, so that a server can be stopped when memory has run out.
+  // Calls function(connection) for each open connection, with a reference and without S. May leave
+  // out connections that are accepted meanwhile. Allocates nothing, so that a server can be stopped
+  // when memory has run out.
   template <class Function>
   void for_each_open(Function function);
   DatagramPort* retained_port() const;
-  // Nothing is left of it that would touch the server.
+  // Whether nothing is left that would touch the server.
   bool is_finished() const WF_REQUIRES(mutex_) {
     return !listening_ && alive_ == 0 && shutting_down_ == 0;
   }
-  // Returns when the condition holds, the runtime has stopped, or after so long (-1: for ever).
+  // Returns when the condition holds, when the runtime has stopped, or after `timeout_ms`; -1 means
+  // no time limit.
   using Condition = bool (Server::*)() const;
   void wait_within(int timeout_ms, Condition ended);
-  // If it is finished, or the runtime has stopped: it can be started again.
+  // If the server is finished, or the runtime has stopped: leaves the runtime, so that the server
+  // can be started again.
   void forget_runtime();
-  // The connection that has been idle for longest, with a reference; null when there is none.
+  // Returns the connection that has been idle for longest, with a reference, or null.
   ServerConnection* take_oldest_idle() WF_REQUIRES(mutex_);
   void look_for_idle() WF_REQUIRES(mutex_);
 
@@ -105,14 +111,14 @@ class Server final : public ServerHost, public Intake {
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close
   DatagramPort* port_ WF_GUARDED_BY(mutex_) = nullptr;  // until it closes
   bool runtime_stopped_ WF_GUARDED_BY(mutex_) = false;
-  bool listening_ WF_GUARDED_BY(mutex_) = false;            // until it has closed
+  bool listening_ WF_GUARDED_BY(mutex_) = false;            // until the listener or port has closed
   ServerConnection* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
   size_t open_count_ WF_GUARDED_BY(mutex_) = 0;
-  Cursors<ServerConnection> walks_ WF_GUARDED_BY(mutex_);  // of for_each_open()
+  Cursors<ServerConnection> walks_ WF_GUARDED_BY(mutex_);  // the walks of for_each_open()
   size_t alive_ WF_GUARDED_BY(mutex_) = 0;                 // connections not yet gone
   int shutting_down_ WF_GUARDED_BY(mutex_) = 0;            // threads in shut_down()
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
-  // Some of the open connections that were idle, the oldest last, and since when.
+  // Some open connections that were idle, and since when. The one idle for longest is last.
   struct Idle {
     int64_t since_ns;
     ServerConnection* connection;

@@ -9,8 +9,9 @@
 #include "server/LeaveHook.h"
 #include "workflow/WFServer.h"
 
-// Receiving and the life of a connection; ServerConnectionReply.cc and ServerConnectionPush.cc have
-// the sending, ServerConnectionEnd.cc the ends that come from elsewhere.
+// How a connection begins, receives and closes. ServerConnectionReply.cc and
+// ServerConnectionPush.cc have the sending. ServerConnectionEnd.cc has the ends that the server or
+// the client causes.
 
 namespace workflow {
 
@@ -96,7 +97,7 @@ ServerConnection::Step ServerConnection::next_step() {
       return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
     case State::kReading:
       if (stopping_.load(std::memory_order_acquire)) {
-        // It may be sending another request, and not have read the reply before that one yet.
+        // The client may be sending another request before it has read the last reply.
         is_sending_ = exchanges_ > 0 && (exchange_ || !input_.empty() || readable_);
         return Step::kPart;
       }
@@ -115,8 +116,9 @@ ServerConnection::Step ServerConnection::next_step() {
       if (is_known && stopping_.load(std::memory_order_acquire)) {
         return Step::kPart;
       }
-      // Closed past the limit, with bytes unread, the connection would be reset, and our last bytes
-      // be lost with it: the rest stays where it is, and its sender has the time that is left.
+      // Over the limit nothing more is read. But a socket that is closed with unread bytes is
+      // reset, and the client may lose the last bytes of the reply. So the connection stays open
+      // until the time limit has passed.
       if (lingered_ > host_.params().linger_size_limit) {
         return Step::kWait;
       }
@@ -177,7 +179,7 @@ bool ServerConnection::shake_hands() {
     readable_ = true;
     wait_for_request(now_ns(), timeout_ns(host_.params().header_timeout));
   } else if (error == EPROTO) {
-    start_lingering(true);  // there is an alert on its way that says why
+    start_lingering(true);  // so that the client gets the TLS alert that says why
   } else {
     state_ = State::kClosing;
   }
@@ -197,7 +199,7 @@ bool ServerConnection::read_some(RunnableList& finished) {
     readable_ |= !drained || peer_closed();
   }
   if (n <= 0) {
-    // The peer is gone, or will send no more: a request cut short has no reader for an answer.
+    // The client has left, or will send no more: nobody would read an answer to a partial request.
     close();
     return false;
   }
@@ -211,7 +213,7 @@ void ServerConnection::new_exchange() {
   exchange_->prepare_request(host_.params());
   exchange_->request()->set_channel(this);
   started_ns_ = now_ns();
-  // The first one has no idle time before it.
+  // The time limit of the first header begins with the connection.
   header_began_ns_ = exchanges_ == 0 ? std::min(waited_since_ns, started_ns_) : started_ns_;
   header_done_ns_ = kNever;
   received_ = 0;
@@ -239,7 +241,7 @@ bool ServerConnection::feed(const char* data, size_t size, RunnableList& finishe
 
 void ServerConnection::begin_exchange(RunnableList& finished) {
   exchange_->request()->set_channel(nullptr);
-  // Nothing has begun should this throw.
+  // If this throws, nothing has begun.
   Runnable* const begun = exchange_->begin(exchanges_++, host_.params().keep_alive_timeout);
   {
     MutexLock lock(mutex_);
@@ -253,7 +255,7 @@ void ServerConnection::begin_exchange(RunnableList& finished) {
   finished.push_back(begun);
 }
 
-// More of the request has arrived and more is to come: how long for it?
+// A part of the request has arrived, and more is to come: sets the time limit for the rest.
 void ServerConnection::note_receiving() {
   const WFServerParams& params = host_.params();
   int64_t deadline_ns = saturating_add(started_ns_, timeout_ns(params.receive_timeout));
@@ -289,16 +291,16 @@ void ServerConnection::refuse(bool timed_out) {
     state_ = State::kClosing;
     return;
   }
-  // A socket that does not take these few bytes has a peer that does not read either.
+  // If the socket does not take these few bytes, the client does not read, and the answer is lost.
   if (write_copy(answer.data(), answer.size()) == EAGAIN) {
-    resume_without_bound();  // replies before it may have used this turn up
+    resume_without_bound();  // earlier replies may have used up what may be written in this turn
   }
   start_lingering(true);
 }
 
 void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
   if (stopped) {
-    continue_writing(true);  // nobody will later
+    continue_writing(true);  // this is the last chance to write
   }
   State state;
   {

@@ -27,23 +27,25 @@ class Server;
 
 class ServerConnection;
 
-// What a connection needs of its server, which outlives it.
+// What a connection needs from its server. The server outlives the connection.
 class ServerHost {
  public:
   virtual const WFServerParams& params() const = 0;
-  // Null: the bytes are in the clear.
+  // Null: the connection does not use TLS.
   virtual SSL_CTX* tls_context() const = 0;
   virtual ServerExchange* new_exchange() = 0;
-  // The descriptor is about to be closed; no exchange will begin any more.
+  // Called when the descriptor is about to be closed. No exchange begins after that.
   virtual void connection_closed(ServerConnection* connection) = 0;
-  // The last thing a connection does, from any thread.
+  // The last thing that a connection does. Called on any thread.
   virtual void connection_gone(WFConnection* user) = 0;
 
-  // Of datagrams: the user's part of each request, null to refuse it; then it goes back.
+  // The user's part of a request that has come as a datagram. Null refuses the request. What is not
+  // null goes back with give_back().
   virtual WFConnection* new_user(int fd) = 0;
   virtual void give_back(WFConnection* user) = 0;
-  // The port is about to close: nobody may find it any more. And the last thing it does.
+  // Called when the port is about to close: nobody may find it any more.
   virtual void port_closing() = 0;
+  // The last thing that a port does.
   virtual void port_gone() = 0;
 
  protected:
@@ -53,48 +55,55 @@ class ServerHost {
 // One accepted connection: reads requests, one exchange at a time, and writes their replies in
 // order.
 //
-// States. kHandshaking: TLS begins. kReading: waits for or receives a request; owns its exchange.
-// kProcessing: the request is with its series; nothing is read, so that a client cannot run ahead.
-// kWriting: the socket took only part of the reply. kLingering: our side is shut; what still comes
-// is thrown away, so that the peer gets our last bytes instead of a reset (RFC 9112, 9.6).
-// A server that stops does not wait for that. The connection ends, and its socket lives on alone
-// (see LingeringSocket) if the client may be in the middle of sending, or has not acknowledged the
-// whole reply yet.
-// kClosing: only the poller's thread may close, and is asked to. kClosed: over.
+// States:
+// - kHandshaking: the TLS handshake is under way.
+// - kReading: waits for a request, or receives one. The connection owns the exchange.
+// - kProcessing: the series of the request runs. Nothing is read, so a client cannot run ahead.
+// - kWriting: the socket has taken only a part of the reply.
+// - kLingering: the connection has shut down its side, and throws away what the client still sends,
+//   so that the client gets the last bytes of the reply instead of a reset (RFC 9112, 9.6). A
+//   server that stops does not wait for that. The connection ends, and its socket lives on alone
+//   (see LingeringSocket) if the client may be in the middle of sending, or has not acknowledged
+//   the whole reply yet.
+// - kClosing: has to be closed. Only the poller's thread may do that, and has been asked to.
+// - kClosed: the connection is over.
 //
-// Threads: see Channel. Parsing is done on the poller's thread alone; a reply is written by the
-// thread that ends the series.
+// Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
+// reply.
 //
-// Invariants, with those of Channel; the references are one for each series begun:
+// Invariants, besides those of Channel. There is one reference for each series that has begun.
 // 1. In kReading only the poller's thread uses exchange_ and input_.
-// 2. Events are edges: `readable_` stays true until a read found nothing more.
-// 3. In kProcessing the exchange and its series are alive as long as C is held. Who changes that
-//    state decides how the exchange ends.
+// 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
+// 3. In kProcessing the exchange and its series are alive as long as C is held. The thread that
+//    changes this state decides how the exchange ends.
 class ServerConnection final : public Channel, public ServerPeer, public protocol::MessageChannel {
  public:
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
 
-  // Registers with the poller, unless shut_down() has ended the connection already. False with
-  // errno; the caller destroys it then.
+  // Registers with the poller, unless shut_down() has ended the connection already. Returns false
+  // and sets errno on failure; the caller destroys the connection then.
   bool start();
 
-  // The server stops: no request is taken any more. Any thread.
+  // The server stops: the connection takes no more requests. Any thread.
   void shut_down();
 
   // The time limit of a stop has passed: a delayed reply ends as `action` says, with `unavailable`
   // as the answer. False when there is none. What its series waits for is interrupted. Any thread.
   bool cut_short(enum WFStopAction action, const std::string& unavailable,
                  Interruption& interruption);
-  // No matter what is still to be sent. False when there was nothing. Any thread.
+  // Closes the connection, even if a reply is still to be sent. Returns whether this has cut short
+  // an exchange that no earlier call has counted. Any thread.
   bool close_now();
 
-  // Since when it has waited for a request of which nothing has come; kNever when it does not.
+  // Since when the connection has been idle, which means that it waits for a request of which
+  // nothing has come. kNever if it is not idle.
   int64_t idle_since_ns() const { return idle_since_ns_.load(std::memory_order_relaxed); }
-  // Another client needs the place: closed if it is idle, else after the reply. Any thread.
+  // Another client needs the place. The connection closes at once if it is idle, otherwise after
+  // the reply. Any thread.
   void make_room();
 
-  // The runtime has stopped, and its pollers with it: ends what they would have ended. The
-  // connection may be gone then.
+  // The runtime and its pollers have stopped. Ends what the pollers would have ended. The
+  // connection may be gone when this returns.
   void end_with_runtime();
 
   // ServerPeer
@@ -126,35 +135,35 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
   enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kPart, kClose };
 
-  // Who wants to know what becomes of the client while the reply is on its way.
+  // Those that want to know what happens to the client before the reply is complete.
   struct Watching {
     std::shared_ptr<LeaveHook> hook;
     std::shared_ptr<ReplyStream> stream;
 
-    // Nothing is sent any more: the stream is over, and the hook called.
+    // Nothing is sent any more: ends the stream, and has the hook called.
     void over(int error) const;
   };
 
   static constexpr size_t kReadSize = 64 * 1024;
-  // Steps per round, so that one fast sender does not hold up the others.
+  // At most this many steps in one round, so that one fast sender does not hold up the others.
   static constexpr int kMaxSteps = 16;
   static constexpr size_t kMaxPushed = 1024 * 1024;
   static constexpr int kMaxVectors = 64;
 
   ~ServerConnection() override = default;
 
-  // Of Channel.
+  // Channel
   void on_ready(uint32_t events, RunnableList& finished) override;
   void on_deadline(bool stopped, RunnableList& finished) override;
   void on_closing() override;
   void end() override;
-  // Of the message being received, on the poller's thread.
+  // MessageChannel: called by the message that is being received, on the poller's thread.
   int write_now(const void* buffer, size_t size) override;
 
-  // Poller's thread. Does what can be done now, in whatever state.
+  // Only on the poller's thread. Does what can be done now, in any state.
   void advance(RunnableList& finished);
   Step next_step();
-  // Each tells whether there may be more to do.
+  // These return true if there may be more to do.
   bool shake_hands();
   bool read_some(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
@@ -166,83 +175,88 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void note_receiving();
   void refuse(bool timed_out);
   void end_receiving();
-  // `to_the_end`: as far as the socket takes it, as the poller stops.
+  // `to_the_end`: writes all that the socket takes now, because the poller stops.
   void continue_writing(bool to_the_end = false);
-  // In kProcessing: of what was pushed.
+  // In kProcessing: does the same with what was pushed.
   void continue_pushing(bool to_the_end);
   void pushing_timed_out(bool stopped);
   void fail_reply(int error);
   void close();
-  // As close(), when the server stops; see kLingering.
+  // Does what close() does when the server stops; see kLingering.
   void part();
 
-  // Any thread.
-  // `is_sending`: the client may be in the middle of sending, as something has come that is not a
-  // part of requests that were processed. `whole`: nothing was cut that has begun.
+  // The rest is for any thread.
+  // `is_sending`: the client may be in the middle of sending, because something has come that is
+  // not a part of a request that was processed. `whole`: nothing that has begun was cut short.
   void start_lingering(bool is_sending, bool whole = true) WF_REQUIRES(mutex_);
-  // After a write that says EAGAIN: the same, in kWriting, when the poller will go on. At its stop
-  // it will not: then what the socket still takes goes at once, and the rest is cut (ECANCELED).
+  // Called after a write has failed with EAGAIN. If the poller will go on with the write, enters
+  // kWriting and returns EAGAIN. If the poller is stopping, writes what the socket still takes now,
+  // and returns 0 if that was all, or an errno: ECANCELED if the rest was cut.
   int leave_to_poller() WF_REQUIRES(mutex_);
   void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
-  // The reply has left: the next state. True when the poller should look at it at once.
-  // `began_ns`: when it began to leave. From then on it counts as idle, so that connections are so
-  // in the order in which their clients may have seen their replies.
+  // The whole reply was written: enters the next state. Returns true if the poller should look at
+  // the connection at once. `began_ns` is when the last write of the reply began. The connection
+  // counts as idle from then on, so that the order in which connections became idle is the order in
+  // which their clients may have seen their replies.
   bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
-  // False with errno.
+  // Returns false and sets errno on failure.
   bool begin(SSL_CTX* context) WF_REQUIRES(mutex_);
-  // In kReading, or in kClosing without memory.
+  // In kReading. Enters kClosing if there is no memory for the time limit.
   void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
-  // In kProcessing: the exchange will find, at its end, that it failed with `error`. What watched
-  // the client is returned, to be told and freed without C.
+  // In kProcessing: separates the exchange from the connection. When the exchange ends it finds
+  // that it has failed with `error`. Returns what watched the client; the caller notifies and frees
+  // it without C.
   [[nodiscard]] Watching detach(int error) WF_REQUIRES(mutex_);
   [[nodiscard]] Watching stop_watching() WF_REQUIRES(mutex_);
   int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
   size_t room_for_push() const WF_REQUIRES(mutex_) {
     return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
   }
-  // After a write of what is pushed: until when the next must be, or nothing was written.
+  // Sets the time limit after a write of pushed bytes, which has returned `error` (0 or EAGAIN):
+  // the heartbeat if all was written, otherwise the limit for the rest. Returns false if bytes
+  // are left and no limit could be set.
   bool await_push(int error) WF_REQUIRES(mutex_);
-  // After C: hands the reply over, or fails.
+  // Writes the reply, or fails with `error` if that is not 0. C must not be held.
   void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
             int count, int error);
 
   ServerHost& host_;
   WFConnection* const user_;
-  std::atomic<bool> stopping_{false};  // the server is
-  std::atomic<bool> is_last_{false};   // the request that it waits for, or has
-  std::atomic<bool> is_lost_{false};   // it was closed before its exchange has ended
+  std::atomic<bool> stopping_{false};  // the server stops
+  std::atomic<bool> is_last_{false};   // takes no request after the current one
+  std::atomic<bool> is_lost_{false};   // was closed before its exchange ended
   std::atomic<int64_t> idle_since_ns_{kNever};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kReading;
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
   int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to wait for the next request
-  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long without progress
-  // In kProcessing, until the reply begins.
+  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to send without progress
+  // The series of the request, in kProcessing until the reply begins; null otherwise.
   SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
   Watching watching_ WF_GUARDED_BY(mutex_);
   bool leaving_ends_timers_ WF_GUARDED_BY(mutex_) = false;
-  bool pushed_ WF_GUARDED_BY(mutex_) = false;   // something
+  bool pushed_ WF_GUARDED_BY(mutex_) = false;   // something was pushed
   bool pushing_ WF_GUARDED_BY(mutex_) = false;  // not all that was pushed has left
-  bool counted_ WF_GUARDED_BY(mutex_) = false;  // among those cut short
+  bool counted_ WF_GUARDED_BY(mutex_) = false;  // was counted as cut short
   int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
 
-  // Of the server, under its S: its list of open connections.
+  // The place in the server's list of open connections; guarded by the server's S.
   bool is_listed_ = false;
   ServerConnection* next_ = nullptr;
   ServerConnection* previous_ = nullptr;
 
-  // By state (invariant 1).
+  // Which thread may use these depends on the state (invariant 1).
   ServerExchange* exchange_ = nullptr;
   std::string input_;
   long long exchanges_ = 0;
   int64_t started_ns_ = 0;           // first byte of the request
-  int64_t header_began_ns_ = 0;      // from when its header's time counts
-  int64_t header_done_ns_ = kNever;  // kNever: not yet
-  size_t received_ = 0;              // bytes of the request
+  int64_t header_began_ns_ = 0;      // when the time limit of its header began
+  int64_t header_done_ns_ = kNever;  // when its header was complete; kNever: not yet
+  size_t received_ = 0;              // bytes of the request so far
   size_t lingered_ = 0;
-  bool is_sending_ = false;  // from kLingering or part() on, see start_lingering()
+  bool is_sending_ = false;  // valid from kLingering or part() on; see start_lingering()
   bool parts_ = false;       // part() was called; poller's thread only
 };
 

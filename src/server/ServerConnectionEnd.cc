@@ -13,8 +13,8 @@
 #include "server/ServerConnection.h"
 #include "workflow/WFServer.h"
 
-// How an exchange ends that gets no reply, and the connection with it: the client leaves, the
-// server stops, another client needs the place. And how a connection ends after its last reply.
+// How an exchange without a reply ends, and its connection with it: the client leaves, the server
+// stops, or another client needs the place. And how a connection ends after its last reply.
 
 namespace workflow {
 
@@ -38,7 +38,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     keep_alive_ = false;
     send_ns_ = timeout_ns(host_.params().send_timeout);
     state_ = State::kClosing;
-    // A reply that has begun cannot become another.
+    // A reply that has begun cannot be replaced by another one.
     if (action == WF_STOP_ANSWER && !unavailable.empty() && !has_begun) {
       int error = write_copy(unavailable.data(), unavailable.size());
       if (error == EAGAIN) {
@@ -123,7 +123,7 @@ ServerConnection::Watching ServerConnection::detach(int error) {
   return stop_watching();
 }
 
-// What was asked for with watch_leaving().
+// Does what watch_leaving() has asked for.
 bool ServerConnection::client_left(RunnableList& finished) {
   Interruption interruption(ECANCELED);
   std::shared_ptr<LeaveHook> hook;
@@ -162,8 +162,8 @@ void ServerConnection::make_room() {
   ask_poller();
 }
 
-// What the client's bytes mean does not matter any more. But over TLS there are some that say
-// nothing, or goodbye, and do not count.
+// The content of the client's bytes does not matter any more. But some TLS records carry no data,
+// or only end the session; their bytes must not count.
 ssize_t ServerConnection::read_to_discard(char* buffer, size_t size) {
   if (stream_.tls()) {
     bool drained = false;
@@ -247,7 +247,7 @@ void ServerConnection::end() {
   ServerHost& host = host_;
   WFConnection* user = user_;
   delete this;
-  // The series that held the last reference is no more, if it was one.
+  // If a series held the last reference, it is gone now.
   SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
   host.connection_gone(user);
   ThreadContext::current().series = series;

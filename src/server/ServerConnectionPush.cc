@@ -11,7 +11,7 @@
 #include "server/ServerConnection.h"
 #include "workflow/WFServer.h"
 
-// What a connection sends ahead of the end of its reply: pushed bytes, streamed replies.
+// What a connection sends before the end of its reply: pushed bytes and streamed replies.
 
 namespace workflow {
 
@@ -33,7 +33,7 @@ int ServerConnection::push(const void* buffer, size_t size) {
   const bool was_full = copied_bytes() > ReplyStream::kLowWater;
   int error = 0;
   if (size > room_for_push()) {
-    // Some may wait for the poller's next turn only.
+    // The socket may have room for bytes that only wait for the poller's next turn.
     const size_t bytes_before = unsent_bytes();
     error = resume_without_bound();
     if (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before)) {
@@ -45,7 +45,7 @@ int ServerConnection::push(const void* buffer, size_t size) {
     error = size > room_for_push() ? ENOBUFS : push_now(buffer, size);
   }
   if (watching_.stream && was_full && copied_bytes() <= ReplyStream::kLowWater) {
-    ask_for_turn_of_writing();  // others may wait for room, and the socket will not tell
+    ask_for_turn_of_writing();  // tasks may wait for room, and no event of the socket will come
   }
   if (error != 0) {
     errno = error;
@@ -70,7 +70,8 @@ int ServerConnection::push_now(const void* buffer, size_t size) {
   return resume_without_bound() == 0 ? 0 : ECANCELED;
 }
 
-// False when nobody would notice that the peer does not read.
+// Returns false if bytes are left and no limit could be set: nobody would notice a client that does
+// not read.
 bool ServerConnection::await_push(int error) {
   if (error == 0) {
     pushing_ = false;
@@ -80,7 +81,7 @@ bool ServerConnection::await_push(int error) {
   if (std::exchange(pushing_, true)) {
     return true;
   }
-  // Also without a limit it is in the queue: so that it ends when the poller stops.
+  // Sets a deadline even if there is no limit, so that the push ends when the poller stops.
   pushing_ = set_deadline(std::min(in_ns(send_ns_), kNever - 1));
   return pushing_;
 }
@@ -115,8 +116,8 @@ void ServerConnection::continue_pushing(bool to_the_end) {
   }
 }
 
-// Poller's thread, in kProcessing: nothing that was pushed has left for too long, or nothing was
-// pushed for a heartbeat.
+// On the poller's thread, in kProcessing: for too long no pushed byte could be sent, or nothing was
+// pushed during a heartbeat interval.
 void ServerConnection::pushing_timed_out(bool stopped) {
   Watching watching;
   Interruption interruption(ECANCELED);

@@ -101,7 +101,7 @@ void ServerConnection::start_lingering(bool is_sending, bool whole) {
   state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;
 }
 
-// Poller's thread: the socket may take more of what it did not take before.
+// On the poller's thread: the socket may take more now.
 void ServerConnection::continue_writing(bool to_the_end) {
   continue_pushing(to_the_end);
   ServerExchange* exchange = nullptr;
@@ -119,7 +119,7 @@ void ServerConnection::continue_writing(bool to_the_end) {
     const int64_t began_ns = now_ns();
     error = to_the_end ? resume_without_bound() : resume_writing();
     if (error == EAGAIN) {
-      // A server that stops waits for nobody longer than that once.
+      // When the server stops, progress does not extend the time limit any more.
       if (unsent_bytes() < bytes_before && !stopping_.load(std::memory_order_acquire)) {
         set_deadline(in_ns(send_ns_));
       }
@@ -137,7 +137,7 @@ void ServerConnection::continue_writing(bool to_the_end) {
   }
 }
 
-// In kWriting: gives the rest of the reply up.
+// In kWriting: gives up the rest of the reply.
 void ServerConnection::fail_reply(int error) {
   ServerExchange* exchange = nullptr;
   {

@@ -16,10 +16,10 @@ class LeaveHook;
 class ReplyStream;
 class ServerHost;
 
-// Who a request came from, as its exchange sees it: where the reply goes. A connection, or the
-// sender of a datagram. See ServerExchange for what each call means and when it comes.
+// The client that sent a request, as the request's exchange sees it: a connection, or the sender of
+// a datagram. The reply goes there. See ServerExchange for what each call means and when it comes.
 //
-// References: whoever holds one may call; the series of a request holds one until it has ended.
+// References: a caller needs one. The series of a request holds one until it has ended.
 class ServerPeer {
  public:
   virtual void send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) = 0;
@@ -27,21 +27,23 @@ class ServerPeer {
   virtual int push(const void* buffer, size_t size) = 0;
   virtual int peer_addr(struct sockaddr* address, socklen_t* length) const = 0;
   virtual bool peer_closed() const = 0;
-  // Before the reply: what happens when the client leaves, at once if it has. `hook` may be null.
+  // Called before the reply. Says what happens when the client leaves: it happens at once if the
+  // client has left already. `hook` may be null.
   virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) = 0;
 
   virtual bool can_stream() const = 0;
-  // The reply is sent by push() from now on; `head` goes first. 0, or -1 with errno. `stream` is
-  // told of room, leaving and failure until its exchange ends.
+  // The reply is sent by push() from now on; `head` is sent first. Returns 0, or -1 with errno.
+  // Until the exchange ends, `stream` is called when there is room, when the client leaves and when
+  // sending fails.
   virtual int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
                            int send_timeout) = 0;
-  // Instead of send_reply(); `last` lives for ever.
+  // Called instead of send_reply(). `last` must stay valid for ever.
   virtual void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
                           std::string_view last) = 0;
-  // What was pushed and has not left yet.
+  // How many bytes were pushed and have not been sent yet.
   virtual size_t unsent() const = 0;
   virtual void set_heartbeat(int ms) = 0;
-  // The server stops: it will take no further request from here.
+  // Whether no further request will be taken from this client, because the server stops.
   virtual bool shutting_down() const = 0;
   virtual WFConnection* user() const = 0;
   virtual ServerHost& host() const = 0;

@@ -19,7 +19,7 @@ void Server::shut_down() {
   {
     MutexLock lock(mutex_);
     if (runtime_ && runtime_->left_behind()) {
-      runtime_ = nullptr;  // a child of fork(2): it is the parent that serves
+      runtime_ = nullptr;  // in a child of fork(2): the parent goes on serving
       return;
     }
     shutting_down_++;
@@ -66,7 +66,7 @@ bool Server::inside_own_series() const {
   return false;
 }
 
-// Whether the calling thread is one that this server cannot end without.
+// Whether this server cannot end before the calling thread goes on.
 bool Server::would_wait_for_itself() const {
   const ThreadContext& context = ThreadContext::current();
   // A poller's thread runs user code only to make or delete connections, unless it is away.
@@ -100,7 +100,7 @@ void Server::require_finished() const {
   }
 }
 
-// Whether or not it comes from a poller, a limit holds S to end the wait.
+// A time limit of wait_within(). Takes S when it passes, and ends the wait.
 class Server::Limit final : public TimerNode {
  public:
   explicit Limit(Server& server) : server_(server) {}
@@ -127,7 +127,7 @@ void Server::wait_within(int timeout_ms, Condition ended) {
         runtime_->own_poller().start_timer(&limit, timeout_ms * kNsPerMs) == Poller::Start::kQueued;
     limit.passed = !queued;
   }
-  // Once the runtime has stopped, what a series still waits for will not come.
+  // Once the runtime has stopped, a series that still waits would wait for ever.
   while (runtime_ && !runtime_stopped_ && !limit.passed && !(this->*ended)()) {
     changed_.wait(mutex_, waiter);
   }
@@ -159,7 +159,7 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
     return result;
   }
   wait_within(timeout_ms, &Server::is_finished);
-  // The caller wants an end.
+  // The caller wants an end, so a limit applies even if linger_timeout is unlimited.
   constexpr int kLingerMs = 2000;
   const int linger_ms = params().linger_timeout >= 0 ? params().linger_timeout : kLingerMs;
   Interruption interruption(ECANCELED);
@@ -177,7 +177,7 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
     port->release();
   }
   for_each_open([&](ServerConnection* connection) { result.cut_short += connection->close_now(); });
-  // Closed they are soon; what else runs has this long to notice.
+  // Connections close soon now. Series that still run have this long to notice.
   wait_within(linger_ms, &Server::is_finished);
   {
     MutexLock lock(mutex_);

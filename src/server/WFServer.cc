@@ -84,7 +84,7 @@ int WFServerBase::choose_context(SSL* ssl, int* alert, void* server) {
   }
   if (context != SSL_get_SSL_CTX(ssl)) {
     SSL_set_SSL_CTX(ssl, context);
-    // These OpenSSL leaves as they were.
+    // OpenSSL leaves these as they were.
     SSL_set_verify(ssl, SSL_CTX_get_verify_mode(context), SSL_CTX_get_verify_callback(context));
     SSL_set_verify_depth(ssl, SSL_CTX_get_verify_depth(context));
     SSL_clear_options(ssl, SSL_get_options(ssl) & ~SSL_CTX_get_options(context));
@@ -103,7 +103,8 @@ int WFServerBase::listen_at(const struct sockaddr* addr, socklen_t addrlen, cons
     errno = EINVAL;
     return -1;
   }
-  // Said before the address is asked for: its own port would only be in use.
+  // This error comes before the address is used: otherwise it would be that the port is in use, by
+  // this very server.
   if (server_->is_open()) {
     errno = EALREADY;
     return -1;
@@ -153,7 +154,7 @@ int WFServerBase::serve(int listen_fd, const char* cert_file, const char* key_fi
     errno = EINVAL;
     return -1;
   }
-  // Said before the socket is made to listen.
+  // This error comes before the socket is made to listen.
   if (server_->is_open()) {
     errno = EALREADY;
     return -1;
