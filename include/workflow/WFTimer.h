@@ -17,7 +17,7 @@ class TimerSlots;
 }  // namespace workflow
 
 // The result of a call about one timer. It is exact, whatever other threads do at the same time: of
-// all attempts to end a timer, exactly one succeeds.
+// all attempts to end a timer, at most one succeeds.
 enum WFTimerVerdict {
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
