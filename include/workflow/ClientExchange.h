@@ -3,6 +3,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <memory>
 #include <string>
 
 #include "workflow/EndpointParams.h"
@@ -16,7 +17,7 @@ namespace workflow {
 
 class ClientConnection;
 class ClientSession;
-class EarlyEnd;
+class SessionLocation;
 
 // The target of a client's request.
 struct ClientTarget {
@@ -102,17 +103,15 @@ class ClientExchange {
   // it owns the response, the time limits are suspended, and the exchange does not end.
   virtual Runnable *delivery() { return nullptr; }
 
-  // Called at the end. Returns what a handler must run.
+  // Called at the end. Returns what a handler must run, or null if another thread posts that.
   virtual Runnable *ended(int state, int error, int timeout_reason) = 0;
 
-  // Requests an early end, which leads to ended() soon unless something else does first. May be
-  // called once, by any thread, with locks held. The exchange does not tell ended() whether the
-  // request was in time: ended() must learn that from the caller of this function. Returns what a
-  // handler must run.
-  Runnable *end_early(int error);
+  // The errno value with which the exchange must end now, or 0. Only used after allow_cancel(). Any
+  // thread; takes no lock.
+  virtual int end_reason() const { return 0; }
 
  protected:
-  ClientExchange() = default;
+  ClientExchange();
   // Releases the connection.
   virtual ~ClientExchange();
 
@@ -121,9 +120,12 @@ class ClientExchange {
   // repeated up to `retry_max` times. May be called again after ended().
   void begin(const ClientTarget &target, int retry_max);
 
-  // Called before begin(). From now on, until ended() has returned, end_early() may be called.
-  // Returns false if there is no memory.
-  bool allow_early_end();
+  // Called before begin(). From now on, until ended() is called, cancel() may be called. Returns
+  // false if there is no memory.
+  bool allow_cancel();
+  // Called once end_reason() returns `reason`, with no lock held: the exchange ends soon with that
+  // error, unless it ends otherwise first. The caller keeps the exchange alive during the call.
+  void cancel(int reason);
 
   // Called by the runnable of delivery() as the last thing that it does with the exchange.
   void resume();
@@ -139,10 +141,8 @@ class ClientExchange {
   friend class ClientConnection;
   friend class ClientSession;
 
-  void give_up_early_end();
-
-  EarlyEnd *early_end_ = nullptr;           // set if end_early() may be called
-  ClientConnection *connection_ = nullptr;  // a counted reference
+  std::unique_ptr<SessionLocation> location_;  // set by allow_cancel()
+  ClientConnection *connection_ = nullptr;     // a counted reference
   long long sequence_ = 0;
 };
 

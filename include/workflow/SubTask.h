@@ -5,14 +5,15 @@
 #include <cstdint>
 
 #include "workflow/Runnable.h"
+#include "workflow/detail/CancelRegistration.h"
 
 class ParallelWork;
 class SeriesWork;
 class Workflow;
 
 namespace workflow {
-class Interruption;
-class InterruptScope;
+class SeriesScope;
+class TaskRegistration;
 struct ThreadContext;
 }  // namespace workflow
 
@@ -88,22 +89,28 @@ class SubTask : public workflow::Runnable {
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
 
-  // Whether the task has a scope to enter.
-  bool has_scope() const;
-  // For kinds of tasks that nobody can end once they have begun. If the scope was interrupted,
-  // returns its errno value, and the task must not begin. Otherwise returns 0.
-  int interrupted() const;
-  // For kinds of tasks that can wait, when they begin to wait. If this returns 0, the task has
-  // entered the scope, and interrupt() may be called from now on. Otherwise the task has not
-  // entered and must end at once with the returned errno value.
-  int enter_scope();
-  // Called by the owner of the completion of a task that has entered, before the task is handed
-  // over. interrupt() is not called any more afterwards. If it was called, returns its errno value,
-  // otherwise 0.
-  int leave_scope();
+  // Scopes end what waits inside them early (workflow/WFScope.h). A kind of task that can wait
+  // takes part in this way:
+  //
+  // - Before it begins to wait, its dispatch() calls enter_scope(). If that returns 0, on_cancel()
+  //   may be called from now on, by any thread. Otherwise the task has not entered, and must end at
+  //   once with the returned errno value.
+  // - The thread that owns its completion stores the outcome and then calls leave_scope(), before
+  //   it hands the task over with subtask_done(). If that returns false, the thread must not touch
+  //   the task any more: a canceller posts `ended`, the task itself if null.
+  //
+  // A task outside any scope may call these, too.
+  using ScopeKind = workflow::CancelRegistration::Kind;
+  int enter_scope(ScopeKind kind = ScopeKind::kOther);
+  bool leave_scope(workflow::Runnable *ended = nullptr);
 
-  // For kinds of tasks that contain a series, before that series begins: this task then waits for
-  // whatever the series waits for.
+  // Whether the task is inside a scope.
+  bool has_scope() const;
+  // Why the scope of the task has ended for waits of this kind: an errno value, or 0.
+  int cancel_reason(ScopeKind kind = ScopeKind::kOther) const;
+
+  // For kinds of tasks that contain a series, before that series begins: it runs in the scope of
+  // this task.
   void share_scope(SeriesWork *inside);
 
   // The task will not be dispatched (again). Deletes it. Kinds that others still point to override
@@ -115,16 +122,15 @@ class SubTask : public workflow::Runnable {
   friend class ParallelTask;
   friend class ParallelWork;
   friend class SeriesWork;
-  friend class workflow::Interruption;
-  friend class workflow::InterruptScope;
+  friend class workflow::SeriesScope;
+  friend class workflow::TaskRegistration;
 
-  // Called at most once, after enter_scope(): the wait of this task must end early, with the
-  // interruption's error. Runs under the scope's lock. If the caller now owns the completion, the
-  // override adds the task to the interruption. See factory/InterruptScope.h.
-  virtual void interrupt(workflow::Interruption & /*interruption*/) {}
-  // The second half, called with no lock held for a task that was added to an interruption: sets
-  // the outcome. The task's turn on a framework thread follows.
-  virtual void end_interrupted(int /*error*/) {}
+  // Called at most once between enter_scope() and leave_scope(), with no lock held: the wait must
+  // end with `reason`, an errno value. The override takes the task out of the place where it waits.
+  // If it finds the task there it owns the completion: it stores the outcome, and calls
+  // leave_scope(), which returns false. Otherwise another thread is ending the task, and the
+  // override does nothing. The task is not freed before this returns.
+  virtual void on_cancel(int /*reason*/) {}
 
   // Runs the callback, deletes this and returns the next task to dispatch, or null.
   virtual SubTask *done() = 0;

@@ -12,13 +12,6 @@
 #include "workflow/WFTask.h"
 #include "workflow/WFTaskError.h"
 
-namespace workflow {
-
-// Makes the interruption end the exchange early.
-void interrupt_exchange(Interruption &interruption, ClientExchange &exchange);
-
-}  // namespace workflow
-
 // What a protocol adds to its client tasks. Specialise it for messages that need something else.
 template <class REQ, class RESP>
 struct WFClientProtocol {
@@ -71,7 +64,7 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   }
 
   void dispatch() override {
-    const int refused = target_error_ != 0 ? target_error_ : allow_interrupt();
+    const int refused = target_error_ != 0 ? target_error_ : enter();
     if (refused != 0) {
       this->state_ = refused < 1000 ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
       this->error_ = refused;
@@ -134,25 +127,23 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   bool is_repeatable() override { return Protocol::is_repeatable(&this->req_); }
 
   workflow::Runnable *ended(int state, int error, int timeout_reason) override {
-    const int interrupted = this->leave_scope();
-    this->state_ = interrupted != 0 ? int{WFT_STATE_SYS_ERROR} : state;
-    this->error_ = interrupted != 0 ? interrupted : error;
-    this->timeout_reason_ = interrupted != 0 ? int{TOR_NOT_TIMEOUT} : timeout_reason;
+    this->state_ = state;
+    this->error_ = error;
+    this->timeout_reason_ = timeout_reason;
     this->task_seq_ = sequence();
-    return this;
+    return this->leave_scope() ? this : nullptr;
   }
+  int end_reason() const override { return this->cancel_reason(); }
 
   workflow::ClientTarget target_;
   int target_error_;
   const int retry_max_;
 
  private:
-  // Returns 0, or an errno value: there is no time left, or no memory.
-  int allow_interrupt() {
+  // Returns 0, or an errno value: the scope has ended, or there is no memory.
+  int enter() {
     if (!this->has_scope()) return 0;
-    return allow_early_end() ? this->enter_scope() : ENOMEM;
+    return allow_cancel() ? this->enter_scope() : ENOMEM;
   }
-  void interrupt(workflow::Interruption &interruption) override {
-    workflow::interrupt_exchange(interruption, *this);
-  }
+  void on_cancel(int reason) override { this->cancel(reason); }
 };

@@ -105,7 +105,7 @@ class ComputeTask : public SubTask {
  private:
   friend class TimeLimit;
 
-  void interrupt(Interruption &interruption) override;
+  void on_cancel(int reason) override;
   bool enter_own_scope();
   bool start_limit();
   void compute_here();

@@ -9,7 +9,6 @@
 #include "workflow/WFTaskFactory.h"
 
 namespace workflow {
-class PieceEnd;
 class ReplyStream;
 }  // namespace workflow
 
@@ -44,15 +43,11 @@ class WFStreamTask : public WFGenericTask {
   friend class WFHttpStream;
   friend class workflow::ReplyStream;
 
-  void interrupt(workflow::Interruption &interruption) override;
-  // False if the task already has an outcome.
-  bool enter_own_scope();
-  void leave_own_scope();
+  void on_cancel(int reason) override;
 
   const std::shared_ptr<workflow::ReplyStream> stream_;  // null: there is no stream
   const std::string data_;
   size_t written_ = 0;
-  workflow::PieceEnd *end_ = nullptr;  // while it is in the scope of a deadline
   std::function<void(WFStreamTask *)> callback_;
 };
 

@@ -92,7 +92,8 @@ class ServerExchange {
   int push_bytes(const void *buf, size_t size);
   bool peer_closed() const;
   void call_when_closed(std::function<void()> hook);
-  void end_timers_when_closed();
+  void cancel_when_closed();
+  void cancel_timers_when_closed();
 
   // From now on the reply is sent piece by piece, its head first. Returns null with errno on
   // failure.
@@ -110,6 +111,8 @@ class ServerExchange {
   static void retain(ServerPeer *peer);
   static void release(ServerPeer *peer);
   static void *host_of(ServerPeer *peer);
+  // The scope in which a series runs, if any. `series` may be null.
+  static WFScope scope_of(const SeriesWork *series);
 
  private:
   ServerPeer *peer_ = nullptr;
@@ -218,7 +221,9 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   }
   bool closed() const override { return peer_closed(); }
   void on_closed(std::function<void()> hook) override { call_when_closed(std::move(hook)); }
-  void cancel_timers_on_closed() override { end_timers_when_closed(); }
+  void cancel_on_closed() override { cancel_when_closed(); }
+  void cancel_timers_on_closed() override { cancel_timers_when_closed(); }
+  WFScope scope() const override { return scope_of(series_of(this)); }
 
  protected:
   ~WFServerTask() override { end_exchange(); }
@@ -274,7 +279,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer)
         : SeriesWork(first, nullptr), peer_(peer) {
       set_last_task(last);
-      allow_interrupt();
+      open_scope();
       retain(peer_);
     }
 

@@ -14,6 +14,7 @@
 #include "workflow/WFComputeTask.h"
 #include "workflow/WFConnection.h"
 #include "workflow/WFGenericTask.h"
+#include "workflow/WFScope.h"
 #include "workflow/WFWaitingTask.h"
 #include "workflow/Workflow.h"
 
@@ -206,10 +207,25 @@ class WFNetworkTask : public SubTask {
   // clients.
   virtual void on_closed(std::function<void()> /*hook*/) {}
 
-  // Server side, as above: when closed() becomes true, the timers that the series waits for end at
-  // once with ECANCELED, and so do those that it starts later. This includes timers in parallels,
-  // modules and graphs inside the series. The series goes on. No effect on clients.
+  // Server side, in the series of the request and before its reply: when closed() becomes true, the
+  // scope of the request ends with ECANCELED. So everything that the series waits for ends at once,
+  // of whatever kind, and so does what it would wait for later. The series goes on. No effect on
+  // clients.
+  virtual void cancel_on_closed() {}
+
+  // The same for timers only, and for scopes inside the series with everything in them. This
+  // includes timers in parallels, modules and graphs inside the series. Everything else goes on
+  // waiting.
   virtual void cancel_timers_on_closed() {}
+
+  // Server side: the scope of the request, in which its series runs (WFScope.h). It ends with
+  // ECANCELED when a bounded stop of the server reaches its limit, or when the client leaves after
+  // cancel_on_closed(). Refers to no scope for clients.
+  virtual WFScope scope() const { return WFScope(); }
+
+  // Server side: the scope of the request ends with ETIMEDOUT at that time. Returns as
+  // WFScope::set_deadline() does; false with EINVAL for clients.
+  bool set_deadline(const WFTimerDue &due) { return scope().set_deadline(due); }
 
   void set_callback(std::function<void(WFNetworkTask<REQ, RESP> *)> callback) {
     callback_ = std::move(callback);

@@ -19,6 +19,7 @@
 #include "workflow/WFGraphTask.h"
 #include "workflow/WFHttpClientTask.h"
 #include "workflow/WFResourcePool.h"
+#include "workflow/WFScope.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
@@ -31,6 +32,7 @@ using selector_callback_t = std::function<void(WFSelectorTask *)>;
 using go_callback_t = std::function<void(WFGoTask *)>;
 using graph_callback_t = std::function<void(WFGraphTask *)>;
 using repeater_callback_t = std::function<void(WFRepeaterTask *)>;
+using scope_callback_t = std::function<void(WFScopeTask *)>;
 using module_callback_t = std::function<void(const WFModuleTask *)>;
 using fio_callback_t = std::function<void(WFFileIOTask *)>;
 using fvio_callback_t = std::function<void(WFFileVIOTask *)>;
@@ -269,6 +271,22 @@ class WFTaskFactory {
   // Calls `create` and runs the task that it returns, again and again, until `create` returns null.
   static WFRepeaterTask *create_repeater_task(repeated_create_t create,
                                               repeater_callback_t callback);
+
+  // Scopes (WFScope.h) ------------------------------------------------------------------------
+
+  // A task that contains a series in a scope of its own: WFScopeTask::scope().cancel() ends
+  // everything that waits inside, from any thread. The first form makes a series of the one task.
+  // `series` must not be started nor be in a parallel, and the scope task owns it from now on. The
+  // callback may be null.
+  static WFScopeTask *create_scope_task(SubTask *task, scope_callback_t callback);
+  static WFScopeTask *create_scope_task(SeriesWork *series, scope_callback_t callback);
+
+  // The same with a deadline, at which the scope ends with ETIMEDOUT. A delay counts from the start
+  // of the scope task; a negative one means no deadline. WFScope::set_deadline() moves it.
+  static WFScopeTask *create_deadline_task(SubTask *task, const WFTimerDue &due,
+                                           scope_callback_t callback);
+  static WFScopeTask *create_deadline_task(SeriesWork *series, const WFTimerDue &due,
+                                           scope_callback_t callback);
 
   // A task that consists of a series of its own.
   static WFModuleTask *create_module_task(SubTask *first, module_callback_t callback);

@@ -27,15 +27,16 @@ class WaitingTasks;
 // The part that all of them share. Four parties meet in the atomic `parts_`:
 //   the start        dispatch(): sets kStarted
 //   the bringer      claim(), which only the first wins, then writes what it brings, then publish()
-//   the interrupter  a bringer of an error (SubTask::interrupt())
+//   the canceller    a bringer of an error: on_cancel(), when the scope of the task has ended
 //   the stop         abort(): only for a task that is started and not claimed
 // 1. The second of start and publish() owns the completion, or a successful abort() does.
 // 2. While it is started and not completed, the task is in the runtime's WaitingTasks; the owner of
 //    the completion removes it. So the stop finds only tasks that are alive.
 // 3. A task that was aborted is never freed before its runtime, because a bringer may still touch
 //    it.
-// 4. A task that was interrupted, and whose bringers may know its address, has two users from then
-//    on: the task itself, and the last of its bringers. The second of them to end frees it.
+// 4. A task that was cancelled, and whose bringers may know its address, has two users from then
+// on:
+//    the task itself, and the last of its bringers. The second of them to end frees it.
 class WaitingTask : public WFGenericTask {
  protected:
   // `brought`: there is nothing to wait for, as if it had been brought already.
@@ -63,8 +64,8 @@ class WaitingTask : public WFGenericTask {
   // The start.
   void dispatch() override;
 
-  // Called when the task was aborted or interrupted: leaves the queue or name in which it waits.
-  // Runs on the thread that aborts, interrupts or starts the task.
+  // Called when the task was aborted or cancelled: leaves the queue or name in which it waits. Runs
+  // on the thread that aborts, cancels or starts the task.
   virtual void leave_waiting() {}
 
   bool is_aborted() const { return has(kAborted); }
@@ -90,19 +91,18 @@ class WaitingTask : public WFGenericTask {
     kClaimed = 2,
     kPublished = 4,
     kAborted = 8,
-    kInterrupted = 16,  // always together with kClaimed
-    kEnded = 32,        // of an interrupted task: its callback has returned
-    kLate = 64          // of an interrupted task: its last bringer has come
+    kCancelled = 16,  // always together with kClaimed
+    kEnded = 32,      // of a cancelled task: its callback has returned
+    kLate = 64        // of a cancelled task: its last bringer has come
   };
   bool has(unsigned part) const { return parts_.load(std::memory_order_acquire) & part; }
-  bool is_kept() const { return has(kAborted) || (has(kInterrupted) && is_told_by_address()); }
+  bool is_kept() const { return has(kAborted) || (has(kCancelled) && is_told_by_address()); }
 
-  void interrupt(Interruption &interruption) override;
-  void end_interrupted(int error) override;
+  void on_cancel(int reason) override;
   // Like claim(), but the caller brings an error.
   bool claim_for(int error);
-  // Called by the owner of the completion.
-  void leave_lists();
+  // Called by the owner of the completion. Returns what leave_scope() does.
+  bool leave_lists();
   void end_part(unsigned part, unsigned other);
 
   std::atomic<unsigned> parts_;

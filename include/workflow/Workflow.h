@@ -17,12 +17,20 @@ class WFModuleTask;
 class WFRepeaterTask;
 
 namespace workflow {
-class DatagramPort;
-class DeadlineTask;
-class InterruptScope;
-class Interruption;
-class ServerConnection;
-class TimerTask;
+
+class DeadlineScope;
+class ScopeTask;
+class SeriesScope;
+
+// The place of a series in its scope: of the task that the series waits for now.
+class TaskRegistration final : public CancelRegistration {
+ public:
+  SubTask *task = nullptr;
+
+ private:
+  void on_cancel(int reason) override { task->on_cancel(reason); }
+};
+
 }  // namespace workflow
 
 using series_callback_t = std::function<void(const SeriesWork *)>;
@@ -102,13 +110,9 @@ class SeriesWork {
   // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
-  // Enables interrupt(). Must be called before the start.
-  void allow_interrupt();
-  // Ends at once, with the error of the interruption, the timers that the series and the series
-  // inside it wait for, and everything that a deadline inside it covers. Timers and deadlines that
-  // it starts later end at once, too. Any thread may call this while the series runs, and must call
-  // Interruption::finish() afterwards.
-  void interrupt(workflow::Interruption &interruption);
+  // Gives the series a scope of its own, which lives as long as the series, and longer while others
+  // refer to it. Only before the start. Throws std::bad_alloc.
+  void open_scope();
 
   void *context = nullptr;
   series_callback_t callback;
@@ -122,11 +126,8 @@ class SeriesWork {
   friend class WFModuleTask;
   friend class WFRepeaterTask;
   friend class Workflow;
-  friend class workflow::DatagramPort;
-  friend class workflow::DeadlineTask;
-  friend class workflow::InterruptScope;
-  friend class workflow::TimerTask;
-  friend class workflow::ServerConnection;
+  friend class workflow::ScopeTask;
+  friend class workflow::SeriesScope;
 
   // Creates a series whose only task has been dispatched already.
   SeriesWork() = default;
@@ -142,22 +143,15 @@ class SeriesWork {
   SubTask *take_first();
   void drop_tasks();
   void finish();
-  // The scope that tasks of all kinds enter when they wait. Null if the scope of the series is for
-  // timers only.
-  workflow::InterruptScope *scope_for_all() const;
-  // Stores the scope that timers enter, or null if nobody can interrupt the series. Returns false
-  // if there is no memory.
-  bool scope_to_enter(workflow::InterruptScope **scope);
-  // Called before this series begins: it uses the scope of `outer` from now on, because `outer`
-  // waits for whatever this series waits for.
-  void share_scope(SeriesWork *outer);
+  // Called before this series begins: it runs in the scope of `outer`, if that has one.
+  void share_scope(const SeriesWork *outer);
 
   SubTask *first_ = nullptr;  // null once it is dispatched
   SubTask *last_ = nullptr;
   ParallelTask *in_parallel_ = nullptr;
-  // Null if nobody can interrupt the series. Otherwise see InterruptScope.
-  std::atomic<workflow::InterruptScope *> scope_{nullptr};
-  bool owns_scope_ = false;
+  workflow::DeadlineScope *scope_ = nullptr;  // constant once the series runs; null: none
+  workflow::TaskRegistration registration_;
+  bool owns_scope_ = false;  // one reference of the scope is the series'
   // Set if this is a branch of a ParallelTask, which does not own its branches: the series deletes
   // itself at its end.
   bool deletes_itself_ = false;

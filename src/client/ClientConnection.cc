@@ -31,8 +31,8 @@ bool ClientConnection::start() {
     state_ = State::kClosed;
     return false;
   }
-  interrupted_ = arrived(session_) != 0;
-  if (interrupted_) {
+  cancel_error_ = arrived(session_);
+  if (cancel_error_ != 0) {
     ask_poller();
   }
   if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
@@ -88,8 +88,8 @@ ClientConnection::Step ClientConnection::next_step() {
   if (aborting_ && !paused_) {
     return Step::kAbort;
   }
-  if (interrupted_ && !paused_) {
-    return Step::kInterrupt;
+  if (cancel_error_ != 0 && !paused_) {
+    return Step::kCancel;
   }
   if (std::exchange(resumed_, false)) {
     return Step::kResume;
@@ -112,6 +112,11 @@ ClientConnection::Step ClientConnection::next_step() {
       }
       return std::exchange(writable_, false) && (sending_ || flushing_) ? Step::kSend : Step::kWait;
   }
+}
+
+int ClientConnection::cancel_error() {
+  MutexLock lock(mutex_);
+  return cancel_error_;
 }
 
 void ClientConnection::advance(RunnableList& finished) {
@@ -144,8 +149,8 @@ void ClientConnection::advance(RunnableList& finished) {
       case Step::kAbort:
         fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
         break;
-      case Step::kInterrupt:
-        fail(WFT_STATE_SYS_ERROR, ECANCELED, TOR_NOT_TIMEOUT, finished);  // the task knows why
+      case Step::kCancel:
+        fail(WFT_STATE_SYS_ERROR, cancel_error(), TOR_NOT_TIMEOUT, finished);
         break;
       case Step::kClose:
         close();
@@ -262,7 +267,7 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
-    interrupted_ = false;  // the interruption came too late
+    cancel_error_ = 0;  // the cancel came too late
     usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0 &&
              !is_datagram(endpoint_->transport());
     response_->set_channel(nullptr);

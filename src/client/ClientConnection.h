@@ -12,7 +12,7 @@ namespace workflow {
 
 class ClientEndpoint;
 class ClientSession;
-class EarlyEnd;
+class SessionLocation;
 
 // How a try of a session has failed. This decides whether there may be another try.
 struct ClientFailure {
@@ -79,9 +79,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // reference.
   void resume();
 
-  // The session, which may be gone, ends if it is here; if a part of its response is being
-  // delivered, after that. Any thread.
-  void interrupt(const EarlyEnd* early_end);
+  // If the session of that location is here, it ends with `reason`; if a part of its response is
+  // being delivered, after that. Any thread.
+  void cancel(const SessionLocation& location, int reason);
 
   // The runtime stops: the session, if there is one, ends as aborted. Any thread.
   void abort();
@@ -105,7 +105,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
     kResume,
     kStarve,
     kAbort,
-    kInterrupt,
+    kCancel,
     kClose
   };
 
@@ -129,6 +129,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // Only on the poller's thread, up to close().
   void advance(RunnableList& finished);
   Step next_step();
+  int cancel_error();
   // These return true if there may be more to do.
   bool finish_connecting(RunnableList& finished);
   bool ask_proxy(RunnableList& finished);
@@ -153,7 +154,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // Has the exchange complete its request. Returns 0 or an errno.
   static int encode(ClientExchange* exchange, struct iovec* vectors, int* count,
                     protocol::ProtocolMessage** response);
-  // The session is here now. Not 0: it shall end instead.
+  // The session is here now. Returns 0, or the errno value with which it must end instead.
   int arrived(const ClientSession* session) WF_REQUIRES(mutex_);
   // Whether the peer of an idle connection has neither sent something nor closed. It may have done
   // so if that has not arrived yet.
@@ -175,7 +176,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool writable_ WF_GUARDED_BY(mutex_) = false;
   bool aborting_ WF_GUARDED_BY(mutex_) = false;
-  bool interrupted_ WF_GUARDED_BY(mutex_) = false;    // session_ has to end early
+  int cancel_error_ WF_GUARDED_BY(mutex_) = 0;        // not 0: session_ has to end with it
   bool out_of_memory_ WF_GUARDED_BY(mutex_) = false;  // start() could not set a time limit
   long long exchanges_ WF_GUARDED_BY(mutex_) = 0;     // how many have begun
   // The following belong to the exchange.

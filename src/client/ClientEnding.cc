@@ -4,7 +4,7 @@
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 #include "workflow/WFTaskState.h"
 
 // How an endpoint and its connections end with the library, and how connections and sessions end
@@ -50,15 +50,15 @@ void ClientEndpoint::end_with_runtime() {
   }
 }
 
-void ClientEndpoint::interrupt(const EarlyEnd* early_end) {
+void ClientEndpoint::cancel(const SessionLocation& location, int reason) {
   ClientSession* session = nullptr;
   {
     MutexLock lock(mutex_);
-    session = take(early_end->waiter);
+    session = take(location.waiter);
   }
   if (session) {
     RunnableList finished;
-    session->failed({.state = WFT_STATE_SYS_ERROR, .error = early_end->error()}, finished);
+    session->failed({.state = WFT_STATE_SYS_ERROR, .error = reason}, finished);
     hub_.runtime().handlers().post(finished);
   }
 }
@@ -93,13 +93,13 @@ void ClientConnection::abort() {
   ask_poller();
 }
 
-void ClientConnection::interrupt(const EarlyEnd* early_end) {
+void ClientConnection::cancel(const SessionLocation& location, int reason) {
   {
     MutexLock lock(mutex_);
-    if (!session_ || session_->early_end() != early_end) {
+    if (!session_ || session_->location() != &location) {
       return;
     }
-    interrupted_ = true;
+    cancel_error_ = reason;
   }
   ask_poller();
 }

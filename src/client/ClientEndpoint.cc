@@ -10,7 +10,7 @@
 
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 #include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
@@ -75,7 +75,7 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
 ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fresh,
                                                 const Wait* wait, ClientFailure* failure) {
   for (;;) {
-    if (const int error = session->early_error()) {
+    if (const int error = session->end_reason()) {
       *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
       return Acquire::kFailed;
     }
@@ -133,9 +133,9 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
 ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fresh,
                                                 const Wait* wait, ClientConnection** displaced,
                                                 ClientFailure* failure) {
-  EarlyEnd* const early_end = session->early_end();
-  if (early_end) {
-    if (const int error = early_end->in_queue(shared_from_this())) {
+  SessionLocation* const location = session->location();
+  if (location) {
+    if (const int error = location->in_queue(shared_from_this())) {
       *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
       return Acquire::kFailed;
     }
@@ -158,8 +158,8 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
     return Acquire::kFailed;
   }
   wait ? waiting_.push_front(waiter) : waiting_.push_back(waiter);
-  if (early_end) {
-    early_end->waiter = waiter;
+  if (location) {
+    location->waiter = waiter;
   }
   if (fresh) {
     if (closing_ <= waiting_.promised() && !idle_.empty()) {
@@ -179,8 +179,8 @@ bool ClientEndpoint::leave_queue(SessionPlace* place) {
   if (!waiting_.erase(place)) {
     return false;  // and the session may be gone
   }
-  if (EarlyEnd* const early_end = place->session->early_end()) {
-    early_end->waiter = nullptr;
+  if (SessionLocation* const location = place->session->location()) {
+    location->waiter = nullptr;
   }
   return true;
 }

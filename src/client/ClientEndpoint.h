@@ -19,7 +19,7 @@ namespace workflow {
 
 class ClientHub;
 class ClientSession;
-class EarlyEnd;
+class SessionLocation;
 
 // One address that clients talk to in one way: its connections, idle or not, and the sessions that
 // wait for a connection because the limit of connections is reached.
@@ -60,8 +60,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   // Called by a connection that closes, on its poller's thread.
   void gone(ClientConnection* connection);
 
-  // The session, which may be gone, ends if it waits for a connection. On a handler.
-  void interrupt(const EarlyEnd* early_end);
+  // If the session of that location waits for a connection here, it ends with `reason`.
+  void cancel(const SessionLocation& location, int reason);
 
   // Begins TLS on a connected stream, and offers to resume the last TLS session. Returns false if
   // there is no memory.

@@ -9,34 +9,29 @@
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
 #include "client/ClientSession.h"
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 #include "kernel/Runtime.h"
 #include "workflow/WFTaskState.h"
 
 namespace workflow {
 
+ClientExchange::ClientExchange() = default;
+
 ClientExchange::~ClientExchange() {
-  give_up_early_end();
   if (connection_) {
     connection_->release();
   }
 }
 
-bool ClientExchange::allow_early_end() {
-  give_up_early_end();
-  early_end_ = new (std::nothrow) EarlyEnd();
-  return early_end_ != nullptr;
-}
-
-Runnable* ClientExchange::end_early(int error) {
-  early_end_->ask(error);
-  return early_end_;
-}
-
-void ClientExchange::give_up_early_end() {
-  if (EarlyEnd* const early_end = std::exchange(early_end_, nullptr)) {
-    early_end->give_up();
+bool ClientExchange::allow_cancel() {
+  if (!location_) {
+    location_.reset(new (std::nothrow) SessionLocation(*this));
   }
+  return location_ != nullptr;
+}
+
+void ClientExchange::cancel(int reason) {
+  location_->cancel(reason);
 }
 
 void ClientExchange::begin(const ClientTarget& target, int retry_max) {
@@ -45,7 +40,9 @@ void ClientExchange::begin(const ClientTarget& target, int retry_max) {
   try {
     session = new ClientSession(this, target, retry_max);
   } catch (const std::bad_alloc&) {
-    Runtime::current().handlers().post(ended(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT));
+    if (Runnable* const item = ended(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT)) {
+      Runtime::current().handlers().post(item);
+    }
     return;
   }
   ClientHub& hub = ClientHub::current();

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "client/ClientSession.h"
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 #include "kernel/Resolver.h"
 #include "workflow/WFTaskState.h"
 
@@ -95,7 +95,7 @@ bool ClientHub::session_resolves(ClientSession* session) {
     return false;
   }
   const auto inserted = resolving_.insert(session);
-  if (session->early_end() && session->early_end()->at_look_up(*this, session) != 0) {
+  if (session->location() && session->location()->at_look_up(*this, session) != 0) {
     resolving_.erase(inserted.first);
     return false;
   }
@@ -110,20 +110,19 @@ void ClientHub::session_resolved(ClientSession* session) {
 bool ClientHub::take_back_if_over(ClientSession* session) {
   MutexLock lock(mutex_);
   // If another session has this memory address by now, that one has to end as well.
-  return resolving_.count(session) > 0 && (closed_ || session->early_error() != 0) &&
+  return resolving_.count(session) > 0 && (closed_ || session->end_reason() != 0) &&
          take_back(session);
 }
 
-void ClientHub::interrupt(const EarlyEnd* early_end, ClientSession* session) {
+void ClientHub::cancel(const SessionLocation& location, ClientSession* session, int reason) {
   {
     MutexLock lock(mutex_);
-    if (resolving_.count(session) == 0 || session->early_end() != early_end ||
-        !take_back(session)) {
+    if (resolving_.count(session) == 0 || session->location() != &location || !take_back(session)) {
       return;
     }
   }
   RunnableList finished;
-  session->failed({.state = WFT_STATE_SYS_ERROR, .error = early_end->error()}, finished);
+  session->failed({.state = WFT_STATE_SYS_ERROR, .error = reason}, finished);
   runtime_.handlers().post(finished);
 }
 

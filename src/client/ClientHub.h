@@ -14,7 +14,7 @@
 
 namespace workflow {
 
-class EarlyEnd;
+class SessionLocation;
 
 // The clients of a runtime: its endpoints, and how many sessions are under way.
 //
@@ -44,17 +44,17 @@ class ClientHub final : public RuntimePart, public Intake {
   // count as under way: the delivery is the handlers' business.
   void session_pauses() { session_ended(); }
   void session_resumes();
-  // Called before and after each look-up of a session. False as above, or because it shall end
-  // early.
+  // Called before and after each look-up of a session. session_resolves() returns false as above,
+  // or if the session has an end_reason().
   bool session_resolves(ClientSession* session);
   void session_resolved(ClientSession* session);
-  // After the resolver was asked: true if the runtime stops, or the session shall end early, and
-  // it, which may be gone otherwise, is the caller's again. close_intake() and interrupt() cannot
-  // cancel what was not asked yet.
+  // Called after the resolver was asked. Returns true if the session has to end, because the
+  // runtime stops or there is an end_reason(), and is the caller's again. Otherwise the session may
+  // be gone. close_intake() and cancel() cannot take back what the resolver was not asked yet.
   bool take_back_if_over(ClientSession* session);
 
-  // The session, which may be gone, ends if it waits for addresses. On a handler.
-  void interrupt(const EarlyEnd* early_end, ClientSession* session);
+  // If the session of that location waits for addresses, it ends with `reason`. It may be gone.
+  void cancel(const SessionLocation& location, ClientSession* session, int reason);
 
   // Intake
   void close_intake() override;

@@ -7,7 +7,7 @@
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"
 #include "client/ClientSession.h"
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 #include "kernel/Socket.h"
 #include "workflow/WFTaskState.h"
 
@@ -16,8 +16,8 @@
 namespace workflow {
 
 int ClientConnection::arrived(const ClientSession* session) {
-  EarlyEnd* const early_end = session->early_end();
-  return early_end ? early_end->on_connection(this) : 0;
+  SessionLocation* const location = session->location();
+  return location ? location->on_connection(this) : 0;
 }
 
 ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFailure* failure) {
@@ -73,8 +73,8 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     lock.unlock();
     ask_poller();
     return Begin::kNotIdle;
-  } else if (const int interrupted = arrived(session)) {
-    *failure = {.state = WFT_STATE_SYS_ERROR, .error = interrupted};
+  } else if (const int reason = arrived(session)) {
+    *failure = {.state = WFT_STATE_SYS_ERROR, .error = reason};
   } else {
     state_ = State::kExchanging;
     session_ = session;

@@ -10,7 +10,7 @@
 #include "client/ClientEndpoint.h"
 #include "client/ClientHub.h"
 #include "client/ClientSettings.h"
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 #include "kernel/Resolver.h"
 #include "workflow/WFTaskState.h"
 
@@ -27,14 +27,10 @@ ClientSession::ClientSession(ClientExchange* exchange, const ClientTarget& targe
   }
 }
 
-int ClientSession::early_error() const {
-  return early_end() ? early_end()->error() : 0;
-}
-
 void ClientSession::proceed(RunnableList& finished) {
   for (;;) {
-    if (early_end()) {
-      early_end()->leave();
+    if (location()) {
+      location()->leave();
     }
     if (!addresses_) {
       resolve(finished);
@@ -92,14 +88,17 @@ void ClientSession::resolve(RunnableList& finished) {
     return;
   }
   if (!may) {
-    end(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
+    const int reason = end_reason();
+    end(reason != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_ABORTED, reason, TOR_NOT_TIMEOUT, finished);
     return;
   }
   ClientHub& hub = hub_;
   resolver->resolve(target_.host, target_.params.address_family, this);
   // The session may be gone.
   if (hub.take_back_if_over(this)) {
-    failed({.state = WFT_STATE_ABORTED}, finished);
+    const int reason = end_reason();
+    failed({.state = reason != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_ABORTED, .error = reason},
+           finished);
   }
 }
 
@@ -174,7 +173,7 @@ int64_t ClientSession::now_ns() const {
 }
 
 bool ClientSession::may_try_again(const ClientFailure& failure) {
-  if (early_error() != 0) {
+  if (end_reason() != 0) {
     return false;  // whatever has failed, the address may be all right
   }
   if (failure.unanswered) {
@@ -214,10 +213,14 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
 
 void ClientSession::end(int state, int error, int timeout_reason, RunnableList& finished) {
   ClientHub& hub = hub_;
+  if (location()) {
+    location()->leave();
+  }
   Runnable* const item = exchange_->ended(state, error, timeout_reason);
-  exchange_->give_up_early_end();
   delete this;
-  if (hub.runtime().stopping()) {
+  if (!item) {
+    // A canceller posts what has to run.
+  } else if (hub.runtime().stopping()) {
     // Posts before the hub reports that it is quiet. A poller would post `finished` later.
     hub.runtime().handlers().post(item);
   } else {

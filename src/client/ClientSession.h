@@ -11,7 +11,7 @@ namespace workflow {
 
 class ClientEndpoint;
 class ClientHub;
-class EarlyEnd;
+class SessionLocation;
 
 // Carries one exchange out: finds the host's addresses, then a connection, and tries again where
 // that is safe. Deletes itself after it has ended the exchange.
@@ -27,10 +27,10 @@ class ClientSession final : private ResolveRequest {
 
   ClientExchange* exchange() { return exchange_; }
 
-  // Null: it ends in its own time.
-  EarlyEnd* early_end() const { return exchange_->early_end_; }
-  // Not 0: why it shall end now.
-  int early_error() const;
+  // Null if the exchange is in no scope.
+  SessionLocation* location() const { return exchange_->location_.get(); }
+  // The errno value with which the session must end now, or 0.
+  int end_reason() const { return location() ? exchange_->end_reason() : 0; }
 
   // Called by a connection that is about to carry the exchange. `sequence`: how many exchanges the
   // connection has carried before.

@@ -1,7 +1,7 @@
 #include <cerrno>
 #include <new>
 
-#include "factory/InterruptScope.h"
+#include "factory/SeriesScope.h"
 #include "factory/TimeLimit.h"
 #include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
@@ -73,8 +73,7 @@ void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
     task_->state_ = WFT_STATE_SYS_ERROR;
     task_->error_ = ETIMEDOUT;
   }
-  if (timed_out || meet()) {
-    task_->leave_scope();
+  if ((timed_out || meet()) && task_->leave_scope(this)) {
     finished.push_back(this);
   }
 }
@@ -107,7 +106,7 @@ void ComputeTask::dispatch() {
   }
 }
 
-// False: it has an outcome.
+// Returns false if the task has ended instead, and has its outcome.
 bool ComputeTask::enter_own_scope() {
   if (!has_scope()) {
     return true;
@@ -115,9 +114,12 @@ bool ComputeTask::enter_own_scope() {
   if (!limit_) {
     limit_.reset(new (std::nothrow) TimeLimit(this, kNever));
   }
+  if (limit_) {
+    limit_->keep(ScopeReference(SeriesScope::of(this)));
+  }
   const int error = limit_ ? enter_scope() : ENOMEM;
   if (error == 0) {
-    return true;  // the outcome is up to who claims it
+    return true;  // claim() decides the outcome from now on
   }
   state_ = WFT_STATE_SYS_ERROR;
   error_ = error;
@@ -125,7 +127,7 @@ bool ComputeTask::enter_own_scope() {
   return false;
 }
 
-// False: nothing begins. The library stops, or memory has run out, or it was interrupted.
+// Returns false if nothing begins: the library stops, memory has run out, or the scope has ended.
 bool ComputeTask::start_limit() {
   const Poller::Start started = limit_->start();
   if (started == Poller::Start::kQueued) {
@@ -136,24 +138,27 @@ bool ComputeTask::start_limit() {
     state_ = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
     error_ = stops ? 0 : ENOMEM;
   }
-  // If an interruption has, it leaves the rest to this: it has found no timer.
-  leave_scope();
-  limit_.reset();
-  subtask_done();
+  // If a canceller has claimed the outcome, it has found no timer, and leaves the rest to this.
+  limit_->unref();  // nothing will be computed
+  if (leave_scope(limit_.get())) {
+    limit_.reset();
+    subtask_done();
+  }
   return false;
 }
 
-void ComputeTask::interrupt(Interruption& interruption) {
+void ComputeTask::on_cancel(int reason) {
   if (limit_->claim()) {
     state_ = WFT_STATE_SYS_ERROR;
-    error_ = interruption.error();
+    error_ = reason;
     if (limit_->take_timer()) {
-      interruption.take_ended(limit_.get());
+      leave_scope(limit_.get());
     }
   }
 }
 
-// The turn of the task in its queue; or a handler's, to complete what has ended without one.
+// The task's turn in its queue, or the turn on a handler that completes a task whose computation
+// has ended on another thread.
 void ComputeTask::take_turn() {
   if (!queued_) {
     complete_here();
@@ -175,11 +180,13 @@ void ComputeTask::take_turn() {
 
 void ComputeTask::compute_here() {
   ThreadContext& context = ThreadContext::current();
-  // For those who ask whether they are inside a series that they would wait for. A task that has
-  // a limit may outlive its series.
+  // Some functions of the library must know in which series they are called. A task that has a
+  // limit or a scope may outlive its series.
   context.series = limit_ ? nullptr : joined_series();
+  context.scope = limit_ ? limit_->scope() : nullptr;
   compute();
   context.series = nullptr;
+  context.scope = nullptr;
 }
 
 bool ComputeTask::computed(int state) {
@@ -189,9 +196,8 @@ bool ComputeTask::computed(int state) {
   }
   if (limit_->claim()) {
     state_ = state;
-    if (limit_->take_timer()) {
-      leave_scope();
-      limit_.reset();  // nobody else uses it, nor the task
+    if (limit_->take_timer() && leave_scope(limit_.get())) {
+      limit_.reset();  // no other thread uses it, nor the task
       return true;
     }
   }

@@ -9,7 +9,7 @@
 namespace workflow {
 
 // A counter that can be counted by its name. It leaves its name when its target is reached, or when
-// it is aborted or interrupted. The thread that reaches the target claims the counter under B, and
+// it is aborted or cancelled. The thread that reaches the target claims the counter under B, and
 // publishes it when it is unlinked.
 class NamedCounterTask final : public WFCounterTask, public NamedNode {
  public:

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 
-#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
 
 namespace workflow {
@@ -34,27 +33,20 @@ void FileTask<ARGS>::dispatch() {
   FileIo& files = Runtime::current().files();
   if (this->has_scope()) {
     files.choose();
-    if (const int refused = this->enter_scope()) {
-      set_outcome(WFT_STATE_SYS_ERROR, refused, -1);
-      this->subtask_done();
-      return;
-    }
   }
-  if (const int error = files.submit(this)) {
+  if (const int error = this->enter_scope()) {
     end_refused(error);
+  } else if (const int refused = files.submit(this)) {
+    end_refused(refused);
   }
 }
 
 template <class ARGS>
-void FileTask<ARGS>::interrupt(Interruption& interruption) {
-  if (Runtime::current().files().interrupt(this, interruption.error())) {
-    interruption.take(this);
+void FileTask<ARGS>::on_cancel(int reason) {
+  if (Runtime::current().files().withdraw(this)) {
+    RunnableList none;
+    end_with(WFT_STATE_SYS_ERROR, reason, -1, none);
   }
-}
-
-template <class ARGS>
-void FileTask<ARGS>::end_interrupted(int error) {
-  set_outcome(WFT_STATE_SYS_ERROR, error, -1);
 }
 
 template <class ARGS>
@@ -67,20 +59,17 @@ FileRequest FileTask<ARGS>::request() const {
 
 template <class ARGS>
 void FileTask<ARGS>::finished(long result, RunnableList& done) {
-  this->leave_scope();  // what has been done has its own result
   if (result < 0) {
-    set_outcome(WFT_STATE_SYS_ERROR, static_cast<int>(-result), -1);
+    end_with(WFT_STATE_SYS_ERROR, static_cast<int>(-result), -1, done);
   } else {
-    set_outcome(WFT_STATE_SUCCESS, 0, result);
+    end_with(WFT_STATE_SUCCESS, 0, result, done);
   }
-  done.push_back(static_cast<SubTask*>(this));
 }
 
 template <class ARGS>
 void FileTask<ARGS>::aborted(RunnableList& done) {
-  const int interrupted = this->leave_scope();
-  set_outcome(interrupted != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_ABORTED, interrupted, -1);
-  done.push_back(static_cast<SubTask*>(this));
+  const int reason = this->cancel_reason();
+  end_with(reason != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_ABORTED, reason, -1, done);
 }
 
 template <class ARGS>
@@ -97,10 +86,13 @@ void FileTask<ARGS>::end_refused(int error) {
 }
 
 template <class ARGS>
-void FileTask<ARGS>::set_outcome(int state, int error, long retval) {
+void FileTask<ARGS>::end_with(int state, int error, long retval, RunnableList& done) {
   this->state_ = state;
   this->error_ = error;
   this->retval_ = retval;
+  if (this->leave_scope()) {
+    done.push_back(static_cast<SubTask*>(this));
+  }
 }
 
 template <class ARGS>

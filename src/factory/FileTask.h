@@ -23,6 +23,7 @@ class FileTask : public WFFileTask<ARGS>, public FileOperation {
   FileRequest request() const override;
   void finished(long result, RunnableList& done) final;
   void aborted(RunnableList& done) final;
+  int end_reason() const final { return this->cancel_reason(); }
 
  protected:
   ~FileTask() override = default;
@@ -30,11 +31,11 @@ class FileTask : public WFFileTask<ARGS>, public FileOperation {
   // Ends a task that FileIo has not taken, with FileIo's reason.
   void end_refused(int error);
 
-  void interrupt(Interruption& interruption) override;
-  void end_interrupted(int error) override;
+  void on_cancel(int reason) override;
 
  private:
-  void set_outcome(int state, int error, long retval);
+  // Stores the outcome and leaves the scope. If the caller has to post the task, adds it to `done`.
+  void end_with(int state, int error, long retval, RunnableList& done);
 
   const FileRequest::Kind kind_;
 };

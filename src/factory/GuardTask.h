@@ -24,7 +24,7 @@ struct GuardPlace final : NamedNode {
 // 2. The task owns its place until it holds the resource. Then the registry owns the place, until
 //    the release.
 // 3. The thread that passes the resource on delivers the message under B. A guard that was aborted
-//    or interrupted refuses the message, and its place is unlinked.
+//    or cancelled refuses the message, and its place is unlinked.
 class GuardTask final : public WFConditional {
  public:
   GuardTask(const std::string& resource, SubTask* task, void** msgbuf)

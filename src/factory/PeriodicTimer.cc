@@ -134,20 +134,14 @@ bool PeriodicTimer::restart() {
       Runtime::current().handlers().post(this);
       return true;
     case Poller::Start::kCancelled:
-      leave_name();
-      leave_timers_scope();
-      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-      break;
-    case Poller::Start::kInterrupted:
-      leave_with(WFT_STATE_SYS_ERROR, ECANCELED);
-      break;
+      return !leave_with(WFT_STATE_SYS_ERROR, ECANCELED);
+    case Poller::Start::kScopeEnded:
+      return !leave_with(WFT_STATE_SYS_ERROR, scope_error());
     case Poller::Start::kStopped:
-      leave_with(WFT_STATE_ABORTED, 0);
-      break;
+      return !leave_with(WFT_STATE_ABORTED, 0);
     case Poller::Start::kNoMemory:
     case Poller::Start::kNoClock:  // only a first start returns this
-      leave_with(WFT_STATE_SYS_ERROR, ENOMEM);
-      break;
+      return !leave_with(WFT_STATE_SYS_ERROR, ENOMEM);
   }
   return false;
 }
@@ -166,8 +160,7 @@ void PeriodicTimer::end_with_tick() {
   }
   schedule_point();
   ended_by_tick_.store(true, std::memory_order_release);
-  if (found == Poller::Cancel::kTaken) {
-    leave_timers_scope();
+  if (found == Poller::Cancel::kTaken && leave_scope()) {
     Runtime::current().handlers().post(this);
   }
 }

@@ -47,7 +47,8 @@ class PeriodicTimer final : public NamedTimerTask {
   void spawn_tick(RunnableList& finished);
   void call_tick(uint64_t number, uint64_t missed, int64_t due_ns);
   // Queues the timer, or posts it if it is due already, for the next tick. Returns false if there
-  // is no next tick; the outcome is stored then.
+  // is no next tick and the caller ends the timer, whose outcome is stored. If it returns true, the
+  // caller must not touch the timer any more.
   bool restart();
   // Ends one use of the timer. After the last use, the callback runs.
   void end_turn();

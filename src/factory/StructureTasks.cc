@@ -11,8 +11,8 @@ SubTask* WFRepeaterTask::create() {
     state = WFT_STATE_ABORTED;
     return nullptr;
   }
-  if (const int reason = interrupted()) {
-    // The same of a deadline that has passed.
+  if (const int reason = cancel_reason()) {
+    // The same when the scope has ended.
     state = WFT_STATE_SYS_ERROR;
     error = reason;
     return nullptr;

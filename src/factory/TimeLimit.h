@@ -2,40 +2,51 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
+#include "factory/SeriesScope.h"
 #include "kernel/Poller.h"
 #include "util/Time.h"
 #include "workflow/WFComputeTask.h"
 
 namespace workflow {
 
-// The time limit of a computing task: a timer that races with the computation. Also what else may
-// end the task before its computation has: an interruption of its series (rule 9). Then there may
-// be no timer.
+// What may end a computing task before its computation has ended: its time limit, which is a timer,
+// or the scope of the task. Without a time limit there is no timer.
 //
-// 1. claim() decides the outcome: the first of timeout, interruption and end of the computation.
-// 2. Who takes the timer out of the poller owns the completion. If the timer was popped, it belongs
-//    to the second of that and the one who has claimed that comes to meet(): so neither touches a
-//    task that is gone. It belongs to a start that is refused; without a timer, to who has claimed.
-// 3. The task has two users, its completion and the computation: it is deleted by the last.
+// 1. claim() decides the outcome: it succeeds for the first of the timeout, the canceller of the
+//    scope and the end of the computation.
+// 2. The thread that takes the timer out of the poller owns the completion. If the timer has
+//    already expired, two threads come to meet(): the one that handles the expiry, and the one that
+//    has claimed the outcome. The second of them owns the completion, so neither touches a task
+//    that is gone. If the poller refuses the timer, the start owns the completion. Without a timer,
+//    the thread that has claimed the outcome does.
+// 3. The task has two users, its completion and its computation. The last of them deletes it.
 //
-// A timer that the stop ends decides nothing: the computation, which the stop waits for, does.
+// A timer that the stop of the library ends decides nothing. The computation does, for which the
+// stop waits.
 class TimeLimit final : public TimerNode, public Runnable {
  public:
-  // kNever: no timer.
+  // There is no timer if the limit is kNever.
   TimeLimit(ComputeTask* task, int64_t limit_ns) : task_(task), limit_ns_(limit_ns) {}
   ~TimeLimit() override = default;
 
   bool has_timer() const { return limit_ns_ != kNever; }
   Poller::Start start();
 
+  // Keeps the scope of the task alive as long as this exists: the computation may outlive the
+  // task's series. Before the task enters it.
+  void keep(ScopeReference scope) { scope_ = std::move(scope); }
+  DeadlineScope* scope() const { return scope_.get(); }
+
   bool claim();
-  // Before the computation has claimed: whether somebody else has.
+  // Called before the computation has claimed the outcome. Returns whether something else has.
   bool is_over() const { return claimed_.load(std::memory_order_acquire); }
-  // Of an interruption, or of the computation, which has claimed the outcome. True: the caller owns
-  // the completion. False: somebody else, whom it meets, or the coming start.
+  // Called by the canceller or the computation after it has claimed the outcome. Returns true if
+  // the caller owns the completion. Otherwise the thread that it meets owns it, or the coming
+  // start.
   bool take_timer();
-  // True: the caller deletes the task.
+  // Returns true if the caller has to delete the task.
   bool unref();
 
   // TimerNode, Runnable
@@ -47,6 +58,7 @@ class TimeLimit final : public TimerNode, public Runnable {
 
   ComputeTask* const task_;
   const int64_t limit_ns_;
+  ScopeReference scope_;
   std::atomic<bool> claimed_{false};
   std::atomic<bool> met_{false};
   std::atomic<int> users_{2};

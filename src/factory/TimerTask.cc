@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "factory/InterruptScope.h"
 #include "factory/Names.h"
 #include "kernel/Activity.h"
 #include "kernel/Runtime.h"
@@ -42,13 +41,17 @@ void TimerTask::dispatch() {
   before_start();
   const TimerDue when = due();
   RunnableList finished;
-  const bool started = when.is_refused() ? refuse(when.error())
-                                         : enter_scope_with(poller) && start_with(poller, finished);
-  if (!started) {
-    if (leave_name() == Name::kTaken) {
-      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
+  if (when.is_refused()) {
+    refuse(when.error(), finished);
+  } else {
+    if (has_scope()) {
+      poller.expect(this);
     }
-    finished.push_back(this);
+    if (const int error = enter_scope(ScopeKind::kTimer)) {
+      refuse(error, finished);
+    } else {
+      start_with(poller, finished);
+    }
   }
   // Posts to the handlers even if this is a handler. So callbacks that each start the next timer do
   // not nest, and other tasks run in between.
@@ -58,87 +61,59 @@ void TimerTask::dispatch() {
   runtime.handlers().post(finished, turn_ends);
 }
 
-bool TimerTask::refuse(int error) {
-  set_outcome(WFT_STATE_SYS_ERROR, Poller::close_unstarted(this) ? error : ECANCELED);
-  return false;
+void TimerTask::refuse(int error, RunnableList& finished) {
+  end_with(WFT_STATE_SYS_ERROR, Poller::close_unstarted(this) ? error : ECANCELED, finished);
 }
 
-bool TimerTask::enter_scope_with(Poller& poller) {
-  SeriesWork* const series = joined_series();
-  InterruptScope* scope = nullptr;
-  if (series && !series->scope_to_enter(&scope)) {
-    return refuse(ENOMEM);
-  }
-  if (scope) {
-    poller.expect(this);
-    if (const int error = scope->enter(this)) {
-      return refuse(error);
-    }
-  }
-  return true;
-}
-
-// Returns false if the outcome is stored.
-bool TimerTask::start_with(Poller& poller, RunnableList& finished) {
+// The task may belong to another thread when the poller has answered kQueued.
+void TimerTask::start_with(Poller& poller, RunnableList& finished) {
   switch (poller.start_timer(this, Poller::IfDue::kTell)) {
     case Poller::Start::kQueued:
-      return true;
+      break;
     case Poller::Start::kDue:
       left_queue(false, finished);
-      return true;
+      break;
     case Poller::Start::kCancelled:
-      leave_timers_scope();
-      set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-      return false;
-    case Poller::Start::kInterrupted:
+      end_with(WFT_STATE_SYS_ERROR, ECANCELED, finished);
+      break;
+    case Poller::Start::kScopeEnded:
+      end_with(WFT_STATE_SYS_ERROR, scope_error(), finished);
       break;
     case Poller::Start::kStopped:
-      set_outcome(WFT_STATE_ABORTED, 0);
+      end_with(WFT_STATE_ABORTED, 0, finished);
       break;
     case Poller::Start::kNoMemory:
-      set_outcome(WFT_STATE_SYS_ERROR, ENOMEM);
+      end_with(WFT_STATE_SYS_ERROR, ENOMEM, finished);
       break;
     case Poller::Start::kNoClock:
-      set_outcome(WFT_STATE_SYS_ERROR, errno);
+      end_with(WFT_STATE_SYS_ERROR, errno, finished);
       break;
   }
-  if (const int error = leave_timers_scope()) {
-    set_outcome(WFT_STATE_SYS_ERROR, error);
-  }
-  return false;
 }
 
-int TimerTask::leave_timers_scope() {
-  const SeriesWork* const series = joined_series();
-  InterruptScope* const scope = series ? series->scope_.load(std::memory_order_acquire) : nullptr;
-  return scope ? scope->leave(this) : 0;
-}
-
-void TimerTask::leave_with(int state, int error) {
-  const Name name = leave_name();
-  const int interrupted = leave_timers_scope();
-  if (name == Name::kTaken) {
+bool TimerTask::leave_with(int state, int error) {
+  if (leave_name() == Name::kTaken) {
     set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-  } else if (interrupted != 0) {
-    set_outcome(WFT_STATE_SYS_ERROR, interrupted);
   } else {
     set_outcome(state, error);
+  }
+  return leave_scope();
+}
+
+void TimerTask::end_with(int state, int error, RunnableList& finished) {
+  if (leave_with(state, error)) {
+    finished.push_back(this);
   }
 }
 
 void TimerTask::left_queue(bool stopped, RunnableList& finished) {
-  leave_with(stopped ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS, 0);
-  finished.push_back(this);
+  end_with(stopped ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS, 0, finished);
 }
 
-void TimerTask::interrupt(Interruption& interruption) {
-  if (Poller::interrupt_timer(this)) {
-    interruption.take(this);
+void TimerTask::on_cancel(int reason) {
+  if (Poller::end_for_scope(this)) {
+    leave_with(WFT_STATE_SYS_ERROR, reason);
   }
-}
-
-void TimerTask::end_interrupted(int error) {
-  set_outcome(WFT_STATE_SYS_ERROR, leave_name() == Name::kTaken ? ECANCELED : error);
 }
 
 void TimerTask::set_tag(uint64_t tag) {
@@ -184,9 +159,10 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
     case Poller::Cancel::kBeforeRestart:
       break;
     case Poller::Cancel::kTaken:
-      leave_timers_scope();
       set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-      ended.push_back(this);
+      if (leave_scope()) {
+        ended.push_back(this);
+      }
       break;
     case Poller::Cancel::kTooLate:
       // The owner of the completion will find that the name was taken: this cancel decides.
@@ -332,9 +308,10 @@ size_t NamedTimerTask::cancel_if(std::string_view name, size_t max, Wanted&& wan
       [&finished](NamedNode* node) {
         NamedTimerTask* task = static_cast<NamedTimerTask*>(node);
         if (Poller::cancel_timer(task) == Poller::Cancel::kTaken) {
-          task->leave_timers_scope();
           task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
-          finished.push_back(task);
+          if (task->leave_scope()) {
+            finished.push_back(task);
+          }
         }
       },
       [&finished, &handlers] { handlers.post(finished); });

@@ -72,17 +72,17 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // before; the outcome is ECANCELED then.
   virtual Name leave_name() { return Name::kHasNone; }
 
-  // As leave_scope(), of a scope that may be for timers only.
-  int leave_timers_scope();
-
-  // The one place where an outcome is stored. The caller owns the completion. It has left the name
-  // and the scope, or is about to.
+  // The one place where an outcome is stored. The caller owns the completion, and has left the name
+  // or is about to. leave_scope() follows.
   void set_outcome(int state, int error) {
     state_ = state;
     error_ = error;
   }
-  // Leaves both; the outcome is that one, or ECANCELED if somebody took it out of one of them.
-  void leave_with(int state, int error);
+  // Leaves the name and stores the outcome: this one, or ECANCELED if a canceller had taken the
+  // timer out of its name. Then leaves the scope, and returns what leave_scope() does.
+  bool leave_with(int state, int error);
+  // Why the scope has ended for timers.
+  int scope_error() const { return cancel_reason(ScopeKind::kTimer); }
 
   // Gives up the slot, if there is one. The destructor of the most derived class has to call this,
   // because handles may call virtual functions of the timer until then. First destroys what the
@@ -92,17 +92,13 @@ class TimerTask : public WFTimerTask, public TimerNode {
   TimerSlots::Slot* slot() const { return slot_.load(std::memory_order_acquire); }
 
  private:
-  void interrupt(Interruption& interruption) final;
-  void end_interrupted(int error) final;
+  void on_cancel(int reason) final;
 
-  // False: it has an outcome, and is not in its scope.
-  bool enter_scope_with(Poller& poller);
-  // Returns true if the timer is queued, or if it was due already and is in `finished` now. The
-  // task may belong to another thread then. Returns false if the start is refused: the outcome is
-  // stored.
-  bool start_with(Poller& poller, RunnableList& finished);
-  // Stores the outcome of a timer whose start is refused before it has a poller. Returns false.
-  bool refuse(int error);
+  // Ends a timer that the poller does not take. The outcome is SYS_ERROR with `error`, unless a
+  // canceller has come first.
+  void refuse(int error, RunnableList& finished);
+  void start_with(Poller& poller, RunnableList& finished);
+  void end_with(int state, int error, RunnableList& finished);
 
   // The slot of the handles and the tag; null if there are none. Atomic, because a thread that
   // lists timers may read it while it is being set.

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "factory/Dues.h"
 #include "factory/PeriodicTimer.h"
 #include "factory/TickSchedule.h"
 #include "factory/TimerSlots.h"
@@ -14,6 +15,7 @@
 #include "kernel/Runtime.h"
 #include "util/Time.h"
 
+using workflow::clocked_due;
 using workflow::ClockedDue;
 using workflow::ClockId;
 using workflow::CronTicks;
@@ -29,16 +31,6 @@ using workflow::TimerSlots;
 using workflow::TimerTask;
 
 namespace {
-
-static_assert(ClockId{WF_CLOCK_MONOTONIC} == ClockId::kMonotonic);
-static_assert(ClockId{WF_CLOCK_BOOTTIME} == ClockId::kBoottime);
-static_assert(ClockId{WF_CLOCK_WALL} == ClockId::kWall);
-
-ClockedDue inside(const WFTimerDue& due) {
-  const int64_t delay_ns = due.ns() < 0 ? kNever : due.ns();
-  return {due.is_deadline() ? TimerDue::at(due.ns()) : TimerDue::after(delay_ns),
-          static_cast<ClockId>(due.clock())};
-}
 
 std::optional<ClockId> clock_of(const WFTimerDue& due) {
   return due.has_clock() ? std::optional(static_cast<ClockId>(due.clock())) : std::nullopt;
@@ -74,7 +66,7 @@ int WFTimerHandle::cancel_and_wait() const {
 }
 
 WFTimerVerdict WFTimerHandle::reschedule(const WFTimerDue& due) const {
-  return TimerSlots::reschedule(*this, inside(due).due, clock_of(due));
+  return TimerSlots::reschedule(*this, clocked_due(due).due, clock_of(due));
 }
 
 std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
@@ -86,27 +78,27 @@ std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
 }
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, Callback callback) {
-  return new TimerTask(inside(due), std::move(callback));
+  return new TimerTask(clocked_due(due), std::move(callback));
 }
 
 WFTimerTask* WFTimer::create(const std::string& name, const WFTimerDue& due, WFTimerPolicy policy,
                              Callback callback) {
-  return NamedTimerTask::create(name, inside(due), policy, 0, std::move(callback));
+  return NamedTimerTask::create(name, clocked_due(due), policy, 0, std::move(callback));
 }
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, const WFTimerOptions& options,
                              Callback callback) {
   if (!options.name) {
-    return new TimerTask(inside(due), std::move(callback));
+    return new TimerTask(clocked_due(due), std::move(callback));
   }
-  return NamedTimerTask::create(*options.name, inside(due), options.policy, options.tag,
+  return NamedTimerTask::create(*options.name, clocked_due(due), options.policy, options.tag,
                                 std::move(callback));
 }
 
 WFTimerTask* WFTimer::create_periodic(const WFTimerPeriod& period, const WFTimerOptions& options,
                                       Tick tick, Callback callback) {
   const int64_t every_ns = period.every.ns();
-  ClockedDue first = inside(period.first.value_or(std::chrono::nanoseconds(every_ns)));
+  ClockedDue first = clocked_due(period.first.value_or(std::chrono::nanoseconds(every_ns)));
   if (every_ns <= 0) {
     first.due = TimerDue::refused(EINVAL);
   }
@@ -136,7 +128,7 @@ WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {
 }
 
 size_t WFTimer::reschedule(const std::string& name, const WFTimerDue& due) {
-  return NamedTimerTask::reschedule(name, inside(due).due, clock_of(due));
+  return NamedTimerTask::reschedule(name, clocked_due(due).due, clock_of(due));
 }
 
 int WFTimer::set_quota(const std::string& name, size_t max) {

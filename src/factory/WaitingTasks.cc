@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "factory/InterruptScope.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -127,9 +126,10 @@ void WaitingTasks::end_waits(Runtime& runtime) {
     RunnableList ended;
     while (Runnable* item = aborted.pop_front()) {
       WaitingTask* task = static_cast<WaitingTask*>(item);
-      task->leave_scope();
       task->leave_waiting();
-      ended.push_back(task);
+      if (task->leave_scope()) {
+        ended.push_back(task);
+      }
     }
     runtime.handlers().post(ended);
   }
@@ -148,15 +148,11 @@ bool WaitingTask::publish() {
   return ends;
 }
 
-void WaitingTask::interrupt(Interruption& interruption) {
-  if (claim_for(interruption.error()) && publish()) {
-    interruption.take(this);
+void WaitingTask::on_cancel(int reason) {
+  if (claim_for(reason) && publish()) {
+    leave_waiting();
+    leave_lists();
   }
-}
-
-void WaitingTask::end_interrupted(int /*error*/) {
-  WaitingTasks::remove(this);
-  leave_waiting();
 }
 
 bool WaitingTask::claim_for(int new_error) {
@@ -166,20 +162,20 @@ bool WaitingTask::claim_for(int new_error) {
     if (parts & (kClaimed | kAborted)) {
       return false;
     }
-  } while (!parts_.compare_exchange_weak(parts, parts | kClaimed | kInterrupted,
+  } while (!parts_.compare_exchange_weak(parts, parts | kClaimed | kCancelled,
                                          std::memory_order_acq_rel));
   state = WFT_STATE_SYS_ERROR;
   error = new_error;
   return true;
 }
 
-void WaitingTask::leave_lists() {
+bool WaitingTask::leave_lists() {
   WaitingTasks::remove(this);
-  leave_scope();
+  return leave_scope();
 }
 
 void WaitingTask::came_late() {
-  if (has(kInterrupted)) {
+  if (has(kCancelled)) {
     end_part(kLate, kEnded);
   }
 }
@@ -193,23 +189,26 @@ void WaitingTask::end_part(unsigned part, unsigned other) {
 }
 
 void WaitingTask::complete() {
-  leave_lists();
-  subtask_done();
+  if (leave_lists()) {
+    subtask_done();
+  }
 }
 
 void WaitingTask::complete_all(RunnableList& tasks) {
   RunnableList ended;
   while (Runnable* item = tasks.pop_front()) {
     WaitingTask* task = static_cast<WaitingTask*>(item);
-    task->leave_lists();
-    ended.push_back(task);
+    if (task->leave_lists()) {
+      ended.push_back(task);
+    }
   }
   end_all(ended);
 }
 
 void WaitingTask::complete_elsewhere() {
-  leave_lists();
-  Runtime::current().handlers().post(this);
+  if (leave_lists()) {
+    Runtime::current().handlers().post(this);
+  }
 }
 
 void WaitingTask::dispatch() {
@@ -220,21 +219,22 @@ void WaitingTask::dispatch() {
     subtask_done();
     return;
   }
-  if (const int interrupted = enter_scope()) {
+  if (const int reason = enter_scope()) {
     // If a bringer is just about to end it, that comes soon.
-    if (claim_for(interrupted)) {
+    if (claim_for(reason)) {
       publish();
     }
   }
   if (WaitingTasks::current().start(this) == WaitingTasks::Start::kEnds) {
-    leave_scope();
     if (is_aborted()) {
       state = WFT_STATE_ABORTED;
     }
-    if (has(kAborted | kInterrupted)) {
+    if (has(kAborted | kCancelled)) {
       leave_waiting();
     }
-    subtask_done();
+    if (leave_scope()) {
+      subtask_done();
+    }
   }
 }
 

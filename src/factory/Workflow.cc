@@ -1,6 +1,6 @@
 #include "workflow/Workflow.h"
 
-#include "factory/InterruptScope.h"
+#include "factory/SeriesScope.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFTask.h"
 
@@ -75,7 +75,8 @@ SeriesWork::SeriesWork(SubTask* first, series_callback_t&& series_callback)
 SeriesWork::~SeriesWork() {
   drop_tasks();
   if (owns_scope_) {
-    delete scope_.load(std::memory_order_relaxed);
+    scope_->finish();
+    scope_->drop_reference();
   }
 }
 

@@ -8,7 +8,7 @@
 namespace workflow {
 
 CancelScope::~CancelScope() {
-  assert(!first_);
+  assert(!list(Kind::kTimer).first && !list(Kind::kOther).first);
 }
 
 void CancelScope::drop_reference() {
@@ -17,13 +17,13 @@ void CancelScope::drop_reference() {
   }
 }
 
-int CancelScope::enter(CancelRegistration& registration, CancelTarget& target) {
+int CancelScope::enter(CancelRegistration& registration, Kind kind) {
   schedule_point();
   MutexLock lock(mutex_);
-  const int reason = reason_.load(std::memory_order_relaxed);
+  const int reason = list(kind).reason.load(std::memory_order_relaxed);
   if (reason == 0) {
     assert(registration.state_ == CancelRegistration::State::kOutside);
-    registration.target_ = &target;
+    registration.kind_ = kind;
     link(registration);
   }
   return reason;
@@ -44,19 +44,46 @@ bool CancelScope::leave(CancelRegistration& registration, Runnable* ended) {
 }
 
 bool CancelScope::cancel(int reason) {
-  assert(reason != 0);
+  schedule_point();
+  bool ends_timers = false;
+  {
+    MutexLock lock(mutex_);
+    if (!close(Kind::kOther, reason)) {
+      return false;
+    }
+    ends_timers = close(Kind::kTimer, reason);
+  }
+  if (ends_timers) {
+    call_all(Kind::kTimer, reason);
+  }
+  call_all(Kind::kOther, reason);
+  return true;
+}
+
+void CancelScope::cancel_timers(int reason) {
   schedule_point();
   {
     MutexLock lock(mutex_);
-    if (reason_.load(std::memory_order_relaxed) != 0) {
-      return false;
+    if (!close(Kind::kTimer, reason)) {
+      return;
     }
-    reason_.store(reason, std::memory_order_release);
   }
-  add_reference();  // the last target may free the scope task
+  call_all(Kind::kTimer, reason);
+}
+
+bool CancelScope::close(Kind kind, int reason) {
+  assert(reason != 0);
+  if (list(kind).reason.load(std::memory_order_relaxed) != 0) {
+    return false;
+  }
+  list(kind).reason.store(reason, std::memory_order_release);
+  return true;
+}
+
+void CancelScope::call_all(Kind kind, int reason) {
   RunnableList ended;
-  while (CancelRegistration* const registration = take_first()) {
-    registration->target_->on_cancel(reason);
+  while (CancelRegistration* const registration = take_first(kind)) {
+    registration->on_cancel(reason);
     if (Runnable* const item = end_call(*registration)) {
       ended.push_back(item);
     }
@@ -65,14 +92,12 @@ bool CancelScope::cancel(int reason) {
     }
   }
   Runtime::current().handlers().post(ended);
-  drop_reference();
-  return true;
 }
 
-CancelRegistration* CancelScope::take_first() {
+CancelRegistration* CancelScope::take_first(Kind kind) {
   schedule_point();
   MutexLock lock(mutex_);
-  CancelRegistration* const registration = first_;
+  CancelRegistration* const registration = list(kind).first;
   if (registration) {
     unlink(*registration);
     registration->state_ = CancelRegistration::State::kCalled;
@@ -89,17 +114,19 @@ Runnable* CancelScope::end_call(CancelRegistration& registration) {
 }
 
 void CancelScope::link(CancelRegistration& registration) {
+  List& list = this->list(registration.kind_);
   registration.state_ = CancelRegistration::State::kEntered;
   registration.next_ = nullptr;
-  registration.previous_ = last_;
-  (last_ ? last_->next_ : first_) = &registration;
-  last_ = &registration;
+  registration.previous_ = list.last;
+  (list.last ? list.last->next_ : list.first) = &registration;
+  list.last = &registration;
 }
 
 void CancelScope::unlink(CancelRegistration& registration) {
+  List& list = this->list(registration.kind_);
   registration.state_ = CancelRegistration::State::kOutside;
-  (registration.previous_ ? registration.previous_->next_ : first_) = registration.next_;
-  (registration.next_ ? registration.next_->previous_ : last_) = registration.previous_;
+  (registration.previous_ ? registration.previous_->next_ : list.first) = registration.next_;
+  (registration.next_ ? registration.next_->previous_ : list.last) = registration.previous_;
 }
 
 }  // namespace workflow

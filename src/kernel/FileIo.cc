@@ -50,9 +50,8 @@ int FileIo::submit(FileOperation* operation) {
   return threads_.post(operation, FileThreads::Progress::kNew);
 }
 
-bool FileIo::interrupt(FileOperation* operation, int error) {
-  operation->end_early(error);
-  return (ring_ && ring_->interrupt(operation)) || threads_.interrupt(operation);
+bool FileIo::withdraw(FileOperation* operation) {
+  return (ring_ && ring_->withdraw(operation)) || threads_.withdraw(operation);
 }
 
 FileBackend FileIo::backend() {

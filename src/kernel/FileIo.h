@@ -27,7 +27,7 @@ enum class FileBackend {
 //
 // Invariants:
 // 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
-//    interrupt() gives it back.
+//    withdraw() gives it back.
 // 2. Once refuse() has returned no operation begins. Operations that have begun end before stop()
 //    returns.
 class FileIo {
@@ -46,17 +46,17 @@ class FileIo {
   FileIo(const FileIo&) = delete;
   FileIo& operator=(const FileIo&) = delete;
 
-  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads, or the
-  // error of its interruption.
+  // Returns 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without
+  // threads, or its end_reason().
   int submit(FileOperation* operation);
 
-  // To be called before the submission of an operation that may be interrupted.
+  // To be called before the submission of an operation that may be withdrawn.
   void choose();
-  // Asks the operation to end early, with this error: at most once, before it has ended. The caller
-  // may hold a lock. True: the operation had not begun, and the caller owns it now. False: submit()
+  // Called once when the operation's end_reason() has become non-zero, before the operation has
+  // ended. Returns true if the operation had not begun; the caller owns it now. Otherwise submit()
   // refuses it, or FileIo finishes or aborts it. An operation that the ring has begun is cancelled
   // there; one that a thread has begun ends when its system calls return.
-  bool interrupt(FileOperation* operation, int error);
+  bool withdraw(FileOperation* operation);
 
   // Aborts the operations that have not begun. After this no operation begins.
   void refuse();

@@ -8,7 +8,6 @@
 
 #include "kernel/FileThreads.h"
 #include "util/UniqueFd.h"
-#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -98,11 +97,6 @@ size_t FileRequest::bytes() const {
 
 long FileRequest::perform() const {
   return path ? call_on_path(*this) : call(*this, fd);
-}
-
-void FileOperation::end_early(int error) {
-  schedule_point();
-  ending_.store(error, std::memory_order_release);
 }
 
 void FileOperation::take_turn() {

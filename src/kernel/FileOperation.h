@@ -3,7 +3,6 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -52,7 +51,7 @@ struct FileRequest {
 
 // A FileRequest that was or will be submitted, and the node for the queues in which it waits. Its
 // owner keeps it alive until finished() or aborted(), of which exactly one is called, once, after
-// FileIo has taken it; or until FileIo::interrupt() has given it back.
+// FileIo has taken it; or until FileIo::withdraw() has given it back.
 //
 // Not thread-safe: it has one owner at a time, such as the queue that it is in.
 class FileOperation : public Runnable, public FileQueueNode {
@@ -60,7 +59,7 @@ class FileOperation : public Runnable, public FileQueueNode {
   virtual FileRequest request() const = 0;
 
   // Called when the request has ended. `result` is what the system call returned, or the negated
-  // errno; if the ring cancelled the request, the negated error of the interruption. Called on any
+  // errno; if the ring cancelled the request, the negated end_reason(). Called on any
   // of the library's threads, with no lock held. Items that are added to `done` are posted to the
   // handlers, which may then free the operation.
   virtual void finished(long result, RunnableList& done) = 0;
@@ -68,10 +67,10 @@ class FileOperation : public Runnable, public FileQueueNode {
   // Called instead of finished() if the library stops before the request has begun.
   virtual void aborted(RunnableList& done) = 0;
 
-  // By who then asks FileRing or FileThreads to interrupt it. See FileIo::interrupt().
-  void end_early(int error);
-  // Not 0: it shall end early, with this error. Looked at under the lock of each place it comes to.
-  int ending() const { return ending_.load(std::memory_order_acquire); }
+  // Not 0 if the operation must not begin any more: the errno value with which it ends instead.
+  // Each place where the operation can wait looks at this, under its own lock, before it takes the
+  // operation. When it becomes non-zero, FileIo::withdraw() is called once.
+  virtual int end_reason() const { return 0; }
 
  protected:
   FileOperation() = default;
@@ -95,7 +94,6 @@ class FileOperation : public Runnable, public FileQueueNode {
   FileThreads* threads_ = nullptr;
   Place in_ring_ = Place::kElsewhere;     // guarded by the ring's lock
   Place in_threads_ = Place::kElsewhere;  // guarded by the threads' lock
-  std::atomic<int> ending_{0};
 };
 
 }  // namespace workflow

@@ -148,7 +148,7 @@ int FileRing::post(FileOperation* operation) {
   bool wake;
   {
     MutexLock lock(mutex_);
-    if (const int error = refusing_ ? ECANCELED : operation->ending()) {
+    if (const int error = refusing_ ? ECANCELED : operation->end_reason()) {
       return error;
     }
     waiting_.push_back(operation);
@@ -162,7 +162,7 @@ int FileRing::post(FileOperation* operation) {
   return 0;
 }
 
-bool FileRing::interrupt(FileOperation* operation) {
+bool FileRing::withdraw(FileOperation* operation) {
   using Place = FileOperation::Place;
   bool wake = false;
   bool waited = false;
@@ -368,17 +368,16 @@ void FileRing::leave(struct io_uring_cqe* const* completions, unsigned count) {
 
 void FileRing::complete(FileOperation* operation, int result, RunnableList& done) {
   if (to_be_done_again(result)) {
-    // Answers that it shall end early, if so.
     if (const int error = threads_.post(operation, FileThreads::Progress::kBegun)) {
       operation->finished(-error, done);
     }
     return;
   }
   // A transfer that was cut short by its cancellation looks like one that came to the file's end.
-  const int ending = operation->ending();
+  const int end_reason = operation->end_reason();
   const bool is_whole =
-      ending == 0 || result < 0 || static_cast<size_t>(result) == operation->request().bytes();
-  operation->finished(is_whole ? result : -ending, done);
+      end_reason == 0 || result < 0 || static_cast<size_t>(result) == operation->request().bytes();
+  operation->finished(is_whole ? result : -end_reason, done);
 }
 
 }  // namespace workflow

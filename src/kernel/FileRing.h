@@ -27,7 +27,7 @@ namespace workflow {
 //
 // Invariants:
 // 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
-//    interrupt() gives it back.
+//    withdraw() gives it back.
 // 2. At most most_in_flight_ operations, kMostCancels requests to cancel one, and the wake-up, are
 //    in the ring. The completion queue has room for all of them, so it never overflows. The others
 //    wait in waiting_ and to_cancel_, first in first out.
@@ -36,9 +36,10 @@ namespace workflow {
 //    ring has room (idle_).
 // 4. Once refuse() has returned no operation enters the ring.
 // 5. An answer that the system call would not give (the kernel could not do it without waiting, or
-//    cancelled it) is nobody's result: FileThreads does the operation again, or it was interrupted.
-// 6. An interrupted operation ends when the kernel has answered, and so has given up its buffer:
-//    with the kernel's result if that is whole, else with the interruption's error.
+//    cancelled it) is no result: FileThreads does the operation again, unless it was withdrawn.
+// 6. An operation that is withdrawn after it has begun ends when the kernel has answered, and so
+//    has given up its buffer: with the kernel's result if that is whole, otherwise with
+//    end_reason().
 class FileRing {
  public:
   // Returns null with errno if the kernel has no io_uring, forbids it, or has an older one whose
@@ -53,13 +54,12 @@ class FileRing {
   // block devices with plain arguments. Any thread; does not block.
   static bool suits(const FileRequest& request);
 
-  // Takes an operation whose request suits(). 0, or ECANCELED after refuse(), or the error with
-  // which it shall end early.
+  // Takes an operation whose request suits(). Returns 0, or why it was not taken: ECANCELED after
+  // refuse(), or its end_reason().
   int post(FileOperation* operation);
 
-  // Of an operation that shall end early. True: it waited here, and is the caller's now. One in the
-  // ring the kernel is asked to cancel.
-  bool interrupt(FileOperation* operation);
+  // See FileIo::withdraw(). If the operation is in the ring, the kernel is asked to cancel it.
+  bool withdraw(FileOperation* operation);
 
   // From now on no operation is taken. Operations that have not entered the ring are aborted.
   void refuse();

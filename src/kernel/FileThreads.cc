@@ -53,7 +53,7 @@ int FileThreads::post(FileOperation* operation, Progress progress) {
   operation->threads_ = this;
   mutex_.lock();
   const bool refused = progress == Progress::kNew && refusing_;
-  if (const int error = refused ? ECANCELED : operation->ending()) {
+  if (const int error = refused ? ECANCELED : operation->end_reason()) {
     mutex_.unlock();
     return error;
   }
@@ -69,7 +69,7 @@ Runnable* FileThreads::next() {
   return operation;
 }
 
-bool FileThreads::interrupt(FileOperation* operation) {
+bool FileThreads::withdraw(FileOperation* operation) {
   MutexLock lock(mutex_);
   if (operation->in_threads_ != FileOperation::Place::kWaiting) {
     return false;

@@ -18,26 +18,26 @@ namespace workflow {
 //
 // Invariants:
 // 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
-//    interrupt() gives it back.
+//    withdraw() gives it back.
 // 2. Once refuse() has returned no operation begins, except those that were begun elsewhere
 //    (kBegun).
 class FileThreads final : public WorkerPool {
  public:
   enum class Progress {
     kNew,   // has not begun, so it may still be aborted
-    kBegun  // tried elsewhere: will be carried out, also while the library stops, or interrupted
+    kBegun  // tried elsewhere: will be carried out even while the library stops
   };
 
   // `most`: the most operations that are carried out at a time.
   FileThreads(HandlerPool& handlers, int most);
 
-  // 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without threads, or the
-  // error with which it shall end early.
+  // Returns 0, or why the operation was not taken: ECANCELED after refuse(), EAGAIN without
+  // threads, or its end_reason().
   int post(FileOperation* operation, Progress progress);
 
-  // For an operation that shall end early. True: it had not begun, and the caller owns it now. An
-  // operation that a thread has begun goes on until its system calls return.
-  bool interrupt(FileOperation* operation);
+  // See FileIo::withdraw(). An operation that a thread has begun goes on until its system calls
+  // return.
+  bool withdraw(FileOperation* operation);
 
   // From now on no new operation is taken. Operations that are queued and not begun are aborted.
   void refuse();

@@ -62,9 +62,9 @@ class TimerNode : public TimerQueueNode {
   // The small members come first because they fit behind the index of TimerQueueNode.
   // Set by both start and cancel: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
-  // Guarded by P: who has ended it, or found it not queued, so that a start, or restart, to come is
-  // refused.
-  enum class Mark : uint8_t { kNone, kCancelled, kInterrupted };
+  // Guarded by P: what has ended the node. If the node was not queued then, its coming start, or
+  // restart, is refused.
+  enum class Mark : uint8_t { kNone, kCancelled, kScopeEnded };
   Mark mark_ = Mark::kNone;
   bool restarts_;  // guarded by P: it is periodic, and nothing has removed it for good
   const bool periodic_ : 1;
@@ -181,13 +181,13 @@ class Poller {
   void join_ended();
 
   enum class Start {
-    kQueued,       // the poller owns the node now
-    kDue,          // only with IfDue::kTell: the node is due already, so it is not queued (rule
-                   // 18); the caller owns the completion and goes on with left_queue()
-    kCancelled,    // a canceller came first; the caller owns the completion
-    kInterrupted,  // an interrupter came first; the completion is the caller's
-    kStopped,      // the poller has stopped; the caller owns the completion
-    kNoMemory,     // the completion is the caller's
+    kQueued,      // the poller owns the node now
+    kDue,         // only with IfDue::kTell: the node is due already, so it is not queued (rule
+                  // 18); the caller owns the completion and goes on with left_queue()
+    kCancelled,   // a canceller came first; the caller owns the completion
+    kScopeEnded,  // end_for_scope() came first; the caller owns the completion
+    kStopped,     // the poller has stopped; the caller owns the completion
+    kNoMemory,    // the completion is the caller's
     // errno says why: EMFILE, ENFILE, ENOMEM, when the first timer of another than the monotonic
     // clock needs a descriptor; the completion is the caller's
     kNoClock
@@ -198,7 +198,7 @@ class Poller {
   // Any thread, once per node. The node does not leave the queue before its clock shows the time of
   // due(), unless something ends or moves it. A node with kNever leaves it only in this way.
   Start start_timer(TimerNode* node, IfDue if_due = IfDue::kQueue);
-  // Before it, of a node that others may interrupt from now on.
+  // To be called before the start of a node that enters a scope, before it enters.
   void expect(TimerNode* node) { node->poller_ = this; }
   // As above, with a delay that was not known when the node was created.
   Start start_timer(TimerNode* node, int64_t delay_ns) {
@@ -257,10 +257,11 @@ class Poller {
     return node->due_.load(std::memory_order_acquire).is_started();
   }
 
-  // For one more canceller: who knows the node to be alive, and expected by a poller. True: taken
-  // out of the queue; the completion is the caller's. Otherwise it is somebody else's, who is on
-  // the way to it: a start to come answers kInterrupted. Once per node.
-  static bool interrupt_timer(TimerNode* node);
+  // Ends the node because its scope has ended. The caller must know that the node is alive, and
+  // that expect() was called. At most once per node. Returns true if the node was removed from the
+  // queue; the caller owns the completion then. Otherwise another thread is about to end the node:
+  // if it was not started yet, the coming start, or restart, will answer kScopeEnded.
+  static bool end_for_scope(TimerNode* node);
 
   // Sets the node's deadline to `deadline_ns`, and inserts or moves the node. Only for nodes of the
   // monotonic clock that no other component cancels (timeouts of descriptors). Any thread that

@@ -138,7 +138,7 @@ Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns, bool due) {
   // because there is none.
   const bool needs_watch = node->clock_ != ClockId::kMonotonic && (!due || node->restarts_);
   if (node->mark_ != TimerNode::Mark::kNone) {
-    answer = node->mark_ == TimerNode::Mark::kCancelled ? Start::kCancelled : Start::kInterrupted;
+    answer = node->mark_ == TimerNode::Mark::kCancelled ? Start::kCancelled : Start::kScopeEnded;
   } else if (stopped_) {
     answer = Start::kStopped;
   } else if (needs_watch && !multiplexer_->watch_clocks()) {
@@ -252,11 +252,11 @@ int64_t Poller::remaining_ns(const TimerNode* node, Clock& clock) {
   return time_left(node->deadline_ns_, now_ns);
 }
 
-bool Poller::interrupt_timer(TimerNode* node) {
+bool Poller::end_for_scope(TimerNode* node) {
   Poller* const poller = node->poller_;
   MutexLock lock(poller->mutex_);
   if (node->mark_ == TimerNode::Mark::kNone) {
-    node->mark_ = TimerNode::Mark::kInterrupted;
+    node->mark_ = TimerNode::Mark::kScopeEnded;
   }
   if (!node->queued()) {
     return false;

@@ -9,6 +9,7 @@ class SubTask;
 namespace workflow {
 
 class BlockingScope;
+class DeadlineScope;
 class Poller;
 class RunnableList;
 class Runtime;
@@ -54,6 +55,9 @@ struct ThreadContext {
   BlockingScope* opened_scope = nullptr;
   // The series whose user code this thread is running, or null.
   SeriesWork* series = nullptr;
+  // The scope of the computation that this thread is running, if `series` is null: a computation
+  // may outlive its series. The thread holds a reference. Null if there is none.
+  DeadlineScope* scope = nullptr;
   // For a thread that runs items itself after its HandlerPool has stopped: how deep they nest, and
   // the list to which the deepest adds the items that it posts.
   int inline_depth = 0;

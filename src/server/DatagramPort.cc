@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "factory/InterruptScope.h"
+#include "factory/SeriesScope.h"
 #include "kernel/ThreadContext.h"
 #include "workflow/WFServer.h"
 
@@ -316,13 +316,15 @@ void DatagramPort::close_if_done() {
   retire();
 }
 
-size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unavailable,
-                               Interruption& interruption) {
-  MutexLock lock(mutex_);
+size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unavailable) {
+  RunnableList cancels;
   size_t count = 0;
+  MutexLock lock(mutex_);
   for (DatagramPeer* peer = open_; peer; peer = peer->next_) {
     count += !std::exchange(peer->counted_, true);
-    peer->series_->interrupt(interruption);
+    if (Runnable* const cancel = SeriesScope::of(peer->series_)->cancel_later(ECANCELED)) {
+      cancels.push_back(cancel);
+    }
     if (peer->cut_) {
       continue;
     }
@@ -332,13 +334,13 @@ size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unav
     }
     peer->cut_ = action != WF_STOP_FINISH;
   }
+  lock.unlock();
+  poller_.hand_over(cancels);
   return count;
 }
 
 size_t DatagramPort::close_now() {
-  Interruption interruption(ECANCELED);
-  const size_t count = cut_short(WF_STOP_DROP, std::string(), interruption);
-  interruption.finish();
+  const size_t count = cut_short(WF_STOP_DROP, std::string());
   DatagramPeer* unsent = nullptr;
   {
     MutexLock lock(mutex_);

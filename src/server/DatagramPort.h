@@ -16,7 +16,6 @@
 namespace workflow {
 
 class DatagramPort;
-class Interruption;
 
 // The sender of one request that came as a datagram.
 //
@@ -33,7 +32,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   int push(const void* buffer, size_t size) override;
   int peer_addr(struct sockaddr* address, socklen_t* length) const override;
   bool peer_closed() const override { return false; }
-  void watch_leaving(std::shared_ptr<LeaveHook> /*hook*/, bool /*ends_timers*/) override {}
+  void watch_leaving(std::shared_ptr<LeaveHook> /*hook*/, OnLeaving /*what*/) override {}
   int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
                    int send_timeout) override;
   void end_stream(ServerExchange* /*exchange*/, const ServerExchange::Reply& /*reply*/,
@@ -108,8 +107,7 @@ class DatagramPort final : public Channel {
   bool shutting_down() const { return shutting_down_.load(std::memory_order_acquire); }
 
   // Do what those of ServerConnection do, for all requests under way. Return how many counted.
-  size_t cut_short(enum WFStopAction action, const std::string& unavailable,
-                   Interruption& interruption);
+  size_t cut_short(enum WFStopAction action, const std::string& unavailable);
   size_t close_now();
 
   // The runtime and its pollers have stopped. Ends what the pollers would have ended. The port may

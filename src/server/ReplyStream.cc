@@ -6,9 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
-#include "server/PieceEnd.h"
 #include "server/ServerPeer.h"
 
 namespace workflow {
@@ -109,14 +107,14 @@ bool ReplyStream::advance(WFStreamTask* task) {
 bool ReplyStream::wait(WFStreamTask* task) {
   RunnableList ended;
   const bool waits = begin_to_wait(task, ended);
-  hand_over(ended);
+  end(ended);
   return waits;
 }
 
 bool ReplyStream::begin_to_wait(WFStreamTask* task, RunnableList& ended) {
   MutexLock lock(mutex_);
-  if (const int error = task->end_ ? task->end_->error() : 0) {
-    cut(task, error, ended);
+  if (const int reason = task->cancel_reason()) {
+    cut(task, reason, ended);
     return false;
   }
   // If other tasks wait, this one waits behind them, so that the bytes stay in order.
@@ -141,23 +139,21 @@ void ReplyStream::room() {
       waiting_.pop_front();
     }
   }
-  hand_over(ended);
+  end(ended);
 }
 
-void ReplyStream::interrupt(const PieceEnd* end) {
+void ReplyStream::cancel(WFStreamTask* task, int error) {
   RunnableList ended;
   {
     MutexLock lock(mutex_);
-    const auto place = std::find_if(waiting_.begin(), waiting_.end(),
-                                    [end](const WFStreamTask* task) { return task->end_ == end; });
+    const auto place = std::find(waiting_.begin(), waiting_.end(), task);
     if (place != waiting_.end()) {
-      WFStreamTask* const task = *place;
       waiting_.erase(place);
       ended.push_back(task);
-      cut(task, end->error(), ended);
+      cut(task, error, ended);
     }
   }
-  hand_over(ended);
+  end(ended);
 }
 
 void ReplyStream::refuse(WFStreamTask* task, int error) {
@@ -166,7 +162,7 @@ void ReplyStream::refuse(WFStreamTask* task, int error) {
     MutexLock lock(mutex_);
     cut(task, error, ended);
   }
-  hand_over(ended);
+  end(ended);
 }
 
 void ReplyStream::cut(WFStreamTask* task, int asked, RunnableList& ended) {
@@ -194,11 +190,12 @@ void ReplyStream::end_waiting(RunnableList& ended) {
   waiting_.clear();
 }
 
-void ReplyStream::hand_over(RunnableList& ended) {
+void ReplyStream::end(RunnableList& ended) {
   RunnableList left;
   while (Runnable* const item = ended.pop_front()) {
-    static_cast<WFStreamTask*>(item)->leave_own_scope();
-    left.push_back(item);
+    if (static_cast<WFStreamTask*>(item)->leave_scope()) {
+      left.push_back(item);
+    }
   }
   Runtime::current().handlers().post(left);
 }
@@ -221,7 +218,7 @@ int ReplyStream::over(int error) {
     }
     end_waiting(ended);
   }
-  hand_over(ended);
+  end(ended);
   return before;
 }
 
@@ -231,40 +228,14 @@ void WFStreamTask::dispatch() {
   if (!stream_) {
     state = WFT_STATE_SYS_ERROR;
     error = ENOTCONN;
-  } else if (enter_own_scope()) {
-    if (stream_->wait(this)) {
-      return;
-    }
-    leave_own_scope();
+  } else if (const int reason = enter_scope()) {
+    stream_->refuse(this, reason);
+  } else if (stream_->wait(this) || !leave_scope()) {
+    return;
   }
   subtask_done();
 }
 
-bool WFStreamTask::enter_own_scope() {
-  if (!has_scope()) {
-    return true;
-  }
-  end_ = new (std::nothrow) workflow::PieceEnd(stream_);
-  const int refused = end_ ? enter_scope() : ENOMEM;
-  if (refused == 0) {
-    return true;
-  }
-  if (workflow::PieceEnd* const end = std::exchange(end_, nullptr)) {
-    end->give_up();
-  }
-  stream_->refuse(this, refused);
-  return false;
-}
-
-// What was written has been, also if somebody has asked meanwhile.
-void WFStreamTask::leave_own_scope() {
-  if (end_) {
-    leave_scope();
-    std::exchange(end_, nullptr)->give_up();
-  }
-}
-
-void WFStreamTask::interrupt(workflow::Interruption& interruption) {
-  end_->ask(interruption.error());
-  interruption.take_ended(end_);
+void WFStreamTask::on_cancel(int reason) {
+  stream_->cancel(this, reason);
 }

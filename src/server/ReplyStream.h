@@ -12,7 +12,6 @@
 
 namespace workflow {
 
-class PieceEnd;
 class ServerPeer;
 
 // A reply that is sent piece by piece: the implementation of WFHttpStream.
@@ -47,10 +46,10 @@ class ReplyStream {
   bool stopping() const;
   // Called by the dispatch of a task. Returns false if the task has ended already.
   bool wait(WFStreamTask* task);
-  // Ends a task with this error before it has begun.
+  // Gives a task that has not begun the outcome of one that ends with `error`.
   void refuse(WFStreamTask* task, int error);
-  // A task that still waits, if so, shall end early.
-  void interrupt(const PieceEnd* end);
+  // Ends a task with `error`, if it still waits.
+  void cancel(WFStreamTask* task, int error);
 
   // Called by the connection, which holds no lock.
   void room();
@@ -83,8 +82,8 @@ class ReplyStream {
   void cut(WFStreamTask* task, int asked, RunnableList& ended) WF_REQUIRES(mutex_);
   // There is no peer any more: ends the tasks that wait.
   void end_waiting(RunnableList& ended) WF_REQUIRES(mutex_);
-  // Posts the tasks and empties the list. The caller holds no lock.
-  static void hand_over(RunnableList& ended);
+  // Ends the tasks, which have their outcomes, and empties the list. The caller holds no lock.
+  static void end(RunnableList& ended);
 
   const Form form_;
   mutable Mutex mutex_;  // T

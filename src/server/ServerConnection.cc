@@ -109,7 +109,8 @@ ServerConnection::Step ServerConnection::next_step() {
       }
       return shutting_down() && !exchange_ ? Step::kClose : Step::kWait;
     case State::kProcessing:
-      return peer_closed() && (watching_.hook || leaving_ends_timers_) ? Step::kLeft : Step::kWait;
+      return peer_closed() && (watching_.hook || on_leaving_ != OnLeaving::kNothing) ? Step::kLeft
+                                                                                     : Step::kWait;
     case State::kLingering: {
       // Whether the client is sending is known once everything that has come was read.
       const bool is_known = is_sending_ || !readable_;

@@ -22,7 +22,6 @@ struct WFServerParams;
 
 namespace workflow {
 
-class Interruption;
 class Server;
 
 class ServerConnection;
@@ -88,9 +87,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void shut_down();
 
   // The time limit of a stop has passed: a delayed reply ends as `action` says, with `unavailable`
-  // as the answer. False when there is none. What its series waits for is interrupted. Any thread.
-  bool cut_short(enum WFStopAction action, const std::string& unavailable,
-                 Interruption& interruption);
+  // as the answer, and so does the scope of its request. Returns whether there was one that no
+  // earlier call has counted. Any thread.
+  bool cut_short(enum WFStopAction action, const std::string& unavailable);
   // Closes the connection, even if a reply is still to be sent. Returns whether this has cut short
   // an exchange that no earlier call has counted. Any thread.
   bool close_now();
@@ -116,7 +115,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   bool peer_closed() const override {
     return Channel::peer_closed() || is_lost_.load(std::memory_order_acquire);
   }
-  void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) override;
+  void watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) override;
   int begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
                    int send_timeout) override;
   void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
@@ -208,6 +207,9 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // it without C.
   [[nodiscard]] Watching detach(int error) WF_REQUIRES(mutex_);
   [[nodiscard]] Watching stop_watching() WF_REQUIRES(mutex_);
+  // In kProcessing: appends to `cancels` what has to be posted to the handlers to end the scope of
+  // the request as `what` says.
+  void cancel_scope(OnLeaving what, RunnableList& cancels) WF_REQUIRES(mutex_);
   int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
   size_t room_for_push() const WF_REQUIRES(mutex_) {
     return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
@@ -235,7 +237,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // The series of the request, in kProcessing until the reply begins; null otherwise.
   SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
   Watching watching_ WF_GUARDED_BY(mutex_);
-  bool leaving_ends_timers_ WF_GUARDED_BY(mutex_) = false;
+  OnLeaving on_leaving_ WF_GUARDED_BY(mutex_) = OnLeaving::kNothing;
   bool pushed_ WF_GUARDED_BY(mutex_) = false;   // something was pushed
   bool pushing_ WF_GUARDED_BY(mutex_) = false;  // not all that was pushed has left
   bool counted_ WF_GUARDED_BY(mutex_) = false;  // was counted as cut short

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "factory/InterruptScope.h"
+#include "factory/SeriesScope.h"
 #include "kernel/LingeringSocket.h"
 #include "kernel/Socket.h"
 #include "kernel/ThreadContext.h"
@@ -18,18 +18,20 @@
 
 namespace workflow {
 
-bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable,
-                                 Interruption& interruption) {
+bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable) {
   bool counts = false;
   Watching watching;
+  RunnableList cancels;
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
       return false;
     }
     counts = !std::exchange(counted_, true);
-    series_->interrupt(interruption);
+    cancel_scope(OnLeaving::kEndScope, cancels);
     if (action == WF_STOP_FINISH) {
+      lock.unlock();
+      poller_.hand_over(cancels);
       return counts;
     }
     const bool has_begun = pushed_;
@@ -50,14 +52,26 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     }
   }
   watching.over(ECANCELED);
+  poller_.hand_over(cancels);
   ask_poller();
   return counts;
 }
 
+void ServerConnection::cancel_scope(OnLeaving what, RunnableList& cancels) {
+  DeadlineScope* const scope = SeriesScope::of(series_);
+  Runnable* cancel = nullptr;
+  if (what == OnLeaving::kEndScope) {
+    cancel = scope->cancel_later(ECANCELED);
+  } else if (what == OnLeaving::kEndTimers) {
+    cancel = scope->cancel_timers_later(ECANCELED);
+  }
+  if (cancel) {
+    cancels.push_back(cancel);
+  }
+}
+
 bool ServerConnection::close_now() {
-  Interruption interruption(ECANCELED);
-  bool counts = cut_short(WF_STOP_DROP, std::string(), interruption);
-  interruption.finish();
+  bool counts = cut_short(WF_STOP_DROP, std::string());
   bool was_writing = false;
   {
     MutexLock lock(mutex_);
@@ -75,7 +89,7 @@ bool ServerConnection::close_now() {
   return counts;
 }
 
-void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) {
+void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) {
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
@@ -84,7 +98,7 @@ void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_
     if (hook) {
       watching_.hook.swap(hook);
     }
-    leaving_ends_timers_ |= ends_timers;
+    on_leaving_ = std::max(on_leaving_, what);
   }
   if (peer_closed()) {
     ask_poller();
@@ -111,7 +125,7 @@ void ServerConnection::drop() {
 
 ServerConnection::Watching ServerConnection::stop_watching() {
   series_ = nullptr;
-  leaving_ends_timers_ = false;
+  on_leaving_ = OnLeaving::kNothing;
   pushing_ = false;
   heartbeat_ns_ = kNever;
   return std::exchange(watching_, Watching());
@@ -125,7 +139,7 @@ ServerConnection::Watching ServerConnection::detach(int error) {
 
 // Does what watch_leaving() has asked for.
 bool ServerConnection::client_left(RunnableList& finished) {
-  Interruption interruption(ECANCELED);
+  RunnableList cancels;
   std::shared_ptr<LeaveHook> hook;
   Watching watching;
   {
@@ -137,17 +151,15 @@ bool ServerConnection::client_left(RunnableList& finished) {
     if (watching.stream) {
       watching.stream->lose(ECONNRESET);
     }
-    if (std::exchange(leaving_ends_timers_, false)) {
-      series_->interrupt(interruption);
-    }
+    cancel_scope(std::exchange(on_leaving_, OnLeaving::kNothing), cancels);
     hook = std::exchange(watching_.hook, nullptr);
   }
-  // Before the timers end, and with them perhaps the exchange.
+  // Before the scope ends, and with it perhaps the exchange.
   if (hook && hook->begin()) {
     finished.push_back(hook.get());
   }
   watching.over(ECONNRESET);
-  interruption.finish();
+  finished.append(cancels);
   return true;
 }
 

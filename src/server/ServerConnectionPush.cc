@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "factory/InterruptScope.h"
 #include "kernel/Runtime.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
@@ -120,7 +119,7 @@ void ServerConnection::continue_pushing(bool to_the_end) {
 // pushed during a heartbeat interval.
 void ServerConnection::pushing_timed_out(bool stopped) {
   Watching watching;
-  Interruption interruption(ECANCELED);
+  RunnableList cancels;
   const int error = stopped ? ECANCELED : ETIMEDOUT;
   bool lost = false;
   {
@@ -133,9 +132,7 @@ void ServerConnection::pushing_timed_out(bool stopped) {
       if (watching_.stream) {
         watching_.stream->lose(error);
       }
-      if (leaving_ends_timers_) {
-        series_->interrupt(interruption);
-      }
+      cancel_scope(on_leaving_, cancels);
       watching = detach(error);
       is_lost_.store(true, std::memory_order_release);
       state_ = State::kClosing;
@@ -148,7 +145,7 @@ void ServerConnection::pushing_timed_out(bool stopped) {
   }
   if (lost) {
     watching.over(error);
-    interruption.finish();
+    poller_.hand_over(cancels);
   } else if (watching.stream && !stopped) {
     watching.stream->beat();
   }
@@ -169,7 +166,7 @@ int ServerConnection::begin_stream(std::shared_ptr<ReplyStream> stream, const st
     }
     watching_.stream = std::move(stream);
   }
-  watch_leaving(nullptr, true);
+  watch_leaving(nullptr, OnLeaving::kEndTimers);
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "factory/SeriesScope.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
 #include "server/ServerConnection.h"
@@ -19,11 +20,23 @@ void ServerExchange::call_when_closed(std::function<void()> hook) {
     leave_hook_->end();
   }
   leave_hook_ = std::make_shared<LeaveHook>(std::move(hook), series());
-  peer_->watch_leaving(leave_hook_, false);
+  peer_->watch_leaving(leave_hook_, ServerPeer::OnLeaving::kNothing);
 }
 
-void ServerExchange::end_timers_when_closed() {
-  peer_->watch_leaving(nullptr, true);
+void ServerExchange::cancel_when_closed() {
+  peer_->watch_leaving(nullptr, ServerPeer::OnLeaving::kEndScope);
+}
+
+void ServerExchange::cancel_timers_when_closed() {
+  peer_->watch_leaving(nullptr, ServerPeer::OnLeaving::kEndTimers);
+}
+
+WFScope ServerExchange::scope_of(const SeriesWork* series) {
+  DeadlineScope* const scope = SeriesScope::of(series);
+  if (scope) {
+    scope->add_reference();
+  }
+  return WFScope(scope);
 }
 
 void ServerExchange::send_reply(const Reply& reply) {

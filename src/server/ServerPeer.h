@@ -27,9 +27,11 @@ class ServerPeer {
   virtual int push(const void* buffer, size_t size) = 0;
   virtual int peer_addr(struct sockaddr* address, socklen_t* length) const = 0;
   virtual bool peer_closed() const = 0;
-  // Called before the reply. Says what happens when the client leaves: it happens at once if the
-  // client has left already. `hook` may be null.
-  virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, bool ends_timers) = 0;
+  // What ends in the scope of the request when the client leaves.
+  enum class OnLeaving { kNothing, kEndTimers, kEndScope };
+  // Called before the reply. Says what happens when the client leaves, in addition to what earlier
+  // calls have said. It happens soon if the client has left already. `hook` may be null.
+  virtual void watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) = 0;
 
   virtual bool can_stream() const = 0;
   // The reply is sent by push() from now on; `head` is sent first. Returns 0, or -1 with errno.

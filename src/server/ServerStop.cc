@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "factory/InterruptScope.h"
 #include "kernel/ThreadContext.h"
 #include "server/Server.h"
 #include "workflow/Workflow.h"
@@ -162,15 +161,13 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
   // The caller wants an end, so a limit applies even if linger_timeout is unlimited.
   constexpr int kLingerMs = 2000;
   const int linger_ms = params().linger_timeout >= 0 ? params().linger_timeout : kLingerMs;
-  Interruption interruption(ECANCELED);
   if (DatagramPort* port = retained_port()) {
-    result.cut_short += port->cut_short(action, unavailable, interruption);
+    result.cut_short += port->cut_short(action, unavailable);
     port->release();
   }
   for_each_open([&](ServerConnection* connection) {
-    result.cut_short += connection->cut_short(action, unavailable, interruption);
+    result.cut_short += connection->cut_short(action, unavailable);
   });
-  interruption.finish();
   wait_within(linger_ms, &Server::is_finished);
   if (DatagramPort* port = retained_port()) {
     result.cut_short += port->close_now();

@@ -304,7 +304,7 @@ TEST_F(ClientDeadline, EndsManyAtOnce) {
   expect_served();
 }
 
-TEST_F(ClientDeadline, HasTheReasonOfAnInterruption) {
+TEST_F(ClientDeadline, HasTheReasonOfTheScopeAroundIt) {
   serve(stalls_after(""));
   test_support::Tally ended;
   Fetched result;

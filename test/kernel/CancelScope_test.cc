@@ -18,11 +18,11 @@
 #include "support/TestSeed.h"
 #include "util/Mutex.h"
 
+using Kind = workflow::CancelScope::Kind;
 using test_support::Tally;
 using test_support::TestRandom;
 using workflow::CancelRegistration;
 using workflow::CancelScope;
-using workflow::CancelTarget;
 using workflow::Mutex;
 using workflow::MutexLock;
 using workflow::Runnable;
@@ -37,6 +37,15 @@ using ScopeRef = std::unique_ptr<CancelScope, DropReference>;
 
 class Waiter;
 
+// The registration of a series, which runs one waiter after the other.
+class Series final : public CancelRegistration {
+ public:
+  Waiter* waiter = nullptr;
+
+ private:
+  void on_cancel(int reason) override;
+};
+
 // Where waiters wait, so that others find them.
 struct Place {
   Mutex mutex;
@@ -45,16 +54,17 @@ struct Place {
 
 // A task that waits until it is finished or cancelled. It deletes itself in its turn on a handler,
 // as tasks do.
-class Waiter final : public CancelTarget, public Runnable {
+class Waiter final : public Runnable {
  public:
   using Callback = std::function<void(int error)>;
 
-  Waiter(CancelScope& scope, CancelRegistration& registration, Place& place, Callback callback)
-      : scope_(scope), registration_(registration), place_(place), callback_(std::move(callback)) {}
+  Waiter(CancelScope& scope, Series& series, Place& place, Callback callback)
+      : scope_(scope), series_(series), place_(place), callback_(std::move(callback)) {}
 
   // May free this.
   void start() {
-    const int refused = scope_.enter(registration_, *this);
+    series_.waiter = this;
+    const int refused = scope_.enter(series_, Kind::kOther);
     if (refused != 0) {
       error_ = refused;
       Runtime::current().handlers().post(this);
@@ -88,7 +98,7 @@ class Waiter final : public CancelTarget, public Runnable {
     return true;
   }
 
-  void on_cancel(int reason) override {
+  void on_cancel(int reason) {
     calls_++;
     bool owns = false;
     {
@@ -111,42 +121,47 @@ class Waiter final : public CancelTarget, public Runnable {
  private:
   void complete(int error) {
     error_ = error;
-    if (scope_.leave(registration_, this)) {
+    if (scope_.leave(series_, this)) {
       Runtime::current().handlers().post(this);
     }
   }
 
   CancelScope& scope_;
-  CancelRegistration& registration_;
+  Series& series_;
   Place& place_;
   Callback callback_;
   int error_ = -1;
   int calls_ = 0;
 };
 
+void Series::on_cancel(int reason) {
+  waiter->on_cancel(reason);
+}
+
 class CancelScopeTest : public testing::Test {
  protected:
   Waiter* waiter() {
-    return new Waiter(*scope_, registration_, place_, [this](int error) {
+    return new Waiter(*scope_, series_, place_, [this](int error) {
       error_ = error;
       ended_.add();
     });
   }
 
   ScopeRef scope_{new CancelScope};
-  CancelRegistration registration_;
+  Series series_;
   Place place_;
   std::atomic<int> error_{-1};
   Tally ended_;
 };
 
 // Calls a function instead of ending anything.
-class Probe final : public CancelTarget {
+class Probe final : public CancelRegistration {
  public:
   explicit Probe(std::function<void(int)> function) : function_(std::move(function)) {}
-  void on_cancel(int reason) override { function_(reason); }
 
  private:
+  void on_cancel(int reason) override { function_(reason); }
+
   const std::function<void(int)> function_;
 };
 
@@ -198,27 +213,25 @@ TEST_F(CancelScopeTest, ARegistrationServesOneTargetAfterTheOther) {
 TEST_F(CancelScopeTest, CallsInTheOrderOfEntering) {
   std::vector<int> order;
   std::vector<std::unique_ptr<Probe>> probes;
-  std::vector<CancelRegistration> registrations(5);
   for (int i = 0; i < 5; i++) {
     probes.push_back(std::make_unique<Probe>([&order, i](int) { order.push_back(i); }));
-    EXPECT_EQ(scope_->enter(registrations[static_cast<size_t>(i)], *probes.back()), 0);
+    EXPECT_EQ(scope_->enter(*probes.back(), Kind::kOther), 0);
   }
-  EXPECT_TRUE(scope_->leave(registrations[2], nullptr));
+  EXPECT_TRUE(scope_->leave(*probes[2], nullptr));
   EXPECT_TRUE(scope_->cancel(ECANCELED));
   EXPECT_EQ(order, (std::vector<int>{0, 1, 3, 4}));
 }
 
 // Whatever a target calls of its scope, it finds no lock held.
 TEST_F(CancelScopeTest, HoldsNoLockWhileItCalls) {
-  CancelRegistration others;
   Probe other([](int) {});
   Probe probe([&](int reason) {
     EXPECT_EQ(reason, ECANCELED);
     EXPECT_EQ(scope_->reason(), ECANCELED);
-    EXPECT_EQ(scope_->enter(others, other), ECANCELED);
+    EXPECT_EQ(scope_->enter(other, Kind::kOther), ECANCELED);
     EXPECT_FALSE(scope_->cancel(ETIMEDOUT));
   });
-  EXPECT_EQ(scope_->enter(registration_, probe), 0);
+  EXPECT_EQ(scope_->enter(probe, Kind::kOther), 0);
   EXPECT_TRUE(scope_->cancel(ECANCELED));
 }
 
@@ -239,13 +252,15 @@ TEST_F(CancelScopeTest, ATargetThatEndsWhileItIsCalledIsPostedAfterTheCall) {
     posted_early = !call_is_over;
     posted.add();
   });
+  CancelRegistration* called = nullptr;
   Probe probe([&](int) {
-    std::thread ender([&] { EXPECT_FALSE(scope_->leave(registration_, &item)); });
+    std::thread ender([&] { EXPECT_FALSE(scope_->leave(*called, &item)); });
     ender.join();
     EXPECT_FALSE(posted.wait_for(1, std::chrono::milliseconds(20)));
     call_is_over = true;
   });
-  EXPECT_EQ(scope_->enter(registration_, probe), 0);
+  called = &probe;
+  EXPECT_EQ(scope_->enter(probe, Kind::kOther), 0);
   EXPECT_TRUE(scope_->cancel(ECANCELED));
   EXPECT_TRUE(posted.wait_for(1));
   EXPECT_FALSE(posted_early);
@@ -254,13 +269,29 @@ TEST_F(CancelScopeTest, ATargetThatEndsWhileItIsCalledIsPostedAfterTheCall) {
 TEST_F(CancelScopeTest, ANestedScopeEndsWithTheOuterOne) {
   const ScopeRef outer(new CancelScope);
   Probe nested([this](int reason) { scope_->cancel(reason); });
-  CancelRegistration place;
-  EXPECT_EQ(outer->enter(place, nested), 0);
+  EXPECT_EQ(outer->enter(nested, Kind::kTimer), 0);
   waiter()->start();
   EXPECT_TRUE(outer->cancel(ETIMEDOUT));
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_EQ(error_, ETIMEDOUT);
   EXPECT_EQ(scope_->reason(), ETIMEDOUT);
+}
+
+TEST_F(CancelScopeTest, EndsTimersOnlyIfAskedTo) {
+  std::vector<int> called;
+  Probe timer([&](int reason) { called.push_back(reason); });
+  Probe late([](int) {});
+  waiter()->start();
+  EXPECT_EQ(scope_->enter(timer, Kind::kTimer), 0);
+  scope_->cancel_timers(ECANCELED);
+  EXPECT_EQ(called, std::vector<int>{ECANCELED});
+  EXPECT_EQ(scope_->reason(), 0);
+  EXPECT_EQ(scope_->enter(late, Kind::kTimer), ECANCELED);
+  EXPECT_EQ(ended_.count(), 0u);
+  EXPECT_TRUE(scope_->cancel(ETIMEDOUT));
+  EXPECT_TRUE(ended_.wait_for(1));
+  EXPECT_EQ(error_, ETIMEDOUT);
+  EXPECT_EQ(scope_->reason_for(Kind::kTimer), ECANCELED);
 }
 
 // Finishers, cancellers and starts race; every waiter ends once, with a reason that fits.
@@ -272,7 +303,7 @@ TEST(CancelScopeStress, EveryWaiterEndsOnce) {
   for (uint64_t round = 0; round < rounds; round++) {
     TestRandom random(test_support::test_seed(), round);
     const ScopeRef scope(new CancelScope);
-    std::vector<CancelRegistration> registrations(kSeries);
+    std::vector<Series> registrations(kSeries);
     std::vector<std::atomic<int>> reasons(kSeries);
     Place place;
     Tally series_ended;

@@ -298,7 +298,7 @@ TEST_F(PollerTest, WhatIsDueAtItsStartIsNotQueuedAndCountsAsPopped) {
     EXPECT_EQ(poller_.timer_count(), 0u);
     EXPECT_EQ(Poller::move_timer(&node, TimerDue::after(kNsPerSec)), Poller::Move::kTooLate);
     EXPECT_EQ(Poller::remaining_ns(&node, workflow::system_clock()), -1);
-    EXPECT_FALSE(Poller::interrupt_timer(&node));
+    EXPECT_FALSE(Poller::end_for_scope(&node));
     EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTooLate);
   }
 }
@@ -316,10 +316,10 @@ TEST_F(PollerTest, WhatIsDueAtItsStartMayBeRefused) {
   DueNode cancelled(TimerDue::after(0));
   EXPECT_EQ(Poller::cancel_timer(&cancelled), Poller::Cancel::kBeforeStart);
   EXPECT_EQ(poller_.start_timer(&cancelled, Poller::IfDue::kTell), Poller::Start::kCancelled);
-  DueNode interrupted(TimerDue::after(0));
-  poller_.expect(&interrupted);
-  EXPECT_FALSE(Poller::interrupt_timer(&interrupted));
-  EXPECT_EQ(poller_.start_timer(&interrupted, Poller::IfDue::kTell), Poller::Start::kInterrupted);
+  DueNode in_scope(TimerDue::after(0));
+  poller_.expect(&in_scope);
+  EXPECT_FALSE(Poller::end_for_scope(&in_scope));
+  EXPECT_EQ(poller_.start_timer(&in_scope, Poller::IfDue::kTell), Poller::Start::kScopeEnded);
   stop();
   DueNode late(TimerDue::after(0));
   EXPECT_EQ(poller_.start_timer(&late, Poller::IfDue::kTell), Poller::Start::kStopped);

@@ -1,4 +1,4 @@
-// Interruptions of reads that the ring has, while what they read comes: pipes, which the ring takes
+// Reads that are withdrawn from the ring while what they read comes: pipes, which the ring takes
 // if nobody asks whether they suit it. Every byte is read once, or is still there.
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ using workflow::UniqueFd;
 
 constexpr size_t kBytes = 4;
 
-// As a task is in a scope: who interrupts it holds a lock, which its end takes first.
+// Like a task in a scope, it is withdrawn only before its end.
 class Read final : public FileOperation {
  public:
   Read(int fd, Tally& ended) : ended_(ended) {
@@ -65,14 +65,15 @@ class Read final : public FileOperation {
     buffer_ = "xxxx";
     ended_.add();
   }
-  void interrupt(FileRing& ring) {
+  int end_reason() const override { return reason_; }
+  void withdraw(FileRing& ring) {
     bool is_ours = false;
     {
       MutexLock lock(scope_);
       if (entered_) {
         entered_ = false;
-        end_early(ETIMEDOUT);
-        is_ours = ring.interrupt(this);
+        reason_ = ETIMEDOUT;
+        is_ours = ring.withdraw(this);
       }
     }
     if (is_ours) {
@@ -89,6 +90,7 @@ class Read final : public FileOperation {
   Mutex scope_;
   bool entered_ WF_GUARDED_BY(scope_) = true;
   std::atomic<int> ends_{0};
+  std::atomic<int> reason_{0};
   long result_ = 0;
 };
 
@@ -113,10 +115,10 @@ class Round {
       }
     });
     const auto pause = std::chrono::microseconds(random_.below(100));
-    std::thread interrupter([this, pause] {
+    std::thread canceller([this, pause] {
       std::this_thread::sleep_for(pause);  // the others shall have got somewhere
       for (const auto& read : reads_) {
-        read->interrupt(ring_);
+        read->withdraw(ring_);
       }
     });
     for (const auto& read : reads_) {
@@ -125,7 +127,7 @@ class Round {
       }
     }
     writer.join();
-    interrupter.join();
+    canceller.join();
     ASSERT_TRUE(ended_.wait_for(reads));
     size_t left = writes * kBytes;
     for (const auto& read : reads_) {
@@ -139,7 +141,7 @@ class Round {
   }
 
   long done() const { return done_; }
-  long interrupted() const { return static_cast<long>(reads_.size()) - done_; }
+  long withdrawn() const { return static_cast<long>(reads_.size()) - done_; }
 
  private:
   TestRandom random_;
@@ -158,7 +160,7 @@ void race_with(int most) {
   FileThreads threads(handlers, 4);
   const std::unique_ptr<FileRing> ring = FileRing::create(handlers, threads, most);
   long done = 0;
-  long interrupted = 0;
+  long withdrawn = 0;
   const uint64_t seed = test_support::test_seed();
   // Where the kernel has no io_uring there is nothing to be raced with.
   for (uint64_t i = 0; ring && i < race::rounds(2000); i++) {
@@ -166,12 +168,12 @@ void race_with(int most) {
     round.run();
     ASSERT_FALSE(testing::Test::HasFailure()) << "in round " << i;
     done += round.done();
-    interrupted += round.interrupted();
+    withdrawn += round.withdrawn();
   }
   if (ring) {
-    std::printf("%ld done, %ld interrupted\n", done, interrupted);
+    std::printf("%ld done, %ld withdrawn\n", done, withdrawn);
     EXPECT_GT(done, 0);
-    EXPECT_GT(interrupted, 0);
+    EXPECT_GT(withdrawn, 0);
     ring->refuse();
   }
   threads.refuse();

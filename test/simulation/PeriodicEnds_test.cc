@@ -10,7 +10,7 @@
 #include <string>
 
 #include "Seeds.h"
-#include "factory/InterruptScope.h"
+#include "factory/SeriesScope.h"
 #include "factory/TimerTask.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
@@ -56,14 +56,13 @@ void run(WFSimulation& simulation) {
   EXPECT_TRUE(result.ok()) << result.description;
 }
 
-class InterruptibleSeries final : public SeriesWork {
+class ScopedSeries final : public SeriesWork {
  public:
-  explicit InterruptibleSeries(SubTask* first) : SeriesWork(first, nullptr) { allow_interrupt(); }
+  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) { open_scope(); }
 
-  void interrupt_now() {
-    workflow::Interruption interruption(ETIMEDOUT);
-    interrupt(interruption);
-    interruption.finish();
+  // May be used after the series has ended.
+  workflow::ScopeReference scope() const {
+    return workflow::ScopeReference(workflow::SeriesScope::of(this));
   }
 };
 
@@ -117,20 +116,21 @@ TEST(PeriodicEnds, ATickThatWaitsForItsTurnWhenOneEndsTheTimerDoesNotBegin) {
   }
 }
 
-TEST(PeriodicEnds, AnInterruptionThatCameBeforeTheEndByATickDecides) {
+TEST(PeriodicEnds, AScopeThatEndedBeforeTheEndByATickDecides) {
   for (const char* name : {"a", ""}) {
     for (const bool overlap : {false, true}) {
       for_each_seed(kSeeds, [name, overlap](uint64_t seed) {
         WFSimulation simulation(seed);
         Outcome outcome;
-        InterruptibleSeries* series = nullptr;
+        workflow::ScopeReference scope;
         WFTimerTask* task = create(name, overlap, outcome, [&](const WFTimerTick& tick) {
           if (tick.number == 0) {
-            series->interrupt_now();
+            scope->cancel(ETIMEDOUT);
             tick.end();
           }
         });
-        series = new InterruptibleSeries(task);
+        auto* const series = new ScopedSeries(task);
+        scope = series->scope();
         series->start();
         run(simulation);
         expect_ended(outcome, WFT_STATE_SYS_ERROR, ETIMEDOUT);
@@ -154,7 +154,7 @@ TEST(PeriodicEnds, TheEndByATickMeetsTheStopAndACancel) {
           tick.end();
         });
         const WFTimerHandle handle = WFTimer::handle_of(task);
-        auto* const series = new InterruptibleSeries(task);
+        auto* const series = new ScopedSeries(task);
         series->start();
         simulation.spawn([&] {
           simulation.sleep_for(seed % 3 * 60 + 100);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "Seeds.h"
-#include "factory/InterruptScope.h"
+#include "factory/SeriesScope.h"
 #include "factory/TimerTask.h"
 #include "kernel/Runtime.h"
 #include "workflow/WFSimulation.h"
@@ -18,14 +18,13 @@ namespace {
 
 constexpr uint64_t kSeeds = 2000;
 
-class InterruptibleSeries final : public SeriesWork {
+class ScopedSeries final : public SeriesWork {
  public:
-  explicit InterruptibleSeries(SubTask* first) : SeriesWork(first, nullptr) { allow_interrupt(); }
+  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) { open_scope(); }
 
-  void interrupt_now() {
-    workflow::Interruption interruption(ECANCELED);
-    interrupt(interruption);
-    interruption.finish();
+  // May be used after the series has ended.
+  workflow::ScopeReference scope() const {
+    return workflow::ScopeReference(workflow::SeriesScope::of(this));
   }
 };
 
@@ -108,9 +107,9 @@ class Ledger {
 
 }  // namespace
 
-// The series lives until the interrupter has counted.
-TEST(InterruptProtocol, MeetsStartExpiryAndCancel) {
-  int interrupted_early = 0;
+// The series lives until the canceller has counted.
+TEST(ScopeProtocol, MeetsStartExpiryAndCancel) {
+  int cancelled_early = 0;
   int all_in_time = 0;
   for_each_seed(kSeeds, [&](uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -119,36 +118,37 @@ TEST(InterruptProtocol, MeetsStartExpiryAndCancel) {
     WFCounterTask* last = WFTaskFactory::create_counter_task(1, nullptr);
     // Without a delay they are due when they are started.
     const int64_t delay_ns = seed % 3 == 0 ? 0 : 100;
-    InterruptibleSeries* series = new InterruptibleSeries(ledger.create("a", delay_ns));
+    ScopedSeries* series = new ScopedSeries(ledger.create("a", delay_ns));
+    const workflow::ScopeReference scope = series->scope();
     series->push_back(ledger.create("b", delay_ns));
     series->push_back(ledger.create("", delay_ns));
     series->push_back(last);
     const int64_t cancel_ns = static_cast<int64_t>(random() % 4) * 100;
-    const int64_t interrupt_ns = static_cast<int64_t>(random() % 5) * 100;
+    const int64_t end_ns = static_cast<int64_t>(random() % 5) * 100;
     simulation.spawn([&] { series->start(); });
     simulation.spawn([&, cancel_ns] {
       simulation.sleep_for(cancel_ns);
       ledger.cancel("a");
       ledger.cancel("b");
     });
-    simulation.spawn([&, interrupt_ns] {
-      simulation.sleep_for(interrupt_ns);
-      series->interrupt_now();
+    simulation.spawn([&, end_ns] {
+      simulation.sleep_for(end_ns);
+      scope->cancel(ECANCELED);
       last->count();
     });
     EXPECT_TRUE(simulation.run().ok());
     ledger.check();
-    interrupted_early += ledger.canceled() == 3;
+    cancelled_early += ledger.canceled() == 3;
     all_in_time += ledger.succeeded() == 3;
     EXPECT_TRUE(simulation.stop().ok());
   });
   if (!std::getenv("WORKFLOW_TEST_SEED")) {
-    EXPECT_GT(interrupted_early, 0);
+    EXPECT_GT(cancelled_early, 0);
     EXPECT_GT(all_in_time, 0);
   }
 }
 
-TEST(InterruptProtocol, ReachesTheBranchesOfParallels) {
+TEST(ScopeProtocol, ReachesTheBranchesOfParallels) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     WFSimulation simulation(seed);
     Ledger ledger(simulation);
@@ -159,14 +159,15 @@ TEST(InterruptProtocol, ReachesTheBranchesOfParallels) {
       branch->push_back(ledger.create("", 999'999'999));
       parallel->add_series(branch);
     }
-    InterruptibleSeries* series = new InterruptibleSeries(parallel);
+    ScopedSeries* series = new ScopedSeries(parallel);
+    const workflow::ScopeReference scope = series->scope();
     series->push_back(WFTaskFactory::create_module_task(ledger.create("a", 999'999'999), nullptr));
     series->push_back(last);
     simulation.spawn([&] { series->start(); });
     simulation.spawn([&] { ledger.cancel("a"); });
     for (int i = 0; i < 2; i++) {
       simulation.spawn([&] {
-        series->interrupt_now();
+        scope->cancel(ECANCELED);
         last->count();
       });
     }
@@ -178,19 +179,20 @@ TEST(InterruptProtocol, ReachesTheBranchesOfParallels) {
   });
 }
 
-TEST(InterruptProtocol, MeetsTheStop) {
+TEST(ScopeProtocol, MeetsTheStop) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     std::mt19937_64 random(seed);
     WFSimulation simulation(seed);
     Ledger ledger(simulation);
     Hold* last = new Hold;
-    InterruptibleSeries* series = new InterruptibleSeries(ledger.create("a", 200));
+    ScopedSeries* series = new ScopedSeries(ledger.create("a", 200));
+    const workflow::ScopeReference scope = series->scope();
     series->push_back(ledger.create("", 999'999'999));
     series->push_back(last);
     simulation.spawn([&] { series->start(); });
     simulation.spawn([&] {
       simulation.sleep_for(100);
-      series->interrupt_now();
+      scope->cancel(ECANCELED);
       last->release();
     });
     simulation.run_for(static_cast<int64_t>(random() % 3) * 100);

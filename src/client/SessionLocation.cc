@@ -1,4 +1,4 @@
-#include "client/EarlyEnd.h"
+#include "client/SessionLocation.h"
 
 #include <cassert>
 #include <utility>
@@ -9,35 +9,38 @@
 
 namespace workflow {
 
-int EarlyEnd::at_look_up(ClientHub& hub, ClientSession* session) {
+int SessionLocation::at_look_up(ClientHub& hub, ClientSession* session) {
   MutexLock lock(mutex_);
-  if (error() == 0) {
+  const int reason = exchange_.end_reason();
+  if (reason == 0) {
     place_.hub = &hub;
     place_.session = session;
   }
-  return error();
+  return reason;
 }
 
-int EarlyEnd::in_queue(std::shared_ptr<ClientEndpoint> endpoint) {
+int SessionLocation::in_queue(std::shared_ptr<ClientEndpoint> endpoint) {
   MutexLock lock(mutex_);
   assert(!place_.connection);
-  if (error() == 0) {
+  const int reason = exchange_.end_reason();
+  if (reason == 0) {
     place_.endpoint.swap(endpoint);  // what was there is the same
   }
-  return error();
+  return reason;
 }
 
-int EarlyEnd::on_connection(ClientConnection* connection) {
+int SessionLocation::on_connection(ClientConnection* connection) {
   MutexLock lock(mutex_);
-  if (error() == 0 && place_.connection != connection) {
+  const int reason = exchange_.end_reason();
+  if (reason == 0 && place_.connection != connection) {
     assert(!place_.connection);
     connection->retain();
     place_.connection = connection;
   }
-  return error();
+  return reason;
 }
 
-EarlyEnd::Place EarlyEnd::place() const {
+SessionLocation::Place SessionLocation::place() const {
   MutexLock lock(mutex_);
   if (place_.connection) {
     place_.connection->retain();
@@ -45,7 +48,7 @@ EarlyEnd::Place EarlyEnd::place() const {
   return place_;
 }
 
-void EarlyEnd::leave() {
+void SessionLocation::leave() {
   Place left;
   {
     MutexLock lock(mutex_);
@@ -56,23 +59,16 @@ void EarlyEnd::leave() {
   }
 }
 
-void EarlyEnd::give_up() {
-  leave();
-  unref();
-}
-
-void EarlyEnd::take_turn() {
-  // Before the lock: X orders this after who arrived without having seen the error.
+void SessionLocation::cancel(int reason) {
   const Place found = place();
   if (found.connection) {
-    found.connection->interrupt(this);
+    found.connection->cancel(*this, reason);
     found.connection->release();
   } else if (found.endpoint) {
-    found.endpoint->interrupt(this);
+    found.endpoint->cancel(*this, reason);
   } else if (found.hub) {
-    found.hub->interrupt(this, found.session);
+    found.hub->cancel(*this, found.session, reason);
   }
-  unref();
 }
 
 }  // namespace workflow

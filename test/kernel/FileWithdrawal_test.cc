@@ -1,4 +1,4 @@
-// Operations that are interrupted at each of the places they come to. Pipes stand for files whose
+// Operations that are withdrawn at each of the places they come to. Pipes stand for files whose
 // answer does not come: the ring takes them if nobody asks whether they suit it.
 
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -52,6 +53,8 @@ class Probe final : public FileOperation {
     ended_.add();
   }
   void aborted(RunnableList&) override { finished(-ECANCELED - 1000, unused_); }
+  int end_reason() const override { return reason_; }
+  void end_early() { reason_ = ETIMEDOUT; }
 
   bool wait() const { return ended_.wait_for(1); }
   size_t ends() const { return ended_.count(); }
@@ -63,6 +66,7 @@ class Probe final : public FileOperation {
   FileRequest request_;
   Tally ended_;
   RunnableList unused_;
+  std::atomic<int> reason_{0};
   long result_ = 0;
 };
 
@@ -80,20 +84,20 @@ struct Pipe {
   UniqueFd in;
 };
 
-class FileInterrupt : public testing::Test {
+class FileWithdrawal : public testing::Test {
  protected:
-  FileInterrupt() { EXPECT_TRUE(handlers_.start()); }
-  ~FileInterrupt() override { handlers_.stop(); }
+  FileWithdrawal() { EXPECT_TRUE(handlers_.start()); }
+  ~FileWithdrawal() override { handlers_.stop(); }
 
   HandlerPool handlers_{1};
   FileThreads threads_{handlers_, 4};
 };
 
 // Where the kernel has no io_uring there is no such ring, and nothing to be tested of it.
-class RingInterrupt : public FileInterrupt {
+class RingWithdrawal : public FileWithdrawal {
  protected:
   void make(int most_in_flight) { ring_ = FileRing::create(handlers_, threads_, most_in_flight); }
-  ~RingInterrupt() override {
+  ~RingWithdrawal() override {
     if (ring_) {
       ring_->refuse();
     }
@@ -103,9 +107,9 @@ class RingInterrupt : public FileInterrupt {
     }
     threads_.stop();
   }
-  bool interrupt(Probe& probe) {
-    probe.end_early(ETIMEDOUT);
-    return ring_->interrupt(&probe);
+  bool withdraw(Probe& probe) {
+    probe.end_early();
+    return ring_->withdraw(&probe);
   }
   // Reads what is there: when it has ended, the ring has taken up all that came before it.
   void pass_through() {
@@ -124,7 +128,7 @@ class RingInterrupt : public FileInterrupt {
 
 }  // namespace
 
-TEST_F(RingInterrupt, CancelsWhatTheKernelWaitsFor) {
+TEST_F(RingWithdrawal, CancelsWhatTheKernelWaitsFor) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
@@ -132,7 +136,7 @@ TEST_F(RingInterrupt, CancelsWhatTheKernelWaitsFor) {
   EXPECT_EQ(ring_->post(&probe), 0);
   pass_through();
   EXPECT_EQ(probe.ends(), 0U);
-  EXPECT_FALSE(interrupt(probe));
+  EXPECT_FALSE(withdraw(probe));
   EXPECT_TRUE(probe.wait());
   EXPECT_EQ(probe.result(), -ETIMEDOUT);
   pipe.write("late");
@@ -140,7 +144,7 @@ TEST_F(RingInterrupt, CancelsWhatTheKernelWaitsFor) {
   EXPECT_EQ(probe.buffer, "....");
 }
 
-TEST_F(RingInterrupt, GivesBackWhatWaitsForItsTurn) {
+TEST_F(RingWithdrawal, GivesBackWhatWaitsForItsTurn) {
   make(1);
   if (!ring_) return;
   const Pipe pipe;
@@ -150,9 +154,9 @@ TEST_F(RingInterrupt, GivesBackWhatWaitsForItsTurn) {
   EXPECT_EQ(ring_->post(&first), 0);
   EXPECT_EQ(ring_->post(&second), 0);
   EXPECT_EQ(ring_->post(&third), 0);
-  EXPECT_TRUE(interrupt(second));
+  EXPECT_TRUE(withdraw(second));
   ::usleep(20'000);  // the ring's thread sleeps by then, mostly; its ring is full
-  EXPECT_FALSE(interrupt(first));
+  EXPECT_FALSE(withdraw(first));
   EXPECT_TRUE(first.wait());
   EXPECT_EQ(first.result(), -ETIMEDOUT);
   pipe.write("abcd");
@@ -162,13 +166,13 @@ TEST_F(RingInterrupt, GivesBackWhatWaitsForItsTurn) {
   EXPECT_EQ(second.buffer, "....");
 }
 
-TEST_F(RingInterrupt, DoesNotTakeWhatShallHaveEnded) {
+TEST_F(RingWithdrawal, DoesNotTakeWhatShallHaveEnded) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
   pipe.write("abcd");
   Probe probe(pipe.out.get());
-  EXPECT_FALSE(interrupt(probe));
+  EXPECT_FALSE(withdraw(probe));
   EXPECT_EQ(ring_->post(&probe), ETIMEDOUT);
   EXPECT_EQ(threads_.post(&probe, FileThreads::Progress::kBegun), ETIMEDOUT);
   pass_through();
@@ -176,7 +180,7 @@ TEST_F(RingInterrupt, DoesNotTakeWhatShallHaveEnded) {
   EXPECT_EQ(probe.buffer, "....");
 }
 
-TEST_F(RingInterrupt, LeavesWhatIsDoneItsResult) {
+TEST_F(RingWithdrawal, LeavesWhatIsDoneItsResult) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
@@ -184,12 +188,12 @@ TEST_F(RingInterrupt, LeavesWhatIsDoneItsResult) {
   Probe probe(pipe.out.get());
   EXPECT_EQ(ring_->post(&probe), 0);
   EXPECT_TRUE(probe.wait());
-  EXPECT_FALSE(interrupt(probe));
+  EXPECT_FALSE(withdraw(probe));
   EXPECT_EQ(probe.result(), 4);
   EXPECT_EQ(probe.buffer, "abcd");
 }
 
-TEST_F(RingInterrupt, APartIsNoResultOfWhatShallEnd) {
+TEST_F(RingWithdrawal, APartIsNoResultOfWhatShallEnd) {
   make(8);
   if (!ring_) return;
   for (const bool is_whole : {false, true}) {
@@ -197,14 +201,14 @@ TEST_F(RingInterrupt, APartIsNoResultOfWhatShallEnd) {
     Probe probe(pipe.out.get());
     EXPECT_EQ(ring_->post(&probe), 0);
     pass_through();
-    probe.end_early(ETIMEDOUT);
+    probe.end_early();
     pipe.write(is_whole ? "abcd" : "ab");  // before the cancellation
     EXPECT_TRUE(probe.wait());
     EXPECT_EQ(probe.result(), is_whole ? 4 : -ETIMEDOUT);
   }
 }
 
-TEST_F(RingInterrupt, CancelsMoreThanItAsksForAtATime) {
+TEST_F(RingWithdrawal, CancelsMoreThanItAsksForAtATime) {
   constexpr size_t kMany = 1000;
   make(kMany);
   if (!ring_) return;
@@ -215,7 +219,7 @@ TEST_F(RingInterrupt, CancelsMoreThanItAsksForAtATime) {
     EXPECT_EQ(ring_->post(probes.back().get()), 0);
   }
   for (const auto& probe : probes) {
-    if (interrupt(*probe)) {
+    if (withdraw(*probe)) {
       RunnableList none;
       probe->finished(-ETIMEDOUT, none);
     }
@@ -228,7 +232,7 @@ TEST_F(RingInterrupt, CancelsMoreThanItAsksForAtATime) {
   pass_through();
 }
 
-TEST_F(RingInterrupt, StopsAfterCancels) {
+TEST_F(RingWithdrawal, StopsAfterCancels) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
@@ -239,7 +243,7 @@ TEST_F(RingInterrupt, StopsAfterCancels) {
     EXPECT_EQ(ring_->post(&probe), 0);
   }
   for (Probe& probe : probes) {
-    if (interrupt(probe)) {
+    if (withdraw(probe)) {
       RunnableList none;
       probe.finished(-ETIMEDOUT, none);
     }
@@ -256,7 +260,7 @@ TEST_F(RingInterrupt, StopsAfterCancels) {
 }
 
 // A deadline that had passed when the library was told to stop.
-TEST_F(RingInterrupt, CancelsWhileItStops) {
+TEST_F(RingWithdrawal, CancelsWhileItStops) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
@@ -266,7 +270,7 @@ TEST_F(RingInterrupt, CancelsWhileItStops) {
   ring_->refuse();
   std::thread stopper([this] { ring_->stop(); });
   ::usleep(20'000);  // the ring's thread has heard of the stop by then, mostly
-  EXPECT_FALSE(interrupt(probe));
+  EXPECT_FALSE(withdraw(probe));
   EXPECT_TRUE(probe.wait());
   EXPECT_EQ(probe.result(), -ETIMEDOUT);
   pipe.write("late");  // or the stop would never end
@@ -277,7 +281,7 @@ TEST_F(RingInterrupt, CancelsWhileItStops) {
   ring_.reset();
 }
 
-TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurnAndFinishWhatHasBegun) {
+TEST_F(FileWithdrawal, ThreadsGiveBackWhatWaitsForItsTurnAndFinishWhatHasBegun) {
   const test_support::TempDir dir;
   const std::string path = dir.path("file");
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -310,11 +314,10 @@ TEST_F(FileInterrupt, ThreadsGiveBackWhatWaitsForItsTurnAndFinishWhatHasBegun) {
               0);
   }
   for (const int i : {1, 2}) {
-    probes[static_cast<size_t>(i)]->end_early(ETIMEDOUT);
-    EXPECT_TRUE(threads.interrupt(probes[static_cast<size_t>(i)].get()));
+    probes[static_cast<size_t>(i)]->end_early();
+    EXPECT_TRUE(threads.withdraw(probes[static_cast<size_t>(i)].get()));
   }
-  block.end_early(ETIMEDOUT);
-  EXPECT_FALSE(threads.interrupt(&block));
+  EXPECT_FALSE(threads.withdraw(&block));
   block.go_on.add();
   EXPECT_TRUE(probes[0]->wait());
   threads.refuse();

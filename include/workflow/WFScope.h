@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "workflow/SubTask.h"
+#include "workflow/WFTaskState.h"
+#include "workflow/WFTimerDue.h"
+#include "workflow/Workflow.h"
+
+#if __cplusplus >= 202002L
+#include <stop_token>
+#endif
+
+// Scopes end everything that waits inside them, at any time and from any thread.
+//
+// A scope task (WFTaskFactory::create_scope_task(), create_deadline_task(), with_deadline())
+// contains a series, which runs in the scope of the task. The request of a server's task is a
+// scope, too: task->scope(). Whatever runs inside is in the scope: parallels, modules, graphs, and
+// scopes that are nested in it. docs/scopes.md lists how each kind of task ends.
+
+namespace workflow {
+class DeadlineScope;
+}  // namespace workflow
+
+// Refers to a scope. It is a value that can be copied, stored anywhere and used for ever, even long
+// after everything inside has ended. Every call may be made from any thread, whatever happens to
+// the scope at the same time. A default-constructed WFScope refers to no scope.
+class WFScope {
+ public:
+  WFScope() = default;
+  WFScope(const WFScope &other);
+  WFScope(WFScope &&other) noexcept : scope_(std::exchange(other.scope_, nullptr)) {}
+  WFScope &operator=(WFScope other) noexcept {
+    std::swap(scope_, other.scope_);
+    return *this;
+  }
+  ~WFScope();
+
+  // Whether this refers to a scope.
+  explicit operator bool() const { return scope_ != nullptr; }
+
+  // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`, an
+  // errno value; 0 counts as ECANCELED. From now on, each task that would begin to wait inside ends
+  // at once in the same way. Tasks that do not wait run as ever, so the series inside goes on to
+  // its end.
+  //
+  // Returns true if this call has ended the scope, and false if it had ended before, or if this
+  // refers to no scope. The callbacks run on threads of the library, never inside this call. Blocks
+  // for no task. Costs less than a microsecond for each task that waits.
+  bool cancel(int error = ECANCELED) const;
+
+  // Why the scope has ended: the error of the call that ended it, ETIMEDOUT for a deadline, or 0 if
+  // it has not ended. It stays 0 for a scope in which everything ended by itself.
+  int error() const;
+
+  // How long it is until the earliest deadline of this scope and of the scopes around it. Zero if
+  // the scope has ended, nanoseconds::max() if there is no deadline. Deadlines by other clocks than
+  // the monotonic one are converted at the time of the call.
+  std::chrono::nanoseconds remaining() const;
+
+  // Gives the scope a deadline, or moves the one that it has, to an earlier or a later time: at
+  // that time the scope ends with ETIMEDOUT. A delay counts from now, or from the start of the
+  // scope task if that is still to come. A negative delay means no deadline. A deadline that has
+  // passed already ends the scope inside this call. Of nested scopes, each has its own deadline.
+  //
+  // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
+  // everything inside has ended (ECANCELED), there is no scope (EINVAL), or the system has no
+  // memory (ENOMEM) or descriptors (EMFILE, ENFILE) for the timer.
+  bool set_deadline(const WFTimerDue &due) const;
+
+  // The innermost scope of the code that calls this: of a callback, of a process function, or of
+  // the function of a go or thread task. A function that computes for long asks
+  // WFScope::current().error() from time to time, and returns early when that is not 0. Refers to
+  // no scope if there is none.
+  static WFScope current();
+
+#if __cplusplus >= 202002L
+  // A token of which stop is requested when the scope ends. Callbacks that are registered with it
+  // (std::stop_callback) run on the thread that ends the scope, and must not block. If this refers
+  // to no scope, stop is never requested. Throws std::bad_alloc.
+  std::stop_token stop_token() const;
+#endif
+
+  bool operator==(const WFScope &other) const {
+    return scope_ == other.scope_;
+  }
+  bool operator!=(const WFScope &other) const {
+    return scope_ != other.scope_;
+  }
+
+  // For the library: takes over a reference to `scope`, or refers to none if that is null.
+  explicit WFScope(workflow::DeadlineScope *scope) : scope_(scope) {}
+
+ private:
+  workflow::DeadlineScope *scope_ = nullptr;  // a counted reference
+};
+
+// What was done in a scope task, for its callback.
+enum class WFScopeExtent {
+  kNothing,    // the scope had ended before its first task was started
+  kPart,       // the scope ended before the series inside
+  kEverything  // the series inside ended before the scope
+};
+
+// A task that contains a series and is a scope for it. It ends when the series inside has ended:
+//   SUCCESS    the series ended before the scope did
+//   SYS_ERROR  the scope ended first; get_error() is its error: ETIMEDOUT for a deadline, the error
+//              of WFScope::cancel(), or that of a scope around this one. ENOMEM, EMFILE or ENFILE:
+//              there was no timer for the deadline, so the scope ended at its start
+//   ABORTED    the library stopped meanwhile
+class WFScopeTask : public ParallelTask {
+ public:
+  using Callback = std::function<void(WFScopeTask *)>;
+
+  void start() {
+    assert(!series_of(this));
+    start_alone();
+  }
+  // Deletes a task that was not started, and the series inside it, recursively and without
+  // callbacks.
+  void dismiss() {
+    assert(!series_of(this));
+    drop_unstarted();
+  }
+
+  void *user_data = nullptr;
+
+  int get_state() const { return state_; }
+  int get_error() const { return error_; }
+  // For the callback.
+  WFScopeExtent get_extent() const { return extent_; }
+
+  // May be called until the callback has returned. The scope may be cancelled before the task is
+  // started: then nothing inside waits.
+  WFScope scope() const;
+
+  // The series inside. It may be extended until its last task is done, and lives until the callback
+  // has returned. Cancelling the series that contains this task does not cancel it.
+  SeriesWork *sub_series() { return series_; }
+  const SeriesWork *sub_series() const { return series_; }
+
+  void set_callback(Callback callback) { callback_ = std::move(callback); }
+
+ protected:
+  WFScopeTask(SeriesWork *series, workflow::DeadlineScope *scope, Callback &&callback)
+      : series_(series), scope_(scope), callback_(std::move(callback)) {}
+  ~WFScopeTask() override = default;
+
+  SubTask *done() override {
+    if (callback_) callback_(this);
+    return delete_and_next();
+  }
+
+  SeriesWork *const series_;
+  workflow::DeadlineScope *const scope_;  // a counted reference
+  int state_ = WFT_STATE_UNDEFINED;
+  int error_ = 0;
+  WFScopeExtent extent_ = WFScopeExtent::kNothing;
+  Callback callback_;
+};

@@ -1,0 +1,54 @@
+#include "workflow/WFScope.h"
+
+#include "factory/Dues.h"
+#include "factory/SeriesScope.h"
+#include "kernel/ThreadContext.h"
+
+using workflow::DeadlineScope;
+using workflow::SeriesScope;
+using workflow::ThreadContext;
+
+WFScope::WFScope(const WFScope& other) : scope_(other.scope_) {
+  if (scope_) {
+    scope_->add_reference();
+  }
+}
+
+WFScope::~WFScope() {
+  if (scope_) {
+    scope_->drop_reference();
+  }
+}
+
+bool WFScope::cancel(int error) const {
+  return scope_ && scope_->cancel(error != 0 ? error : ECANCELED);
+}
+
+int WFScope::error() const {
+  return scope_ ? scope_->reason() : 0;
+}
+
+std::chrono::nanoseconds WFScope::remaining() const {
+  return std::chrono::nanoseconds(scope_ ? scope_->remaining_ns() : workflow::kNever);
+}
+
+bool WFScope::set_deadline(const WFTimerDue& due) const {
+  const int error = scope_ ? scope_->set_deadline(workflow::clocked_due(due)) : EINVAL;
+  if (error != 0) {
+    errno = error;
+  }
+  return error == 0;
+}
+
+WFScope WFScope::current() {
+  const ThreadContext& context = ThreadContext::current();
+  DeadlineScope* const scope = context.series ? SeriesScope::of(context.series) : context.scope;
+  if (scope) {
+    scope->add_reference();
+  }
+  return WFScope(scope);
+}
+
+std::stop_token WFScope::stop_token() const {
+  return scope_ ? scope_->stop_token() : std::stop_token();
+}

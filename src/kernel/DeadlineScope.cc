@@ -1,0 +1,230 @@
+#include "kernel/DeadlineScope.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "kernel/Poller.h"
+#include "kernel/Runtime.h"
+
+namespace workflow {
+
+class DeadlineScope::Timer final : public TimerNode, public Runnable {
+ public:
+  Timer(DeadlineScope* scope, const ClockedDue& due) : TimerNode(due), scope_(scope) {
+    scope_->add_reference();
+  }
+  ~Timer() override { scope_->drop_reference(); }
+
+  void left_queue(bool stopped, RunnableList& finished) override {
+    stopped_ = stopped;
+    finished.push_back(this);
+  }
+
+  // On a handler, because there may be much to end.
+  void take_turn() override {
+    {
+      MutexLock lock(scope_->deadline_mutex_);
+      scope_->timer_ = nullptr;
+      scope_->expired_ = !stopped_;
+    }
+    // When the library stops, that ends all that waits.
+    if (!stopped_) {
+      scope_->cancel(ETIMEDOUT);
+    }
+    delete this;
+  }
+
+ private:
+  DeadlineScope* const scope_;
+  bool stopped_ = false;
+};
+
+class DeadlineScope::StopRequest final : public CancelRegistration {
+ public:
+  ~StopRequest() = default;
+  std::stop_source source;
+
+ private:
+  void on_cancel(int /*reason*/) override { source.request_stop(); }
+};
+
+DeadlineScope::DeadlineScope() = default;
+
+DeadlineScope::~DeadlineScope() {
+  if (stop_request_) {
+    leave(*stop_request_, nullptr);
+  }
+  if (outer_) {
+    outer_->drop_reference();
+  }
+}
+
+int DeadlineScope::set_deadline(const ClockedDue& due) {
+  bool passed = false;
+  int error = reason();
+  if (error == 0) {
+    MutexLock lock(deadline_mutex_);
+    if (stage_ == Stage::kCreated) {
+      due_ = due;
+    } else if (stage_ == Stage::kStarted) {
+      error = set_timer(due, &passed);
+    } else {
+      error = ECANCELED;
+    }
+  }
+  if (passed) {
+    cancel(ETIMEDOUT);
+  }
+  return error;
+}
+
+int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
+  if (expired_) {
+    return ETIMEDOUT;
+  }
+  if (timer_ && timer_->clock() == due.clock) {
+    return Poller::move_timer(timer_, due.due) == Poller::Move::kMoved ? 0 : ETIMEDOUT;
+  }
+  if (!stop_timer()) {
+    return ETIMEDOUT;
+  }
+  return start_timer(due, passed);
+}
+
+int DeadlineScope::start_timer(const ClockedDue& due, bool* passed) {
+  Poller& poller = Runtime::current().own_poller();
+  const int64_t now_ns = poller.clock().now_ns_on(due.clock);
+  if (due.due.deadline_ns(now_ns) == kNever) {
+    return 0;
+  }
+  auto* const timer = new (std::nothrow) Timer(this, due);
+  if (!timer) {
+    return ENOMEM;
+  }
+  switch (poller.start_timer(timer, Poller::IfDue::kTell)) {
+    case Poller::Start::kQueued:
+      timer_ = timer;
+      return 0;
+    case Poller::Start::kDue:
+      *passed = true;
+      delete timer;
+      return 0;
+    case Poller::Start::kNoClock: {
+      const int error = errno;
+      delete timer;
+      return error;
+    }
+    case Poller::Start::kNoMemory:
+      delete timer;
+      return ENOMEM;
+    case Poller::Start::kStopped:  // the stop of the library ends all that waits
+    case Poller::Start::kCancelled:
+    case Poller::Start::kScopeEnded:
+      break;
+  }
+  delete timer;
+  return 0;
+}
+
+bool DeadlineScope::stop_timer() {
+  if (!timer_) {
+    return true;
+  }
+  if (Poller::cancel_timer(timer_) != Poller::Cancel::kTaken) {
+    return false;
+  }
+  delete timer_;  // not the last reference: the caller has one
+  timer_ = nullptr;
+  return true;
+}
+
+int DeadlineScope::start(DeadlineScope* outer) {
+  if (outer) {
+    outer->add_reference();
+  }
+  bool passed = false;
+  int error = 0;
+  {
+    MutexLock lock(deadline_mutex_);
+    stage_ = Stage::kStarted;
+    outer_ = outer;
+    error = start_timer(due_, &passed);
+  }
+  return passed ? ETIMEDOUT : error;
+}
+
+void DeadlineScope::finish() {
+  MutexLock lock(deadline_mutex_);
+  stage_ = Stage::kFinished;
+  stop_timer();
+}
+
+Runnable* DeadlineScope::later(Kind kind, int reason) {
+  MutexLock lock(deadline_mutex_);
+  int& stored = later_[static_cast<size_t>(kind)];
+  stored = stored != 0 ? stored : reason;
+  if (std::exchange(posted_, true)) {
+    return nullptr;
+  }
+  add_reference();
+  return this;
+}
+
+void DeadlineScope::take_turn() {
+  int timers = 0;
+  int all = 0;
+  {
+    MutexLock lock(deadline_mutex_);
+    posted_ = false;
+    timers = std::exchange(later_[static_cast<size_t>(Kind::kTimer)], 0);
+    all = std::exchange(later_[static_cast<size_t>(Kind::kOther)], 0);
+  }
+  if (all != 0) {
+    cancel(all);
+  } else if (timers != 0) {
+    cancel_timers(timers);
+  }
+  drop_reference();
+}
+
+int64_t DeadlineScope::own_remaining_ns() const {
+  Clock& clock = Runtime::current_clock();
+  MutexLock lock(deadline_mutex_);
+  if (stage_ == Stage::kCreated) {
+    const int64_t now_ns = clock.now_ns_on(due_.clock);
+    const int64_t deadline_ns = due_.due.deadline_ns(now_ns);
+    return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
+  }
+  if (expired_) {
+    return 0;
+  }
+  return timer_ ? std::max<int64_t>(Poller::remaining_ns(timer_, clock), 0) : kNever;
+}
+
+int64_t DeadlineScope::remaining_ns() const {
+  if (reason() != 0) {
+    return 0;
+  }
+  const DeadlineScope* outer = nullptr;
+  {
+    MutexLock lock(deadline_mutex_);
+    outer = outer_;  // stays until this is freed
+  }
+  const int64_t own_ns = own_remaining_ns();
+  return outer ? std::min(own_ns, outer->remaining_ns()) : own_ns;
+}
+
+std::stop_token DeadlineScope::stop_token() {
+  MutexLock lock(deadline_mutex_);
+  if (!stop_request_) {
+    stop_request_ = std::make_unique<StopRequest>();
+    if (enter(*stop_request_, Kind::kOther) != 0) {
+      stop_request_->source.request_stop();  // has no callbacks yet
+    }
+  }
+  return stop_request_->source.get_token();
+}
+
+}  // namespace workflow

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+
+#include "kernel/CancelScope.h"
+#include "kernel/TimerDue.h"
+#include "util/Mutex.h"
+#include "util/Time.h"
+
+namespace workflow {
+
+// A scope that may have a deadline, which ends it with ETIMEDOUT.
+//
+// The deadline is a timer of a poller. While the timer is queued, or has expired and waits for its
+// turn on a handler, it holds a reference to the scope. So nobody waits for it.
+//
+// Thread-safe. Lock order: deadline_mutex_, then the poller's mutex or that of CancelScope.
+class DeadlineScope final : public CancelScope, public Runnable {
+ public:
+  // The caller holds the first reference.
+  DeadlineScope();
+
+  // Gives the scope a deadline, or moves the one that it has. A delay counts from start(), or from
+  // now if start() was called. A deadline that has passed ends the scope before this returns.
+  // Returns 0, or an errno value: the reason for which the scope has ended, ETIMEDOUT if the
+  // deadline before has just passed, ECANCELED after finish(), ENOMEM, or EMFILE or ENFILE if the
+  // first timer of its clock needs a descriptor. The caller holds no lock.
+  int set_deadline(const ClockedDue& due);
+
+  // The deadline counts from now on. `outer` is the scope around this one, or null. Returns 0, or
+  // an errno value as set_deadline() does; the caller ends the scope with it. Called once.
+  int start(DeadlineScope* outer);
+
+  // Has a handler cancel the scope, or its timers only. For threads that must not take long, or
+  // that hold locks. Returns what the caller has to post to the handlers, or null if that is posted
+  // already.
+  [[nodiscard]] Runnable* cancel_later(int reason) { return later(Kind::kOther, reason); }
+  [[nodiscard]] Runnable* cancel_timers_later(int reason) { return later(Kind::kTimer, reason); }
+
+  // Everything inside has ended, so the deadline has no effect any more.
+  void finish();
+
+  // How long it is until the earliest deadline of this scope and of the scopes around it: kNever if
+  // there is none, 0 if the scope has ended.
+  int64_t remaining_ns() const;
+
+  // A token of which stop is requested when the scope ends, by the thread that ends it. Throws
+  // std::bad_alloc.
+  std::stop_token stop_token();
+
+ private:
+  class StopRequest;
+  class Timer;
+  enum class Stage { kCreated, kStarted, kFinished };
+
+  ~DeadlineScope() override;
+
+  // The turn on a handler after cancel_later().
+  void take_turn() override;
+  Runnable* later(Kind kind, int reason);
+
+  int set_timer(const ClockedDue& due, bool* passed) WF_REQUIRES(deadline_mutex_);
+  int start_timer(const ClockedDue& due, bool* passed) WF_REQUIRES(deadline_mutex_);
+  // Returns false if the timer has expired.
+  bool stop_timer() WF_REQUIRES(deadline_mutex_);
+  int64_t own_remaining_ns() const;
+
+  mutable Mutex deadline_mutex_;
+  Stage stage_ WF_GUARDED_BY(deadline_mutex_) = Stage::kCreated;
+  bool expired_ WF_GUARDED_BY(deadline_mutex_) = false;
+  ClockedDue due_ WF_GUARDED_BY(deadline_mutex_){.due = TimerDue::after(kNever)};  // until start()
+  Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;          // until it has expired
+  DeadlineScope* outer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;  // a reference
+  int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};               // by Kind: the reason, or 0
+  bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for take_turn(), with a reference
+  std::unique_ptr<StopRequest> stop_request_ WF_GUARDED_BY(deadline_mutex_);
+};
+
+}  // namespace workflow
