@@ -279,7 +279,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer)
         : SeriesWork(first, nullptr), peer_(peer) {
       set_last_task(last);
-      open_scope();
+      open_scope(host_of(peer_));
       retain(peer_);
     }
 

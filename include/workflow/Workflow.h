@@ -111,8 +111,8 @@ class SeriesWork {
   virtual ~SeriesWork();
 
   // Gives the series a scope of its own, which lives as long as the series, and longer while others
-  // refer to it. Only before the start. Throws std::bad_alloc.
-  void open_scope();
+  // refer to it. Only before the start. `owner`: see DeadlineScope. Throws std::bad_alloc.
+  void open_scope(const void *owner = nullptr);
 
   void *context = nullptr;
   series_callback_t callback;

@@ -3,8 +3,8 @@
 using workflow::DeadlineScope;
 using workflow::SeriesScope;
 
-void SeriesWork::open_scope() {
-  scope_ = new DeadlineScope();
+void SeriesWork::open_scope(const void* owner) {
+  scope_ = new DeadlineScope(owner);
   owns_scope_ = true;
   scope_->start(nullptr);  // without a deadline this does not fail
 }

@@ -50,7 +50,7 @@ class DeadlineScope::StopRequest final : public CancelRegistration {
   void on_cancel(int /*reason*/) override { source.request_stop(); }
 };
 
-DeadlineScope::DeadlineScope() = default;
+DeadlineScope::DeadlineScope(const void* owner) : owner_(owner) {}
 
 DeadlineScope::~DeadlineScope() {
   if (stop_request_) {
@@ -203,15 +203,21 @@ int64_t DeadlineScope::own_remaining_ns() const {
   return timer_ ? std::max<int64_t>(Poller::remaining_ns(timer_, clock), 0) : kNever;
 }
 
+const DeadlineScope* DeadlineScope::outer() const {
+  MutexLock lock(deadline_mutex_);
+  return outer_;  // stays until this is freed
+}
+
+bool DeadlineScope::belongs_to(const void* owner) const {
+  const DeadlineScope* const outer = this->outer();
+  return owner_ == owner || (outer && outer->belongs_to(owner));
+}
+
 int64_t DeadlineScope::remaining_ns() const {
   if (reason() != 0) {
     return 0;
   }
-  const DeadlineScope* outer = nullptr;
-  {
-    MutexLock lock(deadline_mutex_);
-    outer = outer_;  // stays until this is freed
-  }
+  const DeadlineScope* const outer = this->outer();
   const int64_t own_ns = own_remaining_ns();
   return outer ? std::min(own_ns, outer->remaining_ns()) : own_ns;
 }

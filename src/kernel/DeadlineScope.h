@@ -19,8 +19,12 @@ namespace workflow {
 // Thread-safe. Lock order: deadline_mutex_, then the poller's mutex or that of CancelScope.
 class DeadlineScope final : public CancelScope, public Runnable {
  public:
-  // The caller holds the first reference.
-  DeadlineScope();
+  // The caller holds the first reference. `owner` identifies what the scope was made for, if the
+  // code inside needs to find out.
+  explicit DeadlineScope(const void* owner = nullptr);
+
+  // Whether this scope, or one around it, was made for `owner`.
+  bool belongs_to(const void* owner) const;
 
   // Gives the scope a deadline, or moves the one that it has. A delay counts from start(), or from
   // now if start() was called. A deadline that has passed ends the scope before this returns.
@@ -66,7 +70,9 @@ class DeadlineScope final : public CancelScope, public Runnable {
   // Returns false if the timer has expired.
   bool stop_timer() WF_REQUIRES(deadline_mutex_);
   int64_t own_remaining_ns() const;
+  const DeadlineScope* outer() const;
 
+  const void* const owner_;
   mutable Mutex deadline_mutex_;
   Stage stage_ WF_GUARDED_BY(deadline_mutex_) = Stage::kCreated;
   bool expired_ WF_GUARDED_BY(deadline_mutex_) = false;

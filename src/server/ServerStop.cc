@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "kernel/DeadlineScope.h"
 #include "kernel/ThreadContext.h"
 #include "server/Server.h"
 #include "workflow/Workflow.h"
@@ -53,7 +54,11 @@ DatagramPort* Server::retained_port() const {
 }
 
 bool Server::inside_own_series() const {
-  const SeriesWork* series = ThreadContext::current().series;
+  const ThreadContext& context = ThreadContext::current();
+  const SeriesWork* series = context.series;
+  if (!series && context.scope) {
+    return context.scope->belongs_to(static_cast<const ServerHost*>(this));
+  }
   while (series) {
     if (const_cast<SeriesWork*>(series)->get_specific(ServerExchange::kHostKey) ==
         static_cast<const ServerHost*>(this)) {

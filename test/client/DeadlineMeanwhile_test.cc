@@ -131,7 +131,7 @@ class HeldResponse : public TLVResponse {
   std::function<void()> hold;
 };
 
-// The connection was told to end the request, which was over then.
+// The deadline passes while the last bytes of the response are parsed: it comes too late.
 TEST(ClientDeadlineInTheParser, LeavesTheConnectionToTheNextRequest) {
   using Task = WFNetworkTask<TLVRequest, HeldResponse>;
   using Factory = WFNetworkTaskFactory<TLVRequest, HeldResponse>;
@@ -172,7 +172,7 @@ TEST(ClientDeadlineInTheParser, LeavesTheConnectionToTheNextRequest) {
     go.wait_for(1);
   };
   held->set_callback([&](Task* done) {
-    EXPECT_EQ(done->get_error(), ETIMEDOUT);
+    EXPECT_EQ(done->get_state(), WFT_STATE_SUCCESS);
     ended.add();
   });
   WFTimerTask* last =

@@ -28,8 +28,8 @@ struct Ends {
   std::atomic<int> timer_error{-1};
 };
 
-// "/ms=N" is delayed for so long, "/never" by something else than a timer; others for an hour.
-http_process_t delayed(Ends& ends, WFCounterTask** never = nullptr) {
+// "/ms=N" is delayed for so long, "/never" by a task that no scope ends; others for an hour.
+http_process_t delayed(Ends& ends, OwnTask** never = nullptr) {
   return [&ends, never](WFHttpTask* task) {
     echo(task);
     task->set_callback([&ends](WFHttpTask* ended) {
@@ -39,7 +39,7 @@ http_process_t delayed(Ends& ends, WFCounterTask** never = nullptr) {
     });
     const std::string uri = task->get_req()->get_request_uri();
     if (uri == "/never") {
-      *never = WFTaskFactory::create_counter_task(1, nullptr);
+      *never = new OwnTask;
       series_of(task)->push_back(*never);
       return;
     }
@@ -164,7 +164,7 @@ TEST_P(BoundedStop, DropCloses) {
 
 TEST_P(BoundedStop, TellsWhatStillRuns) {
   Ends ends;
-  WFCounterTask* never = nullptr;
+  OwnTask* never = nullptr;
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
   TestServer server(delayed(ends, &never), params, GetParam());
@@ -179,7 +179,7 @@ TEST_P(BoundedStop, TellsWhatStillRuns) {
   EXPECT_EQ(client.status(), 503);
   EXPECT_TRUE(client.ended());
   EXPECT_EQ(ends.count, 0);
-  never->count();
+  never->end();
   server->wait_finish();
   EXPECT_EQ(ends.count, 1);
   EXPECT_EQ(ends.error, ECANCELED);

@@ -215,7 +215,7 @@ TEST(StopWithin, CountsEachReplyOnce) {
   Ends ends;
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
-  WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
+  auto* const counter = new OwnTask;
   TestServer server(
       [&](WFHttpTask* task) {
         ends.note(task);
@@ -228,7 +228,7 @@ TEST(StopWithin, CountsEachReplyOnce) {
   const WFStopResult result = server->stop(0, WF_STOP_FINISH);
   EXPECT_EQ(result.cut_short, 1u);
   EXPECT_EQ(result.running, 1u);
-  counter->count();
+  counter->end();
   server->wait_finish();
   EXPECT_EQ(ends.tasks, 1);
 }

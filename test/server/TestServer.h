@@ -19,6 +19,21 @@
 
 namespace server_test {
 
+// A task of a user's own kind, which takes part in no scope: it ends only when it is told to.
+class OwnTask final : public WFGenericTask {
+ public:
+  // Any thread, once.
+  void end() {
+    if (both_.fetch_add(1) == 1) {
+      subtask_done();
+    }
+  }
+  void dispatch() override { end(); }
+
+ private:
+  std::atomic<int> both_{0};  // the dispatch and the end
+};
+
 // Replies with "METHOD URI BODY", so that a client sees what was understood.
 inline void echo(WFHttpTask* task) {
   const protocol::HttpRequest* request = task->get_req();
