@@ -21,6 +21,11 @@ struct WFNetworkResult {
 
 // Calls for code that prefers waiting to callbacks. Any thread may use them. A wait on a framework
 // thread lends that thread to other work, so a callback may wait for other callbacks.
+//
+// A wait in the function of a go or thread task returns early when the scope of the task ends
+// (WFScope.h), as if its time was over. After a wait without a result, such a function asks
+// WFScope::current().error() whether it was complete. What the function has lent to others, such as
+// captured references, must outlive it in that case.
 class WFFacilities {
  public:
   template <class RESP>

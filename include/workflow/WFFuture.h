@@ -12,8 +12,9 @@
 #include "workflow/WFGlobal.h"
 
 // Results that one thread waits for and another one brings, like std::future and std::promise, with
-// two differences. A wait on a framework thread lends that thread to other work, so it cannot
-// starve what it waits for. Nothing here throws, except WFFuture::get() if the promise is broken.
+// three differences. A wait on a framework thread lends that thread to other work, so it cannot
+// starve what it waits for. A wait in the function of a go or thread task ends when the scope of the
+// task ends (WFScope.h). Nothing here throws, except WFFuture::get() if the promise is broken.
 //
 // A future and its promise may be used by different threads at once, but each by one thread at a
 // time. A promise may be destroyed as soon as the waiter is awake, even if set_value() has not
@@ -118,12 +119,13 @@ class WFFuture {
   }
 
   // Waits and moves the value out; valid() is false afterwards. Throws std::future_error
-  // (broken_promise) if the promise was destroyed without a value.
+  // (broken_promise) if there is no value: the promise was destroyed without one, or the wait ended
+  // with the scope of the computation that called this.
   RES get() {
     wait();
     if (!state_) return future_.get();
     const std::shared_ptr<workflow::FutureResult<RES>> state = std::move(state_);
-    if (!state->has_value()) throw std::future_error(std::future_errc::broken_promise);
+    if (!state->finished() || !state->has_value()) throw std::future_error(std::future_errc::broken_promise);
     return state->take();
   }
 

@@ -1,6 +1,7 @@
 #include "kernel/CancelScope.h"
 
 #include <cassert>
+#include <thread>
 
 #include "kernel/Runtime.h"
 #include "util/VirtualScheduler.h"
@@ -41,6 +42,22 @@ bool CancelScope::leave(CancelRegistration& registration, Runnable* ended) {
     unlink(registration);
   }
   return true;
+}
+
+void CancelScope::leave_after_call(CancelRegistration& registration) {
+  for (;;) {
+    schedule_point();
+    {
+      MutexLock lock(mutex_);
+      if (registration.state_ == CancelRegistration::State::kEntered) {
+        unlink(registration);
+      }
+      if (registration.state_ == CancelRegistration::State::kOutside) {
+        return;
+      }
+    }
+    std::this_thread::yield();
+  }
 }
 
 bool CancelScope::cancel(int reason) {

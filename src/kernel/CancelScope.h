@@ -55,6 +55,10 @@ class CancelScope {
   // any more. Returns true, too, if the registration is not in the scope. O(1).
   bool leave(CancelRegistration& registration, Runnable* ended);
 
+  // For a thread that has waited itself, with a registration on its stack: leaves the scope, and
+  // returns when no canceller is calling the registration any more. Its on_cancel() must be short.
+  void leave_after_call(CancelRegistration& registration);
+
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
   // after the other, and posts what was handed over to the handlers. Returns whether this call has
   // ended the scope; if it had ended before, nothing happens. O(registrations).

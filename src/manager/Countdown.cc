@@ -1,5 +1,7 @@
 #include "manager/Countdown.h"
 
+#include "kernel/DeadlineScope.h"
+#include "kernel/ThreadContext.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
@@ -28,6 +30,38 @@ void Countdown::add(int n) {
   }
 }
 
+// Ends a wait of the calling thread when the scope ends of the computation that the thread runs.
+class Countdown::ScopeEnd final : public CancelRegistration {
+ public:
+  explicit ScopeEnd(Countdown& countdown) : countdown_(countdown) {
+    const ThreadContext& context = ThreadContext::current();
+    scope_ = context.series ? nullptr : context.scope;
+    if (scope_ && scope_->enter(*this, Kind::kOther) != 0) {
+      ended_ = true;
+      scope_ = nullptr;
+    }
+  }
+  ~ScopeEnd() {
+    if (scope_) {
+      scope_->leave_after_call(*this);
+    }
+  }
+
+  // Requires the mutex of the countdown.
+  bool ended() const { return ended_; }
+
+ private:
+  void on_cancel(int /*reason*/) override {
+    MutexLock lock(countdown_.mutex_);
+    ended_ = true;
+    countdown_.zero_.notify_all();
+  }
+
+  Countdown& countdown_;
+  DeadlineScope* scope_ = nullptr;  // if entered
+  bool ended_ = false;
+};
+
 bool Countdown::wait(int64_t timeout_ns, const char* how) {
   uint64_t arrivals_before = 0;
   {
@@ -39,11 +73,12 @@ bool Countdown::wait(int64_t timeout_ns, const char* how) {
   }
   const int64_t deadline_ns = deadline_of(timeout_ns);
   LendingCondition::Waiter waiter(WaitNote{.how = how});
+  const ScopeEnd scope_end(*this);
   MutexLock lock(mutex_);
   const auto arrived = [this, arrivals_before]() WF_REQUIRES(mutex_) {
     return left_ <= 0 || arrivals_ != arrivals_before;
   };
-  while (!arrived() && zero_.wait_until(mutex_, waiter, deadline_ns)) {
+  while (!arrived() && !scope_end.ended() && zero_.wait_until(mutex_, waiter, deadline_ns)) {
   }
   return arrived();
 }

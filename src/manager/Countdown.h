@@ -20,11 +20,13 @@ class Countdown {
   void add(int n);
 
   // Returns true when the counter was not above zero at some moment since the call, or false after
-  // `timeout_ns`. A negative timeout means no limit. `how` names the user's call in the reports of
-  // a simulation.
+  // `timeout_ns`, or when the scope of the computation that calls this has ended. A negative
+  // timeout means no limit. `how` names the user's call in the reports of a simulation.
   bool wait(int64_t timeout_ns, const char* how);
 
  private:
+  class ScopeEnd;
+
   Mutex mutex_;
   LendingCondition zero_;
   int64_t left_ WF_GUARDED_BY(mutex_);
