@@ -13,8 +13,8 @@
 
 // Results that one thread waits for and another one brings, like std::future and std::promise, with
 // three differences. A wait on a framework thread lends that thread to other work, so it cannot
-// starve what it waits for. A wait in the function of a go or thread task ends when the scope of the
-// task ends (WFScope.h). Nothing here throws, except WFFuture::get() if the promise is broken.
+// starve what it waits for. A wait in the function of a go or thread task ends when the scope of
+// the task ends (WFScope.h). Nothing here throws, except WFFuture::get() if the promise is broken.
 //
 // A future and its promise may be used by different threads at once, but each by one thread at a
 // time. A promise may be destroyed as soon as the waiter is awake, even if set_value() has not
@@ -125,7 +125,8 @@ class WFFuture {
     wait();
     if (!state_) return future_.get();
     const std::shared_ptr<workflow::FutureResult<RES>> state = std::move(state_);
-    if (!state->finished() || !state->has_value()) throw std::future_error(std::future_errc::broken_promise);
+    if (!state->finished() || !state->has_value())
+      throw std::future_error(std::future_errc::broken_promise);
     return state->take();
   }
 

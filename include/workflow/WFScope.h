@@ -96,6 +96,7 @@ class WFScope {
   explicit WFScope(workflow::DeadlineScope *scope) : scope_(scope) {}
 
  private:
+  friend class workflow::SeriesScope;
   workflow::DeadlineScope *scope_ = nullptr;  // a counted reference
 };
 

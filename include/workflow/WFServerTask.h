@@ -111,6 +111,8 @@ class ServerExchange {
   static void retain(ServerPeer *peer);
   static void release(ServerPeer *peer);
   static void *host_of(ServerPeer *peer);
+  // A scope for a request. Throws std::bad_alloc.
+  static WFScope new_scope(ServerPeer *peer);
   // The scope in which a series runs, if any. `series` may be null.
   static WFScope scope_of(const SeriesWork *series);
 
@@ -240,7 +242,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     this->task_seq_ = seq;
     this->keep_alive_timeout_ = keep_alive_timeout;
     this->state_ = WFT_STATE_TOREPLY;
-    new Series(&processor_, this, peer());
+    new Series(&processor_, this, peer(), new_scope(peer()));
     open_ = true;
     return &processor_;
   }
@@ -276,10 +278,10 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   // Keeps the connection, and with it the server, alive until the series has ended.
   class Series final : public SeriesWork {
    public:
-    Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer)
+    Series(SubTask *first, SubTask *last, workflow::ServerPeer *peer, const WFScope &scope)
         : SeriesWork(first, nullptr), peer_(peer) {
       set_last_task(last);
-      open_scope(host_of(peer_));
+      use_scope(scope);
       retain(peer_);
     }
 

@@ -15,6 +15,7 @@ class SeriesWork;
 class WFGraphNode;
 class WFModuleTask;
 class WFRepeaterTask;
+class WFScope;
 
 namespace workflow {
 
@@ -110,9 +111,9 @@ class SeriesWork {
   // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
-  // Gives the series a scope of its own, which lives as long as the series, and longer while others
-  // refer to it. Only before the start. `owner`: see DeadlineScope. Throws std::bad_alloc.
-  void open_scope(const void *owner = nullptr);
+  // Makes the series run in a scope that nothing else runs in. Its deadline ends with the series.
+  // Only before the start. Throws nothing.
+  void use_scope(const WFScope &scope);
 
   void *context = nullptr;
   series_callback_t callback;

@@ -11,9 +11,10 @@
 
 namespace workflow {
 
-ScopeTask::ScopeTask(SeriesWork* series, Callback&& callback)
-    : WFScopeTask(series, new DeadlineScope(), std::move(callback)) {
+ScopeTask::ScopeTask(SeriesWork* series, DeadlineScope* scope, Callback&& callback)
+    : WFScopeTask(series, scope, std::move(callback)) {
   assert(!series->in_parallel_ && series->first_);
+  scope_->add_reference();
   series->in_parallel_ = this;
   SeriesScope::set(series, scope_);
 }
@@ -63,20 +64,29 @@ void ScopeTask::part_done() {
 
 }  // namespace workflow
 
+using workflow::DeadlineScope;
 using workflow::ScopeTask;
 using workflow::SeriesScope;
 
 namespace {
 
-SeriesWork* series_with(SubTask* task) {
+SeriesWork* as_series(SeriesWork* series) {
+  return series;
+}
+
+SeriesWork* as_series(SubTask* task) {
   return Workflow::create_series_work(task, nullptr);
 }
 
-WFScopeTask* create(SeriesWork* series, const WFTimerDue& due, WFScopeTask::Callback&& callback) {
-  auto* const task = new ScopeTask(series, std::move(callback));
-  task->scope().set_deadline(due);  // only stored, because the task is not started
-  return task;
+// If memory runs out, `inside` stays the caller's: the scope and the memory of the task come first.
+template <class Inside>
+WFScopeTask* create(Inside* inside, const WFTimerDue& due, WFScopeTask::Callback&& callback) {
+  const WFScope scope(new DeadlineScope());
+  scope.set_deadline(due);  // only stored, because the scope is not started
+  return new ScopeTask(as_series(inside), SeriesScope::get(scope), std::move(callback));
 }
+
+constexpr std::chrono::nanoseconds kNoDeadline(-1);
 
 WFTimerDue within(workflow::Duration limit) {
   return std::chrono::nanoseconds(limit.ns());
@@ -90,11 +100,11 @@ WFScope WFScopeTask::scope() const {
 }
 
 WFScopeTask* WFTaskFactory::create_scope_task(SeriesWork* series, WFScopeTask::Callback callback) {
-  return new ScopeTask(series, std::move(callback));
+  return create(series, kNoDeadline, std::move(callback));
 }
 
 WFScopeTask* WFTaskFactory::create_scope_task(SubTask* task, WFScopeTask::Callback callback) {
-  return new ScopeTask(series_with(task), std::move(callback));
+  return create(task, kNoDeadline, std::move(callback));
 }
 
 WFScopeTask* WFTaskFactory::create_deadline_task(SeriesWork* series, const WFTimerDue& due,
@@ -104,12 +114,12 @@ WFScopeTask* WFTaskFactory::create_deadline_task(SeriesWork* series, const WFTim
 
 WFScopeTask* WFTaskFactory::create_deadline_task(SubTask* task, const WFTimerDue& due,
                                                  WFScopeTask::Callback callback) {
-  return create(series_with(task), due, std::move(callback));
+  return create(task, due, std::move(callback));
 }
 
 WFDeadlineTask* with_deadline(SubTask* task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback) {
-  return create(series_with(task), within(limit), std::move(callback));
+  return create(task, within(limit), std::move(callback));
 }
 
 WFDeadlineTask* with_deadline(SeriesWork* series, workflow::Duration limit,
@@ -119,7 +129,7 @@ WFDeadlineTask* with_deadline(SeriesWork* series, workflow::Duration limit,
 
 WFDeadlineTask* with_deadline(SubTask* task, std::chrono::steady_clock::time_point deadline,
                               WFDeadlineTask::Callback callback) {
-  return create(series_with(task), deadline, std::move(callback));
+  return create(task, deadline, std::move(callback));
 }
 
 WFDeadlineTask* with_deadline(SeriesWork* series, std::chrono::steady_clock::time_point deadline,

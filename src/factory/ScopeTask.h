@@ -14,8 +14,9 @@ namespace workflow {
 // 3. In the scope around it, if there is one, it is a task that waits, from dispatch() to its end.
 class ScopeTask final : public WFScopeTask {
  public:
-  // `series`: not started, in no parallel; owned from now on.
-  ScopeTask(SeriesWork* series, Callback&& callback);
+  // `series`: not started, in no parallel; owned from now on. Adds a reference to the scope. Throws
+  // nothing.
+  ScopeTask(SeriesWork* series, DeadlineScope* scope, Callback&& callback);
 
   void dispatch() override;
 

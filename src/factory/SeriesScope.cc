@@ -3,10 +3,11 @@
 using workflow::DeadlineScope;
 using workflow::SeriesScope;
 
-void SeriesWork::open_scope(const void* owner) {
-  scope_ = new DeadlineScope(owner);
-  owns_scope_ = true;
+void SeriesWork::use_scope(const WFScope& scope) {
+  scope_ = SeriesScope::get(scope);
+  scope_->add_reference();
   scope_->start(nullptr);  // without a deadline this does not fail
+  owns_scope_ = true;
 }
 
 void SeriesWork::share_scope(const SeriesWork* outer) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernel/DeadlineScope.h"
+#include "workflow/WFScope.h"
 #include "workflow/Workflow.h"
 
 namespace workflow {
@@ -13,6 +14,8 @@ class SeriesScope {
   // Null if the series is null or runs in no scope. The scope lives as long as the series runs.
   static DeadlineScope* of(const SeriesWork* series) { return series ? series->scope_ : nullptr; }
   static DeadlineScope* of(const SubTask* task) { return of(task->joined_series()); }
+
+  static DeadlineScope* get(const WFScope& scope) { return scope.scope_; }
 
   // Before the series begins. The caller keeps the scope alive until the series has ended.
   static void set(SeriesWork* series, DeadlineScope* scope) { series->scope_ = scope; }

@@ -31,6 +31,10 @@ void ServerExchange::cancel_timers_when_closed() {
   peer_->watch_leaving(nullptr, ServerPeer::OnLeaving::kEndTimers);
 }
 
+WFScope ServerExchange::new_scope(ServerPeer* peer) {
+  return WFScope(new DeadlineScope(host_of(peer)));
+}
+
 WFScope ServerExchange::scope_of(const SeriesWork* series) {
   DeadlineScope* const scope = SeriesScope::of(series);
   if (scope) {

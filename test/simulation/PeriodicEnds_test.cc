@@ -58,7 +58,9 @@ void run(WFSimulation& simulation) {
 
 class ScopedSeries final : public SeriesWork {
  public:
-  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) { open_scope(); }
+  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) {
+    use_scope(WFScope(new workflow::DeadlineScope()));
+  }
 
   // May be used after the series has ended.
   workflow::ScopeReference scope() const {

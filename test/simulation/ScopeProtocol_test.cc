@@ -20,7 +20,9 @@ constexpr uint64_t kSeeds = 2000;
 
 class ScopedSeries final : public SeriesWork {
  public:
-  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) { open_scope(); }
+  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) {
+    use_scope(WFScope(new workflow::DeadlineScope()));
+  }
 
   // May be used after the series has ended.
   workflow::ScopeReference scope() const {
