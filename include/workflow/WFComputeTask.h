@@ -69,8 +69,8 @@ struct TimeSpan {
 // limit is out of range, and with ENOMEM if the limit could not be set.
 //
 // The callback runs on the computing thread after compute(). It runs on another thread after a
-// timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the library, or the
-// user's executor, stopped before the computation began.
+// timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the
+// library, or the user's executor, stopped before the computation began.
 class ComputeTask : public SubTask {
  public:
   void start() {
