@@ -39,9 +39,9 @@ struct WFClientProtocol {
 //   DNS_ERROR   EAI_*
 //   TASK_ERROR  WFT_ERR_*
 //   ABORTED     the library stopped
-// If a deadline around the task passes (WFDeadline.h) it ends with SYS_ERROR and ETIMEDOUT, without
-// a timeout reason. The task then gives up what it waits for, and closes its connection, if it has
-// one.
+// If the scope around the task ends (WFScope.h), the task ends with SYS_ERROR and the error of the
+// scope, without a timeout reason: ETIMEDOUT for a deadline. The task then gives up what it waits
+// for, and closes its connection, if it has one.
 //
 // (derivable) The user may call its functions before dispatch or in the callbacks.
 template <class REQ, class RESP>

@@ -61,15 +61,16 @@ struct TimeSpan {
 // A task that computes on a computing thread: compute() is called once, after the task's turn in
 // the queue has come.
 //
-// A time limit counts from dispatch(). If the limit, or a deadline around the task (WFDeadline.h),
-// passes before compute() has returned, the task ends with SYS_ERROR/ETIMEDOUT. A computation that
-// has not begun by then never begins. One that has begun runs on, and the task object lives until
-// it has returned, but in no series: series_of() is null once the callback has returned. The task
-// ends with EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
+// A time limit counts from dispatch(). If it passes before compute() has returned, the task ends
+// with SYS_ERROR/ETIMEDOUT. If the scope around the task ends before that (WFScope.h), the task
+// ends with SYS_ERROR and the error of the scope. A computation that has not begun by then never
+// begins. One that has begun runs on, and the task object lives until it has returned, but in no
+// series: series_of() is null once the callback has returned. The task ends with EINVAL if the
+// limit is out of range, and with ENOMEM if the limit could not be set.
 //
 // The callback runs on the computing thread after compute(). It runs on another thread after a
-// timeout, or if compute() ends just when its time does. ABORTED means that the library, or the
-// user's executor, stopped before the computation began.
+// timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the
+// library, or the user's executor, stopped before the computation began.
 class ComputeTask : public SubTask {
  public:
   void start() {

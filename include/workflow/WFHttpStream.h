@@ -15,11 +15,11 @@ class ReplyStream;
 // A task that waits for a streamed reply: it ends when the stream has taken its bytes and has room
 // for more. It ends with SUCCESS, or with SYS_ERROR and the reason why the stream has ended.
 //
-// If a deadline around the task (WFDeadline.h) passes before the stream has taken all its bytes,
-// the task ends with SYS_ERROR and ETIMEDOUT. The rest is then missing from the reply, so the
-// stream ends with that error, too: the reply is incomplete, and the connection is closed. A task
-// without bytes ends with ETIMEDOUT if the deadline passes before there is room; the stream goes
-// on.
+// If the scope around the task (WFScope.h) ends before the stream has taken all its bytes, the task
+// ends with SYS_ERROR and the error of the scope: ETIMEDOUT for a deadline. The rest is then
+// missing from the reply, so the stream ends with that error, too: the reply is incomplete, and the
+// connection is closed. A task without bytes ends in the same way if the scope ends before there is
+// room; the stream goes on.
 class WFStreamTask : public WFGenericTask {
  public:
   void set_callback(std::function<void(WFStreamTask *)> callback) {

@@ -77,8 +77,9 @@ class WFServerBase {
   // that, for params.linger_timeout at most. The library keeps that socket; the server object is no
   // longer needed.
   //
-  // If this is called inside such a series, or while a connection is made or deleted, it would wait
-  // for itself. It then prints a message to stderr and returns at once, with errno EDEADLK.
+  // If this is called inside such a series, also in the function of a go or thread task of it, or
+  // while a connection is made or deleted, it would wait for itself. It then prints a message to
+  // stderr and returns at once, with errno EDEADLK.
   void wait_finish();
   void stop() {
     shutdown();

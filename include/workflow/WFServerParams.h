@@ -7,12 +7,12 @@
 
 // What happens to the replies that are still delayed when the time limit of a stop has passed.
 enum WFStopAction {
-  // The timers that delay the replies end at once with ECANCELED. The replies are then sent as they
-  // are.
+  // The scopes of the requests end with ECANCELED (WFScope.h), and so does everything that their
+  // series wait for. The replies are sent as they are when the series have ended.
   WF_STOP_FINISH,
   // The client receives an answer that says the service is unavailable (HTTP: 503). If the protocol
   // has no such answer, or the reply has begun, the connection is closed as for WF_STOP_DROP.
-  // Timers end as above; the tasks of the requests end with SYS_ERROR and ECANCELED.
+  // The scopes end as above; the tasks of the requests end with SYS_ERROR and ECANCELED.
   WF_STOP_ANSWER,
   // The connection is closed. Everything else is as for WF_STOP_ANSWER.
   WF_STOP_DROP,
@@ -21,8 +21,8 @@ enum WFStopAction {
 // The result of a stop with a time limit.
 struct WFStopResult {
   size_t cut_short;  // replies that were still delayed at the limit, or were cut off after it
-  // Requests whose series still run because something other than a timer holds them up.
-  // wait_finish() waits for them, and so does the server's destructor.
+  // Requests whose series still run because no scope can end what holds them up, such as a callback
+  // that blocks. wait_finish() waits for them, and so does the server's destructor.
   size_t running;
 };
 

@@ -58,8 +58,8 @@ class WFTimerTask : public SubTask {
 // Runs a task again and again. `create` creates the task. It is called when the repeater is
 // dispatched, and again each time the task, and what the task pushed to the front of the series, is
 // done. If it returns null, the repeater ends: its callback runs with SUCCESS. The repeater also
-// ends with SYS_ERROR/ECANCELED if its series is cancelled meanwhile, with SYS_ERROR/ETIMEDOUT if
-// the deadline around it passes, and with ABORTED if the library stops.
+// ends with SYS_ERROR/ECANCELED if its series is cancelled meanwhile, with SYS_ERROR and the error
+// of the scope if the scope around it ends (WFScope.h), and with ABORTED if the library stops.
 //
 // Any number of repeats takes constant stack and memory.
 class WFRepeaterTask : public WFGenericTask {

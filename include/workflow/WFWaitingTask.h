@@ -16,9 +16,9 @@
 //
 // When the library stops and nothing runs any more that could bring something, the tasks that still
 // wait end with WFT_STATE_ABORTED. A thread that brings something to such a task later finds the
-// task still there, and is ignored. The same holds for a task without a name that a deadline has
-// ended (WFDeadline.h): it stays until what it waited for has arrived. A task with a name is gone
-// at once, and its name no longer leads to it.
+// task still there, and is ignored. The same holds for a task without a name that a scope has ended
+// (WFScope.h): it stays until what it waited for has arrived. A task with a name is gone at once,
+// and its name no longer leads to it.
 
 namespace workflow {
 
@@ -35,8 +35,7 @@ class WaitingTasks;
 // 3. A task that was aborted is never freed before its runtime, because a bringer may still touch
 //    it.
 // 4. A task that was cancelled, and whose bringers may know its address, has two users from then
-// on:
-//    the task itself, and the last of its bringers. The second of them to end frees it.
+//    on: the task itself, and the last of its bringers. The second of them to end frees it.
 class WaitingTask : public WFGenericTask {
  protected:
   // `brought`: there is nothing to wait for, as if it had been brought already.
@@ -244,8 +243,8 @@ class WFSelectorTask : public workflow::WaitingTask {
 // the first signal counts.
 //
 // The conditional owns the task until then. If the conditional is dropped, dismissed or aborted, it
-// drops the task. If it is aborted, ended by a deadline, or fails without memory, it also cancels
-// its series, because what follows may rely on the task.
+// drops the task. If it is aborted, ended by a scope, or fails without memory, it also cancels its
+// series, because what follows may rely on the task.
 class WFConditional : public workflow::MessageTask {
  public:
   // May be called from any thread, but only once, because the conditional may be gone after that.

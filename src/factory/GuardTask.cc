@@ -52,7 +52,8 @@ bool GuardTask::line_up() {
   }
 }
 
-// Aborted or interrupted: it may hold the resource by now, or another may have taken its place out.
+// The guard was aborted or cancelled. It may hold the resource by now, or a release may have
+// unlinked its place.
 void GuardTask::leave_waiting() {
   if (place_) {
     registry().unlink(place_.get());

@@ -62,18 +62,18 @@ class TimerNode : public TimerQueueNode {
   // The small members come first because they fit behind the index of TimerQueueNode.
   // Set by both start and cancel: the first to exchange it to true decides (rule 3 below).
   std::atomic<bool> flag_{false};
-  // Guarded by P: what has ended the node. If the node was not queued then, its coming start, or
-  // restart, is refused.
+  // Guarded by the poller's mutex: what has ended the node. If the node was not queued then, its
+  // coming start, or restart, is refused.
   enum class Mark : uint8_t { kNone, kCancelled, kScopeEnded };
   Mark mark_ = Mark::kNone;
-  bool restarts_;  // guarded by P: it is periodic, and nothing has removed it for good
+  bool restarts_;  // guarded by the poller's mutex: periodic, and nothing has removed it for good
   const bool periodic_ : 1;
   const ClockId clock_ : 7;  // selects the queue
   // Changed by both start and move: start exchanges it to started(), after setting poller_ (rule
   // 10).
   std::atomic<TimerDue> due_;
-  // Guarded by P while the node is queued. The queue may hold an earlier deadline if the node was
-  // moved to a later one since.
+  // Guarded by the poller's mutex while the node is queued. The queue may hold an earlier deadline
+  // if the node was moved to a later one since.
   int64_t deadline_ns_ = 0;
   Poller* poller_ = nullptr;  // set by start, before flag_
 };
@@ -106,34 +106,39 @@ class IoHandler {
 // clock on, and then makes the poller compute the time again, in O(1) whatever the number of
 // timers. Whether a timer is due is decided by its own clock, so no timer expires early.
 //
-// Rules of the timers (the numbers are those of docs/timer-protocol.md; P is mutex_):
+// Rules of the timers (the numbers are those of docs/timer-protocol.md; the poller's mutex is P in
+// the models):
 // 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
-//    P) once it has left the queue, whichever thread removed it. The thread that removes a node
-//    owns its completion.
-// 2. `stopped` is set under P before the queue is drained. Once it is set nothing is inserted, and
-//    a start answers kStopped.
-// 3. Start and cancel both call flag_.exchange(true). Start does so while it holds P, and inserts
-//    the node only if it came first. After releasing P it never touches the node again. A canceller
-//    that came second takes P and erases the node if it is still queued; then the canceller owns
-//    the completion.
+//    the poller's mutex) once it has left the queue, whichever thread removed it. The thread that
+//    removes a node owns its completion.
+// 2. `stopped` is set under the poller's mutex before the queue is drained. Once it is set nothing
+//    is inserted, and a start answers kStopped.
+// 3. Start and cancel both call flag_.exchange(true). Start does so while it holds the poller's
+//    mutex, and inserts the node only if it came first. After releasing the mutex it never touches
+//    the node again. A canceller that came second takes the mutex and erases the node if it is
+//    still queued; then the canceller owns the completion.
 // 5. A canceller that finds the node removed never touches it again, except to mark it (rule 13).
-// 9. An interrupter has no part in flag_: holding P it takes the node out, or, when it is not in
-//    the queue, marks it, so that a start that comes after refuses. A canceller finds a refused
-//    node removed.
+// 9. A scope that has ended does not use flag_. It calls end_for_scope(), which marks the node
+//    under the poller's mutex, unless it is marked already. If the node is queued, it is removed,
+//    and the caller owns the completion. A start or restart that comes later finds the mark and
+//    answers kScopeEnded. The caller holds no lock. It keeps the node alive by its registration in
+//    the scope (kernel/CancelScope.h).
 // 10. Start and move both change due_. Before the start, a move stores the new time there. Start
-//    exchanges due_ while it holds P. A move that comes later takes P and moves the node if it is
-//    still queued.
-// 13. A node that restarts leaves the queue when its time has come without an end. Until
-//    restart_timer() puts it back, under P, who wants to end it marks it, as an interrupter does;
-//    the first to mark it, or to take it out of the queue, has ended it. The restart then refuses,
-//    and the completion is the restarter's.
+//    exchanges due_ while it holds the poller's mutex. A move that comes later takes the mutex and
+//    moves the node if it is still queued.
+// 13. A node that restarts leaves the queue each time when it is due, and belongs to its tick then.
+//    restart_timer() puts it back under the poller's mutex. A thread that wants to end the node in
+//    between marks it under that mutex, as a scope does. The first thread to mark the node, or to
+//    take it out of the queue, has ended it. The restart finds the mark and refuses, and its caller
+//    owns the completion.
 // 18. A node that is due when it is started or restarted need not be queued. The start decides this
-//    under P, after every check that may refuse the node. Such a node counts as popped: it is
-//    removed, and its starter owns the completion.
-// (Rules 4, 6 and 7 concern names: see NameRegistry. Rule 8: unnamed timers use none of these.)
+//    under the poller's mutex, after every check that may refuse the node. Such a node counts as
+//    popped: it is removed, and its starter owns the completion.
+// (Rules 4, 6 and 7 concern names: see NameRegistry. Rule 8: unnamed timers use none of these.
+// Rules 15 to 17 are in docs/scopes.md.)
 //
-// P is a leaf of the lock order. While it is held nothing is posted, freed or logged, and nothing
-// but the multiplexer is called.
+// The poller's mutex is a leaf of the lock order. While it is held nothing is posted, freed or
+// logged, and nothing but the multiplexer is called.
 class Poller {
  public:
   // If `watch` is not null and there are several handlers, the poller's thread itself runs what its

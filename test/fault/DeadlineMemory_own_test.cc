@@ -36,7 +36,7 @@ class FileDeadlineMemory : public probes::OnEachBackend {
     std::array<std::atomic<int>, kBranches> calls{};
     Tally ended;
     ParallelWork* const all = Workflow::create_parallel_work(nullptr);
-    // Who is alone in a scope needs no memory for that.
+    // A timer waits in the same scope, so that the reads are not alone there.
     all->add_series(Workflow::create_series_work(
         WFTaskFactory::create_timer_task(0, 3'000'000, nullptr), nullptr));
     for (size_t i = 0; i < kBranches; i++) {
