@@ -62,11 +62,12 @@ struct TimeSpan {
 // the queue has come.
 //
 // A time limit counts from dispatch(). If it passes before compute() has returned, the task ends
-// with SYS_ERROR/ETIMEDOUT. If the scope around the task ends before that (WFScope.h), the task
-// ends with SYS_ERROR and the error of the scope. A computation that has not begun by then never
-// begins. One that has begun runs on, and the task object lives until it has returned, but in no
-// series: series_of() is null once the callback has returned. The task ends with EINVAL if the
-// limit is out of range, and with ENOMEM if the limit could not be set.
+// with SYS_ERROR/ETIMEDOUT. A computation that has not begun by then never begins. One that has
+// begun runs on, and the task object lives until it has returned, but in no series: series_of() is
+// null once the callback has returned. If the scope around the task ends (WFScope.h) before the
+// computation has begun, the task ends with SYS_ERROR and the error of the scope. Once it has
+// begun, only ETIMEDOUT ends the task before it, as the task's own limit does. The task ends with
+// EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
 //
 // The callback runs on the computing thread after compute(). It runs on another thread after a
 // timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the

@@ -48,9 +48,11 @@ class WFScope {
   // at once in the same way. Tasks that do not wait run as ever, so the series inside goes on to
   // its end.
   //
-  // Returns true if this call has ended the scope, and false if it had ended before, or if this
-  // refers to no scope. The callbacks run on threads of the library, never inside this call. Blocks
-  // for no task. Costs less than a microsecond for each task that waits.
+  // Returns true if this call has ended the scope: then the scope task ends with `error`. Returns
+  // false if it had ended before, if everything inside had ended, or if this refers to no scope.
+  // The callbacks of tasks run on threads of the library, never inside this call; functions of a
+  // std::stop_callback do run inside it. Blocks for no task. Costs less than a microsecond for each
+  // task that waits.
   bool cancel(int error = ECANCELED) const;
 
   // Why the scope has ended: the error of the call that ended it, ETIMEDOUT for a deadline, or 0 if
@@ -65,7 +67,9 @@ class WFScope {
   // Gives the scope a deadline, or moves the one that it has, to an earlier or a later time: at
   // that time the scope ends with ETIMEDOUT. A delay counts from now, or from the start of the
   // scope task if that is still to come. A negative delay means no deadline. A deadline that has
-  // passed already ends the scope inside this call. Of nested scopes, each has its own deadline.
+  // passed already ends the scope soon, or at the start of the scope task. A delay without a clock
+  // goes by the clock of the deadline that it replaces. Of nested scopes, each has its own
+  // deadline.
   //
   // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
   // everything inside has ended (ECANCELED), there is no scope (EINVAL), or the system has no

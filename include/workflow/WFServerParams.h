@@ -21,8 +21,8 @@ enum WFStopAction {
 // The result of a stop with a time limit.
 struct WFStopResult {
   size_t cut_short;  // replies that were still delayed at the limit, or were cut off after it
-  // Requests whose series still run because no scope can end what holds them up, such as a callback
-  // that blocks. wait_finish() waits for them, and so does the server's destructor.
+  // Requests whose series still run because no scope can end what holds them up, such as a function
+  // of a go task. wait_finish() waits for them, and so does the server's destructor.
   size_t running;
 };
 

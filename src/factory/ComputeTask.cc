@@ -38,7 +38,19 @@ Poller::Start TimeLimit::start() {
 
 bool TimeLimit::claim() {
   schedule_point();
-  return !claimed_.exchange(true, std::memory_order_acq_rel);
+  return stage_.exchange(Stage::kClaimed, std::memory_order_acq_rel) != Stage::kClaimed;
+}
+
+bool TimeLimit::claim_before_begin() {
+  schedule_point();
+  Stage expected = Stage::kQueued;
+  return stage_.compare_exchange_strong(expected, Stage::kClaimed, std::memory_order_acq_rel);
+}
+
+bool TimeLimit::begin() {
+  schedule_point();
+  Stage expected = Stage::kQueued;
+  return stage_.compare_exchange_strong(expected, Stage::kBegun, std::memory_order_acq_rel);
 }
 
 bool TimeLimit::meet() {
@@ -148,7 +160,7 @@ bool ComputeTask::start_limit() {
 }
 
 void ComputeTask::on_cancel(int reason) {
-  if (limit_->claim()) {
+  if (reason == ETIMEDOUT ? limit_->claim() : limit_->claim_before_begin()) {
     state_ = WFT_STATE_SYS_ERROR;
     error_ = reason;
     if (limit_->take_timer()) {
@@ -168,7 +180,7 @@ void ComputeTask::take_turn() {
   int state = WFT_STATE_ABORTED;
   const auto* pool = static_cast<const ComputePool*>(ThreadContext::current().pool);
   if (!pool->is_abandoned() && !Runtime::current().stopping()) {
-    if (!limit_ || !limit_->is_over()) {
+    if (!limit_ || limit_->begin()) {
       compute_here();
     }
     state = WFT_STATE_SUCCESS;

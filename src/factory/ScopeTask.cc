@@ -44,14 +44,13 @@ void ScopeTask::on_cancel(int reason) {
 }
 
 void ScopeTask::branch_done() {
-  error_ = scope_->reason();
+  error_ = scope_->finish();
   if (error_ != 0) {
     state_ = WFT_STATE_SYS_ERROR;
   } else {
     state_ = Runtime::current().stopping() ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS;
     extent_ = WFScopeExtent::kEverything;
   }
-  scope_->finish();
   part_done();
 }
 

@@ -15,7 +15,8 @@ namespace workflow {
 // or the scope of the task. Without a time limit there is no timer.
 //
 // 1. claim() decides the outcome: it succeeds for the first of the timeout, the canceller of the
-//    scope and the end of the computation.
+//    scope and the end of the computation. Once the computation has begun, only a timeout may end
+//    the task before it: what the function has borrowed may be gone when its series goes on.
 // 2. The thread that takes the timer out of the poller owns the completion. If the timer has
 //    already expired, two threads come to meet(): the one that handles the expiry, and the one that
 //    has claimed the outcome. The second of them owns the completion, so neither touches a task
@@ -40,8 +41,10 @@ class TimeLimit final : public TimerNode, public Runnable {
   DeadlineScope* scope() const { return scope_.get(); }
 
   bool claim();
-  // Called before the computation has claimed the outcome. Returns whether something else has.
-  bool is_over() const { return claimed_.load(std::memory_order_acquire); }
+  // Fails if the computation has begun, too.
+  bool claim_before_begin();
+  // The computation begins. Returns false if something has claimed the outcome before.
+  bool begin();
   // Called by the canceller or the computation after it has claimed the outcome. Returns true if
   // the caller owns the completion. Otherwise the thread that it meets owns it, or the coming
   // start.
@@ -59,7 +62,8 @@ class TimeLimit final : public TimerNode, public Runnable {
   ComputeTask* const task_;
   const int64_t limit_ns_;
   ScopeReference scope_;
-  std::atomic<bool> claimed_{false};
+  enum class Stage { kQueued, kBegun, kClaimed };
+  std::atomic<Stage> stage_{Stage::kQueued};
   std::atomic<bool> met_{false};
   std::atomic<int> users_{2};
 };

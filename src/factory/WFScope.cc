@@ -33,7 +33,8 @@ std::chrono::nanoseconds WFScope::remaining() const {
 }
 
 bool WFScope::set_deadline(const WFTimerDue& due) const {
-  const int error = scope_ ? scope_->set_deadline(workflow::clocked_due(due)) : EINVAL;
+  const int error =
+      scope_ ? scope_->set_deadline(workflow::clocked_due(due), !due.has_clock()) : EINVAL;
   if (error != 0) {
     errno = error;
   }

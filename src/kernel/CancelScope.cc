@@ -88,9 +88,16 @@ void CancelScope::cancel_timers(int reason) {
   call_all(Kind::kTimer, reason);
 }
 
+int CancelScope::finish() {
+  schedule_point();
+  MutexLock lock(mutex_);
+  finished_ = true;
+  return list(Kind::kOther).reason.load(std::memory_order_relaxed);
+}
+
 bool CancelScope::close(Kind kind, int reason) {
   assert(reason != 0);
-  if (list(kind).reason.load(std::memory_order_relaxed) != 0) {
+  if (finished_ || list(kind).reason.load(std::memory_order_relaxed) != 0) {
     return false;
   }
   list(kind).reason.store(reason, std::memory_order_release);

@@ -12,7 +12,8 @@ namespace workflow {
 // Ends everything that waits inside it, once, for one reason. This is the only way in which the
 // library ends a wait early for a deadline, a departed client, a stopping server or a user.
 //
-// Its contract is that of std::stop_source and std::stop_callback, except that nothing ever blocks.
+// Its contract is that of std::stop_source and std::stop_callback, except that nothing blocks but
+// leave_after_call(), which is for threads that block anyway.
 // A task enters before it begins to wait, and leaves when it has ended. cancel() calls on_cancel()
 // of each registration that is inside. A task that ends while it is being called is handed over:
 // the canceller posts it once the call has returned, so that it is not freed under the call.
@@ -68,6 +69,11 @@ class CancelScope {
   // for everything else.
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
+  // Everything inside has ended, and nothing enters any more. Returns why the scope has ended, or
+  // 0; then no call ends it from now on. So the result of this call and those of all calls of
+  // cancel() agree.
+  int finish();
+
   // 0 while the scope is open, otherwise why it ended.
   int reason() const { return reason_for(Kind::kOther); }
   // 0 while waits of this kind may begin.
@@ -105,6 +111,7 @@ class CancelScope {
 
   Mutex mutex_;
   List lists_[2];  // by Kind
+  bool finished_ WF_GUARDED_BY(mutex_) = false;
   std::atomic<int> references_{1};
 };
 

@@ -61,11 +61,14 @@ DeadlineScope::~DeadlineScope() {
   }
 }
 
-int DeadlineScope::set_deadline(const ClockedDue& due) {
+int DeadlineScope::set_deadline(ClockedDue due, bool keeps_clock) {
   bool passed = false;
   int error = reason();
   if (error == 0) {
     MutexLock lock(deadline_mutex_);
+    if (keeps_clock) {
+      due.clock = timer_ ? timer_->clock() : due_.clock;
+    }
     if (stage_ == Stage::kCreated) {
       due_ = due;
     } else if (stage_ == Stage::kStarted) {
@@ -155,10 +158,12 @@ int DeadlineScope::start(DeadlineScope* outer) {
   return passed ? ETIMEDOUT : error;
 }
 
-void DeadlineScope::finish() {
+int DeadlineScope::finish() {
+  const int reason = CancelScope::finish();
   MutexLock lock(deadline_mutex_);
   stage_ = Stage::kFinished;
   stop_timer();
+  return reason;
 }
 
 Runnable* DeadlineScope::later(Kind kind, int reason) {

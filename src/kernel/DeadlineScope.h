@@ -27,11 +27,13 @@ class DeadlineScope final : public CancelScope, public Runnable {
   bool belongs_to(const void* owner) const;
 
   // Gives the scope a deadline, or moves the one that it has. A delay counts from start(), or from
-  // now if start() was called. A deadline that has passed ends the scope before this returns.
-  // Returns 0, or an errno value: the reason for which the scope has ended, ETIMEDOUT if the
-  // deadline before has just passed, ECANCELED after finish(), ENOMEM, or EMFILE or ENFILE if the
-  // first timer of its clock needs a descriptor. The caller holds no lock.
-  int set_deadline(const ClockedDue& due);
+  // now if start() was called. A deadline that has passed ends the scope soon, on this thread or
+  // another. Returns 0, or an errno value: the reason for which the scope has ended, ETIMEDOUT if
+  // the deadline before has just passed, ECANCELED after finish(), ENOMEM, or EMFILE or ENFILE if
+  // the first timer of its clock needs a descriptor. The caller holds no lock.
+  //
+  // `keeps_clock`: if the scope has a deadline already, `due` is a delay by the clock of that one.
+  int set_deadline(ClockedDue due, bool keeps_clock = false);
 
   // The deadline counts from now on. `outer` is the scope around this one, or null. Returns 0, or
   // an errno value as set_deadline() does; the caller ends the scope with it. Called once.
@@ -43,8 +45,8 @@ class DeadlineScope final : public CancelScope, public Runnable {
   [[nodiscard]] Runnable* cancel_later(int reason) { return later(Kind::kOther, reason); }
   [[nodiscard]] Runnable* cancel_timers_later(int reason) { return later(Kind::kTimer, reason); }
 
-  // Everything inside has ended, so the deadline has no effect any more.
-  void finish();
+  // As CancelScope::finish(): nothing ends the scope any more, and so the deadline is dropped.
+  int finish();
 
   // How long it is until the earliest deadline of this scope and of the scopes around it: kNever if
   // there is none, 0 if the scope has ended.

@@ -114,7 +114,8 @@ TEST_F(Scope, HandlesOutliveTheScope) {
   EXPECT_EQ(scope.error(), 0);
   EXPECT_FALSE(scope.set_deadline(hours(1)));
   EXPECT_EQ(errno, ECANCELED);
-  copy.cancel();  // ends nothing
+  EXPECT_FALSE(copy.cancel());
+  EXPECT_EQ(scope.error(), 0);
   EXPECT_EQ(text(), "a+S+");
 }
 
@@ -299,6 +300,67 @@ TEST_F(Scope, AFunctionThatComputesLearnsOfTheEnd) {
   EXPECT_TRUE(over.wait_for(1));
   EXPECT_EQ(error, ECANCELED);
   EXPECT_TRUE(series_ended());
+}
+
+// What the function has borrowed may be gone when its series goes on.
+TEST_F(Scope, WaitsForAFunctionThatRunsUnlessTimeIsOver) {
+  for (const int error : {ECANCELED, ETIMEDOUT}) {
+    test_support::Tally begun;
+    test_support::Tally go_on;
+    std::atomic<bool> returned{false};
+    std::atomic<bool> ended_before{false};
+    test_support::Tally over;
+    WFGoTask* go = WFTaskFactory::create_go_task("queue", [&] {
+      begun.add();
+      EXPECT_TRUE(go_on.wait_for(1));
+      returned = true;
+      over.add();
+    });
+    go->set_callback([&](WFGoTask* task) {
+      ended_before = !returned;
+      EXPECT_EQ(task->get_error(), error == ETIMEDOUT ? ETIMEDOUT : 0);
+    });
+    test_support::Tally ended;
+    WFScopeTask* task = WFTaskFactory::create_scope_task(go, [&](WFScopeTask* scope_task) {
+      EXPECT_EQ(scope_task->get_error(), error);
+      ended.add();
+    });
+    const WFScope scope = task->scope();
+    task->start();
+    ASSERT_TRUE(begun.wait_for(1));
+    EXPECT_TRUE(scope.cancel(error));
+    if (error == ETIMEDOUT) {
+      EXPECT_TRUE(ended.wait_for(1));
+    } else {
+      EXPECT_EQ(ended.count(), 0u);
+    }
+    go_on.add();
+    ASSERT_TRUE(ended.wait_for(1));
+    ASSERT_TRUE(over.wait_for(1));
+    EXPECT_EQ(ended_before, error == ETIMEDOUT);
+  }
+}
+
+// A cancel that was told that it ended the scope has decided the outcome of its task.
+TEST_F(Scope, WhatCancelReturnsIsTrue) {
+  constexpr int kRounds = 300;
+  for (int round = 0; round < kRounds; round++) {
+    std::atomic<int> error{-1};
+    test_support::Tally ended;
+    WFCounterTask* last = WFTaskFactory::create_counter_task(1, nullptr);
+    WFScopeTask* task = WFTaskFactory::create_scope_task(last, [&](WFScopeTask* scope_task) {
+      error = scope_task->get_error();
+      ended.add();
+    });
+    const WFScope scope = task->scope();
+    task->start();
+    std::thread counter([&] { last->count(); });
+    const bool won = scope.cancel(EBUSY);
+    counter.join();
+    ASSERT_TRUE(ended.wait_for(1));
+    EXPECT_EQ(won, error == EBUSY);
+    EXPECT_EQ(scope.error(), error);
+  }
 }
 
 TEST_F(Scope, RequestsTheStopOfItsToken) {
