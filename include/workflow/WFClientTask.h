@@ -64,9 +64,11 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   }
 
   void dispatch() override {
-    const int refused = target_error_ != 0 ? target_error_ : enter();
+    const bool no_target = target_error_ != 0;
+    const int refused = no_target ? target_error_ : enter();
     if (refused != 0) {
-      this->state_ = refused < 1000 ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
+      const bool is_errno = !no_target || refused < 1000;
+      this->state_ = is_errno ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
       this->error_ = refused;
       this->timeout_reason_ = TOR_NOT_TIMEOUT;
       this->subtask_done();

@@ -50,11 +50,17 @@ class WFFacilities {
   }
 
   // Sends `req`: creates and starts a client task of WFNetworkTaskFactory. request() waits for its
-  // end.
+  // end. If the scope of the computation ends first, it returns SYS_ERROR with the error of the
+  // scope, and the request is left to itself.
   template <class REQ, class RESP>
   static WFNetworkResult<RESP> request(enum TransportType type, const std::string &url, REQ &&req,
                                        int retry_max) {
-    return async_request<REQ, RESP>(type, url, std::move(req), retry_max).get();
+    WFFuture<WFNetworkResult<RESP>> result =
+        async_request<REQ, RESP>(type, url, std::move(req), retry_max);
+    if (result.wait_for(std::chrono::hours::max()) == std::future_status::ready) {
+      return result.get();
+    }
+    return {RESP(), 0, WFT_STATE_SYS_ERROR, WFScope::current().error()};
   }
   template <class REQ, class RESP>
   static WFFuture<WFNetworkResult<RESP>> async_request(enum TransportType type,

@@ -44,9 +44,9 @@ class WFScope {
   explicit operator bool() const { return scope_ != nullptr; }
 
   // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`, an
-  // errno value; 0 counts as ECANCELED. From now on, each task that would begin to wait inside ends
-  // at once in the same way. Tasks that do not wait run as ever, so the series inside goes on to
-  // its end.
+  // errno value; anything else counts as ECANCELED. From now on, each task that would begin to wait
+  // inside ends at once in the same way. Tasks that do not wait run as ever, so the series inside
+  // goes on to its end.
   //
   // Returns true if this call has ended the scope: then the scope task ends with `error`. Returns
   // false if it had ended before, if everything inside had ended, or if this refers to no scope.

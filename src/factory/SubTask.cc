@@ -51,7 +51,8 @@ class ChainScope {
         dispatching_(context.dispatching),
         dispatched_is_done_(context.dispatched_is_done),
         turn_ends_(std::exchange(context.turn_ends, false)),
-        series_(context.series) {
+        series_(context.series),
+        scope_(std::exchange(context.scope, nullptr)) {
     context_.nesting++;
   }
   ~ChainScope() {
@@ -60,6 +61,7 @@ class ChainScope {
     context_.dispatched_is_done = dispatched_is_done_;
     context_.turn_ends = turn_ends_;
     context_.series = series_;
+    context_.scope = scope_;
   }
   ChainScope(const ChainScope&) = delete;
   ChainScope& operator=(const ChainScope&) = delete;
@@ -70,6 +72,7 @@ class ChainScope {
   const bool dispatched_is_done_;
   const bool turn_ends_;
   SeriesWork* const series_;
+  workflow::DeadlineScope* const scope_;
 };
 
 }  // namespace

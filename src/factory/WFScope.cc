@@ -21,7 +21,9 @@ WFScope::~WFScope() {
 }
 
 bool WFScope::cancel(int error) const {
-  return scope_ && scope_->cancel(error != 0 ? error : ECANCELED);
+  constexpr int kLastErrno = 4095;  // as in the kernel
+  const WFScope kept(*this);        // a callback may destroy this
+  return kept && kept.scope_->cancel(error > 0 && error <= kLastErrno ? error : ECANCELED);
 }
 
 int WFScope::error() const {
@@ -33,8 +35,9 @@ std::chrono::nanoseconds WFScope::remaining() const {
 }
 
 bool WFScope::set_deadline(const WFTimerDue& due) const {
+  const WFScope kept(*this);  // a callback may destroy this
   const int error =
-      scope_ ? scope_->set_deadline(workflow::clocked_due(due), !due.has_clock()) : EINVAL;
+      kept ? kept.scope_->set_deadline(workflow::clocked_due(due), !due.has_clock()) : EINVAL;
   if (error != 0) {
     errno = error;
   }

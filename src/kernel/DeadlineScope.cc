@@ -26,8 +26,8 @@ class DeadlineScope::Timer final : public TimerNode, public Runnable {
   void take_turn() override {
     {
       MutexLock lock(scope_->deadline_mutex_);
-      scope_->timer_ = nullptr;
-      scope_->expired_ = !stopped_;
+      scope_->timer_ = scope_->timer_ == this ? nullptr : scope_->timer_;
+      scope_->expired_ |= !stopped_;
     }
     // When the library stops, that ends all that waits.
     if (!stopped_) {
@@ -90,13 +90,21 @@ int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
   if (timer_ && timer_->clock() == due.clock) {
     return Poller::move_timer(timer_, due.due) == Poller::Move::kMoved ? 0 : ETIMEDOUT;
   }
-  if (!stop_timer()) {
-    return ETIMEDOUT;
+  // The new timer comes first: if it cannot be started, nothing has changed.
+  Timer* after = nullptr;
+  if (const int error = start_timer(due, &after, passed)) {
+    return error;
   }
-  return start_timer(due, passed);
+  if (!stop(timer_)) {
+    *passed = false;
+    stop(after);
+    return ETIMEDOUT;  // the deadline before has just expired, and will end the scope
+  }
+  timer_ = after;
+  return 0;
 }
 
-int DeadlineScope::start_timer(const ClockedDue& due, bool* passed) {
+int DeadlineScope::start_timer(const ClockedDue& due, Timer** started, bool* passed) {
   Poller& poller = Runtime::current().own_poller();
   const int64_t now_ns = poller.clock().now_ns_on(due.clock);
   if (due.due.deadline_ns(now_ns) == kNever) {
@@ -108,7 +116,7 @@ int DeadlineScope::start_timer(const ClockedDue& due, bool* passed) {
   }
   switch (poller.start_timer(timer, Poller::IfDue::kTell)) {
     case Poller::Start::kQueued:
-      timer_ = timer;
+      *started = timer;
       return 0;
     case Poller::Start::kDue:
       *passed = true;
@@ -131,15 +139,14 @@ int DeadlineScope::start_timer(const ClockedDue& due, bool* passed) {
   return 0;
 }
 
-bool DeadlineScope::stop_timer() {
-  if (!timer_) {
+bool DeadlineScope::stop(Timer* timer) {
+  if (!timer) {
     return true;
   }
-  if (Poller::cancel_timer(timer_) != Poller::Cancel::kTaken) {
+  if (Poller::cancel_timer(timer) != Poller::Cancel::kTaken) {
     return false;
   }
-  delete timer_;  // not the last reference: the caller has one
-  timer_ = nullptr;
+  delete timer;  // its reference is not the last one: the caller has one
   return true;
 }
 
@@ -153,7 +160,7 @@ int DeadlineScope::start(DeadlineScope* outer) {
     MutexLock lock(deadline_mutex_);
     stage_ = Stage::kStarted;
     outer_ = outer;
-    error = start_timer(due_, &passed);
+    error = start_timer(due_, &timer_, &passed);
   }
   return passed ? ETIMEDOUT : error;
 }
@@ -162,7 +169,9 @@ int DeadlineScope::finish() {
   const int reason = CancelScope::finish();
   MutexLock lock(deadline_mutex_);
   stage_ = Stage::kFinished;
-  stop_timer();
+  if (stop(timer_)) {
+    timer_ = nullptr;
+  }
   return reason;
 }
 
@@ -186,10 +195,11 @@ void DeadlineScope::take_turn() {
     timers = std::exchange(later_[static_cast<size_t>(Kind::kTimer)], 0);
     all = std::exchange(later_[static_cast<size_t>(Kind::kOther)], 0);
   }
+  if (timers != 0) {
+    cancel_timers(timers);
+  }
   if (all != 0) {
     cancel(all);
-  } else if (timers != 0) {
-    cancel_timers(timers);
   }
   drop_reference();
 }
@@ -214,17 +224,22 @@ const DeadlineScope* DeadlineScope::outer() const {
 }
 
 bool DeadlineScope::belongs_to(const void* owner) const {
-  const DeadlineScope* const outer = this->outer();
-  return owner_ == owner || (outer && outer->belongs_to(owner));
+  const DeadlineScope* scope = this;
+  while (scope && scope->owner_ != owner) {
+    scope = scope->outer();
+  }
+  return scope != nullptr;
 }
 
 int64_t DeadlineScope::remaining_ns() const {
   if (reason() != 0) {
     return 0;
   }
-  const DeadlineScope* const outer = this->outer();
-  const int64_t own_ns = own_remaining_ns();
-  return outer ? std::min(own_ns, outer->remaining_ns()) : own_ns;
+  int64_t remaining_ns = kNever;
+  for (const DeadlineScope* scope = this; scope; scope = scope->outer()) {
+    remaining_ns = std::min(remaining_ns, scope->own_remaining_ns());
+  }
+  return remaining_ns;
 }
 
 std::stop_token DeadlineScope::stop_token() {

@@ -68,9 +68,11 @@ class DeadlineScope final : public CancelScope, public Runnable {
   Runnable* later(Kind kind, int reason);
 
   int set_timer(const ClockedDue& due, bool* passed) WF_REQUIRES(deadline_mutex_);
-  int start_timer(const ClockedDue& due, bool* passed) WF_REQUIRES(deadline_mutex_);
-  // Returns false if the timer has expired.
-  bool stop_timer() WF_REQUIRES(deadline_mutex_);
+  int start_timer(const ClockedDue& due, Timer** started, bool* passed)
+      WF_REQUIRES(deadline_mutex_);
+  // Frees a timer, which may be null. Returns false if it has expired; then its turn on a handler
+  // frees it.
+  static bool stop(Timer* timer);
   int64_t own_remaining_ns() const;
   const DeadlineScope* outer() const;
 
