@@ -73,11 +73,17 @@ TEST_F(DeadlineComputing, EndsWhatWaitsInItsQueue) {
 }
 
 TEST_F(DeadlineComputing, DoesNotWaitForAFunctionThatRuns) {
-  WFGoTask* task = timed_out_go([this] {
+  Tally begun;
+  WFGoTask* task = timed_out_go([this, &begun] {
+    begun.add();
     EXPECT_TRUE(released_.wait_for(1));
     ran_.add();
   });
-  with_deadline(task, milliseconds(5), expecting_timeout<WFDeadlineTask>())->start();
+  WFDeadlineTask* limit = with_deadline(task, seconds(1000), expecting_timeout<WFDeadlineTask>());
+  const WFScope scope = limit->scope();
+  limit->start();
+  ASSERT_TRUE(begun.wait_for(1));
+  EXPECT_TRUE(scope.set_deadline(milliseconds(0)));
   EXPECT_TRUE(ended_.wait_for(2));
   EXPECT_EQ(ran_.count(), 0u);
   released_.add();
