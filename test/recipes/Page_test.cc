@@ -16,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The compiler is given the full path of this file.
-const fs::path kFolder = fs::path(__FILE__).parent_path();
+const fs::path kFolder = fs::path(SOURCE_TREE) / "test" / "recipes";
 
 constexpr size_t kMostLines = 25;
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,7 +38,7 @@ class ServerProcess {
     if (pid_ == 0) {
       ::close(down[1]);
       ::close(up[0]);
-      ::_exit(live(name, listen_fd, down[0], up[1]));
+      std::exit(live(name, listen_fd, down[0], up[1]));
     }
     ::close(down[0]);
     ::close(up[1]);

@@ -13,8 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The compiler is given the full path of this file.
-const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path().parent_path();
+const fs::path kRoot = SOURCE_TREE;
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);
