@@ -11,13 +11,13 @@
  * Series 0 and, unless NESTED, series 1 run directly in the outer scope. With NESTED, series 1 runs
  * in the nested scope. That scope belongs to a scope task, which is registered in the outer scope as
  * number 2: whoever cancels the outer scope cancels the nested one, too. The scope task completes
- * when series 1 has ended, and its scope may be freed then. With WITH_TIMERS, one more
- * thread ends only the timers of the outer scope (cancel_timers()). These are the tasks of series 0,
- * or with NESTED the scope task instead.
+ * when series 1 has ended, and its scope may be freed then. With WITH_TIMERS, one more thread ends only
+ * the timers of the outer scope (cancel_timers()). These are the tasks of series 0, or with NESTED the
+ * scope task instead.
  *
- * Each series runs one task after the other, TASKS of them. A task enters the scope, goes to the
- * place, and is ended there by the process Finisher (an expiry, a message, a reply) or by a
- * canceller. A Finisher leaves the scope while it holds L, as a thread does that cancels timers by
+ * Each series runs one task after the other, TASKS of them. A task enters the scope and goes to the
+ * place. If its start does not fail, it is ended there by the process Finisher (an expiry, a message,
+ * a reply) or by a canceller. A Finisher leaves the scope while it holds L, as a thread does that cancels timers by
  * name, or after it has released L. The order of locks is L, then S[0] or S[1].
  *
  * What happens under S[s] is one step: no other lock is taken there, and what S[s] guards is touched
@@ -38,7 +38,7 @@
 #endif
 #define SERIES 2
 
-mtype = { NONE, SUCCESS, ECANCELED, ETIMEDOUT };
+mtype = { NONE, ENOMEM, ECANCELED, ETIMEDOUT };
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED };
 
 byte L;
@@ -133,6 +133,7 @@ proctype Series(byte i) {
 #endif
         if
         :: why == NONE -> placed[i] = true
+        :: why == NONE -> why = ENOMEM  /* the start fails */
         :: else
         fi;
         unlock(L);
