@@ -1,16 +1,17 @@
 /*
- * A file operation that may be ended early (FileIo::interrupt, rule 16): the queue of the ring, the
- * kernel, the queue of the threads, one of these threads; and an interruption at any moment.
+ * A file operation whose scope may be cancelled at any moment (FileIo::withdraw, rule 16): the queue of
+ * the ring, the kernel, the queue of the threads, one of these threads.
  *
- * The names are those of docs/concurrency.md and of the code:
- *   I           the mutex of the series' scope; entered and interrupted are guarded by it (rule 9)
- *   R           the ring's: in_ring, asleep, idle, refusing_ring
+ * The names are those of the code:
+ *   R           the ring's mutex: in_ring, asleep, idle, refusing_ring
  *   F           the threads' pool's: in_threads, refusing_threads
- *   ending      FileOperation::ending_
  *   kernel      what the ring's kernel side does with it
+ *   reg         the registration of the task's series in its scope (CancelRegistration::state_)
+ *   scope_ended  the scope has a reason, which is the operation's end_reason(). The mutex of the scope
+ *               is a leaf and guards nothing else but reg, so each use of it is one step (scope.pml)
  *
  * One operation, in a ring that has room for one. Whoever answers may do so at any moment, or never
- * (silent); only a cancellation is always answered. Every access to shared data is a step of its
+ * (silent); only a cancellation is always answered. Every other access to shared data is a step of its
  * own; memory is sequentially consistent.
  *
  * Parameters (-D):
@@ -26,24 +27,34 @@
 #define IN_FLIGHT 1
 #define ANSWERED 2
 
-byte I = NOBODY, R = NOBODY, F = NOBODY;
-bool entered, interrupted, ending;
+mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
+
+byte R = NOBODY, F = NOBODY;
+bool scope_ended;
+mtype reg = OUTSIDE;
 byte in_ring = ELSEWHERE, in_threads = ELSEWHERE, kernel = IDLE;
 bool tried, asleep, idle = true, woken, cancelling, again;
 bool refusing_ring, refusing_threads;
 
 /* Ghosts. */
-bool alive = true, asked, interruption_over, had_begun, buffer_used, inside, silent, over;
+bool alive = true, called, scope_over, had_begun, buffer_used, inside, silent, over;
 byte callbacks;
+
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
 
 #define TOUCH assert(alive && callbacks == 0)
 #define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
 #define UNLOCK(mutex) mutex = NOBODY
 
-/* The callback, by who owns the completion. */
-inline complete() {
+/* The task is posted: its callback runs, and it is freed. */
+inline post() {
   d_step {
     TOUCH;
+    RULE(reg == OUTSIDE);
     assert(!buffer_used);
     assert(in_ring != WAITING && in_ring != TO_CANCEL && in_threads != WAITING);
     callbacks++;
@@ -51,20 +62,22 @@ inline complete() {
   }
 }
 
-/* FileTask::finished, aborted */
+/* FileTask::end_with, by the owner of the completion. Needs the local posts. */
 inline finish() {
-#ifndef MUT_END_KEEPS_SCOPE
-  LOCK(I);
-  entered = false;
-  UNLOCK(I);
+  d_step { TOUCH; posts = reg != CALLED; reg = (posts -> OUTSIDE : HANDED_OVER) };
+#ifdef MUT_END_IGNORES_HAND_OVER
+  posts = true; reg = OUTSIDE;
 #endif
-  complete()
+  if
+  :: posts -> post()
+  :: else
+  fi
 }
 
 /* FileThreads::post */
 inline post_to_threads() {
   LOCK(F);
-  d_step { TOUCH; refused = ending || (refusing_threads && !tried) };
+  d_step { TOUCH; refused = scope_ended || (refusing_threads && !tried) };
 #ifdef MUT_COMES_TO_THREADS_UNSEEN
   refused = refusing_threads && !tried;
 #endif
@@ -81,19 +94,17 @@ inline post_to_threads() {
 
 /* FileTask::dispatch, FileIo::submit */
 proctype Starter() {
-  bool refused, wake;
-  LOCK(I);
-  d_step { refused = interrupted; entered = !interrupted };
-  UNLOCK(I);
+  bool refused, wake, posts;
+  d_step { refused = scope_ended; reg = (scope_ended -> OUTSIDE : ENTERED) };
   if
-  :: refused -> complete(); goto done
+  :: refused -> finish(); goto done
   :: else
   fi;
   if
   :: post_to_threads()
   :: true ->
      LOCK(R);
-     d_step { TOUCH; refused = ending || refusing_ring };
+     d_step { TOUCH; refused = scope_ended || refusing_ring };
 #ifdef MUT_COMES_TO_RING_UNSEEN
      refused = refusing_ring;
 #endif
@@ -114,7 +125,7 @@ done:
 
 /* FileRing::thread_main */
 proctype Ring() {
-  bool begin, cancel, refused;
+  bool begin, cancel, refused, posts;
   do
   :: over -> break
   :: else ->
@@ -170,7 +181,7 @@ proctype Kernel() {
 
 /* FileThreads: next, carry_out */
 proctype Worker() {
-  bool mine;
+  bool mine, posts;
   do
   :: over -> break
   :: in_threads == WAITING ->
@@ -183,7 +194,7 @@ proctype Worker() {
      UNLOCK(F);
      if
      :: mine ->
-        d_step { TOUCH; assert(!interruption_over || had_begun) };
+        d_step { TOUCH; assert(!scope_over || had_begun) };
         d_step { buffer_used = true; inside = true };
         if
         :: !silent
@@ -198,8 +209,8 @@ done:
   skip
 }
 
-/* FileRing::interrupt, FileThreads::interrupt */
-inline look_for_it() {
+/* FileRing::withdraw, FileThreads::withdraw */
+inline withdraw() {
   LOCK(R);
   TOUCH;
   if
@@ -242,39 +253,37 @@ inline look_for_it() {
   fi
 }
 
-/* InterruptScope::interrupt, FileTask::interrupt, FileIo::interrupt */
-proctype Interrupter() {
-  bool mine, wake;
-  LOCK(I);
-  interrupted = true;
+/* CancelScope::cancel, FileTask::on_cancel, FileIo::withdraw */
+proctype ScopeCanceller() {
+  bool mine, wake, posts;
+  scope_ended = true;
+  d_step {
+    if
+    :: reg == ENTERED -> TOUCH; reg = CALLED; called = true
+    :: else
+    fi
+  };
   if
-  :: entered ->
-     d_step { TOUCH; entered = false; asked = true };
-#ifdef MUT_LETS_GO_OF_I
-     UNLOCK(I);
-#endif
-#ifdef MUT_LOOKS_FOR_IT_FIRST
-     look_for_it();
-     ending = true;
-#else
-     ending = true;
-     look_for_it();
-#endif
-     d_step { interruption_over = true; had_begun = in_threads == BEGUN };
-#ifndef MUT_LETS_GO_OF_I
-     UNLOCK(I)
-#endif
-  :: else -> UNLOCK(I)
-  fi;
-  if
-  :: mine -> complete()
+  :: called ->
+     withdraw();
+     if
+     :: mine -> finish(); RULE(!posts)
+     :: else
+     fi;
+     d_step { TOUCH; posts = reg == HANDED_OVER; reg = OUTSIDE };
+     if
+     :: posts -> post()
+     :: else
+     fi
   :: else
-  fi
+  fi;
+  skip;
+  d_step { scope_over = true; had_begun = in_threads == BEGUN }
 }
 
 /* FileIo::refuse */
 proctype Stop() {
-  bool mine;
+  bool mine, posts;
   LOCK(R);
   d_step {
     refusing_ring = true;
@@ -312,7 +321,7 @@ init {
     run Kernel();
     run Worker();
     if
-    :: run Interrupter()
+    :: run ScopeCanceller()
     :: skip
     fi;
     if
@@ -322,8 +331,8 @@ init {
   };
   /* Nothing else can happen. */
   timeout;
-  assert(I == NOBODY && R == NOBODY && F == NOBODY);
-  assert(callbacks == 1 || !asked || inside);
+  assert(R == NOBODY && F == NOBODY);
+  assert(callbacks == 1 || !called || inside);
   assert(callbacks == 1 || silent);
   over = true;
   (_nr_pr == 1)

@@ -1,8 +1,7 @@
 /*
  * The handle of a timer: cancel, cancel_and_wait, reschedule and remaining against start, expiry, stop,
- * a refused start, drop, cancel by name and interruption (rules 10 to 12), also of a timer that was
- * refused when it was created (rule 19). The names are those of
- * timer.pml and interrupt.pml, and
+ * a refused start, drop, cancel by name and the end of its scope (rules 9 to 12), also of a timer that
+ * was refused when it was created (rule 19). The names are those of timer.pml, and
  *   G            the mutex of the slot's shard
  *   generation   guarded by G: the handle is of generation 0
  *   user         guarded by G: whose slot it is
@@ -12,8 +11,12 @@
  *   poller_set   start has written TimerNode::poller_
  *   deadline     guarded by P while it is queued: when it expires
  *   queued_for   guarded by P: the deadline that the queue knows, never a later one
+ *   reg          the registration of the timer's series in its scope (CancelRegistration::state_)
+ *   scope_ended  the scope has a reason for timers; it is ETIMEDOUT, to tell it from a cancel
+ *   marked       guarded by P: end_for_scope() came (TimerNode::mark_)
  *
- * Who reschedules, and who asks what remains, is in moves.pml.
+ * Who reschedules, and who asks what remains, is in moves.pml. How scopes work, and why each use of the
+ * mutex of a scope is one step here, is in scope.pml: that mutex is a leaf, and guards nothing else.
  *
  * Deadlines are just numbers: what is queued may be due at any moment, whatever the number, and the
  * numbers say which deadline it is. Without -DNAMED the timer has no name. Memory is sequentially
@@ -28,7 +31,8 @@
  *   WITH_DROP, WITH_REFUSAL  instead of its start the timer may be dropped; its start may be refused
  *   WITH_DUE        it may be due when it is started: then it never enters the queue
  *   ANNOUNCED       the timer was refused when it was created: it says EINVAL, and has no name
- *   WITH_STOP, WITH_INTERRUPT
+ *   WITH_STOP
+ *   WITH_SCOPE      the series runs in a scope, and somebody cancels that
  */
 
 #ifndef CANCELLERS
@@ -40,14 +44,15 @@
 
 mtype = { NONE, SUCCESS, ABORTED, EINVAL, ECANCELED, ETIMEDOUT };
 mtype = { WON, RUNNING, DONE };
+mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 mtype = { BEFORE_START, TAKEN, TOO_LATE };
 
 #define STARTED 255
 #define REFUSED 254
 #define FIRST_DEADLINE 10
 
-/* Mutexes: the process that holds it, or 0. Order G, B, P and G, B, I, P. */
-byte G, B, I, P;
+/* Mutexes: the process that holds it, or 0. Order G, B, P. */
+byte G, B, P;
 
 /* The slot. */
 byte generation;
@@ -57,7 +62,7 @@ bool closed;
 bool parked;   /* the waiter waits to be notified */
 
 /* The timer. */
-bool flag, stopped, queued, marked, poller_set;
+bool flag, stopped, queued, marked, poller_set, posted;
 #ifdef ANNOUNCED
 byte delay = REFUSED;
 #else
@@ -72,8 +77,9 @@ bool linked = true;
 bool linked;
 #endif
 #endif
-#ifdef WITH_INTERRUPT
-bool entered, interrupted;
+#ifdef WITH_SCOPE
+mtype reg = OUTSIDE;
+bool scope_ended;
 #endif
 
 /* Ghost state. */
@@ -83,31 +89,43 @@ bool refused;
 bool removed;                /* it was in the queue, or was kept out of it */
 bool dropped, called_back;
 bool captured = true;        /* what the callback holds is not destroyed */
-bool taken_out;              /* by the interrupter */
+bool called;                 /* by the canceller of the scope, or refused by the scope */
+bool scope_over;             /* that canceller has returned */
 bool cancel_won;             /* and returned */
 bool told_late;              /* by a handle that does not tick */
 byte winners;
 byte in_force = FIRST_DEADLINE;
 
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
+
 #define TOUCH assert(alive)
-#define HOLDS_NOTHING (G != _pid && B != _pid && I != _pid && P != _pid)
+#define HOLDS_NOTHING (G != _pid && B != _pid && P != _pid)
 
 inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
 inline unlock(mutex) { d_step { assert(mutex == _pid); mutex = 0 } }
 
-/* By the owner of the completion. From here on the callback runs, and frees the timer. */
-inline complete(how) {
+/* TimerTask::set_outcome, by the owner of the completion. */
+inline store(how) {
+  d_step { TOUCH; assert(outcome == NONE && !queued && !dropped); outcome = how }
+}
+
+/* From here on the callback runs, and frees the timer. */
+inline post() {
   d_step {
     assert(HOLDS_NOTHING);
     TOUCH;
-    assert(outcome == NONE && !queued && !dropped);
+    assert(outcome != NONE && !posted);
 #ifdef NAMED
     assert(!linked);
 #endif
-#ifdef WITH_INTERRUPT
-    assert(!entered);
+#ifdef WITH_SCOPE
+    RULE(reg == OUTSIDE);
 #endif
-    outcome = how
+    posted = true
   }
 }
 
@@ -121,15 +139,29 @@ inline leave_name(taken) {
   skip
 #endif
 }
-/* The same; sets `verdict` if an interrupter has. */
-inline leave_scope(verdict) {
-#ifdef WITH_INTERRUPT
-  lock(I);
-  d_step { TOUCH; verdict = (entered -> verdict : ETIMEDOUT); entered = false };
-  unlock(I)
+
+/* SubTask::leave_scope, by the same: `mine` says whether it posts the timer. */
+inline leave_scope(mine) {
+#ifdef WITH_SCOPE
+  d_step {
+    TOUCH;
+    mine = reg != CALLED;
+    reg = (mine -> OUTSIDE : HANDED_OVER)
+  }
 #else
-  skip
+  mine = true
 #endif
+}
+
+/* TimerTask::end_with; needs the locals taken and mine. */
+inline end_with(how) {
+  leave_name(taken);
+  store((taken -> ECANCELED : how));
+  leave_scope(mine);
+  if
+  :: mine -> post()
+  :: else
+  fi
 }
 
 /* ---- Start, refusal, drop ---- */
@@ -189,7 +221,9 @@ inline start_timer() {
 #else
     :: old -> verdict = ECANCELED; removed = true
 #endif
+#ifndef MUT_START_IGNORES_MARK
     :: !old && marked -> verdict = ETIMEDOUT; removed = true
+#endif
     :: !(old || marked) && stopped -> verdict = ABORTED; removed = true
 #if defined(WITH_DUE) && !defined(MUT_DUE_IGNORES_FLAG)
     :: !(old || marked || stopped) && due -> verdict = SUCCESS; removed = true; assert(waits == in_force)
@@ -197,7 +231,10 @@ inline start_timer() {
     :: else -> queued = true; deadline = waits; queued_for = waits
     fi
   };
-  unlock(P)
+  unlock(P);
+#ifdef MUT_START_FORGETS_CANCEL
+  verdict = ((verdict == ECANCELED && scope_ended) -> ETIMEDOUT : verdict)
+#endif
 }
 
 #ifdef WITH_DUE
@@ -210,13 +247,16 @@ inline choose_due() {
 }
 #endif
 
-inline close_unstarted() {
+inline close_unstarted(error) {
 #ifdef MUT_REFUSAL_IGNORES_FLAG
-  d_step { TOUCH; flag = true; never_queues = true; refused = true; verdict = EINVAL }
+  d_step { TOUCH; flag = true; never_queues = true; refused = true; verdict = error }
 #else
+#ifdef WITH_SCOPE
+  d_step { TOUCH; poller_set = false };
+#endif
   d_step {
     TOUCH;
-    verdict = (flag -> ECANCELED : EINVAL);
+    verdict = (flag -> ECANCELED : error);
     flag = true;
     never_queues = true;
     refused = true
@@ -224,45 +264,45 @@ inline close_unstarted() {
 #endif
 }
 
+/* TimerTask::dispatch */
 inline start() {
 #ifdef ANNOUNCED
-  close_unstarted();
-#elif defined(WITH_INTERRUPT)
-  lock(I);
+  close_unstarted(EINVAL);
+#elif defined(WITH_SCOPE)
+#ifndef MUT_ENTERS_UNEXPECTED
+  d_step { TOUCH; poller_set = true };
+#endif
+  d_step {
+#ifdef MUT_SCOPE_STAYS_OPEN
+    reg = ENTERED
+#else
+    if
+    :: scope_ended -> called = true
+    :: else -> reg = ENTERED
+    fi
+#endif
+  };
   if
-  :: interrupted ->
-     unlock(I);
-     close_unstarted();
-     d_step { verdict = (verdict == EINVAL -> ETIMEDOUT : ECANCELED); taken_out = true }
-  :: else -> entered = true; unlock(I)
+  :: reg == OUTSIDE && called -> close_unstarted(ETIMEDOUT)
+  :: else
   fi;
 #endif
   if
 #ifdef WITH_REFUSAL
-  :: close_unstarted()
+  :: close_unstarted(EINVAL)
 #endif
-#if defined(WITH_INTERRUPT) || defined(ANNOUNCED)
+#if defined(WITH_SCOPE) || defined(ANNOUNCED)
   :: verdict != NONE
 #endif
-  :: verdict == NONE -> start_timer();
-     if
-#ifndef MUT_INTERRUPTED_FORGETS_CANCEL
-     :: verdict == ECANCELED -> leave_scope(ignored)
-     :: verdict != NONE && verdict != ECANCELED -> leave_scope(verdict)
-#else
-     :: verdict != NONE -> leave_scope(verdict)
-#endif
-     :: else
-     fi
+  :: verdict == NONE -> start_timer()
   fi;
   if
-  :: verdict != NONE ->
-     leave_name(taken);
-     if
-     :: taken -> verdict = ECANCELED
-     :: else
-     fi;
-     complete(verdict)
+#ifdef MUT_DUE_STAYS_IN_SCOPE
+  :: verdict == SUCCESS -> leave_name(taken); store((taken -> ECANCELED : SUCCESS)); post()
+  :: verdict != NONE && verdict != SUCCESS -> end_with(verdict)
+#else
+  :: verdict != NONE -> end_with(verdict)
+#endif
   :: else
   fi
 }
@@ -294,13 +334,12 @@ inline drop() {
 }
 
 proctype Owner() {
-  bool old, taken;
+  bool old, taken, mine;
 #ifdef WITH_DUE
   bool due;
 #endif
   byte waits;
   mtype verdict = NONE;
-  mtype ignored;
 #ifdef WITH_DROP
   if
   :: start()
@@ -315,10 +354,10 @@ proctype Owner() {
 
 /* What is queued may be due at any moment; after the stop it is taken out. */
 proctype Poller() {
-  bool taken;
+  bool taken, mine;
   mtype verdict = NONE;
   do
-  :: d_step { queued && P == 0 -> P = _pid };
+  :: d_step { queued && P == 0 -> assert(!scope_over); P = _pid };
      if
 #ifndef MUT_SETTLE_FORGOTTEN
      :: !stopped && deadline > queued_for -> queued_for = deadline; unlock(P)
@@ -334,9 +373,14 @@ proctype Poller() {
           removed = true
         };
         unlock(P);
+#ifdef MUT_EXPIRY_IGNORES_HAND_OVER
         leave_name(taken);
-        leave_scope(verdict);
-        complete((taken -> ECANCELED : verdict))
+        store((taken -> ECANCELED : verdict));
+        leave_scope(mine);
+        post()
+#else
+        end_with(verdict)
+#endif
      fi
   :: outcome != NONE || dropped -> break
   od
@@ -363,7 +407,7 @@ inline cancel_timer() {
   };
   if
   :: !old
-#if (defined(WITH_REFUSAL) || defined(WITH_INTERRUPT) || defined(ANNOUNCED)) && !defined(MUT_REFUSED_HAS_POLLER)
+#if (defined(WITH_REFUSAL) || defined(WITH_SCOPE) || defined(ANNOUNCED)) && !defined(MUT_REFUSED_HAS_POLLER)
   :: old && !poller_set -> assert(refused); how = TOO_LATE
   :: old && poller_set ->
 #else
@@ -413,7 +457,7 @@ inline cancel_task() {
      }
   fi;
   if
-  :: owns -> leave_scope(ignored)
+  :: owns -> store(ECANCELED); leave_scope(owns)
   :: else
   fi
 #endif
@@ -422,7 +466,6 @@ inline cancel_task() {
 proctype HandleCanceller(bool waits) {
   bool taken, old, owns;
   mtype how, answer;
-  mtype ignored;
   lock(G);
   if
   :: generation != 0 -> d_step { answer = DONE; assert(called_back || dropped) }
@@ -450,7 +493,7 @@ proctype HandleCanceller(bool waits) {
   };
   unlock(G);
   if
-  :: owns -> complete(ECANCELED)
+  :: owns -> post()
   :: else
   fi;
   d_step { cancel_won = cancel_won || answer == WON; taken = false; old = false; owns = false; how = 0 };
@@ -482,16 +525,19 @@ proctype HandleCanceller(bool waits) {
 
 #ifdef NAMED
 proctype NameCanceller() {
-  bool taken, old;
+  bool taken, old, mine;
   mtype how;
-  mtype ignored;
   lock(B);
   if
   :: linked ->
      d_step { TOUCH; linked = false; winners++ };
      cancel_timer();
      if
-     :: how == TAKEN -> leave_scope(ignored)
+#ifdef MUT_CANCELLER_STAYS_IN_SCOPE
+     :: how == TAKEN -> store(ECANCELED); mine = true
+#else
+     :: how == TAKEN -> store(ECANCELED); leave_scope(mine)
+#endif
      :: else
      fi;
      cancel_won = true
@@ -499,43 +545,57 @@ proctype NameCanceller() {
   fi;
   unlock(B);
   if
-  :: how == TAKEN -> complete(ECANCELED)
+  :: mine -> post()
   :: else
   fi
 }
 #endif
 
-#ifdef WITH_INTERRUPT
-proctype Interrupter() {
-  bool taken, owner;
-  lock(I);
-  interrupted = true;
+#ifdef WITH_SCOPE
+/* CancelScope::cancel, TimerTask::on_cancel, Poller::end_for_scope. */
+proctype ScopeCanceller() {
+  bool taken, owner, mine;
+  scope_ended = true;
+  d_step {
+    if
+    :: reg == ENTERED -> TOUCH; reg = CALLED; called = true; mine = true
+    :: else
+    fi
+  };
   if
-  :: entered ->
-     entered = false;
+  :: mine ->
+     assert(poller_set);
      lock(P);
      d_step {
        TOUCH;
-       taken_out = true;
+       marked = true;
        owner = queued;
        removed = removed || queued;
-       queued = false;
-       marked = marked || !owner
+       queued = false
      };
-     unlock(P)
+     unlock(P);
+     if
+     :: owner ->
+#ifndef MUT_SCOPE_KEEPS_NAME
+        leave_name(taken);
+#endif
+#ifndef MUT_SCOPE_IGNORES_CANCEL
+        store((taken -> ECANCELED : ETIMEDOUT));
+#else
+        store(ETIMEDOUT);
+#endif
+        leave_scope(mine);
+        RULE(!mine)
+     :: else
+     fi;
+     d_step { TOUCH; mine = reg == HANDED_OVER; reg = OUTSIDE };
+     if
+     :: mine -> post()
+     :: else
+     fi
   :: else
   fi;
-  unlock(I);
-  if
-  :: owner ->
-     leave_name(taken);
-#ifndef MUT_INTERRUPTER_IGNORES_CANCEL
-     complete((taken -> ECANCELED : ETIMEDOUT))
-#else
-     complete(ETIMEDOUT)
-#endif
-  :: else
-  fi
+  scope_over = true
 }
 #endif
 
@@ -545,7 +605,7 @@ proctype Interrupter() {
 
 proctype Handler() {
   if
-  :: outcome != NONE ->
+  :: posted ->
 #ifdef MUT_GIVES_UP_BEFORE_CALLBACK
      give_up_slot();
 #else
@@ -593,8 +653,8 @@ init {
 #ifdef WITH_STOP
     run Stopper();
 #endif
-#ifdef WITH_INTERRUPT
-    run Interrupter();
+#ifdef WITH_SCOPE
+    run ScopeCanceller();
 #endif
 #if MOVERS > 0
     run Mover(3, 13);
@@ -618,7 +678,10 @@ init {
     assert(winners <= 1);
     assert(winners == 0 || dropped || outcome == ECANCELED);
     assert(outcome != ECANCELED || winners == 1);
-    assert(outcome != ETIMEDOUT || taken_out);
+    assert(outcome != ETIMEDOUT || called);
+#ifdef WITH_SCOPE
+    assert(reg == OUTSIDE);
+#endif
 #ifdef ANNOUNCED
     assert(dropped || outcome == EINVAL);
     assert(winners == 0)

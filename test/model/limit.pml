@@ -1,20 +1,25 @@
 /*
- * The time limit of a computation (TimeLimit): the end of the function, the timeout and the stop.
+ * A computation that may end before its function has: the end of the function, the time limit, the
+ * stop and the canceller of the scope (TimeLimit).
  *
- * The names are those of docs/concurrency.md and of the code:
+ * The names are those of the code:
  *   P         the poller's mutex; queued is guarded by it
- *   claimed   who exchanges it first decides the outcome
- *   met       who comes second owns the completion of a timer that was popped by the poller
- *   I         the mutex of the series' scope; entered and interrupted are guarded by it (rule 9)
- *   flag      start of the timer, or the interrupter that takes it
+ *   claimed   the thread that exchanges it first decides the outcome
+ *   met       of a timer that the poller has removed: the second thread to exchange it owns the
+ *             completion
+ *   flag      on which the start of the timer meets the canceller that takes it
  *   users     the task's completion, and its computation: the last of them deletes it
+ *   reg       the registration of the series in its scope (CancelRegistration::state_)
+ *   scope_ended  the scope has a reason. Its mutex is a leaf and guards nothing else but reg, so each
+ *             use of it is one step (scope.pml)
  *
- * One task. Its timer may be due at any moment after the start, or never. Every access to shared data
- * is a step of its own; memory is sequentially consistent.
+ * One task. Its timer may be due at any moment after the start, or never. Every other access to shared
+ * data is a step of its own; memory is sequentially consistent.
  *
  * Parameters (-D):
  *   WITH_STOP     the poller may end the timer because it stops
- *   WITH_INTERRUPT  one thread interrupts the series; the timer's start may be refused
+ *   WITH_SCOPE    the series runs in a scope, which one thread cancels; the timer's start may be refused
+ *   NO_LIMIT      there is no timer (WITH_SCOPE)
  *   MUT_x         breaks one rule: see the file `mutations`
  */
 
@@ -22,20 +27,27 @@
 #define UNDECIDED 0
 #define SUCCEEDED 1
 #define TIMED_OUT 2
-#define CUT 3
+#define CANCELLED 3
 #define REFUSED 4
 
 byte P = NOBODY;
 bool queued, removed, claimed, met;
-#ifdef WITH_INTERRUPT
-byte I = NOBODY;
-bool flag, entered, interrupted;
+#ifdef WITH_SCOPE
+mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
+mtype reg = OUTSIDE;
+bool flag, scope_ended;
 #endif
 byte users = 2, outcome = UNDECIDED;
 
 /* Ghosts. */
 bool alive = true, function_runs, function_ran;
 byte callbacks;
+
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
 
 #define TOUCH assert(alive)
 #define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
@@ -52,13 +64,12 @@ inline unref() {
   }
 }
 
+/* SubTask::leave_scope: sets `mine` if the caller completes the task. */
 inline leave_scope() {
-#ifdef WITH_INTERRUPT
-  LOCK(I);
-  d_step { TOUCH; entered = false };
-  UNLOCK(I)
+#ifdef WITH_SCOPE
+  d_step { TOUCH; mine = reg != CALLED; reg = (mine -> OUTSIDE : HANDED_OVER) }
 #else
-  skip
+  mine = true
 #endif
 }
 
@@ -66,8 +77,8 @@ inline complete_task() {
   d_step {
     TOUCH;
     assert(callbacks == 0 && outcome != UNDECIDED);
-#ifdef WITH_INTERRUPT
-    assert(!entered);
+#ifdef WITH_SCOPE
+    RULE(reg == OUTSIDE);
 #endif
     callbacks++
   };
@@ -80,9 +91,22 @@ inline complete_task() {
 
 #define EXCHANGE(flag, first) d_step { TOUCH; first = !flag; flag = true }
 
+/* TimeLimit::take_timer, after the start of the timer: `owns` the completion. */
+inline take_started() {
+  LOCK(P);
+  d_step { TOUCH; owns = queued; queued = false };
+  UNLOCK(P);
+  if
+  :: owns
+  :: else ->
+     EXCHANGE(met, first);
+     owns = !first
+  fi
+}
+
 /* The computing thread: ComputeTask::dispatch has started the timer before. */
 proctype Computation() {
-  bool first, owns, second;
+  bool first, owns, mine;
   d_step { TOUCH; first = !claimed };
   if
   :: first ->
@@ -101,25 +125,24 @@ proctype Computation() {
   if
   :: first ->
      d_step { TOUCH; assert(outcome == UNDECIDED); outcome = SUCCEEDED };
-     /* TimeLimit::take_timer */
+#ifdef NO_LIMIT
+     owns = true
+#elif defined(MUT_END_DOES_NOT_MEET)
      LOCK(P);
      d_step { TOUCH; owns = queued; queued = false };
-     UNLOCK(P);
-     if
-     :: owns
-     :: else ->
-#ifdef MUT_END_DOES_NOT_MEET
-        skip
+     UNLOCK(P)
 #else
-        EXCHANGE(met, second);
-        owns = !second
+     take_started()
 #endif
-     fi
   :: else
   fi;
   if
-  :: owns ->
-     leave_scope();
+  :: owns -> leave_scope()
+  :: else
+  fi;
+  if
+  :: owns && mine ->
+     /* Nobody else uses the TimeLimit, nor the task. */
      unref();
      complete_task()
   :: else ->
@@ -129,7 +152,7 @@ proctype Computation() {
 
 /* Poller::expire or drain, TimeLimit::left_queue. */
 proctype Poller() {
-  bool first, second, popped, stops;
+  bool first, second, popped, stops, mine;
 #ifdef WITH_STOP
   if
   :: stops = true
@@ -159,43 +182,41 @@ proctype Poller() {
 #endif
   ;
   if
-  :: first -> leave_scope(); complete_task()
+  :: first
   :: else ->
 #ifdef MUT_TIMEOUT_COMPLETES_OTHERS
      second = false;
 #else
      EXCHANGE(met, second);
 #endif
-     if
-     :: !second ->
-#ifndef MUT_POPPED_STAYS_IN_SCOPE
-        leave_scope();
+     first = !second
+  fi;
+  if
+#ifdef MUT_POPPED_STAYS_IN_SCOPE
+  :: first -> mine = true
+#else
+  :: first -> leave_scope()
 #endif
-        complete_task()
-     :: else
-     fi
+  :: else
+  fi;
+  if
+  :: mine -> complete_task()
+  :: else
   fi;
 done:
   skip
 }
 
-#ifdef WITH_INTERRUPT
+#ifdef WITH_SCOPE
 /* ComputeTask::dispatch, start_limit. Without the computation the completion deletes the task. */
-inline complete_alone() {
-  leave_scope();
-  unref();
-  complete_task()
-}
-
 proctype Starter() {
-  bool first, old, refused;
-  LOCK(I);
-  d_step { refused = interrupted; entered = !interrupted };
-  UNLOCK(I);
+  bool first, old, refused, mine;
+  d_step { refused = scope_ended; reg = (scope_ended -> OUTSIDE : ENTERED) };
   if
-  :: refused -> outcome = CUT; complete_alone(); goto done
+  :: refused -> outcome = CANCELLED; unref(); complete_task(); goto done
   :: else
   fi;
+#ifndef NO_LIMIT
   if
   :: refused = true
   :: refused = false
@@ -210,51 +231,67 @@ proctype Starter() {
      :: first -> d_step { assert(!old && outcome == UNDECIDED); outcome = REFUSED }
      :: else
      fi;
-     complete_alone()
+     unref();
+#ifdef MUT_REFUSAL_IGNORES_HAND_OVER
+     leave_scope();
+     complete_task()
+#else
+     leave_scope();
+     if
+     :: mine -> complete_task()
+     :: else
+     fi
+#endif
   :: else -> run Computation()
   fi;
+#else
+  run Computation();
+#endif
 done:
   skip
 }
 
-/* InterruptScope::interrupt, ComputeTask::interrupt. */
-proctype Interrupter() {
-  bool first, old, owns;
-  LOCK(I);
-  interrupted = true;
+/* CancelScope::cancel, ComputeTask::on_cancel. */
+proctype ScopeCanceller() {
+  bool first, old, owns, mine;
+  scope_ended = true;
+  d_step {
+    if
+    :: reg == ENTERED -> TOUCH; reg = CALLED; mine = true
+    :: else
+    fi
+  };
   if
-  :: entered ->
-     entered = false;
+  :: mine ->
      EXCHANGE(claimed, first);
      if
      :: first ->
-        d_step { TOUCH; assert(outcome == UNDECIDED); outcome = CUT };
+        d_step { TOUCH; assert(outcome == UNDECIDED); outcome = CANCELLED };
+#ifdef NO_LIMIT
+        owns = true
+#else
         d_step { TOUCH; old = flag; flag = true };
         if
-        :: old ->
-           LOCK(P);
-           d_step { TOUCH; owns = queued; queued = false };
-           UNLOCK(P);
-           if
-           :: owns
-           :: else ->
-              EXCHANGE(met, first);
-              owns = !first
-           fi
+        :: old -> take_started()
         :: else ->
-#ifdef MUT_CUT_COMPLETES_UNSTARTED
+#ifdef MUT_CANCELLER_TAKES_UNSTARTED
            owns = true
 #else
            skip
 #endif
         fi
+#endif
+     :: else
+     fi;
+     if
+     :: owns -> leave_scope(); RULE(!mine)
+     :: else
+     fi;
+     d_step { TOUCH; mine = reg == HANDED_OVER; reg = OUTSIDE };
+     if
+     :: mine -> complete_task()
      :: else
      fi
-  :: else
-  fi;
-  UNLOCK(I);
-  if
-  :: owns -> complete_task()
   :: else
   fi
 }
@@ -262,9 +299,9 @@ proctype Interrupter() {
 
 init {
   atomic {
-#ifdef WITH_INTERRUPT
+#ifdef WITH_SCOPE
     run Starter();
-    run Interrupter();
+    run ScopeCanceller();
 #else
     queued = true;
     run Computation();
@@ -278,6 +315,9 @@ init {
   d_step {
     assert(callbacks == 1);
     assert(!alive && !queued);
+#ifdef WITH_SCOPE
+    assert(reg == OUTSIDE);
+#endif
     assert(outcome != SUCCEEDED || function_ran);
   }
 }

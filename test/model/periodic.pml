@@ -2,23 +2,26 @@
  * A periodic timer: how it is started again after each tick, and what ends it (rules 13 and 14), with a
  * name or without, its ticks one by one or overlapping. The names are those of handle.pml, and
  *   marked     guarded by P: it was ended (TimerNode::mark_)
- *   late       guarded by P: an interrupter was the first to mark it
+ *   late       guarded by P: the end of its scope was the first to mark it (kScopeEnded)
  *   restarts   guarded by P: it is not queued, or will be again
  *   ticks      the timer's coming turn is a tick
  *   posted     the timer is with the handlers
  *   spawned    so many overlapping ticks are with the handlers
  *   users      atomic: the schedule and the overlapping ticks
  *   by_tick    atomic: a tick has ended it
+ *   reg        the registration of the timer's series in its scope (CancelRegistration::state_)
+ *   scope_ended  the scope has a reason for timers; it is ETIMEDOUT
  *
- * What happens under P or I is one step: nobody takes another lock there but P under I, and what they
- * guard is touched nowhere else. Who may end the timer may also stay away. Memory is sequentially consistent. A timer that nothing ends ticks
+ * What happens under P or the mutex of the scope is one step: nobody takes another lock there, and what
+ * they guard is touched nowhere else. Who may end the timer may also stay away. Memory is sequentially consistent. A timer that nothing ends ticks
  * PASSES times and then is not due any more; the handlers and the poller wait for ever.
  *
  * Parameters (-D):
  *   NAMED           the timer has a name, and somebody cancels by it
  *   OVERLAP         ticks overlap, on two handlers
  *   PASSES          how often its deadline passes                                    (2)
- *   WITH_STOP, WITH_INTERRUPT
+ *   WITH_STOP
+ *   WITH_SCOPE      the series runs in a scope, and somebody cancels that
  *   WITH_NO_MEMORY  for a start, restart or overlapping tick; or its start is refused otherwise
  *   WITH_DUE        its time may have come already at its start, or, if ticks do not overlap, restart
  */
@@ -34,6 +37,7 @@
 
 mtype = { NONE, SUCCESS, ABORTED, EINVAL, ENOMEM, ECANCELED, ETIMEDOUT, DUE };
 mtype = { WON, RUNNING, DONE };
+mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 mtype = { BEFORE_START, BEFORE_RESTART, TAKEN, TOO_LATE };
 
 /* Mutexes: the process that holds it, or 0. Order G, B. */
@@ -49,20 +53,27 @@ byte users = 1;
 byte spawned;
 mtype outcome = NONE;
 bool linked = true;
-#ifdef WITH_INTERRUPT
-bool entered, interrupted;
+#ifdef WITH_SCOPE
+mtype reg = OUTSIDE;
+bool scope_ended;
 #endif
 
 /* Ghost state. */
 bool alive = true;
 bool called_back;
 bool refused;    /* a start had no poller */
-bool taken_out;  /* by the interrupter */
-bool ended;      /* who has ended it was told so: a cancel that won, end() or the interrupter returned */
+bool called;     /* by the canceller of the scope, or refused by the scope */
+bool ended;      /* who has ended it was told so: a cancel that won, end() or the canceller of the scope returned */
 byte winners;
 byte running;    /* ticks */
 byte passes;
 byte returned;   /* of those who cancel */
+
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
 
 #define TOUCH assert(alive)
 #define HOLDS_NOTHING (G != _pid && B != _pid)
@@ -86,31 +97,26 @@ inline leave_name(taken) {
   skip
 #endif
 }
-inline leave_scope(taken) {
-#ifdef WITH_INTERRUPT
-  d_step { TOUCH; taken = taken || !entered; entered = false }
+/* Sets `mine` if the caller posts the timer; otherwise the canceller of the scope does. */
+inline leave_scope(mine) {
+#ifdef WITH_SCOPE
+  d_step { TOUCH; mine = reg != CALLED; reg = (mine -> OUTSIDE : HANDED_OVER) }
 #else
-  skip
+  mine = true
 #endif
 }
 
-/*
- * Of a start or restart that was refused, and of the stop; needs the locals taken and out. Whom a
- * canceller has marked is cancelled even if an interrupter takes it out of the scope afterwards.
- */
+/* TimerTask::leave_with, by the owner of the completion; needs the locals taken and mine. */
 inline leave_with(how) {
 #ifndef MUT_RESTART_KEEPS_NAME
   leave_name(taken);
 #endif
-  leave_scope(out);
-#ifndef MUT_INTERRUPTED_FORGETS_MARK
-  d_step { taken = taken || how == ECANCELED };
-#endif
 #ifdef MUT_OUTCOME_EARLY
-  set_outcome((by_tick -> SUCCESS : (taken -> ECANCELED : (out -> ETIMEDOUT : how))))
+  set_outcome((by_tick -> SUCCESS : (taken -> ECANCELED : how)));
 #else
-  set_outcome((taken -> ECANCELED : (out -> ETIMEDOUT : how)))
+  set_outcome((taken -> ECANCELED : how));
 #endif
+  leave_scope(mine)
 }
 
 /* ---- Start and restart ---- */
@@ -158,7 +164,10 @@ inline put_in() {
 #endif
 }
 
-/* PeriodicTimer::restart(); needs the locals memory, due, verdict and taken. Queued: it is others' now. */
+/*
+ * PeriodicTimer::restart(); needs the locals memory, due, verdict, taken and mine. Queued: it is others'
+ * now. `mine`: the caller ends it.
+ */
 inline restart() {
   choose_memory();
 #ifndef OVERLAP
@@ -179,10 +188,16 @@ inline restart() {
     put_in()
 #endif
   };
+#ifdef MUT_RESTART_FORGETS_MARK
+  verdict = ((verdict == ECANCELED && scope_ended) -> ETIMEDOUT : verdict);
+#endif
   if
   :: verdict != NONE && verdict != DUE -> leave_with(verdict)
-  :: else
+  :: else -> mine = false
   fi
+#ifdef MUT_RESTART_IGNORES_HAND_OVER
+  ; mine = verdict != NONE && verdict != DUE
+#endif
 }
 
 /* PeriodicTimer::left_queue(), not stopped; needs the locals of restart. */
@@ -204,7 +219,7 @@ inline left_queue() {
   restart();
 #endif
   if
-  :: verdict != NONE -> post()
+  :: mine -> post()
   :: else
   fi
 #else
@@ -214,16 +229,17 @@ inline left_queue() {
 }
 
 proctype Owner() {
-  bool old, taken, out, memory;
+  bool old, taken, mine, memory;
 #ifdef WITH_DUE
   bool due;
 #endif
   mtype verdict = NONE;
-#ifdef WITH_INTERRUPT
+#ifdef WITH_SCOPE
+  d_step { TOUCH; poller_set = true };
   d_step {
     if
-    :: interrupted -> refused = true; taken_out = true
-    :: else -> entered = true
+    :: scope_ended -> refused = true; called = true
+    :: else -> reg = ENTERED
     fi
   };
 #elif defined(WITH_NO_MEMORY)
@@ -233,7 +249,9 @@ proctype Owner() {
   fi;
 #endif
   if
-  :: refused -> d_step { TOUCH; verdict = (flag -> ECANCELED : (taken_out -> ETIMEDOUT : EINVAL)); flag = true }
+  :: refused ->
+     d_step { TOUCH; poller_set = false };
+     d_step { TOUCH; verdict = (flag -> ECANCELED : (called -> ETIMEDOUT : EINVAL)); flag = true }
   :: else ->
      choose_memory();
      choose_due();
@@ -246,24 +264,22 @@ proctype Owner() {
        :: old -> verdict = ECANCELED
        :: else -> put_in()
        fi
-     };
-     if
-     :: verdict != NONE && verdict != DUE ->
-        leave_scope(out);
-        d_step { verdict = ((out && verdict != ECANCELED) -> ETIMEDOUT : verdict) }
-     :: else
-     fi
+     }
   fi;
   if
 #ifdef WITH_DUE
   :: verdict == DUE -> d_step { due = false; verdict = NONE }; left_queue()
 #endif
   :: verdict != NONE && verdict != DUE ->
-     leave_name(taken);
-     set_outcome((taken -> ECANCELED : verdict));
-     post()
+     leave_with(verdict);
+     if
+     :: mine -> post()
+     :: else
+     fi
   :: else
-  fi
+  fi;
+  skip;
+  d_step { old = false; taken = false; mine = false; memory = false; verdict = NONE }
 }
 
 /* ---- Ends ---- */
@@ -337,7 +353,7 @@ proctype HandleCanceller() {
           winners = winners + (answer == WON)
         };
         if
-        :: owns -> leave_scope(taken); set_outcome(ECANCELED)
+        :: owns -> set_outcome(ECANCELED); leave_scope(owns)
         :: else
         fi
      fi
@@ -349,12 +365,16 @@ proctype HandleCanceller() {
   fi;
 away:
   skip;
-  d_step { ended = ended || answer == WON; returned++ }
+  d_step {
+    ended = ended || answer == WON;
+    returned++;
+    old = false; first = false; taken = false; owns = false; how = 0; answer = 0
+  }
 }
 
 #ifdef NAMED
 proctype NameCanceller() {
-  bool old, first, taken, counted;
+  bool old, first, mine, counted;
   mtype how;
   if
   :: skip
@@ -366,53 +386,68 @@ proctype NameCanceller() {
      d_step { TOUCH; linked = false; winners++; counted = true };
      cancel_timer();
      if
-     :: how == TAKEN -> leave_scope(taken); set_outcome(ECANCELED)
+     :: how == TAKEN -> set_outcome(ECANCELED); leave_scope(mine)
      :: else
      fi
   :: else
   fi;
   unlock(B);
   if
-  :: how == TAKEN -> post()
+  :: mine -> post()
   :: else
   fi;
 away:
   skip;
-  d_step { ended = ended || counted; returned++ }
+  d_step {
+    ended = ended || counted;
+    returned++;
+    old = false; first = false; mine = false; counted = false; how = 0
+  }
 }
 #endif
 
-#ifdef WITH_INTERRUPT
-proctype Interrupter() {
-  bool taken, owner;
+#ifdef WITH_SCOPE
+/* CancelScope::cancel, TimerTask::on_cancel, Poller::end_for_scope. */
+proctype ScopeCanceller() {
+  bool taken, owner, mine;
   if
   :: skip
   :: goto away
   fi;
+  scope_ended = true;
   d_step {
-    interrupted = true;
     if
-    :: entered ->
+    :: reg == ENTERED -> TOUCH; reg = CALLED; called = true; mine = true
+    :: else
+    fi
+  };
+  if
+  :: mine ->
+     d_step {
        TOUCH;
-       entered = false;
-       taken_out = true;
+       assert(poller_set);
        owner = queued;
-       late = !marked;
-#ifdef MUT_INTERRUPTER_TAKES_UNMARKED
+       late = late || !marked;
+#ifdef MUT_SCOPE_TAKES_UNMARKED
        marked = marked || !queued;
 #else
        marked = true;
 #endif
        restarts = restarts && !queued;
        queued = false
-    :: else
-    fi
-  };
-  if
-  :: owner -> leave_name(taken); set_outcome((taken -> ECANCELED : ETIMEDOUT)); post()
+     };
+     if
+     :: owner -> leave_with(ETIMEDOUT); RULE(!mine)
+     :: else
+     fi;
+     d_step { TOUCH; mine = reg == HANDED_OVER; reg = OUTSIDE };
+     if
+     :: mine -> post()
+     :: else
+     fi;
+     d_step { ended = true; taken = false; owner = false; mine = false }
   :: else
   fi;
-  ended = ended || taken_out;
 away:
   skip
 }
@@ -428,7 +463,7 @@ proctype Stopper() {
 /* ---- Expiry and stop ---- */
 
 proctype Poller() {
-  bool taken, out, memory, over;
+  bool taken, mine, memory, over;
 #ifdef WITH_DUE
   bool due;
 #endif
@@ -446,11 +481,16 @@ end:
 #endif
      };
      if
-     :: over -> leave_with(ABORTED); post()
+     :: over ->
+        leave_with(ABORTED);
+        if
+        :: mine -> post()
+        :: else
+        fi
      :: else ->
         left_queue()
      fi;
-     d_step { taken = false; out = false; memory = false; over = false; verdict = NONE }
+     d_step { taken = false; mine = false; memory = false; over = false; verdict = NONE }
   :: d_step { stopped && !queued -> drained = true } -> break
   od
 }
@@ -507,17 +547,22 @@ inline end_with_tick() {
            d_step { TOUCH; assert(!ended_before); by_tick = true };
            if
            :: how == TAKEN ->
-#ifndef MUT_END_STAYS_IN_SCOPE
-              leave_scope(taken);
+#ifdef MUT_END_STAYS_IN_SCOPE
+              mine = true;
+#else
+              leave_scope(mine);
 #endif
-              post()
+              if
+              :: mine -> post()
+              :: else
+              fi
            :: else
            fi;
            ended = true
         fi
      fi
   fi;
-  d_step { first = false; how = 0; ended_before = false; seen = false }
+  d_step { first = false; how = 0; ended_before = false; seen = false; mine = false }
 }
 
 /* The last user goes on to the callback, and frees it. */
@@ -535,8 +580,8 @@ inline end_turn() {
 #ifdef NAMED
        assert(!linked);
 #endif
-#ifdef WITH_INTERRUPT
-       assert(!entered);
+#ifdef WITH_SCOPE
+       RULE(reg == OUTSIDE);
 #endif
        last = false
      };
@@ -553,7 +598,7 @@ inline end_turn() {
 }
 
 proctype Handler() {
-  bool seen, taken, out, memory, last, first, ended_before;
+  bool seen, taken, mine, memory, last, first, ended_before;
 #ifdef WITH_DUE
   bool due;
 #endif
@@ -587,12 +632,12 @@ end:
 #ifdef WITH_DUE
         :: verdict == DUE -> d_step { TOUCH; ticks = true; due = false }; post()
 #endif
-        :: verdict != NONE && verdict != DUE -> end_turn()
+        :: mine -> end_turn()
         :: else
         fi
      :: else -> end_turn()
      fi;
-     d_step { verdict = NONE; taken = false; out = false; memory = false }
+     d_step { verdict = NONE; taken = false; mine = false; memory = false }
 #endif
   :: !alive -> break
   od
@@ -613,8 +658,8 @@ init {
 #ifdef WITH_STOP
     run Stopper();
 #endif
-#ifdef WITH_INTERRUPT
-    run Interrupter();
+#ifdef WITH_SCOPE
+    run ScopeCanceller();
 #endif
   };
   timeout;
@@ -622,12 +667,12 @@ init {
     assert(returned == CALLERS && !G && !B && !posted && !ticks && !spawned && !running);
     assert(called_back == !alive);
     /* It goes on only if nothing has ended it. */
-    assert(called_back || (queued && users == 1 && !stopped && !by_tick && !taken_out && winners == 0));
+    assert(called_back || (queued && users == 1 && !stopped && !by_tick && !called && winners == 0));
     assert(!called_back || (users == 0 && !queued));
     assert(winners <= 1);
     assert(winners == 0 || outcome == ECANCELED);
     assert(outcome != ECANCELED || winners == 1);
-    assert(outcome != ETIMEDOUT || taken_out);
+    assert(outcome != ETIMEDOUT || called);
     assert(outcome != SUCCESS || by_tick);
     assert(!by_tick || outcome == SUCCESS);
     assert(outcome != ABORTED || stopped)

@@ -2,7 +2,8 @@
  * Scopes: tasks that wait are ended early by whoever cancels their scope (class CancelScope).
  *
  *   S[s]       the mutex of scope s; 0 is the outer one, 1 the one nested in it
- *   reason[s]  atomic, written under S[s]: NONE while the scope is open, then why it ended
+ *   reason[s]  atomic, written under S[s]: NONE while the scope is open, then why it ended; with
+ *              WITH_TIMERS, reason[FOR_TIMERS] is the outer scope's reason for timers
  *   reg[i]     guarded by the mutex of its scope: the registration of series i
  *   L          the mutex of the place where tasks wait (a queue, a table of names, a line)
  *   placed[i]  guarded by L: the task of series i can be found at the place
@@ -10,12 +11,26 @@
  * Series 0 and, unless NESTED, series 1 run directly in the outer scope. With NESTED, series 1 runs
  * in the nested scope. That scope belongs to a scope task, which is registered in the outer scope as
  * number 2: whoever cancels the outer scope cancels the nested one, too. The scope task completes
- * when series 1 has ended, and its scope may be freed then.
+ * when series 1 has ended, and its scope may be freed then. With WITH_TIMERS, one more thread ends only
+ * the timers of the outer scope (cancel_timers()). These are the tasks of series 0, or with NESTED the
+ * scope task instead.
  *
- * Each series runs one task after the other, TASKS of them. A task enters the scope, goes to the
- * place, and is ended there by the process Finisher (an expiry, a message, a reply) or by a
- * canceller. The order of locks is L, S[1], S[0]: a Finisher leaves the scope while it holds L, as
- * whoever cancels timers by name does.
+ * Each series runs one task after the other, TASKS of them. A task enters the scope and goes to the
+ * place. If its start does not fail, it is ended there by the process Finisher (an expiry, a message,
+ * a reply) or by a canceller. A Finisher leaves the scope while it holds L, as a thread does that cancels timers by
+ * name, or after it has released L. The order of locks is L, then S[0] or S[1].
+ *
+ * What happens under S[s] is one step: no other lock is taken there, and what S[s] guards is touched
+ * nowhere else. Only a mutation holds S[s] for longer. Every other access to shared data is a step of
+ * its own; memory is sequentially consistent.
+ *
+ * Parameters (-D):
+ *   TASKS           how many tasks each series runs                                  (2)
+ *   TWO_CANCELLERS  a second thread cancels the outer scope, for another reason
+ *   NESTED          series 1 runs in the nested scope; one more thread cancels that scope
+ *   WITH_TIMERS     see above
+ *   PATIENT         only cancellers end tasks
+ *   MUT_x           breaks one rule: see the file `mutations`
  */
 
 #ifndef TASKS
@@ -23,31 +38,45 @@
 #endif
 #define SERIES 2
 
-mtype = { NONE, SUCCESS, ECANCELED, ETIMEDOUT };
+mtype = { NONE, ENOMEM, ECANCELED, ETIMEDOUT };
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED };
 
 byte L;
 byte S[2];
-mtype reason[2] = NONE;
+mtype reason[3] = NONE;
 mtype reg[3] = OUTSIDE;
 bool placed[SERIES];
 
 /* Ghost state. */
 bool alive[SERIES];          /* the task that series i runs now exists */
 byte completed[SERIES];      /* how many of its tasks have completed */
-byte given_over[SERIES];     /* how many completions a handler was given */
 bool nested_alive = true;    /* the scope task and its scope exist */
 byte users_of_nested;        /* cancellers that hold a reference to the nested scope */
 byte won;                    /* cancels of the outer scope that were told that they ended it */
 bool over;                   /* a canceller of the outer scope has returned */
 
 inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
+#define UNDER(s) S[s] == 0
 inline unlock(mutex) { assert(mutex == _pid); mutex = 0 }
+
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
 
 #ifdef NESTED
 #define SCOPE_OF(i) (i)
 #else
 #define SCOPE_OF(i) 0
+#endif
+#ifdef WITH_TIMERS
+#define FOR_TIMERS 2
+#endif
+#if defined(WITH_TIMERS) && !defined(NESTED)
+#define REASON_OF(i) ((i) == 0 -> FOR_TIMERS : 0)
+#else
+#define REASON_OF(i) SCOPE_OF(i)
 #endif
 #define EXISTS(s) assert((s) == 0 || nested_alive || users_of_nested > 0)
 
@@ -57,33 +86,26 @@ inline give_over(i) {
     assert(alive[i] && !placed[i]);
     assert(S[0] != _pid && S[1] != _pid);
     alive[i] = false;
-    completed[i]++;
-    given_over[i]++
+    completed[i]++
   }
 }
 
 /* The owner of the completion; `mine` says whether it gives the task over. */
 inline leave(i) {
-  lock(S[SCOPE_OF(i)]);
   d_step {
+    UNDER(SCOPE_OF(i)) ->
     EXISTS(SCOPE_OF(i));
     assert(alive[i]);
-    if
-    :: reg[i] == CALLED ->
 #ifdef MUT_LEAVE_IGNORES_CALL
-       reg[i] = OUTSIDE; mine = true
+    mine = true;
 #else
-       reg[i] = HANDED;
+    mine = reg[i] != CALLED;
+#endif
+    reg[i] = (mine -> OUTSIDE : HANDED);
 #ifdef MUT_BOTH_GIVE_IT_OVER
-       mine = true
-#else
-       mine = false
+    mine = true
 #endif
-#endif
-    :: else -> reg[i] = OUTSIDE; mine = true
-    fi
   }
-  unlock(S[SCOPE_OF(i)])
 }
 
 proctype Series(byte i) {
@@ -92,28 +114,26 @@ proctype Series(byte i) {
   do
   :: completed[i] == TASKS -> break
   :: else ->
-     /* The task before is over. */
-     completed[i] == given_over[i];
      alive[i] = true;
-     lock(S[SCOPE_OF(i)]);
-     EXISTS(SCOPE_OF(i));
      d_step {
-       why = reason[SCOPE_OF(i)];
+       UNDER(SCOPE_OF(i)) ->
+       EXISTS(SCOPE_OF(i));
+       why = reason[REASON_OF(i)];
        if
        :: why == NONE -> assert(reg[i] == OUTSIDE); reg[i] = ENTERED
        :: else
        fi
-     }
-     unlock(S[SCOPE_OF(i)]);
+     };
      if
      :: why != NONE -> give_over(i)  /* refused: it has not entered */
      :: else ->
         lock(L);
 #ifndef MUT_PLACE_IGNORES_REASON
-        why = reason[SCOPE_OF(i)];
+        why = reason[REASON_OF(i)];
 #endif
         if
         :: why == NONE -> placed[i] = true
+        :: why == NONE -> why = ENOMEM  /* the start fails */
         :: else
         fi;
         unlock(L);
@@ -127,18 +147,17 @@ proctype Series(byte i) {
         :: else
         fi
      fi;
-     !alive[i]
+     d_step { !alive[i] -> mine = false; why = NONE }
   od;
 #ifdef NESTED
   /* The end of the nested series completes the scope task, which leaves the outer scope. */
   if
   :: i == 1 ->
-     lock(S[0]);
-     if
-     :: reg[2] == CALLED -> reg[2] = HANDED; mine = false
-     :: else -> reg[2] = OUTSIDE; mine = true
-     fi;
-     unlock(S[0]);
+     d_step {
+       UNDER(0) ->
+       mine = reg[2] != CALLED;
+       reg[2] = (mine -> OUTSIDE : HANDED)
+     };
      if
      :: mine -> nested_alive = false
      :: else
@@ -148,14 +167,16 @@ proctype Series(byte i) {
 #endif
 }
 
-/* Ends what waits, sooner or later. With PATIENT, only cancellers end tasks. */
+/* Ends what waits, sooner or later. */
 proctype Finisher(byte i) {
   bool mine;
   do
   :: d_step { placed[i] && L == 0 -> L = _pid };
      placed[i] = false;
-     leave(i);
-     unlock(L);
+     if
+     :: leave(i); unlock(L)
+     :: unlock(L); leave(i)
+     fi;
      if
      :: mine -> give_over(i)
      :: else
@@ -166,13 +187,13 @@ proctype Finisher(byte i) {
 
 /* Registration i of scope s is being called: no lock is held, but for a mutation. */
 inline call(i, why) {
-  assert(alive[i]);
+  assert(alive[i] && why == reason[REASON_OF(i)]);
   lock(L);
   taken = placed[i];
   placed[i] = false;
   unlock(L);
   if
-  :: taken -> leave(i); assert(!mine)
+  :: taken -> leave(i); RULE(!mine)
   :: else
   fi
 }
@@ -183,56 +204,59 @@ inline cancel_tasks(s, first, last, why) {
   do
   :: i > last -> break
   :: else ->
-     lock(S[s]);
-     EXISTS(s);
+     d_step {
+       UNDER(s) ->
+       EXISTS(s);
+       mine = reg[i] == ENTERED;
+       reg[i] = (mine -> CALLED : reg[i]);
+#ifdef MUT_CALLS_UNDER_MUTEX
+       S[s] = (mine -> _pid : 0)
+#endif
+     };
      if
-     :: reg[i] == ENTERED ->
-        reg[i] = CALLED;
-#ifndef MUT_CALLS_UNDER_MUTEX
+     :: mine ->
+        call(i, why);
+#ifdef MUT_CALLS_UNDER_MUTEX
         unlock(S[s]);
 #endif
-        call(i, why);
-#ifndef MUT_CALLS_UNDER_MUTEX
-        lock(S[s]);
-#endif
-        EXISTS(s);
+        d_step {
+          UNDER(s) ->
+          EXISTS(s);
+          mine = reg[i] == HANDED;
+          assert(alive[i] && (mine || reg[i] == CALLED));
+          reg[i] = OUTSIDE
+        };
         if
-        :: reg[i] == HANDED ->
-           reg[i] = OUTSIDE;
-           unlock(S[s]);
-#ifndef MUT_NOBODY_GIVES_IT_OVER
+        :: mine ->
+#ifdef MUT_NOBODY_GIVES_IT_OVER
+           skip
+#else
            give_over(i)
 #endif
-        :: else ->
-           assert(reg[i] == CALLED);
-           reg[i] = OUTSIDE;
-           unlock(S[s])
+        :: else
         fi
-     :: else -> unlock(S[s])
+     :: else
      fi;
-     i++
-  od
+     d_step { taken = false; mine = false; i++ }
+  od;
+  i = 0
 }
 
 /* `ended`: this call has ended the scope. */
 inline close(s, why) {
-  lock(S[s]);
-  EXISTS(s);
   d_step {
+    UNDER(s) ->
+    EXISTS(s);
     ended = reason[s] == NONE;
 #ifdef MUT_LAST_REASON_COUNTS
     reason[s] = why;
 #else
 #ifndef MUT_REASON_COMES_LAST
-    if
-    :: ended -> reason[s] = why
-    :: else
-    fi;
+    reason[s] = (ended -> why : reason[s]);
 #endif
 #endif
     skip
   }
-  unlock(S[s])
 }
 
 inline cancel_nested(why) {
@@ -243,41 +267,104 @@ inline cancel_nested(why) {
   fi
 }
 
+#ifdef NESTED
+/* The registration of the scope task is called. */
+inline cancel_scope_task(why) {
+  d_step {
+    UNDER(0) ->
+    mine = reg[2] == ENTERED;
+    reg[2] = (mine -> CALLED : reg[2])
+  };
+  if
+  :: mine ->
+     assert(nested_alive);
+     cancel_nested(why);
+     d_step {
+       UNDER(0) ->
+       mine = reg[2] == HANDED;
+       reg[2] = OUTSIDE
+     };
+     if
+     :: mine ->
+#ifdef MUT_SCOPE_TASK_IS_NOT_GIVEN_OVER
+        skip
+#else
+        nested_alive = false
+#endif
+     :: else
+     fi
+  :: else
+  fi
+}
+#define TIMERS_ARE_ENDED(why) cancel_scope_task(why)
+#define OTHERS_ARE_ENDED(why) cancel_tasks(0, 0, 0, why)
+#else
+#define TIMERS_ARE_ENDED(why) cancel_tasks(0, 0, 0, why)
+#define OTHERS_ARE_ENDED(why) cancel_tasks(0, 1, 1, why)
+#endif
+
+#ifdef WITH_TIMERS
+/* CancelScope::cancel_timers of the outer scope. */
+proctype TimersCanceller(mtype why) {
+  bool taken, mine, ended, ended_timers;
+  byte i;
+  d_step {
+    UNDER(0) ->
+    ended_timers = reason[FOR_TIMERS] == NONE;
+    reason[FOR_TIMERS] = (ended_timers -> why : reason[FOR_TIMERS])
+  };
+  if
+  :: ended_timers ->
+     TIMERS_ARE_ENDED(why);
+#ifdef MUT_TIMERS_END_ALL
+     OTHERS_ARE_ENDED(why)
+#endif
+  :: else
+  fi;
+  skip;
+  d_step { assert(!ended_timers || reason[FOR_TIMERS] == why) }
+}
+#endif
+
+/* CancelScope::cancel of the outer scope. */
 proctype Canceller(mtype why) {
   bool taken, mine, ended, ended_outer;
+#ifdef WITH_TIMERS
+  bool ends_timers;
+#endif
   byte i;
+#ifdef WITH_TIMERS
+  d_step {
+    UNDER(0) ->
+    ended = reason[0] == NONE;
+    ends_timers = ended && reason[FOR_TIMERS] == NONE;
+    reason[0] = (ended -> why : reason[0]);
+#ifdef MUT_TIMERS_GET_LAST_REASON
+    reason[FOR_TIMERS] = (ended -> why : reason[FOR_TIMERS])
+#elif !defined(MUT_CANCEL_LEAVES_TIMERS)
+    reason[FOR_TIMERS] = (ends_timers -> why : reason[FOR_TIMERS])
+#endif
+  };
+#else
   close(0, why);
+#endif
   ended_outer = ended;
   if
   :: ended_outer ->
      won++;
-#ifdef NESTED
-     cancel_tasks(0, 0, 0, why);
-     lock(S[0]);
+#ifdef WITH_TIMERS
      if
-     :: reg[2] == ENTERED ->
-        reg[2] = CALLED;
-        unlock(S[0]);
-        assert(nested_alive);
-        cancel_nested(why);
-        lock(S[0]);
-        if
-#ifdef MUT_SCOPE_TASK_IS_NOT_GIVEN_OVER
-        :: reg[2] == HANDED -> reg[2] = OUTSIDE; unlock(S[0])
-#else
-        :: reg[2] == HANDED -> reg[2] = OUTSIDE; unlock(S[0]); nested_alive = false
+#ifndef MUT_CANCEL_LEAVES_TIMERS
+     :: ends_timers -> TIMERS_ARE_ENDED(why)
 #endif
-        :: else -> reg[2] = OUTSIDE; unlock(S[0])
-        fi
-     :: else -> unlock(S[0])
-     fi
+     :: else
+     fi;
 #else
-     cancel_tasks(0, 0, 1, why);
+     TIMERS_ARE_ENDED(why);
+#endif
+     OTHERS_ARE_ENDED(why);
 #ifdef MUT_REASON_COMES_LAST
-     lock(S[0]);
-     reason[0] = why;
-     unlock(S[0])
-#endif
+     reason[0] = why
 #endif
   :: else
   fi;
@@ -285,6 +372,9 @@ proctype Canceller(mtype why) {
   d_step {
     assert(reason[0] != NONE);
     assert(!ended_outer || reason[0] == why);
+#ifdef WITH_TIMERS
+    assert(reason[FOR_TIMERS] != NONE);
+#endif
     over = true
   }
 }
@@ -329,7 +419,10 @@ init {
 #endif
     run Canceller(ECANCELED);
 #ifdef TWO_CANCELLERS
-    run Canceller(ETIMEDOUT)
+    run Canceller(ETIMEDOUT);
+#endif
+#ifdef WITH_TIMERS
+    run TimersCanceller(ETIMEDOUT)
 #endif
   };
   (_nr_pr == 1);

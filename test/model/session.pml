@@ -1,18 +1,19 @@
 /*
- * A client's session that may be ended early (EarlyEnd, rule 15): a look-up, a queue, a connection,
- * each with an end of its own, and an interruption at any moment.
+ * A client's session whose scope may be cancelled at any moment (SessionLocation, rule 15): a look-up,
+ * a queue, a connection, each with an end of its own.
  *
- * The names are those of docs/concurrency.md and of the code:
- *   I           the mutex of the series' scope; entered and interrupted are guarded by it (rule 9)
- *   H, D        the hub's and the resolver's: resolving, listed
+ * The names are those of the code:
+ *   H, D        the mutexes of the hub and of the resolver: resolving, listed
  *   E           the endpoint's: queued
- *   C           the connection's: carried, told
- *   X           of the EarlyEnd: place
- *   asked       EarlyEnd::error_
- *   users       the exchange, and the turn on a handler: the last of them frees the EarlyEnd
+ *   C           the connection's: carried; told is ClientConnection::cancel_error_
+ *   X           the SessionLocation's: place
+ *   reg         the registration of the task's series in its scope (CancelRegistration::state_)
+ *   scope_ended  the scope has a reason, which is the end_reason() of the exchange. The mutex of the
+ *               scope is a leaf and guards nothing else but reg, so each use of it is one step
+ *               (scope.pml)
  *
  * One session. Who looks up, serves the queue or answers may do so at any moment, or never. Every
- * access to shared data is a step of its own; memory is sequentially consistent.
+ * other access to shared data is a step of its own; memory is sequentially consistent.
  *
  * Parameters (-D):
  *   MUT_x       breaks one rule: see the file `mutations`
@@ -24,35 +25,39 @@
 #define IN_QUEUE 2
 #define ON_CONNECTION 3
 
-byte I = NOBODY, H = NOBODY, D = NOBODY, E = NOBODY, C = NOBODY, X = NOBODY;
-bool entered, interrupted, asked, resolving, listed, queued, carried, told;
-byte place = NOWHERE, users = 1;
+mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
+
+byte H = NOBODY, D = NOBODY, E = NOBODY, C = NOBODY, X = NOBODY;
+bool scope_ended, resolving, listed, queued, carried, told;
+mtype reg = OUTSIDE;
+byte place = NOWHERE;
 
 /* Ghosts. */
-bool alive = true, freed, cut, retried, silent, over;
+bool alive = true;  /* the session exists */
+bool freed;         /* the task is gone, and with it the exchange and the SessionLocation */
+bool called, retried, silent, over;
 byte callbacks;
 
-#define TOUCH assert(alive && callbacks == 0)
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
+
+#define TOUCH assert(alive)
 #define USE assert(!freed)
 #define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
 #define UNLOCK(mutex) mutex = NOBODY
 
-inline unref() {
-  d_step {
-    USE;
-#ifdef MUT_EXCHANGE_FREES
-    freed = true
-#else
-    users--;
-    freed = users == 0
-#endif
-  }
+/* The task is posted: its callback runs, and it is freed. */
+inline post() {
+  d_step { USE; RULE(reg == OUTSIDE); callbacks++; freed = true }
 }
 
 /* Under the lock of the place. */
 inline arrive(where, refused) {
   LOCK(X);
-  d_step { USE; TOUCH; refused = asked };
+  d_step { USE; TOUCH; refused = scope_ended };
 #ifdef MUT_ARRIVES_UNSEEN
   refused = false;
 #endif
@@ -69,15 +74,19 @@ inline leave() {
   UNLOCK(X)
 }
 
-/* ClientSession::end, by who has it. */
+/* ClientSession::end, by the owner of the session; WFClientTask::ended. Needs the local posts. */
 inline end_session() {
   d_step { TOUCH; assert(!resolving && !listed && !queued && !carried) };
-  LOCK(I);
-  d_step { cut = !entered; entered = false };
-  UNLOCK(I);
   leave();
-  d_step { TOUCH; callbacks++; alive = false };
-  unref()
+  d_step { USE; TOUCH; posts = reg != CALLED; reg = (posts -> OUTSIDE : HANDED_OVER) };
+  alive = false;
+#ifdef MUT_EXCHANGE_IGNORES_HAND_OVER
+  posts = true; reg = OUTSIDE;
+#endif
+  if
+  :: posts -> post()
+  :: else
+  fi
 }
 
 /* ClientSession::proceed, ClientEndpoint::enqueue. */
@@ -98,15 +107,10 @@ inline line_up() {
 
 /* WFClientTask::dispatch, ClientSession::resolve. */
 proctype Maker() {
-  bool refused, mine;
-  LOCK(I);
-  d_step { refused = interrupted; entered = !interrupted };
-  UNLOCK(I);
+  bool refused, mine, posts;
+  d_step { refused = scope_ended; reg = (scope_ended -> OUTSIDE : ENTERED) };
   if
-  :: refused ->
-     d_step { callbacks++; alive = false; cut = true };
-     unref();
-     goto done
+  :: refused -> alive = false; post(); goto done
   :: else
   fi;
   LOCK(H);
@@ -122,7 +126,7 @@ proctype Maker() {
   /* ClientHub::take_back_if_over */
   LOCK(H);
   if
-  :: resolving && asked ->
+  :: resolving && scope_ended ->
      LOCK(D);
      d_step { mine = listed; listed = false };
      UNLOCK(D);
@@ -141,7 +145,7 @@ done:
 
 /* Resolver::finish, ClientSession::resolved. */
 proctype Resolver() {
-  bool mine, refused;
+  bool mine, refused, posts;
   if
   :: listed
   :: over -> goto done
@@ -164,7 +168,7 @@ done:
 
 /* ClientEndpoint::returned, connect_next; or the time limit of the wait. */
 proctype Queue() {
-  bool mine, refused, late;
+  bool mine, refused, late, posts;
   do
   :: over -> break
   :: break
@@ -179,11 +183,18 @@ proctype Queue() {
      if
      :: mine && late -> end_session()
      :: mine && !late ->
-        /* ClientConnection::start: a session that shall end is taken, and ended there */
         LOCK(C);
         arrive(ON_CONNECTION, refused);
-        d_step { TOUCH; carried = true; told = refused };
-        UNLOCK(C)
+        if
+        :: refused ->
+           /* ClientConnection::send_request: its caller ends the session */
+           UNLOCK(C);
+           end_session()
+        :: true ->
+           /* ClientConnection::start: the connection takes the session, and ends it */
+           d_step { TOUCH; carried = true; told = refused };
+           UNLOCK(C)
+        fi
      :: else
      fi
   od
@@ -191,7 +202,7 @@ proctype Queue() {
 
 /* ClientConnection on its poller's thread: the response, a failure that is tried again, or told. */
 proctype Connection() {
-  bool mine, refused, shall;
+  bool mine, refused, shall, posts;
   do
   :: over -> break
   :: !silent -> silent = true
@@ -210,7 +221,7 @@ proctype Connection() {
      if
      :: mine && !retried ->
         /* ClientSession::failed */
-        d_step { TOUCH; shall = asked; retried = true };
+        d_step { TOUCH; shall = scope_ended; retried = true };
         if
         :: shall -> end_session()
         :: else -> line_up()
@@ -221,72 +232,60 @@ proctype Connection() {
   od
 }
 
-/* EarlyEnd::take_turn */
-inline take_turn() {
-#ifndef MUT_LOOKS_FIRST
-  LOCK(X);
-  d_step { USE; found = place };
-  UNLOCK(X);
-#endif
-  mine = false;
+/* CancelScope::cancel, WFClientTask::on_cancel, SessionLocation::cancel. */
+proctype ScopeCanceller() {
+  byte found = NOWHERE;
+  bool mine, posts;
+  scope_ended = true;
+  d_step {
+    if
+    :: reg == ENTERED -> USE; reg = CALLED; called = true
+    :: else
+    fi
+  };
   if
-  :: found == AT_LOOK_UP ->
-     LOCK(H);
+  :: called ->
+     LOCK(X);
+     d_step { USE; found = place };
+     UNLOCK(X);
      if
-     :: resolving ->
-        LOCK(D);
-        d_step { mine = listed; listed = false };
-        UNLOCK(D);
-        resolving = resolving && !mine
+     :: found == AT_LOOK_UP ->
+        LOCK(H);
+        if
+        :: resolving ->
+           LOCK(D);
+           d_step { mine = listed; listed = false };
+           UNLOCK(D);
+           resolving = resolving && !mine
+        :: else
+        fi;
+        UNLOCK(H)
+     :: found == IN_QUEUE ->
+        LOCK(E);
+#ifdef MUT_CANCELLER_LEAVES_IT_IN_THE_QUEUE
+        mine = queued;
+#else
+        d_step { mine = queued; queued = false };
+#endif
+        UNLOCK(E)
+     :: found == ON_CONNECTION ->
+        LOCK(C);
+        d_step { told = told || carried };
+#ifdef MUT_CANCELLER_TAKES_FROM_CONNECTION
+        mine = carried;
+#endif
+        UNLOCK(C)
      :: else
      fi;
-     UNLOCK(H)
-  :: found == IN_QUEUE ->
-     LOCK(E);
-#ifdef MUT_TURN_LEAVES_IT_IN_THE_QUEUE
-     mine = queued;
-#else
-     d_step { mine = queued; queued = false };
-#endif
-     UNLOCK(E)
-  :: found == ON_CONNECTION ->
-     LOCK(C);
-     d_step { told = told || carried };
-#ifdef MUT_TURN_TAKES_FROM_CONNECTION
-     mine = carried;
-#endif
-     UNLOCK(C)
-  :: else
-  fi;
-  if
-  :: mine -> end_session()
-  :: else
-  fi;
-  unref()
-}
-
-/* InterruptScope::interrupt, WFClientTask::interrupt; then the turn on a handler. */
-proctype Interrupter() {
-  byte found = NOWHERE;
-  bool mine;
-#ifdef MUT_LOOKS_FIRST
-  LOCK(X);
-  found = place;
-  UNLOCK(X);
-#endif
-  LOCK(I);
-  interrupted = true;
-  if
-  :: entered ->
-     entered = false;
-     d_step { USE; TOUCH; users++ };
-     asked = true;
-     mine = true
-  :: else
-  fi;
-  UNLOCK(I);
-  if
-  :: mine -> take_turn()
+     if
+     :: mine -> end_session(); RULE(!posts)
+     :: else
+     fi;
+     d_step { USE; posts = reg == HANDED_OVER; reg = OUTSIDE };
+     if
+     :: posts -> post()
+     :: else
+     fi
   :: else
   fi
 }
@@ -298,7 +297,7 @@ init {
     run Queue();
     run Connection();
     if
-    :: run Interrupter()
+    :: run ScopeCanceller()
     :: skip
     fi
   };
@@ -306,8 +305,8 @@ init {
   timeout;
   over = true;
   (_nr_pr == 1);
-  assert(I == NOBODY && H == NOBODY && D == NOBODY && E == NOBODY && C == NOBODY && X == NOBODY);
-  assert(callbacks == 1 || !asked);
-  assert(callbacks == 0 || freed);
-  assert(!asked || cut)
+  assert(H == NOBODY && D == NOBODY && E == NOBODY && C == NOBODY && X == NOBODY);
+  assert(callbacks <= 1 && (callbacks == 1 || !called));
+  assert(callbacks == freed && (!freed || !alive));
+  assert(callbacks == 0 || reg == OUTSIDE)
 }

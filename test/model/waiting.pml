@@ -1,13 +1,16 @@
 /*
- * The protocol of the tasks that wait to be told (WaitingTask): start, bringers, stop, dismiss.
+ * The protocol of the tasks that wait to be told (WaitingTask): start, bringers, stop, dismiss, and
+ * the canceller of the scope.
  *
  * The names are those of docs/concurrency.md and of the code:
- *   parts     the atomic in which start, bringer and stop meet: started, claimed, published, aborted
+ *   parts     the atomic in which they meet: started, claimed, published, aborted, cancelled, and of a
+ *             task that was cancelled part_ended, part_late
  *   W         the mutex of the list of started tasks; in_list is guarded by it
  *   B         the mutex of the name's shard; linked is guarded by it
  *   ended     Runtime::waits_ended()
- *   I         the mutex of the series' scope; entered and interrupted are guarded by it
- *   cut       the part kInterrupted
+ *   reg       the registration of the series in its scope (CancelRegistration::state_)
+ *   scope_ended  the scope has a reason. Its mutex is a leaf and guards nothing else but reg, so each
+ *             use of it is one step (scope.pml)
  *   users     of a selector: the task, and its candidates as one
  *
  * One task. By default one bringer holds a pointer to it, as to an anonymous task. Every access to
@@ -19,7 +22,7 @@
  *   SELECTOR      two candidates that hold pointers, each of which submits a message or null
  *   UNTOLD        nobody brings anything
  *   WITH_STOP     one thread ends the waits
- *   WITH_INTERRUPT  one thread interrupts the series (rule 9)
+ *   WITH_SCOPE    the series runs in a scope, and one thread cancels that (rule 9)
  *   WITH_DISMISS  the owner may drop the task instead of starting it (NAMED, SELECTOR)
  *   MUT_x         breaks one rule: see the file `mutations`
  */
@@ -31,9 +34,10 @@ bool started, claimed, published, aborted;
 byte W = NOBODY, B = NOBODY;
 bool in_list, linked;
 bool ended;
-#ifdef WITH_INTERRUPT
-byte I = NOBODY;
-bool entered, interrupted, cut, part_ended, part_late;
+#ifdef WITH_SCOPE
+mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
+mtype reg = OUTSIDE;
+bool scope_ended, cancelled, part_ended, part_late;
 #endif
 byte users = 2, candidates_left = 2;
 
@@ -41,6 +45,12 @@ byte users = 2, candidates_left = 2;
 bool alive = true, dropped;
 byte callbacks, delivered;
 bool aborted_seen, message_seen, message_written, nothing_came, error_written;
+
+#ifdef NO_RULES
+#define RULE(condition) skip
+#else
+#define RULE(condition) assert(condition)
+#endif
 
 #define TOUCH assert(alive)
 #define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
@@ -59,7 +69,7 @@ inline unref() {
 }
 #endif
 
-#ifdef WITH_INTERRUPT
+#ifdef WITH_SCOPE
 /* WaitingTask::end_part. */
 inline end_part(part, other) {
   d_step {
@@ -79,8 +89,8 @@ inline complete_task() {
     message_seen = message_written;
     aborted_seen = aborted;
     assert(message_seen + aborted_seen + nothing_came + error_written == 1);
-#ifdef WITH_INTERRUPT
-    assert(!entered);
+#ifdef WITH_SCOPE
+    RULE(reg == OUTSIDE);
 #endif
     assert(!in_list)
   };
@@ -89,12 +99,12 @@ inline complete_task() {
 #else
 #ifdef MUT_FREE_ABORTED
   alive = false
-#elif defined(WITH_INTERRUPT) && !defined(NAMED)
-#ifdef MUT_FREE_INTERRUPTED
+#elif defined(WITH_SCOPE) && !defined(NAMED)
+#ifdef MUT_FREE_CANCELLED
   alive = aborted
 #else
   if
-  :: cut -> end_part(part_ended, part_late)
+  :: cancelled -> end_part(part_ended, part_late)
   :: else -> alive = aborted
   fi
 #endif
@@ -114,15 +124,23 @@ inline take_out_of_list() {
 #endif
 }
 
-/* SubTask::leave_scope. */
+/* SubTask::leave_scope: sets `mine` if the caller completes the task. */
 inline leave_scope() {
-#if defined(WITH_INTERRUPT) && !defined(MUT_STAYS_IN_SCOPE)
-  LOCK(I);
-  d_step { TOUCH; entered = false };
-  UNLOCK(I)
+#if defined(WITH_SCOPE) && !defined(MUT_STAYS_IN_SCOPE)
+  d_step { TOUCH; mine = reg != CALLED; reg = (mine -> OUTSIDE : HANDED_OVER) }
 #else
-  skip
+  mine = true
 #endif
+}
+
+/* WaitingTask::complete, complete_all. */
+inline end_task() {
+  take_out_of_list();
+  leave_scope();
+  if
+  :: mine -> complete_task()
+  :: else
+  fi
 }
 
 /* WaitingTask::claim. */
@@ -148,14 +166,14 @@ inline publish() {
 #endif
 }
 
-#ifdef WITH_INTERRUPT
-/* WaitingTask::claim_for, and publish: the interrupter brings an error. */
+#ifdef WITH_SCOPE
+/* WaitingTask::claim_for, and publish: the canceller brings an error. */
 inline bring_error() {
   owns = false;
-#ifdef MUT_CUT_AFTER_CLAIM
+#ifdef MUT_CANCELLED_AFTER_CLAIM
   claim();
   if
-  :: wins -> d_step { TOUCH; cut = true }
+  :: wins -> d_step { TOUCH; cancelled = true }
   :: else
   fi;
 #else
@@ -163,7 +181,7 @@ inline bring_error() {
     TOUCH;
     wins = !claimed && !aborted;
     claimed = claimed || wins;
-    cut = cut || wins
+    cancelled = cancelled || wins
   };
 #endif
   if
@@ -176,7 +194,7 @@ inline bring_error() {
 
 /* WaitingTask::came_late. */
 inline came_late() {
-  d_step { TOUCH; owns = cut };
+  d_step { TOUCH; owns = cancelled };
   if
 #ifndef MUT_LATE_STAYS
   :: owns -> end_part(part_late, part_ended)
@@ -202,7 +220,7 @@ inline bring() {
      publish();
 #endif
      delivered++
-#if defined(WITH_INTERRUPT) && !defined(NAMED) && !defined(SELECTOR)
+#if defined(WITH_SCOPE) && !defined(NAMED) && !defined(SELECTOR)
   :: else -> came_late()
 #else
   :: else
@@ -212,7 +230,7 @@ inline bring() {
 
 /* By name: NamedMessageTask::deliver_to. */
 proctype Named() {
-  bool wins, owns, found;
+  bool wins, owns, mine, found;
   LOCK(B);
   d_step {
     found = linked;
@@ -241,23 +259,17 @@ proctype Named() {
   UNLOCK(B);
 #endif
   if
-  :: found && owns ->
-     take_out_of_list();
-     leave_scope();
-     complete_task()
+  :: found && owns -> end_task()
   :: else
   fi
 }
 
 /* By a pointer. */
 proctype Direct() {
-  bool wins, owns;
+  bool wins, owns, mine;
   bring();
   if
-  :: owns ->
-     take_out_of_list();
-     leave_scope();
-     complete_task()
+  :: owns -> end_task()
   :: else
   fi
 }
@@ -265,16 +277,13 @@ proctype Direct() {
 #ifdef SELECTOR
 /* WFSelectorTask::submit. */
 proctype Candidate() {
-  bool wins, owns, last;
+  bool wins, owns, mine, last;
   if
   :: bring()
   :: owns = false
   fi;
   if
-  :: owns ->
-     take_out_of_list();
-     leave_scope();
-     complete_task()
+  :: owns -> end_task()
   :: else
   fi;
   d_step { TOUCH; candidates_left--; last = candidates_left == 0 };
@@ -289,10 +298,7 @@ proctype Candidate() {
      :: else
      fi;
      if
-     :: owns ->
-        take_out_of_list();
-        leave_scope();
-        complete_task()
+     :: owns -> end_task()
      :: else
      fi;
      unref()
@@ -301,7 +307,7 @@ proctype Candidate() {
 }
 #endif
 
-/* Takes the task out of its name when it is aborted or interrupted. */
+/* Takes the task out of its name when it is aborted or cancelled: leave_waiting(). */
 inline leave() {
   LOCK(B);
   d_step { TOUCH; linked = false };
@@ -309,8 +315,8 @@ inline leave() {
 }
 
 proctype Owner() {
-  bool ends, aborts;
-#ifdef WITH_INTERRUPT
+  bool ends, aborts, mine;
+#ifdef WITH_SCOPE
   bool wins, owns;
 #endif
 #ifdef WITH_DISMISS
@@ -331,13 +337,11 @@ proctype Owner() {
   /* WaitingTask::dispatch */
   d_step { TOUCH; ends = published; started = published };
   if
-  :: ends -> goto complete
+  :: ends -> mine = true; goto complete
   :: else
   fi;
-#ifdef WITH_INTERRUPT
-  LOCK(I);
-  d_step { owns = interrupted; entered = !interrupted };
-  UNLOCK(I);
+#ifdef WITH_SCOPE
+  d_step { owns = scope_ended; reg = (scope_ended -> OUTSIDE : ENTERED) };
   if
   :: owns -> bring_error()
   :: else
@@ -375,13 +379,9 @@ proctype Owner() {
   };
   UNLOCK(W);
 #endif
-#ifdef WITH_INTERRUPT
+#ifdef WITH_SCOPE
   if
-  :: ends -> leave_scope()
-  :: else
-  fi;
-  if
-  :: ends && (aborts || cut) -> leave()
+  :: ends && (aborts || cancelled) -> leave()
   :: else
   fi;
 #else
@@ -390,9 +390,13 @@ proctype Owner() {
   :: else
   fi;
 #endif
+  if
+  :: ends -> leave_scope()
+  :: else
+  fi;
 complete:
   if
-  :: ends -> complete_task()
+  :: ends && mine -> complete_task()
   :: else
   fi;
 done:
@@ -401,7 +405,7 @@ done:
 
 /* WaitingTasks::end_waits. */
 proctype Stop() {
-  bool taken;
+  bool taken, mine;
 #ifndef MUT_ENDED_AFTER_LIST
   ended = true;
 #endif
@@ -429,33 +433,45 @@ proctype Stop() {
 #endif
   if
   :: taken ->
-     leave_scope();
      leave();
-     complete_task()
+     leave_scope();
+     if
+     :: mine -> complete_task()
+     :: else
+     fi
   :: else
   fi
 }
 
-#ifdef WITH_INTERRUPT
-/* InterruptScope::interrupt, Interruption::finish. */
-proctype Interrupter() {
-  bool wins, owns;
-  LOCK(I);
-  interrupted = true;
+#ifdef WITH_SCOPE
+/* CancelScope::cancel, WaitingTask::on_cancel. */
+proctype ScopeCanceller() {
+  bool wins, owns, mine;
+  scope_ended = true;
+  d_step {
+    if
+    :: reg == ENTERED -> TOUCH; reg = CALLED; mine = true
+    :: else
+    fi
+  };
   if
-  :: entered ->
-     entered = false;
-     bring_error()
-  :: else
-  fi;
-  UNLOCK(I);
-  if
-  :: owns ->
-     take_out_of_list();
-#ifndef MUT_INTERRUPTED_KEEPS_NAME
-     leave();
+  :: mine ->
+     bring_error();
+     if
+     :: owns ->
+#ifndef MUT_CANCELLED_KEEPS_NAME
+        leave();
 #endif
-     complete_task()
+        take_out_of_list();
+        leave_scope();
+        RULE(!mine)
+     :: else
+     fi;
+     d_step { TOUCH; mine = reg == HANDED_OVER; reg = OUTSIDE };
+     if
+     :: mine -> complete_task()
+     :: else
+     fi
   :: else
   fi
 }
@@ -477,8 +493,8 @@ init {
 #ifdef WITH_STOP
     run Stop();
 #endif
-#ifdef WITH_INTERRUPT
-    run Interrupter();
+#ifdef WITH_SCOPE
+    run ScopeCanceller();
 #endif
   };
   /* All others have ended. */
@@ -488,8 +504,8 @@ init {
     assert(delivered == message_written);
     assert(dropped || delivered == message_seen);
     assert(!linked);
-#ifdef WITH_INTERRUPT
-    assert(!entered && (!cut || !alive));
+#ifdef WITH_SCOPE
+    assert(reg == OUTSIDE && (!cancelled || !alive));
 #endif
 #ifdef SELECTOR
     assert(!alive);
