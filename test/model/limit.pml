@@ -33,6 +33,7 @@
 byte P = NOBODY;
 bool queued, removed, claimed, met;
 #ifdef WITH_SCOPE
+bool begun;  /* the computation has begun: together with `claimed` this is TimeLimit::stage_ */
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 mtype reg = OUTSIDE;
 bool flag, scope_ended;
@@ -107,7 +108,14 @@ inline take_started() {
 /* The computing thread: ComputeTask::dispatch has started the timer before. */
 proctype Computation() {
   bool first, owns, mine;
-  d_step { TOUCH; first = !claimed };
+  /* TimeLimit::begin */
+  d_step {
+    TOUCH;
+    first = !claimed;
+#ifdef WITH_SCOPE
+    begun = first
+#endif
+  };
   if
   :: first ->
      d_step { TOUCH; function_runs = true };
@@ -253,7 +261,11 @@ done:
 
 /* CancelScope::cancel, ComputeTask::on_cancel. */
 proctype ScopeCanceller() {
-  bool first, old, owns, mine;
+  bool first, old, owns, mine, time_is_over;
+  if
+  :: time_is_over = true  /* the reason is ETIMEDOUT */
+  :: time_is_over = false
+  fi;
   scope_ended = true;
   d_step {
     if
@@ -263,10 +275,18 @@ proctype ScopeCanceller() {
   };
   if
   :: mine ->
-     EXCHANGE(claimed, first);
+     if
+#ifndef MUT_ENDS_WHAT_HAS_BEGUN
+     :: !time_is_over -> d_step { TOUCH; first = !claimed && !begun; claimed = claimed || first }
+#else
+     :: !time_is_over -> EXCHANGE(claimed, first)
+#endif
+     :: else -> EXCHANGE(claimed, first)
+     fi;
      if
      :: first ->
         d_step { TOUCH; assert(outcome == UNDECIDED); outcome = CANCELLED };
+        assert(time_is_over || !begun);
 #ifdef NO_LIMIT
         owns = true
 #else
