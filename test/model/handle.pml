@@ -15,8 +15,9 @@
  *   scope_ended  the scope has a reason for timers; it is ETIMEDOUT, to tell it from a cancel
  *   marked       guarded by P: end_for_scope() came (TimerNode::mark_)
  *
- * Who reschedules, and who asks what remains, is in moves.pml. How scopes work, and why each use of the
- * mutex of a scope is one step here, is in scope.pml: that mutex is a leaf, and guards nothing else.
+ * The processes that reschedule timers, and that ask how long they still wait, are in moves.pml. The
+ * model scope.pml shows how scopes work. Here each use of the mutex of a scope is one step, because
+ * that mutex is a leaf and guards nothing else.
  *
  * Deadlines are just numbers: what is queued may be due at any moment, whatever the number, and the
  * numbers say which deadline it is. Without -DNAMED the timer has no name. Memory is sequentially

@@ -146,6 +146,28 @@ TEST(RequestScope, ABoundedStopEndsEverything) {
   waits.counter->count();
 }
 
+// The function may use what the program destroys after the stop.
+TEST(RequestScope, ABoundedStopCountsAFunctionThatRuns) {
+  test_support::Tally begun;
+  test_support::Tally go_on;
+  struct WFServerParams params = http_params();
+  params.linger_timeout = 50;
+  TestServer server(
+      [&](WFHttpTask* task) {
+        series_of(task)->push_back(WFTaskFactory::create_go_task("queue", [&] {
+          begun.add();
+          EXPECT_TRUE(go_on.wait_for(1));
+        }));
+      },
+      params);
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(begun.wait_for(1));
+  EXPECT_EQ(server->stop(0, WF_STOP_FINISH).running, 1u);
+  go_on.add();
+  server->wait_finish();
+}
+
 TEST(RequestScope, TheNextRequestOfAConnectionHasItsOwn) {
   WFScope first;
   TestServer server([&](WFHttpTask* task) {

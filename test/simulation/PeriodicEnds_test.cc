@@ -9,8 +9,8 @@
 #include <functional>
 #include <string>
 
+#include "ScopedSeries.h"
 #include "Seeds.h"
-#include "factory/SeriesScope.h"
 #include "factory/TimerTask.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
@@ -55,18 +55,6 @@ void run(WFSimulation& simulation) {
   const WFSimulationResult result = simulation.run();
   EXPECT_TRUE(result.ok()) << result.description;
 }
-
-class ScopedSeries final : public SeriesWork {
- public:
-  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) {
-    use_scope(WFScope(new workflow::DeadlineScope()));
-  }
-
-  // May be used after the series has ended.
-  workflow::ScopeReference scope() const {
-    return workflow::ScopeReference(workflow::SeriesScope::of(this));
-  }
-};
 
 }  // namespace
 

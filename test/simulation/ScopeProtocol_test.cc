@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
+#include "ScopedSeries.h"
 #include "Seeds.h"
-#include "factory/SeriesScope.h"
 #include "factory/TimerTask.h"
 #include "kernel/Runtime.h"
 #include "workflow/WFSimulation.h"
@@ -17,18 +17,6 @@
 namespace {
 
 constexpr uint64_t kSeeds = 2000;
-
-class ScopedSeries final : public SeriesWork {
- public:
-  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) {
-    use_scope(WFScope(new workflow::DeadlineScope()));
-  }
-
-  // May be used after the series has ended.
-  workflow::ScopeReference scope() const {
-    return workflow::ScopeReference(workflow::SeriesScope::of(this));
-  }
-};
 
 // Ends when it is released, whatever stops meanwhile: until then its series is there.
 class Hold final : public WFGenericTask {

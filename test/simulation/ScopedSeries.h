@@ -1,0 +1,17 @@
+#pragma once
+
+#include "factory/SeriesScope.h"
+#include "workflow/Workflow.h"
+
+// A series with a scope of its own, which a test ends from outside.
+class ScopedSeries final : public SeriesWork {
+ public:
+  explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) {
+    use_scope(WFScope(new workflow::DeadlineScope()));
+  }
+
+  // May be used after the series has ended.
+  workflow::ScopeReference scope() const {
+    return workflow::ScopeReference(workflow::SeriesScope::of(this));
+  }
+};
