@@ -5,7 +5,7 @@
 
 namespace workflow {
 
-class ComputeFaces;
+class LibraryExecutors;
 class ComputePool;
 class ComputeQueue;
 class OwnedPool;
@@ -30,7 +30,7 @@ class ExecQueue {
 
  private:
   friend class Executor;
-  friend class workflow::ComputeFaces;
+  friend class workflow::LibraryExecutors;
   friend struct workflow::ComputePlace;
 
   std::shared_ptr<workflow::ComputeQueue> own_;
@@ -67,7 +67,7 @@ class Executor {
   int decrease_thread();
 
  private:
-  friend class workflow::ComputeFaces;
+  friend class workflow::LibraryExecutors;
   friend struct workflow::ComputePlace;
 
   std::shared_ptr<workflow::OwnedPool> own_;

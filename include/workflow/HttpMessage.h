@@ -143,7 +143,7 @@ class HttpMessage : public ProtocolMessage {
   virtual int header_completed(size_t rest);
   // See HttpResponse.
   bool zero_body_ = false;
-  bool answers_connect_ = false;
+  bool is_connect_reply_ = false;
   bool streams_body_ = false;
 
  private:
@@ -202,10 +202,10 @@ class HttpResponse : public HttpMessage {
   //
   // parse_zero_body() is for HEAD: the response has no body, whatever the fields say.
   void parse_zero_body() { zero_body_ = true; }
-  // parse_connect_answer() is for CONNECT. With a 2xx status the message ends with its head, and
+  // parse_connect_reply() is for CONNECT. With a 2xx status the message ends with its head, and
   // what follows belongs to the tunnel; Content-Length and Transfer-Encoding are ignored then. A
   // response with any other status has its body.
-  void parse_connect_answer() { answers_connect_ = true; }
+  void parse_connect_reply() { is_connect_reply_ = true; }
 
   // For the layers that receive; called before the first byte. The body is not stored, but passed
   // on in pieces (HttpReceiver::pieces()); get_parsed_body() then says that there is none. After

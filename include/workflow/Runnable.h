@@ -10,7 +10,7 @@ class Runnable {
  public:
   // Called once for each time it is posted, on a framework thread, with no lock held. May delete
   // this.
-  virtual void take_turn() = 0;
+  virtual void run_queued() = 0;
 
  protected:
   virtual ~Runnable() = default;

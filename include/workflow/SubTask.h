@@ -58,7 +58,7 @@ class SubTask : public workflow::Runnable {
 
   // The turn of a task that was handed over to a framework thread in order to end: runs done() and
   // what follows.
-  void take_turn() override;
+  void run_queued() override;
 
   // Dispatches the task as the only one of a series. The series is created only if somebody asks
   // for it: most tasks that are started alone never need one.

@@ -95,7 +95,7 @@ class ComputeTask : public SubTask {
   virtual void compute() = 0;
 
   void dispatch() override;
-  void take_turn() override;
+  void run_queued() override;
 
   // How done() ends, after the callback: like delete_and_next(), but the task lives until compute()
   // has returned.

@@ -116,7 +116,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   int total_timeout_ = -1;
   int read_timeout_ = kTimeoutNotSet;
   bool extract_on_header_ = false;
-  bool header_told_ = false;
+  bool header_reported_ = false;
   bool delivering_ = false;
   bool stopped_ = false;
 };

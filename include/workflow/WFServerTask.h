@@ -260,7 +260,7 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
   class Processor final : public SubTask {
    public:
     explicit Processor(WFServerTask &task) : task_(task) {}
-    void take_turn() override { series_of(this)->start(); }
+    void run_queued() override { series_of(this)->start(); }
     void dispatch() override {
       try {
         task_.process_(&task_);

@@ -26,16 +26,16 @@ class WaitingTasks;
 
 // The part that all of them share. Four parties meet in the atomic `parts_`:
 //   the start        dispatch(): sets kStarted
-//   the bringer      claim(), which only the first wins, then writes what it brings, then publish()
-//   the canceller    a bringer of an error: on_cancel(), when the scope of the task has ended
+//   the sender      claim(), which only the first wins, then writes what it brings, then publish()
+//   the canceller    a sender of an error: on_cancel(), when the scope of the task has ended
 //   the stop         abort(): only for a task that is started and not claimed
 // 1. The second of start and publish() owns the completion, or a successful abort() does.
 // 2. While it is started and not completed, the task is in the runtime's WaitingTasks; the owner of
 //    the completion removes it. So the stop finds only tasks that are alive.
-// 3. A task that was aborted is never freed before its runtime, because a bringer may still touch
+// 3. A task that was aborted is never freed before its runtime, because a sender may still touch
 //    it.
-// 4. A task that was cancelled, and whose bringers may know its address, has two users from then
-//    on: the task itself, and the last of its bringers. The second of them to end frees it.
+// 4. A task that was cancelled, and whose senders may know its address, has two users from then
+//    on: the task itself, and the last of its senders. The second of them to end frees it.
 class WaitingTask : public WFGenericTask {
  protected:
   // `brought`: there is nothing to wait for, as if it had been brought already.
@@ -54,11 +54,11 @@ class WaitingTask : public WFGenericTask {
   // Completes the task on a handler, never inside this call.
   void complete_elsewhere();
 
-  // The last use of the task by a bringer that knows only its address and whose claim() failed. The
+  // The last use of the task by a sender that knows only its address and whose claim() failed. The
   // task may be gone afterwards.
-  void came_late();
-  // Whether bringers may know the task by its address alone, and so call came_late().
-  virtual bool is_told_by_address() const { return false; }
+  void release_late();
+  // Whether senders may know the task by its address alone, and so call release_late().
+  virtual bool is_known_by_address() const { return false; }
 
   // The start.
   void dispatch() override;
@@ -92,10 +92,10 @@ class WaitingTask : public WFGenericTask {
     kAborted = 8,
     kCancelled = 16,  // always together with kClaimed
     kEnded = 32,      // of a cancelled task: its callback has returned
-    kLate = 64        // of a cancelled task: its last bringer has come
+    kLate = 64        // of a cancelled task: its last sender has come
   };
   bool has(unsigned part) const { return parts_.load(std::memory_order_acquire) & part; }
-  bool is_kept() const { return has(kAborted) || (has(kCancelled) && is_told_by_address()); }
+  bool is_kept() const { return has(kAborted) || (has(kCancelled) && is_known_by_address()); }
 
   void on_cancel(int reason) override;
   // Like claim(), but the caller brings an error.
@@ -136,7 +136,7 @@ class MessageTask : public WaitingTask {
   void deliver_and_complete(void *message) {
     const Delivery delivery = deliver(message);
     if (delivery == Delivery::kEnds) complete();
-    if (delivery == Delivery::kRefused) came_late();
+    if (delivery == Delivery::kRefused) release_late();
   }
 
   void **const slot_;
@@ -160,7 +160,7 @@ class WFCounterTask : public workflow::WaitingTask {
 
  protected:
   ~WFCounterTask() override = default;
-  bool is_told_by_address() const override { return true; }
+  bool is_known_by_address() const override { return true; }
 
   SubTask *done() override { return call_back(this, callback_); }
 
@@ -190,7 +190,7 @@ class WFMailboxTask : public workflow::MessageTask {
 
  protected:
   ~WFMailboxTask() override = default;
-  bool is_told_by_address() const override { return true; }
+  bool is_known_by_address() const override { return true; }
 
   SubTask *done() override { return call_back(this, callback_); }
 
@@ -260,7 +260,7 @@ class WFConditional : public workflow::MessageTask {
 
  protected:
   ~WFConditional() override;
-  bool is_told_by_address() const override { return true; }
+  bool is_known_by_address() const override { return true; }
 
   SubTask *done() override;
 

@@ -31,7 +31,7 @@ bool ClientConnection::finish_connecting(RunnableList& finished) {
     fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
     return true;
   }
-  return endpoint_->tunnel_request().empty() ? connected(finished) : ask_proxy(finished);
+  return endpoint_->tunnel_request().empty() ? connected(finished) : send_proxy_request(finished);
 }
 
 // The connection reaches the peer itself now, not only a proxy.
@@ -61,7 +61,7 @@ bool ClientConnection::connected(RunnableList& finished) {
   return true;
 }
 
-bool ClientConnection::ask_proxy(RunnableList& finished) {
+bool ClientConnection::send_proxy_request(RunnableList& finished) {
   const std::string& request = endpoint_->tunnel_request();
   int error = 0;
   {
@@ -76,16 +76,16 @@ bool ClientConnection::ask_proxy(RunnableList& finished) {
     fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
     return true;
   }
-  proxy_answer_.reset(new (std::nothrow) protocol::HttpResponse());
-  if (!proxy_answer_) {
+  proxy_reply_.reset(new (std::nothrow) protocol::HttpResponse());
+  if (!proxy_reply_) {
     fail(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
     return true;
   }
-  proxy_answer_->parse_connect_answer();
+  proxy_reply_->parse_connect_reply();
   return true;
 }
 
-bool ClientConnection::hear_proxy(RunnableList& finished) {
+bool ClientConnection::read_proxy_reply(RunnableList& finished) {
   char buffer[4096];
   ssize_t n = -1;
   {
@@ -102,15 +102,15 @@ bool ClientConnection::hear_proxy(RunnableList& finished) {
     return true;
   }
   size_t taken = static_cast<size_t>(n);
-  const int result = proxy_answer_->append(buffer, &taken);
-  if (result == 0 && !proxy_answer_->is_header_complete()) {
+  const int result = proxy_reply_->append(buffer, &taken);
+  if (result == 0 && !proxy_reply_->is_header_complete()) {
     return true;
   }
   // The body of a refusal does not matter. After it has opened a tunnel, a proxy must not send
   // anything yet, because the client speaks first.
   const bool open =
-      result == 1 && taken == static_cast<size_t>(n) && *proxy_answer_->get_status_code() == '2';
-  proxy_answer_.reset();
+      result == 1 && taken == static_cast<size_t>(n) && *proxy_reply_->get_status_code() == '2';
+  proxy_reply_.reset();
   if (!open) {
     fail(WFT_STATE_TASK_ERROR, WFT_ERR_HTTP_PROXY_CONNECT_FAILED, TOR_NOT_TIMEOUT, finished);
     return true;
@@ -118,7 +118,7 @@ bool ClientConnection::hear_proxy(RunnableList& finished) {
   return connected(finished);
 }
 
-bool ClientConnection::shake_hands(RunnableList& finished) {
+bool ClientConnection::handshake(RunnableList& finished) {
   int error = 0;
   int tls_error = 0;
   ClientSession* session = nullptr;

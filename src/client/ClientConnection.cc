@@ -95,7 +95,7 @@ ClientConnection::Step ClientConnection::next_step() {
     return Step::kResume;
   }
   if (std::exchange(out_of_memory_, false)) {
-    return Step::kStarve;
+    return Step::kFailForMemory;
   }
   switch (state_) {
     case State::kConnecting:
@@ -129,10 +129,10 @@ void ClientConnection::advance(RunnableList& finished) {
         more = finish_connecting(finished);
         break;
       case Step::kTunnel:
-        more = hear_proxy(finished);
+        more = read_proxy_reply(finished);
         break;
       case Step::kHandshake:
-        more = shake_hands(finished);
+        more = handshake(finished);
         break;
       case Step::kSend:
         more = continue_sending(finished);
@@ -143,7 +143,7 @@ void ClientConnection::advance(RunnableList& finished) {
       case Step::kResume:
         resumed(finished);
         break;
-      case Step::kStarve:
+      case Step::kFailForMemory:
         fail(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
         break;
       case Step::kAbort:
@@ -380,7 +380,7 @@ int ClientConnection::write_now(const void* buffer, size_t size) {
     errno = ENOBUFS;
     return -1;
   }
-  const int error = write_behind(buffer, size);
+  const int error = append_copy(buffer, size);
   if (error != 0 && error != EAGAIN) {
     errno = error;
     return -1;

@@ -103,7 +103,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
     kSend,
     kRead,
     kResume,
-    kStarve,
+    kFailForMemory,
     kAbort,
     kCancel,
     kClose
@@ -132,10 +132,10 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   int cancel_error();
   // These return true if there may be more to do.
   bool finish_connecting(RunnableList& finished);
-  bool ask_proxy(RunnableList& finished);
-  bool hear_proxy(RunnableList& finished);
+  bool send_proxy_request(RunnableList& finished);
+  bool read_proxy_reply(RunnableList& finished);
   bool connected(RunnableList& finished);
-  bool shake_hands(RunnableList& finished);
+  bool handshake(RunnableList& finished);
   bool read_some(RunnableList& finished);
   bool read_datagram(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
@@ -169,7 +169,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
 
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
-  std::unique_ptr<protocol::HttpResponse> proxy_answer_;  // in kTunneling; poller's thread only
+  std::unique_ptr<protocol::HttpResponse> proxy_reply_;  // in kTunneling; poller's thread only
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);

@@ -40,7 +40,7 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
 }  // namespace
 
 ClientHub::ClientHub() : runtime_(Runtime::current()) {
-  closed_ = !runtime_.add_intake(this);
+  closed_ = !runtime_.add_service(this);
 }
 
 std::shared_ptr<ClientEndpoint> ClientHub::endpoint(const ClientTarget& target,
@@ -95,7 +95,7 @@ bool ClientHub::session_resolves(ClientSession* session) {
     return false;
   }
   const auto inserted = resolving_.insert(session);
-  if (session->location() && session->location()->at_look_up(*this, session) != 0) {
+  if (session->location() && session->location()->enter_lookup(*this, session) != 0) {
     resolving_.erase(inserted.first);
     return false;
   }
@@ -139,7 +139,7 @@ std::vector<std::shared_ptr<ClientEndpoint>> ClientHub::all_endpoints() const {
   return all;
 }
 
-void ClientHub::close_intake() {
+void ClientHub::refuse_new_work() {
   std::vector<ClientSession*> cancelled;
   {
     MutexLock lock(mutex_);

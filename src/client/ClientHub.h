@@ -20,10 +20,10 @@ class SessionLocation;
 //
 // Thread-safe. H is mutex_. Order: H, then an endpoint's E or the resolver's D. A session in
 // resolving_ is alive as long as H is held, because it leaves resolving_ before it goes on.
-class ClientHub final : public RuntimePart, public Intake {
+class ClientHub final : public RuntimePart, public Service {
  public:
   ClientHub();
-  ~ClientHub() override { runtime_.remove_intake(this); }
+  ~ClientHub() override { runtime_.remove_service(this); }
 
   Runtime& runtime() { return runtime_; }
   TlsSessions& tls_sessions() { return tls_sessions_; }
@@ -50,14 +50,14 @@ class ClientHub final : public RuntimePart, public Intake {
   void session_resolved(ClientSession* session);
   // Called after the resolver was asked. Returns true if the session has to end, because the
   // runtime stops or there is an end_reason(), and is the caller's again. Otherwise the session may
-  // be gone. close_intake() and cancel() cannot take back what the resolver was not asked yet.
+  // be gone. refuse_new_work() and cancel() cannot take back what the resolver was not asked yet.
   bool take_back_if_over(ClientSession* session);
 
   // If the session of that location waits for addresses, it ends with `reason`. It may be gone.
   void cancel(const SessionLocation& location, ClientSession* session, int reason);
 
-  // Intake
-  void close_intake() override;
+  // Service
+  void refuse_new_work() override;
   uint64_t wait_quiet() override;
   void runtime_stopped() override;
 

@@ -9,7 +9,7 @@
 
 namespace workflow {
 
-int SessionLocation::at_look_up(ClientHub& hub, ClientSession* session) {
+int SessionLocation::enter_lookup(ClientHub& hub, ClientSession* session) {
   MutexLock lock(mutex_);
   const int reason = exchange_.end_reason();
   if (reason == 0) {

@@ -37,7 +37,7 @@ class SessionLocation {
   SessionLocation& operator=(const SessionLocation&) = delete;
 
   // The session arrives. Returns 0, or the errno value with which it must end instead.
-  int at_look_up(ClientHub& hub, ClientSession* session);
+  int enter_lookup(ClientHub& hub, ClientSession* session);
   int in_queue(std::shared_ptr<ClientEndpoint> endpoint);
   int on_connection(ClientConnection* connection);
   // The session is on its way again, or ends. Called by its owner, with no lock held.

@@ -53,9 +53,9 @@ bool TimeLimit::begin() {
   return stage_.compare_exchange_strong(expected, Stage::kBegun, std::memory_order_acq_rel);
 }
 
-bool TimeLimit::meet() {
+bool TimeLimit::arrive() {
   schedule_point();
-  return met_.exchange(true, std::memory_order_acq_rel);
+  return arrived_.exchange(true, std::memory_order_acq_rel);
 }
 
 bool TimeLimit::unref() {
@@ -71,7 +71,7 @@ bool TimeLimit::take_timer() {
     case Poller::Cancel::kTaken:
       return true;
     case Poller::Cancel::kTooLate:
-      return meet();
+      return arrive();
     case Poller::Cancel::kBeforeStart:
     case Poller::Cancel::kBeforeRestart:
       break;
@@ -85,12 +85,12 @@ void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
     task_->state_ = WFT_STATE_SYS_ERROR;
     task_->error_ = ETIMEDOUT;
   }
-  if ((timed_out || meet()) && task_->leave_scope(this)) {
+  if ((timed_out || arrive()) && task_->leave_scope(this)) {
     finished.push_back(this);
   }
 }
 
-void TimeLimit::take_turn() {
+void TimeLimit::run_queued() {
   task_->complete_here();
 }
 
@@ -171,7 +171,7 @@ void ComputeTask::on_cancel(int reason) {
 
 // The task's turn in its queue, or the turn on a handler that completes a task whose computation
 // has ended on another thread.
-void ComputeTask::take_turn() {
+void ComputeTask::run_queued() {
   if (!queued_) {
     complete_here();
     return;
@@ -220,7 +220,7 @@ bool ComputeTask::computed(int state) {
 }
 
 void ComputeTask::complete_here() {
-  SubTask::take_turn();
+  SubTask::run_queued();
 }
 
 SubTask* ComputeTask::end_and_next() {

@@ -11,7 +11,7 @@ void WFCounterTask::count() {
     return;
   }
   if (!claim()) {
-    came_late();
+    release_late();
   } else if (publish()) {
     complete();
   }

@@ -28,7 +28,7 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
  protected:
   ~NamedCounterTask() override;
   void leave_waiting() override;
-  bool is_told_by_address() const override { return false; }
+  bool is_known_by_address() const override { return false; }
 
  private:
   unsigned int left_;  // of the target; guarded by B

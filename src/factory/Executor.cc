@@ -14,7 +14,7 @@ namespace workflow {
 
 // The threads of an Executor. Shared by the executor, by the threads that are just posting to it,
 // and by PoolEnd, which ends these threads when one of them has asked for that.
-class OwnedPool final : public Intake, public std::enable_shared_from_this<OwnedPool> {
+class OwnedPool final : public Service, public std::enable_shared_from_this<OwnedPool> {
  public:
   explicit OwnedPool(int threads) : pool_(threads) {}
 
@@ -26,7 +26,7 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
     if (!pool_.start()) {
       return EAGAIN;
     }
-    if (!runtime_->add_intake(this)) {
+    if (!runtime_->add_service(this)) {
       stop();
       return ECANCELED;
     }
@@ -36,7 +36,7 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
   // Ends the threads. Called once, and not on one of them.
   void end() {
     // When stopped_ is true, the runtime may be gone.
-    if (!stopped_.load(std::memory_order_acquire) && runtime_->left_behind()) {
+    if (!stopped_.load(std::memory_order_acquire) && runtime_->belongs_to_parent_process()) {
       self_ = shared_from_this();  // never freed: a child of fork(2) does not have the threads
       return;
     }
@@ -44,7 +44,7 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
     BlockingScope blocking;
     if (!stopped_.load(std::memory_order_acquire)) {
       // When this returns, the runtime has ended the threads or will never do so.
-      runtime_->remove_intake(this);
+      runtime_->remove_service(this);
       stop();
       drop_self();
     }
@@ -53,8 +53,8 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
   // Called instead of end() on one of the threads.
   void end_elsewhere();
 
-  // Intake
-  void close_intake() override { pool_.abandon(); }
+  // Service
+  void refuse_new_work() override { pool_.abandon(); }
   void runtime_stopped() override {
     stop();
     drop_self();
@@ -79,7 +79,7 @@ class OwnedPool final : public Intake, public std::enable_shared_from_this<Owned
 
   ComputePool pool_;
   Runtime* runtime_ = nullptr;
-  std::atomic<bool> stopped_{false};  // set by the runtime, or after remove_intake()
+  std::atomic<bool> stopped_{false};  // set by the runtime, or after remove_service()
   std::shared_ptr<OwnedPool> self_;   // set from end_elsewhere() until the threads have ended
 };
 
@@ -89,7 +89,7 @@ namespace {
 class PoolEnd final : public Runnable {
  public:
   explicit PoolEnd(std::shared_ptr<OwnedPool> own) : own_(std::move(own)) {}
-  void take_turn() override {
+  void run_queued() override {
     // On that very thread when the handlers have ended: then the runtime, which stops, ends it.
     if (ThreadContext::current().pool != &own_->pool()) {
       own_->end();

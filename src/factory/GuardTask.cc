@@ -27,7 +27,7 @@ NameRegistry& GuardTask::registry() {
 }
 
 void GuardTask::dispatch() {
-  if (!line_up()) {
+  if (!enqueue()) {
     state = WFT_STATE_SYS_ERROR;
     error = ENOMEM;
     place_.reset();
@@ -39,7 +39,7 @@ void GuardTask::dispatch() {
 }
 
 // Returns false if there is no memory.
-bool GuardTask::line_up() {
+bool GuardTask::enqueue() {
   GuardPlace* place = place_.get();
   try {
     if (registry().link(place, resource_) == NameRegistry::Linked::kAlone) {

@@ -45,11 +45,11 @@ class GuardTask final : public WFConditional {
   ~GuardTask() override = default;
   void dispatch() override;
   void leave_waiting() override;
-  bool is_told_by_address() const override { return false; }
+  bool is_known_by_address() const override { return false; }
   void message_unused(void* message) override { release(resource_, message, true); }
 
  private:
-  bool line_up();
+  bool enqueue();
   // Delivers the message. Requires B. Returns false if the guard refuses it.
   bool take_over(void* message, bool* ends);
 

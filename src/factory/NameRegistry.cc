@@ -32,11 +32,11 @@ NamedNode* NameRegistry::unlink_any() {
   return nullptr;
 }
 
-NameRegistry::Sought NameRegistry::seek(std::string_view name) const {
+NameRegistry::NameKey NameRegistry::key_of(std::string_view name) const {
   const uint64_t hash = sip_hash(key_, name);
-  const Sought sought = {name, hash % kShards, static_cast<uint32_t>(hash >> 32)};
-  shards_[sought.shard].table.prefetch(sought.tag);
-  return sought;
+  const NameKey name_key = {name, hash % kShards, static_cast<uint32_t>(hash >> 32)};
+  shards_[name_key.shard].table.prefetch(name_key.tag);
+  return name_key;
 }
 
 void NameRegistry::Shard::lock() const {
@@ -47,7 +47,7 @@ void NameRegistry::Shard::lock() const {
   }
 }
 
-void NameRegistry::Shard::step_aside() const {
+void NameRegistry::Shard::yield_lock() const {
   // A mutex is not passed to a waiter when it is unlocked. Without a pause the visitor would lock
   // it again and again before a waiter that has been woken gets to run.
   if (waiting.load(std::memory_order_relaxed) > 0) {
@@ -72,12 +72,12 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   return entry;
 }
 
-NameRegistry::Linked NameRegistry::link(NamedNode* node, const Sought& sought, Policy policy,
+NameRegistry::Linked NameRegistry::link(NamedNode* node, const NameKey& name_key, Policy policy,
                                         int64_t now_ns) {
-  const std::string_view name = sought.name;
-  Shard& shard = shards_[sought.shard];
+  const std::string_view name = name_key.name;
+  Shard& shard = shards_[name_key.shard];
   const ShardLock lock(shard);
-  Entry* entry = shard.table.find(name, sought.tag);
+  Entry* entry = shard.table.find(name, name_key.tag);
   if (entry && policy == Policy::kKeep) {
     return Linked::kNameTaken;
   }
@@ -88,7 +88,7 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, const Sought& sought, P
   }
   if (!entry) {
     try {
-      entry = shard.table.add(name, sought.tag);
+      entry = shard.table.add(name, name_key.tag);
     } catch (...) {
       if (shard.quotas) {
         shard.quotas->give_back(name);
@@ -100,7 +100,7 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, const Sought& sought, P
   const uint64_t number = std::max(
       shard.next_number, static_cast<uint64_t>(std::min(now_ns, kLastNs) / kNsPerStep) + 1);
   shard.next_number = number + 1;
-  node->number_ = number * kShards + sought.shard;
+  node->number_ = number * kShards + name_key.shard;
   node->next_ = nullptr;
   node->previous_ = entry->tail;
   (entry->tail ? entry->tail->next_ : entry->head) = node;
@@ -136,7 +136,7 @@ void NameRegistry::set_quota(NameQuotas::Of of, std::string_view text, size_t ma
 size_t NameRegistry::Shard::count_covered(const NameRegistry& registry, NameQuotas::Of of,
                                           std::string_view text) const {
   if (of == NameQuotas::Of::kName) {
-    const Entry* const entry = table.find(text, registry.seek(text).tag);
+    const Entry* const entry = table.find(text, registry.key_of(text).tag);
     return entry ? entry->count : 0;
   }
   size_t nodes = 0;
@@ -166,10 +166,10 @@ std::vector<std::pair<std::string, size_t>> NameRegistry::names() const {
 }
 
 size_t NameRegistry::count(std::string_view name) const {
-  const Sought sought = seek(name);
-  const Shard& shard = shards_[sought.shard];
+  const NameKey name_key = key_of(name);
+  const Shard& shard = shards_[name_key.shard];
   const ShardLock lock(shard);
-  const Entry* const entry = shard.table.find(name, sought.tag);
+  const Entry* const entry = shard.table.find(name, name_key.tag);
   return entry ? entry->count : 0;
 }
 
@@ -180,7 +180,7 @@ size_t NameRegistry::count_prefix(std::string_view prefix) {
     return size_t{1};
   };
   for (Shard& shard : shards_) {
-    for (Scan position; !position.over; shard.step_aside()) {
+    for (Scan position; !position.over; shard.yield_lock()) {
       scan(shard, position, prefix, visit_entry);
     }
   }

@@ -63,22 +63,22 @@ class NameRegistry {
   enum class Policy { kAppend, kReplace, kKeep };
   enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // A name and its place in the registry. A caller that calls seek() early has the name's bucket
-  // prefetched until it needs it. For that, seek() reads the table's size and addresses without B:
-  // they are only a hint.
-  struct Sought {
+  // A name and its place in the registry. A caller that calls key_of() early has the name's bucket
+  // prefetched until it needs it. For that, key_of() reads the table's size and addresses without
+  // B: they are only a hint.
+  struct NameKey {
     std::string_view name;
     size_t shard;
     uint32_t tag;  // selects the bucket, and is compared before the name
   };
-  Sought seek(std::string_view name) const WF_NO_THREAD_SAFETY_ANALYSIS;
+  NameKey key_of(std::string_view name) const WF_NO_THREAD_SAFETY_ANALYSIS;
 
   // Links a node, which is not linked yet, as the newest of the name, unless the policy or a quota
   // refuses it. `now_ns` is the time for linked_ns(), and is not negative. When this throws
   // std::bad_alloc, nothing has changed.
-  Linked link(NamedNode* node, const Sought& sought, Policy policy, int64_t now_ns);
+  Linked link(NamedNode* node, const NameKey& name_key, Policy policy, int64_t now_ns);
   Linked link(NamedNode* node, std::string_view name, Policy policy = Policy::kAppend) {
-    return link(node, seek(name), policy, 0);
+    return link(node, key_of(name), policy, 0);
   }
 
   // The time at which the node was linked, accurate to some dozens of nanoseconds.
@@ -184,7 +184,7 @@ class NameRegistry {
     Entry* unlink(NamedNode* node) WF_REQUIRES(mutex);
     size_t count_covered(const NameRegistry& registry, NameQuotas::Of of,
                          std::string_view text) const WF_REQUIRES(mutex);
-    void step_aside() const;
+    void yield_lock() const;
   };
 
   class WF_SCOPED_CAPABILITY ShardLock {
@@ -227,8 +227,8 @@ bool NameRegistry::unlink_if(NamedNode* node, Wanted&& wanted) {
 template <class Wanted, class Unlinked, class Between>
 size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
                           Between&& between) {
-  const Sought sought = seek(name);
-  Shard& shard = shards_[sought.shard];
+  const NameKey name_key = key_of(name);
+  Shard& shard = shards_[name_key.shard];
   size_t count = 0;
   uint64_t end_number = 0;
   bool more = max > 0;
@@ -238,7 +238,7 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
     if (first) {
       end_number = shard.next_number;
     }
-    Entry* entry = shard.table.find(name, sought.tag);
+    Entry* entry = shard.table.find(name, name_key.tag);
     more = entry != nullptr;
     for (size_t i = 0; more && i < kChunk; i++) {
       NamedNode* node = entry->head;
@@ -255,7 +255,7 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
     NameTable::free(emptied);
     between();
     if (more) {
-      shard.step_aside();
+      shard.yield_lock();
     }
   }
   return count;
@@ -263,12 +263,12 @@ size_t NameRegistry::take(std::string_view name, size_t max, Wanted&& wanted, Un
 
 template <class Visit, class Between>
 bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& between) {
-  const Sought sought = seek(name);
-  Shard& shard = shards_[sought.shard];
+  const NameKey name_key = key_of(name);
+  Shard& shard = shards_[name_key.shard];
   Cursors<NamedNode>::Cursor visitor;
   shard.lock();
   const uint64_t end_number = shard.next_number;
-  Entry* const entry = shard.table.find(name, sought.tag);
+  Entry* const entry = shard.table.find(name, name_key.tag);
   shard.visitors.begin(&visitor, entry ? entry->head : nullptr);
   const auto more = [&visitor, end_number] {
     return visitor.next && visitor.next->number_ / kShards < end_number;
@@ -295,7 +295,7 @@ bool NameRegistry::for_each(std::string_view name, Visit&& visit, Between&& betw
       shard.unlock();
       throw;
     }
-    shard.step_aside();
+    shard.yield_lock();
     shard.lock();
   }
   shard.visitors.end(&visitor);
@@ -347,7 +347,7 @@ bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Betwe
           return false;
         }
       }
-      shard.step_aside();
+      shard.yield_lock();
     }
   }
   return true;
@@ -355,11 +355,11 @@ bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Betwe
 
 template <class Stays, class Unlinked>
 bool NameRegistry::advance(std::string_view name, Stays&& stays, Unlinked&& unlinked) {
-  const Sought sought = seek(name);
-  Shard& shard = shards_[sought.shard];
+  const NameKey name_key = key_of(name);
+  Shard& shard = shards_[name_key.shard];
   Entry* emptied = nullptr;
   shard.lock();
-  Entry* entry = shard.table.find(name, sought.tag);
+  Entry* entry = shard.table.find(name, name_key.tag);
   for (bool first = true; entry && !emptied; first = false) {
     NamedNode* node = entry->head;
     if (!first && stays(node)) {

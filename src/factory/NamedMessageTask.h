@@ -42,7 +42,7 @@ class NamedMessageTask : public Base, public NamedNode {
   }
 
   void leave_waiting() override { registry().unlink(this); }
-  bool is_told_by_address() const override { return false; }
+  bool is_known_by_address() const override { return false; }
 
   // Implements send() and signal() of the task itself.
   void send_directly(void* message) {

@@ -23,9 +23,9 @@ PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedu
 WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
                                    bool overlap, const WFTimerOptions& options,
                                    WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
-  std::optional<NameRegistry::Sought> name;
+  std::optional<NameRegistry::NameKey> name;
   if (options.name) {
-    name = registry().seek(*options.name);
+    name = registry().key_of(*options.name);
   }
   auto* const timer =
       new PeriodicTimer(first, std::move(schedule), overlap, std::move(tick), std::move(callback));
@@ -64,11 +64,11 @@ class PeriodicTimer::OverlappingTick final : public Runnable {
   OverlappingTick(PeriodicTimer* timer, uint64_t number, uint64_t missed, int64_t due_ns)
       : timer_(timer), number_(number), missed_(missed), due_ns_(due_ns) {}
 
-  void take_turn() override {
+  void run_queued() override {
     if (!Poller::is_ended(timer_)) {
       timer_->call_tick(number_, missed_, due_ns_);
     }
-    timer_->end_turn();
+    timer_->drop_user();
     delete this;
   }
 
@@ -90,9 +90,9 @@ void PeriodicTimer::spawn_tick(RunnableList& finished) {
   finished.push_back(tick);
 }
 
-void PeriodicTimer::take_turn() {
+void PeriodicTimer::run_queued() {
   if (!std::exchange(ticks_, false)) {
-    end_turn();
+    drop_user();
     return;
   }
   // No tick if the timer was ended after it left the queue. restart() will find that, too.
@@ -100,7 +100,7 @@ void PeriodicTimer::take_turn() {
     call_tick(number_++, missed_, deadline_ns());
   }
   if (!restart()) {
-    end_turn();
+    drop_user();
   }
 }
 
@@ -127,8 +127,8 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
 bool PeriodicTimer::restart() {
   const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns());
   missed_ = missed + std::exchange(lost_, 0);
-  // With kTell, overlapping ticks that are due already would follow each other here without end.
-  const Poller::IfDue if_due = overlap_ ? Poller::IfDue::kQueue : Poller::IfDue::kTell;
+  // With kReport, overlapping ticks that are due already would follow each other here without end.
+  const Poller::IfDue if_due = overlap_ ? Poller::IfDue::kQueue : Poller::IfDue::kReport;
   switch (Poller::restart_timer(this, due_ns, if_due)) {
     case Poller::Start::kQueued:
       return true;
@@ -158,7 +158,7 @@ void PeriodicTimer::end_with_tick() {
     return;
   }
   const Poller::Cancel found = Poller::end_timer(this);
-  if (name == Name::kHasNone && found == Poller::Cancel::kTooLate) {
+  if (name == Name::kUnnamed && found == Poller::Cancel::kTooLate) {
     return;
   }
   schedule_point();
@@ -168,17 +168,17 @@ void PeriodicTimer::end_with_tick() {
   }
 }
 
-void PeriodicTimer::end_turn() {
+void PeriodicTimer::drop_user() {
   if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    last_turn();
+    end_by_last_user();
   }
 }
 
-void PeriodicTimer::last_turn() {
+void PeriodicTimer::end_by_last_user() {
   if (ended_by_tick_.load(std::memory_order_acquire)) {
     set_outcome(WFT_STATE_SUCCESS, 0);
   }
-  NamedTimerTask::take_turn();
+  NamedTimerTask::run_queued();
 }
 
 void PeriodicTimer::forget_captured() {

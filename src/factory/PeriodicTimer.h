@@ -34,7 +34,7 @@ class PeriodicTimer final : public NamedTimerTask {
 
  protected:
   ~PeriodicTimer() override { give_up_name_and_slot(); }
-  void take_turn() override;
+  void run_queued() override;
   void before_start() override;
   void forget_captured() override;
 
@@ -51,8 +51,8 @@ class PeriodicTimer final : public NamedTimerTask {
   // caller must not touch the timer any more.
   bool restart();
   // Ends one use of the timer. After the last use, the callback runs.
-  void end_turn();
-  void last_turn();
+  void drop_user();
+  void end_by_last_user();
 
   const TimerDue created_due_;
   const std::unique_ptr<TickSchedule> schedule_;
@@ -60,7 +60,7 @@ class PeriodicTimer final : public NamedTimerTask {
   WFTimer::Tick tick_;
 
   // Used only by the current owner of the timer (rule 13).
-  bool ticks_ = false;  // the next call of take_turn() is for a tick
+  bool ticks_ = false;  // the next call of run_queued() is for a tick
   uint64_t number_ = 0;
   uint64_t missed_ = 0;
   uint64_t lost_ = 0;  // ticks left out for lack of memory

@@ -66,7 +66,7 @@ class ResourceConditional final : public WFConditional {
     WFConditional::dispatch();
   }
   void leave_waiting() override { line_->leave(this); }
-  bool is_told_by_address() const override { return false; }
+  bool is_known_by_address() const override { return false; }
   void message_unused(void* resource) override { line_->post(resource); }
 
  private:

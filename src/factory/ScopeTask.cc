@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "factory/Dues.h"
+#include "factory/ClockedDue.h"
 #include "factory/SeriesScope.h"
 #include "kernel/Runtime.h"
 #include "util/VirtualScheduler.h"

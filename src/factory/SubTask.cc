@@ -77,7 +77,7 @@ class ChainScope {
 
 }  // namespace
 
-void SubTask::take_turn() {
+void SubTask::run_queued() {
   ThreadContext& context = ThreadContext::current();
   const bool is_outermost = context.nesting == 0 && context.inline_depth == 0;
   const ChainScope scope(context);
@@ -208,10 +208,10 @@ namespace {
 using Dispatch = void (*)(SubTask*);
 
 // Makes a handler dispatch a task, or end it.
-class DispatchTurn final : public workflow::Runnable {
+class PostedDispatch final : public workflow::Runnable {
  public:
-  DispatchTurn(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
-  void take_turn() override {
+  PostedDispatch(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
+  void run_queued() override {
     SubTask* const task = task_;
     const Dispatch dispatch = dispatch_;
     delete this;
@@ -227,7 +227,7 @@ class DispatchTurn final : public workflow::Runnable {
 void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   RunnableList turns;
   while (SubTask* task = static_cast<SubTask*>(tasks.pop_front())) {
-    DispatchTurn* turn = new (std::nothrow) DispatchTurn(task, dispatch);
+    PostedDispatch* turn = new (std::nothrow) PostedDispatch(task, dispatch);
     if (!turn) {
       tasks.push_front(task);
       break;

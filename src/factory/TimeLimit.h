@@ -18,10 +18,10 @@ namespace workflow {
 //    scope and the end of the computation. Once the computation has begun, only a timeout may end
 //    the task before it: what the function has borrowed may be gone when its series goes on.
 // 2. The thread that takes the timer out of the poller owns the completion. If the timer has
-//    already expired, two threads come to meet(): the one that handles the expiry, and the one that
-//    has claimed the outcome. The second of them owns the completion, so neither touches a task
-//    that is gone. If the poller refuses the timer, the start owns the completion. Without a timer,
-//    the thread that has claimed the outcome does.
+//    already expired, two threads come to arrive(): the one that handles the expiry, and the one
+//    that has claimed the outcome. The second of them owns the completion, so neither touches a
+//    task that is gone. If the poller refuses the timer, the start owns the completion. Without a
+//    timer, the thread that has claimed the outcome does.
 // 3. The task has two users, its completion and its computation. The last of them deletes it.
 //
 // A timer that the stop of the library ends decides nothing. The computation does, for which the
@@ -54,17 +54,17 @@ class TimeLimit final : public TimerNode, public Runnable {
 
   // TimerNode, Runnable
   void left_queue(bool stopped, RunnableList& finished) override;
-  void take_turn() override;
+  void run_queued() override;
 
  private:
-  bool meet();
+  bool arrive();
 
   ComputeTask* const task_;
   const int64_t limit_ns_;
   ScopeReference scope_;
   enum class Stage { kQueued, kBegun, kClaimed };
   std::atomic<Stage> stage_{Stage::kQueued};
-  std::atomic<bool> met_{false};
+  std::atomic<bool> arrived_{false};
   std::atomic<int> users_{2};
 };
 

@@ -177,7 +177,7 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   if (slot->generation_ != handle.generation_) {
     return WF_TIMER_DONE;
   }
-  if (!slot->task_->goes_by(clock)) {
+  if (!slot->task_->uses_clock(clock)) {
     return WF_TIMER_OTHER_CLOCK;
   }
   switch (Poller::move_timer(slot->task_, due)) {

@@ -67,7 +67,7 @@ void TimerTask::refuse(int error, RunnableList& finished) {
 
 // The task may belong to another thread when the poller has answered kQueued.
 void TimerTask::start_with(Poller& poller, RunnableList& finished) {
-  switch (poller.start_timer(this, Poller::IfDue::kTell)) {
+  switch (poller.start_timer(this, Poller::IfDue::kReport)) {
     case Poller::Start::kQueued:
       break;
     case Poller::Start::kDue:
@@ -224,7 +224,7 @@ void NamedTimerTask::give_up_name_and_slot() {
 
 TimerTask::Name NamedTimerTask::leave_name() {
   if (!NameRegistry::was_linked(this)) {
-    return Name::kHasNone;
+    return Name::kUnnamed;
   }
   return registry().unlink(this) ? Name::kLeft : Name::kTaken;
 }
@@ -236,11 +236,11 @@ NameRegistry& NamedTimerTask::registry() {
 WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& when,
                                     WFTimerPolicy policy, uint64_t tag,
                                     std::function<void(WFTimerTask*)>&& callback) {
-  const NameRegistry::Sought sought = registry().seek(name);
-  return give_name(new NamedTimerTask(when, std::move(callback)), sought, policy, tag);
+  const NameRegistry::NameKey name_key = registry().key_of(name);
+  return give_name(new NamedTimerTask(when, std::move(callback)), name_key, policy, tag);
 }
 
-WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
+WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::NameKey& name,
                                        WFTimerPolicy policy, uint64_t tag) {
   if (task->due().is_refused()) {
     return task;
@@ -326,7 +326,7 @@ size_t NamedTimerTask::reschedule(std::string_view name, TimerDue due,
   size_t moved = 0;
   registry().for_each(name, [&moved, due, clock](NamedNode* node) {
     auto* const task = static_cast<NamedTimerTask*>(node);
-    moved += task->goes_by(clock) && Poller::move_timer(task, due) == Poller::Move::kMoved;
+    moved += task->uses_clock(clock) && Poller::move_timer(task, due) == Poller::Move::kMoved;
   });
   TimerCounters::add(TimerCounters::kRescheduled, moved);
   return moved;

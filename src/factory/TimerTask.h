@@ -43,7 +43,9 @@ class TimerTask : public WFTimerTask, public TimerNode {
   void refuse_start(int error);
 
   // Whether `wanted` is the timer's clock. True if no clock is given.
-  bool goes_by(std::optional<ClockId> wanted) const { return wanted.value_or(clock()) == clock(); }
+  bool uses_clock(std::optional<ClockId> wanted) const {
+    return wanted.value_or(clock()) == clock();
+  }
 
   // Cancels for a handle. Requires G; at most once. If this call now owns the completion, it stores
   // the outcome and appends the task to `ended`; the caller posts that.
@@ -67,10 +69,10 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // Called first by dispatch(), for timers that know only then when they are due.
   virtual void before_start() {}
 
-  enum class Name { kHasNone, kLeft, kTaken };
+  enum class Name { kUnnamed, kLeft, kTaken };
   // Unlinks the timer from its name, if it has one. Returns kTaken if a canceller has done so
   // before; the outcome is ECANCELED then.
-  virtual Name leave_name() { return Name::kHasNone; }
+  virtual Name leave_name() { return Name::kUnnamed; }
 
   // The one place where an outcome is stored. The caller owns the completion, and has left the name
   // or is about to. leave_scope() follows.
@@ -114,7 +116,7 @@ class NamedTimerTask : public TimerTask, public NamedNode {
                              uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
   // Does the same with a task that has no name yet. Owns the task from now on: deletes it if this
   // throws, or else returns it.
-  static WFTimerTask* give_name(NamedTimerTask* task, const NameRegistry::Sought& name,
+  static WFTimerTask* give_name(NamedTimerTask* task, const NameRegistry::NameKey& name,
                                 WFTimerPolicy policy, uint64_t tag);
 
   static size_t cancel(std::string_view name, size_t max);

@@ -68,7 +68,7 @@ bool WFHttpChunkedTask::wants_more() {
 
 workflow::Runnable* WFHttpChunkedTask::delivery() {
   const protocol::HttpPieces* pieces = pieces_of(resp_);
-  const bool tells_header = extract_on_header_ && !header_told_ && resp_.is_header_complete();
+  const bool tells_header = extract_on_header_ && !header_reported_ && resp_.is_header_complete();
   delivering_ = tells_header || (pieces && !pieces->empty());
   return delivering_ ? this : nullptr;
 }
@@ -83,8 +83,8 @@ void WFHttpChunkedTask::call_extract() {
 
 void WFHttpChunkedTask::deliver() {
   const workflow::Runtime& runtime = workflow::Runtime::current();
-  if (extract_on_header_ && !header_told_ && !runtime.stopping()) {
-    header_told_ = true;
+  if (extract_on_header_ && !header_reported_ && !runtime.stopping()) {
+    header_reported_ = true;
     call_extract();
   }
   protocol::HttpPieces* const pieces = pieces_of(resp_);

@@ -212,7 +212,7 @@ bool Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
   if (method_of(request) == "HEAD") {
     response->parse_zero_body();
   } else if (method_of(request) == "CONNECT") {
-    response->parse_connect_answer();
+    response->parse_connect_reply();
   }
   return true;
 }

@@ -1,6 +1,6 @@
 #include "workflow/WFScope.h"
 
-#include "factory/Dues.h"
+#include "factory/ClockedDue.h"
 #include "factory/SeriesScope.h"
 #include "kernel/ThreadContext.h"
 

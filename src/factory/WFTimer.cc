@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "factory/Dues.h"
+#include "factory/ClockedDue.h"
 #include "factory/PeriodicTimer.h"
 #include "factory/TickSchedule.h"
 #include "factory/TimerSlots.h"

@@ -174,7 +174,7 @@ bool WaitingTask::leave_lists() {
   return leave_scope();
 }
 
-void WaitingTask::came_late() {
+void WaitingTask::release_late() {
   if (has(kCancelled)) {
     end_part(kLate, kEnded);
   }
@@ -220,7 +220,7 @@ void WaitingTask::dispatch() {
     return;
   }
   if (const int reason = enter_scope()) {
-    // If a bringer is just about to end it, that comes soon.
+    // If a sender is just about to end it, that comes soon.
     if (claim_for(reason)) {
       publish();
     }

@@ -60,7 +60,7 @@ class AresQuery::Socket final : public IoHandler, private Runnable {
     }
   }
   void on_retired() override { delete this; }
-  void take_turn() override { delete this; }
+  void run_queued() override { delete this; }
 
   AresQuery* query_;  // null once closed
   const UniqueFd fd_;

@@ -11,7 +11,7 @@ namespace workflow {
 
 BlockingScope::BlockingScope(Later /*later*/)
     : pool_(ThreadContext::current().pool),
-      poller_(ThreadContext::current().away_from),
+      poller_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
   PendingWork::hand_over_all();
   if (nested_) {

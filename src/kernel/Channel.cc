@@ -56,12 +56,12 @@ bool Channel::ask_poller() {
   return false;
 }
 
-bool Channel::ask_for_turn_of_writing() {
+bool Channel::request_write_turn() {
   spent_ = true;
   return ask_poller();
 }
 
-void Channel::take_turn() {
+void Channel::run_queued() {
   if (references_.load(std::memory_order_acquire) == 0) {
     end();
     return;
@@ -137,7 +137,7 @@ ssize_t Channel::write_some(struct iovec* vectors, int count) {
   }
   size_t most = round_bytes_.load(std::memory_order_relaxed);
   if (most == 0) {
-    if (ask_for_turn_of_writing()) {
+    if (request_write_turn()) {
       errno = EAGAIN;
       return -1;
     }
@@ -217,7 +217,7 @@ int Channel::write_copy(const void* data, size_t size) {
   return error == 0 ? stream_.flush() : error;
 }
 
-int Channel::write_behind(const void* data, size_t size) {
+int Channel::append_copy(const void* data, size_t size) {
   if (unsent_.empty()) {
     return write_copy(data, size);
   }

@@ -86,7 +86,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   // Copies the data, and sends the copy before the unsent vectors.
   int write_copy(const void* data, size_t size) WF_REQUIRES(mutex_);
   // Copies the data, and sends the copy after everything that is unsent.
-  int write_behind(const void* data, size_t size) WF_REQUIRES(mutex_);
+  int append_copy(const void* data, size_t size) WF_REQUIRES(mutex_);
   size_t unsent_bytes() const WF_REQUIRES(mutex_);
   // How many of these are not the user's bytes but copies, including a TLS record that is partly
   // sent.
@@ -96,7 +96,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   // Drops the unsent vectors, and the data that was to be sent after them.
   void forget_unsent() WF_REQUIRES(mutex_);
   // Makes the poller's thread call on_ready() with EPOLLOUT soon; see ask_poller().
-  bool ask_for_turn_of_writing() WF_REQUIRES(mutex_);
+  bool request_write_turn() WF_REQUIRES(mutex_);
   // Turns invariant 3 off, for datagrams, which are sent whole.
   void write_unbounded() WF_REQUIRES(mutex_) { is_bounded_ = false; }
   // As resume_writing(), but not bounded by invariant 3. For when the poller stops, so that no
@@ -114,14 +114,14 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   void on_events(uint32_t events, RunnableList& finished) final;
   void on_retired() final;
   void left_queue(bool stopped, RunnableList& finished) final;
-  void take_turn() final;
+  void run_queued() final;
 
   int write_copied() WF_REQUIRES(mutex_);
   // As Stream::write(), within the bound of invariant 3.
   ssize_t write_some(struct iovec* vectors, int count) WF_REQUIRES(mutex_);
 
   std::atomic<int> references_{1};
-  std::atomic<bool> asked_{false};  // take_turn() is queued at the poller
+  std::atomic<bool> asked_{false};  // run_queued() is queued at the poller
   std::atomic<bool> peer_closed_{false};
   // How many bytes may still be written in this round. Reduced under C, reset by the poller's
   // thread.

@@ -23,7 +23,7 @@ class DeadlineScope::Timer final : public TimerNode, public Runnable {
   }
 
   // On a handler, because there may be much to end.
-  void take_turn() override {
+  void run_queued() override {
     {
       MutexLock lock(scope_->deadline_mutex_);
       scope_->timer_ = scope_->timer_ == this ? nullptr : scope_->timer_;
@@ -114,7 +114,7 @@ int DeadlineScope::start_timer(const ClockedDue& due, Timer** started, bool* pas
   if (!timer) {
     return ENOMEM;
   }
-  switch (poller.start_timer(timer, Poller::IfDue::kTell)) {
+  switch (poller.start_timer(timer, Poller::IfDue::kReport)) {
     case Poller::Start::kQueued:
       *started = timer;
       return 0;
@@ -186,7 +186,7 @@ Runnable* DeadlineScope::later(Kind kind, int reason) {
   return this;
 }
 
-void DeadlineScope::take_turn() {
+void DeadlineScope::run_queued() {
   int timers = 0;
   int all = 0;
   {

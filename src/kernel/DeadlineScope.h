@@ -64,7 +64,7 @@ class DeadlineScope final : public CancelScope, public Runnable {
   ~DeadlineScope() override;
 
   // The turn on a handler after cancel_later().
-  void take_turn() override;
+  void run_queued() override;
   Runnable* later(Kind kind, int reason);
 
   int set_timer(const ClockedDue& due, bool* passed) WF_REQUIRES(deadline_mutex_);
@@ -84,7 +84,7 @@ class DeadlineScope final : public CancelScope, public Runnable {
   Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;          // until it has expired
   DeadlineScope* outer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;  // a reference
   int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};               // by Kind: the reason, or 0
-  bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for take_turn(), with a reference
+  bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for run_queued(), with a reference
   std::unique_ptr<StopRequest> stop_request_ WF_GUARDED_BY(deadline_mutex_);
 };
 

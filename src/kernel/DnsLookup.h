@@ -63,7 +63,7 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   // found out.
   static constexpr int64_t kPartialTtlNs = 30 * kNsPerSec;
 
-  void take_turn() override { owner_.begin(*this); }
+  void run_queued() override { owner_.begin(*this); }
   void left_queue(bool stopped, RunnableList& finished) override;
   void on_answer() override;
 

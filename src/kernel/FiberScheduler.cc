@@ -97,7 +97,7 @@ void FiberScheduler::yield_to(VirtualThread* next) {
 }
 
 void FiberScheduler::maybe_wake_spuriously() {
-  if (!interleaving_.one_in_power(kSpuriousBits)) {
+  if (!interleaving_.one_in_power_of_two(kSpuriousBits)) {
     return;
   }
   const size_t first = interleaving_.below(threads_.size());

@@ -99,8 +99,8 @@ long FileRequest::perform() const {
   return path ? call_on_path(*this) : call(*this, fd);
 }
 
-void FileOperation::take_turn() {
-  threads_->carry_out(this);
+void FileOperation::run_queued() {
+  threads_->execute(this);
 }
 
 }  // namespace workflow

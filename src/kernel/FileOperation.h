@@ -89,7 +89,7 @@ class FileOperation : public Runnable, public FileQueueNode {
   };
 
   // On a thread of threads_.
-  void take_turn() final;
+  void run_queued() final;
 
   FileThreads* threads_ = nullptr;
   Place in_ring_ = Place::kElsewhere;     // guarded by the ring's lock

@@ -79,7 +79,7 @@ bool FileThreads::withdraw(FileOperation* operation) {
   return true;
 }
 
-void FileThreads::carry_out(FileOperation* operation) {
+void FileThreads::execute(FileOperation* operation) {
   RunnableList done;
   operation->finished(operation->request().perform(), done);
   handlers_.post(done);

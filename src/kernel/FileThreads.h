@@ -54,7 +54,7 @@ class FileThreads final : public WorkerPool {
   // Starts the threads if needed. Returns 0, or the error that post() returns if there are no
   // threads.
   int ensure_started();
-  void carry_out(FileOperation* operation);
+  void execute(FileOperation* operation);
 
   HandlerPool& handlers_;
   Mutex starting_;                    // taken before mutex_

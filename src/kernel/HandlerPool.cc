@@ -67,7 +67,7 @@ void HandlerPool::run_here(RunnableList& batch) {
     context.inline_items = &items;
   }
   while (Runnable* item = items.pop_front()) {
-    item->take_turn();
+    item->run_queued();
   }
   if (context.inline_depth == kMaxInlineDepth) {
     context.inline_items = nullptr;

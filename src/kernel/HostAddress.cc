@@ -198,7 +198,7 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-void order_by_route(std::vector<HostAddress>& addresses) {
+void sort_by_route(std::vector<HostAddress>& addresses) {
   const auto is_v6 = [](const HostAddress& address) { return address.family() == AF_INET6; };
   const auto first_v6 = std::find_if(addresses.begin(), addresses.end(), is_v6);
   if (first_v6 == addresses.end() || std::all_of(addresses.begin(), addresses.end(), is_v6)) {

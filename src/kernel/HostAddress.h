@@ -51,6 +51,6 @@ std::string lower_case(std::string_view text);
 // IPv6 address, else IPv4. Within a family the order stays, because name servers rotate it to
 // spread load. (These are rules 1, 6 and 10 of RFC 6724. The other rules need both ends' addresses
 // for each pair.)
-void order_by_route(std::vector<HostAddress>& addresses);
+void sort_by_route(std::vector<HostAddress>& addresses);
 
 }  // namespace workflow

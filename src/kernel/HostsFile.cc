@@ -14,7 +14,7 @@ bool is_localhost(std::string_view name) {
 
 HostsFile::HostsFile(std::string_view text) {
   while (!text.empty()) {
-    const std::string_view line = take_line(text);
+    const std::string_view line = next_line(text);
     add_line(line.substr(0, line.find('#')));
   }
 }

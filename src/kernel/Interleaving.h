@@ -24,11 +24,11 @@ class Interleaving {
   // Uniform in [0, n), n < 2^32.
   size_t below(size_t n) { return static_cast<size_t>(((random() >> 32) * n) >> 32); }
   // True once in 2^bits.
-  bool one_in_power(unsigned bits) { return random() >> (64 - bits) == 0; }
+  bool one_in_power_of_two(unsigned bits) { return random() >> (64 - bits) == 0; }
 
   bool by_priority() const { return by_priority_; }
   // Whether the running thread gives way, or, by priority, drops below all others.
-  bool preempt() { return one_in_power(preempt_bits_); }
+  bool preempt() { return one_in_power_of_two(preempt_bits_); }
   uint64_t new_priority() { return (uint64_t{1} << 32) | (random() >> 32); }
   uint64_t lowest_priority() { return --lowest_; }
 

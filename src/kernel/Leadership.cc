@@ -13,56 +13,57 @@
 
 namespace workflow {
 
-bool Leadership::run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch,
-                          int64_t until_ns) {
+bool Leadership::run_callbacks(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch,
+                               int64_t until_ns) {
   {
     MutexLock lock(mutex_);
     rest_.append(batch);
   }
-  uint64_t absence = word_.load(std::memory_order_relaxed) + 1;
-  word_.store(absence, std::memory_order_seq_cst);
-  watch.leader_away();
-  while (Runnable* item = next(absence)) {
-    item->take_turn();
+  uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
+  word_.store(callback_epoch, std::memory_order_seq_cst);
+  watch.leader_runs_callbacks();
+  while (Runnable* item = next(callback_epoch)) {
+    item->run_queued();
     if (monotonic_ns() >= until_ns) {
       RunnableList late;
       {
         MutexLock lock(mutex_);
-        if (word_.load(std::memory_order_relaxed) == absence) {
+        if (word_.load(std::memory_order_relaxed) == callback_epoch) {
           late.append(rest_);
         }
       }
       handlers.post(late);
     }
   }
-  return word_.compare_exchange_strong(absence, absence + 1, std::memory_order_acq_rel);
+  return word_.compare_exchange_strong(callback_epoch, callback_epoch + 1,
+                                       std::memory_order_acq_rel);
 }
 
-Runnable* Leadership::next(uint64_t& absence) {
+Runnable* Leadership::next(uint64_t& callback_epoch) {
   MutexLock lock(mutex_);
-  if (word_.load(std::memory_order_relaxed) != absence) {
+  if (word_.load(std::memory_order_relaxed) != callback_epoch) {
     return nullptr;
   }
   Runnable* item = rest_.pop_front();
   if (item) {
-    absence += 2;
-    word_.store(absence, std::memory_order_relaxed);
+    callback_epoch += 2;
+    word_.store(callback_epoch, std::memory_order_relaxed);
   }
   return item;
 }
 
 bool Leadership::take_place(RunnableList& rest) {
   MutexLock lock(mutex_);
-  uint64_t absence = word_.load(std::memory_order_relaxed);
-  if (absence % 2 == 0 ||
-      !word_.compare_exchange_strong(absence, absence + 1, std::memory_order_acq_rel)) {
+  uint64_t callback_epoch = word_.load(std::memory_order_relaxed);
+  if (callback_epoch % 2 == 0 || !word_.compare_exchange_strong(callback_epoch, callback_epoch + 1,
+                                                                std::memory_order_acq_rel)) {
     return false;
   }
   rest.append(rest_);
   return true;
 }
 
-uint64_t Leadership::absence() const {
+uint64_t Leadership::callback_epoch() const {
   const uint64_t word = word_.load(std::memory_order_seq_cst);
   return word % 2 == 0 ? 0 : word;
 }
@@ -121,16 +122,16 @@ void LeaderWatch::wake() {
 bool LeaderWatch::look() {
   bool away = false;
   for (Post& post : posts_) {
-    const uint64_t absence = post.leadership->absence();
-    if (absence != 0 && absence == post.seen) {
+    const uint64_t callback_epoch = post.leadership->callback_epoch();
+    if (callback_epoch != 0 && callback_epoch == post.seen) {
       if (post.leadership->cpu_ns() - post.cpu_ns >= kTickNs || post.leadership->sleeps()) {
         post.replace();
       }
-    } else if (absence != 0) {
+    } else if (callback_epoch != 0) {
       post.cpu_ns = post.leadership->cpu_ns();
     }
-    away |= absence != 0;
-    post.seen = absence;
+    away |= callback_epoch != 0;
+    post.seen = callback_epoch;
   }
   return away;
 }

@@ -39,14 +39,15 @@ class Leadership {
   // Leader only. Runs the items of the batch until the monotonic time `until_ns`, and posts the
   // items that are left then to the handlers. Returns false if the caller has been replaced
   // meanwhile.
-  bool run_away(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch, int64_t until_ns);
+  bool run_callbacks(RunnableList& batch, HandlerPool& handlers, LeaderWatch& watch,
+                     int64_t until_ns);
 
   // Any thread. Returns true if the leader was absent: then the caller leads now, and must post
   // `rest`, the items that the old leader has not run, to the handlers.
   bool take_place(RunnableList& rest);
 
   // An odd number that identifies the item that the absent leader runs; 0 while the leader leads.
-  uint64_t absence() const;
+  uint64_t callback_epoch() const;
 
   // The processor time that the leader has used, and whether it sleeps in the kernel. A leader that
   // runs or waits for a processor does not sleep. Valid also while the leader is absent.
@@ -54,7 +55,7 @@ class Leadership {
   bool sleeps() const;
 
  private:
-  Runnable* next(uint64_t& absence);
+  Runnable* next(uint64_t& callback_epoch);
 
   std::atomic<uint64_t> word_{0};
   std::atomic<pid_t> thread_id_{0};
@@ -82,7 +83,7 @@ class LeaderWatch {
   void stop();
 
   // To be called by a leader that has just become absent.
-  void leader_away() {
+  void leader_runs_callbacks() {
     if (!awake_.load(std::memory_order_seq_cst)) {
       wake();
     }
@@ -95,7 +96,7 @@ class LeaderWatch {
   struct Post {
     const Leadership* leadership;
     std::function<void()> replace;
-    uint64_t seen = 0;   // absence() at the last tick
+    uint64_t seen = 0;   // callback_epoch() at the last tick
     int64_t cpu_ns = 0;  // the leader's, when `seen` was first seen
   };
 

@@ -95,7 +95,7 @@ void Listener::left_queue(bool stopped, RunnableList&) {
   }
 }
 
-void Listener::take_turn() {
+void Listener::run_queued() {
   closing_ = true;
   poller_.unschedule(this);
   poller_.retire(fd_.get(), this);

@@ -43,7 +43,7 @@ class Listener final : public IoHandler, public TimerNode, private Runnable {
   void on_events(uint32_t events, RunnableList& finished) override;
   void on_retired() override;
   void left_queue(bool stopped, RunnableList& finished) override;
-  void take_turn() override;
+  void run_queued() override;
 
   void out_of_descriptors();
   void pause();

@@ -149,7 +149,7 @@ void Poller::run_posted(bool all) {
   }
   const int64_t until_ns = saturating_add(clock_.now_ns(), kMaxPostedNs);
   while (Runnable* item = posted.pop_front()) {
-    item->take_turn();
+    item->run_queued();
     if (!all && !posted.empty() && clock_.now_ns() >= until_ns) {
       {
         MutexLock lock(inbox_mutex_);
@@ -184,9 +184,9 @@ bool Poller::deliver() {
     if (may_run_finished(now_ns)) {
       RunnableList batch(std::move(finished_));
       ThreadContext& context = ThreadContext::current();
-      context.away_from = this;
-      leads = leadership_.run_away(batch, handlers_, *watch_, now_ns + kMaxAwayNs);
-      context.away_from = nullptr;
+      context.running_for = this;
+      leads = leadership_.run_callbacks(batch, handlers_, *watch_, now_ns + kMaxCallbacksNs);
+      context.running_for = nullptr;
     } else {
       handlers_.post(finished_);
     }
@@ -194,7 +194,7 @@ bool Poller::deliver() {
   if (leads) {
     MutexLock lock(mutex_);
     leaving_ = false;
-    arm_again();
+    rearm();
   }
   if (leads && round_ != 0) {
     MutexLock lock(inbox_mutex_);
@@ -208,7 +208,7 @@ void Poller::lead() {
   leadership_.attach();
   {
     MutexLock lock(mutex_);
-    arm_again();  // instead of the leader that this thread has replaced
+    rearm();  // instead of the leader that this thread has replaced
   }
   struct epoll_event events[kMaxEvents];
   for (bool closing = false; !closing;) {

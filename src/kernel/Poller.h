@@ -187,7 +187,7 @@ class Poller {
 
   enum class Start {
     kQueued,      // the poller owns the node now
-    kDue,         // only with IfDue::kTell: the node is due already, so it is not queued (rule
+    kDue,         // only with IfDue::kReport: the node is due already, so it is not queued (rule
                   // 18); the caller owns the completion and goes on with left_queue()
     kCancelled,   // a canceller came first; the caller owns the completion
     kScopeEnded,  // end_for_scope() came first; the caller owns the completion
@@ -197,9 +197,9 @@ class Poller {
     // clock needs a descriptor; the completion is the caller's
     kNoClock
   };
-  // What happens to a node that is due when it is started: kQueue queues it, kTell answers kDue. A
-  // caller that holds locks, or cannot call left_queue() at once, uses kQueue.
-  enum class IfDue { kQueue, kTell };
+  // What happens to a node that is due when it is started: kQueue queues it, kReport answers kDue.
+  // A caller that holds locks, or cannot call left_queue() at once, uses kQueue.
+  enum class IfDue { kQueue, kReport };
   // Any thread, once per node. The node does not leave the queue before its clock shows the time of
   // due(), unless something ends or moves it. A node with kNever leaves it only in this way.
   Start start_timer(TimerNode* node, IfDue if_due = IfDue::kQueue);
@@ -343,13 +343,13 @@ class Poller {
   // such as the next pieces of many large replies.
   static constexpr int64_t kMaxPostedNs = 1'000'000;
   // If a round follows the last one within kCloseRoundsNs, or has at least kBusyBatch items to run,
-  // the leader runs them itself, and posts to the handlers what is left after kMaxAwayNs. After a
-  // leader had to be replaced everything is posted to the handlers for a while: first for
+  // the leader runs them itself, and posts to the handlers what is left after kMaxCallbacksNs.
+  // After a leader had to be replaced everything is posted to the handlers for a while: first for
   // kMinHandOverNs, and twice as long each time (up to kMaxHandOverNs) if it happens again within
   // kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr size_t kBusyBatch = 4;
-  static constexpr int64_t kMaxAwayNs = 500'000;
+  static constexpr int64_t kMaxCallbacksNs = 500'000;
   static constexpr int64_t kMinHandOverNs = 10'000'000;
   static constexpr int64_t kMaxHandOverNs = 1'000'000'000;
   static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
@@ -387,7 +387,7 @@ class Poller {
   // The same for the earliest deadline of all queues.
   int64_t earliest_monotonic_ns() const WF_REQUIRES(mutex_);
   // Queues the node, or refuses it. If `due`, answers kDue instead of queueing it.
-  Start put_in(TimerNode* node, int64_t deadline_ns, bool due) WF_REQUIRES(mutex_);
+  Start queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool due) WF_REQUIRES(mutex_);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   // Removes the node from its queue. Memory that the queue no longer needs is freed later, on the
   // poller's thread, because the caller may hold locks.
@@ -400,8 +400,8 @@ class Poller {
   void arm(int64_t deadline_ns) WF_REQUIRES(mutex_);
   // Arms the multiplexer for the timers that are left after others were removed. The leader calls
   // it after it has handled what is due, since the system call takes as long as a short callback.
-  void arm_again() WF_REQUIRES(mutex_);
-  void space_out(int64_t now_ns, int due) WF_REQUIRES(mutex_);
+  void rearm() WF_REQUIRES(mutex_);
+  void space_rounds(int64_t now_ns, int due) WF_REQUIRES(mutex_);
   // Runs the posted items. Those for which this round has no time run in the next. `all`: runs
   // every item, because this is the last round.
   void run_posted(bool all);
@@ -424,7 +424,7 @@ class Poller {
   bool draining_ WF_GUARDED_BY(mutex_) = false;
   bool drained_ WF_GUARDED_BY(mutex_) = false;
   CondVar drained_changed_;
-  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // see arm_again()
+  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // see rearm()
   bool returns_memory_ WF_GUARDED_BY(mutex_) = false;  // a queue has surplus; the poller was woken
                                                        // to free it
   bool leaving_ WF_GUARDED_BY(mutex_) = false;         // nodes were popped and not yet handed over

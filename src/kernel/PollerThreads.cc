@@ -57,7 +57,7 @@ void Poller::replace_leader() {
 
 void Poller::start_substitute() {
   // If the thread cannot be started the poller waits for its leader; the watch will try again.
-  if (leadership_.absence() != 0) {
+  if (leadership_.callback_epoch() != 0) {
     start_thread(true);
   }
 }

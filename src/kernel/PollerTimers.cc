@@ -96,7 +96,7 @@ void Poller::arm(int64_t deadline_ns) {
   }
 }
 
-void Poller::arm_again() {
+void Poller::rearm() {
   if (std::exchange(unarmed_, false)) {
     arm(earliest_monotonic_ns());
   }
@@ -104,7 +104,7 @@ void Poller::arm_again() {
 
 // To be called after a round that found `due` timers. Decides how long the next timers are
 // collected before the next round.
-void Poller::space_out(int64_t now_ns, int due) {
+void Poller::space_rounds(int64_t now_ns, int due) {
   if (!clock_.is_system_clock()) {
     return;
   }
@@ -129,10 +129,10 @@ Poller::Start Poller::start_timer(TimerNode* node, IfDue if_due) {
     return Start::kCancelled;
   }
   const int64_t deadline_ns = due.deadline_ns(now_ns);
-  return put_in(node, deadline_ns, if_due == IfDue::kTell && deadline_ns <= now_ns);
+  return queue_or_refuse(node, deadline_ns, if_due == IfDue::kReport && deadline_ns <= now_ns);
 }
 
-Poller::Start Poller::put_in(TimerNode* node, int64_t deadline_ns, bool due) {
+Poller::Start Poller::queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool due) {
   Start answer = due ? Start::kDue : Start::kQueued;
   // A node that restarts needs the watch sooner or later, and only its first start may be refused
   // because there is none.
@@ -189,9 +189,10 @@ bool Poller::is_ended(const TimerNode* node) {
 Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns, IfDue if_due) {
   schedule_point();
   Poller* const poller = node->poller_;
-  const bool due = if_due == IfDue::kTell && deadline_ns <= poller->clock_.now_ns_on(node->clock_);
+  const bool due =
+      if_due == IfDue::kReport && deadline_ns <= poller->clock_.now_ns_on(node->clock_);
   MutexLock lock(poller->mutex_);
-  return poller->put_in(node, deadline_ns, due);
+  return poller->queue_or_refuse(node, deadline_ns, due);
 }
 
 Poller::Move Poller::move_timer(TimerNode* node, TimerDue due) {
@@ -374,7 +375,7 @@ int Poller::end_due(Ender ender, RunnableList& finished) {
     if (looked == kMaxPopped) {
       first_queue_ = (first_queue_ + 1) % kClocks;  // so that no clock keeps the others waiting
     } else if (!stopped) {
-      space_out(now_ns, count);
+      space_rounds(now_ns, count);
     }
     unarmed_ = true;
   }

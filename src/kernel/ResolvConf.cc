@@ -24,7 +24,7 @@ int option_number(std::string_view option, std::string_view name, int most) {
 
 ResolvConf::ResolvConf(std::string_view text) {
   while (!text.empty()) {
-    read_line(take_line(text));
+    read_line(next_line(text));
   }
 }
 

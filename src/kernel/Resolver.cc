@@ -178,7 +178,7 @@ std::optional<Resolver::Answer> Resolver::find_here(const DnsLookup& lookup) {
   if (addresses.empty()) {
     return std::nullopt;
   }
-  order_by_route(addresses);
+  sort_by_route(addresses);
   const DnsCache::Answer answer{
       0, std::make_shared<const std::vector<HostAddress>>(std::move(addresses))};
   MutexLock lock(mutex_);
@@ -270,7 +270,7 @@ Resolver::Answer Resolver::keep(const DnsLookup& lookup, DnsAnswer& result) {
   try {
     if (result.error == 0) {
       stale_until_ns = add_stale(lookup, result.addresses, now_ns);
-      order_by_route(result.addresses);
+      sort_by_route(result.addresses);
       answer.what.addresses =
           std::make_shared<const std::vector<HostAddress>>(std::move(result.addresses));
     }

@@ -23,7 +23,7 @@ namespace workflow {
 // It looks in this order: `host` itself (a numeric address is its own answer; a text that cannot be
 // a name gives EAI_NONAME); the cache; localhost and the hosts file; the name servers of
 // resolv.conf. Names are not case-sensitive. AF_UNSPEC asks for both families, and puts the family
-// first that the machine prefers (order_by_route).
+// first that the machine prefers (sort_by_route).
 //
 // A part of its runtime. Thread-safe. Its sockets and time limits are on one poller. Only that
 // poller's thread uses c-ares and looks at the two files. It checks the files at most once in

@@ -205,15 +205,15 @@ bool Runtime::runs_to_completion() const {
 }
 
 void Runtime::stop() {
-  if (Poller* poller = ThreadContext::current().away_from) {
+  if (Poller* poller = ThreadContext::current().running_for) {
     poller->replace_leader();  // another thread must end the timers of this poller
   }
   // If the caller is a worker of a pool that is ended elsewhere, that end must not wait for it.
   WorkerPool* const own_pool = ThreadContext::current().pool;
   if (own_pool && own_pool != &handlers_ && own_pool != &compute_) {
-    own_pool->lose_caller();
+    own_pool->abandon_caller();
   }
-  call_intakes([](Intake& intake) { intake.close_intake(); });
+  call_services([](Service& service) { service.refuse_new_work(); });
   stopping_.store(true, std::memory_order_release);
   files_.refuse();
   // All pollers refuse timers before any of them ends its own: a timer that an aborted timer's
@@ -240,7 +240,7 @@ void Runtime::stop() {
   if (runs_to_completion()) {
     watch_.stop();
   }
-  call_intakes([](Intake& intake) { intake.runtime_stopped(); });
+  call_services([](Service& service) { service.runtime_stopped(); });
 }
 
 void Runtime::wait_quiet() {
@@ -261,7 +261,7 @@ void Runtime::wait_quiet() {
 
 uint64_t Runtime::look_for_quiet() {
   uint64_t activity = 0;  // a sum of counters that only grow
-  call_intakes([&](Intake& intake) { activity += intake.wait_quiet(); });
+  call_services([&](Service& service) { activity += service.wait_quiet(); });
   for (const auto& poller : pollers_) {
     activity += poller->wait_quiet();
   }
@@ -282,23 +282,23 @@ void Runtime::end_waits() {
   current = outer;
 }
 
-void Runtime::call_intakes(const std::function<void(Intake&)>& call) {
-  std::vector<Intake*> intakes;
+void Runtime::call_services(const std::function<void(Service&)>& call) {
+  std::vector<Service*> services;
   {
-    MutexLock lock(intakes_mutex_);
-    intakes = intakes_;
-    intakes_closed_ = true;
+    MutexLock lock(services_mutex_);
+    services = services_;
+    services_closed_ = true;
   }
-  for (Intake* intake : intakes) {
+  for (Service* service : services) {
     {
-      MutexLock lock(intakes_mutex_);
-      if (std::find(intakes_.begin(), intakes_.end(), intake) == intakes_.end()) {
+      MutexLock lock(services_mutex_);
+      if (std::find(services_.begin(), services_.end(), service) == services_.end()) {
         continue;
       }
-      called_ = intake;
+      called_ = service;
     }
-    call(*intake);
-    MutexLock lock(intakes_mutex_);
+    call(*service);
+    MutexLock lock(services_mutex_);
     called_ = nullptr;
     call_ended_.notify_all();
   }
@@ -312,20 +312,20 @@ Poller& Runtime::own_poller() {
   return *pollers_[context.slot % pollers_.size()];
 }
 
-bool Runtime::add_intake(Intake* intake) {
-  MutexLock lock(intakes_mutex_);
-  if (intakes_closed_) {
+bool Runtime::add_service(Service* service) {
+  MutexLock lock(services_mutex_);
+  if (services_closed_) {
     return false;
   }
-  intakes_.push_back(intake);
+  services_.push_back(service);
   return true;
 }
 
-void Runtime::remove_intake(Intake* intake) {
-  MutexLock lock(intakes_mutex_);
-  std::erase(intakes_, intake);
-  while (called_ == intake) {
-    call_ended_.wait(intakes_mutex_);
+void Runtime::remove_service(Service* service) {
+  MutexLock lock(services_mutex_);
+  std::erase(services_, service);
+  while (called_ == service) {
+    call_ended_.wait(services_mutex_);
   }
 }
 

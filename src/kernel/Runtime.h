@@ -19,13 +19,13 @@
 namespace workflow {
 
 // Something that brings work in and must be closed before the rest stops, such as a server.
-class Intake {
+class Service {
  public:
-  // Called when the runtime begins to stop. The intake brings in no more work. Returns soon.
-  virtual void close_intake() = 0;
+  // Called when the runtime begins to stop. The service brings in no more work. Returns soon.
+  virtual void refuse_new_work() = 0;
 
-  // Returns when nothing that the intake has brought in is running; tasks that wait do not count.
-  // For intakes that run work themselves: the result changes when they do (see
+  // Returns when nothing that the service has brought in is running; tasks that wait do not count.
+  // For services that run work themselves: the result changes when they do (see
   // WorkerPool::wait_quiet).
   virtual uint64_t wait_quiet() { return 0; }
 
@@ -34,7 +34,7 @@ class Intake {
   virtual void runtime_stopped() = 0;
 
  protected:
-  ~Intake() = default;
+  ~Service() = default;
 };
 
 class Runtime;
@@ -53,7 +53,7 @@ class RuntimePart {
 // The threads of the library with their queues: pollers, handlers, computing threads.
 //
 // One runtime serves the process. It starts on first use. When the process exits it is stopped in
-// this order: intakes, timers, files, computing, handlers, pollers. Every callback runs before the
+// this order: services, timers, files, computing, handlers, pollers. Every callback runs before the
 // process ends. A simulation has a runtime of its own.
 //
 // fork(2) copies no threads. A child gets a runtime of its own on first use. The copy of the
@@ -119,7 +119,7 @@ class Runtime {
 
   // Whether the runtime was created before a fork(2) and this process is the child. Then nothing
   // may wait for the runtime, because it has no threads here.
-  bool left_behind() const { return forks_ != forks_so_far(); }
+  bool belongs_to_parent_process() const { return forks_ != forks_so_far(); }
 
   // True once stop() has begun.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
@@ -129,9 +129,9 @@ class Runtime {
   bool waits_ended() const { return waits_ended_.load(std::memory_order_seq_cst); }
 
   // False when the runtime is stopping already.
-  bool add_intake(Intake* intake);
-  // When this has returned, no call to the intake is in progress or to come.
-  void remove_intake(Intake* intake);
+  bool add_service(Service* service);
+  // When this has returned, no call to the service is in progress or to come.
+  void remove_service(Service* service);
 
  private:
   static constexpr size_t kMaxParts = 16;  // one per type that part() is used with
@@ -142,11 +142,11 @@ class Runtime {
   bool start_threads();
   // Returns when nothing is running, except what waits, and nothing is left to run.
   void wait_quiet();
-  // Returns when each pool, poller and intake has been quiet at some moment since the call. If two
+  // Returns when each pool, poller and service has been quiet at some moment since the call. If two
   // calls return the same number, nothing ran between them.
   uint64_t look_for_quiet();
   void end_waits();
-  void call_intakes(const std::function<void(Intake&)>& call);
+  void call_services(const std::function<void(Service&)>& call);
   // Whether pollers may run what they finish themselves: only with the system's clock, and outside
   // the scheduler that makes runs repeatable.
   bool runs_to_completion() const;
@@ -165,11 +165,11 @@ class Runtime {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> waits_ended_{false};
   std::atomic<uint32_t> next_slot_{0};
-  Mutex intakes_mutex_;
+  Mutex services_mutex_;
   CondVar call_ended_;
-  std::vector<Intake*> intakes_ WF_GUARDED_BY(intakes_mutex_);
-  Intake* called_ WF_GUARDED_BY(intakes_mutex_) = nullptr;
-  bool intakes_closed_ WF_GUARDED_BY(intakes_mutex_) = false;
+  std::vector<Service*> services_ WF_GUARDED_BY(services_mutex_);
+  Service* called_ WF_GUARDED_BY(services_mutex_) = nullptr;
+  bool services_closed_ WF_GUARDED_BY(services_mutex_) = false;
 };
 
 }  // namespace workflow

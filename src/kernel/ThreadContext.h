@@ -26,7 +26,7 @@ struct ThreadContext {
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
   // The poller whose leader runs callbacks on this thread now, or null (see Leadership.h).
-  Poller* away_from = nullptr;
+  Poller* running_for = nullptr;
   // The runtime to which tasks created on this thread belong; null means the process-wide one.
   Runtime* runtime = nullptr;
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
@@ -66,7 +66,7 @@ struct ThreadContext {
   uint32_t slot = 0;
 
   // Whether callbacks may run here.
-  bool on_framework_thread() const { return pool || away_from; }
+  bool on_framework_thread() const { return pool || running_for; }
 
   static ThreadContext& current() { return current_; }
 

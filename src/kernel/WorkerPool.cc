@@ -80,7 +80,7 @@ void WorkerPool::stop() {
   supervisor_.join();
 }
 
-void WorkerPool::lose_caller() {
+void WorkerPool::abandon_caller() {
   MutexLock lock(mutex_);
   lost_ = 1;
   work_.notify_all();
@@ -242,7 +242,7 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
       Runnable* item = next();
       taken_++;
       unlock_and_wake();
-      item->take_turn();
+      item->run_queued();
       mutex_.lock();
     } else if (!wait_for_work()) {
       break;

@@ -57,7 +57,7 @@ class WorkerPool {
 
   // To be called by a worker of this pool that will not return to the pool, because it ends the
   // process. stop() does not wait for this worker, and the pool must not be destroyed.
-  void lose_caller();
+  void abandon_caller();
   bool has_lost_worker() const;
 
   // Waits for a moment at which nothing is queued and every worker is idle or blocked in a
@@ -140,7 +140,7 @@ class WorkerPool {
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
-  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or lose_caller()
+  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or abandon_caller()
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for

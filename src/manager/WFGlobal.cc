@@ -53,7 +53,7 @@ Resolver::Options resolver_options(const WFGlobalSettings& settings) {
 }  // namespace
 
 // The library's own threads and queues, in the shape of those that users own.
-class ComputeFaces final : public RuntimePart {
+class LibraryExecutors final : public RuntimePart {
  public:
   Executor* executor() {
     MutexLock lock(mutex_);
@@ -66,11 +66,11 @@ class ComputeFaces final : public RuntimePart {
   ExecQueue* queue(const std::string& name) {
     ComputeQueue* queue = Runtime::current().compute().queue(name);
     MutexLock lock(mutex_);
-    ExecQueue& face = queues_[name];
-    if (!face.queue_) {
-      face.queue_ = queue;
+    ExecQueue& queue_interface = queues_[name];
+    if (!queue_interface.queue_) {
+      queue_interface.queue_ = queue;
     }
-    return &face;
+    return &queue_interface;
   }
 
  private:
@@ -126,11 +126,11 @@ int WFGlobal::decrease_compute_thread() {
 }
 
 ExecQueue* WFGlobal::get_exec_queue(const std::string& queue_name) {
-  return workflow::Runtime::current().part<workflow::ComputeFaces>().queue(queue_name);
+  return workflow::Runtime::current().part<workflow::LibraryExecutors>().queue(queue_name);
 }
 
 Executor* WFGlobal::get_compute_executor() {
-  return workflow::Runtime::current().part<workflow::ComputeFaces>().executor();
+  return workflow::Runtime::current().part<workflow::LibraryExecutors>().executor();
 }
 
 void WFGlobal::sync_operation_begin() {

@@ -54,7 +54,7 @@ HttpMessage::~HttpMessage() = default;
 HttpMessage::HttpMessage(HttpMessage&& message) noexcept
     : ProtocolMessage(std::move(message)),
       zero_body_(std::exchange(message.zero_body_, false)),
-      answers_connect_(std::exchange(message.answers_connect_, false)),
+      is_connect_reply_(std::exchange(message.is_connect_reply_, false)),
       streams_body_(std::exchange(message.streams_body_, false)),
       is_request_(message.is_request_),
       content_(std::move(message.content_)) {}
@@ -62,7 +62,7 @@ HttpMessage::HttpMessage(HttpMessage&& message) noexcept
 HttpMessage& HttpMessage::operator=(HttpMessage&& message) noexcept {
   if (this != &message) {
     zero_body_ = std::exchange(message.zero_body_, false);
-    answers_connect_ = std::exchange(message.answers_connect_, false);
+    is_connect_reply_ = std::exchange(message.is_connect_reply_, false);
     streams_body_ = std::exchange(message.streams_body_, false);
     content_ = std::move(message.content_);
     ProtocolMessage::operator=(std::move(message));
@@ -86,7 +86,7 @@ int HttpMessage::append(const void* buf, size_t* size) {
                             size_limit,
                             is_request_,
                             zero_body_,
-                            answers_connect_,
+                            is_connect_reply_,
                             streams_body_};
   HttpReceiver& receiver = content->receiver;
   const char* data = static_cast<const char*>(buf);

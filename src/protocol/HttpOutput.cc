@@ -26,7 +26,7 @@ OutputFraming output_framing(const HttpFields& fields) {
   if (at == HttpFields::kNotFound) return OutputFraming::kLength;
   const bool clear = equal_ignoring_case(fields[at].value_view(), "chunked") &&
                      fields.find(kTransferEncoding, at + 1) == HttpFields::kNotFound;
-  return clear ? OutputFraming::kChunked : OutputFraming::kUnclear;
+  return clear ? OutputFraming::kChunked : OutputFraming::kUnknownCoding;
 }
 
 bool is_spoken_version(const char* version) {

@@ -7,9 +7,9 @@
 namespace protocol {
 
 enum class OutputFraming {
-  kLength,   // by Content-Length
-  kChunked,  // the user has said that the body consists of chunks
-  kUnclear   // the fields name another coding, or several: the library cannot frame the body
+  kLength,        // by Content-Length
+  kChunked,       // the user has said that the body consists of chunks
+  kUnknownCoding  // the fields name another coding, or several: the library cannot frame the body
 };
 
 // How the Transfer-Encoding fields say that the body is framed (RFC 9112, 6.1).

@@ -65,7 +65,7 @@ int judge(SSL* ssl, int result) {
 }
 
 // Returns 1 when the handshake is done, 0 when more bytes are needed, or -1 with errno.
-int shake_hands(SSL* ssl, bool speaks_first) {
+int handshake(SSL* ssl, bool speaks_first) {
   ERR_clear_error();
   int result = SSL_do_handshake(ssl);
   if (result < 0 && ERR_GET_REASON(ERR_peek_error()) == SSL_R_CONNECTION_TYPE_NOT_SET) {
@@ -145,7 +145,7 @@ size_t TLSRecordBoundary::next(const unsigned char* data, size_t size) {
 }
 
 int SSLHandshaker::encode(struct iovec vectors[], int max) {
-  if (!use_memory_bios(ssl_) || shake_hands(ssl_, true) < 0) return -1;
+  if (!use_memory_bios(ssl_) || handshake(ssl_, true) < 0) return -1;
   return take_output(ssl_, &output_, vectors, max);
 }
 
@@ -158,7 +158,7 @@ int SSLHandshaker::append(const void* buf, size_t* size) {
     size_t count = boundary_.next(data + taken, *size - taken);
     if (feed(ssl_, data + taken, count) < 0) return -1;
     taken += count;
-    int result = shake_hands(ssl_, false);
+    int result = handshake(ssl_, false);
     int error = errno;
     int written = write_output(
         ssl_, [this](const char* bytes, size_t length) { return feedback(bytes, length); });

@@ -41,7 +41,7 @@ void LeaveHook::end() {
   }
 }
 
-void LeaveHook::take_turn() {
+void LeaveHook::run_queued() {
   const std::shared_ptr<LeaveHook> self = std::move(self_);
   {
     ThreadContext& context = ThreadContext::current();

@@ -35,7 +35,7 @@ class LeaveHook final : public Runnable, public std::enable_shared_from_this<Lea
  private:
   enum class State { kArmed, kBegun, kOver };
 
-  void take_turn() override;
+  void run_queued() override;
 
   const std::function<void()> hook_;
   SeriesWork* const series_;

@@ -200,7 +200,7 @@ void ReplyStream::end(RunnableList& ended) {
   Runtime::current().handlers().post(left);
 }
 
-void ReplyStream::beat() {
+void ReplyStream::send_heartbeat() {
   MutexLock lock(mutex_);
   write_piece(":\n\n");
 }

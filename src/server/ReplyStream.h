@@ -53,7 +53,7 @@ class ReplyStream {
 
   // Called by the connection, which holds no lock.
   void room();
-  void beat();
+  void send_heartbeat();
   // The connection is lost and over() follows with this error: whatever ends because of that, such
   // as a task whose scope is ended, ends with the same error. Waits for nothing.
   void lose(int error) { lost_error_.store(error, std::memory_order_release); }

@@ -35,7 +35,7 @@ int Server::open(UniqueFd listen_fd, TlsContext tls) {
     errno = EALREADY;
     return -1;
   }
-  if (!runtime.add_intake(this)) {
+  if (!runtime.add_service(this)) {
     errno = ECANCELED;
     return -1;
   }
@@ -49,7 +49,7 @@ int Server::open(UniqueFd listen_fd, TlsContext tls) {
     if (port) {
       port->discard();
     }
-    runtime.remove_intake(this);
+    runtime.remove_service(this);
     errno = error;
     return -1;
   }
@@ -106,7 +106,7 @@ void Server::accept(UniqueFd fd) {
   WFConnection* user = nullptr;
   ServerConnection* connection = nullptr;
   try {
-    user = face_.new_connection(fd.get());
+    user = interface_.new_connection(fd.get());
     connection = user ? new ServerConnection(*this, *poller, std::move(fd), user) : nullptr;
   } catch (const std::bad_alloc&) {
     // Without memory the client is turned away.
@@ -148,7 +148,7 @@ void Server::leave(ServerConnection* connection) {
     connection->next_->previous_ = connection->previous_;
   }
   open_count_--;
-  walks_.leaves(connection, connection->next_);
+  cursors_.leaves(connection, connection->next_);
   std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
 }
 
@@ -209,7 +209,7 @@ void Server::connection_closed(ServerConnection* connection) {
 
 void Server::give_back(WFConnection* user) {
   const Server* outer = std::exchange(giving_back_for_, this);
-  face_.delete_connection(user);
+  interface_.delete_connection(user);
   giving_back_for_ = outer;
 }
 

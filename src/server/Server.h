@@ -22,9 +22,9 @@ namespace workflow {
 //
 // Thread-safe. S is mutex_. While a thread holds S it calls no connection, and waits for nothing
 // but changed_.
-class Server final : public ServerHost, public Intake {
+class Server final : public ServerHost, public Service {
  public:
-  explicit Server(WFServerBase& face) : face_(face) {}
+  explicit Server(WFServerBase& interface) : interface_(interface) {}
   ~Server() = default;
 
   // Accepts connections on a listening socket, or reads datagrams. Uses TLS if `tls` holds a
@@ -43,18 +43,18 @@ class Server final : public ServerHost, public Intake {
   int listen_addr(struct sockaddr* address, socklen_t* length) const;
 
   // ServerHost
-  const WFServerParams& params() const override { return face_.params_; }
+  const WFServerParams& params() const override { return interface_.params_; }
   SSL_CTX* tls_context() const override { return tls_.get(); }
-  ServerExchange* new_exchange() override { return face_.new_exchange(); }
+  ServerExchange* new_exchange() override { return interface_.new_exchange(); }
   void connection_closed(ServerConnection* connection) override;
   void connection_gone(WFConnection* user) override;
-  WFConnection* new_user(int fd) override { return face_.new_connection(fd); }
+  WFConnection* new_user(int fd) override { return interface_.new_connection(fd); }
   void give_back(WFConnection* user) override;
   void port_closing() override;
   void port_gone() override { listener_closed(); }
 
-  // Intake
-  void close_intake() override { shut_down(); }
+  // Service
+  void refuse_new_work() override { shut_down(); }
   void runtime_stopped() override;
 
  private:
@@ -103,7 +103,7 @@ class Server final : public ServerHost, public Intake {
   // The server whose connection this thread is giving back to the user, or null.
   static inline thread_local const Server* giving_back_for_ = nullptr;
 
-  WFServerBase& face_;
+  WFServerBase& interface_;
   TlsContext tls_;       // constant while started
   mutable Mutex mutex_;  // S
   LendingCondition changed_;
@@ -114,9 +114,9 @@ class Server final : public ServerHost, public Intake {
   bool listening_ WF_GUARDED_BY(mutex_) = false;            // until the listener or port has closed
   ServerConnection* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
   size_t open_count_ WF_GUARDED_BY(mutex_) = 0;
-  Cursors<ServerConnection> walks_ WF_GUARDED_BY(mutex_);  // the walks of for_each_open()
-  size_t alive_ WF_GUARDED_BY(mutex_) = 0;                 // connections not yet gone
-  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;            // threads in shut_down()
+  Cursors<ServerConnection> cursors_ WF_GUARDED_BY(mutex_);  // the walks of for_each_open()
+  size_t alive_ WF_GUARDED_BY(mutex_) = 0;                   // connections not yet gone
+  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;              // threads in shut_down()
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
   // Some open connections that were idle, and since when. The one idle for longest is last.
   struct Idle {
@@ -132,7 +132,7 @@ template <class Function>
 void Server::for_each_open(Function function) {
   MutexLock lock(mutex_);
   Cursors<ServerConnection>::Cursor walk;
-  walks_.begin(&walk, open_);
+  cursors_.begin(&walk, open_);
   while (ServerConnection* const connection = walk.next) {
     walk.next = connection->next_;
     connection->retain();
@@ -141,7 +141,7 @@ void Server::for_each_open(Function function) {
     connection->release();
     lock.lock();
   }
-  walks_.end(&walk);
+  cursors_.end(&walk);
 }
 
 }  // namespace workflow

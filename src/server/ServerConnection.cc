@@ -139,7 +139,7 @@ void ServerConnection::advance(RunnableList& finished) {
       case Step::kWait:
         break;
       case Step::kHandshake:
-        more = shake_hands();
+        more = handshake();
         break;
       case Step::kParse: {
         const std::string input = std::exchange(input_, std::string());
@@ -169,7 +169,7 @@ void ServerConnection::advance(RunnableList& finished) {
   ask_poller();
 }
 
-bool ServerConnection::shake_hands() {
+bool ServerConnection::handshake() {
   MutexLock lock(mutex_);
   const int error = stream_.handshake();
   if (error == EAGAIN) {

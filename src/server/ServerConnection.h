@@ -163,7 +163,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void advance(RunnableList& finished);
   Step next_step();
   // These return true if there may be more to do.
-  bool shake_hands();
+  bool handshake();
   bool read_some(RunnableList& finished);
   bool feed(const char* data, size_t size, RunnableList& finished);
   bool discard_some();
@@ -217,7 +217,7 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // Sets the time limit after a write of pushed bytes, which has returned `error` (0 or EAGAIN):
   // the heartbeat if all was written, otherwise the limit for the rest. Returns false if bytes
   // are left and no limit could be set.
-  bool await_push(int error) WF_REQUIRES(mutex_);
+  bool limit_push(int error) WF_REQUIRES(mutex_);
   // Writes the reply, or fails with `error` if that is not 0. C must not be held.
   void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
             int count, int error);

@@ -37,14 +37,14 @@ int ServerConnection::push(const void* buffer, size_t size) {
     error = resume_without_bound();
     if (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before)) {
       pushing_ = false;  // the time begins anew
-      error = await_push(error) ? error : ECANCELED;
+      error = limit_push(error) ? error : ECANCELED;
     }
   }
   if (error == 0 || error == EAGAIN) {
     error = size > room_for_push() ? ENOBUFS : push_now(buffer, size);
   }
   if (watching_.stream && was_full && copied_bytes() <= ReplyStream::kLowWater) {
-    ask_for_turn_of_writing();  // tasks may wait for room, and no event of the socket will come
+    request_write_turn();  // tasks may wait for room, and no event of the socket will come
   }
   if (error != 0) {
     errno = error;
@@ -63,7 +63,7 @@ int ServerConnection::push_now(const void* buffer, size_t size) {
   if (unsent_bytes() < bytes_before + size) {
     pushing_ = false;  // some has left: the time begins anew
   }
-  if (await_push(error)) {
+  if (limit_push(error)) {
     return 0;
   }
   return resume_without_bound() == 0 ? 0 : ECANCELED;
@@ -71,7 +71,7 @@ int ServerConnection::push_now(const void* buffer, size_t size) {
 
 // Returns false if bytes are left and no limit could be set: nobody would notice a client that does
 // not read.
-bool ServerConnection::await_push(int error) {
+bool ServerConnection::limit_push(int error) {
   if (error == 0) {
     pushing_ = false;
     set_deadline(in_ns(heartbeat_ns_));
@@ -97,7 +97,7 @@ void ServerConnection::continue_pushing(bool to_the_end) {
     error = to_the_end ? resume_without_bound() : resume_writing();
     if (pushing_ && (error == 0 || (error == EAGAIN && unsent_bytes() < bytes_before))) {
       pushing_ = false;
-      await_push(error);
+      limit_push(error);
     }
     if (error == 0 || error == EAGAIN) {
       if (copied_bytes() <= ReplyStream::kLowWater) {
@@ -147,7 +147,7 @@ void ServerConnection::pushing_timed_out(bool stopped) {
     watching.over(error);
     poller_.hand_over(cancels);
   } else if (watching.stream && !stopped) {
-    watching.stream->beat();
+    watching.stream->send_heartbeat();
   }
 }
 

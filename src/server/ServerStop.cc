@@ -18,7 +18,7 @@ void Server::shut_down() {
   DatagramPort* port = nullptr;
   {
     MutexLock lock(mutex_);
-    if (runtime_ && runtime_->left_behind()) {
+    if (runtime_ && runtime_->belongs_to_parent_process()) {
       runtime_ = nullptr;  // in a child of fork(2): the parent goes on serving
       return;
     }
@@ -74,7 +74,7 @@ bool Server::inside_own_series() const {
 bool Server::would_wait_for_itself() const {
   const ThreadContext& context = ThreadContext::current();
   // A poller's thread runs user code only to make or delete connections, unless it is away.
-  const bool is_polling = context.poller && !context.away_from;
+  const bool is_polling = context.poller && !context.running_for;
   if (!is_polling && giving_back_for_ != this && !inside_own_series()) {
     return false;
   }
@@ -151,7 +151,7 @@ void Server::forget_runtime() {
     }
   }
   if (runtime) {
-    runtime->remove_intake(this);
+    runtime->remove_service(this);
   }
 }
 

@@ -48,7 +48,7 @@ void BlockCache::refill(Local& local, size_t kind) {
   }
 }
 
-void BlockCache::give_slowly(void* memory, size_t kind) noexcept {
+void BlockCache::give_to_slab(void* memory, size_t kind) noexcept {
   if (!expect_end()) {
     slabs(kind).give(new (memory) Slabs::Block{nullptr});
     return;

@@ -54,7 +54,7 @@ class BlockCache {
     if (local.open.count < most_) {
       push(local, memory);
     } else {
-      give_slowly(memory, kind);
+      give_to_slab(memory, kind);
     }
   }
 
@@ -85,7 +85,7 @@ class BlockCache {
     local.open.count++;
   }
   static void refill(Local& local, size_t kind);
-  static void give_slowly(void* memory, size_t kind) noexcept;
+  static void give_to_slab(void* memory, size_t kind) noexcept;
   // Makes sure that AtEnd runs when the thread ends. False when it has run already.
   static bool expect_end();
 

@@ -110,7 +110,7 @@ void bring_from_a_poller() {
       WFCounterTask* counter = WFTaskFactory::create_counter_task(1, ledger().callback("counter"));
       counter->start();
       WFTaskFactory::create_timer_task(1000, [counter](WFTimerTask*) {
-        if (workflow::ThreadContext::current().away_from && !on_poller.exchange(true)) {
+        if (workflow::ThreadContext::current().running_for && !on_poller.exchange(true)) {
           // Far longer than everything else runs.
           std::this_thread::sleep_for(std::chrono::milliseconds(200));
         }

@@ -55,7 +55,7 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
   std::this_thread::sleep_for(std::chrono::microseconds(size * 1000 / kBytesPerMs));
   swallowed += size;
   const workflow::ThreadContext& context = workflow::ThreadContext::current();
-  if (context.poller && !context.away_from) {
+  if (context.poller && !context.running_for) {
     in_this_round += size;
     most_in_a_round = std::max(most_in_a_round.load(), in_this_round);
   }

@@ -47,7 +47,7 @@ Outcome feed(HttpResponse& response, Answers answers, std::string_view bytes, co
   response.set_channel(&renewals);
   response.set_size_limit(kSizeLimit);
   if (answers == Answers::kHead) response.parse_zero_body();
-  if (answers == Answers::kConnect) response.parse_connect_answer();
+  if (answers == Answers::kConnect) response.parse_connect_reply();
   Outcome outcome;
   outcome.fed = http_feeding::feed_pieces(response, bytes, cuts);
   if (outcome.fed.result < 0) outcome.error = errno;
@@ -100,7 +100,7 @@ void check_sent_on(HttpResponse& response, Answers answers, bool ended) {
     sent.append(static_cast<const char*>(vectors[i].iov_base), vectors[i].iov_len);
   HttpResponse again;
   if (answers == Answers::kHead) again.parse_zero_body();
-  if (answers == Answers::kConnect) again.parse_connect_answer();
+  if (answers == Answers::kConnect) again.parse_connect_reply();
   size_t taken = sent.size();
   require(again.append(sent.data(), &taken) == (ended ? 0 : 1));
   require(taken == sent.size());

@@ -107,7 +107,7 @@ class CaseFile {
     while (std::getline(file, line)) {
       line_number_++;
       if (!line.empty() && line[0] != '#') {
-        take_line(line);
+        next_line(line);
       }
     }
     finish_case();
@@ -175,7 +175,7 @@ class CaseFile {
     }
   }
 
-  void take_line(const std::string& line) {
+  void next_line(const std::string& line) {
     std::istringstream words(line);
     std::string first;
     words >> first;

@@ -111,7 +111,7 @@ class Waiter final : public Runnable {
     EXPECT_EQ(calls_, 1);  // this has not been freed
   }
 
-  void take_turn() override {
+  void run_queued() override {
     const Callback callback = std::move(callback_);
     const int error = error_;
     delete this;
@@ -244,7 +244,7 @@ TEST_F(CancelScopeTest, ATargetThatEndsWhileItIsCalledIsPostedAfterTheCall) {
    public:
     explicit Posted(std::function<void()> function) : function_(std::move(function)) {}
     ~Posted() override = default;
-    void take_turn() override { function_(); }
+    void run_queued() override { function_(); }
 
    private:
     const std::function<void()> function_;

@@ -50,7 +50,7 @@ class Timer final : public TimerNode, public Runnable {
     stopped_ = stopped;
     finished.push_back(this);
   }
-  void take_turn() override { ended_.add(); }
+  void run_queued() override { ended_.add(); }
 
   // Its clock, when it expired.
   int64_t shown_ns() const { return shown_ns_; }
@@ -254,7 +254,7 @@ TEST_F(ClockWatch, WhatIsDueAtItsStartNeedsNone) {
   watch_error = EMFILE;
   for (ClockId clock : {ClockId::kBoottime, ClockId::kWall}) {
     Timer& timer = add(TimerDue::after(0), clock);
-    EXPECT_EQ(poller_.start_timer(&timer, Poller::IfDue::kTell), Poller::Start::kDue);
+    EXPECT_EQ(poller_.start_timer(&timer, Poller::IfDue::kReport), Poller::Start::kDue);
   }
   EXPECT_EQ(watches, 0u);
 }

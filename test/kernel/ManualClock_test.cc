@@ -32,7 +32,7 @@ class RecordedTimer : public TimerNode, public Runnable {
   ~RecordedTimer() override = default;
 
   void left_queue(bool, RunnableList& finished) override { finished.push_back(this); }
-  void take_turn() override { fired_.push_back(runtime_.clock().now_ns()); }
+  void run_queued() override { fired_.push_back(runtime_.clock().now_ns()); }
 
  private:
   Runtime& runtime_;

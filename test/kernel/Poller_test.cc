@@ -54,7 +54,7 @@ class Timer final : public TimerNode, public Runnable {
     stopped_ = stopped;
     finished.push_back(this);
   }
-  void take_turn() override {
+  void run_queued() override {
     at_ns_ = monotonic_ns();
     runs_++;
     ended_.add();
@@ -82,7 +82,7 @@ class DueNode final : public TimerNode {
 class Posted final : public Runnable {
  public:
   explicit Posted(std::function<void()> function) : function_(std::move(function)) {}
-  void take_turn() override { function_(); }
+  void run_queued() override { function_(); }
 
  private:
   std::function<void()> function_;
@@ -92,7 +92,7 @@ class Posted final : public Runnable {
 class Slow final : public Runnable {
  public:
   explicit Slow(std::atomic<size_t>& ran) : ran_(ran) {}
-  void take_turn() override {
+  void run_queued() override {
     const int64_t end_ns = monotonic_ns() + 5 * kNsPerMs;
     while (monotonic_ns() < end_ns) {
     }
@@ -293,7 +293,7 @@ TEST_F(PollerTest, CancelAfterStopIsTooLate) {
 TEST_F(PollerTest, WhatIsDueAtItsStartIsNotQueuedAndCountsAsPopped) {
   for (const TimerDue due : {TimerDue::after(0), TimerDue::at(0), TimerDue::at(monotonic_ns())}) {
     DueNode node(due);
-    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kDue);
+    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kReport), Poller::Start::kDue);
     EXPECT_LE(node.deadline_ns(), monotonic_ns());
     EXPECT_EQ(poller_.timer_count(), 0u);
     EXPECT_EQ(Poller::move_timer(&node, TimerDue::after(kNsPerSec)), Poller::Move::kTooLate);
@@ -307,7 +307,7 @@ TEST_F(PollerTest, OnlyWhatIsDueAtItsStartIsNotQueued) {
   for (const TimerDue due : {TimerDue::after(3600 * kNsPerSec), TimerDue::after(kNever),
                              TimerDue::at(monotonic_ns() + 3600 * kNsPerSec)}) {
     DueNode node(due);
-    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kQueued);
+    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kReport), Poller::Start::kQueued);
     EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTaken);
   }
 }
@@ -315,24 +315,24 @@ TEST_F(PollerTest, OnlyWhatIsDueAtItsStartIsNotQueued) {
 TEST_F(PollerTest, WhatIsDueAtItsStartMayBeRefused) {
   DueNode cancelled(TimerDue::after(0));
   EXPECT_EQ(Poller::cancel_timer(&cancelled), Poller::Cancel::kBeforeStart);
-  EXPECT_EQ(poller_.start_timer(&cancelled, Poller::IfDue::kTell), Poller::Start::kCancelled);
+  EXPECT_EQ(poller_.start_timer(&cancelled, Poller::IfDue::kReport), Poller::Start::kCancelled);
   DueNode in_scope(TimerDue::after(0));
   poller_.expect(&in_scope);
   EXPECT_FALSE(Poller::end_for_scope(&in_scope));
-  EXPECT_EQ(poller_.start_timer(&in_scope, Poller::IfDue::kTell), Poller::Start::kScopeEnded);
+  EXPECT_EQ(poller_.start_timer(&in_scope, Poller::IfDue::kReport), Poller::Start::kScopeEnded);
   stop();
   DueNode late(TimerDue::after(0));
-  EXPECT_EQ(poller_.start_timer(&late, Poller::IfDue::kTell), Poller::Start::kStopped);
+  EXPECT_EQ(poller_.start_timer(&late, Poller::IfDue::kReport), Poller::Start::kStopped);
 }
 
 TEST_F(PollerTest, WhatRestartsAndIsDueIsEndedBeforeItsRestart) {
   DueNode node(TimerDue::after(0), true);
-  EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kTell), Poller::Start::kDue);
-  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kTell), Poller::Start::kDue);
+  EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kReport), Poller::Start::kDue);
+  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kReport), Poller::Start::kDue);
   EXPECT_EQ(poller_.timer_count(), 0u);
   EXPECT_EQ(Poller::end_timer(&node), Poller::Cancel::kBeforeRestart);
   EXPECT_EQ(Poller::end_timer(&node), Poller::Cancel::kTooLate);
-  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kTell), Poller::Start::kCancelled);
+  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kReport), Poller::Start::kCancelled);
 }
 
 TEST_F(PollerTest, ScheduledNodesMove) {

@@ -48,7 +48,7 @@ class RunToCompletion : public testing::Test {
  private:
   void next() {
     WFTaskFactory::create_timer_task(100, [this](WFTimerTask*) {
-      polled_ += ThreadContext::current().away_from != nullptr;
+      polled_ += ThreadContext::current().running_for != nullptr;
       if (streaming_) {
         next();
       } else {
@@ -66,7 +66,7 @@ void run_on_poller(const std::function<void()>& body) {
   WFFacilities::WaitGroup ran(1);
   std::function<void()> attempt = [&] {
     WFTaskFactory::create_timer_task(50, [&](WFTimerTask*) {
-      if (ThreadContext::current().away_from) {
+      if (ThreadContext::current().running_for) {
         body();
         ran.done();
       } else {
@@ -133,7 +133,7 @@ TEST_F(RunToCompletion, OneHandlerKeepsCallbacksOnThatThread) {
   std::atomic<int> elsewhere{0};
   for (int i = 0; i < 2'000; i++) {
     WFTaskFactory::create_timer_task(static_cast<unsigned>(i) * 50, [&](WFTimerTask*) {
-      elsewhere += ThreadContext::current().away_from != nullptr;
+      elsewhere += ThreadContext::current().running_for != nullptr;
       all.done();
     })->start();
   }
@@ -149,7 +149,7 @@ TEST(RunToCompletionDeathTest, ACallbackOnThePollersThreadMayExit) {
         WFTaskFactory::create_timer_task(1000, 0, nullptr)->start();
         std::function<void()> attempt = [&] {
           WFTaskFactory::create_timer_task(50, [&](WFTimerTask*) {
-            if (ThreadContext::current().away_from) {
+            if (ThreadContext::current().running_for) {
               std::exit(7);
             }
             attempt();

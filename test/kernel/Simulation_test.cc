@@ -27,7 +27,7 @@ class RecordedTimer : public TimerNode, public Runnable {
     stopped_ = stopped;
     finished.push_back(this);
   }
-  void take_turn() override { fired_.emplace_back(id_, Runtime::current().clock().now_ns()); }
+  void run_queued() override { fired_.emplace_back(id_, Runtime::current().clock().now_ns()); }
   bool stopped() const { return stopped_; }
 
  private:
@@ -40,7 +40,7 @@ class Function : public Runnable {
  public:
   explicit Function(std::function<void()> body) : body_(std::move(body)) {}
   ~Function() override = default;
-  void take_turn() override { body_(); }
+  void run_queued() override { body_(); }
 
  private:
   std::function<void()> body_;

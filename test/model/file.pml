@@ -179,7 +179,7 @@ proctype Kernel() {
   od
 }
 
-/* FileThreads: next, carry_out */
+/* FileThreads: next, execute */
 proctype Worker() {
   bool mine, posts;
   do

@@ -146,8 +146,8 @@ inline choose_due() {
 inline choose_due() { skip }
 #endif
 
-/* Poller::put_in(), under P; needs the locals memory, due and verdict. */
-inline put_in() {
+/* Poller::queue_or_refuse(), under P; needs the locals memory, due and verdict. */
+inline queue_or_refuse() {
   if
   :: marked -> verdict = (late -> ETIMEDOUT : ECANCELED)
   :: !marked && stopped -> verdict = ABORTED
@@ -185,7 +185,7 @@ inline restart() {
     queued = !marked;
     restarts = queued
 #else
-    put_in()
+    queue_or_refuse()
 #endif
   };
 #ifdef MUT_RESTART_FORGETS_MARK
@@ -262,7 +262,7 @@ proctype Owner() {
        flag = true;
        if
        :: old -> verdict = ECANCELED
-       :: else -> put_in()
+       :: else -> queue_or_refuse()
        fi
      }
   fi;
@@ -566,7 +566,7 @@ inline end_with_tick() {
 }
 
 /* The last user goes on to the callback, and frees it. */
-inline end_turn() {
+inline drop_user() {
   d_step { TOUCH; assert(users > 0); users--; last = users == 0 };
   if
   :: last ->
@@ -613,9 +613,9 @@ end:
      :: else -> call_tick()
      fi;
      d_step { seen = false };
-     end_turn()
+     drop_user()
   :: d_step { posted -> posted = false };
-     end_turn()
+     drop_user()
 #else
   :: d_step { posted -> posted = false };
      if
@@ -632,10 +632,10 @@ end:
 #ifdef WITH_DUE
         :: verdict == DUE -> d_step { TOUCH; ticks = true; due = false }; post()
 #endif
-        :: mine -> end_turn()
+        :: mine -> drop_user()
         :: else
         fi
-     :: else -> end_turn()
+     :: else -> drop_user()
      fi;
      d_step { verdict = NONE; taken = false; mine = false; memory = false }
 #endif

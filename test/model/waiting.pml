@@ -1,5 +1,5 @@
 /*
- * The protocol of the tasks that wait to be told (WaitingTask): start, bringers, stop, dismiss, and
+ * The protocol of the tasks that wait to be told (WaitingTask): start, senders, stop, dismiss, and
  * the canceller of the scope.
  *
  * The names are those of docs/concurrency.md and of the code:
@@ -13,12 +13,12 @@
  *             use of it is one step (scope.pml)
  *   users     of a selector: the task, and its candidates as one
  *
- * One task. By default one bringer holds a pointer to it, as to an anonymous task. Every access to
+ * One task. By default one sender holds a pointer to it, as to an anonymous task. Every access to
  * shared data is a step of its own; memory is sequentially consistent. An assertion and its ghost
  * state belong to the step they describe.
  *
  * Parameters (-D):
- *   NAMED         two bringers that know its name only
+ *   NAMED         two senders that know its name only
  *   SELECTOR      two candidates that hold pointers, each of which submits a message or null
  *   UNTOLD        nobody brings anything
  *   WITH_STOP     one thread ends the waits
@@ -192,8 +192,8 @@ inline bring_error() {
   fi
 }
 
-/* WaitingTask::came_late. */
-inline came_late() {
+/* WaitingTask::release_late. */
+inline release_late() {
   d_step { TOUCH; owns = cancelled };
   if
 #ifndef MUT_LATE_STAYS
@@ -221,7 +221,7 @@ inline bring() {
 #endif
      delivered++
 #if defined(WITH_SCOPE) && !defined(NAMED) && !defined(SELECTOR)
-  :: else -> came_late()
+  :: else -> release_late()
 #else
   :: else
 #endif

@@ -228,7 +228,7 @@ TEST(HttpResponse, AnswerToConnectHasABodyOnlyWhenItRefuses) {
         "Transfer-Encoding: chunked\r\nContent-Length: 10\r\n",
         "Content-Length: 1\r\nContent-Length: 2\r\n", "Content-Length: ?\r\n"}) {
     HttpResponse tunnel;
-    tunnel.parse_connect_answer();
+    tunnel.parse_connect_reply();
     const std::string head = std::string("HTTP/1.1 200 OK\r\n") + field + "\r\n";
     size_t size = head.size() + 6;
     EXPECT_EQ(tunnel.append((head + "tunnel").data(), &size), 1) << field;
@@ -236,7 +236,7 @@ TEST(HttpResponse, AnswerToConnectHasABodyOnlyWhenItRefuses) {
     EXPECT_EQ(body_of(tunnel), "");
   }
   HttpResponse refusal;
-  refusal.parse_connect_answer();
+  refusal.parse_connect_reply();
   EXPECT_EQ(append(refusal,
                    "HTTP/1.1 407 Proxy Authentication Required\r\n"
                    "Content-Length: 4\r\n\r\nabcd"),
@@ -248,7 +248,7 @@ TEST(HttpResponse, WhatItAnswersMovesWithIt) {
   for (const bool head : {true, false}) {
     HttpResponse first;
     if (head) first.parse_zero_body();
-    if (!head) first.parse_connect_answer();
+    if (!head) first.parse_connect_reply();
     HttpResponse second(std::move(first));
     HttpResponse third;
     third = std::move(second);

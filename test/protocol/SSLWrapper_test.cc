@@ -59,7 +59,7 @@ class SSLWrappers : public testing::TestWithParam<int> {
   }
 
   // Both handshakes, fed in pieces of at most `step` bytes.
-  void shake_hands(size_t step = SIZE_MAX) {
+  void handshake(size_t step = SIZE_MAX) {
     SSLHandshaker out(client.get()), in(client.get()), server_in(server.get());
     in.set_channel(&client_wire);
     server_in.set_channel(&server_wire);
@@ -106,7 +106,7 @@ TEST_P(SSLWrappers, HandshakeAndMessagesInAnyPieces) {
     client.reset(SSL_new(contexts().client.get()));
     server.reset(SSL_new(contexts().server.get()));
     to_client.clear();
-    shake_hands(step);
+    handshake(step);
     EXPECT_STREQ(SSL_get_version(client.get()),
                  GetParam() == TLS1_2_VERSION ? "TLSv1.2" : "TLSv1.3");
     send(client, server, server_wire, "hello", step);
@@ -147,7 +147,7 @@ TEST_P(SSLWrappers, HandshakeCutAtEveryPlace) {
 }
 
 TEST_P(SSLWrappers, MessageCutAtEveryPlaceCountsItsBytes) {
-  shake_hands();
+  handshake();
   send(server, client, client_wire, "tickets first", SIZE_MAX, to_client);
   for (size_t cut = 0, size = 1; cut < size; ++cut) {
     TLVMessage sent, received;
@@ -200,7 +200,7 @@ TEST_P(SSLWrappers, ServerWrapperShakesHandsOnTheWay) {
 }
 
 TEST_P(SSLWrappers, WhatFollowsInTheSameRecordIsTheNextMessage) {
-  shake_hands();
+  handshake();
   Text both("firstsecond");
   SSLWrapper out(&both, client.get());
   Text first("", 5), second("", 6);
@@ -214,7 +214,7 @@ TEST_P(SSLWrappers, WhatFollowsInTheSameRecordIsTheNextMessage) {
 }
 
 TEST_P(SSLWrappers, TheNextRecordIsLeftToTheNextMessage) {
-  shake_hands();
+  handshake();
   Text one("first"), two("second");
   SSLWrapper one_out(&one, client.get()), two_out(&two, client.get());
   std::string wire = encode(one_out);
@@ -228,7 +228,7 @@ TEST_P(SSLWrappers, TheNextRecordIsLeftToTheNextMessage) {
 }
 
 TEST_P(SSLWrappers, FeedbackIsEncrypted) {
-  shake_hands();
+  handshake();
   Text put(kPutExpecting);
   SSLWrapper out(&put, client.get());
   protocol::HttpRequest request;
@@ -244,7 +244,7 @@ TEST_P(SSLWrappers, FeedbackIsEncrypted) {
 }
 
 TEST_P(SSLWrappers, SmallPiecesShareARecord) {
-  shake_hands();
+  handshake();
   TLVMessage message;
   message.set_value("abc");
   SSLWrapper wrapper(&message, client.get());
@@ -283,7 +283,7 @@ TEST_P(SSLWrappers, NoiseIsRefused) {
 }
 
 TEST_P(SSLWrappers, ABadByteAnywhereInARecordIsRefusedAndThePeerTold) {
-  shake_hands();
+  handshake();
   Text plain("some text");
   SSLWrapper out(&plain, client.get());
   std::string wire = encode(out);
@@ -319,7 +319,7 @@ std::string close_notify(Session& from) {
 }
 
 TEST_P(SSLWrappers, EndOfTLSWithinAMessageIsAReset) {
-  shake_hands();
+  handshake();
   Text received("", 9);
   SSLWrapper in(&received, server.get());
   in.set_channel(&server_wire);
@@ -332,7 +332,7 @@ TEST_P(SSLWrappers, EndOfTLSEndsABodyThatNothingElseEnds) {
     client.reset(SSL_new(contexts().client.get()));
     server.reset(SSL_new(contexts().server.get()));
     to_client.clear();
-    shake_hands();
+    handshake();
     Text sent("HTTP/1.1 200 OK\r\n\r\nbody");
     SSLWrapper out(&sent, server.get());
     protocol::HttpResponse response;
@@ -371,7 +371,7 @@ TEST_P(SSLWrappers, WhatTheConnectionDoesNotTakeGoesAheadOfWhatFollows) {
 TEST_P(SSLWrappers, MemoryBiosOfTheCallerAreUsedAndOthersRefused) {
   SSL_set_bio(client.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
   BIO* const own = SSL_get_wbio(client.get());
-  shake_hands();
+  handshake();
   EXPECT_EQ(SSL_get_wbio(client.get()), own);
   Session other(SSL_new(contexts().client.get()));
   SSL_set_bio(other.get(), BIO_new(BIO_s_null()), BIO_new(BIO_s_null()));
@@ -382,7 +382,7 @@ TEST_P(SSLWrappers, MemoryBiosOfTheCallerAreUsedAndOthersRefused) {
 }
 
 TEST_P(SSLWrappers, TheSizeLimitIsOfTheDecryptedMessage) {
-  shake_hands();
+  handshake();
   TLVMessage sent;
   sent.set_value("abc");
   SSLWrapper out(&sent, client.get());
@@ -396,7 +396,7 @@ TEST_P(SSLWrappers, TheSizeLimitIsOfTheDecryptedMessage) {
 }
 
 TEST_P(SSLWrappers, TheyCanBeMovedWhileReceiving) {
-  shake_hands();
+  handshake();
   TLVMessage sent, received;
   sent.set_value("abc");
   SSLWrapper out(&sent, client.get());

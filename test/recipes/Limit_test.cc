@@ -96,13 +96,13 @@ TEST_F(LimitRecipe, TurnsAreAnIntervalApart) {
   using std::chrono::milliseconds;
   Pace pace(milliseconds(100));
   std::atomic<int> turns{0};
-  const auto take_turn = [&] {
+  const auto run_queued = [&] {
     WFTimerTask* turn = pace.create_turn();
     turn->set_callback([&turns](WFTimerTask*) { turns++; });
     turn->start();
   };
   for (int i = 0; i < 3; i++)
-    take_turn();
+    run_queued();
   WFManualClock::advance(0);
   EXPECT_EQ(turns, 1);
   WFManualClock::advance(milliseconds(99));
@@ -114,8 +114,8 @@ TEST_F(LimitRecipe, TurnsAreAnIntervalApart) {
 
   // What nobody has used is not saved up.
   WFManualClock::advance(std::chrono::hours(1));
-  take_turn();
-  take_turn();
+  run_queued();
+  run_queued();
   WFManualClock::advance(0);
   EXPECT_EQ(turns, 4);
   WFManualClock::advance(milliseconds(100));

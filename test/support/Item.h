@@ -11,7 +11,7 @@ namespace test_support {
 class Item final : public workflow::Runnable {
  public:
   explicit Item(std::function<void()> function) : function_(std::move(function)) {}
-  void take_turn() override {
+  void run_queued() override {
     function_();
     delete this;
   }
