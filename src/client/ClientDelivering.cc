@@ -38,7 +38,7 @@ void ClientConnection::pause(Runnable* delivery, RunnableList& finished) {
   }
   ClientHub& hub = endpoint_->hub();
   if (hub.runtime().stopping()) {
-    // Posts before the hub reports that it is quiet, as at the end of a session.
+    // Posts before ClientHub::finish_work() can return, as at the end of a session.
     hub.runtime().handlers().post(delivery);
   } else {
     finished.push_back(delivery);

@@ -71,14 +71,12 @@ void ClientHub::forget_if_unused(const std::shared_ptr<ClientEndpoint>& endpoint
 bool ClientHub::session_begins() {
   MutexLock lock(mutex_);
   sessions_++;
-  all_sessions_++;
   return !closed_;
 }
 
 void ClientHub::session_resumes() {
   MutexLock lock(mutex_);
   sessions_++;
-  all_sessions_++;
 }
 
 void ClientHub::session_ended() {
@@ -161,12 +159,12 @@ void ClientHub::refuse_new_work() {
   }
 }
 
-uint64_t ClientHub::wait_quiet() {
+bool ClientHub::finish_work() {
   MutexLock lock(mutex_);
   while (sessions_ > 0) {
     ended_.wait(mutex_);
   }
-  return all_sessions_;
+  return true;
 }
 
 void ClientHub::runtime_stopped() {

@@ -58,7 +58,7 @@ class ClientHub final : public RuntimePart, public Service {
 
   // Service
   void refuse_new_work() override;
-  uint64_t wait_quiet() override;
+  bool finish_work() override;
   void runtime_stopped() override;
 
  private:
@@ -75,7 +75,6 @@ class ClientHub final : public RuntimePart, public Service {
   std::map<std::string, std::shared_ptr<ClientEndpoint>> endpoints_ WF_GUARDED_BY(mutex_);
   size_t sessions_ WF_GUARDED_BY(mutex_) = 0;
   std::unordered_set<ClientSession*> resolving_ WF_GUARDED_BY(mutex_);
-  uint64_t all_sessions_ WF_GUARDED_BY(mutex_) = 0;
   bool closed_ WF_GUARDED_BY(mutex_) = false;
 };
 

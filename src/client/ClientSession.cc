@@ -221,7 +221,7 @@ void ClientSession::end(int state, int error, int timeout_reason, RunnableList& 
   if (!item) {
     // A canceller posts what has to run.
   } else if (hub.runtime().stopping()) {
-    // Posts before the hub reports that it is quiet. A poller would post `finished` later.
+    // Posts before ClientHub::finish_work() can return. A poller would post `finished` later.
     hub.runtime().handlers().post(item);
   } else {
     finished.push_back(item);

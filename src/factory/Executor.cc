@@ -55,11 +55,12 @@ class OwnedPool final : public Service, public std::enable_shared_from_this<Owne
 
   // Service
   void refuse_new_work() override { pool_.abandon(); }
-  void runtime_stopped() override {
+  bool finish_work() override {
     stop();
     drop_self();
+    return false;
   }
-  uint64_t wait_quiet() override { return pool_.wait_quiet(); }
+  void runtime_stopped() override {}
 
  private:
   // The last use of this object. It is kept if a thread of the pool is ending the process, because
@@ -79,7 +80,7 @@ class OwnedPool final : public Service, public std::enable_shared_from_this<Owne
 
   ComputePool pool_;
   Runtime* runtime_ = nullptr;
-  std::atomic<bool> stopped_{false};  // set by the runtime, or after remove_service()
+  std::atomic<bool> stopped_{false};  // set by finish_work(), or after remove_service()
   std::shared_ptr<OwnedPool> self_;   // set from end_elsewhere() until the threads have ended
 };
 

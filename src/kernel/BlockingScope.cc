@@ -51,8 +51,6 @@ void BlockingScope::end() {
   }
   if (pool_) {
     pool_->end_blocking();
-  } else if (poller_) {
-    poller_->end_blocking();
   }
 }
 

@@ -163,12 +163,6 @@ class Poller {
   // handlers.
   void wait_for_timers();
 
-  // To be called after wait_for_timers(), when the leader no longer runs callbacks itself. Returns
-  // when no former leader is in a callback, except those that block in a BlockingScope. A former
-  // leader may call this itself, inside a BlockingScope. Returns how many blocking waits have
-  // ended: while this number stays the same the poller stays quiet.
-  uint64_t wait_quiet();
-
   // As stop_timers(), and also ends the poller's thread, after everything that was posted to it has
   // run. If a callback on a thread of this poller calls it, it ends all threads but that one, which
   // must not return to the poller.
@@ -178,9 +172,8 @@ class Poller {
   // thread.
   void replace_leader();
 
-  // To be called before and after a wait in a callback that a leader runs; see BlockingScope.
+  // To be called before a wait in a callback that a leader runs; see BlockingScope.
   void begin_blocking();
-  void end_blocking();
 
   // Joins the threads that led before and have ended.
   void join_ended();
@@ -442,8 +435,6 @@ class Poller {
   std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
   std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);  // have ended or are about to; to be
                                                            // joined
-  size_t blocked_ WF_GUARDED_BY(threads_mutex_) = 0;       // of threads_
-  uint64_t unblocked_ WF_GUARDED_BY(threads_mutex_) = 0;   // how many blocking waits have ended
 
   // Used by the leader only.
   bool stopping_ = false;

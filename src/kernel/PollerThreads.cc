@@ -75,23 +75,7 @@ void Poller::join_ended() {
 
 void Poller::begin_blocking() {
   MutexLock lock(threads_mutex_);
-  blocked_++;
-  threads_changed_.notify_all();
   start_substitute();
-}
-
-void Poller::end_blocking() {
-  MutexLock lock(threads_mutex_);
-  blocked_--;
-  unblocked_++;
-}
-
-uint64_t Poller::wait_quiet() {
-  MutexLock lock(threads_mutex_);
-  while (threads_.size() > blocked_ + 1) {
-    threads_changed_.wait(threads_mutex_);
-  }
-  return unblocked_;
 }
 
 }  // namespace workflow

@@ -213,7 +213,10 @@ void Runtime::stop() {
   if (own_pool && own_pool != &handlers_ && own_pool != &compute_) {
     own_pool->abandon_caller();
   }
-  call_services([](Service& service) { service.refuse_new_work(); });
+  call_services([](Service& service) {
+    service.refuse_new_work();
+    return true;
+  });
   stopping_.store(true, std::memory_order_release);
   files_.refuse();
   // All pollers refuse timers before any of them ends its own: a timer that an aborted timer's
@@ -224,14 +227,16 @@ void Runtime::stop() {
   for (const auto& poller : pollers_) {
     poller->stop_timers();
   }
+  end_waits();
   // Otherwise the handlers might find nothing to do and end before the timers are posted.
   for (const auto& poller : pollers_) {
     poller->wait_for_timers();
   }
-  // File operations that still run may end what other tasks wait for.
-  files_.stop();
-  wait_quiet();
-  end_waits();
+  {
+    const BlockingScope blocking;  // other threads run what is queued for this one
+    files_.stop();
+    call_services([](Service& service) { return service.finish_work(); });
+  }
   compute_.stop();
   handlers_.stop();
   for (const auto& poller : pollers_) {
@@ -240,32 +245,10 @@ void Runtime::stop() {
   if (runs_to_completion()) {
     watch_.stop();
   }
-  call_services([](Service& service) { service.runtime_stopped(); });
-}
-
-void Runtime::wait_quiet() {
-  // The calling thread does not count, and its pending work goes to other threads.
-  const BlockingScope blocking;
-  // Each of them may give work to the others, so repeat this until the result stays the same. Then
-  // each was quiet from one look to the next, and all of them were quiet at the same time in
-  // between.
-  uint64_t before = look_for_quiet();
-  for (;;) {
-    const uint64_t now = look_for_quiet();
-    if (now == before) {
-      return;
-    }
-    before = now;
-  }
-}
-
-uint64_t Runtime::look_for_quiet() {
-  uint64_t activity = 0;  // a sum of counters that only grow
-  call_services([&](Service& service) { activity += service.wait_quiet(); });
-  for (const auto& poller : pollers_) {
-    activity += poller->wait_quiet();
-  }
-  return activity + compute_.wait_quiet() + handlers_.wait_quiet();
+  call_services([](Service& service) {
+    service.runtime_stopped();
+    return true;
+  });
 }
 
 void Runtime::end_waits() {
@@ -282,7 +265,7 @@ void Runtime::end_waits() {
   current = outer;
 }
 
-void Runtime::call_services(const std::function<void(Service&)>& call) {
+void Runtime::call_services(const std::function<bool(Service&)>& call) {
   std::vector<Service*> services;
   {
     MutexLock lock(services_mutex_);
@@ -297,9 +280,12 @@ void Runtime::call_services(const std::function<void(Service&)>& call) {
       }
       called_ = service;
     }
-    call(*service);
+    const bool stays = call(*service);
     MutexLock lock(services_mutex_);
     called_ = nullptr;
+    if (!stays) {
+      std::erase(services_, service);  // only the address is used: the service may be gone
+    }
     call_ended_.notify_all();
   }
 }

@@ -24,10 +24,10 @@ class Service {
   // Called when the runtime begins to stop. The service brings in no more work. Returns soon.
   virtual void refuse_new_work() = 0;
 
-  // Returns when nothing that the service has brought in is running; tasks that wait do not count.
-  // For services that run work themselves: the result changes when they do (see
-  // WorkerPool::wait_quiet).
-  virtual uint64_t wait_quiet() { return 0; }
+  // Called once when everything that waited has ended. Returns when what the service has brought in
+  // has ended and was posted, or when its own threads have ended. Returns false if the runtime must
+  // forget the service: then runtime_stopped() is not called, and the service may be gone.
+  virtual bool finish_work() { return true; }
 
   // Called when the runtime has stopped and its pollers have ended. Frees what they would have
   // freed.
@@ -44,17 +44,18 @@ class RuntimePart {
  public:
   virtual ~RuntimePart() = default;
 
-  // Called once, when the runtime stops and nothing runs any more, after waits_ended() became true.
-  // Ends everything that waits for something that only a running task could bring, and everything
-  // that begins to wait later.
+  // Called once, when the runtime stops, after waits_ended() became true. Callbacks and functions
+  // may still run. Ends everything that waits for another task. What begins to wait later sees
+  // waits_ended(), and ends at once.
   virtual void end_waits(Runtime& /*runtime*/) {}
 };
 
 // The threads of the library with their queues: pollers, handlers, computing threads.
 //
 // One runtime serves the process. It starts on first use. When the process exits it is stopped in
-// this order: services, timers, files, computing, handlers, pollers. Every callback runs before the
-// process ends. A simulation has a runtime of its own.
+// this order: new work is refused; timers and everything else that waits end as aborted; file
+// operations that have begun, clients and users' executors end; then computing, handlers and
+// pollers end. Every callback runs before the process ends. A simulation has a runtime of its own.
 //
 // fork(2) copies no threads. A child gets a runtime of its own on first use. The copy of the
 // parent's runtime is left untouched there, because its pollers share their epoll sets with the
@@ -93,8 +94,9 @@ class Runtime {
   // descriptors have run out.
   bool start();
 
-  // Every timer ends as aborted, every callback runs, then all threads end. Tasks started later
-  // complete as aborted, on the thread that starts them. A callback that ends the process may call
+  // Everything that waits ends as aborted, functions and file operations that run are waited for,
+  // every callback runs, then all threads end. Tasks started later complete as aborted, on the
+  // thread that starts them. A callback that ends the process may call
   // this: it then does not wait for the thread of that callback. That thread must never return to
   // its pool or poller, and the runtime must not be destroyed.
   void stop();
@@ -140,13 +142,9 @@ class Runtime {
   // How many calls of fork(2) lie between the first process and this one.
   static int forks_so_far();
   bool start_threads();
-  // Returns when nothing is running, except what waits, and nothing is left to run.
-  void wait_quiet();
-  // Returns when each pool, poller and service has been quiet at some moment since the call. If two
-  // calls return the same number, nothing ran between them.
-  uint64_t look_for_quiet();
   void end_waits();
-  void call_services(const std::function<void(Service&)>& call);
+  // Calls each service that is registered. Forgets those for which `call` returns false.
+  void call_services(const std::function<bool(Service&)>& call);
   // Whether pollers may run what they finish themselves: only with the system's clock, and outside
   // the scheduler that makes runs repeatable.
   bool runs_to_completion() const;
