@@ -10,6 +10,7 @@
 #include "workflow/ProtocolMessage.h"
 #include "workflow/Runnable.h"
 #include "workflow/URIParser.h"
+#include "workflow/detail/Ref.h"
 
 class WFConnection;
 
@@ -142,7 +143,7 @@ class ClientExchange {
   friend class ClientSession;
 
   std::unique_ptr<SessionLocation> location_;  // set by allow_cancel()
-  ClientConnection *connection_ = nullptr;     // a counted reference
+  Ref<ClientConnection> connection_;
   long long sequence_ = 0;
 };
 

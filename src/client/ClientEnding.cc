@@ -13,22 +13,20 @@
 namespace workflow {
 
 void ClientEndpoint::abort_all() {
-  std::vector<ClientConnection*> connections;
+  std::vector<Ref<ClientConnection>> connections;
   std::vector<ClientSession*> waiting;
   {
     MutexLock lock(mutex_);
     closed_ = true;
-    connections.assign(all_.begin(), all_.end());
-    for (ClientConnection* connection : connections) {
-      connection->retain();
+    for (ClientConnection* connection : all_) {
+      connections.emplace_back(connection);
     }
     while (ClientSession* session = take(waiting_.next_for_new())) {
       waiting.push_back(session);
     }
   }
-  for (ClientConnection* connection : connections) {
+  for (const Ref<ClientConnection>& connection : connections) {
     connection->abort();
-    connection->release();
   }
   RunnableList finished;
   for (ClientSession* session : waiting) {

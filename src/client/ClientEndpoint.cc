@@ -79,8 +79,8 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
       *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
       return Acquire::kFailed;
     }
-    ClientConnection* idle = nullptr;
-    ClientConnection* displaced = nullptr;
+    Ref<ClientConnection> idle;
+    Ref<ClientConnection> displaced;
     Acquire queued = Acquire::kFailed;
     bool full = false;
     {
@@ -96,9 +96,8 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
       const bool others_first = wait ? waiting_.promised() > 0 : !waiting_.empty();
       full = open_ >= params_.max_connections || others_first;
       if (!idle_.empty() && !fresh) {
-        idle = idle_.back();
+        idle = Ref(idle_.back());
         idle_.pop_back();
-        idle->retain();
       } else if (full) {
         queued = enqueue(session, fresh, wait, &displaced, failure);
       } else {
@@ -107,7 +106,6 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
     }
     if (displaced) {
       displaced->close_idle();
-      displaced->release();
     }
     if (!idle && full) {
       return queued;
@@ -123,7 +121,6 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
       return connected;
     }
     const ClientConnection::Begin begun = idle->begin(session, failure);
-    idle->release();
     if (begun != ClientConnection::Begin::kNotIdle) {
       return begun == ClientConnection::Begin::kBegun ? Acquire::kUnderWay : Acquire::kFailed;
     }
@@ -131,7 +128,7 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
 }
 
 ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fresh,
-                                                const Wait* wait, ClientConnection** displaced,
+                                                const Wait* wait, Ref<ClientConnection>* displaced,
                                                 ClientFailure* failure) {
   SessionLocation* const location = session->location();
   if (location) {
@@ -163,10 +160,9 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
   }
   if (fresh) {
     if (closing_ <= waiting_.promised() && !idle_.empty()) {
-      *displaced = idle_.front();
+      *displaced = Ref(idle_.front());
       idle_.erase(idle_.begin());
-      (*displaced)->retain();
-      note_closing(*displaced);
+      note_closing(displaced->get());
     }
     if (closing_ > waiting_.promised()) {
       waiting_.promise(waiter);
@@ -223,8 +219,8 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
     error = connection ? 0 : ENOMEM;
   }
   if (connection) {
-    // Holds a reference, because the connection may end as soon as other threads can find it.
-    connection->retain();
+    // The connection may end as soon as other threads can find it.
+    const Ref<ClientConnection> kept(connection);
     bool closed = false;
     const bool added = add(connection, &closed);
     errno = ENOMEM;
@@ -232,7 +228,6 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
       if (closed) {
         connection->abort();
       }
-      connection->release();
       return Acquire::kUnderWay;
     }
     error = errno;
@@ -241,7 +236,6 @@ ClientEndpoint::Acquire ClientEndpoint::connect(ClientSession* session, ClientFa
       all_.erase(connection);
     }
     connection->discard();
-    connection->release();
   }
   *failure = {.state = WFT_STATE_SYS_ERROR, .error = error};
   MutexLock lock(mutex_);

@@ -100,10 +100,10 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   Acquire connect(ClientSession* session, ClientFailure* failure);
   // Returns false if there is no memory. Sets `*closed` to whether the runtime stops.
   bool add(ClientConnection* connection, bool* closed);
-  // Sets `*displaced` to an idle connection that the caller has to close to make room, with a
-  // reference, or leaves it as it is.
+  // Sets `*displaced` to an idle connection that the caller has to close to make room, or leaves it
+  // as it is.
   Acquire enqueue(ClientSession* session, bool fresh, const Wait* wait,
-                  ClientConnection** displaced, ClientFailure* failure) WF_REQUIRES(mutex_);
+                  Ref<ClientConnection>* displaced, ClientFailure* failure) WF_REQUIRES(mutex_);
   // Takes a session out of the queue and returns it; null if `place` is null. Sets `*wait`, if
   // given, to the time until which the session would have waited.
   ClientSession* take(SessionPlace* place, Wait* wait = nullptr) WF_REQUIRES(mutex_);

@@ -17,11 +17,7 @@ namespace workflow {
 
 ClientExchange::ClientExchange() = default;
 
-ClientExchange::~ClientExchange() {
-  if (connection_) {
-    connection_->release();
-  }
-}
+ClientExchange::~ClientExchange() = default;
 
 bool ClientExchange::allow_cancel() {
   if (!location_) {
@@ -57,10 +53,8 @@ void ClientExchange::begin(const ClientTarget& target, int retry_max) {
 
 void ClientExchange::resume() {
   // The exchange may be gone as soon as the connection goes on.
-  ClientConnection* const connection = connection_;
-  connection->retain();
+  const Ref<ClientConnection> connection = connection_;
   connection->resume();
-  connection->release();
 }
 
 WFConnection* ClientExchange::user_connection() const {

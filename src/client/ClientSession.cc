@@ -126,10 +126,7 @@ void ClientSession::resolved(int error, HostAddresses addresses) {
 }
 
 void ClientSession::use(ClientConnection* connection, long long sequence) {
-  connection->retain();
-  if (ClientConnection* before = std::exchange(exchange_->connection_, connection)) {
-    before->release();
-  }
+  exchange_->connection_ = Ref(connection);
   exchange_->sequence_ = sequence;
   if (sequence == 0 && has_choice()) {
     hub_.failed_addresses().worked(address());

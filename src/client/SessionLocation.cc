@@ -32,38 +32,28 @@ int SessionLocation::in_queue(std::shared_ptr<ClientEndpoint> endpoint) {
 int SessionLocation::on_connection(ClientConnection* connection) {
   MutexLock lock(mutex_);
   const int reason = exchange_.end_reason();
-  if (reason == 0 && place_.connection != connection) {
+  if (reason == 0 && place_.connection.get() != connection) {
     assert(!place_.connection);
-    connection->retain();
-    place_.connection = connection;
+    place_.connection = Ref(connection);
   }
   return reason;
 }
 
 SessionLocation::Place SessionLocation::place() const {
   MutexLock lock(mutex_);
-  if (place_.connection) {
-    place_.connection->retain();
-  }
   return place_;
 }
 
 void SessionLocation::leave() {
-  Place left;
-  {
-    MutexLock lock(mutex_);
-    left = std::exchange(place_, Place());
-  }
-  if (left.connection) {
-    left.connection->release();
-  }
+  Place left;  // released without the lock
+  MutexLock lock(mutex_);
+  std::swap(left, place_);
 }
 
 void SessionLocation::cancel(int reason) {
   const Place found = place();
   if (found.connection) {
     found.connection->cancel(*this, reason);
-    found.connection->release();
   } else if (found.endpoint) {
     found.endpoint->cancel(*this, reason);
   } else if (found.hub) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "util/Mutex.h"
+#include "workflow/detail/Ref.h"
 
 namespace workflow {
 
@@ -55,7 +56,7 @@ class SessionLocation {
     ClientHub* hub = nullptr;
     ClientSession* session = nullptr;  // with hub
     std::shared_ptr<ClientEndpoint> endpoint;
-    ClientConnection* connection = nullptr;  // a reference
+    Ref<ClientConnection> connection;
   };
 
   Place place() const;

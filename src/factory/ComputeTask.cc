@@ -127,7 +127,7 @@ bool ComputeTask::enter_own_scope() {
     limit_.reset(new (std::nothrow) TimeLimit(this, kNever));
   }
   if (limit_) {
-    limit_->keep(ScopeReference(SeriesScope::of(this)));
+    limit_->keep(Ref(SeriesScope::of(this)));
   }
   const int error = limit_ ? enter_scope() : ENOMEM;
   if (error == 0) {

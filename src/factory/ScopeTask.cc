@@ -14,14 +14,14 @@ namespace workflow {
 ScopeTask::ScopeTask(SeriesWork* series, DeadlineScope* scope, Callback&& callback)
     : WFScopeTask(series, scope, std::move(callback)) {
   assert(!series->in_parallel_ && series->first_);
-  scope_->add_reference();
+  scope_->retain();
   series->in_parallel_ = this;
   SeriesScope::set(series, scope_);
 }
 
 ScopeTask::~ScopeTask() {
   delete series_;
-  scope_->drop_reference();
+  scope_->release();
 }
 
 void ScopeTask::dispatch() {
@@ -94,7 +94,7 @@ WFTimerDue within(workflow::Duration limit) {
 }  // namespace
 
 WFScope WFScopeTask::scope() const {
-  scope_->add_reference();
+  scope_->retain();
   return WFScope(scope_);
 }
 

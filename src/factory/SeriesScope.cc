@@ -5,7 +5,7 @@ using workflow::SeriesScope;
 
 void SeriesWork::use_scope(const WFScope& scope) {
   scope_ = SeriesScope::get(scope);
-  scope_->add_reference();
+  scope_->retain();
   scope_->start(nullptr);  // without a deadline this does not fail
   owns_scope_ = true;
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include "kernel/DeadlineScope.h"
 #include "workflow/WFScope.h"
 #include "workflow/Workflow.h"
@@ -19,35 +17,6 @@ class SeriesScope {
 
   // Before the series begins. The caller keeps the scope alive until the series has ended.
   static void set(SeriesWork* series, DeadlineScope* scope) { series->scope_ = scope; }
-};
-
-// A counted reference to a scope.
-class ScopeReference {
- public:
-  ScopeReference() = default;
-  // Adds a reference. `scope` may be null.
-  explicit ScopeReference(DeadlineScope* scope) : scope_(scope) {
-    if (scope_) {
-      scope_->add_reference();
-    }
-  }
-  ScopeReference(ScopeReference&& other) noexcept : scope_(std::exchange(other.scope_, nullptr)) {}
-  ScopeReference& operator=(ScopeReference&& other) noexcept {
-    std::swap(scope_, other.scope_);
-    return *this;
-  }
-  ~ScopeReference() {
-    if (scope_) {
-      scope_->drop_reference();
-    }
-  }
-
-  explicit operator bool() const { return scope_ != nullptr; }
-  DeadlineScope* operator->() const { return scope_; }
-  DeadlineScope* get() const { return scope_; }
-
- private:
-  DeadlineScope* scope_ = nullptr;
 };
 
 }  // namespace workflow

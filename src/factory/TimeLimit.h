@@ -37,7 +37,7 @@ class TimeLimit final : public TimerNode, public Runnable {
 
   // Keeps the scope of the task alive as long as this exists: the computation may outlive the
   // task's series. Before the task enters it.
-  void keep(ScopeReference scope) { scope_ = std::move(scope); }
+  void keep(Ref<DeadlineScope> scope) { scope_ = std::move(scope); }
   DeadlineScope* scope() const { return scope_.get(); }
 
   bool claim();
@@ -61,7 +61,7 @@ class TimeLimit final : public TimerNode, public Runnable {
 
   ComputeTask* const task_;
   const int64_t limit_ns_;
-  ScopeReference scope_;
+  Ref<DeadlineScope> scope_;
   enum class Stage { kQueued, kBegun, kClaimed };
   std::atomic<Stage> stage_{Stage::kQueued};
   std::atomic<bool> arrived_{false};

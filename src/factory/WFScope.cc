@@ -10,13 +10,13 @@ using workflow::ThreadContext;
 
 WFScope::WFScope(const WFScope& other) : scope_(other.scope_) {
   if (scope_) {
-    scope_->add_reference();
+    scope_->retain();
   }
 }
 
 WFScope::~WFScope() {
   if (scope_) {
-    scope_->drop_reference();
+    scope_->release();
   }
 }
 
@@ -48,7 +48,7 @@ WFScope WFScope::current() {
   const ThreadContext& context = ThreadContext::current();
   DeadlineScope* const scope = context.series ? SeriesScope::of(context.series) : context.scope;
   if (scope) {
-    scope->add_reference();
+    scope->retain();
   }
   return WFScope(scope);
 }

@@ -76,7 +76,7 @@ SeriesWork::~SeriesWork() {
   drop_tasks();
   if (owns_scope_) {
     scope_->finish();
-    scope_->drop_reference();
+    scope_->release();
   }
 }
 

@@ -12,8 +12,8 @@ CancelScope::~CancelScope() {
   assert(!list(Kind::kTimer).first && !list(Kind::kOther).first);
 }
 
-void CancelScope::drop_reference() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+void CancelScope::release() {
+  if (references_.drop()) {
     delete this;
   }
 }

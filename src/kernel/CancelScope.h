@@ -6,6 +6,7 @@
 #include "util/Mutex.h"
 #include "workflow/Runnable.h"
 #include "workflow/detail/CancelRegistration.h"
+#include "workflow/detail/Ref.h"
 
 namespace workflow {
 
@@ -79,9 +80,9 @@ class CancelScope {
   // 0 while waits of this kind may begin.
   int reason_for(Kind kind) const { return list(kind).reason.load(std::memory_order_acquire); }
 
-  void add_reference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() { references_.add(); }
   // Frees the scope with the last reference. Nothing is inside then.
-  void drop_reference();
+  void release();
 
  protected:
   virtual ~CancelScope();
@@ -112,7 +113,7 @@ class CancelScope {
   Mutex mutex_;
   List lists_[2];  // by Kind
   bool finished_ WF_GUARDED_BY(mutex_) = false;
-  std::atomic<int> references_{1};
+  RefCount references_;
 };
 
 }  // namespace workflow

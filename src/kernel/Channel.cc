@@ -26,7 +26,7 @@ bool append(std::string& text, const void* data, size_t size) {
 }  // namespace
 
 void Channel::release() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
+  if (!references_.drop()) {
     return;
   }
   if (ThreadContext::current().poller) {
@@ -62,7 +62,7 @@ bool Channel::request_write_turn() {
 }
 
 void Channel::run_queued() {
-  if (references_.load(std::memory_order_acquire) == 0) {
+  if (references_.none()) {
     end();
     return;
   }

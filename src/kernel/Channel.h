@@ -11,6 +11,7 @@
 #include "kernel/Poller.h"
 #include "kernel/Stream.h"
 #include "util/Mutex.h"
+#include "workflow/detail/Ref.h"
 
 namespace workflow {
 
@@ -35,7 +36,7 @@ namespace workflow {
 //    (and need not be queued for kNever), so a deadline that moves later costs no queue operation.
 class Channel : public IoHandler, public TimerNode, protected Runnable {
  public:
-  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() { references_.add(); }
   void release();
 
   // The peer has closed, half-closed or reset the connection. Any thread.
@@ -120,7 +121,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   // As Stream::write(), within the bound of invariant 3.
   ssize_t write_some(struct iovec* vectors, int count) WF_REQUIRES(mutex_);
 
-  std::atomic<int> references_{1};
+  RefCount references_;
   std::atomic<bool> asked_{false};  // run_queued() is queued at the poller
   std::atomic<bool> peer_closed_{false};
   // How many bytes may still be written in this round. Reduced under C, reset by the poller's

@@ -12,10 +12,7 @@ namespace workflow {
 
 class DeadlineScope::Timer final : public TimerNode, public Runnable {
  public:
-  Timer(DeadlineScope* scope, const ClockedDue& due) : TimerNode(due), scope_(scope) {
-    scope_->add_reference();
-  }
-  ~Timer() override { scope_->drop_reference(); }
+  Timer(DeadlineScope* scope, const ClockedDue& due) : TimerNode(due), scope_(scope) {}
 
   void left_queue(bool stopped, RunnableList& finished) override {
     stopped_ = stopped;
@@ -37,7 +34,7 @@ class DeadlineScope::Timer final : public TimerNode, public Runnable {
   }
 
  private:
-  DeadlineScope* const scope_;
+  const Ref<DeadlineScope> scope_;
   bool stopped_ = false;
 };
 
@@ -55,9 +52,6 @@ DeadlineScope::DeadlineScope(const void* owner) : owner_(owner) {}
 DeadlineScope::~DeadlineScope() {
   if (stop_request_) {
     leave(*stop_request_, nullptr);
-  }
-  if (outer_) {
-    outer_->drop_reference();
   }
 }
 
@@ -151,15 +145,12 @@ bool DeadlineScope::stop(Timer* timer) {
 }
 
 int DeadlineScope::start(DeadlineScope* outer) {
-  if (outer) {
-    outer->add_reference();
-  }
   bool passed = false;
   int error = 0;
   {
     MutexLock lock(deadline_mutex_);
     stage_ = Stage::kStarted;
-    outer_ = outer;
+    outer_ = Ref(outer);
     error = start_timer(due_, &timer_, &passed);
   }
   return passed ? ETIMEDOUT : error;
@@ -182,7 +173,7 @@ Runnable* DeadlineScope::later(Kind kind, int reason) {
   if (std::exchange(posted_, true)) {
     return nullptr;
   }
-  add_reference();
+  retain();
   return this;
 }
 
@@ -201,7 +192,7 @@ void DeadlineScope::run_queued() {
   if (all != 0) {
     cancel(all);
   }
-  drop_reference();
+  release();
 }
 
 int64_t DeadlineScope::own_remaining_ns() const {
@@ -220,7 +211,7 @@ int64_t DeadlineScope::own_remaining_ns() const {
 
 const DeadlineScope* DeadlineScope::outer() const {
   MutexLock lock(deadline_mutex_);
-  return outer_;  // stays until this is freed
+  return outer_.get();  // stays until this is freed
 }
 
 bool DeadlineScope::belongs_to(const void* owner) const {

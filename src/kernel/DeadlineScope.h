@@ -81,9 +81,9 @@ class DeadlineScope final : public CancelScope, public Runnable {
   Stage stage_ WF_GUARDED_BY(deadline_mutex_) = Stage::kCreated;
   bool expired_ WF_GUARDED_BY(deadline_mutex_) = false;
   ClockedDue due_ WF_GUARDED_BY(deadline_mutex_){.due = TimerDue::after(kNever)};  // until start()
-  Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;          // until it has expired
-  DeadlineScope* outer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;  // a reference
-  int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};               // by Kind: the reason, or 0
+  Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;  // until it has expired
+  Ref<DeadlineScope> outer_ WF_GUARDED_BY(deadline_mutex_);
+  int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};    // by Kind: the reason, or 0
   bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for run_queued(), with a reference
   std::unique_ptr<StopRequest> stop_request_ WF_GUARDED_BY(deadline_mutex_);
 };

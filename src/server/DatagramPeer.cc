@@ -55,7 +55,7 @@ ServerHost& DatagramPeer::host() const {
 }
 
 void DatagramPeer::release() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) {
+  if (!references_.drop()) {
     return;
   }
   DatagramPort& port = port_;

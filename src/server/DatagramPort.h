@@ -43,7 +43,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   bool shutting_down() const override;
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override;
-  void retain() override { references_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() override { references_.add(); }
   void release() override;
 
   // MessageChannel: called by a message that is being received.
@@ -56,7 +56,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   DatagramPort& port_;
   const DatagramAddress address_;
   WFConnection* user_;
-  std::atomic<int> references_{1};
+  RefCount references_;
 
   // Guarded by the port's C.
   bool replied_ = false;          // the request was replied to, or dropped

@@ -83,14 +83,15 @@ bool Server::is_open() const {
 
 void Server::accept(UniqueFd fd) {
   Poller* poller = nullptr;
-  ServerConnection* idle = nullptr;
+  Ref<ServerConnection> idle;
   {
     MutexLock lock(mutex_);
     if (!listener_) {
       return;
     }
     if (alive_ >= max_connections_) {
-      idle = open_count_ < max_connections_ + kMaxMakingRoom ? take_oldest_idle() : nullptr;
+      idle = open_count_ < max_connections_ + kMaxMakingRoom ? take_oldest_idle()
+                                                             : Ref<ServerConnection>();
       if (!idle) {
         return;
       }
@@ -100,7 +101,6 @@ void Server::accept(UniqueFd fd) {
   }
   if (idle) {
     idle->make_room();
-    idle->release();
   }
   set_no_delay(fd.get(), params().transport_type);
   WFConnection* user = nullptr;
@@ -115,9 +115,8 @@ void Server::accept(UniqueFd fd) {
     connection_gone(user);
     return;
   }
-  // Holds a reference, because the connection may end as soon as other threads can find it, even
-  // before start().
-  connection->retain();
+  // The connection may end as soon as other threads can find it, even before start().
+  const Ref<ServerConnection> kept(connection);
   const bool open = enter(connection);
   if (!connection->start()) {
     connection_closed(connection);
@@ -125,7 +124,6 @@ void Server::accept(UniqueFd fd) {
   } else if (!open) {
     connection->shut_down();
   }
-  connection->release();
 }
 
 bool Server::enter(ServerConnection* connection) {
@@ -152,7 +150,7 @@ void Server::leave(ServerConnection* connection) {
   std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
 }
 
-ServerConnection* Server::take_oldest_idle() {
+Ref<ServerConnection> Server::take_oldest_idle() {
   for (;;) {
     if (idle_.empty()) {
       const int64_t now_ns = runtime_->clock().now_ns();
@@ -168,8 +166,7 @@ ServerConnection* Server::take_oldest_idle() {
     const Idle idle = idle_.back();
     idle_.pop_back();
     if (idle.connection->idle_since_ns() == idle.since_ns) {
-      idle.connection->retain();
-      return idle.connection;
+      return Ref(idle.connection);
     }
   }
 }

@@ -84,7 +84,7 @@ class Server final : public ServerHost, public Service {
   // when memory has run out.
   template <class Function>
   void for_each_open(Function function);
-  DatagramPort* retained_port() const;
+  Ref<DatagramPort> retained_port() const;
   // Whether nothing is left that would touch the server.
   bool is_finished() const WF_REQUIRES(mutex_) {
     return !listening_ && alive_ == 0 && shutting_down_ == 0;
@@ -96,8 +96,8 @@ class Server final : public ServerHost, public Service {
   // If the server is finished, or the runtime has stopped: leaves the runtime, so that the server
   // can be started again.
   void forget_runtime();
-  // Returns the connection that has been idle for longest, with a reference, or null.
-  ServerConnection* take_oldest_idle() WF_REQUIRES(mutex_);
+  // Returns the connection that has been idle for longest, or null.
+  Ref<ServerConnection> take_oldest_idle() WF_REQUIRES(mutex_);
   void look_for_idle() WF_REQUIRES(mutex_);
 
   // The server whose connection this thread is giving back to the user, or null.
@@ -135,10 +135,10 @@ void Server::for_each_open(Function function) {
   cursors_.begin(&walk, open_);
   while (ServerConnection* const connection = walk.next) {
     walk.next = connection->next_;
-    connection->retain();
+    Ref<ServerConnection> kept(connection);
     lock.unlock();
     function(connection);
-    connection->release();
+    kept = nullptr;  // without the lock
     lock.lock();
   }
   cursors_.end(&walk);

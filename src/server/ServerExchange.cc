@@ -38,7 +38,7 @@ WFScope ServerExchange::new_scope(ServerPeer* peer) {
 WFScope ServerExchange::scope_of(const SeriesWork* series) {
   DeadlineScope* const scope = SeriesScope::of(series);
   if (scope) {
-    scope->add_reference();
+    scope->retain();
   }
   return WFScope(scope);
 }

@@ -15,7 +15,7 @@ namespace workflow {
 
 void Server::shut_down() {
   Listener* listener = nullptr;
-  DatagramPort* port = nullptr;
+  Ref<DatagramPort> port;
   {
     MutexLock lock(mutex_);
     if (runtime_ && runtime_->belongs_to_parent_process()) {
@@ -24,14 +24,11 @@ void Server::shut_down() {
     }
     shutting_down_++;
     listener = std::exchange(listener_, nullptr);
-    port = port_;
-    if (port) {
-      port->retain();
-    }
+    port = Ref(port_);
   }
   if (port) {
     port->shut_down();
-    port->release();
+    port = nullptr;  // while the server cannot be freed yet
   }
   if (listener) {
     if (!listener->close()) {
@@ -45,12 +42,9 @@ void Server::shut_down() {
   changed_.notify_all();
 }
 
-DatagramPort* Server::retained_port() const {
+Ref<DatagramPort> Server::retained_port() const {
   MutexLock lock(mutex_);
-  if (port_) {
-    port_->retain();
-  }
-  return port_;
+  return Ref(port_);
 }
 
 bool Server::inside_own_series() const {
@@ -166,17 +160,15 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
   // The caller wants an end, so a limit applies even if linger_timeout is unlimited.
   constexpr int kLingerMs = 2000;
   const int linger_ms = params().linger_timeout >= 0 ? params().linger_timeout : kLingerMs;
-  if (DatagramPort* port = retained_port()) {
+  if (const Ref<DatagramPort> port = retained_port()) {
     result.cut_short += port->cut_short(action, unavailable);
-    port->release();
   }
   for_each_open([&](ServerConnection* connection) {
     result.cut_short += connection->cut_short(action, unavailable);
   });
   wait_within(linger_ms, &Server::is_finished);
-  if (DatagramPort* port = retained_port()) {
+  if (const Ref<DatagramPort> port = retained_port()) {
     result.cut_short += port->close_now();
-    port->release();
   }
   for_each_open([&](ServerConnection* connection) { result.cut_short += connection->close_now(); });
   // Connections close soon now. Series that still run have this long to notice.

@@ -31,7 +31,7 @@ using workflow::Runtime;
 namespace {
 
 struct DropReference {
-  void operator()(CancelScope* scope) const { scope->drop_reference(); }
+  void operator()(CancelScope* scope) const { scope->release(); }
 };
 using ScopeRef = std::unique_ptr<CancelScope, DropReference>;
 
