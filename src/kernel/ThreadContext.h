@@ -10,6 +10,7 @@ namespace workflow {
 
 class BlockingScope;
 class DeadlineScope;
+class LeaderThreads;
 class Poller;
 class RunnableList;
 class Runtime;
@@ -25,8 +26,8 @@ struct ThreadContext {
   WorkerPool* pool = nullptr;
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
-  // The poller whose leader runs callbacks on this thread now, or null (see Leadership.h).
-  Poller* running_for = nullptr;
+  // The threads of the poller whose leader runs callbacks on this thread now, or null.
+  LeaderThreads* running_for = nullptr;
   // The runtime to which tasks created on this thread belong; null means the process-wide one.
   Runtime* runtime = nullptr;
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
