@@ -2,6 +2,7 @@
 #include <new>
 
 #include "factory/SeriesScope.h"
+#include "factory/TaskContext.h"
 #include "factory/TimeLimit.h"
 #include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
@@ -193,7 +194,7 @@ void ComputeTask::run_queued() {
 }
 
 void ComputeTask::compute_here() {
-  ThreadContext& context = ThreadContext::current();
+  TaskContext& context = TaskContext::current();
   // Some functions of the library must know in which series they are called. A task that has a
   // limit or a scope may outlive its series.
   context.series = limit_ ? nullptr : joined_series();

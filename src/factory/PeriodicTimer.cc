@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "factory/TaskContext.h"
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -113,14 +113,14 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
   Clock& clock = Runtime::current_clock();
   const int64_t begin_ns = clock.now_ns();  // of a clock that nobody sets
   TimerCounters::add(TimerCounters::kTicks);
-  SeriesWork* const outer_series = std::exchange(ThreadContext::current().series, joined_series());
+  SeriesWork* const outer_series = std::exchange(TaskContext::current().series, joined_series());
   if (tick_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kTick);
     tick_(tick);
   } else if (tick_) {
     tick_(tick);
   }
-  ThreadContext::current().series = outer_series;
+  TaskContext::current().series = outer_series;
   TimerCounters::add_callback(tick.late.count(), clock.now_ns() - begin_ns);
 }
 

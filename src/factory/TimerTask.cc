@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "factory/Names.h"
+#include "factory/TaskContext.h"
 #include "kernel/Activity.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
@@ -55,9 +56,9 @@ void TimerTask::dispatch() {
   }
   // Posts to the handlers even if this is a handler. So callbacks that each start the next timer do
   // not nest, and other tasks run in between.
-  const ThreadContext& context = ThreadContext::current();
-  const bool turn_ends =
-      context.turn_ends && context.dispatching == this && context.pool == &runtime.handlers();
+  const TaskContext& context = TaskContext::current();
+  const bool turn_ends = context.turn_ends && context.dispatching == this &&
+                         ThreadContext::current().pool == &runtime.handlers();
   runtime.handlers().post(finished, turn_ends);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "factory/TaskContext.h"
 #include "kernel/DeadlineScope.h"
 #include "kernel/ThreadContext.h"
 #include "server/Server.h"
@@ -54,7 +55,7 @@ DatagramPort* Server::retained_port() const {
 }
 
 bool Server::inside_own_series() const {
-  const ThreadContext& context = ThreadContext::current();
+  const TaskContext& context = TaskContext::current();
   const SeriesWork* series = context.series;
   if (!series && context.scope) {
     return context.scope->belongs_to(static_cast<const ServerHost*>(this));
