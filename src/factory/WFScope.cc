@@ -1,8 +1,8 @@
 #include "workflow/WFScope.h"
 
-#include "factory/ClockedDue.h"
 #include "factory/SeriesScope.h"
 #include "factory/TaskContext.h"
+#include "factory/UserDue.h"
 
 using workflow::DeadlineScope;
 using workflow::SeriesScope;
