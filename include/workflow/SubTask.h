@@ -14,7 +14,7 @@ class Workflow;
 namespace workflow {
 class SeriesScope;
 class TaskRegistration;
-struct ThreadContext;
+struct TaskContext;
 }  // namespace workflow
 
 // One step of a series. Users derive from it to bring their own asynchronous work.
@@ -141,12 +141,12 @@ class SubTask : public workflow::Runnable {
 
   void *own_series() const;
   static void run_chain(SubTask *finished);
-  static void follow(workflow::ThreadContext &context, SubTask *finished);
-  static bool dispatch_one(workflow::ThreadContext &context, SubTask *task);
-  static void dispatch_elsewhere(workflow::ThreadContext &context, workflow::RunnableList &tasks);
+  static void follow(workflow::TaskContext &context, SubTask *finished);
+  static bool dispatch_one(workflow::TaskContext &context, SubTask *task);
+  static void dispatch_elsewhere(workflow::TaskContext &context, workflow::RunnableList &tasks);
   // Calls done() of a bare task (see owner_). Returns the task to dispatch next: the one that
   // done() returned, or else the next one of the branch's series. Null if the branch has ended.
-  static SubTask *end_bare_task(workflow::ThreadContext &context, SubTask *task);
+  static SubTask *end_bare_task(workflow::TaskContext &context, SubTask *task);
   // Called by the series of such a branch when it ends: end_bare_task() must not use that series
   // any more.
   static void branch_ended(const SeriesWork *branch);

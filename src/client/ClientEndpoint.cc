@@ -145,11 +145,11 @@ ClientEndpoint::Acquire ClientEndpoint::enqueue(ClientSession* session, bool fre
   }
   Waiter* waiter = new (std::nothrow)
       Waiter(shared_from_this(), session, fresh, Wait{saturating_add(now_ns, patience_ns)});
-  const Poller::Start started =
-      waiter ? poller.start_timer(waiter, patience_ns) : Poller::Start::kNoMemory;
-  if (started != Poller::Start::kQueued) {
+  const PollerTimers::Start started =
+      waiter ? poller.timers().start(waiter, patience_ns) : PollerTimers::Start::kNoMemory;
+  if (started != PollerTimers::Start::kQueued) {
     delete waiter;
-    *failure = started == Poller::Start::kNoMemory
+    *failure = started == PollerTimers::Start::kNoMemory
                    ? ClientFailure{.state = WFT_STATE_SYS_ERROR, .error = ENOMEM}
                    : ClientFailure{.state = WFT_STATE_ABORTED};
     return Acquire::kFailed;
@@ -191,7 +191,7 @@ ClientSession* ClientEndpoint::take(SessionPlace* place, Wait* wait) {
   if (wait) {
     *wait = waiter->wait;
   }
-  if (Poller::cancel_timer(waiter) == Poller::Cancel::kTaken) {
+  if (PollerTimers::cancel(waiter) == PollerTimers::Cancel::kTaken) {
     delete waiter;
   }
   return session;

@@ -2,6 +2,7 @@
 #include <new>
 
 #include "factory/SeriesScope.h"
+#include "factory/TaskContext.h"
 #include "factory/TimeLimit.h"
 #include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
@@ -32,8 +33,8 @@ size_t ComputePlace::threads() const {
   return static_cast<size_t>(pool->configured_threads());
 }
 
-Poller::Start TimeLimit::start() {
-  return Runtime::current().own_poller().start_timer(this, limit_ns_);
+PollerTimers::Start TimeLimit::start() {
+  return Runtime::current().own_poller().timers().start(this, limit_ns_);
 }
 
 bool TimeLimit::claim() {
@@ -64,16 +65,17 @@ bool TimeLimit::unref() {
 }
 
 bool TimeLimit::take_timer() {
+  using Cancel = PollerTimers::Cancel;
   if (!has_timer()) {
     return true;
   }
-  switch (Poller::cancel_timer(this)) {
-    case Poller::Cancel::kTaken:
+  switch (PollerTimers::cancel(this)) {
+    case Cancel::kTaken:
       return true;
-    case Poller::Cancel::kTooLate:
+    case Cancel::kTooLate:
       return arrive();
-    case Poller::Cancel::kBeforeStart:
-    case Poller::Cancel::kBeforeRestart:
+    case Cancel::kBeforeStart:
+    case Cancel::kBeforeRestart:
       break;
   }
   return false;
@@ -141,12 +143,13 @@ bool ComputeTask::enter_own_scope() {
 
 // Returns false if nothing begins: the library stops, memory has run out, or the scope has ended.
 bool ComputeTask::start_limit() {
-  const Poller::Start started = limit_->start();
-  if (started == Poller::Start::kQueued) {
+  using Start = PollerTimers::Start;
+  const Start started = limit_->start();
+  if (started == Start::kQueued) {
     return true;
   }
   if (limit_->claim()) {
-    const bool stops = started == Poller::Start::kStopped;
+    const bool stops = started == Start::kStopped;
     state_ = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
     error_ = stops ? 0 : ENOMEM;
   }
@@ -191,7 +194,7 @@ void ComputeTask::run_queued() {
 }
 
 void ComputeTask::compute_here() {
-  ThreadContext& context = ThreadContext::current();
+  TaskContext& context = TaskContext::current();
   // Some functions of the library must know in which series they are called. A task that has a
   // limit or a scope may outlive its series.
   context.series = limit_ ? nullptr : joined_series();

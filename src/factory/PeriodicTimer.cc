@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "factory/TaskContext.h"
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -65,7 +65,7 @@ class PeriodicTimer::OverlappingTick final : public Runnable {
       : timer_(timer), number_(number), missed_(missed), due_ns_(due_ns) {}
 
   void run_queued() override {
-    if (!Poller::is_ended(timer_)) {
+    if (!PollerTimers::is_ended(timer_)) {
       timer_->call_tick(number_, missed_, due_ns_);
     }
     timer_->drop_user();
@@ -96,7 +96,7 @@ void PeriodicTimer::run_queued() {
     return;
   }
   // No tick if the timer was ended after it left the queue. restart() will find that, too.
-  if (!Poller::is_ended(this)) {
+  if (!PollerTimers::is_ended(this)) {
     call_tick(number_++, missed_, deadline_ns());
   }
   if (!restart()) {
@@ -113,57 +113,60 @@ void PeriodicTimer::call_tick(uint64_t number, uint64_t missed, int64_t due_ns) 
   Clock& clock = Runtime::current_clock();
   const int64_t begin_ns = clock.now_ns();  // of a clock that nobody sets
   TimerCounters::add(TimerCounters::kTicks);
-  SeriesWork* const outer_series = std::exchange(ThreadContext::current().series, joined_series());
+  SeriesWork* const outer_series = std::exchange(TaskContext::current().series, joined_series());
   if (tick_ && slot()) {
     const RunningTimer running(slot(), RunningTimer::Part::kTick);
     tick_(tick);
   } else if (tick_) {
     tick_(tick);
   }
-  ThreadContext::current().series = outer_series;
+  TaskContext::current().series = outer_series;
   TimerCounters::add_callback(tick.late.count(), clock.now_ns() - begin_ns);
 }
 
 bool PeriodicTimer::restart() {
+  using Start = PollerTimers::Start;
+  using IfDue = PollerTimers::IfDue;
   const auto [due_ns, missed] = schedule_->next(deadline_ns(), now_ns());
   missed_ = missed + std::exchange(lost_, 0);
   // With kReport, overlapping ticks that are due already would follow each other here without end.
-  const Poller::IfDue if_due = overlap_ ? Poller::IfDue::kQueue : Poller::IfDue::kReport;
-  switch (Poller::restart_timer(this, due_ns, if_due)) {
-    case Poller::Start::kQueued:
+  const IfDue if_due = overlap_ ? IfDue::kQueue : IfDue::kReport;
+  switch (PollerTimers::restart(this, due_ns, if_due)) {
+    case Start::kQueued:
       return true;
-    case Poller::Start::kDue:
+    case Start::kDue:
       ticks_ = true;
       Runtime::current().handlers().post(this);
       return true;
-    case Poller::Start::kCancelled:
+    case Start::kCancelled:
       return !leave_with(WFT_STATE_SYS_ERROR, ECANCELED);
-    case Poller::Start::kScopeEnded:
+    case Start::kScopeEnded:
       return !leave_with(WFT_STATE_SYS_ERROR, scope_error());
-    case Poller::Start::kStopped:
+    case Start::kStopped:
       return !leave_with(WFT_STATE_ABORTED, 0);
-    case Poller::Start::kNoMemory:
-    case Poller::Start::kNoClock:  // only a first start returns this
+    case Start::kNoMemory:
+    case Start::kNoClock:  // only a first start returns this
       return !leave_with(WFT_STATE_SYS_ERROR, ENOMEM);
   }
   return false;
 }
 
 void PeriodicTimer::end_with_tick() {
-  if (Poller::is_ended(this)) {
+  using Cancel = PollerTimers::Cancel;
+  if (PollerTimers::is_ended(this)) {
     return;
   }
   const Name name = leave_name();
   if (name == Name::kTaken) {
     return;
   }
-  const Poller::Cancel found = Poller::end_timer(this);
-  if (name == Name::kUnnamed && found == Poller::Cancel::kTooLate) {
+  const Cancel found = PollerTimers::end(this);
+  if (name == Name::kUnnamed && found == Cancel::kTooLate) {
     return;
   }
   schedule_point();
   ended_by_tick_.store(true, std::memory_order_release);
-  if (found == Poller::Cancel::kTaken && leave_scope()) {
+  if (found == Cancel::kTaken && leave_scope()) {
     Runtime::current().handlers().post(this);
   }
 }

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "factory/ClockedDue.h"
 #include "factory/SeriesScope.h"
+#include "factory/UserDue.h"
 #include "kernel/Runtime.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFDeadline.h"

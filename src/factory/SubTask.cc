@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "factory/TaskContext.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
@@ -11,30 +12,22 @@
 
 using workflow::RunnableList;
 using workflow::Runtime;
+using workflow::TaskContext;
 using workflow::ThreadContext;
 
 // How a chain of tasks uses constant stack: while this thread is inside next->dispatch(),
-// ThreadContext::dispatching is `next`. A subtask_done() of that very task only sets a mark, and
+// TaskContext::dispatching is `next`. A subtask_done() of that very task only sets a mark, and
 // the loop that has called dispatch() goes on with the task's done(). Any other subtask_done() on
 // the thread runs a loop of its own, one level deeper, before it returns. If callbacks start tasks
 // whose callbacks start tasks, and so on, the task at the level kMaxNesting is posted to the
 // handlers.
 
-namespace {
-
-// Whether callbacks may run here: only on the library's threads, and not too deep in their stacks.
-bool runs_callbacks(const ThreadContext& context) {
-  return context.on_framework_thread() && context.nesting < ThreadContext::kMaxNesting;
-}
-
-}  // namespace
-
 void SubTask::subtask_done() {
   workflow::schedule_point();
-  ThreadContext& context = ThreadContext::current();
+  TaskContext& context = TaskContext::current();
   if (context.dispatching == this) {
     context.dispatched_is_done = true;
-  } else if (runs_callbacks(context)) {
+  } else if (TaskContext::runs_callbacks()) {
     run_chain(this);
   } else {
     Runtime::current().handlers().post(this);
@@ -46,7 +39,7 @@ namespace {
 // Saves what a loop changes in its thread's context, and restores it when the loop ends.
 class ChainScope {
  public:
-  explicit ChainScope(ThreadContext& context)
+  explicit ChainScope(TaskContext& context)
       : context_(context),
         dispatching_(context.dispatching),
         dispatched_is_done_(context.dispatched_is_done),
@@ -67,7 +60,7 @@ class ChainScope {
   ChainScope& operator=(const ChainScope&) = delete;
 
  private:
-  ThreadContext& context_;
+  TaskContext& context_;
   SubTask* const dispatching_;
   const bool dispatched_is_done_;
   const bool turn_ends_;
@@ -78,8 +71,8 @@ class ChainScope {
 }  // namespace
 
 void SubTask::run_queued() {
-  ThreadContext& context = ThreadContext::current();
-  const bool is_outermost = context.nesting == 0 && context.inline_depth == 0;
+  TaskContext& context = TaskContext::current();
+  const bool is_outermost = context.nesting == 0 && ThreadContext::current().inline_depth == 0;
   const ChainScope scope(context);
   context.turn_ends = is_outermost;
   follow(context, this);
@@ -96,14 +89,14 @@ SeriesWork* SubTask::leave_series() {
 }
 
 // Returns whether the task has ended when its dispatch() returns.
-bool SubTask::dispatch_one(ThreadContext& context, SubTask* task) {
+bool SubTask::dispatch_one(TaskContext& context, SubTask* task) {
   context.dispatching = task;
   context.dispatched_is_done = false;
   task->dispatch();
   return context.dispatched_is_done;
 }
 
-void SubTask::follow(ThreadContext& context, SubTask* finished) {
+void SubTask::follow(TaskContext& context, SubTask* finished) {
   for (;;) {
     const uintptr_t owner = finished->owner_.load(std::memory_order_acquire);
     context.dispatching = nullptr;
@@ -117,7 +110,7 @@ void SubTask::follow(ThreadContext& context, SubTask* finished) {
   }
 }
 
-SubTask* SubTask::end_bare_task(ThreadContext& context, SubTask* task) {
+SubTask* SubTask::end_bare_task(TaskContext& context, SubTask* task) {
   SeriesWork* const branch = context.series;
   SubTask* next = task->done();
   if (context.series != branch) {
@@ -139,7 +132,7 @@ SubTask* SubTask::end_bare_task(ThreadContext& context, SubTask* task) {
 }
 
 void SubTask::branch_ended(const SeriesWork* branch) {
-  ThreadContext& context = ThreadContext::current();
+  TaskContext& context = TaskContext::current();
   if (context.series == branch) {
     context.series = nullptr;
   }
@@ -150,14 +143,14 @@ void SubTask::goes_on_elsewhere() {
 }
 
 void SubTask::run_chain(SubTask* finished) {
-  ThreadContext& context = ThreadContext::current();
+  TaskContext& context = TaskContext::current();
   const ChainScope scope(context);
   follow(context, finished);
 }
 
 void SubTask::dispatch_chain(SubTask* first) {
-  ThreadContext& context = ThreadContext::current();
-  const bool runs = runs_callbacks(context);
+  TaskContext& context = TaskContext::current();
+  const bool runs = TaskContext::runs_callbacks();
   const ChainScope scope(context);
   context.series = first->joined_series();
   if (!dispatch_one(context, first)) {
@@ -261,15 +254,16 @@ class DispatchLoop final : public workflow::PendingWork {
 }  // namespace
 
 void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
-  ThreadContext& context = ThreadContext::current();
-  if (context.pending && context.pending->owner() == owner) {
-    static_cast<DispatchLoop*>(context.pending)->add(tasks);
+  const ThreadContext& thread = ThreadContext::current();
+  if (thread.pending && thread.pending->owner() == owner) {
+    static_cast<DispatchLoop*>(thread.pending)->add(tasks);
     return;
   }
-  if (context.nesting >= ThreadContext::kMaxNesting) {
+  TaskContext& context = TaskContext::current();
+  if (context.nesting >= TaskContext::kMaxNesting) {
     hand_to_handlers(tasks, &SubTask::dispatch_chain);
   }
-  if (context.on_framework_thread()) {
+  if (thread.on_framework_thread()) {
     DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
   } else {
     dispatch_elsewhere(context, tasks);
@@ -277,7 +271,7 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
 }
 
 // For a thread that runs no callbacks: tasks that end at once are posted to the handlers together.
-void SubTask::dispatch_elsewhere(ThreadContext& context, RunnableList& tasks) {
+void SubTask::dispatch_elsewhere(TaskContext& context, RunnableList& tasks) {
   RunnableList ended;
   {
     const ChainScope scope(context);
@@ -292,7 +286,7 @@ void SubTask::dispatch_elsewhere(ThreadContext& context, RunnableList& tasks) {
 }
 
 void SubTask::end_all(RunnableList& tasks) {
-  if (runs_callbacks(ThreadContext::current())) {
+  if (TaskContext::runs_callbacks()) {
     DispatchLoop(tasks, &tasks, [](SubTask* task) { task->subtask_done(); }).run();
   } else {
     Runtime::current().handlers().post(tasks);

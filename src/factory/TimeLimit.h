@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "factory/SeriesScope.h"
-#include "kernel/Poller.h"
+#include "kernel/PollerTimers.h"
 #include "util/Time.h"
 #include "workflow/WFComputeTask.h"
 
@@ -33,7 +33,7 @@ class TimeLimit final : public TimerNode, public Runnable {
   ~TimeLimit() override = default;
 
   bool has_timer() const { return limit_ns_ != kNever; }
-  Poller::Start start();
+  PollerTimers::Start start();
 
   // Keeps the scope of the task alive as long as this exists: the computation may outlive the
   // task's series. Before the task enters it.

@@ -126,7 +126,8 @@ std::string TimerSlots::describe(const void* slot) {
   }
   const std::string text = TimerTask::describe(its->task_);
   const bool is_waiting = !its->running_ && its->task_->get_state() == WFT_STATE_UNDEFINED;
-  return is_waiting && !Poller::is_started(its->task_) ? text + ", which was not started" : text;
+  return is_waiting && !PollerTimers::is_started(its->task_) ? text + ", which was not started"
+                                                             : text;
 }
 
 WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
@@ -169,6 +170,7 @@ bool TimerSlots::wait(const WFTimerHandle& handle) {
 
 WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
                                       std::optional<ClockId> clock) {
+  using Move = PollerTimers::Move;
   Slot* const slot = slot_of(handle);
   if (!slot) {
     return WF_TIMER_UNKNOWN;
@@ -180,13 +182,13 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   if (!slot->task_->uses_clock(clock)) {
     return WF_TIMER_OTHER_CLOCK;
   }
-  switch (Poller::move_timer(slot->task_, due)) {
-    case Poller::Move::kMoved:
+  switch (PollerTimers::move(slot->task_, due)) {
+    case Move::kMoved:
       TimerCounters::add(TimerCounters::kRescheduled);
       return WF_TIMER_WON;
-    case Poller::Move::kInTick:
+    case Move::kInTick:
       break;
-    case Poller::Move::kTooLate:
+    case Move::kTooLate:
       // Also if the name is still linked: no call may succeed after one was too late (rule 12).
       slot->closed_ = true;
       break;
@@ -201,7 +203,7 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
   }
   MutexLock lock(slot->shard_.mutex);
   return slot->generation_ == handle.generation_
-             ? Poller::remaining_ns(slot->task_, Runtime::current_clock())
+             ? PollerTimers::remaining_ns(slot->task_, Runtime::current_clock())
              : -1;
 }
 

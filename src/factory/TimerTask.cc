@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "factory/Names.h"
+#include "factory/TaskContext.h"
 #include "kernel/Activity.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
@@ -37,7 +38,7 @@ std::string TimerTask::describe(const void* task) {
 
 void TimerTask::dispatch() {
   Runtime& runtime = Runtime::current();
-  Poller& poller = runtime.own_poller();
+  PollerTimers& timers = runtime.own_poller().timers();
   before_start();
   const TimerDue when = due();
   RunnableList finished;
@@ -45,47 +46,48 @@ void TimerTask::dispatch() {
     refuse(when.error(), finished);
   } else {
     if (has_scope()) {
-      poller.expect(this);
+      timers.expect(this);
     }
     if (const int error = enter_scope(ScopeKind::kTimer)) {
       refuse(error, finished);
     } else {
-      start_with(poller, finished);
+      start_with(timers, finished);
     }
   }
   // Posts to the handlers even if this is a handler. So callbacks that each start the next timer do
   // not nest, and other tasks run in between.
-  const ThreadContext& context = ThreadContext::current();
-  const bool turn_ends =
-      context.turn_ends && context.dispatching == this && context.pool == &runtime.handlers();
+  const TaskContext& context = TaskContext::current();
+  const bool turn_ends = context.turn_ends && context.dispatching == this &&
+                         ThreadContext::current().pool == &runtime.handlers();
   runtime.handlers().post(finished, turn_ends);
 }
 
 void TimerTask::refuse(int error, RunnableList& finished) {
-  end_with(WFT_STATE_SYS_ERROR, Poller::close_unstarted(this) ? error : ECANCELED, finished);
+  end_with(WFT_STATE_SYS_ERROR, PollerTimers::close_unstarted(this) ? error : ECANCELED, finished);
 }
 
 // The task may belong to another thread when the poller has answered kQueued.
-void TimerTask::start_with(Poller& poller, RunnableList& finished) {
-  switch (poller.start_timer(this, Poller::IfDue::kReport)) {
-    case Poller::Start::kQueued:
+void TimerTask::start_with(PollerTimers& timers, RunnableList& finished) {
+  using Start = PollerTimers::Start;
+  switch (timers.start(this, PollerTimers::IfDue::kReport)) {
+    case Start::kQueued:
       break;
-    case Poller::Start::kDue:
+    case Start::kDue:
       left_queue(false, finished);
       break;
-    case Poller::Start::kCancelled:
+    case Start::kCancelled:
       end_with(WFT_STATE_SYS_ERROR, ECANCELED, finished);
       break;
-    case Poller::Start::kScopeEnded:
+    case Start::kScopeEnded:
       end_with(WFT_STATE_SYS_ERROR, scope_error(), finished);
       break;
-    case Poller::Start::kStopped:
+    case Start::kStopped:
       end_with(WFT_STATE_ABORTED, 0, finished);
       break;
-    case Poller::Start::kNoMemory:
+    case Start::kNoMemory:
       end_with(WFT_STATE_SYS_ERROR, ENOMEM, finished);
       break;
-    case Poller::Start::kNoClock:
+    case Start::kNoClock:
       end_with(WFT_STATE_SYS_ERROR, errno, finished);
       break;
   }
@@ -111,7 +113,7 @@ void TimerTask::left_queue(bool stopped, RunnableList& finished) {
 }
 
 void TimerTask::on_cancel(int reason) {
-  if (Poller::end_for_scope(this)) {
+  if (PollerTimers::end_for_scope(this)) {
     leave_with(WFT_STATE_SYS_ERROR, reason);
   }
 }
@@ -147,6 +149,7 @@ void TimerTask::give_up_slot() {
 }
 
 WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
+  using Cancel = PollerTimers::Cancel;
   if (due().is_refused()) {
     return WF_TIMER_RUNNING;  // too late from its creation on (rule 19)
   }
@@ -154,17 +157,17 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
   if (name == Name::kTaken) {
     return WF_TIMER_RUNNING;
   }
-  switch (Poller::cancel_timer(this)) {
-    case Poller::Cancel::kBeforeStart:
-    case Poller::Cancel::kBeforeRestart:
+  switch (PollerTimers::cancel(this)) {
+    case Cancel::kBeforeStart:
+    case Cancel::kBeforeRestart:
       break;
-    case Poller::Cancel::kTaken:
+    case Cancel::kTaken:
       set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
       if (leave_scope()) {
         ended.push_back(this);
       }
       break;
-    case Poller::Cancel::kTooLate:
+    case Cancel::kTooLate:
       // The owner of the completion will find that the name was taken: this cancel decides.
       return name == Name::kLeft ? WF_TIMER_WON : WF_TIMER_RUNNING;
   }
@@ -286,8 +289,8 @@ WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node
   const int64_t age_ns = now_ns - NameRegistry::linked_ns(node);
   info.age = std::chrono::nanoseconds(std::max<int64_t>(age_ns, 0));
   info.clock = static_cast<WFTimerClock>(task->clock());
-  const bool started = Poller::is_started(task);
-  const int64_t remaining_ns = Poller::remaining_ns(task, Runtime::current_clock());
+  const bool started = PollerTimers::is_started(task);
+  const int64_t remaining_ns = PollerTimers::remaining_ns(task, Runtime::current_clock());
   info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
   if (!started) {
     info.stage = WF_TIMER_CREATED;
@@ -307,7 +310,7 @@ size_t NamedTimerTask::cancel_if(std::string_view name, size_t max, Wanted&& wan
       name, max, wanted,
       [&finished](NamedNode* node) {
         NamedTimerTask* task = static_cast<NamedTimerTask*>(node);
-        if (Poller::cancel_timer(task) == Poller::Cancel::kTaken) {
+        if (PollerTimers::cancel(task) == PollerTimers::Cancel::kTaken) {
           task->set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
           if (task->leave_scope()) {
             finished.push_back(task);
@@ -326,7 +329,7 @@ size_t NamedTimerTask::reschedule(std::string_view name, TimerDue due,
   size_t moved = 0;
   registry().for_each(name, [&moved, due, clock](NamedNode* node) {
     auto* const task = static_cast<NamedTimerTask*>(node);
-    moved += task->uses_clock(clock) && Poller::move_timer(task, due) == Poller::Move::kMoved;
+    moved += task->uses_clock(clock) && PollerTimers::move(task, due) == PollerTimers::Move::kMoved;
   });
   TimerCounters::add(TimerCounters::kRescheduled, moved);
   return moved;

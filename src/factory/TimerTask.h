@@ -9,7 +9,7 @@
 #include "factory/NameRegistry.h"
 #include "factory/TimerCounters.h"
 #include "factory/TimerSlots.h"
-#include "kernel/Poller.h"
+#include "kernel/PollerTimers.h"
 #include "util/BlockCache.h"
 #include "workflow/WFTask.h"
 #include "workflow/WFTimer.h"
@@ -99,7 +99,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // Ends a timer that the poller does not take. The outcome is SYS_ERROR with `error`, unless a
   // canceller has come first.
   void refuse(int error, RunnableList& finished);
-  void start_with(Poller& poller, RunnableList& finished);
+  void start_with(PollerTimers& timers, RunnableList& finished);
   void end_with(int state, int error, RunnableList& finished);
 
   // The slot of the handles and the tag; null if there are none. Atomic, because a thread that

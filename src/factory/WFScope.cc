@@ -1,12 +1,12 @@
 #include "workflow/WFScope.h"
 
-#include "factory/ClockedDue.h"
 #include "factory/SeriesScope.h"
-#include "kernel/ThreadContext.h"
+#include "factory/TaskContext.h"
+#include "factory/UserDue.h"
 
 using workflow::DeadlineScope;
 using workflow::SeriesScope;
-using workflow::ThreadContext;
+using workflow::TaskContext;
 
 WFScope::WFScope(const WFScope& other) : scope_(other.scope_) {
   if (scope_) {
@@ -45,7 +45,7 @@ bool WFScope::set_deadline(const WFTimerDue& due) const {
 }
 
 WFScope WFScope::current() {
-  const ThreadContext& context = ThreadContext::current();
+  const TaskContext& context = TaskContext::current();
   DeadlineScope* const scope = context.series ? SeriesScope::of(context.series) : context.scope;
   if (scope) {
     scope->retain();

@@ -7,11 +7,11 @@
 #include <new>
 #include <utility>
 
-#include "factory/ClockedDue.h"
 #include "factory/PeriodicTimer.h"
 #include "factory/TickSchedule.h"
 #include "factory/TimerSlots.h"
 #include "factory/TimerTask.h"
+#include "factory/UserDue.h"
 #include "kernel/Runtime.h"
 #include "util/Time.h"
 

@@ -17,7 +17,7 @@ namespace workflow {
 
 // A socket of c-ares, registered level-triggered: c-ares may leave something to read.
 // Deletes itself when the poller has retired it.
-class AresQuery::Socket final : public IoHandler, private Runnable {
+class AresQuery::Socket final : public IoHandler {
  public:
   Socket(AresQuery& query, UniqueFd fd, bool datagrams)
       : query_(&query), fd_(std::move(fd)), has_datagrams_(datagrams) {}
@@ -42,15 +42,7 @@ class AresQuery::Socket final : public IoHandler, private Runnable {
   void close() {
     Poller& poller = query_->poller_;
     query_ = nullptr;
-    try {
-      poller.retire(fd(), this);
-    } catch (const std::bad_alloc&) {
-      // The poller no longer watches the descriptor, and posted items also run after the events of
-      // the round, so posting has the same effect.
-      if (!poller.post(this)) {
-        delete this;
-      }
-    }
+    poller.retire(fd(), this);
   }
 
  private:
@@ -60,7 +52,6 @@ class AresQuery::Socket final : public IoHandler, private Runnable {
     }
   }
   void on_retired() override { delete this; }
-  void run_queued() override { delete this; }
 
   AresQuery* query_;  // null once closed
   const UniqueFd fd_;

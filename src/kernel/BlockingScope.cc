@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "kernel/Poller.h"
+#include "kernel/LeaderThreads.h"
 #include "kernel/ThreadContext.h"
 #include "kernel/WorkerPool.h"
 
@@ -11,7 +11,7 @@ namespace workflow {
 
 BlockingScope::BlockingScope(Later /*later*/)
     : pool_(ThreadContext::current().pool),
-      poller_(ThreadContext::current().running_for),
+      leaders_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
   PendingWork::hand_over_all();
   if (nested_) {
@@ -19,8 +19,8 @@ BlockingScope::BlockingScope(Later /*later*/)
   }
   if (pool_) {
     pool_->join_retired();
-  } else if (poller_) {
-    poller_->join_ended();
+  } else if (leaders_) {
+    leaders_->join_ended();
   }
 }
 
@@ -40,8 +40,8 @@ void BlockingScope::begin() {
   told_ = true;
   if (pool_) {
     pool_->begin_blocking();
-  } else if (poller_) {
-    poller_->begin_blocking();
+  } else if (leaders_) {
+    leaders_->begin_blocking();
   }
 }
 

@@ -2,7 +2,7 @@
 
 namespace workflow {
 
-class Poller;
+class LeaderThreads;
 class WorkerPool;
 
 // Declares that the current thread is about to wait for something that other work may have to bring
@@ -34,7 +34,7 @@ class BlockingScope {
   void end();
 
   WorkerPool* const pool_;
-  Poller* const poller_;
+  LeaderThreads* const leaders_;
   const bool nested_;  // an enclosing scope of this thread does all the work
   bool told_ = false;
 };

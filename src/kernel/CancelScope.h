@@ -23,8 +23,8 @@ namespace workflow {
 // place therefore checks reason_for() under its own lock before it takes the task in.
 //
 // Ownership: reference counted. A thread that cancels the scope holds a reference, because the last
-// task that it ends may give up another one. Registrations belong to their series. A series inside
-// the scope keeps the task of the scope, and with it the scope, alive.
+// task that it ends may give up another one. Those who wait own their registrations, and keep the
+// scope alive as long as they may enter it.
 //
 // Thread-safe. The mutex is a leaf: nothing is called while it is held, so any other lock may be
 // held by those who call enter(), leave() and reason_for(). cancel() must be called with no lock

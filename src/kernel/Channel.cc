@@ -92,7 +92,7 @@ bool Channel::set_deadline(int64_t deadline_ns) {
   if (deadline_ns >= queued_ns_) {
     return true;
   }
-  const bool queued = poller_.schedule(this, deadline_ns);
+  const bool queued = poller_.timers().schedule(this, deadline_ns);
   queued_ns_ = queued ? deadline_ns : kNever;
   return queued;
 }
@@ -115,7 +115,7 @@ void Channel::retire() {
     MutexLock lock(mutex_);
     fd = stream_.fd();
   }
-  poller_.unschedule(this);
+  poller_.timers().unschedule(this);
   poller_.retire(fd, this);
 }
 

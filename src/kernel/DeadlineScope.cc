@@ -82,7 +82,7 @@ int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
     return ETIMEDOUT;
   }
   if (timer_ && timer_->clock() == due.clock) {
-    return Poller::move_timer(timer_, due.due) == Poller::Move::kMoved ? 0 : ETIMEDOUT;
+    return PollerTimers::move(timer_, due.due) == PollerTimers::Move::kMoved ? 0 : ETIMEDOUT;
   }
   // The new timer comes first: if it cannot be started, nothing has changed.
   Timer* after = nullptr;
@@ -99,6 +99,7 @@ int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
 }
 
 int DeadlineScope::start_timer(const ClockedDue& due, Timer** started, bool* passed) {
+  using Start = PollerTimers::Start;
   Poller& poller = Runtime::current().own_poller();
   const int64_t now_ns = poller.clock().now_ns_on(due.clock);
   if (due.due.deadline_ns(now_ns) == kNever) {
@@ -108,25 +109,25 @@ int DeadlineScope::start_timer(const ClockedDue& due, Timer** started, bool* pas
   if (!timer) {
     return ENOMEM;
   }
-  switch (poller.start_timer(timer, Poller::IfDue::kReport)) {
-    case Poller::Start::kQueued:
+  switch (poller.timers().start(timer, PollerTimers::IfDue::kReport)) {
+    case Start::kQueued:
       *started = timer;
       return 0;
-    case Poller::Start::kDue:
+    case Start::kDue:
       *passed = true;
       delete timer;
       return 0;
-    case Poller::Start::kNoClock: {
+    case Start::kNoClock: {
       const int error = errno;
       delete timer;
       return error;
     }
-    case Poller::Start::kNoMemory:
+    case Start::kNoMemory:
       delete timer;
       return ENOMEM;
-    case Poller::Start::kStopped:  // the stop of the library ends all that waits
-    case Poller::Start::kCancelled:
-    case Poller::Start::kScopeEnded:
+    case Start::kStopped:  // the stop of the library ends all that waits
+    case Start::kCancelled:
+    case Start::kScopeEnded:
       break;
   }
   delete timer;
@@ -137,7 +138,7 @@ bool DeadlineScope::stop(Timer* timer) {
   if (!timer) {
     return true;
   }
-  if (Poller::cancel_timer(timer) != Poller::Cancel::kTaken) {
+  if (PollerTimers::cancel(timer) != PollerTimers::Cancel::kTaken) {
     return false;
   }
   delete timer;  // its reference is not the last one: the caller has one
@@ -206,7 +207,7 @@ int64_t DeadlineScope::own_remaining_ns() const {
   if (expired_) {
     return 0;
   }
-  return timer_ ? std::max<int64_t>(Poller::remaining_ns(timer_, clock), 0) : kNever;
+  return timer_ ? std::max<int64_t>(PollerTimers::remaining_ns(timer_, clock), 0) : kNever;
 }
 
 const DeadlineScope* DeadlineScope::outer() const {

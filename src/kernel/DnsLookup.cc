@@ -75,7 +75,7 @@ void DnsLookup::with_memory(Step step) {
 }
 
 void DnsLookup::end(DnsAnswer answer) {
-  poller_.unschedule(this);
+  poller_.timers().unschedule(this);
   owner_.end(*this, std::move(answer));
 }
 
@@ -129,7 +129,7 @@ void DnsLookup::ask() {
     AresQuery::Owner& query_owner = *this;
     query_ = std::make_unique<AresQuery>(poller_, server, query_owner);
     const int64_t now_ns = poller_.clock().now_ns();
-    if (!poller_.schedule(this, saturating_add(now_ns, conf_->timeout_ns))) {
+    if (!poller_.timers().schedule(this, saturating_add(now_ns, conf_->timeout_ns))) {
       end({.error = EAI_CANCELED});
       return;
     }

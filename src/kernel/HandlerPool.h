@@ -7,8 +7,8 @@
 
 namespace workflow {
 
-// The threads that run callbacks, process functions and the next steps of series. The queue is
-// first in, first out, and unbounded.
+// The threads that run user code which may block, and what follows it. The queue is first in, first
+// out, and unbounded.
 class HandlerPool final : public WorkerPool {
  public:
   explicit HandlerPool(int threads);

@@ -51,7 +51,7 @@ void LingeringSocket::end_connection(Poller& poller, UniqueFd fd, int64_t deadli
   if (!socket || poller.add(socket->fd_.get(), EPOLLIN | EPOLLRDHUP, socket.get()) != 0) {
     return;
   }
-  if (poller.schedule(socket.get(), std::min(deadline_ns, kNever - 1))) {
+  if (poller.timers().schedule(socket.get(), std::min(deadline_ns, kNever - 1))) {
     static_cast<void>(socket.release());
   } else {
     poller.remove(socket->fd_.get());
@@ -83,7 +83,7 @@ void LingeringSocket::left_queue(bool /*stopped*/, RunnableList& /*finished*/) {
 
 void LingeringSocket::end() {
   if (!std::exchange(ending_, true)) {
-    poller_.unschedule(this);
+    poller_.timers().unschedule(this);
     poller_.retire(fd_.get(), this);
   }
 }

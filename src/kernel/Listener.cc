@@ -78,7 +78,8 @@ void Listener::pause() {
   poller_.remove(fd_.get());
   // If there is no memory for a timer it goes on at once: calling accept(2) too often is better
   // than never calling it again.
-  paused_ = poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs)) || !start();
+  paused_ = poller_.timers().schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs)) ||
+            !start();
 }
 
 void Listener::left_queue(bool stopped, RunnableList&) {
@@ -91,13 +92,13 @@ void Listener::left_queue(bool stopped, RunnableList&) {
   if (start()) {
     paused_ = false;
   } else {
-    poller_.schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs));
+    poller_.timers().schedule(this, saturating_add(poller_.clock().now_ns(), kPauseNs));
   }
 }
 
 void Listener::run_queued() {
   closing_ = true;
-  poller_.unschedule(this);
+  poller_.timers().unschedule(this);
   poller_.retire(fd_.get(), this);
 }
 

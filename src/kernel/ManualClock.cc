@@ -25,7 +25,9 @@ uint64_t wait_quiet(Runtime& runtime) {
 void expire(Runtime& runtime) {
   RunnableList finished;
   for (size_t i = 0; i < runtime.poller_count(); i++) {
-    runtime.poller(i).expire_for_clock(finished);
+    PollerTimers& timers = runtime.poller(i).timers();
+    while (timers.end_due(PollerTimers::Ender::kClock, finished) > 0) {
+    }
   }
   if (!finished.empty()) {
     runtime.handlers().post(finished);
@@ -72,7 +74,7 @@ void settle(Runtime& runtime) {
 int64_t earliest_ns(Runtime& runtime) {
   int64_t earliest = kNever;
   for (size_t i = 0; i < runtime.poller_count(); i++) {
-    earliest = std::min(earliest, runtime.poller(i).earliest_ns());
+    earliest = std::min(earliest, runtime.poller(i).timers().earliest_ns());
   }
   return earliest;
 }

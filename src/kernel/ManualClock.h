@@ -10,8 +10,7 @@ namespace workflow {
 
 class Runtime;
 
-// Clocks that stand still until they are moved by hand, for use with real threads and sockets. See
-// workflow/WFManualClock.h.
+// Clocks that stand still until they are moved by hand, for use with real threads and sockets.
 //
 // Thread-safe. Calls that move time exclude each other. The clock must outlive every Runtime that
 // uses it.

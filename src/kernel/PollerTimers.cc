@@ -1,16 +1,17 @@
+#include "kernel/PollerTimers.h"
+
 #include <algorithm>
 #include <new>
 #include <utility>
 
-#include "kernel/Poller.h"
-
-// The timers of a poller: how they start, end, move and expire; the rules are in Poller.h.
+#include "util/Time.h"
+#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
 // The monotonic clock is read first, so the result is too early by the time between the two
 // readings. A poller that wakes too early computes the time again.
-int64_t Poller::monotonic_of(ClockId clock, int64_t deadline_ns) const {
+int64_t PollerTimers::monotonic_of(ClockId clock, int64_t deadline_ns) const {
   if (clock == ClockId::kMonotonic || deadline_ns == kNever) {
     return deadline_ns;
   }
@@ -19,7 +20,7 @@ int64_t Poller::monotonic_of(ClockId clock, int64_t deadline_ns) const {
   return saturating_add(now_ns, std::max<int64_t>(left_ns, 0));
 }
 
-int64_t Poller::earliest_monotonic_ns() const {
+int64_t PollerTimers::earliest_monotonic_ns() const {
   int64_t earliest_ns = kNever;
   for (size_t i = 0; i < kClocks; i++) {
     if (!queues_[i].empty()) {
@@ -30,7 +31,7 @@ int64_t Poller::earliest_monotonic_ns() const {
   return earliest_ns;
 }
 
-void Poller::erase(TimerNode* node) {
+void PollerTimers::erase(TimerNode* node) {
   TimerQueue& queue = queue_of(node);
   queue.erase(node);
   if (queue.has_surplus() && !returns_memory_) {
@@ -41,7 +42,7 @@ void Poller::erase(TimerNode* node) {
 
 // Frees one piece of each queue in each round, so that neither timers nor descriptors wait until
 // all are freed.
-void Poller::return_memory() {
+void PollerTimers::return_memory() {
   TimerQueue::Surplus surplus[kClocks];  // freed after the lock is
   MutexLock lock(mutex_);
   if (!returns_memory_) {
@@ -57,7 +58,7 @@ void Poller::return_memory() {
   }
 }
 
-void Poller::insert(TimerNode* node, int64_t deadline_ns) {
+void PollerTimers::insert(TimerNode* node, int64_t deadline_ns) {
   node->deadline_ns_ = deadline_ns;
   if (queue_of(node).insert(node, deadline_ns)) {
     arm(monotonic_of(node->clock_, deadline_ns));
@@ -67,7 +68,7 @@ void Poller::insert(TimerNode* node, int64_t deadline_ns) {
 // A move to a later time costs almost nothing: the queue is changed only when the node becomes its
 // earliest (settle). So a timer that is moved later again and again, as leases and idle times are,
 // moves in the queue only once per delay.
-void Poller::move(TimerNode* node, int64_t deadline_ns) {
+void PollerTimers::move_queued(TimerNode* node, int64_t deadline_ns) {
   const bool later = deadline_ns >= node->deadline_ns_;
   node->deadline_ns_ = deadline_ns;
   if (later) {
@@ -79,7 +80,7 @@ void Poller::move(TimerNode* node, int64_t deadline_ns) {
   }
 }
 
-bool Poller::settle(TimerNode* node) {
+bool PollerTimers::settle(TimerNode* node) {
   TimerQueue& queue = queue_of(node);
   if (node->deadline_ns_ <= queue.deadline_ns(node)) {
     return false;
@@ -88,7 +89,7 @@ bool Poller::settle(TimerNode* node) {
   return true;
 }
 
-void Poller::arm(int64_t deadline_ns) {
+void PollerTimers::arm(int64_t deadline_ns) {
   const int64_t round_ns = std::max(deadline_ns, next_round_ns_);
   if (round_ns < armed_ns_) {
     armed_ns_ = round_ns;
@@ -96,7 +97,11 @@ void Poller::arm(int64_t deadline_ns) {
   }
 }
 
-void Poller::rearm() {
+// Armed here, after what was due has been handled, because the system call takes as long as a short
+// callback.
+void PollerTimers::end_round() {
+  MutexLock lock(mutex_);
+  leaving_ = false;
   if (std::exchange(unarmed_, false)) {
     arm(earliest_monotonic_ns());
   }
@@ -104,7 +109,7 @@ void Poller::rearm() {
 
 // To be called after a round that found `due` timers. Decides how long the next timers are
 // collected before the next round.
-void Poller::space_rounds(int64_t now_ns, int due) {
+void PollerTimers::space_rounds(int64_t now_ns, int due) {
   if (!clock_.is_system_clock()) {
     return;
   }
@@ -118,10 +123,10 @@ void Poller::space_rounds(int64_t now_ns, int due) {
   next_round_ns_ = saturating_add(now_ns, spacing_ns_);
 }
 
-Poller::Start Poller::start_timer(TimerNode* node, IfDue if_due) {
+PollerTimers::Start PollerTimers::start(TimerNode* node, IfDue if_due) {
   const int64_t now_ns = clock_.now_ns_on(node->clock_);
-  if (node->poller_ != this) {
-    node->poller_ = this;  // expect() was not called, so no other thread reads it yet
+  if (node->timers_ != this) {
+    node->timers_ = this;  // expect() was not called, so no other thread reads it yet
   }
   MutexLock lock(mutex_);
   const TimerDue due = node->due_.exchange(TimerDue::started(), std::memory_order_acq_rel);
@@ -132,7 +137,7 @@ Poller::Start Poller::start_timer(TimerNode* node, IfDue if_due) {
   return queue_or_refuse(node, deadline_ns, if_due == IfDue::kReport && deadline_ns <= now_ns);
 }
 
-Poller::Start Poller::queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool due) {
+PollerTimers::Start PollerTimers::queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool due) {
   Start answer = due ? Start::kDue : Start::kQueued;
   // A node that restarts needs the watch sooner or later, and only its first start may be refused
   // because there is none.
@@ -158,44 +163,44 @@ Poller::Start Poller::queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool
   return answer;
 }
 
-Poller::Cancel Poller::cancel_timer(TimerNode* node) {
+PollerTimers::Cancel PollerTimers::cancel(TimerNode* node) {
   schedule_point();
   if (!node->flag_.exchange(true, std::memory_order_acq_rel)) {
     return Cancel::kBeforeStart;
   }
-  return node->poller_ ? end_timer(node) : Cancel::kTooLate;  // closed, unstarted
+  return node->timers_ ? end(node) : Cancel::kTooLate;  // closed, unstarted
 }
 
-Poller::Cancel Poller::end_timer(TimerNode* node) {
-  Poller* const poller = node->poller_;
-  MutexLock lock(poller->mutex_);
+PollerTimers::Cancel PollerTimers::end(TimerNode* node) {
+  PollerTimers* const timers = node->timers_;
+  MutexLock lock(timers->mutex_);
   const bool is_first = node->mark_ == TimerNode::Mark::kNone;
   if (is_first) {
     node->mark_ = TimerNode::Mark::kCancelled;
   }
   if (node->queued()) {
-    poller->erase(node);
+    timers->erase(node);
     node->restarts_ = false;
     return Cancel::kTaken;
   }
   return node->restarts_ && is_first ? Cancel::kBeforeRestart : Cancel::kTooLate;
 }
 
-bool Poller::is_ended(const TimerNode* node) {
-  MutexLock lock(node->poller_->mutex_);
+bool PollerTimers::is_ended(const TimerNode* node) {
+  MutexLock lock(node->timers_->mutex_);
   return node->mark_ != TimerNode::Mark::kNone;
 }
 
-Poller::Start Poller::restart_timer(TimerNode* node, int64_t deadline_ns, IfDue if_due) {
+PollerTimers::Start PollerTimers::restart(TimerNode* node, int64_t deadline_ns, IfDue if_due) {
   schedule_point();
-  Poller* const poller = node->poller_;
+  PollerTimers* const timers = node->timers_;
   const bool due =
-      if_due == IfDue::kReport && deadline_ns <= poller->clock_.now_ns_on(node->clock_);
-  MutexLock lock(poller->mutex_);
-  return poller->queue_or_refuse(node, deadline_ns, due);
+      if_due == IfDue::kReport && deadline_ns <= timers->clock_.now_ns_on(node->clock_);
+  MutexLock lock(timers->mutex_);
+  return timers->queue_or_refuse(node, deadline_ns, due);
 }
 
-Poller::Move Poller::move_timer(TimerNode* node, TimerDue due) {
+PollerTimers::Move PollerTimers::move(TimerNode* node, TimerDue due) {
   schedule_point();
   TimerDue before = node->due_.load(std::memory_order_acquire);
   while (!before.is_started()) {
@@ -213,14 +218,14 @@ Poller::Move Poller::move_timer(TimerNode* node, TimerDue due) {
       return Move::kMoved;
     }
   }
-  Poller* const poller = node->poller_;
-  const int64_t deadline_ns = due.deadline_ns(poller->clock_.now_ns_on(node->clock_));
-  MutexLock lock(poller->mutex_);
+  PollerTimers* const timers = node->timers_;
+  const int64_t deadline_ns = due.deadline_ns(timers->clock_.now_ns_on(node->clock_));
+  MutexLock lock(timers->mutex_);
   if (!node->queued()) {
     const bool goes_on = node->restarts_ && node->mark_ == TimerNode::Mark::kNone;
     return goes_on ? Move::kInTick : Move::kTooLate;
   }
-  poller->move(node, deadline_ns);
+  timers->move_queued(node, deadline_ns);
   return Move::kMoved;
 }
 
@@ -232,7 +237,7 @@ int64_t time_left(int64_t deadline_ns, int64_t now_ns) {
 
 }  // namespace
 
-int64_t Poller::remaining_ns(const TimerNode* node, Clock& clock) {
+int64_t PollerTimers::remaining_ns(const TimerNode* node, Clock& clock) {
   const TimerDue due = node->due_.load(std::memory_order_acquire);
   if (!due.is_started()) {
     schedule_point();
@@ -244,30 +249,30 @@ int64_t Poller::remaining_ns(const TimerNode* node, Clock& clock) {
       return -1;  // cancelled; a start would have changed that first
     }
   }
-  Poller* const poller = node->poller_;
-  const int64_t now_ns = poller->clock_.now_ns_on(node->clock_);
-  MutexLock lock(poller->mutex_);
+  PollerTimers* const timers = node->timers_;
+  const int64_t now_ns = timers->clock_.now_ns_on(node->clock_);
+  MutexLock lock(timers->mutex_);
   if (!node->queued()) {
     return -1;
   }
   return time_left(node->deadline_ns_, now_ns);
 }
 
-bool Poller::end_for_scope(TimerNode* node) {
-  Poller* const poller = node->poller_;
-  MutexLock lock(poller->mutex_);
+bool PollerTimers::end_for_scope(TimerNode* node) {
+  PollerTimers* const timers = node->timers_;
+  MutexLock lock(timers->mutex_);
   if (node->mark_ == TimerNode::Mark::kNone) {
     node->mark_ = TimerNode::Mark::kScopeEnded;
   }
   if (!node->queued()) {
     return false;
   }
-  poller->erase(node);
+  timers->erase(node);
   node->restarts_ = false;
   return true;
 }
 
-bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
+bool PollerTimers::schedule(TimerNode* node, int64_t deadline_ns) {
   MutexLock lock(mutex_);
   if (node->queued()) {
     erase(node);
@@ -283,20 +288,14 @@ bool Poller::schedule(TimerNode* node, int64_t deadline_ns) {
   return true;
 }
 
-void Poller::unschedule(TimerNode* node) {
+void PollerTimers::unschedule(TimerNode* node) {
   MutexLock lock(mutex_);
   if (node->queued()) {
     erase(node);
   }
 }
 
-bool Poller::settled() const {
-  {
-    MutexLock lock(inbox_mutex_);
-    if (rounds_made_ != rounds_asked_) {
-      return false;
-    }
-  }
+bool PollerTimers::settled() const {
   MutexLock lock(mutex_);
   if (leaving_) {
     return false;
@@ -309,7 +308,7 @@ bool Poller::settled() const {
   return true;
 }
 
-int64_t Poller::earliest_ns() {
+int64_t PollerTimers::earliest_ns() {
   MutexLock lock(mutex_);
   for (TimerQueue& queue : queues_) {
     while (!queue.empty() && settle(static_cast<TimerNode*>(queue.earliest()))) {
@@ -318,7 +317,7 @@ int64_t Poller::earliest_ns() {
   return earliest_monotonic_ns();
 }
 
-size_t Poller::timer_count() const {
+size_t PollerTimers::size() const {
   MutexLock lock(mutex_);
   size_t count = 0;
   for (const TimerQueue& queue : queues_) {
@@ -327,8 +326,8 @@ size_t Poller::timer_count() const {
   return count;
 }
 
-int Poller::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
-                     int looked) {
+int PollerTimers::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due,
+                           int* count, int looked) {
   for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
     auto* const node = static_cast<TimerNode*>(queue.earliest());
     if (ender == Ender::kClock && !node->flag_.load(std::memory_order_relaxed)) {
@@ -343,12 +342,43 @@ int Poller::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode**
   return looked;
 }
 
-void Poller::expire_for_clock(RunnableList& finished) {
-  while (end_due(Ender::kClock, finished) > 0) {
+void PollerTimers::refuse() {
+  MutexLock lock(mutex_);
+  stopped_ = true;
+}
+
+void PollerTimers::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    draining_ = true;
+  }
+  multiplexer_->wake();
+}
+
+bool PollerTimers::stopping() const {
+  MutexLock lock(mutex_);
+  return draining_;
+}
+
+void PollerTimers::end_all(HandlerPool& handlers) {
+  RunnableList finished;
+  while (end_due(Ender::kStop, finished) > 0) {
+    handlers.post(finished);
+  }
+  MutexLock lock(mutex_);
+  drained_ = true;
+  drained_changed_.notify_all();
+}
+
+void PollerTimers::wait_until_ended() {
+  MutexLock lock(mutex_);
+  while (!drained_) {
+    drained_changed_.wait(mutex_);
   }
 }
 
-int Poller::end_due(Ender ender, RunnableList& finished) {
+int PollerTimers::end_due(Ender ender, RunnableList& finished) {
   const bool stopped = ender == Ender::kStop;
   const int64_t now_ns = clock_.now_ns();
   TimerNode* due[kMaxPopped];

@@ -205,8 +205,8 @@ bool Runtime::runs_to_completion() const {
 }
 
 void Runtime::stop() {
-  if (Poller* poller = ThreadContext::current().running_for) {
-    poller->replace_leader();  // another thread must end the timers of this poller
+  if (LeaderThreads* threads = ThreadContext::current().running_for) {
+    threads->replace_leader();  // another thread must end the timers of this poller
   }
   // If the caller is a worker of a pool that is ended elsewhere, that end must not wait for it.
   WorkerPool* const own_pool = ThreadContext::current().pool;
@@ -222,15 +222,15 @@ void Runtime::stop() {
   // All pollers refuse timers before any of them ends its own: a timer that an aborted timer's
   // callback starts on another poller must not expire.
   for (const auto& poller : pollers_) {
-    poller->refuse_timers();
+    poller->timers().refuse();
   }
   for (const auto& poller : pollers_) {
-    poller->stop_timers();
+    poller->timers().stop();
   }
   end_waits();
   // Otherwise the handlers might find nothing to do and end before the timers are posted.
   for (const auto& poller : pollers_) {
-    poller->wait_for_timers();
+    poller->timers().wait_until_ended();
   }
   {
     const BlockingScope blocking;  // other threads run what is queued for this one

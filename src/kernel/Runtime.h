@@ -11,7 +11,7 @@
 #include "kernel/ComputePool.h"
 #include "kernel/FileIo.h"
 #include "kernel/HandlerPool.h"
-#include "kernel/Leadership.h"
+#include "kernel/LeaderWatch.h"
 #include "kernel/Poller.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"

@@ -13,7 +13,7 @@
 namespace workflow {
 
 // The whole library on one system thread under virtual time: a FiberScheduler, and a Runtime whose
-// threads are its virtual threads. This is the implementation of workflow/WFSimulation.h.
+// threads are its virtual threads.
 //
 // Belongs to the system thread that created it. Only that thread's original flow of control, which
 // is virtual thread 0, may use and destroy it; sleep_for() and now_ns() may also be called by the

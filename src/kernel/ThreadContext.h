@@ -1,15 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
-
-class SeriesWork;
-class SubTask;
 
 namespace workflow {
 
 class BlockingScope;
-class DeadlineScope;
+class LeaderThreads;
 class Poller;
 class RunnableList;
 class Runtime;
@@ -25,22 +23,12 @@ struct ThreadContext {
   WorkerPool* pool = nullptr;
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
-  // The poller whose leader runs callbacks on this thread now, or null (see Leadership.h).
-  Poller* running_for = nullptr;
+  // The threads of the poller whose leader runs callbacks on this thread now, or null.
+  LeaderThreads* running_for = nullptr;
   // The runtime to which tasks created on this thread belong; null means the process-wide one.
   Runtime* runtime = nullptr;
-  // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
-  SubTask* dispatching = nullptr;
-  bool dispatched_is_done = false;
-  // Whether the thread does nothing else after that loop before it returns to its pool. Then, if
-  // the task that is being dispatched does not complete at once, the thread returns to its pool
-  // when dispatch() returns.
-  bool turn_ends = false;
-  // How many of these loops this thread is in, each inside a callback that the one before runs.
-  int nesting = 0;
-  // The most loops that may nest. At this depth, tasks that complete are posted to the handlers
-  // instead.
-  static constexpr int kMaxNesting = 16;
+  // Room for what an upper layer keeps for each thread; only that layer knows what it is.
+  alignas(void*) std::byte upper_layer[32] = {};
   // What this thread has to do when the callback that it runs returns; the innermost of such work.
   PendingWork* pending = nullptr;
   // The innermost user code that this thread runs, if other threads may wait for its end.
@@ -53,11 +41,6 @@ struct ThreadContext {
   // of them created.
   int open_scopes = 0;
   BlockingScope* opened_scope = nullptr;
-  // The series whose user code this thread is running, or null.
-  SeriesWork* series = nullptr;
-  // The scope of the computation that this thread is running, if `series` is null: a computation
-  // may outlive its series. The thread holds a reference. Null if there is none.
-  DeadlineScope* scope = nullptr;
   // For a thread that runs items itself after its HandlerPool has stopped: how deep they nest, and
   // the list to which the deepest adds the items that it posts.
   int inline_depth = 0;

@@ -1,7 +1,7 @@
 #include "manager/Countdown.h"
 
+#include "factory/TaskContext.h"
 #include "kernel/DeadlineScope.h"
-#include "kernel/ThreadContext.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
@@ -34,7 +34,7 @@ void Countdown::add(int n) {
 class Countdown::ScopeEnd final : public CancelRegistration {
  public:
   explicit ScopeEnd(Countdown& countdown) : countdown_(countdown) {
-    const ThreadContext& context = ThreadContext::current();
+    const TaskContext& context = TaskContext::current();
     scope_ = context.series ? nullptr : context.scope;
     if (scope_ && scope_->enter(*this, Kind::kOther) != 0) {
       ended_ = true;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "factory/SeriesScope.h"
-#include "kernel/ThreadContext.h"
+#include "factory/TaskContext.h"
 #include "workflow/WFServer.h"
 
 namespace workflow {
@@ -152,7 +152,7 @@ void DatagramPort::rest() {
 
 void DatagramPort::request_ended(WFConnection* user) {
   // If a series held the last reference, it is gone now.
-  SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
+  SeriesWork* const series = std::exchange(TaskContext::current().series, nullptr);
   host_.give_back(user);
   bool ask = false;
   {
@@ -164,7 +164,7 @@ void DatagramPort::request_ended(WFConnection* user) {
     ask_poller();
   }
   release();
-  ThreadContext::current().series = series;
+  TaskContext::current().series = series;
 }
 
 int DatagramPort::send(const DatagramPeer& peer, const struct iovec* vectors, int count) {

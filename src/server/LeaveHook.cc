@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernel/ThreadContext.h"
+#include "factory/TaskContext.h"
 
 namespace workflow {
 
@@ -44,12 +44,12 @@ void LeaveHook::end() {
 void LeaveHook::run_queued() {
   const std::shared_ptr<LeaveHook> self = std::move(self_);
   {
-    ThreadContext& context = ThreadContext::current();
+    TaskContext& context = TaskContext::current();
     const LeaveHook* const outer = std::exchange(running, this);
     SeriesWork* const outer_series = std::exchange(context.series, series_);
-    context.nesting += ThreadContext::kMaxNesting;
+    context.nesting += TaskContext::kMaxNesting;
     hook_();
-    context.nesting -= ThreadContext::kMaxNesting;
+    context.nesting -= TaskContext::kMaxNesting;
     context.series = outer_series;
     running = outer;
   }

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "factory/SeriesScope.h"
+#include "factory/TaskContext.h"
 #include "kernel/LingeringSocket.h"
 #include "kernel/Socket.h"
-#include "kernel/ThreadContext.h"
 #include "server/LeaveHook.h"
 #include "server/ReplyStream.h"
 #include "server/ServerConnection.h"
@@ -260,9 +260,9 @@ void ServerConnection::end() {
   WFConnection* user = user_;
   delete this;
   // If a series held the last reference, it is gone now.
-  SeriesWork* const series = std::exchange(ThreadContext::current().series, nullptr);
+  SeriesWork* const series = std::exchange(TaskContext::current().series, nullptr);
   host.connection_gone(user);
-  ThreadContext::current().series = series;
+  TaskContext::current().series = series;
 }
 
 }  // namespace workflow

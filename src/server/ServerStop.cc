@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "factory/TaskContext.h"
 #include "kernel/DeadlineScope.h"
 #include "kernel/ThreadContext.h"
 #include "server/Server.h"
@@ -48,7 +49,7 @@ Ref<DatagramPort> Server::retained_port() const {
 }
 
 bool Server::inside_own_series() const {
-  const ThreadContext& context = ThreadContext::current();
+  const TaskContext& context = TaskContext::current();
   const SeriesWork* series = context.series;
   if (!series && context.scope) {
     return context.scope->belongs_to(static_cast<const ServerHost*>(this));
@@ -121,15 +122,15 @@ void Server::wait_within(int timeout_ms, Condition ended) {
   MutexLock lock(mutex_);
   bool queued = false;
   if (timeout_ms >= 0 && runtime_) {
-    queued =
-        runtime_->own_poller().start_timer(&limit, timeout_ms * kNsPerMs) == Poller::Start::kQueued;
+    PollerTimers& timers = runtime_->own_poller().timers();
+    queued = timers.start(&limit, timeout_ms * kNsPerMs) == PollerTimers::Start::kQueued;
     limit.passed = !queued;
   }
   // Once the runtime has stopped, a series that still waits would wait for ever.
   while (runtime_ && !runtime_stopped_ && !limit.passed && !(this->*ended)()) {
     changed_.wait(mutex_, waiter);
   }
-  if (queued && Poller::cancel_timer(&limit) == Poller::Cancel::kTooLate) {
+  if (queued && PollerTimers::cancel(&limit) == PollerTimers::Cancel::kTooLate) {
     while (!limit.passed) {
       changed_.wait(mutex_, waiter);
     }

@@ -114,7 +114,7 @@ TEST_F(DueTimer, NeverEntersTheQueueOfAPoller) {
   on_handler([&] {
     for (const WFTimerDue& due : due_times()) {
       WFTimer::create(due, callback())->start();
-      EXPECT_EQ(runtime_.poller(0).timer_count(), 0u);
+      EXPECT_EQ(runtime_.poller(0).timers().size(), 0u);
     }
   });
   EXPECT_TRUE(outcomes_.wait_for(due_times().size()));
@@ -180,7 +180,7 @@ TEST_F(DueTimer, ADeadlineThatPassesWhileItWaitsForAHandlerIsTooLate) {
       ended.add();
     })->start();
     // The one handler stays busy until the poller has taken the deadline out of its queue.
-    while (runtime_.poller(0).timer_count() > 0) {
+    while (runtime_.poller(0).timers().size() > 0) {
       std::this_thread::yield();
     }
   });

@@ -9,6 +9,7 @@
 
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "workflow/WFTaskFactory.h"
 
 using probes::Log;

@@ -8,6 +8,7 @@
 
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"

@@ -11,6 +11,7 @@
 
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "support/Tally.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"

@@ -11,6 +11,7 @@
 
 #include "kernel/HandlerPool.h"
 #include "kernel/Poller.h"
+#include "kernel/PollerTimers.h"
 #include "kernel/TimerFlood.h"
 #include "support/ShiftedClocks.h"
 #include "support/Tally.h"
@@ -32,6 +33,7 @@ using workflow::kNever;
 using workflow::kNsPerMs;
 using workflow::kNsPerSec;
 using workflow::Poller;
+using workflow::PollerTimers;
 using workflow::Runnable;
 using workflow::RunnableList;
 using workflow::system_clock;
@@ -70,8 +72,8 @@ class ClockWatch : public testing::Test {
     EXPECT_TRUE(poller_.start());
   }
   ~ClockWatch() override {
-    poller_.stop_timers();
-    poller_.wait_for_timers();
+    poller_.timers().stop();
+    poller_.timers().wait_until_ended();
     handlers_.stop();
     poller_.stop();
   }
@@ -83,7 +85,7 @@ class ClockWatch : public testing::Test {
   }
   Timer& start(TimerDue due, ClockId clock) {
     Timer& timer = add(due, clock);
-    EXPECT_EQ(poller_.start_timer(&timer), Poller::Start::kQueued);
+    EXPECT_EQ(poller_.timers().start(&timer), PollerTimers::Start::kQueued);
     return timer;
   }
   std::vector<std::unique_ptr<Timer>> timers_;
@@ -128,7 +130,7 @@ TEST_F(ClockWatch, AWallClockSetForwardsMakesDatesDue) {
   shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_FALSE(date.stopped());
-  EXPECT_EQ(poller_.timer_count(), 1u);
+  EXPECT_EQ(poller_.timers().size(), 1u);
   EXPECT_EQ(other.shown_ns(), 0);
 }
 
@@ -151,7 +153,7 @@ TEST_F(ClockWatch, AWallClockSetBackwardsPostponesDates) {
   EXPECT_FALSE(later.stopped());
   EXPECT_NE(later.shown_ns(), 0);
   EXPECT_EQ(date.shown_ns(), 0);
-  EXPECT_EQ(poller_.timer_count(), 1u);
+  EXPECT_EQ(poller_.timers().size(), 1u);
   wall_shift_ns = 0;
   shifted_clocks::signal();
   EXPECT_TRUE(ended_.wait_for(2));
@@ -196,9 +198,9 @@ TEST_F(ClockWatch, WithoutADescriptorAStartIsRefusedAndTheNextTriesAgain) {
   for (ClockId clock : {ClockId::kBoottime, ClockId::kWall}) {
     Timer& refused = add(TimerDue::after(0), clock);
     errno = 0;
-    EXPECT_EQ(poller_.start_timer(&refused), Poller::Start::kNoClock);
+    EXPECT_EQ(poller_.timers().start(&refused), PollerTimers::Start::kNoClock);
     EXPECT_EQ(errno, EMFILE);
-    EXPECT_EQ(Poller::cancel_timer(&refused), Poller::Cancel::kTooLate);
+    EXPECT_EQ(PollerTimers::cancel(&refused), PollerTimers::Cancel::kTooLate);
   }
   start(TimerDue::after(0), ClockId::kMonotonic);
   EXPECT_TRUE(ended_.wait_for(1));
@@ -210,7 +212,7 @@ TEST_F(ClockWatch, WithoutADescriptorAStartIsRefusedAndTheNextTriesAgain) {
 TEST_F(ClockWatch, ADescriptorThatCannotBeWatchedIsClosed) {
   epoll_error = ENOSPC;
   Timer& refused = add(TimerDue::after(0), ClockId::kWall);
-  EXPECT_EQ(poller_.start_timer(&refused), Poller::Start::kNoClock);
+  EXPECT_EQ(poller_.timers().start(&refused), PollerTimers::Start::kNoClock);
   EXPECT_EQ(errno, ENOSPC);
   const int closed_fd = watch_fds[0];
   epoll_error = 0;
@@ -225,8 +227,8 @@ TEST_F(ClockWatch, AFloodOnOneClockDoesNotKeepTheOthersWaiting) {
     start(TimerDue::after(kNsPerMs), clock);
   }
   EXPECT_TRUE(ended_.wait_for(2));
-  poller_.stop_timers();
-  poller_.wait_for_timers();
+  poller_.timers().stop();
+  poller_.timers().wait_until_ended();
 }
 
 // The real descriptor of the system this runs on: nobody sets its clock meanwhile.
@@ -239,13 +241,13 @@ TEST(ClockWatchOfTheSystem, TakesTheWatch) {
   ASSERT_TRUE(handlers.start());
   ASSERT_TRUE(poller.start());
   Timer date({TimerDue::after(kNsPerMs), ClockId::kWall}, ended);
-  EXPECT_EQ(poller.start_timer(&date), Poller::Start::kQueued);
+  EXPECT_EQ(poller.timers().start(&date), PollerTimers::Start::kQueued);
   EXPECT_TRUE(ended.wait_for(1));
   struct itimerspec armed = {};
   EXPECT_EQ(::timerfd_gettime(watch_fds[0], &armed), 0);
   EXPECT_GT(armed.it_value.tv_sec, 3600 * 24 * 365);
-  poller.stop_timers();
-  poller.wait_for_timers();
+  poller.timers().stop();
+  poller.timers().wait_until_ended();
   handlers.stop();
   poller.stop();
 }
@@ -254,7 +256,8 @@ TEST_F(ClockWatch, WhatIsDueAtItsStartNeedsNone) {
   watch_error = EMFILE;
   for (ClockId clock : {ClockId::kBoottime, ClockId::kWall}) {
     Timer& timer = add(TimerDue::after(0), clock);
-    EXPECT_EQ(poller_.start_timer(&timer, Poller::IfDue::kReport), Poller::Start::kDue);
+    EXPECT_EQ(poller_.timers().start(&timer, PollerTimers::IfDue::kReport),
+              PollerTimers::Start::kDue);
   }
   EXPECT_EQ(watches, 0u);
 }

@@ -59,7 +59,7 @@ TEST(ManualClock, TimeStandsStillUntilMoved) {
   OwnRuntime runtime;
   std::vector<int64_t> fired;
   RecordedTimer timer(runtime.get(), fired);
-  runtime.get().poller(0).start_timer(&timer, 1000);
+  runtime.get().poller(0).timers().start(&timer, 1000);
   runtime.clock().advance(runtime.get(), 999);
   EXPECT_TRUE(fired.empty());
   runtime.clock().advance(runtime.get(), 1);
@@ -76,7 +76,7 @@ TEST(ManualClock, TimersOfAllPollersCompleteInDeadlineOrderAtTheirDeadlines) {
     timers.push_back(std::make_unique<RecordedTimer>(runtime.get(), fired));
     const int64_t delay_ns = static_cast<int64_t>(random() % 1000);
     expected.push_back(delay_ns);
-    runtime.get().poller(i % 3).start_timer(timers.back().get(), delay_ns);
+    runtime.get().poller(i % 3).timers().start(timers.back().get(), delay_ns);
   }
   runtime.clock().advance(runtime.get(), 1000);
   std::sort(expected.begin(), expected.end());
@@ -90,16 +90,16 @@ TEST(ManualClock, NextDeadlineIsOneStep) {
   RecordedTimer first(runtime.get(), fired);
   RecordedTimer second(runtime.get(), fired);
   RecordedTimer never(runtime.get(), fired);
-  runtime.get().poller(0).start_timer(&second, 20);
-  runtime.get().poller(1).start_timer(&first, 10);
-  runtime.get().poller(2).start_timer(&never, kNever);
+  runtime.get().poller(0).timers().start(&second, 20);
+  runtime.get().poller(1).timers().start(&first, 10);
+  runtime.get().poller(2).timers().start(&never, kNever);
   EXPECT_TRUE(runtime.clock().advance_to_next_deadline(runtime.get()));
   EXPECT_EQ(fired, std::vector<int64_t>{10});
   EXPECT_TRUE(runtime.clock().advance_to_next_deadline(runtime.get()));
   EXPECT_EQ(fired, (std::vector<int64_t>{10, 20}));
   EXPECT_FALSE(runtime.clock().advance_to_next_deadline(runtime.get()));
   EXPECT_EQ(runtime.clock().now_ns(), 20);
-  EXPECT_EQ(Poller::cancel_timer(&never), Poller::Cancel::kTaken);
+  EXPECT_EQ(PollerTimers::cancel(&never), PollerTimers::Cancel::kTaken);
 }
 
 // The cases below share the process's runtime if they are run in one process, so each starts by

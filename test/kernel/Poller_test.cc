@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "kernel/HandlerPool.h"
+#include "kernel/PollerTimers.h"
+#include "kernel/ThreadContext.h"
 #include "kernel/TimerFlood.h"
 #include "support/Tally.h"
 #include "util/Clock.h"
@@ -27,13 +29,20 @@ using workflow::kNsPerMs;
 using workflow::kNsPerSec;
 using workflow::monotonic_ns;
 using workflow::Poller;
+using workflow::PollerTimers;
 using workflow::Runnable;
 using workflow::RunnableList;
+using workflow::ThreadContext;
 using workflow::TimerDue;
 using workflow::TimerNode;
 using workflow::UniqueFd;
 
 namespace {
+
+using Cancel = PollerTimers::Cancel;
+using IfDue = PollerTimers::IfDue;
+using Move = PollerTimers::Move;
+using Start = PollerTimers::Start;
 
 // A clock that stands still until it is moved.
 class HandClock final : public workflow::Clock {
@@ -133,8 +142,8 @@ class PollerTest : public testing::Test {
 
   void stop() {
     if (!std::exchange(stopped_, true)) {
-      poller_.stop_timers();
-      poller_.wait_for_timers();
+      timers_.stop();
+      timers_.wait_until_ended();
       handlers_.stop();
       poller_.stop();
     }
@@ -153,6 +162,7 @@ class PollerTest : public testing::Test {
 
   HandlerPool handlers_{1};
   Poller poller_;
+  PollerTimers& timers_ = poller_.timers();
   Tally ended_;
   bool stopped_ = false;
 };
@@ -162,7 +172,7 @@ class HandClockPollerTest : public PollerTest {
   HandClockPollerTest() : PollerTest(clock_) {}
   void move_to(int64_t now_ns) {
     clock_.set(now_ns);
-    poller_.wake();
+    poller_.ask_for_round();
   }
 
   static inline HandClock clock_;
@@ -191,7 +201,7 @@ void write_one(int fd) {
 TEST_F(PollerTest, TimerEndsOnceNotBeforeItsDeadline) {
   Timer timer(ended_);
   const int64_t start_ns = monotonic_ns();
-  EXPECT_EQ(poller_.start_timer(&timer, 5 * kNsPerMs), Poller::Start::kQueued);
+  EXPECT_EQ(timers_.start(&timer, 5 * kNsPerMs), Start::kQueued);
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_FALSE(timer.stopped());
   EXPECT_GE(timer.at_ns() - start_ns, 5 * kNsPerMs);
@@ -202,12 +212,12 @@ TEST_F(PollerTest, TimerEndsOnceNotBeforeItsDeadline) {
 TEST_F(PollerTest, AnEarlierTimerOvertakesALaterOne) {
   Timer late(ended_);
   Timer early(ended_);
-  poller_.start_timer(&late, 3600 * kNsPerSec);
-  poller_.start_timer(&early, kNsPerMs);
+  timers_.start(&late, 3600 * kNsPerSec);
+  timers_.start(&early, kNsPerMs);
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_EQ(early.runs(), 1);
   EXPECT_EQ(late.runs(), 0);
-  EXPECT_EQ(poller_.timer_count(), 1u);
+  EXPECT_EQ(timers_.size(), 1u);
   stop();
   EXPECT_TRUE(late.stopped());
   EXPECT_EQ(late.runs(), 1);
@@ -215,26 +225,26 @@ TEST_F(PollerTest, AnEarlierTimerOvertakesALaterOne) {
 
 TEST_F(PollerTest, CancelTakesTheTimerOut) {
   Timer timer(ended_);
-  poller_.start_timer(&timer, kNever);
-  EXPECT_EQ(poller_.timer_count(), 1u);
-  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTaken);
-  EXPECT_EQ(poller_.timer_count(), 0u);
+  timers_.start(&timer, kNever);
+  EXPECT_EQ(timers_.size(), 1u);
+  EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kTaken);
+  EXPECT_EQ(timers_.size(), 0u);
   stop();
   EXPECT_EQ(timer.runs(), 0);
 }
 
 TEST_F(PollerTest, CancelBeforeStartIsMetByTheStart) {
   Timer timer(ended_);
-  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kBeforeStart);
-  EXPECT_EQ(poller_.start_timer(&timer, 0), Poller::Start::kCancelled);
-  EXPECT_EQ(poller_.timer_count(), 0u);
+  EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kBeforeStart);
+  EXPECT_EQ(timers_.start(&timer, 0), Start::kCancelled);
+  EXPECT_EQ(timers_.size(), 0u);
 }
 
 TEST_F(PollerTest, CancelAfterExpiryIsTooLate) {
   Timer timer(ended_);
-  poller_.start_timer(&timer, 0);
+  timers_.start(&timer, 0);
   EXPECT_TRUE(ended_.wait_for(1));
-  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTooLate);
+  EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kTooLate);
 }
 
 TEST_F(PollerTest, CancelOrExpiryButNeverBoth) {
@@ -243,14 +253,13 @@ TEST_F(PollerTest, CancelOrExpiryButNeverBoth) {
   std::vector<std::unique_ptr<Timer>> timers;
   for (int i = 0; i < 2000; i++) {
     timers.push_back(std::make_unique<Timer>(ended_));
-    ASSERT_EQ(poller_.start_timer(timers.back().get(), i % 3 ? 1000 * (i % 50) : kNever),
-              Poller::Start::kQueued);
+    ASSERT_EQ(timers_.start(timers.back().get(), i % 3 ? 1000 * (i % 50) : kNever), Start::kQueued);
     // The one that is due about now, most likely.
     const auto each = timers[timers.size() / 2].get();
     if (i % 2) {
-      const Poller::Cancel result = Poller::cancel_timer(each);
-      taken += result == Poller::Cancel::kTaken;
-      too_late += result == Poller::Cancel::kTooLate;
+      const Cancel result = PollerTimers::cancel(each);
+      taken += result == Cancel::kTaken;
+      too_late += result == Cancel::kTooLate;
     }
   }
   stop();
@@ -267,13 +276,13 @@ TEST_F(PollerTest, StopEndsEveryTimerAndRefusesNewOnes) {
   std::vector<std::unique_ptr<Timer>> timers;
   for (int i = 0; i < 1000; i++) {
     timers.push_back(std::make_unique<Timer>(ended_));
-    poller_.start_timer(timers.back().get(), i % 2 ? kNever : 3600 * kNsPerSec);
+    timers_.start(timers.back().get(), i % 2 ? kNever : 3600 * kNsPerSec);
   }
-  poller_.stop_timers();
-  poller_.wait_for_timers();
-  EXPECT_EQ(poller_.timer_count(), 0u);
+  timers_.stop();
+  timers_.wait_until_ended();
+  EXPECT_EQ(timers_.size(), 0u);
   Timer late(ended_);
-  EXPECT_EQ(poller_.start_timer(&late, 0), Poller::Start::kStopped);
+  EXPECT_EQ(timers_.start(&late, 0), Start::kStopped);
   stop();
   for (const auto& timer : timers) {
     ASSERT_EQ(timer->runs(), 1);
@@ -284,22 +293,22 @@ TEST_F(PollerTest, StopEndsEveryTimerAndRefusesNewOnes) {
 
 TEST_F(PollerTest, CancelAfterStopIsTooLate) {
   Timer timer(ended_);
-  poller_.start_timer(&timer, kNever);
+  timers_.start(&timer, kNever);
   stop();
-  EXPECT_EQ(Poller::cancel_timer(&timer), Poller::Cancel::kTooLate);
+  EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kTooLate);
   EXPECT_EQ(timer.runs(), 1);
 }
 
 TEST_F(PollerTest, WhatIsDueAtItsStartIsNotQueuedAndCountsAsPopped) {
   for (const TimerDue due : {TimerDue::after(0), TimerDue::at(0), TimerDue::at(monotonic_ns())}) {
     DueNode node(due);
-    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kReport), Poller::Start::kDue);
+    EXPECT_EQ(timers_.start(&node, IfDue::kReport), Start::kDue);
     EXPECT_LE(node.deadline_ns(), monotonic_ns());
-    EXPECT_EQ(poller_.timer_count(), 0u);
-    EXPECT_EQ(Poller::move_timer(&node, TimerDue::after(kNsPerSec)), Poller::Move::kTooLate);
-    EXPECT_EQ(Poller::remaining_ns(&node, workflow::system_clock()), -1);
-    EXPECT_FALSE(Poller::end_for_scope(&node));
-    EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTooLate);
+    EXPECT_EQ(timers_.size(), 0u);
+    EXPECT_EQ(PollerTimers::move(&node, TimerDue::after(kNsPerSec)), Move::kTooLate);
+    EXPECT_EQ(PollerTimers::remaining_ns(&node, workflow::system_clock()), -1);
+    EXPECT_FALSE(PollerTimers::end_for_scope(&node));
+    EXPECT_EQ(PollerTimers::cancel(&node), Cancel::kTooLate);
   }
 }
 
@@ -307,60 +316,59 @@ TEST_F(PollerTest, OnlyWhatIsDueAtItsStartIsNotQueued) {
   for (const TimerDue due : {TimerDue::after(3600 * kNsPerSec), TimerDue::after(kNever),
                              TimerDue::at(monotonic_ns() + 3600 * kNsPerSec)}) {
     DueNode node(due);
-    EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kReport), Poller::Start::kQueued);
-    EXPECT_EQ(Poller::cancel_timer(&node), Poller::Cancel::kTaken);
+    EXPECT_EQ(timers_.start(&node, IfDue::kReport), Start::kQueued);
+    EXPECT_EQ(PollerTimers::cancel(&node), Cancel::kTaken);
   }
 }
 
 TEST_F(PollerTest, WhatIsDueAtItsStartMayBeRefused) {
   DueNode cancelled(TimerDue::after(0));
-  EXPECT_EQ(Poller::cancel_timer(&cancelled), Poller::Cancel::kBeforeStart);
-  EXPECT_EQ(poller_.start_timer(&cancelled, Poller::IfDue::kReport), Poller::Start::kCancelled);
+  EXPECT_EQ(PollerTimers::cancel(&cancelled), Cancel::kBeforeStart);
+  EXPECT_EQ(timers_.start(&cancelled, IfDue::kReport), Start::kCancelled);
   DueNode in_scope(TimerDue::after(0));
-  poller_.expect(&in_scope);
-  EXPECT_FALSE(Poller::end_for_scope(&in_scope));
-  EXPECT_EQ(poller_.start_timer(&in_scope, Poller::IfDue::kReport), Poller::Start::kScopeEnded);
+  timers_.expect(&in_scope);
+  EXPECT_FALSE(PollerTimers::end_for_scope(&in_scope));
+  EXPECT_EQ(timers_.start(&in_scope, IfDue::kReport), Start::kScopeEnded);
   stop();
   DueNode late(TimerDue::after(0));
-  EXPECT_EQ(poller_.start_timer(&late, Poller::IfDue::kReport), Poller::Start::kStopped);
+  EXPECT_EQ(timers_.start(&late, IfDue::kReport), Start::kStopped);
 }
 
 TEST_F(PollerTest, WhatRestartsAndIsDueIsEndedBeforeItsRestart) {
   DueNode node(TimerDue::after(0), true);
-  EXPECT_EQ(poller_.start_timer(&node, Poller::IfDue::kReport), Poller::Start::kDue);
-  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kReport), Poller::Start::kDue);
-  EXPECT_EQ(poller_.timer_count(), 0u);
-  EXPECT_EQ(Poller::end_timer(&node), Poller::Cancel::kBeforeRestart);
-  EXPECT_EQ(Poller::end_timer(&node), Poller::Cancel::kTooLate);
-  EXPECT_EQ(Poller::restart_timer(&node, 0, Poller::IfDue::kReport), Poller::Start::kCancelled);
+  EXPECT_EQ(timers_.start(&node, IfDue::kReport), Start::kDue);
+  EXPECT_EQ(PollerTimers::restart(&node, 0, IfDue::kReport), Start::kDue);
+  EXPECT_EQ(timers_.size(), 0u);
+  EXPECT_EQ(PollerTimers::end(&node), Cancel::kBeforeRestart);
+  EXPECT_EQ(PollerTimers::end(&node), Cancel::kTooLate);
+  EXPECT_EQ(PollerTimers::restart(&node, 0, IfDue::kReport), Start::kCancelled);
 }
 
 TEST_F(PollerTest, ScheduledNodesMove) {
   Timer timer(ended_);
-  poller_.schedule(&timer, kNever);
-  poller_.schedule(&timer, monotonic_ns() + 3600 * kNsPerSec);
-  EXPECT_EQ(poller_.timer_count(), 1u);
-  poller_.schedule(&timer, monotonic_ns() + kNsPerMs);
+  timers_.schedule(&timer, kNever);
+  timers_.schedule(&timer, monotonic_ns() + 3600 * kNsPerSec);
+  EXPECT_EQ(timers_.size(), 1u);
+  timers_.schedule(&timer, monotonic_ns() + kNsPerMs);
   EXPECT_TRUE(ended_.wait_for(1));
-  poller_.schedule(&timer, monotonic_ns());  // and come back
+  timers_.schedule(&timer, monotonic_ns());  // and come back
   EXPECT_TRUE(ended_.wait_for(2));
-  poller_.schedule(&timer, kNever);
-  poller_.unschedule(&timer);
-  poller_.unschedule(&timer);
-  EXPECT_EQ(poller_.timer_count(), 0u);
+  timers_.schedule(&timer, kNever);
+  timers_.unschedule(&timer);
+  timers_.unschedule(&timer);
+  EXPECT_EQ(timers_.size(), 0u);
   stop();
-  poller_.schedule(&timer, 0);
+  timers_.schedule(&timer, 0);
   EXPECT_EQ(timer.runs(), 2);
 }
 
 TEST_F(PollerTest, PostRunsOnThePollersThreadInOrder) {
-  EXPECT_FALSE(poller_.on_own_thread());
   std::vector<int> order;
   Tally ran;
   std::vector<std::unique_ptr<Posted>> items;
   for (int i = 0; i < 100; i++) {
     items.push_back(std::make_unique<Posted>([&, i] {
-      EXPECT_TRUE(poller_.on_own_thread());
+      EXPECT_EQ(ThreadContext::current().poller, &poller_);
       order.push_back(i);
       ran.add();
     }));
@@ -399,7 +407,7 @@ TEST_F(PollerTest, MuchThatWasPostedDelaysATimerByOneItem) {
     }
   });
   ASSERT_TRUE(poller_.post(&gate));
-  Posted starter([&] { poller_.start_timer(&timer, 1); });
+  Posted starter([&] { timers_.start(&timer, 1); });
   ASSERT_TRUE(poller_.post(&starter));
   std::vector<std::unique_ptr<Slow>> items;
   for (int i = 0; i < 20; i++) {
@@ -467,9 +475,9 @@ TEST_F(HandClockPollerTest, TimersFollowTheClockTheyAreGiven) {
   clock_.set(1000);
   Timer a(ended_);
   Timer b(ended_);
-  poller_.start_timer(&a, 100);
-  poller_.start_timer(&b, 3600 * kNsPerSec);
-  EXPECT_EQ(poller_.earliest_ns(), 1100);
+  timers_.start(&a, 100);
+  timers_.start(&b, 3600 * kNsPerSec);
+  EXPECT_EQ(timers_.earliest_ns(), 1100);
   move_to(1099);
   on_poller([&] { EXPECT_FALSE(poller_.settled()); });  // before this round is over
   poller_.wait_for_round(poller_.ask_for_round());
@@ -480,12 +488,12 @@ TEST_F(HandClockPollerTest, TimersFollowTheClockTheyAreGiven) {
   EXPECT_EQ(a.runs(), 1);
   move_to(1000 + 3600 * kNsPerSec);
   EXPECT_TRUE(ended_.wait_for(2));
-  EXPECT_EQ(poller_.earliest_ns(), kNever);
+  EXPECT_EQ(timers_.earliest_ns(), kNever);
 }
 
 TEST_F(HandClockPollerTest, ATimerDueAlreadyNeedsNoMove) {
   clock_.set(5000);
   Timer timer(ended_);
-  poller_.start_timer(&timer, 0);
+  timers_.start(&timer, 0);
   EXPECT_TRUE(ended_.wait_for(1));
 }

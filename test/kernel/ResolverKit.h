@@ -15,6 +15,7 @@
 #include "kernel/ManualClock.h"
 #include "kernel/Resolver.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "support/FakeDnsServer.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"

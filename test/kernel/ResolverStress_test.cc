@@ -6,6 +6,7 @@
 
 #include "kernel/Resolver.h"
 #include "kernel/ResolverKit.h"
+#include "kernel/ThreadContext.h"
 #include "support/TestSeed.h"
 
 using test_support::DnsReply;

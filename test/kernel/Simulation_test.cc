@@ -52,8 +52,8 @@ TEST(Simulation, TimersFireAtTheirDeadlinesInVirtualTime) {
     std::vector<std::pair<int, int64_t>> fired;
     RecordedTimer late(2, fired);
     RecordedTimer soon(1, fired);
-    simulation.runtime().own_poller().start_timer(&late, 3600 * kNsPerSec);
-    simulation.runtime().own_poller().start_timer(&soon, 1);
+    simulation.runtime().own_poller().timers().start(&late, 3600 * kNsPerSec);
+    simulation.runtime().own_poller().timers().start(&soon, 1);
     EXPECT_EQ(simulation.run().outcome, Outcome::kQuiet);
     const std::vector<std::pair<int, int64_t>> expected = {{1, 1}, {2, 3600 * kNsPerSec}};
     EXPECT_EQ(fired, expected) << "seed " << seed;
@@ -64,7 +64,7 @@ TEST(Simulation, RunForAdvancesTimeByExactlySoMuch) {
   Simulation simulation(1, {});
   std::vector<std::pair<int, int64_t>> fired;
   RecordedTimer timer(1, fired);
-  simulation.runtime().own_poller().start_timer(&timer, 100);
+  simulation.runtime().own_poller().timers().start(&timer, 100);
   simulation.run_for(99);
   EXPECT_EQ(simulation.now_ns(), 99);
   EXPECT_TRUE(fired.empty());
@@ -78,15 +78,16 @@ TEST(Simulation, StopEndsTimersThatNeverExpire) {
     Simulation simulation(seed, {});
     std::vector<std::pair<int, int64_t>> fired;
     RecordedTimer timer(1, fired);
-    EXPECT_EQ(simulation.runtime().own_poller().start_timer(&timer, kNever),
-              Poller::Start::kQueued);
+    EXPECT_EQ(simulation.runtime().own_poller().timers().start(&timer, kNever),
+              PollerTimers::Start::kQueued);
     EXPECT_EQ(simulation.run().outcome, Outcome::kQuiet);
     EXPECT_TRUE(fired.empty());
     EXPECT_EQ(simulation.stop().outcome, Outcome::kQuiet) << "seed " << seed;
     EXPECT_EQ(fired.size(), 1u) << "seed " << seed;
     EXPECT_TRUE(timer.stopped());
     RecordedTimer later(2, fired);
-    EXPECT_EQ(simulation.runtime().own_poller().start_timer(&later, 1), Poller::Start::kStopped);
+    EXPECT_EQ(simulation.runtime().own_poller().timers().start(&later, 1),
+              PollerTimers::Start::kStopped);
   }
 }
 
@@ -243,9 +244,9 @@ Trace trace_of(uint64_t seed) {
     simulation.spawn([&, thread] {
       for (size_t i = 0; i < 5; i++) {
         RecordedTimer* timer = timers[static_cast<size_t>(thread) * 5 + i].get();
-        simulation.runtime().own_poller().start_timer(timer, static_cast<int64_t>(i) * 100);
+        simulation.runtime().own_poller().timers().start(timer, static_cast<int64_t>(i) * 100);
         simulation.sleep_for(150);
-        if (Poller::cancel_timer(timer) == Poller::Cancel::kTaken) {
+        if (PollerTimers::cancel(timer) == PollerTimers::Cancel::kTaken) {
           cancelled++;
         }
       }

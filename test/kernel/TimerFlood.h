@@ -15,7 +15,7 @@ class TimerFlood {
   TimerFlood(workflow::Poller& poller, size_t timers) {
     for (size_t i = 0; i < timers; i++) {
       timers_.push_back(std::make_unique<Restless>(poller));
-      poller.schedule(timers_.back().get(), 0);
+      poller.timers().schedule(timers_.back().get(), 0);
     }
   }
 
@@ -25,7 +25,7 @@ class TimerFlood {
     explicit Restless(workflow::Poller& poller) : poller_(poller) {}
     void left_queue(bool stopped, workflow::RunnableList&) override {
       if (!stopped) {
-        poller_.schedule(this, 0);
+        poller_.timers().schedule(this, 0);
       }
     }
 

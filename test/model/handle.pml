@@ -8,7 +8,7 @@
  *   runner       guarded by G: the thread that is in the callback, or destroys it
  *   closed       guarded by G: no cancel by handle wins any more
  *   delay        atomic: where start and move meet
- *   poller_set   start has written TimerNode::poller_
+ *   poller_set   start has written TimerNode::timers_
  *   deadline     guarded by P while it is queued: when it expires
  *   queued_for   guarded by P: the deadline that the queue knows, never a later one
  *   reg          the registration of the timer's series in its scope (CancelRegistration::state_)
@@ -395,7 +395,7 @@ proctype Stopper() {
 
 /* ---- Cancel ---- */
 
-/* Poller::cancel_timer(). The caller knows the timer to be alive; needs the locals old and how. */
+/* PollerTimers::cancel(). The caller knows the timer to be alive; needs the locals old and how. */
 inline cancel_timer() {
   d_step {
     TOUCH;
@@ -553,7 +553,7 @@ proctype NameCanceller() {
 #endif
 
 #ifdef WITH_SCOPE
-/* CancelScope::cancel, TimerTask::on_cancel, Poller::end_for_scope. */
+/* CancelScope::cancel, TimerTask::on_cancel, PollerTimers::end_for_scope. */
 proctype ScopeCanceller() {
   bool taken, owner, mine;
   scope_ended = true;

@@ -158,7 +158,7 @@ proctype Computation() {
   fi
 }
 
-/* Poller::expire or drain, TimeLimit::left_queue. */
+/* PollerTimers::end_due, TimeLimit::left_queue. */
 proctype Poller() {
   bool first, second, popped, stops, mine;
 #ifdef WITH_STOP

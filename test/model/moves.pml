@@ -1,7 +1,7 @@
 /* Who reschedules a timer, and who asks what remains: a part of handle.pml. */
 
 /*
- * Poller::move_timer(). The caller knows the timer to be alive; needs the locals before, seen, moved
+ * PollerTimers::move(). The caller knows the timer to be alive; needs the locals before, seen, moved
  * and too_late, and begun_after_cancel. A timer that was refused when it was created says so.
  */
 inline move_timer(to) {

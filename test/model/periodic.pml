@@ -146,7 +146,7 @@ inline choose_due() {
 inline choose_due() { skip }
 #endif
 
-/* Poller::queue_or_refuse(), under P; needs the locals memory, due and verdict. */
+/* PollerTimers::queue_or_refuse(), under P; needs the locals memory, due and verdict. */
 inline queue_or_refuse() {
   if
   :: marked -> verdict = (late -> ETIMEDOUT : ECANCELED)
@@ -284,7 +284,7 @@ proctype Owner() {
 
 /* ---- Ends ---- */
 
-/* Poller::end_timer(), under P; needs the locals first and how. */
+/* PollerTimers::end(), under P; needs the locals first and how. */
 inline end_timer() {
   first = !marked;
   how = (queued -> TAKEN : ((restarts && first) -> BEFORE_RESTART : TOO_LATE));
@@ -304,7 +304,7 @@ inline end_timer() {
   queued = false
 }
 
-/* Poller::cancel_timer(); needs the locals old, first and how. */
+/* PollerTimers::cancel(); needs the locals old, first and how. */
 inline cancel_timer() {
   d_step { TOUCH; old = flag; flag = true };
   if
@@ -407,7 +407,7 @@ away:
 #endif
 
 #ifdef WITH_SCOPE
-/* CancelScope::cancel, TimerTask::on_cancel, Poller::end_for_scope. */
+/* CancelScope::cancel, TimerTask::on_cancel, PollerTimers::end_for_scope. */
 proctype ScopeCanceller() {
   bool taken, owner, mine;
   if

@@ -13,6 +13,7 @@
 #include "client/ClientHub.h"
 #include "client/ClientSettings.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "race/ClientRaceKit.h"
 #include "race/Rounds.h"
 #include "server/TestServer.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "race/Rounds.h"
 #include "server/Datagrams.h"
 #include "support/Tally.h"

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "race/RaceKit.h"
 #include "race/Rounds.h"
 #include "support/TestSeed.h"

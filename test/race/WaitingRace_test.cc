@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "race/Rounds.h"
 #include "race/WaitingRaceKit.h"
 #include "support/TestSeed.h"

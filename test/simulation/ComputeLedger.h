@@ -116,7 +116,7 @@ class ComputeLedger {
       check(records_[i], i);
     workflow::Runtime& runtime = workflow::Runtime::current();
     for (size_t i = 0; i < runtime.poller_count(); i++)
-      EXPECT_EQ(runtime.poller(i).timer_count(), 0u);
+      EXPECT_EQ(runtime.poller(i).timers().size(), 0u);
   }
 
  private:

@@ -63,7 +63,7 @@ class Ledger {
     EXPECT_EQ(succeeded_ + canceled_ + aborted_, created_);
     EXPECT_GE(canceled_, counted_);
     EXPECT_TRUE(workflow::NamedTimerTask::registry().empty());
-    EXPECT_EQ(workflow::Runtime::current().poller(0).timer_count(), 0u);
+    EXPECT_EQ(workflow::Runtime::current().poller(0).timers().size(), 0u);
   }
   int canceled() const { return canceled_; }
   int succeeded() const { return succeeded_; }

@@ -132,7 +132,7 @@ class TimerLedger {
     EXPECT_TRUE(workflow::NamedCounterTask::registry().empty());
     workflow::Runtime& runtime = workflow::Runtime::current();
     for (size_t i = 0; i < runtime.poller_count(); i++)
-      EXPECT_EQ(runtime.poller(i).timer_count(), 0u);
+      EXPECT_EQ(runtime.poller(i).timers().size(), 0u);
   }
 
  private:

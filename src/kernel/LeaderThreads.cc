@@ -1,0 +1,221 @@
+#include "kernel/LeaderThreads.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "kernel/LeaderWatch.h"
+#include "kernel/ThreadContext.h"
+#include "util/Time.h"
+#include "util/UniqueFd.h"
+
+namespace workflow {
+
+LeaderThreads::LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead)
+    : handlers_(handlers),
+      watch_(handlers.configured_threads() > 1 ? watch : nullptr),
+      lead_(std::move(lead)) {}
+
+bool LeaderThreads::start() {
+  if (watch_) {
+    watch_->add(this);
+  }
+  MutexLock lock(threads_mutex_);
+  if (!start_thread(false)) {
+    errno = EAGAIN;
+    return false;
+  }
+  return true;
+}
+
+bool LeaderThreads::start_thread(bool as_substitute) {
+  std::list<Thread> one;
+  try {
+    one.emplace_back();
+    const auto self = one.begin();
+    // The new thread looks at *self only under threads_mutex_: it is complete then, and in
+    // threads_.
+    if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
+                       thread_main(self, as_substitute);
+                     }))) {
+      return false;
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  threads_.splice(threads_.end(), one);
+  return true;
+}
+
+void LeaderThreads::thread_main(std::list<Thread>::iterator self, bool as_substitute) {
+  if (!as_substitute || take_place()) {
+    measure_caller();
+    lead_();
+  }
+  MutexLock lock(threads_mutex_);
+  ended_.splice(ended_.end(), threads_, self);
+  threads_changed_.notify_all();
+}
+
+bool LeaderThreads::take_place() {
+  RunnableList rest;
+  {
+    MutexLock lock(rest_mutex_);
+    uint64_t callback_epoch = word_.load(std::memory_order_relaxed);
+    if (callback_epoch % 2 == 0 ||
+        !word_.compare_exchange_strong(callback_epoch, callback_epoch + 1,
+                                       std::memory_order_acq_rel)) {
+      return false;
+    }
+    rest.append(rest_);
+  }
+  note_replacement();
+  handlers_.post(rest);
+  return true;
+}
+
+void LeaderThreads::measure_caller() {
+  thread_id_.store(::gettid(), std::memory_order_relaxed);
+  clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+  ::pthread_getcpuclockid(::pthread_self(), &clock);
+  cpu_clock_.store(clock, std::memory_order_relaxed);
+}
+
+void LeaderThreads::note_replacement() {
+  const int64_t now_ns = monotonic_ns();
+  const bool again = hand_over_ns_ > 0 && now_ns - replaced_ns_ < kReplacedAgainNs;
+  hand_over_ns_ = again ? std::min(hand_over_ns_ * 2, kMaxHandOverNs) : kMinHandOverNs;
+  replaced_ns_ = now_ns;
+}
+
+bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
+  if (finished.empty()) {
+    return true;
+  }
+  if (watch_ && !stopping) {
+    const int64_t now_ns = monotonic_ns();
+    const bool follows_closely = now_ns - last_round_ns_ < kCloseRoundsNs;
+    last_round_ns_ = now_ns;
+    if ((follows_closely || finished.size() >= kBusyBatch) &&
+        now_ns - replaced_ns_ >= hand_over_ns_) {
+      return run_callbacks(finished, now_ns + kMaxCallbacksNs);
+    }
+  }
+  handlers_.post(finished);
+  return true;
+}
+
+bool LeaderThreads::run_callbacks(RunnableList& items, int64_t until_ns) {
+  ThreadContext& context = ThreadContext::current();
+  context.running_for = this;
+  {
+    MutexLock lock(rest_mutex_);
+    rest_.append(items);
+  }
+  uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
+  word_.store(callback_epoch, std::memory_order_seq_cst);
+  watch_->leader_runs_callbacks();
+  while (Runnable* item = next(callback_epoch)) {
+    item->run_queued();
+    if (monotonic_ns() >= until_ns) {
+      RunnableList late;
+      {
+        MutexLock lock(rest_mutex_);
+        if (word_.load(std::memory_order_relaxed) == callback_epoch) {
+          late.append(rest_);
+        }
+      }
+      handlers_.post(late);
+    }
+  }
+  context.running_for = nullptr;
+  return word_.compare_exchange_strong(callback_epoch, callback_epoch + 1,
+                                       std::memory_order_acq_rel);
+}
+
+Runnable* LeaderThreads::next(uint64_t& callback_epoch) {
+  MutexLock lock(rest_mutex_);
+  if (word_.load(std::memory_order_relaxed) != callback_epoch) {
+    return nullptr;
+  }
+  Runnable* item = rest_.pop_front();
+  if (item) {
+    callback_epoch += 2;
+    word_.store(callback_epoch, std::memory_order_relaxed);
+  }
+  return item;
+}
+
+void LeaderThreads::replace_leader() {
+  join_ended();
+  MutexLock lock(threads_mutex_);
+  start_substitute();
+}
+
+void LeaderThreads::start_substitute() {
+  // If the thread cannot be started the poller waits for its leader; the watch will try again.
+  if (callback_epoch() != 0) {
+    start_thread(true);
+  }
+}
+
+void LeaderThreads::begin_blocking() {
+  MutexLock lock(threads_mutex_);
+  start_substitute();
+}
+
+void LeaderThreads::join_ended() {
+  std::list<Thread> to_join;
+  {
+    MutexLock lock(threads_mutex_);
+    to_join.splice(to_join.end(), ended_);
+  }
+  for (Thread& thread : to_join) {
+    thread.join();
+  }
+}
+
+void LeaderThreads::join_all(bool caller_is_one) {
+  {
+    MutexLock lock(threads_mutex_);
+    while (threads_.size() > (caller_is_one ? 1 : 0)) {
+      threads_changed_.wait(threads_mutex_);
+    }
+  }
+  join_ended();
+}
+
+uint64_t LeaderThreads::callback_epoch() const {
+  const uint64_t word = word_.load(std::memory_order_seq_cst);
+  return word % 2 == 0 ? 0 : word;
+}
+
+int64_t LeaderThreads::cpu_ns() const {
+  struct timespec used = {};
+  ::clock_gettime(cpu_clock_.load(std::memory_order_relaxed), &used);
+  return static_cast<int64_t>(used.tv_sec) * kNsPerSec + used.tv_nsec;
+}
+
+// proc(5), /proc/pid/stat: the state follows the name, which is in parentheses.
+bool LeaderThreads::sleeps() const {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat",
+                static_cast<int>(thread_id_.load(std::memory_order_relaxed)));
+  const UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t n = fd.valid() ? ::read(fd.get(), text, sizeof text) : -1;
+  const std::string_view stat(text, n > 0 ? static_cast<size_t>(n) : 0);
+  const size_t name_end = stat.rfind(')');
+  // If the state is unknown, the safe assumption is that the leader sleeps.
+  return name_end == std::string_view::npos || name_end + 2 >= stat.size() ||
+         stat[name_end + 2] != 'R';
+}
+
+}  // namespace workflow

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <list>
+
+#include "kernel/HandlerPool.h"
+#include "util/Mutex.h"
+#include "util/Thread.h"
+#include "workflow/Runnable.h"
+
+namespace workflow {
+
+class LeaderWatch;
+
+// The threads that may lead a poller. One of them, the leader, runs the poller's loop. It is the
+// one thread that may touch what belongs to "the poller's thread". The others were leaders before
+// and are still in a callback, or have been started to replace the leader.
+//
+// A leader that runs what its round has finished, instead of handing it to the handlers, saves two
+// thread switches for each round. While it runs callbacks the leader is called absent ("away"): it
+// touches nothing of the poller. Since a callback may take long, any other thread may replace an
+// absent leader. The replaced thread notices this when its callbacks have returned, and ends.
+//
+// Part of its Poller, which it knows only as a loop to run. Any thread may call everything, except
+// for what only the leader may call.
+//
+// Invariants:
+// 1. word_ is even while the leader leads and odd while it is absent. It only grows, and it grows
+//    with each item run, so an odd value identifies the run of one item.
+// 2. The thread that changes word_ from an odd value to the next even one leads from then on.
+// 3. The items that an absent leader has still to run are in rest_. The thread that replaces the
+//    leader takes them too.
+// 4. A thread is in threads_ until its last action, which moves it to ended_. Then another thread
+//    joins it.
+class LeaderThreads {
+ public:
+  // `lead` is the poller's loop. Each thread that leads runs it once. It returns when the poller
+  // ends, or when deliver() has returned false. If `watch` is not null and there are several
+  // handlers, the leader itself runs what its rounds have finished while they follow each other
+  // closely. Otherwise everything is posted to the handlers. Only a poller that follows the
+  // system's clock may have a watch.
+  LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead);
+  LeaderThreads(const LeaderThreads&) = delete;
+  LeaderThreads& operator=(const LeaderThreads&) = delete;
+
+  // Starts the first leader. Returns false with errno if there is no thread for it.
+  bool start();
+
+  // Returns when the poller has ended and all threads have, except for the caller if it is one of
+  // them.
+  void join_all(bool caller_is_one);
+
+  // Leader only, at the end of a round. Runs what the round has finished, or posts it to the
+  // handlers. Everything is posted if the poller is `stopping`. Leaves the list empty. Returns
+  // false if the caller no longer leads.
+  bool deliver(RunnableList& finished, bool stopping);
+
+  // Starts a thread that leads instead of the leader, if the leader is running callbacks.
+  void replace_leader();
+
+  // To be called before a wait in a callback that a leader runs; see BlockingScope.
+  void begin_blocking();
+
+  // Joins the threads that led before and have ended.
+  void join_ended();
+
+  // An odd number that identifies the item that the absent leader runs; 0 while the leader leads.
+  uint64_t callback_epoch() const;
+
+  // The processor time that the leader has used, and whether it sleeps in the kernel. A leader that
+  // runs or waits for a processor does not sleep. Valid also while the leader is absent.
+  int64_t cpu_ns() const;
+  bool sleeps() const;
+
+ private:
+  // If a round follows the last one within kCloseRoundsNs, or has at least kBusyBatch items to run,
+  // the leader runs them itself, and posts to the handlers what is left after kMaxCallbacksNs.
+  // After a leader had to be replaced everything is posted to the handlers for a while: first for
+  // kMinHandOverNs, and twice as long each time (up to kMaxHandOverNs) if it happens again within
+  // kReplacedAgainNs.
+  static constexpr int64_t kCloseRoundsNs = 1'000'000;
+  static constexpr size_t kBusyBatch = 4;
+  static constexpr int64_t kMaxCallbacksNs = 500'000;
+  static constexpr int64_t kMinHandOverNs = 10'000'000;
+  static constexpr int64_t kMaxHandOverNs = 1'000'000'000;
+  static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
+
+  bool start_thread(bool as_substitute) WF_REQUIRES(threads_mutex_);
+  void start_substitute() WF_REQUIRES(threads_mutex_);
+  void thread_main(std::list<Thread>::iterator self, bool as_substitute);
+  // Makes the calling thread the leader if the leader is absent, and posts what that has not run.
+  // Returns false otherwise.
+  bool take_place();
+  // Makes cpu_ns() and sleeps() tell about the calling thread.
+  void measure_caller();
+  void note_replacement();
+  // Runs the items until the monotonic time `until_ns`, and posts the items that are left then to
+  // the handlers. Returns false if the caller has been replaced meanwhile.
+  bool run_callbacks(RunnableList& items, int64_t until_ns);
+  Runnable* next(uint64_t& callback_epoch);
+
+  // Constant.
+  HandlerPool& handlers_;
+  LeaderWatch* const watch_;
+  const std::function<void()> lead_;
+
+  std::atomic<uint64_t> word_{0};
+  std::atomic<pid_t> thread_id_{0};
+  std::atomic<clockid_t> cpu_clock_{CLOCK_THREAD_CPUTIME_ID};
+
+  Mutex rest_mutex_;
+  RunnableList rest_ WF_GUARDED_BY(rest_mutex_);
+
+  Mutex threads_mutex_;
+  CondVar threads_changed_;
+  std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
+  std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);  // have ended or are about to
+
+  // Used by the leader only.
+  int64_t last_round_ns_ = 0;
+  int64_t replaced_ns_ = 0;
+  int64_t hand_over_ns_ = 0;  // for how long after replaced_ns_ everything is posted
+};
+
+}  // namespace workflow
