@@ -86,7 +86,7 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   static std::string key_of(std::string_view lower_case_host, int family);
   static Answer no(int error) { return {{error, nullptr}}; }
   static void tell(ResolveRequest* request, const Answer& answer);
-  static void tell(ResolveRequestList requests, const Answer& answer);
+  static void tell(ResolveRequestList& requests, const Answer& answer);
 
   // The answer, if there is no need to wait.
   std::optional<Answer> answer_now(std::string_view host, int family, ResolveRequest* request);
