@@ -99,19 +99,15 @@ struct ares_addr_port_node node_of(const HostAddress& server) {
 // code 1.
 bool admit_datagram(unsigned char* message, size_t size) {
   constexpr size_t kHeaderSize = 12;
-  constexpr unsigned char kResponseAndOpcode = 0xf8;
-  constexpr unsigned char kResponse = 0x80;
-  constexpr unsigned char kCode = 0x0f;
-  constexpr unsigned char kServFail = 2;
-  constexpr unsigned char kNxDomain = 3;
-  if (size < kHeaderSize || (message[2] & kResponseAndOpcode) != kResponse) {
-    return false;
+  constexpr int kServFail = 2;
+  constexpr int kNxDomain = 3;
+  const bool is_response = size >= kHeaderSize && (message[2] & 0xf8) == 0x80;  // opcode QUERY
+  if (is_response) {
+    const int code = message[3] & 0x0f;
+    const bool fails = code != 0 && code != kNxDomain;
+    message[3] = static_cast<unsigned char>((message[3] & 0xf0) | (fails ? kServFail : code));
   }
-  const int code = message[3] & kCode;
-  if (code != 0 && code != kNxDomain) {
-    message[3] = static_cast<unsigned char>((message[3] & ~kCode) | kServFail);
-  }
-  return true;
+  return is_response;
 }
 
 }  // namespace
@@ -149,25 +145,22 @@ void DnsLookup::end(DnsAnswer answer) {
 
 void DnsLookup::start(std::shared_ptr<const ResolvConf> conf, size_t first_server) {
   conf_ = std::move(conf);
-  int error = 0;
   try {
     candidates_ = conf_->candidates(host_);
     std::erase_if(candidates_, is_onion);
     if (candidates_.empty()) {
-      error = EAI_NONAME;
-    } else if (!open_channel(first_server)) {
-      error = EAI_MEMORY;
-    } else {
+      end({.error = EAI_NONAME});
+      return;
+    }
+    if (open_channel(first_server)) {
       ask();
+      proceed();
+      return;
     }
   } catch (const std::bad_alloc&) {
-    error = EAI_MEMORY;
+    // end() is called below, outside the catch block.
   }
-  if (error != 0) {
-    end({.error = error});
-    return;
-  }
-  proceed();
+  end({.error = EAI_MEMORY});
 }
 
 void DnsLookup::ask() {

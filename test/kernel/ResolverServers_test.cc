@@ -69,7 +69,7 @@ TEST_F(ResolverServersTest, FailuresAreNotRemembered) {
   EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
 }
 
-TEST_F(ResolverServersTest, ServersThatFailOrRefuseAreNotAskedAgain) {
+TEST_F(ResolverServersTest, AServerThatFailsOrRefusesIsAskedAgain) {
   server_.set("servfail.test", {.rcode = 2});
   server_.set("formerr.test", {.rcode = 1});
   server_.set("notimp.test", {.rcode = 4});
@@ -78,7 +78,7 @@ TEST_F(ResolverServersTest, ServersThatFailOrRefuseAreNotAskedAgain) {
   EXPECT_EQ(look_up("notimp.test"), Found{EAI_AGAIN});
   EXPECT_EQ(look_up("formerr.test"), Found{EAI_AGAIN});
   EXPECT_EQ(look_up("refused.test"), Found{EAI_AGAIN});
-  EXPECT_EQ(server_.asked_in_all(), 4U);
+  EXPECT_EQ(server_.asked_in_all(), 8U);
 }
 
 TEST_F(ResolverServersTest, ForgedAndBrokenAnswersAreNotBelieved) {
@@ -133,6 +133,16 @@ TEST_F(ResolverServersTest, TheNextServerIsAskedWhenOneDoesNotKnow) {
   server_.set("www.test", {.v4 = {"192.0.2.1"}});
   EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
   EXPECT_EQ(bad.asked_in_all(), 1U);
+}
+
+TEST_F(ResolverServersTest, OfSeveralServersEachMayFailOnce) {
+  FakeDnsServer other;
+  other.set_others({.rcode = 5});
+  server_.set_others({.rcode = 2});
+  options_.files.servers = {other.address(), server_.address()};
+  EXPECT_EQ(look_up("www.test"), Found{EAI_AGAIN});
+  EXPECT_EQ(other.asked_in_all(), 1U);
+  EXPECT_EQ(server_.asked_in_all(), 1U);
 }
 
 TEST_F(ResolverServersTest, TheNextServerIsAskedWhenOneIsSilent) {
@@ -190,14 +200,14 @@ TEST_F(ResolverServersTest, OldAddressesServeWhileNoServerCanBeReached) {
   pass_seconds(60);
   server_.set("www.test", {.rcode = 2});
   EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
-  EXPECT_EQ(server_.asked("www.test"), 2U);
+  EXPECT_EQ(server_.asked("www.test"), 3U);
   // Not each look-up waits for the failure.
   pass_seconds(29);
   EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
-  EXPECT_EQ(server_.asked("www.test"), 2U);
+  EXPECT_EQ(server_.asked("www.test"), 3U);
   pass_seconds(1);
   EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
-  EXPECT_EQ(server_.asked("www.test"), 3U);
+  EXPECT_EQ(server_.asked("www.test"), 5U);
   // An hour is the limit.
   pass_seconds(3600 - 30);
   EXPECT_EQ(look_up("www.test"), Found{EAI_AGAIN});
