@@ -1,36 +1,64 @@
 #pragma once
 
+#include <ares.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "kernel/AresQuery.h"
-#include "kernel/DnsMessage.h"
+#include "kernel/HostAddress.h"
 #include "kernel/Poller.h"
 #include "kernel/ResolvConf.h"
 #include "kernel/ResolveRequest.h"
 
 namespace workflow {
 
-// The search for one name's addresses at name servers. It decides which names to ask for, which
-// servers to ask, how often, and how long to wait. All requests for the same name and family wait
-// for the same look-up.
+// What name servers say about a name.
+struct DnsAnswer {
+  // 0: there are addresses. EAI_NONAME, EAI_NODATA: the server says that there are none. EAI_AGAIN:
+  // no answer, or no server could find out. EAI_FAIL: the answer is broken. EAI_MEMORY, EAI_SYSTEM
+  // (with `system_error`): this process is short of memory, descriptors or the like.
+  int error = 0;
+  int system_error = 0;
+  std::vector<HostAddress> addresses = {};  // ports are 0
+  int64_t ttl_ns = 0;                       // how long the addresses are valid
+
+  // Whether a server has answered, with addresses or with the statement that there are none.
+  bool is_verdict() const;
+};
+
+// The search for one name's addresses at name servers. All requests for the same name and family
+// wait for the same look-up.
 //
-// If both families are wanted, each has to be answered, with addresses or with the statement that
-// there are none. A family whose question failed is asked for again, at the next server or in the
-// next attempt, without the one that was answered. Only when the attempts are used up, or when a
-// question was not answered in time, are the addresses of the other family enough.
+// c-ares decides which server is asked, how often and for how long. It changes to TCP, finds the
+// message that answers the question, and reads it. The look-up provides the sockets, their events
+// and the time, and keeps three decisions for itself:
+// - Each family is a question of its own. If c-ares is asked for both at once, the result is that
+//   of the family whose answer came last, and a failure of the other one would not be noticed.
+// - The search list is walked here, for both families together. c-ares would walk it for each
+//   question, and the addresses of two families might then belong to two different hosts.
+// - The look-up has a c-ares channel of its own, and therefore ports of its own. A channel sends
+//   all its questions to a server from one port, until none is unanswered.
 //
 // Owned by the resolver, whose end() is called exactly once. Used on the poller's thread only,
-// except for `requests`, which the resolver's mutex guards, and the constant members.
+// except for `requests`, which the resolver's mutex guards, and the constant members. c-ares has
+// no locks.
 //
-// Invariant: while it has a query, its timer is in the poller's queue, or on_answer() or
-// left_queue() is being called. So it ends in time, and it ends when the poller stops its timers.
-class DnsLookup final : public Runnable, private TimerNode, private AresQuery::Owner {
+// Invariants:
+// 1. Callbacks of c-ares only note what has happened. proceed() uses it after c-ares has returned,
+//    and does nothing after end(). So the channel is never destroyed inside a call of c-ares.
+// 2. While a question is unanswered and no member function runs, the timer is in the poller's
+//    queue. So the look-up ends in time, and it ends when the poller stops its timers.
+// 3. A socket that c-ares has closed stays open until the poller has retired it, so no event meets
+//    another socket of the same number.
+class DnsLookup final : public Runnable, private TimerNode {
  public:
+  // The most addresses that are taken from one answer. Others are left out.
+  static constexpr size_t kMaxAddresses = 32;
+
   class Owner {
    public:
     // The posted look-up has arrived at the poller's thread.
@@ -44,43 +72,64 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
 
   // `host` must be in lower case. `key` is for the owner's use.
   DnsLookup(Poller& poller, Owner& owner, std::string key, std::string_view host, int family);
-  ~DnsLookup() override = default;
+  ~DnsLookup() override;
 
   const std::string& key() const { return key_; }
   const std::string& host() const { return host_; }
   int family() const { return family_; }
   const ResolvConf* conf() const { return conf_.get(); }
-  // Whether this family was wanted, and no server has answered for it.
+  // Whether this family was asked for, and no server has answered for it.
   bool is_open(int family) const;
 
-  // To be called once. The look-up may end before this returns.
+  // To be called once. The servers are tried in the order of `conf`, beginning with number
+  // `first_server`. The look-up may end before this returns.
   void start(std::shared_ptr<const ResolvConf> conf, size_t first_server);
 
   ResolveRequestList requests;
 
  private:
+  class Socket;
+  struct Question {
+    DnsLookup* lookup;
+    int family;
+    bool unanswered = false;
+    DnsAnswer answer = {};
+  };
+
   // The longest time for which the addresses of one family are valid if the other could not be
   // found out.
   static constexpr int64_t kPartialTtlNs = 30 * kNsPerSec;
 
   void run_queued() override { owner_.begin(*this); }
   void left_queue(bool stopped, RunnableList& finished) override;
-  void on_answer() override;
 
-  void begin_candidate();
-  // Asks servers until one query has to be waited for, or the look-up has ended.
+  bool open_channel(size_t first_server);
+  bool set_servers(size_t first_server);
+  // Asks for the current candidate.
   void ask();
-  // Uses the query's answer for one family.
-  void take(int family, DnsAnswer answer);
-  // Uses the answers of the query. `in_time` is false if the query did not end in time. Returns
-  // true if the look-up has to go on asking; otherwise the look-up has ended.
-  bool ask_on(bool in_time);
+  // Goes on after c-ares has been called. The look-up may end in it.
+  void proceed();
+  // Returns true if the next candidate must be asked for. Otherwise the look-up waits, or has
+  // ended.
+  bool use_answers();
+  void wait(bool found);
   void end(DnsAnswer answer);
-  // Ends the look-up although families remain open.
-  void end_partly();
-  // Calls step(); if memory runs out, the look-up ends.
-  template <class Step>
-  void with_memory(Step step);
+
+  // Called by c-ares.
+  static ares_socket_t open_socket(int domain, int type, int protocol, void* self);
+  static int close_socket(ares_socket_t fd, void* self);
+  static int connect_socket(ares_socket_t fd, const struct sockaddr* to, ares_socklen_t length,
+                            void* self);
+  static ares_ssize_t receive(ares_socket_t fd, void* buffer, size_t size, int flags,
+                              struct sockaddr* from, ares_socklen_t* length, void* self);
+  static ares_ssize_t send(ares_socket_t fd, const struct iovec* parts, int count, void* self);
+  static void socket_state(void* self, ares_socket_t fd, int readable, int writable);
+  static void answered(void* question, int status, int timeouts, struct ares_addrinfo* result);
+
+  void process(ares_socket_t fd, uint32_t events);
+  Socket* find(ares_socket_t fd) const;
+  DnsAnswer read(const Question& question, int status, const struct ares_addrinfo* result) const;
+  DnsAnswer read_error(int status) const;
 
   Poller& poller_;
   Owner& owner_;
@@ -88,16 +137,14 @@ class DnsLookup final : public Runnable, private TimerNode, private AresQuery::O
   const std::string host_;
   const int family_;
   std::shared_ptr<const ResolvConf> conf_;
+  ares_channel channel_ = nullptr;
+  std::vector<Socket*> sockets_;     // not yet closed by c-ares
+  int system_error_ = 0;             // errno of the last failure to create a socket
+  std::vector<Question> questions_;  // one for each family; does not change
   std::vector<std::string> candidates_;
   size_t candidate_ = 0;
-  size_t first_server_ = 0;
-  bool exists_ = false;  // a candidate exists, but has no such addresses
-  // About the current candidate:
-  size_t asked_ = 0;                // how many queries were sent
-  std::vector<int> open_families_;  // wanted, and not yet answered
-  std::optional<DnsAnswer> known_;  // of the families that were answered
-  DnsAnswer failure_;               // why the others were not answered
-  std::unique_ptr<AresQuery> query_;
+  bool exists_ = false;   // a candidate exists, but has no such addresses
+  int64_t asked_ns_ = 0;  // when the current candidate was asked for
 };
 
 }  // namespace workflow

@@ -33,7 +33,7 @@ struct ResolvConf {
   std::vector<HostAddress> servers;  // with ports
   std::vector<std::string> domains;
   int ndots = 1;
-  int64_t timeout_ns = 5 * kNsPerSec;  // for one query to one server
+  int64_t timeout_ns = 5 * kNsPerSec;  // for one query to one server; doubles with each attempt
   int attempts = 2;                    // queries to each server
   bool rotate = false;                 // successive look-ups begin with successive servers
 

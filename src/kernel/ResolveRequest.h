@@ -1,10 +1,12 @@
 #pragma once
 
+#include <utility>
+
 #include "kernel/HostAddress.h"
 
 namespace workflow {
 
-class DnsLookup;
+class ResolveRequestList;
 
 // A request for a host's addresses. Its owner keeps it alive until resolved() is called or
 // Resolver::cancel() has returned true. It may then be used again.
@@ -33,33 +35,63 @@ class ResolveRequest {
   friend class ResolveRequestList;
   ResolveRequest* previous_ = nullptr;
   ResolveRequest* next_ = nullptr;
-  DnsLookup* lookup_ = nullptr;  // the look-up whose end it waits for; guarded by the resolver's
-                                 // mutex
+  ResolveRequestList* waits_in_ = nullptr;  // guarded by the resolver's mutex
 };
 
-// The requests that wait for one look-up. Owns none of them. Guarded by the resolver's mutex until
-// it is taken off its look-up.
+// Requests that wait for one look-up, or that have been taken off their look-ups to be told. Owns
+// none of them. The list of a look-up is guarded by the resolver's mutex.
 class ResolveRequestList {
  public:
   ResolveRequestList() = default;
-  ResolveRequestList(ResolveRequestList&& other) noexcept { append(other); }
   ResolveRequestList(const ResolveRequestList&) = delete;
   ResolveRequestList& operator=(const ResolveRequestList&) = delete;
 
-  static DnsLookup* lookup_of(const ResolveRequest* request) { return request->lookup_; }
-
   bool empty() const { return !head_; }
-  void push_back(ResolveRequest* request, DnsLookup* lookup);
-  void erase(ResolveRequest* request);
-  // Only for a list that take_all() has returned. Resolver::cancel() may read a request of such a
-  // list at the same time.
-  ResolveRequest* pop_front();
-  void append(ResolveRequestList& other);
 
-  // Takes all requests off their look-up. The caller must call resolved() on each of them.
-  ResolveRequestList take_all();
+  void push_back(ResolveRequest* request) {
+    request->waits_in_ = this;
+    link(request);
+  }
+
+  // Removes the request from the list of the look-up for which it waits. Returns false if it does
+  // not wait.
+  static bool remove(ResolveRequest* request) {
+    ResolveRequestList* const list = std::exchange(request->waits_in_, nullptr);
+    if (list) {
+      (request->previous_ ? request->previous_->next_ : list->head_) = request->next_;
+      (request->next_ ? request->next_->previous_ : list->tail_) = request->previous_;
+    }
+    return list;
+  }
+
+  // Moves the requests of a look-up behind those of this list. They no longer wait, and the caller
+  // must call resolved() on each of them.
+  void take_all(ResolveRequestList& waiting) {
+    while (ResolveRequest* const request = waiting.pop_front()) {
+      request->waits_in_ = nullptr;
+      link(request);
+    }
+  }
+
+  // Null if the list is empty. Resolver::cancel() may look at a request that was taken off its
+  // look-up at the same time.
+  ResolveRequest* pop_front() {
+    ResolveRequest* const first = head_;
+    if (first) {
+      head_ = first->next_;
+      (head_ ? head_->previous_ : tail_) = nullptr;
+    }
+    return first;
+  }
 
  private:
+  void link(ResolveRequest* request) {
+    request->next_ = nullptr;
+    request->previous_ = tail_;
+    (tail_ ? tail_->next_ : head_) = request;
+    tail_ = request;
+  }
+
   ResolveRequest* head_ = nullptr;
   ResolveRequest* tail_ = nullptr;
 };

@@ -45,7 +45,7 @@ void Resolver::tell(ResolveRequest* request, const Answer& answer) {
   request->resolved(answer.what.error, answer.what.addresses);
 }
 
-void Resolver::tell(ResolveRequestList requests, const Answer& answer) {
+void Resolver::tell(ResolveRequestList& requests, const Answer& answer) {
   while (ResolveRequest* request = requests.pop_front()) {
     tell(request, answer);
   }
@@ -103,8 +103,7 @@ std::optional<Resolver::Answer> Resolver::join(std::string_view host, int family
       made = lookup.get();
       found = lookups_.emplace(key, std::move(lookup)).first;
     }
-    DnsLookup* const lookup = found->second.get();
-    lookup->requests.push_back(request, lookup);
+    found->second->requests.push_back(request);
   }
   // The look-up cannot end before it is posted.
   if (made && !poller_.post(made)) {
@@ -115,12 +114,7 @@ std::optional<Resolver::Answer> Resolver::join(std::string_view host, int family
 
 bool Resolver::cancel(ResolveRequest* request) {
   MutexLock lock(mutex_);
-  DnsLookup* const lookup = ResolveRequestList::lookup_of(request);
-  if (!lookup) {
-    return false;
-  }
-  lookup->requests.erase(request);
-  return true;
+  return ResolveRequestList::remove(request);
 }
 
 void Resolver::forget(std::string_view host, int family) {
@@ -139,11 +133,10 @@ void Resolver::end_waits(Runtime&) {
   {
     MutexLock lock(mutex_);
     for (const auto& entry : lookups_) {
-      ResolveRequestList of_one = entry.second->requests.take_all();
-      requests.append(of_one);
+      requests.take_all(entry.second->requests);
     }
   }
-  tell(std::move(requests), no(EAI_CANCELED));
+  tell(requests, no(EAI_CANCELED));
 }
 
 void Resolver::begin(DnsLookup& lookup) {
@@ -303,11 +296,10 @@ void Resolver::finish(DnsLookup& lookup, const Answer& answer) {
     const auto found = lookups_.find(lookup.key());
     ended = std::move(found->second);
     lookups_.erase(found);
-    ResolveRequestList all = ended->requests.take_all();
-    requests.append(all);
+    requests.take_all(ended->requests);
   }
   ended.reset();  // closes its sockets before other code runs
-  tell(std::move(requests), answer);
+  tell(requests, answer);
 }
 
 }  // namespace workflow

@@ -38,8 +38,8 @@ namespace workflow {
 // 2. A look-up is in lookups_ from its creation until its end, which removes all its requests.
 //    There is at most one for each (host, family).
 // 3. Once the runtime's waits have ended no request is in any list.
-// 4. At most max_asking look-ups have sockets (each may have two for a moment). The others wait in
-//    a queue, so that many names at once do not use up the process's descriptors.
+// 4. At most max_asking look-ups have sockets (each may have two to each server). The others wait
+//    in a queue, so that many names at once do not use up the process's descriptors.
 class Resolver final : public RuntimePart, private DnsLookup::Owner {
  public:
   static constexpr int64_t kRecheckNs = kNsPerSec;
@@ -86,7 +86,7 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   static std::string key_of(std::string_view lower_case_host, int family);
   static Answer no(int error) { return {{error, nullptr}}; }
   static void tell(ResolveRequest* request, const Answer& answer);
-  static void tell(ResolveRequestList requests, const Answer& answer);
+  static void tell(ResolveRequestList& requests, const Answer& answer);
 
   // The answer, if there is no need to wait.
   std::optional<Answer> answer_now(std::string_view host, int family, ResolveRequest* request);

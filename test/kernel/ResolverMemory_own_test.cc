@@ -60,6 +60,7 @@ class ResolverMemoryTest : public test_support::ResolverTest {
     // The first to initialise c-ares decides where its memory comes from.
     EXPECT_EQ(::ares_library_init_mem(ARES_LIB_INIT_ALL, allocate, std::free, reallocate),
               ARES_SUCCESS);
+    be_impatient();
   }
 
   // The error of a look-up whose n-th allocation fails; and whether there were as many.
@@ -70,9 +71,7 @@ class ResolverMemoryTest : public test_support::ResolverTest {
     resolver().resolve(host, family, &asker);
     asks = false;
     // Where c-ares drops a message for want of memory, the time limit has it asked again.
-    while (!asker.wait_for(std::chrono::milliseconds(20))) {
-      pass(kTimeoutNs);
-    }
+    pass_until_told(asker);
     failed = fails_in.exchange(-1) < 0;
     EXPECT_EQ(asker.times_told(), 1U);
     EXPECT_EQ(asker.error() == 0, asker.addresses() != nullptr);
