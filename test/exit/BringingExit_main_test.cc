@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -19,6 +18,7 @@
 
 using exit_kit::dropped;
 using exit_kit::empty_pool;
+using exit_kit::exit_with_all;
 using exit_kit::hold_the_guard;
 using exit_kit::last_word;
 using exit_kit::ledger;
@@ -26,7 +26,6 @@ using exit_kit::names_left;
 using exit_kit::play;
 using exit_kit::play_promptly;
 using exit_kit::say;
-using exit_kit::say_at_the_end;
 
 namespace {
 
@@ -52,7 +51,7 @@ void wait_for_computations() {
     go->set_callback([counter](WFGoTask*) { counter->count(); });
     go->start();
   }
-  say_at_the_end(WFT_STATE_ABORTED, WFT_STATE_SUCCESS);
+  exit_with_all(WFT_STATE_ABORTED, WFT_STATE_SUCCESS);
 }
 
 // The aborted callbacks of timers, one after the other in a series, bring what others wait for, or
@@ -94,7 +93,7 @@ void bring_when_aborted() {
     empty_pool().post(nullptr);
     WFTaskFactory::release_guard("held", nullptr);
   })->start();
-  say_at_the_end(WFT_STATE_ABORTED, WFT_STATE_SUCCESS);
+  exit_with_all(WFT_STATE_ABORTED, WFT_STATE_SUCCESS);
 }
 
 // A callback that a poller runs itself is long when the process ends, and brings something then.
@@ -124,7 +123,7 @@ void bring_from_a_poller() {
   if (!on_poller) {
     say("no poller ran a callback");
   }
-  say_at_the_end(WFT_STATE_ABORTED, WFT_STATE_SUCCESS);
+  exit_with_all(WFT_STATE_ABORTED, WFT_STATE_SUCCESS);
 }
 
 // Threads that bring at the very moment of the stop; what they brought has arrived, or not.
@@ -222,9 +221,7 @@ void exit_in_a_callback_of_a_send() {
   WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask*) {
     WFTaskFactory::send_by_name("name", nullptr);
   })->start();
-  for (;;) {
-    ::pause();
-  }
+  exit_kit::wait_for_exit();
 }
 
 // Callbacks that block until an aborted task's callback lets them go.
@@ -242,7 +239,7 @@ void wait_for_the_aborted() {
     })->start();
   }
   begun.wait_for(kCallbacks);
-  say_at_the_end(WFT_STATE_ABORTED);
+  exit_with_all(WFT_STATE_ABORTED);
 }
 
 constexpr exit_kit::Scenario kScenarios[] = {

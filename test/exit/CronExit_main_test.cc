@@ -1,23 +1,15 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <string>
 #include <thread>
 
-#include "support/ChildProcess.h"
+#include "support/ExitKit.h"
 #include "workflow/WFCron.h"
 
-// Threads that ask when schedules are due while the process ends. The test runs this program again
-// as a child, which says on stdout, the test's pipe, what it saw.
+// Threads that ask when schedules are due while the process ends.
 
 namespace {
-
-constexpr const char* kVariable = "WORKFLOW_EXIT_SCENARIO";
-
-// The child's side ------------------------------------------------------------------------------
 
 constexpr int kThreads = 2;
 constexpr const char* kZones[] = {"Europe/Berlin", "America/New_York", "Asia/Tokyo"};
@@ -25,23 +17,13 @@ constexpr const char* kZones[] = {"Europe/Berlin", "America/New_York", "Asia/Tok
 std::atomic<int> rounds[kThreads];
 std::atomic<int> mistakes{0};
 
-// Lives longer than anything that is made while the program runs.
-struct AtTheVeryEnd {
-  ~AtTheVeryEnd() {
-    if (std::getenv(kVariable) == nullptr) return;
-    wait_for_rounds(1000);
-    const char text[] = "as ever\n";
-    if (mistakes == 0 && ::write(STDOUT_FILENO, text, sizeof(text) - 1) < 0) std::abort();
+void wait_for_rounds(int more) {
+  for (std::atomic<int>& each : rounds) {
+    const int enough = each + more;
+    while (each < enough)
+      std::this_thread::yield();
   }
-  static void wait_for_rounds(int more) {
-    for (std::atomic<int>& each : rounds) {
-      const int enough = each + more;
-      while (each < enough)
-        std::this_thread::yield();
-    }
-  }
-};
-const AtTheVeryEnd at_the_very_end;
+}
 
 [[noreturn]] void ask_for_ever(std::atomic<int>* count) {
   const auto cron = WFCron::parse("0 12 * * *", kZones[0]);
@@ -54,24 +36,25 @@ const AtTheVeryEnd at_the_very_end;
   }
 }
 
-int end_among_askers() {
+void end_among_askers() {
   for (std::atomic<int>& count : rounds)
     std::thread(ask_for_ever, &count).detach();
-  AtTheVeryEnd::wait_for_rounds(10);
-  return 0;
+  wait_for_rounds(10);
+  // Whatever is made while the program runs is gone by then.
+  exit_kit::last_word.word = [] {
+    wait_for_rounds(1000);
+    exit_kit::say(mistakes == 0 ? "as ever" : "mistakes");
+  };
 }
+
+constexpr exit_kit::Scenario kScenarios[] = {{"asking", end_among_askers}};
 
 }  // namespace
 
 TEST(CronExit, SchedulesMayBeAskedWhileTheProcessEnds) {
-  const auto result =
-      test_support::run_self({std::string(kVariable) + "=asking"}, std::chrono::seconds(60));
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.output, "as ever\n");
+  EXPECT_EQ(exit_kit::play("asking"), "as ever\n");
 }
 
 int main(int argc, char** argv) {
-  if (std::getenv(kVariable) != nullptr) return end_among_askers();
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(kScenarios, argc, argv);
 }

@@ -1,78 +1,40 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <thread>
 
 #include "server/Datagrams.h"
-#include "support/ChildProcess.h"
-#include "support/Sanitizers.h"
-#include "support/TestSeed.h"
-#include "util/Time.h"
+#include "support/ExitKit.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 
-// A process that ends while datagrams are under way. Each test runs this program again as a child,
-// which plays the scenario named in the environment and ends; the other end is the parent's.
+// A process that ends while datagrams are under way. The other end is the parent's.
 
 namespace exit_test {
 namespace {
 
+using exit_kit::outcomes;
 using server_test::Note;
 using server_test::NoteServer;
 using server_test::NoteTask;
 using test_support::UdpSocket;
 using Factory = WFNetworkTaskFactory<Note, Note>;
 
-constexpr const char* kScenarioVariable = "WORKFLOW_DATAGRAM_EXIT_SCENARIO";
 constexpr int kRequests = 200;
 
 // The child's side ------------------------------------------------------------------------------
 
-void say(const std::string& text) {
-  const std::string line = text + "\n";
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-    std::abort();
-  }
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-std::atomic<int> started{0};
-std::atomic<int> called{0};
-std::atomic<int> aborted{0};
-std::atomic<int> replied{0};
-std::atomic<int64_t> end_of_main_ns{0};
-
-// Destroyed after the library has stopped: constructed before its first use.
-class LastWord {
- public:
-  ~LastWord() {
-    if (end_of_main_ns == 0) {
-      return;
-    }
-    const int64_t took_ns = workflow::monotonic_ns() - end_of_main_ns;
-    say(std::to_string(started - called) + " missing, " + std::to_string(aborted) + " aborted, " +
-        std::to_string(replied) + " replied");
-    say("took_ms=" + std::to_string(took_ns / 1'000'000));
-  }
-};
-
-const LastWord last_word;
+std::atomic<int> held{0};
 
 void begin_exit() {
-  end_of_main_ns = workflow::monotonic_ns();
+  exit_kit::begin_exit([] { exit_kit::say(outcomes().text()); });
 }
 
 uint16_t parents_port() {
-  return static_cast<uint16_t>(std::stoi(environment("DATAGRAM_EXIT_PORT")));
+  return static_cast<uint16_t>(std::stoi(exit_kit::variable("DATAGRAM_EXIT_PORT")));
 }
 
 // Requests that no time limit ends, of a peer that says nothing; most wait for a connection.
@@ -83,12 +45,8 @@ void ask_silence() {
   settings.endpoint_params.response_timeout = -1;
   WORKFLOW_library_init(&settings);
   for (int i = 0; i < kRequests; i++) {
-    started++;
     NoteTask* task =
-        Factory::create_client_task(TT_UDP, "127.0.0.1", parents_port(), 5, [](NoteTask* ended) {
-          called++;
-          aborted += ended->get_state() == WFT_STATE_ABORTED;
-        });
+        Factory::create_client_task(TT_UDP, "127.0.0.1", parents_port(), 5, outcomes().callback());
     task->get_req()->text = "=";
     task->start();
   }
@@ -106,24 +64,20 @@ void leave_early() {
   begin_exit();
 }
 
-// Every reply is an hour away.
+// Every reply is an hour away: its timer is aborted, and it is sent then.
 void hold(NoteTask* task) {
-  started++;
   server_test::echo_note(task);
-  task->set_callback([](NoteTask* ended) {
-    called++;
-    replied += ended->get_state() == WFT_STATE_SUCCESS;
-  });
-  series_of(task)->push_back(WFTaskFactory::create_timer_task(
-      "held", 3600, 0,
-      [](WFTimerTask* timer) { aborted += timer->get_state() == WFT_STATE_ABORTED; }));
+  task->set_callback(outcomes().callback());
+  series_of(task)->push_back(
+      WFTaskFactory::create_timer_task("held", 3600, 0, outcomes().callback()));
+  held++;
 }
 
 // The parent sends its requests to the port that it is told.
 void forgotten_server() {
   const NoteServer& server = *new NoteServer(hold);
   UdpSocket().send_to(parents_port(), std::to_string(server.port()));
-  server_test::eventually([] { return started == kRequests; });
+  server_test::eventually([] { return held == kRequests; });
   begin_exit();
 }
 
@@ -137,16 +91,11 @@ void serve_and_ask() {
     task->get_req()->text = "=";
     task->start();
   }
-  server_test::eventually([] { return started == kRequests; });
+  server_test::eventually([] { return held == kRequests; });
   begin_exit();
 }
 
-struct Scenario {
-  const char* name;
-  void (*play)();
-};
-
-constexpr Scenario kScenarios[] = {
+constexpr exit_kit::Scenario kScenarios[] = {
     {"silence", wait_for_silence},
     {"early", leave_early},
     {"forgotten", forgotten_server},
@@ -155,26 +104,17 @@ constexpr Scenario kScenarios[] = {
 
 // The test's side -------------------------------------------------------------------------------
 
-int number_behind(const std::string& output, const std::string& label) {
-  const size_t at = output.find(label);
-  EXPECT_NE(at, std::string::npos) << output;
-  return at == std::string::npos ? -1 : std::atoi(output.c_str() + at + label.size());
+std::string play(const std::string& scenario, const UdpSocket& peer) {
+  return exit_kit::play_promptly(scenario, {"DATAGRAM_EXIT_PORT=" + std::to_string(peer.port())},
+                                 std::chrono::seconds(1));
 }
 
-std::string play(const std::string& scenario, const UdpSocket& peer) {
-  const test_support::ChildResult result =
-      test_support::run_self({std::string(kScenarioVariable) + "=" + scenario,
-                              "DATAGRAM_EXIT_PORT=" + std::to_string(peer.port())},
-                             std::chrono::seconds(30));
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_LT(number_behind(result.output, "took_ms="), test_support::kSanitized ? 20000 : 1000);
-  return result.output;
-}
+const std::string kAllHeldReplied = "400 called: 200 succeeded, 200 aborted\n";
 
 TEST(DatagramExit, RequestsWithoutAnAnswerAreAborted) {
   const UdpSocket silent;
   for (const char* scenario : {"silence", "early"}) {
-    EXPECT_EQ(play(scenario, silent).find("0 missing, 200 aborted, 0 replied\n"), 0u) << scenario;
+    EXPECT_EQ(play(scenario, silent), "200 called: 200 aborted\n") << scenario;
   }
 }
 
@@ -191,26 +131,18 @@ TEST(DatagramExit, DelayedRepliesLeaveAtTheExit) {
       heard++;
     }
   });
-  EXPECT_EQ(play("forgotten", peer).find("0 missing, 200 aborted, 200 replied\n"), 0u);
+  EXPECT_EQ(play("forgotten", peer), kAllHeldReplied);
   clients.join();
   EXPECT_EQ(heard, kRequests);
 }
 
 TEST(DatagramExit, ServerAndClientsInOneProcess) {
-  EXPECT_EQ(play("both", UdpSocket()).find("0 missing, 200 aborted, 200 replied\n"), 0u);
+  EXPECT_EQ(play("both", UdpSocket()), kAllHeldReplied);
 }
 
 }  // namespace
 }  // namespace exit_test
 
 int main(int argc, char** argv) {
-  const std::string name = exit_test::environment(exit_test::kScenarioVariable);
-  for (const auto& scenario : exit_test::kScenarios) {
-    if (scenario.name == name) {
-      scenario.play();
-      return 0;
-    }
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(exit_test::kScenarios, argc, argv);
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -12,70 +11,33 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "support/ChildProcess.h"
+#include "support/ExitKit.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 
 // What happens when a process ends while file tasks are outstanding, on both backends, which the
-// environment chooses. Each test runs this program again as a child, which plays the scenario named
-// in the environment; what it sees on the way out it writes to stdout, which is the test's pipe.
+// environment chooses.
+
+using exit_kit::last_word;
+using exit_kit::outcomes;
+using exit_kit::say;
 
 namespace {
 
-constexpr const char* kScenarioVariable = "WORKFLOW_EXIT_SCENARIO";
-
-// The child's side ------------------------------------------------------------------------------
-
-// How file tasks ended. Lives until after the last static destructor.
-struct Outcomes {
-  std::atomic<int> called{0};
-  std::atomic<int> succeeded{0};
-  std::atomic<int> aborted{0};
-
-  template <class Task>
-  void add(const Task* task) {
-    succeeded += task->get_state() == WFT_STATE_SUCCESS;
-    aborted += task->get_state() == WFT_STATE_ABORTED && task->get_retval() == -1;
-    called++;
+template <class Task>
+void count(const Task* task) {
+  if (task->get_state() == WFT_STATE_ABORTED && task->get_retval() != -1) {
+    say("an aborted task has a result");
   }
-  auto callback() {
-    return [this](auto* task) { add(task); };
-  }
-};
-
-Outcomes& outcomes() {
-  static Outcomes& outcomes = *new Outcomes;
-  return outcomes;
+  outcomes().add(task);
 }
-
-void say(const std::string& text) {
-  const std::string line = text + "\n";
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-    std::abort();
-  }
-}
-
-// Runs what a scenario left for it when the library has stopped: it is constructed before the
-// library is used, so that it is destroyed after it.
-class LastWord {
- public:
-  ~LastWord() {
-    if (word) {
-      word();
-    }
-  }
-  std::function<void()> word;
-};
-
-LastWord last_word;
 
 constexpr size_t kBlock = 4096;
 constexpr int kBlocks = 1024;
@@ -101,7 +63,7 @@ struct File {
       if (task->get_state() == WFT_STATE_SUCCESS && bytes->back() != 'a') {
         say("wrong bytes");
       }
-      outcomes().add(task);
+      count(task);
       if (then) {
         then(task);
       }
@@ -114,15 +76,13 @@ struct File {
 };
 
 // Made before the library is used; deleted by the last word.
-File* file = nullptr;
+File* const file = exit_kit::scenario_name().empty() ? nullptr : new File;
 
-// All were called, and none otherwise than it may.
+// All were called, and none ended otherwise than it may.
 void say_account(int tasks) {
-  const Outcomes& all = outcomes();
+  const exit_kit::Outcomes& all = outcomes();
   const bool right = all.called == tasks && all.succeeded + all.aborted == tasks;
-  say(right ? "all is well"
-            : std::to_string(all.called) + " called, " + std::to_string(all.succeeded) +
-                  " succeeded, " + std::to_string(all.aborted) + " aborted");
+  say(right ? "all is well" : all.text());
   delete file;
 }
 
@@ -176,8 +136,7 @@ void wait_for_what_has_begun() {
   last_word.word = [holder] {
     holder->join();
     delete holder;
-    say(std::to_string(outcomes().succeeded) + " succeeded, " + std::to_string(outcomes().aborted) +
-        " aborted");
+    say(outcomes().text());
     delete file;
   };
   if (::fcntl(file->fd, F_SETLEASE, F_WRLCK) != 0) {
@@ -204,15 +163,15 @@ void wait_for_what_has_begun() {
 void use_the_stopped_library() {
   file->read(0)->start();
   file->read(1)->start();
-  WFTaskFactory::create_fsync_task(file->fd, outcomes().callback())->start();
-  WFTaskFactory::create_pwrite_task(-1, "x", 1, 0, outcomes().callback())->start();
+  WFTaskFactory::create_fsync_task(file->fd, count<WFFileSyncTask>)->start();
+  WFTaskFactory::create_pwrite_task(-1, "x", 1, 0, count<WFFileIOTask>)->start();
   file->read(0)->dismiss();
   SeriesWork* series = Workflow::create_series_work(file->read(0), nullptr);
   for (int i = 1; i < 1000; i++) {
     series->push_back(file->read(i));
   }
   series->start();
-  say(std::to_string(outcomes().aborted) + " aborted");
+  say(outcomes().text());
   delete file;
 }
 
@@ -240,9 +199,7 @@ void exit_in_a_callback() {
                std::exit(0);
              })
       ->start();
-  for (;;) {
-    ::pause();
-  }
+  exit_kit::wait_for_exit();
 }
 
 void start_beside_the_stop() {
@@ -269,12 +226,7 @@ void start_beside_the_stop() {
   begun.wait_for(kThreads);
 }
 
-struct Scenario {
-  const char* name;
-  void (*play)();
-};
-
-constexpr Scenario kScenarios[] = {
+constexpr exit_kit::Scenario kScenarios[] = {
     {"backend", say_backend},
     {"outstanding", start_outstanding},
     {"few", start_few_at_a_time},
@@ -291,12 +243,7 @@ constexpr Scenario kScenarios[] = {
 class FileExit : public testing::TestWithParam<const char*> {
  protected:
   static std::string play(const char* scenario) {
-    const test_support::ChildResult result =
-        test_support::run_self({std::string(kScenarioVariable) + "=" + scenario,
-                                std::string(workflow::FileIo::kVariable) + "=" + GetParam()},
-                               std::chrono::seconds(100));
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
+    return exit_kit::play(scenario, {std::string(workflow::FileIo::kVariable) + "=" + GetParam()});
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, FileExit, testing::Values("io_uring", "threads"),
@@ -326,12 +273,12 @@ TEST_P(FileExit, CallbacksMayStartOthers) {
 }
 
 TEST_P(FileExit, WhatHasBegunIsWaitedForWhatHasNotIsAborted) {
-  EXPECT_EQ(play("begun"), "counter aborted\n1 succeeded, 1000 aborted\n");
+  EXPECT_EQ(play("begun"), "counter aborted\n1001 called: 1 succeeded, 1000 aborted\n");
 }
 
 TEST_P(FileExit, TasksStartedLaterAreAborted) {
-  EXPECT_EQ(play("after"), "1004 aborted\n");
-  EXPECT_EQ(play("before-and-after"), "1004 aborted\n");
+  EXPECT_EQ(play("after"), "1004 called: 1004 aborted\n");
+  EXPECT_EQ(play("before-and-after"), "1006 called: 2 succeeded, 1004 aborted\n");
 }
 
 TEST_P(FileExit, ExitMayBeCalledInACallback) {
@@ -345,14 +292,5 @@ TEST_P(FileExit, OtherThreadsMayStartThemMeanwhile) {
 }
 
 int main(int argc, char** argv) {
-  const char* name = std::getenv(kScenarioVariable);
-  for (const Scenario& scenario : kScenarios) {
-    if (name && std::string_view(name) == scenario.name) {
-      file = new File;
-      scenario.play();
-      return 0;
-    }
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(kScenarios, argc, argv);
 }

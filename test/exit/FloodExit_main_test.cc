@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 #include <openssl/crypto.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -13,24 +12,22 @@
 #include "client/RawServer.h"
 #include "server/Datagrams.h"
 #include "server/TestServer.h"
-#include "support/ChildProcess.h"
-#include "support/Sanitizers.h"
+#include "support/ExitKit.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 
 // A process that ends while its threads go on starting clients' tasks: before, during and after the
-// stop of the library. Each round runs this program again as a child; the servers are the parent's.
+// stop of the library. Each round is a child of its own. The servers are the parent's.
 
 namespace exit_test {
 namespace {
 
+using exit_kit::variable;
 using server_test::Note;
 using server_test::NoteTask;
 using test_support::TestRandom;
-
-constexpr const char* kEndVariable = "WORKFLOW_FLOOD_EXIT_END";
 
 // The child's side ------------------------------------------------------------------------------
 
@@ -50,21 +47,16 @@ std::atomic<int64_t> end_began_ns{0};
 std::array<std::thread, kThreads>& threads = *new std::array<std::thread, kThreads>;
 uint64_t seed = 0;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 struct Peers {
-  std::string http = "http://127.0.0.1:" + environment("FLOOD_EXIT_HTTP") + "/";
-  std::string https = "https://127.0.0.1:" + environment("FLOOD_EXIT_HTTPS") + "/";
-  std::string silent_http = "http://127.0.0.1:" + environment("FLOOD_EXIT_SILENT") + "/";
-  std::string silent_https = "https://127.0.0.1:" + environment("FLOOD_EXIT_SILENT") + "/";
+  std::string http = "http://127.0.0.1:" + variable("FLOOD_EXIT_HTTP") + "/";
+  std::string https = "https://127.0.0.1:" + variable("FLOOD_EXIT_HTTPS") + "/";
+  std::string silent_http = "http://127.0.0.1:" + variable("FLOOD_EXIT_SILENT") + "/";
+  std::string silent_https = "https://127.0.0.1:" + variable("FLOOD_EXIT_SILENT") + "/";
   uint16_t udp = port("FLOOD_EXIT_UDP");
   uint16_t silent_udp = port("FLOOD_EXIT_SILENT_UDP");
 
   static uint16_t port(const char* name) {
-    return static_cast<uint16_t>(std::atoi(environment(name).c_str()));
+    return static_cast<uint16_t>(std::atoi(variable(name).c_str()));
   }
 };
 
@@ -170,10 +162,10 @@ const EndOfTheFlood end_of_the_flood;
     missing += calls[i] == 0;
     too_often += calls[i] > 1;
   }
-  std::printf("%zu missing, %zu too often, %zu of %zu succeeded, %zu aborted, took_ms=%lld\n",
-              missing, too_often, succeeded.load(), started.load(), aborted.load(),
-              static_cast<long long>((workflow::monotonic_ns() - end_began_ns) / 1'000'000));
-  std::fflush(stdout);
+  exit_kit::say(std::to_string(missing) + " missing, " + std::to_string(too_often) +
+                " too often, " + std::to_string(succeeded) + " of " + std::to_string(started) +
+                " succeeded, " + std::to_string(aborted) + " aborted, took_us=" +
+                std::to_string((workflow::monotonic_ns() - end_began_ns) / workflow::kNsPerUs));
 }
 
 void begin_end() {
@@ -185,8 +177,8 @@ void begin_end() {
   std::exit(0);
 }
 
-// Returns when main() shall.
-void play(const std::string& end) {
+// Starts the threads, and lets them work for a while.
+void begin_flood(bool library_runs = true) {
   seed = test_support::test_seed();
   TestRandom random(seed);
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
@@ -195,32 +187,52 @@ void play(const std::string& end) {
   settings.endpoint_params.ssl_connect_timeout = -1;
   settings.endpoint_params.response_timeout = -1;
   WORKFLOW_library_init(&settings);
-  if (end != "first use") {
+  if (library_runs) {
     SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(),
-                             environment("FLOOD_EXIT_AUTHORITY").c_str());
+                             variable("FLOOD_EXIT_AUTHORITY").c_str());
     WFTaskFactory::create_timer_task(0, 0, nullptr)->start();
   }
   for (size_t i = 0; i < kThreads; i++) {
     threads[i] = std::thread(flood, i);
   }
-  std::this_thread::sleep_for(
-      std::chrono::microseconds(random.below(end == "first use" ? 500 : 30'000)));
-  if (end == "thread") {
-    std::thread(end_elsewhere).detach();
-  } else if (end == "callback") {
-    WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask*) { end_elsewhere(); })->start();
-  } else if (end == "request") {
-    const Peers peers;
-    send(started++, peers.udp);
-    WFTaskFactory::create_http_task(peers.http, 0, 0, [](WFHttpTask*) {
-      end_elsewhere();
-    })->start();
-  } else {
-    begin_end();
-    return;
-  }
-  std::this_thread::sleep_for(std::chrono::seconds(60));  // until the exit
+  std::this_thread::sleep_for(std::chrono::microseconds(random.below(library_runs ? 30'000 : 500)));
 }
+
+void end_in_main() {
+  begin_flood();
+  begin_end();
+}
+
+void end_at_first_use() {
+  begin_flood(false);
+  begin_end();
+}
+
+void end_on_a_thread() {
+  begin_flood();
+  std::thread(end_elsewhere).detach();
+  exit_kit::wait_for_exit();
+}
+
+void end_in_a_callback() {
+  begin_flood();
+  WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask*) { end_elsewhere(); })->start();
+  exit_kit::wait_for_exit();
+}
+
+void end_in_a_request() {
+  begin_flood();
+  const Peers peers;
+  send(started++, peers.udp);
+  WFTaskFactory::create_http_task(peers.http, 0, 0, [](WFHttpTask*) { end_elsewhere(); })->start();
+  exit_kit::wait_for_exit();
+}
+
+constexpr exit_kit::Scenario kScenarios[] = {
+    {"main", end_in_main},         {"MainAtFirstUse", end_at_first_use},
+    {"thread", end_on_a_thread},   {"callback", end_in_a_callback},
+    {"request", end_in_a_request},
+};
 
 // The test's side -------------------------------------------------------------------------------
 
@@ -229,20 +241,16 @@ class FloodExit : public testing::TestWithParam<const char*> {
   void play_round(uint64_t round) {
     const auto number = [](uint16_t port) { return std::to_string(port); };
     const uint64_t round_seed = test_support::test_seed() + round;
-    const test_support::ChildResult result = test_support::run_self(
-        {std::string(kEndVariable) + "=" + GetParam(),
-         "WORKFLOW_TEST_SEED=" + std::to_string(round_seed),
+    SCOPED_TRACE("seed " + std::to_string(round_seed));
+    const std::string output = exit_kit::play_promptly(
+        GetParam(),
+        {"WORKFLOW_TEST_SEED=" + std::to_string(round_seed),
          "FLOOD_EXIT_HTTP=" + number(http_.port()), "FLOOD_EXIT_HTTPS=" + number(https_.port()),
          "FLOOD_EXIT_SILENT=" + number(silent_.port()), "FLOOD_EXIT_UDP=" + number(udp_.port()),
          "FLOOD_EXIT_SILENT_UDP=" + number(silent_udp_.port()),
          "FLOOD_EXIT_AUTHORITY=" + server_test::credentials().authority.file()},
-        std::chrono::seconds(40));
-    SCOPED_TRACE("seed " + std::to_string(round_seed) + ": " + result.output);
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_NE(result.output.find("0 missing, 0 too often, "), std::string::npos);
-    const size_t at = result.output.find("took_ms=");
-    ASSERT_NE(at, std::string::npos);
-    EXPECT_LT(std::atoi(result.output.c_str() + at + 8), test_support::kSanitized ? 20'000 : 3000);
+        std::chrono::seconds(3));
+    EXPECT_NE(output.find("0 missing, 0 too often, "), std::string::npos) << output;
   }
 
  private:
@@ -259,28 +267,19 @@ class FloodExit : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(FloodExit, EveryCallbackRunsOnce) {
-  const auto rounds = static_cast<uint64_t>(test_support::env_number("WORKFLOW_EXIT_TIMES", 5));
+  const auto rounds = static_cast<uint64_t>(exit_kit::times(5));
   for (uint64_t round = 0; round < rounds && !HasFailure(); round++) {
     play_round(round);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(From, FloodExit,
-                         testing::Values("main", "thread", "callback", "request", "first use"),
-                         [](const auto& end) {
-                           const std::string name = end.param;
-                           return name == "first use" ? std::string("MainAtFirstUse") : name;
-                         });
+                         testing::Values("main", "thread", "callback", "request", "MainAtFirstUse"),
+                         [](const auto& end) { return std::string(end.param); });
 
 }  // namespace
 }  // namespace exit_test
 
 int main(int argc, char** argv) {
-  const std::string end = exit_test::environment(exit_test::kEndVariable);
-  if (!end.empty()) {
-    exit_test::play(end);
-    return 0;
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(exit_test::kScenarios, argc, argv);
 }

@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
 
-#include "support/ChildProcess.h"
+#include "support/ExitKit.h"
 #include "util/Sanitizers.h"
 #include "workflow/Executor.h"
 #include "workflow/WFFacilities.h"
@@ -17,11 +16,9 @@
 #include "workflow/WFTaskFactory.h"
 
 // fork(2) while the library runs: threads stay with the parent, the rest of the process is copied.
-// Each test runs this program again, as the parent that forks.
+// Here the child of the test is the parent that forks.
 
 namespace {
-
-constexpr const char* kScenarioVariable = "WORKFLOW_FORK_SCENARIO";
 
 // Destroyed in the child as in the parent.
 WFHttpServer server([](WFHttpTask* task) { task->get_resp()->append_output_body("served"); });
@@ -80,63 +77,63 @@ int in_child(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// The exit code of the program.
-int play(const std::string& scenario) {
+// Says whether all goes well when a child does what `in_the_child` does. That is told where the
+// parent serves, and returns what the child ends with.
+void fork_and_go_on(const std::function<int(const std::string&)>& in_the_child) {
   const std::string at = (server.start("127.0.0.1", 0), url());
   executor.init(1);
   queue.init();
   bool right = ask(at) && expire() && compute();
   static std::atomic<int> called{0};
   WFTaskFactory::create_timer_task("long", 3600, 0, [](WFTimerTask*) { called++; })->start();
-  if (scenario == "exits") {
-    right = right && in_child([] { return 7; }) == 7;
-  } else if (scenario == "stops") {
-    right = right && in_child([] {
-                       server.stop();
-                       executor.deinit();
-                       return 7;
-                     }) == 7;
-  } else {
-    right = right && in_child([&] {
-                       const bool fresh = WFTaskFactory::cancel_by_name("long") == 0;
-                       return fresh && expire() && compute() && ask(at) ? 7 : 1;
-                     }) == 7;
-  }
+  right = right && in_child([&] { return in_the_child(at); }) == 7;
   // Nothing of that has touched the parent.
   right = right && called == 0 && ask(at) && expire() && compute();
   right = right && WFTaskFactory::cancel_by_name("long") == 1 && expire();
-  return right ? 0 : 1;
+  exit_kit::say(right ? "all is well" : "something went wrong");
 }
 
+constexpr exit_kit::Scenario kScenarios[] = {
+    {"exits", [] { fork_and_go_on([](const std::string&) { return 7; }); }},
+    {"stops",
+     [] {
+       fork_and_go_on([](const std::string&) {
+         server.stop();
+         executor.deinit();
+         return 7;
+       });
+     }},
+    {"uses",
+     [] {
+       fork_and_go_on([](const std::string& at) {
+         const bool fresh = WFTaskFactory::cancel_by_name("long") == 0;
+         return fresh && expire() && compute() && ask(at) ? 7 : 1;
+       });
+     }},
+};
+
 // Sanitizers: the child neither has nor can find what only threads of the parent point to.
-int run(const std::string& scenario) {
-  return test_support::run_self({kScenarioVariable + ("=" + scenario),
-                                 "ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=die_after_fork=0"},
-                                std::chrono::seconds(200))
-      .exit_code;
+std::string play(const std::string& scenario) {
+  return exit_kit::play(scenario, {"ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=die_after_fork=0"});
 }
 
 }  // namespace
 
 TEST(Fork, AChildMayExit) {
-  EXPECT_EQ(run("exits"), 0);
+  EXPECT_EQ(play("exits"), "all is well\n");
 }
 
 TEST(Fork, AChildMayEndWhatTheParentGoesOnUsing) {
-  EXPECT_EQ(run("stops"), 0);
+  EXPECT_EQ(play("stops"), "all is well\n");
 }
 
 // ThreadSanitizer ends a process that starts threads after a fork with threads.
 #if !defined(WORKFLOW_THREAD_SANITIZER)
 TEST(Fork, AChildThatUsesTheLibraryHasThreadsOfItsOwn) {
-  EXPECT_EQ(run("uses"), 0);
+  EXPECT_EQ(play("uses"), "all is well\n");
 }
 #endif
 
 int main(int argc, char** argv) {
-  if (const char* scenario = std::getenv(kScenarioVariable)) {
-    return play(scenario);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(kScenarios, argc, argv);
 }

@@ -12,6 +12,7 @@
 
 using exit_kit::dropped;
 using exit_kit::empty_queue;
+using exit_kit::exit_with_all;
 using exit_kit::hold_the_guard;
 using exit_kit::last_word;
 using exit_kit::ledger;
@@ -19,7 +20,6 @@ using exit_kit::names_left;
 using exit_kit::play;
 using exit_kit::play_promptly;
 using exit_kit::say;
-using exit_kit::say_at_the_end;
 using exit_kit::start_every_waiting_kind;
 
 namespace {
@@ -30,7 +30,7 @@ void wait_alone() {
   for (int i = 0; i < 1000; i++) {
     start_every_waiting_kind();
   }
-  say_at_the_end(WFT_STATE_ABORTED);
+  exit_with_all(WFT_STATE_ABORTED);
 }
 
 // Inside of others, which end with them.

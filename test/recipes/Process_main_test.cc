@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "recipes/Recipes.h"
-#include "support/ChildProcess.h"
+#include "support/ExitKit.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -71,8 +71,6 @@ void serve_in_processes(int listen_fd, int processes, const http_process_t& proc
 }
 // End of recipe
 
-constexpr const char* kScenarioVariable = "WORKFLOW_RECIPE_SCENARIO";
-
 // Ends with a timer outstanding, whose callback uses the journal, first made by a callback.
 void end_with_timer() {
   Tally begun;
@@ -83,17 +81,15 @@ void end_with_timer() {
   begun.wait_for(1);
   WFTaskFactory::create_timer_task(std::chrono::hours(1), [](WFTimerTask* task) {
     Journal::instance().add("ended");
-    const std::string text = std::to_string(Journal::instance().size()) + " lines, " +
-                             (task->get_state() == WFT_STATE_ABORTED ? "aborted" : "not aborted");
-    if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) std::abort();
+    exit_kit::say(std::to_string(Journal::instance().size()) + " lines, " +
+                  (task->get_state() == WFT_STATE_ABORTED ? "aborted" : "not aborted"));
   })->start();
 }
 
+constexpr exit_kit::Scenario kScenarios[] = {{"end", end_with_timer}};
+
 TEST(ProcessRecipe, CallbacksAtExitFindWhatIsNeverDestroyed) {
-  const auto result =
-      test_support::run_self({std::string(kScenarioVariable) + "=end"}, std::chrono::seconds(60));
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.output, "2 lines, aborted");
+  EXPECT_EQ(exit_kit::play("end"), "2 lines, aborted\n");
 }
 
 TEST(ProcessRecipe, EachProcessServesTheSameSocket) {
@@ -129,10 +125,5 @@ TEST(ProcessRecipe, EachProcessServesTheSameSocket) {
 }  // namespace recipes_test
 
 int main(int argc, char** argv) {
-  if (std::getenv(recipes_test::kScenarioVariable)) {
-    recipes_test::end_with_timer();
-    return 0;
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(recipes_test::kScenarios, argc, argv);
 }

@@ -1,55 +1,34 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "server/TestServer.h"
-#include "support/ChildProcess.h"
-#include "support/Sanitizers.h"
-#include "util/Time.h"
+#include "support/ExitKit.h"
 
-// A process that ends while its server is running. Each test runs this program again as a child,
-// which plays the scenario named in the environment and ends.
+// A process that ends while its server is running.
 
 namespace server_test {
 namespace {
 
-constexpr const char* kScenarioVariable = "WORKFLOW_SERVER_EXIT_SCENARIO";
+using exit_kit::say;
+using exit_kit::wait_for_exit;
+
 constexpr const char* kSocketVariable = "WORKFLOW_SERVER_EXIT_SOCKET";  // a descriptor
 
 // The child's side ------------------------------------------------------------------------------
 
-void say(const std::string& text) {
-  const std::string line = text + "\n";
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-    std::abort();
-  }
-}
-
 std::atomic<int> aborted{0};
 std::atomic<int> ended{0};
-std::atomic<int64_t> end_of_main_ns{0};
 
-// Destroyed after the library has stopped: constructed before its first use.
-class LastWord {
- public:
-  ~LastWord() {
-    if (end_of_main_ns != 0) {
-      say(std::to_string(aborted) + " aborted, " + std::to_string(ended) + " ended");
-      const int64_t took_ns = workflow::monotonic_ns() - end_of_main_ns;
-      say("took_ms=" + std::to_string(took_ns / 1'000'000));
-    }
-  }
-};
-
-const LastWord last_word;
+void begin_exit() {
+  exit_kit::begin_exit(
+      [] { say(std::to_string(aborted) + " aborted, " + std::to_string(ended) + " ended"); });
+}
 
 // Every reply is an hour away.
 void hold(WFHttpTask* task) {
@@ -88,10 +67,6 @@ std::vector<RawClient>& connect_clients(uint16_t port, const std::function<bool(
   return clients;
 }
 
-void begin_exit() {
-  end_of_main_ns = workflow::monotonic_ns();
-}
-
 void forgotten_server() {
   TestServer& server = *new TestServer(hold);
   connect_clients(server.port(), [&] { return server.processed() == 200; });
@@ -124,9 +99,7 @@ void exit_in_process() {
       connect_clients(server.port(), [&] { return server.processed() == 200; });
   clients.emplace_back(server.port());
   clients.back().send(get("/exit"));
-  for (;;) {
-    ::pause();
-  }
+  wait_for_exit();
 }
 
 void exit_while_another_waits() {
@@ -137,9 +110,7 @@ void exit_while_another_waits() {
     std::exit(0);
   }).detach();
   server->wait_finish();
-  for (;;) {
-    ::pause();
-  }
+  wait_for_exit();
 }
 
 void exit_in_a_flood() {
@@ -173,7 +144,7 @@ void exit_before_the_reply_is_read() {
     task->get_resp()->append_output_body_nocopy(unread_body());
     task->set_callback([&](WFHttpTask*) { replied = true; });
   });
-  if (server.serve(std::atoi(std::getenv(kSocketVariable))) != 0) {
+  if (server.serve(std::stoi(exit_kit::variable(kSocketVariable))) != 0) {
     say("cannot serve");
   }
   eventually([&] { return replied.load(); });
@@ -181,12 +152,7 @@ void exit_before_the_reply_is_read() {
   begin_exit();
 }
 
-struct Scenario {
-  const char* name;
-  void (*play)();
-};
-
-constexpr Scenario kScenarios[] = {
+constexpr exit_kit::Scenario kScenarios[] = {
     {"forgotten", forgotten_server}, {"static", static_server_still_running},
     {"process", exit_in_process},    {"waiting", exit_while_another_waits},
     {"flood", exit_in_a_flood},      {"unread", exit_before_the_reply_is_read},
@@ -195,17 +161,8 @@ constexpr Scenario kScenarios[] = {
 // The test's side -------------------------------------------------------------------------------
 
 std::string play(const char* scenario, int socket = -1) {
-  const test_support::ChildResult result =
-      test_support::run_self({std::string(kScenarioVariable) + "=" + scenario,
-                              std::string(kSocketVariable) + "=" + std::to_string(socket)},
-                             std::chrono::seconds(60));
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  const size_t at = result.output.find("took_ms=");
-  EXPECT_NE(at, std::string::npos) << result.output;
-  if (at != std::string::npos) {
-    EXPECT_LT(std::atoi(result.output.c_str() + at + 8), test_support::kSanitized ? 20000 : 2000);
-  }
-  return result.output.substr(0, at);
+  return exit_kit::play_promptly(scenario,
+                                 {std::string(kSocketVariable) + "=" + std::to_string(socket)});
 }
 
 }  // namespace
@@ -246,26 +203,8 @@ TEST(ServerExit, BeforeTheReplyIsRead) {
   EXPECT_EQ(client.ending(), Ending::kClosed);
 }
 
-// True when this process is a child and has played its part.
-static bool play_as_child() {
-  const char* name = std::getenv(kScenarioVariable);
-  if (!name) {
-    return false;
-  }
-  for (const Scenario& scenario : kScenarios) {
-    if (std::string_view(scenario.name) == name) {
-      scenario.play();
-    }
-  }
-  return true;
-}
-
 }  // namespace server_test
 
 int main(int argc, char** argv) {
-  if (server_test::play_as_child()) {
-    return 0;
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return exit_kit::run(server_test::kScenarios, argc, argv);
 }
