@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "workflow/Duration.h"
 #include "workflow/WFScope.h"
+#include "workflow/detail/Duration.h"
 
 // A task that contains a series with a time limit: a scope task whose scope has a deadline.
 //

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "workflow/Duration.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/detail/Duration.h"
 
 // Results that one thread waits for and another one brings, like std::future and std::promise, with
 // three differences. A wait on a framework thread lends that thread to other work, so it cannot

@@ -10,8 +10,8 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpMessageChunk.h"
 #include "workflow/URIParser.h"
-#include "workflow/WFHttpClientTask.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/detail/HttpClientTask.h"
 
 // An HTTP request whose response is passed on as it arrives, and never stored: the task needs
 // little memory however much the server sends.

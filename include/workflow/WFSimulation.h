@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "workflow/Duration.h"
+#include "workflow/detail/Duration.h"
 
 namespace workflow {
 class Simulation;

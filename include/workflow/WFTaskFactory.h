@@ -17,11 +17,11 @@
 #include "workflow/WFFileTask.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFGraphTask.h"
-#include "workflow/WFHttpClientTask.h"
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFScope.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
+#include "workflow/detail/HttpClientTask.h"
 
 using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 using http_callback_t = std::function<void(WFHttpTask *)>;

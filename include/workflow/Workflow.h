@@ -12,15 +12,11 @@
 
 class ParallelWork;
 class SeriesWork;
-class WFGraphNode;
-class WFModuleTask;
-class WFRepeaterTask;
 class WFScope;
 
 namespace workflow {
 
 class DeadlineScope;
-class ScopeTask;
 class SeriesScope;
 
 // The place of a series in its scope: of the task that the series waits for now.
@@ -111,6 +107,10 @@ class SeriesWork {
   // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
+  // Returns the task to start with. If the series is cancelled already, this is a placeholder for
+  // all of its tasks, so that the callback runs on a thread that runs callbacks.
+  SubTask *begin();
+
   // Makes the series run in a scope that nothing else runs in. Its deadline ends with the series.
   // Only before the start. Throws nothing.
   void use_scope(const WFScope &scope);
@@ -120,23 +120,14 @@ class SeriesWork {
 
  private:
   friend class ParallelTask;
-  friend class ParallelWork;
   friend class SubTask;
-  friend class WFGraphNode;
-  friend class WFGraphTask;
-  friend class WFModuleTask;
-  friend class WFRepeaterTask;
   friend class Workflow;
-  friend class workflow::ScopeTask;
   friend class workflow::SeriesScope;
 
   // Creates a series whose only task has been dispatched already.
   SeriesWork() = default;
   // Called after the callback: ends the parallel's branch, or deletes this.
   virtual void after_callback();
-  // Returns the task to start with. If the series is cancelled already, this is a placeholder for
-  // all of its tasks, so that the callback runs on a thread that runs callbacks.
-  SubTask *begin();
   // Pushes a new task to the front, followed by `waiting`, a task that belongs to this series
   // already and waits for the new one.
   void push_front_both(SubTask *task, SubTask *waiting);
@@ -226,7 +217,6 @@ class ParallelWork : public ParallelTask {
   parallel_callback_t callback;
 
  private:
-  friend class SeriesWork;
   friend class Workflow;
 
   std::vector<SeriesWork *> series_;

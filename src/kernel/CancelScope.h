@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
 #include "workflow/detail/CancelRegistration.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

@@ -15,7 +15,7 @@
 #include "util/Clock.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

@@ -8,8 +8,8 @@
 
 #include "workflow/EndpointParams.h"
 #include "workflow/ProtocolMessage.h"
-#include "workflow/Runnable.h"
 #include "workflow/URIParser.h"
+#include "workflow/detail/Runnable.h"
 
 class WFConnection;
 
