@@ -16,7 +16,9 @@ class WFGoTask : public workflow::TaskWithCallback<WFGoTask, workflow::ComputeTa
       : TaskWithCallback(nullptr, place, limit), function_(std::move(function)) {}
   ~WFGoTask() override = default;
 
-  void compute() override { function_(); }
+  void compute() override {
+    if (function_) function_();
+  }
 
   std::function<void()> function_;
 

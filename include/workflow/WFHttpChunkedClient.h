@@ -128,7 +128,7 @@ class WFHttpChunkedClient {
 
   // Creates a task for an http or https URL. The method is GET, unless the request is changed
   // before the start. At most `redirect_max` redirects are followed, as by
-  // WFTaskFactory::create_http_task().
+  // WFTaskFactory::create_http_task(). Both functions may be null.
   static WFHttpChunkedTask *create_chunked_task(const std::string &url, int redirect_max,
                                                 extract_t extract, callback_t callback);
   static WFHttpChunkedTask *create_chunked_task(const ParsedURI &uri, int redirect_max,

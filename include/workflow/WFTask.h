@@ -51,8 +51,8 @@ class WFRepeaterTask : public workflow::TaskWithCallback<WFRepeaterTask, WFGener
   bool began_ = false;
 };
 
-// A task that contains a series of its own, and is done when that series has ended. Cancelling the
-// series that contains the module does not cancel the inner series.
+// A task that contains a series of its own, and is done when that series has ended. Its state is
+// always SUCCESS. Cancelling the series that contains the module does not cancel the inner series.
 class WFModuleTask
     : public workflow::TaskWithCallback<const WFModuleTask, workflow::TaskBase<ParallelTask>> {
  public:
@@ -129,8 +129,8 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   // becomes true, or soon if it is true already. It is called at most once, on a thread of the
   // library, concurrently with the tasks of the series. The reply waits for a running hook, so the
   // task and the series live meanwhile; the hook must not wait for them. A new hook replaces one
-  // that was not called yet. The hook is not called any more once the reply is sent. No effect on
-  // clients.
+  // that was not called yet; a null one only does that. The hook is not called any more once the
+  // reply is sent. No effect on clients.
   virtual void on_closed(std::function<void()> /*hook*/) {}
 
   // Server side, in the series of the request and before its reply: when closed() becomes true, the

@@ -293,7 +293,7 @@ class WFTimer {
   // anything. A timer that exists during the whole call is visited once; one that comes or goes
   // meanwhile is visited once or not at all. O(all names + timers visited); other threads wait at
   // most while some dozens of timers are looked at. Returns false if there is no memory. If visit()
-  // throws, the visit ends and the exception goes on to the caller. `visit` must not be null.
+  // throws, the visit ends and the exception goes on to the caller.
   static bool for_each(const std::string &prefix,
                        const std::function<bool(const WFTimerInfo &)> &visit);
   // The first `max` timers that for_each() would visit, in no particular order: which ones these

@@ -149,6 +149,9 @@ size_t WFTimer::count_prefix(const std::string& prefix) {
 
 bool WFTimer::for_each(const std::string& prefix,
                        const std::function<bool(const WFTimerInfo&)>& visit) {
+  if (!visit) {
+    return true;
+  }
   std::vector<WFTimerInfo> seen;
   bool has_memory = true;
   bool is_showing = false;
