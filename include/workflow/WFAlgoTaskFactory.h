@@ -14,7 +14,7 @@
 #include "workflow/Workflow.h"
 
 // The inputs and outputs of algorithm tasks. The ranges belong to the user. They must outlive the
-// task, and nothing else may use them while it runs.
+// task, and nothing else may use them while it runs. A range may be empty, and both its ends null.
 namespace algorithm {
 
 template <class T>

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/Tally.h"
+#include "workflow/HttpMessage.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFGraphTask.h"
 #include "workflow/WFTaskFactory.h"
@@ -158,4 +159,24 @@ TEST(NullText, IsNoUri) {
   ParsedURI uri;
   EXPECT_EQ(URIParser::parse(static_cast<const char*>(nullptr), uri), -1);
   EXPECT_EQ(uri.error, EINVAL);
+}
+
+TEST(NullText, IsRefusedInHttpMessages) {
+  const char* const null = nullptr;
+  protocol::HttpRequest request;
+  errno = 0;
+  EXPECT_FALSE(request.set_method(null));
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_FALSE(request.set_request_uri(null));
+  EXPECT_FALSE(request.set_http_version(null));
+  EXPECT_FALSE(request.add_header_pair("Name", null));
+  EXPECT_FALSE(request.set_header_pair(null, "value"));
+  protocol::HttpResponse response;
+  EXPECT_FALSE(response.set_status_code(null));
+  EXPECT_FALSE(response.set_reason_phrase(null));
+  errno = 0;
+  EXPECT_FALSE(response.append_output_body(null));
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_FALSE(response.append_output_body_nocopy(null));
+  EXPECT_EQ(response.get_output_body_size(), 0u);
 }
