@@ -19,7 +19,7 @@ void changed(const std::string& file, WFFacilities::WaitGroup* indexed) {
     return;
   }
   // Should another thread come to this line at the same time, one of both timers gets the name.
-  WFTimer::create(file, milliseconds(500), WF_TIMER_KEEP, [file, indexed](WFTimerTask* timer) {
+  WFTimer::create(milliseconds(500), {file, WF_TIMER_KEEP}, [file, indexed](WFTimerTask* timer) {
     if (timer->get_state() == WFT_STATE_SUCCESS) {
       std::printf("indexed %s\n", file.c_str());
       indexed->done();

@@ -53,8 +53,7 @@ void run(size_t n) {
   std::vector<std::string> names(n);
   for (size_t i = 0; i < n; i++) {
     names[i] = "timer:" + std::to_string(100000000000 + i);
-    WFTimerTask* task =
-        WFTimer::create(names[i], hours(1), WF_TIMER_APPEND, [&ended](WFTimerTask*) { ended++; });
+    WFTimerTask* task = WFTimer::create(hours(1), {names[i]}, [&ended](WFTimerTask*) { ended++; });
     handles[i] = WFTimer::handle_of(task);
     task->start();
   }

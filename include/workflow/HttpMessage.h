@@ -34,10 +34,10 @@ struct HttpContent;
 // these pointers valid (they follow the content). Not thread-safe. A message that was never used
 // allocates no memory.
 //
-// Setters return false with errno EINVAL for text that would break the framing on the wire: CR, LF
-// or NUL anywhere, a name or method that is not a token, white space in a request target. They also
-// fail with ENOMEM. encode() writes what was set and nothing else. The task that sends the message
-// adds Content-Length, Connection and the like before that.
+// Setters return false with errno EINVAL for a null text, and for text that would break the framing
+// on the wire: CR, LF or NUL anywhere, a name or method that is not a token, white space in a
+// request target. They also fail with ENOMEM. encode() writes what was set and nothing else. The
+// task that sends the message adds Content-Length, Connection and the like before that.
 class HttpMessage : public ProtocolMessage {
  public:
   const char *get_http_version() const;
@@ -73,9 +73,9 @@ class HttpMessage : public ProtocolMessage {
   // arrived.
   void end_parsing();
 
-  // The body to send, as a list of blocks. The nocopy forms keep the caller's pointer, which must
-  // stay valid until the message has been sent. A received body may be passed to the nocopy forms
-  // of its own message.
+  // The body to send, as a list of blocks. These return false with errno EINVAL for a null text, or
+  // with ENOMEM. The nocopy forms keep the caller's pointer, which must stay valid until the
+  // message has been sent. A received body may be passed to the nocopy forms of its own message.
   bool append_output_body(const void *buf, size_t size);
   bool append_output_body_nocopy(const void *buf, size_t size);
   bool append_output_body(const char *buf);

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "workflow/Runnable.h"
 #include "workflow/detail/CancelRegistration.h"
+#include "workflow/detail/Runnable.h"
 
 class ParallelWork;
 class SeriesWork;
@@ -86,6 +86,9 @@ class SubTask : public workflow::Runnable {
   // Deletes this task and returns `task`, which takes its place in the series and is dispatched
   // next.
   SubTask *delete_and_continue_with(SubTask *task);
+  // How done() ends for a task that comes back: pushes `task`, which is new, to the front of the
+  // series, and this task behind it. Returns the next task of the series.
+  SubTask *come_back_after(SubTask *task);
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
 
@@ -187,6 +190,13 @@ class ParallelTask : public SubTask {
 
   // Called once for each branch that has ended, from any thread.
   virtual void branch_done();
+
+  // For classes that own the series of their branches. The first function makes a series that was
+  // not started a branch of this task, the second one begins it and returns the task to dispatch,
+  // and the third one deletes it.
+  void adopt_series(SeriesWork *series);
+  static SubTask *begin_series(SeriesWork *series);
+  static void delete_series(SeriesWork *series);
 
   SubTask **subtasks = nullptr;
   size_t subtasks_nr = 0;

@@ -69,7 +69,8 @@ class URIParser {
  public:
   // Returns 0 and fills `uri`. On failure returns -1, sets the state and error of `uri`, and leaves
   // all its components null. Characters of path, query and fragment that RFC 3986 does not allow
-  // are percent-encoded, as browsers do. Spaces and control characters are refused anywhere.
+  // are percent-encoded, as browsers do. Spaces and control characters are refused anywhere, and so
+  // is a text that is empty or null.
   static int parse(const char *str, ParsedURI &uri);
   static int parse(const std::string &str, ParsedURI &uri);
 

@@ -14,7 +14,7 @@
 #include "workflow/Workflow.h"
 
 // The inputs and outputs of algorithm tasks. The ranges belong to the user. They must outlive the
-// task, and nothing else may use them while it runs.
+// task, and nothing else may use them while it runs. A range may be empty, and both its ends null.
 namespace algorithm {
 
 template <class T>
@@ -210,16 +210,16 @@ class ParallelSortTask final : public WFSortTask<T> {
 
   void end_round() {
     sorted_ = std::max<size_t>(2 * sorted_, 1);
-    if (const int error = failed_.load(std::memory_order_relaxed)) {
-      this->state_ = WFT_STATE_SYS_ERROR;
-      this->error_ = error;
+    if (const int failure = failed_.load(std::memory_order_relaxed)) {
+      this->state = WFT_STATE_SYS_ERROR;
+      this->error = failure;
     } else if (aborted_.load(std::memory_order_relaxed)) {
-      this->state_ = WFT_STATE_ABORTED;
+      this->state = WFT_STATE_ABORTED;
     } else if (sorted_ < pieces_) {
       begin_round();
       return;
     } else {
-      this->state_ = WFT_STATE_SUCCESS;
+      this->state = WFT_STATE_SUCCESS;
       set_output();
     }
     this->subtask_done();

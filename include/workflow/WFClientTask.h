@@ -7,10 +7,10 @@
 #include <functional>
 #include <utility>
 
-#include "workflow/ClientExchange.h"
 #include "workflow/ProtocolMessage.h"
 #include "workflow/WFTask.h"
 #include "workflow/WFTaskError.h"
+#include "workflow/detail/ClientExchange.h"
 
 // What a protocol adds to its client tasks. Specialise it for messages that need something else.
 template <class REQ, class RESP>
@@ -68,8 +68,8 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
     const int refused = no_target ? target_error_ : enter();
     if (refused != 0) {
       const bool is_errno = !no_target || refused < 1000;
-      this->state_ = is_errno ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
-      this->error_ = refused;
+      this->state = is_errno ? WFT_STATE_SYS_ERROR : WFT_STATE_TASK_ERROR;
+      this->error = refused;
       this->timeout_reason_ = TOR_NOT_TIMEOUT;
       this->subtask_done();
       return;
@@ -128,9 +128,9 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   }
   bool is_repeatable() override { return Protocol::is_repeatable(&this->req_); }
 
-  workflow::Runnable *ended(int state, int error, int timeout_reason) override {
-    this->state_ = state;
-    this->error_ = error;
+  workflow::Runnable *ended(int end_state, int end_error, int timeout_reason) override {
+    this->state = end_state;
+    this->error = end_error;
     this->timeout_reason_ = timeout_reason;
     this->task_seq_ = sequence();
     return this->leave_scope() ? this : nullptr;

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "workflow/Duration.h"
 #include "workflow/WFScope.h"
+#include "workflow/detail/Duration.h"
 
 // A task that contains a series with a time limit: a scope task whose scope has a deadline.
 //
@@ -13,6 +13,8 @@
 // timeout. docs/scopes.md lists how each kind of task ends.
 using WFDeadlineTask = WFScopeTask;
 
+// The callback may be null; a task or series must not be.
+//
 // A task that runs `task` with a time limit, which counts from the start of the returned task. A
 // negative limit means no deadline. Zero expires immediately. `task` may be a single step, a
 // parallel, a graph or another deadline; of two deadlines the earlier one counts.

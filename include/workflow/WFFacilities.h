@@ -42,7 +42,8 @@ class WFFacilities {
   static void sleep_for(workflow::Duration duration);
   static WFFuture<void> async_sleep_for(workflow::Duration duration);
 
-  // Runs func(args...) on a computing thread: creates and starts a go task of that queue.
+  // Runs func(args...) on a computing thread: creates and starts a go task of that queue. A null
+  // function is not called.
   template <class FUNC, class... ARGS>
   static void go(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     WFTaskFactory::create_go_task(queue_name, std::forward<FUNC>(func), std::forward<ARGS>(args)...)

@@ -3,14 +3,12 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include <cassert>
 #include <cstddef>
 #include <functional>
 #include <utility>
 
-#include "workflow/SubTask.h"
-#include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
+#include "workflow/detail/TaskBase.h"
 
 // The arguments of a file task. They may be changed until the task is started. The caller owns the
 // memory to which they point and the descriptor, and keeps both until the callback. If the task was
@@ -48,46 +46,21 @@ struct FileSyncArgs {
 // Tasks that run at the same time are executed in any order. Where order matters, such as for a
 // write before its fsync, put them into a series.
 template <class ARGS>
-class WFFileTask : public SubTask {
+class WFFileTask : public workflow::TaskWithCallback<WFFileTask<ARGS>> {
  public:
-  void start() {
-    assert(!series_of(this));
-    start_alone();
-  }
-  void dismiss() {
-    assert(!series_of(this));
-    drop_unstarted();
-  }
-
-  void *user_data = nullptr;
-
   ARGS *get_args() { return &args_; }
   const ARGS *get_args() const { return &args_; }
 
   // Returns -1 unless the task has succeeded.
   long get_retval() const { return retval_; }
 
-  int get_state() const { return state_; }
-  int get_error() const { return error_; }
-  void set_callback(std::function<void(WFFileTask<ARGS> *)> callback) {
-    callback_ = std::move(callback);
-  }
-
  protected:
   WFFileTask(const ARGS &args, std::function<void(WFFileTask<ARGS> *)> &&callback)
-      : args_(args), callback_(std::move(callback)) {}
+      : WFFileTask::TaskWithCallback(std::move(callback)), args_(args) {}
   ~WFFileTask() override = default;
-
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
-  }
 
   ARGS args_;
   long retval_ = -1;
-  int state_ = WFT_STATE_UNDEFINED;
-  int error_ = 0;
-  std::function<void(WFFileTask<ARGS> *)> callback_;
 };
 
 using WFFileIOTask = WFFileTask<FileIOArgs>;

@@ -39,7 +39,7 @@ inline constexpr struct WFGlobalSettings GLOBAL_SETTINGS_DEFAULT {};
 // Sets the process's settings. Call it before any other call of the library: the first use, which
 // may be the creation of a named task, creates as many threads as the settings say at that moment.
 // After that, numbers of threads have no effect. Must not run concurrently with the first use of
-// the library.
+// the library. `settings` must not be null; it is copied.
 extern void WORKFLOW_library_init(const struct WFGlobalSettings *settings);
 
 // Functions that concern the process as a whole. Any thread may call any of them at any time.

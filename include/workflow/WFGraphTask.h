@@ -92,15 +92,11 @@ inline workflow::GraphArrow operator<(WFGraphNode &to, const workflow::GraphDoub
 // Tasks that depend on each other. Each runs when all tasks that it depends on are done, and the
 // graph is done when all of them are. It ends with SUCCESS. If nodes depend on each other in a
 // circle, it ends with SYS_ERROR/EDEADLK; then no task of it has run, and all of them are dropped.
-class WFGraphTask : public WFGenericTask {
+class WFGraphTask : public workflow::TaskWithCallback<WFGraphTask, WFGenericTask> {
  public:
-  // Adds `task`, which must have no series yet; the graph owns it from then on. Only before the
-  // start. The node lives as long as the graph.
+  // Adds `task`, which must not be null and have no series yet; the graph owns it from then on.
+  // Only before the start. The node lives as long as the graph.
   WFGraphNode &create_graph_node(SubTask *task);
-
-  void set_callback(std::function<void(WFGraphTask *)> callback) {
-    callback_ = std::move(callback);
-  }
 
   explicit WFGraphTask(std::function<void(WFGraphTask *)> callback);
 
@@ -108,9 +104,6 @@ class WFGraphTask : public WFGenericTask {
   ~WFGraphTask() override;
 
   void dispatch() override;
-  SubTask *done() override;
-
-  std::function<void(WFGraphTask *)> callback_;
 
  private:
   friend class WFGraphNode;

@@ -10,8 +10,8 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpMessageChunk.h"
 #include "workflow/URIParser.h"
-#include "workflow/WFHttpClientTask.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/detail/HttpClientTask.h"
 
 // An HTTP request whose response is passed on as it arrives, and never stored: the task needs
 // little memory however much the server sends.
@@ -128,7 +128,7 @@ class WFHttpChunkedClient {
 
   // Creates a task for an http or https URL. The method is GET, unless the request is changed
   // before the start. At most `redirect_max` redirects are followed, as by
-  // WFTaskFactory::create_http_task().
+  // WFTaskFactory::create_http_task(). Both functions may be null.
   static WFHttpChunkedTask *create_chunked_task(const std::string &url, int redirect_max,
                                                 extract_t extract, callback_t callback);
   static WFHttpChunkedTask *create_chunked_task(const ParsedURI &uri, int redirect_max,

@@ -20,24 +20,15 @@ class ReplyStream;
 // missing from the reply, so the stream ends with that error, too: the reply is incomplete, and the
 // connection is closed. A task without bytes ends in the same way if the scope ends before there is
 // room; the stream goes on.
-class WFStreamTask : public WFGenericTask {
+class WFStreamTask : public workflow::TaskWithCallback<WFStreamTask, WFGenericTask> {
  public:
-  void set_callback(std::function<void(WFStreamTask *)> callback) {
-    callback_ = std::move(callback);
-  }
-
   void dispatch() override;
 
  protected:
   WFStreamTask(std::shared_ptr<workflow::ReplyStream> stream, std::string &&data,
                std::function<void(WFStreamTask *)> &&callback)
-      : stream_(std::move(stream)), data_(std::move(data)), callback_(std::move(callback)) {}
+      : TaskWithCallback(std::move(callback)), stream_(std::move(stream)), data_(std::move(data)) {}
   ~WFStreamTask() override = default;
-
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
-  }
 
  private:
   friend class WFHttpStream;
@@ -48,7 +39,6 @@ class WFStreamTask : public WFGenericTask {
   const std::shared_ptr<workflow::ReplyStream> stream_;  // null: there is no stream
   const std::string data_;
   size_t written_ = 0;
-  std::function<void(WFStreamTask *)> callback_;
 };
 
 // An event for a browser's EventSource (HTML Standard, 9.2). Fields that are empty, or negative,
@@ -78,7 +68,8 @@ class WFHttpStream {
   // Sends the head of task->get_resp(), followed by whatever was appended to its body. Call this
   // once, in the series of a server's task. On failure the returned handle has no stream, and errno
   // is set:
-  // - EINVAL: the task is not one of an HTTP server, or its head cannot be that of a reply (a
+  // - EINVAL: the task is null or not one of an HTTP server, or its head cannot be that of a reply
+  // (a
   //   status 1xx, a version other than 1.1 and 1.0). Such a reply becomes a 500 when the series
   //   ends.
   // - EALREADY: the reply has already begun.

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "workflow/Duration.h"
+#include "workflow/detail/Duration.h"
 
 // A clock that stands still until a test moves it. Threads, sockets and everything else are real;
 // only the timers, timeouts and limits of the library follow this clock. So a test of an hour's

@@ -4,7 +4,8 @@
 
 // Composition by operators: `a > b` is a series, `a * b` is a parallel. Each operand is a task, a
 // pointer to a task, a series or a parallel, in any combination except two raw pointers. A series
-// on the left of > and a parallel on the left of * are extended, not wrapped.
+// on the left of > and a parallel on the left of * are extended, not wrapped. No pointer may be
+// null.
 
 static inline SeriesWork &operator>(SubTask &x, SubTask &y) {
   SeriesWork *series = Workflow::create_series_work(&x, nullptr);

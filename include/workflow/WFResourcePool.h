@@ -20,14 +20,14 @@ class ResourceSource {
   ResourceSource(const ResourceSource &) = delete;
   ResourceSource &operator=(const ResourceSource &) = delete;
 
-  // Returns a conditional that runs `task` when it gets a resource: once the conditional is
-  // dispatched and those dispatched before it have got theirs. The resource is in `*resbuf`, or in
-  // the conditional's `user_data`. If the series of the conditional is cancelled by then, the task
-  // is dropped and the resource is posted again.
+  // Returns a conditional that runs `task`, which must not be null, when it gets a resource: once
+  // the conditional is dispatched and those dispatched before it have got theirs. The resource is
+  // in `*resbuf`, or in the conditional's `user_data`. If the series of the conditional is
+  // cancelled by then, the task is dropped and the resource is posted again.
   WFConditional *get(SubTask *task, void **resbuf);
   WFConditional *get(SubTask *task) { return get(task, nullptr); }
 
-  // Gives `res` to the first conditional that waits, or keeps it if none does.
+  // Gives `res`, which may be null, to the first conditional that waits, or keeps it if none does.
   void post(void *res);
 
  protected:

@@ -1,15 +1,12 @@
 #pragma once
 
-#include <cassert>
 #include <cerrno>
 #include <chrono>
-#include <functional>
 #include <utility>
 
-#include "workflow/SubTask.h"
-#include "workflow/WFTaskState.h"
 #include "workflow/WFTimerDue.h"
 #include "workflow/Workflow.h"
+#include "workflow/detail/TaskBase.h"
 
 #if __cplusplus >= 202002L
 #include <stop_token>
@@ -117,25 +114,9 @@ enum class WFScopeExtent {
 //              of WFScope::cancel(), or that of a scope around this one. ENOMEM, EMFILE or ENFILE:
 //              there was no timer for the deadline, so the scope ended at its start
 //   ABORTED    the library stopped meanwhile
-class WFScopeTask : public ParallelTask {
+class WFScopeTask
+    : public workflow::TaskWithCallback<WFScopeTask, workflow::TaskBase<ParallelTask>> {
  public:
-  using Callback = std::function<void(WFScopeTask *)>;
-
-  void start() {
-    assert(!series_of(this));
-    start_alone();
-  }
-  // Deletes a task that was not started, and the series inside it, recursively and without
-  // callbacks.
-  void dismiss() {
-    assert(!series_of(this));
-    drop_unstarted();
-  }
-
-  void *user_data = nullptr;
-
-  int get_state() const { return state_; }
-  int get_error() const { return error_; }
   // For the callback.
   WFScopeExtent get_extent() const { return extent_; }
 
@@ -148,22 +129,12 @@ class WFScopeTask : public ParallelTask {
   SeriesWork *sub_series() { return series_; }
   const SeriesWork *sub_series() const { return series_; }
 
-  void set_callback(Callback callback) { callback_ = std::move(callback); }
-
  protected:
   WFScopeTask(SeriesWork *series, workflow::DeadlineScope *scope, Callback &&callback)
-      : series_(series), scope_(scope), callback_(std::move(callback)) {}
+      : TaskWithCallback(std::move(callback)), series_(series), scope_(scope) {}
   ~WFScopeTask() override = default;
-
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
-  }
 
   SeriesWork *const series_;
   workflow::DeadlineScope *const scope_;  // a counted reference
-  int state_ = WFT_STATE_UNDEFINED;
-  int error_ = 0;
   WFScopeExtent extent_ = WFScopeExtent::kNothing;
-  Callback callback_;
 };

@@ -147,6 +147,8 @@ class WFServer : public WFServerBase {
  public:
   using Process = std::function<void(WFNetworkTask<REQ, RESP> *)>;
 
+  // `params` must not be null; they are copied. Without a `process` the server does not start
+  // (EINVAL).
   explicit WFServer(Process process) : WFServer(&SERVER_PARAMS_DEFAULT, std::move(process)) {}
   WFServer(const struct WFServerParams *params, Process process)
       : WFServerBase(params), process_(std::move(process)) {}

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "workflow/Duration.h"
+#include "workflow/detail/Duration.h"
 
 namespace workflow {
 class Simulation;
@@ -75,7 +75,8 @@ class WFSimulation {
   // written to stderr unless stop() has already returned it.
   ~WFSimulation();
 
-  // Runs `body` on a virtual thread, as an application does on threads of its own.
+  // Runs `body`, which must not be null, on a virtual thread, as an application does on threads of
+  // its own.
   void spawn(std::function<void()> body);
 
   // Runs everything until nothing can happen any more: no thread can go on, and no timer is left

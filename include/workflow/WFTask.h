@@ -2,58 +2,19 @@
 
 #include <sys/socket.h>
 
-#include <atomic>
-#include <cassert>
-#include <cstddef>
 #include <functional>
 #include <optional>
 #include <utility>
 
-#include "workflow/Duration.h"
-#include "workflow/SubTask.h"
 #include "workflow/WFComputeTask.h"
 #include "workflow/WFConnection.h"
 #include "workflow/WFGenericTask.h"
 #include "workflow/WFScope.h"
+#include "workflow/WFTimerTask.h"
 #include "workflow/WFWaitingTask.h"
 #include "workflow/Workflow.h"
-
-// A delay. It ends with SUCCESS at its deadline; with SYS_ERROR and ECANCELED (cancelled by name),
-// EINVAL (nanoseconds out of range) or ENOMEM; or with ABORTED (the library stops). docs/timers.md
-// lists the other errors.
-class WFTimerTask : public SubTask {
- public:
-  void start() {
-    assert(!series_of(this));
-    start_alone();
-  }
-  void dismiss() {
-    assert(!series_of(this));
-    drop_unstarted();
-  }
-
-  void *user_data = nullptr;
-
-  int get_state() const { return state_; }
-  int get_error() const { return error_; }
-  void set_callback(std::function<void(WFTimerTask *)> callback) {
-    callback_ = std::move(callback);
-  }
-
- protected:
-  explicit WFTimerTask(std::function<void(WFTimerTask *)> &&callback)
-      : callback_(std::move(callback)) {}
-  ~WFTimerTask() override = default;
-
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
-  }
-
-  int state_ = WFT_STATE_UNDEFINED;
-  int error_ = 0;
-  std::function<void(WFTimerTask *)> callback_;
-};
+#include "workflow/detail/Duration.h"
+#include "workflow/detail/TaskBase.h"
 
 // Runs a task again and again. `create` creates the task. It is called when the repeater is
 // dispatched, and again each time the task, and what the task pushed to the front of the series, is
@@ -62,19 +23,16 @@ class WFTimerTask : public SubTask {
 // of the scope if the scope around it ends (WFScope.h), and with ABORTED if the library stops.
 //
 // Any number of repeats takes constant stack and memory.
-class WFRepeaterTask : public WFGenericTask {
+class WFRepeaterTask : public workflow::TaskWithCallback<WFRepeaterTask, WFGenericTask> {
  public:
   // Sets the function to call from now on. Allowed inside `create`, and before the start.
   void set_create(std::function<SubTask *(WFRepeaterTask *)> create) {
     next_create_ = std::move(create);
   }
-  void set_callback(std::function<void(WFRepeaterTask *)> callback) {
-    callback_ = std::move(callback);
-  }
 
   WFRepeaterTask(std::function<SubTask *(WFRepeaterTask *)> create,
                  std::function<void(WFRepeaterTask *)> callback)
-      : create_(std::move(create)), callback_(std::move(callback)) {}
+      : TaskWithCallback(std::move(callback)), create_(std::move(create)) {}
 
  protected:
   ~WFRepeaterTask() override = default;
@@ -83,7 +41,6 @@ class WFRepeaterTask : public WFGenericTask {
   void drop_unstarted() override;
 
   std::function<SubTask *(WFRepeaterTask *)> create_;
-  std::function<void(WFRepeaterTask *)> callback_;
 
  private:
   SubTask *create();
@@ -94,29 +51,15 @@ class WFRepeaterTask : public WFGenericTask {
   bool began_ = false;
 };
 
-// A task that contains a series of its own, and is done when that series has ended. Cancelling the
-// series that contains the module does not cancel the inner series.
-class WFModuleTask : public ParallelTask {
+// A task that contains a series of its own, and is done when that series has ended. Its state is
+// always SUCCESS. Cancelling the series that contains the module does not cancel the inner series.
+class WFModuleTask
+    : public workflow::TaskWithCallback<const WFModuleTask, workflow::TaskBase<ParallelTask>> {
  public:
-  void start() {
-    assert(!series_of(this));
-    start_alone();
-  }
-  void dismiss() {
-    assert(!series_of(this));
-    drop_unstarted();
-  }
-
-  void *user_data = nullptr;
-
   // The inner series. It may be extended until its last task is done, and lives until the module's
   // callback has returned.
   SeriesWork *sub_series() { return series_; }
   const SeriesWork *sub_series() const { return series_; }
-
-  void set_callback(std::function<void(const WFModuleTask *)> callback) {
-    callback_ = std::move(callback);
-  }
 
   // `last` is dispatched after everything else in the inner series. It may be null.
   WFModuleTask(SubTask *first, SubTask *last, std::function<void(const WFModuleTask *)> callback);
@@ -126,10 +69,6 @@ class WFModuleTask : public ParallelTask {
  protected:
   ~WFModuleTask() override;
 
-  SubTask *done() override;
-
-  std::function<void(const WFModuleTask *)> callback_;
-
  private:
   SeriesWork *const series_;
 };
@@ -137,26 +76,13 @@ class WFModuleTask : public ParallelTask {
 // A request and its response. On the server, the request has arrived when `process` gets the task,
 // and the response is sent when the series of the request has no other task left.
 template <class REQ, class RESP>
-class WFNetworkTask : public SubTask {
+class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>> {
  public:
-  void start() {
-    assert(!series_of(this));
-    start_alone();
-  }
-  void dismiss() {
-    assert(!series_of(this));
-    drop_unstarted();
-  }
-
-  void *user_data = nullptr;
-
   REQ *get_req() { return &req_; }
   const REQ *get_req() const { return &req_; }
   RESP *get_resp() { return &resp_; }
   const RESP *get_resp() const { return &resp_; }
 
-  int get_state() const { return state_; }
-  int get_error() const { return error_; }
   int get_timeout_reason() const { return timeout_reason_; }
 
   // The number of exchanges that the connection carried before this one.
@@ -185,7 +111,7 @@ class WFNetworkTask : public SubTask {
   // Server side, before the reply: makes the server send nothing and close the connection instead.
   // With datagrams, nothing is sent.
   void noreply() {
-    if (state_ == WFT_STATE_TOREPLY) state_ = WFT_STATE_NOREPLY;
+    if (this->state == WFT_STATE_TOREPLY) this->state = WFT_STATE_NOREPLY;
   }
 
   // Server side, before the reply: sends bytes ahead of the reply without waiting. Returns `size`;
@@ -203,8 +129,8 @@ class WFNetworkTask : public SubTask {
   // becomes true, or soon if it is true already. It is called at most once, on a thread of the
   // library, concurrently with the tasks of the series. The reply waits for a running hook, so the
   // task and the series live meanwhile; the hook must not wait for them. A new hook replaces one
-  // that was not called yet. The hook is not called any more once the reply is sent. No effect on
-  // clients.
+  // that was not called yet; a null one only does that. The hook is not called any more once the
+  // reply is sent. No effect on clients.
   virtual void on_closed(std::function<void()> /*hook*/) {}
 
   // Server side, in the series of the request and before its reply: when closed() becomes true, the
@@ -227,9 +153,6 @@ class WFNetworkTask : public SubTask {
   // WFScope::set_deadline() does; false with EINVAL for clients.
   bool set_deadline(const WFTimerDue &due) { return scope().set_deadline(due); }
 
-  void set_callback(std::function<void(WFNetworkTask<REQ, RESP> *)> callback) {
-    callback_ = std::move(callback);
-  }
   // For clients: `prepare` is called when there is a connection, before the request is completed
   // and sent on it, and again for each further try. It runs on a poller's thread or on another
   // thread of the library; if a kept connection is used, it runs within start(), on the thread that
@@ -243,15 +166,8 @@ class WFNetworkTask : public SubTask {
   WFNetworkTask() = default;
   ~WFNetworkTask() override = default;
 
-  SubTask *done() override {
-    if (callback_) callback_(this);
-    return delete_and_next();
-  }
-
   static constexpr int kTimeoutNotSet = -2;
 
-  int state_ = WFT_STATE_UNDEFINED;
-  int error_ = 0;
   int timeout_reason_ = TOR_NOT_TIMEOUT;
   int send_timeout_ = kTimeoutNotSet;
   int receive_timeout_ = kTimeoutNotSet;
@@ -260,6 +176,5 @@ class WFNetworkTask : public SubTask {
   long long task_seq_ = 0;
   REQ req_;
   RESP resp_;
-  std::function<void(WFNetworkTask<REQ, RESP> *)> callback_;
   std::function<void(WFNetworkTask<REQ, RESP> *)> prepare_;
 };

@@ -17,11 +17,11 @@
 #include "workflow/WFFileTask.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFGraphTask.h"
-#include "workflow/WFHttpClientTask.h"
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFScope.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
+#include "workflow/detail/HttpClientTask.h"
 
 using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 using http_callback_t = std::function<void(WFHttpTask *)>;
@@ -47,6 +47,12 @@ using repeated_create_t = std::function<SubTask *(WFRepeaterTask *)>;
 // thread. A task is started by start() or by joining a series, and deletes itself after its
 // callback. dismiss() frees a task that was not started. Creating a task throws nothing but
 // std::bad_alloc.
+//
+// Callbacks and functions may be null, and are not called then: a computation without a function
+// ends with SUCCESS, a repeater without `create` at once. Tasks and series that are passed in must
+// not be null, except where a comment says so, and must not be started nor be in a series. Names
+// may consist of any bytes; an empty name is a name like any other. Calls by a name that nothing
+// has return 0.
 class WFTaskFactory {
  public:
   // Timers ------------------------------------------------------------------------------------
@@ -58,8 +64,7 @@ class WFTaskFactory {
   static WFTimerTask *create_timer_task(time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
-  // Creates such a timer with a name. Any number of timers may share a name, which may consist of
-  // any bytes.
+  // Creates such a timer with a name. Any number of timers may share a name.
   static WFTimerTask *create_timer_task(const std::string &name, time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
@@ -118,7 +123,8 @@ class WFTaskFactory {
 
   // Selectors ---------------------------------------------------------------------------------
 
-  // Ends with the first message that is not null, out of `candidates` calls of submit().
+  // Ends with the first message that is not null, out of `candidates` calls of submit(). With no
+  // candidates it ends with SYS_ERROR/ENOMSG as soon as it is started.
   static WFSelectorTask *create_selector_task(size_t candidates, selector_callback_t callback);
 
   // Conditionals ------------------------------------------------------------------------------
@@ -159,7 +165,7 @@ class WFTaskFactory {
   // Runs func(args...) on a computing thread. The arguments are copied; std::ref passes references.
   // Tasks of one queue name begin in the order in which they were started, and may run side by
   // side. The queues take turns. The second form runs the function on an executor of the user's
-  // own.
+  // own; neither pointer may be null.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_go_task(const std::string &queue_name, FUNC &&func, ARGS &&...args) {
     return make_go_task(workflow::ComputePlace::named(queue_name), workflow::TimeSpan::never(),
@@ -207,11 +213,20 @@ class WFTaskFactory {
 
   // HTTP clients ------------------------------------------------------------------------------
 
-  // Requests `url`, which is http or https. The method is GET unless get_req() says otherwise.
-  // Host, Content-Length and similar fields are added. At most `redirect_max` redirects are
+  // Requests `url`, which is http or https, by HTTP/1.1 (RFC 9110, 9112). Where the user did not
+  // set them, the task adds to the request the method GET, the target, the version, Host, and
+  // "Connection: close" if the connection is not to be kept. It sets Content-Length to the true
+  // value. The task does not send the following requests, but ends with EINVAL:
+  // - a request with several Host fields that differ;
+  // - a request with a version other than 1.1 and 1.0;
+  // - a request that announces a transfer coding other than "chunked";
+  // - a request with "Transfer-Encoding: chunked" whose body is not a complete sequence of chunks
+  //   and nothing else.
+  //
+  // At most `redirect_max` redirects are
   // followed, by the rules of RFC 9110, 15.4, and without credentials if they lead to another
   // origin; after that the last response counts. A request that got no answer and may be repeated
-  // (RFC 9110, 9.2.2) is repeated up to `retry_max` times.
+  // (RFC 9110, 9.2.2) is repeated up to `retry_max` times. Negative numbers count as 0.
   //
   // TASK_ERROR is one of: WFT_ERR_URI_* for a URL that is invalid or of another scheme,
   // WFT_ERR_HTTP_BAD_REDIRECT_HEADER. For other errors see WFClientTask.
@@ -234,8 +249,9 @@ class WFTaskFactory {
   //
   // Given a path, the task opens the file and closes it before the callback. For writing, the file
   // is not truncated, and is created (0644) if it does not exist. Errors of open(2) become the
-  // errors of the task. A FIFO is not waited for: the task ends with ESPIPE or ENXIO. A path that
-  // contains a null byte gives EINVAL.
+  // errors of the task, such as ENOENT for an empty path. A FIFO is not waited for: the task ends
+  // with ESPIPE or ENXIO. A path that contains a null byte gives EINVAL. Wrong descriptors,
+  // pointers and counts give the error that the system call gives: EBADF, EFAULT, EINVAL.
   static WFFileIOTask *create_pread_task(int fd, void *buf, size_t count, off_t offset,
                                          fio_callback_t callback);
   static WFFileIOTask *create_pread_task(const std::string &path, void *buf, size_t count,
@@ -288,7 +304,7 @@ class WFTaskFactory {
   static WFScopeTask *create_deadline_task(SeriesWork *series, const WFTimerDue &due,
                                            scope_callback_t callback);
 
-  // A task that consists of a series of its own.
+  // A task that consists of a series of its own. `last` may be null.
   static WFModuleTask *create_module_task(SubTask *first, module_callback_t callback);
   static WFModuleTask *create_module_task(SubTask *first, SubTask *last,
                                           module_callback_t callback);
@@ -325,7 +341,7 @@ class WFTaskFactory {
 // Creates client requests of any protocol; see WFClientTask for their states. The connection is
 // kept for the next task of the same endpoint only if the task asks for it with set_keep_alive().
 // `retry_max` says how many more times the request is tried where that is safe: if no connection
-// could be made, or if it broke before anything came back.
+// could be made, or if it broke before anything came back. A negative number counts as 0.
 //
 // TT_UDP: each try is a datagram from a port of its own. It is repeated if nothing has come back in
 // time (docs/protocols.md). TT_SCTP and TT_SCTP_SSL end with SYS_ERROR/EPROTONOSUPPORT if the
@@ -395,7 +411,9 @@ class WFThreadTaskFactory {
         : T(place, limit, std::move(callback)), routine_(std::move(routine)) {}
 
    protected:
-    void compute() override { routine_(&this->input_, &this->output_); }
+    void compute() override {
+      if (routine_) routine_(&this->input_, &this->output_);
+    }
 
    private:
     const routine_t routine_;

@@ -7,18 +7,48 @@
 #include <string>
 #include <vector>
 
-#include "workflow/WFCron.h"
-#include "workflow/WFTask.h"
 #include "workflow/WFTimerDue.h"
+#include "workflow/WFTimerTask.h"
+#include "workflow/detail/Duration.h"
+
+class WFCron;
 
 namespace workflow {
 class PeriodicTimer;
 class TimerSlots;
 }  // namespace workflow
 
+// This header is all that a program needs for timers: to create, start, cancel and move them, and
+// to put them into series. The callback of a timer that was started runs exactly once. It finds one
+// of these states and errors:
+//
+//   SUCCESS    0            its time has come; never early. Periodic timers: a tick called end()
+//   SYS_ERROR  ECANCELED    it was cancelled by name or handle, or replaced by another timer of its
+//                           name, or it is one that has no time
+//                           (WFTaskFactory::create_timer_task(callback))
+//              any errno    the scope around it ended with that error (WFScope.h): ETIMEDOUT for a
+//                           deadline, mostly ECANCELED for a client that left or a server that
+//                           stops
+//              EEXIST       refused: WF_TIMER_KEEP, and another timer has the name
+//              EDQUOT       refused: a quota has no room
+//              EINVAL       refused: nanoseconds outside [0, 1e9), a period that is not positive, a
+//                           cron expression that is never due
+//              ENOMEM       there was no memory when it was started or, if it is periodic, later
+//              EMFILE, ENFILE  it is the first one by another clock than the monotonic one, and
+//                           there is no descriptor for that
+//   ABORTED    0            the library stops, or had stopped before the start
+//
+// A timer is dropped, and its callback does not run, if it is dismissed, or if its series is
+// cancelled or dismissed before the timer is dispatched.
+
 // The result of a call about one timer. It is exact, whatever other threads do at the same time: of
-// all attempts to end a timer, at most one succeeds.
+// all attempts to end a timer, at most one succeeds. Each value means the same for every call that
+// returns it.
 enum WFTimerVerdict {
+  // Returned by cancel_and_wait() only, inside the callback or a tick of that very timer: the call
+  // has cancelled the timer if that was still possible, but has not waited, because it would wait
+  // for itself.
+  WF_TIMER_WOULD_DEADLOCK = -1,
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
   // Too late: the outcome that the callback will see is already decided. The callback is running or
@@ -50,14 +80,14 @@ class WFTimerHandle {
   // library. If the timer was not started yet, the callback runs once it is started. O(log n).
   WFTimerVerdict cancel() const;
 
-  // Calls cancel() and returns its verdict, a WFTimerVerdict, but only after the callback has
-  // returned and what it had captured is destroyed, no matter who ended the timer. For a timer that
-  // was not started yet this waits until the timer is started and ends, or is dropped. If the
-  // waiting thread belongs to the library, it is lent to other work meanwhile.
+  // Calls cancel() and returns its verdict, but only after the callback has returned and what it
+  // had captured is destroyed, no matter who ended the timer. For a timer that was not started yet
+  // this waits until the timer is started and ends, or is dropped. If the waiting thread belongs to
+  // the library, it is lent to other work meanwhile.
   //
-  // If this is called inside the callback, or inside a tick, of that very timer, it returns -1 with
-  // EDEADLK and does not wait; the timer ends anyway.
-  int cancel_and_wait() const;
+  // If this is called inside the callback, or inside a tick, of that very timer, it returns
+  // WF_TIMER_WOULD_DEADLOCK at once, with errno EDEADLK.
+  WFTimerVerdict cancel_and_wait() const;
 
   // Makes the timer expire at `due`, which may be earlier or later than its present time. A delay
   // counts from now, by the timer's clock; if the timer was not started yet, it counts from the
@@ -91,9 +121,15 @@ enum WFTimerPolicy {
                          // SYS_ERROR, EEXIST
 };
 
-// The optional properties of a new timer.
+// The optional properties of a new timer, for all calls that create one. In C++17 they are written
+// in this order, or set one by one; C++20 can name them:
+//
+//   WFTimer::create(due, {"lease", WF_TIMER_REPLACE}, callback);
+//   WFTimer::create(due, {.name = "lease", .policy = WF_TIMER_REPLACE}, callback);  // C++20
 struct WFTimerOptions {
-  std::optional<std::string> name;  // a timer without a name is reachable through its handles only
+  // Any bytes; "" is a name like any other. A timer without a name is reachable through its handles
+  // only.
+  std::optional<std::string> name;
   WFTimerPolicy policy = WF_TIMER_APPEND;
   // A value of the user's own, reported when named timers are listed. A value other than 0 takes as
   // much memory as a handle.
@@ -166,28 +202,29 @@ struct WFTimerInfo {
   std::chrono::nanoseconds age{};  // since its creation
 };
 
+// Creates timers, and does things to all timers of a name. Every function may be called from any
+// thread. Functions and callbacks that are null are not called. Creating a timer throws nothing but
+// std::bad_alloc, and the other calls throw nothing unless they say so. A name of which there is no
+// timer is no error: the calls return 0.
 class WFTimer {
  public:
   using Callback = std::function<void(WFTimerTask *)>;
 
-  // Like WFTaskFactory::create_timer_task(). The first timer of a clock other than the monotonic
-  // one needs a file descriptor for each poller; if none can be had, the timer ends with SYS_ERROR
-  // and EMFILE, ENFILE or ENOMEM.
-  static WFTimerTask *create(const WFTimerDue &due, Callback callback);
-
-  // Creates a timer with a name. Timers of a name are outstanding from their creation to their end.
-  // The policy is applied when this timer is created. With WF_TIMER_REPLACE the new timer gets the
-  // name before the old ones end. If several threads create such timers at the same time, the last
-  // one stays.
-  static WFTimerTask *create(const std::string &name, const WFTimerDue &due, WFTimerPolicy policy,
-                             Callback callback);
-
-  // Creates a timer as the options describe it. A timer that is refused, because of its policy or a
-  // quota, has no name. It ends as soon as it is started, with SYS_ERROR and EEXIST or EDQUOT;
-  // get_error() returns that error from the creation on. Nothing changes the outcome: every
-  // cancel() and reschedule() comes too late.
+  // Creates a timer as the options describe it. Start it, push it to a series, or dismiss it.
+  //
+  // A timer with a name is outstanding from its creation to its end. The policy is applied when the
+  // timer is created. With WF_TIMER_REPLACE the new timer gets the name before the old ones end. If
+  // several threads create such timers at the same time, the last one stays.
+  //
+  // A timer that is refused, because of its policy or a quota, has no name. It ends as soon as it
+  // is started, with SYS_ERROR and EEXIST or EDQUOT; get_error() returns that error from the
+  // creation on. Nothing changes the outcome: every cancel() and reschedule() comes too late.
+  //
+  // The first timer of a clock other than the monotonic one needs a file descriptor for each
+  // poller.
   static WFTimerTask *create(const WFTimerDue &due, const WFTimerOptions &options,
                              Callback callback);
+  static WFTimerTask *create(const WFTimerDue &due, Callback callback);
 
   // Creates a periodic timer. `tick` is called repeatedly on threads of the library, until the
   // timer is cancelled, a tick calls end(), or the library stops. Any kind of cancel will do, from
@@ -197,7 +234,8 @@ class WFTimer {
   //
   // Rescheduling the timer while it waits moves the next tick, and the ticks after it follow that
   // one. While a tick runs it is too late to reschedule, unless ticks overlap. A period that is not
-  // positive is refused with EINVAL. The timer then has no name and replaces no other.
+  // positive is refused with EINVAL. The timer then has no name and replaces no other. Without a
+  // `tick` the ticks are only counted.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);
@@ -212,9 +250,17 @@ class WFTimer {
                                   Callback callback);
 
   // The handle of a timer that was not started yet. Each call for a timer returns the same handle.
-  // The result refers to no timer if there is no memory, if the task is not one of the library's
-  // timers, or if this is called in the timer's callback.
+  // The result refers to no timer if there is no memory, if the task is null or not one of the
+  // library's timers, or if this is called in the timer's callback.
   static WFTimerHandle handle_of(WFTimerTask *task);
+
+  // Cancels the timers of that name that were created before the call, started or not, oldest first
+  // and at most `max` of them. Returns their number: it is exactly the number of timers that this
+  // call made end with ECANCELED. The callback of each runs on a thread of the library once the
+  // timer is started, and never inside this call. O(1) for an unknown name, O(log n) for each
+  // cancelled timer; other threads wait at most while a few dozen timers are cancelled.
+  // WFTaskFactory::cancel_by_name() is the same call.
+  static size_t cancel(const std::string &name, size_t max = SIZE_MAX);
 
   // Reschedules the timers of that name that were created before the call, as their handles would.
   // Returns the number of timers for which it took effect. Other threads wait at most while a few
@@ -250,7 +296,9 @@ class WFTimer {
   // throws, the visit ends and the exception goes on to the caller.
   static bool for_each(const std::string &prefix,
                        const std::function<bool(const WFTimerInfo &)> &visit);
-  // The first `max` timers that for_each() would visit, for reports. Throws std::bad_alloc.
+  // The first `max` timers that for_each() would visit, in no particular order: which ones these
+  // are may differ from call to call. For reports. O(all names + timers listed). Throws
+  // std::bad_alloc.
   static std::vector<WFTimerInfo> list(const std::string &prefix, size_t max);
 
   // The present time by which timers expire: that of the system's clocks or, if there is one, that

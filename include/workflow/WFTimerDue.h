@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "workflow/Duration.h"
+#include "workflow/detail/Duration.h"
 
 // The clock by which a timer expires. A timer keeps its clock for life.
 enum WFTimerClock {

@@ -12,15 +12,11 @@
 
 class ParallelWork;
 class SeriesWork;
-class WFGraphNode;
-class WFModuleTask;
-class WFRepeaterTask;
 class WFScope;
 
 namespace workflow {
 
 class DeadlineScope;
-class ScopeTask;
 class SeriesScope;
 
 // The place of a series in its scope: of the task that the series waits for now.
@@ -37,17 +33,20 @@ class TaskRegistration final : public CancelRegistration {
 using series_callback_t = std::function<void(const SeriesWork *)>;
 using parallel_callback_t = std::function<void(const ParallelWork *)>;
 
-// Creates series and parallels.
+// Creates series and parallels. Callbacks may be null. Tasks and series must not be null, except
+// `last`, and must not be started nor be in a series or a parallel.
 class Workflow {
  public:
   // Creates a series that begins with `first`. It is not started: start it, add it to a parallel,
-  // or dismiss it. The callback, which may be null, runs when the series ends. `last` is dispatched
-  // after everything else.
+  // or dismiss it. The callback runs when the series ends. `last` is dispatched after everything
+  // else.
   static SeriesWork *create_series_work(SubTask *first, series_callback_t callback);
   static SeriesWork *create_series_work(SubTask *first, SubTask *last, series_callback_t callback);
   static void start_series_work(SubTask *first, series_callback_t callback);
   static void start_series_work(SubTask *first, SubTask *last, series_callback_t callback);
 
+  // Creates a parallel of the `n` series in `all_series`. A parallel without series ends as soon as
+  // it is started.
   static ParallelWork *create_parallel_work(parallel_callback_t callback);
   static ParallelWork *create_parallel_work(SeriesWork *const all_series[], size_t n,
                                             parallel_callback_t callback);
@@ -70,7 +69,8 @@ class SeriesWork {
   // allowed for a series in a parallel.
   void dismiss();
 
-  // push_front() makes `task` the next one to be dispatched; before start(), the second one.
+  // push_front() makes `task` the next one to be dispatched; before start(), the second one. The
+  // task must not be null, and must not be in a series.
   void push_back(SubTask *task);
   void push_front(SubTask *task);
   // Only before start(): `task` becomes the first task, followed by the task that was first.
@@ -111,6 +111,10 @@ class SeriesWork {
   // Drops the tasks that were not dispatched.
   virtual ~SeriesWork();
 
+  // Returns the task to start with. If the series is cancelled already, this is a placeholder for
+  // all of its tasks, so that the callback runs on a thread that runs callbacks.
+  SubTask *begin();
+
   // Makes the series run in a scope that nothing else runs in. Its deadline ends with the series.
   // Only before the start. Throws nothing.
   void use_scope(const WFScope &scope);
@@ -120,23 +124,14 @@ class SeriesWork {
 
  private:
   friend class ParallelTask;
-  friend class ParallelWork;
   friend class SubTask;
-  friend class WFGraphNode;
-  friend class WFGraphTask;
-  friend class WFModuleTask;
-  friend class WFRepeaterTask;
   friend class Workflow;
-  friend class workflow::ScopeTask;
   friend class workflow::SeriesScope;
 
   // Creates a series whose only task has been dispatched already.
   SeriesWork() = default;
   // Called after the callback: ends the parallel's branch, or deletes this.
   virtual void after_callback();
-  // Returns the task to start with. If the series is cancelled already, this is a placeholder for
-  // all of its tasks, so that the callback runs on a thread that runs callbacks.
-  SubTask *begin();
   // Pushes a new task to the front, followed by `waiting`, a task that belongs to this series
   // already and waits for the new one.
   void push_front_both(SubTask *task, SubTask *waiting);
@@ -165,11 +160,12 @@ class SeriesWork {
   std::mutex mutex_;
 };
 
-// The series of a task, or null if the task has not joined one yet.
+// The series of a task, or null if the task has not joined one yet. `task` must not be null.
 inline SeriesWork *series_of(const SubTask *task) {
   return static_cast<SeriesWork *>(task->get_pointer());
 }
 
+// The task must have joined a series.
 inline SeriesWork &operator*(const SubTask &task) {
   return *series_of(&task);
 }
@@ -199,6 +195,7 @@ class ParallelWork : public ParallelTask {
   void *get_context() const { return context; }
   void set_context(void *new_context) { context = new_context; }
 
+  // Null for an index that is out of range; operator[] requires one that is in range.
   SeriesWork *series_at(size_t index) { return index < size() ? series_[index] : nullptr; }
   const SeriesWork *series_at(size_t index) const {
     return index < size() ? series_[index] : nullptr;
@@ -226,7 +223,6 @@ class ParallelWork : public ParallelTask {
   parallel_callback_t callback;
 
  private:
-  friend class SeriesWork;
   friend class Workflow;
 
   std::vector<SeriesWork *> series_;

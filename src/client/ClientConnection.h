@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "kernel/Channel.h"
-#include "workflow/ClientExchange.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/WFConnection.h"
+#include "workflow/detail/ClientExchange.h"
 
 namespace workflow {
 

@@ -13,7 +13,7 @@
 #include "kernel/Poller.h"
 #include "kernel/Stream.h"
 #include "util/Mutex.h"
-#include "workflow/ClientExchange.h"
+#include "workflow/detail/ClientExchange.h"
 
 namespace workflow {
 

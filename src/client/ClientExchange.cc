@@ -1,4 +1,4 @@
-#include "workflow/ClientExchange.h"
+#include "workflow/detail/ClientExchange.h"
 
 #include <cerrno>
 #include <cstring>

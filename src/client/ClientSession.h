@@ -5,7 +5,7 @@
 
 #include "client/ClientConnection.h"
 #include "kernel/ResolveRequest.h"
-#include "workflow/ClientExchange.h"
+#include "workflow/detail/ClientExchange.h"
 
 namespace workflow {
 

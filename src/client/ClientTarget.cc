@@ -7,8 +7,8 @@
 
 #include "client/ClientSettings.h"
 #include "kernel/Socket.h"
-#include "workflow/ClientExchange.h"
 #include "workflow/WFTaskError.h"
+#include "workflow/detail/ClientExchange.h"
 
 namespace workflow {
 

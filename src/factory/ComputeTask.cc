@@ -84,8 +84,8 @@ bool TimeLimit::take_timer() {
 void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
   const bool timed_out = !stopped && claim();
   if (timed_out) {
-    task_->state_ = WFT_STATE_SYS_ERROR;
-    task_->error_ = ETIMEDOUT;
+    task_->state = WFT_STATE_SYS_ERROR;
+    task_->error = ETIMEDOUT;
   }
   if ((timed_out || arrive()) && task_->leave_scope(this)) {
     finished.push_back(this);
@@ -96,8 +96,8 @@ void TimeLimit::run_queued() {
   task_->complete_here();
 }
 
-ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit)
-    : error_(limit.error), place_(place) {
+ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit) : place_(place) {
+  error = limit.error;
   if (limit.error == 0 && limit.ns != kNever) {
     limit_ = std::make_unique<TimeLimit>(this, limit.ns);
   }
@@ -106,8 +106,8 @@ ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit)
 ComputeTask::~ComputeTask() = default;
 
 void ComputeTask::dispatch() {
-  if (error_ != 0) {
-    state_ = WFT_STATE_SYS_ERROR;
+  if (error != 0) {
+    state = WFT_STATE_SYS_ERROR;
     subtask_done();
   } else if (!enter_own_scope()) {
     subtask_done();
@@ -131,12 +131,12 @@ bool ComputeTask::enter_own_scope() {
   if (limit_) {
     limit_->keep(Ref(SeriesScope::of(this)));
   }
-  const int error = limit_ ? enter_scope() : ENOMEM;
-  if (error == 0) {
+  const int refused = limit_ ? enter_scope() : ENOMEM;
+  if (refused == 0) {
     return true;  // claim() decides the outcome from now on
   }
-  state_ = WFT_STATE_SYS_ERROR;
-  error_ = error;
+  state = WFT_STATE_SYS_ERROR;
+  error = refused;
   limit_.reset();
   return false;
 }
@@ -150,8 +150,8 @@ bool ComputeTask::start_limit() {
   }
   if (limit_->claim()) {
     const bool stops = started == Start::kStopped;
-    state_ = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
-    error_ = stops ? 0 : ENOMEM;
+    state = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
+    error = stops ? 0 : ENOMEM;
   }
   // If a canceller has claimed the outcome, it has found no timer, and leaves the rest to this.
   limit_->unref();  // nothing will be computed
@@ -164,8 +164,8 @@ bool ComputeTask::start_limit() {
 
 void ComputeTask::on_cancel(int reason) {
   if (reason == ETIMEDOUT ? limit_->claim() : limit_->claim_before_begin()) {
-    state_ = WFT_STATE_SYS_ERROR;
-    error_ = reason;
+    state = WFT_STATE_SYS_ERROR;
+    error = reason;
     if (limit_->take_timer()) {
       leave_scope(limit_.get());
     }
@@ -180,15 +180,15 @@ void ComputeTask::run_queued() {
     return;
   }
   queued_ = false;
-  int state = WFT_STATE_ABORTED;
+  int end_state = WFT_STATE_ABORTED;
   const auto* pool = static_cast<const ComputePool*>(ThreadContext::current().pool);
   if (!pool->is_abandoned() && !Runtime::current().stopping()) {
     if (!limit_ || limit_->begin()) {
       compute_here();
     }
-    state = WFT_STATE_SUCCESS;
+    end_state = WFT_STATE_SUCCESS;
   }
-  if (computed(state)) {
+  if (computed(end_state)) {
     complete_here();
   }
 }
@@ -204,13 +204,13 @@ void ComputeTask::compute_here() {
   context.scope = nullptr;
 }
 
-bool ComputeTask::computed(int state) {
+bool ComputeTask::computed(int end_state) {
   if (!limit_) {
-    state_ = state;
+    state = end_state;
     return true;
   }
   if (limit_->claim()) {
-    state_ = state;
+    state = end_state;
     if (limit_->take_timer() && leave_scope(limit_.get())) {
       limit_.reset();  // no other thread uses it, nor the task
       return true;

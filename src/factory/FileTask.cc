@@ -34,8 +34,8 @@ void FileTask<ARGS>::dispatch() {
   if (this->has_scope()) {
     files.choose();
   }
-  if (const int error = this->enter_scope()) {
-    end_refused(error);
+  if (const int ended = this->enter_scope()) {
+    end_refused(ended);
   } else if (const int refused = files.submit(this)) {
     end_refused(refused);
   }
@@ -73,22 +73,22 @@ void FileTask<ARGS>::aborted(RunnableList& done) {
 }
 
 template <class ARGS>
-void FileTask<ARGS>::end_refused(int error) {
+void FileTask<ARGS>::end_refused(int reason) {
   // Through the handlers even from one of their threads: a task whose callback starts the next such
   // task must not nest.
   RunnableList done;
-  if (error == ECANCELED) {
+  if (reason == ECANCELED) {
     aborted(done);
   } else {
-    finished(-error, done);
+    finished(-reason, done);
   }
   Runtime::current().handlers().post(done);
 }
 
 template <class ARGS>
-void FileTask<ARGS>::end_with(int state, int error, long retval, RunnableList& done) {
-  this->state_ = state;
-  this->error_ = error;
+void FileTask<ARGS>::end_with(int end_state, int end_error, long retval, RunnableList& done) {
+  this->state = end_state;
+  this->error = end_error;
   this->retval_ = retval;
   if (this->leave_scope()) {
     done.push_back(static_cast<SubTask*>(this));

@@ -29,13 +29,13 @@ class FileTask : public WFFileTask<ARGS>, public FileOperation {
   ~FileTask() override = default;
 
   // Ends a task that FileIo has not taken, with FileIo's reason.
-  void end_refused(int error);
+  void end_refused(int reason);
 
   void on_cancel(int reason) override;
 
  private:
   // Stores the outcome and leaves the scope. If the caller has to post the task, adds it to `done`.
-  void end_with(int state, int error, long retval, RunnableList& done);
+  void end_with(int end_state, int end_error, long retval, RunnableList& done);
 
   const FileRequest::Kind kind_;
 };

@@ -48,7 +48,7 @@ void WFGraphNode::after_callback() {
 }
 
 WFGraphTask::WFGraphTask(std::function<void(WFGraphTask*)> callback)
-    : callback_(std::move(callback)) {}
+    : TaskWithCallback(std::move(callback)) {}
 
 WFGraphTask::~WFGraphTask() {
   for (WFGraphNode* node : nodes_) {
@@ -102,7 +102,7 @@ void WFGraphTask::dispatch() {
   size_t ends = 0;
   RunnableList ready;
   for (WFGraphNode* node : nodes_) {
-    node->share_scope(joined_series());
+    share_scope(node);
     ends += node->arrows_ == nullptr;
     if (node->pending_.load(std::memory_order_relaxed) == 0) {
       ready.push_back(node->first_task());
@@ -118,11 +118,4 @@ void WFGraphTask::part_done() {
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     subtask_done();
   }
-}
-
-SubTask* WFGraphTask::done() {
-  if (callback_) {
-    callback_(this);
-  }
-  return delete_and_next();
 }

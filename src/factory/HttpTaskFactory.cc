@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "workflow/WFHttpClientTask.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/detail/HttpClientTask.h"
 
 // The part of WFTaskFactory that makes requests over HTTP.
 

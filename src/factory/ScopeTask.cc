@@ -13,28 +13,27 @@ namespace workflow {
 
 ScopeTask::ScopeTask(SeriesWork* series, DeadlineScope* scope, Callback&& callback)
     : WFScopeTask(series, scope, std::move(callback)) {
-  assert(!series->in_parallel_ && series->first_);
   scope_->retain();
-  series->in_parallel_ = this;
+  adopt_series(series);
   SeriesScope::set(series, scope_);
 }
 
 ScopeTask::~ScopeTask() {
-  delete series_;
+  delete_series(series_);
   scope_->release();
 }
 
 void ScopeTask::dispatch() {
-  int error = enter_scope(ScopeKind::kTimer);
-  if (error == 0) {
-    error = scope_->start(SeriesScope::of(this));
+  int reason = enter_scope(ScopeKind::kTimer);
+  if (reason == 0) {
+    reason = scope_->start(SeriesScope::of(this));
   }
-  if (error != 0) {
-    scope_->cancel(error);  // nothing is inside yet
+  if (reason != 0) {
+    scope_->cancel(reason);  // nothing is inside yet
   }
   extent_ = scope_->reason() == 0 ? WFScopeExtent::kPart : WFScopeExtent::kNothing;
   RunnableList first;
-  first.push_back(series_->begin());
+  first.push_back(begin_series(series_));
   dispatch_all(first, this);
   part_done();
 }
@@ -44,11 +43,11 @@ void ScopeTask::on_cancel(int reason) {
 }
 
 void ScopeTask::branch_done() {
-  error_ = scope_->finish();
-  if (error_ != 0) {
-    state_ = WFT_STATE_SYS_ERROR;
+  error = scope_->finish();
+  if (error != 0) {
+    state = WFT_STATE_SYS_ERROR;
   } else {
-    state_ = Runtime::current().stopping() ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS;
+    state = Runtime::current().stopping() ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS;
     extent_ = WFScopeExtent::kEverything;
   }
   part_done();

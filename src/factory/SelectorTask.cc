@@ -7,7 +7,7 @@
 using workflow::WaitingTasks;
 
 WFSelectorTask::WFSelectorTask(size_t candidates, std::function<void(WFSelectorTask*)> callback)
-    : callback_(std::move(callback)),
+    : TaskWithCallback(std::move(callback)),
       candidates_left_(candidates),
       users_(candidates == 0 ? 1 : 2) {
   if (candidates == 0) {

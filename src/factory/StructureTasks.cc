@@ -28,9 +28,7 @@ SubTask* WFRepeaterTask::done() {
   began_ = true;
   if (SubTask* task = create()) {
     // The repeater comes back directly after the task that it has made, however that task ends.
-    SeriesWork* series = series_of(this);
-    series->push_front_both(task, this);
-    return series->pop();
+    return come_back_after(task);
   }
   if (callback_) {
     callback_(this);
@@ -53,26 +51,20 @@ void WFRepeaterTask::drop_unstarted() {
 
 WFModuleTask::WFModuleTask(SubTask* first, SubTask* last,
                            std::function<void(const WFModuleTask*)> callback)
-    : callback_(std::move(callback)),
+    : TaskWithCallback(std::move(callback)),
       series_(last ? Workflow::create_series_work(first, last, nullptr)
                    : Workflow::create_series_work(first, nullptr)) {
-  series_->in_parallel_ = this;
+  state = WFT_STATE_SUCCESS;
+  adopt_series(series_);
 }
 
 WFModuleTask::~WFModuleTask() {
-  delete series_;
+  delete_series(series_);
 }
 
 void WFModuleTask::dispatch() {
-  series_->share_scope(joined_series());
+  share_scope(series_);
   workflow::RunnableList first;
-  first.push_back(series_->begin());
+  first.push_back(begin_series(series_));
   dispatch_branches(first);
-}
-
-SubTask* WFModuleTask::done() {
-  if (callback_) {
-    callback_(this);
-  }
-  return delete_and_next();
 }

@@ -191,6 +191,12 @@ SubTask* SubTask::delete_and_continue_with(SubTask* task) {
   return task;
 }
 
+SubTask* SubTask::come_back_after(SubTask* task) {
+  SeriesWork* const series = series_of(this);
+  series->push_front_both(task, this);
+  return series->pop();
+}
+
 bool SubTask::is_series_canceled() const {
   const SeriesWork* series = joined_series();
   return series && series->is_canceled();
@@ -327,4 +333,17 @@ void ParallelTask::branch_done() {
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     subtask_done();
   }
+}
+
+void ParallelTask::adopt_series(SeriesWork* series) {
+  assert(!series->in_parallel_ && series->first_);
+  series->in_parallel_ = this;
+}
+
+SubTask* ParallelTask::begin_series(SeriesWork* series) {
+  return series->begin();
+}
+
+void ParallelTask::delete_series(SeriesWork* series) {
+  delete series;
 }

@@ -11,8 +11,8 @@
 #include "kernel/LendingCondition.h"
 #include "kernel/TimerDue.h"
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
 #include "workflow/WFTimer.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

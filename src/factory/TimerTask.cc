@@ -48,8 +48,8 @@ void TimerTask::dispatch() {
     if (has_scope()) {
       timers.expect(this);
     }
-    if (const int error = enter_scope(ScopeKind::kTimer)) {
-      refuse(error, finished);
+    if (const int reason = enter_scope(ScopeKind::kTimer)) {
+      refuse(reason, finished);
     } else {
       start_with(timers, finished);
     }
@@ -62,8 +62,9 @@ void TimerTask::dispatch() {
   runtime.handlers().post(finished, turn_ends);
 }
 
-void TimerTask::refuse(int error, RunnableList& finished) {
-  end_with(WFT_STATE_SYS_ERROR, PollerTimers::close_unstarted(this) ? error : ECANCELED, finished);
+void TimerTask::refuse(int refusal, RunnableList& finished) {
+  end_with(WFT_STATE_SYS_ERROR, PollerTimers::close_unstarted(this) ? refusal : ECANCELED,
+           finished);
 }
 
 // The task may belong to another thread when the poller has answered kQueued.
@@ -93,17 +94,17 @@ void TimerTask::start_with(PollerTimers& timers, RunnableList& finished) {
   }
 }
 
-bool TimerTask::leave_with(int state, int error) {
+bool TimerTask::leave_with(int end_state, int end_error) {
   if (leave_name() == Name::kTaken) {
     set_outcome(WFT_STATE_SYS_ERROR, ECANCELED);
   } else {
-    set_outcome(state, error);
+    set_outcome(end_state, end_error);
   }
   return leave_scope();
 }
 
-void TimerTask::end_with(int state, int error, RunnableList& finished) {
-  if (leave_with(state, error)) {
+void TimerTask::end_with(int end_state, int end_error, RunnableList& finished) {
+  if (leave_with(end_state, end_error)) {
     finished.push_back(this);
   }
 }
@@ -181,14 +182,14 @@ TimerTask::~TimerTask() {
   give_up_slot();
 }
 
-void TimerTask::refuse_start(int error) {
-  change_due(due(), TimerDue::refused(error));
-  error_ = error;
+void TimerTask::refuse_start(int refusal) {
+  change_due(due(), TimerDue::refused(refusal));
+  error = refusal;
 }
 
 SubTask* TimerTask::done() {
-  TimerCounters::add_end(state_, error_);
-  const bool fired = state_ == WFT_STATE_SUCCESS && !is_periodic();
+  TimerCounters::add_end(state, error);
+  const bool fired = state == WFT_STATE_SUCCESS && !is_periodic();
   const int64_t late_ns = fired ? now_ns() - deadline_ns() : 0;
   Clock& clock = Runtime::current_clock();
   const int64_t begin_ns = fired ? clock.now_ns() : 0;  // of a clock that nobody sets

@@ -25,7 +25,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
   TimerTask(const ClockedDue& when, std::function<void(WFTimerTask*)>&& callback,
             bool restarts = false)
       : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {
-    error_ = when.due.is_refused() ? when.due.error() : 0;
+    error = when.due.is_refused() ? when.due.error() : 0;
     TimerCounters::add(TimerCounters::kCreated);
   }
 
@@ -39,8 +39,8 @@ class TimerTask : public WFTimerTask, public TimerNode {
   // Sets the tag. Only before other threads know the timer. The tag is kept in the slot to which
   // handles lead, because most timers have none. Throws std::bad_alloc.
   void set_tag(uint64_t tag);
-  // Refuses the timer with `error` (rule 19). Only before other threads know the timer.
-  void refuse_start(int error);
+  // Refuses the timer with that error (rule 19). Only before other threads know the timer.
+  void refuse_start(int refusal);
 
   // Whether `wanted` is the timer's clock. True if no clock is given.
   bool uses_clock(std::optional<ClockId> wanted) const {
@@ -76,13 +76,13 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // The one place where an outcome is stored. The caller owns the completion, and has left the name
   // or is about to. leave_scope() follows.
-  void set_outcome(int state, int error) {
-    state_ = state;
-    error_ = error;
+  void set_outcome(int end_state, int end_error) {
+    state = end_state;
+    error = end_error;
   }
   // Leaves the name and stores the outcome: this one, or ECANCELED if a canceller had taken the
   // timer out of its name. Then leaves the scope, and returns what leave_scope() does.
-  bool leave_with(int state, int error);
+  bool leave_with(int end_state, int end_error);
   // Why the scope has ended for timers.
   int scope_error() const { return cancel_reason(ScopeKind::kTimer); }
 
@@ -96,11 +96,11 @@ class TimerTask : public WFTimerTask, public TimerNode {
  private:
   void on_cancel(int reason) final;
 
-  // Ends a timer that the poller does not take. The outcome is SYS_ERROR with `error`, unless a
-  // canceller has come first.
-  void refuse(int error, RunnableList& finished);
+  // Ends a timer that the poller does not take. The outcome is SYS_ERROR with `refusal`, unless
+  // a canceller has come first.
+  void refuse(int refusal, RunnableList& finished);
   void start_with(PollerTimers& timers, RunnableList& finished);
-  void end_with(int state, int error, RunnableList& finished);
+  void end_with(int end_state, int end_error, RunnableList& finished);
 
   // The slot of the handles and the tag; null if there are none. Atomic, because a thread that
   // lists timers may read it while it is being set.

@@ -112,15 +112,15 @@ SubTask* WFHttpChunkedTask::done() {
   }
   if (goes_on()) return this;
   const bool has_response =
-      state_ == WFT_STATE_SUCCESS || state_ == WFT_STATE_SYS_ERROR || state_ == WFT_STATE_SSL_ERROR;
+      state == WFT_STATE_SUCCESS || state == WFT_STATE_SYS_ERROR || state == WFT_STATE_SSL_ERROR;
   if (has_response && resp_.is_header_complete() && !stopped_) deliver();
   const protocol::HttpPieces* pieces = pieces_of(resp_);
-  if (stopped_ && state_ == WFT_STATE_SUCCESS) {
-    state_ = WFT_STATE_SYS_ERROR;
-    error_ = ECANCELED;
+  if (stopped_ && state == WFT_STATE_SUCCESS) {
+    state = WFT_STATE_SYS_ERROR;
+    error = ECANCELED;
   } else if (has_response && !stopped_ && pieces && !pieces->empty()) {
-    state_ = WFT_STATE_ABORTED;
-    error_ = 0;
+    state = WFT_STATE_ABORTED;
+    error = 0;
   }
   return end_task();
 }

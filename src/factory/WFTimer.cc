@@ -14,6 +14,7 @@
 #include "factory/UserDue.h"
 #include "kernel/Runtime.h"
 #include "util/Time.h"
+#include "workflow/WFCron.h"
 
 using workflow::clocked_due;
 using workflow::ClockedDue;
@@ -56,11 +57,11 @@ WFTimerVerdict WFTimerHandle::cancel() const {
   return TimerSlots::cancel(*this);
 }
 
-int WFTimerHandle::cancel_and_wait() const {
+WFTimerVerdict WFTimerHandle::cancel_and_wait() const {
   const WFTimerVerdict verdict = cancel();
   if (!TimerSlots::wait(*this)) {
     errno = EDEADLK;
-    return -1;
+    return WF_TIMER_WOULD_DEADLOCK;
   }
   return verdict;
 }
@@ -79,11 +80,6 @@ std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, Callback callback) {
   return new TimerTask(clocked_due(due), std::move(callback));
-}
-
-WFTimerTask* WFTimer::create(const std::string& name, const WFTimerDue& due, WFTimerPolicy policy,
-                             Callback callback) {
-  return NamedTimerTask::create(name, clocked_due(due), policy, 0, std::move(callback));
 }
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, const WFTimerOptions& options,
@@ -127,6 +123,10 @@ WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {
   }
 }
 
+size_t WFTimer::cancel(const std::string& name, size_t max) {
+  return NamedTimerTask::cancel(name, max);
+}
+
 size_t WFTimer::reschedule(const std::string& name, const WFTimerDue& due) {
   return NamedTimerTask::reschedule(name, clocked_due(due).due, clock_of(due));
 }
@@ -149,6 +149,9 @@ size_t WFTimer::count_prefix(const std::string& prefix) {
 
 bool WFTimer::for_each(const std::string& prefix,
                        const std::function<bool(const WFTimerInfo&)>& visit) {
+  if (!visit) {
+    return true;
+  }
   std::vector<WFTimerInfo> seen;
   bool has_memory = true;
   bool is_showing = false;

@@ -201,16 +201,15 @@ ParallelWork::ParallelWork(SeriesWork* const all_series[], size_t n,
 }
 
 void ParallelWork::add_series(SeriesWork* series) {
-  assert(!series->in_parallel_ && series->first_);
-  series->in_parallel_ = this;
+  adopt_series(series);
   series_.push_back(series);
 }
 
 void ParallelWork::dispatch() {
   workflow::RunnableList firsts;
   for (SeriesWork* series : series_) {
-    series->share_scope(joined_series());
-    firsts.push_back(series->begin());
+    share_scope(series);
+    firsts.push_back(begin_series(series));
   }
   dispatch_branches(firsts);
 }
@@ -229,6 +228,6 @@ SubTask* ParallelWork::done() {
 
 ParallelWork::~ParallelWork() {
   for (SeriesWork* series : series_) {
-    delete series;
+    delete_series(series);
   }
 }

@@ -4,9 +4,9 @@
 #include <cstddef>
 
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
 #include "workflow/detail/CancelRegistration.h"
 #include "workflow/detail/Ref.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

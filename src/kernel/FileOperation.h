@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernel/FileQueue.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

@@ -12,7 +12,7 @@
 #include "kernel/HandlerPool.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

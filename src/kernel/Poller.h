@@ -11,7 +11,7 @@
 #include "kernel/PollerTimers.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

@@ -10,7 +10,7 @@
 #include "kernel/TimerQueue.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

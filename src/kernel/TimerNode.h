@@ -5,7 +5,7 @@
 
 #include "kernel/TimerDue.h"
 #include "kernel/TimerQueue.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

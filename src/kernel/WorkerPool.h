@@ -6,7 +6,7 @@
 
 #include "util/Mutex.h"
 #include "util/Thread.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

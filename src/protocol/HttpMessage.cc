@@ -181,11 +181,15 @@ bool HttpMessage::append_output_body_nocopy(const void* buf, size_t size) {
 }
 
 bool HttpMessage::append_output_body(const char* buf) {
-  return append_output_body(buf, std::strlen(buf));
+  if (buf) return append_output_body(buf, std::strlen(buf));
+  errno = EINVAL;
+  return false;
 }
 
 bool HttpMessage::append_output_body_nocopy(const char* buf) {
-  return append_output_body_nocopy(buf, std::strlen(buf));
+  if (buf) return append_output_body_nocopy(buf, std::strlen(buf));
+  errno = EINVAL;
+  return false;
 }
 
 bool HttpMessage::append_output_body(const std::string& buf) {

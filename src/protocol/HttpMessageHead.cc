@@ -26,6 +26,11 @@ bool refuse_text() {
   return false;
 }
 
+// A null text is refused like one that contains a NUL.
+std::string_view text_of(const char* text) {
+  return text != nullptr ? std::string_view(text) : std::string_view("\0", 1);
+}
+
 std::string_view value_or(std::string_view text, std::string_view otherwise) {
   return text.data() != nullptr ? text : otherwise;
 }
@@ -156,8 +161,9 @@ bool HttpMessage::set_http_version(const std::string& version) {
 }
 
 bool HttpMessage::set_http_version(const char* version) {
-  if (!is_http_version(version)) return refuse_text();
-  return set_start_part(HttpContent::kVersion, version, std::strlen(version));
+  const std::string_view text = text_of(version);
+  if (!is_http_version(text)) return refuse_text();
+  return set_start_part(HttpContent::kVersion, text.data(), text.size());
 }
 
 const char* HttpRequest::get_method() const {
@@ -165,7 +171,7 @@ const char* HttpRequest::get_method() const {
 }
 
 bool HttpRequest::set_method(const char* method) {
-  return set_method(std::string(method));
+  return set_method(std::string(text_of(method)));
 }
 
 bool HttpRequest::set_method(const std::string& method) {
@@ -178,8 +184,9 @@ const char* HttpRequest::get_request_uri() const {
 }
 
 bool HttpRequest::set_request_uri(const char* uri) {
-  if (!is_sendable_target(uri)) return refuse_text();
-  return set_start_part(HttpContent::kSecond, uri, std::strlen(uri));
+  const std::string_view text = text_of(uri);
+  if (!is_sendable_target(text)) return refuse_text();
+  return set_start_part(HttpContent::kSecond, text.data(), text.size());
 }
 
 bool HttpRequest::set_request_uri(const std::string& uri) {
@@ -192,8 +199,9 @@ const char* HttpResponse::get_status_code() const {
 }
 
 bool HttpResponse::set_status_code(const char* code) {
-  if (!is_status_code(code)) return refuse_text();
-  return set_start_part(HttpContent::kFirst, code, std::strlen(code));
+  const std::string_view text = text_of(code);
+  if (!is_status_code(text)) return refuse_text();
+  return set_start_part(HttpContent::kFirst, text.data(), text.size());
 }
 
 bool HttpResponse::set_status_code(const std::string& code) {
@@ -206,8 +214,9 @@ const char* HttpResponse::get_reason_phrase() const {
 }
 
 bool HttpResponse::set_reason_phrase(const char* phrase) {
-  if (!is_safe_text(phrase)) return refuse_text();
-  return set_start_part(HttpContent::kSecond, phrase, std::strlen(phrase));
+  const std::string_view text = text_of(phrase);
+  if (!is_safe_text(text)) return refuse_text();
+  return set_start_part(HttpContent::kSecond, text.data(), text.size());
 }
 
 bool HttpResponse::set_reason_phrase(const std::string& phrase) {
@@ -285,11 +294,11 @@ bool HttpMessage::set_header(const struct HttpMessageHeader* header) {
 }
 
 bool HttpMessage::add_header_pair(const char* name, const char* value) {
-  return add_field(use_content(), name, value);
+  return add_field(use_content(), text_of(name), text_of(value));
 }
 
 bool HttpMessage::set_header_pair(const char* name, const char* value) {
-  return set_field(use_content(), name, value);
+  return set_field(use_content(), text_of(name), text_of(value));
 }
 
 bool HttpMessage::add_header_pair(const std::string& name, const std::string& value) {

@@ -48,7 +48,9 @@ void LeaveHook::run_queued() {
     const LeaveHook* const outer = std::exchange(running, this);
     SeriesWork* const outer_series = std::exchange(context.series, series_);
     context.nesting += TaskContext::kMaxNesting;
-    hook_();
+    if (hook_) {
+      hook_();
+    }
     context.nesting -= TaskContext::kMaxNesting;
     context.series = outer_series;
     running = outer;

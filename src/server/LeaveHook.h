@@ -5,7 +5,7 @@
 
 #include "kernel/LendingCondition.h"
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 class SeriesWork;
 

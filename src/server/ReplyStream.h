@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
 #include "workflow/WFHttpStream.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

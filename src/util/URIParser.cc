@@ -123,7 +123,7 @@ void ParsedURI::copy(const ParsedURI& uri) {
 }
 
 int URIParser::parse(const char* str, ParsedURI& uri) {
-  std::string_view text(str);
+  const std::string_view text(str ? str : "");
   uri.clear();
   if (text.empty() || has_blank_or_control(text)) return fail(uri, URI_STATE_INVALID, EINVAL);
   try {

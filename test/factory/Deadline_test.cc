@@ -173,8 +173,7 @@ TEST_F(Deadline, OfAnEmptyTaskIsInTime) {
 }
 
 TEST_F(Deadline, IsTheNamesBusinessUntilItPasses) {
-  WFTimerTask* named =
-      WFTimer::create("Deadline", milliseconds(1000), WF_TIMER_APPEND, noting<WFTimerTask>("n"));
+  WFTimerTask* named = WFTimer::create(milliseconds(1000), {"Deadline"}, noting<WFTimerTask>("n"));
   start(limited(named, 10));
   EXPECT_EQ(WFTaskFactory::cancel_by_name("Deadline"), 1);
   pass(0);
@@ -182,8 +181,7 @@ TEST_F(Deadline, IsTheNamesBusinessUntilItPasses) {
 }
 
 TEST_F(Deadline, TakesTheNameAndTheHandleTellsTheTruth) {
-  WFTimerTask* named =
-      WFTimer::create("Deadline", milliseconds(1000), WF_TIMER_APPEND, noting<WFTimerTask>("n"));
+  WFTimerTask* named = WFTimer::create(milliseconds(1000), {"Deadline"}, noting<WFTimerTask>("n"));
   const WFTimerHandle handle = WFTimer::handle_of(named);
   start(limited(named, 10));
   pass(10);

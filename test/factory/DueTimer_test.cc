@@ -102,7 +102,7 @@ TEST_F(DueTimer, SucceedsWhateverSaysThatItIsDue) {
   size_t n = 0;
   for (const WFTimerDue& due : due_times()) {
     WFTimer::create(due, callback())->start();
-    WFTimer::create("name", due, WF_TIMER_APPEND, callback())->start();
+    WFTimer::create(due, {"name"}, callback())->start();
     n += 2;
   }
   ASSERT_TRUE(outcomes_.wait_for(n));
@@ -123,7 +123,7 @@ TEST_F(DueTimer, NeverEntersTheQueueOfAPoller) {
 TEST_F(DueTimer, CannotBeCancelledOrMovedOnceItIsStarted) {
   on_handler([&] {
     std::vector<WFTimerTask*> tasks = {WFTimer::create(0s, callback()),
-                                       WFTimer::create("name", 0s, WF_TIMER_APPEND, callback())};
+                                       WFTimer::create(0s, {"name"}, callback())};
     for (WFTimerTask* task : tasks) {
       const WFTimerHandle handle = WFTimer::handle_of(task);
       start(task);
@@ -142,7 +142,7 @@ TEST_F(DueTimer, CannotBeCancelledOrMovedOnceItIsStarted) {
 TEST_F(DueTimer, CancelledBeforeItsStartIsCancelled) {
   WFTimerTask* const unnamed = WFTimer::create(0s, callback());
   EXPECT_EQ(WFTimer::handle_of(unnamed).cancel(), WF_TIMER_WON);
-  WFTimerTask* const named = WFTimer::create("name", 0s, WF_TIMER_APPEND, callback());
+  WFTimerTask* const named = WFTimer::create(0s, {"name"}, callback());
   EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 1);
   on_handler([&] {
     start(unnamed);

@@ -18,7 +18,7 @@ using test_support::TimerOutcomes;
 namespace {
 
 void start(const std::string& name, WFTimerPolicy policy, TimerOutcomes& outcomes, int tag) {
-  WFTimer::create(name, hours(1), policy, outcomes.callback(tag))->start();
+  WFTimer::create(hours(1), {name, policy}, outcomes.callback(tag))->start();
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ TEST(NamePolicy, ReplaceEndsTheOldOnes) {
 TEST(NamePolicy, ReplaceIsAppliedWhenTheNewOneIsCreated) {
   TimerOutcomes outcomes;
   start("early", WF_TIMER_APPEND, outcomes, 0);
-  WFTimerTask* task = WFTimer::create("early", hours(1), WF_TIMER_REPLACE, outcomes.callback(1));
+  WFTimerTask* task = WFTimer::create(hours(1), {"early", WF_TIMER_REPLACE}, outcomes.callback(1));
   EXPECT_TRUE(outcomes.wait_for(1));
   start("early", WF_TIMER_REPLACE, outcomes, 2);  // one that was not started yet is replaced, too
   task->start();
@@ -102,7 +102,7 @@ TEST(NamePolicy, KeepRefusesTheNewOne) {
 TEST(NamePolicy, ARefusedOneMayBeDismissed) {
   TimerOutcomes outcomes;
   start("quiet", WF_TIMER_KEEP, outcomes, 0);
-  WFTimer::create("quiet", hours(1), WF_TIMER_KEEP, outcomes.callback(1))->dismiss();
+  WFTimer::create(hours(1), {"quiet", WF_TIMER_KEEP}, outcomes.callback(1))->dismiss();
   EXPECT_EQ(WFTaskFactory::cancel_by_name("quiet"), 1);
   EXPECT_TRUE(outcomes.wait_for(1));
   EXPECT_EQ(outcomes.tags().back(), 0);

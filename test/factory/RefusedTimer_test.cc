@@ -8,6 +8,7 @@
 
 #include "support/Tally.h"
 #include "support/TimerOutcomes.h"
+#include "workflow/WFCron.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
@@ -50,7 +51,7 @@ void PrintTo(const Kind& kind, std::ostream* out) {
 class RefusedTimer : public testing::TestWithParam<Kind> {
  protected:
   RefusedTimer() {
-    WFTimer::create(kName, hours(1), WF_TIMER_APPEND, others_.callback())->start();
+    WFTimer::create(hours(1), {kName}, others_.callback())->start();
     task_ = create();
     handle_ = WFTimer::handle_of(task_);
   }
@@ -189,8 +190,8 @@ TEST(TooLateTimer, ToldByAHandleIsNeverFollowedByWon) {
   TimerOutcomes outcomes;
   int late = 0;
   for (int i = 0; i < kTimers; i++) {
-    auto* task = WFTimer::create("too late", std::chrono::microseconds(i % 50), WF_TIMER_APPEND,
-                                 outcomes.callback());
+    auto* task =
+        WFTimer::create(std::chrono::microseconds(i % 50), {"too late"}, outcomes.callback());
     const WFTimerHandle handle = WFTimer::handle_of(task);
     task->start();
     WFTimerVerdict verdict = WF_TIMER_WON;

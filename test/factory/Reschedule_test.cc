@@ -29,7 +29,7 @@ class Reschedule : public testing::Test {
   Reschedule() { EXPECT_EQ(WFManualClock::install(), 0); }
 
   WFTimerHandle start(const std::string& name, nanoseconds delay, int tag = 0) {
-    WFTimerTask* task = WFTimer::create(name, delay, WF_TIMER_APPEND, outcomes_.callback(tag));
+    WFTimerTask* task = WFTimer::create(delay, {name}, outcomes_.callback(tag));
     const WFTimerHandle handle = WFTimer::handle_of(task);
     task->start();
     return handle;
@@ -145,7 +145,7 @@ TEST_F(Reschedule, ByNameMovesAllOfTheName) {
 }
 
 TEST_F(Reschedule, ByNameLeavesTheCancelledAlone) {
-  WFTimerTask* task = WFTimer::create("a", hours(1), WF_TIMER_APPEND, outcomes_.callback());
+  WFTimerTask* task = WFTimer::create(hours(1), {"a"}, outcomes_.callback());
   EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 1);
   EXPECT_EQ(WFTimer::reschedule("a", seconds(1)), 0u);
   task->dismiss();

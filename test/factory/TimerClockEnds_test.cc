@@ -29,8 +29,7 @@ class TimerClockEnds : public testing::Test {
   // One that never expires, by each clock.
   void start_never() {
     for (const WFTimerClock clock : {WF_CLOCK_MONOTONIC, WF_CLOCK_BOOTTIME, WF_CLOCK_WALL}) {
-      WFTimer::create("never", {seconds(-1), clock}, WF_TIMER_APPEND, outcomes_.callback())
-          ->start();
+      WFTimer::create({seconds(-1), clock}, {"never"}, outcomes_.callback())->start();
     }
   }
   void expect_never() {
@@ -68,9 +67,9 @@ TEST_F(TimerClockEnds, MoreYearsThanTheWallClockHas) {
 TEST_F(TimerClockEnds, NamesAreInOrderAfterACentury) {
   for (int century = 0; century < 2; century++) {
     WFManualClock::advance(kYear * 73);
-    WFTimer::create("old", seconds(-1), WF_TIMER_REPLACE, outcomes_.callback())->start();
+    WFTimer::create(seconds(-1), {"old", WF_TIMER_REPLACE}, outcomes_.callback())->start();
     WFManualClock::advance(kYear);
-    WFTimer::create("old", seconds(-1), WF_TIMER_REPLACE, outcomes_.callback())->start();
+    WFTimer::create(seconds(-1), {"old", WF_TIMER_REPLACE}, outcomes_.callback())->start();
     EXPECT_EQ(WFTimer::count("old"), 1u);
   }
   EXPECT_EQ(WFTaskFactory::cancel_by_name("old"), 1);

@@ -37,7 +37,7 @@ class TimerClocks : public testing::Test {
   }
 
   WFTimerHandle create(const WFTimerDue& due, WFTimerTask** task, int tag = 0) {
-    *task = WFTimer::create("a", due, WF_TIMER_APPEND, outcomes_.callback(tag));
+    *task = WFTimer::create(due, {"a"}, outcomes_.callback(tag));
     return WFTimer::handle_of(*task);
   }
   WFTimerHandle start(const WFTimerDue& due, int tag = 0) {

@@ -33,7 +33,7 @@ constexpr milliseconds kQuiet{30};
 class TimerHandle : public testing::TestWithParam<bool> {
  protected:
   WFTimerTask* create(nanoseconds delay, int tag = 0) {
-    return GetParam() ? WFTimer::create("name", delay, WF_TIMER_APPEND, outcomes_.callback(tag))
+    return GetParam() ? WFTimer::create(delay, {"name"}, outcomes_.callback(tag))
                       : WFTimer::create(delay, outcomes_.callback(tag));
   }
   size_t ended(int state, int error) const { return outcomes_.count(state, error); }
@@ -166,7 +166,7 @@ TEST_P(TimerHandle, InsideTheCallbackSaysRunning) {
     EXPECT_EQ(handle.reschedule(seconds(0)), WF_TIMER_RUNNING);
     EXPECT_FALSE(handle.remaining());
     errno = 0;
-    EXPECT_EQ(handle.cancel_and_wait(), -1);
+    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
     EXPECT_EQ(errno, EDEADLK);
     done.add();
   });

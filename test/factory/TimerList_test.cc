@@ -176,9 +176,7 @@ TEST_F(TimerList, SeesWhoStaysExactlyOnce) {
     for (size_t i = 0; !over; i++) {
       names.push_back("stay/crowd" + std::to_string(i));
       created++;
-      WFTimer::create(names.back(), hours(1), WF_TIMER_APPEND, [&ended](WFTimerTask*) {
-        ended.add();
-      })->start();
+      WFTimer::create(hours(1), {names.back()}, [&ended](WFTimerTask*) { ended.add(); })->start();
       if (random.one_in(2) && names.size() < 20'000) {
         continue;
       }

@@ -32,9 +32,7 @@ class TimerMemory : public testing::Test {
     settings.handler_threads = 2;
     WORKFLOW_library_init(&settings);
     Tally first;
-    WFTimer::create("first", milliseconds(0), WF_TIMER_APPEND, [&first](WFTimerTask*) {
-      first.add();
-    })->start();
+    WFTimer::create(milliseconds(0), {"first"}, [&first](WFTimerTask*) { first.add(); })->start();
     ASSERT_TRUE(first.wait_for(1));
     before_ = Pages::count();
   }
@@ -88,7 +86,7 @@ TEST_F(TimerMemory, ReturnsWhenTheyAreCancelled) {
 TEST_F(TimerMemory, OfNamesReturnsButForTheirTable) {
   Tally ended;
   for (size_t i = 0; i < kTimers; i++) {
-    WFTimer::create("name " + std::to_string(i), hours(1), WF_TIMER_APPEND, [&ended](WFTimerTask*) {
+    WFTimer::create(hours(1), {"name " + std::to_string(i)}, [&ended](WFTimerTask*) {
       ended.add();
     })->start();
   }

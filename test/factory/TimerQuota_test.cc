@@ -98,8 +98,7 @@ TEST_F(TimerQuota, TheErrorIsKnownAtTheCreation) {
 
 TEST_F(TimerQuota, RoomIsBackWhenATimerHasEndedInAnyWay) {
   set_quota("one", 1);
-  WFTimerTask* task =
-      WFTimer::create("one", std::chrono::milliseconds(1), WF_TIMER_APPEND, outcomes_.callback());
+  WFTimerTask* task = WFTimer::create(std::chrono::milliseconds(1), {"one"}, outcomes_.callback());
   start(task);
   ASSERT_TRUE(outcomes_.wait_for(1));
   create("one")->dismiss();
@@ -197,9 +196,10 @@ TEST_F(TimerQuota, HoldsAgainstManyThreads) {
       test_support::TestRandom random(test_support::test_seed(), t);
       for (size_t i = 0; i < rounds; i++) {
         const std::string name = name_of(random.below(kNames));
-        WFTimerTask* task = WFTimer::create(name, std::chrono::microseconds(random.below(200)),
-                                            random.one_in(8) ? WF_TIMER_KEEP : WF_TIMER_APPEND,
-                                            [&ended](WFTimerTask*) { ended.add(); });
+        WFTimerTask* task =
+            WFTimer::create(std::chrono::microseconds(random.below(200)),
+                            {name, random.one_in(8) ? WF_TIMER_KEEP : WF_TIMER_APPEND},
+                            [&ended](WFTimerTask*) { ended.add(); });
         exceeded = exceeded || WFTimer::count(name) > kMax;
         if (random.one_in(3)) {
           task->dismiss();

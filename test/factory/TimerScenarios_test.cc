@@ -127,7 +127,7 @@ TEST_P(TimerScenarios, CallbacksOfAStopCancelTheOthers) {
           won += handles[other].cancel() == WF_TIMER_WON;
         }
         won += WFTaskFactory::cancel_by_name("name", 1);
-        EXPECT_EQ(handles[i].cancel_and_wait(), -1);
+        EXPECT_EQ(handles[i].cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
       });
       handles[i] = WFTimer::handle_of(task);
       task->start();
@@ -179,7 +179,7 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCancelItsOwnTimer) {
       handle->reschedule(seconds(1));
       handle->remaining();
       errno = 0;
-      EXPECT_EQ(handle->cancel_and_wait(), -1);
+      EXPECT_EQ(handle->cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
       EXPECT_EQ(errno, EDEADLK);
       EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 0);
       destroyed.add();
@@ -223,8 +223,8 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCreateItsNameAnew) {
       AtTheEnd creates([&anew] {
         EXPECT_EQ(WFTimer::count("name"), 0u);
         EXPECT_EQ(WFTimer::set_quota("name", 1), 0);
-        WFTimerTask* task =
-            WFTimer::create("name", hours(1), WF_TIMER_KEEP, [&anew](WFTimerTask*) { anew.add(); });
+        WFTimerTask* task = WFTimer::create(hours(1), {"name", WF_TIMER_KEEP},
+                                            [&anew](WFTimerTask*) { anew.add(); });
         EXPECT_EQ(task->get_error(), 0);
         task->start();
         EXPECT_EQ(WFTimer::list("name", 2).size(), 1u);
@@ -260,7 +260,7 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCreateItsNameAnew) {
 // The same of one that its policy or a quota refuses: it is destroyed in the call, or when it ends.
 TEST(RefusedTimer, WhatItHasCapturedMayCallTheLibrary) {
   TimerOutcomes outcomes;
-  WFTimer::create("name", hours(1), WF_TIMER_APPEND, outcomes.callback())->start();
+  WFTimer::create(hours(1), {"name"}, outcomes.callback())->start();
   ASSERT_EQ(WFTimer::set_quota("full", 0), 0);
   for (const char* name : {"name", "full"}) {
     for (const bool dismissed : {false, true}) {
@@ -324,7 +324,7 @@ TEST(TimerNames, EachCallMeansOneNameOnly) {
   TimerOutcomes outcomes;
   size_t ended = 0;
   const auto start = [&outcomes](const std::string& name, WFTimerPolicy policy) {
-    WFTimerTask* task = WFTimer::create(name, hours(1), policy, outcomes.callback());
+    WFTimerTask* task = WFTimer::create(hours(1), {name, policy}, outcomes.callback());
     const int error = task->get_error();
     task->start();
     return error;
@@ -400,7 +400,7 @@ TEST(TimerNames, ManyMayHaveALongPrefixInCommon) {
   const std::string prefix(500, '/');
   TimerOutcomes outcomes;
   for (size_t i = 0; i < kNames; i++) {
-    WFTimer::create(prefix + std::to_string(i), hours(1), WF_TIMER_KEEP, outcomes.callback())
+    WFTimer::create(hours(1), {prefix + std::to_string(i), WF_TIMER_KEEP}, outcomes.callback())
         ->start();
   }
   EXPECT_EQ(WFTimer::count_prefix(prefix), kNames);
@@ -420,7 +420,7 @@ TEST(TimerVisit, MayBeLeftByAnException) {
   constexpr size_t kTimers = 300;
   TimerOutcomes outcomes;
   for (size_t i = 0; i < kTimers; i++) {
-    WFTimer::create("crowd", hours(1), WF_TIMER_APPEND, outcomes.callback())->start();
+    WFTimer::create(hours(1), {"crowd"}, outcomes.callback())->start();
   }
   for (size_t n = 0; n < kTimers / 2; n += 50) {
     size_t seen = 0;
@@ -445,7 +445,7 @@ TEST(TimerVisit, MayBeLeftByAnException) {
 TEST(TimerVisit, KeepsTheStateOfItsVisitor) {
   TimerOutcomes outcomes;
   for (size_t i = 0; i < 300; i++) {
-    WFTimer::create("crowd", hours(1), WF_TIMER_APPEND, outcomes.callback())->start();
+    WFTimer::create(hours(1), {"crowd"}, outcomes.callback())->start();
   }
   size_t last = 0;
   EXPECT_TRUE(WFTimer::for_each("", [&last, seen = size_t{0}](const WFTimerInfo&) mutable {

@@ -43,9 +43,9 @@ TEST(TimerStats, EachEndIsCountedOnce) {
   const Since since;
   TimerOutcomes outcomes;
   WFTimer::create(milliseconds(1), outcomes.callback())->start();
-  WFTimerTask* cancelled = WFTimer::create("stats", hours(1), WF_TIMER_APPEND, outcomes.callback());
+  WFTimerTask* cancelled = WFTimer::create(hours(1), {"stats"}, outcomes.callback());
   cancelled->start();
-  WFTimer::create("stats", hours(1), WF_TIMER_KEEP, outcomes.callback())->start();
+  WFTimer::create(hours(1), {"stats", WF_TIMER_KEEP}, outcomes.callback())->start();
   WFTimer::create(hours(1), nullptr)->dismiss();
   EXPECT_TRUE(outcomes.wait_for(2));
   EXPECT_EQ(since(&WFTimerStats::outstanding), 1u);
@@ -80,7 +80,7 @@ TEST(TimerStats, ReschedulesAndTicksAreCounted) {
   EXPECT_EQ(WFTimer::reschedule("ticks", milliseconds(3)), 1u);
   task->start();
   EXPECT_TRUE(outcomes.wait_for(1));
-  EXPECT_NE(handle.cancel_and_wait(), -1);  // until the callback has returned
+  EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);  // until the callback has returned
   EXPECT_EQ(handle.reschedule(milliseconds(1)), WF_TIMER_DONE);
   EXPECT_EQ(since(&WFTimerStats::rescheduled), 2u);
   EXPECT_EQ(since(&WFTimerStats::ticks), 3u);

@@ -173,9 +173,9 @@ class FullQueue {
  public:
   FullQueue(WFTimerClock clock, size_t less) {
     for (; started_ + less < kRoom; started_++) {
-      WFTimer::create("full", {std::chrono::hours(1), clock}, WF_TIMER_APPEND,
-                      [this](WFTimerTask*) { ended_.add(); })
-          ->start();
+      WFTimer::create({std::chrono::hours(1), clock}, {"full"}, [this](WFTimerTask*) {
+        ended_.add();
+      })->start();
     }
   }
   ~FullQueue() {

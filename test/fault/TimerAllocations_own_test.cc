@@ -278,7 +278,7 @@ TEST_P(TimerAllocations, WhatEndsOrMovesOrCountsTimersTakesNoMemory) {
   std::vector<Probe> probes(kTimers);
   std::vector<WFTimerHandle> handles;
   for (Probe& probe : probes) {
-    WFTimerTask* task = WFTimer::create(name, hours(1), WF_TIMER_APPEND, probe.callback());
+    WFTimerTask* task = WFTimer::create(hours(1), {name}, probe.callback());
     handles.push_back(WFTimer::handle_of(task));
     task->start();
   }

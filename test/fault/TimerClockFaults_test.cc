@@ -53,8 +53,8 @@ TEST(TimerClockFaults, WithoutDescriptorsTimersOfOtherClocksEndAndMonotonicOnesG
   ASSERT_TRUE(outcomes.wait_for(1));
   {
     const NoDescriptors none;
-    WFTimerTask* const date = WFTimer::create("a", system_clock::now() + seconds(1),
-                                              WF_TIMER_APPEND, outcomes.callback());
+    WFTimerTask* const date =
+        WFTimer::create(system_clock::now() + seconds(1), {"a"}, outcomes.callback());
     const WFTimerHandle handle = WFTimer::handle_of(date);
     date->start();
     WFTimer::create({seconds(1), WF_CLOCK_BOOTTIME}, outcomes.callback())->start();
@@ -81,8 +81,8 @@ TEST(TimerClockFaults, ManyTimersOfOtherClocksTakeNoMoreDescriptors) {
   ASSERT_TRUE(outcomes.wait_for(1));
   const size_t before = fault::descriptor_count();
   for (int i = 0; i < 1000; i++) {
-    WFTimer::create("a", {seconds(3600), i % 2 ? WF_CLOCK_BOOTTIME : WF_CLOCK_WALL},
-                    WF_TIMER_APPEND, outcomes.callback())
+    WFTimer::create({seconds(3600), i % 2 ? WF_CLOCK_BOOTTIME : WF_CLOCK_WALL}, {"a"},
+                    outcomes.callback())
         ->start();
   }
   EXPECT_LE(fault::descriptor_count(), before + 1);

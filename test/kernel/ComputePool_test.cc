@@ -13,7 +13,7 @@
 #include "kernel/BlockingScope.h"
 #include "support/Item.h"
 #include "support/Tally.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 using test_support::Item;
 using test_support::Tally;

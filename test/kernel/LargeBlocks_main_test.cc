@@ -105,9 +105,7 @@ class LargeBlocks : public testing::Test {
   template <class Work>
   void expect_none_while(Work&& work) {
     Tally first;
-    WFTimer::create("first", milliseconds(1), WF_TIMER_APPEND, [&first](WFTimerTask*) {
-      first.add();
-    })->start();
+    WFTimer::create(milliseconds(1), {"first"}, [&first](WFTimerTask*) { first.add(); })->start();
     ASSERT_TRUE(first.wait_for(1));
     large = 0;
     armed = true;
@@ -135,9 +133,9 @@ TEST_F(LargeBlocks, NoneWhileNamesComeAndGo) {
   Tally ended;
   expect_none_while([&ended] {
     for (size_t i = 0; i < kNames; i++) {
-      WFTimer::create("name " + std::to_string(i), hours(1), WF_TIMER_APPEND,
-                      [&ended](WFTimerTask*) { ended.add(); })
-          ->start();
+      WFTimer::create(hours(1), {"name " + std::to_string(i)}, [&ended](WFTimerTask*) {
+        ended.add();
+      })->start();
     }
     for (size_t i = 0; i < kNames; i++) {
       ASSERT_EQ(WFTaskFactory::cancel_by_name("name " + std::to_string(i)), 1);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "util/Mutex.h"
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 namespace {

@@ -1,6 +1,6 @@
 // Calls that take any std::chrono::duration, by a manual clock where they follow it.
 
-#include "workflow/Duration.h"
+#include "workflow/detail/Duration.h"
 
 #include <gtest/gtest.h>
 

@@ -156,7 +156,7 @@ class ClockRound {
                    : timer.clock == WF_CLOCK_WALL ? 0
                                                   : now_ns(timer.clock) + ns;
     const auto called = [this, &timer](WFTimerTask* ended) { end(timer, ended); };
-    WFTimerTask* const task = WFTimer::create(name_of(i), due, WF_TIMER_APPEND, called);
+    WFTimerTask* const task = WFTimer::create(due, {name_of(i)}, called);
     timer.handle = WFTimer::handle_of(task);
     timer.is_shared = random.one_in(3);
     task->start();

@@ -246,7 +246,7 @@ class Round {
   SubTask* cancelled_timer(const EntryPtr& entry) {
     if (random_.one_in(2)) {
       later([this] { account_.cancels_won += WFTaskFactory::cancel_by_name("timer", 1); });
-      return WFTimer::create("timer", some_time(), WF_TIMER_APPEND, noting<WFTimerTask>(entry));
+      return WFTimer::create(some_time(), {"timer"}, noting<WFTimerTask>(entry));
     }
     WFTimerTask* const task = WFTimer::create(some_time(), noting<WFTimerTask>(entry));
     const WFTimerHandle handle = WFTimer::handle_of(task);

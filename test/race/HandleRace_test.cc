@@ -48,7 +48,7 @@ class HandleRound {
   HandleRound(uint64_t round, Runtime* runtime) : round_(round), runtime_(runtime) {
     TestRandom random(test_support::test_seed(), round * 10 + 9);
     enter();
-    keeper_ = WFTimer::create(name_of(kTimers), nanoseconds(-1), WF_TIMER_APPEND, nullptr);
+    keeper_ = WFTimer::create(nanoseconds(-1), {name_of(kTimers)}, nullptr);
     for (size_t i = 0; i < kTimers; i++) {
       create(i, random);
     }
@@ -65,7 +65,7 @@ class HandleRound {
     }
     enter();
     for (Timer& timer : timers_) {
-      judge(timer, static_cast<WFTimerVerdict>(timer.handle.cancel_and_wait()));
+      judge(timer, timer.handle.cancel_and_wait());
     }
     leave();
     std::string wrong = wrong_;
@@ -123,19 +123,19 @@ class HandleRound {
       timer.ended_ns = workflow::monotonic_ns();
       expect(timer.handle.cancel() == WF_TIMER_RUNNING, "not running in its callback");
       if (timer.callbacks == 1 && timer.state == WFT_STATE_SUCCESS) {
-        expect(timer.handle.cancel_and_wait() == -1 && errno == EDEADLK, "waits for itself");
+        expect(timer.handle.cancel_and_wait() == WF_TIMER_WOULD_DEADLOCK, "waits for itself");
       }
       timer.over = true;
       timer.gone = true;
     };
     if (random.one_in(8)) {
       // By a name that the round keeps, or, without a name, by its nanoseconds.
-      timer.task = timer.named ? WFTimer::create(name_of(kTimers), delay, WF_TIMER_KEEP, callback)
+      timer.task = timer.named ? WFTimer::create(delay, {name_of(kTimers), WF_TIMER_KEEP}, callback)
                                : WFTaskFactory::create_timer_task(0, -1, callback);
       timer.announced = timer.task->get_error();
       expect(timer.announced == (timer.named ? EEXIST : EINVAL), "not refused");
     } else {
-      timer.task = timer.named ? WFTimer::create(name_of(i), delay, WF_TIMER_APPEND, callback)
+      timer.task = timer.named ? WFTimer::create(delay, {name_of(i)}, callback)
                                : WFTimer::create(delay, callback);
     }
     timer.handle = WFTimer::handle_of(timer.task);
@@ -207,7 +207,7 @@ class HandleRound {
         break;
       case 2:
         if (timer.callbacks > 0) {  // it was started: who waits for a start may wait for a thread
-          judge(timer, static_cast<WFTimerVerdict>(timer.handle.cancel_and_wait()));
+          judge(timer, timer.handle.cancel_and_wait());
           expect(timer.gone, "cancel_and_wait returns before the end");
         }
         break;

@@ -113,7 +113,7 @@ class ReplaceRound {
 
   void begin(Timer& timer, nanoseconds delay, bool drop) {
     WFTimerTask* const task =
-        WFTimer::create(name_, delay, WF_TIMER_REPLACE, [this, &timer](WFTimerTask* ending) {
+        WFTimer::create(delay, {name_, WF_TIMER_REPLACE}, [this, &timer](WFTimerTask* ending) {
           timer.callbacks++;
           timer.state = ending->get_state();
           timer.error = ending->get_error();

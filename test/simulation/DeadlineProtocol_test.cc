@@ -66,8 +66,7 @@ class Flow {
   Flow(Account& account, std::mt19937_64& random) : account_(account), random_(random) {}
 
   SubTask* create() {
-    timer_ = WFTimer::create("timer", nanoseconds(100), WF_TIMER_APPEND,
-                             account_.callback<WFTimerTask>());
+    timer_ = WFTimer::create(nanoseconds(100), {"timer"}, account_.callback<WFTimerTask>());
     counter_ = WFTaskFactory::create_counter_task(1, account_.callback<WFCounterTask>());
     selector_ = WFTaskFactory::create_selector_task(1, account_.callback<WFSelectorTask>());
     WFGoTask* const go = WFTaskFactory::create_go_task("queue", [] {});

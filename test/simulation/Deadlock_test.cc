@@ -21,7 +21,7 @@ bool has(const WFSimulationResult& result, const std::string& text) {
 }
 
 WFTimerTask* timer(const std::string& name, WFTimer::Callback callback) {
-  return WFTimer::create(name, std::chrono::seconds(1), WF_TIMER_APPEND, std::move(callback));
+  return WFTimer::create(std::chrono::seconds(1), {name}, std::move(callback));
 }
 
 // The number of the thread that is in the callback of that timer, as the description says it.

@@ -88,8 +88,8 @@ class TimerLedger {
     counted(verdict == WF_TIMER_WON);
     return verdict;
   }
-  int cancel_and_wait(const WFTimerHandle& handle) {
-    const int verdict = handle.cancel_and_wait();
+  WFTimerVerdict cancel_and_wait(const WFTimerHandle& handle) {
+    const WFTimerVerdict verdict = handle.cancel_and_wait();
     counted(verdict == WF_TIMER_WON);
     return verdict;
   }

@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace test_support {
 

@@ -118,6 +118,16 @@ TEST(Readme, HeadersThatTheDocumentsNameAreThere) {
   }
 }
 
+TEST(Readme, NamesEveryHeader) {
+  const std::string text = text_of(kRoot / "README.md");
+  for (const auto& entry : fs::directory_iterator(kRoot / "include/workflow")) {
+    if (entry.path().extension() == ".h") {
+      EXPECT_NE(text.find("`" + entry.path().filename().string() + "`"), std::string::npos)
+          << entry.path();
+    }
+  }
+}
+
 TEST(Readme, EveryProgramIsInTheListOfTutorials) {
   const std::string list = text_of(kRoot / "tutorial/README.md");
   for (const auto& entry : fs::directory_iterator(kRoot / "tutorial")) {

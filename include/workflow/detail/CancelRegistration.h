@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "workflow/Runnable.h"
+#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

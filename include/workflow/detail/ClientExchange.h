@@ -8,9 +8,9 @@
 
 #include "workflow/EndpointParams.h"
 #include "workflow/ProtocolMessage.h"
-#include "workflow/Runnable.h"
 #include "workflow/URIParser.h"
 #include "workflow/detail/Ref.h"
+#include "workflow/detail/Runnable.h"
 
 class WFConnection;
 

@@ -8,15 +8,7 @@
 #include "workflow/URIParser.h"
 #include "workflow/WFClientTask.h"
 
-// HTTP/1.1 (RFC 9110, 9112). Where the user did not set them, the task adds to a request the method
-// GET, the target "/", the version, Host, and "Connection: close" if the connection is not to be
-// kept. It sets Content-Length to the true value. The task does not send the following requests,
-// but ends with EINVAL:
-// - a request with several Host fields that differ;
-// - a request with a version other than 1.1 and 1.0;
-// - a request that announces a transfer coding other than "chunked";
-// - a request with "Transfer-Encoding: chunked" whose body is not a complete sequence of chunks and
-//   nothing else.
+// What HTTP adds to its client tasks. WFTaskFactory::create_http_task() says what users see of it.
 template <>
 struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
   static constexpr int kKeepAlive = 60 * 1000;

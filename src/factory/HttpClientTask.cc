@@ -1,4 +1,4 @@
-#include "workflow/WFHttpClientTask.h"
+#include "workflow/detail/HttpClientTask.h"
 
 #include <openssl/evp.h>
 #include <strings.h>
@@ -264,12 +264,13 @@ int check_uri(const ParsedURI& uri) {
 }  // namespace
 
 int HttpClientTask::aim() {
-  if (const int error = check_uri(uri_)) {
-    return error;
+  if (const int invalid = check_uri(uri_)) {
+    return invalid;
   }
   ClientTarget target;
-  if (const int error = ClientTarget::parse(is_https(uri_) ? TT_TCP_SSL : TT_TCP, uri_, &target)) {
-    return error;
+  if (const int invalid =
+          ClientTarget::parse(is_https(uri_) ? TT_TCP_SSL : TT_TCP, uri_, &target)) {
+    return invalid;
   }
   std::string path = uri_.path && *uri_.path ? uri_.path : "/";
   if (uri_.query) {
@@ -284,8 +285,8 @@ int HttpClientTask::aim() {
     req_.set_header_pair("Authorization", basic_credentials(uri_.userinfo));
   }
   if (uses_proxy_) {
-    if (const int error = aim_at_proxy(path, &target)) {
-      return error;
+    if (const int invalid = aim_at_proxy(path, &target)) {
+      return invalid;
     }
   }
   target.authority = authority;
@@ -297,14 +298,14 @@ int HttpClientTask::aim() {
 
 int HttpClientTask::aim_at_proxy(const std::string& path, ClientTarget* target) {
   ClientTarget proxy;
-  if (const int error = check_uri(proxy_)) {
-    return error;
+  if (const int invalid = check_uri(proxy_)) {
+    return invalid;
   }
   if (is_https(proxy_)) {
     return WFT_ERR_URI_SCHEME_INVALID;
   }
-  if (const int error = ClientTarget::parse(target->transport, proxy_, &proxy)) {
-    return error;
+  if (const int invalid = ClientTarget::parse(target->transport, proxy_, &proxy)) {
+    return invalid;
   }
   const bool has_credentials = proxy_.userinfo && *proxy_.userinfo;
   const std::string credentials = has_credentials ? basic_credentials(proxy_.userinfo) : "";
@@ -328,8 +329,8 @@ int HttpClientTask::aim_at_proxy(const std::string& path, ClientTarget* target) 
 }
 
 bool HttpClientTask::fail_redirect() {
-  state_ = WFT_STATE_TASK_ERROR;
-  error_ = WFT_ERR_HTTP_BAD_REDIRECT_HEADER;
+  state = WFT_STATE_TASK_ERROR;
+  error = WFT_ERR_HTTP_BAD_REDIRECT_HEADER;
   return false;
 }
 
@@ -341,10 +342,10 @@ bool HttpClientTask::is_followed() const {
 
 bool HttpClientTask::goes_on() {
   try {
-    return state_ == WFT_STATE_SUCCESS && is_followed() && follow();
+    return state == WFT_STATE_SUCCESS && is_followed() && follow();
   } catch (const std::bad_alloc&) {
-    state_ = WFT_STATE_SYS_ERROR;
-    error_ = ENOMEM;
+    state = WFT_STATE_SYS_ERROR;
+    error = ENOMEM;
     return false;
   }
 }

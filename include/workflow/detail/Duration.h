@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 
 namespace workflow {
@@ -35,7 +34,7 @@ class Duration {
     const double seconds = std::chrono::duration<double>(duration).count();
     if (seconds > longest) return INT64_MAX;
     if (seconds < -longest) return -INT64_MAX;
-    if (std::isnan(seconds)) return 0;
+    if (seconds != seconds) return 0;  // not a number
     return std::chrono::ceil<std::chrono::nanoseconds>(duration).count();
   }
 

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include "workflow/detail/Duration.h"
+#include "workflow/detail/TaskBase.h"
+
+class ExecQueue;
+class Executor;
+
+namespace workflow {
+
+class ComputePool;
+class ComputeQueue;
+class TimeLimit;
+
+// The queue in which a computation waits, and the threads that run it: either a queue of the
+// library's threads, or a queue and an executor of the user's, which must outlive the computation.
+struct ComputePlace {
+  ComputePool *pool = nullptr;
+  ComputeQueue *queue = nullptr;
+  ExecQueue *own_queue = nullptr;
+  Executor *own_executor = nullptr;
+
+  static ComputePlace named(const std::string &queue_name);
+  static ComputePlace of(ExecQueue *queue, Executor *executor);
+
+  // Posts the item: it runs when its turn in the queue has come, on the threads that exist now.
+  // Returns false, and does not take the item, if there are no threads (any more).
+  bool post(Runnable *item) const;
+
+  // The number of the library's threads that compute there.
+  size_t threads() const;
+
+ private:
+  bool post_to_own(Runnable *item) const;
+};
+
+// A duration as the creating functions take it. A value that is out of range is kept as an error.
+struct TimeSpan {
+  int64_t ns;  // not negative; INT64_MAX: never
+  int error;   // 0, or EINVAL
+
+  // Negative seconds mean never. Nanoseconds outside [0, 1e9) give EINVAL.
+  static TimeSpan of(time_t seconds, long nanoseconds);
+  // A negative duration means never.
+  static TimeSpan of(Duration duration) {
+    return duration.ns() < 0 ? never() : TimeSpan{duration.ns(), 0};
+  }
+  static TimeSpan never() { return {INT64_MAX, 0}; }
+};
+
+// A task that computes on a computing thread: compute() is called once, after the task's turn in
+// the queue has come.
+//
+// A time limit counts from dispatch(). If it passes before compute() has returned, the task ends
+// with SYS_ERROR/ETIMEDOUT. A computation that has not begun by then never begins. One that has
+// begun runs on, and the task object lives until it has returned, but in no series: series_of() is
+// null once the callback has returned. If the scope around the task ends (WFScope.h) before the
+// computation has begun, the task ends with SYS_ERROR and the error of the scope. Once it has
+// begun, only ETIMEDOUT ends the task before it, as the task's own limit does. The task ends with
+// EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
+//
+// The callback runs on the computing thread after compute(). It runs on another thread after a
+// timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the
+// library, or the user's executor, stopped before the computation began.
+class ComputeTask : public TaskBase<> {
+ protected:
+  ComputeTask(const ComputePlace &place, const TimeSpan &limit);
+  ~ComputeTask() override;
+
+  virtual void compute() = 0;
+
+  void dispatch() override;
+  void run_queued() override;
+
+  // How done() ends, after the callback: like delete_and_next(), but the task lives until compute()
+  // has returned.
+  SubTask *end_and_next();
+
+ private:
+  friend class TimeLimit;
+
+  void on_cancel(int reason) override;
+  bool enter_own_scope();
+  bool start_limit();
+  void compute_here();
+  // Called when the computation has ended with `end_state`. If it returns true, the caller owns the
+  // completion. If it returns false, the task may be gone.
+  bool computed(int end_state);
+  void complete_here();
+
+  const ComputePlace place_;
+  std::unique_ptr<TimeLimit> limit_;  // null: no limit
+  bool queued_ = false;               // the task's turn in the queue is still to come
+};
+
+}  // namespace workflow
