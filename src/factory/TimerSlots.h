@@ -26,8 +26,9 @@ class TimerTask;
 // There is one instance for the process, which is never destroyed. Slots are used again and never
 // freed.
 //
-// Thread-safe. G is the mutex of a shard. Order: G, then B or I or P. The timer of a slot that is
-// in use is alive as long as G is held, because its destructor takes G to give the slot up.
+// Thread-safe. G is the mutex of a shard. Order: G, then B or P, or the mutex of a CancelScope. The
+// timer of a slot that is in use is alive as long as G is held, because its destructor takes G to
+// give the slot up.
 //
 // Rules (numbers as in docs/timer-protocol.md):
 // 11. The generation of a handle equals that of its slot until the timer's callback has returned,

@@ -21,7 +21,8 @@ namespace workflow {
 // decides what is sent and when. A Channel also serves datagrams, except for the buffered writing.
 //
 // Threads. C is mutex_; order C, then the poller's P. Reading, timeouts and closing happen on the
-// poller's thread only; any thread may write. No user code runs under C.
+// poller's thread only; any thread may write. No user code runs under C, except the callbacks that
+// a program has set in OpenSSL, inside a handshake.
 //
 // Invariants:
 // 1. The descriptor is closed on the poller's thread only, after retire(), or when the poller has

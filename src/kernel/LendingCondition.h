@@ -13,7 +13,7 @@ namespace workflow {
 //
 // A waiter counts as blocked from the moment it begins to wait, under the mutex, until it is
 // notified, although it wakes later. So a thread that checks whether anything can still happen
-// (Runtime::stop) never overlooks a waiter that was notified.
+// (ManualClock) never overlooks a waiter that was notified.
 class LendingCondition {
  public:
   // A thread that is going to wait. Must be created before the mutex is locked.

@@ -1,4 +1,4 @@
-// Deadlines over tasks that wait to be told; the time is moved by hand.
+// Deadlines over waiting tasks; the time is moved by hand.
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
  * The names are those of the code:
  *   P         the poller's mutex; queued is guarded by it
  *   claimed   the thread that exchanges it first decides the outcome
- *   met       of a timer that the poller has removed: the second thread to exchange it owns the
- *             completion
+ *   met       TimeLimit::arrived_. Of a timer that the poller has removed: the second thread to
+ *             exchange it owns the completion
  *   flag      on which the start of the timer meets the canceller that takes it
  *   users     the task's completion, and its computation: the last of them deletes it
  *   reg       the registration of the series in its scope (CancelRegistration::state_)

@@ -1,8 +1,8 @@
 /*
- * The protocol of the tasks that wait to be told (WaitingTask): start, senders, stop, dismiss, and
+ * The protocol of waiting tasks (WaitingTask): start, senders, stop, dismiss, and
  * the canceller of the scope.
  *
- * The names are those of docs/concurrency.md and of the code:
+ * The names are those of docs/task-internals.md and of the code:
  *   parts     the atomic in which they meet: started, claimed, published, aborted, cancelled, and of a
  *             task that was cancelled part_ended, part_late
  *   W         the mutex of the list of started tasks; in_list is guarded by it

@@ -19,7 +19,7 @@ namespace {
 // Recipe
 struct Retry {
   std::string url, name;                  // the name of its pauses, which nothing else may have
-  std::function<bool(WFHttpTask*)> take;  // returns false if the request shall be sent again
+  std::function<bool(WFHttpTask*)> take;  // returns false to send the request again
   unsigned tries = 0;
   std::atomic<bool> stopped{false};
   void stop() {
