@@ -14,11 +14,10 @@
 // what it waits for has arrived. Then the callback runs on a framework thread, mostly the one that
 // brought it.
 //
-// When the library stops and nothing runs any more that could bring something, the tasks that still
-// wait end with WFT_STATE_ABORTED. A thread that brings something to such a task later finds the
-// task still there, and is ignored. The same holds for a task without a name that a scope has ended
-// (WFScope.h): it stays until what it waited for has arrived. A task with a name is gone at once,
-// and its name no longer leads to it.
+// When the library stops, the tasks that wait end with WFT_STATE_ABORTED at once. A thread that
+// brings something to such a task later finds the task still there, and is ignored. The same holds
+// for a task without a name that a scope has ended (WFScope.h): it stays until what it waited for
+// has arrived. A task with a name is gone at once, and its name no longer leads to it.
 
 // Ends when it was counted `target` times.
 class WFCounterTask : public workflow::TaskWithCallback<WFCounterTask, workflow::WaitingTask> {

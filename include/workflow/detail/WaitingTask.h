@@ -11,7 +11,7 @@ class WaitingTasks;
 
 // The part that all of them share. Four parties meet in the atomic `parts_`:
 //   the start        dispatch(): sets kStarted
-//   the sender      claim(), which only the first wins, then writes what it brings, then publish()
+//   the sender       claim(), which only the first wins, then writes what it brings, then publish()
 //   the canceller    a sender of an error: on_cancel(), when the scope of the task has ended
 //   the stop         abort(): only for a task that is started and not claimed
 // 1. The second of start and publish() owns the completion, or a successful abort() does.
