@@ -63,7 +63,7 @@ void ClientConnection::resume() {
     // The runtime and its pollers have stopped.
     RunnableList finished;
     session->failed({.state = WFT_STATE_ABORTED}, finished);
-    poller_.hand_over(finished);
+    poller_.handlers().post(finished);
   } else {
     ask_poller();
   }

@@ -78,7 +78,7 @@ void ClientConnection::end_with_runtime() {
   if (session) {
     RunnableList finished;
     session->failed({.state = WFT_STATE_ABORTED}, finished);
-    poller_.hand_over(finished);
+    poller_.handlers().post(finished);
   }
   release();
 }

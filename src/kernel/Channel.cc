@@ -33,7 +33,7 @@ void Channel::release() {
     // User code that runs in end() may block, which it must not do on a poller's thread.
     RunnableList last;
     last.push_back(this);
-    poller_.hand_over(last);
+    poller_.handlers().post(last);
   } else {
     end();
   }
@@ -75,7 +75,7 @@ void Channel::run_queued() {
   round_bytes_.store(kRoundBytes, std::memory_order_relaxed);
   RunnableList finished;
   on_ready(spent ? uint32_t{EPOLLOUT} : 0, finished);
-  poller_.hand_over(finished);
+  poller_.handlers().post(finished);
   release();
 }
 

@@ -16,7 +16,7 @@ namespace workflow {
 // The deadline is a timer of a poller. While the timer is queued, or has expired and waits for its
 // turn on a handler, it holds a reference to the scope. So nobody waits for it.
 //
-// Thread-safe. Lock order: deadline_mutex_, then the poller's mutex or that of CancelScope.
+// Thread-safe. Lock order: deadline_mutex_, then that of PollerTimers or CancelScope.
 class DeadlineScope final : public CancelScope, public Runnable {
  public:
   // The caller holds the first reference. `owner` identifies what the scope was made for, if the

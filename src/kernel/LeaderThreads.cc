@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernel/HandlerPool.h"
 #include "kernel/LeaderWatch.h"
 #include "kernel/ThreadContext.h"
 #include "util/Time.h"

@@ -9,13 +9,13 @@
 #include <functional>
 #include <list>
 
-#include "kernel/HandlerPool.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
 #include "workflow/detail/Runnable.h"
 
 namespace workflow {
 
+class HandlerPool;
 class LeaderWatch;
 
 // The threads that may lead a poller. One of them, the leader, runs the poller's loop. It is the

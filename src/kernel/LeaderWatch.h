@@ -20,8 +20,6 @@ class LeaderThreads;
 // Any thread may call leader_runs_callbacks(); one thread at a time may call the rest.
 class LeaderWatch {
  public:
-  static constexpr int64_t kTickNs = 1'000'000;
-
   LeaderWatch() = default;
   LeaderWatch(const LeaderWatch&) = delete;
   LeaderWatch& operator=(const LeaderWatch&) = delete;
@@ -40,6 +38,7 @@ class LeaderWatch {
   }
 
  private:
+  static constexpr int64_t kTickNs = 1'000'000;
   // After more ticks than this without an absent leader the watch goes to sleep.
   static constexpr int kQuietTicks = 16;
 

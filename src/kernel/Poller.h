@@ -67,6 +67,8 @@ class Poller {
   void stop();
 
   PollerTimers& timers() { return timers_; }
+  // The handlers to which the poller posts what its rounds have finished.
+  HandlerPool& handlers() const { return handlers_; }
   Clock& clock() const { return clock_; }
 
   // Registers `fd` for `events` (EPOLLET included if wanted). 0, or -1 with errno.
@@ -86,9 +88,6 @@ class Poller {
   // Runs `item` on the poller's thread, after the items posted before. Returns false, and does not
   // take the item, when the poller has stopped.
   bool post(Runnable* item);
-
-  // Posts finished tasks to the handlers, and empties the list.
-  void hand_over(RunnableList& finished) { handlers_.post(finished); }
 
   // This and the next three calls are for the thread that moves a manual clock.
   // Whether any descriptor is registered, so that the poller's thread must look for events.

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "kernel/HandlerPool.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
@@ -326,22 +327,6 @@ size_t PollerTimers::size() const {
   return count;
 }
 
-int PollerTimers::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due,
-                           int* count, int looked) {
-  for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
-    auto* const node = static_cast<TimerNode*>(queue.earliest());
-    if (ender == Ender::kClock && !node->flag_.load(std::memory_order_relaxed)) {
-      return looked;  // queued by schedule(), so only the poller's thread may end it
-    }
-    if (ender == Ender::kStop || !settle(node)) {
-      queue.erase(node);
-      node->restarts_ = node->restarts_ && ender != Ender::kStop;
-      due[(*count)++] = node;
-    }
-  }
-  return looked;
-}
-
 void PollerTimers::refuse() {
   MutexLock lock(mutex_);
   stopped_ = true;
@@ -376,6 +361,22 @@ void PollerTimers::wait_until_ended() {
   while (!drained_) {
     drained_changed_.wait(mutex_);
   }
+}
+
+int PollerTimers::take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due,
+                           int* count, int looked) {
+  for (; looked < kMaxPopped && !queue.empty() && queue.earliest_ns() <= now_ns; looked++) {
+    auto* const node = static_cast<TimerNode*>(queue.earliest());
+    if (ender == Ender::kClock && !node->flag_.load(std::memory_order_relaxed)) {
+      return looked;  // queued by schedule(), so only the poller's thread may end it
+    }
+    if (ender == Ender::kStop || !settle(node)) {
+      queue.erase(node);
+      node->restarts_ = node->restarts_ && ender != Ender::kStop;
+      due[(*count)++] = node;
+    }
+  }
+  return looked;
 }
 
 int PollerTimers::end_due(Ender ender, RunnableList& finished) {

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernel/HandlerPool.h"
 #include "kernel/Multiplexer.h"
 #include "kernel/TimerDue.h"
 #include "kernel/TimerNode.h"
@@ -13,6 +12,8 @@
 #include "workflow/detail/Runnable.h"
 
 namespace workflow {
+
+class HandlerPool;
 
 // The timers of one poller: how they start, move, end and expire.
 //

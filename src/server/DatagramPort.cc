@@ -335,7 +335,7 @@ size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unav
     peer->cut_ = action != WF_STOP_FINISH;
   }
   lock.unlock();
-  poller_.hand_over(cancels);
+  poller_.handlers().post(cancels);
   return count;
 }
 

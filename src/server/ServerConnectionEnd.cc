@@ -31,7 +31,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     cancel_scope(OnLeaving::kEndScope, cancels);
     if (action == WF_STOP_FINISH) {
       lock.unlock();
-      poller_.hand_over(cancels);
+      poller_.handlers().post(cancels);
       return counts;
     }
     const bool has_begun = pushed_;
@@ -52,7 +52,7 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     }
   }
   watching.over(ECANCELED);
-  poller_.hand_over(cancels);
+  poller_.handlers().post(cancels);
   ask_poller();
   return counts;
 }

@@ -145,7 +145,7 @@ void ServerConnection::pushing_timed_out(bool stopped) {
   }
   if (lost) {
     watching.over(error);
-    poller_.hand_over(cancels);
+    poller_.handlers().post(cancels);
   } else if (watching.stream && !stopped) {
     watching.stream->send_heartbeat();
   }

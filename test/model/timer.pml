@@ -2,7 +2,7 @@
  * The protocol of the cancellable named timer: create, replace, start, cancel, expire, stop, dismiss.
  *
  * The names are those of docs/timer-protocol.md and of the code:
- *   P         the poller's mutex (one for each timer queue)
+ *   P         PollerTimers::mutex_ (one for each timer queue)
  *   B         the mutex of the name's shard in the registry
  *   flag      the atomic on which start and cancel meet
  *   removed   guarded by P: the node has left the queue, or will never enter it
