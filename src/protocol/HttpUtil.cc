@@ -107,7 +107,7 @@ HttpChunkCursor::HttpChunkCursor(const HttpMessage* message) : chunked_(message-
 }
 
 bool HttpChunkCursor::next(const void** chunk, size_t* size) {
-  constexpr size_t kLineEnd = 2;
+  constexpr size_t kLineBreakSize = 2;
   if (offset_ >= body_size_) return false;
   std::string_view rest(body_ + offset_, body_size_ - offset_);
   if (!chunked_) {
@@ -126,10 +126,10 @@ bool HttpChunkCursor::next(const void** chunk, size_t* size) {
   offset_ = body_size_;
   if (!length || *length == 0 || line_end == std::string_view::npos) return false;
   size_t left = rest.size() - line_end - 1;
-  if (left < kLineEnd || *length > left - kLineEnd) return false;
+  if (left < kLineBreakSize || *length > left - kLineBreakSize) return false;
   *chunk = rest.data() + line_end + 1;
   *size = static_cast<size_t>(*length);
-  offset_ -= left - *size - kLineEnd;
+  offset_ -= left - *size - kLineBreakSize;
   return true;
 }
 
