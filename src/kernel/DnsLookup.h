@@ -47,6 +47,9 @@ struct DnsAnswer {
 // except for `requests`, which the resolver's mutex guards, and the constant members. c-ares has
 // no locks.
 //
+// c-ares reads an answer within microseconds, but a hostile one of 64 KiB within some 20 ms, in
+// which the poller does nothing else. Its channels read no files except /dev/urandom.
+//
 // Invariants:
 // 1. Callbacks of c-ares only note what has happened. proceed() uses it after c-ares has returned,
 //    and does nothing after end(). So the channel is never destroyed inside a call of c-ares.

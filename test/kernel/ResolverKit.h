@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,13 @@ class ResolverTest : public testing::Test {
     resolver().resolve(host, family, &asker);
     pass_until_told(asker);
     return {asker.error(), asker.texts()};
+  }
+  // Time must not go on after this, or a busy server may be late with its answer.
+  void pass_until_asked(const FakeDnsServer& server, const std::string& host, size_t n) {
+    while (server.asked(host) < n) {
+      pass(kImpatientNs);
+      std::this_thread::yield();
+    }
   }
   void pass_until_told(const Asker& asker) {
     while (!asker.wait_for(std::chrono::milliseconds(2))) {
