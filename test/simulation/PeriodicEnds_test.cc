@@ -112,7 +112,7 @@ TEST(PeriodicEnds, AScopeThatEndedBeforeTheEndByATickDecides) {
       for_each_seed(kSeeds, [name, overlap](uint64_t seed) {
         WFSimulation simulation(seed);
         Outcome outcome;
-        workflow::ScopeReference scope;
+        workflow::Ref<workflow::DeadlineScope> scope;
         WFTimerTask* task = create(name, overlap, outcome, [&](const WFTimerTick& tick) {
           if (tick.number == 0) {
             scope->cancel(ETIMEDOUT);

@@ -109,7 +109,7 @@ TEST(ScopeProtocol, MeetsStartExpiryAndCancel) {
     // Without a delay they are due when they are started.
     const int64_t delay_ns = seed % 3 == 0 ? 0 : 100;
     ScopedSeries* series = new ScopedSeries(ledger.create("a", delay_ns));
-    const workflow::ScopeReference scope = series->scope();
+    const workflow::Ref<workflow::DeadlineScope> scope = series->scope();
     series->push_back(ledger.create("b", delay_ns));
     series->push_back(ledger.create("", delay_ns));
     series->push_back(last);
@@ -150,7 +150,7 @@ TEST(ScopeProtocol, ReachesTheBranchesOfParallels) {
       parallel->add_series(branch);
     }
     ScopedSeries* series = new ScopedSeries(parallel);
-    const workflow::ScopeReference scope = series->scope();
+    const workflow::Ref<workflow::DeadlineScope> scope = series->scope();
     series->push_back(WFTaskFactory::create_module_task(ledger.create("a", 999'999'999), nullptr));
     series->push_back(last);
     simulation.spawn([&] { series->start(); });
@@ -176,7 +176,7 @@ TEST(ScopeProtocol, MeetsTheStop) {
     Ledger ledger(simulation);
     Hold* last = new Hold;
     ScopedSeries* series = new ScopedSeries(ledger.create("a", 200));
-    const workflow::ScopeReference scope = series->scope();
+    const workflow::Ref<workflow::DeadlineScope> scope = series->scope();
     series->push_back(ledger.create("", 999'999'999));
     series->push_back(last);
     simulation.spawn([&] { series->start(); });

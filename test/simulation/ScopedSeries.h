@@ -11,7 +11,7 @@ class ScopedSeries final : public SeriesWork {
   }
 
   // May be used after the series has ended.
-  workflow::ScopeReference scope() const {
-    return workflow::ScopeReference(workflow::SeriesScope::of(this));
+  workflow::Ref<workflow::DeadlineScope> scope() const {
+    return workflow::Ref<workflow::DeadlineScope>(workflow::SeriesScope::of(this));
   }
 };
