@@ -11,6 +11,9 @@
 namespace workflow {
 
 // The names of a hosts file, hosts(5). Pure data, not thread-safe; reads no file.
+//
+// c-ares 1.18 could look there too, but reads the whole file for each name, and takes another path
+// from the environment only.
 class HostsFile {
  public:
   HostsFile() = default;

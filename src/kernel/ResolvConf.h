@@ -14,6 +14,9 @@ namespace workflow {
 //
 // It knows `nameserver` (also with a port: "192.0.2.1:53", "[2001:db8::1]:53"), `search`, `domain`,
 // and the options ndots, timeout, attempts and rotate. Everything else is ignored.
+//
+// c-ares 1.18 reads this file without the ports and scopes of servers, and without the options
+// timeout and attempts.
 struct ResolvConf {
   static constexpr uint16_t kPort = 53;
   static constexpr size_t kMaxServers = 8;
