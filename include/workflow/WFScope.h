@@ -48,7 +48,7 @@ class WFScope {
   // Returns true if this call has ended the scope: then the scope task ends with `error`. Returns
   // false if it had ended before, if everything inside had ended, or if this refers to no scope.
   // The callbacks of tasks run on threads of the library, never inside this call; functions of a
-  // std::stop_callback do run inside it. Blocks for no task. Costs less than a microsecond for each
+  // std::stop_callback do run inside it. Waits for no task. Costs less than a microsecond for each
   // task that waits.
   bool cancel(int error = ECANCELED) const;
 

@@ -24,30 +24,28 @@ class TimerSlots;
 //
 //   SUCCESS    0            its time has come; never early. Periodic timers: a tick called end()
 //   SYS_ERROR  ECANCELED    it was cancelled by name or handle, or replaced by another timer of its
-//                           name, or it is one that has no time
+//                           name; or it was created without a time, and so ends when it is started
 //                           (WFTaskFactory::create_timer_task(callback))
 //              any errno    the scope around it ended with that error (WFScope.h): ETIMEDOUT for a
-//                           deadline, mostly ECANCELED for a client that left or a server that
-//                           stops
+//                           deadline, ECANCELED for a client that left or a server that stops
 //              EEXIST       refused: WF_TIMER_KEEP, and another timer has the name
 //              EDQUOT       refused: a quota has no room
 //              EINVAL       refused: nanoseconds outside [0, 1e9), a period that is not positive, a
 //                           cron expression that is never due
 //              ENOMEM       there was no memory when it was started or, if it is periodic, later
-//              EMFILE, ENFILE  it is the first one by another clock than the monotonic one, and
-//                           there is no descriptor for that
+//              EMFILE, ENFILE  it is the first timer by another clock than the monotonic one, and
+//                           there is no descriptor left for that clock
 //   ABORTED    0            the library stops, or had stopped before the start
 //
 // A timer is dropped, and its callback does not run, if it is dismissed, or if its series is
 // cancelled or dismissed before the timer is dispatched.
 
 // The result of a call about one timer. It is exact, whatever other threads do at the same time: of
-// all attempts to end a timer, at most one succeeds. Each value means the same for every call that
-// returns it.
+// all attempts to end a timer, at most one succeeds.
 enum WFTimerVerdict {
   // Returned by cancel_and_wait() only, inside the callback or a tick of that very timer: the call
   // has cancelled the timer if that was still possible, but has not waited, because it would wait
-  // for itself.
+  // for itself. This verdict does not say whether the call was the one that ended the timer.
   WF_TIMER_WOULD_DEADLOCK = -1,
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
@@ -242,10 +240,10 @@ class WFTimer {
 
   // Like create_periodic(), but the ticks are due at the dates of a cron expression that are after
   // the start of the timer. Dates are missed if a tick lasts beyond the next date, if the clock is
-  // set forward, or if the system was suspended. Missed dates are left out and counted, up to 1000;
-  // but if the timer was waiting for one of them, it ticks at once. When the clock is set back, no
-  // date is ticked twice. An expression that is never due is refused with EINVAL, like a period
-  // that is not positive.
+  // set forward, or if the system was suspended. If the clock jumps past the date that the timer
+  // waits for, it ticks once, at once. The other missed dates are left out and counted, up to 1000.
+  // When the clock is set back, no date is ticked twice. An expression that is never due is refused
+  // with EINVAL, like a period that is not positive.
   static WFTimerTask *create_cron(const WFCron &cron, const WFTimerOptions &options, Tick tick,
                                   Callback callback);
 
@@ -277,7 +275,7 @@ class WFTimer {
   // O(all names, a 256th of them at a time, + quotas). Setting the first quota of a name, or
   // removing a quota, is O(quotas). Changing a quota is O(log quotas), and so is the cost for each
   // timer. Timers created while a quota is being set may exceed it. If several timers are created
-  // at the same time, one may be refused in favour of another that is then refused itself.
+  // at the same time, several may be refused although there was room for one of them.
   static constexpr size_t kNoQuota = SIZE_MAX;
   static int set_quota(const std::string &name, size_t max);
   static int set_prefix_quota(const std::string &prefix, size_t max);

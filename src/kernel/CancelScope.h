@@ -13,31 +13,32 @@ namespace workflow {
 // Ends everything that waits inside it, once, for one reason. This is the only way in which the
 // library ends a wait early for a deadline, a departed client, a stopping server or a user.
 //
-// Its contract is that of std::stop_source and std::stop_callback, except that nothing blocks but
-// leave_after_call(), which is for threads that block anyway.
-// A task enters before it begins to wait, and leaves when it has ended. cancel() calls on_cancel()
-// of each registration that is inside. A task that ends while it is being called is handed over:
-// the canceller posts it once the call has returned, so that it is not freed under the call.
+// Its contract is that of std::stop_source and std::stop_callback, except that leave() never waits
+// for a canceller that is in on_cancel(). Only leave_after_call() does, which is for threads that
+// block anyway. A task enters before it begins to wait, and leaves when it has ended. cancel()
+// calls on_cancel() of each registration that is inside. If a task ends while its on_cancel() runs,
+// it is handed over to the canceller, which posts it once the call has returned. So the task is not
+// freed during the call.
 //
 // A task that has entered may be called before it has arrived at the place where it waits. The
 // place therefore checks reason_for() under its own lock before it takes the task in.
 //
 // Ownership: reference counted. A thread that cancels the scope holds a reference, because the last
-// task that it ends may give up another one. Those who wait own their registrations, and keep the
-// scope alive as long as they may enter it.
+// task that it ends may drop the last other one. A registration belongs to what waits, which keeps
+// the scope alive until it has left, or will not enter any more.
 //
 // Thread-safe. The mutex is a leaf: nothing is called while it is held, so any other lock may be
 // held by those who call enter(), leave() and reason_for(). cancel() must be called with no lock
 // held.
 //
-// Invariants:
+// Invariants. There are two kinds of registrations: timers with nested scopes, and all others.
 // 1. reason_for(kind) is 0 while registrations of that kind may enter. The first reason that it is
 //    given stays for ever.
 // 2. A registration is in the list of its kind exactly while its state is kEntered.
 // 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
 //    empties the list, so it calls each registration at most once.
-// 4. A task whose registration is kCalled or kHandedOver exists. It is posted exactly once: by its
-//    own thread if leave() returns true, otherwise by the canceller.
+// 4. A task whose registration is kCalled or kHandedOver is not freed. It is posted exactly once: by
+//    its own thread if leave() returns true, otherwise by the canceller.
 // 5. No thread holds the mutex longer than it takes to link or unlink one registration.
 class CancelScope {
  public:
@@ -52,12 +53,13 @@ class CancelScope {
   // has entered. O(1), never allocates.
   int enter(CancelRegistration& registration, Kind kind);
 
-  // What waited has ended and has its outcome; its thread calls this before it posts `ended`.
+  // Called by the owner of the completion, after it has stored the outcome and before it posts
+  // `ended`.
   // Returns false if the canceller posts `ended` instead. Then the caller must not touch the task
   // any more. Returns true, too, if the registration is not in the scope. O(1).
   bool leave(CancelRegistration& registration, Runnable* ended);
 
-  // For a thread that has waited itself, with a registration on its stack: leaves the scope, and
+  // For a thread that has blocked, with a registration on its stack: leaves the scope, and
   // returns when no canceller is calling the registration any more. Its on_cancel() must be short.
   void leave_after_call(CancelRegistration& registration);
 
@@ -70,9 +72,9 @@ class CancelScope {
   // for everything else.
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
-  // Everything inside has ended, and nothing enters any more. Returns why the scope has ended, or
-  // 0; then no call ends it from now on. So the result of this call and those of all calls of
-  // cancel() agree.
+  // To be called when everything inside has ended and nothing will enter any more. Returns why the
+  // scope has ended, or 0; then no call ends it from now on. So the result of this call and those
+  // of all calls of cancel() agree.
   int finish();
 
   // 0 while the scope is open, otherwise why it ended.

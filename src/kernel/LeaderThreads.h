@@ -22,20 +22,22 @@ class LeaderWatch;
 // one thread that may touch what belongs to "the poller's thread". The others were leaders before
 // and are still in a callback, or have been started to replace the leader.
 //
-// A leader that runs what its round has finished, instead of handing it to the handlers, saves two
-// thread switches for each round. While it runs callbacks the leader is called absent ("away"): it
-// touches nothing of the poller. Since a callback may take long, any other thread may replace an
-// absent leader. The replaced thread notices this when its callbacks have returned, and ends.
+// In each round the leader waits in the multiplexer once, takes what is ready, and delivers what
+// has finished. A leader that runs what its round has finished, instead of handing it to the
+// handlers, saves two thread switches for each round. While it runs callbacks the leader is called
+// absent: it touches nothing of the poller. Since a callback may take long, any other thread may
+// have an absent leader replaced. The replaced thread notices this when its callbacks have
+// returned, and ends.
 //
 // Part of its Poller, which it knows only as a loop to run. Any thread may call everything, except
 // for what only the leader may call.
 //
 // Invariants:
-// 1. word_ is even while the leader leads and odd while it is absent. It only grows, and it grows
-//    with each item run, so an odd value identifies the run of one item.
+// 1. word_ is even while the leader leads and odd while it is absent. It only grows, and by two
+//    from one item to the next, so an odd value identifies the run of one item.
 // 2. The thread that changes word_ from an odd value to the next even one leads from then on.
 // 3. The items that an absent leader has still to run are in rest_. The thread that replaces the
-//    leader takes them too.
+//    leader posts them to the handlers.
 // 4. A thread is in threads_ until its last action, which moves it to ended_. Then another thread
 //    joins it.
 class LeaderThreads {

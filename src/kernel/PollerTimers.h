@@ -31,18 +31,19 @@ class HandlerPool;
 // mutex_ is a leaf of the lock order. The models, the documentation and the comments call it P.
 // While it is held nothing is posted, freed or logged, and nothing but the multiplexer is called.
 //
-// Invariants. The numbers are those of the rules in docs/timer-protocol.md; the others concern
-// names, handles, ticks and scopes.
+// Invariants. The numbers are those of the rules in docs/timer-protocol.md. The rules that are
+// missing here are kept by other classes.
 // 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
 //    P) once it has left the queue, whichever thread removed it. The thread that removes a node
-//    owns its completion.
+//    owns its completion, or its tick if the node restarts (13).
 // 2. `stopped` is set under P before the queues are drained. Once it is set nothing is inserted,
 //    and a start answers kStopped.
 // 3. Start and cancel both call flag_.exchange(true). Start does so while it holds P, and inserts
-//    the node only if it came first. After releasing P it never touches the node again. A canceller
-//    that came second takes P and erases the node if it is still queued; then the canceller owns
-//    the completion.
-// 5. A canceller that finds the node removed never touches it again, except to mark it (rule 13).
+//    the node only if it came first. After releasing P it never touches a node that it has
+//    inserted. A canceller that came second takes P and erases the node if it is still queued;
+//    then the canceller owns the completion.
+// 5. A canceller that finds the node removed may mark it in that same hold of P (13), and does not
+//    touch it after that.
 // 9. A scope that has ended does not use flag_. It calls end_for_scope(), which marks the node
 //    under P, unless it is marked already. If the node is queued, it is removed, and the caller
 //    owns the completion. A start or restart that comes later finds the mark and answers
@@ -53,8 +54,9 @@ class HandlerPool;
 //    still queued.
 // 13. A node that restarts leaves the queue each time when it is due, and belongs to its tick then.
 //    restart() puts it back under P. A thread that wants to end the node in between marks it under
-//    P, as a scope does. The first thread to mark the node, or to take it out of the queue, has
-//    ended it. The restart finds the mark and refuses, and its caller owns the completion.
+//    P, as a scope does. The first thread that marks the node, or takes it out of the queue for
+//    another reason than that it is due, has ended it. The restart finds the mark and refuses, and
+//    its caller owns the completion.
 // 18. A node that is due when it is started or restarted need not be queued. The start decides this
 //    under P, after every check that may refuse the node. Such a node counts as popped: it is
 //    removed, and its starter owns the completion.
@@ -90,7 +92,7 @@ class PollerTimers {
     node->due_.store(TimerDue::after(delay_ns), std::memory_order_relaxed);
     return start(node);
   }
-  // To be called before the start of a node that enters a scope, before it enters.
+  // To be called for a node that enters a scope, before it enters, which is before its start.
   void expect(TimerNode* node) { node->timers_ = this; }
 
   // Called instead of start(). Returns false if a cancel came first, which then has answered
@@ -125,8 +127,9 @@ class PollerTimers {
 
   // Ends the node because its scope has ended. The caller must know that the node is alive, and
   // that expect() was called. At most once per node. Returns true if the node was removed from the
-  // queue; the caller owns the completion then. Otherwise another thread is about to end the node:
-  // if it was not started yet, the coming start, or restart, will answer kScopeEnded.
+  // queue; the caller owns the completion then. Otherwise another thread completes the node: the
+  // coming start or restart, which answers kScopeEnded unless a canceller had marked the node
+  // before, or the thread that has removed it.
   static bool end_for_scope(TimerNode* node);
 
   enum class Move {
@@ -166,8 +169,8 @@ class PollerTimers {
   void wait_until_ended();
 
   // Which thread ends nodes: the leader, the leader in end_all(), or the thread that moves a manual
-  // clock, which is not a thread of the library. That last one leaves the nodes of schedule() to
-  // the leader, which alone may end them.
+  // clock, which is not a thread of the library. kClock does not take the nodes of schedule(),
+  // which only the leader may end.
   enum class Ender { kLeader, kStop, kClock };
   // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues and ends
   // them. Returns how many it has ended.
@@ -179,12 +182,12 @@ class PollerTimers {
   void end_all(HandlerPool& handlers);
   // Leader only. Frees some of the memory that the queues no longer need.
   void return_memory();
-  // Leader only, when what end_due() has finished was run or posted. Arms the multiplexer for the
-  // timers that are left.
+  // Leader only. Called after what end_due() has finished was run or posted. Arms the multiplexer
+  // for the timers that are left: end_due() does not, because the callbacks come first.
   void end_round();
 
-  // Whether no timer is due at the clocks' present time, and the round is over in which the leader
-  // has last removed any.
+  // True if no timer is due now, and the leader has finished the last round in which it has removed
+  // timers.
   bool settled() const;
   // Returns the monotonic time at which the first timer becomes due, provided that no clock is set
   // before then; kNever when there is no timer.
@@ -203,8 +206,9 @@ class PollerTimers {
   static constexpr int64_t kMinSpacingNs = 8'000;
   static constexpr int64_t kMaxSpacingNs = 400'000;
 
-  // Moves the due nodes of one queue to due[count..kMaxPopped), where `looked` is how many nodes of
-  // other queues were looked at. Returns that number plus the nodes that this call has looked at.
+  // Removes the due nodes of one queue, appends them to due[*count..kMaxPopped), and advances
+  // *count. `looked` is how many nodes were looked at in this hold of P already. Returns that
+  // number plus the nodes that this call has looked at.
   int take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
                int looked) WF_REQUIRES(mutex_);
   TimerQueue& queue_of(const TimerNode* node) WF_REQUIRES(mutex_) {
@@ -222,8 +226,8 @@ class PollerTimers {
   // poller's thread, because the caller may hold locks.
   void erase(TimerNode* node) WF_REQUIRES(mutex_);
   void move_queued(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
-  // Moves the node in the queue to its deadline, if that is later than the queue says. Returns
-  // whether it was.
+  // If the node was moved to a later deadline (rule 10), moves it in the queue to its place.
+  // Returns whether it was.
   bool settle(TimerNode* node) WF_REQUIRES(mutex_);
   void arm(int64_t deadline_ns) WF_REQUIRES(mutex_);
   void space_rounds(int64_t now_ns, int due) WF_REQUIRES(mutex_);
@@ -243,7 +247,7 @@ class PollerTimers {
   bool draining_ WF_GUARDED_BY(mutex_) = false;
   bool drained_ WF_GUARDED_BY(mutex_) = false;
   CondVar drained_changed_;
-  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // see end_round()
+  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // end_round() has to arm the multiplexer
   bool returns_memory_ WF_GUARDED_BY(mutex_) = false;  // a queue has surplus; the poller was woken
                                                        // to free it
   bool leaving_ WF_GUARDED_BY(mutex_) = false;         // the leader has removed nodes in this round

@@ -19,12 +19,12 @@ class ServerPeer;
 // Shared by the user's handles, by the exchange, which ends it, and by the connection, which
 // reports that there is room, or that the client has left.
 //
-// Thread-safe. T is mutex_. Order: T, then the connection's C.
+// Thread-safe. T is mutex_. Order: T, then the Channel lock of the connection.
 // Invariants:
 // 1. While peer_ is set the exchange has not ended, so the peer is alive.
 // 2. The thread that takes a task out of waiting_, under T, owns its completion.
-// 3. A task waits only when more than kHighWater bytes are unsent. The connection calls room() when
-//    the number has come down to kLowWater.
+// 3. A task begins to wait only when more than kHighWater bytes are unsent. It waits until the
+//    number has come down to kLowWater, when the connection calls room().
 class ReplyStream {
  public:
   static constexpr size_t kHighWater = 64 * 1024;
@@ -46,7 +46,7 @@ class ReplyStream {
   bool stopping() const;
   // Called by the dispatch of a task. Returns false if the task has ended already.
   bool wait(WFStreamTask* task);
-  // Gives a task that has not begun the outcome of one that ends with `error`.
+  // Ends a task that has not begun, with `error`.
   void refuse(WFStreamTask* task, int error);
   // Ends a task with `error`, if it still waits.
   void cancel(WFStreamTask* task, int error);
@@ -54,8 +54,8 @@ class ReplyStream {
   // Called by the connection, which holds no lock.
   void room();
   void send_heartbeat();
-  // The connection is lost and over() follows with this error: whatever ends because of that, such
-  // as a task whose scope is ended, ends with the same error. Waits for nothing.
+  // Announces that the connection is lost; over(error) follows. Tasks that end meanwhile, for
+  // example because their scope is cancelled, end with this error. Takes no lock.
   void lose(int error) { lost_error_.store(error, std::memory_order_release); }
   // Ends the stream: nothing is sent any more, and every later attempt fails with this errno.
   // Returns 0, or the errno with which the stream had ended before.

@@ -9,12 +9,15 @@ namespace workflow {
 
 class WaitingTasks;
 
-// The part that all of them share. Four parties meet in the atomic `parts_`:
+// The base of all tasks that wait for another thread: counters, mailboxes, selectors and
+// conditionals. docs/task-internals.md explains the rules and the races. Four parties meet in the
+// atomic `parts_`:
 //   the start        dispatch(): sets kStarted
 //   the sender       claim(), which only the first wins, then writes what it brings, then publish()
 //   the canceller    a sender of an error: on_cancel(), when the scope of the task has ended
-//   the stop         abort(): only for a task that is started and not claimed
-// 1. The second of start and publish() owns the completion, or a successful abort() does.
+//   the stop         WaitingTasks::abort(): only for a task that is started and not claimed
+// 1. The second of start and publish() owns the completion, unless the stop has aborted the task:
+//    then the stop owns it.
 // 2. While it is started and not completed, the task is in the runtime's WaitingTasks; the owner of
 //    the completion removes it. So the stop finds only tasks that are alive.
 // 3. A task that was aborted is never freed before its runtime, because a sender may still touch
@@ -106,7 +109,8 @@ class MessageTask : public WaitingTask {
   ~MessageTask() override = default;
 
   enum class Delivery {
-    kRefused,  // there was a message before, or the task is aborted; nothing has changed
+    kRefused,  // there was a message before, or the task is aborted or cancelled; nothing has
+               // changed
     kEarly,    // the start that is still to come ends the task
     kEnds      // the caller owns the completion and must call complete()
   };
