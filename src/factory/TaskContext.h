@@ -1,6 +1,5 @@
 #pragma once
 
-#include <new>
 #include <type_traits>
 
 #include "kernel/ThreadContext.h"
@@ -20,22 +19,22 @@ class DeadlineScope;
 struct TaskContext {
   // The task whose dispatch() the completion loop of this thread is in (see SubTask.cc).
   SubTask* dispatching;
-  // The series whose user code this thread is running, or null.
-  SeriesWork* series;
-  // The scope of the computation that this thread is running, if `series` is null: a computation
-  // may outlive its series. The thread holds a reference. Null if there is none.
-  DeadlineScope* scope;
-  // How many completion loops this thread is in, each inside a callback that the one before runs.
-  int nesting;
-  // The most loops that may nest. At this depth, tasks that complete are posted to the handlers
-  // instead.
-  static constexpr int kMaxNesting = 16;
   // Whether `dispatching` has completed.
   bool dispatched_is_done;
   // Whether the thread does nothing else after the loop before it returns to its pool. Then, if the
   // task that is being dispatched does not complete at once, the thread returns to its pool when
   // dispatch() returns.
   bool turn_ends;
+  // How many completion loops this thread is in, each inside a callback that the one before runs.
+  int nesting;
+  // The most loops that may nest. At this depth, tasks that complete are posted to the handlers
+  // instead.
+  static constexpr int kMaxNesting = 16;
+  // The series whose user code this thread is running, or null.
+  SeriesWork* series;
+  // The scope of the computation that this thread is running, if `series` is null: a computation
+  // may outlive its series. The thread holds a reference. Null if there is none.
+  DeadlineScope* scope;
 
   // Whether callbacks may run here: only on the library's threads, and not too deep in their
   // stacks.
@@ -45,7 +44,7 @@ struct TaskContext {
 
   // That of the calling thread.
   static TaskContext& current() {
-    return *std::launder(reinterpret_cast<TaskContext*>(ThreadContext::current().upper_layer));
+    return *reinterpret_cast<TaskContext*>(ThreadContext::current().upper_layer);
   }
 };
 
