@@ -49,7 +49,7 @@ void Round::join_threads() {
   threads_.clear();
 }
 
-void Round::require(bool holds, const std::string& what) {
+void Round::require(bool holds, std::string_view what) {
   if (!holds) {
     const workflow::MutexLock lock(mutex_);
     if (problem_.empty()) {

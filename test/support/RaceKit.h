@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -56,7 +57,7 @@ class Round {
   void join_threads();
 
   // Notes what is wrong unless `holds`. The first word counts. Thread-safe.
-  void require(bool holds, const std::string& what);
+  void require(bool holds, std::string_view what);
   std::string problem() const;
 
  private:
