@@ -10,6 +10,7 @@
 
 #include "client/DeadlineFixture.h"
 #include "kernel/Runtime.h"
+#include "support/Loopback.h"
 #include "support/Tally.h"
 #include "workflow/TLVMessage.h"
 #include "workflow/WFDeadline.h"
@@ -141,12 +142,9 @@ TEST(ClientDeadlineInTheParser, LeavesTheConnectionToTheNextRequest) {
   WFServer<TLVRequest, TLVResponse> server(
       [](auto* task) { task->get_resp()->set_value(*task->get_req()->get_value()); });
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
   const auto request = [&] {
     Task* task =
-        Factory::create_client_task(TT_TCP, "127.0.0.1", ntohs(address.sin_port), 0, nullptr);
+        Factory::create_client_task(TT_TCP, "127.0.0.1", test_support::port_of(server), 0, nullptr);
     task->get_req()->set_value("x");
     task->set_keep_alive(60'000);
     return task;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/Loopback.h"
 #include "util/UniqueFd.h"
 
 namespace client_test {
@@ -90,15 +91,8 @@ class RawServer {
  public:
   // `script(peer, n)`: for the n-th connection, from 0, on a thread of its own.
   explicit RawServer(std::function<void(Peer&, int)> script) : script_(std::move(script)) {
-    listen_ = workflow::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
-    ::listen(listen_.get(), 128);
-    socklen_t length = sizeof address;
-    ::getsockname(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+    listen_ = test_support::listen_on_loopback();
+    port_ = test_support::port_of(listen_.get());
     acceptor_ = std::thread([this] { accept(); });
   }
   ~RawServer() {

@@ -12,6 +12,7 @@
 #include "server/TestServer.h"
 #include "support/Certificates.h"
 #include "support/FakeDnsServer.h"
+#include "support/Loopback.h"
 #include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
@@ -122,10 +123,7 @@ TEST_F(ClientSettings, TheServerIsToldTheNameUnlessThatIsTurnedOff) {
   NotingServer server;
   ASSERT_EQ(
       server.start("127.0.0.1", 0, certificate.cert_file.c_str(), certificate.key_file.c_str()), 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-  const std::string port = ":" + std::to_string(ntohs(address.sin_port)) + "/";
+  const std::string port = ":" + std::to_string(test_support::port_of(server)) + "/";
   for (const bool told : {false, true}) {
     settings_.endpoint_params.use_tls_sni = told;
     WORKFLOW_library_init(&settings_);

@@ -17,6 +17,7 @@
 #include "support/Certificates.h"
 #include "support/ExitKit.h"
 #include "support/FakeDnsServer.h"
+#include "support/Loopback.h"
 #include "support/TestSeed.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
@@ -289,27 +290,19 @@ constexpr exit_kit::Scenario kScenarios[] = {
 // A socket that listens and accepts nobody: its backlog is full.
 class FullServer {
  public:
-  FullServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
-    ::listen(fd_.get(), 0);
-    socklen_t length = sizeof address;
-    ::getsockname(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+  FullServer() {
+    const struct sockaddr_in address = test_support::loopback(port());
     for (int i = 0; i < 3; i++) {
       fillers_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      ::connect(fillers_.back().get(), reinterpret_cast<struct sockaddr*>(&address),
+      ::connect(fillers_.back().get(), reinterpret_cast<const struct sockaddr*>(&address),
                 sizeof address);
     }
   }
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return test_support::port_of(fd_.get()); }
 
  private:
-  workflow::UniqueFd fd_;
+  const workflow::UniqueFd fd_ = test_support::listen_on_loopback(0);
   std::vector<workflow::UniqueFd> fillers_;
-  uint16_t port_ = 0;
 };
 
 class ClientExit : public testing::Test {

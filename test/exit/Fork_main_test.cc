@@ -9,6 +9,7 @@
 #include <string>
 
 #include "support/ExitKit.h"
+#include "support/Loopback.h"
 #include "util/Sanitizers.h"
 #include "workflow/Executor.h"
 #include "workflow/WFFacilities.h"
@@ -26,10 +27,7 @@ Executor executor;
 ExecQueue queue;
 
 std::string url() {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-  return "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+  return "http://127.0.0.1:" + std::to_string(test_support::port_of(server)) + "/";
 }
 
 bool ask(const std::string& url) {

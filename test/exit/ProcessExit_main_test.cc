@@ -12,7 +12,7 @@
 #include "kernel/BlockingScope.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "race/RaceKit.h"
+#include "race/TimerRace.h"
 #include "support/ExitKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
@@ -226,14 +226,13 @@ void block_untold() {
 
 void race_through_exit() {
   test_support::TestRandom random(test_support::test_seed());
-  const auto race = std::make_shared<race::TimerRace>(race::TimerRace::Options{
-      .seed = test_support::test_seed(), .threads = 3, .steps = 200, .stopped_meanwhile = true});
+  const auto race = std::make_shared<race::TimerRace>(
+      0, nullptr, race::TimerRace::Options{.threads = 3, .steps = 200, .exits_meanwhile = true});
   last_word.word = [race] {
     const std::string problem = race->finish();
     say(problem.empty() ? "all is well" : problem);
   };
-  race->start();
-  std::this_thread::sleep_for(std::chrono::microseconds(random.below(8000)));
+  race::pause_us(random.below(8000));
 }
 
 constexpr exit_kit::Scenario kScenarios[] = {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "FileProbes.h"
+#include "support/CpuTime.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
 
@@ -208,13 +209,7 @@ TEST_P(FileTaskLoad, IdlenessTakesNoProcessorTime) {
   Tally ended;
   read_number(7, [&](auto*) { ended.add(); })->start();
   ASSERT_TRUE(ended.wait_for(1));
-  const auto cpu_us = [] {
-    struct rusage usage = {};
-    ::getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
-           usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-  };
-  const int64_t before_us = cpu_us();
+  const int64_t before_us = test_support::cpu_us();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the claim is about real time
-  EXPECT_LE(cpu_us() - before_us, 100'000);
+  EXPECT_LE(test_support::cpu_us() - before_us, 100'000);
 }

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <chrono>
@@ -10,6 +9,8 @@
 #include "fault/SystemFaults.h"
 #include "server/TestServer.h"
 #include "server/TlsClient.h"
+#include "support/CpuTime.h"
+#include "support/Descriptors.h"
 
 // What accept(2) may answer without ending the listener, and life without descriptors.
 
@@ -20,13 +21,6 @@ using server_test::TestServer;
 using std::chrono::milliseconds;
 
 constexpr const char* kGet = server_test::kGet;
-
-int64_t cpu_us() {
-  struct rusage usage = {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
-         usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-}
 
 const test_support::Certificate& certificate() {
   static test_support::Authority authority;
@@ -56,35 +50,6 @@ void serves_after(int error, int failures) {
 }
 
 class AcceptError : public testing::TestWithParam<int> {};
-
-// Uses up the descriptors that are left, and gives them back.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const struct rlimit lowered = {kLimit, before_.rlim_max};
-    ::setrlimit(RLIMIT_NOFILE, &lowered);
-    for (;;) {
-      workflow::UniqueFd fd(::dup(0));
-      if (!fd.valid()) {
-        break;
-      }
-      taken_.push_back(std::move(fd));
-    }
-  }
-  ~NoDescriptors() { give_back(); }
-  void give_back() {
-    taken_.clear();
-    ::setrlimit(RLIMIT_NOFILE, &before_);
-  }
-  // Room for one more of the test's own sockets.
-  void give_back_one() { taken_.pop_back(); }
-
- private:
-  static constexpr rlim_t kLimit = 300;
-  struct rlimit before_ = {};
-  std::vector<workflow::UniqueFd> taken_;
-};
 
 }  // namespace
 
@@ -137,9 +102,9 @@ TEST(AcceptFaults, LackOfDescriptorsForASecondDoesNotSpin) {
       fault::accept_error = error;
       fault::accept_failures = -1;
       RawClient client = server.client();
-      const int64_t before_us = cpu_us();
+      const int64_t before_us = test_support::cpu_us();
       EXPECT_TRUE(client.silent_for(milliseconds(500)));  // the claim is about real time
-      EXPECT_LE(cpu_us() - before_us, 100'000);
+      EXPECT_LE(test_support::cpu_us() - before_us, 100'000);
       fault::accept_failures = 0;
       const auto start = std::chrono::steady_clock::now();
       EXPECT_TRUE(with_tls ? serves_over_tls(server) : server.serves());
@@ -171,7 +136,7 @@ TEST(Descriptors, ExhaustionDoesNotSpin) {
   for (int i = 0; i < 20; i++) {
     waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   }
-  NoDescriptors exhausted;
+  test_support::NoDescriptors exhausted;
   struct sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -180,9 +145,9 @@ TEST(Descriptors, ExhaustionDoesNotSpin) {
     ASSERT_EQ(
         ::connect(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address), 0);
   }
-  const int64_t before_us = cpu_us();
+  const int64_t before_us = test_support::cpu_us();
   std::this_thread::sleep_for(milliseconds(1000));  // the claim is about real time
-  EXPECT_LE(cpu_us() - before_us, 200'000);
+  EXPECT_LE(test_support::cpu_us() - before_us, 200'000);
   // Who is connected already is served meanwhile.
   EXPECT_EQ(established.ask(kGet)->status, 200);
 }
@@ -191,7 +156,7 @@ TEST(Descriptors, ServesAgainSoonAfterExhaustion) {
   TestServer server;
   RawClient established = server.client();
   EXPECT_EQ(established.ask(kGet)->status, 200);
-  NoDescriptors exhausted;
+  test_support::NoDescriptors exhausted;
   exhausted.give_back_one();
   RawClient turned_away = server.client();
   // Answered by closing, not left hanging.
@@ -207,7 +172,7 @@ TEST(Descriptors, StopWhileExhausted) {
   TestServer server;
   RawClient established = server.client();
   EXPECT_EQ(established.ask(kGet)->status, 200);
-  NoDescriptors exhausted;
+  test_support::NoDescriptors exhausted;
   exhausted.give_back_one();
   RawClient waiting = server.client();
   server->stop();
@@ -220,7 +185,7 @@ TEST(Descriptors, StartWithoutAnyFailsWithEMFILE) {
   EXPECT_TRUE(first.serves());
   WFHttpServer server(server_test::echo);
   {
-    NoDescriptors exhausted;
+    test_support::NoDescriptors exhausted;
     EXPECT_EQ(server.start("127.0.0.1", 0), -1);
     EXPECT_EQ(errno, EMFILE);
   }

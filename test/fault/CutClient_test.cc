@@ -9,6 +9,7 @@
 #include "fault/CutStream.h"
 #include "fault/Descriptors.h"
 #include "support/Certificates.h"
+#include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 
@@ -36,16 +37,10 @@ std::string name_of(const testing::TestParamInfo<Kind>& kind) {
 class CutByServer : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    listener_ = workflow::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    ASSERT_EQ(::bind(listener_.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
-    ASSERT_EQ(::listen(listener_.get(), 16), 0);
-    ::getsockname(listener_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+    listener_ = test_support::listen_on_loopback(16);
+    ASSERT_TRUE(listener_.valid());
     url_ = std::string(GetParam().over_tls ? "https" : "http") +
-           "://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/";
+           "://127.0.0.1:" + std::to_string(test_support::port_of(listener_.get())) + "/";
     SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority_.file().c_str());
     const test_support::Certificate certificate = authority_.issue({"IP:127.0.0.1"});
     context_.reset(SSL_CTX_new(TLS_server_method()));

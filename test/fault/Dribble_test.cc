@@ -9,6 +9,7 @@
 #include "client/RawServer.h"
 #include "fault/CutStream.h"
 #include "fault/Descriptors.h"
+#include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 
@@ -19,10 +20,12 @@ namespace {
 using fault::CutStream;
 using server_test::RawClient;
 
+// The size of a buffer; the system rounds it up to the least it has.
+constexpr int kSmallest = 1;
+
 void make_tiny(int fd) {
-  const int smallest = 1;  // the system rounds it up to the least it has
-  ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &smallest, sizeof smallest);
-  ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &smallest, sizeof smallest);
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSmallest, sizeof kSmallest);
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kSmallest, sizeof kSmallest);
 }
 
 std::string pattern(size_t size) {
@@ -42,16 +45,9 @@ class Dribble : public testing::TestWithParam<bool> {
  protected:
   // What is accepted inherits the buffers of the socket that listens.
   void SetUp() override {
-    listener_ = workflow::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    make_tiny(listener_.get());
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    ASSERT_EQ(::bind(listener_.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
-    ASSERT_EQ(::listen(listener_.get(), 64), 0);
-    ::getsockname(listener_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+    listener_ = test_support::listen_on_loopback(64, kSmallest, kSmallest);
+    ASSERT_TRUE(listener_.valid());
+    port_ = test_support::port_of(listener_.get());
   }
 
   SSL_CTX* client_context() {

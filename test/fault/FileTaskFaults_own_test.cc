@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,8 @@
 
 #include "factory/FileProbes.h"
 #include "fault/FileFaults.h"
+#include "support/CpuTime.h"
+#include "support/Descriptors.h"
 
 // File tasks while system calls are interrupted and resources run out.
 
@@ -121,24 +122,6 @@ INSTANTIATE_TEST_SUITE_P(Because, FileTaskWithoutRing,
                                          NoRing{"AnOperationIsMissing", 0, 0, IORING_OP_WRITE}),
                          [](const auto& each) { return each.param.name; });
 
-// Uses up the descriptors that are left, and gives them back.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    const struct rlimit lowered = {200, before_.rlim_max};
-    ::setrlimit(RLIMIT_NOFILE, &lowered);
-    for (UniqueFd fd(::dup(0)); fd.valid(); fd = UniqueFd(::dup(0))) {
-      taken_.push_back(std::move(fd));
-    }
-  }
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  struct rlimit before_ = {};
-  std::vector<UniqueFd> taken_;
-};
-
 }  // namespace
 
 TEST_P(FileTaskWithoutRing, ThreadsDoIt) {
@@ -201,7 +184,7 @@ TEST_P(FileTaskFaults, DescriptorsThatHaveRunOutAreTheTasksError) {
   probes::fsync(fd_.get());
   char buf[4];
   {
-    const NoDescriptors exhausted;
+    const test_support::NoDescriptors exhausted;
     EXPECT_EQ(run(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr)), failure(EMFILE));
     EXPECT_EQ(probes::pread(fd_.get(), buf, 4, 0), success(4));
   }
@@ -210,7 +193,7 @@ TEST_P(FileTaskFaults, DescriptorsThatHaveRunOutAreTheTasksError) {
 
 TEST_P(FileTaskFaults, WithoutDescriptorsForARingThreadsDoIt) {
   Runtime::current();
-  const NoDescriptors exhausted;
+  const test_support::NoDescriptors exhausted;
   char buf[4];
   EXPECT_EQ(probes::pread(fd_.get(), buf, 4, 0), success(4));
   EXPECT_FALSE(on_ring());
@@ -255,22 +238,16 @@ TEST_P(FileTaskFaults, AnErrorOfTheDeviceIsReportedAndNothingDoneAgain) {
 
 // The kernel takes nothing for a while.
 TEST_P(FileTaskFaults, RefusedSubmissionsDoNotSpin) {
-  const auto cpu_us = [] {
-    struct rusage usage = {};
-    ::getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
-           usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-  };
   probes::fsync(fd_.get());
   fault::submit_error = EAGAIN;
   fault::submit_fails_one_in = 1;
   Tally ended;
   char buf[4];
   WFTaskFactory::create_pread_task(fd_.get(), buf, 4, 0, [&](auto*) { ended.add(); })->start();
-  const int64_t before_us = cpu_us();
+  const int64_t before_us = test_support::cpu_us();
   // The claim is about real time.
   EXPECT_EQ(ended.wait_for(1, std::chrono::milliseconds(500)), !on_ring());
-  EXPECT_LE(cpu_us() - before_us, 200'000);
+  EXPECT_LE(test_support::cpu_us() - before_us, 200'000);
   fault::submit_fails_one_in = 0;
   EXPECT_TRUE(ended.wait_for(1));
 }

@@ -9,6 +9,7 @@
 #include "fault/SystemFaults.h"
 #include "server/TestServer.h"
 #include "support/FakeDnsServer.h"
+#include "support/Loopback.h"
 #include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
 
@@ -182,21 +183,12 @@ TEST(TinyBuffers, LargeRepliesOfManyBlocks) {
 
 // Accepted sockets inherit the buffers of the one that listens.
 TEST(TinyBuffers, OfTheServer) {
-  workflow::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int tiny = 2048;
-  ::setsockopt(listener.get(), SOL_SOCKET, SO_SNDBUF, &tiny, sizeof tiny);
-  ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &tiny, sizeof tiny);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
-  ASSERT_EQ(::listen(listener.get(), 16), 0);
-  ::getsockname(listener.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+  constexpr int kTiny = 2048;
+  const workflow::UniqueFd listener = test_support::listen_on_loopback(16, kTiny, kTiny);
   WFHttpServer server(server_test::echo);
   ASSERT_EQ(server.serve(listener.get()), 0);
   const std::string body = pattern(500'000);
-  RawClient client(ntohs(address.sin_port), 4096);
+  RawClient client(test_support::port_of(listener.get()), 4096);
   for (int i = 0; i < 2; i++) {
     ASSERT_TRUE(client.send(post("/", body)));
     EXPECT_TRUE(client.body() == "POST / " + body);

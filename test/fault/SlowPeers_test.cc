@@ -13,6 +13,7 @@
 #include "fault/Descriptors.h"
 #include "server/TestServer.h"
 #include "server/TlsClient.h"
+#include "support/CpuTime.h"
 #include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 
@@ -34,13 +35,6 @@ constexpr seconds kSlow{5};
 constexpr milliseconds kSendTimeout{1500};
 // Far more than it takes, far less than the slow ones.
 constexpr milliseconds kLatencyBound{2000};
-
-int64_t cpu_us() {
-  struct rusage usage = {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
-         usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-}
 
 // A process that asks for "/large" once it is told a port, and reads all of it.
 class Child {
@@ -217,9 +211,9 @@ TEST(SlowPeers, OthersAreServedMeanwhile) {
     const auto stopped_at = steady_clock::now();
     // Nobody else asks for a second, and nothing spins: the claim is about real time.
     std::this_thread::sleep_for(milliseconds(200));
-    const int64_t before_us = cpu_us();
+    const int64_t before_us = test_support::cpu_us();
     std::this_thread::sleep_for(milliseconds(800));
-    EXPECT_LE(cpu_us() - before_us, 200'000);
+    EXPECT_LE(test_support::cpu_us() - before_us, 200'000);
     expect_others_served(plain, tls, milliseconds(3500));
     EXPECT_EQ(behind.cut, 2);
     std::this_thread::sleep_until(stopped_at + kSlow);  // no less than promised

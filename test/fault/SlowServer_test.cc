@@ -14,6 +14,8 @@
 #include "fault/CutStream.h"
 #include "fault/Descriptors.h"
 #include "support/Certificates.h"
+#include "support/CpuTime.h"
+#include "support/Loopback.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 
@@ -35,28 +37,14 @@ constexpr std::chrono::seconds kSlow{5};
 constexpr int kLimitMs = 1500;
 constexpr milliseconds kLatencyBound{2000};
 
-int64_t cpu_us() {
-  struct rusage usage = {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * int64_t{1'000'000} +
-         usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-}
-
 // A server process of one connection, which stops itself when it has sent half of its response.
 class StoppingServer {
  public:
   // Before the process has any other thread. Without a certificate: in the clear.
   explicit StoppingServer(const test_support::Certificate* certificate)
       : scheme_(certificate ? "https" : "http"),
-        listen_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(listen_.get(), 16), 0);
-    ::getsockname(listen_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+        listen_(test_support::listen_on_loopback(16)),
+        port_(test_support::port_of(listen_.get())) {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::_exit(live(certificate));
@@ -141,9 +129,9 @@ TEST(SlowServer, OthersAreAskedMeanwhile) {
   const auto stopped_at = steady_clock::now();
   // Nobody asks for a moment, and nothing spins: the claim is about real time.
   std::this_thread::sleep_for(milliseconds(200));
-  const int64_t before_us = cpu_us();
+  const int64_t before_us = test_support::cpu_us();
   std::this_thread::sleep_for(milliseconds(800));
-  EXPECT_LE(cpu_us() - before_us, 200'000);
+  EXPECT_LE(test_support::cpu_us() - before_us, 200'000);
   // The system accepts for a process that is stopped; nobody answers.
   const Fetched late =
       fetch(plain.url(), {.change = [](WFHttpTask* t) { t->set_watch_timeout(kLimitMs); }});

@@ -1,16 +1,13 @@
 // Timers of other clocks when the process has no descriptors left.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <chrono>
-#include <vector>
 
 #include "Descriptors.h"
+#include "support/Descriptors.h"
 #include "support/TimerOutcomes.h"
-#include "util/UniqueFd.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
@@ -18,41 +15,13 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::system_clock;
 using test_support::TimerOutcomes;
-using workflow::UniqueFd;
-
-namespace {
-
-// Takes all descriptors that the process may still have.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    struct rlimit few = before_;
-    few.rlim_cur = fault::descriptor_count() + 8;
-    ::setrlimit(RLIMIT_NOFILE, &few);
-    for (;;) {
-      UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      if (!fd.valid()) {
-        break;
-      }
-      taken_.push_back(std::move(fd));
-    }
-  }
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  struct rlimit before_ = {};
-  std::vector<UniqueFd> taken_;
-};
-
-}  // namespace
 
 TEST(TimerClockFaults, WithoutDescriptorsTimersOfOtherClocksEndAndMonotonicOnesGoOn) {
   TimerOutcomes outcomes;
   WFTimer::create(milliseconds(0), outcomes.callback())->start();
   ASSERT_TRUE(outcomes.wait_for(1));
   {
-    const NoDescriptors none;
+    const test_support::NoDescriptors none;
     WFTimerTask* const date =
         WFTimer::create(system_clock::now() + seconds(1), {"a"}, outcomes.callback());
     const WFTimerHandle handle = WFTimer::handle_of(date);

@@ -13,27 +13,9 @@
 using fuzzing::Cuts;
 using fuzzing::require;
 using ssl_pair::Session;
+using ssl_pair::Text;
 
 namespace {
-
-class Text : public protocol::ProtocolMessage {
- public:
-  explicit Text(std::string_view content, size_t wanted) : bytes(content), wanted_(wanted) {}
-  int encode(struct iovec vectors[], int) override {
-    vectors[0] = {bytes.data(), bytes.size()};
-    return 1;
-  }
-  int append(const void* buf, size_t* size) override {
-    *size = std::min(*size, wanted_ - bytes.size());
-    bytes.append(static_cast<const char*>(buf), *size);
-    return bytes.size() == wanted_;
-  }
-  using ProtocolMessage::append;
-  std::string bytes;
-
- private:
-  size_t wanted_;
-};
 
 // The ends of one connection whose handshake is done.
 struct Pair {

@@ -2,6 +2,7 @@
 
 #include "interop/Openssl.h"
 #include "interop/Origin.h"
+#include "support/Loopback.h"
 #include "support/TempDir.h"
 
 // Our server, "openssl s_client" as its client.
@@ -213,10 +214,7 @@ TEST(OpensslClientName, ChoosesTheCertificate) {
   NamedServer server;
   server.add_other(other);
   ASSERT_EQ(server.start("127.0.0.1", 0, first.cert_file.c_str(), first.key_file.c_str()), 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-  const std::string at = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string at = "127.0.0.1:" + std::to_string(test_support::port_of(server));
   const auto verify = [&](const std::vector<std::string>& how) {
     std::vector<std::string> all = {"s_client", "-connect",       at,
                                     "-CAfile",  authority.file(), "-verify_return_error"};

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
@@ -174,10 +175,7 @@ TEST_F(LargeBlocks, NoneWhileAServerAnswersItsClients) {
     }
   });
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-  const std::string base = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string base = "http://127.0.0.1:" + std::to_string(test_support::port_of(server));
   Tally ended;
   std::atomic<size_t> answered{0};
   expect_none_while([&] {

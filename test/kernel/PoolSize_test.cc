@@ -12,6 +12,7 @@
 #include "kernel/HandlerPool.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
+#include "support/Eventually.h"
 #include "support/Item.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
@@ -44,20 +45,8 @@ class StartedPool {
   ComputePool pool_;
 };
 
-template <class CONDITION>
-bool eventually(CONDITION&& condition) {
-  const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > give_up) {
-      return false;
-    }
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 bool count_becomes(const WorkerPool& pool, int threads) {
-  return eventually([&] { return pool.thread_count() == threads; });
+  return test_support::eventually([&] { return pool.thread_count() == threads; });
 }
 
 // Keeps `n` threads busy until open().
@@ -203,7 +192,7 @@ TEST(PoolSize, NothingIsLostUnderLoad) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  EXPECT_TRUE(eventually([&] { return runs == kThreads * kItems; }));
+  EXPECT_TRUE(test_support::eventually([&] { return runs == kThreads * kItems; }));
   EXPECT_TRUE(count_becomes(*pool.operator->(), wanted));
 }
 

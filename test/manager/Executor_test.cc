@@ -17,6 +17,7 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "support/Eventually.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFGlobal.h"
@@ -82,18 +83,6 @@ class Own {
  public:
   Executor executor;  // destroyed first: it waits for all of the above
 };
-
-template <class CONDITION>
-bool eventually(CONDITION&& condition) {
-  const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > give_up) {
-      return false;
-    }
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -301,7 +290,7 @@ TEST(Executor, QueuesOfManyThreadsAllMakeProgress) {
       started++;
     }
   }
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(test_support::eventually([&] {
     return std::all_of(runs.begin() + 3, runs.end(), [](const auto& n) { return n == 20; });
   }));
   enough = true;
@@ -416,7 +405,8 @@ TEST(Executor, DeinitOnItsOwnThreadLeavesTheRestToAnother) {
   ASSERT_TRUE(ended.wait_for(1));
   own.go([] { ADD_FAILURE() << "it has begun"; });
   own.open();
-  EXPECT_TRUE(eventually([&] { return own.succeeded.count() + own.aborted.count() == 13; }));
+  EXPECT_TRUE(
+      test_support::eventually([&] { return own.succeeded.count() + own.aborted.count() == 13; }));
   ASSERT_EQ(own.executor.init(1), 0);
   const size_t before = own.succeeded.count();
   own.go([] {});

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "workflow/ProtocolMessage.h"
@@ -103,5 +104,26 @@ inline int append(protocol::ProtocolMessage& message, const std::string& bytes,
   if (rest != nullptr) *rest = bytes.substr(std::min(at, bytes.size()));
   return result;
 }
+
+// A message of bytes whose end the test says.
+class Text : public protocol::ProtocolMessage {
+ public:
+  explicit Text(std::string_view content = "", size_t wanted = SIZE_MAX)
+      : bytes(content), wanted_(wanted) {}
+  int encode(struct iovec vectors[], int) override {
+    vectors[0] = {bytes.data(), bytes.size()};
+    return 1;
+  }
+  int append(const void* buf, size_t* size) override {
+    *size = std::min(*size, wanted_ - bytes.size());
+    bytes.append(static_cast<const char*>(buf), *size);
+    return bytes.size() == wanted_;
+  }
+  using ProtocolMessage::append;
+  std::string bytes;
+
+ private:
+  size_t wanted_;
+};
 
 }  // namespace ssl_pair

@@ -19,33 +19,13 @@ using ssl_pair::append;
 using ssl_pair::Contexts;
 using ssl_pair::encode;
 using ssl_pair::Session;
+using ssl_pair::Text;
 using ssl_pair::Wire;
 
 namespace {
 
 constexpr char kPutExpecting[] =
     "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
-
-// A message of bytes whose end the test says.
-class Text : public protocol::ProtocolMessage {
- public:
-  explicit Text(std::string content = "", size_t wanted = SIZE_MAX)
-      : bytes(std::move(content)), wanted_(wanted) {}
-  int encode(struct iovec vectors[], int) override {
-    vectors[0] = {bytes.data(), bytes.size()};
-    return 1;
-  }
-  int append(const void* buf, size_t* size) override {
-    *size = std::min(*size, wanted_ - bytes.size());
-    bytes.append(static_cast<const char*>(buf), *size);
-    return bytes.size() == wanted_;
-  }
-  using ProtocolMessage::append;
-  std::string bytes;
-
- private:
-  size_t wanted_;
-};
 
 class SSLWrappers : public testing::TestWithParam<int> {
  protected:

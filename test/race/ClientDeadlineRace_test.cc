@@ -23,10 +23,11 @@
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "race/ClientRaceKit.h"
-#include "race/Rounds.h"
 #include "server/TestServer.h"
 #include "support/Descriptors.h"
 #include "support/FakeDnsServer.h"
+#include "support/RaceKit.h"
+#include "support/Sanitizers.h"
 #include "support/TempDir.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFDeadline.h"
@@ -43,22 +44,17 @@ using std::chrono::microseconds;
 using test_support::TestRandom;
 using workflow::ClientHub;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
 // Not in a round: served at once.
 constexpr uint64_t kWitness = 999'999'999;
 constexpr uint64_t kMaxDeadlineUs = test_support::kSanitized ? 20'000 : 6000;
 
 struct Plan {
-  uint64_t seed = 0;
-  uint64_t round = 0;
   bool tls = false;
   uint64_t conducts = kSteadyConducts;
   bool silent = false;  // no request is answered: what its deadline does not end never ends
   bool deaf = false;    // the same, and nobody shakes hands either
   size_t max_connections = 1;
-  Runtime* runtime = nullptr;  // null: the process's
-  bool stopped_meanwhile = false;
 };
 
 // Threads that make requests of one server, each with a deadline, some with two requests in it.
@@ -67,12 +63,13 @@ struct Plan {
 // 2. SUCCESS means the whole right response.
 // 3. A request that ended for the deadline is in one that says that it has passed.
 // 4. What was handed out of a streamed response is the beginning of the right one.
-class DeadlineRound {
+class DeadlineRound final : public Round {
  public:
-  DeadlineRound(const Plan& plan, const Identity& identity)
-      : plan_(plan),
+  DeadlineRound(uint64_t number, Runtime* runtime, const Plan& plan, const Identity& identity)
+      : Round(number, runtime),
+        plan_(plan),
         identity_(identity),
-        random_(plan.seed, plan.round * 100),
+        random_(test_support::test_seed(), number * 100),
         deaf_(plan.deaf),
         server_([this](Peer& peer, int) { script(peer); }) {
     struct EndpointParams params;
@@ -91,13 +88,9 @@ class DeadlineRound {
       entry.by_name = !plan.tls && random_.one_in(2);
       entry.keep_alive = random_.one_in(2) ? 60'000 : 0;
     }
-  }
-
-  void start() {
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] {
-        ThreadContext::current().runtime = plan_.runtime;
-        TestRandom random(plan_.seed, plan_.round * 100 + 10 + t);
+      start_thread([this, t] {
+        TestRandom random(test_support::test_seed(), this->number() * 100 + 10 + t);
         for (size_t i = t * kEach; i < (t + 1) * kEach; i += 2) {
           start_with_deadline(i);
           if (random.one_in(3)) {
@@ -108,11 +101,8 @@ class DeadlineRound {
     }
   }
 
-  // What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
+  std::string finish() override {
+    join_threads();
     const bool all_ended = ended_.wait_for(entries_.size() / 2);
     deaf_ = false;
     if (!all_ended) {
@@ -121,7 +111,7 @@ class DeadlineRound {
     for (size_t i = 0; i < entries_.size(); i++) {
       account_for(i);
     }
-    return problem_;
+    return problem();
   }
 
   // What is wrong with requests that come after all that, more than may have connections at once.
@@ -132,9 +122,12 @@ class DeadlineRound {
     return first.empty() || plan_.conducts == kAllConducts ? ask_for_more() : first;
   }
 
-  size_t too_late() const { return too_late_; }
-  size_t in_time() const { return in_time_; }
-  size_t aborted() const { return aborted_; }
+  // Of those that failed only the ones that were too late.
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS     ? in_time_
+           : state == WFT_STATE_SYS_ERROR ? too_late_
+                                          : aborted_;
+  }
 
  private:
   static constexpr size_t kThreads = 3;
@@ -160,7 +153,7 @@ class DeadlineRound {
     int deadline_error = 0;
   };
 
-  uint64_t number_of(size_t i) const { return plan_.round * 1000 + i; }
+  uint64_t number_of(size_t i) const { return number() * 1000 + i; }
   std::string url_of(uint64_t number, const std::string& host) const {
     return (plan_.tls ? "https://" : "http://") + host + ":" + std::to_string(server_.port()) +
            "/n" + std::to_string(number);
@@ -178,7 +171,7 @@ class DeadlineRound {
     Link link(peer, plan_.tls ? identity_.context() : nullptr);
     for (std::string target; !(target = link.request()).empty();) {
       const uint64_t number = number_in(target);
-      TestRandom random(plan_.seed, number);
+      TestRandom random(test_support::test_seed(), number);
       auto conduct = static_cast<Conduct>(random.below(plan_.conducts));
       if (number == kWitness || plan_.silent) {
         conduct = number == kWitness ? Conduct::kAtOnce : Conduct::kSilent;
@@ -247,7 +240,7 @@ class DeadlineRound {
     size_t size = 0;
     task->get_chunk()->get_chunk_data(&data, &size);
     entries_[i].received.append(static_cast<const char*>(data), size);
-    TestRandom random(plan_.seed, number_of(i) + entries_[i].received.size());
+    TestRandom random(test_support::test_seed(), number_of(i) + entries_[i].received.size());
     if (random.one_in(3)) {
       pause_us(random.below(2000));
     }
@@ -273,13 +266,15 @@ class DeadlineRound {
     const Entry& first = entries_[i - i % 2];
     const bool passed =
         first.deadline_state == WFT_STATE_SYS_ERROR && first.deadline_error == ETIMEDOUT;
-    const std::string what = "request " + std::to_string(i) + " " +
-                             text_of(entry.state, entry.error, entry.reason) + ", deadline " +
-                             std::to_string(first.deadline_state) + ": ";
+    const std::string what =
+        (plan_.tls ? "TLS, " : "") + ("conducts " + std::to_string(plan_.conducts)) +
+        ", connections " + std::to_string(plan_.max_connections) + ": request " +
+        std::to_string(i) + " " + text_of(entry.state, entry.error, entry.reason) + ", deadline " +
+        std::to_string(first.deadline_state) + ": ";
     require(entry.callbacks == 1, what + "not one callback");
     require(first.callbacks_before_deadline == 2, what + "a callback after the deadline's");
     require(passed || first.deadline_state == WFT_STATE_SUCCESS ||
-                (first.deadline_state == WFT_STATE_ABORTED && plan_.stopped_meanwhile),
+                (first.deadline_state == WFT_STATE_ABORTED && is_stopped_meanwhile()),
             what + "a strange deadline");
     if (entry.state == WFT_STATE_SUCCESS) {
       in_time_++;
@@ -290,7 +285,7 @@ class DeadlineRound {
       require(entry.reason == TOR_NOT_TIMEOUT, what + "another limit");
     } else if (entry.state == WFT_STATE_ABORTED) {
       aborted_++;
-      require(plan_.stopped_meanwhile, what + "nobody stops");
+      require(is_stopped_meanwhile(), what + "nobody stops");
     } else {
       const bool cut = entry.error == ECONNRESET || entry.error == EPIPE || entry.error == EBADMSG;
       require(entry.state == WFT_STATE_SYS_ERROR && cut && plan_.conducts > kSteadyConducts,
@@ -300,22 +295,12 @@ class DeadlineRound {
             what + "a wrong piece");
   }
 
-  void require(bool holds, const std::string& what) {
-    if (!holds && problem_.empty()) {
-      problem_ = "round " + std::to_string(plan_.round) + (plan_.tls ? ", TLS" : "") +
-                 ", conducts " + std::to_string(plan_.conducts) + ", connections " +
-                 std::to_string(plan_.max_connections) + ": " + what;
-    }
-  }
-
   const Plan plan_;
   const Identity& identity_;
   TestRandom random_;
   std::array<Entry, kThreads * kEach> entries_;
   test_support::Tally ended_;
   std::atomic<bool> deaf_;
-  std::vector<std::thread> threads_;
-  std::string problem_;
   size_t too_late_ = 0;
   size_t in_time_ = 0;
   size_t aborted_ = 0;
@@ -342,9 +327,7 @@ class ClientDeadlineRace : public testing::Test {
   static Plan plan_of(uint64_t round) {
     TestRandom random(test_support::test_seed(), round * 100 + 1);
     const uint64_t conducts[] = {kSteadyConducts, kHonestConducts, kAllConducts};
-    return {.seed = test_support::test_seed(),
-            .round = round,
-            .tls = random.one_in(2),
+    return {.tls = random.one_in(2),
             .conducts = conducts[random.below(3)],
             .silent = random.one_in(2),
             .deaf = random.one_in(2),
@@ -369,12 +352,11 @@ TEST_F(ClientDeadlineRace, EachRequestEndsOnceAndNoConnectionIsLost) {
   };
   for (uint64_t round = first; goes_on(round - first); round++) {
     {
-      DeadlineRound race(plan_of(round), identity_);
-      race.start();
-      ASSERT_EQ(race.finish(), "");
+      DeadlineRound race(round, nullptr, plan_of(round), identity_);
+      ASSERT_EQ(race.finish(), "") << "round " << round;
       ASSERT_EQ(race.serve_more(), "") << "round " << round;
-      too_late += race.too_late();
-      in_time += race.in_time();
+      too_late += race.outcomes(WFT_STATE_SYS_ERROR);
+      in_time += race.outcomes(WFT_STATE_SUCCESS);
     }
     EXPECT_TRUE(Runtime::current().part<ClientHub>().finish_work());  // or it never returns
     // The servers are gone, so no connection is kept. The first round has started the library.
@@ -397,29 +379,11 @@ TEST_F(ClientDeadlineRace, EachRequestEndsOnceAndNoConnectionIsLost) {
 // The runtime stops at any moment.
 TEST_F(ClientDeadlineRace, StoppedMeanwhile) {
   const uint64_t count = rounds(600) / 4;
-  size_t aborted = 0;
-  size_t too_late = 0;
-  for (uint64_t round = 1; round <= count; round++) {
-    TestRandom random(test_support::test_seed(), round * 100 + 2);
-    Runtime runtime({.poller_threads = 1 + static_cast<int>(random.below(3)),
-                     .handler_threads = 1 + static_cast<int>(random.below(4)),
-                     .compute_threads = 1});
-    ASSERT_TRUE(runtime.start());
-    Plan plan = plan_of(round);
-    plan.runtime = &runtime;
-    plan.stopped_meanwhile = true;
-    DeadlineRound race(plan, identity_);
-    race.start();
-    pause_us(random.below(8'000));
-    runtime.stop();
-    ASSERT_EQ(race.finish(), "");
-    ThreadContext::current().runtime = nullptr;
-    aborted += race.aborted();
-    too_late += race.too_late();
-  }
-  std::printf("%zu aborted, %zu too late\n", aborted, too_late);
-  EXPECT_GT(aborted, count / 4);
-  EXPECT_GT(too_late, count / 4);
+  const Totals totals = run_stopped_rounds(count, 8000, [this](uint64_t round, Runtime* runtime) {
+    return std::make_unique<DeadlineRound>(round, runtime, plan_of(round), identity_);
+  });
+  EXPECT_GT(totals.aborted, count / 4);
+  EXPECT_GT(totals.failed, count / 4);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "client/RawServer.h"
 #include "support/Certificates.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 
@@ -140,11 +141,6 @@ class Link {
   bool good_ = true;
   std::string input_;
 };
-
-inline void pause_us(uint64_t us) {
-  // Lets the other side see the state in between.
-  std::this_thread::sleep_for(std::chrono::microseconds(us));
-}
 
 // Whether the connection may carry another request.
 inline bool serve(Link& link, uint64_t number, Conduct conduct, test_support::TestRandom random) {

@@ -15,9 +15,9 @@
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "race/ClientRaceKit.h"
-#include "race/Rounds.h"
 #include "server/TestServer.h"
 #include "support/Descriptors.h"
+#include "support/RaceKit.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
@@ -34,7 +34,6 @@ using server_test::TestServer;
 using test_support::TestRandom;
 using workflow::ClientHub;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
 constexpr int kLong = 60'000;
 
@@ -47,35 +46,30 @@ constexpr int kLong = 60'000;
 // 4. What was handed out of a streamed response is the beginning of the right one, all of it before
 //    the callback, and none during or after it.
 // 5. Where nobody closes there are no more connections than allowed.
-class ClientRound {
+class ClientRound final : public Round {
  public:
   struct Plan {
-    uint64_t seed = 0;
-    uint64_t round = 0;
     bool own_server = false;
     bool tls = false;
     uint64_t conducts = kSteadyConducts;
     bool short_times = false;
     bool always_keeps = false;
     size_t max_connections = 1;
-    Runtime* runtime = nullptr;  // null: the process's
-    bool stopped_meanwhile = false;
   };
 
-  ClientRound(const Plan& plan, const Identity& identity)
-      : plan_(plan), identity_(identity), random_(plan.seed, plan.round * 100) {
+  ClientRound(uint64_t number, Runtime* runtime, const Plan& plan, const Identity& identity)
+      : Round(number, runtime),
+        plan_(plan),
+        identity_(identity),
+        random_(test_support::test_seed(), number * 100) {
     open_server();
     set_params();
     for (Entry& entry : entries_) {
       draw(entry);
     }
-  }
-
-  void start() {
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] {
-        ThreadContext::current().runtime = plan_.runtime;
-        TestRandom random(plan_.seed, plan_.round * 100 + 10 + t);
+      start_thread([this, t] {
+        TestRandom random(test_support::test_seed(), this->number() * 100 + 10 + t);
         for (size_t i = t * kEach; i < (t + 1) * kEach; i++) {
           if (!entries_[i].chained) {
             request(i);
@@ -88,25 +82,22 @@ class ClientRound {
     }
   }
 
-  // What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
+  std::string finish() override {
+    join_threads();
     if (!ended_.wait_for(entries_.size())) {
       return "callbacks are missing: " + std::to_string(ended_.count());
     }
     for (size_t i = 0; i < entries_.size(); i++) {
       account_for(i);
     }
-    require(!plan_.always_keeps || !raw_ || plan_.short_times || plan_.stopped_meanwhile ||
+    require(!plan_.always_keeps || !raw_ || plan_.short_times || is_stopped_meanwhile() ||
                 plan_.conducts != kSteadyConducts ||
                 raw_->connections() <= static_cast<int>(plan_.max_connections),
-            "more connections than allowed");
-    return problem_;
+            text_of_plan() + "more connections than allowed");
+    return problem();
   }
 
-  size_t outcomes(int state) const {
+  size_t outcomes(int state) const override {
     return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
                                              [state](const Entry& e) { return e.state == state; }));
   }
@@ -139,7 +130,7 @@ class ClientRound {
     bool alone = true;
   };
 
-  uint64_t number_of(size_t i) const { return plan_.round * 1000 + i; }
+  uint64_t number_of(size_t i) const { return number() * 1000 + i; }
   int short_or_long() {
     return plan_.short_times && random_.one_in(2) ? 1 + static_cast<int>(random_.below(20)) : kLong;
   }
@@ -187,7 +178,7 @@ class ClientRound {
   // The servers ------------------------------------------------------------------------------
 
   TestRandom random_for(uint64_t number, int attempt) const {
-    return TestRandom(plan_.seed, number * 16 + static_cast<uint64_t>(attempt));
+    return TestRandom(test_support::test_seed(), number * 16 + static_cast<uint64_t>(attempt));
   }
   int note(uint64_t number) {
     const uint64_t i = number - number_of(0);
@@ -257,7 +248,7 @@ class ClientRound {
     size_t size = 0;
     task->get_chunk()->get_chunk_data(&data, &size);
     entry.received.append(static_cast<const char*>(data), size);
-    TestRandom random(plan_.seed, number_of(i) + entry.received.size());
+    TestRandom random(test_support::test_seed(), number_of(i) + entry.received.size());
     if (random.one_in(3)) {
       pause_us(random.below(2000));
     }
@@ -282,7 +273,7 @@ class ClientRound {
                         body_of(number_of(i));
     }
     if (i + 1 < entries_.size() && entries_[i + 1].chained) {
-      ThreadContext::current().runtime = plan_.runtime;
+      enter();
       request(i + 1);
     }
     ended_.add();
@@ -292,7 +283,7 @@ class ClientRound {
 
   bool has_reason(const Entry& entry) const {
     if (entry.state == WFT_STATE_ABORTED) {
-      return plan_.stopped_meanwhile && entry.error == 0;
+      return is_stopped_meanwhile() && entry.error == 0;
     }
     if (entry.state != WFT_STATE_SYS_ERROR) {
       return false;
@@ -316,7 +307,8 @@ class ClientRound {
 
   void account_for(size_t i) {
     const Entry& entry = entries_[i];
-    const std::string what = "request " + std::to_string(i) + (entry.post ? " POST " : " GET ") +
+    const std::string what = text_of_plan() + "request " + std::to_string(i) +
+                             (entry.post ? " POST " : " GET ") +
                              text_of(entry.state, entry.error, entry.reason) + ", sent " +
                              std::to_string(entry.seen) + " times: ";
     require(entry.callbacks == 1, what + "not one callback");
@@ -333,13 +325,11 @@ class ClientRound {
     require(entry.seen <= most, what + "too often");
   }
 
-  void require(bool holds, const std::string& what) {
-    if (!holds && problem_.empty()) {
-      problem_ = "round " + std::to_string(plan_.round) + (own_ ? ", own server" : ", raw server") +
-                 (plan_.tls ? ", TLS" : "") + ", conducts " + std::to_string(plan_.conducts) +
-                 (plan_.short_times ? ", short times" : "") + ", connections " +
-                 std::to_string(plan_.max_connections) + ": " + what;
-    }
+  std::string text_of_plan() const {
+    return (own_ ? "own server" : "raw server") + std::string(plan_.tls ? ", TLS" : "") +
+           ", conducts " + std::to_string(plan_.conducts) +
+           (plan_.short_times ? ", short times" : "") + ", connections " +
+           std::to_string(plan_.max_connections) + ": ";
   }
 
   const Plan plan_;
@@ -350,8 +340,6 @@ class ClientRound {
   std::unique_ptr<TestServer> own_;
   std::unique_ptr<RawServer> raw_;
   uint16_t port_ = 0;
-  std::vector<std::thread> threads_;
-  std::string problem_;
 };
 
 class ClientRace : public testing::Test {
@@ -363,7 +351,7 @@ class ClientRace : public testing::Test {
 
   static ClientRound::Plan plan_of(uint64_t round) {
     TestRandom random(test_support::test_seed(), round * 100 + 1);
-    ClientRound::Plan plan{.seed = test_support::test_seed(), .round = round};
+    ClientRound::Plan plan;
     const uint64_t conducts[] = {kSteadyConducts, kHonestConducts, kAllConducts};
     plan.own_server = random.one_in(3);
     plan.tls = random.one_in(2);
@@ -385,9 +373,8 @@ TEST_F(ClientRace, EachRequestEndsOnceAsItShould) {
   size_t failed = 0;
   for (uint64_t round = first; round < first + count; round++) {
     {
-      ClientRound race(plan_of(round), identity_);
-      race.start();
-      ASSERT_EQ(race.finish(), "");
+      ClientRound race(round, nullptr, plan_of(round), identity_);
+      ASSERT_EQ(race.finish(), "") << "round " << round;
       succeeded += race.outcomes(WFT_STATE_SUCCESS);
       failed += race.requests() - race.outcomes(WFT_STATE_SUCCESS);
     }
@@ -409,27 +396,13 @@ TEST_F(ClientRace, EachRequestEndsOnceAsItShould) {
 // first requests, which make what clients share, come all at once.
 TEST_F(ClientRace, StoppedMeanwhile) {
   const uint64_t count = rounds(600) / 4;
-  size_t aborted = 0;
-  for (uint64_t round = 1; round <= count; round++) {
-    TestRandom random(test_support::test_seed(), round * 100 + 2);
-    Runtime runtime({.poller_threads = 1 + static_cast<int>(random.below(3)),
-                     .handler_threads = 1 + static_cast<int>(random.below(4)),
-                     .compute_threads = 1});
-    ASSERT_TRUE(runtime.start());
+  const Totals totals = run_stopped_rounds(count, 10'000, [this](uint64_t round, Runtime* runtime) {
     ClientRound::Plan plan = plan_of(round);
     plan.own_server = false;  // that has the process's runtime
     plan.short_times = false;
-    plan.runtime = &runtime;
-    plan.stopped_meanwhile = true;
-    ClientRound race(plan, identity_);
-    race.start();
-    pause_us(random.below(10'000));
-    runtime.stop();
-    ASSERT_EQ(race.finish(), "");
-    ThreadContext::current().runtime = nullptr;
-    aborted += race.outcomes(WFT_STATE_ABORTED);
-  }
-  EXPECT_GT(aborted, count);
+    return std::make_unique<ClientRound>(round, runtime, plan, identity_);
+  });
+  EXPECT_GT(totals.aborted, count);
 }
 
 // Kept connections are used again at the very moment when their time is up.

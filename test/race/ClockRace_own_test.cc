@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -11,8 +12,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
+#include "support/RaceKit.h"
 #include "support/ShiftedClocks.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
@@ -39,29 +39,27 @@ using workflow::ClockId;
 using workflow::kNsPerMs;
 using workflow::kNsPerSec;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
-class ClockRound {
+class ClockRound final : public Round {
  public:
   static constexpr size_t kThreads = 3;
   static constexpr size_t kTimers = 30;  // of each thread
   static constexpr int64_t kLongest = 3 * kNsPerMs;
 
-  ClockRound(uint64_t round, Runtime& runtime) : round_(round), runtime_(runtime) {
+  // If `by_stop`, its timers are ended by a stop, and otherwise by their clocks.
+  ClockRound(uint64_t number, Runtime* runtime, bool by_stop)
+      : Round(number, runtime), by_stop_(by_stop) {
     shifted_clocks::reset();
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] { run(t); });
+      start_thread([this, t] { run(t); });
     }
-    threads_.emplace_back([this] { set_clocks(); });
+    start_thread([this] { set_clocks(); });
   }
 
-  // What is wrong; empty if nothing.
-  std::string finish(bool by_stop) {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    if (by_stop) {
-      runtime_.stop();
+  std::string finish() override {
+    join_threads();
+    if (by_stop_) {
+      runtime()->stop();
     } else {
       shifted_clocks::boottime_shift_ns += kNsPerSec;
       shifted_clocks::wall_shift_ns = highest_wall_shift_ns_ += kNsPerSec;
@@ -70,8 +68,8 @@ class ClockRound {
     if (!ended_.wait_for(timers_.size())) {
       return "callbacks are missing: " + std::to_string(ended_.count()) + " ended";
     }
-    if (!by_stop) {
-      runtime_.stop();
+    if (!by_stop_) {
+      runtime()->stop();
     }
     for (size_t i = 0; i < timers_.size(); i++) {
       const Timer& timer = timers_[i];
@@ -80,20 +78,21 @@ class ClockRound {
       const bool plain = timer.error == 0 && timer.won == 0 &&
                          timer.state == (timer.aborted ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS);
       if (timer.callbacks != 1 || timer.early || !(cancelled || plain) ||
-          (timer.aborted && !by_stop)) {
+          (timer.aborted && !by_stop_)) {
         return "timer " + std::to_string(i) + " of clock " + std::to_string(timer.clock) +
                ": callbacks " + std::to_string(timer.callbacks) + ", state " +
                std::to_string(timer.state) + ", error " + std::to_string(timer.error) + ", won " +
                std::to_string(timer.won) + ", early " + std::to_string(timer.early);
       }
-      (timer.aborted ? aborted_ : cancelled ? cancelled_ : succeeded_)++;
     }
     return "";
   }
 
-  size_t succeeded_ = 0;
-  size_t cancelled_ = 0;
-  size_t aborted_ = 0;
+  size_t outcomes(int state) const override {
+    return static_cast<size_t>(
+        std::count_if(timers_.begin(), timers_.end(),
+                      [state](const Timer& timer) { return timer.state == state; }));
+  }
 
  private:
   struct Timer {
@@ -111,8 +110,7 @@ class ClockRound {
   };
 
   void run(size_t thread) {
-    ThreadContext::current().runtime = &runtime_;
-    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    TestRandom random(test_support::test_seed(), number() * 10 + thread);
     for (size_t i = 0; i < kTimers; i++) {
       start(thread * kTimers + i, random);
       for (uint64_t n = random.below(4); n > 0; n--) {
@@ -216,7 +214,7 @@ class ClockRound {
   }
 
   void set_clocks() {
-    TestRandom random(test_support::test_seed(), round_ * 10 + 9);
+    TestRandom random(test_support::test_seed(), number() * 10 + 9);
     for (int i = 0; i < 40; i++) {
       if (random.one_in(4)) {
         const int64_t slept_ns = random.between(0, kNsPerMs);
@@ -242,34 +240,25 @@ class ClockRound {
   // Between the two looks of end() at most.
   static constexpr int64_t kSetMeanwhileNs = 2 * kFurthestNs;
 
-  const uint64_t round_;
-  Runtime& runtime_;
+  const bool by_stop_;
   std::array<Timer, kThreads * kTimers> timers_{};
   std::atomic<int64_t> highest_wall_shift_ns_{0};
   test_support::Tally ended_;
-  std::vector<std::thread> threads_;
 };
 
+// Each has a runtime of its own.
 void run_rounds(uint64_t count, bool by_stop) {
   TestRandom random(test_support::test_seed());
-  size_t succeeded = 0;
-  size_t cancelled = 0;
-  size_t aborted = 0;
-  for (uint64_t round = 0; round < count; round++) {
-    Runtime runtime({.poller_threads = 1 + static_cast<int>(random.below(3)),
-                     .handler_threads = 1 + static_cast<int>(random.below(3)),
-                     .compute_threads = 1});
-    ASSERT_TRUE(runtime.start());
-    ClockRound race(round, runtime);
-    ASSERT_EQ(race.finish(by_stop), "") << "round " << round;
-    succeeded += race.succeeded_;
-    cancelled += race.cancelled_;
-    aborted += race.aborted_;
+  Totals totals;
+  for (uint64_t number = 0; number < count; number++) {
+    RandomRuntime runtime(random);
+    ClockRound round(number, runtime.get(), by_stop);
+    ASSERT_EQ(round.finish(), "") << "round " << number;
+    totals.add(round);
   }
-  std::printf("%zu expired, %zu cancelled, %zu aborted\n", succeeded, cancelled, aborted);
-  EXPECT_GT(succeeded, count);
-  EXPECT_GT(cancelled, count);
-  EXPECT_EQ(aborted > 0, by_stop);
+  totals.print();
+  expect_each_side_won(totals, count);
+  EXPECT_EQ(totals.aborted > 0, by_stop);
 }
 
 TEST(ClockRace, EveryTimerEndsOnceTheClocksArePastAllDeadlines) {

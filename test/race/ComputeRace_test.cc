@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
@@ -23,7 +22,6 @@ using race::rounds;
 using test_support::Tally;
 using test_support::TestRandom;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
 namespace {
 
@@ -37,39 +35,22 @@ namespace {
 // 3. ETIMEDOUT: the task had a limit, and that much time had passed. ABORTED: something stopped.
 //    There is no other outcome.
 // 4. What the functions had captured is freed, each once, after its function returned.
-class ComputeRace {
+class ComputeRound final : public race::Round {
  public:
-  struct Options {
-    uint64_t round = 0;
-    int threads = 3;
-    int steps = 60;  // of each thread
-    uint64_t longest_us = 60;
-    Runtime* runtime = nullptr;  // null: the process's
-    bool stopped_meanwhile = false;
-  };
-
-  explicit ComputeRace(const Options& options)
-      : options_(options),
-        capacity_(static_cast<size_t>(options.threads * options.steps * 3)),
-        table_(std::make_unique<Task[]>(capacity_)) {
+  ComputeRound(uint64_t number, Runtime* runtime) : Round(number, runtime) {
     EXPECT_EQ(queue_.init(), 0);
-    EXPECT_EQ(executor_.init(1 + options.round % 2), 0);
-  }
-  ComputeRace(const ComputeRace&) = delete;
-  ComputeRace& operator=(const ComputeRace&) = delete;
-
-  void start() {
-    for (int i = 0; i < options_.threads; i++) {
-      threads_.emplace_back([this, i] { run(static_cast<uint64_t>(i)); });
+    EXPECT_EQ(executor_.init(1 + number % 2), 0);
+    for (uint64_t i = 0; i < kThreads; i++) {
+      start_thread([this, i] { run(i); });
     }
-    threads_.emplace_back([this] { end_executor(); });
+    start_thread([this] { end_executor(); });
   }
 
-  void finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
+  std::string finish() override {
+    join_threads();
+    if (!ended_.wait_for(started_)) {
+      return "callbacks are missing: " + std::to_string(ended_.count());
     }
-    ASSERT_TRUE(ended_.wait_for(started_));
     const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
     // After a timeout the function runs on, and the task is freed a moment after both.
     while (captured_ > 0 && std::chrono::steady_clock::now() < give_up) {
@@ -79,14 +60,15 @@ class ComputeRace {
     for (size_t i = 0; i < created_; i++) {
       account_for(table_[i]);
       if (testing::Test::HasFailure()) {
-        std::printf("round %llu, task %zu\n", static_cast<unsigned long long>(options_.round), i);
-        return;
+        return "task " + std::to_string(i);
       }
     }
+    return "";
   }
 
-  size_t tasks() const { return created_; }
-  size_t outcomes(int state) const {
+  // Also those that were dropped.
+  size_t tasks() const override { return created_; }
+  size_t outcomes(int state) const override {
     size_t n = 0;
     for (size_t i = 0; i < created_; i++) {
       n += table_[i].callbacks > 0 && table_[i].state == state;
@@ -95,6 +77,10 @@ class ComputeRace {
   }
 
  private:
+  static constexpr size_t kThreads = 3;
+  static constexpr size_t kSteps = 60;  // of each thread
+  static constexpr uint64_t kLongestUs = 60;
+
   struct Task {
     bool owned = false;  // on the executor
     bool dropped = false;
@@ -111,14 +97,14 @@ class ComputeRace {
   // What each function captures: counts how many live, and must outlive the function.
   class Captured {
    public:
-    explicit Captured(ComputeRace& race) : race_(&race) { race_->captured_++; }
+    explicit Captured(ComputeRound& race) : race_(&race) { race_->captured_++; }
     Captured(const Captured& other) : race_(other.race_) { race_->captured_++; }
     Captured& operator=(const Captured&) = delete;
     ~Captured() { race_->captured_--; }
     bool lives() const { return race_->captured_ > 0 && value_ == 7; }
 
    private:
-    ComputeRace* race_;
+    ComputeRound* race_;
     int value_ = 7;
   };
 
@@ -128,10 +114,9 @@ class ComputeRace {
   };
 
   void run(uint64_t thread) {
-    ThreadContext::current().runtime = options_.runtime;
-    TestRandom random(test_support::test_seed(), options_.round * 1000 + thread);
+    TestRandom random(test_support::test_seed(), number() * 1000 + thread);
     std::vector<Made> unstarted;
-    for (int i = 0; i < options_.steps; i++) {
+    for (size_t i = 0; i < kSteps; i++) {
       switch (random.below(8)) {
         case 0:
           unstarted.push_back(make(random));
@@ -160,8 +145,7 @@ class ComputeRace {
 
   // At some moment; tasks started later are aborted.
   void end_executor() {
-    ThreadContext::current().runtime = options_.runtime;
-    TestRandom random(test_support::test_seed(), options_.round * 1000 + 999);
+    TestRandom random(test_support::test_seed(), number() * 1000 + 999);
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(3000)));
     switch (random.below(3)) {
       case 0:
@@ -184,7 +168,7 @@ class ComputeRace {
 
   Made make(TestRandom& random) {
     Task* task = &table_[created_.fetch_add(1)];
-    const int64_t duration_ns = static_cast<int64_t>(random.below(options_.longest_us * 1000));
+    const int64_t duration_ns = static_cast<int64_t>(random.below(kLongestUs * 1000));
     switch (random.below(4)) {
       case 0:
         break;
@@ -271,18 +255,15 @@ class ComputeRace {
         EXPECT_EQ(task.state, WFT_STATE_ABORTED);
         EXPECT_EQ(task.error, 0);
         EXPECT_EQ(task.begun, 0);
-        EXPECT_TRUE(task.owned || options_.stopped_meanwhile);
+        EXPECT_TRUE(task.owned || is_stopped_meanwhile());
     }
   }
 
-  const Options options_;
-  const size_t capacity_;
-  const std::unique_ptr<Task[]> table_;
+  std::vector<Task> table_ = std::vector<Task>(kThreads * kSteps * 3);
   std::atomic<size_t> created_{0};
   std::atomic<size_t> started_{0};
   std::atomic<int> captured_{0};
   Tally ended_;
-  std::vector<std::thread> threads_;
   ExecQueue queue_;
   Executor executor_;
 };
@@ -291,23 +272,8 @@ class ComputeRace {
 
 TEST(ComputeRace, LimitsAroundTheDuration) {
   Runtime::configure({.compute_threads = 2});
-  const uint64_t count = rounds(200);
-  size_t tasks = 0;
-  size_t succeeded = 0;
-  size_t timed_out = 0;
-  for (uint64_t round = 0; round < count; round++) {
-    ComputeRace race({.round = round});
-    race.start();
-    race.finish();
-    ASSERT_FALSE(HasFailure());
-    tasks += race.tasks();
-    succeeded += race.outcomes(WFT_STATE_SUCCESS);
-    timed_out += race.outcomes(WFT_STATE_SYS_ERROR);
-  }
-  std::printf("%zu tasks: %zu succeeded, %zu timed out\n", tasks, succeeded, timed_out);
-  // It was a race: each side won a good many.
-  EXPECT_GT(succeeded, tasks / 20);
-  EXPECT_GT(timed_out, tasks / 20);
+  const race::Totals totals = race::run_rounds(rounds(200), race::begin<ComputeRound>());
+  race::expect_each_side_won(totals, totals.tasks / 20);
 }
 
 // The function ends just when its time does, again and again.
@@ -363,24 +329,5 @@ TEST(ComputeRace, TheEndOfTheFunctionMeetsTheTimeout) {
 // The runtime stops at any moment, and the threads go on: what they start then is aborted.
 TEST(ComputeRace, StoppedMeanwhile) {
   const uint64_t count = rounds(200);
-  TestRandom random(test_support::test_seed());
-  size_t aborted = 0;
-  for (uint64_t round = 0; round < count; round++) {
-    Runtime runtime({.poller_threads = 1,
-                     .handler_threads = 1 + static_cast<int>(random.below(3)),
-                     .compute_threads = 1 + static_cast<int>(random.below(3))});
-    ASSERT_TRUE(runtime.start());
-    ThreadContext::current().runtime = &runtime;
-    {
-      ComputeRace race({.round = round, .runtime = &runtime, .stopped_meanwhile = true});
-      race.start();
-      std::this_thread::sleep_for(std::chrono::microseconds(random.below(3000)));
-      runtime.stop();
-      race.finish();
-      aborted += race.outcomes(WFT_STATE_ABORTED);
-    }
-    ThreadContext::current().runtime = nullptr;
-    ASSERT_FALSE(HasFailure());
-  }
-  EXPECT_GT(aborted, count);
+  EXPECT_GT(race::run_stopped_rounds(count, 3000, race::begin<ComputeRound>()).aborted, count);
 }

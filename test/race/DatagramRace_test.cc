@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
 #include "server/Datagrams.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFTaskFactory.h"
@@ -26,13 +25,7 @@ using server_test::NoteTask;
 using test_support::TestRandom;
 using test_support::UdpSocket;
 using workflow::Runtime;
-using workflow::ThreadContext;
 using Factory = WFNetworkTaskFactory<Note, Note>;
-
-void pause_us(uint64_t us) {
-  // Lets the other side come to any state.
-  std::this_thread::sleep_for(std::chrono::microseconds(us));
-}
 
 // What became of the requests that a server was given.
 struct Served {
@@ -69,19 +62,15 @@ void serve(NoteTask* task, Served& served) {
 
 // Requests of several threads, and an account of each: its callback ran once, and what it says is
 // one of the ends that there are reasons for.
-class Askers {
+class Askers final : public Round {
  public:
-  Askers(uint64_t round, uint16_t port, Runtime* runtime)
-      : round_(round), port_(port), runtime_(runtime) {
+  Askers(uint64_t round, uint16_t port, Runtime* runtime) : Round(round, runtime), port_(port) {
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] { ask(t); });
+      start_thread([this, t] { ask(t); });
     }
   }
-  // What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
+  std::string finish() override {
+    join_threads();
     if (!ended_.wait_for(kThreads * kEach)) {
       return "callbacks are missing: " + std::to_string(ended_.count());
     }
@@ -90,18 +79,20 @@ class Askers {
         return "a callback ran " + std::to_string(each) + " times";
       }
     }
-    return wrong_;
+    return problem();
   }
-  int succeeded() const { return succeeded_; }
-  int aborted() const { return aborted_; }
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS   ? succeeded_
+           : state == WFT_STATE_ABORTED ? aborted_
+                                        : failed_;
+  }
 
  private:
   static constexpr size_t kThreads = 3;
   static constexpr size_t kEach = 12;
 
   void ask(size_t thread) {
-    ThreadContext::current().runtime = runtime_;
-    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    TestRandom random(test_support::test_seed(), number() * 10 + thread);
     for (size_t i = 0; i < kEach; i++) {
       const size_t number = thread * kEach + i;
       const std::string text = text_of_round() + std::to_string(number);
@@ -115,11 +106,10 @@ class Askers {
         pause_us(random.below(1500));
       }
     }
-    ThreadContext::current().runtime = nullptr;
   }
 
   // What all requests of the round begin with.
-  std::string text_of_round() const { return "=" + std::to_string(round_) + "."; }
+  std::string text_of_round() const { return "=" + std::to_string(this->number()) + "."; }
 
   void account(size_t number, const std::string& text, const NoteTask* task) {
     callbacks_[number]++;
@@ -133,33 +123,27 @@ class Askers {
       right = reply.starts_with(text_of_round()) || reply == "=pushed";
     } else if (state == WFT_STATE_ABORTED) {
       aborted_++;
-      right = runtime_ != nullptr;
+      right = is_stopped_meanwhile();
     } else {
+      failed_++;
       right = state == WFT_STATE_SYS_ERROR && (error == ETIMEDOUT || error == ECONNREFUSED);
     }
-    if (!right) {
-      const workflow::MutexLock lock(mutex_);
-      wrong_ += text + " ended with state " + std::to_string(state) + ", error " +
-                std::to_string(error) + ", reply '" + reply + "'; ";
-    }
+    require(right, text + " ended with state " + std::to_string(state) + ", error " +
+                       std::to_string(error) + ", reply '" + reply + "'");
     ended_.add();
   }
 
-  const uint64_t round_;
   const uint16_t port_;
-  Runtime* const runtime_;
   std::array<std::atomic<int>, kThreads * kEach> callbacks_{};
-  std::atomic<int> succeeded_{0};
-  std::atomic<int> aborted_{0};
-  workflow::Mutex mutex_;
-  std::string wrong_;  // of the callbacks; read after all of them
+  std::atomic<size_t> succeeded_{0};
+  std::atomic<size_t> failed_{0};
+  std::atomic<size_t> aborted_{0};
   test_support::Tally ended_;
-  std::vector<std::thread> threads_;
 };
 
 TEST(DatagramRace, TheServerStopsMeanwhile) {
   const uint64_t count = rounds(150);
-  int succeeded = 0;
+  Totals totals;
   for (uint64_t round = 0; round < count; round++) {
     TestRandom random(test_support::test_seed(), round * 10 + 9);
     Served served;
@@ -171,38 +155,31 @@ TEST(DatagramRace, TheServerStopsMeanwhile) {
     server.stop();
     ASSERT_EQ(served.account(), "") << "round " << round;
     ASSERT_EQ(askers.finish(), "") << "round " << round;
-    succeeded += askers.succeeded();
+    totals.add(askers);
   }
-  EXPECT_GT(succeeded, static_cast<int>(count));
+  EXPECT_GT(totals.succeeded, count);
 }
 
 // With both sides in it.
 TEST(DatagramRace, TheRuntimeStopsMeanwhile) {
   const uint64_t count = rounds(400);
-  int succeeded = 0;
-  int aborted = 0;
+  Totals totals;
   for (uint64_t round = 0; round < count; round++) {
     TestRandom random(test_support::test_seed(), round * 10 + 8);
     Served served;
-    Runtime runtime({.poller_threads = 1 + static_cast<int>(random.below(3)),
-                     .handler_threads = 1 + static_cast<int>(random.below(4)),
-                     .compute_threads = 1});
-    ASSERT_TRUE(runtime.start());
-    ThreadContext::current().runtime = &runtime;
     {
+      RandomRuntime runtime(random);
       server_test::NoteServer server([&](NoteTask* task) { serve(task, served); });
-      Askers askers(round, server.port(), &runtime);
+      Askers askers(round, server.port(), runtime.get());
       pause_us(random.below(8000));
       runtime.stop();
       ASSERT_EQ(askers.finish(), "") << "round " << round;
-      succeeded += askers.succeeded();
-      aborted += askers.aborted();
+      totals.add(askers);
     }
-    ThreadContext::current().runtime = nullptr;
     ASSERT_EQ(served.account(), "") << "round " << round;
   }
-  EXPECT_GT(succeeded, static_cast<int>(count));
-  EXPECT_GT(aborted, static_cast<int>(count));
+  EXPECT_GT(totals.succeeded, count);
+  EXPECT_GT(totals.aborted, count);
 }
 
 }  // namespace

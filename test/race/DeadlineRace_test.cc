@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "race/Rounds.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFDeadline.h"
@@ -36,8 +36,8 @@ struct Account {
   std::atomic<long> alive{0};
   std::atomic<long> called_twice{0};
   std::atomic<long> never_called{0};  // that had to be
-  std::atomic<long> in_time{0};
-  std::atomic<long> too_late{0};
+  std::atomic<size_t> in_time{0};
+  std::atomic<size_t> too_late{0};
   std::atomic<long> canceled{0};
   std::atomic<long> strange{0};
   std::atomic<long> cancels_won{0};
@@ -82,20 +82,18 @@ class Entry {
   std::atomic<int> calls_{0};
 };
 
-class Round {
+class DeadlineRound final : public race::Round {
  public:
-  Round(uint64_t seed, uint64_t round, int flows) : random_(seed, round), flows_(flows) {}
-
-  // Everything has ended when it returns.
-  void run() {
+  // Adds to `canceled` how many tasks were.
+  DeadlineRound(uint64_t number, workflow::Runtime* runtime, long& canceled)
+      : Round(number, runtime), random_(test_support::test_seed(), number), canceled_(canceled) {
     std::vector<WFDeadlineTask*> tasks;
-    for (int i = 0; i < flows_; i++) {
+    for (size_t i = 0; i < kFlows; i++) {
       tasks.push_back(flow());
     }
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < errands_.size(); i++) {
-      threads.emplace_back([this, i] {
-        for (const auto& errand : errands_[i]) {
+    for (const auto& errands : errands_) {
+      start_thread([&errands] {
+        for (const auto& errand : errands) {
           errand();
         }
       });
@@ -103,13 +101,13 @@ class Round {
     for (WFDeadlineTask* task : tasks) {
       task->start();
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    EXPECT_TRUE(ended_.wait_for(tasks.size()));
   }
 
-  void check() {
+  std::string finish() override {
+    join_threads();
+    if (!ended_.wait_for(kFlows)) {
+      return "callbacks are missing: " + std::to_string(ended_.count());
+    }
     // What the last callbacks have captured goes just after them.
     for (int i = 0; i < 10'000 && account_.alive > 0; i++) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -119,6 +117,7 @@ class Round {
     EXPECT_EQ(account_.never_called, 0);
     EXPECT_EQ(account_.strange, 0);
     EXPECT_EQ(account_.canceled, account_.cancels_won);
+    canceled_ += account_.canceled;
     EXPECT_EQ(WFTimer::count("timer"), 0u);
     for (const char* name : {"0", "1"}) {
       EXPECT_EQ(WFTaskFactory::release_guard(name, nullptr), 0) << "a guard is in the line";
@@ -132,11 +131,19 @@ class Round {
     }
     EXPECT_TRUE(got.wait_for(2)) << "a resource is lost";
     EXPECT_NE(slots[0], slots[1]);
+    return "";
   }
 
-  const Account& account() const { return account_; }
+  // Of those that failed only the ones that were too late.
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS     ? account_.in_time.load()
+           : state == WFT_STATE_SYS_ERROR ? account_.too_late.load()
+                                          : size_t{0};
+  }
 
  private:
+  static constexpr size_t kFlows = 30;
+
   using EntryPtr = std::shared_ptr<Entry>;
 
   microseconds some_time() { return microseconds(random_.below(kMaxUs)); }
@@ -321,7 +328,7 @@ class Round {
   }
 
   TestRandom random_;
-  const int flows_;
+  long& canceled_;
   int next_name_ = 1000;
   Account account_;
   std::array<int, 2> resources_{};
@@ -334,21 +341,12 @@ class Round {
 }  // namespace
 
 TEST(DeadlineRace, EveryTaskIsToldOnce) {
-  const uint64_t seed = test_support::test_seed();
-  long in_time = 0;
-  long too_late = 0;
   long canceled = 0;
-  for (uint64_t i = 0; i < race::rounds(400); i++) {
-    Round round(seed, i, 30);
-    round.run();
-    round.check();
-    ASSERT_FALSE(HasFailure()) << "in round " << i;
-    in_time += round.account().in_time;
-    too_late += round.account().too_late;
-    canceled += round.account().canceled;
-  }
-  std::printf("%ld in time, %ld too late, %ld cancelled\n", in_time, too_late, canceled);
-  EXPECT_GT(in_time, 0);
-  EXPECT_GT(too_late, 0);
+  const race::Totals totals =
+      race::run_rounds(race::rounds(400), [&](uint64_t number, workflow::Runtime* runtime) {
+        return std::make_unique<DeadlineRound>(number, runtime, canceled);
+      });
+  std::printf("%ld cancelled\n", canceled);
+  race::expect_each_side_won(totals, 0);
   EXPECT_GT(canceled, 0);
 }

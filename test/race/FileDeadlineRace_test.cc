@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "factory/FileProbes.h"
-#include "race/Rounds.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFDeadline.h"
@@ -54,20 +54,18 @@ struct Entry {
 // Many flows of file tasks, each with a deadline. A buffer is 'r' before it is read into, the file
 // is 'f'. What is written is 'w', in a part of another file that is 'n' before. When a callback has
 // run the buffer is 'x': this must be found neither changed nor written.
-class Round {
+class FileRound final : public race::Round {
  public:
-  Round(uint64_t seed, uint64_t round, const std::string& source, const std::string& target)
-      : random_(seed, round),
+  FileRound(uint64_t number, workflow::Runtime* runtime, const std::string& source,
+            const std::string& target)
+      : Round(number, runtime),
+        random_(test_support::test_seed(), number),
         source_path_(source),
         source_(::open(source.c_str(), O_RDONLY | O_CLOEXEC)),
         target_(::open(target.c_str(), O_RDWR | O_CLOEXEC)) {
     const std::string clean(kParts * kSmall, 'n');
     EXPECT_EQ(::pwrite(target_.get(), clean.data(), clean.size(), 0),
               static_cast<ssize_t>(clean.size()));
-  }
-
-  void run() {
-    constexpr size_t kFlows = 40;
     std::vector<WFDeadlineTask*> flows;
     for (size_t i = 0; i < kFlows; i++) {
       flows.push_back(flow());
@@ -75,12 +73,14 @@ class Round {
     for (WFDeadlineTask* const flow : flows) {
       flow->start();
     }
-    ASSERT_TRUE(ended_.wait_for(kFlows));
-    // Whatever is on its way to a buffer that it must not have.
-    EXPECT_EQ(probes::run(WFTaskFactory::create_fdatasync_task(target_.get(), nullptr)).error, 0);
   }
 
-  void check() {
+  std::string finish() override {
+    if (!ended_.wait_for(kFlows)) {
+      return "callbacks are missing: " + std::to_string(ended_.count());
+    }
+    // Whatever is on its way to a buffer that it must not have.
+    EXPECT_EQ(probes::run(WFTaskFactory::create_fdatasync_task(target_.get(), nullptr)).error, 0);
     for (const auto& entry : entries_) {
       EXPECT_EQ(entry->calls, 1);
       EXPECT_TRUE(is_all(entry->buffer, 'x')) << "a buffer is used after the callback";
@@ -92,12 +92,17 @@ class Round {
       EXPECT_TRUE(is_all(found, writes_[part]->done ? 'w' : found[0])) << found;
       EXPECT_TRUE(found[0] == 'w' || found[0] == 'n') << found;
     }
+    return "";
   }
 
-  long in_time() const { return in_time_; }
-  long too_late() const { return too_late_; }
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS     ? in_time_.load()
+           : state == WFT_STATE_SYS_ERROR ? too_late_.load()
+                                          : size_t{0};
+  }
 
  private:
+  static constexpr size_t kFlows = 40;
   static constexpr size_t kParts = 400;
 
   WFDeadlineTask* flow() {
@@ -188,8 +193,8 @@ class Round {
   const UniqueFd target_;
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<Entry*> writes_;
-  std::atomic<long> in_time_{0};
-  std::atomic<long> too_late_{0};
+  std::atomic<size_t> in_time_{0};
+  std::atomic<size_t> too_late_{0};
   Tally ended_;
 };
 
@@ -200,20 +205,8 @@ class FileDeadlineRace : public probes::OnEachBackend {
   void race(uint64_t count) {
     const std::string source = make_file(std::string(kLarge, 'f'), "source");
     const std::string target = make_file("n", "target");
-    const uint64_t seed = test_support::test_seed();
-    long in_time = 0;
-    long too_late = 0;
-    for (uint64_t i = 0; i < race::rounds(count); i++) {
-      Round round(seed, i, source, target);
-      round.run();
-      round.check();
-      ASSERT_FALSE(HasFailure()) << "in round " << i;
-      in_time += round.in_time();
-      too_late += round.too_late();
-    }
-    std::printf("%ld in time, %ld too late\n", in_time, too_late);
-    EXPECT_GT(in_time, 0);
-    EXPECT_GT(too_late, 0);
+    race::expect_each_side_won(
+        race::run_rounds(race::rounds(count), race::begin<FileRound>(source, target)), 0);
   }
 };
 

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
-#include "race/StoppableRounds.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
@@ -38,37 +36,29 @@ namespace {
 using std::chrono::nanoseconds;
 using test_support::TestRandom;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
-class HandleRound {
+class HandleRound final : public Round {
  public:
   static constexpr size_t kThreads = 4;
   static constexpr size_t kTimers = 24;
 
-  HandleRound(uint64_t round, Runtime* runtime) : round_(round), runtime_(runtime) {
-    TestRandom random(test_support::test_seed(), round * 10 + 9);
-    enter();
+  HandleRound(uint64_t number, Runtime* runtime) : Round(number, runtime) {
+    TestRandom random(test_support::test_seed(), number * 10 + 9);
     keeper_ = WFTimer::create(nanoseconds(-1), {name_of(kTimers)}, nullptr);
     for (size_t i = 0; i < kTimers; i++) {
       create(i, random);
     }
     keeper_->dismiss();
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] { run(t); });
+      start_thread([this, t] { run(t); });
     }
-    leave();
   }
-  // What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    enter();
+  std::string finish() override {
+    join_threads();
     for (Timer& timer : timers_) {
       judge(timer, timer.handle.cancel_and_wait());
     }
-    leave();
-    std::string wrong = wrong_;
+    std::string wrong = problem();
     for (size_t i = 0; i < kTimers && wrong.empty(); i++) {
       wrong = account(timers_[i]);
       if (!wrong.empty()) {
@@ -77,7 +67,7 @@ class HandleRound {
     }
     return wrong;
   }
-  size_t outcomes(int state) const {
+  size_t outcomes(int state) const override {
     size_t n = 0;
     for (const Timer& timer : timers_) {
       n += timer.over && timer.state == state;
@@ -102,12 +92,8 @@ class HandleRound {
     int64_t not_before_ns = 0;  // of the owner, who alone reschedules; see rule 4
   };
 
-  // On every thread that works for this round.
-  void enter() { ThreadContext::current().runtime = runtime_; }
-  void leave() { ThreadContext::current().runtime = nullptr; }
-
   std::string name_of(size_t i) const {
-    return "handle " + std::to_string(round_) + "." + std::to_string(i);
+    return "handle " + std::to_string(number()) + "." + std::to_string(i);
   }
 
   void create(size_t i, TestRandom& random) {
@@ -121,9 +107,9 @@ class HandleRound {
       timer.state = task->get_state();
       timer.error = task->get_error();
       timer.ended_ns = workflow::monotonic_ns();
-      expect(timer.handle.cancel() == WF_TIMER_RUNNING, "not running in its callback");
+      require(timer.handle.cancel() == WF_TIMER_RUNNING, "not running in its callback");
       if (timer.callbacks == 1 && timer.state == WFT_STATE_SUCCESS) {
-        expect(timer.handle.cancel_and_wait() == WF_TIMER_WOULD_DEADLOCK, "waits for itself");
+        require(timer.handle.cancel_and_wait() == WF_TIMER_WOULD_DEADLOCK, "waits for itself");
       }
       timer.over = true;
       timer.gone = true;
@@ -133,7 +119,7 @@ class HandleRound {
       timer.task = timer.named ? WFTimer::create(delay, {name_of(kTimers), WF_TIMER_KEEP}, callback)
                                : WFTaskFactory::create_timer_task(0, -1, callback);
       timer.announced = timer.task->get_error();
-      expect(timer.announced == (timer.named ? EEXIST : EINVAL), "not refused");
+      require(timer.announced == (timer.named ? EEXIST : EINVAL), "not refused");
     } else {
       timer.task = timer.named ? WFTimer::create(delay, {name_of(i)}, callback)
                                : WFTimer::create(delay, callback);
@@ -143,9 +129,8 @@ class HandleRound {
   }
 
   void run(size_t thread) {
-    enter();
     std::array<bool, kTimers> told_late{};
-    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    TestRandom random(test_support::test_seed(), number() * 10 + thread);
     for (size_t step = 0; step < 60; step++) {
       const size_t i = random.below(kTimers);
       Timer& timer = timers_[i];
@@ -164,7 +149,6 @@ class HandleRound {
         begin(timers_[i]);
       }
     }
-    leave();
   }
 
   void begin(Timer& timer) {
@@ -185,7 +169,7 @@ class HandleRound {
     if (verdict == WF_TIMER_WON) {
       timer.not_before_ns = now_ns + delay.count();
     } else {
-      expect(verdict != WF_TIMER_DONE || timer.gone, "done, says reschedule, and it is not");
+      require(verdict != WF_TIMER_DONE || timer.gone, "done, says reschedule, and it is not");
     }
   }
 
@@ -208,12 +192,12 @@ class HandleRound {
       case 2:
         if (timer.callbacks > 0) {  // it was started: who waits for a start may wait for a thread
           judge(timer, timer.handle.cancel_and_wait());
-          expect(timer.gone, "cancel_and_wait returns before the end");
+          require(timer.gone, "cancel_and_wait returns before the end");
         }
         break;
       case 3: {
         const auto remaining = timer.handle.remaining();
-        expect(!remaining || remaining->count() >= 0, "negative time remains");
+        require(!remaining || remaining->count() >= 0, "negative time remains");
         break;
       }
       default:
@@ -222,21 +206,14 @@ class HandleRound {
   }
 
   void look_back(WFTimerVerdict verdict, bool& told_late) {
-    expect(verdict != WF_TIMER_WON || !told_late, "won after it was too late");
+    require(verdict != WF_TIMER_WON || !told_late, "won after it was too late");
     told_late = told_late || verdict == WF_TIMER_RUNNING || verdict == WF_TIMER_DONE;
   }
 
   void judge(Timer& timer, WFTimerVerdict verdict) {
     timer.won += verdict == WF_TIMER_WON;
-    expect(verdict != WF_TIMER_DONE || timer.gone, "done, says cancel, and it is not");
-    expect(verdict != WF_TIMER_UNKNOWN, "unknown");
-  }
-
-  void expect(bool holds, const char* what) {
-    if (!holds) {
-      const workflow::MutexLock lock(mutex_);
-      wrong_ = what;
-    }
+    require(verdict != WF_TIMER_DONE || timer.gone, "done, says cancel, and it is not");
+    require(verdict != WF_TIMER_UNKNOWN, "unknown");
   }
 
   static std::string account(const Timer& timer) {
@@ -263,23 +240,24 @@ class HandleRound {
     return "";
   }
 
-  const uint64_t round_;
-  Runtime* const runtime_;
   std::array<Timer, kTimers> timers_;
   WFTimerTask* keeper_ = nullptr;  // of a name, while timers are created
-  workflow::Mutex mutex_;
-  std::string wrong_;
-  std::vector<std::thread> threads_;
 };
 
 }  // namespace
 
 TEST(HandleRace, EveryVerdictIsTrue) {
-  run_stoppable_rounds<HandleRound>(rounds(2000), false);
+  const uint64_t count = rounds(2000);
+  const Totals totals = run_rounds(count, begin<HandleRound>());
+  expect_each_side_won(totals, count / 10);
+  EXPECT_LE(totals.aborted, count / 10);
 }
 
 TEST(HandleRace, StoppedMeanwhile) {
-  run_stoppable_rounds<HandleRound>(rounds(400), true);
+  const uint64_t count = rounds(400);
+  const Totals totals = run_stopped_rounds(count, 240, begin<HandleRound>());
+  expect_each_side_won(totals, count / 10);
+  EXPECT_GT(totals.aborted, count / 10);
 }
 
 }  // namespace race

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
-#include "race/StoppableRounds.h"
+#include "support/RaceKit.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
 #include "workflow/WFTaskFactory.h"
@@ -30,35 +28,27 @@ namespace {
 using std::chrono::nanoseconds;
 using test_support::TestRandom;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
-class PeriodicRound {
+class PeriodicRound final : public Round {
  public:
   static constexpr size_t kThreads = 3;
   static constexpr size_t kTimers = 12;
 
-  PeriodicRound(uint64_t round, Runtime* runtime) : round_(round), runtime_(runtime) {
-    enter();
-    TestRandom random(test_support::test_seed(), round * 10 + 9);
+  PeriodicRound(uint64_t number, Runtime* runtime) : Round(number, runtime) {
+    TestRandom random(test_support::test_seed(), number * 10 + 9);
     for (size_t i = 0; i < kTimers; i++) {
       start(i, random);
     }
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] { run(t); });
+      start_thread([this, t] { run(t); });
     }
-    leave();
   }
 
-  // What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    enter();
+  std::string finish() override {
+    join_threads();
     for (Timer& timer : timers_) {
       timer.won += timer.handle.cancel_and_wait() == WF_TIMER_WON;
     }
-    leave();
     for (size_t i = 0; i < kTimers; i++) {
       const std::string wrong = account(timers_[i]);
       if (!wrong.empty()) {
@@ -68,7 +58,7 @@ class PeriodicRound {
     return "";
   }
 
-  size_t outcomes(int state) const {
+  size_t outcomes(int state) const override {
     size_t n = 0;
     for (const Timer& timer : timers_) {
       n += timer.state == state;
@@ -91,11 +81,8 @@ class PeriodicRound {
     int error = 0;
   };
 
-  void enter() { ThreadContext::current().runtime = runtime_; }
-  void leave() { ThreadContext::current().runtime = nullptr; }
-
   std::string name_of(size_t i) const {
-    return "periodic " + std::to_string(round_) + "." + std::to_string(i);
+    return "periodic " + std::to_string(number()) + "." + std::to_string(i);
   }
 
   void start(size_t i, TestRandom& random) {
@@ -149,8 +136,7 @@ class PeriodicRound {
   }
 
   void run(size_t thread) {
-    enter();
-    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    TestRandom random(test_support::test_seed(), number() * 10 + thread);
     for (size_t step = 0; step < 40; step++) {
       const size_t i = random.below(kTimers);
       Timer& timer = timers_[i];
@@ -180,7 +166,6 @@ class PeriodicRound {
               std::chrono::microseconds(random.below(30)));  // let them tick
       }
     }
-    leave();
   }
 
   std::string account(const Timer& timer) const {
@@ -197,26 +182,29 @@ class PeriodicRound {
     if (timer.state == WFT_STATE_SUCCESS && !timer.ended) {
       return "ended by no tick";
     }
-    if (timer.state == WFT_STATE_ABORTED && !runtime_) {
+    if (timer.state == WFT_STATE_ABORTED && !is_stopped_meanwhile()) {
       return "aborted";
     }
     return "";
   }
 
-  const uint64_t round_;
-  Runtime* const runtime_;
   std::array<Timer, kTimers> timers_;
-  std::vector<std::thread> threads_;
 };
 
 }  // namespace
 
 TEST(PeriodicRace, EveryVerdictIsTrue) {
-  run_stoppable_rounds<PeriodicRound>(rounds(1000), false);
+  const uint64_t count = rounds(1000);
+  const Totals totals = run_rounds(count, begin<PeriodicRound>());
+  expect_each_side_won(totals, count / 10);
+  EXPECT_LE(totals.aborted, count / 10);
 }
 
 TEST(PeriodicRace, StoppedMeanwhile) {
-  run_stoppable_rounds<PeriodicRound>(rounds(400), true);
+  const uint64_t count = rounds(400);
+  const Totals totals = run_stopped_rounds(count, 240, begin<PeriodicRound>());
+  expect_each_side_won(totals, count / 10);
+  EXPECT_GT(totals.aborted, count / 10);
 }
 
 }  // namespace race

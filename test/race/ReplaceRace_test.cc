@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
-#include "race/StoppableRounds.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFTaskFactory.h"
@@ -32,34 +30,26 @@ namespace {
 using std::chrono::nanoseconds;
 using test_support::TestRandom;
 using workflow::Runtime;
-using workflow::ThreadContext;
 
-class ReplaceRound {
+class ReplaceRound final : public Round {
  public:
   static constexpr size_t kThreads = 3;
   static constexpr size_t kEach = 20;
 
-  ReplaceRound(uint64_t round, Runtime* runtime)
-      : round_(round), runtime_(runtime), calm_(!runtime && round % 2 == 0) {
-    enter();
+  ReplaceRound(uint64_t number, Runtime* runtime)
+      : Round(number, runtime), calm_(!runtime && number % 2 == 0) {
     if (calm_) {
       begin(timers_[0], nanoseconds(-1), false);
     }
     for (size_t t = 0; t < kThreads; t++) {
-      threads_.emplace_back([this, t] { run(t); });
+      start_thread([this, t] { run(t); });
     }
-    leave();
   }
-  // What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    enter();
+  std::string finish() override {
+    join_threads();
     const size_t left = WFTimer::count(name_);
     told_ += WFTaskFactory::cancel_by_name(name_);
     const bool all_ended = ended_.wait_for(started_);
-    leave();
     if (!all_ended) {
       return std::to_string(started_) + " started, " + std::to_string(ended_.count()) + " ended";
     }
@@ -71,7 +61,7 @@ class ReplaceRound {
     }
     return account();
   }
-  size_t outcomes(int state) const {
+  size_t outcomes(int state) const override {
     size_t n = 0;
     for (const Timer& timer : timers_) {
       n += timer.callbacks > 0 && timer.state == state;
@@ -88,13 +78,8 @@ class ReplaceRound {
     int error = 0;
   };
 
-  // On every thread that works for this round.
-  void enter() { ThreadContext::current().runtime = runtime_; }
-  void leave() { ThreadContext::current().runtime = nullptr; }
-
   void run(size_t thread) {
-    enter();
-    TestRandom random(test_support::test_seed(), round_ * 10 + thread);
+    TestRandom random(test_support::test_seed(), number() * 10 + thread);
     for (size_t i = 0; i < kEach; i++) {
       Timer& timer = timers_[1 + thread * kEach + i];
       const bool expires = !calm_ && random.one_in(2);
@@ -108,7 +93,6 @@ class ReplaceRound {
         std::this_thread::sleep_for(std::chrono::microseconds(random.below(60)));
       }
     }
-    leave();
   }
 
   void begin(Timer& timer, nanoseconds delay, bool drop) {
@@ -145,24 +129,27 @@ class ReplaceRound {
     return "";
   }
 
-  const uint64_t round_;
-  Runtime* const runtime_;
   const bool calm_;
-  const std::string name_ = "replaced " + std::to_string(round_);
+  const std::string name_ = "replaced " + std::to_string(number());
   std::vector<Timer> timers_ = std::vector<Timer>(1 + kThreads * kEach);
   test_support::Tally ended_;
   std::atomic<size_t> started_{0};
   std::atomic<int> told_{0};
   std::atomic<bool> was_free_{false};
-  std::vector<std::thread> threads_;
 };
 
 TEST(ReplaceRace, OneOfTheNameStays) {
-  run_stoppable_rounds<ReplaceRound>(rounds(1000), false);
+  const uint64_t count = rounds(1000);
+  const Totals totals = run_rounds(count, begin<ReplaceRound>());
+  expect_each_side_won(totals, count / 10);
+  EXPECT_LE(totals.aborted, count / 10);
 }
 
 TEST(ReplaceRace, StoppedMeanwhile) {
-  run_stoppable_rounds<ReplaceRound>(rounds(300), true);
+  const uint64_t count = rounds(300);
+  const Totals totals = run_stopped_rounds(count, 240, begin<ReplaceRound>());
+  expect_each_side_won(totals, count / 10);
+  EXPECT_GT(totals.aborted, count / 10);
 }
 
 }  // namespace

@@ -18,11 +18,12 @@
 #include "kernel/FileRing.h"
 #include "kernel/FileThreads.h"
 #include "kernel/HandlerPool.h"
-#include "race/Rounds.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Mutex.h"
 #include "util/UniqueFd.h"
+#include "workflow/WFTask.h"
 
 namespace {
 
@@ -94,29 +95,26 @@ class Read final : public FileOperation {
   long result_ = 0;
 };
 
-class Round {
+class RingRound final : public race::Round {
  public:
-  Round(uint64_t seed, uint64_t round, FileRing& ring) : random_(seed, round), ring_(ring) {
+  RingRound(uint64_t number, workflow::Runtime* runtime, FileRing* ring)
+      : Round(number, runtime), random_(test_support::test_seed(), number), ring_(*ring) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     out_ = UniqueFd(ends[0]);
     in_ = UniqueFd(ends[1]);
-  }
-
-  void run() {
     const size_t reads = 1 + random_.below(20);
-    const size_t writes = random_.below(reads + 1);
+    writes_ = random_.below(reads + 1);
     for (size_t i = 0; i < reads; i++) {
       reads_.push_back(std::make_unique<Read>(out_.get(), ended_));
     }
-    std::thread writer([this, writes] {
-      for (size_t i = 0; i < writes; i++) {
+    start_thread([this] {
+      for (size_t i = 0; i < writes_; i++) {
         EXPECT_EQ(::write(in_.get(), "abcd", kBytes), static_cast<ssize_t>(kBytes));
       }
     });
-    const auto pause = std::chrono::microseconds(random_.below(100));
-    std::thread canceller([this, pause] {
-      std::this_thread::sleep_for(pause);  // the others shall have got somewhere
+    start_thread([this, us = random_.below(100)] {
+      race::pause_us(us);
       for (const auto& read : reads_) {
         read->withdraw(ring_);
       }
@@ -126,10 +124,14 @@ class Round {
         read->end(-error);
       }
     }
-    writer.join();
-    canceller.join();
-    ASSERT_TRUE(ended_.wait_for(reads));
-    size_t left = writes * kBytes;
+  }
+
+  std::string finish() override {
+    join_threads();
+    if (!ended_.wait_for(reads_.size())) {
+      return "ends are missing: " + std::to_string(ended_.count());
+    }
+    size_t left = writes_ * kBytes;
     for (const auto& read : reads_) {
       EXPECT_TRUE(read->is_left_alone());
       done_ += read->result() > 0;
@@ -138,10 +140,14 @@ class Round {
     int found = 0;
     EXPECT_EQ(::ioctl(out_.get(), FIONREAD, &found), 0);
     EXPECT_EQ(static_cast<size_t>(found), left) << "a byte is lost";
+    return "";
   }
 
-  long done() const { return done_; }
-  long withdrawn() const { return static_cast<long>(reads_.size()) - done_; }
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS     ? done_
+           : state == WFT_STATE_SYS_ERROR ? reads_.size() - done_
+                                          : 0;
+  }
 
  private:
   TestRandom random_;
@@ -150,7 +156,8 @@ class Round {
   UniqueFd in_;
   std::vector<std::unique_ptr<Read>> reads_;
   Tally ended_;
-  long done_ = 0;
+  size_t writes_ = 0;
+  size_t done_ = 0;
 };
 
 // `most`: in the ring at a time.
@@ -159,21 +166,10 @@ void race_with(int most) {
   ASSERT_TRUE(handlers.start());
   FileThreads threads(handlers, 4);
   const std::unique_ptr<FileRing> ring = FileRing::create(handlers, threads, most);
-  long done = 0;
-  long withdrawn = 0;
-  const uint64_t seed = test_support::test_seed();
   // Where the kernel has no io_uring there is nothing to be raced with.
-  for (uint64_t i = 0; ring && i < race::rounds(2000); i++) {
-    Round round(seed, i, *ring);
-    round.run();
-    ASSERT_FALSE(testing::Test::HasFailure()) << "in round " << i;
-    done += round.done();
-    withdrawn += round.withdrawn();
-  }
   if (ring) {
-    std::printf("%ld done, %ld withdrawn\n", done, withdrawn);
-    EXPECT_GT(done, 0);
-    EXPECT_GT(withdrawn, 0);
+    race::expect_each_side_won(
+        race::run_rounds(race::rounds(2000), race::begin<RingRound>(ring.get())), 0);
     ring->refuse();
   }
   threads.refuse();

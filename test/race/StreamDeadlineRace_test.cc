@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "race/Rounds.h"
 #include "server/TestServer.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFDeadline.h"

@@ -8,7 +8,7 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "race/Rounds.h"
+#include "support/RaceKit.h"
 #include "support/RandomStructure.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
@@ -142,10 +142,7 @@ TEST(StructureRace, StoppedMeanwhile) {
   TestRandom random(seed);
   Totals totals;
   for (uint64_t round = 0; round < rounds(200); round++) {
-    Runtime runtime({.poller_threads = 1 + static_cast<int>(random.below(2)),
-                     .handler_threads = 1 + static_cast<int>(random.below(3)),
-                     .compute_threads = 1 + static_cast<int>(random.below(2))});
-    ASSERT_TRUE(runtime.start());
+    race::RandomRuntime runtime(random);
     std::deque<RandomStructure> structures;
     for (uint64_t i = 0; i < 12; i++) {
       structures.emplace_back(RandomStructure::Options{
@@ -154,22 +151,19 @@ TEST(StructureRace, StoppedMeanwhile) {
     std::vector<std::thread> running;
     for (size_t thread = 0; thread < 3; thread++) {
       running.emplace_back([&, thread] {
-        ThreadContext::current().runtime = &runtime;
+        ThreadContext::current().runtime = runtime.get();
         for (size_t i = thread; i < structures.size(); i += 3) {
           structures[i].build();
           structures[i].start();
         }
       });
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(random.below(2000)));
+    race::pause_us(random.below(2000));
     runtime.stop();
     for (std::thread& thread : running) {
       thread.join();
     }
-    ThreadContext::current().runtime = &runtime;
-    const bool all_freed = wait_for_all(structures);
-    ThreadContext::current().runtime = nullptr;
-    ASSERT_TRUE(all_freed) << "round " << round;
+    ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
     totals.account(structures, round);
     if (testing::Test::HasFatalFailure()) return;
   }

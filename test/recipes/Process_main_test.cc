@@ -13,6 +13,7 @@
 
 #include "recipes/Recipes.h"
 #include "support/ExitKit.h"
+#include "support/Loopback.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -93,32 +94,23 @@ TEST(ProcessRecipe, CallbacksAtExitFindWhatIsNeverDestroyed) {
 }
 
 TEST(ProcessRecipe, EachProcessServesTheSameSocket) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* const any = reinterpret_cast<struct sockaddr*>(&address);
-  ASSERT_EQ(::bind(fd, any, length), 0);
-  ASSERT_EQ(::listen(fd, 128), 0);
-  ASSERT_EQ(::getsockname(fd, any, &length), 0);
-
+  const workflow::UniqueFd fd = test_support::listen_on_loopback();
+  ASSERT_TRUE(fd.valid());
   const pid_t parent = ::fork();
   if (parent == 0) {
     ::alarm(60);
-    serve_in_processes(fd, 2, [](WFHttpTask* task) {
+    serve_in_processes(fd.get(), 2, [](WFHttpTask* task) {
       task->get_resp()->append_output_body(std::to_string(::getppid()));
     });
     ::_exit(0);
   }
-  const std::string url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const std::string url = "http://127.0.0.1:" + std::to_string(test_support::port_of(fd.get()));
   for (int i = 0; i < 10; i++)
     EXPECT_EQ(ask(url).body, std::to_string(parent));
   ::kill(parent, SIGTERM);
   int status = 0;
   ASSERT_EQ(::waitpid(parent, &status, 0), parent);
   EXPECT_EQ(status, 0);
-  ::close(fd);
 }
 
 }  // namespace

@@ -6,18 +6,12 @@
 #include <vector>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 
 // What a request knows of its connection, and what a user keeps with it.
 
 namespace server_test {
 namespace {
-
-uint16_t own_port(const RawClient& client) {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ::getsockname(client.fd(), reinterpret_cast<struct sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
-}
 
 // Replies after `ms` whether the client had gone by then.
 class ClosedWatcher {
@@ -72,10 +66,7 @@ class ConnectionServer final : public WFHttpServer {
 };
 
 RawClient client_of(const WFHttpServer& server) {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-  return RawClient(ntohs(address.sin_port));
+  return RawClient(test_support::port_of(server));
 }
 
 class Closed : public testing::TestWithParam<Transport> {};
@@ -96,7 +87,7 @@ TEST(Peer, AddressIsTheClients) {
     EXPECT_EQ(errno, ENOBUFS);
   });
   RawClient client = server.client();
-  EXPECT_EQ(client.ask(kGet)->body, std::to_string(own_port(client)));
+  EXPECT_EQ(client.ask(kGet)->body, std::to_string(test_support::port_of(client.fd())));
 }
 
 TEST_P(Closed, NotWhileTheClientWaits) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 #include "support/UdpSocket.h"
 #include "workflow/WFServer.h"
 
@@ -68,12 +69,7 @@ class NoteServer : public WFServer<Note, Note> {
     EXPECT_EQ(start("127.0.0.1", 0), 0);
   }
   ~NoteServer() override { stop(); }
-  uint16_t port() const {
-    struct sockaddr_in address = {};
-    socklen_t length = sizeof address;
-    EXPECT_EQ(get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-    return ntohs(address.sin_port);
-  }
+  uint16_t port() const { return test_support::port_of(*this); }
 };
 
 }  // namespace server_test

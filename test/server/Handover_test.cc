@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/RawClient.h"
+#include "support/Loopback.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
@@ -143,21 +144,16 @@ void keep_asking(uint16_t port, bool keeps, Counts& counts) {
 }  // namespace
 
 TEST(Handover, NoConnectionIsRefusedAndNoRequestLost) {
-  const workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ASSERT_EQ(::bind(fd.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
-  ASSERT_EQ(::listen(fd.get(), 1024), 0);
-  ::getsockname(fd.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
+  const workflow::UniqueFd fd = test_support::listen_on_loopback(1024);
+  ASSERT_TRUE(fd.valid());
+  const uint16_t port = test_support::port_of(fd.get());
   ServerProcess a("A", fd.get());
   ServerProcess b("B", fd.get());
   ASSERT_TRUE(a.command());
   Counts counts;
   std::vector<std::thread> clients;
   for (int i = 0; i < 8; i++) {
-    clients.emplace_back([&, i] { keep_asking(ntohs(address.sin_port), i % 2 == 1, counts); });
+    clients.emplace_back([&, i] { keep_asking(port, i % 2 == 1, counts); });
   }
   const auto load_for = [](int ms) {  // under load, which is what this is about
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));

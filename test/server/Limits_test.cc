@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 
 // The sizes and numbers a client may not exceed, each at its default and as a parameter. What
 // passes at exactly the limit is processed; one more is refused.
@@ -206,7 +207,7 @@ void hold(WFHttpTask* task) {
 
 TEST_P(Limit, ReadAhead) {
   constexpr int kBuffer = 16 * 1024;
-  const workflow::UniqueFd listening = listening_socket(kBuffer);
+  const workflow::UniqueFd listening = test_support::listen_on_loopback(128, kBuffer);
   TestServer server(hold, http_params(), GetParam(), listening.get());
   RawClient client = server.client();
   client.set_send_buffer(kBuffer);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFServer.h"
@@ -54,10 +55,7 @@ class LineServer : public WFServer<Line, Line> {
   explicit LineServer(Process process, const struct WFServerParams& params = SERVER_PARAMS_DEFAULT)
       : WFServer(&params, std::move(process)) {
     EXPECT_EQ(start("127.0.0.1", 0), 0);
-    struct sockaddr_in address = {};
-    socklen_t length = sizeof address;
-    EXPECT_EQ(get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-    port_ = ntohs(address.sin_port);
+    port_ = test_support::port_of(*this);
   }
   ~LineServer() override { stop(); }
   uint16_t port() const { return port_; }

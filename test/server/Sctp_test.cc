@@ -6,6 +6,7 @@
 #include <string>
 
 #include "support/Certificates.h"
+#include "support/Loopback.h"
 #include "util/UniqueFd.h"
 #include "workflow/TLVMessage.h"
 #include "workflow/WFFacilities.h"
@@ -71,10 +72,7 @@ void expect_what_the_kernel_says(enum TransportType transport,
     return;
   }
   ASSERT_EQ(started, 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-  const Answer answer = ask(transport, ntohs(address.sin_port));
+  const Answer answer = ask(transport, test_support::port_of(server));
   EXPECT_EQ(answer.state, WFT_STATE_SUCCESS);
   EXPECT_EQ(answer.value, "over SCTP, echoed");
   server.stop();

@@ -9,6 +9,7 @@
 
 #include "server/TestServer.h"
 #include "support/ExitKit.h"
+#include "support/Loopback.h"
 
 // A process that ends while its server is running.
 
@@ -36,13 +37,6 @@ void hold(WFHttpTask* task) {
   series_of(task)->push_back(WFTaskFactory::create_timer_task(
       "held", 3600, 0,
       [](WFTimerTask* timer) { aborted += timer->get_state() == WFT_STATE_ABORTED; }));
-}
-
-uint16_t port_of(const WFHttpServer& server) {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
 }
 
 // Clients of every kind: with a delayed reply, idle, in the middle of a request. They stay.
@@ -83,7 +77,7 @@ void static_server_still_running() {
   if (static_server.start("127.0.0.1", 0) != 0) {
     say("cannot start");
   }
-  connect_clients(port_of(static_server), [&] { return requests == 200; });
+  connect_clients(test_support::port_of(static_server), [&] { return requests == 200; });
   begin_exit();
 }
 
@@ -191,12 +185,9 @@ TEST(ServerExit, WhileClientsSendFuriously) {
 
 // The kernel goes on sending when the process is no more.
 TEST(ServerExit, BeforeTheReplyIsRead) {
-  const workflow::UniqueFd listening = listening_socket(65536);
+  const workflow::UniqueFd listening = test_support::listen_on_loopback(128, 65536);
   ::fcntl(listening.get(), F_SETFD, 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ::getsockname(listening.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-  RawClient client(ntohs(address.sin_port), 4096);
+  RawClient client(test_support::port_of(listening.get()), 4096);
   client.send(kGet);
   play("unread", listening.get());
   EXPECT_TRUE(client.body() == unread_body());

@@ -8,40 +8,16 @@
 
 #include "kernel/Socket.h"
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 
 // The ways to start a server, and what stops it from starting.
 
 namespace server_test {
 namespace {
 
-uint16_t port_of(const WFHttpServer& server) {
-  struct sockaddr_storage address = {};
-  socklen_t length = sizeof address;
-  EXPECT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-  // The port stands at the same place in both families (RFC 3493, 3.3).
-  return ntohs(reinterpret_cast<const struct sockaddr_in*>(&address)->sin_port);
-}
-
-struct sockaddr_in loopback(uint16_t port) {
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-workflow::UniqueFd listening_socket() {
-  const struct sockaddr_in address = loopback(0);
-  return workflow::listen_on(TT_TCP, reinterpret_cast<const struct sockaddr*>(&address),
-                             sizeof address, 16);
-}
-
-uint16_t port_of(const workflow::UniqueFd& fd) {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ::getsockname(fd.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
-}
+using test_support::listen_on_loopback;
+using test_support::loopback;
+using test_support::port_of;
 
 // A path in the file system for as long as the test runs.
 class SocketPath {
@@ -152,8 +128,8 @@ TEST(ServerStart, UnixPathThatExistsIsInUse) {
 }
 
 TEST(ServerStart, InheritedSocketStaysTheCallers) {
-  workflow::UniqueFd inherited = listening_socket();
-  const uint16_t port = port_of(inherited);
+  workflow::UniqueFd inherited = listen_on_loopback();
+  const uint16_t port = port_of(inherited.get());
   WFHttpServer server(echo);
   ASSERT_EQ(server.serve(inherited.get()), 0) << std::strerror(errno);
   EXPECT_EQ(port_of(server), port);
@@ -170,8 +146,8 @@ TEST(ServerStart, InheritedSocketStaysTheCallers) {
 }
 
 TEST(ServerStart, InheritedSocketMayBeClosedMeanwhile) {
-  workflow::UniqueFd inherited = listening_socket();
-  const uint16_t port = port_of(inherited);
+  workflow::UniqueFd inherited = listen_on_loopback();
+  const uint16_t port = port_of(inherited.get());
   WFHttpServer server(echo);
   ASSERT_EQ(server.serve(inherited.get()), 0);
   inherited.reset();
@@ -213,11 +189,11 @@ TEST(ServerStart, AServeThatFailsLetsNothingListen) {
       ::bind(bound.get(), reinterpret_cast<const struct sockaddr*>(&any_port), sizeof any_port), 0);
   WFHttpServer server(echo);
   EXPECT_EQ(server.serve(bound.get(), "/no/certificate", "/no/key"), -1);
-  EXPECT_FALSE(RawClient(port_of(bound)).connected());
+  EXPECT_FALSE(RawClient(port_of(bound.get())).connected());
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
   EXPECT_EQ(server.serve(bound.get()), -1);
   EXPECT_EQ(errno, EALREADY);
-  EXPECT_FALSE(RawClient(port_of(bound)).connected());
+  EXPECT_FALSE(RawClient(port_of(bound.get())).connected());
   server.stop();
 }
 
@@ -244,9 +220,9 @@ TEST(ServerStart, ServeNeedsABoundStreamSocket) {
 }
 
 TEST(ServerStart, TakenPort) {
-  const workflow::UniqueFd other = listening_socket();
+  const workflow::UniqueFd other = listen_on_loopback();
   WFHttpServer server(echo);
-  EXPECT_EQ(server.start("127.0.0.1", port_of(other)), -1);
+  EXPECT_EQ(server.start("127.0.0.1", port_of(other.get())), -1);
   EXPECT_EQ(errno, EADDRINUSE);
   // A failed start leaves nothing behind.
   EXPECT_EQ(server.start("127.0.0.1", 0), 0);
@@ -261,7 +237,7 @@ TEST(ServerStart, StartedTwice) {
   EXPECT_EQ(errno, EALREADY);
   EXPECT_EQ(server.start("127.0.0.1", port), -1);
   EXPECT_EQ(errno, EALREADY);
-  const workflow::UniqueFd other = listening_socket();
+  const workflow::UniqueFd other = listen_on_loopback();
   EXPECT_EQ(server.serve(other.get()), -1);
   EXPECT_EQ(errno, EALREADY);
   EXPECT_EQ(port_of(server), port);
@@ -337,7 +313,7 @@ TEST(ServerStart, WithoutSomethingNeededIsRefused) {
     EXPECT_EQ(result, -1);
     EXPECT_EQ(errno, EINVAL);
   };
-  const workflow::UniqueFd listening = listening_socket();
+  const workflow::UniqueFd listening = listen_on_loopback();
   WFHttpServer idle(nullptr);
   expect_refused(idle.start("127.0.0.1", 0));
   expect_refused(idle.start(any, sizeof address));

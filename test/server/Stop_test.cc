@@ -9,6 +9,7 @@
 
 #include "server/TestServer.h"
 #include "support/Background.h"
+#include "support/Loopback.h"
 #include "workflow/WFFacilities.h"
 
 // Stopping: what is waited for, what is cut, and from where it may be asked for.
@@ -166,10 +167,7 @@ TEST(StopDeathTest, DestroyedInsideOwnRequestAbortsWithAMessage) {
         WFHttpServer* server = nullptr;
         server = new WFHttpServer([&](WFHttpTask*) { delete server; });
         server->start("127.0.0.1", 0);
-        struct sockaddr_in address = {};
-        socklen_t length = sizeof address;
-        server->get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-        RawClient client(ntohs(address.sin_port));
+        RawClient client(test_support::port_of(*server));
         client.ask(kGet);
       },
       "workflow: a server was destroyed");
@@ -267,11 +265,8 @@ TEST(Stop, InsideNewConnectionIsRefused) {
   };
   Server server;
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
   testing::internal::CaptureStderr();
-  RawClient client(ntohs(address.sin_port));
+  RawClient client(test_support::port_of(server));
   EXPECT_TRUE(client.ended());
   EXPECT_TRUE(eventually([&] { return server.error == EDEADLK; }));
   server.wait_finish();

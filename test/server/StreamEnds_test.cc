@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpStream.h"
 
@@ -235,7 +236,7 @@ TEST(StopWithin, CountsEachReplyOnce) {
 
 // What was there before such a write goes on leaving, and who waits for room is told.
 TEST(StreamRoom, IsFoundAfterAWriteThatHadNone) {
-  workflow::UniqueFd listener = listening_socket(65536);
+  workflow::UniqueFd listener = test_support::listen_on_loopback(128, 65536);
   const int size = 65536;
   ::setsockopt(listener.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   Ends ends;

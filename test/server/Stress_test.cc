@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 
@@ -198,10 +199,7 @@ TEST(Stress, OneServerStartsAndStopsManyTimes) {
   TestRandom random(seed, 2);
   for (int round = 0; round < (test_support::kSanitized ? 50 : 500); round++) {
     ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-    struct sockaddr_in address = {};
-    socklen_t length = sizeof address;
-    ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-    port = ntohs(address.sin_port);
+    port = test_support::port_of(server);
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(1000)));
     server.shutdown();
     server.stop();

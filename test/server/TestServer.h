@@ -14,6 +14,7 @@
 #include "server/RawClient.h"
 #include "support/Certificates.h"
 #include "support/Eventually.h"
+#include "support/Loopback.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -83,19 +84,6 @@ inline const Credentials& credentials() {
   return all;
 }
 
-// One that listens on 127.0.0.1, for serve(). What it accepts has this SO_RCVBUF: the kernel takes
-// little of what the server does not read.
-inline workflow::UniqueFd listening_socket(int receive_buffer) {
-  workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ::bind(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
-  ::listen(fd.get(), 128);
-  return fd;
-}
-
 // A server on 127.0.0.1, started, that counts the requests it is given. Stops when destroyed.
 class TestServer {
  public:
@@ -120,11 +108,7 @@ class TestServer {
     const char* const key = certificate ? certificate->key_file.c_str() : nullptr;
     started_ = (listen_fd < 0 ? server_.start("127.0.0.1", 0, cert, key)
                               : server_.serve(listen_fd, cert, key)) == 0;
-    struct sockaddr_in address = {};
-    socklen_t length = sizeof address;
-    if (server_.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length) == 0) {
-      port_ = ntohs(address.sin_port);
-    }
+    port_ = test_support::port_of(server_);
   }
 
   WFHttpServer* operator->() { return &server_; }

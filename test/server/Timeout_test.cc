@@ -4,6 +4,7 @@
 #include <string>
 
 #include "server/TestServer.h"
+#include "support/Loopback.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 
@@ -365,7 +366,7 @@ TEST_P(Timeout, LingeringEnds) {
 // Past its limit nothing more is read; closed at once, the answer might be lost in a reset.
 TEST_P(Timeout, LingeringReadsNoMoreThanItsLimit) {
   constexpr int kBuffer = 16 * 1024;
-  const workflow::UniqueFd listening = listening_socket(kBuffer);
+  const workflow::UniqueFd listening = test_support::listen_on_loopback(128, kBuffer);
   serve(echo, http_params(), listening.get());
   RawClient client = connect();
   client.set_send_buffer(kBuffer);

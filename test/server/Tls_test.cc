@@ -11,6 +11,7 @@
 #include "server/TestServer.h"
 #include "server/TlsClient.h"
 #include "support/Certificates.h"
+#include "support/Loopback.h"
 #include "workflow/WFGlobal.h"
 
 // The server over TLS, with OpenSSL on the other side.
@@ -432,10 +433,7 @@ class NamedHosts final : public WFHttpServer {
 TEST_F(Tls, TheNameAskedForChoosesTheCertificate) {
   NamedHosts server;
   ASSERT_TRUE(server.start_with(certificate_, authority_.issue({"DNS:b.test"})));
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-  const uint16_t port = ntohs(address.sin_port);
+  const uint16_t port = test_support::port_of(server);
   const std::string ca = authority_.file();
   EXPECT_TRUE(TlsClient(port, {.ca_file = ca, .host = "a.test"}).connected());
   EXPECT_TRUE(TlsClient(port, {.ca_file = ca, .host = "b.test"}).connected());

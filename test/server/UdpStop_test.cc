@@ -10,6 +10,7 @@
 
 #include "server/Datagrams.h"
 #include "support/Certificates.h"
+#include "support/Loopback.h"
 #include "support/TestSeed.h"
 
 // How servers for datagrams start and stop.
@@ -163,10 +164,7 @@ TEST(UdpStop, NewConnectionMayRefuse) {
   };
   Choosy server(udp_params());
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ASSERT_EQ(server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-  UdpSocket client(ntohs(address.sin_port));
+  UdpSocket client(test_support::port_of(server));
   for (const char* each : {"garbage", "=1", "=2", "=3", "=4"}) {
     ASSERT_TRUE(client.send(each));
   }

@@ -1,8 +1,14 @@
 #pragma once
 
 #include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "util/UniqueFd.h"
 
 namespace test_support {
 
@@ -18,5 +24,34 @@ inline size_t descriptor_count() {
   }
   return count;
 }
+
+// Takes all descriptors that the process may still have, and gives them back.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    struct rlimit few = before_;
+    few.rlim_cur = descriptor_count() + 8;
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    for (workflow::UniqueFd fd(::dup(STDOUT_FILENO)); fd.valid();
+         fd = workflow::UniqueFd(::dup(STDOUT_FILENO))) {
+      taken_.push_back(std::move(fd));
+    }
+  }
+  ~NoDescriptors() { give_back(); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+  void give_back() {
+    taken_.clear();
+    ::setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  // Room for one more of the test's own.
+  void give_back_one() { taken_.pop_back(); }
+
+ private:
+  struct rlimit before_ = {};
+  std::vector<workflow::UniqueFd> taken_;
+};
 
 }  // namespace test_support

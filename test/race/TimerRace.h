@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "factory/TimerTask.h"
-#include "kernel/ThreadContext.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
@@ -30,52 +30,40 @@ namespace race {
 // 5. Shared names whose timers may be dropped: to these at least, plus the dropped ones at most.
 // 6. Nothing is left in the registry.
 //
-// One round is one object. It uses no test framework, so that it also runs while a process exits.
-class TimerRace {
+// It uses no test framework, so that it also runs while a process exits.
+class TimerRace final : public Round {
  public:
   struct Options {
-    uint64_t seed = 0;
-    uint64_t round = 0;
     int threads = 4;
     int steps = 100;  // of each thread
     uint64_t longest_delay_us = 200;
-    workflow::Runtime* runtime = nullptr;  // null: the process's
-    bool stopped_meanwhile = false;
+    bool exits_meanwhile = false;  // the process does
   };
 
-  explicit TimerRace(const Options& options)
-      : options_(options),
+  TimerRace(uint64_t number, workflow::Runtime* runtime, const Options& options)
+      : Round(number, runtime),
+        options_(options),
         capacity_(static_cast<size_t>(options.threads) * static_cast<size_t>(options.steps) * 8),
-        table_(std::make_unique<Timer[]>(capacity_)) {}
-  TimerRace(const TimerRace&) = delete;
-  TimerRace& operator=(const TimerRace&) = delete;
-
-  // Sets the threads going.
-  void start() {
+        table_(std::make_unique<Timer[]>(capacity_)) {
     for (int i = 0; i < options_.threads; i++) {
-      threads_.emplace_back([this, i] { run(static_cast<uint64_t>(i)); });
+      start_thread([this, i] { run(static_cast<uint64_t>(i)); });
     }
   }
 
-  // Joins the threads, ends all timers and does the account. What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    threads_.clear();
+  std::string finish() override {
+    join_threads();
     if (end_all()) {
       account();
     } else {
-      problem_ = "callbacks are missing: " + std::to_string(started_.load()) + " started, " +
-                 std::to_string(ended_.count()) + " ended";
+      require(false, "callbacks are missing: " + std::to_string(started_.load()) + " started, " +
+                         std::to_string(ended_.count()) + " ended");
     }
-    return problem_;
+    return problem();
   }
 
-  size_t timers() const { return created(); }
-
-  // The number of timers that ended in `state`. After finish().
-  size_t outcomes(int state) const {
+  // Also those that were dropped.
+  size_t tasks() const override { return created(); }
+  size_t outcomes(int state) const override {
     size_t n = 0;
     for (size_t i = 0; i < created(); i++) {
       n += table_[i].callbacks > 0 && table_[i].state == state;
@@ -107,9 +95,7 @@ class TimerRace {
   };
   using Random = test_support::TestRandom;
 
-  // On every thread that works for this race, the library's too.
-  void enter_runtime() { workflow::ThreadContext::current().runtime = options_.runtime; }
-
+  bool may_be_aborted() const { return is_stopped_meanwhile() || options_.exits_meanwhile; }
   size_t created() const { return std::min(created_.load(), capacity_); }
   size_t id_of(const Timer* timer) const { return static_cast<size_t>(timer - table_.get()); }
 
@@ -121,8 +107,7 @@ class TimerRace {
   // The threads ------------------------------------------------------------------------------
 
   void run(uint64_t thread) {
-    enter_runtime();
-    Random random(options_.seed, options_.round * 1000 + thread);
+    Random random(test_support::test_seed(), number() * 1000 + thread);
     std::vector<Unstarted> unstarted;
     for (int i = 0; i < options_.steps; i++) {
       step(random, unstarted);
@@ -268,7 +253,7 @@ class TimerRace {
   // Callbacks --------------------------------------------------------------------------------
 
   void called(Timer* timer, WFTimerTask* task) {
-    enter_runtime();
+    enter();
     nested_.fetch_add(cancelling_);
     timer->callbacks.fetch_add(1);
     timer->state = task->get_state();
@@ -284,7 +269,7 @@ class TimerRace {
   }
 
   void act_in_callback(Timer* timer, WFTimerTask* task) {
-    Random random(options_.seed, ((options_.round + 1) << 32) + id_of(timer));
+    Random random(test_support::test_seed(), ((number() + 1) << 32) + id_of(timer));
     if (random.one_in(3)) {
       cancel_any(random);
     }
@@ -309,7 +294,6 @@ class TimerRace {
 
   // Until every started timer has ended; false when that takes too long.
   bool end_all() {
-    enter_runtime();
     no_more_ = true;
     const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
     // Ended is read before started: when they are equal no callback is running either.
@@ -352,7 +336,7 @@ class TimerRace {
     }
     require(early_ == 0, std::to_string(early_) + " expired early");
     // A stopped library has no thread left to run the callback of who is cancelled that late.
-    require(nested_ == 0 || options_.stopped_meanwhile, "a callback ran inside a cancelling call");
+    require(nested_ == 0 || may_be_aborted(), "a callback ran inside a cancelling call");
     require(workflow::NamedTimerTask::registry().empty(), "a name is left in the registry");
   }
 
@@ -368,20 +352,14 @@ class TimerRace {
       return;
     }
     require(timer.callbacks == 1, "not exactly one callback", timer);
-    const bool plain =
-        timer.error == 0 && (timer.state == WFT_STATE_SUCCESS ||
-                             (timer.state == WFT_STATE_ABORTED && options_.stopped_meanwhile));
+    const bool plain = timer.error == 0 && (timer.state == WFT_STATE_SUCCESS ||
+                                            (timer.state == WFT_STATE_ABORTED && may_be_aborted()));
     require(plain || (is_cancelled(timer) && timer.kind != kUnnamed), "strange outcome", timer);
     require(timer.kind != kOwn || cancelled == is_cancelled(timer), "the count is not the outcome",
             timer);
   }
 
-  void require(bool holds, const std::string& what) {
-    if (!holds && problem_.empty()) {
-      problem_ = "round " + std::to_string(options_.round) + ": " + what;
-    }
-  }
-
+  using Round::require;
   void require(bool holds, const char* what, const Timer& timer) {
     if (!holds) {
       require(false, std::string(what) + ": timer " + std::to_string(id_of(&timer)) + ", kind " +
@@ -404,8 +382,6 @@ class TimerRace {
   std::atomic<bool> no_more_{false};  // callbacks create nothing any more
   std::array<std::array<std::atomic<int>, kNames>, kUnnamed> cancelled_{};
   test_support::Tally ended_;
-  std::vector<std::thread> threads_;
-  std::string problem_;
 };
 
 }  // namespace race

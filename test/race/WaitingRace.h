@@ -15,7 +15,7 @@
 #include "factory/CounterTask.h"
 #include "factory/GuardTask.h"
 #include "factory/NamedMessageTask.h"
-#include "kernel/ThreadContext.h"
+#include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFMessageQueue.h"
@@ -35,50 +35,37 @@ namespace race {
 // 5. Never two hold a guard or a resource; every resource is back.
 // 6. Each message of the queue was taken once.
 // 7. Nothing is left in the registries.
-//
-// One round is one object.
-class WaitingRace {
+class WaitingRace final : public Round {
  public:
   struct Options {
-    uint64_t seed = 0;
-    uint64_t round = 0;
     int threads = 4;
-    int steps = 100;                       // of each thread
-    workflow::Runtime* runtime = nullptr;  // null: the process's
-    bool stopped_meanwhile = false;
+    int steps = 100;  // of each thread
   };
 
-  explicit WaitingRace(const Options& options)
-      : options_(options),
+  WaitingRace(uint64_t number, workflow::Runtime* runtime, const Options& options)
+      : Round(number, runtime),
+        options_(options),
         capacity_(static_cast<size_t>(options.threads) * static_cast<size_t>(options.steps) * 4),
-        table_(std::make_unique<Entry[]>(capacity_)) {}
-  WaitingRace(const WaitingRace&) = delete;
-  WaitingRace& operator=(const WaitingRace&) = delete;
-
-  // Sets the threads going.
-  void start() {
+        table_(std::make_unique<Entry[]>(capacity_)) {
     for (int i = 0; i < options_.threads; i++) {
-      threads_.emplace_back([this, i] { run(static_cast<uint64_t>(i)); });
+      start_thread([this, i] { run(static_cast<uint64_t>(i)); });
     }
   }
 
-  // Joins the threads, ends all tasks and does the account. What is wrong; empty if nothing.
-  std::string finish() {
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    threads_.clear();
+  std::string finish() override {
+    join_threads();
     if (end_all()) {
       account();
     } else {
-      problem_ = "ends are missing: " + std::to_string(started_.load()) + " started, " +
-                 std::to_string(ended_.count()) + " ended";
+      require(false, "ends are missing: " + std::to_string(started_.load()) + " started, " +
+                         std::to_string(ended_.count()) + " ended");
     }
-    return problem_;
+    return problem();
   }
 
-  size_t tasks() const { return created(); }
-  size_t outcomes(int state) const {
+  // Also those that were dropped.
+  size_t tasks() const override { return created(); }
+  size_t outcomes(int state) const override {
     size_t n = 0;
     for (size_t i = 0; i < created(); i++) {
       n += table_[i].ends > 0 && table_[i].state == state;
@@ -119,7 +106,7 @@ class WaitingRace {
     }
     SubTask* done() override {
       ran_ = true;
-      race_->enter_runtime();
+      race_->enter();
       race_->hold(*entry_);
       race_->ended(*entry_, WFT_STATE_SUCCESS, 0);
       return WFGenericTask::done();
@@ -145,17 +132,13 @@ class WaitingRace {
     WaitingRace* const race_;
   };
 
-  // On every thread that works for this race, the library's too.
-  void enter_runtime() { workflow::ThreadContext::current().runtime = options_.runtime; }
-
   size_t created() const { return std::min(created_.load(), capacity_); }
   std::string name_of(size_t name) const { return "name " + std::to_string(name); }
 
   // The threads ------------------------------------------------------------------------------
 
   void run(uint64_t thread) {
-    enter_runtime();
-    Random random(options_.seed, options_.round * 1000 + thread);
+    Random random(test_support::test_seed(), number() * 1000 + thread);
     for (int i = 0; i < options_.steps; i++) {
       step(random);
     }
@@ -209,7 +192,7 @@ class WaitingRace {
 
   auto callback(Entry& entry) {
     return [this, &entry](auto* task) {
-      enter_runtime();
+      enter();
       ended(entry, task->get_state(), task->get_error());
     };
   }
@@ -263,7 +246,7 @@ class WaitingRace {
 
   void make_selector(Random& random, Entry& entry) {
     WFSelectorTask* task = new Selector(this, [this, &entry](WFSelectorTask* finished) {
-      enter_runtime();
+      enter();
       entry.slot = finished->get_message();
       ended(entry, finished->get_state(), finished->get_error());
     });
@@ -300,7 +283,7 @@ class WaitingRace {
       started_++;
       both->start();
       // The branch lives as long as the other does: until the gate is counted, or aborted.
-      if (!options_.stopped_meanwhile) {
+      if (!is_stopped_meanwhile()) {
         series->cancel();
       }
       gate->count();
@@ -338,7 +321,7 @@ class WaitingRace {
     }
     pending_++;
     const auto done = [this, function](auto*) {
-      enter_runtime();
+      enter();
       function();
       done_.add();
     };
@@ -381,8 +364,8 @@ class WaitingRace {
       doubles_ += holders++ != 0;
       std::this_thread::yield();
       holders--;
-      Random random(options_.seed,
-                    (options_.round << 32) + static_cast<size_t>(&entry - table_.get()));
+      Random random(test_support::test_seed(),
+                    (number() << 32) + static_cast<size_t>(&entry - table_.get()));
       if (random.one_in(2)) {
         WFTaskFactory::release_guard(name_of(entry.name), nullptr);
       } else {
@@ -401,7 +384,6 @@ class WaitingRace {
 
   // Until everything that was started has ended; false when that takes too long.
   bool end_all() {
-    enter_runtime();
     const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
     while (done_.count() != pending_.load() || ended_.count() != started_.load()) {
       for (size_t name = 0; name < kNames; name++) {
@@ -460,7 +442,7 @@ class WaitingRace {
                 workflow::NamedConditional::registry().empty() &&
                 workflow::GuardTask::registry().empty(),
             "a name is left in a registry");
-    if (!options_.stopped_meanwhile) {
+    if (!is_stopped_meanwhile()) {
       account_for_resources(taken);
     }
   }
@@ -501,7 +483,7 @@ class WaitingRace {
       return;
     }
     const bool aborted = entry.state == WFT_STATE_ABORTED && entry.error == 0 &&
-                         (options_.stopped_meanwhile || entry.may_be_cancelled);
+                         (is_stopped_meanwhile() || entry.may_be_cancelled);
     switch (entry.kind) {
       case kSelector:
         require(entry.brought == (entry.state == WFT_STATE_SUCCESS), "not one winner", entry);
@@ -520,11 +502,7 @@ class WaitingRace {
     require(entry.state == WFT_STATE_SUCCESS || aborted, "strange outcome", entry);
   }
 
-  void require(bool holds, const std::string& what) {
-    if (!holds && problem_.empty()) {
-      problem_ = "round " + std::to_string(options_.round) + ": " + what;
-    }
-  }
+  using Round::require;
   void require(bool holds, const char* what, const Entry& entry) {
     if (!holds) {
       require(false, std::string(what) + ": task " + std::to_string(&entry - table_.get()) +
@@ -553,8 +531,6 @@ class WaitingRace {
   std::array<std::atomic<int>, kResources> resource_holders_{};
   test_support::Tally ended_;
   test_support::Tally done_;
-  std::vector<std::thread> threads_;
-  std::string problem_;
 };
 
 }  // namespace race

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "kernel/Runtime.h"
+#include "support/TestSeed.h"
+#include "util/Mutex.h"
+
+// For races: tests whose threads do at random what they may do at any time, and which then do an
+// account of everything that happened. A race takes many rounds. All that is random follows from
+// test_seed(), which is printed, and from the number of the round.
+
+namespace race {
+
+// How many rounds a race takes: WORKFLOW_RACE_ROUNDS, or so many, which take a second or two.
+uint64_t rounds(uint64_t by_default);
+
+// Lets other threads come to any state.
+void pause_us(uint64_t us);
+
+// One round. It begins when it is constructed.
+class Round {
+ public:
+  // `runtime` is stopped meanwhile. Null means the process's, which nobody stops.
+  explicit Round(uint64_t number, workflow::Runtime* runtime = nullptr)
+      : number_(number), runtime_(runtime) {}
+  virtual ~Round() = default;
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+  // Waits until everything has ended, and does the account. Returns what is wrong; empty if
+  // nothing. Called once.
+  virtual std::string finish() = 0;
+
+  // The number of tasks that ended in `state`. After finish().
+  virtual size_t outcomes(int state) const = 0;
+  // The number of all tasks. Without those that never ended, unless a round says otherwise.
+  virtual size_t tasks() const;
+
+ protected:
+  uint64_t number() const { return number_; }
+  workflow::Runtime* runtime() const { return runtime_; }
+  bool is_stopped_meanwhile() const { return runtime_ != nullptr; }
+
+  // Lets this thread use the runtime of the round. The test's thread and those of start_thread() do
+  // so anyway.
+  void enter() const;
+
+  void start_thread(std::function<void()> body);
+  void join_threads();
+
+  // Notes what is wrong unless `holds`. The first word counts. Thread-safe.
+  void require(bool holds, std::string_view what);
+  std::string problem() const;
+
+ private:
+  const uint64_t number_;
+  workflow::Runtime* const runtime_;
+  std::vector<std::thread> threads_;
+  mutable workflow::Mutex mutex_;
+  std::string problem_ WF_GUARDED_BY(mutex_);
+};
+
+// What became of the tasks of all rounds.
+struct Totals {
+  size_t tasks = 0;
+  size_t succeeded = 0;
+  size_t failed = 0;  // cancelled, or too late
+  size_t aborted = 0;
+
+  void add(const Round& round);
+  void print() const;
+};
+
+using Begin = std::function<std::unique_ptr<Round>(uint64_t number, workflow::Runtime* runtime)>;
+
+// Runs so many rounds, up to the first that fails. Prints and returns the totals.
+Totals run_rounds(uint64_t count, const Begin& begin);
+
+// The same, but each round has a runtime of its own, with some threads of each kind. That is
+// stopped at a random moment, at most so long after the round began.
+Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin);
+
+// Begins rounds of type R, which is constructed with (number, runtime, more...).
+template <class R, class... More>
+Begin begin(const More&... more) {
+  return [=](uint64_t number, workflow::Runtime* runtime) {
+    return std::make_unique<R>(number, runtime, more...);
+  };
+}
+
+// It was a race: each side won more than so many.
+void expect_each_side_won(const Totals& totals, size_t many);
+
+// A runtime with up to three or four threads of each kind, which this thread uses while it lives.
+class RandomRuntime {
+ public:
+  explicit RandomRuntime(test_support::TestRandom& random);
+  ~RandomRuntime();
+
+  workflow::Runtime* get() { return &runtime_; }
+  void stop() { runtime_.stop(); }
+
+ private:
+  workflow::Runtime runtime_;
+};
+
+}  // namespace race
