@@ -36,18 +36,10 @@ void ClientConnection::pause(Runnable* delivery, RunnableList& finished) {
     paused_ns_ = now_ns();
     set_deadline(kNever);
   }
-  ClientHub& hub = endpoint_->hub();
-  if (hub.runtime().stopping()) {
-    // Posts before ClientHub::finish_work() can return, as at the end of a session.
-    hub.runtime().handlers().post(delivery);
-  } else {
-    finished.push_back(delivery);
-  }
-  hub.session_pauses();
+  finished.push_back(delivery);
 }
 
 void ClientConnection::resume() {
-  endpoint_->hub().session_resumes();
   ClientSession* session = nullptr;
   {
     MutexLock lock(mutex_);

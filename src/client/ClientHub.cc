@@ -5,6 +5,7 @@
 #include "client/ClientSession.h"
 #include "client/SessionLocation.h"
 #include "kernel/Resolver.h"
+#include "kernel/ThreadContext.h"
 #include "workflow/WFTaskState.h"
 
 namespace workflow {
@@ -74,15 +75,10 @@ bool ClientHub::session_begins() {
   return !closed_;
 }
 
-void ClientHub::session_resumes() {
-  MutexLock lock(mutex_);
-  sessions_++;
-}
-
 void ClientHub::session_ended() {
   MutexLock lock(mutex_);
   sessions_--;
-  if (sessions_ == 0) {
+  if (closed_) {
     ended_.notify_all();
   }
 }
@@ -160,8 +156,10 @@ void ClientHub::refuse_new_work() {
 }
 
 bool ClientHub::finish_work() {
+  // If user code that a delivery calls has stopped the library, its session cannot end.
+  const auto own = static_cast<size_t>(ThreadContext::current().deliveries);
   MutexLock lock(mutex_);
-  while (sessions_ > 0) {
+  while (sessions_ > own) {
     ended_.wait(mutex_);
   }
   return true;

@@ -40,10 +40,6 @@ class ClientHub final : public RuntimePart, public Service {
   // runtime stops: the session has to end at once, as aborted. The end is to be called then, too.
   bool session_begins();
   void session_ended();
-  // Called before and after each delivery of a part of a response. Meanwhile the session does not
-  // count as under way: the delivery is the handlers' business.
-  void session_pauses() { session_ended(); }
-  void session_resumes();
   // Called before and after each look-up of a session. session_resolves() returns false as above,
   // or if the session has an end_reason().
   bool session_resolves(ClientSession* session);

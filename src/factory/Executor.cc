@@ -48,6 +48,9 @@ class OwnedPool final : public Service, public std::enable_shared_from_this<Owne
       stop();
       drop_self();
     }
+    if (pool_.has_lost_worker()) {
+      self_ = shared_from_this();  // never freed: a thread of the pool is ending the process
+    }
   }
 
   // Called instead of end() on one of the threads.
@@ -56,6 +59,8 @@ class OwnedPool final : public Service, public std::enable_shared_from_this<Owne
   // Service
   void refuse_new_work() override { pool_.abandon(); }
   bool finish_work() override {
+    // end() does not wait for this call once stopped_ is set, and its caller may free the executor.
+    const auto kept = shared_from_this();
     stop();
     drop_self();
     return false;

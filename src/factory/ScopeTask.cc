@@ -47,8 +47,9 @@ void ScopeTask::branch_done() {
   if (error != 0) {
     state = WFT_STATE_SYS_ERROR;
   } else {
-    state = Runtime::current().stopping() ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS;
-    extent_ = WFScopeExtent::kEverything;
+    const bool stops = Runtime::current().stopping();
+    state = stops ? WFT_STATE_ABORTED : WFT_STATE_SUCCESS;
+    extent_ = stops ? extent_ : WFScopeExtent::kEverything;
   }
   part_done();
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "protocol/HttpContent.h"
 #include "protocol/HttpPieces.h"
 #include "workflow/HttpLimits.h"
@@ -105,7 +106,9 @@ bool WFHttpChunkedTask::goes_on() {
 SubTask* WFHttpChunkedTask::done() {
   if (delivering_) {
     delivering_ = false;
+    workflow::ThreadContext::current().deliveries++;
     deliver();
+    workflow::ThreadContext::current().deliveries--;
     goes_on_elsewhere();
     resume();
     return nullptr;

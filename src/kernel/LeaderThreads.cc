@@ -183,6 +183,13 @@ void LeaderThreads::join_ended() {
   }
 }
 
+void LeaderThreads::wait_for_replaced(bool caller_is_one) {
+  MutexLock lock(threads_mutex_);
+  while (threads_.size() > (caller_is_one ? 2 : 1)) {
+    threads_changed_.wait(threads_mutex_);
+  }
+}
+
 void LeaderThreads::join_all(bool caller_is_one) {
   {
     MutexLock lock(threads_mutex_);

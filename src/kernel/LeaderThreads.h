@@ -54,6 +54,9 @@ class LeaderThreads {
   // Starts the first leader. Returns false with errno if there is no thread for it.
   bool start();
 
+  // Called once everything is posted to the handlers. Returns when the threads have ended that were
+  // replaced in a callback, except for the caller if it is one of them.
+  void wait_for_replaced(bool caller_is_one);
   // Returns when the poller has ended and all threads have, except for the caller if it is one of
   // them.
   void join_all(bool caller_is_one);

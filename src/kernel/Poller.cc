@@ -22,6 +22,10 @@ bool Poller::start() {
   return threads_.start();
 }
 
+void Poller::wait_for_callbacks() {
+  threads_.wait_for_replaced(ThreadContext::current().poller == this);
+}
+
 void Poller::stop() {
   timers_.stop();
   {

@@ -61,6 +61,10 @@ class Poller {
   // False with errno when descriptors or threads have run out.
   bool start();
 
+  // To be called after timers().wait_until_ended(). Returns when all callbacks have returned that
+  // were running on threads of this poller, except for the caller's.
+  void wait_for_callbacks();
+
   // Stops the timers, and ends the poller's threads after everything that was posted has run. If a
   // callback on a thread of this poller calls it, it ends all threads but that one, which must not
   // return to the poller.

@@ -234,6 +234,10 @@ void Runtime::stop() {
   }
   {
     const BlockingScope blocking;  // other threads run what is queued for this one
+    // What runs may need the pollers and handlers to end.
+    for (const auto& poller : pollers_) {
+      poller->wait_for_callbacks();
+    }
     files_.stop();
     call_services([](Service& service) { return service.finish_work(); });
   }

@@ -33,6 +33,9 @@ struct ThreadContext {
   PendingWork* pending = nullptr;
   // The innermost user code that this thread runs, if other threads may wait for its end.
   const Activity* activity = nullptr;
+  // How many parts of clients' responses this thread is delivering to user code, each inside the
+  // one before.
+  int deliveries = 0;
   // How many BlockingScopes this thread is in.
   int blocking = 0;
   // What the thread waits for in them, if that is known.

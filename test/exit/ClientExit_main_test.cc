@@ -258,6 +258,29 @@ void stream_endlessly() {
   begin_exit([] { say(std::to_string(late) + " late"); });
 }
 
+// The exit comes while a part of a response is handed out. Its task ends on a handler, as ever.
+void exit_during_extract() {
+  limit_nothing(20);
+  static std::atomic<bool> in_extract{false};
+  started++;
+  WFHttpChunkedClient::create_chunked_task(
+      url("http", "CLIENT_EXIT_ENDLESS"), 0,
+      [](WFHttpChunkedTask*) {
+        in_extract = true;
+        // The stop has to come meanwhile.
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      },
+      [](WFHttpChunkedTask* done) {
+        char name[16] = "";
+        ::pthread_getname_np(::pthread_self(), name, sizeof(name));
+        say(std::string("called on ") + name);
+        count(done);
+      })
+      ->start();
+  server_test::eventually([] { return in_extract.load(); });
+  begin_exit();
+}
+
 // The one that exits does not come back, so it has no callback; the other has.
 void exit_in_extract() {
   limit_nothing(20);
@@ -278,11 +301,17 @@ void exit_in_extract() {
 }
 
 constexpr exit_kit::Scenario kScenarios[] = {
-    {"stages", wait_in_every_stage},      {"early", leave_early},
-    {"kept", keep_connections},           {"callbacks", request_in_callbacks},
-    {"after", begin_after_the_stop},      {"both", serve_and_ask_plain},
-    {"both-tls", serve_and_ask_over_tls}, {"flood", exit_in_a_flood},
-    {"endless", stream_endlessly},        {"in-extract", exit_in_extract},
+    {"stages", wait_in_every_stage},
+    {"early", leave_early},
+    {"kept", keep_connections},
+    {"callbacks", request_in_callbacks},
+    {"after", begin_after_the_stop},
+    {"both", serve_and_ask_plain},
+    {"both-tls", serve_and_ask_over_tls},
+    {"flood", exit_in_a_flood},
+    {"endless", stream_endlessly},
+    {"in-extract", exit_in_extract},
+    {"during-extract", exit_during_extract},
 };
 
 // The test's side -------------------------------------------------------------------------------
@@ -404,6 +433,12 @@ TEST_F(ClientExit, WhileThreadsGoOn) {
 TEST_F(ClientExit, ResponsesWithoutEndAreAborted) {
   for (int i = 0; i < times(3); i++) {
     ASSERT_EQ(play("endless"), "0 late\n0 missing, 20 called: 20 aborted\n");
+  }
+}
+
+TEST_F(ClientExit, ATaskThatIsHandingOutEndsOnAHandler) {
+  for (int i = 0; i < times(3); i++) {
+    ASSERT_EQ(play("during-extract"), "called on wf-handler\n1 called: 1 aborted\n");
   }
 }
 
