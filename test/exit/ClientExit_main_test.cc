@@ -438,7 +438,7 @@ TEST_F(ClientExit, ResponsesWithoutEndAreAborted) {
 
 TEST_F(ClientExit, ATaskThatIsHandingOutEndsOnAHandler) {
   for (int i = 0; i < times(3); i++) {
-    ASSERT_EQ(play("during-extract"), "called on wf-handler\n1 called: 1 aborted\n");
+    ASSERT_EQ(play("during-extract"), "called on wf-handler\n0 missing, 1 called: 1 aborted\n");
   }
 }
 
