@@ -37,8 +37,8 @@ namespace workflow {
 // 2. A registration is in the list of its kind exactly while its state is kEntered.
 // 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
 //    empties the list, so it calls each registration at most once.
-// 4. A task whose registration is kCalled or kHandedOver is not freed. It is posted exactly once: by
-//    its own thread if leave() returns true, otherwise by the canceller.
+// 4. A task whose registration is kCalled or kHandedOver is not freed. It is posted exactly once:
+//    by its own thread if leave() returns true, otherwise by the canceller.
 // 5. No thread holds the mutex longer than it takes to link or unlink one registration.
 class CancelScope {
  public:
