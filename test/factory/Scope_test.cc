@@ -422,7 +422,7 @@ TEST_F(Scope, EndsTheWaitsOfAFunction) {
       over.add();
     }));
     const WFScope scope = task->scope();
-    task->start();
+    start(task);
     ASSERT_TRUE(begun.wait_for(1));
     if (kind % 2) {
       std::this_thread::sleep_for(milliseconds(5));  // usually it waits by now
@@ -431,6 +431,7 @@ TEST_F(Scope, EndsTheWaitsOfAFunction) {
     EXPECT_TRUE(over.wait_for(1)) << kind;
     EXPECT_EQ(broken, kind == 3);
     EXPECT_EQ(ready, kind != 1);
+    ASSERT_TRUE(series_ended_.wait_for(kind + 1));
   }
 }
 
