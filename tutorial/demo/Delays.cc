@@ -30,16 +30,18 @@ WFTimerTask* Delays::create(const std::optional<std::string>& name, uint64_t ms,
     callback({name_of_end(timer),
               std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()});
   };
-  add(name);
   const auto seconds = static_cast<time_t>(ms / 1000);
   const auto nanoseconds = static_cast<long>(ms % 1000) * 1'000'000;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  (name ? counts_.names[*name] : counts_.unnamed)++;
   return name ? WFTaskFactory::create_timer_task(*name, seconds, nanoseconds, std::move(ended))
               : WFTaskFactory::create_timer_task(seconds, nanoseconds, std::move(ended));
 }
 
 size_t Delays::cancel(const std::string& name, size_t max) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto cancelled = static_cast<size_t>(WFTaskFactory::cancel_by_name(name, max));
-  subtract(name, cancelled);
+  subtract_locked(name, cancelled);
   return cancelled;
 }
 
@@ -48,13 +50,12 @@ Delays::Counts Delays::counts() const {
   return counts_;
 }
 
-void Delays::add(const std::optional<std::string>& name) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  (name ? counts_.names[*name] : counts_.unnamed)++;
-}
-
 void Delays::subtract(const std::optional<std::string>& name, size_t n) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  subtract_locked(name, n);
+}
+
+void Delays::subtract_locked(const std::optional<std::string>& name, size_t n) {
   if (!name) {
     counts_.unnamed -= n;
   } else if (n > 0 && (counts_.names[*name] -= n) == 0) {

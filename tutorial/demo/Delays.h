@@ -37,9 +37,11 @@ class Delays {
   Counts counts() const;
 
  private:
-  void add(const std::optional<std::string>& name);
   void subtract(const std::optional<std::string>& name, size_t n);
+  void subtract_locked(const std::optional<std::string>& name, size_t n);
 
+  // Held while a timer is created or cancelled, too: a delay that counts() shows can be cancelled,
+  // and one that was cancelled is no longer shown. No callback runs inside these calls.
   mutable std::mutex mutex_;
   Counts counts_;  // guarded by mutex_
 };
