@@ -90,8 +90,8 @@ TEST_P(FileTaskManyAtATime, ThousandsAtOnce) {
   EXPECT_TRUE(ended.wait_for(kNumbers));
 }
 
-// A file that every write extends, whatever its offset (pwrite(2), BUGS), keeps their order. That of
-// the callbacks is not the same: two handlers may run them at once.
+// A file that is open for appending is extended by each write, whatever its offset (pwrite(2),
+// BUGS), so it shows their order. The callbacks may run in another order, on two handlers at once.
 TEST_P(FileTaskOneAtATime, AreDoneInTheOrderOfTheirStart) {
   constexpr size_t kWrites = 1000;
   const UniqueFd fd = open(path("order"), O_WRONLY | O_CREAT | O_APPEND);
