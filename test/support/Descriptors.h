@@ -8,12 +8,27 @@
 #include <utility>
 #include <vector>
 
+#include "util/Sanitizers.h"
 #include "util/UniqueFd.h"
+
+#ifdef WORKFLOW_THREAD_SANITIZER
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 namespace test_support {
 
+// Starts the program with which ThreadSanitizer finds the names of functions. It starts by itself
+// at the first race found, even one that tsan.supp allows, and has two pipes from then on.
+inline void start_symbolizer() {
+#ifdef WORKFLOW_THREAD_SANITIZER
+  char name[16];
+  __sanitizer_symbolize_pc(reinterpret_cast<void*>(&start_symbolizer), "%f", name, sizeof(name));
+#endif
+}
+
 // How many descriptors this process has open.
 inline size_t descriptor_count() {
+  start_symbolizer();
   size_t count = 0;
   if (DIR* directory = ::opendir("/proc/self/fd")) {
     while (const struct dirent* entry = ::readdir(directory)) {
