@@ -8,10 +8,14 @@
 # off: g++ 12 takes what it has inlined from precompiled headers of the system for ours, and warns of
 # bounds that are right.
 
+# A compiler cache takes the bytes of a precompiled header for a source, and those differ from one
+# build to the next: it would find nothing.
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+endif()
+
 function(workflow_precompile target)
-  # A compiler cache takes the bytes of the precompiled header for a source, and those differ from
-  # one build to the next: it would find nothing.
-  if(WORKFLOW_PRECOMPILE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  if(WORKFLOW_PRECOMPILE)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
