@@ -431,7 +431,7 @@ TEST_F(Scope, EndsTheWaitsOfAFunction) {
     EXPECT_TRUE(over.wait_for(1)) << kind;
     EXPECT_EQ(broken, kind == 3);
     EXPECT_EQ(ready, kind != 1);
-    ASSERT_TRUE(series_ended_.wait_for(kind + 1));
+    ASSERT_TRUE(series_ended_.wait_for(static_cast<size_t>(kind) + 1));
   }
 }
 
