@@ -349,8 +349,7 @@ class ClientExit : public testing::Test {
          "CLIENT_EXIT_ECHO_TLS=" + port(echo_tls_.port()),
          "CLIENT_EXIT_AUTHORITY=" + authority_.file(),
          "CLIENT_EXIT_CERTIFICATE=" + certificate_.cert_file,
-         "CLIENT_EXIT_KEY=" + certificate_.key_file},
-        std::chrono::seconds(1));
+         "CLIENT_EXIT_KEY=" + certificate_.key_file});
   }
 
  private:

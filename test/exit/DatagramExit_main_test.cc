@@ -105,8 +105,7 @@ constexpr exit_kit::Scenario kScenarios[] = {
 // The test's side -------------------------------------------------------------------------------
 
 std::string play(const std::string& scenario, const UdpSocket& peer) {
-  return exit_kit::play_promptly(scenario, {"DATAGRAM_EXIT_PORT=" + std::to_string(peer.port())},
-                                 std::chrono::seconds(1));
+  return exit_kit::play_promptly(scenario, {"DATAGRAM_EXIT_PORT=" + std::to_string(peer.port())});
 }
 
 const std::string kAllHeldReplied = "400 called: 200 succeeded, 200 aborted\n";

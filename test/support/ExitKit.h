@@ -102,7 +102,8 @@ using Variables = std::vector<std::string>;  // "NAME=value"
 // Returns what the child said.
 std::string play(const std::string& scenario, const Variables& variables = {});
 
-// As play(), for a scenario that calls begin_exit(). Expects that the stop took less than `limit`.
+// As play(), for a scenario that calls begin_exit(). Expects that the stop took less than `limit`,
+// which is less than anything the stop could wait for and more than it takes on a busy machine.
 // Returns what the child said before it said how long the stop took.
 std::string play_promptly(const std::string& scenario, const Variables& variables = {},
                           std::chrono::milliseconds limit = std::chrono::seconds(2));
