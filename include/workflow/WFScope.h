@@ -43,7 +43,8 @@ class WFScope {
   // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`, an
   // errno value; anything else counts as ECANCELED. From now on, each task that would begin to wait
   // inside ends at once in the same way. Tasks that do not wait run as ever, so the series inside
-  // goes on to its end.
+  // goes on to its end, unless a conditional or guard, or a task behind a pool or queue, waits in
+  // it: that cancels its series.
   //
   // Returns true if this call has ended the scope: then the scope task ends with `error`. Returns
   // false if it had ended before, if everything inside had ended, or if this refers to no scope.
@@ -56,20 +57,20 @@ class WFScope {
   // it has not ended. It stays 0 for a scope in which everything ended by itself.
   int error() const;
 
-  // How long it is until the earliest deadline of this scope and of the scopes around it. Zero if
-  // the scope has ended, nanoseconds::max() if there is no deadline. Deadlines by other clocks than
+  // How long it is until the earliest deadline of this scope and, once the scope task has started, of
+  // the scopes around it. Zero if the scope has ended, nanoseconds::max() if there is no deadline. Deadlines by other clocks than
   // the monotonic one are converted at the time of the call.
   std::chrono::nanoseconds remaining() const;
 
   // Gives the scope a deadline, or moves the one that it has, to an earlier or a later time: at
   // that time the scope ends with ETIMEDOUT. A delay counts from now, or from the start of the
   // scope task if that is still to come. A negative delay means no deadline. A deadline that has
-  // passed already ends the scope soon, or at the start of the scope task. A delay without a clock
-  // goes by the clock of the deadline that it replaces. Of nested scopes, each has its own
+  // passed already ends the scope soon, perhaps inside this call, or at the start of the scope task.
+  // A delay without a clock goes by the clock that the last deadline had. Of nested scopes, each has its own
   // deadline.
   //
-  // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
-  // everything inside has ended (ECANCELED), there is no scope (EINVAL), or the system has no
+  // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error), its
+  // deadline has just passed (ETIMEDOUT), everything inside has ended (ECANCELED), there is no scope (EINVAL), or the system has no
   // memory (ENOMEM) or descriptors (EMFILE, ENFILE) for the timer.
   bool set_deadline(const WFTimerDue &due) const;
 
@@ -104,7 +105,7 @@ class WFScope {
 // What was done in a scope task, for its callback.
 enum class WFScopeExtent {
   kNothing,    // the scope had ended before its first task was started
-  kPart,       // the scope ended before the series inside
+  kPart,       // the scope ended, or the library stopped, before the series inside ended
   kEverything  // the series inside ended before the scope
 };
 
@@ -125,7 +126,8 @@ class WFScopeTask
   WFScope scope() const;
 
   // The series inside. It may be extended until its last task is done, and lives until the callback
-  // has returned. Cancelling the series that contains this task does not cancel it.
+  // has returned. Once this task is dispatched, cancelling the series around it does not
+  // cancel the series inside.
   SeriesWork *sub_series() { return series_; }
   const SeriesWork *sub_series() const { return series_; }
 

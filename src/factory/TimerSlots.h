@@ -19,14 +19,15 @@ namespace workflow {
 class TimerTask;
 
 // The slots to which the handles of timers lead. A timer gets a slot when somebody asks for a
-// handle or sets a tag. It gives the slot up when its callback has returned, or when it is
-// dismissed. A handle is a slot and a generation. The generation changes when the slot is given up.
+// handle or sets a tag. It gives the slot up when its callback has returned and what that had
+// captured is destroyed, or when it is dismissed. A handle is a slot and a generation. The generation changes when the slot is given up.
 // So a handle is safe to use for ever, and keeps nothing alive.
 //
 // There is one instance for the process, which is never destroyed. Slots are used again and never
 // freed.
 //
-// Thread-safe. G is the mutex of a shard. Order: G, then B or P, or the mutex of a CancelScope. The
+// Thread-safe. G is the mutex of a shard. Order: G, then B, P, or the mutex of a CancelScope, a pool or
+// LeaderThreads. The
 // timer of a slot that is in use is alive as long as G is held, because its destructor takes G to
 // give the slot up.
 //
@@ -34,8 +35,8 @@ class TimerTask;
 // 11. The generation of a handle equals that of its slot until the timer's callback has returned,
 //     or the timer is dismissed, and never afterwards.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
-//     whether it came before everything else that ends the timer. After a call by handle has
-//     reported that it is too late, no cancel by handle is carried out.
+//     whether it came before everything else that ends the timer. After a call by handle
+//     was too late, no cancel by handle is carried out. A reschedule during a tick does not count.
 class TimerSlots {
  public:
   class Slot;
@@ -61,7 +62,8 @@ class TimerSlots {
   static bool wait(const WFTimerHandle& handle);
   static WFTimerVerdict reschedule(const WFTimerHandle& handle, TimerDue due,
                                    std::optional<ClockId> clock);
-  static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: the timer does not wait
+  static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: it is cancelled, refused,
+                                                             // in a tick, or has ended
 
  private:
   struct Shard;
@@ -79,8 +81,9 @@ class TimerSlots {
   std::atomic<Shard*> simulated_{nullptr};  // lists the shards of simulations: for leak checkers
 };
 
-// While this object lives, the calling thread is in the callback of the slot's timer, or in a tick
-// of it.
+// While this object lives, the calling thread is in the callback of the slot's timer or destroys
+// what that has captured (kCallback), or it is in a tick (kTick). With kCallback the constructor
+// takes G, and cancels by handle are too late from then on.
 class RunningTimer {
  public:
   enum class Part { kTick, kCallback };

@@ -10,8 +10,8 @@
 
 namespace workflow {
 
-// Ends everything that waits inside it, once, for one reason. This is the only way in which the
-// library ends a wait early for a deadline, a departed client, a stopping server or a user.
+// Ends everything that waits inside it, once for each kind of registration. Scope tasks and their
+// deadlines, clients that leave, and stops of servers that have a limit all use it.
 //
 // Its contract is that of std::stop_source and std::stop_callback, except that leave() never waits
 // for a canceller that is in on_cancel(). Only leave_after_call() does, which is for threads that
@@ -31,13 +31,13 @@ namespace workflow {
 // held by those who call enter(), leave() and reason_for(). cancel() must be called with no lock
 // held.
 //
-// Invariants. There are two kinds of registrations: timers with nested scopes, and all others.
+// Invariants. There are two kinds of registrations: one for timers and nested scopes, one for all others.
 // 1. reason_for(kind) is 0 while registrations of that kind may enter. The first reason that it is
 //    given stays for ever.
 // 2. A registration is in the list of its kind exactly while its state is kEntered.
 // 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
 //    empties the list, so it calls each registration at most once.
-// 4. A task whose registration is kCalled or kHandedOver is not freed. It is posted exactly once:
+// 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed. It is posted exactly once:
 //    by its own thread if leave() returns true, otherwise by the canceller.
 // 5. No thread holds the mutex longer than it takes to link or unlink one registration.
 class CancelScope {
@@ -64,7 +64,8 @@ class CancelScope {
   void leave_after_call(CancelRegistration& registration);
 
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
-  // after the other, and posts what was handed over to the handlers. Returns whether this call has
+  // after the other, except for those that cancel_timers() is calling already. Posts to the handlers
+  // what was handed over to this call. Returns whether this call has
   // ended the scope; if it had ended before, nothing happens. O(registrations).
   bool cancel(int reason) WF_EXCLUDES(mutex_);
 

@@ -18,9 +18,9 @@ class HandlerPool;
 // The timers of one poller: how they start, move, end and expire.
 //
 // A queue for each clock holds the timers of that clock, with deadlines in its own time. The
-// multiplexer is armed with a monotonic time: for each queue, the time that the queue's clock has
-// left until its earliest deadline is converted. This conversion stays right until a clock is set
-// or the system is suspended. The multiplexer watches for that from the first timer of another
+// multiplexer is armed with one monotonic time. For each queue, the time left until its earliest
+// deadline, by the queue's clock, is added to the present monotonic time, and the earliest result
+// counts. It stays right until a clock is set or the system is suspended. The multiplexer watches for that from the first timer of another
 // clock on, and then makes the poller compute the time again, in O(1) whatever the number of
 // timers. Whether a timer is due is decided by its own clock, so no timer expires early.
 //
@@ -29,7 +29,8 @@ class HandlerPool;
 // poller by themselves.
 //
 // mutex_ is a leaf of the lock order. The models, the documentation and the comments call it P.
-// While it is held nothing is posted, freed or logged, and nothing but the multiplexer is called.
+// While it is held nothing is posted, freed or logged, and nothing but the clock and the
+// multiplexer is called.
 //
 // Invariants. The numbers are those of the rules in docs/timer-protocol.md. The rules that are
 // missing here are kept by other classes.
@@ -37,7 +38,7 @@ class HandlerPool;
 //    P) once it has left the queue, whichever thread removed it. The thread that removes a node
 //    owns its completion, or its tick if the node restarts (13).
 // 2. `stopped` is set under P before the queues are drained. Once it is set nothing is inserted,
-//    and a start answers kStopped.
+//    and the start of a node that nobody has ended before answers kStopped.
 // 3. Start and cancel both call flag_.exchange(true). Start does so while it holds P, and inserts
 //    the node only if it came first. After releasing P it never touches a node that it has
 //    inserted. A canceller that came second takes P and erases the node if it is still queued;
@@ -58,7 +59,7 @@ class HandlerPool;
 //    another reason than that it is due, has ended it. The restart finds the mark and refuses, and
 //    its caller owns the completion.
 // 18. A node that is due when it is started or restarted need not be queued. The start decides this
-//    under P, after every check that may refuse the node. Such a node counts as popped: it is
+//    under P, after every check that may refuse the node. Such a node counts as expired: it is
 //    removed, and its starter owns the completion.
 class PollerTimers {
  public:
@@ -70,9 +71,9 @@ class PollerTimers {
   void attach(Multiplexer& multiplexer) { multiplexer_ = &multiplexer; }
 
   enum class Start {
-    kQueued,      // the poller owns the node now
+    kQueued,      // another thread may end and free the node at any time
     kDue,         // only with IfDue::kReport: the node is due already, so it is not queued (rule
-                  // 18); the caller owns the completion and goes on with left_queue()
+                  // 18); the caller owns the completion, usually by calling left_queue()
     kCancelled,   // a canceller came first; the caller owns the completion
     kScopeEnded,  // end_for_scope() came first; the caller owns the completion
     kStopped,     // the poller has stopped; the caller owns the completion
@@ -82,7 +83,7 @@ class PollerTimers {
     kNoClock
   };
   // What happens to a node that is due when it is started: kQueue queues it, kReport answers kDue.
-  // A caller that holds locks, or cannot call left_queue() at once, uses kQueue.
+  // A caller that cannot complete the node itself, by left_queue() or in another way, uses kQueue.
   enum class IfDue { kQueue, kReport };
   // Once per node. The node does not leave the queue before its clock shows the time of due(),
   // unless something ends or moves it. A node with kNever leaves it only in this way.
@@ -115,7 +116,8 @@ class PollerTimers {
     kTooLate         // the node has left the queue already, or another thread has ended it; do not
                      // touch it again
   };
-  // Cancels the node. At most once per node. The caller must know that the node is alive.
+  // Cancels the node. At most once before the start; after it, does what end() does. The caller must
+  // know that the node is alive.
   static Cancel cancel(TimerNode* node);
 
   // Cancels a node that was started. May be called any number of times. The caller must know that
@@ -134,7 +136,7 @@ class PollerTimers {
 
   enum class Move {
     kMoved,
-    kInTick,  // the node has left the queue and will restart; nothing has ended it yet
+    kInTick,  // nothing was changed: the node has left the queue, will restart, and is not ended
     kTooLate  // the node is cancelled, refused, or has left the queue for good
   };
   // Replaces the node's deadline by `due`, on the node's clock. A delay counts from now, or from
@@ -157,23 +159,25 @@ class PollerTimers {
   // keeps the owner alive. Returns false if the node is now not queued, because the poller has
   // stopped or memory has run out.
   bool schedule(TimerNode* node, int64_t deadline_ns);
-  // Removes such a node if it is queued. When this returns on the poller's thread, no other thread
-  // is handling the node.
+  // Removes such a node if it is queued. When this returns on the leader, no other thread is
+  // handling the node, but left_queue() may still be called in this round.
   void unschedule(TimerNode* node);
 
   // From now on a start answers kStopped.
   void refuse();
-  // As refuse(), and also makes the leader end all timers. Returns at once.
+  // As refuse(), and also makes the leader empty the queues. Returns at once.
   void stop();
-  // To be called after stop(). Returns when all timers have ended and were posted to the handlers.
+  // To be called after stop(). Returns when the queues are empty, and what their nodes have finished
+  // was posted to the handlers.
   void wait_until_ended();
 
   // Which thread ends nodes: the leader, the leader in end_all(), or the thread that moves a manual
   // clock, which is not a thread of the library. kClock does not take the nodes of schedule(),
   // which only the leader may end.
   enum class Ender { kLeader, kStop, kClock };
-  // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues and ends
-  // them. Returns how many it has ended.
+  // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues, then calls
+  // their left_queue() without P. Returns how many. After 0, nodes may still be due, except for
+  // kStop.
   int end_due(Ender ender, RunnableList& finished);
 
   // Leader only: whether stop() was called.

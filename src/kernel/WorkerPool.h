@@ -12,7 +12,8 @@ namespace workflow {
 
 // Threads that run Runnables. A derived class keeps the queue of them and decides their order.
 //
-// Thread-safe. Posting never allocates, and never waits for an item to run. It fails only if the
+// Thread-safe. Until the pool has stopped, posting never allocates, and never waits for an item to
+// run. It fails only if the
 // derived class refuses the item.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes an item and
@@ -26,10 +27,11 @@ namespace workflow {
 // after kSpareNs without work.
 //
 // Invariants:
-// 1. While waking_ is true, a worker has been notified and has not run since.
+// 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
 // 2. If work waits while a worker is idle, then waking_ is true, or another worker is about to take
 //    an item.
-// 3. After stop() has returned no worker runs. Items that are posted later run in the thread that
+// 3. After stop() has returned no worker runs, except for one that has called stop() or
+//    abandon_caller(). Items that are posted later run in the thread that
 //    posts them, or are refused, as the derived class says.
 class WorkerPool {
  public:
@@ -62,8 +64,8 @@ class WorkerPool {
 
   // Waits for a moment at which nothing is queued and every worker is idle or blocked in a
   // BlockingScope. A worker of this pool must call it inside a BlockingScope. Returns how many
-  // items were ever taken plus how many blocking waits have ended: while this number stays the same
-  // the pool stays quiet.
+  // items were ever taken plus how many blocking waits have ended: if two calls return the same
+  // number, the pool was quiet all the time between them.
   uint64_t wait_quiet();
 
   // Increase or decrease the configured number of threads by one. When it decreases, a thread ends
@@ -75,15 +77,14 @@ class WorkerPool {
   // The configured number of threads, without those that work in the place of blocked ones.
   int configured_threads() const;
 
-  // True when nothing is queued and no worker is running an item.
+  // True when nothing is queued and every worker is idle or blocked in a BlockingScope.
   bool idle() const;
 
   // The number of threads that exist now. It exceeds the configured number while threads block, and
   // for some time after that.
   int thread_count() const;
 
-  // How many items were ever taken. Two calls, together with idle(), tell whether anything ran in
-  // between.
+  // How many items were ever taken.
   uint64_t taken() const;
 
   // To be called by a worker of this pool before and after a wait; see BlockingScope.
