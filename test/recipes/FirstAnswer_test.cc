@@ -4,41 +4,44 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "recipes/Recipes.h"
 #include "workflow/HttpUtil.h"
-#include "workflow/WFDeadline.h"
+#include "workflow/WFScope.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
+#include "workflow/Workflow.h"
 
 namespace recipes_test {
 namespace {
 
 // Recipe
-using AnswerCallback = std::function<void(const std::string* body)>;  // Null: nobody has answered.
+// Receives the first body that came with status 200; null if nobody has answered.
+using AnswerCallback = std::function<void(const std::string* body)>;
 
-WFSelectorTask* ask_all(const std::vector<std::string>& urls, std::chrono::milliseconds limit,
-                        AnswerCallback callback) {
-  const auto bodies = std::make_shared<std::vector<std::string>>(urls.size());
-  WFSelectorTask* first = WFTaskFactory::create_selector_task(
-      urls.size(), [bodies, callback = std::move(callback)](WFSelectorTask* task) {
-        callback(static_cast<const std::string*>(task->get_message()));
-      });
-  for (size_t i = 0; i < urls.size(); i++) {
+WFScopeTask* ask_all(const std::vector<std::string>& urls, std::chrono::milliseconds limit,
+                     AnswerCallback callback) {
+  const auto first = std::make_shared<std::optional<std::string>>();
+  ParallelWork* all = Workflow::create_parallel_work(nullptr);
+  for (const std::string& url : urls) {
     WFHttpTask* request = WFTaskFactory::create_http_task(
-        urls[i], /*redirect_max=*/5, /*retry_max=*/0, [first, bodies, i](WFHttpTask* task) {
+        url, /*redirect_max=*/5, /*retry_max=*/0, [first](WFHttpTask* task) {
           const bool answered = task->get_state() == WFT_STATE_SUCCESS &&
                                 std::strcmp(task->get_resp()->get_status_code(), "200") == 0;
-          std::string& body = (*bodies)[i];
-          if (answered) body = protocol::HttpUtil::decode_chunked_body(task->get_resp());
-          first->submit(answered ? &body : nullptr);
+          if (answered && WFScope::current().cancel()) {  // True for one of them only.
+            *first = protocol::HttpUtil::decode_chunked_body(task->get_resp());
+          }
         });
-    with_deadline(request, limit)->start();
+    all->add_series(Workflow::create_series_work(request, nullptr));
   }
-  return first;
+  auto end = [first, callback = std::move(callback)](WFScopeTask*) {
+    callback(first->has_value() ? &**first : nullptr);
+  };
+  return WFTaskFactory::create_deadline_task(all, limit, std::move(end));
 }
 // End of recipe
 
@@ -83,11 +86,13 @@ class FirstAnswerRecipe : public testing::Test {
   std::string answer_;
 };
 
-TEST_F(FirstAnswerRecipe, TheFirstCounts) {
+TEST_F(FirstAnswerRecipe, TheFirstCountsAndEndsTheOther) {
   ask({"/slow", "/fast"});
+  ASSERT_TRUE(eventually([] { return WFTimer::count("slow") == 1; }));
   ASSERT_TRUE(answers("fast"));
   EXPECT_EQ(answer(), "fast");
-  EXPECT_TRUE(answers("slow"));
+  // The other connection is closed, so its server stops waiting, too.
+  EXPECT_TRUE(eventually([] { return WFTimer::count("slow") == 0; }));
 }
 
 TEST_F(FirstAnswerRecipe, AnErrorIsNoAnswer) {
