@@ -85,7 +85,7 @@ class WFGlobal {
   static Executor *get_compute_executor();
 
   // Call these before and after code that blocks a thread of the library by other means than the
-  // library's own waits. The thread is lent meanwhile, so that other work goes on. Both calls must
+  // library's own waits. Another thread works in its place meanwhile. Both calls must
   // be made on the same thread; pairs may be nested. They have no effect on other threads.
   static void sync_operation_begin();
   static void sync_operation_end();

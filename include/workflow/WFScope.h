@@ -57,21 +57,23 @@ class WFScope {
   // it has not ended. It stays 0 for a scope in which everything ended by itself.
   int error() const;
 
-  // How long it is until the earliest deadline of this scope and, once the scope task has started, of
-  // the scopes around it. Zero if the scope has ended, nanoseconds::max() if there is no deadline. Deadlines by other clocks than
-  // the monotonic one are converted at the time of the call.
+  // How long it is until the earliest deadline of this scope and, once the scope task has started,
+  // of the scopes around it. Zero if the scope has ended, nanoseconds::max() if there is no
+  // deadline. Deadlines by other clocks than the monotonic one are converted at the time of the
+  // call.
   std::chrono::nanoseconds remaining() const;
 
   // Gives the scope a deadline, or moves the one that it has, to an earlier or a later time: at
   // that time the scope ends with ETIMEDOUT. A delay counts from now, or from the start of the
   // scope task if that is still to come. A negative delay means no deadline. A deadline that has
-  // passed already ends the scope soon, perhaps inside this call, or at the start of the scope task.
-  // A delay without a clock goes by the clock that the last deadline had. Of nested scopes, each has its own
-  // deadline.
+  // passed already ends the scope soon, perhaps inside this call, or at the start of the scope
+  // task. A delay without a clock goes by the clock that the last deadline had. Of nested scopes,
+  // each has its own deadline.
   //
-  // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error), its
-  // deadline has just passed (ETIMEDOUT), everything inside has ended (ECANCELED), there is no scope (EINVAL), or the system has no
-  // memory (ENOMEM) or descriptors (EMFILE, ENFILE) for the timer.
+  // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
+  // its deadline has just passed (ETIMEDOUT), everything inside has ended (ECANCELED), there is no
+  // scope (EINVAL), or the system has no memory (ENOMEM) or descriptors (EMFILE, ENFILE) for the
+  // timer.
   bool set_deadline(const WFTimerDue &due) const;
 
   // The innermost scope of the code that calls this: of a callback, of a process function, or of

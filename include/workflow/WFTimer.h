@@ -33,8 +33,9 @@ class TimerSlots;
 //              EINVAL       refused: nanoseconds outside [0, 1e9), a period that is not positive, a
 //                           cron expression that is never due
 //              ENOMEM       there was no memory when it was started or, if it is periodic, later
-//              EMFILE, ENFILE  it is the first timer by another clock than the monotonic one, and
-//                           there is no descriptor left for that clock
+//              EMFILE, ENFILE  its clock is not the monotonic one, its poller has had no such
+//              timer,
+//                           and there is no descriptor left for one
 //   ABORTED    0            the library stops, or had stopped before the start
 //
 // A timer is dropped, and its callback does not run, if it is dismissed, or if its series is
@@ -49,8 +50,8 @@ enum WFTimerVerdict {
   WF_TIMER_WOULD_DEADLOCK = -1,
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
-  // Too late: the outcome that the callback will see is already decided. The callback is running or
-  // about to run, or the timer was refused when it was created. No later call through a handle of
+  // Too late: the outcome that the callback will see is already decided. The callback runs now or
+  // soon or, if the timer was not started, once it is. No later call through a handle of
   // this timer succeeds. There is one exception: reschedule() also returns this during a tick of a
   // periodic timer, because a tick cannot be moved; that timer goes on and can still be cancelled.
   WF_TIMER_RUNNING = 1,
@@ -81,7 +82,7 @@ class WFTimerHandle {
   // Calls cancel() and returns its verdict, but only after the callback has returned and what it
   // had captured is destroyed, no matter who ended the timer. For a timer that was not started yet
   // this waits until the timer is started and ends, or is dropped. If the waiting thread belongs to
-  // the library, it is lent to other work meanwhile.
+  // the library, another one works in its place meanwhile.
   //
   // If this is called inside the callback, or inside a tick, of that very timer, it returns
   // WF_TIMER_WOULD_DEADLOCK at once, with errno EDEADLK.
@@ -95,8 +96,8 @@ class WFTimerHandle {
 
   // The time until the timer expires, by its clock as it stands now. For a timer that was not
   // started it is the delay, or the time until the deadline. It is 0 if the timer is overdue and
-  // nanoseconds::max() if it never expires. Empty if the timer no longer waits, or never will
-  // because it was refused.
+  // nanoseconds::max() if it never expires. Empty if the timer does not wait now: it
+  // has ended, is in a tick, or was refused.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -129,8 +130,8 @@ struct WFTimerOptions {
   // only.
   std::optional<std::string> name;
   WFTimerPolicy policy = WF_TIMER_APPEND;
-  // A value of the user's own, reported when named timers are listed. A value other than 0 takes as
-  // much memory as a handle.
+  // A value of the user's own, reported when named timers are listed. A value other than 0 takes
+  // the memory that handle_of() takes.
   uint64_t tag = 0;
 };
 
@@ -210,7 +211,8 @@ class WFTimer {
 
   // Creates a timer as the options describe it. Start it, push it to a series, or dismiss it.
   //
-  // A timer with a name is outstanding from its creation to its end. The policy is applied when the
+  // A timer with a name is outstanding from its creation until its outcome is decided, which is
+  // before its callback. The policy is applied when the
   // timer is created. With WF_TIMER_REPLACE the new timer gets the name before the old ones end. If
   // several threads create such timers at the same time, the last one stays.
   //
@@ -218,17 +220,17 @@ class WFTimer {
   // is started, with SYS_ERROR and EEXIST or EDQUOT; get_error() returns that error from the
   // creation on. Nothing changes the outcome: every cancel() and reschedule() comes too late.
   //
-  // The first timer of a clock other than the monotonic one needs a file descriptor for each
-  // poller.
+  // Each poller needs one file descriptor from the first start there of a timer by another clock
+  // than the monotonic one.
   static WFTimerTask *create(const WFTimerDue &due, const WFTimerOptions &options,
                              Callback callback);
   static WFTimerTask *create(const WFTimerDue &due, Callback callback);
 
   // Creates a periodic timer. `tick` is called repeatedly on threads of the library, until the
-  // timer is cancelled, a tick calls end(), or the library stops. Any kind of cancel will do, from
-  // anywhere, including from inside a tick. The callback then runs once, after the last tick has
-  // returned. After a cancel no further tick begins, except one that a thread is just about to
-  // call; cancel_and_wait() waits for that one, too.
+  // timer is cancelled, a tick calls end(), or the library stops. A cancel by name, by a handle or
+  // of its scope will do, from anywhere, including from inside a tick. The callback then runs once,
+  // after the last tick has returned. After a cancel no further tick begins, except one that a
+  // thread is just about to call; cancel_and_wait() waits for that one, too.
   //
   // Rescheduling the timer while it waits moves the next tick, and the ticks after it follow that
   // one. While a tick runs it is too late to reschedule, unless ticks overlap. A period that is not
@@ -247,9 +249,9 @@ class WFTimer {
   static WFTimerTask *create_cron(const WFCron &cron, const WFTimerOptions &options, Tick tick,
                                   Callback callback);
 
-  // The handle of a timer that was not started yet. Each call for a timer returns the same handle.
-  // The result refers to no timer if there is no memory, if the task is null or not one of the
-  // library's timers, or if this is called in the timer's callback.
+  // The handle of a timer that was not started yet, for the thread that owns it. Each call for a
+  // timer returns the same handle. The result refers to no timer if there is no memory, if the task
+  // is null or not one of the library's timers, or if this is called in the timer's callback.
   static WFTimerHandle handle_of(WFTimerTask *task);
 
   // Cancels the timers of that name that were created before the call, started or not, oldest first
@@ -268,8 +270,8 @@ class WFTimer {
   // Quotas limit how many timers may be outstanding: at most `max` of that name, or of all names
   // together that begin with that prefix. A timer beyond a quota is refused. Several quotas may
   // apply to a name, and each of them must have room. Timers that exist already stay. With
-  // WF_TIMER_REPLACE a timer takes the place of the one it replaces, so the quota may be exceeded
-  // by one until that one has ended. kNoQuota removes a quota.
+  // WF_TIMER_REPLACE a timer takes the place of the one it replaces, so each such call may
+  // exceed the quota by one until that one has ended. kNoQuota removes a quota.
   //
   // Returns 0, or -1 with ENOMEM; then nothing has changed. Setting the first quota of a prefix is
   // O(all names, a 256th of them at a time, + quotas). Setting the first quota of a name, or

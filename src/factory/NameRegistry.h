@@ -40,15 +40,17 @@ class NamedNode {
 //
 // Thread-safe. Names are spread over shards by their hash, so that threads that work on different
 // names seldom contend. B is the mutex of a shard. A linked node is alive as long as B is held,
-// because its destructor takes B to unlink it.
+// because its owner unlinks it, under B, before freeing it.
 //
 // Rules (numbers as in docs/timer-protocol.md):
 // 4. A node is linked when it is created. The thread that unlinks it, under B, decides its outcome.
 // 6. The destructor of a node that was never started unlinks it.
-// 7. One visit sees only the nodes that were linked before it began (see number_). It visits a
-//    bounded number of them in one hold of B, and pauses between two holds if other threads wait.
+// 7. take() and for_each() see only the nodes that were linked before they began (see number_).
+//    They handle a bounded number of them in one hold of B, and pause between two holds if other
+//    threads wait.
 //
-// Each call has an expected cost of O(1) unless stated otherwise. When the table of one shard
+// Each call has an expected cost of O(1) for each node that it links or unlinks, unless stated
+// otherwise. When the table of one shard
 // grows, the other shards are not affected.
 class NameRegistry {
  public:
@@ -57,15 +59,15 @@ class NameRegistry {
   NameRegistry(const NameRegistry&) = delete;
   NameRegistry& operator=(const NameRegistry&) = delete;
 
-  // What happens to the nodes that have the name already. kAppend: they stay. kReplace: the caller
-  // takes them after link(), so the new node may exceed a quota meanwhile. kKeep: they stay, and
-  // the new node is refused if there are any.
+  // What happens to the nodes that have the name already. kAppend: they stay. kReplace: after
+  // link() the caller takes those that are older (is_older), so a quota may be exceeded meanwhile.
+  // kKeep: they stay, and the new node is refused if there are any.
   enum class Policy { kAppend, kReplace, kKeep };
   enum class Linked { kAlone, kWithOthers, kNameTaken, kOverQuota };
 
-  // A name and its place in the registry. A caller that calls key_of() early has the name's bucket
-  // prefetched until it needs it. For that, key_of() reads the table's size and addresses without
-  // B: they are only a hint.
+  // A name, which is not copied, and its place in the registry. If key_of() is called early, the
+  // name's bucket is in the cache by the time it is needed. For that, key_of() reads the table's
+  // size and addresses without B: they are only a hint.
   struct NameKey {
     std::string_view name;
     size_t shard;
@@ -81,7 +83,8 @@ class NameRegistry {
     return link(node, key_of(name), policy, 0);
   }
 
-  // The time at which the node was linked, accurate to some dozens of nanoseconds.
+  // The `now_ns` of the link, rounded up so that no two nodes of a shard have the same. It is a
+  // mere counter if link() was given no time.
   static int64_t linked_ns(const NamedNode* node) {
     return static_cast<int64_t>(node->number_ / kShards - 1) * kNsPerStep;
   }
@@ -121,9 +124,9 @@ class NameRegistry {
     for_each(name, visit, [] { return true; });
   }
 
-  // Does the same for all names that begin with `prefix`, in no particular order, and calls
-  // visit(name, node). A node that is linked during the whole call is visited exactly once, any
-  // other node at most once. O(all names).
+  // Calls visit(name, node) for all names that begin with `prefix`, in no particular order and a
+  // bounded number of nodes at a time. A node that is linked during the whole call is visited
+  // exactly once, any other node at most once. O(all names).
   template <class Visit, class Between>
   bool for_each_prefix(std::string_view prefix, Visit&& visit, Between&& between);
 

@@ -20,16 +20,16 @@ class TimerTask;
 
 // The slots to which the handles of timers lead. A timer gets a slot when somebody asks for a
 // handle or sets a tag. It gives the slot up when its callback has returned and what that had
-// captured is destroyed, or when it is dismissed. A handle is a slot and a generation. The generation changes when the slot is given up.
-// So a handle is safe to use for ever, and keeps nothing alive.
+// captured is destroyed, or when it is dismissed. A handle is a slot and a generation. The
+// generation changes when the slot is given up. So a handle is safe to use for ever, and keeps
+// nothing alive.
 //
 // There is one instance for the process, which is never destroyed. Slots are used again and never
 // freed.
 //
-// Thread-safe. G is the mutex of a shard. Order: G, then B, P, or the mutex of a CancelScope, a pool or
-// LeaderThreads. The
-// timer of a slot that is in use is alive as long as G is held, because its destructor takes G to
-// give the slot up.
+// Thread-safe. G is the mutex of a shard. Order: G, then B, P, or the mutex of a CancelScope, a
+// pool or LeaderThreads. The timer of a slot that is in use is alive as long as G is held, because
+// its destructor takes G to give the slot up.
 //
 // Rules (numbers as in docs/timer-protocol.md):
 // 11. The generation of a handle equals that of its slot until the timer's callback has returned,

@@ -11,8 +11,9 @@
 namespace workflow {
 
 // The waiting tasks of a runtime. Those that are started and not completed are listed here, so that
-// the stop finds them. Those that were aborted, and those that were dismissed while somebody may
-// still use their address, are kept until the runtime is gone. See WaitingTask for the protocol.
+// the stop finds them. Those that were aborted are kept until the runtime is gone. Those that were
+// dismissed or ended by a scope while somebody may still use their address are kept until their
+// last user has come, or else as long. See WaitingTask for the protocol.
 //
 // Thread-safe. W is the mutex of a list. A task in the list is alive as long as W is held, because
 // it is taken out before it is completed or freed. Nothing is called under W.
@@ -24,14 +25,16 @@ class WaitingTasks final : public RuntimePart {
 
   enum class Start { kWaits, kEnds };
   // Starts the task. kEnds: the caller owns the completion, because the task was published already,
-  // or because the waits of this runtime have ended. In the second case the task is aborted.
+  // or because the waits of this runtime have ended and nobody has claimed the task; in this case
+  // it is aborted. After kWaits the task may be gone.
   Start start(WaitingTask* task);
 
   // Keeps a task that has no owner, but whose address somebody may still use. The task has to be
   // passed to remove() before it is freed.
   void park(WaitingTask* task);
 
-  // Takes the task out of the list it is in, if any.
+  // Takes the task out of its list, if any. For the owner of the completion, or the last user of a
+  // parked task.
   static void remove(WaitingTask* task);
 
   // Keeps an aborted task after its callback.

@@ -31,14 +31,16 @@ namespace workflow {
 // held by those who call enter(), leave() and reason_for(). cancel() must be called with no lock
 // held.
 //
-// Invariants. There are two kinds of registrations: one for timers and nested scopes, one for all others.
+// Invariants. There are two kinds of registrations: one for timers and nested scopes, one for all
+// others.
 // 1. reason_for(kind) is 0 while registrations of that kind may enter. The first reason that it is
 //    given stays for ever.
 // 2. A registration is in the list of its kind exactly while its state is kEntered.
 // 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
 //    empties the list, so it calls each registration at most once.
-// 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed. It is posted exactly once:
-//    by its own thread if leave() returns true, otherwise by the canceller.
+// 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
+//    It is posted exactly once: by its own thread if leave() returns true, otherwise by the
+//    canceller.
 // 5. No thread holds the mutex longer than it takes to link or unlink one registration.
 class CancelScope {
  public:
@@ -64,9 +66,9 @@ class CancelScope {
   void leave_after_call(CancelRegistration& registration);
 
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
-  // after the other, except for those that cancel_timers() is calling already. Posts to the handlers
-  // what was handed over to this call. Returns whether this call has
-  // ended the scope; if it had ended before, nothing happens. O(registrations).
+  // after the other, except for those that cancel_timers() is calling already. Posts to the
+  // handlers what was handed over to this call. Returns whether this call has ended the scope; if
+  // it had ended before, nothing happens. O(registrations).
   bool cancel(int reason) WF_EXCLUDES(mutex_);
 
   // Does the same for the timers and nested scopes only, now and in future. The scope stays open

@@ -20,9 +20,10 @@ class HandlerPool;
 // A queue for each clock holds the timers of that clock, with deadlines in its own time. The
 // multiplexer is armed with one monotonic time. For each queue, the time left until its earliest
 // deadline, by the queue's clock, is added to the present monotonic time, and the earliest result
-// counts. It stays right until a clock is set or the system is suspended. The multiplexer watches for that from the first timer of another
-// clock on, and then makes the poller compute the time again, in O(1) whatever the number of
-// timers. Whether a timer is due is decided by its own clock, so no timer expires early.
+// counts. It stays right until a clock is set or the system is suspended. The multiplexer watches
+// for that from the first timer of another clock on, and then makes the poller compute the time
+// again, in O(1) whatever the number of timers. Whether a timer is due is decided by its own clock,
+// so no timer expires early.
 //
 // Part of its Poller, which it does not know. It owns no node. Any thread may call everything,
 // except for what only the leader may call. The functions that take a node alone find the node's
@@ -116,8 +117,8 @@ class PollerTimers {
     kTooLate         // the node has left the queue already, or another thread has ended it; do not
                      // touch it again
   };
-  // Cancels the node. At most once before the start; after it, does what end() does. The caller must
-  // know that the node is alive.
+  // Cancels the node. At most once before the start; after it, does what end() does. The caller
+  // must know that the node is alive.
   static Cancel cancel(TimerNode* node);
 
   // Cancels a node that was started. May be called any number of times. The caller must know that
@@ -167,8 +168,8 @@ class PollerTimers {
   void refuse();
   // As refuse(), and also makes the leader empty the queues. Returns at once.
   void stop();
-  // To be called after stop(). Returns when the queues are empty, and what their nodes have finished
-  // was posted to the handlers.
+  // To be called after stop(). Returns when the queues are empty, and what their nodes have
+  // finished was posted to the handlers.
   void wait_until_ended();
 
   // Which thread ends nodes: the leader, the leader in end_all(), or the thread that moves a manual

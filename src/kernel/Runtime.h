@@ -24,9 +24,9 @@ class Service {
   // Called when the runtime begins to stop. The service brings in no more work. Returns soon.
   virtual void refuse_new_work() = 0;
 
-  // Called once when everything that waited has ended. Returns when what the service has brought in
-  // has ended and was posted, or when its own threads have ended. Returns false if the runtime must
-  // forget the service: then runtime_stopped() is not called, and the service may be gone.
+  // Called once when everything that waited has ended. Waits for what neither the pollers nor the
+  // handlers end: sessions, or threads of the service's own. Returns false if the service has ended
+  // here and may be gone: then it is not called again.
   virtual bool finish_work() { return true; }
 
   // Called when the runtime has stopped and its pollers have ended. Frees what they would have
@@ -75,14 +75,17 @@ class Runtime {
   // a message, because no task could ever complete.
   static Runtime& current();
 
-  // Sets the options with which the process's runtime will start. No effect once it has started.
+  // Sets the options with which the process's runtime will start, or start anew in a child of
+  // fork(2). No effect on one that has started. Not to be called while one starts.
   static void configure(const Options& options);
 
   // Makes the process's runtime use `clock`, whatever configure() says. `clock` must never be
-  // destroyed. Returns false if the runtime has started already.
+  // destroyed. Returns false if the runtime has started, or a clock was installed,
+  // already.
   static bool install_clock(Clock& clock);
 
-  // The clock of current(). Does not start the runtime.
+  // The clock of current() or, before the start, the installed one or the system's. Does not start
+  // the runtime.
   static Clock& current_clock();
 
   explicit Runtime(const Options& options);
@@ -123,23 +126,24 @@ class Runtime {
   // may wait for the runtime, because it has no threads here.
   bool belongs_to_parent_process() const { return forks_ != forks_so_far(); }
 
-  // True once stop() has begun.
+  // True once stop() has told all services to refuse new work.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
-  // True once nothing may begin to wait. If stop() has not seen a part, because it was created too
-  // late, that part sees true.
+  // True once nothing may begin to wait. A part that is created too late for stop()
+  // to find it sees true.
   bool waits_ended() const { return waits_ended_.load(std::memory_order_seq_cst); }
 
   // False when the runtime is stopping already.
   bool add_service(Service* service);
-  // When this has returned, no call to the service is in progress or to come.
+  // When this has returned, no call to the service is in progress or to come. Not to be called by
+  // the service inside such a call.
   void remove_service(Service* service);
 
  private:
   static constexpr size_t kMaxParts = 16;  // one per type that part() is used with
 
   static Runtime& process_runtime();
-  // How many calls of fork(2) lie between the first process and this one.
+  // How many calls of fork(2) came between the first use of the process's runtime and now.
   static int forks_so_far();
   bool start_threads();
   void end_waits();
