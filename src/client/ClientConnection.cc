@@ -42,6 +42,7 @@ bool ClientConnection::may_become(State next) const {
 
 void ClientConnection::become(State next) {
   assert(may_become(next));
+  assert(!session_ || (next != State::kIdle && next != State::kClosing));
   state_ = next;
 }
 
@@ -232,6 +233,8 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   } else if (begin_exchange(session, request, failure)) {
     return Begin::kBegun;
   }
+  session_ = nullptr;
+  reader_.end();
   forget_unsent();
   become(State::kClosing);
   lock.unlock();
@@ -262,8 +265,6 @@ bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& re
     *failure = with_facts(ClientFailure::of_system(can_go_on ? ENOMEM : error));
     failure->hopeless = error == EMSGSIZE;  // the request is too large for a datagram
   }
-  reader_.end();
-  session_ = nullptr;
   return false;
 }
 
@@ -309,42 +310,33 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
 }
 
 bool ClientConnection::receive(RunnableList& finished) {
-  ResponseReader::Input input = ResponseReader::Input::kNothing;
+  using Result = ResponseReader::Result;
+  Result result = Result::kNothing;
   ClientFailure failure = {};
   ClientExchange* exchange = nullptr;
   {
     MutexLock lock(mutex_);
     bool drained = true;
-    input = reader_.read(stream_, &drained, &failure);
-    if (input == ResponseReader::Input::kNothing) {
+    result = reader_.read(stream_, &drained, &failure);
+    if (result == Result::kNothing) {
       return writable_ && (progress_.is_sending() || flushing_);
     }
     readable_ |= !drained || peer_closed();
-    if (input == ResponseReader::Input::kBytes) {
+    if (result == Result::kPart) {
       progress_.bytes_came(now_ns());
     }
     exchange = session_->exchange();
   }
-  if (input == ResponseReader::Input::kEnd) {
-    if (exchange->completes_at_end_of_input()) {
-      complete(exchange, false, finished);
-    } else {
-      fail(ClientFailure::of_system(ECONNRESET), finished);
-    }
-    return true;
+  if (result == Result::kPart) {
+    result = reader_.parse(&failure);
   }
-  const ResponseReader::Parsed parsed = input == ResponseReader::Input::kBytes
-                                            ? reader_.parse(&failure)
-                                            : ResponseReader::Parsed::kFailed;
-  switch (parsed) {
-    case ResponseReader::Parsed::kPart:
-      part_came(exchange, finished);
-      break;
-    case ResponseReader::Parsed::kFailed:
-      fail(failure, finished);
-      break;
-    default:
-      complete(exchange, parsed == ResponseReader::Parsed::kWhole, finished);
+  if (result == Result::kPart) {
+    part_came(exchange, finished);
+  } else if (result == Result::kWhole || result == Result::kWholeAndMore ||
+             (result == Result::kEnd && exchange->completes_at_end_of_input())) {
+    complete(exchange, result == Result::kWhole, finished);
+  } else {
+    fail(failure, finished);
   }
   return true;
 }

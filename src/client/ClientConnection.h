@@ -33,17 +33,15 @@ class SessionLocation;
 //  kExchanging  kIdle        the response is whole, and the connection can be used again
 //  kExchanging  kClosing     the response is whole, or no more of it is wanted
 //  kIdle        kClosing     close_idle() or begin(), any thread; the peer sends or closes; the
-//  time
-//                            limit for being idle passes
-//  all but kDelivering, kClosed
-//               kClosing     fail(): an error, a time limit, a cancel, the stop of the runtime.
-//                            begin(), any thread: the request cannot be sent
+//                            time limit for being idle passes; the runtime stops
+//  kConnecting, kExchanging, kDelivered
+//               kClosing     an error, a time limit, a cancel, the stop of the runtime
 //  kClosing     kClosed      what write_now() was given is sent, or need not be sent any more
-//  any          kClosed      start() fails; end_with_runtime()
+//  any          kClosed      start() has failed; end_with_runtime()
 //
 // In kExchanging the request is sent and the response received, which may begin before all is sent.
-// In kDelivering and kDelivered nothing is read and no time limit passes. In kClosing the poller's
-// thread has been asked to close the connection, because only that thread may.
+// In kDelivering and kDelivered nothing is read and no time limit passes. kClosing exists because
+// only the poller's thread may close the connection; it has been asked to.
 //
 // Threads: see Channel. Only the poller's thread parses responses. A request on an idle connection
 // is written by the thread that begins it.
@@ -126,8 +124,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // Only on the poller's thread, up to close().
   void advance(RunnableList& finished);
   Step next_step();
-  // These return true if there may be more to do.
   void set_up(RunnableList& finished);
+  // These two return true if there may be more to do.
   bool receive(RunnableList& finished);
   bool continue_sending(RunnableList& finished);
   // A part of the response has come.

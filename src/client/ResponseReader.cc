@@ -20,25 +20,26 @@ void ResponseReader::end() {
   }
 }
 
-ResponseReader::Input ResponseReader::read(Stream& stream, bool* drained, ClientFailure* failure) {
+ResponseReader::Result ResponseReader::read(Stream& stream, bool* drained, ClientFailure* failure) {
   DatagramAddress from;
   *drained = false;
   const ssize_t n = datagrams_ ? receive_datagram(stream.fd(), buffer, sizeof buffer, &from)
                                : stream.read(buffer, sizeof buffer, drained);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return Input::kNothing;
+    return Result::kNothing;
   }
   if (n < 0) {
     const int error = errno;
     *failure = ClientFailure::of_stream(error, stream);
     failure->received = datagrams_ && error == EMSGSIZE;
-    return Input::kFailed;
+    return Result::kFailed;
   }
   size_ = static_cast<size_t>(n);
-  return n > 0 || datagrams_ ? Input::kBytes : Input::kEnd;
+  *failure = ClientFailure::of_system(ECONNRESET);
+  return n > 0 || datagrams_ ? Result::kPart : Result::kEnd;
 }
 
-ResponseReader::Parsed ResponseReader::parse(ClientFailure* failure) {
+ResponseReader::Result ResponseReader::parse(ClientFailure* failure) {
   size_t taken = size_;
   errno = 0;
   int result = -1;
@@ -48,14 +49,14 @@ ResponseReader::Parsed ResponseReader::parse(ClientFailure* failure) {
     errno = ENOMEM;
   }
   if (result == 0) {
-    return Parsed::kPart;
+    return Result::kPart;
   }
   if (result < 0 || (datagrams_ && taken != size_)) {
     const int error = result < 0 && errno != 0 ? errno : EBADMSG;
     *failure = ClientFailure::of_system(error);
-    return Parsed::kFailed;
+    return Result::kFailed;
   }
-  return taken == size_ ? Parsed::kWhole : Parsed::kWholeAndMore;
+  return taken == size_ ? Result::kWhole : Result::kWholeAndMore;
 }
 
 }  // namespace workflow

@@ -27,22 +27,19 @@ class ResponseReader {
   // Does nothing if no response is being received.
   void end();
 
-  enum class Input {
+  enum class Result {
     kNothing,  // an event tells when there is more
-    kBytes,    // for parse()
-    kEnd,      // the peer sends no more
-    kFailed    // `*failure` is set
-  };
-  // Sets `*drained` to whether more can be read only after the next event.
-  Input read(Stream& stream, bool* drained, ClientFailure* failure);
-
-  enum class Parsed {
     kPart,
     kWhole,
     kWholeAndMore,  // bytes have come that do not belong to the response
+    kEnd,           // the peer sends no more. `*failure` is set for the case that it should have
     kFailed         // `*failure` is set
   };
-  Parsed parse(ClientFailure* failure);
+  // Returns kNothing, kEnd or kFailed, or else kPart: something has come for parse(). Sets
+  // `*drained` to whether more can be read only after the next event.
+  Result read(Stream& stream, bool* drained, ClientFailure* failure);
+  // Returns kPart, kWhole, kWholeAndMore or kFailed.
+  Result parse(ClientFailure* failure);
 
  private:
   const bool datagrams_;
