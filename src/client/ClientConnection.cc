@@ -1,63 +1,86 @@
 #include "client/ClientConnection.h"
 
-#include <algorithm>
+#include <cassert>
 #include <cerrno>
-#include <new>
 #include <utility>
 
 #include "client/ClientEndpoint.h"
 #include "client/ClientSession.h"
-#include "kernel/Datagram.h"
+#include "client/EncodedRequest.h"
+#include "client/SessionLocation.h"
 #include "kernel/Socket.h"
-#include "workflow/WFTaskState.h"
 
 namespace workflow {
 
 ClientConnection::ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Poller& poller,
                                    UniqueFd fd, ClientSession* session)
-    : Channel(poller, std::move(fd)), endpoint_(std::move(endpoint)), session_(session) {}
+    : Channel(poller, std::move(fd)),
+      endpoint_(std::move(endpoint)),
+      reader_(is_datagram()),
+      session_(session),
+      setup_(*endpoint_) {}
+
+bool ClientConnection::is_datagram() const {
+  return workflow::is_datagram(endpoint_->transport());
+}
+
+bool ClientConnection::may_become(State next) const {
+  switch (next) {
+    case State::kExchanging:
+      return state_ == State::kConnecting || state_ == State::kIdle || state_ == State::kDelivered;
+    case State::kDelivering:
+    case State::kIdle:
+      return state_ == State::kExchanging;
+    case State::kDelivered:
+      return state_ == State::kDelivering;
+    case State::kClosing:
+      return state_ != State::kDelivering && state_ != State::kClosed;
+    default:
+      return next == State::kClosed;
+  }
+}
+
+void ClientConnection::become(State next) {
+  assert(may_become(next));
+  assert(!session_ || (next != State::kIdle && next != State::kClosing));
+  state_ = next;
+}
 
 bool ClientConnection::start() {
   MutexLock lock(mutex_);
   if (state_ != State::kConnecting || !session_) {
     return true;  // the connection was aborted meanwhile, and has ended its session
   }
-  if (is_datagram(endpoint_->transport())) {
+  if (is_datagram()) {
     write_unbounded();
   }
   if (watch() != 0) {
     // The session is the caller's again: no thread that finds this connection may end it.
     session_ = nullptr;
-    state_ = State::kClosed;
+    become(State::kClosed);
     return false;
   }
   cancel_error_ = arrived(session_);
-  if (cancel_error_ != 0) {
-    ask_poller();
-  }
   if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
     // The poller has the connection already, and will end it. If the runtime stops instead, abort()
     // comes.
-    out_of_memory_ = !endpoint_->runtime_stops();
+    if (cancel_error_ == 0 && !endpoint_->runtime_stops()) {
+      cancel_error_ = ENOMEM;
+    }
+    ask_poller();
+  } else if (cancel_error_ != 0) {
     ask_poller();
   }
   return true;
 }
 
-ClientFailure ClientConnection::failure_of(int state, int error, int timeout_reason) const {
-  ClientFailure failure = {.state = state,
-                           .error = error,
-                           .timeout_reason = timeout_reason,
-                           .connected = exchanges_ > 0,
-                           .reused = exchanges_ > 1,
-                           .sent = exchanges_ > 0,
-                           .received = received_};
-  if (is_datagram(endpoint_->transport()) && exchanges_ > 0 && !received_) {
-    failure.unanswered = error == ETIMEDOUT && !sending_;
-    // Any other error is how the network reports that nobody is there.
-    failure.connected = error == ETIMEDOUT;
+void ClientConnection::discard() {
+  {
+    MutexLock lock(mutex_);
+    session_ = nullptr;
+    become(State::kClosed);
   }
-  return failure;
+  release();
 }
 
 void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
@@ -76,47 +99,41 @@ void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
 
 ClientConnection::Step ClientConnection::next_step() {
   MutexLock lock(mutex_);
-  if (state_ == State::kClosing) {
-    if (!flushing_ || aborting_) {
-      return Step::kClose;
-    }
-    return std::exchange(writable_, false) ? Step::kSend : Step::kWait;
-  }
-  if (state_ == State::kClosed) {
-    return Step::kWait;
-  }
-  if (aborting_ && !paused_) {
-    return Step::kAbort;
-  }
-  if (cancel_error_ != 0 && !paused_) {
-    return Step::kCancel;
-  }
-  if (std::exchange(resumed_, false)) {
-    return Step::kResume;
-  }
-  if (std::exchange(out_of_memory_, false)) {
-    return Step::kFailForMemory;
+  const bool may_fail = state_ < State::kClosing && state_ != State::kDelivering;
+  if (may_fail && (aborting_ || cancel_error_ != 0)) {
+    return Step::kFail;
   }
   switch (state_) {
     case State::kConnecting:
-      return std::exchange(writable_, false) ? Step::kConnect : Step::kWait;
-    case State::kTunneling:
-      return std::exchange(readable_, false) ? Step::kTunnel : Step::kWait;
-    case State::kHandshaking:
-      return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
-    default:
+      return std::exchange(setup_.reads() ? readable_ : writable_, false) ? Step::kSetUp
+                                                                          : Step::kWait;
+    case State::kDelivered:
+      return Step::kGoOn;
+    case State::kExchanging:
       // Reads first: what has come may be the answer to a request of which the peer takes no more.
-      if (readable_ && !paused_) {
-        readable_ = false;
-        return Step::kRead;
+      if (std::exchange(readable_, false)) {
+        return Step::kReceive;
       }
-      return std::exchange(writable_, false) && (sending_ || flushing_) ? Step::kSend : Step::kWait;
+      break;
+    case State::kIdle:
+      if (std::exchange(readable_, false) && !is_still_idle()) {
+        become(State::kClosing);
+        flushing_ = false;
+        return Step::kClose;
+      }
+      break;
+    case State::kClosing:
+      if (!flushing_ || aborting_) {
+        return Step::kClose;
+      }
+      break;
+    case State::kClosed:
+      return Step::kWait;
+    default:
+      break;
   }
-}
-
-int ClientConnection::cancel_error() {
-  MutexLock lock(mutex_);
-  return cancel_error_;
+  return std::exchange(writable_, false) && (progress_.is_sending() || flushing_) ? Step::kSend
+                                                                                  : Step::kWait;
 }
 
 void ClientConnection::advance(RunnableList& finished) {
@@ -125,32 +142,20 @@ void ClientConnection::advance(RunnableList& finished) {
     switch (next_step()) {
       case Step::kWait:
         return;
-      case Step::kConnect:
-        more = finish_connecting(finished);
-        break;
-      case Step::kTunnel:
-        more = read_proxy_reply(finished);
-        break;
-      case Step::kHandshake:
-        more = handshake(finished);
+      case Step::kSetUp:
+        set_up(finished);
         break;
       case Step::kSend:
         more = continue_sending(finished);
         break;
-      case Step::kRead:
-        more = is_datagram(endpoint_->transport()) ? read_datagram(finished) : read_some(finished);
+      case Step::kReceive:
+        more = receive(finished);
         break;
-      case Step::kResume:
-        resumed(finished);
+      case Step::kGoOn:
+        go_on(finished);
         break;
-      case Step::kFailForMemory:
-        fail(WFT_STATE_SYS_ERROR, ENOMEM, TOR_NOT_TIMEOUT, finished);
-        break;
-      case Step::kAbort:
-        fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
-        break;
-      case Step::kCancel:
-        fail(WFT_STATE_SYS_ERROR, cancel_error(), TOR_NOT_TIMEOUT, finished);
+      case Step::kFail:
+        fail(early_end(), finished);
         break;
       case Step::kClose:
         close();
@@ -163,132 +168,259 @@ void ClientConnection::advance(RunnableList& finished) {
   ask_poller();
 }
 
-bool ClientConnection::read_datagram(RunnableList& finished) {
-  static thread_local char buffer[kReadSize];
-  ssize_t n = -1;
+void ClientConnection::set_up(RunnableList& finished) {
+  using Progress = ConnectionSetup::Progress;
+  Progress progress = Progress::kWaits;
+  ClientFailure failure = {};
+  ClientSession* session = nullptr;
+  bool in_handshake = false;
+  {
+    MutexLock lock(mutex_);
+    progress = setup_.advance(stream_, &failure);
+    in_handshake = setup_.is_handshaking();
+    session = session_;
+    if (progress == Progress::kHandshakes) {
+      set_deadline(in_ns(timeout_ns(endpoint_->params().ssl_connect_timeout)));
+    }
+    // What the setup has not read may have come already.
+    readable_ |= setup_.reads() && progress != Progress::kWaits;
+  }
+  if (progress == Progress::kFailed) {
+    if (in_handshake) {
+      endpoint_->tls()->forget();
+    }
+    fail(failure, finished);
+  } else if (progress == Progress::kDone &&
+             send_request(State::kConnecting, session, &failure) == Begin::kFailed) {
+    session->failed(failure, finished);
+  }
+}
+
+int ClientConnection::arrived(const ClientSession* session) {
+  SessionLocation* const location = session->location();
+  return location ? location->on_connection(this) : 0;
+}
+
+ClientConnection::Begin ClientConnection::begin(ClientSession* session, ClientFailure* failure) {
+  return send_request(State::kIdle, session, failure);
+}
+
+ClientConnection::Begin ClientConnection::send_request(State expected, ClientSession* session,
+                                                       ClientFailure* failure) {
+  long long sequence = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != expected) {
+      return Begin::kNotIdle;
+    }
+    sequence = exchanges_;
+  }
+  session->use(this, sequence);
+  EncodedRequest request(session->exchange(), is_datagram());
+  MutexLock lock(mutex_);
+  if (state_ != expected) {
+    return Begin::kNotIdle;
+  }
+  Begin outcome = Begin::kFailed;
+  if (request.error != 0) {
+    *failure = ClientFailure::of_system(request.error);
+    failure->hopeless = true;
+  } else if (expected == State::kIdle && (readable_ || !is_still_idle())) {
+    outcome = Begin::kNotIdle;
+    flushing_ = false;
+  } else if (const int reason = arrived(session)) {
+    *failure = ClientFailure::of_system(reason);
+  } else if (begin_exchange(session, request, failure)) {
+    return Begin::kBegun;
+  }
+  session_ = nullptr;
+  reader_.end();
+  forget_unsent();
+  become(State::kClosing);
+  lock.unlock();
+  if (outcome == Begin::kFailed) {
+    endpoint_->closes(this);
+  }
+  ask_poller();
+  return outcome;
+}
+
+bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& request,
+                                      ClientFailure* failure) {
+  become(State::kExchanging);
+  session_ = session;
+  exchanges_++;
+  reader_.begin(request.response, this);
+  const int error = write_out(request.vectors, request.count);
+  flushing_ = false;
+  progress_ = ExchangeProgress(session->exchange()->times(), endpoint_->params().response_timeout,
+                               error == 0, now_ns());
+  const bool can_go_on = error == 0 || error == EAGAIN;
+  if (can_go_on && set_exchange_deadline()) {
+    return true;
+  }
+  if (can_go_on && endpoint_->runtime_stops()) {
+    *failure = {.state = WFT_STATE_ABORTED};
+  } else {
+    *failure = with_facts(ClientFailure::of_system(can_go_on ? ENOMEM : error));
+    failure->hopeless = error == EMSGSIZE;  // the request is too large for a datagram
+  }
+  return false;
+}
+
+bool ClientConnection::is_still_idle() {
+  char byte;
+  bool drained = true;
+  return !peer_closed() && stream_.read(&byte, 1, &drained) < 0 && errno == EAGAIN;
+}
+
+bool ClientConnection::set_exchange_deadline() {
+  return set_deadline(progress_.deadline_ns(now_ns()));
+}
+
+bool ClientConnection::continue_sending(RunnableList& finished) {
   int error = 0;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kExchanging) {
-      return true;
+    error = resume_writing();
+    if (error == EAGAIN) {
+      return readable_;
     }
-    DatagramAddress from;
-    n = receive_datagram(stream_.fd(), buffer, sizeof buffer, &from);
-    error = n < 0 ? errno : 0;
-    if (error == EAGAIN || error == EWOULDBLOCK) {
-      return writable_ && (sending_ || flushing_);
+    flushing_ = false;
+    if (!progress_.is_sending()) {
+      return true;  // the next read will find an error, too
     }
-    readable_ = true;
-    received_ |= n >= 0 || error == EMSGSIZE;
-    note_bytes();
+    progress_.request_sent(now_ns());
+    const bool delivering = state_ == State::kDelivering;
+    // The peer may have answered before it closed its side. And while a part is being delivered the
+    // exchange cannot end; a read after the delivery will find the error.
+    if (error == 0 || readable_ || peer_closed() || delivering) {
+      if (error != 0) {
+        readable_ = true;
+        forget_unsent();
+      }
+      if (!delivering) {
+        set_exchange_deadline();
+      }
+      return readable_;
+    }
   }
-  if (error == 0) {
-    return feed(buffer, static_cast<size_t>(n), finished);
-  }
-  fail(WFT_STATE_SYS_ERROR, error, TOR_NOT_TIMEOUT, finished);
+  fail(ClientFailure::of_system(error), finished);
   return true;
 }
 
-bool ClientConnection::read_some(RunnableList& finished) {
-  static thread_local char buffer[kReadSize];
-  ssize_t n = -1;
-  int error = 0;
+bool ClientConnection::receive(RunnableList& finished) {
+  using Result = ResponseReader::Result;
+  Result result = Result::kNothing;
+  ClientFailure failure = {};
+  ClientExchange* exchange = nullptr;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kExchanging && state_ != State::kIdle) {
-      return true;  // another thread was faster
-    }
     bool drained = true;
-    n = stream_.read(buffer, sizeof buffer, &drained);
-    error = n < 0 ? errno : 0;
-    if (error == EAGAIN || error == EWOULDBLOCK) {
-      return writable_ && (sending_ || flushing_);
+    result = reader_.read(stream_, &drained, &failure);
+    if (result == Result::kNothing) {
+      return writable_ && (progress_.is_sending() || flushing_);
     }
     readable_ |= !drained || peer_closed();
-    if (state_ == State::kIdle) {
-      // The peer has closed, or has sent bytes without a request.
-      state_ = State::kClosing;
-      flushing_ = false;
-      return true;
+    if (result == Result::kPart) {
+      progress_.bytes_came(now_ns());
     }
-    if (n > 0) {
-      received_ = true;
-      note_bytes();
-    }
+    exchange = session_->exchange();
   }
-  return n > 0 ? feed(buffer, static_cast<size_t>(n), finished) : input_ended(error, finished);
-}
-
-bool ClientConnection::feed(const char* data, size_t size, RunnableList& finished) {
-  const bool whole_only = is_datagram(endpoint_->transport());
-  size_t taken = size;
-  errno = 0;
-  int result = -1;
-  try {
-    result = response_->append(data, &taken);
-  } catch (const std::bad_alloc&) {
-    errno = ENOMEM;
+  if (result == Result::kPart) {
+    result = reader_.parse(&failure);
   }
-  const int error = errno;
-  if (result < 0) {
-    fail(WFT_STATE_SYS_ERROR, error != 0 ? error : EBADMSG, TOR_NOT_TIMEOUT, finished);
-  } else if (result > 0 && whole_only && taken != size) {
-    fail(WFT_STATE_SYS_ERROR, EBADMSG, TOR_NOT_TIMEOUT, finished);
-  } else if (result > 0) {
-    complete(taken == size, finished);
+  if (result == Result::kPart) {
+    part_came(exchange, finished);
+  } else if (result == Result::kWhole || result == Result::kWholeAndMore ||
+             (result == Result::kEnd && exchange->completes_at_end_of_input())) {
+    complete(exchange, result == Result::kWhole, finished);
   } else {
-    response_continues(finished);
+    fail(failure, finished);
   }
   return true;
 }
 
-bool ClientConnection::input_ended(int error, RunnableList& finished) {
-  ClientExchange* exchange = nullptr;
-  int tls_error = 0;
+void ClientConnection::part_came(ClientExchange* exchange, RunnableList& finished) {
+  if (!exchange->wants_more()) {
+    complete(exchange, false, finished);
+    return;
+  }
+  Runnable* const delivery = exchange->delivery();
   {
     MutexLock lock(mutex_);
-    exchange = session_->exchange();
-    tls_error = stream_.tls() ? stream_.tls()->tls_error() : 0;
+    if (delivery) {
+      become(State::kDelivering);
+      progress_.paused(now_ns());
+      set_deadline(kNever);
+    } else if (!progress_.is_sending()) {
+      set_exchange_deadline();
+    }
   }
-  if (error == 0 && exchange->completes_at_end_of_input()) {
-    complete(false, finished);
-  } else if (error == EPROTO && tls_error != 0) {
-    fail(WFT_STATE_SSL_ERROR, tls_error, TOR_NOT_TIMEOUT, finished);
-  } else {
-    fail(WFT_STATE_SYS_ERROR, error != 0 ? error : ECONNRESET, TOR_NOT_TIMEOUT, finished);
+  if (delivery) {
+    finished.push_back(delivery);
   }
-  return true;
 }
 
-// Poller's thread, in kExchanging: the response is whole.
-void ClientConnection::complete(bool usable, RunnableList& finished) {
+void ClientConnection::resume() {
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    progress_.resumed(now_ns());
+    if (state_ == State::kClosed) {
+      session = std::exchange(session_, nullptr);
+      reader_.end();
+    } else {
+      become(State::kDelivered);
+    }
+  }
+  if (session) {
+    // The runtime and its pollers have stopped.
+    RunnableList finished;
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+    poller_.handlers().post(finished);
+  } else {
+    ask_poller();
+  }
+}
+
+void ClientConnection::go_on(RunnableList& finished) {
+  ClientExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    become(State::kExchanging);
+    set_exchange_deadline();
+    exchange = session_->exchange();
+  }
+  if (!exchange->wants_more()) {
+    complete(exchange, false, finished);
+  }
+}
+
+void ClientConnection::complete(ClientExchange* exchange, bool usable, RunnableList& finished) {
+  usable = exchange->leaves_connection_usable() && usable;
   ClientSession* session = nullptr;
   TlsSessions::Kept tls_session;
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
-    cancel_error_ = 0;  // the cancel came too late
-    usable = usable && !sending_ && !aborting_ && !peer_closed() && times_.keep_alive != 0 &&
-             !is_datagram(endpoint_->transport());
-    response_->set_channel(nullptr);
+    cancel_error_ = 0;  // a cancel now comes too late
+    reader_.end();
+    forget_unsent();
     if (stream_.tls()) {
       tls_session = TlsSessions::Kept(stream_.tls()->ssl());
     }
-  }
-  endpoint_->keep_tls_session(std::move(tls_session));
-  usable = session->exchange()->leaves_connection_usable() && usable;
-  {
-    MutexLock lock(mutex_);
-    forget_unsent();
-    state_ = State::kClosing;
-    if (usable && set_deadline(in_ns(timeout_ns(times_.keep_alive)))) {
-      state_ = State::kIdle;
-    }
-    usable = state_ == State::kIdle;
-    flushing_ = flushing_ && !sending_;  // nothing can follow a request that was cut short
+    usable = usable && !progress_.is_sending() && !aborting_ && !peer_closed() &&
+             progress_.keep_alive() != 0 && !is_datagram() &&
+             set_deadline(in_ns(timeout_ns(progress_.keep_alive())));
+    become(usable ? State::kIdle : State::kClosing);
+    flushing_ = flushing_ && !progress_.is_sending();  // nothing can follow a cut request
     if (!usable) {
       limit_flushing();
     }
+  }
+  if (endpoint_->tls()) {
+    endpoint_->tls()->keep(std::move(tls_session));
   }
   session->done(finished);
   if (usable) {
@@ -296,25 +428,92 @@ void ClientConnection::complete(bool usable, RunnableList& finished) {
   }
 }
 
-// Poller's thread, with a session.
-void ClientConnection::fail(int state, int error, int timeout_reason, RunnableList& finished) {
+ClientFailure ClientConnection::with_facts(ClientFailure failure) const {
+  const bool sent = exchanges_ > 0;
+  failure.connected = sent;
+  failure.sent = sent;
+  failure.reused = exchanges_ > 1;
+  failure.received |= progress_.has_received();
+  if (is_datagram() && sent && !failure.received) {
+    failure.unanswered = failure.error == ETIMEDOUT && !progress_.is_sending();
+    // Any other error is how the network reports that nobody is there.
+    failure.connected = failure.error == ETIMEDOUT;
+  }
+  return failure;
+}
+
+void ClientConnection::fail(const ClientFailure& why, RunnableList& finished) {
   ClientSession* session = nullptr;
   ClientFailure failure = {};
   {
     MutexLock lock(mutex_);
     session = std::exchange(session_, nullptr);
-    failure = failure_of(state, error, timeout_reason);
-    state_ = State::kClosing;
+    failure = with_facts(why);
+    become(State::kClosing);
     flushing_ = false;
     forget_unsent();
-    if (session && response_) {
-      response_->set_channel(nullptr);
-    }
+    reader_.end();
   }
   if (session) {
     endpoint_->closes(this);
     session->failed(failure, finished);
   }
+}
+
+void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
+  State state = State::kClosed;
+  {
+    MutexLock lock(mutex_);
+    if (!stopped && !deadline_passed()) {
+      return;  // the connection was used again meanwhile
+    }
+    state = state_;
+    if (state == State::kDelivering) {
+      aborting_ = aborting_ || stopped;
+      return;
+    }
+    if (state == State::kIdle) {
+      become(State::kClosing);
+    }
+    if (state == State::kIdle || state == State::kClosing) {
+      flushing_ = false;
+    }
+  }
+  if (state < State::kIdle) {
+    ClientFailure failure = {.state = WFT_STATE_ABORTED};
+    if (!stopped) {
+      failure = ClientFailure::of_system(ETIMEDOUT);
+      failure.timeout_reason =
+          state == State::kConnecting ? TOR_CONNECT_TIMEOUT : TOR_TRANSMIT_TIMEOUT;
+    }
+    fail(failure, finished);
+  }
+  advance(finished);
+}
+
+void ClientConnection::cancel(const SessionLocation& location, int reason) {
+  {
+    MutexLock lock(mutex_);
+    if (!session_ || session_->location() != &location) {
+      return;
+    }
+    cancel_error_ = reason;
+  }
+  ask_poller();
+}
+
+ClientFailure ClientConnection::early_end() {
+  MutexLock lock(mutex_);
+  return aborting_ ? ClientFailure{.state = WFT_STATE_ABORTED}
+                   : ClientFailure::of_system(cancel_error_);
+}
+
+void ClientConnection::abort() {
+  {
+    MutexLock lock(mutex_);
+    aborting_ = true;
+  }
+  ask_poller();
 }
 
 void ClientConnection::close_idle() {
@@ -323,39 +522,14 @@ void ClientConnection::close_idle() {
     if (state_ != State::kIdle) {
       return;  // the connection closes already
     }
-    state_ = State::kClosing;
+    become(State::kClosing);
     limit_flushing();
   }
   ask_poller();
 }
 
-void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
-  State state;
-  {
-    MutexLock lock(mutex_);
-    if (!stopped && !deadline_passed()) {
-      return;  // the connection was used again meanwhile
-    }
-    state = state_;
-    if (paused_) {
-      aborting_ = aborting_ || stopped;
-      return;
-    }
-    if (state == State::kIdle) {
-      state_ = State::kClosing;
-    }
-    flushing_ = flushing_ && state != State::kClosing && state != State::kIdle;
-  }
-  if (state != State::kIdle && state != State::kClosing && state != State::kClosed) {
-    const bool connecting = state != State::kExchanging;
-    if (stopped) {
-      fail(WFT_STATE_ABORTED, 0, TOR_NOT_TIMEOUT, finished);
-    } else {
-      fail(WFT_STATE_SYS_ERROR, ETIMEDOUT, connecting ? TOR_CONNECT_TIMEOUT : TOR_TRANSMIT_TIMEOUT,
-           finished);
-    }
-  }
-  advance(finished);
+void ClientConnection::limit_flushing() {
+  flushing_ = flushing_ && set_deadline(in_ns(timeout_ns(progress_.send_timeout())));
 }
 
 void ClientConnection::close() {
@@ -364,7 +538,7 @@ void ClientConnection::close() {
     if (state_ == State::kClosed) {
       return;
     }
-    state_ = State::kClosed;
+    become(State::kClosed);
     stream_.shut_down_write();
   }
   retire();
@@ -372,6 +546,28 @@ void ClientConnection::close() {
 
 void ClientConnection::on_closing() {
   endpoint_->gone(this);
+}
+
+void ClientConnection::end_with_runtime() {
+  ClientSession* session = nullptr;
+  Stream closing{UniqueFd()};  // freed without the lock
+  {
+    MutexLock lock(mutex_);
+    // In kDelivering the session stays with the thread that delivers. That thread is stopping the
+    // runtime.
+    if (state_ != State::kDelivering) {
+      session = std::exchange(session_, nullptr);
+      reader_.end();
+    }
+    become(State::kClosed);
+    std::swap(closing, stream_);
+  }
+  if (session) {
+    RunnableList finished;
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+    poller_.handlers().post(finished);
+  }
+  release();
 }
 
 int ClientConnection::write_now(const void* buffer, size_t size) {
@@ -391,9 +587,7 @@ int ClientConnection::write_now(const void* buffer, size_t size) {
 
 void ClientConnection::restart_receive() {
   MutexLock lock(mutex_);
-  restarted_ = true;
-  receive_ns_ = now_ns();
-  awaits_first_ = true;
+  progress_.restarted(now_ns());
 }
 
 }  // namespace workflow

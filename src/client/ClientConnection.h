@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "client/ClientFailure.h"
+#include "client/ConnectionSetup.h"
+#include "client/ExchangeProgress.h"
+#include "client/ResponseReader.h"
 #include "kernel/Channel.h"
-#include "workflow/HttpMessage.h"
 #include "workflow/WFConnection.h"
 #include "workflow/detail/ClientExchange.h"
 
@@ -12,44 +15,44 @@ namespace workflow {
 
 class ClientEndpoint;
 class ClientSession;
+class EncodedRequest;
 class SessionLocation;
-
-// How a try of a session has failed. This decides whether there may be another try.
-struct ClientFailure {
-  int state = 0;
-  int error = 0;
-  int timeout_reason = 0;
-  bool connected = false;   // a connection was made, and agreed on TLS
-  bool reused = false;      // the connection had carried exchanges before
-  bool sent = false;        // bytes of the request may have reached the peer
-  bool received = false;    // bytes of the response have come
-  bool hopeless = false;    // another try would end in the same way
-  bool unanswered = false;  // a datagram was sent, and nothing came back in time
-};
 
 // One connection to an endpoint. It carries one exchange at a time, and is kept idle in between.
 // For datagrams it is a socket, with a port of its own, that carries one exchange only: a datagram
 // that comes too late must not be taken for the response of the next exchange.
 //
-// States:
-// - kConnecting, kTunneling (a proxy is asked to connect further) and kHandshaking: the connection
-//   is being made for its first session.
-// - kExchanging: sends the request and receives the response, which may begin before all is sent.
-//   While a part of the response is being delivered (paused_), nothing is read and no time limit
-//   passes.
-// - kIdle: has no session. If the peer sends something or closes, the connection closes.
-// - kClosing: has to be closed. Only the poller's thread may do that, and has been asked to.
-// - kClosed: the connection is over.
+// The state machine. Only the poller's thread changes the state, where no other is named.
+//
+//  from         to           when
+//  kConnecting  kExchanging  the setup is done, and the request of the first session is sent
+//  kIdle        kExchanging  begin(), any thread: the next request is sent
+//  kExchanging  kDelivering  a part of the response has come, and a handler delivers it
+//  kDelivering  kDelivered   resume(), any thread: the poller's thread is asked to go on
+//  kDelivered   kExchanging  the poller's thread goes on
+//  kExchanging  kIdle        the response is whole, and the connection can be used again
+//  kExchanging  kClosing     the response is whole, or no more of it is wanted
+//  kIdle        kClosing     close_idle() or begin(), any thread; the peer sends or closes; the
+//                            time limit for being idle passes; the runtime stops
+//  kConnecting, kExchanging, kDelivered
+//               kClosing     an error, a time limit, a cancel, the stop of the runtime
+//  kClosing     kClosed      what write_now() was given is sent, or need not be sent any more
+//  any          kClosed      start() has failed; end_with_runtime()
+//
+// In kExchanging the request is sent and the response received, which may begin before all is sent.
+// In kDelivering and kDelivered nothing is read and no time limit passes. kClosing exists because
+// only the poller's thread may close the connection; it has been asked to.
 //
 // Threads: see Channel. Only the poller's thread parses responses. A request on an idle connection
 // is written by the thread that begins it.
 //
 // Invariants:
-// 1. session_ is set in the first four states only. The thread that takes it out, under C, owns the
-//    session and its next step.
+// 1. session_ is set from kConnecting to kDelivered only, and in kClosed until resume() if the
+//    runtime has stopped in kDelivering. The thread that takes it out, under C, owns the session
+//    and its next step.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
-// 3. While paused_ is set the session stays, whatever happens, because the thread that delivers
-//    uses the exchange. resume() ends the pause, once, on any thread.
+// 3. In kDelivering the session stays, whatever happens, because the thread that delivers uses the
+//    exchange. resume() ends this, once, on any thread.
 // 4. An idle connection is in its endpoint's list, or is just being put there or taken out.
 class ClientConnection final : public Channel, public protocol::MessageChannel {
  public:
@@ -94,24 +97,12 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool is_known_to_close = false;  // guarded by the endpoint's E
 
  private:
-  enum class State { kConnecting, kTunneling, kHandshaking, kExchanging, kIdle, kClosing, kClosed };
-  enum class Step {
-    kWait,
-    kConnect,
-    kTunnel,
-    kHandshake,
-    kSend,
-    kRead,
-    kResume,
-    kFailForMemory,
-    kAbort,
-    kCancel,
-    kClose
-  };
+  // The order matters: those up to kDelivered have a session, and those before kClosing may fail.
+  enum class State { kConnecting, kExchanging, kDelivering, kDelivered, kIdle, kClosing, kClosed };
+  // What the poller's thread has to do next.
+  enum class Step { kWait, kSetUp, kSend, kReceive, kGoOn, kFail, kClose };
 
-  static constexpr size_t kReadSize = 64 * 1024;
   static constexpr int kMaxSteps = 16;
-  static constexpr int kMaxVectors = 64;
   // At most this many bytes are kept for write_now() until the socket takes them.
   static constexpr size_t kMaxFeedback = size_t{1024} * 1024;
 
@@ -126,78 +117,61 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   int write_now(const void* buffer, size_t size) override;
   void restart_receive() override;
 
+  // Whether the table allows it.
+  bool may_become(State next) const WF_REQUIRES(mutex_);
+  void become(State next) WF_REQUIRES(mutex_);
+
   // Only on the poller's thread, up to close().
   void advance(RunnableList& finished);
   Step next_step();
-  int cancel_error();
-  // These return true if there may be more to do.
-  bool finish_connecting(RunnableList& finished);
-  bool send_proxy_request(RunnableList& finished);
-  bool read_proxy_reply(RunnableList& finished);
-  bool connected(RunnableList& finished);
-  bool handshake(RunnableList& finished);
-  bool read_some(RunnableList& finished);
-  bool read_datagram(RunnableList& finished);
-  bool feed(const char* data, size_t size, RunnableList& finished);
-  bool input_ended(int error, RunnableList& finished);
-  void response_continues(RunnableList& finished);
-  void pause(Runnable* delivery, RunnableList& finished);
-  void resumed(RunnableList& finished);
+  void set_up(RunnableList& finished);
+  // These two return true if there may be more to do.
+  bool receive(RunnableList& finished);
   bool continue_sending(RunnableList& finished);
-  void complete(bool usable, RunnableList& finished);
-  void fail(int state, int error, int timeout_reason, RunnableList& finished);
+  // A part of the response has come.
+  void part_came(ClientExchange* exchange, RunnableList& finished);
+  // The delivery of a part is over.
+  void go_on(RunnableList& finished);
+  // The response is whole, or no more of it is wanted. `usable`: the connection may be used again.
+  void complete(ClientExchange* exchange, bool usable, RunnableList& finished);
+  void fail(const ClientFailure& failure, RunnableList& finished);
+  // Why session_ has to end now. Called if aborting_ or cancel_error_ is set.
+  ClientFailure early_end();
   void close();
 
   // Called by the thread that owns the session. Returns kNotIdle if the state is not `expected` any
   // more.
   Begin send_request(State expected, ClientSession* session, ClientFailure* failure);
-  // Has the exchange complete its request. Returns 0 or an errno.
-  static int encode(ClientExchange* exchange, struct iovec* vectors, int* count,
-                    protocol::ProtocolMessage** response);
+  // Returns false if the exchange cannot begin. The connection has to close then.
+  bool begin_exchange(ClientSession* session, EncodedRequest& request, ClientFailure* failure)
+      WF_REQUIRES(mutex_);
   // The session is here now. Returns 0, or the errno value with which it must end instead.
   int arrived(const ClientSession* session) WF_REQUIRES(mutex_);
   // Whether the peer of an idle connection has neither sent something nor closed. It may have done
   // so if that has not arrived yet.
   bool is_still_idle() WF_REQUIRES(mutex_);
-  ClientFailure failure_of(int state, int error, int timeout_reason) const WF_REQUIRES(mutex_);
-  bool set_send_deadline() WF_REQUIRES(mutex_);
-  // Called when bytes of the response have come.
-  void note_bytes() WF_REQUIRES(mutex_);
-  bool set_receive_deadline() WF_REQUIRES(mutex_);
+  bool is_datagram() const;
+  // The failure, with what the connection knows about how far it has come.
+  ClientFailure with_facts(ClientFailure failure) const WF_REQUIRES(mutex_);
+  bool set_exchange_deadline() WF_REQUIRES(mutex_);
   // The connection closes: sets the time limit for sending the rest of what write_now() was given.
   void limit_flushing() WF_REQUIRES(mutex_);
 
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
-  std::unique_ptr<protocol::HttpResponse> proxy_reply_;  // in kTunneling; poller's thread only
+  ResponseReader reader_;  // see there
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool writable_ WF_GUARDED_BY(mutex_) = false;
   bool aborting_ WF_GUARDED_BY(mutex_) = false;
-  int cancel_error_ WF_GUARDED_BY(mutex_) = 0;        // not 0: session_ has to end with it
-  bool out_of_memory_ WF_GUARDED_BY(mutex_) = false;  // start() could not set a time limit
-  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;     // how many have begun
-  // The following belong to the exchange.
-  ClientTimes times_ WF_GUARDED_BY(mutex_);
-  bool sending_ WF_GUARDED_BY(mutex_) = false;   // the socket has not taken all of the request
-  bool received_ WF_GUARDED_BY(mutex_) = false;  // bytes of the response have come
-  // No byte of the response has come yet, or none since the last restart_receive().
-  bool awaits_first_ WF_GUARDED_BY(mutex_) = true;
-  bool restarted_ WF_GUARDED_BY(mutex_) = false;
+  int cancel_error_ WF_GUARDED_BY(mutex_) = 0;     // not 0: session_ has to end with it
+  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;  // how many have begun
   // Bytes that write_now() was given wait for the socket. May be true in kIdle and kClosing, too.
   bool flushing_ WF_GUARDED_BY(mutex_) = false;
-  // While sending_ is true, the time at which sending began; afterwards, the time at which it
-  // ended. Each pause moves it forward by its length.
-  int64_t sent_ns_ WF_GUARDED_BY(mutex_) = kNever;
-  // Once the request is sent: when the time limit ClientTimes::receive began.
-  int64_t receive_ns_ WF_GUARDED_BY(mutex_) = kNever;
-  bool paused_ WF_GUARDED_BY(mutex_) = false;
-  bool resumed_ WF_GUARDED_BY(mutex_) = false;   // the poller's thread has yet to handle a resume()
-  int64_t paused_ns_ WF_GUARDED_BY(mutex_) = 0;  // when the last pause began
-  // Constant while the connection receives. Only the poller's thread reads and parses.
-  protocol::ProtocolMessage* response_ = nullptr;
+  ConnectionSetup setup_ WF_GUARDED_BY(mutex_);      // in kConnecting
+  ExchangeProgress progress_ WF_GUARDED_BY(mutex_);  // of the last exchange
 };
 
 }  // namespace workflow

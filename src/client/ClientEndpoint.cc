@@ -50,21 +50,11 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
       params_(target.params),
       address_length_(length),
       transport_(target.transport),
-      is_tls_(target.is_tls()),
-      tls_context_(is_tls_ ? target.ssl_ctx : nullptr),
-      tls_host_(target.verified_host.empty() ? target.host : target.verified_host),
-      alpn_(target.alpn_protocol ? static_cast<char>(std::strlen(target.alpn_protocol)) +
-                                       std::string(target.alpn_protocol)
-                                 : std::string()),
       tunnel_request_(target.tunnel_request) {
   std::memcpy(&address_, address, length);
-  if (tls_context_) {
-    SSL_CTX_up_ref(tls_context_);
+  if (target.is_tls()) {
+    tls_.emplace(target, key_, hub.tls_sessions());
   }
-}
-
-ClientEndpoint::~ClientEndpoint() {
-  SSL_CTX_free(tls_context_);
 }
 
 ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fresh,
@@ -337,29 +327,53 @@ void ClientEndpoint::connect_next(RunnableList& finished) {
   }
 }
 
-bool ClientEndpoint::begin_tls(Stream& stream) {
-  try {
-    if (!tls_context_ || !stream.begin_tls(tls_context_, TlsStream::Role::kClient) ||
-        (!tls_host_.empty() &&
-         !stream.tls()->expect_host(tls_host_.c_str(), params_.use_tls_sni)) ||
-        (!alpn_.empty() && SSL_set_alpn_protos(stream.tls()->ssl(),
-                                               reinterpret_cast<const unsigned char*>(alpn_.data()),
-                                               static_cast<unsigned>(alpn_.size())) != 0)) {
-      return false;
+void ClientEndpoint::abort_all() {
+  std::vector<Ref<ClientConnection>> connections;
+  std::vector<ClientSession*> waiting;
+  {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    for (ClientConnection* connection : all_) {
+      connections.emplace_back(connection);
     }
-  } catch (const std::bad_alloc&) {
-    return false;
+    while (ClientSession* session = take(waiting_.next_for_new())) {
+      waiting.push_back(session);
+    }
   }
-  hub_.tls_sessions().offer(key_, stream.tls()->ssl());
-  return true;
+  for (const Ref<ClientConnection>& connection : connections) {
+    connection->abort();
+  }
+  RunnableList finished;
+  for (ClientSession* session : waiting) {
+    session->failed({.state = WFT_STATE_ABORTED}, finished);
+  }
+  hub_.runtime().handlers().post(finished);
 }
 
-void ClientEndpoint::forget_tls_session() {
-  hub_.tls_sessions().forget(key_);
+void ClientEndpoint::end_with_runtime() {
+  std::vector<ClientConnection*> connections;
+  {
+    MutexLock lock(mutex_);
+    connections.assign(all_.begin(), all_.end());
+    all_.clear();
+    idle_.clear();
+  }
+  for (ClientConnection* connection : connections) {
+    connection->end_with_runtime();
+  }
 }
 
-void ClientEndpoint::keep_tls_session(TlsSessions::Kept kept) {
-  hub_.tls_sessions().keep(key_, std::move(kept));
+void ClientEndpoint::cancel(const SessionLocation& location, int reason) {
+  ClientSession* session = nullptr;
+  {
+    MutexLock lock(mutex_);
+    session = take(location.waiter);
+  }
+  if (session) {
+    RunnableList finished;
+    session->failed({.state = WFT_STATE_SYS_ERROR, .error = reason}, finished);
+    hub_.runtime().handlers().post(finished);
+  }
 }
 
 bool ClientEndpoint::runtime_stops() const {

@@ -1,17 +1,15 @@
 #pragma once
 
-#include <openssl/ssl.h>
-
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 #include "client/ClientConnection.h"
+#include "client/ClientTls.h"
 #include "client/SessionQueue.h"
-#include "client/TlsSessions.h"
 #include "kernel/Poller.h"
-#include "kernel/Stream.h"
 #include "util/Mutex.h"
 #include "workflow/detail/ClientExchange.h"
 
@@ -31,12 +29,12 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   // `key`: the key by which the hub finds this endpoint.
   ClientEndpoint(ClientHub& hub, std::string key, const ClientTarget& target,
                  const struct sockaddr* address, socklen_t length);
-  ~ClientEndpoint();
 
   const std::string& key() const { return key_; }
   const struct EndpointParams& params() const { return params_; }
   enum TransportType transport() const { return transport_; }
-  bool is_tls() const { return is_tls_; }
+  // Null: the connections do not use TLS.
+  const ClientTls* tls() const { return tls_ ? &*tls_ : nullptr; }
   const struct sockaddr* address() const {
     return reinterpret_cast<const struct sockaddr*>(&address_);
   }
@@ -62,14 +60,6 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
 
   // If the session of that location waits for a connection here, it ends with `reason`.
   void cancel(const SessionLocation& location, int reason);
-
-  // Begins TLS on a connected stream, and offers to resume the last TLS session. Returns false if
-  // there is no memory.
-  bool begin_tls(Stream& stream);
-  // Keeps a TLS session for later connections. The caller does not hold the connection's lock.
-  void keep_tls_session(TlsSessions::Kept kept);
-  // Called after a handshake has failed, because the kept TLS session may be the reason.
-  void forget_tls_session();
 
   // The runtime stops: everything ends as aborted.
   void abort_all();
@@ -120,11 +110,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   struct sockaddr_storage address_ = {};
   const socklen_t address_length_;
   const enum TransportType transport_;
-  const bool is_tls_;
-  SSL_CTX* const tls_context_;  // this holds a reference
-  const std::string tls_host_;
-  const std::string alpn_;  // as SSL_set_alpn_protos(3) takes it
   const std::string tunnel_request_;
+  std::optional<ClientTls> tls_;  // constant
 
   mutable Mutex mutex_;                                        // E
   std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the most recently used is last

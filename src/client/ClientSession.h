@@ -18,7 +18,7 @@ class SessionLocation;
 //
 // A session has one owner at any time, and only the owner calls it: its creator, the resolver, the
 // queue of an endpoint, or a connection.
-class ClientSession final : private ResolveRequest {
+class ClientSession final : public ResolveRequest {
  public:
   ClientSession(ClientExchange* exchange, const ClientTarget& target, int retry_max);
 
@@ -41,8 +41,6 @@ class ClientSession final : private ResolveRequest {
   void failed(const ClientFailure& failure, RunnableList& finished);
 
  private:
-  friend class ClientHub;  // cancels the look-up
-
   ~ClientSession() = default;
 
   void resolved(int error, HostAddresses addresses) override;

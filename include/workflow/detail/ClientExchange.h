@@ -139,7 +139,6 @@ class ClientExchange {
   long long sequence() const { return sequence_; }
 
  private:
-  friend class ClientConnection;
   friend class ClientSession;
 
   std::unique_ptr<SessionLocation> location_;  // set by allow_cancel()
