@@ -61,7 +61,7 @@ int DeadlineScope::set_deadline(ClockedDue due, bool keeps_clock) {
   if (error == 0) {
     MutexLock lock(deadline_mutex_);
     if (keeps_clock) {
-      due.clock = timer_ ? timer_->clock() : due_.clock;
+      due.clock = due_.clock;
     }
     if (stage_ == Stage::kCreated) {
       due_ = due;
@@ -81,7 +81,7 @@ int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
   if (expired_) {
     return ETIMEDOUT;
   }
-  if (timer_ && timer_->clock() == due.clock) {
+  if (timer_ && due_.clock == due.clock) {
     return PollerTimers::move(timer_, due.due) == PollerTimers::Move::kMoved ? 0 : ETIMEDOUT;
   }
   // The new timer comes first: if it cannot be started, nothing has changed.
@@ -95,6 +95,7 @@ int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
     return ETIMEDOUT;  // the deadline before has just expired, and will end the scope
   }
   timer_ = after;
+  due_.clock = due.clock;
   return 0;
 }
 

@@ -80,7 +80,8 @@ class DeadlineScope final : public CancelScope, public Runnable {
   mutable Mutex deadline_mutex_;
   Stage stage_ WF_GUARDED_BY(deadline_mutex_) = Stage::kCreated;
   bool expired_ WF_GUARDED_BY(deadline_mutex_) = false;
-  ClockedDue due_ WF_GUARDED_BY(deadline_mutex_){.due = TimerDue::after(kNever)};  // until start()
+  // Until start() the deadline; after it only the clock counts, that of the last deadline.
+  ClockedDue due_ WF_GUARDED_BY(deadline_mutex_){.due = TimerDue::after(kNever)};
   Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;  // until it has expired
   Ref<DeadlineScope> outer_ WF_GUARDED_BY(deadline_mutex_);
   int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};    // by Kind: the reason, or 0

@@ -74,6 +74,20 @@ TEST_F(Deadline, AtAPointOfTime) {
   EXPECT_EQ(text(), "a+b!D!c!E!d+F+");
 }
 
+// The clock of the last deadline counts, also if that one has been removed.
+TEST_F(Deadline, ADelayGoesByTheClockOfTheLastDeadline) {
+  WFScopeTask* task = WFTaskFactory::create_deadline_task(
+      timer("a", 100'000), WFTimerDue(std::chrono::hours(1), WF_CLOCK_WALL),
+      noting<WFScopeTask>("D"));
+  const WFScope scope = task->scope();
+  start(task);
+  EXPECT_TRUE(scope.set_deadline(WFTimerDue(milliseconds(-1), WF_CLOCK_MONOTONIC)));
+  EXPECT_TRUE(scope.set_deadline(milliseconds(5)));
+  WFManualClock::set_wall(std::chrono::system_clock::time_point(std::chrono::seconds(0)));
+  pass(5);
+  EXPECT_EQ(text(), "a!D!");
+}
+
 TEST_F(Deadline, OfNoTimeLetsNothingWait) {
   start(limited(timer("a", 0), 0));
   pass(0);
