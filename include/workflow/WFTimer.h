@@ -34,8 +34,7 @@ class TimerSlots;
 //                           cron expression that is never due
 //              ENOMEM       there was no memory when it was started or, if it is periodic, later
 //              EMFILE, ENFILE  its clock is not the monotonic one, its poller has had no such
-//              timer,
-//                           and there is no descriptor left for one
+//                           timer, and there is no descriptor left for one
 //   ABORTED    0            the library stops, or had stopped before the start
 //
 // A timer is dropped, and its callback does not run, if it is dismissed, or if its series is
@@ -51,9 +50,9 @@ enum WFTimerVerdict {
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
   // Too late: the outcome that the callback will see is already decided. The callback runs now or
-  // soon or, if the timer was not started, once it is. No later call through a handle of
-  // this timer succeeds. There is one exception: reschedule() also returns this during a tick of a
-  // periodic timer, because a tick cannot be moved; that timer goes on and can still be cancelled.
+  // soon or, if the timer was not started, once it is. No later call through a handle of this timer
+  // succeeds. There is one exception: reschedule() also returns this during a tick of a periodic
+  // timer, because a tick cannot be moved; that timer goes on and can still be cancelled.
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).
   WF_TIMER_DONE = 2,
@@ -96,8 +95,8 @@ class WFTimerHandle {
 
   // The time until the timer expires, by its clock as it stands now. For a timer that was not
   // started it is the delay, or the time until the deadline. It is 0 if the timer is overdue and
-  // nanoseconds::max() if it never expires. Empty if the timer does not wait now: it
-  // has ended, is in a tick, or was refused.
+  // nanoseconds::max() if it never expires. Empty if the timer does not wait now: it has ended, is
+  // in a tick, or was refused.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -212,9 +211,9 @@ class WFTimer {
   // Creates a timer as the options describe it. Start it, push it to a series, or dismiss it.
   //
   // A timer with a name is outstanding from its creation until its outcome is decided, which is
-  // before its callback. The policy is applied when the
-  // timer is created. With WF_TIMER_REPLACE the new timer gets the name before the old ones end. If
-  // several threads create such timers at the same time, the last one stays.
+  // before its callback. The policy is applied when the timer is created. With WF_TIMER_REPLACE the
+  // new timer gets the name before the old ones end. If several threads create such timers at the
+  // same time, the last one stays.
   //
   // A timer that is refused, because of its policy or a quota, has no name. It ends as soon as it
   // is started, with SYS_ERROR and EEXIST or EDQUOT; get_error() returns that error from the
@@ -270,8 +269,8 @@ class WFTimer {
   // Quotas limit how many timers may be outstanding: at most `max` of that name, or of all names
   // together that begin with that prefix. A timer beyond a quota is refused. Several quotas may
   // apply to a name, and each of them must have room. Timers that exist already stay. With
-  // WF_TIMER_REPLACE a timer takes the place of the one it replaces, so each such call may
-  // exceed the quota by one until that one has ended. kNoQuota removes a quota.
+  // WF_TIMER_REPLACE a timer takes the place of the one it replaces, so each such call may exceed
+  // the quota by one until that one has ended. kNoQuota removes a quota.
   //
   // Returns 0, or -1 with ENOMEM; then nothing has changed. Setting the first quota of a prefix is
   // O(all names, a 256th of them at a time, + quotas). Setting the first quota of a name, or

@@ -14,9 +14,7 @@ namespace {
 class GuardNames final : public RuntimePart, public NameRegistry {
  public:
   ~GuardNames() override {
-    while (NamedNode* place = unlink_any()) {
-      delete static_cast<GuardPlace*>(place);
-    }
+    unlink_all([](NamedNode* place) { delete static_cast<GuardPlace*>(place); });
   }
 };
 

@@ -10,26 +10,7 @@ namespace workflow {
 NameRegistry::NameRegistry() : key_(VirtualScheduler::current() ? SipKey() : SipKey::random()) {}
 
 NameRegistry::~NameRegistry() {
-  while (unlink_any()) {
-  }
-}
-
-NamedNode* NameRegistry::unlink_any() {
-  for (Shard& shard : shards_) {
-    NamedNode* node = nullptr;
-    shard.lock();
-    for (size_t i = 0; !node && i < shard.table.bucket_count(); i++) {
-      if (Entry* entry = shard.table.first_in(i)) {
-        node = entry->head;
-        NameTable::free(shard.unlink(node));
-      }
-    }
-    shard.unlock();
-    if (node) {
-      return node;
-    }
-  }
-  return nullptr;
+  unlink_all([](NamedNode*) {});
 }
 
 NameRegistry::NameKey NameRegistry::key_of(std::string_view name) const {

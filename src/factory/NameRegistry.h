@@ -142,8 +142,10 @@ class NameRegistry {
   template <class Stays, class Unlinked>
   bool advance(std::string_view name, Stays&& stays, Unlinked&& unlinked);
 
-  // For the end of the registry: unlinks any one node and returns it, or null if there is none.
-  NamedNode* unlink_any();
+  // For the end of the registry: unlinks all nodes, and calls unlinked(node), under B, for each of
+  // them. O(nodes + buckets).
+  template <class Unlinked>
+  void unlink_all(Unlinked&& unlinked);
 
   // For reports: each name with its number of nodes. Locks one shard at a time.
   std::vector<std::pair<std::string, size_t>> names() const;
@@ -354,6 +356,21 @@ bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Betwe
     }
   }
   return true;
+}
+
+template <class Unlinked>
+void NameRegistry::unlink_all(Unlinked&& unlinked) {
+  for (Shard& shard : shards_) {
+    shard.lock();
+    for (size_t i = 0; i < shard.table.bucket_count(); i++) {
+      while (Entry* entry = shard.table.first_in(i)) {
+        NamedNode* node = entry->head;
+        NameTable::free(shard.unlink(node));
+        unlinked(node);
+      }
+    }
+    shard.unlock();
+  }
 }
 
 template <class Stays, class Unlinked>
