@@ -11,7 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "kernel/Channel.h"
+#include "server/ClientWatch.h"
+#include "server/ReplyChannel.h"
+#include "server/RequestReader.h"
 #include "server/ServerPeer.h"
 #include "util/UniqueFd.h"
 #include "workflow/ProtocolMessage.h"
@@ -54,29 +56,64 @@ class ServerHost {
 // One accepted connection: reads requests, one exchange at a time, and writes their replies in
 // order.
 //
-// States:
-// - kHandshaking: the TLS handshake is under way.
-// - kReading: waits for a request, or receives one. The connection owns the exchange.
-// - kProcessing: the series of the request runs. Nothing is read, so a client cannot run ahead.
-// - kWriting: the socket has taken only a part of the reply.
-// - kLingering: the connection has shut down its side, and throws away what the client still sends,
-//   so that the client gets the last bytes of the reply instead of a reset (RFC 9112, 9.6). A
-//   server that stops does not wait for that. The connection ends, and its socket lives on alone
-//   (see LingeringSocket) if the client may be in the middle of sending, or has not acknowledged
-//   the whole reply yet.
-// - kClosing: has to be closed. Only the poller's thread may do that, and has been asked to.
-// - kClosed: the connection is over.
+// Its one state machine. The deadline, where there is one, is that of the last column.
 //
-// Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
-// reply.
+// | state        | meaning                            | goes on to              | deadline |
+// |--------------|------------------------------------|-------------------------|---------------------|
+// | kHandshaking | the TLS handshake is under way     | kReading: it is done    |
+// ssl_accept_timeout  | |              |                                    | kLingering: refused
+// |                     | | kReading     | waits for a request, or receives   | kProcessing: it is
+// | header, body, idle  | |              | one                                |   whole |
+// (RequestReader)     | |              |                                    | kLingering: refused
+// |                     | | kProcessing  | its series runs; nothing is read,  | kReading: replied
+// | pushed bytes,       | |              | so a client cannot run ahead       | kWriting,
+// kLingering    | heartbeat           | | kWriting     | the socket has taken only a part   |
+// kReading, kLingering:   | send_timeout        | |              | of the reply |   all was sent |
+// | | kLingering   | has shut down its side, and throws | kParted: server stops   | linger_timeout
+// | |              | away what the client still sends   |                         | | | kClosing |
+// has to be closed; the poller's     | kClosed                 |                     | | | thread
+// was asked to                |                         |                     | | kParted      |
+// over; its socket may live on       |                         |                     | | kClosed |
+// over                               |                         |                     |
+//
+// - Every state before kClosing goes on to kClosing when its deadline passes, when a deadline
+// cannot
+//   be set, or when sending fails. In kReading, a request that comes too late may be answered
+//   first.
+// - kReading and kLingering end in kClosed when the client has closed the connection.
+// - A reply is followed by kReading if the connection is kept, otherwise by kLingering: so the
+//   client gets the last bytes of the reply instead of a reset (RFC 9112, 9.6).
+// - A server that stops takes no request. kHandshaking goes on to kClosing, and kReading to
+// kParted.
+//   So does kLingering, as soon as it is known whether the client is sending. kParted leaves the
+//   socket to a LingeringSocket if the client may be in the middle of sending, or has not
+//   acknowledged the whole reply yet.
+// - end_with_runtime() goes from any state to kClosed.
+//
+// Threads: see Channel. Only the poller's thread parses, and only it leaves kHandshaking and
+// kReading. The thread that ends the series writes the reply. Any thread may leave kProcessing,
+// kWriting and kLingering, under C.
+//
+// Its parts: ReplyChannel sends, RequestReader receives, ClientWatch knows who is to be told that
+// the client is lost.
 //
 // Invariants, besides those of Channel. There is one reference for each series that has begun.
-// 1. In kReading only the poller's thread uses exchange_ and input_.
+// 1. In kReading only the poller's thread uses reader_, without C. In kProcessing and kWriting it
+//    holds no request, and nobody changes it.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
 // 3. In kProcessing the exchange and its series are alive as long as C is held. The thread that
 //    changes this state decides how the exchange ends.
-class ServerConnection final : public Channel, public ServerPeer, public protocol::MessageChannel {
+class ServerConnection final : public ReplyChannel,
+                               public ServerPeer,
+                               public protocol::MessageChannel {
  public:
+  // The place in the server's list of open connections; guarded by the server's S.
+  struct Place {
+    bool is_listed = false;
+    ServerConnection* next = nullptr;
+    ServerConnection* previous = nullptr;
+  };
+
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
 
   // Registers with the poller, unless shut_down() has ended the connection already. Returns false
@@ -129,24 +166,23 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void retain() override { Channel::retain(); }
   void release() override { Channel::release(); }
 
+  Place place;
+
  private:
-  friend class Server;
-  enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
-  enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kPart, kClose };
-
-  // Those that want to know what happens to the client before the reply is complete.
-  struct Watching {
-    std::shared_ptr<LeaveHook> hook;
-    std::shared_ptr<ReplyStream> stream;
-
-    // Nothing is sent any more: ends the stream, and has the hook called.
-    void over(int error) const;
+  enum class State {
+    kHandshaking,
+    kReading,
+    kProcessing,
+    kWriting,
+    kLingering,
+    kClosing,
+    kParted,
+    kClosed
   };
 
   static constexpr size_t kReadSize = 64 * 1024;
   // At most this many steps in one round, so that one fast sender does not hold up the others.
   static constexpr int kMaxSteps = 16;
-  static constexpr size_t kMaxPushed = 1024 * 1024;
   static constexpr int kMaxVectors = 64;
 
   ~ServerConnection() override = default;
@@ -159,68 +195,61 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // MessageChannel: called by the message that is being received, on the poller's thread.
   int write_now(const void* buffer, size_t size) override;
 
-  // Only on the poller's thread. Does what can be done now, in any state.
-  void advance(RunnableList& finished);
-  Step next_step();
-  // These return true if there may be more to do.
+  // Only on the poller's thread, up to close(). Does what can be done now; there is one function
+  // for each state that the poller's thread works in. They return true if there may be more to do.
+  bool step(RunnableList& finished);
   bool handshake();
-  bool read_some(RunnableList& finished);
+  bool read(RunnableList& finished);
+  bool look_for_client(RunnableList& finished);
+  bool linger();
+
   bool feed(const char* data, size_t size, RunnableList& finished);
-  bool discard_some();
-  ssize_t read_to_discard(char* buffer, size_t size) WF_REQUIRES(mutex_);
-  bool client_left(RunnableList& finished);
-  void new_exchange();
+  void begin_request();
   void begin_exchange(RunnableList& finished);
-  void note_receiving();
   void refuse(bool timed_out);
   void end_receiving();
-  // `to_the_end`: writes all that the socket takes now, because the poller stops.
-  void continue_writing(bool to_the_end = false);
-  // In kProcessing: does the same with what was pushed.
+  ssize_t read_to_discard(char* buffer, size_t size) WF_REQUIRES(mutex_);
+  // The socket may take more now. `to_the_end`: writes all that it takes, because the poller stops.
+  void continue_writing(bool to_the_end);
   void continue_pushing(bool to_the_end);
-  void pushing_timed_out(bool stopped);
-  void fail_reply(int error);
-  void close();
-  // Does what close() does when the server stops; see kLingering.
-  void part();
+  void pushing_timed_out(bool stopped, RunnableList& finished);
+  // `last`: kClosed or kParted.
+  void close(State last);
 
   // The rest is for any thread.
-  // `is_sending`: the client may be in the middle of sending, because something has come that is
-  // not a part of a request that was processed. `whole`: nothing that has begun was cut short.
+  bool stopping() const { return stopping_.load(std::memory_order_acquire); }
+  State state() const;
+  bool is_over() const WF_REQUIRES(mutex_) {
+    return state_ == State::kParted || state_ == State::kClosed;
+  }
+  // Returns false and sets errno on failure.
+  bool begin(SSL_CTX* context) WF_REQUIRES(mutex_);
+  // Enters kReading, or kClosing if there is no memory for the time limit.
+  void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
+  // Enters kLingering. `is_sending`: the client may be in the middle of sending, because something
+  // has come that is not a part of a request that was processed. `whole`: nothing that has begun
+  // was cut short.
   void start_lingering(bool is_sending, bool whole = true) WF_REQUIRES(mutex_);
-  // Called after a write has failed with EAGAIN. If the poller will go on with the write, enters
-  // kWriting and returns EAGAIN. If the poller is stopping, writes what the socket still takes now,
-  // and returns 0 if that was all, or an errno: ECANCELED if the rest was cut.
-  int leave_to_poller() WF_REQUIRES(mutex_);
-  void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
+  // Writes the reply, or fails with `error` if that is not 0. C must not be held.
+  void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
+            int count, int error);
+  // Writes the reply, or leaves the rest of it to the poller in kWriting: then returns EAGAIN.
+  int write_reply(const ServerExchange::Reply& reply, struct iovec* vectors, int count, bool* ask)
+      WF_REQUIRES(mutex_);
   // The whole reply was written: enters the next state. Returns true if the poller should look at
   // the connection at once. `began_ns` is when the last write of the reply began. The connection
   // counts as idle from then on, so that the order in which connections became idle is the order in
   // which their clients may have seen their replies.
   bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
-  // Returns false and sets errno on failure.
-  bool begin(SSL_CTX* context) WF_REQUIRES(mutex_);
-  // In kReading. Enters kClosing if there is no memory for the time limit.
-  void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
-  // In kProcessing: separates the exchange from the connection. When the exchange ends it finds
-  // that it has failed with `error`. Returns what watched the client; the caller notifies and frees
-  // it without C.
-  [[nodiscard]] Watching detach(int error) WF_REQUIRES(mutex_);
-  [[nodiscard]] Watching stop_watching() WF_REQUIRES(mutex_);
-  // In kProcessing: appends to `cancels` what has to be posted to the handlers to end the scope of
-  // the request as `what` says.
-  void cancel_scope(OnLeaving what, RunnableList& cancels) WF_REQUIRES(mutex_);
-  int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
-  size_t room_for_push() const WF_REQUIRES(mutex_) {
-    return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
-  }
-  // Sets the time limit after a write of pushed bytes, which has returned `error` (0 or EAGAIN):
-  // the heartbeat if all was written, otherwise the limit for the rest. Returns false if bytes
-  // are left and no limit could be set.
-  bool limit_push(int error) WF_REQUIRES(mutex_);
-  // Writes the reply, or fails with `error` if that is not 0. C must not be held.
-  void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
-            int count, int error);
+  // In kWriting: gives up the rest of the reply.
+  void fail_reply(int error);
+  // In kProcessing: separates the exchange from the connection, which will carry no other one. When
+  // the exchange ends it finds that it has failed with `error`.
+  void detach(int error, ClientWatch::Notice& notice) WF_REQUIRES(mutex_);
+  // In place of the reply that was detached.
+  void answer_unavailable(const std::string& unavailable) WF_REQUIRES(mutex_);
+  // Below -1: as the server's params say.
+  int64_t send_limit_ns(int timeout_ms) const;
 
   ServerHost& host_;
   WFConnection* const user_;
@@ -232,34 +261,18 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   State state_ WF_GUARDED_BY(mutex_) = State::kReading;
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
-  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to wait for the next request
-  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to send without progress
-  // The series of the request, in kProcessing until the reply begins; null otherwise.
-  SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
-  Watching watching_ WF_GUARDED_BY(mutex_);
-  OnLeaving on_leaving_ WF_GUARDED_BY(mutex_) = OnLeaving::kNothing;
-  bool pushed_ WF_GUARDED_BY(mutex_) = false;   // something was pushed
-  bool pushing_ WF_GUARDED_BY(mutex_) = false;  // not all that was pushed has left
-  bool counted_ WF_GUARDED_BY(mutex_) = false;  // was counted as cut short
-  int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  bool counted_ WF_GUARDED_BY(mutex_) = false;         // was counted as cut short
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
+  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;     // how long to wait for the next request
+  // In kProcessing and kWriting; null if it was detached. Its series owns it.
+  ServerExchange* exchange_ WF_GUARDED_BY(mutex_) = nullptr;
+  ClientWatch watch_ WF_GUARDED_BY(mutex_);
+  size_t lingered_ WF_GUARDED_BY(mutex_) = 0;  // bytes that were thrown away
+  // In kLingering and kParted: see start_lingering().
+  bool is_sending_ WF_GUARDED_BY(mutex_) = false;
 
-  // The place in the server's list of open connections; guarded by the server's S.
-  bool is_listed_ = false;
-  ServerConnection* next_ = nullptr;
-  ServerConnection* previous_ = nullptr;
-
-  // Which thread may use these depends on the state (invariant 1).
-  ServerExchange* exchange_ = nullptr;
-  std::string input_;
-  long long exchanges_ = 0;
-  int64_t started_ns_ = 0;           // first byte of the request
-  int64_t header_began_ns_ = 0;      // when the time limit of its header began
-  int64_t header_done_ns_ = kNever;  // when its header was complete; kNever: not yet
-  size_t received_ = 0;              // bytes of the request so far
-  size_t lingered_ = 0;
-  bool is_sending_ = false;  // valid from kLingering or part() on; see start_lingering()
-  bool parts_ = false;       // part() was called; poller's thread only
+  RequestReader reader_;     // invariant 1
+  long long exchanges_ = 0;  // poller's thread only
 };
 
 }  // namespace workflow
