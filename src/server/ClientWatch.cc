@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "factory/SeriesScope.h"
 #include "server/LeaveHook.h"
@@ -28,13 +29,9 @@ void ClientWatch::add(std::shared_ptr<LeaveHook>& hook, OnLeaving what) {
   on_leaving_ = std::max(on_leaving_, what);
 }
 
-void ClientWatch::lose(int error, Notice& notice) {
-  if (stream_) {
-    stream_->lose(error);
-  }
+void ClientWatch::lose(Notice& notice) {
   cancel(std::exchange(on_leaving_, OnLeaving::kNothing), notice);
   notice.hook = std::exchange(hook_, nullptr);
-  notice.stream = stream_;
 }
 
 void ClientWatch::cancel(OnLeaving what, Notice& notice) {
@@ -51,9 +48,6 @@ void ClientWatch::end(Notice& notice) {
   on_leaving_ = OnLeaving::kNothing;
   if (hook_) {
     notice.hook = std::move(hook_);
-  }
-  if (stream_) {
-    notice.stream = std::move(stream_);
   }
 }
 

@@ -1,15 +1,14 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include "server/ServerPeer.h"
 #include "workflow/detail/Runnable.h"
 
 namespace workflow {
 
-// Who wants to know, while a request is processed, that its client is lost: the scope of the
-// request, the user's hook, and the stream of the reply.
+// Who wants to know, while a request is processed, that its client is lost: the user's hook and the
+// scope of the request. The stream of the reply always does, and is told together with them.
 //
 // Owned by a ServerConnection and guarded by its C. Nobody is told under C: a Notice takes with it
 // who has to be told.
@@ -33,18 +32,14 @@ class ClientWatch {
   void begin(SeriesWork* series) { series_ = series; }
   // See ServerPeer::watch_leaving(). An earlier hook is swapped into `hook`.
   void add(std::shared_ptr<LeaveHook>& hook, OnLeaving what);
-  void set_stream(std::shared_ptr<ReplyStream> stream) { stream_ = std::move(stream); }
-
-  const std::shared_ptr<ReplyStream>& stream() const { return stream_; }
   // Whether anything is to happen when the client leaves.
   bool is_asked() const { return hook_ || on_leaving_ != OnLeaving::kNothing; }
 
-  // The client is lost. From now on tasks of the stream end with `error`. The hook and the end of
-  // the scope happen once.
-  void lose(int error, Notice& notice);
+  // The client is lost. The hook and the end of the scope happen once.
+  void lose(Notice& notice);
   // The scope has to end, whether or not anybody has asked for it.
   void end_scope(Notice& notice) { cancel(OnLeaving::kEndScope, notice); }
-  // The request is not processed any more. `notice` is to be freed without C.
+  // The request is not processed any more.
   void end(Notice& notice);
 
  private:
@@ -52,7 +47,6 @@ class ClientWatch {
 
   SeriesWork* series_ = nullptr;
   std::shared_ptr<LeaveHook> hook_;
-  std::shared_ptr<ReplyStream> stream_;
   OnLeaving on_leaving_ = OnLeaving::kNothing;
 };
 

@@ -1,18 +1,47 @@
 #include "server/ReplyChannel.h"
 
 #include <cerrno>
+#include <utility>
+
+#include "server/ReplyStream.h"
 
 namespace workflow {
 
-void ReplyChannel::begin_pushing(int64_t send_ns) {
-  send_ns_ = send_ns;
+int ReplyChannel::write_now(const void* buffer, size_t size) {
+  MutexLock lock(mutex_);
+  struct iovec vector = {const_cast<void*>(buffer), size};
+  return static_cast<int>(stream_.write(&vector, 1));
+}
+
+void ReplyChannel::begin_pushing(int send_timeout_ms) {
+  is_open_ = true;
+  set_send_limit(send_timeout_ms);
   pushed_ = false;
   set_deadline(kNever);
 }
 
-void ReplyChannel::end_pushing() {
+std::shared_ptr<ReplyStream> ReplyChannel::end_pushing() {
+  is_open_ = false;
   pushing_ = false;
   heartbeat_ns_ = kNever;
+  return std::exchange(reply_stream_, nullptr);
+}
+
+int ReplyChannel::push(const void* buffer, size_t size) {
+  MutexLock lock(mutex_);
+  int error = ENOTCONN;
+  if (is_open_) {
+    const bool was_full = copied_bytes() > ReplyStream::kLowWater;
+    error = push_bytes(buffer, size);
+    if (reply_stream_ && was_full && copied_bytes() <= ReplyStream::kLowWater) {
+      request_write_turn();  // tasks may wait for room, and no event of the socket will come
+    }
+  }
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(size);
 }
 
 int ReplyChannel::push_bytes(const void* buffer, size_t size) {
@@ -27,10 +56,10 @@ int ReplyChannel::push_bytes(const void* buffer, size_t size) {
       return ENOBUFS;
     }
   }
-  return push_head(buffer, size);
+  return push_now(buffer, size);
 }
 
-int ReplyChannel::push_head(const void* buffer, size_t size) {
+int ReplyChannel::push_now(const void* buffer, size_t size) {
   pushed_ = true;
   const size_t bytes_before = unsent_bytes() + size;
   const int error = limit_push(write_copy(buffer, size), bytes_before);
@@ -40,13 +69,52 @@ int ReplyChannel::push_head(const void* buffer, size_t size) {
   return error == EAGAIN ? 0 : error;
 }
 
-int ReplyChannel::resume_pushing(bool without_bound) {
-  const size_t bytes_before = unsent_bytes();
-  const int error = without_bound ? resume_without_bound() : resume_writing();
-  if (pushing_) {
-    limit_push(error, bytes_before);
+int ReplyChannel::push_head(std::shared_ptr<ReplyStream> stream, const std::string& head) {
+  const int error = push_now(head.data(), head.size());
+  if (error == 0) {
+    reply_stream_ = std::move(stream);
   }
   return error;
+}
+
+void ReplyChannel::continue_pushing(bool to_the_end) {
+  std::shared_ptr<ReplyStream> stream;
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    if (!pushing_ && !reply_stream_) {
+      return;
+    }
+    const size_t bytes_before = unsent_bytes();
+    error = to_the_end ? resume_without_bound() : resume_writing();
+    if (pushing_) {
+      limit_push(error, bytes_before);
+    }
+    if (error == EAGAIN) {
+      error = 0;
+    }
+    // An error shows again with the next read or write; the stream need not wait for that.
+    if (error != 0 || copied_bytes() <= ReplyStream::kLowWater) {
+      stream = reply_stream_;
+    }
+  }
+  if (stream && error == 0) {
+    stream->room();
+  } else if (stream) {
+    stream->over(Channel::peer_closed() ? ECONNRESET : error);
+  }
+}
+
+std::shared_ptr<ReplyStream> ReplyChannel::lose_stream(int error) {
+  if (reply_stream_) {
+    reply_stream_->lose(error);
+  }
+  return reply_stream_;
+}
+
+size_t ReplyChannel::unsent() const {
+  MutexLock lock(mutex_);
+  return copied_bytes();
 }
 
 int ReplyChannel::limit_push(int error, size_t bytes_before) {
@@ -61,24 +129,32 @@ int ReplyChannel::limit_push(int error, size_t bytes_before) {
   return error;
 }
 
-void ReplyChannel::set_heartbeat_interval(int64_t interval_ns) {
-  heartbeat_ns_ = interval_ns;
-  if (!pushing_) {
-    await_heartbeat();
+void ReplyChannel::set_heartbeat(int ms) {
+  MutexLock lock(mutex_);
+  if (is_open_) {
+    heartbeat_ns_ = ms > 0 ? timeout_ns(ms) : kNever;
+    if (!pushing_) {
+      await_heartbeat();
+    }
   }
 }
 
-int ReplyChannel::leave_to_poller() {
-  if (set_deadline(in_ns(send_ns_))) {
-    return EAGAIN;
+std::shared_ptr<ReplyStream> ReplyChannel::await_heartbeat() {
+  set_deadline(in_ns(heartbeat_ns_));
+  return heartbeat_ns_ != kNever ? reply_stream_ : nullptr;
+}
+
+int ReplyChannel::leave_to_poller(int error) {
+  if (error != EAGAIN || set_deadline(in_ns(send_ns_))) {
+    return error;
   }
-  const int error = resume_without_bound();
+  error = resume_without_bound();
   return error == EAGAIN ? ECANCELED : error;
 }
 
-int ReplyChannel::resume_reply(bool without_bound, bool renew) {
+int ReplyChannel::resume_reply(bool to_the_end, bool renew) {
   const size_t bytes_before = unsent_bytes();
-  const int error = without_bound ? resume_without_bound() : resume_writing();
+  const int error = to_the_end ? resume_without_bound() : resume_writing();
   if (error == EAGAIN && renew && unsent_bytes() < bytes_before) {
     set_deadline(in_ns(send_ns_));
   }

@@ -7,7 +7,6 @@
 
 #include "factory/TaskContext.h"
 #include "kernel/LingeringSocket.h"
-#include "kernel/Socket.h"
 #include "server/ReplyStream.h"
 #include "workflow/WFServer.h"
 
@@ -19,24 +18,11 @@ ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd
 
 bool ServerConnection::start() {
   SSL_CTX* const context = host_.tls_context();
-  bool waits = true;
-  {
-    MutexLock lock(mutex_);
-    if (is_over()) {
-      return true;
-    }
-    if (!begin(context)) {
-      return false;
-    }
-    waits = state_ != State::kClosing;
+  const WFServerParams& params = host_.params();
+  MutexLock lock(mutex_);
+  if (is_over()) {
+    return true;
   }
-  if (!waits) {
-    ask_poller();
-  }
-  return true;
-}
-
-bool ServerConnection::begin(SSL_CTX* context) {
   if (context) {
     if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
       errno = ENOMEM;
@@ -47,14 +33,14 @@ bool ServerConnection::begin(SSL_CTX* context) {
   if (watch() != 0) {
     return false;
   }
-  const WFServerParams& params = host_.params();
-  if (context) {
-    if (!set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)))) {
-      state_ = State::kClosing;
-    }
-  } else {
+  if (!context) {
     // The first request gets the time of a header, not that of an idle connection.
     wait_for_request(now_ns(), timeout_ns(params.header_timeout));
+  } else if (!set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)))) {
+    state_ = State::kClosing;
+  }
+  if (state_ == State::kClosing) {
+    ask_poller();
   }
   return true;
 }
@@ -108,12 +94,9 @@ bool ServerConnection::step(RunnableList& finished) {
     case State::kClosing:
       close(State::kClosed);
       return false;
-    case State::kWriting:
-    case State::kParted:
-    case State::kClosed:
-      break;
+    default:
+      return false;
   }
-  return false;
 }
 
 bool ServerConnection::handshake() {
@@ -152,7 +135,7 @@ bool ServerConnection::read(RunnableList& finished) {
     MutexLock lock(mutex_);
     if (stopping()) {
       // The client may be sending another request before it has read the last reply.
-      is_sending_ = exchanges_ > 0 && (reader_.exchange() || reader_.has_rest() || readable_);
+      lingering_.begin(exchanges_ > 0 && (reader_.exchange() || reader_.has_rest() || readable_));
       last = State::kParted;
     } else if (std::exchange(readable_, false)) {
       bool drained = true;
@@ -215,7 +198,7 @@ void ServerConnection::begin_exchange(RunnableList& finished) {
     exchange_ = reader_.take();
     counted_ = false;
     watch_.begin(exchange_->series());
-    begin_pushing(timeout_ns(params.send_timeout));
+    begin_pushing(params.send_timeout);
   }
   finished.push_back(begun);
 }
@@ -251,30 +234,28 @@ void ServerConnection::end_receiving() {
   close(State::kClosed);
 }
 
-int ServerConnection::write_now(const void* buffer, size_t size) {
-  MutexLock lock(mutex_);
-  struct iovec vector = {const_cast<void*>(buffer), size};
-  return static_cast<int>(stream_.write(&vector, 1));
-}
-
 void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
   if (stopped) {
     continue_writing(true);  // this is the last chance to write
   }
-  State late;
-  {
-    MutexLock lock(mutex_);
-    late = state_;
-    if (late == State::kLingering || late == State::kHandshaking) {
-      state_ = State::kClosing;
-    }
-  }
-  if (late == State::kProcessing) {
-    pushing_timed_out(stopped, finished);
-  } else if (late == State::kWriting) {
-    fail_reply(stopped ? ECANCELED : ETIMEDOUT);
-  } else if (late == State::kReading && !stopped) {
-    end_receiving();
+  switch (state()) {
+    case State::kHandshaking:
+    case State::kLingering:
+      close(State::kClosed);
+      break;
+    case State::kReading:
+      if (!stopped) {
+        end_receiving();
+      }
+      break;
+    case State::kProcessing:
+      pushing_timed_out(stopped, finished);
+      break;
+    case State::kWriting:
+      fail_reply(stopped ? ECANCELED : ETIMEDOUT);
+      break;
+    default:
+      break;
   }
   on_ready(0, finished);
 }
@@ -295,6 +276,7 @@ void ServerConnection::end_stream(ServerExchange* exchange, const ServerExchange
 
 void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Reply& reply,
                             struct iovec* vectors, int count, int error) {
+  int64_t began_ns = 0;
   bool ask = false;
   ClientWatch::Notice watched;  // nothing happens to it; it is freed without C
   {
@@ -302,15 +284,24 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
     if (state_ != State::kProcessing) {
       error = lost_error_;
     } else {
-      end_pushing();
+      watched.stream = end_pushing();
       watch_.end(watched);
       if (error == 0) {
-        error = write_reply(reply, vectors, count, &ask);
-        if (error == EAGAIN) {
-          return;
-        }
+        keep_alive_ = reply.keep_alive;
+        idle_ns_ = timeout_ns(reply.keep_alive_timeout);
+        set_send_limit(send_timeout(reply.send_timeout));
+        began_ns = now_ns();
+        idle_since_ns_.store(began_ns, std::memory_order_relaxed);
+        error = leave_to_poller(write_out(vectors, count));
       }
-      if (error != 0) {
+      if (error == EAGAIN) {
+        state_ = State::kWriting;
+        idle_since_ns_.store(kNever, std::memory_order_relaxed);
+        return;
+      }
+      if (error == 0) {
+        ask = after_reply(began_ns);
+      } else {
         state_ = State::kClosing;
         ask = true;
       }
@@ -320,30 +311,6 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
     ask_poller();
   }
   exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
-}
-
-int ServerConnection::write_reply(const ServerExchange::Reply& reply, struct iovec* vectors,
-                                  int count, bool* ask) {
-  keep_alive_ = reply.keep_alive;
-  idle_ns_ = timeout_ns(reply.keep_alive_timeout);
-  set_send_limit(send_limit_ns(reply.send_timeout));
-  const int64_t began_ns = now_ns();
-  idle_since_ns_.store(began_ns, std::memory_order_relaxed);
-  int error = write_out(vectors, count);
-  if (error == EAGAIN) {
-    error = leave_to_poller();
-  }
-  if (error == EAGAIN) {
-    state_ = State::kWriting;
-    idle_since_ns_.store(kNever, std::memory_order_relaxed);
-  } else if (error == 0) {
-    *ask = after_reply(began_ns);
-  }
-  return error;
-}
-
-int64_t ServerConnection::send_limit_ns(int timeout_ms) const {
-  return timeout_ns(timeout_ms >= -1 ? timeout_ms : host_.params().send_timeout);
 }
 
 bool ServerConnection::after_reply(int64_t began_ns) {
@@ -359,8 +326,7 @@ bool ServerConnection::after_reply(int64_t began_ns) {
 void ServerConnection::start_lingering(bool is_sending, bool whole) {
   idle_since_ns_.store(kNever, std::memory_order_relaxed);
   stream_.shut_down_write(whole);
-  lingered_ = 0;
-  is_sending_ = is_sending;
+  lingering_.begin(is_sending);
   const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
   state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;
 }
@@ -412,47 +378,6 @@ void ServerConnection::fail_reply(int error) {
   }
 }
 
-int ServerConnection::push(const void* buffer, size_t size) {
-  MutexLock lock(mutex_);
-  int error = ENOTCONN;
-  if (state_ == State::kProcessing) {
-    const bool was_full = copied_bytes() > ReplyStream::kLowWater;
-    error = push_bytes(buffer, size);
-    if (watch_.stream() && was_full && copied_bytes() <= ReplyStream::kLowWater) {
-      request_write_turn();  // tasks may wait for room, and no event of the socket will come
-    }
-  }
-  if (error != 0) {
-    errno = error;
-    return -1;
-  }
-  return static_cast<int>(size);
-}
-
-void ServerConnection::continue_pushing(bool to_the_end) {
-  std::shared_ptr<ReplyStream> stream;
-  int error = 0;
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::kProcessing || (!is_pushing() && !watch_.stream())) {
-      return;
-    }
-    error = resume_pushing(to_the_end);
-    if (error == EAGAIN) {
-      error = 0;
-    }
-    // An error shows again with the next read or write; the stream need not wait for that.
-    if (error != 0 || copied_bytes() <= ReplyStream::kLowWater) {
-      stream = watch_.stream();
-    }
-  }
-  if (stream && error == 0) {
-    stream->room();
-  } else if (stream) {
-    stream->over(Channel::peer_closed() ? ECONNRESET : error);
-  }
-}
-
 // In kProcessing: for too long no pushed byte could be sent, or nothing was pushed during a
 // heartbeat interval.
 void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
@@ -465,19 +390,16 @@ void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
       return;
     }
     if (is_pushing()) {
-      watch_.lose(error, notice);
+      notice.stream = lose_stream(error);
+      watch_.lose(notice);
       detach(error, notice);
       is_lost_.store(true, std::memory_order_release);
-      state_ = State::kClosing;
     } else {
-      if (has_heartbeat() && !stopped) {
-        quiet = watch_.stream();
-      }
-      await_heartbeat();
+      quiet = await_heartbeat();
     }
   }
   notice.tell(error, finished);
-  if (quiet) {
+  if (quiet && !stopped) {
     quiet->send_heartbeat();
   }
 }
@@ -488,29 +410,16 @@ int ServerConnection::begin_stream(std::shared_ptr<ReplyStream> stream, const st
     MutexLock lock(mutex_);
     int error = lost_error_;
     if (state_ == State::kProcessing) {
-      set_send_limit(send_limit_ns(send_timeout));
-      error = push_head(head.data(), head.size());
+      set_send_limit(this->send_timeout(send_timeout));
+      error = push_head(std::move(stream), head);
     }
     if (error != 0) {
       errno = error;
       return -1;
     }
-    watch_.set_stream(std::move(stream));
   }
   watch_leaving(nullptr, OnLeaving::kEndTimers);
   return 0;
-}
-
-size_t ServerConnection::unsent() const {
-  MutexLock lock(mutex_);
-  return copied_bytes();
-}
-
-void ServerConnection::set_heartbeat(int ms) {
-  MutexLock lock(mutex_);
-  if (state_ == State::kProcessing) {
-    set_heartbeat_interval(ms > 0 ? timeout_ns(ms) : kNever);
-  }
 }
 
 void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) {
@@ -536,18 +445,21 @@ bool ServerConnection::look_for_client(RunnableList& finished) {
     if (!peer_closed() || !watch_.is_asked()) {
       return false;
     }
-    watch_.lose(ECONNRESET, notice);
+    notice.stream = lose_stream(ECONNRESET);
+    watch_.lose(notice);
   }
   notice.tell(ECONNRESET, finished);
   return true;
 }
 
 void ServerConnection::detach(int error, ClientWatch::Notice& notice) {
+  state_ = State::kClosing;
   exchange_ = nullptr;
   lost_error_ = error;
   keep_alive_ = false;
-  end_pushing();
+  notice.stream = end_pushing();
   watch_.end(notice);
+  set_send_limit(host_.params().send_timeout);
 }
 
 void ServerConnection::drop() {
@@ -558,10 +470,10 @@ void ServerConnection::drop() {
       return;
     }
     detach(ECONNRESET, watched);
-    set_send_limit(timeout_ns(host_.params().send_timeout));
     // What was pushed is still sent.
-    const bool is_left = resume_writing() == EAGAIN && leave_to_poller() == EAGAIN;
-    state_ = is_left ? State::kWriting : State::kClosing;
+    if (leave_to_poller(resume_writing()) == EAGAIN) {
+      state_ = State::kWriting;
+    }
   }
   ask_poller();
 }
@@ -579,11 +491,14 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
     if (action != WF_STOP_FINISH) {
       detach(ECANCELED, notice);
       is_lost_.store(true, std::memory_order_release);
-      set_send_limit(timeout_ns(host_.params().send_timeout));
-      state_ = State::kClosing;
       // A reply that has begun cannot be replaced by another one.
       if (action == WF_STOP_ANSWER && !unavailable.empty() && !has_pushed()) {
-        answer_unavailable(unavailable);
+        const int error = leave_to_poller(write_copy(unavailable.data(), unavailable.size()));
+        if (error == EAGAIN) {
+          state_ = State::kWriting;
+        } else if (error == 0) {
+          start_lingering(reader_.has_rest());
+        }
       }
     }
   }
@@ -594,33 +509,17 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
   return counts;
 }
 
-void ServerConnection::answer_unavailable(const std::string& unavailable) {
-  int error = write_copy(unavailable.data(), unavailable.size());
-  if (error == EAGAIN) {
-    error = leave_to_poller();
-  }
-  if (error == EAGAIN) {
-    state_ = State::kWriting;
-  } else if (error == 0) {
-    start_lingering(reader_.has_rest());
-  }
-}
-
 bool ServerConnection::close_now() {
   bool counts = cut_short(WF_STOP_DROP, std::string());
-  bool was_writing = false;
   {
     MutexLock lock(mutex_);
-    was_writing = state_ == State::kWriting;
-    if (was_writing) {
+    if (state_ == State::kWriting) {
       counts |= !std::exchange(counted_, true);
     } else if (state_ == State::kLingering) {
       state_ = State::kClosing;
     }
   }
-  if (was_writing) {
-    fail_reply(ECANCELED);
-  }
+  fail_reply(ECANCELED);
   ask_poller();
   return counts;
 }
@@ -636,21 +535,7 @@ void ServerConnection::make_room() {
   ask_poller();
 }
 
-// The content of the client's bytes does not matter any more. But some TLS records carry no data,
-// or only end the session; their bytes must not count.
-ssize_t ServerConnection::read_to_discard(char* buffer, size_t size) {
-  if (stream_.tls()) {
-    bool drained = false;
-    const ssize_t n = stream_.read(buffer, size, &drained);
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))) {
-      return n;
-    }
-  }
-  return socket_read(stream_.fd(), buffer, size);
-}
-
 bool ServerConnection::linger() {
-  static thread_local char buffer[kReadSize];
   State last = State::kClosed;
   {
     MutexLock lock(mutex_);
@@ -658,23 +543,14 @@ bool ServerConnection::linger() {
       return true;
     }
     // Whether the client is sending is known once everything that has come was read.
-    if (stopping() && (is_sending_ || !readable_)) {
+    if (stopping() && (lingering_.is_sending() || !readable_)) {
       last = State::kParted;
+    } else if (!readable_ || lingering_.is_over(host_.params().linger_size_limit)) {
+      return false;  // over the limit the socket stays open, unread, until its time is up
     } else {
-      // Over the limit nothing more is read. But a socket that is closed with unread bytes is
-      // reset, and the client may lose the last bytes of the reply. So the connection stays open
-      // until the time limit has passed.
-      if (lingered_ > host_.params().linger_size_limit || !std::exchange(readable_, false)) {
-        return false;
-      }
-      const ssize_t n = read_to_discard(buffer, sizeof buffer);
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        return true;
-      }
-      if (n > 0) {
-        lingered_ += static_cast<size_t>(n);
-        is_sending_ = true;
-        readable_ = true;
+      const LingeringInput::Result result = lingering_.discard(stream_);
+      readable_ = result == LingeringInput::Result::kSome;
+      if (result != LingeringInput::Result::kEnd) {
         return true;
       }
     }
@@ -704,10 +580,9 @@ void ServerConnection::on_closing() {
   MutexLock lock(mutex_);
   if (state_ == State::kParted && stream_.is_open()) {
     const WFServerParams& params = host_.params();
-    const size_t size_limit = params.linger_size_limit;
-    LingeringSocket::end_connection(poller_, stream_.take_fd(),
-                                    in_ns(timeout_ns(params.linger_timeout)),
-                                    size_limit - std::min(size_limit, lingered_), is_sending_);
+    LingeringSocket::end_connection(
+        poller_, stream_.take_fd(), in_ns(timeout_ns(params.linger_timeout)),
+        lingering_.left(params.linger_size_limit), lingering_.is_sending());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "server/ClientWatch.h"
+#include "server/LingeringInput.h"
 #include "server/ReplyChannel.h"
 #include "server/RequestReader.h"
 #include "server/ServerPeer.h"
@@ -54,58 +55,22 @@ class ServerHost {
 };
 
 // One accepted connection: reads requests, one exchange at a time, and writes their replies in
-// order.
+// order. The Server lists it; its references own it (see Channel).
 //
-// Its one state machine. The deadline, where there is one, is that of the last column.
+// It is the state machine that docs/network-internals.md shows. Its parts do the work:
+// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows who wants to be told
+// that the client is lost, and LingeringInput throws away what comes after the last reply.
 //
-// | state        | meaning                            | goes on to              | deadline |
-// |--------------|------------------------------------|-------------------------|---------------------|
-// | kHandshaking | the TLS handshake is under way     | kReading: it is done    |
-// ssl_accept_timeout  | |              |                                    | kLingering: refused
-// |                     | | kReading     | waits for a request, or receives   | kProcessing: it is
-// | header, body, idle  | |              | one                                |   whole |
-// (RequestReader)     | |              |                                    | kLingering: refused
-// |                     | | kProcessing  | its series runs; nothing is read,  | kReading: replied
-// | pushed bytes,       | |              | so a client cannot run ahead       | kWriting,
-// kLingering    | heartbeat           | | kWriting     | the socket has taken only a part   |
-// kReading, kLingering:   | send_timeout        | |              | of the reply |   all was sent |
-// | | kLingering   | has shut down its side, and throws | kParted: server stops   | linger_timeout
-// | |              | away what the client still sends   |                         | | | kClosing |
-// has to be closed; the poller's     | kClosed                 |                     | | | thread
-// was asked to                |                         |                     | | kParted      |
-// over; its socket may live on       |                         |                     | | kClosed |
-// over                               |                         |                     |
+// Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
+// reply.
 //
-// - Every state before kClosing goes on to kClosing when its deadline passes, when a deadline
-// cannot
-//   be set, or when sending fails. In kReading, a request that comes too late may be answered
-//   first.
-// - kReading and kLingering end in kClosed when the client has closed the connection.
-// - A reply is followed by kReading if the connection is kept, otherwise by kLingering: so the
-//   client gets the last bytes of the reply instead of a reset (RFC 9112, 9.6).
-// - A server that stops takes no request. kHandshaking goes on to kClosing, and kReading to
-// kParted.
-//   So does kLingering, as soon as it is known whether the client is sending. kParted leaves the
-//   socket to a LingeringSocket if the client may be in the middle of sending, or has not
-//   acknowledged the whole reply yet.
-// - end_with_runtime() goes from any state to kClosed.
-//
-// Threads: see Channel. Only the poller's thread parses, and only it leaves kHandshaking and
-// kReading. The thread that ends the series writes the reply. Any thread may leave kProcessing,
-// kWriting and kLingering, under C.
-//
-// Its parts: ReplyChannel sends, RequestReader receives, ClientWatch knows who is to be told that
-// the client is lost.
-//
-// Invariants, besides those of Channel. There is one reference for each series that has begun.
-// 1. In kReading only the poller's thread uses reader_, without C. In kProcessing and kWriting it
-//    holds no request, and nobody changes it.
+// Invariants, besides those of its parts. There is one reference for each series that has begun.
+// 1. In kReading only the poller's thread uses reader_, and without C. In the other states it
+//    holds no request, and does not change.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
 // 3. In kProcessing the exchange and its series are alive as long as C is held. The thread that
-//    changes this state decides how the exchange ends.
-class ServerConnection final : public ReplyChannel,
-                               public ServerPeer,
-                               public protocol::MessageChannel {
+//    changes this state decides how the exchange ends. Bytes may be pushed in this state only.
+class ServerConnection final : public ReplyChannel {
  public:
   // The place in the server's list of open connections; guarded by the server's S.
   struct Place {
@@ -145,10 +110,6 @@ class ServerConnection final : public ReplyChannel,
   // ServerPeer
   void send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) override;
   void drop() override;
-  int push(const void* buffer, size_t size) override;
-  int peer_addr(struct sockaddr* address, socklen_t* length) const override {
-    return Channel::peer_addr(address, length);
-  }
   bool peer_closed() const override {
     return Channel::peer_closed() || is_lost_.load(std::memory_order_acquire);
   }
@@ -157,14 +118,10 @@ class ServerConnection final : public ReplyChannel,
                    int send_timeout) override;
   void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
                   std::string_view last) override;
-  size_t unsent() const override;
   bool can_stream() const override { return true; }
-  void set_heartbeat(int ms) override;
   bool shutting_down() const override { return is_last_.load(std::memory_order_acquire); }
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override { return host_; }
-  void retain() override { Channel::retain(); }
-  void release() override { Channel::release(); }
 
   Place place;
 
@@ -192,8 +149,6 @@ class ServerConnection final : public ReplyChannel,
   void on_deadline(bool stopped, RunnableList& finished) override;
   void on_closing() override;
   void end() override;
-  // MessageChannel: called by the message that is being received, on the poller's thread.
-  int write_now(const void* buffer, size_t size) override;
 
   // Only on the poller's thread, up to close(). Does what can be done now; there is one function
   // for each state that the poller's thread works in. They return true if there may be more to do.
@@ -208,10 +163,8 @@ class ServerConnection final : public ReplyChannel,
   void begin_exchange(RunnableList& finished);
   void refuse(bool timed_out);
   void end_receiving();
-  ssize_t read_to_discard(char* buffer, size_t size) WF_REQUIRES(mutex_);
   // The socket may take more now. `to_the_end`: writes all that it takes, because the poller stops.
   void continue_writing(bool to_the_end);
-  void continue_pushing(bool to_the_end);
   void pushing_timed_out(bool stopped, RunnableList& finished);
   // `last`: kClosed or kParted.
   void close(State last);
@@ -222,20 +175,14 @@ class ServerConnection final : public ReplyChannel,
   bool is_over() const WF_REQUIRES(mutex_) {
     return state_ == State::kParted || state_ == State::kClosed;
   }
-  // Returns false and sets errno on failure.
-  bool begin(SSL_CTX* context) WF_REQUIRES(mutex_);
   // Enters kReading, or kClosing if there is no memory for the time limit.
   void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
-  // Enters kLingering. `is_sending`: the client may be in the middle of sending, because something
-  // has come that is not a part of a request that was processed. `whole`: nothing that has begun
-  // was cut short.
+  // Enters kLingering. `is_sending`: see LingeringInput. `whole`: nothing that has begun was cut
+  // short.
   void start_lingering(bool is_sending, bool whole = true) WF_REQUIRES(mutex_);
   // Writes the reply, or fails with `error` if that is not 0. C must not be held.
   void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
             int count, int error);
-  // Writes the reply, or leaves the rest of it to the poller in kWriting: then returns EAGAIN.
-  int write_reply(const ServerExchange::Reply& reply, struct iovec* vectors, int count, bool* ask)
-      WF_REQUIRES(mutex_);
   // The whole reply was written: enters the next state. Returns true if the poller should look at
   // the connection at once. `began_ns` is when the last write of the reply began. The connection
   // counts as idle from then on, so that the order in which connections became idle is the order in
@@ -243,13 +190,11 @@ class ServerConnection final : public ReplyChannel,
   bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
   // In kWriting: gives up the rest of the reply.
   void fail_reply(int error);
-  // In kProcessing: separates the exchange from the connection, which will carry no other one. When
-  // the exchange ends it finds that it has failed with `error`.
+  // In kProcessing: separates the exchange from the connection, which will carry no other one, and
+  // enters kClosing. When the exchange ends it finds that it has failed with `error`. `notice` is
+  // to be freed without C.
   void detach(int error, ClientWatch::Notice& notice) WF_REQUIRES(mutex_);
-  // In place of the reply that was detached.
-  void answer_unavailable(const std::string& unavailable) WF_REQUIRES(mutex_);
-  // Below -1: as the server's params say.
-  int64_t send_limit_ns(int timeout_ms) const;
+  int send_timeout(int asked) const { return asked >= -1 ? asked : host_.params().send_timeout; }
 
   ServerHost& host_;
   WFConnection* const user_;
@@ -267,9 +212,7 @@ class ServerConnection final : public ReplyChannel,
   // In kProcessing and kWriting; null if it was detached. Its series owns it.
   ServerExchange* exchange_ WF_GUARDED_BY(mutex_) = nullptr;
   ClientWatch watch_ WF_GUARDED_BY(mutex_);
-  size_t lingered_ WF_GUARDED_BY(mutex_) = 0;  // bytes that were thrown away
-  // In kLingering and kParted: see start_lingering().
-  bool is_sending_ WF_GUARDED_BY(mutex_) = false;
+  LingeringInput lingering_ WF_GUARDED_BY(mutex_);
 
   RequestReader reader_;     // invariant 1
   long long exchanges_ = 0;  // poller's thread only
