@@ -70,7 +70,6 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   void retire();
 
   int64_t now_ns() const { return poller_.clock().now_ns(); }
-  static int64_t timeout_ns(int ms) { return ms < 0 ? kNever : ms * kNsPerMs; }
   int64_t in_ns(int64_t duration_ns) const { return saturating_add(now_ns(), duration_ns); }
   // Sets the time of on_deadline(). Returns false if on_deadline() will not be called, because the
   // poller has stopped or memory has run out.

@@ -128,25 +128,26 @@ void Server::accept(UniqueFd fd) {
 
 bool Server::enter(ServerConnection* connection) {
   MutexLock lock(mutex_);
-  connection->is_listed_ = true;
-  connection->next_ = std::exchange(open_, connection);
-  if (connection->next_) {
-    connection->next_->previous_ = connection;
+  connection->place.is_listed = true;
+  connection->place.next = std::exchange(open_, connection);
+  if (connection->place.next) {
+    connection->place.next->place.previous = connection;
   }
   open_count_++;
   return listener_ != nullptr;
 }
 
 void Server::leave(ServerConnection* connection) {
-  if (!std::exchange(connection->is_listed_, false)) {
+  if (!std::exchange(connection->place.is_listed, false)) {
     return;
   }
-  (connection->previous_ ? connection->previous_->next_ : open_) = connection->next_;
-  if (connection->next_) {
-    connection->next_->previous_ = connection->previous_;
+  (connection->place.previous ? connection->place.previous->place.next : open_) =
+      connection->place.next;
+  if (connection->place.next) {
+    connection->place.next->place.previous = connection->place.previous;
   }
   open_count_--;
-  cursors_.leaves(connection, connection->next_);
+  cursors_.leaves(connection, connection->place.next);
   std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
 }
 
@@ -182,7 +183,7 @@ void Server::look_for_idle() {
       idle.erase(idle.begin(), oldest);
     }
   };
-  for (ServerConnection* connection = open_; connection; connection = connection->next_) {
+  for (ServerConnection* connection = open_; connection; connection = connection->place.next) {
     const int64_t since_ns = connection->idle_since_ns();
     if (since_ns != kNever && !connection->shutting_down()) {
       if (idle_.size() == 2 * kMaxIdleNoted) {

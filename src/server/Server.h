@@ -134,7 +134,7 @@ void Server::for_each_open(Function function) {
   Cursors<ServerConnection>::Cursor walk;
   cursors_.begin(&walk, open_);
   while (ServerConnection* const connection = walk.next) {
-    walk.next = connection->next_;
+    walk.next = connection->place.next;
     Ref<ServerConnection> kept(connection);
     lock.unlock();
     function(connection);

@@ -5,40 +5,24 @@
 #include <new>
 #include <utility>
 
-#include "kernel/ThreadContext.h"
-#include "server/LeaveHook.h"
+#include "factory/TaskContext.h"
+#include "kernel/LingeringSocket.h"
+#include "server/ReplyStream.h"
 #include "workflow/WFServer.h"
-
-// How a connection begins, receives and closes. ServerConnectionReply.cc and
-// ServerConnectionPush.cc have the sending. ServerConnectionEnd.cc has the ends that the server or
-// the client causes.
 
 namespace workflow {
 
 ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd,
                                    WFConnection* user)
-    : Channel(poller, std::move(fd)), host_(host), user_(user) {}
+    : ReplyChannel(poller, std::move(fd)), host_(host), user_(user) {}
 
 bool ServerConnection::start() {
   SSL_CTX* const context = host_.tls_context();
-  bool waits = true;
-  {
-    MutexLock lock(mutex_);
-    if (state_ == State::kClosed) {
-      return true;
-    }
-    if (!begin(context)) {
-      return false;
-    }
-    waits = state_ != State::kClosing;
+  const WFServerParams& params = host_.params();
+  MutexLock lock(mutex_);
+  if (is_over()) {
+    return true;
   }
-  if (!waits) {
-    ask_poller();
-  }
-  return true;
-}
-
-bool ServerConnection::begin(SSL_CTX* context) {
   if (context) {
     if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
       errno = ENOMEM;
@@ -49,23 +33,28 @@ bool ServerConnection::begin(SSL_CTX* context) {
   if (watch() != 0) {
     return false;
   }
-  const WFServerParams& params = host_.params();
-  if (context) {
-    if (!set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)))) {
-      state_ = State::kClosing;
-    }
-  } else {
+  if (!context) {
     // The first request gets the time of a header, not that of an idle connection.
     wait_for_request(now_ns(), timeout_ns(params.header_timeout));
+  } else if (!set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)))) {
+    state_ = State::kClosing;
+  }
+  if (state_ == State::kClosing) {
+    ask_poller();
   }
   return true;
 }
 
 void ServerConnection::wait_for_request(int64_t since_ns, int64_t timeout_ns) {
   idle_since_ns_.store(since_ns, std::memory_order_relaxed);
-  if (!set_deadline(saturating_add(since_ns, timeout_ns))) {
-    state_ = State::kClosing;  // nobody would notice a client that says nothing
-  }
+  // Without a time limit nobody would notice a client that says nothing.
+  const bool is_limited = set_deadline(saturating_add(since_ns, timeout_ns));
+  state_ = is_limited ? State::kReading : State::kClosing;
+}
+
+ServerConnection::State ServerConnection::state() const {
+  MutexLock lock(mutex_);
+  return state_;
 }
 
 void ServerConnection::on_ready(uint32_t events, RunnableList& finished) {
@@ -78,105 +67,52 @@ void ServerConnection::on_ready(uint32_t events, RunnableList& finished) {
     }
   }
   if (writable) {
-    continue_writing();
+    continue_writing(false);
   }
   try {
-    advance(finished);
+    for (int steps = 0; steps < kMaxSteps; steps++) {
+      if (!step(finished)) {
+        return;
+      }
+    }
+    ask_poller();
   } catch (const std::bad_alloc&) {
-    close();
+    close(State::kClosed);
   }
 }
 
-ServerConnection::Step ServerConnection::next_step() {
-  MutexLock lock(mutex_);
-  switch (state_) {
+bool ServerConnection::step(RunnableList& finished) {
+  switch (state()) {
     case State::kHandshaking:
-      if (stopping_.load(std::memory_order_acquire)) {
-        return Step::kClose;
-      }
-      return std::exchange(readable_, false) ? Step::kHandshake : Step::kWait;
+      return handshake();
     case State::kReading:
-      if (stopping_.load(std::memory_order_acquire)) {
-        // The client may be sending another request before it has read the last reply.
-        is_sending_ = exchanges_ > 0 && (exchange_ || !input_.empty() || readable_);
-        return Step::kPart;
-      }
-      if (!input_.empty()) {
-        return Step::kParse;
-      }
-      if (std::exchange(readable_, false)) {
-        return Step::kRead;
-      }
-      return shutting_down() && !exchange_ ? Step::kClose : Step::kWait;
+      return read(finished);
     case State::kProcessing:
-      return peer_closed() && (watching_.hook || on_leaving_ != OnLeaving::kNothing) ? Step::kLeft
-                                                                                     : Step::kWait;
-    case State::kLingering: {
-      // Whether the client is sending is known once everything that has come was read.
-      const bool is_known = is_sending_ || !readable_;
-      if (is_known && stopping_.load(std::memory_order_acquire)) {
-        return Step::kPart;
-      }
-      // Over the limit nothing more is read. But a socket that is closed with unread bytes is
-      // reset, and the client may lose the last bytes of the reply. So the connection stays open
-      // until the time limit has passed.
-      if (lingered_ > host_.params().linger_size_limit) {
-        return Step::kWait;
-      }
-      return std::exchange(readable_, false) ? Step::kDiscard : Step::kWait;
-    }
+      return look_for_client(finished);
+    case State::kLingering:
+      return linger();
     case State::kClosing:
-      return Step::kClose;
+      close(State::kClosed);
+      return false;
     default:
-      return Step::kWait;
+      return false;
   }
-}
-
-void ServerConnection::advance(RunnableList& finished) {
-  for (int steps = 0; steps < kMaxSteps; steps++) {
-    bool more = false;
-    switch (next_step()) {
-      case Step::kWait:
-        break;
-      case Step::kHandshake:
-        more = handshake();
-        break;
-      case Step::kParse: {
-        const std::string input = std::exchange(input_, std::string());
-        more = feed(input.data(), input.size(), finished);
-        break;
-      }
-      case Step::kRead:
-        more = read_some(finished);
-        break;
-      case Step::kLeft:
-        more = client_left(finished);
-        break;
-      case Step::kDiscard:
-        more = discard_some();
-        break;
-      case Step::kPart:
-        part();
-        break;
-      case Step::kClose:
-        close();
-        break;
-    }
-    if (!more) {
-      return;
-    }
-  }
-  ask_poller();
 }
 
 bool ServerConnection::handshake() {
   MutexLock lock(mutex_);
+  if (stopping()) {
+    state_ = State::kClosing;
+    return true;
+  }
+  if (!std::exchange(readable_, false)) {
+    return false;
+  }
   const int error = stream_.handshake();
   if (error == EAGAIN) {
     return false;
   }
   if (error == 0) {
-    state_ = State::kReading;
     readable_ = true;
     wait_for_request(now_ns(), timeout_ns(host_.params().header_timeout));
   } else if (error == EPROTO) {
@@ -187,106 +123,89 @@ bool ServerConnection::handshake() {
   return true;
 }
 
-bool ServerConnection::read_some(RunnableList& finished) {
+bool ServerConnection::read(RunnableList& finished) {
   static thread_local char buffer[kReadSize];
-  ssize_t n = -1;
+  if (reader_.has_rest() && !stopping()) {
+    const std::string rest = reader_.take_rest();
+    return feed(rest.data(), rest.size(), finished);
+  }
+  ssize_t n = 0;
+  State last = State::kClosed;
   {
     MutexLock lock(mutex_);
-    bool drained = true;
-    n = stream_.read(buffer, sizeof buffer, &drained);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    if (stopping()) {
+      // The client may be sending another request before it has read the last reply.
+      lingering_.begin(exchanges_ > 0 && (reader_.exchange() || reader_.has_rest() || readable_));
+      last = State::kParted;
+    } else if (std::exchange(readable_, false)) {
+      bool drained = true;
+      n = stream_.read(buffer, sizeof buffer, &drained);
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        return shutting_down();
+      }
+      readable_ |= !drained || peer_closed();
+    } else if (!shutting_down() || reader_.exchange()) {
       return false;
     }
-    readable_ |= !drained || peer_closed();
   }
-  if (n <= 0) {
-    // The client has left, or will send no more: nobody would read an answer to a partial request.
-    close();
-    return false;
+  if (n > 0) {
+    return feed(buffer, static_cast<size_t>(n), finished);
   }
-  return feed(buffer, static_cast<size_t>(n), finished);
-}
-
-void ServerConnection::new_exchange() {
-  const int64_t waited_since_ns = idle_since_ns_.exchange(kNever, std::memory_order_relaxed);
-  exchange_ = host_.new_exchange();
-  exchange_->set_peer(this);
-  exchange_->prepare_request(host_.params());
-  exchange_->request()->set_channel(this);
-  started_ns_ = now_ns();
-  // The time limit of the first header begins with the connection.
-  header_began_ns_ = exchanges_ == 0 ? std::min(waited_since_ns, started_ns_) : started_ns_;
-  header_done_ns_ = kNever;
-  received_ = 0;
-}
-
-bool ServerConnection::feed(const char* data, size_t size, RunnableList& finished) {
-  if (!exchange_) {
-    new_exchange();
-  }
-  received_ += size;
-  size_t taken = size;
-  const int result = exchange_->request()->append(data, &taken);
-  if (result < 0) {
-    refuse(false);
-    return true;
-  }
-  if (result == 0) {
-    note_receiving();
-    return true;
-  }
-  input_.assign(data + taken, size - taken);
-  begin_exchange(finished);
+  // Nobody needs the connection any more. If the client has left, or will send no more, nobody
+  // would read an answer to a partial request.
+  close(last);
   return false;
 }
 
+bool ServerConnection::feed(const char* data, size_t size, RunnableList& finished) {
+  if (!reader_.exchange()) {
+    begin_request();
+  }
+  switch (reader_.append(data, size)) {
+    case RequestReader::Result::kWhole:
+      begin_exchange(finished);
+      return false;
+    case RequestReader::Result::kBad:
+      refuse(false);
+      break;
+    case RequestReader::Result::kPart: {
+      const int64_t deadline_ns = reader_.deadline_ns(host_.params(), now_ns());
+      MutexLock lock(mutex_);
+      set_deadline(deadline_ns);
+      break;
+    }
+  }
+  return true;
+}
+
+void ServerConnection::begin_request() {
+  const int64_t waited_since_ns = idle_since_ns_.exchange(kNever, std::memory_order_relaxed);
+  ServerExchange* const exchange = host_.new_exchange();
+  exchange->set_peer(this);
+  const int64_t now = now_ns();
+  // The time limit of the first header begins with the connection.
+  const int64_t header_began_ns = exchanges_ == 0 ? std::min(waited_since_ns, now) : now;
+  reader_.begin(exchange, this, host_.params(), header_began_ns, now);
+}
+
 void ServerConnection::begin_exchange(RunnableList& finished) {
-  exchange_->request()->set_channel(nullptr);
+  const WFServerParams& params = host_.params();
   // If this throws, nothing has begun.
-  Runnable* const begun = exchange_->begin(exchanges_++, host_.params().keep_alive_timeout);
+  Runnable* const begun = reader_.exchange()->begin(exchanges_++, params.keep_alive_timeout);
   {
     MutexLock lock(mutex_);
     state_ = State::kProcessing;
-    series_ = exchange_->series();
-    send_ns_ = timeout_ns(host_.params().send_timeout);
-    pushed_ = false;
+    exchange_ = reader_.take();
     counted_ = false;
-    set_deadline(kNever);
+    watch_.begin(exchange_->series());
+    begin_pushing(params.send_timeout);
   }
   finished.push_back(begun);
 }
 
-// A part of the request has arrived, and more is to come: sets the time limit for the rest.
-void ServerConnection::note_receiving() {
-  const WFServerParams& params = host_.params();
-  int64_t deadline_ns = saturating_add(started_ns_, timeout_ns(params.receive_timeout));
-  if (!exchange_->is_header_complete()) {
-    deadline_ns =
-        std::min(deadline_ns, saturating_add(header_began_ns_, timeout_ns(params.header_timeout)));
-  } else {
-    const int64_t now = now_ns();
-    if (header_done_ns_ == kNever) {
-      header_done_ns_ = now;
-    }
-    deadline_ns =
-        std::min(deadline_ns, saturating_add(now, timeout_ns(params.peer_response_timeout)));
-    if (params.body_timeout >= 0) {
-      const size_t rate = params.body_bytes_per_second;
-      const size_t seconds = rate > 0 ? received_ / rate : 0;
-      const int64_t allowed_ns = saturating_add(timeout_ns(params.body_timeout),
-                                                duration_ns(static_cast<int64_t>(seconds), 0));
-      deadline_ns = std::min(deadline_ns, saturating_add(header_done_ns_, allowed_ns));
-    }
-  }
-  MutexLock lock(mutex_);
-  set_deadline(deadline_ns);
-}
-
 // Ends a request that cannot be served: answers if the protocol has an answer, then closes.
 void ServerConnection::refuse(bool timed_out) {
-  const std::string answer = exchange_->refusal(timed_out);
-  std::exchange(exchange_, nullptr)->abandon();
-  input_.clear();
+  const std::string answer = reader_.refuse(timed_out);
   MutexLock lock(mutex_);
   if (answer.empty()) {
     state_ = State::kClosing;
@@ -299,61 +218,404 @@ void ServerConnection::refuse(bool timed_out) {
   start_lingering(true);
 }
 
-void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
-  if (stopped) {
-    continue_writing(true);  // this is the last chance to write
-  }
-  State state;
-  {
-    MutexLock lock(mutex_);
-    state = state_;
-    if (state == State::kLingering || state == State::kHandshaking) {
-      state_ = State::kClosing;
-    }
-  }
-  if (state == State::kProcessing) {
-    pushing_timed_out(stopped);
-  } else if (state == State::kWriting) {
-    fail_reply(stopped ? ECANCELED : ETIMEDOUT);
-  } else if (state == State::kReading && !stopped) {
-    end_receiving();
-  }
-  on_ready(0, finished);
-}
-
 // The request has not come in time.
 void ServerConnection::end_receiving() {
   try {
-    if (!exchange_ && exchanges_ == 0) {
-      new_exchange();  // a first request that never came is answered, too
+    if (!reader_.exchange() && exchanges_ == 0) {
+      begin_request();  // a first request that never came is answered, too
     }
-    if (exchange_) {
+    if (reader_.exchange()) {
       refuse(true);
       return;
     }
   } catch (const std::bad_alloc&) {
     // Without an answer.
   }
-  close();
+  close(State::kClosed);
 }
 
-void ServerConnection::close() {
+void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
+  if (stopped) {
+    continue_writing(true);  // this is the last chance to write
+  }
+  switch (state()) {
+    case State::kHandshaking:
+    case State::kLingering:
+      close(State::kClosed);
+      break;
+    case State::kReading:
+      if (!stopped) {
+        end_receiving();
+      }
+      break;
+    case State::kProcessing:
+      pushing_timed_out(stopped, finished);
+      break;
+    case State::kWriting:
+      fail_reply(stopped ? ECANCELED : ETIMEDOUT);
+      break;
+    default:
+      break;
+  }
+  on_ready(0, finished);
+}
+
+void ServerConnection::send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) {
+  struct iovec vectors[kMaxVectors];
+  errno = 0;
+  const int count = exchange->response()->encode(vectors, kMaxVectors);
+  const int error = count >= 0 ? 0 : (errno == 0 || errno == EAGAIN ? EBADMSG : errno);
+  send(exchange, reply, vectors, count, error);
+}
+
+void ServerConnection::end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
+                                  std::string_view last) {
+  struct iovec vector = {const_cast<char*>(last.data()), last.size()};
+  send(exchange, reply, &vector, 1, 0);
+}
+
+void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Reply& reply,
+                            struct iovec* vectors, int count, int error) {
+  int64_t began_ns = 0;
+  bool ask = false;
+  ClientWatch::Notice watched;  // nothing happens to it; it is freed without C
   {
     MutexLock lock(mutex_);
-    if (state_ == State::kClosed) {
+    if (state_ != State::kProcessing) {
+      error = lost_error_;
+    } else {
+      watched.stream = end_pushing();
+      watch_.end(watched);
+      if (error == 0) {
+        keep_alive_ = reply.keep_alive;
+        idle_ns_ = timeout_ns(reply.keep_alive_timeout);
+        set_send_limit(send_timeout(reply.send_timeout));
+        began_ns = now_ns();
+        idle_since_ns_.store(began_ns, std::memory_order_relaxed);
+        error = leave_to_poller(write_out(vectors, count));
+      }
+      if (error == EAGAIN) {
+        state_ = State::kWriting;
+        idle_since_ns_.store(kNever, std::memory_order_relaxed);
+        return;
+      }
+      if (error == 0) {
+        ask = after_reply(began_ns);
+      } else {
+        state_ = State::kClosing;
+        ask = true;
+      }
+    }
+  }
+  if (ask) {
+    ask_poller();
+  }
+  exchange->reply_ended(error == 0 ? WFT_STATE_SUCCESS : WFT_STATE_SYS_ERROR, error);
+}
+
+bool ServerConnection::after_reply(int64_t began_ns) {
+  const bool dropped = !std::exchange(exchange_, nullptr) && has_pushed();
+  if (!keep_alive_ || shutting_down()) {
+    start_lingering(reader_.has_rest(), !dropped);
+    return readable_ || state_ == State::kClosing || stopping();
+  }
+  wait_for_request(began_ns, idle_ns_);
+  return readable_ || reader_.has_rest() || state_ == State::kClosing;
+}
+
+void ServerConnection::start_lingering(bool is_sending, bool whole) {
+  idle_since_ns_.store(kNever, std::memory_order_relaxed);
+  stream_.shut_down_write(whole);
+  lingering_.begin(is_sending);
+  const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
+  state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;
+}
+
+void ServerConnection::continue_writing(bool to_the_end) {
+  continue_pushing(to_the_end);
+  ServerExchange* exchange = nullptr;
+  int error = 0;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kReading) {
+      resume_writing();  // an error shows again with the next read or write
       return;
     }
-    if (state_ != State::kReading) {
-      exchange_ = nullptr;  // its series owns it
-    } else if (stream_.tls()) {
+    if (state_ != State::kWriting) {
+      return;
+    }
+    const int64_t began_ns = now_ns();
+    // When the server stops, progress does not extend the time limit any more.
+    error = resume_reply(to_the_end, !stopping());
+    if (error == EAGAIN) {
+      return;
+    }
+    if (error == 0) {
+      exchange = exchange_;
+      after_reply(began_ns);
+    }
+  }
+  if (error != 0) {
+    fail_reply(error);
+  } else if (exchange) {
+    exchange->reply_ended(WFT_STATE_SUCCESS, 0);
+  }
+}
+
+void ServerConnection::fail_reply(int error) {
+  ServerExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kWriting) {
+      return;
+    }
+    exchange = std::exchange(exchange_, nullptr);
+    forget_unsent();
+    state_ = State::kClosing;
+  }
+  if (exchange) {
+    exchange->reply_ended(WFT_STATE_SYS_ERROR, error);
+  }
+}
+
+// In kProcessing: for too long no pushed byte could be sent, or nothing was pushed during a
+// heartbeat interval.
+void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
+  const int error = stopped ? ECANCELED : ETIMEDOUT;
+  ClientWatch::Notice notice;
+  std::shared_ptr<ReplyStream> quiet;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing || (!stopped && !deadline_passed())) {
+      return;
+    }
+    if (is_pushing()) {
+      notice.stream = lose_stream(error);
+      watch_.lose(notice);
+      detach(error, notice);
+      is_lost_.store(true, std::memory_order_release);
+    } else {
+      quiet = await_heartbeat();
+    }
+  }
+  notice.tell(error, finished);
+  if (quiet && !stopped) {
+    quiet->send_heartbeat();
+  }
+}
+
+int ServerConnection::begin_stream(std::shared_ptr<ReplyStream> stream, const std::string& head,
+                                   int send_timeout) {
+  {
+    MutexLock lock(mutex_);
+    int error = lost_error_;
+    if (state_ == State::kProcessing) {
+      set_send_limit(this->send_timeout(send_timeout));
+      error = push_head(std::move(stream), head);
+    }
+    if (error != 0) {
+      errno = error;
+      return -1;
+    }
+  }
+  watch_leaving(nullptr, OnLeaving::kEndTimers);
+  return 0;
+}
+
+void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) {
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return;
+    }
+    watch_.add(hook, what);
+  }
+  if (peer_closed()) {
+    ask_poller();
+  }
+}
+
+bool ServerConnection::look_for_client(RunnableList& finished) {
+  ClientWatch::Notice notice;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return true;
+    }
+    if (!peer_closed() || !watch_.is_asked()) {
+      return false;
+    }
+    notice.stream = lose_stream(ECONNRESET);
+    watch_.lose(notice);
+  }
+  notice.tell(ECONNRESET, finished);
+  return true;
+}
+
+void ServerConnection::detach(int error, ClientWatch::Notice& notice) {
+  state_ = State::kClosing;
+  exchange_ = nullptr;
+  lost_error_ = error;
+  keep_alive_ = false;
+  notice.stream = end_pushing();
+  watch_.end(notice);
+  set_send_limit(host_.params().send_timeout);
+}
+
+void ServerConnection::drop() {
+  ClientWatch::Notice watched;  // nothing happens to it; it is freed without C
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return;
+    }
+    detach(ECONNRESET, watched);
+    // What was pushed is still sent.
+    if (leave_to_poller(resume_writing()) == EAGAIN) {
+      state_ = State::kWriting;
+    }
+  }
+  ask_poller();
+}
+
+bool ServerConnection::cut_short(WFStopAction action, const std::string& unavailable) {
+  bool counts = false;
+  ClientWatch::Notice notice;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kProcessing) {
+      return false;
+    }
+    counts = !std::exchange(counted_, true);
+    watch_.end_scope(notice);
+    if (action != WF_STOP_FINISH) {
+      detach(ECANCELED, notice);
+      is_lost_.store(true, std::memory_order_release);
+      // A reply that has begun cannot be replaced by another one.
+      if (action == WF_STOP_ANSWER && !unavailable.empty() && !has_pushed()) {
+        const int error = leave_to_poller(write_copy(unavailable.data(), unavailable.size()));
+        if (error == EAGAIN) {
+          state_ = State::kWriting;
+        } else if (error == 0) {
+          start_lingering(reader_.has_rest());
+        }
+      }
+    }
+  }
+  RunnableList posted;
+  notice.tell(ECANCELED, posted);
+  poller_.handlers().post(posted);
+  ask_poller();
+  return counts;
+}
+
+bool ServerConnection::close_now() {
+  bool counts = cut_short(WF_STOP_DROP, std::string());
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kWriting) {
+      counts |= !std::exchange(counted_, true);
+    } else if (state_ == State::kLingering) {
+      state_ = State::kClosing;
+    }
+  }
+  fail_reply(ECANCELED);
+  ask_poller();
+  return counts;
+}
+
+void ServerConnection::shut_down() {
+  is_last_.store(true, std::memory_order_release);
+  stopping_.store(true, std::memory_order_release);
+  ask_poller();
+}
+
+void ServerConnection::make_room() {
+  is_last_.store(true, std::memory_order_release);
+  ask_poller();
+}
+
+bool ServerConnection::linger() {
+  State last = State::kClosed;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kLingering) {
+      return true;
+    }
+    // Whether the client is sending is known once everything that has come was read.
+    if (stopping() && (lingering_.is_sending() || !readable_)) {
+      last = State::kParted;
+    } else if (!readable_ || lingering_.is_over(host_.params().linger_size_limit)) {
+      return false;  // over the limit the socket stays open, unread, until its time is up
+    } else {
+      const LingeringInput::Result result = lingering_.discard(stream_);
+      readable_ = result == LingeringInput::Result::kSome;
+      if (result != LingeringInput::Result::kEnd) {
+        return true;
+      }
+    }
+  }
+  close(last);
+  return false;
+}
+
+void ServerConnection::close(State last) {
+  {
+    MutexLock lock(mutex_);
+    if (is_over()) {
+      return;
+    }
+    if (state_ == State::kReading && stream_.tls()) {
       stream_.tls()->close_notify();  // nothing was cut: all replies have left
     }
-    state_ = State::kClosed;
+    exchange_ = nullptr;
+    state_ = last;
   }
-  if (exchange_) {
-    std::exchange(exchange_, nullptr)->abandon();
-  }
+  reader_.abandon();
   retire();
+}
+
+void ServerConnection::on_closing() {
+  host_.connection_closed(this);
+  MutexLock lock(mutex_);
+  if (state_ == State::kParted && stream_.is_open()) {
+    const WFServerParams& params = host_.params();
+    LingeringSocket::end_connection(
+        poller_, stream_.take_fd(), in_ns(timeout_ns(params.linger_timeout)),
+        lingering_.left(params.linger_size_limit), lingering_.is_sending());
+  }
+}
+
+void ServerConnection::end_with_runtime() {
+  ClientWatch::Notice watched;
+  ServerExchange* replying = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kWriting) {
+      replying = exchange_;
+    }
+    detach(ECANCELED, watched);
+    state_ = State::kClosed;
+    stream_.close();
+  }
+  if (watched.stream) {
+    watched.stream->over(ECANCELED);
+  }
+  reader_.abandon();
+  if (replying) {
+    replying->reply_ended(WFT_STATE_ABORTED, 0);
+  }
+  release();
+}
+
+void ServerConnection::end() {
+  ServerHost& host = host_;
+  WFConnection* user = user_;
+  delete this;
+  // If a series held the last reference, it is gone now.
+  SeriesWork* const series = std::exchange(TaskContext::current().series, nullptr);
+  host.connection_gone(user);
+  TaskContext::current().series = series;
 }
 
 }  // namespace workflow

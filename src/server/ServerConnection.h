@@ -11,7 +11,10 @@
 #include <string>
 #include <string_view>
 
-#include "kernel/Channel.h"
+#include "server/ClientWatch.h"
+#include "server/LingeringInput.h"
+#include "server/ReplyChannel.h"
+#include "server/RequestReader.h"
 #include "server/ServerPeer.h"
 #include "util/UniqueFd.h"
 #include "workflow/ProtocolMessage.h"
@@ -52,31 +55,30 @@ class ServerHost {
 };
 
 // One accepted connection: reads requests, one exchange at a time, and writes their replies in
-// order.
+// order. The Server lists it; its references own it (see Channel).
 //
-// States:
-// - kHandshaking: the TLS handshake is under way.
-// - kReading: waits for a request, or receives one. The connection owns the exchange.
-// - kProcessing: the series of the request runs. Nothing is read, so a client cannot run ahead.
-// - kWriting: the socket has taken only a part of the reply.
-// - kLingering: the connection has shut down its side, and throws away what the client still sends,
-//   so that the client gets the last bytes of the reply instead of a reset (RFC 9112, 9.6). A
-//   server that stops does not wait for that. The connection ends, and its socket lives on alone
-//   (see LingeringSocket) if the client may be in the middle of sending, or has not acknowledged
-//   the whole reply yet.
-// - kClosing: has to be closed. Only the poller's thread may do that, and has been asked to.
-// - kClosed: the connection is over.
+// It is the state machine that docs/network-internals.md shows. Its parts do the work:
+// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows who wants to be told
+// that the client is lost, and LingeringInput throws away what comes after the last reply.
 //
 // Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
 // reply.
 //
-// Invariants, besides those of Channel. There is one reference for each series that has begun.
-// 1. In kReading only the poller's thread uses exchange_ and input_.
+// Invariants, besides those of its parts. There is one reference for each series that has begun.
+// 1. In kReading only the poller's thread uses reader_, and without C. In the other states it
+//    holds no request, and does not change.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
 // 3. In kProcessing the exchange and its series are alive as long as C is held. The thread that
-//    changes this state decides how the exchange ends.
-class ServerConnection final : public Channel, public ServerPeer, public protocol::MessageChannel {
+//    changes this state decides how the exchange ends. Bytes may be pushed in this state only.
+class ServerConnection final : public ReplyChannel {
  public:
+  // The place in the server's list of open connections; guarded by the server's S.
+  struct Place {
+    bool is_listed = false;
+    ServerConnection* next = nullptr;
+    ServerConnection* previous = nullptr;
+  };
+
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
 
   // Registers with the poller, unless shut_down() has ended the connection already. Returns false
@@ -108,10 +110,6 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   // ServerPeer
   void send_reply(ServerExchange* exchange, const ServerExchange::Reply& reply) override;
   void drop() override;
-  int push(const void* buffer, size_t size) override;
-  int peer_addr(struct sockaddr* address, socklen_t* length) const override {
-    return Channel::peer_addr(address, length);
-  }
   bool peer_closed() const override {
     return Channel::peer_closed() || is_lost_.load(std::memory_order_acquire);
   }
@@ -120,33 +118,28 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
                    int send_timeout) override;
   void end_stream(ServerExchange* exchange, const ServerExchange::Reply& reply,
                   std::string_view last) override;
-  size_t unsent() const override;
   bool can_stream() const override { return true; }
-  void set_heartbeat(int ms) override;
   bool shutting_down() const override { return is_last_.load(std::memory_order_acquire); }
   WFConnection* user() const override { return user_; }
   ServerHost& host() const override { return host_; }
-  void retain() override { Channel::retain(); }
-  void release() override { Channel::release(); }
+
+  Place place;
 
  private:
-  friend class Server;
-  enum class State { kHandshaking, kReading, kProcessing, kWriting, kLingering, kClosing, kClosed };
-  enum class Step { kWait, kHandshake, kRead, kParse, kLeft, kDiscard, kPart, kClose };
-
-  // Those that want to know what happens to the client before the reply is complete.
-  struct Watching {
-    std::shared_ptr<LeaveHook> hook;
-    std::shared_ptr<ReplyStream> stream;
-
-    // Nothing is sent any more: ends the stream, and has the hook called.
-    void over(int error) const;
+  enum class State {
+    kHandshaking,
+    kReading,
+    kProcessing,
+    kWriting,
+    kLingering,
+    kClosing,
+    kParted,
+    kClosed
   };
 
   static constexpr size_t kReadSize = 64 * 1024;
   // At most this many steps in one round, so that one fast sender does not hold up the others.
   static constexpr int kMaxSteps = 16;
-  static constexpr size_t kMaxPushed = 1024 * 1024;
   static constexpr int kMaxVectors = 64;
 
   ~ServerConnection() override = default;
@@ -156,71 +149,52 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   void on_deadline(bool stopped, RunnableList& finished) override;
   void on_closing() override;
   void end() override;
-  // MessageChannel: called by the message that is being received, on the poller's thread.
-  int write_now(const void* buffer, size_t size) override;
 
-  // Only on the poller's thread. Does what can be done now, in any state.
-  void advance(RunnableList& finished);
-  Step next_step();
-  // These return true if there may be more to do.
+  // Only on the poller's thread, up to close(). Does what can be done now; there is one function
+  // for each state that the poller's thread works in. They return true if there may be more to do.
+  bool step(RunnableList& finished);
   bool handshake();
-  bool read_some(RunnableList& finished);
+  bool read(RunnableList& finished);
+  bool look_for_client(RunnableList& finished);
+  bool linger();
+
   bool feed(const char* data, size_t size, RunnableList& finished);
-  bool discard_some();
-  ssize_t read_to_discard(char* buffer, size_t size) WF_REQUIRES(mutex_);
-  bool client_left(RunnableList& finished);
-  void new_exchange();
+  void begin_request();
   void begin_exchange(RunnableList& finished);
-  void note_receiving();
   void refuse(bool timed_out);
   void end_receiving();
-  // `to_the_end`: writes all that the socket takes now, because the poller stops.
-  void continue_writing(bool to_the_end = false);
-  // In kProcessing: does the same with what was pushed.
-  void continue_pushing(bool to_the_end);
-  void pushing_timed_out(bool stopped);
-  void fail_reply(int error);
-  void close();
-  // Does what close() does when the server stops; see kLingering.
-  void part();
+  // The socket may take more now. `to_the_end`: writes all that it takes, because the poller stops.
+  void continue_writing(bool to_the_end);
+  void pushing_timed_out(bool stopped, RunnableList& finished);
+  // `last`: kClosed or kParted.
+  void close(State last);
 
   // The rest is for any thread.
-  // `is_sending`: the client may be in the middle of sending, because something has come that is
-  // not a part of a request that was processed. `whole`: nothing that has begun was cut short.
+  bool stopping() const { return stopping_.load(std::memory_order_acquire); }
+  State state() const;
+  bool is_over() const WF_REQUIRES(mutex_) {
+    return state_ == State::kParted || state_ == State::kClosed;
+  }
+  // Enters kReading, or kClosing if there is no memory for the time limit.
+  void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
+  // Enters kLingering. `is_sending`: see LingeringInput. `whole`: nothing that has begun was cut
+  // short.
   void start_lingering(bool is_sending, bool whole = true) WF_REQUIRES(mutex_);
-  // Called after a write has failed with EAGAIN. If the poller will go on with the write, enters
-  // kWriting and returns EAGAIN. If the poller is stopping, writes what the socket still takes now,
-  // and returns 0 if that was all, or an errno: ECANCELED if the rest was cut.
-  int leave_to_poller() WF_REQUIRES(mutex_);
-  void take_reply_settings(const ServerExchange::Reply& reply) WF_REQUIRES(mutex_);
+  // Writes the reply, or fails with `error` if that is not 0. C must not be held.
+  void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
+            int count, int error);
   // The whole reply was written: enters the next state. Returns true if the poller should look at
   // the connection at once. `began_ns` is when the last write of the reply began. The connection
   // counts as idle from then on, so that the order in which connections became idle is the order in
   // which their clients may have seen their replies.
   bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
-  // Returns false and sets errno on failure.
-  bool begin(SSL_CTX* context) WF_REQUIRES(mutex_);
-  // In kReading. Enters kClosing if there is no memory for the time limit.
-  void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
-  // In kProcessing: separates the exchange from the connection. When the exchange ends it finds
-  // that it has failed with `error`. Returns what watched the client; the caller notifies and frees
-  // it without C.
-  [[nodiscard]] Watching detach(int error) WF_REQUIRES(mutex_);
-  [[nodiscard]] Watching stop_watching() WF_REQUIRES(mutex_);
-  // In kProcessing: appends to `cancels` what has to be posted to the handlers to end the scope of
-  // the request as `what` says.
-  void cancel_scope(OnLeaving what, RunnableList& cancels) WF_REQUIRES(mutex_);
-  int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
-  size_t room_for_push() const WF_REQUIRES(mutex_) {
-    return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
-  }
-  // Sets the time limit after a write of pushed bytes, which has returned `error` (0 or EAGAIN):
-  // the heartbeat if all was written, otherwise the limit for the rest. Returns false if bytes
-  // are left and no limit could be set.
-  bool limit_push(int error) WF_REQUIRES(mutex_);
-  // Writes the reply, or fails with `error` if that is not 0. C must not be held.
-  void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
-            int count, int error);
+  // In kWriting: gives up the rest of the reply.
+  void fail_reply(int error);
+  // In kProcessing: separates the exchange from the connection, which will carry no other one, and
+  // enters kClosing. When the exchange ends it finds that it has failed with `error`. `notice` is
+  // to be freed without C.
+  void detach(int error, ClientWatch::Notice& notice) WF_REQUIRES(mutex_);
+  int send_timeout(int asked) const { return asked >= -1 ? asked : host_.params().send_timeout; }
 
   ServerHost& host_;
   WFConnection* const user_;
@@ -232,34 +206,16 @@ class ServerConnection final : public Channel, public ServerPeer, public protoco
   State state_ WF_GUARDED_BY(mutex_) = State::kReading;
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
-  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to wait for the next request
-  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;  // how long to send without progress
-  // The series of the request, in kProcessing until the reply begins; null otherwise.
-  SeriesWork* series_ WF_GUARDED_BY(mutex_) = nullptr;
-  Watching watching_ WF_GUARDED_BY(mutex_);
-  OnLeaving on_leaving_ WF_GUARDED_BY(mutex_) = OnLeaving::kNothing;
-  bool pushed_ WF_GUARDED_BY(mutex_) = false;   // something was pushed
-  bool pushing_ WF_GUARDED_BY(mutex_) = false;  // not all that was pushed has left
-  bool counted_ WF_GUARDED_BY(mutex_) = false;  // was counted as cut short
-  int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  bool counted_ WF_GUARDED_BY(mutex_) = false;         // was counted as cut short
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
+  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;     // how long to wait for the next request
+  // In kProcessing and kWriting; null if it was detached. Its series owns it.
+  ServerExchange* exchange_ WF_GUARDED_BY(mutex_) = nullptr;
+  ClientWatch watch_ WF_GUARDED_BY(mutex_);
+  LingeringInput lingering_ WF_GUARDED_BY(mutex_);
 
-  // The place in the server's list of open connections; guarded by the server's S.
-  bool is_listed_ = false;
-  ServerConnection* next_ = nullptr;
-  ServerConnection* previous_ = nullptr;
-
-  // Which thread may use these depends on the state (invariant 1).
-  ServerExchange* exchange_ = nullptr;
-  std::string input_;
-  long long exchanges_ = 0;
-  int64_t started_ns_ = 0;           // first byte of the request
-  int64_t header_began_ns_ = 0;      // when the time limit of its header began
-  int64_t header_done_ns_ = kNever;  // when its header was complete; kNever: not yet
-  size_t received_ = 0;              // bytes of the request so far
-  size_t lingered_ = 0;
-  bool is_sending_ = false;  // valid from kLingering or part() on; see start_lingering()
-  bool parts_ = false;       // part() was called; poller's thread only
+  RequestReader reader_;     // invariant 1
+  long long exchanges_ = 0;  // poller's thread only
 };
 
 }  // namespace workflow

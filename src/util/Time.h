@@ -22,6 +22,11 @@ constexpr int64_t duration_ns(int64_t seconds, int64_t nanoseconds) {
   return seconds > (kNever - nanoseconds) / kNsPerSec ? kNever : seconds * kNsPerSec + nanoseconds;
 }
 
+// A time limit as users set it, in ms. Negative: no limit.
+constexpr int64_t timeout_ns(int ms) {
+  return ms < 0 ? kNever : ms * kNsPerMs;
+}
+
 // CLOCK_MONOTONIC now (clock_gettime(2)).
 int64_t monotonic_ns();
 

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+
+#include "server/ServerPeer.h"
+#include "workflow/detail/Runnable.h"
+
+namespace workflow {
+
+// Who wants to know, while a request is processed, that its client is lost: the user's hook and the
+// scope of the request. The stream of the reply always does, and is told together with them.
+//
+// Owned by a ServerConnection and guarded by its C. Nobody is told under C: a Notice takes with it
+// who has to be told.
+//
+// Invariant: series_ is set while the request is processed. The series, and its scope, are alive as
+// long as C is held.
+class ClientWatch {
+ public:
+  using OnLeaving = ServerPeer::OnLeaving;
+
+  struct Notice {
+    std::shared_ptr<LeaveHook> hook;
+    std::shared_ptr<ReplyStream> stream;
+    Runnable* cancel = nullptr;  // ends what has to end in the scope
+
+    // Ends the stream, and appends to `posted` what a handler must run. The hook comes before the
+    // end of the scope, with which the exchange may end.
+    void tell(int error, RunnableList& posted) const;
+  };
+
+  void begin(SeriesWork* series) { series_ = series; }
+  // See ServerPeer::watch_leaving(). An earlier hook is swapped into `hook`.
+  void add(std::shared_ptr<LeaveHook>& hook, OnLeaving what);
+  // Whether anything is to happen when the client leaves.
+  bool is_asked() const { return hook_ || on_leaving_ != OnLeaving::kNothing; }
+
+  // The client is lost. The hook and the end of the scope happen once.
+  void lose(Notice& notice);
+  // The scope has to end, whether or not anybody has asked for it.
+  void end_scope(Notice& notice) { cancel(OnLeaving::kEndScope, notice); }
+  // The request is not processed any more.
+  void end(Notice& notice);
+
+ private:
+  void cancel(OnLeaving what, Notice& notice);
+
+  SeriesWork* series_ = nullptr;
+  std::shared_ptr<LeaveHook> hook_;
+  OnLeaving on_leaving_ = OnLeaving::kNothing;
+};
+
+}  // namespace workflow

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernel/Channel.h"
+#include "server/ServerPeer.h"
+
+namespace workflow {
+
+// The sending half of a server's connection: a Channel with limits for what it sends. They limit
+// the time without progress, and the memory of pushed bytes, which are those that are sent before
+// the end of a reply. It knows neither exchanges nor the states of a connection.
+//
+// Threads: see Channel. Everything here is guarded by C.
+//
+// Invariants:
+// 1. Bytes are pushed between begin_pushing() and end_pushing() only; otherwise reply_stream_ is
+//    null. Meanwhile the deadline is when the client must have taken some of the pushed bytes, if
+//    any are unsent (pushing_), or when the next heartbeat is due.
+// 2. At most kMaxPushed bytes are copied, besides the head of a streamed reply.
+class ReplyChannel : public Channel, public ServerPeer, public protocol::MessageChannel {
+ public:
+  // MessageChannel: called by the message that is being received, on the poller's thread.
+  int write_now(const void* buffer, size_t size) override;
+  // ServerPeer
+  int push(const void* buffer, size_t size) override;
+  size_t unsent() const override;
+  void set_heartbeat(int ms) override;
+  int peer_addr(struct sockaddr* address, socklen_t* length) const override {
+    return Channel::peer_addr(address, length);
+  }
+  bool peer_closed() const override { return Channel::peer_closed(); }
+  void retain() override { Channel::retain(); }
+  void release() override { Channel::release(); }
+
+ protected:
+  using Channel::Channel;
+  ~ReplyChannel() override = default;
+
+  // How long the client may take nothing of what is being sent; -1: unlimited.
+  void set_send_limit(int timeout_ms) WF_REQUIRES(mutex_) { send_ns_ = timeout_ns(timeout_ms); }
+
+  void begin_pushing(int send_timeout_ms) WF_REQUIRES(mutex_);
+  // Returns the stream, if there is one. It is to be freed without C.
+  std::shared_ptr<ReplyStream> end_pushing() WF_REQUIRES(mutex_);
+  // Begins a streamed reply. Returns 0 or an errno.
+  int push_head(std::shared_ptr<ReplyStream> stream, const std::string& head) WF_REQUIRES(mutex_);
+  // On the poller's thread: the socket may take more of what was pushed. C must not be held.
+  // `to_the_end`: writes all that it takes.
+  void continue_pushing(bool to_the_end);
+  // The client is lost. From now on tasks of the stream end with `error`. Returns the stream.
+  std::shared_ptr<ReplyStream> lose_stream(int error) WF_REQUIRES(mutex_);
+  // Something was pushed for the current or the last request.
+  bool has_pushed() const WF_REQUIRES(mutex_) { return pushed_; }
+  bool is_pushing() const WF_REQUIRES(mutex_) { return pushing_; }
+  // Nothing is unsent: sets the deadline. Returns the stream if there is a heartbeat.
+  std::shared_ptr<ReplyStream> await_heartbeat() WF_REQUIRES(mutex_);
+
+  // Called after a write of a reply, which has returned `error`. After EAGAIN, returns EAGAIN if
+  // the poller will go on with it. If the poller is stopping, writes what the socket still takes
+  // now, and returns 0 if that was all, or an errno: ECANCELED if the rest was cut.
+  int leave_to_poller(int error) WF_REQUIRES(mutex_);
+  // Goes on with a reply, as resume_writing() does. `renew`: progress extends the time limit.
+  int resume_reply(bool to_the_end, bool renew) WF_REQUIRES(mutex_);
+
+ private:
+  static constexpr size_t kMaxPushed = 1024 * 1024;
+
+  size_t room() const WF_REQUIRES(mutex_) {
+    return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
+  }
+  // Returns 0, or an errno: ENOBUFS if there is no room, ECANCELED if nobody would notice that the
+  // client does not read.
+  int push_bytes(const void* buffer, size_t size) WF_REQUIRES(mutex_);
+  // Does the same, whether or not there is room.
+  int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
+  // Sets the deadline after a write of pushed bytes, which has returned `error`, and before which
+  // `bytes_before` were unsent. Returns `error`, or ECANCELED if no limit could be set.
+  int limit_push(int error, size_t bytes_before) WF_REQUIRES(mutex_);
+
+  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
+  std::shared_ptr<ReplyStream> reply_stream_ WF_GUARDED_BY(mutex_);
+  bool is_open_ WF_GUARDED_BY(mutex_) = false;  // bytes may be pushed
+  bool pushed_ WF_GUARDED_BY(mutex_) = false;
+  bool pushing_ WF_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace workflow
