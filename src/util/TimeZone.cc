@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -51,30 +50,12 @@ bool is_zone_file(const std::string& path) {
          std::string_view(magic, sizeof(magic)) == "TZif";
 }
 
-// The same file by a longer path.
-std::string spelled(const std::string& name, size_t longer) {
-  const bool absolute = name.starts_with('/');
-  std::string result;
-  for (size_t i = 0; i < longer; ++i)
-    result += absolute ? "/." : "./";
-  return result + name;
-}
-
-// cctz remembers each name that it does not find for ever, also if only memory to open the file was
-// missing. So it is asked only for files that exist. After a failure it is asked by a name that it
-// does not know yet, at once and in later calls. The number of such names is limited, because cctz
-// never frees them, and the file may really be wrong.
+// cctz remembers each name that it does not find for ever. It is asked only for files that exist, so
+// that what it remembers is bounded.
 std::optional<cctz::time_zone> load(const std::string& name, const std::string& path) {
-  constexpr size_t kMost = 1000;
-  static std::atomic<size_t> failures{0};
-  if (!is_zone_file(path)) return std::nullopt;
   cctz::time_zone zone;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    size_t longer = failures.load(std::memory_order_relaxed);
-    if (cctz::load_time_zone(spelled(name, longer), &zone)) return zone;
-    if (longer < kMost) failures.compare_exchange_strong(longer, longer + 1);
-  }
-  return std::nullopt;
+  if (!is_zone_file(path) || !cctz::load_time_zone(name, &zone)) return std::nullopt;
+  return zone;
 }
 
 std::optional<cctz::time_zone> find_by_name(std::string_view name) {

@@ -16,8 +16,9 @@ namespace workflow {
 class TimeZone {
  public:
   // Finds a zone by its name in the database, such as "Europe/Berlin". "UTC" needs no database.
-  // "localtime" is the zone that the system is set to. Empty if there is no such zone. Allocates
-  // memory, and may throw std::bad_alloc.
+  // "localtime" is the zone that the system is set to. Empty if there is no such zone, or if there
+  // was no memory to open its file; then the zone is not found later either. Allocates memory, and
+  // may throw std::bad_alloc.
   static std::optional<TimeZone> find(std::string_view name);
 
   // What "localtime" stands for: the name in the environment variable TZ, or "/etc/localtime" if

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,6 +16,7 @@
 #include "server/TestServer.h"
 #include "support/Certificates.h"
 #include "support/Sanitizers.h"
+#include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
@@ -28,6 +28,7 @@ namespace client_test {
 namespace {
 
 using server_test::TestServer;
+using test_support::chunk;
 using Clock = std::chrono::steady_clock;
 
 // How a streamed request ended, and what was handed out before.
@@ -93,12 +94,6 @@ Streamed stream(const std::string& url, const StreamOptions& options = {}) {
 }
 
 const std::string kChunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-
-std::string chunk(const std::string& data) {
-  char size[32];
-  std::snprintf(size, sizeof size, "%zx\r\n", data.size());
-  return size + data + "\r\n";
-}
 
 TEST(ChunkedClient, ChunksAreHandedOutAsTheyAreHoweverTheyCome) {
   const std::string bytes = kChunkedHead + chunk("one") + chunk("and two") + "0\r\n\r\n";

@@ -4,9 +4,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <thread>
 
+#include "kernel/Runtime.h"
 #include "support/ExitKit.h"
 #include "support/Tally.h"
 #include "workflow/WFFacilities.h"
@@ -119,6 +121,50 @@ void deinit_on_an_executor() {
   begun.wait_for(1);
 }
 
+// The executor of tasks that the stop aborts is destroyed in one more aborted callback.
+// `start_last` starts the task of that callback, which calls what it is given.
+void delete_executor(void (*start_last)(Executor*, const std::function<void()>&)) {
+  static_queue.init();
+  auto* const executor = new Executor;
+  executor->init(1);
+  say_outcomes_at_the_end();
+  static test_support::Tally begun;
+  start(WFTaskFactory::create_go_task(&static_queue, executor, [] {
+    begun.add();
+    while (!workflow::Runtime::current().stopping()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }));
+  begun.wait_for(1);
+  for (int i = 0; i < 5; i++) {
+    start(WFTaskFactory::create_go_task(&static_queue, executor, [] {}));
+    if (i == 2) {
+      start_last(executor, [executor] { delete executor; });
+    }
+    start(WFTaskFactory::create_timedgo_task(3600, 0, &static_queue, executor, [] {}));
+  }
+}
+
+void delete_executor_on_a_handler() {
+  delete_executor([](Executor*, const std::function<void()>& end) {
+    WFTaskFactory::create_timer_task(3600, 0, [end](WFTimerTask* task) {
+      outcomes().add(task);
+      end();
+    })->start();
+  });
+}
+
+void delete_executor_on_its_thread() {
+  delete_executor([](Executor* executor, const std::function<void()>& end) {
+    WFGoTask* task = WFTaskFactory::create_go_task(&static_queue, executor, [] {});
+    task->set_callback([end](WFGoTask* done) {
+      outcomes().add(done);
+      end();
+    });
+    task->start();
+  });
+}
+
 // Its executor is destroyed with the other static objects, by the very thread that runs its
 // function.
 void deinit_and_exit_on_an_executor() {
@@ -180,6 +226,8 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"exit", exit_on_an_executor},
     {"deinit", deinit_on_an_executor},
     {"deinit-exit", deinit_and_exit_on_an_executor},
+    {"delete-on-handler", delete_executor_on_a_handler},
+    {"delete-on-its-thread", delete_executor_on_its_thread},
     {"waits", wait_on_a_computing_thread},
     {"limits", leave_limits},
 };
@@ -214,6 +262,13 @@ TEST(ComputeExit, AnExecutorMayBeEndedOnItsThreadMeanwhile) {
 
 TEST(ComputeExit, AnExecutorMayBeEndedByTheThreadThatExits) {
   EXPECT_EQ(play("deinit-exit"), "1 called: 1 aborted\n");
+}
+
+TEST(ComputeExit, AnExecutorMayBeDestroyedInAnAbortedCallback) {
+  for (int i = 0; i < exit_kit::times(10); i++) {
+    EXPECT_EQ(play("delete-on-handler"), "12 called: 1 succeeded, 11 aborted\n");
+    EXPECT_EQ(play("delete-on-its-thread"), "12 called: 1 succeeded, 11 aborted\n");
+  }
 }
 
 TEST(ComputeExit, FunctionsWhoseWaitsItEndsMayCountForAbortedTasks) {

@@ -14,6 +14,7 @@
 #include "kernel/ThreadContext.h"
 #include "race/TimerRace.h"
 #include "support/ExitKit.h"
+#include "support/OnPoller.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "workflow/WFTaskFactory.h"
@@ -224,6 +225,51 @@ void block_untold() {
   wait_for_each_other(false);
 }
 
+// A callback that a poller runs itself is long when the process ends, so that another thread leads
+// the poller meanwhile. What the callback starts at last ends on a handler.
+void block_on_a_poller(test_support::Tally& begun) {
+  test_support::start_on_poller([&begun] {
+    test_support::Tally replaced;
+    WFTaskFactory::create_timer_task(1000, [&](WFTimerTask*) { replaced.add(); })->start();
+    replaced.wait_for(1);
+    begun.add();
+    while (!workflow::Runtime::current().stopping()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(50));  // nothing tells how far the stop is
+    WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask* task) {
+      off_handlers += workflow::ThreadContext::current().pool == nullptr;
+      outcomes().add(task);
+    })->start();
+  });
+}
+
+void block_on_pollers(void (*exit)()) {
+  static test_support::Tally begun;
+  workflow::Runtime::configure({.poller_threads = 1, .handler_threads = 4});
+  last_word.word = [] {
+    say(outcomes().text());
+    say("off handlers: " + std::to_string(off_handlers));
+  };
+  for (size_t blocked = 1; blocked <= 2; blocked++) {
+    block_on_a_poller(begun);
+    begun.wait_for(blocked);
+  }
+  exit();
+}
+
+void block_on_pollers_until_main_returns() {
+  block_on_pollers([] {});
+}
+
+void block_on_pollers_until_one_exits() {
+  block_on_pollers([] {
+    test_support::start_on_poller([] { std::exit(0); });
+    wait_for_exit();
+  });
+}
+
 void race_through_exit() {
   test_support::TestRandom random(test_support::test_seed());
   const auto race = std::make_shared<race::TimerRace>(
@@ -249,6 +295,8 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"go-task", exit_in_a_go_task},
     {"block-telling", block_telling},
     {"block-untold", block_untold},
+    {"pollers", block_on_pollers_until_main_returns},
+    {"pollers-exit", block_on_pollers_until_one_exits},
     {"race", race_through_exit},
 };
 
@@ -321,6 +369,12 @@ TEST(ProcessExit, AbortedCallbacksMayWaitForEachOther) {
 
 TEST(ProcessExit, AbortedCallbacksMayWaitForEachOtherWithoutTelling) {
   EXPECT_EQ(play("block-untold"), "1000 called: 1000 aborted\n");
+}
+
+TEST(ProcessExit, WaitsForCallbacksOnThreadsThatLedPollers) {
+  const std::string both = "2 called: 2 aborted\noff handlers: 0\n";
+  EXPECT_EQ(play("pollers"), both);
+  EXPECT_EQ(play("pollers-exit"), both);
 }
 
 TEST(ProcessExit, InTheMiddleOfARace) {

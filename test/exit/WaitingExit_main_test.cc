@@ -1,15 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "WaitingKit.h"
 #include "workflow/WFFacilities.h"
+#include "workflow/WFScope.h"
 #include "workflow/WFTaskFactory.h"
 
 // Tasks that still wait when the process ends.
 
+using exit_kit::begin_exit;
 using exit_kit::dropped;
 using exit_kit::empty_queue;
 using exit_kit::exit_with_all;
@@ -76,6 +79,44 @@ void wait_inside() {
     ledger().say_all(WFT_STATE_ABORTED);
     say(names_left());
   };
+}
+
+// Inside scopes, with and without a deadline and inside each other. What is left of the series then
+// is aborted, too.
+void wait_in_scopes() {
+  hold_the_guard();
+  static std::vector<WFScope>& scopes = *new std::vector<WFScope>;
+  const auto scoped = [](SubTask* inside, std::chrono::seconds limit) {
+    WFScopeTask* task =
+        WFTaskFactory::create_deadline_task(inside, limit, ledger().callback("scope"));
+    *task->sub_series() << WFTaskFactory::create_timer_task(1, 0, ledger().callback("what follows"))
+                        << WFTaskFactory::create_go_task("queue", [] { say("computed"); });
+    scopes.push_back(task->scope());
+    return task;
+  };
+  for (int i = 0; i < 100; i++) {
+    const auto counter = [] {
+      return WFTaskFactory::create_counter_task(1, ledger().callback("counter in a scope"));
+    };
+    scoped(counter(), std::chrono::seconds(-1))->start();
+    scoped(WFTaskFactory::create_timer_task("name", 3600, 0, ledger().callback("named timer")),
+           std::chrono::hours(1))
+        ->start();
+    scoped(scoped(counter(), std::chrono::hours(1)), std::chrono::hours(2))->start();
+    // Its task is dropped, and so is what follows it in its series.
+    WFTaskFactory::create_scope_task(WFTaskFactory::create_guard("held", dropped("guard")),
+                                     ledger().callback("scope of a guard"))
+        ->start();
+  }
+  begin_exit([] {
+    ledger().say_all(WFT_STATE_ABORTED);
+    for (const WFScope& scope : scopes) {
+      if (scope.error() != 0 || scope.cancel()) {
+        say("a scope had not ended, or had an error");
+      }
+    }
+    say(names_left());
+  });
 }
 
 void start_after_the_stop() {
@@ -157,11 +198,8 @@ void leave_some_unstarted() {
 }
 
 constexpr exit_kit::Scenario kScenarios[] = {
-    {"alone", wait_alone},
-    {"inside", wait_inside},
-    {"after", start_after_the_stop},
-    {"late", bring_late},
-    {"unstarted", leave_some_unstarted},
+    {"alone", wait_alone},           {"inside", wait_inside}, {"scopes", wait_in_scopes},
+    {"after", start_after_the_stop}, {"late", bring_late},    {"unstarted", leave_some_unstarted},
 };
 
 }  // namespace
@@ -181,6 +219,10 @@ TEST(WaitingExit, WhatHoldsWaitingTasksEndsWithThem) {
   EXPECT_EQ(stateless, 500u);
   EXPECT_NE(output.find("1300 of 1800 as expected\nno name left\n"), std::string::npos)
       << output.substr(0, 2000);
+}
+
+TEST(WaitingExit, ScopesAreAbortedOnceWithWhatIsInThem) {
+  EXPECT_EQ(play_promptly("scopes"), "1300 of 1300 as expected\nno name left\n");
 }
 
 TEST(WaitingExit, WhatStartsAfterTheStopIsAborted) {

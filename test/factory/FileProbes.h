@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <ostream>
 #include <string>
 
@@ -16,6 +15,7 @@
 #include "kernel/ThreadContext.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "support/Text.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -33,6 +33,7 @@ inline void PrintTo(FileBackend backend, std::ostream* out) {
 
 namespace probes {
 
+using test_support::text_of;
 using workflow::FileBackend;
 using workflow::UniqueFd;
 
@@ -106,11 +107,6 @@ inline FileOutcome fsync(int fd) {
 }
 inline FileOutcome fdatasync(int fd) {
   return run(WFTaskFactory::create_fdatasync_task(fd, nullptr));
-}
-
-inline std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 inline void write_file(const std::string& path, const std::string& content) {

@@ -283,8 +283,7 @@ TEST_P(FileTaskDifference, ThereIsNoneToTheSystemCalls) {
     }
   }
   for (const std::string& name : files_) {
-    EXPECT_TRUE(probes::content_of(path(name + ".call")) ==
-                probes::content_of(path(name + ".task")))
+    EXPECT_TRUE(probes::text_of(path(name + ".call")) == probes::text_of(path(name + ".task")))
         << name;
   }
 }

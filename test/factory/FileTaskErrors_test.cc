@@ -20,11 +20,11 @@
 
 namespace {
 
-using probes::content_of;
 using probes::failure;
 using probes::FileOutcome;
 using probes::run;
 using probes::success;
+using probes::text_of;
 using probes::UniqueFd;
 
 class FileTaskError : public probes::OnEachBackend {
@@ -112,7 +112,7 @@ TEST_P(FileTaskError, ANegativeOffsetIsEINVAL) {
     EXPECT_EQ(probes::preadv(fd.get(), &iov, 1, offset), failure(EINVAL));
     EXPECT_EQ(probes::pwritev(fd.get(), &iov, 1, offset), failure(EINVAL));
   }
-  EXPECT_EQ(content_of(path()), "0123");
+  EXPECT_EQ(text_of(path()), "0123");
 }
 
 TEST_P(FileTaskError, TheNumberOfPartsIsLimited) {
@@ -193,7 +193,7 @@ TEST_P(FileTaskError, ANullByteInAPathIsEINVAL) {
   make_file("0123");
   EXPECT_EQ(read_path(path() + std::string("\0.txt", 5)), failure(EINVAL));
   EXPECT_EQ(write_path(path() + std::string("\0.txt", 5)), failure(EINVAL));
-  EXPECT_EQ(content_of(path()), "0123");
+  EXPECT_EQ(text_of(path()), "0123");
 }
 
 // Root may open what its mode forbids, but not write to a program that runs (ETXTBSY).

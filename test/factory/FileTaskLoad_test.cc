@@ -108,7 +108,7 @@ TEST_P(FileTaskOneAtATime, AreDoneInTheOrderOfTheirStart) {
         ->start();
   }
   ASSERT_TRUE(ended.wait_for(kWrites));
-  const std::string written = probes::content_of(path("order"));
+  const std::string written = probes::text_of(path("order"));
   ASSERT_EQ(written.size(), kWrites * sizeof(uint64_t));
   EXPECT_EQ(std::memcmp(written.data(), numbers.data(), written.size()), 0);
 }
@@ -206,8 +206,8 @@ TEST_P(FileTaskLoad, AllKindsTogether) {
   for (size_t i = 0; i < kRounds; i++) {
     all += text;
   }
-  EXPECT_TRUE(probes::content_of(path("out")) == all);
-  EXPECT_TRUE(probes::content_of(path("by path")) == all);
+  EXPECT_TRUE(probes::text_of(path("out")) == all);
+  EXPECT_TRUE(probes::text_of(path("by path")) == all);
 }
 
 // All threads of the library wait while nothing is to be done.

@@ -13,10 +13,10 @@
 
 namespace {
 
-using probes::content_of;
 using probes::FileOutcome;
 using probes::run;
 using probes::success;
+using probes::text_of;
 using probes::UniqueFd;
 
 class FileTask : public probes::OnEachBackend {};
@@ -53,7 +53,7 @@ TEST_P(FileTask, NothingIsReadOrWrittenByACountOfZero) {
   const UniqueFd fd = open(make_file("0123456789"), O_RDWR);
   EXPECT_EQ(probes::pread(fd.get(), nullptr, 0, 0), success(0));
   EXPECT_EQ(probes::pwrite(fd.get(), nullptr, 0, 0), success(0));
-  EXPECT_EQ(content_of(path()), "0123456789");
+  EXPECT_EQ(text_of(path()), "0123456789");
 }
 
 TEST_P(FileTask, ReadingDoesNotMoveTheDescriptorsOffset) {
@@ -68,19 +68,19 @@ TEST_P(FileTask, ReadingDoesNotMoveTheDescriptorsOffset) {
 TEST_P(FileTask, PwriteWritesAtTheOffset) {
   const UniqueFd fd = open(make_file("0123456789"), O_RDWR);
   EXPECT_EQ(probes::pwrite(fd.get(), "abc", 3, 4), success(3));
-  EXPECT_EQ(content_of(path()), "0123abc789");
+  EXPECT_EQ(text_of(path()), "0123abc789");
 }
 
 TEST_P(FileTask, PwriteBeyondTheEndLeavesAHole) {
   const UniqueFd fd = open(make_file("01"), O_RDWR);
   EXPECT_EQ(probes::pwrite(fd.get(), "x", 1, 4), success(1));
-  EXPECT_EQ(content_of(path()), std::string("01\0\0x", 5));
+  EXPECT_EQ(text_of(path()), std::string("01\0\0x", 5));
 }
 
 TEST_P(FileTask, PwriteToAnAppendingDescriptorAppends) {
   const UniqueFd fd = open(make_file("01"), O_WRONLY | O_APPEND);
   EXPECT_EQ(probes::pwrite(fd.get(), "x", 1, 0), success(1));
-  EXPECT_EQ(content_of(path()), "01x");
+  EXPECT_EQ(text_of(path()), "01x");
 }
 
 TEST_P(FileTask, PreadvFillsItsPartsInOrder) {
@@ -99,7 +99,7 @@ TEST_P(FileTask, PwritevWritesItsPartsInOrder) {
   char second[] = "cde";
   const struct iovec iov[] = {part(first, 2), part(second, 3)};
   EXPECT_EQ(probes::pwritev(fd.get(), iov, 2, 5), success(5));
-  EXPECT_EQ(content_of(path()), "01234abcde");
+  EXPECT_EQ(text_of(path()), "01234abcde");
 }
 
 TEST_P(FileTask, FsyncAndFdatasyncReturnZero) {
@@ -128,7 +128,7 @@ TEST_P(FileTask, PwriteByPathCreatesTheFileFor0644) {
   const mode_t mask = ::umask(0);
   EXPECT_EQ(run(WFTaskFactory::create_pwrite_task(path(), "abc", 3, 0, nullptr)), success(3));
   ::umask(mask);
-  EXPECT_EQ(content_of(path()), "abc");
+  EXPECT_EQ(text_of(path()), "abc");
   struct stat status = {};
   ASSERT_EQ(::stat(path().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0644U);
@@ -137,7 +137,7 @@ TEST_P(FileTask, PwriteByPathCreatesTheFileFor0644) {
 TEST_P(FileTask, PwriteByPathDoesNotTruncate) {
   make_file("0123456789");
   EXPECT_EQ(run(WFTaskFactory::create_pwrite_task(path(), "abc", 3, 1, nullptr)), success(3));
-  EXPECT_EQ(content_of(path()), "0abc456789");
+  EXPECT_EQ(text_of(path()), "0abc456789");
 }
 
 TEST_P(FileTask, PwritevByPathWritesItsParts) {
@@ -145,7 +145,7 @@ TEST_P(FileTask, PwritevByPathWritesItsParts) {
   char second[] = "cde";
   const struct iovec iov[] = {part(first, 2), part(second, 3)};
   EXPECT_EQ(run(WFTaskFactory::create_pwritev_task(path(), iov, 2, 0, nullptr)), success(5));
-  EXPECT_EQ(content_of(path()), "abcde");
+  EXPECT_EQ(text_of(path()), "abcde");
 }
 
 TEST_P(FileTask, PathTasksLeaveNoDescriptorOpen) {
@@ -230,7 +230,7 @@ TEST_P(FileTask, DismissedTasksDoNothing) {
       WFTaskFactory::create_pwrite_task(path("new"), "x", 1, 0, fail), nullptr);
   series->push_back(WFTaskFactory::create_fsync_task(fd.get(), fail));
   series->dismiss();
-  EXPECT_EQ(content_of(path()), "0123");
+  EXPECT_EQ(text_of(path()), "0123");
   EXPECT_NE(::access(path("new").c_str(), F_OK), 0);
 }
 

@@ -302,6 +302,43 @@ TEST_F(Scope, AFunctionThatComputesLearnsOfTheEnd) {
   EXPECT_TRUE(series_ended());
 }
 
+TEST_F(Scope, AFunctionThatComputesIsCalledBackOnceByTheThreadThatEndsIt) {
+  for (const int error : {ECANCELED, ETIMEDOUT}) {
+    test_support::Tally begun;
+    test_support::Tally told;
+    test_support::Tally ended;
+    std::thread::id told_on;
+    bool told_after = false;
+    test_support::Tally over;
+    WFGoTask* go = WFTaskFactory::create_go_task("queue", [&] {
+      const WFScope scope = WFScope::current();
+      const std::stop_callback callback(scope.stop_token(), [&] {
+        EXPECT_EQ(scope.error(), error);
+        told_on = std::this_thread::get_id();
+        told.add();
+      });
+      begun.add();
+      EXPECT_TRUE(told.wait_for(1));
+      // With ETIMEDOUT its task may be gone. The scope still says what has happened.
+      EXPECT_TRUE(error != ETIMEDOUT || ended.wait_for(1));
+      EXPECT_EQ(WFScope::current().error(), error);
+      const std::stop_callback late(scope.stop_token(), [&] { told_after = true; });
+      over.add();
+    });
+    WFScopeTask* task = WFTaskFactory::create_scope_task(go, [&](WFScopeTask*) { ended.add(); });
+    const WFScope scope = task->scope();
+    task->start();
+    ASSERT_TRUE(begun.wait_for(1));
+    EXPECT_TRUE(scope.cancel(error));
+    EXPECT_EQ(told.count(), 1u) << "inside cancel()";
+    EXPECT_EQ(told_on, std::this_thread::get_id());
+    ASSERT_TRUE(over.wait_for(1));
+    ASSERT_TRUE(ended.wait_for(1));
+    EXPECT_EQ(told.count(), 1u);
+    EXPECT_TRUE(told_after);
+  }
+}
+
 // What the function has borrowed may be gone when its series goes on.
 TEST_F(Scope, WaitsForAFunctionThatRunsUnlessTimeIsOver) {
   for (const int error : {ECANCELED, ETIMEDOUT}) {

@@ -51,7 +51,7 @@ class FileTaskFaults : public probes::OnEachBackend {
     for (size_t i = 0; i < kTasks; i++) {
       ASSERT_TRUE(buffers[i] == block(offset_of(i))) << i;
     }
-    EXPECT_TRUE(probes::content_of(path()) == content_);
+    EXPECT_TRUE(probes::text_of(path()) == content_);
   }
 
   // The i-th task of work(), after which the block of i is in its buffer.

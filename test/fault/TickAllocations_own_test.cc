@@ -156,19 +156,28 @@ TEST_P(TickAllocations, ParseACronExpression) {
   }
   ASSERT_GT(zones.size(), 100u);
   size_t next = 0;
+  int lost = 0;
   fail_each(1, [&] {
     const std::string& zone = zones[next++ % zones.size()];
     std::optional<WFCron> cron;
     WFCronError error;
     EXPECT_TRUE(completes([&] { cron = WFCron::parse("*/5 1-3 * * MON-FRI", zone, &error); }));
     EXPECT_TRUE(failed() || cron);
-    if (!cron) {
+    if (!cron && error.field != WF_CRON_TIME_ZONE) {
       EXPECT_EQ(error.message, "no memory");
     }
+    const bool may_be_lost = !cron;
     cron = WFCron::parse("*/5 1-3 * * MON-FRI", zone, &error);
+    if (!cron && may_be_lost) {
+      // The library that reads time zones remembers one that it could not open as unknown.
+      EXPECT_EQ(error.field, WF_CRON_TIME_ZONE);
+      lost++;
+      return;
+    }
     ASSERT_TRUE(cron) << error.to_string();
     EXPECT_EQ(cron->time_zone(), zone);
   });
+  EXPECT_LE(lost, 1);  // where its file is opened
 }
 
 TEST_P(TickAllocations, ParseAWrongCronExpression) {

@@ -6,16 +6,19 @@
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <string_view>
 
 #include "server/TestServer.h"
 #include "support/Sanitizers.h"
+#include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"
 
 namespace interop_test {
+
+using test_support::count_of;
+using test_support::text_of;
 
 // "Large" in these tests; under a sanitizer everything takes several times as long.
 inline constexpr size_t kLarge =
@@ -37,22 +40,8 @@ inline const std::string& large_pattern() {
   return bytes;
 }
 
-inline std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 inline void put(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
-}
-
-inline size_t count_of(std::string_view text, std::string_view part) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size()) {
-    count++;
-  }
-  return count;
 }
 
 // What the programs ask for, by the target of their request:

@@ -8,6 +8,7 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "support/OnPoller.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -61,20 +62,12 @@ class RunToCompletion : public testing::Test {
   std::unique_ptr<WFFacilities::WaitGroup> stream_ended_;
 };
 
-// Runs `body` in a timer's callback on the poller's thread, where it may block.
 void run_on_poller(const std::function<void()>& body) {
   WFFacilities::WaitGroup ran(1);
-  std::function<void()> attempt = [&] {
-    WFTaskFactory::create_timer_task(50, [&](WFTimerTask*) {
-      if (ThreadContext::current().running_for) {
-        body();
-        ran.done();
-      } else {
-        attempt();
-      }
-    })->start();
-  };
-  attempt();
+  test_support::start_on_poller([&] {
+    body();
+    ran.done();
+  });
   ran.wait();
 }
 
@@ -147,15 +140,7 @@ TEST(RunToCompletionDeathTest, ACallbackOnThePollersThreadMayExit) {
       {
         Runtime::configure({.poller_threads = 1, .handler_threads = 4, .compute_threads = 1});
         WFTaskFactory::create_timer_task(1000, 0, nullptr)->start();
-        std::function<void()> attempt = [&] {
-          WFTaskFactory::create_timer_task(50, [&](WFTimerTask*) {
-            if (ThreadContext::current().running_for) {
-              std::exit(7);
-            }
-            attempt();
-          })->start();
-        };
-        attempt();
+        test_support::start_on_poller([] { std::exit(7); });
         std::this_thread::sleep_for(60s);  // the callback ends the process before
       },
       testing::ExitedWithCode(7), "");

@@ -2,28 +2,24 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "support/Text.h"
+
 // docs/recipes.md shows what is compiled and run here, and nothing else.
 
 namespace {
 
 namespace fs = std::filesystem;
+using test_support::text_of;
 
 const fs::path kFolder = fs::path(SOURCE_TREE) / "test" / "recipes";
 
 constexpr size_t kMostLines = 25;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // What stands between each line `begin` and the next line `end`.
 std::vector<std::string> parts_of(const fs::path& path, std::string_view begin,

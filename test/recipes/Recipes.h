@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "support/Eventually.h"
+#include "support/Loopback.h"
 #include "support/Tally.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFHttpServer.h"
@@ -30,10 +31,7 @@ inline bool clock_stands() {
 }
 
 inline std::string url_of(const WFServerBase& server) {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  server.get_listen_addr(reinterpret_cast<struct sockaddr*>(&address), &length);
-  return "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  return "http://127.0.0.1:" + std::to_string(test_support::port_of(server));
 }
 
 // A server on 127.0.0.1, started. It stops when it is destroyed.

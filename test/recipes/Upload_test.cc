@@ -6,13 +6,13 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
 
 #include "recipes/Recipes.h"
 #include "support/TempDir.h"
+#include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
@@ -46,10 +46,7 @@ void save_upload(WFHttpTask* task, const std::string& path) {
 }
 // End of recipe
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using test_support::text_of;
 
 class UploadRecipe : public testing::Test {
  protected:

@@ -4,17 +4,14 @@
 #include <vector>
 
 #include "server/TestServer.h"
+#include "support/Text.h"
 
 // Requests with bodies, and the conversation before a body.
 
 namespace server_test {
 namespace {
 
-std::string chunk(const std::string& data) {
-  char size[32];
-  std::snprintf(size, sizeof size, "%zx\r\n", data.size());
-  return size + data + "\r\n";
-}
+using test_support::chunk;
 
 std::string chunked_post(const std::string& chunks, const std::string& fields = "") {
   return "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" + fields + "\r\n" + chunks;

@@ -7,10 +7,13 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/ThreadContext.h"
 #include "server/TestServer.h"
 #include "support/Background.h"
 #include "support/Loopback.h"
+#include "support/Tally.h"
 #include "workflow/WFFacilities.h"
+#include "workflow/WFGlobal.h"
 
 // Stopping: what is waited for, what is cut, and from where it may be asked for.
 
@@ -19,6 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using test_support::Background;
+using test_support::Tally;
 
 // "/NAME" is held under that name until it is cancelled.
 void hold(WFHttpTask* task) {
@@ -294,7 +298,7 @@ TEST(Stop, InsideADeletersOfAConnectionIsRefused) {
 
 TEST(Stop, DestructorStops) {
   RawClient client;
-  test_support::Tally processed;
+  Tally processed;
   {
     TestServer server([&](WFHttpTask* task) {
       series_of(task)->push_back(WFTaskFactory::create_timer_task(50000, nullptr));
@@ -322,6 +326,38 @@ TEST(Stop, SlowReaderIsServedFirst) {
   EXPECT_TRUE(client.body() == large);
   client.close();
   EXPECT_TRUE(stop.done());
+}
+
+TEST(Stop, WaitsForARequestOnAThreadThatHasLedItsPoller) {
+  WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
+  settings.poller_threads = 1;
+  WORKFLOW_library_init(&settings);
+  Tally blocked;
+  Tally go_on;
+  TestServer server([&](WFHttpTask*) {
+    if (workflow::ThreadContext::current().running_for) {
+      // Another thread leads the poller when a timer of it has expired.
+      Tally replaced;
+      WFTaskFactory::create_timer_task(1000, [&](WFTimerTask*) { replaced.add(); })->start();
+      EXPECT_TRUE(replaced.wait_for(1));
+      blocked.add();
+      EXPECT_TRUE(go_on.wait_for(1));
+    }
+  });
+  int replies = 0;
+  // A poller whose rounds follow each other closely runs requests itself.
+  Background client([&] {
+    for (RawClient one = server.client(); one.ask(kGet);) {
+      replies++;
+    }
+  });
+  ASSERT_TRUE(blocked.wait_for(1));
+  Background stop([&] { server->stop(); });
+  EXPECT_FALSE(stop.done_within(milliseconds(20)));
+  go_on.add();
+  EXPECT_TRUE(stop.done());
+  EXPECT_TRUE(client.done());
+  EXPECT_EQ(replies, server.requests());
 }
 
 TEST(Stop, WaitingInACallbackLendsItsThread) {

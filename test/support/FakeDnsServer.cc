@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 
+#include "support/Loopback.h"
 #include "support/Tally.h"
 
 using workflow::UniqueFd;
@@ -73,13 +74,6 @@ UniqueFd bind_to(int type, uint16_t port) {
     fd.reset();
   }
   return fd;
-}
-
-uint16_t port_of(int fd) {
-  struct sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  ::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace

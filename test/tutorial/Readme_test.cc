@@ -9,18 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "support/Text.h"
+
 namespace {
 
 namespace fs = std::filesystem;
+using test_support::text_of;
 
 const fs::path kRoot = SOURCE_TREE;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Every document of the project.
 std::vector<fs::path> documents() {

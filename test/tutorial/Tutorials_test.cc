@@ -4,23 +4,17 @@
 #include <string>
 
 #include "server/RawClient.h"
+#include "support/Text.h"
 #include "tutorial/Program.h"
 
 using server_test::HttpReply;
 using server_test::RawClient;
+using test_support::count_of;
 using tutorial_test::Program;
 
 namespace {
 
 constexpr char kGet[] = "GET / HTTP/1.1\r\nHost: tutorial\r\n\r\n";
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    count++;
-  }
-  return count;
-}
 
 // A port that was free a moment ago, for a program that does not say which one it got.
 uint16_t some_free_port() {
