@@ -101,9 +101,12 @@ void Channel::left_queue(bool stopped, RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     queued_ns_ = kNever;
-    if (!stopped && deadline_ns_ > now_ns()) {
-      set_deadline(deadline_ns_);
-      return;
+    if (!stopped && !deadline_passed()) {
+      if (set_deadline(deadline_ns_)) {
+        return;
+      }
+      deadline_ns_ = 0;  // nothing would report it later
+      stopped = poller_.timers().refuses();
     }
   }
   on_deadline(stopped, finished);

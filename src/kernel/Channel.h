@@ -65,32 +65,35 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   int watch() WF_REQUIRES(mutex_);
   // Makes the poller's thread call on_ready() soon. False when the poller has stopped.
   bool ask_poller();
-  // Poller's thread only, once. No further event or deadline is reported; on_closing() is called,
-  // and then the descriptor is closed.
+  // Poller's thread only, once. No further event or deadline is reported, except for on_ready()
+  // after an earlier ask_poller(). on_closing() is called, and then the descriptor is closed.
   void retire();
 
   int64_t now_ns() const { return poller_.clock().now_ns(); }
   int64_t in_ns(int64_t duration_ns) const { return saturating_add(now_ns(), duration_ns); }
-  // Sets the time of on_deadline(). Returns false if on_deadline() will not be called, because the
-  // poller has stopped or memory has run out.
+  // Sets the time of on_deadline(). Only a time other than kNever makes sure of a call when the
+  // poller stops. Returns false if on_deadline() will not be called, because the poller has stopped
+  // or memory has run out.
   bool set_deadline(int64_t deadline_ns) WF_REQUIRES(mutex_);
   // To be checked in on_deadline(): another thread may have moved the deadline just before the
   // call.
   bool deadline_passed() const WF_REQUIRES(mutex_) { return deadline_ns_ <= now_ns(); }
 
-  // Each of these calls writes as much as the socket takes. It returns 0 when everything was
-  // written, EAGAIN when the rest is kept for resume_writing(), or another errno. The vectors
+  // Each of these calls writes what the socket and invariant 3 allow. It returns 0 when everything
+  // was written, EAGAIN when the rest is kept for resume_writing(), or another errno. The vectors
   // themselves are changed. The memory that they point to must stay valid until everything was
   // written, or until forget_unsent().
+  // Only while no vectors are unsent.
   int write_out(struct iovec* vectors, int count) WF_REQUIRES(mutex_);
   int resume_writing() WF_REQUIRES(mutex_);
-  // Copies the data, and sends the copy before the unsent vectors.
+  // Copies the data, and sends the copy before the unsent vectors, none of which may be partly
+  // sent.
   int write_copy(const void* data, size_t size) WF_REQUIRES(mutex_);
   // Copies the data, and sends the copy after everything that is unsent.
   int append_copy(const void* data, size_t size) WF_REQUIRES(mutex_);
   size_t unsent_bytes() const WF_REQUIRES(mutex_);
-  // How many of these are not the user's bytes but copies, including a TLS record that is partly
-  // sent.
+  // How many of the unsent bytes are not the user's but copies, including a TLS record that is
+  // partly sent.
   size_t copied_bytes() const WF_REQUIRES(mutex_) {
     return copied_.size() + behind_.size() + stream_.unsent_bytes();
   }

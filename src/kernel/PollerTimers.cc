@@ -332,6 +332,11 @@ void PollerTimers::refuse() {
   stopped_ = true;
 }
 
+bool PollerTimers::refuses() const {
+  MutexLock lock(mutex_);
+  return stopped_;
+}
+
 void PollerTimers::stop() {
   {
     MutexLock lock(mutex_);

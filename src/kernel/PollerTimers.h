@@ -166,6 +166,7 @@ class PollerTimers {
 
   // From now on a start answers kStopped.
   void refuse();
+  bool refuses() const;
   // As refuse(), and also makes the leader empty the queues. Returns at once.
   void stop();
   // To be called after stop(). Returns when the queues are empty, and what their nodes have

@@ -238,7 +238,14 @@ void ServerConnection::on_deadline(bool stopped, RunnableList& finished) {
   if (stopped) {
     continue_writing(true);  // this is the last chance to write
   }
-  switch (state()) {
+  State state = State::kClosed;
+  {
+    MutexLock lock(mutex_);
+    if (stopped || deadline_passed()) {
+      state = state_;
+    }
+  }
+  switch (state) {
     case State::kHandshaking:
     case State::kLingering:
       close(State::kClosed);

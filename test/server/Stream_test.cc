@@ -443,6 +443,20 @@ TEST(ServerEvents, HeartbeatsFillSilence) {
   }
 }
 
+// A heartbeat may become due just when the reply ends. Its time is not a limit of what follows.
+TEST(ServerEvents, HeartbeatsLeaveTheConnectionToTheNextRequest) {
+  TestServer server([](WFHttpTask* task) {
+    const WFHttpStream stream = WFHttpStream::begin_events(task);
+    EXPECT_EQ(stream.set_heartbeat(1), 0);
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(1000, nullptr));
+  });
+  RawClient client = server.client();
+  for (int i = 0; i < 300; i++) {
+    ASSERT_TRUE(client.send(kGet)) << i;
+    ASSERT_TRUE(client.reply().has_value()) << i;
+  }
+}
+
 TEST(ServerEvents, NoHeartbeatInOtherStreams) {
   TestServer server([](WFHttpTask* task) {
     EXPECT_EQ(WFHttpStream::begin(task).set_heartbeat(10), -1);
