@@ -23,7 +23,7 @@ void ReplyChannel::begin_pushing(int send_timeout_ms) {
 std::shared_ptr<ReplyStream> ReplyChannel::end_pushing() {
   is_open_ = false;
   pushing_ = false;
-  heartbeat_ns_ = kNever;
+  heartbeat_ms_ = -1;
   return std::exchange(reply_stream_, nullptr);
 }
 
@@ -123,7 +123,7 @@ int ReplyChannel::limit_push(int error, size_t bytes_before) {
     await_heartbeat();
   } else if (error == EAGAIN && (!pushing_ || unsent_bytes() < bytes_before)) {
     // Sets a deadline even if there is no limit, so that the push ends when the poller stops.
-    pushing_ = set_deadline(std::min(in_ns(send_ns_), kNever - 1));
+    pushing_ = set_deadline(std::min(in_ns(timeout_ns(send_ms_)), kNever - 1));
     return pushing_ ? EAGAIN : ECANCELED;
   }
   return error;
@@ -132,7 +132,7 @@ int ReplyChannel::limit_push(int error, size_t bytes_before) {
 void ReplyChannel::set_heartbeat(int ms) {
   MutexLock lock(mutex_);
   if (is_open_) {
-    heartbeat_ns_ = ms > 0 ? timeout_ns(ms) : kNever;
+    heartbeat_ms_ = ms > 0 ? ms : -1;
     if (!pushing_) {
       await_heartbeat();
     }
@@ -140,12 +140,12 @@ void ReplyChannel::set_heartbeat(int ms) {
 }
 
 std::shared_ptr<ReplyStream> ReplyChannel::await_heartbeat() {
-  set_deadline(in_ns(heartbeat_ns_));
-  return heartbeat_ns_ != kNever ? reply_stream_ : nullptr;
+  set_deadline(in_ns(timeout_ns(heartbeat_ms_)));
+  return heartbeat_ms_ > 0 ? reply_stream_ : nullptr;
 }
 
 int ReplyChannel::leave_to_poller(int error) {
-  if (error != EAGAIN || set_deadline(in_ns(send_ns_))) {
+  if (error != EAGAIN || set_deadline(in_ns(timeout_ns(send_ms_)))) {
     return error;
   }
   error = resume_without_bound();
@@ -156,7 +156,7 @@ int ReplyChannel::resume_reply(bool to_the_end, bool renew) {
   const size_t bytes_before = unsent_bytes();
   const int error = to_the_end ? resume_without_bound() : resume_writing();
   if (error == EAGAIN && renew && unsent_bytes() < bytes_before) {
-    set_deadline(in_ns(send_ns_));
+    set_deadline(in_ns(timeout_ns(send_ms_)));
   }
   return error;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -42,7 +41,7 @@ class ReplyChannel : public Channel, public ServerPeer, public protocol::Message
   ~ReplyChannel() override = default;
 
   // How long the client may take nothing of what is being sent; -1: unlimited.
-  void set_send_limit(int timeout_ms) WF_REQUIRES(mutex_) { send_ns_ = timeout_ns(timeout_ms); }
+  void set_send_limit(int timeout_ms) WF_REQUIRES(mutex_) { send_ms_ = timeout_ms; }
 
   void begin_pushing(int send_timeout_ms) WF_REQUIRES(mutex_);
   // Returns the stream, if there is one. It is to be freed without C.
@@ -82,10 +81,10 @@ class ReplyChannel : public Channel, public ServerPeer, public protocol::Message
   // `bytes_before` were unsent. Returns `error`, or ECANCELED if no limit could be set.
   int limit_push(int error, size_t bytes_before) WF_REQUIRES(mutex_);
 
-  int64_t send_ns_ WF_GUARDED_BY(mutex_) = kNever;
-  int64_t heartbeat_ns_ WF_GUARDED_BY(mutex_) = kNever;
   std::shared_ptr<ReplyStream> reply_stream_ WF_GUARDED_BY(mutex_);
-  bool is_open_ WF_GUARDED_BY(mutex_) = false;  // bytes may be pushed
+  int send_ms_ WF_GUARDED_BY(mutex_) = -1;
+  int heartbeat_ms_ WF_GUARDED_BY(mutex_) = -1;  // -1: there is none
+  bool is_open_ WF_GUARDED_BY(mutex_) = false;   // bytes may be pushed
   bool pushed_ WF_GUARDED_BY(mutex_) = false;
   bool pushing_ WF_GUARDED_BY(mutex_) = false;
 };

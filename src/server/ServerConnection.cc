@@ -295,7 +295,7 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
       watch_.end(watched);
       if (error == 0) {
         keep_alive_ = reply.keep_alive;
-        idle_ns_ = timeout_ns(reply.keep_alive_timeout);
+        idle_ms_ = reply.keep_alive_timeout;
         set_send_limit(send_timeout(reply.send_timeout));
         began_ns = now_ns();
         idle_since_ns_.store(began_ns, std::memory_order_relaxed);
@@ -326,7 +326,7 @@ bool ServerConnection::after_reply(int64_t began_ns) {
     start_lingering(reader_.has_rest(), !dropped);
     return readable_ || state_ == State::kClosing || stopping();
   }
-  wait_for_request(began_ns, idle_ns_);
+  wait_for_request(began_ns, timeout_ns(idle_ms_));
   return readable_ || reader_.has_rest() || state_ == State::kClosing;
 }
 

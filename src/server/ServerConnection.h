@@ -208,7 +208,7 @@ class ServerConnection final : public ReplyChannel {
   bool keep_alive_ WF_GUARDED_BY(mutex_) = true;
   bool counted_ WF_GUARDED_BY(mutex_) = false;         // was counted as cut short
   int lost_error_ WF_GUARDED_BY(mutex_) = ECONNRESET;  // why the state is not kProcessing any more
-  int64_t idle_ns_ WF_GUARDED_BY(mutex_) = kNever;     // how long to wait for the next request
+  int idle_ms_ WF_GUARDED_BY(mutex_) = -1;             // how long to wait for the next request
   // In kProcessing and kWriting; null if it was detached. Its series owns it.
   ServerExchange* exchange_ WF_GUARDED_BY(mutex_) = nullptr;
   ClientWatch watch_ WF_GUARDED_BY(mutex_);
