@@ -50,8 +50,8 @@ bool is_zone_file(const std::string& path) {
          std::string_view(magic, sizeof(magic)) == "TZif";
 }
 
-// cctz remembers each name that it does not find for ever. It is asked only for files that exist, so
-// that what it remembers is bounded.
+// cctz remembers each name that it does not find for ever. It is asked only for files that exist,
+// so that what it remembers is bounded.
 std::optional<cctz::time_zone> load(const std::string& name, const std::string& path) {
   cctz::time_zone zone;
   if (!is_zone_file(path) || !cctz::load_time_zone(name, &zone)) return std::nullopt;
