@@ -50,7 +50,7 @@ int64_t RequestReader::deadline_ns(const WFServerParams& params, int64_t now_ns)
 }
 
 std::string RequestReader::refuse(bool timed_out) {
-  const std::string answer = exchange_->refusal(timed_out);
+  std::string answer = exchange_->refusal(timed_out);
   abandon();
   rest_.clear();
   return answer;
