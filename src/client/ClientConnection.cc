@@ -61,14 +61,8 @@ bool ClientConnection::start() {
     return false;
   }
   cancel_error_ = arrived(session_);
-  if (!set_deadline(in_ns(timeout_ns(endpoint_->params().connect_timeout)))) {
-    // The poller has the connection already, and will end it. If the runtime stops instead, abort()
-    // comes.
-    if (cancel_error_ == 0 && !endpoint_->runtime_stops()) {
-      cancel_error_ = ENOMEM;
-    }
-    ask_poller();
-  } else if (cancel_error_ != 0) {
+  limit(in_ns(timeout_ns(endpoint_->params().connect_timeout)));
+  if (cancel_error_ != 0) {
     ask_poller();
   }
   return true;
@@ -180,7 +174,7 @@ void ClientConnection::set_up(RunnableList& finished) {
     in_handshake = setup_.is_handshaking();
     session = session_;
     if (progress == Progress::kHandshakes) {
-      set_deadline(in_ns(timeout_ns(endpoint_->params().ssl_connect_timeout)));
+      limit(in_ns(timeout_ns(endpoint_->params().ssl_connect_timeout)));
     }
     // What the setup has not read may have come already.
     readable_ |= setup_.reads() && progress != Progress::kWaits;
@@ -256,7 +250,7 @@ bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& re
   progress_ = ExchangeProgress(session->exchange()->times(), endpoint_->params().response_timeout,
                                error == 0, now_ns());
   const bool can_go_on = error == 0 || error == EAGAIN;
-  if (can_go_on && set_exchange_deadline()) {
+  if (can_go_on && set_deadline(progress_.deadline_ns(now_ns()))) {
     return true;
   }
   if (can_go_on && endpoint_->runtime_stops()) {
@@ -274,8 +268,15 @@ bool ClientConnection::is_still_idle() {
   return !peer_closed() && stream_.read(&byte, 1, &drained) < 0 && errno == EAGAIN;
 }
 
-bool ClientConnection::set_exchange_deadline() {
-  return set_deadline(progress_.deadline_ns(now_ns()));
+void ClientConnection::limit(int64_t deadline_ns) {
+  if (set_deadline(deadline_ns)) {
+    return;
+  }
+  // If the runtime stops, abort() comes.
+  if (cancel_error_ == 0 && !endpoint_->runtime_stops()) {
+    cancel_error_ = ENOMEM;
+  }
+  ask_poller();
 }
 
 bool ClientConnection::continue_sending(RunnableList& finished) {
@@ -290,7 +291,11 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
     if (!progress_.is_sending()) {
       return true;  // the next read will find an error, too
     }
-    progress_.request_sent(now_ns());
+    if (error == 0) {
+      progress_.request_sent(now_ns());
+    } else {
+      progress_.request_cut(now_ns());
+    }
     const bool delivering = state_ == State::kDelivering;
     // The peer may have answered before it closed its side. And while a part is being delivered the
     // exchange cannot end; a read after the delivery will find the error.
@@ -300,7 +305,7 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
         forget_unsent();
       }
       if (!delivering) {
-        set_exchange_deadline();
+        limit(progress_.deadline_ns(now_ns()));
       }
       return readable_;
     }
@@ -354,7 +359,7 @@ void ClientConnection::part_came(ClientExchange* exchange, RunnableList& finishe
       progress_.paused(now_ns());
       set_deadline(kNever);
     } else if (!progress_.is_sending()) {
-      set_exchange_deadline();
+      limit(progress_.deadline_ns(now_ns()));
     }
   }
   if (delivery) {
@@ -389,7 +394,7 @@ void ClientConnection::go_on(RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     become(State::kExchanging);
-    set_exchange_deadline();
+    limit(progress_.deadline_ns(now_ns()));
     exchange = session_->exchange();
   }
   if (!exchange->wants_more()) {
@@ -410,11 +415,11 @@ void ClientConnection::complete(ClientExchange* exchange, bool usable, RunnableL
     if (stream_.tls()) {
       tls_session = TlsSessions::Kept(stream_.tls()->ssl());
     }
-    usable = usable && !progress_.is_sending() && !aborting_ && !peer_closed() &&
+    usable = usable && progress_.has_sent() && !aborting_ && !peer_closed() &&
              progress_.keep_alive() != 0 && !is_datagram() &&
              set_deadline(in_ns(timeout_ns(progress_.keep_alive())));
     become(usable ? State::kIdle : State::kClosing);
-    flushing_ = flushing_ && !progress_.is_sending();  // nothing can follow a cut request
+    flushing_ = flushing_ && progress_.has_sent();  // nothing can follow a cut request
     if (!usable) {
       limit_flushing();
     }

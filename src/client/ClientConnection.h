@@ -153,7 +153,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool is_datagram() const;
   // The failure, with what the connection knows about how far it has come.
   ClientFailure with_facts(ClientFailure failure) const WF_REQUIRES(mutex_);
-  bool set_exchange_deadline() WF_REQUIRES(mutex_);
+  // Sets the deadline. If there is no memory for it, the exchange ends with ENOMEM.
+  void limit(int64_t deadline_ns) WF_REQUIRES(mutex_);
   // The connection closes: sets the time limit for sending the rest of what write_now() was given.
   void limit_flushing() WF_REQUIRES(mutex_);
 

@@ -18,6 +18,11 @@ void ExchangeProgress::request_sent(int64_t now_ns) {
   sent_ns_ = receive_ns_ = now_ns;
 }
 
+void ExchangeProgress::request_cut(int64_t now_ns) {
+  request_sent(now_ns);
+  cut_ = true;
+}
+
 void ExchangeProgress::bytes_came(int64_t now_ns) {
   received_ = true;
   if (std::exchange(awaits_first_, false) && times_.receive_from_first_byte) {

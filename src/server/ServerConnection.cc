@@ -25,12 +25,14 @@ bool ServerConnection::start() {
   }
   if (context) {
     if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
+      state_ = State::kClosed;  // a shutdown may have asked the poller to look
       errno = ENOMEM;
       return false;
     }
     state_ = State::kHandshaking;
   }
   if (watch() != 0) {
+    state_ = State::kClosed;
     return false;
   }
   if (!context) {
@@ -133,6 +135,8 @@ bool ServerConnection::read(RunnableList& finished) {
   State last = State::kClosed;
   {
     MutexLock lock(mutex_);
+    // Asked before stopping(), which becomes true first: a stop parts, it does not close.
+    const bool is_last = shutting_down();
     if (stopping()) {
       // The client may be sending another request before it has read the last reply.
       lingering_.begin(exchanges_ > 0 && (reader_.exchange() || reader_.has_rest() || readable_));
@@ -141,10 +145,10 @@ bool ServerConnection::read(RunnableList& finished) {
       bool drained = true;
       n = stream_.read(buffer, sizeof buffer, &drained);
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        return shutting_down();
+        return is_last;
       }
       readable_ |= !drained || peer_closed();
-    } else if (!shutting_down() || reader_.exchange()) {
+    } else if (!is_last || reader_.exchange()) {
       return false;
     }
   }
@@ -532,8 +536,8 @@ bool ServerConnection::close_now() {
 }
 
 void ServerConnection::shut_down() {
-  is_last_.store(true, std::memory_order_release);
   stopping_.store(true, std::memory_order_release);
+  is_last_.store(true, std::memory_order_release);
   ask_poller();
 }
 

@@ -26,6 +26,18 @@ TEST(ExchangeProgress, LimitsSendingUntilTheRequestIsSent) {
   EXPECT_EQ(progress.deadline_ns(ms(155)), ms(160)) << "the whole response may take until 160";
 }
 
+TEST(ExchangeProgress, KnowsWhetherTheWholeRequestWasSent) {
+  ExchangeProgress whole({}, kResponseTimeout, false, ms(100));
+  EXPECT_FALSE(whole.has_sent());
+  whole.request_sent(ms(110));
+  EXPECT_TRUE(whole.has_sent());
+  ExchangeProgress cut({}, kResponseTimeout, false, ms(100));
+  cut.request_cut(ms(110));
+  EXPECT_FALSE(cut.is_sending());
+  EXPECT_FALSE(cut.has_sent());
+  EXPECT_EQ(cut.deadline_ns(ms(110)), ms(120)) << "its limits are those of one that was sent";
+}
+
 TEST(ExchangeProgress, LimitsTheFirstByteAndThenEachGap) {
   ExchangeProgress progress = sent({.first_byte = 20, .between_reads = 5});
   EXPECT_EQ(progress.deadline_ns(ms(100)), ms(120));
