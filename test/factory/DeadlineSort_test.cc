@@ -94,15 +94,19 @@ TEST_F(DeadlineSort, DoesNotWaitForPiecesThatRun) {
   std::atomic<int> held{kThreads};
   Tally let_go;
   Tally through;
-  with_deadline(sort([&](int a, int b) {
-                  if (held.fetch_sub(1) > 0) {
-                    EXPECT_TRUE(released_.wait_for(1));
-                    through.add();
-                  }
-                  return a < b;
-                }),
-                milliseconds(5))
-      ->start();
+  WFDeadlineTask* const task = with_deadline(sort([&](int a, int b) {
+                                               if (held.fetch_sub(1) > 0) {
+                                                 occupied_.add();
+                                                 EXPECT_TRUE(released_.wait_for(1));
+                                                 through.add();
+                                               }
+                                               return a < b;
+                                             }),
+                                             std::chrono::hours(1));
+  const WFScope scope = task->scope();
+  task->start();
+  ASSERT_TRUE(occupied_.wait_for(kThreads));
+  EXPECT_TRUE(scope.set_deadline(milliseconds(5)));
   expect_timeout();
   released_.add();
   EXPECT_TRUE(through.wait_for(kThreads));
