@@ -365,6 +365,12 @@ class Conformance : public testing::TestWithParam<Case> {
 
 struct WFServerParams params_of(const Case& played) {
   struct WFServerParams params = server_test::http_params();
+  // A busy machine may take longer than the defaults to send a request byte by byte.
+  for (int* timeout : {&params.peer_response_timeout, &params.keep_alive_timeout,
+                       &params.ssl_accept_timeout, &params.header_timeout, &params.body_timeout,
+                       &params.send_timeout, &params.linger_timeout}) {
+    *timeout = 3600 * 1000;
+  }
   for (const auto& [name, value] : played.settings) {
     settings().at(name)(params, value);
   }
