@@ -83,7 +83,8 @@ class Timer final : public TimerNode, public Runnable {
 // Told by its start whether it is due.
 class DueNode final : public TimerNode {
  public:
-  explicit DueNode(TimerDue due, bool restarts = false) : TimerNode({due}, restarts) {}
+  explicit DueNode(TimerDue due, bool restarts = false)
+      : TimerNode(due, workflow::ClockId::kMonotonic, restarts) {}
   void left_queue(bool, RunnableList&) override {}
   using TimerNode::deadline_ns;
 };
