@@ -74,7 +74,7 @@ class WFTaskFactory {
   static WFTimerTask *create_timer_task(const std::string &name, workflow::Duration delay,
                                         timer_callback_t callback);
 
-  // Ends with SYS_ERROR/ECANCELED as soon as it is started.
+  // Ends with SYS_ERROR/ECANCELED as soon as it is dispatched.
   static WFTimerTask *create_timer_task(timer_callback_t callback);
 
   static WFTimerTask *create_timer_task(unsigned int microseconds, timer_callback_t callback);
@@ -82,7 +82,7 @@ class WFTaskFactory {
   // Cancels the timers of that name that were created before the call, started or not, oldest first
   // and at most `max` of them. Returns their number: it is exactly the number of timers that this
   // call made end with ECANCELED. The callback of each runs on a framework thread once the timer is
-  // started, and never inside this call. O(1) for an unknown name, O(log n) for each cancelled
+  // dispatched, and never inside this call. O(1) for an unknown name, O(log n) for each cancelled
   // timer; other threads wait at most while a few dozen timers are cancelled.
   static int cancel_by_name(const std::string &name);
   static int cancel_by_name(const std::string &name, size_t max);
@@ -90,7 +90,7 @@ class WFTaskFactory {
   // Counters ----------------------------------------------------------------------------------
 
   // Ends with SUCCESS when it was counted `target` times. With a target of 0 it ends as soon as it
-  // is started.
+  // is dispatched.
   static WFCounterTask *create_counter_task(unsigned int target, counter_callback_t callback);
   static WFCounterTask *create_counter_task(const std::string &name, unsigned int target,
                                             counter_callback_t callback);
@@ -124,14 +124,14 @@ class WFTaskFactory {
   // Selectors ---------------------------------------------------------------------------------
 
   // Ends with the first message that is not null, out of `candidates` calls of submit(). With no
-  // candidates it ends with SYS_ERROR/ENOMSG as soon as it is started.
+  // candidates it ends with SYS_ERROR/ENOMSG as soon as it is dispatched.
   static WFSelectorTask *create_selector_task(size_t candidates, selector_callback_t callback);
 
   // Conditionals ------------------------------------------------------------------------------
 
-  // Runs `task` when the conditional was started and signalled, either the conditional itself or by
-  // its name. The message is stored in `msgbuf`, or in the conditional's `user_data` if there is no
-  // buffer.
+  // Runs `task` when the conditional was dispatched and signalled, either the conditional itself or
+  // by its name. The message is stored in `msgbuf`, or in the conditional's `user_data` if there is
+  // no buffer.
   static WFConditional *create_conditional(SubTask *task, void **msgbuf);
   static WFConditional *create_conditional(SubTask *task);
   static WFConditional *create_conditional(const std::string &name, SubTask *task, void **msgbuf);
@@ -163,7 +163,7 @@ class WFTaskFactory {
   // Computing ---------------------------------------------------------------------------------
 
   // Runs func(args...) on a computing thread. The arguments are copied; std::ref passes references.
-  // Tasks of one queue name begin in the order in which they were started, and may run side by
+  // Tasks of one queue name begin in the order in which they were dispatched, and may run side by
   // side. The queues take turns. The second form runs the function on an executor of the user's
   // own; neither pointer may be null.
   template <class FUNC, class... ARGS>
@@ -178,7 +178,7 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // Creates a go task with a time limit that counts from its start. When the limit has passed, the
+  // Creates a go task with a time limit that counts from its dispatch. When that has passed, the
   // task ends with SYS_ERROR/ETIMEDOUT; if the function has begun, it runs on. -1 seconds means no
   // limit. Nanoseconds outside [0, 1e9) end the task with SYS_ERROR/EINVAL.
   template <class FUNC, class... ARGS>
@@ -297,8 +297,8 @@ class WFTaskFactory {
   static WFScopeTask *create_scope_task(SubTask *task, scope_callback_t callback);
   static WFScopeTask *create_scope_task(SeriesWork *series, scope_callback_t callback);
 
-  // The same with a deadline, at which the scope ends with ETIMEDOUT. A delay counts from the start
-  // of the scope task; a negative one means no deadline. WFScope::set_deadline() moves it.
+  // The same with a deadline, at which the scope ends with ETIMEDOUT. A delay counts from the
+  // dispatch of the scope task; a negative one means no deadline. WFScope::set_deadline() moves it.
   static WFScopeTask *create_deadline_task(SubTask *task, const WFTimerDue &due,
                                            scope_callback_t callback);
   static WFScopeTask *create_deadline_task(SeriesWork *series, const WFTimerDue &due,

@@ -19,12 +19,12 @@ class TimerSlots;
 }  // namespace workflow
 
 // This header is all that a program needs for timers: to create, start, cancel and move them, and
-// to put them into series. The callback of a timer that was started runs exactly once. It finds one
-// of these states and errors:
+// to put them into series. The callback of a timer that was dispatched runs exactly once. It finds
+// one of these states and errors:
 //
 //   SUCCESS    0            its time has come; never early. Periodic timers: a tick called end()
 //   SYS_ERROR  ECANCELED    it was cancelled by name or handle, or replaced by another timer of its
-//                           name; or it was created without a time, and so ends when it is started
+//                           name; or it was created without a time, and so ends at its dispatch
 //                           (WFTaskFactory::create_timer_task(callback))
 //              any errno    the scope around it ended with that error (WFScope.h): ETIMEDOUT for a
 //                           deadline, ECANCELED for a client that left or a server that stops
@@ -32,10 +32,10 @@ class TimerSlots;
 //              EDQUOT       refused: a quota has no room
 //              EINVAL       refused: nanoseconds outside [0, 1e9), a period that is not positive, a
 //                           cron expression that is never due
-//              ENOMEM       there was no memory when it was started or, if it is periodic, later
+//              ENOMEM       there was no memory when it was dispatched or, if it is periodic, later
 //              EMFILE, ENFILE  its clock is not the monotonic one, its poller has had no such
 //                           timer, and there is no descriptor left for one
-//   ABORTED    0            the library stops, or had stopped before the start
+//   ABORTED    0            the library stops, or had stopped before the dispatch
 //
 // A timer is dropped, and its callback does not run, if it is dismissed, or if its series is
 // cancelled or dismissed before the timer is dispatched.
@@ -50,7 +50,7 @@ enum WFTimerVerdict {
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
   // Too late: the outcome that the callback will see is already decided. The callback runs now or
-  // soon or, if the timer was not started, once it is. No later call through a handle of this timer
+  // soon or, if the timer was not dispatched, once it is. No later call through a handle of it
   // succeeds. There is one exception: reschedule() also returns this during a tick of a periodic
   // timer, because a tick cannot be moved; that timer goes on and can still be cancelled.
   WF_TIMER_RUNNING = 1,
@@ -75,26 +75,26 @@ class WFTimerHandle {
   WFTimerHandle() = default;
 
   // Ends the timer. If the result is WF_TIMER_WON, the callback runs soon on a thread of the
-  // library. If the timer was not started yet, the callback runs once it is started. O(log n).
+  // library. If the timer was not dispatched yet, the callback runs once it is. O(log n).
   WFTimerVerdict cancel() const;
 
   // Calls cancel() and returns its verdict, but only after the callback has returned and what it
-  // had captured is destroyed, no matter who ended the timer. For a timer that was not started yet
-  // this waits until the timer is started and ends, or is dropped. If the waiting thread belongs to
-  // the library, another one works in its place meanwhile.
+  // had captured is destroyed, no matter who ended the timer. For a timer that was not
+  // dispatched yet this waits until it is dispatched and ends, or is dropped. If the waiting thread
+  // belongs to the library, another one works in its place meanwhile.
   //
   // If this is called inside the callback, or inside a tick, of that very timer, it returns
   // WF_TIMER_WOULD_DEADLOCK at once, with errno EDEADLK.
   WFTimerVerdict cancel_and_wait() const;
 
   // Makes the timer expire at `due`, which may be earlier or later than its present time. A delay
-  // counts from now, by the timer's clock; if the timer was not started yet, it counts from the
-  // start. WF_TIMER_WON means that the timer will expire then unless something ends it before.
+  // counts from now, by the timer's clock; if the timer was not dispatched yet, it counts from the
+  // dispatch. WF_TIMER_WON means that the timer will expire then unless something ends it before.
   // Moving it to a later time costs O(1), to an earlier one O(log n).
   WFTimerVerdict reschedule(const WFTimerDue &due) const;
 
   // The time until the timer expires, by its clock as it stands now. For a timer that was not
-  // started it is the delay, or the time until the deadline. It is 0 if the timer is overdue and
+  // dispatched it is the delay, or the time until the deadline. It is 0 if the timer is overdue and
   // nanoseconds::max() if it never expires. Empty if the timer does not wait now: it has ended, is
   // in a tick, or was refused.
   std::optional<std::chrono::nanoseconds> remaining() const;
@@ -115,7 +115,7 @@ class WFTimerHandle {
 enum WFTimerPolicy {
   WF_TIMER_APPEND = 0,   // they stay: any number of timers may share a name
   WF_TIMER_REPLACE = 1,  // they end: SYS_ERROR, ECANCELED
-  WF_TIMER_KEEP = 2,     // they stay; the new timer gets no name, and ends when it is started:
+  WF_TIMER_KEEP = 2,     // they stay; the new timer gets no name, and ends when it is dispatched:
                          // SYS_ERROR, EEXIST
 };
 
@@ -154,7 +154,7 @@ struct WFTimerPeriod {
   // the previous one still runs.
   bool overlap = false;
   // When the first tick is due, and which clock all ticks follow. If empty, the first tick is due
-  // one period after the start of the timer, by the monotonic clock.
+  // one period after the dispatch of the timer, by the monotonic clock.
   std::optional<WFTimerDue> first;
 };
 
@@ -181,7 +181,7 @@ class WFTimerTick {
 
 // The stage that a timer has reached on the way to its callback.
 enum WFTimerStage {
-  WF_TIMER_CREATED = 0,  // not started yet
+  WF_TIMER_CREATED = 0,  // not dispatched yet
   WF_TIMER_WAITING = 1,
   WF_TIMER_ENDING = 2,   // its time has come, or the library stops: its callback runs soon
   WF_TIMER_TICKING = 3,  // a periodic timer that is in a tick or about to be
@@ -193,7 +193,7 @@ struct WFTimerInfo {
   uint64_t tag = 0;
   WFTimerStage stage = WF_TIMER_CREATED;
   WFTimerClock clock = WF_CLOCK_MONOTONIC;
-  // The time until the timer expires, by its clock. For a timer that is not started it is the
+  // The time until the timer expires, by its clock. For a timer that is not dispatched it is the
   // delay, or the time until the deadline. It is 0 if the timer is overdue and max() if it never
   // expires.
   std::chrono::nanoseconds remaining{};
@@ -216,10 +216,10 @@ class WFTimer {
   // same time, the last one stays.
   //
   // A timer that is refused, because of its policy or a quota, has no name. It ends as soon as it
-  // is started, with SYS_ERROR and EEXIST or EDQUOT; get_error() returns that error from the
+  // is dispatched, with SYS_ERROR and EEXIST or EDQUOT; get_error() returns that error from the
   // creation on. Nothing changes the outcome: every cancel() and reschedule() comes too late.
   //
-  // Each poller needs one file descriptor from the first start there of a timer by another clock
+  // Each poller needs one file descriptor from the first dispatch there of a timer by another clock
   // than the monotonic one.
   static WFTimerTask *create(const WFTimerDue &due, const WFTimerOptions &options,
                              Callback callback);
@@ -240,8 +240,8 @@ class WFTimer {
                                       Tick tick, Callback callback);
 
   // Like create_periodic(), but the ticks are due at the dates of a cron expression that are after
-  // the start of the timer. Dates are missed if a tick lasts beyond the next date, if the clock is
-  // set forward, or if the system was suspended. If the clock jumps past the date that the timer
+  // its dispatch. Dates are missed if a tick lasts beyond the next date, if the clock is set
+  // forward, or if the system was suspended. If the clock jumps past the date that the timer
   // waits for, it ticks once, at once. The other missed dates are left out and counted, up to 1000.
   // When the clock is set back, no date is ticked twice. An expression that is never due is refused
   // with EINVAL, like a period that is not positive.
@@ -256,7 +256,7 @@ class WFTimer {
   // Cancels the timers of that name that were created before the call, started or not, oldest first
   // and at most `max` of them. Returns their number: it is exactly the number of timers that this
   // call made end with ECANCELED. The callback of each runs on a thread of the library once the
-  // timer is started, and never inside this call. O(1) for an unknown name, O(log n) for each
+  // timer is dispatched, and never inside this call. O(1) for an unknown name, O(log n) for each
   // cancelled timer; other threads wait at most while a few dozen timers are cancelled.
   // WFTaskFactory::cancel_by_name() is the same call.
   static size_t cancel(const std::string &name, size_t max = SIZE_MAX);

@@ -12,23 +12,24 @@
 
 namespace workflow {
 
-PeriodicTimer::PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
+PeriodicTimer::PeriodicTimer(TimerDue first, ClockId clock, std::unique_ptr<TickSchedule> schedule,
                              bool overlap, WFTimer::Tick&& tick, WFTimer::Callback&& callback)
-    : NamedTimerTask(first, std::move(callback), true),
-      created_due_(first.due),
+    : NamedTimerTask(first, std::move(callback), clock, true),
+      created_due_(first),
       schedule_(std::move(schedule)),
       overlap_(overlap),
       tick_(std::move(tick)) {}
 
-WFTimerTask* PeriodicTimer::create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
-                                   bool overlap, const WFTimerOptions& options,
-                                   WFTimer::Tick&& tick, WFTimer::Callback&& callback) {
+WFTimerTask* PeriodicTimer::create(TimerDue first, ClockId clock,
+                                   std::unique_ptr<TickSchedule> schedule, bool overlap,
+                                   const WFTimerOptions& options, WFTimer::Tick&& tick,
+                                   WFTimer::Callback&& callback) {
   std::optional<NameRegistry::NameKey> name;
   if (options.name) {
     name = registry().key_of(*options.name);
   }
-  auto* const timer =
-      new PeriodicTimer(first, std::move(schedule), overlap, std::move(tick), std::move(callback));
+  auto* const timer = new PeriodicTimer(first, clock, std::move(schedule), overlap, std::move(tick),
+                                        std::move(callback));
   return name ? give_name(timer, *name, options.policy, options.tag) : timer;
 }
 

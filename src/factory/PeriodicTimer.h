@@ -21,8 +21,9 @@ namespace workflow {
 //     are users of the timer, and the last of them goes on to the callback.
 class PeriodicTimer final : public NamedTimerTask {
  public:
-  // `first` is when the first tick is due, or refused(error). Throws std::bad_alloc.
-  static WFTimerTask* create(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule,
+  // `first` is when the first tick is due, or refused(error). All ticks are by that clock. Throws
+  // std::bad_alloc.
+  static WFTimerTask* create(TimerDue first, ClockId clock, std::unique_ptr<TickSchedule> schedule,
                              bool overlap, const WFTimerOptions& options, WFTimer::Tick&& tick,
                              WFTimer::Callback&& callback);
 
@@ -41,7 +42,7 @@ class PeriodicTimer final : public NamedTimerTask {
  private:
   class OverlappingTick;
 
-  PeriodicTimer(const ClockedDue& first, std::unique_ptr<TickSchedule> schedule, bool overlap,
+  PeriodicTimer(TimerDue first, ClockId clock, std::unique_ptr<TickSchedule> schedule, bool overlap,
                 WFTimer::Tick&& tick, WFTimer::Callback&& callback);
 
   void spawn_tick(RunnableList& finished);

@@ -10,6 +10,7 @@
 #include "kernel/Activity.h"
 #include "kernel/LendingCondition.h"
 #include "kernel/TimerDue.h"
+#include "util/Clock.h"
 #include "util/Mutex.h"
 #include "workflow/WFTimer.h"
 #include "workflow/detail/Runnable.h"

@@ -237,11 +237,11 @@ NameRegistry& NamedTimerTask::registry() {
   return names_of<NamedTimerTask>();
 }
 
-WFTimerTask* NamedTimerTask::create(std::string_view name, const ClockedDue& when,
-                                    WFTimerPolicy policy, uint64_t tag,
-                                    std::function<void(WFTimerTask*)>&& callback) {
+WFTimerTask* NamedTimerTask::create(std::string_view name, TimerDue due, WFTimerPolicy policy,
+                                    uint64_t tag, std::function<void(WFTimerTask*)>&& callback,
+                                    ClockId clock) {
   const NameRegistry::NameKey name_key = registry().key_of(name);
-  return give_name(new NamedTimerTask(when, std::move(callback)), name_key, policy, tag);
+  return give_name(new NamedTimerTask(due, std::move(callback), clock), name_key, policy, tag);
 }
 
 WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::NameKey& name,

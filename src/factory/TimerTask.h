@@ -19,13 +19,13 @@ namespace workflow {
 // A timer task without a name. It never touches the name registry (rule 8).
 class TimerTask : public WFTimerTask, public TimerNode {
  public:
-  // If `when` is refused(error), the timer ends with SYS_ERROR and that error when it is started,
+  // If `due` is refused(error), the timer ends with SYS_ERROR and that error when it is started,
   // and get_error() returns the error from now on. Nothing else can end such a timer: every cancel
   // is too late, and it has no name (rule 19).
-  TimerTask(const ClockedDue& when, std::function<void(WFTimerTask*)>&& callback,
-            bool restarts = false)
-      : WFTimerTask(std::move(callback)), TimerNode(when, restarts) {
-    error = when.due.is_refused() ? when.due.error() : 0;
+  TimerTask(TimerDue due, std::function<void(WFTimerTask*)>&& callback,
+            ClockId clock = ClockId::kMonotonic, bool restarts = false)
+      : WFTimerTask(std::move(callback)), TimerNode(due, clock, restarts) {
+    error = due.is_refused() ? due.error() : 0;
     TimerCounters::add(TimerCounters::kCreated);
   }
 
@@ -112,8 +112,9 @@ class NamedTimerTask : public TimerTask, public NamedNode {
  public:
   // Creates a timer and applies the policy to the others of its name. If the policy or a quota
   // refuses the timer, it gets no name (rule 19). Throws std::bad_alloc.
-  static WFTimerTask* create(std::string_view name, const ClockedDue& when, WFTimerPolicy policy,
-                             uint64_t tag, std::function<void(WFTimerTask*)>&& callback);
+  static WFTimerTask* create(std::string_view name, TimerDue due, WFTimerPolicy policy,
+                             uint64_t tag, std::function<void(WFTimerTask*)>&& callback,
+                             ClockId clock = ClockId::kMonotonic);
   // Does the same with a task that has no name yet. Owns the task from now on: deletes it if this
   // throws, or else returns it.
   static WFTimerTask* give_name(NamedTimerTask* task, const NameRegistry::NameKey& name,

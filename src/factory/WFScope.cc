@@ -37,7 +37,8 @@ std::chrono::nanoseconds WFScope::remaining() const {
 bool WFScope::set_deadline(const WFTimerDue& due) const {
   const WFScope kept(*this);  // a callback may destroy this
   const int error =
-      kept ? kept.scope_->set_deadline(workflow::clocked_due(due), !due.has_clock()) : EINVAL;
+      kept ? kept.scope_->set_deadline(workflow::timer_due(due), workflow::given_clock(due))
+           : EINVAL;
   if (error != 0) {
     errno = error;
   }

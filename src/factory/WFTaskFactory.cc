@@ -12,7 +12,6 @@
 #include "util/BlockCache.h"
 #include "util/Time.h"
 
-using workflow::ClockedDue;
 using workflow::ComputePlace;
 using workflow::Duration;
 using workflow::DynamicTask;
@@ -27,8 +26,8 @@ using workflow::TimeSpan;
 
 namespace {
 
-ClockedDue due_after(const TimeSpan& delay) {
-  return {delay.error != 0 ? TimerDue::refused(delay.error) : TimerDue::after(delay.ns)};
+TimerDue due_after(const TimeSpan& delay) {
+  return delay.error != 0 ? TimerDue::refused(delay.error) : TimerDue::after(delay.ns);
 }
 
 int count_of(size_t n) {
@@ -59,12 +58,12 @@ WFTimerTask* WFTaskFactory::create_timer_task(const std::string& name, Duration 
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(timer_callback_t callback) {
-  return new TimerTask({TimerDue::refused(ECANCELED)}, std::move(callback));
+  return new TimerTask(TimerDue::refused(ECANCELED), std::move(callback));
 }
 
 WFTimerTask* WFTaskFactory::create_timer_task(unsigned int microseconds,
                                               timer_callback_t callback) {
-  return new TimerTask({TimerDue::after(microseconds * workflow::kNsPerUs)}, std::move(callback));
+  return new TimerTask(TimerDue::after(microseconds * workflow::kNsPerUs), std::move(callback));
 }
 
 int WFTaskFactory::cancel_by_name(const std::string& name) {

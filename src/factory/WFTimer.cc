@@ -16,26 +16,23 @@
 #include "util/Time.h"
 #include "workflow/WFCron.h"
 
-using workflow::clocked_due;
-using workflow::ClockedDue;
+using workflow::clock_of;
 using workflow::ClockId;
 using workflow::CronTicks;
 using workflow::EvenTicks;
+using workflow::given_clock;
 using workflow::kNever;
 using workflow::NamedNode;
 using workflow::NamedTimerTask;
 using workflow::NameQuotas;
 using workflow::PeriodicTimer;
 using workflow::Runtime;
+using workflow::timer_due;
 using workflow::TimerDue;
 using workflow::TimerSlots;
 using workflow::TimerTask;
 
 namespace {
-
-std::optional<ClockId> clock_of(const WFTimerDue& due) {
-  return due.has_clock() ? std::optional(static_cast<ClockId>(due.clock())) : std::nullopt;
-}
 
 std::chrono::nanoseconds now_on(ClockId clock) {
   return std::chrono::nanoseconds(Runtime::current_clock().now_ns_on(clock));
@@ -67,7 +64,7 @@ WFTimerVerdict WFTimerHandle::cancel_and_wait() const {
 }
 
 WFTimerVerdict WFTimerHandle::reschedule(const WFTimerDue& due) const {
-  return TimerSlots::reschedule(*this, clocked_due(due).due, clock_of(due));
+  return TimerSlots::reschedule(*this, timer_due(due), given_clock(due));
 }
 
 std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
@@ -79,26 +76,24 @@ std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
 }
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, Callback callback) {
-  return new TimerTask(clocked_due(due), std::move(callback));
+  return new TimerTask(timer_due(due), std::move(callback), clock_of(due));
 }
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, const WFTimerOptions& options,
                              Callback callback) {
   if (!options.name) {
-    return new TimerTask(clocked_due(due), std::move(callback));
+    return new TimerTask(timer_due(due), std::move(callback), clock_of(due));
   }
-  return NamedTimerTask::create(*options.name, clocked_due(due), options.policy, options.tag,
-                                std::move(callback));
+  return NamedTimerTask::create(*options.name, timer_due(due), options.policy, options.tag,
+                                std::move(callback), clock_of(due));
 }
 
 WFTimerTask* WFTimer::create_periodic(const WFTimerPeriod& period, const WFTimerOptions& options,
                                       Tick tick, Callback callback) {
   const int64_t every_ns = period.every.ns();
-  ClockedDue first = clocked_due(period.first.value_or(std::chrono::nanoseconds(every_ns)));
-  if (every_ns <= 0) {
-    first.due = TimerDue::refused(EINVAL);
-  }
-  return PeriodicTimer::create(first, std::make_unique<EvenTicks>(every_ns, period.pace),
+  const WFTimerDue first = period.first.value_or(std::chrono::nanoseconds(every_ns));
+  return PeriodicTimer::create(every_ns > 0 ? timer_due(first) : TimerDue::refused(EINVAL),
+                               clock_of(first), std::make_unique<EvenTicks>(every_ns, period.pace),
                                period.overlap, options, std::move(tick), std::move(callback));
 }
 
@@ -107,7 +102,7 @@ WFTimerTask* WFTimer::create_cron(const WFCron& cron, const WFTimerOptions& opti
   auto schedule = std::make_unique<CronTicks>(cron);
   const int64_t first_ns = schedule->after(now_on(ClockId::kWall).count());
   const TimerDue first = first_ns == kNever ? TimerDue::refused(EINVAL) : TimerDue::at(first_ns);
-  return PeriodicTimer::create({first, ClockId::kWall}, std::move(schedule), false, options,
+  return PeriodicTimer::create(first, ClockId::kWall, std::move(schedule), false, options,
                                std::move(tick), std::move(callback));
 }
 
@@ -128,7 +123,7 @@ size_t WFTimer::cancel(const std::string& name, size_t max) {
 }
 
 size_t WFTimer::reschedule(const std::string& name, const WFTimerDue& due) {
-  return NamedTimerTask::reschedule(name, clocked_due(due).due, clock_of(due));
+  return NamedTimerTask::reschedule(name, timer_due(due), given_clock(due));
 }
 
 int WFTimer::set_quota(const std::string& name, size_t max) {

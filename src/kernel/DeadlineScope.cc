@@ -12,7 +12,7 @@ namespace workflow {
 
 class DeadlineScope::Timer final : public TimerNode, public Runnable {
  public:
-  Timer(DeadlineScope* scope, const ClockedDue& due) : TimerNode(due), scope_(scope) {}
+  Timer(DeadlineScope* scope, TimerDue due, ClockId clock) : TimerNode(due, clock), scope_(scope) {}
 
   void left_queue(bool stopped, RunnableList& finished) override {
     stopped_ = stopped;
@@ -55,18 +55,16 @@ DeadlineScope::~DeadlineScope() {
   }
 }
 
-int DeadlineScope::set_deadline(ClockedDue due, bool keeps_clock) {
+int DeadlineScope::set_deadline(TimerDue due, std::optional<ClockId> clock) {
   bool passed = false;
   int error = reason();
   if (error == 0) {
     MutexLock lock(deadline_mutex_);
-    if (keeps_clock) {
-      due.clock = due_.clock;
-    }
     if (stage_ == Stage::kCreated) {
       due_ = due;
+      clock_ = clock.value_or(clock_);
     } else if (stage_ == Stage::kStarted) {
-      error = set_timer(due, &passed);
+      error = set_timer(due, clock.value_or(clock_), &passed);
     } else {
       error = ECANCELED;
     }
@@ -77,16 +75,16 @@ int DeadlineScope::set_deadline(ClockedDue due, bool keeps_clock) {
   return error;
 }
 
-int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
+int DeadlineScope::set_timer(TimerDue due, ClockId clock, bool* passed) {
   if (expired_) {
     return ETIMEDOUT;
   }
-  if (timer_ && due_.clock == due.clock) {
-    return PollerTimers::move(timer_, due.due) == PollerTimers::Move::kMoved ? 0 : ETIMEDOUT;
+  if (timer_ && clock_ == clock) {
+    return PollerTimers::move(timer_, due) == PollerTimers::Move::kMoved ? 0 : ETIMEDOUT;
   }
   // The new timer comes first: if it cannot be started, nothing has changed.
   Timer* after = nullptr;
-  if (const int error = start_timer(due, &after, passed)) {
+  if (const int error = start_timer(due, clock, &after, passed)) {
     return error;
   }
   if (!stop(timer_)) {
@@ -95,18 +93,18 @@ int DeadlineScope::set_timer(const ClockedDue& due, bool* passed) {
     return ETIMEDOUT;  // the deadline before has just expired, and will end the scope
   }
   timer_ = after;
-  due_.clock = due.clock;
+  clock_ = clock;
   return 0;
 }
 
-int DeadlineScope::start_timer(const ClockedDue& due, Timer** started, bool* passed) {
+int DeadlineScope::start_timer(TimerDue due, ClockId clock, Timer** started, bool* passed) {
   using Start = PollerTimers::Start;
   Poller& poller = Runtime::current().own_poller();
-  const int64_t now_ns = poller.clock().now_ns_on(due.clock);
-  if (due.due.deadline_ns(now_ns) == kNever) {
+  const int64_t now_ns = poller.clock().now_ns_on(clock);
+  if (due.deadline_ns(now_ns) == kNever) {
     return 0;
   }
-  auto* const timer = new (std::nothrow) Timer(this, due);
+  auto* const timer = new (std::nothrow) Timer(this, due, clock);
   if (!timer) {
     return ENOMEM;
   }
@@ -153,7 +151,7 @@ int DeadlineScope::start(DeadlineScope* outer) {
     MutexLock lock(deadline_mutex_);
     stage_ = Stage::kStarted;
     outer_ = Ref(outer);
-    error = start_timer(due_, &timer_, &passed);
+    error = start_timer(due_, clock_, &timer_, &passed);
   }
   return passed ? ETIMEDOUT : error;
 }
@@ -201,8 +199,8 @@ int64_t DeadlineScope::own_remaining_ns() const {
   Clock& clock = Runtime::current_clock();
   MutexLock lock(deadline_mutex_);
   if (stage_ == Stage::kCreated) {
-    const int64_t now_ns = clock.now_ns_on(due_.clock);
-    const int64_t deadline_ns = due_.due.deadline_ns(now_ns);
+    const int64_t now_ns = clock.now_ns_on(clock_);
+    const int64_t deadline_ns = due_.deadline_ns(now_ns);
     return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
   }
   if (expired_) {

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 
 #include "kernel/CancelScope.h"
 #include "kernel/TimerDue.h"
+#include "util/Clock.h"
 #include "util/Mutex.h"
 #include "util/Time.h"
 
@@ -32,8 +34,9 @@ class DeadlineScope final : public CancelScope, public Runnable {
   // the deadline before has just passed, ECANCELED after finish(), ENOMEM, or EMFILE or ENFILE if
   // the first timer of its clock needs a descriptor. The caller holds no lock.
   //
-  // `keeps_clock`: if the scope has a deadline already, `due` is a delay by the clock of that one.
-  int set_deadline(ClockedDue due, bool keeps_clock = false);
+  // Without a clock, `due` is a delay by the clock of the deadline before, or by the monotonic
+  // clock if there was none.
+  int set_deadline(TimerDue due, std::optional<ClockId> clock);
 
   // The deadline counts from now on. `outer` is the scope around this one, or null. Returns 0, or
   // an errno value as set_deadline() does; the caller ends the scope with it. Called once.
@@ -67,8 +70,8 @@ class DeadlineScope final : public CancelScope, public Runnable {
   void run_queued() override;
   Runnable* later(Kind kind, int reason);
 
-  int set_timer(const ClockedDue& due, bool* passed) WF_REQUIRES(deadline_mutex_);
-  int start_timer(const ClockedDue& due, Timer** started, bool* passed)
+  int set_timer(TimerDue due, ClockId clock, bool* passed) WF_REQUIRES(deadline_mutex_);
+  int start_timer(TimerDue due, ClockId clock, Timer** started, bool* passed)
       WF_REQUIRES(deadline_mutex_);
   // Frees a timer, which may be null. Returns false if it has expired; then its turn on a handler
   // frees it.
@@ -80,9 +83,9 @@ class DeadlineScope final : public CancelScope, public Runnable {
   mutable Mutex deadline_mutex_;
   Stage stage_ WF_GUARDED_BY(deadline_mutex_) = Stage::kCreated;
   bool expired_ WF_GUARDED_BY(deadline_mutex_) = false;
-  // Until start() the deadline; after it only the clock counts, that of the last deadline.
-  ClockedDue due_ WF_GUARDED_BY(deadline_mutex_){.due = TimerDue::after(kNever)};
-  Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;  // until it has expired
+  TimerDue due_ WF_GUARDED_BY(deadline_mutex_) = TimerDue::after(kNever);  // until start()
+  ClockId clock_ WF_GUARDED_BY(deadline_mutex_) = ClockId::kMonotonic;     // of the last deadline
+  Timer* timer_ WF_GUARDED_BY(deadline_mutex_) = nullptr;                  // until it has expired
   Ref<DeadlineScope> outer_ WF_GUARDED_BY(deadline_mutex_);
   int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};    // by Kind: the reason, or 0
   bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for run_queued(), with a reference

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "util/Clock.h"
 #include "util/Time.h"
 
 namespace workflow {
@@ -49,12 +48,6 @@ class TimerDue {
   constexpr explicit TimerDue(int64_t word) : word_(word) {}
 
   int64_t word_;
-};
-
-// The same with the clock that it refers to.
-struct ClockedDue {
-  TimerDue due;
-  ClockId clock = ClockId::kMonotonic;
 };
 
 }  // namespace workflow

@@ -5,6 +5,7 @@
 
 #include "kernel/TimerDue.h"
 #include "kernel/TimerQueue.h"
+#include "util/Clock.h"
 #include "workflow/detail/Runnable.h"
 
 namespace workflow {
@@ -34,8 +35,9 @@ class TimerNode : public TimerQueueNode {
  protected:
   // `restarts`: after the node has left the queue it will be started again, with
   // PollerTimers::restart().
-  explicit TimerNode(const ClockedDue& when = {TimerDue::after(0)}, bool restarts = false)
-      : restarts_(restarts), periodic_(restarts), clock_(when.clock), due_(when.due) {}
+  explicit TimerNode(TimerDue due = TimerDue::after(0), ClockId clock = ClockId::kMonotonic,
+                     bool restarts = false)
+      : restarts_(restarts), periodic_(restarts), clock_(clock), due_(due) {}
   ~TimerNode() = default;
 
   // Whether the node was created with `restarts`.

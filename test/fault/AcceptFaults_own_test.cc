@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "server/TlsClient.h"
 #include "support/CpuTime.h"
 #include "support/Descriptors.h"
+#include "support/Tally.h"
 
 // What accept(2) may answer without ending the listener, and life without descriptors.
 
@@ -19,6 +21,7 @@ namespace {
 using server_test::RawClient;
 using server_test::TestServer;
 using std::chrono::milliseconds;
+using test_support::Tally;
 
 constexpr const char* kGet = server_test::kGet;
 
@@ -48,6 +51,20 @@ void serves_after(int error, int failures) {
   EXPECT_TRUE(serves_over_tls(over_tls)) << std::strerror(error);
   EXPECT_EQ(fault::accept_failures, 0);
 }
+
+class CountingServer final : public WFHttpServer {
+ public:
+  CountingServer() : WFHttpServer(server_test::echo) {}
+  ~CountingServer() override { stop(); }
+
+  std::atomic<int> freed{0};
+
+ private:
+  void delete_connection(WFConnection* connection) override {
+    freed++;
+    WFHttpServer::delete_connection(connection);
+  }
+};
 
 class AcceptError : public testing::TestWithParam<int> {};
 
@@ -125,6 +142,28 @@ TEST(AcceptFaults, AConnectionThatCannotBeWatchedIsClosed) {
     EXPECT_TRUE(server.has_connections(0));
     EXPECT_TRUE(server.serves());
   }
+}
+
+// The shutdown finds the connection, and asks its poller to look, before the start has failed.
+TEST(AcceptFaults, AConnectionThatCannotBeWatchedWhileItsServerStopsIsFreedOnce) {
+  CountingServer server;
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  Tally failing;
+  Tally shut_down;
+  fault::before_watch_failure = [&] {
+    failing.add();
+    shut_down.wait_for(1);
+  };
+  fault::watch_error = ENOMEM;
+  fault::watch_failures = 1;
+  RawClient client(test_support::port_of(server));
+  ASSERT_TRUE(failing.wait_for(1));
+  server.shutdown();
+  shut_down.add();
+  server.wait_finish();
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(server.freed, 1);
+  EXPECT_EQ(fault::vain_removals, 0);  // the poller did not retire it: that would free it, too
 }
 
 TEST(Descriptors, ExhaustionDoesNotSpin) {

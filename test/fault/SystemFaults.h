@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kernel/ThreadContext.h"
@@ -40,6 +41,10 @@ inline constinit thread_local bool counts_here = false;
 // The error that the next `watch_failures` calls of epoll_ctl(2) that add a descriptor answer.
 inline std::atomic<int> watch_error{0};
 inline std::atomic<int> watch_failures{0};
+// Called by each of these calls, if set before they fail.
+inline std::function<void()> before_watch_failure;
+// How many calls of epoll_ctl(2) wanted to remove a descriptor that was not there.
+inline std::atomic<int> vain_removals{0};
 // The most that one call may send; 0: no limit.
 inline std::atomic<size_t> send_at_most{0};
 
@@ -145,10 +150,15 @@ int epoll_ctl(int epoll, int operation, int fd, struct epoll_event* event) {
   static const auto call = test_support::real_function<decltype(::epoll_ctl)>("epoll_ctl");
   if (operation == EPOLL_CTL_ADD && fault::watch_failures > 0) {
     fault::watch_failures--;
+    if (fault::before_watch_failure) {
+      fault::before_watch_failure();
+    }
     errno = fault::watch_error;
     return -1;
   }
-  return call(epoll, operation, fd, event);
+  const int result = call(epoll, operation, fd, event);
+  fault::vain_removals += operation == EPOLL_CTL_DEL && result != 0 && errno == ENOENT;
+  return result;
 }
 
 int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {

@@ -26,7 +26,6 @@ using shifted_clocks::watch_fds;
 using shifted_clocks::watches;
 using shifted_clocks::watches_setting;
 using test_support::Tally;
-using workflow::ClockedDue;
 using workflow::ClockId;
 using workflow::HandlerPool;
 using workflow::kNever;
@@ -44,7 +43,7 @@ namespace {
 
 class Timer final : public TimerNode, public Runnable {
  public:
-  Timer(const ClockedDue& when, Tally& ended) : TimerNode(when), ended_(ended) {}
+  Timer(TimerDue due, ClockId clock, Tally& ended) : TimerNode(due, clock), ended_(ended) {}
   ~Timer() override = default;
 
   void left_queue(bool stopped, RunnableList& finished) override {
@@ -80,7 +79,7 @@ class ClockWatch : public testing::Test {
 
   static int64_t now_ns(ClockId clock) { return system_clock().now_ns_on(clock); }
   Timer& add(TimerDue due, ClockId clock) {
-    timers_.push_back(std::make_unique<Timer>(ClockedDue{due, clock}, ended_));
+    timers_.push_back(std::make_unique<Timer>(due, clock, ended_));
     return *timers_.back();
   }
   Timer& start(TimerDue due, ClockId clock) {
@@ -240,7 +239,7 @@ TEST(ClockWatchOfTheSystem, TakesTheWatch) {
   Poller poller(system_clock(), handlers);
   ASSERT_TRUE(handlers.start());
   ASSERT_TRUE(poller.start());
-  Timer date({TimerDue::after(kNsPerMs), ClockId::kWall}, ended);
+  Timer date(TimerDue::after(kNsPerMs), ClockId::kWall, ended);
   EXPECT_EQ(poller.timers().start(&date), PollerTimers::Start::kQueued);
   EXPECT_TRUE(ended.wait_for(1));
   struct itimerspec armed = {};

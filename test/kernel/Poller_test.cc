@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/HandClock.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/PollerTimers.h"
 #include "kernel/ThreadContext.h"
@@ -44,16 +45,6 @@ using IfDue = PollerTimers::IfDue;
 using Move = PollerTimers::Move;
 using Start = PollerTimers::Start;
 
-// A clock that stands still until it is moved.
-class HandClock final : public workflow::Clock {
- public:
-  int64_t now_ns() override { return now_ns_; }
-  void set(int64_t now_ns) { now_ns_ = now_ns; }
-
- private:
-  std::atomic<int64_t> now_ns_{1000};
-};
-
 // A timer that counts in how many ways it ended; handed to the handlers as most timers are.
 class Timer final : public TimerNode, public Runnable {
  public:
@@ -83,7 +74,8 @@ class Timer final : public TimerNode, public Runnable {
 // Told by its start whether it is due.
 class DueNode final : public TimerNode {
  public:
-  explicit DueNode(TimerDue due, bool restarts = false) : TimerNode({due}, restarts) {}
+  explicit DueNode(TimerDue due, bool restarts = false)
+      : TimerNode(due, workflow::ClockId::kMonotonic, restarts) {}
   void left_queue(bool, RunnableList&) override {}
   using TimerNode::deadline_ns;
 };
