@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "factory/TimerCounters.h"
+#include "kernel/Runtime.h"
+#include "support/Item.h"
+#include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFGlobal.h"
@@ -21,7 +24,10 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
+using test_support::Item;
+using test_support::Tally;
 using test_support::TimerOutcomes;
+using workflow::Runtime;
 using workflow::TimerCounters;
 
 namespace {
@@ -131,24 +137,27 @@ TEST(TimerStats, KnowHowLateAndHowLongCallbacksAre) {
 }
 
 TEST(TimerStats, KnowHowLongWorkWaitsForAHandler) {
-  // One thread, which a hundred timers wait for.
+  constexpr size_t kRound = 16;  // of these batches, one is measured
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   settings.handler_threads = 1;
-  settings.poller_threads = 1;
   WORKFLOW_library_init(&settings);
-  TimerOutcomes outcomes;
-  size_t started = 0;
-  while (WFTimerStats::snapshot().longest_handler_wait < milliseconds(30)) {
-    ASSERT_LT(started, 5000u);
-    for (int i = 0; i < 100; i++) {
-      started++;
-      WFTimer::create(nanoseconds(0), [&outcomes](WFTimerTask* task) {
-        std::this_thread::sleep_for(milliseconds(5));  // what the others wait for
-        outcomes.add(0, task);
-      })->start();
+  Tally entered, released, left;
+  size_t posted = 0;
+  // All threads are blocked, so whatever is posted waits until the pool grows by one more.
+  while (WFTimerStats::snapshot().longest_handler_wait < milliseconds(1)) {
+    ASSERT_LT(posted, 4 * kRound);
+    for (size_t i = 0; i < kRound; i++) {
+      posted++;
+      Runtime::current().handlers().post(new Item([&] {
+        entered.add();
+        EXPECT_TRUE(released.wait_for(1));
+        left.add();
+      }));
     }
-    ASSERT_TRUE(outcomes.wait_for(started));
+    ASSERT_TRUE(entered.wait_for(posted));
   }
+  released.add();
+  EXPECT_TRUE(left.wait_for(posted));
 }
 
 TEST(TimerStats, PercentilesAreAtMostAQuarterTooMuch) {
