@@ -44,7 +44,6 @@ void ClientWatch::cancel(OnLeaving what, Notice& notice) {
 }
 
 void ClientWatch::end(Notice& notice) {
-  series_ = nullptr;
   on_leaving_ = OnLeaving::kNothing;
   if (hook_) {
     notice.hook = std::move(hook_);

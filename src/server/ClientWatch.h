@@ -13,8 +13,8 @@ namespace workflow {
 // Owned by a ServerConnection and guarded by its C. Nobody is told under C: a Notice takes with it
 // who has to be told.
 //
-// Invariant: series_ is set while the request is processed. The series, and its scope, are alive as
-// long as C is held.
+// Invariant: series_ is that of the last request. It and its scope are alive as long as C is held
+// while the request is processed, and in calls that the series makes.
 class ClientWatch {
  public:
   using OnLeaving = ServerPeer::OnLeaving;
@@ -35,7 +35,8 @@ class ClientWatch {
   // Whether anything is to happen when the client leaves.
   bool is_asked() const { return hook_ || on_leaving_ != OnLeaving::kNothing; }
 
-  // The client is lost. The hook and the end of the scope happen once.
+  // The client is lost, or was when the series made the call that has led here. The hook and the
+  // end of the scope happen once.
   void lose(Notice& notice);
   // The scope has to end, whether or not anybody has asked for it.
   void end_scope(Notice& notice) { cancel(OnLeaving::kEndScope, notice); }

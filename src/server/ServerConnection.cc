@@ -434,14 +434,24 @@ int ServerConnection::begin_stream(std::shared_ptr<ReplyStream> stream, const st
 }
 
 void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving what) {
+  ClientWatch::Notice notice;
+  bool was_cut_off = false;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
+    was_cut_off = is_lost_.load(std::memory_order_relaxed);
+    if (state_ != State::kProcessing && !was_cut_off) {
       return;
     }
     watch_.add(hook, what);
+    if (was_cut_off) {
+      watch_.lose(notice);  // the poller does not look for the client any more
+    }
   }
-  if (peer_closed()) {
+  if (was_cut_off) {
+    RunnableList posted;
+    notice.tell(ECONNRESET, posted);
+    poller_.handlers().post(posted);
+  } else if (peer_closed()) {
     ask_poller();
   }
 }

@@ -188,7 +188,7 @@ TEST(ClientFeedback, HoldsAConnectionForTheTimeOfSendingOnly) {
       before = answer->taken;
       peer.send("?");
       answer->refused.wait_for(n);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // some turns
+      WFManualClock::advance(0);  // until the poller has no more turns to take
     }
     peer.send(".");
     over.wait_for(1);

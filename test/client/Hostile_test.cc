@@ -68,8 +68,7 @@ TEST(HostilePeer, InterimResponsesWithoutEndAreCutOff) {
     peer.request();
     send_for_ever(peer, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
   });
-  const Fetched got =
-      fetch(server.url(), {.change = [](auto* t) { t->set_receive_timeout(1000); }});
+  const Fetched got = fetch(server.url());
   EXPECT_EQ(got.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(got.error, EBADMSG);
 }

@@ -9,7 +9,9 @@
 #include "client/Fetch.h"
 #include "client/RawServer.h"
 #include "server/TestServer.h"
+#include "support/Tally.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFManualClock.h"
 
 // HTTP requests in the clear: what is sent, what is understood, and how failures are told.
 
@@ -307,20 +309,20 @@ TEST(HttpClient, SilentServersTimeOut) {
   const Fetched watched =
       fetch(server.url(), {.change = [](auto* t) { t->set_watch_timeout(30); }});
   EXPECT_EQ(watched.error, ETIMEDOUT);
+  EXPECT_TRUE(server_test::eventually([&] { return server.connections() >= 3; }));
   EXPECT_EQ(server.connections(), 3) << "a request that timed out may have been carried out";
 }
 
 TEST(HttpClient, ServersThatTakeNothingTimeOut) {
-  RawServer server([](Peer& peer, int) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // does not read meanwhile
-    peer.close();
-  });
+  WFFacilities::WaitGroup over(1);
+  RawServer server([&over](Peer&, int) { over.wait(); });  // does not read
   const std::string large(20'000'000, 'z');
   const Fetched got = fetch(server.url(), {.change = [&](auto* t) {
                               t->get_req()->set_method("POST");
                               t->get_req()->append_output_body_nocopy(large);
                               t->set_send_timeout(50);
                             }});
+  over.done();
   EXPECT_EQ(got.error, ETIMEDOUT);
   EXPECT_EQ(got.timeout_reason, TOR_TRANSMIT_TIMEOUT);
 }
@@ -354,26 +356,39 @@ TEST(HttpClient, NoMoreConnectionsThanAllowed) {
 }
 
 TEST(HttpClient, TheWaitForAConnectionHasALimit) {
+  ASSERT_EQ(WFManualClock::install(), 0);
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   settings.endpoint_params.max_connections = 1;
   settings.endpoint_params.connect_timeout = 50;
   WORKFLOW_library_init(&settings);
-  RawServer server([](Peer& peer, int) {
+  test_support::Tally asked;
+  test_support::Tally waited;
+  RawServer server([&](Peer& peer, int) {
     peer.request();
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // longer than others may wait
+    asked.add();
+    waited.wait_for(1);  // longer than others may wait
     peer.reply("x");
   });
-  WFFacilities::WaitGroup group(1);
+  const auto begin = [&server](int retry_max, Fetched& got, WFFacilities::WaitGroup& ended) {
+    WFTaskFactory::create_http_task(server.url(), 0, retry_max, [&](WFHttpTask* task) {
+      got = fetched(task);
+      ended.done();
+    })->start();
+  };
   Fetched first;
-  WFTaskFactory::create_http_task(server.url(), 0, 0, [&](WFHttpTask* task) {
-    first = fetched(task);
-    group.done();
-  })->start();
-  const Fetched second = fetch(server.url(), {.retry_max = 5});
+  WFFacilities::WaitGroup first_ended(1);
+  begin(0, first, first_ended);
+  ASSERT_TRUE(asked.wait_for(1));
+  Fetched second;
+  WFFacilities::WaitGroup second_ended(1);
+  begin(5, second, second_ended);
+  WFManualClock::advance(std::chrono::milliseconds(50));
+  second_ended.wait();
+  waited.add();
+  first_ended.wait();
   EXPECT_EQ(second.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(second.error, ETIMEDOUT);
   EXPECT_EQ(second.timeout_reason, TOR_WAIT_TIMEOUT);
-  group.wait();
   EXPECT_EQ(first.body, "x");
 }
 

@@ -12,6 +12,7 @@
 #include "client/RawServer.h"
 #include "server/TestServer.h"
 #include "support/Tally.h"
+#include "support/Text.h"
 #include "util/Clock.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
@@ -134,6 +135,34 @@ TEST_F(ClientPauses, AreNotTimeOfTheWholeResponseButSilenceIs) {
     download.let_go();
   }
   expect_end_after(download, 400);
+  over_.add();
+}
+
+TEST_F(ClientPauses, AreTimeOfNothingWhileTheResponseIsThere) {
+  constexpr int kPieces = 4;
+  RawServer server([this](Peer& peer, int) {
+    peer.request();
+    // More than one read brings, so that there are some after extract.
+    peer.send(kHead);
+    for (int i = 0; i < kPieces; i++) {
+      peer.send(test_support::chunk(std::string(60'000, 'x')));
+    }
+    peer.send("0\r\n\r\n");
+    over_.wait_for(1);
+  });
+  Download download(server.url(), [](auto* task) {
+    task->set_read_timeout(1000);
+    task->set_receive_timeout(3000);
+    task->set_total_timeout(3000);
+  });
+  for (int piece = 1; piece <= kPieces; piece++) {
+    ASSERT_TRUE(download.extracts(piece));
+    pass(5000);
+    EXPECT_FALSE(download.has_ended());
+    download.let_go();
+  }
+  ASSERT_TRUE(download.ended());
+  EXPECT_EQ(download.error, 0);
   over_.add();
 }
 

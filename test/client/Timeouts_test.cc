@@ -138,7 +138,7 @@ class ToAFullServer : public ClientTimeouts {
       ::connect(fd.get(), reinterpret_cast<const struct sockaddr*>(&address_), sizeof address_);
       struct pollfd poll_fd = {fd.get(), POLLOUT, 0};
       // Over loopback an answer takes no time.
-      const bool connected = ::poll(&poll_fd, 1, 100) == 1;
+      const bool connected = ::poll(&poll_fd, 1, 1000) == 1;
       waiting_.push_back(std::move(fd));
       if (!connected) {
         return;

@@ -125,7 +125,7 @@ TEST(AcceptFaults, LackOfDescriptorsForASecondDoesNotSpin) {
       fault::accept_failures = 0;
       const auto start = std::chrono::steady_clock::now();
       EXPECT_TRUE(with_tls ? serves_over_tls(server) : server.serves());
-      EXPECT_LE(std::chrono::steady_clock::now() - start, milliseconds(1000));
+      EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     }
   }
 }
@@ -203,7 +203,7 @@ TEST(Descriptors, ServesAgainSoonAfterExhaustion) {
   exhausted.give_back();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(server.serves());
-  EXPECT_LE(std::chrono::steady_clock::now() - start, milliseconds(1000));
+  EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   EXPECT_EQ(established.ask(kGet)->status, 200);
 }
 

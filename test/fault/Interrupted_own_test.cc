@@ -133,8 +133,8 @@ TEST(Interrupted, EachSystemCallOfALookUp) {
     const auto start = std::chrono::steady_clock::now();
     const client_test::Fetched got = client_test::fetch(
         "http://n" + std::to_string(round++) + ".test:" + std::to_string(server.port()) + "/1");
-    // Else a question was lost, and asked again after its time limit.
-    EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
+    // Else a question was lost, and asked again after its time limit of 5 s.
+    EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
     return got.state == WFT_STATE_SUCCESS && got.body == "GET /1 ";
   });
 }

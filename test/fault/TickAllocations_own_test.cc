@@ -72,7 +72,8 @@ TEST_P(TickAllocations, TicksThatOverlap) {
     WFTimerPeriod period;
     period.every = milliseconds(1);
     period.overlap = true;
-    WFTimerTask* task = WFTimer::create_periodic(period, named, probe.tick(1000), probe.callback());
+    WFTimerTask* task =
+        WFTimer::create_periodic(period, named, probe.tick(UINT64_MAX), probe.callback());
     completes([&] {
       task->start();
       do {

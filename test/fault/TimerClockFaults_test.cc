@@ -11,8 +11,8 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
+using std::chrono::hours;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using std::chrono::system_clock;
 using test_support::TimerOutcomes;
 
@@ -23,10 +23,10 @@ TEST(TimerClockFaults, WithoutDescriptorsTimersOfOtherClocksEndAndMonotonicOnesG
   {
     const test_support::NoDescriptors none;
     WFTimerTask* const date =
-        WFTimer::create(system_clock::now() + seconds(1), {"a"}, outcomes.callback());
+        WFTimer::create(system_clock::now() + hours(1), {"a"}, outcomes.callback());
     const WFTimerHandle handle = WFTimer::handle_of(date);
     date->start();
-    WFTimer::create({seconds(1), WF_CLOCK_BOOTTIME}, outcomes.callback())->start();
+    WFTimer::create({hours(1), WF_CLOCK_BOOTTIME}, outcomes.callback())->start();
     ASSERT_TRUE(outcomes.wait_for(3));
     EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, EMFILE), 2u);
     EXPECT_EQ(WFTimer::count("a"), 0u);
@@ -50,7 +50,7 @@ TEST(TimerClockFaults, ManyTimersOfOtherClocksTakeNoMoreDescriptors) {
   ASSERT_TRUE(outcomes.wait_for(1));
   const size_t before = fault::descriptor_count();
   for (int i = 0; i < 1000; i++) {
-    WFTimer::create({seconds(3600), i % 2 ? WF_CLOCK_BOOTTIME : WF_CLOCK_WALL}, {"a"},
+    WFTimer::create({hours(1), i % 2 ? WF_CLOCK_BOOTTIME : WF_CLOCK_WALL}, {"a"},
                     outcomes.callback())
         ->start();
   }

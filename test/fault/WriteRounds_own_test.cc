@@ -20,9 +20,11 @@
 
 namespace {
 
-// While this is set what is large is taken by nobody, slowly: a millisecond for so many bytes.
+// While this is set what is large is taken by nobody, slowly: a millisecond for so many bytes. Once
+// the others were served it takes no time.
 std::atomic<bool> swallows{false};
-constexpr size_t kBytesPerMs = 128 * 1024;
+std::atomic<bool> others_served{false};
+constexpr size_t kBytesPerMs = 8 * 1024;
 constexpr size_t kLarge = 2048;
 std::atomic<bool> refuses{false};  // there is no room for what is large
 std::atomic<size_t> swallowed{0};
@@ -52,7 +54,9 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
   if (!swallows || size < kLarge) {
     return call(fd, message, flags);
   }
-  std::this_thread::sleep_for(std::chrono::microseconds(size * 1000 / kBytesPerMs));
+  if (!others_served) {
+    std::this_thread::sleep_for(std::chrono::microseconds(size * 1000 / kBytesPerMs));
+  }
   swallowed += size;
   const workflow::ThreadContext& context = workflow::ThreadContext::current();
   if (context.poller && !context.running_for) {
@@ -83,7 +87,10 @@ class WriteRounds : public testing::TestWithParam<Transport> {
     settings.poller_threads = 1;
     WORKFLOW_library_init(&settings);
   }
-  void SetUp() override { swallowed = most_in_a_round = 0; }
+  void SetUp() override {
+    swallowed = most_in_a_round = 0;
+    others_served = false;
+  }
   void TearDown() override { swallows = false; }
 
   // `reply` makes the reply to "/large"; others are empty. The client begins to take the large one
@@ -120,6 +127,7 @@ class WriteRounds : public testing::TestWithParam<Transport> {
     }
     EXPECT_TRUE(eventually([&] { return expired > 0 || ended; }));
     EXPECT_FALSE(ended) << "the others had to wait";
+    others_served = true;
     EXPECT_TRUE(eventually([&] {
       taker.take(65536);
       return ended && expired > 0;

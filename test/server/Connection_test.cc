@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,31 +15,50 @@
 namespace server_test {
 namespace {
 
-// Replies after `ms` whether the client had gone by then.
+// A server that holds the reply to one request, and knows before that and after it whether the
+// client had gone.
 class ClosedWatcher {
  public:
-  ClosedWatcher(unsigned ms, Transport transport)
-      : server(transport, [this, ms](WFHttpTask* task) {
+  // `later`: called when the reply is let go.
+  explicit ClosedWatcher(Transport transport, std::function<void(WFHttpTask*)> later = nullptr)
+      : server(transport, [this, later = std::move(later)](WFHttpTask* task) {
           closed_at_first = task->closed();
           series_of(task)->push_back(
-              WFTaskFactory::create_timer_task(ms * 1000, [this, task](WFTimerTask*) {
+              WFTaskFactory::create_timer_task("held", 3600, 0, [this, task, later](WFTimerTask*) {
                 closed_later = task->closed();
-                asked.add();
+                if (later) {
+                  later(task);
+                }
               }));
           task->set_callback([this](WFHttpTask* each) {
             state = each->get_state();
             error = each->get_error();
             ended.add();
           });
+          task_ = task;
         }) {}
+
+  // A client whose request is being processed.
+  RawClient begin() {
+    RawClient client = server.client();
+    client.send(kGet);
+    EXPECT_TRUE(eventually([this] { return server.processed() == 1; }));
+    return client;
+  }
+  bool notices() {
+    return eventually([this] { return task_.load()->closed(); });
+  }
+  static void let_go() { EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 1); }
 
   std::atomic<bool> closed_at_first{false};
   std::atomic<bool> closed_later{false};
   std::atomic<int> state{-2};
   std::atomic<int> error{-2};
-  test_support::Tally asked;
   test_support::Tally ended;
   TestServer server;
+
+ private:
+  std::atomic<WFHttpTask*> task_{nullptr};
 };
 
 struct CountedConnection final : WFConnection {
@@ -91,19 +112,21 @@ TEST(Peer, AddressIsTheClients) {
 }
 
 TEST_P(Closed, NotWhileTheClientWaits) {
-  ClosedWatcher watcher(20, GetParam());
-  RawClient client = watcher.server.client();
-  EXPECT_EQ(client.ask(kGet)->status, 200);
+  ClosedWatcher watcher(GetParam());
+  RawClient client = watcher.begin();
+  EXPECT_TRUE(client.silent_for(std::chrono::milliseconds(20)));  // time to be wrong in
+  ClosedWatcher::let_go();
+  EXPECT_EQ(client.status(), 200);
   EXPECT_FALSE(watcher.closed_at_first);
   EXPECT_FALSE(watcher.closed_later);
 }
 
 TEST_P(Closed, AfterTheClientHalfClosed) {
-  ClosedWatcher watcher(100, GetParam());
-  RawClient client = watcher.server.client();
-  client.send(kGet);
-  ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
+  ClosedWatcher watcher(GetParam());
+  RawClient client = watcher.begin();
   client.half_close();
+  EXPECT_TRUE(watcher.notices());
+  ClosedWatcher::let_go();
   EXPECT_EQ(client.status(), 200);
   EXPECT_FALSE(watcher.closed_at_first);
   EXPECT_TRUE(watcher.closed_later);
@@ -111,22 +134,22 @@ TEST_P(Closed, AfterTheClientHalfClosed) {
 }
 
 TEST_P(Closed, AfterTheClientLeft) {
-  ClosedWatcher watcher(100, GetParam());
-  RawClient client = watcher.server.client();
-  client.send(kGet);
-  ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
+  ClosedWatcher watcher(GetParam());
+  RawClient client = watcher.begin();
   client.close();
+  EXPECT_TRUE(watcher.notices());
+  ClosedWatcher::let_go();
   ASSERT_TRUE(watcher.ended.wait_for(1));
   EXPECT_TRUE(watcher.closed_later);
   EXPECT_TRUE(watcher.server.has_connections(0));
 }
 
 TEST_P(Closed, AfterTheClientReset) {
-  ClosedWatcher watcher(100, GetParam());
-  RawClient client = watcher.server.client();
-  client.send(kGet);
-  ASSERT_TRUE(eventually([&] { return watcher.server.processed() == 1; }));
+  ClosedWatcher watcher(GetParam());
+  RawClient client = watcher.begin();
   client.reset();
+  EXPECT_TRUE(watcher.notices());
+  ClosedWatcher::let_go();
   ASSERT_TRUE(watcher.ended.wait_for(1));
   EXPECT_TRUE(watcher.closed_later);
   EXPECT_EQ(watcher.state, WFT_STATE_SYS_ERROR);
@@ -135,21 +158,17 @@ TEST_P(Closed, AfterTheClientReset) {
 }
 
 TEST_P(Closed, PeerAddressOfAResetClientIsGone) {
-  test_support::Tally asked;
-  TestServer server(GetParam(), [&](WFHttpTask* task) {
-    series_of(task)->push_back(WFTaskFactory::create_timer_task(50000, [&, task](WFTimerTask*) {
-      struct sockaddr_storage address = {};
-      socklen_t length = sizeof address;
-      EXPECT_EQ(task->get_peer_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
-      EXPECT_EQ(errno, ENOTCONN);
-      asked.add();
-    }));
+  ClosedWatcher watcher(GetParam(), [](WFHttpTask* task) {
+    struct sockaddr_storage address = {};
+    socklen_t length = sizeof address;
+    EXPECT_EQ(task->get_peer_addr(reinterpret_cast<struct sockaddr*>(&address), &length), -1);
+    EXPECT_EQ(errno, ENOTCONN);
   });
-  RawClient client = server.client();
-  client.send(kGet);
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = watcher.begin();
   client.reset();
-  EXPECT_TRUE(asked.wait_for(1));
+  EXPECT_TRUE(watcher.notices());
+  ClosedWatcher::let_go();
+  EXPECT_TRUE(watcher.ended.wait_for(1));
 }
 
 TEST(Context, LivesAsLongAsTheConnection) {

@@ -4,13 +4,16 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 
 #include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/Tally.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpStream.h"
+#include "workflow/WFManualClock.h"
 
 // Ends of replies that come from elsewhere, where one thing meets another.
 
@@ -39,6 +42,35 @@ struct Ends {
 
 WFTimerTask* hour() {
   return WFTaskFactory::create_timer_task("hour", 3600, 0, nullptr);
+}
+
+// As much as there is room for. Returns why there is none for more.
+int push_all(WFHttpTask* task) {
+  const std::string piece(64 * 1024, 'x');
+  while (task->push(piece.data(), piece.size()) > 0) {
+  }
+  return errno;
+}
+
+// The client takes nothing, so its reply is cut off while `process` still runs. What that asks for
+// then must end its hour.
+void expect_hour_ends(const std::function<void(WFHttpTask*)>& ask) {
+  Ends ends;
+  struct WFServerParams params = http_params();
+  params.send_timeout = 20;
+  TestServer server(
+      [&](WFHttpTask* task) {
+        ends.note(task);
+        series_of(task)->push_back(hour());
+        push_all(task);
+        ASSERT_TRUE(eventually([task] { return task->closed(); }));
+        ask(task);
+      },
+      params);
+  RawClient client(server.port(), 4096);
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(ends.reached(1));
+  EXPECT_EQ(ends.error, ETIMEDOUT);
 }
 
 }  // namespace
@@ -125,6 +157,44 @@ TEST(Hook, IsCalledWhenAStreamIsCutOff) {
   EXPECT_EQ(ends.hooks, 1);
 }
 
+TEST(Hook, IsCalledSoonWhenTheReplyIsCutOffAlready) {
+  std::atomic<int> hooks{0};
+  expect_hour_ends([&hooks](WFHttpTask* task) {
+    task->on_closed([&hooks] {
+      hooks++;
+      WFTaskFactory::cancel_by_name("hour");
+    });
+  });
+  EXPECT_EQ(hooks, 1);
+}
+
+TEST(Hook, IsCalledSoonWhenTheStopHasCutTheReplyAlready) {
+  Ends ends;
+  test_support::Tally stopped;
+  struct WFServerParams params = http_params();
+  params.linger_timeout = 20;  // the stop waits as long for what still runs
+  TestServer server(
+      [&](WFHttpTask* task) {
+        ends.note(task);
+        stopped.wait_for(1);
+        EXPECT_TRUE(task->closed());
+        task->on_closed([&ends] { ends.hooks++; });
+      },
+      params);
+  RawClient client = server.client();
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.requests() == 1; }));
+  EXPECT_EQ(server->stop(0, WF_STOP_DROP).running, 1u);
+  stopped.add();
+  ASSERT_TRUE(ends.reached(1));
+  EXPECT_EQ(ends.hooks, 1);
+}
+
+TEST(Scope, EndsSoonWhenTheReplyIsCutOffAlready) {
+  expect_hour_ends([](WFHttpTask* task) { task->cancel_on_closed(); });
+  expect_hour_ends([](WFHttpTask* task) { task->cancel_timers_on_closed(); });
+}
+
 TEST(StreamEnd, ABodyThatWasThereBeforeIsSentWhateverItsSize) {
   const std::string first(3'000'000, 'f');
   TestServer server([&](WFHttpTask* task) {
@@ -170,25 +240,27 @@ TEST(StreamEnd, TheResponsesOwnCloseIsKept) {
 }
 
 TEST(Push, IsLimitedInTimeAlsoOnTheFirstRequest) {
+  ASSERT_EQ(WFManualClock::install(), 0);
   Ends ends;
   struct WFServerParams params = http_params();
   params.send_timeout = 100;
   TestServer server(
       [&](WFHttpTask* task) {
         ends.note(task);
-        const std::string piece(64 * 1024, 'x');
-        while (task->push(piece.data(), piece.size()) > 0) {
-        }
-        EXPECT_EQ(errno, ENOBUFS);
+        series_of(task)->push_back(hour());
         task->on_closed([&ends] {
           ends.hooks++;
           WFTaskFactory::cancel_by_name("hour");
         });
-        series_of(task)->push_back(hour());
+        EXPECT_EQ(push_all(task), ENOBUFS);
       },
       params);
   RawClient client(server.port(), 4096);
   ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  WFManualClock::advance(milliseconds(99));
+  EXPECT_EQ(ends.hooks, 0);
+  WFManualClock::advance(milliseconds(1));
   ASSERT_TRUE(ends.reached(1));
   EXPECT_EQ(ends.error, ETIMEDOUT);
   EXPECT_EQ(ends.hooks, 1);

@@ -75,12 +75,17 @@ void Totals::print() const {
               aborted);
 }
 
+bool goes_on(uint64_t rounds_done, uint64_t count, const Totals& totals, const Enough& enough) {
+  return rounds_done < count || (enough && !enough(totals) && rounds_done < 20 * count);
+}
+
 namespace {
 
 // `longest_us`: see run_stopped_rounds().
-Totals run(uint64_t count, std::optional<uint64_t> longest_us, const Begin& begin) {
+Totals run(uint64_t count, std::optional<uint64_t> longest_us, const Begin& begin,
+           const Enough& enough) {
   Totals totals;
-  for (uint64_t number = 0; number < count; number++) {
+  for (uint64_t number = 0; goes_on(number, count, totals, enough); number++) {
     TestRandom random(test_support::test_seed(), ~number);
     std::optional<RandomRuntime> runtime;
     if (longest_us) {
@@ -105,11 +110,12 @@ Totals run(uint64_t count, std::optional<uint64_t> longest_us, const Begin& begi
 }  // namespace
 
 Totals run_rounds(uint64_t count, const Begin& begin) {
-  return run(count, std::nullopt, begin);
+  return run(count, std::nullopt, begin, nullptr);
 }
 
-Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin) {
-  return run(count, longest_us, begin);
+Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin,
+                          const Enough& enough) {
+  return run(count, longest_us, begin, enough);
 }
 
 void expect_each_side_won(const Totals& totals, size_t many) {

@@ -79,14 +79,23 @@ struct Totals {
   void print() const;
 };
 
+// Whether so much has happened that the race was one. The seed, and how busy the machine is, decide
+// how many rounds that takes.
+using Enough = std::function<bool(const Totals&)>;
+
+// Whether a race goes on after so many rounds: up to `count`, and as long as there was not enough,
+// up to 20 times as many. Without `enough`, `count` rounds are enough.
+bool goes_on(uint64_t rounds_done, uint64_t count, const Totals& totals, const Enough& enough);
+
 using Begin = std::function<std::unique_ptr<Round>(uint64_t number, workflow::Runtime* runtime)>;
 
 // Runs so many rounds, up to the first that fails. Prints and returns the totals.
 Totals run_rounds(uint64_t count, const Begin& begin);
 
 // The same, but each round has a runtime of its own, with some threads of each kind. That is
-// stopped at a random moment, at most so long after the round began.
-Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin);
+// stopped at a random moment, at most so long after the round began. `enough`: goes_on() asks it.
+Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin,
+                          const Enough& enough = nullptr);
 
 // Begins rounds of type R, which is constructed with (number, runtime, more...).
 template <class R, class... More>
