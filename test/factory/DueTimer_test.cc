@@ -175,10 +175,14 @@ TEST_F(DueTimer, ADeadlineThatPassesWhileItWaitsForAHandlerIsTooLate) {
   std::atomic<int> deadline_state{-1};
   Tally ended;
   on_handler([&] {
-    with_deadline(WFTimer::create(0s, callback()), 1ms, [&](WFDeadlineTask* task) {
-      deadline_state = task->get_state();
-      ended.add();
-    })->start();
+    WFDeadlineTask* const whole =
+        with_deadline(WFTimer::create(0s, callback()), 1h, [&](WFDeadlineTask* task) {
+          deadline_state = task->get_state();
+          ended.add();
+        });
+    const WFScope scope = whole->scope();
+    whole->start();
+    scope.set_deadline(1ms);  // the timer has expired
     // The one handler stays busy until the poller has taken the deadline out of its queue.
     while (runtime_.poller(0).timers().size() > 0) {
       std::this_thread::yield();
