@@ -1,8 +1,9 @@
 // Shows: acting once when a burst of events is over (debounce), by rescheduling a named timer.
 //
-// Try:   tutorial-17-debounce
+// Try:   tutorial-17-debounce [milliseconds of quiet]
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "workflow/WFFacilities.h"
@@ -12,14 +13,14 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// A file has changed: index it once nothing has changed it for 500 ms.
-void changed(const std::string& file, WFFacilities::WaitGroup* indexed) {
+// A file has changed: index it once nothing has changed it for so long.
+void changed(const std::string& file, milliseconds quiet, WFFacilities::WaitGroup* indexed) {
   // A timer that waits already is put off; else this is the first change of a burst.
-  if (WFTimer::reschedule(file, milliseconds(500)) > 0) {
+  if (WFTimer::reschedule(file, quiet) > 0) {
     return;
   }
   // Should another thread come to this line at the same time, one of both timers gets the name.
-  WFTimer::create(milliseconds(500), {file, WF_TIMER_KEEP}, [file, indexed](WFTimerTask* timer) {
+  WFTimer::create(quiet, {file, WF_TIMER_KEEP}, [file, indexed](WFTimerTask* timer) {
     if (timer->get_state() == WFT_STATE_SUCCESS) {
       std::printf("indexed %s\n", file.c_str());
       indexed->done();
@@ -29,11 +30,12 @@ void changed(const std::string& file, WFFacilities::WaitGroup* indexed) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const milliseconds quiet(argc > 1 ? std::atoi(argv[1]) : 500);
   WFFacilities::WaitGroup indexed(2);
   for (int i = 0; i < 20; i++) {
-    changed("notes.txt", &indexed);
-    changed("todo.txt", &indexed);
+    changed("notes.txt", quiet, &indexed);
+    changed("todo.txt", quiet, &indexed);
     std::this_thread::sleep_for(milliseconds(5));
   }
   std::printf("40 changes\n");

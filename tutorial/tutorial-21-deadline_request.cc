@@ -15,18 +15,18 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
-using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 namespace {
 
-// Where the requests go: answers what is asked for, and "/orders" after a second.
+// Where the requests go: answers what is asked for, and "/orders" after four seconds.
 void process(WFHttpTask* task) {
   const std::string path = task->get_req()->get_request_uri();
   task->get_resp()->append_output_body(path);
   if (path == "/orders") {
-    // Who has left is not kept a second for.
+    // Nothing waits any longer once the client has left.
     task->cancel_timers_on_closed();
-    series_of(task)->push_back(WFTimer::create(milliseconds(1000), nullptr));
+    series_of(task)->push_back(WFTimer::create(seconds(4), nullptr));
   }
 }
 
@@ -55,14 +55,14 @@ void run(WFDeadlineTask* task) {
 
 void ask(const std::string& origin) {
   std::printf("within 30 s\n");
-  WFDeadlineTask* whole = with_deadline(request(origin + "/user"), std::chrono::seconds(30));
+  WFDeadlineTask* whole = with_deadline(request(origin + "/user"), seconds(30));
   *whole->sub_series() << request(origin + "/orders") << request(origin + "/prices");
   run(whole);
 
   // It passes while the second one waits for its answer: that ends at once. The third one is not
   // sent any more, but its callback runs.
-  std::printf("within 0.5 s\n");
-  whole = with_deadline(request(origin + "/user"), milliseconds(500));
+  std::printf("within 2 s\n");
+  whole = with_deadline(request(origin + "/user"), seconds(2));
   *whole->sub_series() << request(origin + "/orders") << request(origin + "/prices");
   run(whole);
 }

@@ -8,7 +8,9 @@
 #include <string>
 #include <thread>
 
+#include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
+#include "kernel/ThreadContext.h"
 #include "support/ExitKit.h"
 #include "support/Tally.h"
 #include "workflow/WFFacilities.h"
@@ -35,13 +37,28 @@ void start(WFGoTask* task) {
   task->start();
 }
 
-// One function that runs for 20 ms more, so that most likely the exit comes meanwhile (nothing
-// tells), and ten that wait in the queue.
+// Waits until the library stops.
+void wait_for_stop() {
+  while (!workflow::Runtime::current().stopping()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Waits until nothing begins any more on the threads of which the caller is one.
+void wait_for_end_of_pool() {
+  const auto* pool =
+      static_cast<const workflow::ComputePool*>(workflow::ThreadContext::current().pool);
+  while (!pool->is_abandoned()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// One function that runs until its executor ends, and ten that wait in the queue.
 void fill(ExecQueue& queue, Executor& executor) {
   static test_support::Tally begun;
   start(WFTaskFactory::create_go_task(&queue, &executor, [] {
     begun.add();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    wait_for_end_of_pool();
   }));
   begun.wait_for(1);
   for (int i = 0; i < 5; i++) {
@@ -114,8 +131,7 @@ void deinit_on_an_executor() {
   static test_support::Tally begun;
   start(WFTaskFactory::create_go_task(&static_queue, &static_executor, [] {
     begun.add();
-    // The exit has most likely begun by then; nothing tells.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    wait_for_stop();
     static_executor.deinit();
   }));
   begun.wait_for(1);
@@ -131,9 +147,7 @@ void delete_executor(void (*start_last)(Executor*, const std::function<void()>&)
   static test_support::Tally begun;
   start(WFTaskFactory::create_go_task(&static_queue, executor, [] {
     begun.add();
-    while (!workflow::Runtime::current().stopping()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    wait_for_stop();
   }));
   begun.wait_for(1);
   for (int i = 0; i < 5; i++) {
@@ -208,7 +222,7 @@ void leave_limits() {
   WORKFLOW_library_init(&settings);
   start(WFTaskFactory::create_timedgo_task(3600, 0, "queue", [] {
     begun.add();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    wait_for_stop();
   }));
   begun.wait_for(1);
   for (int i = 0; i < 10; i++) {

@@ -143,8 +143,10 @@ void wait_for_what_has_begun() {
     say("no lease");
   }
   // Nothing waits for what others might bring: the counter ends at once.
+  static auto& ended = *new test_support::Tally;
   WFCounterTask* counter = WFTaskFactory::create_counter_task(1, [](WFCounterTask* task) {
     say(task->get_state() == WFT_STATE_ABORTED ? "counter aborted" : "counted");
+    ended.add();
   });
   counter->start();
   file->read(0, [counter](WFFileIOTask*) { counter->count(); })->start();
@@ -154,8 +156,7 @@ void wait_for_what_has_begun() {
     file->read(i * 4)->start();
   }
   *holder = std::thread([] {
-    // The stop has to come meanwhile.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ended.wait_for(1);  // the stop has come
     ::fcntl(file->fd, F_SETLEASE, F_UNLCK);
   });
 }

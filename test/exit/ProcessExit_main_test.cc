@@ -232,12 +232,10 @@ void block_on_a_poller(test_support::Tally& begun) {
     test_support::Tally replaced;
     WFTaskFactory::create_timer_task(1000, [&](WFTimerTask*) { replaced.add(); })->start();
     replaced.wait_for(1);
+    test_support::Tally aborted;
+    never([&](WFTimerTask*) { aborted.add(); })->start();
     begun.add();
-    while (!workflow::Runtime::current().stopping()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(50));  // nothing tells how far the stop is
+    aborted.wait_for(1);  // by the stop, which ends all timers from then on
     WFTaskFactory::create_timer_task(0, 0, [](WFTimerTask* task) {
       off_handlers += workflow::ThreadContext::current().pool == nullptr;
       outcomes().add(task);

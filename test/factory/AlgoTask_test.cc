@@ -12,6 +12,7 @@
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "support/Eventually.h"
 #include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
@@ -298,7 +299,10 @@ TEST(ParallelSort, StoppedInTheMiddle) {
     WFAlgoTaskFactory::create_psort_task(
         "sort", begin_of(values), end_of(values),
         [&](int a, int b) {
-          if (comparisons.fetch_add(1, std::memory_order_relaxed) == stop_at) reached.add();
+          if (comparisons.fetch_add(1, std::memory_order_relaxed) == stop_at) {
+            reached.add();
+            EXPECT_TRUE(test_support::eventually([&] { return runtime.stopping(); }));
+          }
           return a < b;
         },
         [&](WFSortTask<int>* task) {

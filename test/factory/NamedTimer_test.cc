@@ -269,13 +269,15 @@ TEST(NamedTimer, CallbackMayCancelOthersOfItsName) {
   TimerOutcomes outcomes;
   Tally done;
   std::atomic<int> cancelled{0};
-  WFTaskFactory::create_timer_task("name", 0, 1'000'000, [&](WFTimerTask* task) {
-    EXPECT_EQ(task->get_state(), WFT_STATE_SUCCESS);
-    cancelled = WFTaskFactory::cancel_by_name("name");
-    done.add();
-  })->start();
+  WFTimerTask* canceller =
+      WFTaskFactory::create_timer_task("name", 0, 1'000'000, [&](WFTimerTask* task) {
+        EXPECT_EQ(task->get_state(), WFT_STATE_SUCCESS);
+        cancelled = WFTaskFactory::cancel_by_name("name");
+        done.add();
+      });
   never("name", outcomes.callback())->start();
   never("name", outcomes.callback())->start();
+  canceller->start();
   EXPECT_TRUE(done.wait_for(1));
   EXPECT_TRUE(outcomes.wait_for(2));
   EXPECT_EQ(cancelled, 2);

@@ -10,12 +10,15 @@
 
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
 
 using probes::Log;
 using probes::LogTask;
 using test_support::Tally;
 
 namespace {
+
+using namespace std::chrono_literals;
 
 // Long enough for a selector that wrongly ends to show itself; nothing else tells that something
 // will not happen.
@@ -277,18 +280,24 @@ TEST(Selector, OfManyThreadsExactlyOneWins) {
 TEST(Selector, OfTimersTheFastestWins) {
   Outcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(3, outcome.callback());
+  Tally submitted;
+  std::vector<WFTimerHandle> handles;
   for (size_t i = 0; i < 3; i++) {
-    // Apart by far more than timers are late.
-    const auto delay_us = static_cast<unsigned int>(1000 + (2 - i) * 300'000);
-    WFTaskFactory::create_timer_task(delay_us, [selector, i](WFTimerTask*) {
+    const std::chrono::milliseconds delay = i == 2 ? 1ms : 1h;
+    WFTimerTask* timer = WFTimer::create(delay, [selector, &submitted, i](WFTimerTask*) {
       EXPECT_EQ(selector->submit(&messages[i]), i == 2);
-    })->start();
+      submitted.add();
+    });
+    handles.push_back(WFTimer::handle_of(timer));
+    timer->start();
   }
   selector->start();
   ASSERT_TRUE(outcome.ended.wait_for(1));
   EXPECT_EQ(outcome.message, &messages[2]);
-  // The others submit later.
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  for (size_t i = 0; i < 2; i++) {  // the others submit later
+    EXPECT_EQ(handles[i].reschedule(0ms), WF_TIMER_WON);
+  }
+  EXPECT_TRUE(submitted.wait_for(3));
 }
 
 TEST(Selector, SetCallbackReplacesTheCallback) {

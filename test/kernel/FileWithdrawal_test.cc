@@ -47,7 +47,11 @@ class Probe final : public FileOperation {
   }
   ~Probe() override = default;
 
-  FileRequest request() const override { return request_; }
+  // The first thing that is asked of one that begins.
+  FileRequest request() const override {
+    begun_.add();
+    return request_;
+  }
   void finished(long result, RunnableList&) override {
     result_ = result;
     ended_.add();
@@ -56,6 +60,7 @@ class Probe final : public FileOperation {
   int end_reason() const override { return reason_; }
   void end_early() { reason_ = ETIMEDOUT; }
 
+  bool wait_until_begun() const { return begun_.wait_for(1); }
   bool wait() const { return ended_.wait_for(1); }
   size_t ends() const { return ended_.count(); }
   long result() const { return result_; }
@@ -64,6 +69,7 @@ class Probe final : public FileOperation {
 
  private:
   FileRequest request_;
+  mutable Tally begun_;
   Tally ended_;
   RunnableList unused_;
   std::atomic<int> reason_{0};
@@ -155,6 +161,7 @@ TEST_F(RingWithdrawal, GivesBackWhatWaitsForItsTurn) {
   EXPECT_EQ(ring_->post(&second), 0);
   EXPECT_EQ(ring_->post(&third), 0);
   EXPECT_TRUE(withdraw(second));
+  EXPECT_TRUE(first.wait_until_begun());
   ::usleep(20'000);  // the ring's thread sleeps by then, mostly; its ring is full
   EXPECT_FALSE(withdraw(first));
   EXPECT_TRUE(first.wait());

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -26,15 +27,20 @@
 namespace workflow {
 namespace {
 
+// Several handlers may run such timers at once, if one gets no processor for long.
 class RecordedTimer : public TimerNode, public Runnable {
  public:
   RecordedTimer(Runtime& runtime, std::vector<int64_t>& fired) : runtime_(runtime), fired_(fired) {}
   ~RecordedTimer() override = default;
 
   void left_queue(bool, RunnableList& finished) override { finished.push_back(this); }
-  void run_queued() override { fired_.push_back(runtime_.clock().now_ns()); }
+  void run_queued() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    fired_.push_back(runtime_.clock().now_ns());
+  }
 
  private:
+  static inline std::mutex mutex_;
   Runtime& runtime_;
   std::vector<int64_t>& fired_;
 };

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "support/Eventually.h"
@@ -65,12 +66,18 @@ class Own {
   void hold() {
     const size_t before = held_.count();
     go([this] {
+      pool_ = static_cast<const workflow::ComputePool*>(own_pool());
       held_.add();
       EXPECT_TRUE(opened_.wait_for(1));
     });
     EXPECT_TRUE(held_.wait_for(before + 1));
   }
   void open() { opened_.add(); }
+  // Waits until deinit(), which another thread calls, lets nothing begin any more.
+  void open_during_deinit() {
+    EXPECT_TRUE(test_support::eventually([this] { return pool_.load()->is_abandoned(); }));
+    open();
+  }
 
   ExecQueue queue;
   Tally succeeded;
@@ -79,6 +86,7 @@ class Own {
  private:
   Tally held_;
   Tally opened_;
+  std::atomic<const workflow::ComputePool*> pool_{nullptr};  // of the thread that was held last
 
  public:
   Executor executor;  // destroyed first: it waits for all of the above
@@ -307,11 +315,7 @@ TEST(Executor, DeinitAbortsWhatIsQueuedAndWaitsForWhatRuns) {
   for (int i = 0; i < 100; i++) {
     own.go([] { ADD_FAILURE() << "it has begun"; });
   }
-  std::thread opener([&own] {
-    // So that deinit() has most likely begun to wait; nothing tells.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    own.open();
-  });
+  std::thread opener([&own] { own.open_during_deinit(); });
   own.executor.deinit();
   EXPECT_EQ(own.succeeded.count(), 2u);
   EXPECT_EQ(own.aborted.count(), 100u);
@@ -349,10 +353,7 @@ TEST(Executor, TasksThatCallbacksStartDuringDeinitAreAborted) {
     series_of(done)->push_back(own.create([] { ADD_FAILURE() << "it has begun"; }));
   });
   task->start();
-  std::thread opener([&own] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // as above
-    own.open();
-  });
+  std::thread opener([&own] { own.open_during_deinit(); });
   own.executor.deinit();
   opener.join();
   EXPECT_EQ(own.succeeded.count(), 1u);

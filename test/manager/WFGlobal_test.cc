@@ -18,6 +18,8 @@
 #include <string>
 #include <thread>
 
+#include "kernel/Runtime.h"
+#include "support/Eventually.h"
 #include "workflow/WFFacilities.h"
 
 namespace {
@@ -37,18 +39,26 @@ std::map<std::string, int> threads_by_name() {
   return count;
 }
 
-// Uses every kind of thread, then prints how many of each there are, and ends the process.
+// Uses every kind of thread, then prints how many of each there are, and ends the process. Spare
+// threads, which help where one gets no processor for long, leave some seconds later.
 [[noreturn]] void report_threads(int pollers, int handlers, int compute) {
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   settings.poller_threads = pollers;
   settings.handler_threads = handlers;
   settings.compute_threads = compute;
   WORKFLOW_library_init(&settings);
+  workflow::Runtime& runtime = workflow::Runtime::current();
+  test_support::eventually([&] { return runtime.handlers().idle(); });
   WFFacilities::usleep(1000);
   WFFacilities::WaitGroup group(1);
   WFFacilities::go("queue", [&group] { group.done(); });
   group.wait();
-  std::map<std::string, int> count = threads_by_name();
+  std::map<std::string, int> count;
+  test_support::eventually([&] {
+    count = threads_by_name();
+    return count["wf-poller"] == static_cast<int>(runtime.poller_count()) &&
+           count["wf-handler"] == runtime.handlers().configured_threads();
+  });
   std::fprintf(stderr, "threads: %d %d %d.\n", count["wf-poller"], count["wf-handler"],
                count["wf-compute"]);
   std::_Exit(0);

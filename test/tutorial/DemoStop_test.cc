@@ -23,8 +23,9 @@ class DemoStop : public testing::TestWithParam<int> {};
 TEST_P(DemoStop, AnswersWhatIsDelayedFirst) {
   Demo demo({"--grace", "60"});
   RawClient idle(demo.port);
-  RawClient fast = demo.begin_delay("ms=2500&name=fast");
-  RawClient slow = demo.begin_delay("ms=3000&name=slow");
+  // Long enough for both to be seen, and for the signal to come, before the first ends.
+  RawClient fast = demo.begin_delay("ms=8000&name=fast");
+  RawClient slow = demo.begin_delay("ms=8500&name=slow");
   ASSERT_TRUE(demo.comes_to("fast", 1) && demo.comes_to("slow", 1));
   demo.program.signal(GetParam());
   EXPECT_TRUE(demo.program.prints("stopping"));
@@ -33,7 +34,7 @@ TEST_P(DemoStop, AnswersWhatIsDelayedFirst) {
   const auto reply = slow.reply();
   ASSERT_TRUE(reply);
   EXPECT_EQ(Demo::parsed(*reply)["state"], "expired");
-  EXPECT_GE(Demo::parsed(*reply)["waited_ms"], 3000);
+  EXPECT_GE(Demo::parsed(*reply)["waited_ms"], 8500);
   EXPECT_EQ(reply->field("Connection"), "close");
   EXPECT_EQ(slow.ending(), Ending::kClosed);
   slow.close();

@@ -177,7 +177,7 @@ TEST(Tutorial11, RunsThreeAtOnceAndNoMore) {
 }
 
 TEST(Tutorial17, IndexesEachFileOnceItIsQuiet) {
-  Program program("tutorial-17-debounce", {});
+  Program program("tutorial-17-debounce", {"3000"});
   EXPECT_EQ(program.exit_code(), 0);
   const std::string& output = program.output();
   EXPECT_LT(output.find("40 changes\n"), output.find("indexed ")) << output;
@@ -228,7 +228,7 @@ TEST(Tutorial21, TellsEachRequestThatTheDeadlineHasPassed) {
       "  /orders: 200\n"
       "  /prices: 200\n"
       "  all: Success\n"
-      "within 0.5 s\n"
+      "within 2 s\n"
       "  /user: 200\n"
       "  /orders: Connection timed out\n"
       "  /prices: Connection timed out\n"
