@@ -52,7 +52,8 @@ enum WFTimerVerdict {
   // Too late: the outcome that the callback will see is already decided. The callback runs now or
   // soon or, if the timer was not dispatched, once it is. No later call through a handle of it
   // succeeds. There is one exception: reschedule() also returns this during a tick of a periodic
-  // timer, because a tick cannot be moved; that timer goes on and can still be cancelled.
+  // timer without overlap, because a tick cannot be moved; that timer goes on and can still be
+  // cancelled.
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).
   WF_TIMER_DONE = 2,
@@ -95,8 +96,8 @@ class WFTimerHandle {
 
   // The time until the timer expires, by its clock as it stands now. For a timer that was not
   // dispatched it is the delay, or the time until the deadline. It is 0 if the timer is overdue and
-  // nanoseconds::max() if it never expires. Empty if the timer does not wait now: it has ended, is
-  // in a tick, or was refused.
+  // nanoseconds::max() if it never expires. Empty if the timer does not wait now: it was cancelled
+  // or refused, has ended, or is in a tick that does not overlap others.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -134,7 +135,7 @@ struct WFTimerOptions {
   uint64_t tag = 0;
 };
 
-// When a periodic timer ticks. A tick is missed if it comes due before the previous tick is over.
+// When a periodic timer ticks. A tick is missed if it is due by the time the previous tick is over.
 enum WFTimerPace {
   // Ticks are due at multiples of the period from the first tick, without drift:
   WF_TIMER_SKIP = 0,   // missed ticks are left out
@@ -184,7 +185,7 @@ enum WFTimerStage {
   WF_TIMER_CREATED = 0,  // not dispatched yet
   WF_TIMER_WAITING = 1,
   WF_TIMER_ENDING = 2,   // its time has come, or the library stops: its callback runs soon
-  WF_TIMER_TICKING = 3,  // a periodic timer that is in a tick or about to be
+  WF_TIMER_TICKING = 3,  // a periodic timer without overlap, in a tick or about to be
 };
 
 // A named timer, as it was at the moment when it was looked at.
@@ -273,10 +274,10 @@ class WFTimer {
   // the quota by one until that one has ended. kNoQuota removes a quota.
   //
   // Returns 0, or -1 with ENOMEM; then nothing has changed. Setting the first quota of a prefix is
-  // O(all names, a 256th of them at a time, + quotas). Setting the first quota of a name, or
-  // removing a quota, is O(quotas). Changing a quota is O(log quotas), and so is the cost for each
-  // timer. Timers created while a quota is being set may exceed it. If several timers are created
-  // at the same time, several may be refused although there was room for one of them.
+  // O(all names + quotas), but holds up a 256th of the names at a time. Setting the first quota of
+  // a name, or removing a quota, is O(quotas). Changing a quota is O(log quotas), and so is the
+  // cost for each timer. Timers created while a quota is being set may exceed it. If several timers
+  // are created at the same time, several may be refused although there was room for one of them.
   static constexpr size_t kNoQuota = SIZE_MAX;
   static int set_quota(const std::string &name, size_t max);
   static int set_prefix_quota(const std::string &prefix, size_t max);

@@ -42,7 +42,7 @@ class NamedNode {
 // names seldom contend. B is the mutex of a shard. A linked node is alive as long as B is held,
 // because its owner unlinks it, under B, before freeing it.
 //
-// Rules (numbers as in docs/timer-protocol.md):
+// Rules (numbers as in docs/timer-protocol.md; 4 and 6 as timers use it):
 // 4. A node is linked when it is created. The thread that unlinks it, under B, decides its outcome.
 // 6. The destructor of a node that was never started unlinks it.
 // 7. take() and for_each() see only the nodes that were linked before they began (see number_).
@@ -50,8 +50,7 @@ class NamedNode {
 //    threads wait.
 //
 // Each call has an expected cost of O(1) for each node that it links or unlinks, unless stated
-// otherwise. When the table of one shard
-// grows, the other shards are not affected.
+// otherwise. When the table of one shard grows, the other shards are not affected.
 class NameRegistry {
  public:
   NameRegistry();
@@ -83,8 +82,8 @@ class NameRegistry {
     return link(node, key_of(name), policy, 0);
   }
 
-  // The `now_ns` of the link, rounded up so that no two nodes of a shard have the same. It is a
-  // mere counter if link() was given no time.
+  // The `now_ns` of the link in steps of kNsPerStep, rounded down, or a later step, so that no two
+  // nodes of a shard have the same. It is a mere counter if link() was given no time.
   static int64_t linked_ns(const NamedNode* node) {
     return static_cast<int64_t>(node->number_ / kShards - 1) * kNsPerStep;
   }

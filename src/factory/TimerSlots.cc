@@ -24,7 +24,7 @@ class alignas(64) TimerSlots::Slot {
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
   bool running_ = false;  // the callback
-  bool closed_ = false;   // a cancel has come, or a move was too late: no later cancel succeeds
+  bool closed_ = false;   // a cancel has come, or a move was too late: no later call succeeds
   Slot* next_free_ = nullptr;
 };
 
@@ -181,6 +181,9 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   }
   if (!slot->task_->uses_clock(clock)) {
     return WF_TIMER_OTHER_CLOCK;
+  }
+  if (slot->closed_) {
+    return WF_TIMER_RUNNING;
   }
   switch (PollerTimers::move(slot->task_, due)) {
     case Move::kMoved:

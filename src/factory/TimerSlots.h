@@ -36,8 +36,9 @@ class TimerTask;
 // 11. The generation of a handle equals that of its slot until the timer's callback has returned,
 //     or the timer is dismissed, and never afterwards.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
-//     whether it came before everything else that ends the timer. After a call by handle
-//     was too late, no cancel by handle is carried out. A reschedule during a tick does not count.
+//     whether it came before everything else that ends the timer. After that cancel, or a call by
+//     handle that was too late, no call by handle succeeds. A reschedule during a tick does not
+//     count.
 class TimerSlots {
  public:
   class Slot;

@@ -10,8 +10,9 @@
 
 namespace workflow {
 
-// Ends everything that waits inside it, once for each kind of registration. Scope tasks and their
-// deadlines, clients that leave, and stops of servers that have a limit all use it.
+// Ends what waits inside it: the timers alone, or everything. Each kind of registration is ended at
+// most once. Scope tasks and their deadlines, clients that leave, and stops of servers that have a
+// limit all use it.
 //
 // Its contract is that of std::stop_source and std::stop_callback, except that leave() never waits
 // for a canceller that is in on_cancel(). Only leave_after_call() does, which is for threads that
@@ -55,10 +56,9 @@ class CancelScope {
   // has entered. O(1), never allocates.
   int enter(CancelRegistration& registration, Kind kind);
 
-  // Called by the owner of the completion, after it has stored the outcome and before it posts
-  // `ended`.
-  // Returns false if the canceller posts `ended` instead. Then the caller must not touch the task
-  // any more. Returns true, too, if the registration is not in the scope. O(1).
+  // Called by the one thread that may complete the task, after it has stored the outcome and before
+  // it posts `ended`. Returns false if the canceller posts `ended` instead. Then the caller must
+  // not touch the task any more. Returns true, too, if the registration is not in the scope. O(1).
   bool leave(CancelRegistration& registration, Runnable* ended);
 
   // For a thread that has blocked, with a registration on its stack: leaves the scope, and
@@ -75,9 +75,9 @@ class CancelScope {
   // for everything else.
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
-  // To be called when everything inside has ended and nothing will enter any more. Returns why the
-  // scope has ended, or 0; then no call ends it from now on. So the result of this call and those
-  // of all calls of cancel() agree.
+  // To be called when only what belongs to the scope itself is inside, and nothing else will enter
+  // any more. Returns why the scope has ended, or 0; then no call ends it from now on. So the
+  // result of this call and those of all calls of cancel() agree.
   int finish();
 
   // 0 while the scope is open, otherwise why it ended.
@@ -86,7 +86,8 @@ class CancelScope {
   int reason_for(Kind kind) const { return list(kind).reason.load(std::memory_order_acquire); }
 
   void retain() { references_.add(); }
-  // Frees the scope with the last reference. Nothing is inside then.
+  // Frees the scope with the last reference. Only what belongs to the scope itself may be inside
+  // then.
   void release();
 
  protected:

@@ -19,7 +19,7 @@ class DeadlineScope::Timer final : public TimerNode, public Runnable {
     finished.push_back(this);
   }
 
-  // On a handler, because there may be much to end.
+  // Not in left_queue(), because there may be much to end.
   void run_queued() override {
     {
       MutexLock lock(scope_->deadline_mutex_);

@@ -15,8 +15,8 @@ namespace workflow {
 
 // A scope that may have a deadline, which ends it with ETIMEDOUT.
 //
-// The deadline is a timer of a poller. While the timer is queued, or has expired and waits for its
-// turn on a handler, it holds a reference to the scope. So nobody waits for it.
+// The deadline is a timer of a poller. While the timer is queued, or has expired and was posted, it
+// holds a reference to the scope. So nobody waits for it.
 //
 // Thread-safe. Lock order: deadline_mutex_, then that of PollerTimers or CancelScope.
 class DeadlineScope final : public CancelScope, public Runnable {
@@ -42,9 +42,8 @@ class DeadlineScope final : public CancelScope, public Runnable {
   // an errno value as set_deadline() does; the caller ends the scope with it. Called once.
   int start(DeadlineScope* outer);
 
-  // Has a handler cancel the scope, or its timers only. For threads that must not take long, or
-  // that hold locks. Returns what the caller has to post to the handlers, or null if that is posted
-  // already.
+  // Cancels the scope, or its timers only, a little later. For threads that must not take long, or
+  // that hold locks. Returns what the caller has to post, or null if that is posted already.
   [[nodiscard]] Runnable* cancel_later(int reason) { return later(Kind::kOther, reason); }
   [[nodiscard]] Runnable* cancel_timers_later(int reason) { return later(Kind::kTimer, reason); }
 
@@ -66,15 +65,14 @@ class DeadlineScope final : public CancelScope, public Runnable {
 
   ~DeadlineScope() override;
 
-  // The turn on a handler after cancel_later().
+  // The turn after cancel_later().
   void run_queued() override;
   Runnable* later(Kind kind, int reason);
 
   int set_timer(TimerDue due, ClockId clock, bool* passed) WF_REQUIRES(deadline_mutex_);
   int start_timer(TimerDue due, ClockId clock, Timer** started, bool* passed)
       WF_REQUIRES(deadline_mutex_);
-  // Frees a timer, which may be null. Returns false if it has expired; then its turn on a handler
-  // frees it.
+  // Frees a timer, which may be null. Returns false if it has expired; then its turn frees it.
   static bool stop(Timer* timer);
   int64_t own_remaining_ns() const;
   const DeadlineScope* outer() const;

@@ -29,22 +29,22 @@ bool LeaderThreads::start() {
     watch_->add(this);
   }
   MutexLock lock(threads_mutex_);
-  if (!start_thread(false)) {
+  if (!start_thread(0)) {
     errno = EAGAIN;
     return false;
   }
   return true;
 }
 
-bool LeaderThreads::start_thread(bool as_substitute) {
+bool LeaderThreads::start_thread(uint64_t callback_epoch) {
   std::list<Thread> one;
   try {
     one.emplace_back();
     const auto self = one.begin();
     // The new thread looks at *self only under threads_mutex_: it is complete then, and in
     // threads_.
-    if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, as_substitute] {
-                       thread_main(self, as_substitute);
+    if (!self->start("wf-poller", ThreadContext::in_same_runtime([this, self, callback_epoch] {
+                       thread_main(self, callback_epoch);
                      }))) {
       return false;
     }
@@ -55,8 +55,8 @@ bool LeaderThreads::start_thread(bool as_substitute) {
   return true;
 }
 
-void LeaderThreads::thread_main(std::list<Thread>::iterator self, bool as_substitute) {
-  if (!as_substitute || take_place()) {
+void LeaderThreads::thread_main(std::list<Thread>::iterator self, uint64_t callback_epoch) {
+  if (callback_epoch == 0 || take_place(callback_epoch)) {
     measure_caller();
     lead_();
   }
@@ -65,13 +65,11 @@ void LeaderThreads::thread_main(std::list<Thread>::iterator self, bool as_substi
   threads_changed_.notify_all();
 }
 
-bool LeaderThreads::take_place() {
+bool LeaderThreads::take_place(uint64_t callback_epoch) {
   RunnableList rest;
   {
     MutexLock lock(rest_mutex_);
-    uint64_t callback_epoch = word_.load(std::memory_order_relaxed);
-    if (callback_epoch % 2 == 0 ||
-        !word_.compare_exchange_strong(callback_epoch, callback_epoch + 1,
+    if (!word_.compare_exchange_strong(callback_epoch, callback_epoch + 1,
                                        std::memory_order_acq_rel)) {
       return false;
     }
@@ -156,20 +154,23 @@ Runnable* LeaderThreads::next(uint64_t& callback_epoch) {
 
 void LeaderThreads::replace_leader() {
   join_ended();
-  MutexLock lock(threads_mutex_);
-  start_substitute();
+  start_substitute(callback_epoch());
 }
 
-void LeaderThreads::start_substitute() {
+void LeaderThreads::start_substitute(uint64_t callback_epoch) {
+  MutexLock lock(threads_mutex_);
   // If the thread cannot be started the poller waits for its leader; the watch will try again.
-  if (callback_epoch() != 0) {
-    start_thread(true);
+  if (callback_epoch != 0 && callback_epoch != substituted_ && start_thread(callback_epoch)) {
+    substituted_ = callback_epoch;
   }
 }
 
 void LeaderThreads::begin_blocking() {
-  MutexLock lock(threads_mutex_);
-  start_substitute();
+  // In this order: whoever sees an item of a leader sees the identifier of that leader, too.
+  const uint64_t epoch = callback_epoch();
+  if (thread_id_.load(std::memory_order_relaxed) == ::gettid()) {
+    start_substitute(epoch);
+  }
 }
 
 void LeaderThreads::join_ended() {

@@ -44,9 +44,9 @@ class LeaderThreads {
  public:
   // `lead` is the poller's loop. Each thread that leads runs it once. It returns when the poller
   // ends, or when deliver() has returned false. If `watch` is not null and there are several
-  // handlers, the leader itself runs what its rounds have finished while they follow each other
-  // closely. Otherwise everything is posted to the handlers. Only a poller that follows the
-  // system's clock may have a watch.
+  // handlers, the leader itself runs what a round has finished if rounds follow each other closely
+  // or the round has finished several items (see kCloseRoundsNs). Otherwise it is posted to the
+  // handlers. Only a poller that follows the system's clock may have a watch.
   LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead);
   LeaderThreads(const LeaderThreads&) = delete;
   LeaderThreads& operator=(const LeaderThreads&) = delete;
@@ -69,7 +69,8 @@ class LeaderThreads {
   // Starts a thread that leads instead of the leader, if the leader is running callbacks.
   void replace_leader();
 
-  // To be called before a wait in a callback that a leader runs; see BlockingScope.
+  // To be called before a wait in a callback that a leader runs; see BlockingScope. Does the same,
+  // unless the caller has been replaced already.
   void begin_blocking();
 
   // Joins the threads that led before and have ended.
@@ -84,8 +85,9 @@ class LeaderThreads {
   bool sleeps() const;
 
  private:
-  // If a round follows the last one within kCloseRoundsNs, or has at least kBusyBatch items to run,
-  // the leader runs them itself, and posts to the handlers what is left after kMaxCallbacksNs.
+  // If a round finishes something within kCloseRoundsNs after the last one that did, or finishes at
+  // least kBusyBatch items, the leader runs them itself, and posts to the handlers what is left
+  // after kMaxCallbacksNs.
   // After a leader had to be replaced everything is posted to the handlers for a while: first for
   // kMinHandOverNs, and twice as long each time (up to kMaxHandOverNs) if it happens again within
   // kReplacedAgainNs.
@@ -96,12 +98,14 @@ class LeaderThreads {
   static constexpr int64_t kMaxHandOverNs = 1'000'000'000;
   static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
 
-  bool start_thread(bool as_substitute) WF_REQUIRES(threads_mutex_);
-  void start_substitute() WF_REQUIRES(threads_mutex_);
-  void thread_main(std::list<Thread>::iterator self, bool as_substitute);
-  // Makes the calling thread the leader if the leader is absent, and posts what that has not run.
-  // Returns false otherwise.
-  bool take_place();
+  // Starts the first leader if `callback_epoch` is 0, otherwise a substitute, which replaces the
+  // leader if that still runs the item `callback_epoch`. Each item has at most one substitute.
+  bool start_thread(uint64_t callback_epoch) WF_REQUIRES(threads_mutex_);
+  void start_substitute(uint64_t callback_epoch) WF_EXCLUDES(threads_mutex_);
+  void thread_main(std::list<Thread>::iterator self, uint64_t callback_epoch);
+  // Makes the calling thread the leader if the leader still runs that item, and posts what the
+  // absent leader has not run. Returns false otherwise.
+  bool take_place(uint64_t callback_epoch);
   // Makes cpu_ns() and sleeps() tell about the calling thread.
   void measure_caller();
   void note_replacement();
@@ -125,7 +129,8 @@ class LeaderThreads {
   Mutex threads_mutex_;
   CondVar threads_changed_;
   std::list<Thread> threads_ WF_GUARDED_BY(threads_mutex_);
-  std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);  // have ended or are about to
+  std::list<Thread> ended_ WF_GUARDED_BY(threads_mutex_);   // have ended or are about to
+  uint64_t substituted_ WF_GUARDED_BY(threads_mutex_) = 0;  // the last item with a substitute
 
   // Used by the leader only.
   int64_t last_round_ns_ = 0;

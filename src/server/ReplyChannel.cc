@@ -122,11 +122,14 @@ int ReplyChannel::limit_push(int error, size_t bytes_before) {
     pushing_ = false;
     await_heartbeat();
   } else if (error == EAGAIN && (!pushing_ || unsent_bytes() < bytes_before)) {
-    // Sets a deadline even if there is no limit, so that the push ends when the poller stops.
-    pushing_ = set_deadline(std::min(in_ns(timeout_ns(send_ms_)), kNever - 1));
+    pushing_ = limit_write();
     return pushing_ ? EAGAIN : ECANCELED;
   }
   return error;
+}
+
+bool ReplyChannel::limit_write() {
+  return set_deadline(std::min(in_ns(timeout_ns(send_ms_)), kNever - 1));
 }
 
 void ReplyChannel::set_heartbeat(int ms) {
@@ -145,7 +148,7 @@ std::shared_ptr<ReplyStream> ReplyChannel::await_heartbeat() {
 }
 
 int ReplyChannel::leave_to_poller(int error) {
-  if (error != EAGAIN || set_deadline(in_ns(timeout_ns(send_ms_)))) {
+  if (error != EAGAIN || limit_write()) {
     return error;
   }
   error = resume_without_bound();
@@ -156,7 +159,7 @@ int ReplyChannel::resume_reply(bool to_the_end, bool renew) {
   const size_t bytes_before = unsent_bytes();
   const int error = to_the_end ? resume_without_bound() : resume_writing();
   if (error == EAGAIN && renew && unsent_bytes() < bytes_before) {
-    set_deadline(in_ns(timeout_ns(send_ms_)));
+    limit_write();
   }
   return error;
 }

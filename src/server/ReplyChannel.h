@@ -14,7 +14,7 @@ namespace workflow {
 // the time without progress, and the memory of pushed bytes, which are those that are sent before
 // the end of a reply. It knows neither exchanges nor the states of a connection.
 //
-// Threads: see Channel. Everything here is guarded by C.
+// Threads: see Channel. Everything here is guarded by C, the Channel's mutex_.
 //
 // Invariants:
 // 1. Bytes are pushed between begin_pushing() and end_pushing() only; otherwise reply_stream_ is
@@ -60,8 +60,9 @@ class ReplyChannel : public Channel, public ServerPeer, public protocol::Message
   std::shared_ptr<ReplyStream> await_heartbeat() WF_REQUIRES(mutex_);
 
   // Called after a write of a reply, which has returned `error`. After EAGAIN, returns EAGAIN if
-  // the poller will go on with it. If the poller is stopping, writes what the socket still takes
-  // now, and returns 0 if that was all, or an errno: ECANCELED if the rest was cut.
+  // the poller will go on with it. If no deadline can be set (the poller has stopped, or memory has
+  // run out), writes what the socket still takes now, and returns 0 if that was all, or an errno:
+  // ECANCELED if the rest was cut.
   int leave_to_poller(int error) WF_REQUIRES(mutex_);
   // Goes on with a reply, as resume_writing() does. `renew`: progress extends the time limit.
   int resume_reply(bool to_the_end, bool renew) WF_REQUIRES(mutex_);
@@ -72,14 +73,17 @@ class ReplyChannel : public Channel, public ServerPeer, public protocol::Message
   size_t room() const WF_REQUIRES(mutex_) {
     return kMaxPushed - std::min(copied_bytes(), kMaxPushed);
   }
-  // Returns 0, or an errno: ENOBUFS if there is no room, ECANCELED if nobody would notice that the
-  // client does not read.
+  // Returns 0, or an errno: ENOBUFS if there is no room; ECANCELED if the rest can have no time
+  // limit, because the poller has stopped or memory has run out; or that of the write.
   int push_bytes(const void* buffer, size_t size) WF_REQUIRES(mutex_);
   // Does the same, whether or not there is room.
   int push_now(const void* buffer, size_t size) WF_REQUIRES(mutex_);
   // Sets the deadline after a write of pushed bytes, which has returned `error`, and before which
   // `bytes_before` were unsent. Returns `error`, or ECANCELED if no limit could be set.
   int limit_push(int error, size_t bytes_before) WF_REQUIRES(mutex_);
+  // Gives what is unsent its time limit. Sets a deadline even if there is no limit, so that the
+  // write ends when the poller stops. Returns false if none could be set.
+  bool limit_write() WF_REQUIRES(mutex_);
 
   std::shared_ptr<ReplyStream> reply_stream_ WF_GUARDED_BY(mutex_);
   int send_ms_ WF_GUARDED_BY(mutex_) = -1;

@@ -69,7 +69,10 @@ inline move_timer(to) {
   assert(!(moved && begun_after_cancel))
 }
 
-/* One number each that is earlier than those of all others, and one that is later. */
+/*
+ * One number each that is earlier than those of all others, and one that is later. The code does not
+ * move if `closed`; this does, so that more moves meet the rest.
+ */
 #if MOVERS
 proctype Mover(byte earlier, later) {
   bool seen, moved, too_late, begun_after_cancel;

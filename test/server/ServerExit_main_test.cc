@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -146,10 +147,34 @@ void exit_before_the_reply_is_read() {
   begin_exit();
 }
 
+// Nothing has a time limit, and the client takes but the first byte of the reply.
+void exit_while_a_reply_is_stuck() {
+  static const std::string body(64 * 1024 * 1024, 's');
+  struct WFServerParams params = http_params();
+  params.header_timeout = -1;
+  params.keep_alive_timeout = -1;
+  params.send_timeout = -1;
+  auto& server = *new WFHttpServer(&params, [](WFHttpTask* task) {
+    task->get_resp()->append_output_body_nocopy(body);
+    task->set_callback([](WFHttpTask* ending) { ended += ending->get_error() == ECANCELED; });
+  });
+  if (server.start("127.0.0.1", 0) != 0) {
+    say("cannot start");
+  }
+  auto& client = *new RawClient(test_support::port_of(server), 4096);
+  client.send(kGet);
+  client.take(1);
+  begin_exit();
+}
+
 constexpr exit_kit::Scenario kScenarios[] = {
-    {"forgotten", forgotten_server}, {"static", static_server_still_running},
-    {"process", exit_in_process},    {"waiting", exit_while_another_waits},
-    {"flood", exit_in_a_flood},      {"unread", exit_before_the_reply_is_read},
+    {"forgotten", forgotten_server},
+    {"static", static_server_still_running},
+    {"process", exit_in_process},
+    {"waiting", exit_while_another_waits},
+    {"flood", exit_in_a_flood},
+    {"unread", exit_before_the_reply_is_read},
+    {"stuck", exit_while_a_reply_is_stuck},
 };
 
 // The test's side -------------------------------------------------------------------------------
@@ -181,6 +206,10 @@ TEST(ServerExit, WhileClientsSendFuriously) {
   for (int i = 0; i < 5; i++) {
     play("flood");
   }
+}
+
+TEST(ServerExit, WhileAReplyWithoutATimeLimitIsStuck) {
+  EXPECT_EQ(play("stuck"), "0 aborted, 1 ended\n");
 }
 
 // The kernel goes on sending when the process is no more.

@@ -165,6 +165,33 @@ TEST(PeriodicEnds, TheEndByATickMeetsTheStopAndACancel) {
   });
 }
 
+// A tick that ends its timer takes the name first, and then the timer from its queue.
+TEST(PeriodicEnds, NoMoveByHandleSucceedsAfterACancelWasTooLate) {
+  size_t late = 0;
+  for (const char* name : {"a", ""}) {
+    for (const bool overlap : {false, true}) {
+      for_each_seed(kSeeds, [&late, name, overlap](uint64_t seed) {
+        WFSimulation simulation(seed);
+        Outcome outcome;
+        WFTimerTask* task =
+            create(name, overlap, outcome, [](const WFTimerTick& tick) { tick.end(); });
+        const WFTimerHandle handle = WFTimer::handle_of(task);
+        task->start();
+        simulation.spawn([&] {
+          simulation.sleep_for(kEvery);
+          if (handle.cancel() == WF_TIMER_RUNNING) {
+            late++;
+            EXPECT_NE(handle.reschedule(nanoseconds(kEvery)), WF_TIMER_WON);
+          }
+        });
+        run(simulation);
+        EXPECT_EQ(outcome.callbacks, 1);
+      });
+    }
+  }
+  EXPECT_GT(late, 0u);
+}
+
 TEST(PeriodicEnds, WhoHasWaitedForADroppedOneMayUseItsNameAgain) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     WFSimulation simulation(seed);
