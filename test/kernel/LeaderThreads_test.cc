@@ -58,6 +58,9 @@ class LeaderThreadsTest : public testing::Test {
   }
 
   std::atomic<int> leaders_{0};
+  // Seen by callbacks that outlast the test's body.
+  std::atomic<bool> runs_{false};
+  std::atomic<bool> waited_{false};
 
  private:
   class Item final : public Runnable {
@@ -97,22 +100,20 @@ class LeaderThreadsTest : public testing::Test {
 }  // namespace
 
 TEST_F(LeaderThreadsTest, ACallbackThatWaitsAgainAndAgainIsReplacedOnce) {
-  std::atomic<bool> runs{false};
-  std::atomic<bool> waited{false};
-  run_on_leader([&] {
+  run_on_leader([this] {
     for (int i = 0; i < 100; i++) {
       const BlockingScope wait;
     }
-    EXPECT_TRUE(eventually([&] { return leaders_ == 2; }));
-    run_on_leader([&] {
-      runs = true;
-      eventually([&] { return waited.load(); });
+    EXPECT_TRUE(eventually([this] { return leaders_ == 2; }));
+    run_on_leader([this] {
+      runs_ = true;
+      eventually([this] { return waited_.load(); });
     });
-    EXPECT_TRUE(eventually([&] { return runs.load(); }));
+    EXPECT_TRUE(eventually([this] { return runs_.load(); }));
     { const BlockingScope wait; }  // the successor is in a callback, too
     EXPECT_EQ(leader_threads(), 2u);
-    waited = true;
+    waited_ = true;
   });
-  EXPECT_TRUE(eventually([&] { return waited.load(); }));
+  EXPECT_TRUE(eventually([this] { return waited_.load(); }));
   EXPECT_EQ(leaders_, 2);
 }
