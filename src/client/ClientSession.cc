@@ -56,8 +56,7 @@ void ClientSession::proceed(RunnableList& finished) {
       continue;
     }
     hub_.forget_if_unused(endpoint);
-    if (!may_try_again(failure)) {
-      end(failure.state, failure.error, failure.timeout_reason, finished);
+    if (!goes_on_after(failure, finished)) {
       return;
     }
   }
@@ -138,11 +137,23 @@ void ClientSession::done(RunnableList& finished) {
 }
 
 void ClientSession::failed(const ClientFailure& failure, RunnableList& finished) {
-  if (may_try_again(failure)) {
+  if (goes_on_after(failure, finished)) {
     proceed(finished);
+  }
+}
+
+bool ClientSession::goes_on_after(const ClientFailure& failure, RunnableList& finished) {
+  const int reason = end_reason();
+  if (reason == 0 && may_try_again(failure)) {
+    return true;
+  }
+  if (reason != 0 && failure.state == WFT_STATE_SYS_ERROR) {
+    // Whatever has failed, the address may be all right, and there might have been another try.
+    end(WFT_STATE_SYS_ERROR, reason, TOR_NOT_TIMEOUT, finished);
   } else {
     end(failure.state, failure.error, failure.timeout_reason, finished);
   }
+  return false;
 }
 
 void ClientSession::forget_addresses() {
@@ -170,9 +181,6 @@ int64_t ClientSession::now_ns() const {
 }
 
 bool ClientSession::may_try_again(const ClientFailure& failure) {
-  if (end_reason() != 0) {
-    return false;  // whatever has failed, the address may be all right
-  }
   if (failure.unanswered) {
     // Datagrams get lost, and a missing answer is all that the sender learns about it.
     next_address_ = (next_address_ + 1) % addresses_->size();

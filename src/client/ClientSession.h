@@ -46,6 +46,9 @@ class ClientSession final : public ResolveRequest {
   void resolved(int error, HostAddresses addresses) override;
   void resolve(RunnableList& finished);
   std::shared_ptr<ClientEndpoint> find_endpoint();
+  // Whether another try follows. If not, this ends the session: with the reason of the task's scope
+  // if that has ended meanwhile, or else with the failure.
+  bool goes_on_after(const ClientFailure& failure, RunnableList& finished);
   bool may_try_again(const ClientFailure& failure);
   void forget_addresses();
   // The address of the current try.

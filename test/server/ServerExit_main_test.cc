@@ -161,7 +161,7 @@ void exit_while_a_reply_is_stuck() {
   if (server.start("127.0.0.1", 0) != 0) {
     say("cannot start");
   }
-  auto& client = *new RawClient(test_support::port_of(server), 4096);
+  static auto& client = *new RawClient(test_support::port_of(server), 4096);
   client.send(kGet);
   client.take(1);
   begin_exit();
