@@ -37,8 +37,8 @@ class TimerTask;
 //     or the timer is dismissed, and never afterwards.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
 //     whether it came before everything else that ends the timer. After that cancel, or a call by
-//     handle that was too late, no call by handle succeeds. A reschedule during a tick does not
-//     count.
+//     handle that was too late, no call by handle succeeds. A reschedule during a tick fails, but
+//     later calls may succeed.
 class TimerSlots {
  public:
   class Slot;
