@@ -72,8 +72,8 @@ class WFScope {
   //
   // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
   // its deadline has just passed (ETIMEDOUT), everything inside has ended (ECANCELED), there is no
-  // scope (EINVAL), or the system has no memory (ENOMEM) or descriptors (EMFILE, ENFILE) for the
-  // timer.
+  // scope (EINVAL), or the system has no memory (ENOMEM) or descriptors (EMFILE, ENFILE, ENOSPC)
+  // for the timer.
   bool set_deadline(const WFTimerDue &due) const;
 
   // The innermost scope of the code that calls this: of a callback, a tick, a process function, or
@@ -114,8 +114,8 @@ enum class WFScopeExtent {
 // A task that contains a series and is a scope for it. It ends when the series inside has ended:
 //   SUCCESS    the series ended before the scope did
 //   SYS_ERROR  the scope ended first; get_error() is its error: ETIMEDOUT for a deadline, the error
-//              of WFScope::cancel(), or that of a scope around this one. ENOMEM, EMFILE or ENFILE:
-//              there was no timer for the deadline, so the scope ended at its start
+//              of WFScope::cancel(), or that of a scope around this one. ENOMEM, EMFILE, ENFILE or
+//              ENOSPC: there was no timer for the deadline, so the scope ended at its start
 //   ABORTED    the library stopped meanwhile
 class WFScopeTask
     : public workflow::TaskWithCallback<WFScopeTask, workflow::TaskBase<ParallelTask>> {

@@ -85,7 +85,7 @@ class TimerSlots {
 
 // While this object lives, the calling thread is in the callback of the slot's timer or destroys
 // what that has captured (kCallback), or it is in a tick (kTick). With kCallback the constructor
-// takes G, and cancels by handle are too late from then on.
+// takes G, and calls by handle are too late from then on.
 class RunningTimer {
  public:
   enum class Part { kTick, kCallback };

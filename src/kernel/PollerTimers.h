@@ -80,8 +80,8 @@ class PollerTimers {
     kScopeEnded,  // end_for_scope() came first; the caller owns the completion
     kStopped,     // the poller has stopped; the caller owns the completion
     kNoMemory,    // the caller owns the completion
-    // the first timer of a clock other than the monotonic one needs a descriptor, and there is
-    // none; errno says why (EMFILE, ENFILE, ENOMEM); the caller owns the completion
+    // the first timer of a clock other than the monotonic one needs a descriptor, and cannot have
+    // it; errno says why (EMFILE, ENFILE, ENOMEM, ENOSPC); the caller owns the completion
     kNoClock
   };
   // What happens to a node that is due when it is started: kQueue queues it, kReport answers kDue.
