@@ -40,11 +40,11 @@ class WFScope {
   // Whether this refers to a scope.
   explicit operator bool() const { return scope_ != nullptr; }
 
-  // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`, an
-  // errno value; anything else counts as ECANCELED. From now on, each task that would begin to wait
-  // inside ends at once in the same way. Tasks that do not wait run as ever, so the series inside
-  // goes on to its end, unless a conditional or guard, or a task behind a pool or queue, waits in
-  // it: that cancels its series.
+  // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`. An
+  // `error` that is not an errno value counts as ECANCELED. From now on, each task that would begin
+  // to wait inside ends at once in the same way. Tasks that do not wait run as ever, so the series
+  // inside goes on to its end, unless a conditional or guard, or a task behind a pool or queue,
+  // waits in it: that cancels its series.
   //
   // Returns true if this call has ended the scope: then the scope task ends with `error`. Returns
   // false if it had ended before, if everything inside had ended, or if this refers to no scope.
@@ -72,11 +72,11 @@ class WFScope {
   //
   // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
   // its deadline has just passed (ETIMEDOUT), everything inside has ended (ECANCELED), there is no
-  // scope (EINVAL), or the system has no memory (ENOMEM) or descriptors (EMFILE, ENFILE) for the
-  // timer.
+  // scope (EINVAL), or the system has no memory (ENOMEM) or descriptors (EMFILE, ENFILE, ENOSPC)
+  // for the timer.
   bool set_deadline(const WFTimerDue &due) const;
 
-  // The innermost scope of the code that calls this: of a callback, of a process function, or of
+  // The innermost scope of the code that calls this: of a callback, a tick, a process function, or
   // the function of a go or thread task. A function that computes for long asks
   // WFScope::current().error() from time to time, and returns early when that is not 0. Refers to
   // no scope if there is none.
@@ -114,8 +114,8 @@ enum class WFScopeExtent {
 // A task that contains a series and is a scope for it. It ends when the series inside has ended:
 //   SUCCESS    the series ended before the scope did
 //   SYS_ERROR  the scope ended first; get_error() is its error: ETIMEDOUT for a deadline, the error
-//              of WFScope::cancel(), or that of a scope around this one. ENOMEM, EMFILE or ENFILE:
-//              there was no timer for the deadline, so the scope ended at its start
+//              of WFScope::cancel(), or that of a scope around this one. ENOMEM, EMFILE, ENFILE or
+//              ENOSPC: there was no timer for the deadline, so the scope ended at its start
 //   ABORTED    the library stopped meanwhile
 class WFScopeTask
     : public workflow::TaskWithCallback<WFScopeTask, workflow::TaskBase<ParallelTask>> {

@@ -33,8 +33,8 @@ class TimerSlots;
 //              EINVAL       refused: nanoseconds outside [0, 1e9), a period that is not positive, a
 //                           cron expression that is never due
 //              ENOMEM       there was no memory when it was dispatched or, if it is periodic, later
-//              EMFILE, ENFILE  its clock is not the monotonic one, its poller has had no such
-//                           timer, and there is no descriptor left for one
+//              EMFILE, ENFILE, ENOSPC  its clock is not the monotonic one, its poller has had no
+//                           such timer, and cannot have or watch a descriptor for one
 //   ABORTED    0            the library stops, or had stopped before the dispatch
 //
 // A timer is dropped, and its callback does not run, if it is dismissed, or if its series is
@@ -50,10 +50,10 @@ enum WFTimerVerdict {
   // The call took effect. After cancel(), the callback will see SYS_ERROR with ECANCELED.
   WF_TIMER_WON = 0,
   // Too late: the outcome that the callback will see is already decided. The callback runs now or
-  // soon or, if the timer was not dispatched, once it is. No later call through a handle of it
-  // succeeds. There is one exception: reschedule() also returns this during a tick of a periodic
-  // timer without overlap, because a tick cannot be moved; that timer goes on and can still be
-  // cancelled.
+  // soon or, if the timer was not dispatched, once it is; or the timer is just being dropped. No
+  // later call through a handle of it succeeds. There is one exception: reschedule() also returns
+  // this during a tick of a periodic timer without overlap, because a tick cannot be moved; that
+  // timer goes on and can still be cancelled.
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped (dismiss(), a cancelled series).
   WF_TIMER_DONE = 2,

@@ -37,7 +37,7 @@ class SessionLocation;
 //  kConnecting, kExchanging, kDelivered
 //               kClosing     an error, a time limit, a cancel, the stop of the runtime
 //  kClosing     kClosed      what write_now() was given is sent, or need not be sent any more
-//  any          kClosed      start() has failed; end_with_runtime()
+//  any          kClosed      start() has failed, any thread; end_with_runtime()
 //
 // In kExchanging the request is sent and the response received, which may begin before all is sent.
 // In kDelivering and kDelivered nothing is read and no time limit passes. kClosing exists because
@@ -60,8 +60,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Poller& poller, UniqueFd fd,
                    ClientSession* session);
 
-  // Registers with the poller. Returns false and sets errno on failure; the caller destroys the
-  // connection then, and keeps the session.
+  // Registers with the poller. Any thread. Returns false and sets errno on failure; the caller
+  // calls discard() then, and keeps the session.
   bool start();
   // Ends a connection whose start() has failed. Gives up the poller's reference.
   void discard();
@@ -97,7 +97,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   bool is_known_to_close = false;  // guarded by the endpoint's E
 
  private:
-  // The order matters: those up to kDelivered have a session, and those before kClosing may fail.
+  // The order matters: those up to kDelivered have a session, and those before kClosing, except
+  // kDelivering, may fail.
   enum class State { kConnecting, kExchanging, kDelivering, kDelivered, kIdle, kClosing, kClosed };
   // What the poller's thread has to do next.
   enum class Step { kWait, kSetUp, kSend, kReceive, kGoOn, kFail, kClose };
@@ -147,8 +148,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
       WF_REQUIRES(mutex_);
   // The session is here now. Returns 0, or the errno value with which it must end instead.
   int arrived(const ClientSession* session) WF_REQUIRES(mutex_);
-  // Whether the peer of an idle connection has neither sent something nor closed. It may have done
-  // so if that has not arrived yet.
+  // Whether the peer of an idle connection has neither sent something nor closed. Also true if what
+  // the peer has done has not arrived yet.
   bool is_still_idle() WF_REQUIRES(mutex_);
   bool is_datagram() const;
   // The failure, with what the connection knows about how far it has come.

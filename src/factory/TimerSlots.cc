@@ -23,7 +23,7 @@ class alignas(64) TimerSlots::Slot {
   // Guarded by G. No handle has the generation of a slot that is not in use.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
-  bool running_ = false;  // the callback
+  bool running_ = false;  // the callback, or the destruction of what it has captured
   bool closed_ = false;   // a cancel has come, or a move was too late: no later call succeeds
   Slot* next_free_ = nullptr;
 };
@@ -182,7 +182,7 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
   if (!slot->task_->uses_clock(clock)) {
     return WF_TIMER_OTHER_CLOCK;
   }
-  if (slot->closed_) {
+  if (slot->running_ || slot->closed_) {
     return WF_TIMER_RUNNING;
   }
   switch (PollerTimers::move(slot->task_, due)) {
@@ -205,7 +205,7 @@ int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
     return -1;
   }
   MutexLock lock(slot->shard_.mutex);
-  return slot->generation_ == handle.generation_
+  return slot->generation_ == handle.generation_ && !slot->running_
              ? PollerTimers::remaining_ns(slot->task_, Runtime::current_clock())
              : -1;
 }

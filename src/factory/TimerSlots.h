@@ -37,8 +37,8 @@ class TimerTask;
 //     or the timer is dismissed, and never afterwards.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
 //     whether it came before everything else that ends the timer. After that cancel, or a call by
-//     handle that was too late, no call by handle succeeds. A reschedule during a tick does not
-//     count.
+//     handle that was too late, no call by handle succeeds. A reschedule during a tick fails, but
+//     later calls may succeed.
 class TimerSlots {
  public:
   class Slot;
@@ -85,7 +85,7 @@ class TimerSlots {
 
 // While this object lives, the calling thread is in the callback of the slot's timer or destroys
 // what that has captured (kCallback), or it is in a tick (kTick). With kCallback the constructor
-// takes G, and cancels by handle are too late from then on.
+// takes G, and calls by handle are too late from then on.
 class RunningTimer {
  public:
   enum class Part { kTick, kCallback };

@@ -21,8 +21,9 @@ namespace workflow {
 // it is handed over to the canceller, which posts it once the call has returned. So the task is not
 // freed during the call.
 //
-// A task that has entered may be called before it has arrived at the place where it waits. The
-// place therefore checks reason_for() under its own lock before it takes the task in.
+// A task that has entered may be called before it has arrived at the place where it waits. Under
+// the lock of that place, or in one atomic, it therefore looks for the reason, or for the mark that
+// on_cancel() left, and stays out if it finds one.
 //
 // Ownership: reference counted. A thread that cancels the scope holds a reference, because the last
 // task that it ends may drop the last other one. A registration belongs to what waits, which keeps

@@ -90,7 +90,7 @@ int DeadlineScope::set_timer(TimerDue due, ClockId clock, bool* passed) {
   if (!stop(timer_)) {
     *passed = false;
     stop(after);
-    return ETIMEDOUT;  // the deadline before has just expired, and will end the scope
+    return ETIMEDOUT;  // the previous deadline has just expired, and will end the scope
   }
   timer_ = after;
   clock_ = clock;

@@ -29,17 +29,19 @@ class DeadlineScope final : public CancelScope, public Runnable {
   bool belongs_to(const void* owner) const;
 
   // Gives the scope a deadline, or moves the one that it has. A delay counts from start(), or from
-  // now if start() was called. A deadline that has passed ends the scope soon, on this thread or
-  // another. Returns 0, or an errno value: the reason for which the scope has ended, ETIMEDOUT if
-  // the deadline before has just passed, ECANCELED after finish(), ENOMEM, or EMFILE or ENFILE if
-  // the first timer of its clock needs a descriptor. The caller holds no lock.
+  // now if start() was called. A deadline that has passed ends the scope at start() or, after it,
+  // soon, on this thread or another. Returns 0, or an errno value: the reason for which the scope
+  // has ended, ETIMEDOUT if the previous deadline has just passed, ECANCELED after finish(),
+  // ENOMEM, or EMFILE, ENFILE or ENOSPC if the first timer of its clock needs a descriptor. The
+  // caller holds no lock.
   //
-  // Without a clock, `due` is a delay by the clock of the deadline before, or by the monotonic
+  // Without a clock, `due` is a delay by the clock of the previous deadline, or by the monotonic
   // clock if there was none.
   int set_deadline(TimerDue due, std::optional<ClockId> clock);
 
-  // The deadline counts from now on. `outer` is the scope around this one, or null. Returns 0, or
-  // an errno value as set_deadline() does; the caller ends the scope with it. Called once.
+  // The deadline counts from now on. `outer` is the scope around this one, or null. Returns 0,
+  // ETIMEDOUT if the deadline has passed already, or ENOMEM, EMFILE, ENFILE or ENOSPC; the caller
+  // ends the scope with it. Called once.
   int start(DeadlineScope* outer);
 
   // Cancels the scope, or its timers only, a little later. For threads that must not take long, or

@@ -26,8 +26,8 @@ class HandlerPool;
 // so no timer expires early.
 //
 // Part of its Poller, which it does not know. It owns no node. Any thread may call everything,
-// except for what only the leader may call. The functions that take a node alone find the node's
-// poller by themselves.
+// except for what only the leader may call. The static functions find the node's poller by
+// themselves.
 //
 // mutex_ is a leaf of the lock order. The models, the documentation and the comments call it P.
 // While it is held nothing is posted, freed or logged, and nothing but the clock and the
@@ -44,16 +44,17 @@ class HandlerPool;
 //    the node only if it came first. After releasing P it never touches a node that it has
 //    inserted. A canceller that came second takes P and erases the node if it is still queued;
 //    then the canceller owns the completion.
-// 5. A canceller that finds the node removed may mark it in that same hold of P (13), and does not
-//    touch it after that.
+// 5. A canceller that finds the node removed may mark it in that same hold of P (13). The node may
+//    be freed from then on, unless the caller keeps it alive.
 // 9. A scope that has ended does not use flag_. It calls end_for_scope(), which marks the node
 //    under P, unless it is marked already. If the node is queued, it is removed, and the caller
 //    owns the completion. A start or restart that comes later finds the mark and answers
 //    kScopeEnded. The caller holds no lock. It keeps the node alive by its registration in the
 //    scope (kernel/CancelScope.h).
 // 10. Start and move both change due_. Before the start, a move stores the new time there. Start
-//    exchanges due_ while it holds P. A move that comes later takes P and moves the node if it is
-//    still queued.
+//    exchanges due_ while it holds P. A move that comes later takes P and changes the deadline if
+//    the node is still queued. The queue learns of a later deadline only when the node is its head
+//    (settle).
 // 13. A node that restarts leaves the queue each time when it is due, and belongs to its tick then.
 //    restart() puts it back under P. A thread that wants to end the node in between marks it under
 //    P, as a scope does. The first thread that marks the node, or takes it out of the queue for
@@ -78,9 +79,9 @@ class PollerTimers {
     kCancelled,   // a canceller came first; the caller owns the completion
     kScopeEnded,  // end_for_scope() came first; the caller owns the completion
     kStopped,     // the poller has stopped; the caller owns the completion
-    kNoMemory,    // the completion is the caller's
-    // errno says why: EMFILE, ENFILE, ENOMEM, when the first timer of another than the monotonic
-    // clock needs a descriptor; the completion is the caller's
+    kNoMemory,    // the caller owns the completion
+    // the first timer of a clock other than the monotonic one needs a descriptor, and cannot have
+    // it; errno says why (EMFILE, ENFILE, ENOMEM, ENOSPC); the caller owns the completion
     kNoClock
   };
   // What happens to a node that is due when it is started: kQueue queues it, kReport answers kDue.
@@ -94,7 +95,7 @@ class PollerTimers {
     node->due_.store(TimerDue::after(delay_ns), std::memory_order_relaxed);
     return start(node);
   }
-  // To be called for a node that enters a scope, before it enters, which is before its start.
+  // Call this before the node enters a scope, so that the scope finds its poller.
   void expect(TimerNode* node) { node->timers_ = this; }
 
   // Called instead of start(). Returns false if a cancel came first, which then has answered
@@ -114,8 +115,8 @@ class PollerTimers {
     kBeforeStart,    // the coming start will answer kCancelled
     kBeforeRestart,  // the coming restart will answer kCancelled
     kTaken,          // the node was removed from the queue; the caller owns the completion
-    kTooLate         // the node has left the queue already, or another thread has ended it; do not
-                     // touch it again
+    kTooLate         // the node has left the queue already, or another thread has ended it; the
+                     // node may be freed from now on, unless the caller keeps it alive
   };
   // Cancels the node. At most once before the start; after it, does what end() does. The caller
   // must know that the node is alive.

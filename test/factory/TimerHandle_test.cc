@@ -123,6 +123,25 @@ TEST_P(TimerHandle, OfADismissedTimerSaysDone) {
   EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_DONE);
 }
 
+TEST_P(TimerHandle, WhileTheTimerIsDismissedEveryCallIsTooLate) {
+  struct Captured {
+    ~Captured() {
+      EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);
+      EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_RUNNING);
+      EXPECT_FALSE(handle.remaining());
+    }
+    WFTimerHandle handle;
+  };
+  WFTimerTask* task = create(hours(1));
+  auto captured = std::make_shared<Captured>();
+  const std::weak_ptr<Captured> left = captured;
+  captured->handle = WFTimer::handle_of(task);
+  task->set_callback([captured](WFTimerTask*) {});
+  captured.reset();
+  task->dismiss();
+  EXPECT_TRUE(left.expired());
+}
+
 TEST_P(TimerHandle, OfATimerOfACancelledSeriesSaysDone) {
   WFTimerTask* task = create(hours(1));
   const WFTimerHandle handle = WFTimer::handle_of(task);

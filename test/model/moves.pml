@@ -71,7 +71,8 @@ inline move_timer(to) {
 
 /*
  * One number each that is earlier than those of all others, and one that is later. The code does not
- * move if `closed`; this does, so that more moves meet the rest.
+ * move if `closed`; this does, so that more moves meet the rest. The code reads the clock of the timer
+ * first.
  */
 #if MOVERS
 proctype Mover(byte earlier, later) {
@@ -86,15 +87,24 @@ proctype Mover(byte earlier, later) {
   if
   :: generation != 0 -> assert(called_back || dropped)
   :: else ->
-     assert(user == 1);
-     move_timer(to);
+     d_step { assert(user == 1); TOUCH };
      if
-     :: !moved ->
-#ifndef MUT_LATE_MOVE_FORGOTTEN
-        closed = true;
+#ifndef MUT_MOVE_IGNORES_RUNNER
+     :: runner -> told_late = true
+     :: !runner ->
+#else
+     :: true ->
 #endif
-        told_late = true
-     :: else
+        assert(!told_late || closed);
+        move_timer(to);
+        if
+        :: !moved ->
+#ifndef MUT_LATE_MOVE_FORGOTTEN
+           closed = true;
+#endif
+           told_late = true
+        :: else
+        fi
      fi
   fi;
   unlock(G)
@@ -124,7 +134,7 @@ proctype Looker() {
   byte before;
   lock(G);
   if
-  :: generation != 0
+  :: generation != 0 || runner
   :: else ->
      d_step { TOUCH; before = delay };
      if
