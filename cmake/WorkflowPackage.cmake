@@ -1,6 +1,6 @@
 # Install rules, and the package files: those that find_package(workflow) reads, one set in the build
-# tree (point workflow_DIR or CMAKE_PREFIX_PATH at it), one in the install tree; and workflow.pc in
-# the install tree, for pkg-config.
+# tree (point workflow_DIR or CMAKE_PREFIX_PATH at it), one in the install tree; and workflow.pc and
+# workflow-store.pc in the install tree, for pkg-config.
 
 include(CMakePackageConfigHelpers)
 
@@ -45,6 +45,10 @@ function(workflow_configure_pkg_config)
   list(APPEND pc_libs ${CMAKE_THREAD_LIBS_INIT})
   list(JOIN pc_requires ", " pc_requires)
   list(JOIN pc_libs " " pc_libs)
+  if(WORKFLOW_STORE)
+    set(store_requires "")
+    set(store_libs "")
+    endif()
 
   if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
     set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
@@ -61,6 +65,17 @@ function(workflow_configure_pkg_config)
   endif()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/workflow.pc.in"
     "${PROJECT_BINARY_DIR}/workflow.pc" @ONLY)
+
+  if(WORKFLOW_STORE)
+    set(pc_requires "")
+    set(pc_libs "")
+    workflow_needs_library(sqlite3 "${SQLite3_LIBRARIES}")
+    workflow_needs_library(hiredis "${HIREDIS_LIBRARY}")
+    list(JOIN pc_requires ", " pc_requires)
+    list(JOIN pc_libs " " pc_libs)
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/workflow-store.pc.in"
+      "${PROJECT_BINARY_DIR}/workflow-store.pc" @ONLY)
+  endif()
 endfunction()
 workflow_configure_pkg_config()
 
@@ -76,15 +91,29 @@ write_basic_package_version_file(
   "${PROJECT_BINARY_DIR}/workflow-config-version.cmake"
   COMPATIBILITY SameMinorVersion)
 
-install(TARGETS workflow_static workflow_shared EXPORT workflow-targets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-export(EXPORT workflow-targets
-  FILE "${PROJECT_BINARY_DIR}/workflow-targets.cmake" NAMESPACE workflow::)
+set(package_modules FindCares FindCctz FindLiburing)
+
+# workflow_install_targets(<export> <target>...): into both packages, as the file <export>.cmake.
+function(workflow_install_targets export)
+  install(TARGETS ${ARGN} EXPORT ${export}
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  export(EXPORT ${export}
+    FILE "${PROJECT_BINARY_DIR}/${export}.cmake" NAMESPACE workflow::)
+  install(EXPORT ${export}
+    DESTINATION "${package_dir}" NAMESPACE workflow::)
+endfunction()
+
+workflow_install_targets(workflow-targets workflow_static workflow_shared)
+if(WORKFLOW_STORE)
+  # A file of its own: only projects that ask for the store need its libraries.
+  workflow_install_targets(workflow-store-targets workflow_store_static workflow_store_shared)
+  list(APPEND package_modules FindHiredis)
+endif()
 
 # The build tree's package finds its dependencies the way the installed one does.
-foreach(module FindCares FindCctz FindLiburing)
+foreach(module IN LISTS package_modules)
   configure_file("${PROJECT_SOURCE_DIR}/cmake/${module}.cmake"
     "${PROJECT_BINARY_DIR}/${module}.cmake" COPYONLY)
 endforeach()
@@ -92,16 +121,18 @@ endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/workflow"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h")
-install(EXPORT workflow-targets
-  DESTINATION "${package_dir}" NAMESPACE workflow::)
+list(TRANSFORM package_modules REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cmake/\\1.cmake"
+  OUTPUT_VARIABLE module_files)
 install(FILES
   "${PROJECT_BINARY_DIR}/workflow-config.cmake"
   "${PROJECT_BINARY_DIR}/workflow-config-version.cmake"
-  "${PROJECT_SOURCE_DIR}/cmake/FindCares.cmake"
-  "${PROJECT_SOURCE_DIR}/cmake/FindCctz.cmake"
-  "${PROJECT_SOURCE_DIR}/cmake/FindLiburing.cmake"
+  ${module_files}
   DESTINATION "${package_dir}")
 install(FILES "${PROJECT_BINARY_DIR}/workflow.pc"
   DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+if(WORKFLOW_STORE)
+  install(FILES "${PROJECT_BINARY_DIR}/workflow-store.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
