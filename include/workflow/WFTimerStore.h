@@ -31,9 +31,8 @@
 // clock of the store. A timer may run more than once: a process may die in the middle of a run.
 
 namespace workflow {
-class RunSeries;
 class StoreEngine;
-class StoreTask;
+class StoreOpener;
 }  // namespace workflow
 
 // What a store has decided about one timer.
@@ -457,6 +456,7 @@ class WFTimerStore {
   std::chrono::system_clock::time_point now() const;
 
  private:
+  friend class workflow::StoreOpener;
   explicit WFTimerStore(std::shared_ptr<workflow::StoreEngine> engine);
 
   std::shared_ptr<workflow::StoreEngine> engine_;

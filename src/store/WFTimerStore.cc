@@ -1,25 +1,19 @@
 #include "workflow/WFTimerStore.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "factory/PrometheusText.h"
 #include "kernel/LendingCondition.h"
-#include "kernel/Runtime.h"
 #include "store/StoreBackend.h"
 #include "store/StoreEngine.h"
+#include "store/StoreOpener.h"
 #include "store/StoreRepeat.h"
 #include "store/StoreTask.h"
 #include "store/StoreText.h"
-#include "util/VirtualScheduler.h"
 #include "workflow/WFTaskState.h"
 
 using workflow::CancelRequest;
@@ -28,12 +22,12 @@ using workflow::FailedRequest;
 using workflow::kNeverUs;
 using workflow::ListRequest;
 using workflow::RescheduleRequest;
-using workflow::Runtime;
 using workflow::ScheduleRequest;
 using workflow::StoreBackend;
 using workflow::StoreBackendOptions;
 using workflow::StoreEngine;
 using workflow::StoreFailure;
+using workflow::StoreOpener;
 using workflow::StoreRepeat;
 using workflow::StoreRequest;
 using workflow::StoreTask;
@@ -46,9 +40,6 @@ constexpr size_t kMaxKind = 255;
 constexpr size_t kMaxPayload = 64 * 1024;
 constexpr size_t kMaxListed = 10'000;
 constexpr int64_t kMinPeriodNs = 1'000'000;
-constexpr int64_t kMinLeaseNs = 1'000'000'000;
-constexpr int64_t kMaxLeaseNs = 86'400 * kMinLeaseNs;
-constexpr size_t kMaxRemembered = 1'000'000;
 
 StoreFailure wrong(int error, const std::string& message) {
   return {error, message, false};
@@ -114,45 +105,6 @@ StoreFailure read_due(const WFStoreDue& due, bool every_missed_date, int64_t now
   return {};
 }
 
-std::string default_owner() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) {
-    host[0] = '\0';
-  }
-  return std::string(host.data()) + "/" + std::to_string(::getpid());
-}
-
-uint64_t new_session() {
-  static std::atomic<uint64_t> simulated{0};
-  if (workflow::VirtualScheduler::current()) {
-    // Repeatable, and different from that of every other store of the simulation.
-    return simulated.fetch_add(1, std::memory_order_relaxed) + 1;
-  }
-  uint64_t session = 0;
-  while (session == 0) {
-    if (::getrandom(&session, sizeof session, 0) != sizeof session) {
-      session = static_cast<uint64_t>(workflow::system_clock().now_ns()) ^
-                static_cast<uint64_t>(::getpid()) << 40;
-    }
-  }
-  // SQLite and JSON know signed numbers only.
-  return session >> 1 | 1;
-}
-
-StoreFailure check(const WFStoreOptions& options) {
-  const int64_t lease_ns = options.lease.ns();
-  if (lease_ns < kMinLeaseNs || lease_ns > kMaxLeaseNs) {
-    return wrong(EINVAL, "WFStoreOptions::lease is not between one second and one day");
-  }
-  if (options.remembered > kMaxRemembered) {
-    return wrong(EINVAL, "WFStoreOptions::remembered is above one million");
-  }
-  if (options.catch_up_rate == 0 || options.max_queued == 0) {
-    return wrong(EINVAL, "WFStoreOptions::catch_up_rate and max_queued must not be 0");
-  }
-  return check_name("WFStoreOptions::owner", options.owner);
-}
-
 // Starts a task and waits until its callback has run.
 WFStoreResult wait_for(WFStoreTask* task) {
   workflow::Mutex mutex;
@@ -203,19 +155,19 @@ WFStoreTask* failed_task(const std::shared_ptr<StoreEngine>& engine, const std::
 }
 
 std::unique_ptr<StoreBackend> open_backend(const std::string& url,
-                                           const StoreBackendOptions& options, int* error,
-                                           std::string* message) {
+                                           const StoreBackendOptions& options,
+                                           StoreFailure* failure) {
   const auto place_of = [&url](std::string_view scheme) -> std::optional<std::string> {
     return url.starts_with(scheme) ? std::optional(url.substr(scheme.size())) : std::nullopt;
   };
   if (const auto place = place_of("sqlite:")) {
-    return workflow::open_sqlite_backend(*place, options, error, message);
+    return workflow::open_sqlite_backend(*place, options, &failure->error, &failure->message);
   }
   if (const auto place = place_of("memory:")) {
-    return workflow::open_memory_backend(*place, options, error, message);
+    return workflow::open_memory_backend(*place, options, &failure->error, &failure->message);
   }
-  *error = EINVAL;
-  *message = "the URL begins with none of sqlite: memory: but is " + StoreText::quoted(url);
+  *failure = wrong(
+      EINVAL, "the URL begins with none of sqlite: and memory: but is " + StoreText::quoted(url));
   return nullptr;
 }
 
@@ -256,51 +208,18 @@ WFStoreDue WFStoreDue::every(workflow::Duration period, const WFTimerDue& first)
 
 WFTimerStore* WFTimerStore::open(const std::string& url, const WFStoreOptions& options,
                                  std::string* message) {
-  std::string text;
-  StoreFailure failure = check(options);
-  if (failure.error == 0) {
-    WFStoreOptions used = options;
-    if (used.owner.empty()) {
-      used.owner = default_owner();
+  StoreFailure failure;
+  const auto make_backend = [&url](const StoreBackendOptions& backend_options, StoreFailure* why) {
+    return open_backend(url, backend_options, why);
+  };
+  WFTimerStore* const store = StoreOpener::open(options, make_backend, &failure);
+  if (!store) {
+    if (message) {
+      *message = failure.message;
     }
-    // The backend may call before the engine is there, and after it is gone.
-    const auto engine_slot =
-        std::make_shared<std::pair<workflow::Mutex, std::weak_ptr<StoreEngine>>>();
-    StoreBackendOptions backend_options;
-    backend_options.create = used.create;
-    backend_options.remembered = used.remembered;
-    backend_options.clock = &Runtime::current().clock();
-    backend_options.session = new_session();
-    backend_options.changed = [engine_slot] {
-      std::shared_ptr<StoreEngine> engine;
-      {
-        workflow::MutexLock lock(engine_slot->first);
-        engine = engine_slot->second.lock();
-      }
-      if (engine) {
-        engine->changed();
-      }
-    };
-    if (auto backend = open_backend(url, backend_options, &failure.error, &failure.message)) {
-      auto engine =
-          std::make_shared<StoreEngine>(std::move(backend), used, backend_options.session);
-      {
-        workflow::MutexLock lock(engine_slot->first);
-        engine_slot->second = engine;
-      }
-      failure.error = engine->start();
-      if (failure.error == 0) {
-        return new WFTimerStore(std::move(engine));
-      }
-      engine->discard();
-      failure.message = failure.error == ESHUTDOWN ? "the library stops" : "no thread is to be had";
-    }
+    errno = failure.error;
   }
-  if (message) {
-    *message = failure.message;
-  }
-  errno = failure.error;
-  return nullptr;
+  return store;
 }
 
 WFTimerStore::WFTimerStore(std::shared_ptr<StoreEngine> engine) : engine_(std::move(engine)) {}
