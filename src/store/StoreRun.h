@@ -33,14 +33,14 @@ struct RunOutcome {
 // A run of a stored timer as the engine and the task of the run share it. Thread-safe.
 class StoreRun {
  public:
-  StoreRun(const ClaimRequest::Claimed& claimed, std::shared_ptr<StoreHandler> handler,
-           const WFScope& scope)
+  StoreRun(const ClaimRequest::Claimed& claimed, std::shared_ptr<StoreHandler> its_handler,
+           const WFScope& its_scope)
       : id(claimed.run),
         repeat(claimed.spec.repeat),
         due_us(claimed.due_us),
         attempts(claimed.attempts),
-        handler(std::move(handler)),
-        scope(scope),
+        handler(std::move(its_handler)),
+        scope(its_scope),
         lease_end_us(claimed.lease_end_us) {}
 
   const RunId id;
