@@ -20,15 +20,10 @@ namespace workflow {
 // that it finds, except that count() and look() walk over what they count.
 //
 // Where the rules leave a choice:
-// 1. A claim first ends all cancelled timers whose leases are over, in the order of their leases
-//    and whatever their kinds and its limits are. What they blocked may be taken by the same claim.
-// 2. A timer whose lease is over counts as due since the end of its lease. Among timers that are
-//    due at the same time, the one that was stored first is taken first. Fresh ones come first.
-// 3. A retry keeps the due time, which says for which date the run is.
-// 4. A reschedule of a cancelled timer whose lease is over withdraws the cancel.
-// 5. A timer that fails while it has a next date recurs no more: its dates belong to the timer that
-//    goes on. A cancelled timer that fails is among the failed ones as well.
-// 6. Lists show a timer whose lease is over as one that waits.
+// 1. What blocked the timers that a claim ends may be taken by the same claim.
+// 2. Of each kind a claim takes fresh timers first. Of those that are due at the same time, it
+//    takes first what was stored first.
+// 3. Lists show a timer whose lease is over as one that waits.
 //
 // Invariants:
 // 1. The timers that wait or are leased are in `queue_`, and those that are marked are in `marked_`
