@@ -57,9 +57,8 @@ inline StorePtr open_wrapped(const std::string& url, const WFStoreOptions& optio
   const std::string place = url.substr(url.find(':') + 1);
   const auto make = [&](const workflow::StoreBackendOptions& backend_options,
                         workflow::StoreFailure* why) {
-    return wrap(
-        workflow::open_memory_backend(place, backend_options, &why->error, &why->message),
-        backend_options);
+    return wrap(workflow::open_memory_backend(place, backend_options, &why->error, &why->message),
+                backend_options);
   };
   StorePtr store(workflow::StoreOpener::open(options, make, &failure));
   EXPECT_TRUE(store) << failure.message;

@@ -1,5 +1,3 @@
-#include "workflow/WFTimerStore.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 
 #include "StoreKit.h"
 #include "support/Eventually.h"
+#include "workflow/WFTimerStore.h"
 
 // What a store answers to requests, and that its timers run. Everything about time that must be
 // exact is in StoreTime_test.cc.
@@ -95,9 +94,11 @@ TEST(TimerStore, ATimerWithoutANameOrPayloadIsATimer) {
 TEST(TimerStore, ADateInThePastIsDueAtOnce) {
   SeenRuns runs;
   const StorePtr store = open_store();
-  store->handle("kind", runs.handler(*store));
+  WFStoreHandlerOptions one_at_a_time;
+  one_at_a_time.max_running = 1;
   EXPECT_TRUE(store->schedule({"a", system_clock::from_time_t(1), "kind"}).ok());
   EXPECT_TRUE(store->schedule({"b", system_clock::from_time_t(-1000), "kind"}).ok());
+  store->handle("kind", runs.handler(*store), one_at_a_time);
   ASSERT_TRUE(runs.wait_for(2));
   EXPECT_EQ(runs.at(0).name, "b");
   EXPECT_EQ(runs.at(0).due, system_clock::from_time_t(0));
@@ -356,7 +357,7 @@ TEST(TimerStore, ACancelledRunIsToldAndGoesOn) {
     EXPECT_EQ(WFScope::current(), timer->scope());
     timer->retry_after(seconds(0));  // does not follow after a cancel
     *series_of(timer) << gate.wait()
-                      << WFTaskFactory::create_go_task("queue", [&, timer] {
+                      << WFTaskFactory::create_timer_task(0, 0, [&, timer](WFTimerTask*) {
                            cancelled_at_the_end =
                                timer->cancelled() && timer->scope().error() == ECANCELED;
                          });
@@ -633,8 +634,8 @@ TEST(TimerStore, WrongArgumentsAreNamed) {
   refused(store->schedule(timer),
           "the policy is none of WF_TIMER_APPEND, WF_TIMER_REPLACE, WF_TIMER_KEEP");
   timer.policy = WF_TIMER_APPEND;
-  for (const WFStoreRequestId id : {WFStoreRequestId{1, 0}, WFStoreRequestId{1, UINT64_MAX},
-                                    WFStoreRequestId{UINT64_MAX, 1}}) {
+  for (const WFStoreRequestId id :
+       {WFStoreRequestId{1, 0}, WFStoreRequestId{1, UINT64_MAX}, WFStoreRequestId{UINT64_MAX, 1}}) {
     timer.request = id;
     refused(store->schedule(timer), "the request id is out of range");
     refused(store->ask(id), "the request id is out of range");
