@@ -20,7 +20,7 @@
 
 // What tests of durable timers have in common.
 
-namespace test_store {
+namespace store_test {
 
 // Waits until the handlers of a store have ended, since they use what the test owns, and closes it.
 struct CloseAndDelete {
@@ -175,4 +175,4 @@ class Gate {
   test_support::Tally ended_;
 };
 
-}  // namespace test_store
+}  // namespace store_test

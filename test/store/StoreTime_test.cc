@@ -27,11 +27,11 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using std::chrono::system_clock;
-using test_store::FaultyBackend;
-using test_store::fresh_url;
-using test_store::SeenRun;
-using test_store::SeenRuns;
-using test_store::StorePtr;
+using store_test::FaultyBackend;
+using store_test::fresh_url;
+using store_test::SeenRun;
+using store_test::SeenRuns;
+using store_test::StorePtr;
 using testing::ElementsAre;
 
 using Time = system_clock::time_point;
@@ -84,7 +84,7 @@ std::vector<Time> dates(const SeenRuns& runs) {
 TEST_F(StoreTime, ATimerBeginsExactlyWhenItIsDue) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store));
     const Time start = now();
     store->schedule({"c", seconds(3), "kind"});
@@ -107,7 +107,7 @@ TEST_F(StoreTime, ATimerBeginsExactlyWhenItIsDue) {
 TEST_F(StoreTime, AMovedTimerBeginsAtItsNewTime) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store));
     const Time start = now();
     store->schedule({"sooner", hours(1), "kind"});
@@ -127,8 +127,8 @@ TEST_F(StoreTime, AnotherProcessLearnsOfAnEarlierTime) {
   simulate([&] {
     SeenRuns runs;
     const std::string url = fresh_url();
-    const StorePtr one = test_store::open_store(url);
-    const StorePtr other = test_store::open_store(url);
+    const StorePtr one = store_test::open_store(url);
+    const StorePtr other = store_test::open_store(url);
     one->handle("kind", runs.handler(*one));
     const Time start = now();
     one->schedule({"a", hours(1), "kind"});
@@ -145,7 +145,7 @@ TEST_F(StoreTime, AnotherProcessLearnsOfAnEarlierTime) {
 TEST_F(StoreTime, ATimerWhoseKindHasNoHandlerWaitsForOne) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("other", runs.handler(*store));
     const Time start = now();
     store->schedule({"a", seconds(1), "kind"});
@@ -164,7 +164,7 @@ TEST_F(StoreTime, ATimerWhoseKindHasNoHandlerWaitsForOne) {
 TEST_F(StoreTime, ARetryBeginsAfterItsDelay) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
       if (timer->attempt() < 3) {
         timer->retry_after(seconds(5));
@@ -193,7 +193,7 @@ TEST_F(StoreTime, ARetryBeginsAfterItsDelay) {
 TEST_F(StoreTime, TheBackOffGrowsUpToItsLimit) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     WFStoreHandlerOptions options;
     options.retry_delay = seconds(4);
     options.max_retry_delay = seconds(50);
@@ -238,7 +238,7 @@ TEST_F(StoreTime, TheLastWordOfAHandlerCounts) {
            timer->retry_after(hours(1));
          }},
     };
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", [&](WFStoredTimer* timer) { words.at(timer->name())(timer); });
     for (const auto& [name, word] : words) {
       store->schedule({name, seconds(0), "kind"});
@@ -259,7 +259,7 @@ TEST_F(StoreTime, TheLastWordOfAHandlerCounts) {
 TEST_F(StoreTime, WhatIsSaidLaterInTheSeriesCounts) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
       const bool first = timer->attempt() == 1;
       *series_of(timer) << WFTimer::create(seconds(1), [timer, first](WFTimerTask*) {
@@ -279,7 +279,7 @@ TEST_F(StoreTime, WhatIsSaidLaterInTheSeriesCounts) {
 TEST_F(StoreTime, ACancelledSeriesIsARunThatIsRetried) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
       if (timer->attempt() == 1) {
         *series_of(timer) << lasting(seconds(1));
@@ -298,7 +298,7 @@ TEST_F(StoreTime, ACancelledSeriesIsARunThatIsRetried) {
 TEST_F(StoreTime, ATimerFailsWhenItsAttemptsAreUsedUp) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     WFStoreHandlerOptions options;
     options.max_attempts = 3;
     store->handle(
@@ -319,7 +319,7 @@ TEST_F(StoreTime, ATimerFailsWhenItsAttemptsAreUsedUp) {
 TEST_F(StoreTime, NoLimitOfAttempts) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     WFStoreHandlerOptions options;
     options.max_attempts = 0;
     store->handle(
@@ -335,7 +335,7 @@ TEST_F(StoreTime, FailedTimersAreListedRetriedAndRemoved) {
   simulate([&] {
     SeenRuns runs;
     bool works = false;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
       if (!works) {
         timer->give_up("of " + timer->name());
@@ -386,7 +386,7 @@ TEST_F(StoreTime, ATimerThatIsTooLateIsLeftOut) {
   simulate([&] {
     SeenRuns runs;
     std::vector<WFStoreInfo> missed;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     WFStoreTimer timer = {"late", seconds(1), "kind", "payload"};
     timer.skip_if_later = seconds(5);
     store->schedule(timer);
@@ -416,7 +416,7 @@ TEST_F(StoreTime, ATimerThatIsTooLateIsLeftOut) {
 TEST_F(StoreTime, ARetryIsNeverLeftOut) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
       if (timer->attempt() == 1) {
         timer->retry_after(minutes(1));
@@ -436,8 +436,8 @@ TEST_F(StoreTime, APeriodHasOneRunForEachDate) {
   simulate([&] {
     SeenRuns runs;
     const std::string url = fresh_url();
-    const StorePtr one = test_store::open_store(url);
-    const StorePtr other = test_store::open_store(url);
+    const StorePtr one = store_test::open_store(url);
+    const StorePtr other = store_test::open_store(url);
     one->handle("kind", runs.handler(*one));
     other->handle("kind", runs.handler(*other));
     const Time start = now();
@@ -458,7 +458,7 @@ TEST_F(StoreTime, APeriodHasOneRunForEachDate) {
 TEST_F(StoreTime, ACronExpressionIsRunAtItsDates) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store));
     const WFCron cron = *WFCron::parse("30 2 * * *", "Europe/Berlin");
     store->schedule({"a", cron, "kind"});
@@ -477,7 +477,7 @@ TEST_F(StoreTime, ACronExpressionIsRunAtItsDates) {
 TEST_F(StoreTime, OnlyTheLatestMissedDateRuns) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     const Time start = now();
     store->schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
     pass(minutes(5) + seconds(30));
@@ -492,7 +492,7 @@ TEST_F(StoreTime, OnlyTheLatestMissedDateRuns) {
 TEST_F(StoreTime, EveryMissedDateRunsIfItIsToldTo) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     const Time start = now();
     WFStoreTimer timer = {"a", WFStoreDue::every(minutes(1)), "kind"};
     timer.every_missed_date = true;
@@ -508,7 +508,7 @@ TEST_F(StoreTime, EveryMissedDateRunsIfItIsToldTo) {
 TEST_F(StoreTime, ADateThatComesDuringARunIsRunAfterIt) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
       if (runs.count() == 1) {
         series_of(timer)->push_back(lasting(minutes(2) + seconds(30)));
@@ -528,7 +528,7 @@ TEST_F(StoreTime, AMissedDateOfARecurringTimerIsFollowedByTheNext) {
   simulate([&] {
     SeenRuns runs;
     std::vector<WFStoreInfo> missed;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     const Time start = now();
     WFStoreTimer timer = {"a", WFStoreDue::every(minutes(1)), "kind"};
     timer.skip_if_later = seconds(10);
@@ -548,7 +548,7 @@ TEST_F(StoreTime, AMissedDateOfARecurringTimerIsFollowedByTheNext) {
 TEST_F(StoreTime, ARecurringTimerThatFailsGoesOnWithItsNextDate) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
       if (runs.count() == 1) {
         timer->give_up("once");
@@ -571,7 +571,7 @@ TEST_F(StoreTime, ARecurringTimerThatFailsGoesOnWithItsNextDate) {
 TEST_F(StoreTime, ARescheduleMovesTheNextDateOnlyUnlessItRecurs) {
   simulate([&] {
     SeenRuns runs;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     store->handle("kind", runs.handler(*store));
     const Time start = now();
     store->schedule({"a", WFStoreDue::every(minutes(10)), "kind"});
@@ -591,12 +591,12 @@ TEST_F(StoreTime, ARescheduleMovesTheNextDateOnlyUnlessItRecurs) {
 TEST_F(StoreTime, LeasesAreExtendedWhileTheSeriesRuns) {
   simulate([&] {
     SeenRuns runs;
+    std::vector<microseconds> left;
     const std::string url = fresh_url();
     WFStoreOptions options;
     options.lease = seconds(30);
-    const StorePtr store = test_store::open_store(url, options);
-    const StorePtr other = test_store::open_store(url, options);
-    std::vector<microseconds> left;
+    const StorePtr store = store_test::open_store(url, options);
+    const StorePtr other = store_test::open_store(url, options);
     store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
       for (int i = 0; i < 60; i++) {
         *series_of(timer) << WFTimer::create(
@@ -621,7 +621,7 @@ TEST_F(StoreTime, LeasesAreExtendedWhileTheSeriesRuns) {
 // A store whose backend fails as long as it is told to.
 struct Faulty {
   explicit Faulty(const std::string& url, const WFStoreOptions& options = {}) {
-    store = test_store::open_wrapped(url, options,
+    store = store_test::open_wrapped(url, options,
                                      [this](std::unique_ptr<workflow::StoreBackend> backend,
                                             const workflow::StoreBackendOptions&) {
                                        auto faulty =
@@ -640,14 +640,14 @@ TEST_F(StoreTime, ARunIsToldBeforeItsLeaseIsLostAndRunsElsewhere) {
   simulate([&] {
     SeenRuns runs;
     SeenRuns other_runs;
+    Time told;
+    int reason = 0;
+    microseconds left{};
     const std::string url = fresh_url();
     WFStoreOptions options;
     options.lease = seconds(30);
     Faulty faulty(url, options);
-    const StorePtr other = test_store::open_store(url, options);
-    Time told;
-    int reason = 0;
-    microseconds left{};
+    const StorePtr other = store_test::open_store(url, options);
     faulty.store->handle("kind", runs.handler(*faulty.store, [&](WFStoredTimer* timer) {
       *series_of(timer) << WFTimer::create(minutes(10), [&, timer](WFTimerTask* task) {
         told = now();
@@ -687,7 +687,7 @@ TEST_F(StoreTime, AStaleFinishChangesNothing) {
     WFStoreOptions options;
     options.lease = seconds(10);
     Faulty faulty(url, options);
-    const StorePtr other = test_store::open_store(url, options);
+    const StorePtr other = store_test::open_store(url, options);
     faulty.store->handle("kind", runs.handler(*faulty.store, [&](WFStoredTimer* timer) {
       timer->acknowledge();
       // Goes on although its scope has ended, as code that does not look at it.
@@ -718,10 +718,10 @@ TEST_F(StoreTime, AStaleFinishChangesNothing) {
 TEST_F(StoreTime, ACancelReachesTheProcessThatRunsTheTimer) {
   simulate([&] {
     SeenRuns runs;
-    const std::string url = fresh_url();
-    const StorePtr one = test_store::open_store(url);
-    const StorePtr other = test_store::open_store(url);
     std::map<std::string, Time> told;
+    const std::string url = fresh_url();
+    const StorePtr one = store_test::open_store(url);
+    const StorePtr other = store_test::open_store(url);
     one->handle("kind", runs.handler(*one, [&](WFStoredTimer* timer) {
       *series_of(timer) << WFTimer::create(minutes(10), [&, timer](WFTimerTask* task) {
         EXPECT_EQ(task->get_error(), ECANCELED);
@@ -754,7 +754,7 @@ TEST_F(StoreTime, AnAttemptWhoseProcessDiesCounts) {
     const std::string url = fresh_url();
     WFStoreOptions options;
     options.lease = seconds(10);
-    const StorePtr store = test_store::open_store(url, options);
+    const StorePtr store = store_test::open_store(url, options);
     WFStoreHandlerOptions handler;
     handler.max_attempts = 2;
     store->schedule({"a", seconds(0), "kind"});
@@ -785,7 +785,7 @@ TEST_F(StoreTime, CancelAndRescheduleOfALostRunAreToldOfIt) {
     const std::string url = fresh_url();
     WFStoreOptions options;
     options.lease = seconds(10);
-    const StorePtr store = test_store::open_store(url, options);
+    const StorePtr store = store_test::open_store(url, options);
     store->schedule({"a", seconds(0), "kind"});
     store->schedule({"b", seconds(0), "kind"});
     Faulty dying(url, options);
@@ -810,7 +810,7 @@ TEST_F(StoreTime, NoMoreRunsAtATimeThanAllowed) {
     int running = 0;
     int most = 0;
     int begun = 0;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     for (int i = 0; i < 30; i++) {
       store->schedule({"overdue", seconds(0), "kind"});
     }
@@ -839,7 +839,7 @@ TEST_F(StoreTime, ReplacedHandlersKeepTheirPlaces) {
     int running = 0;
     int most = 0;
     std::vector<std::string> handlers;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     const auto handler = [&](const std::string& name) {
       return [&, name](WFStoredTimer* timer) {
         handlers.push_back(name);
@@ -872,7 +872,7 @@ TEST_F(StoreTime, OverdueTimersBeginAtTheirRateAndNewOnesInTime) {
     SeenRuns fresh;
     WFStoreOptions options;
     options.catch_up_rate = 100;
-    const StorePtr store = test_store::open_store(options);
+    const StorePtr store = store_test::open_store(options);
     for (int i = 0; i < 300; i++) {
       store->schedule({"overdue " + std::to_string(i), milliseconds(i), "kind"});
     }
@@ -910,7 +910,7 @@ TEST_F(StoreTime, ANewTimerHasAPlaceBesideOverdueOnesThatLast) {
   simulate([&] {
     SeenRuns overdue;
     SeenRuns fresh;
-    const StorePtr store = test_store::open_store();
+    const StorePtr store = store_test::open_store();
     for (int i = 0; i < 100; i++) {
       store->schedule({"overdue", seconds(0), "kind"});
     }
@@ -924,7 +924,7 @@ TEST_F(StoreTime, ANewTimerHasAPlaceBesideOverdueOnesThatLast) {
             fresh.handler (*store)(timer);
           } else {
             overdue.handler (*store)(timer);
-            series_of(timer)->push_back(lasting(hours(1)));
+            series_of(timer)->push_back(lasting(seconds(25)));
           }
         },
         handler);
@@ -937,7 +937,6 @@ TEST_F(StoreTime, ANewTimerHasAPlaceBesideOverdueOnesThatLast) {
     for (const SeenRun& run : fresh.all()) {
       EXPECT_EQ(run.began, run.due);
     }
-    store->close(seconds(0));
   });
 }
 
