@@ -145,6 +145,9 @@ class RedisRequest : public RedisMessage {
   // Return false if there is no command.
   bool get_command(std::string &command) const;
   bool get_params(std::vector<std::string> &params) const;
+  // The same without copying; empty if there is none.
+  const std::string &command() const { return command_; }
+  const std::vector<std::string> &params() const { return params_; }
 
   // Fails with EINVAL if there is no command.
   int encode(struct iovec vectors[], int max) override;
@@ -167,6 +170,9 @@ class RedisResponse : public RedisMessage {
  public:
   // Returns false, with `value` nil, if nothing has been received or set.
   bool get_result(RedisValue &value) const;
+  // The result itself, or null if nothing has been received or set. Valid until the message
+  // changes.
+  const RedisValue *result() const { return has_value_ ? &value_ : nullptr; }
   // A CR or LF in a status or an error is sent as a space, because it would end the line.
   bool set_result(const RedisValue &value);
 
