@@ -1,0 +1,121 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/Certificates.h"
+#include "support/Loopback.h"
+#include "support/Program.h"
+#include "support/TempDir.h"
+
+namespace redis_test {
+
+// A redis-server of a test's own, with a directory of its own, which keeps nothing on disk. It has
+// begun to listen when the constructor returns. The destructor ends it by its pid.
+class RedisServer {
+ public:
+  enum class On {
+    kUnixSocket,
+    kTcp,
+    kTls,      // needs `certificate` and `authority`
+    kSentinel  // a Sentinel, on TCP
+  };
+  struct Options {
+    On on = On::kUnixSocket;
+    std::vector<std::string> arguments = {};
+    test_support::Certificate certificate = {};
+    std::string authority = {};
+    std::string configuration = {};  // of a Sentinel
+  };
+
+  RedisServer() : RedisServer(Options{}) {}
+  explicit RedisServer(Options options) : options_(std::move(options)) { start(); }
+
+  // Starts it again where it was, after stop().
+  void start() {
+    // Another program may take the free port before the server does.
+    for (int i = 0; i < 20 && !try_to_start(); i++) {
+      if (is_on_tcp() && port_was_chosen_) {
+        port_ = 0;
+      }
+    }
+    ASSERT_TRUE(program_ && program_->started());
+  }
+  void stop() { program_.reset(); }
+  void signal(int number) const { program_->signal(number); }
+
+  uint16_t port() const { return port_; }
+  std::string socket_path() const { return dir_.path("redis.sock"); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // `userinfo`: as in "user:password@".
+  std::string url(const std::string& userinfo = "", int db = 0) const {
+    const std::string number = std::to_string(db);
+    switch (options_.on) {
+      case On::kUnixSocket:
+        return "redis+unix://" + userinfo + socket_path() + "?db=" + number;
+      case On::kTls:
+        return "rediss://" + userinfo + address() + "/" + number;
+      default:
+        return "redis://" + userinfo + address() + "/" + number;
+    }
+  }
+
+ private:
+  bool is_on_tcp() const { return options_.on != On::kUnixSocket; }
+
+  bool try_to_start() {
+    if (is_on_tcp() && port_ == 0) {
+      port_ = test_support::port_of(test_support::listen_on_loopback().get());
+      port_was_chosen_ = true;
+    }
+    const std::string port = std::to_string(port_);
+    std::vector<std::string> arguments;
+    if (options_.on == On::kSentinel) {
+      const std::string file = dir_.path("sentinel.conf");
+      std::ofstream(file) << options_.configuration << "port " << port << "\n";
+      arguments = {file, "--sentinel"};
+    }
+    const std::vector<std::string> common = {"--dir", dir_.path(""), "--save",
+                                             "",      "--bind",      "127.0.0.1"};
+    const auto add = [&arguments](std::vector<std::string> more) {
+      arguments.insert(arguments.end(), more.begin(), more.end());
+    };
+    if (options_.on != On::kSentinel) {
+      add(common);
+    }
+    switch (options_.on) {
+      case On::kSentinel:
+        break;
+      case On::kUnixSocket:
+        add({"--port", "0", "--unixsocket", socket_path()});
+        break;
+      case On::kTls:
+        add({"--port", "0", "--tls-port", port, "--tls-cert-file", options_.certificate.cert_file,
+             "--tls-key-file", options_.certificate.key_file, "--tls-ca-cert-file",
+             options_.authority, "--tls-auth-clients", "no"});
+        break;
+      default:
+        add({"--port", port});
+        break;
+    }
+    add(options_.arguments);
+    program_ = std::make_unique<test_support::Program>("redis-server", arguments);
+    const char* const ready = options_.on == On::kSentinel     ? "Sentinel ID is"
+                              : options_.on == On::kUnixSocket ? "ready to accept connections at"
+                                                               : "Ready to accept connections";
+    return program_->started() && program_->prints(ready);
+  }
+
+  const Options options_;
+  const test_support::TempDir dir_;
+  uint16_t port_ = 0;
+  bool port_was_chosen_ = false;
+  std::unique_ptr<test_support::Program> program_;
+};
+
+}  // namespace redis_test
