@@ -136,8 +136,8 @@ TEST(RedisClient, LogsInWithAPassword) {
 }
 
 TEST(RedisClient, LogsInAsAUser) {
-  RedisServer server({.arguments = {"--user", "worker on >pw ~app:* +get +set +select", "--user",
-                                    "open on nopass ~* +@all"}});
+  RedisServer server({.arguments = {"--user", "worker", "on", ">pw", "~app:*", "+get", "+set",
+                                    "+select", "--user", "open", "on", "nopass", "~*", "+@all"}});
   EXPECT_EQ(run(server.url("worker:pw@"), {"SET", "app:1", "x"}).text, "OK");
   EXPECT_EQ(run(server.url("worker:pw@", 1), {"GET", "app:1"}).text, "nil");
   EXPECT_EQ(run(server.url("worker:pw@"), {"SET", "other", "x"}).text.substr(0, 14),
@@ -343,6 +343,11 @@ struct Breaking {
           return std::string(connection < broken ? "" : "+fine\r\n");
         })) {}
 
+  size_t count() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return received.size();
+  }
+
   std::mutex mutex;
   std::vector<std::string> received;
   RawServer server;
@@ -351,7 +356,7 @@ struct Breaking {
 TEST(RedisClient, ACommandThatReadsIsRepeated) {
   Breaking breaking(2);
   EXPECT_EQ(run(url_of(breaking.server), {"get", "k"}, {.retry_max = 2}).text, "fine");
-  EXPECT_EQ(breaking.received.size(), 3u);
+  EXPECT_EQ(breaking.count(), 3u);
 }
 
 TEST(RedisClient, ACommandIsRepeatedNoMoreThanAsked) {
@@ -359,7 +364,7 @@ TEST(RedisClient, ACommandIsRepeatedNoMoreThanAsked) {
   const Reply reply = run(url_of(breaking.server), {"GET", "k"}, {.retry_max = 2});
   EXPECT_EQ(reply.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(reply.error, ECONNRESET);
-  EXPECT_EQ(breaking.received.size(), 3u);
+  EXPECT_EQ(breaking.count(), 3u);
 }
 
 TEST(RedisClient, ACommandThatWritesIsNotRepeated) {
@@ -367,7 +372,7 @@ TEST(RedisClient, ACommandThatWritesIsNotRepeated) {
     Breaking breaking(1);
     const Reply reply = run(url_of(breaking.server), {command, "k"}, {.retry_max = 5});
     EXPECT_EQ(reply.error, ECONNRESET) << command;
-    EXPECT_EQ(breaking.received.size(), 1u) << command;
+    EXPECT_EQ(breaking.count(), 1u) << command;
   }
 }
 

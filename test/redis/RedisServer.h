@@ -39,12 +39,15 @@ class RedisServer {
   // Starts it again where it was, after stop().
   void start() {
     // Another program may take the free port before the server does.
-    for (int i = 0; i < 20 && !try_to_start(); i++) {
-      if (is_on_tcp() && port_was_chosen_) {
+    bool started = false;
+    for (int i = 0; i < 20 && !started; i++) {
+      started = try_to_start();
+      if (!started && is_first_) {
         port_ = 0;
       }
     }
-    ASSERT_TRUE(program_ && program_->started());
+    ASSERT_TRUE(started) << (program_ ? program_->output() : "");
+    is_first_ = false;
   }
   void stop() { program_.reset(); }
   void signal(int number) const { program_->signal(number); }
@@ -71,7 +74,6 @@ class RedisServer {
   bool try_to_start() {
     if (is_on_tcp() && port_ == 0) {
       port_ = test_support::port_of(test_support::listen_on_loopback().get());
-      port_was_chosen_ = true;
     }
     const std::string port = std::to_string(port_);
     std::vector<std::string> arguments;
@@ -114,7 +116,7 @@ class RedisServer {
   const Options options_;
   const test_support::TempDir dir_;
   uint16_t port_ = 0;
-  bool port_was_chosen_ = false;
+  bool is_first_ = true;
   std::unique_ptr<test_support::Program> program_;
 };
 

@@ -84,13 +84,13 @@ TEST(RedisUrl, NamesSentinelsAndTheMaster) {
 }
 
 TEST(RedisUrl, ReportsWhatMakesNoSense) {
-  for (const char* text :
-       {"", "redis", "redis://", "redis:///0", "redis://host/x", "redis://host/-1",
-        "redis://host/1x", "redis://host/1/2", "redis://host/99999999999",
-        "redis://host?db=", "redis://host?db=x", "redis://a b"}) {
+  for (const char* text : {"", "redis://", "redis:///0", "redis://host/x", "redis://host/-1",
+                           "redis://host/1x", "redis://host/1/2", "redis://host/99999999999",
+                           "redis://host?db=", "redis://host?db=x", "redis://a b"}) {
     EXPECT_EQ(said(text), kParseFailed) << text;
   }
-  for (const char* text : {"http://host/", "redisx://host/", "redis+tls://host", "host:6379"}) {
+  for (const char* text :
+       {"redis", "http://host/", "redisx://host/", "redis+tls://host", "host:6379"}) {
     EXPECT_EQ(said(text), kSchemeInvalid) << text;
   }
   for (const char* text : {"redis://host:0", "redis://host:65536", "redis://host:99999999999999"}) {
