@@ -175,6 +175,7 @@ class RedisResponse : public RedisMessage {
   const RedisValue *result() const { return has_value_ ? &value_ : nullptr; }
   // A CR or LF in a status or an error is sent as a space, because it would end the line.
   bool set_result(const RedisValue &value);
+  bool set_result(RedisValue &&value);
 
   // Without a result this is a nil.
   int encode(struct iovec vectors[], int max) override;

@@ -67,7 +67,7 @@ class RedisClientTask final : public WFClientTask<protocol::RedisRequest, protoc
   const RedisUrl url_;
   std::unique_ptr<Question> question_;  // while a Sentinel is being asked
   size_t sentinels_asked_ = 0;
-  bool sentinel_answered_ = false;  // one of them did not know the master
+  bool sentinel_answered_ = false;     // one of them did not know the master
   bool master_is_remembered_ = false;  // no Sentinel was asked for it yet
   int hops_left_ = kMaxHops;
   int pauses_left_;

@@ -189,6 +189,12 @@ bool RedisResponse::set_result(const RedisValue& value) {
   return true;
 }
 
+bool RedisResponse::set_result(RedisValue&& value) {
+  value_ = std::move(value);
+  has_value_ = true;
+  return true;
+}
+
 int RedisResponse::encode(struct iovec vectors[], int max) {
   return encode_into(encoded_, vectors, max, [this] { workflow::append_value(&encoded_, value_); });
 }

@@ -22,6 +22,7 @@ class RedisServer {
   enum class On {
     kUnixSocket,
     kTcp,
+    kCluster,  // on TCP, as a node of a cluster that it knows nothing about yet
     kTls,      // needs `certificate` and `authority`
     kSentinel  // a Sentinel, on TCP
   };
@@ -53,6 +54,7 @@ class RedisServer {
   void signal(int number) const { program_->signal(number); }
 
   uint16_t port() const { return port_; }
+  uint16_t bus_port() const { return bus_port_; }
   std::string socket_path() const { return dir_.path("redis.sock"); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   // `userinfo`: as in "user:password@".
@@ -101,6 +103,11 @@ class RedisServer {
              "--tls-key-file", options_.certificate.key_file, "--tls-ca-cert-file",
              options_.authority, "--tls-auth-clients", "no"});
         break;
+      case On::kCluster:
+        bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+        add({"--port", port, "--cluster-enabled", "yes", "--cluster-port",
+             std::to_string(bus_port_), "--cluster-node-timeout", "60000"});
+        break;
       default:
         add({"--port", port});
         break;
@@ -116,6 +123,7 @@ class RedisServer {
   const Options options_;
   const test_support::TempDir dir_;
   uint16_t port_ = 0;
+  uint16_t bus_port_ = 0;
   bool is_first_ = true;
   std::unique_ptr<test_support::Program> program_;
 };
