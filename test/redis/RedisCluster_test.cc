@@ -24,13 +24,13 @@ using test_support::Tally;
 // Three nodes that share the slots.
 class RedisCluster : public testing::Test {
  protected:
-  static constexpr int kNodes = 3;
+  static constexpr size_t kNodes = 3;
 
   void SetUp() override {
-    for (int i = 0; i < kNodes; i++) {
+    for (size_t i = 0; i < kNodes; i++) {
       nodes_.emplace_back(RedisServer::Options{.on = RedisServer::On::kCluster});
-      const int first = 16384 * i / kNodes;
-      const int last = 16384 * (i + 1) / kNodes - 1;
+      const size_t first = 16384 * i / kNodes;
+      const size_t last = 16384 * (i + 1) / kNodes - 1;
       ASSERT_EQ(run(nodes_[i].url(),
                     {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first), std::to_string(last)})
                     .text,
@@ -51,11 +51,11 @@ class RedisCluster : public testing::Test {
     }
   }
 
-  std::string id(int node) {
+  std::string id(size_t node) {
     return run(nodes_[node].url(), {"CLUSTER", "MYID"}).value.string_value();
   }
-  int node_of(int64_t slot) {
-    int node = kNodes - 1;
+  size_t node_of(size_t slot) {
+    size_t node = kNodes - 1;
     while (slot < 16384 * node / kNodes) {
       node--;
     }
@@ -66,7 +66,7 @@ class RedisCluster : public testing::Test {
 };
 
 TEST_F(RedisCluster, AnyNodeLeadsToTheRightOne) {
-  for (int i = 0; i < 60; i++) {
+  for (size_t i = 0; i < 60; i++) {
     const std::string key = "key" + std::to_string(i);
     EXPECT_EQ(run(nodes_[i % kNodes].url(), {"SET", key, std::to_string(i)}).text, "OK");
   }
@@ -77,7 +77,7 @@ TEST_F(RedisCluster, AnyNodeLeadsToTheRightOne) {
     total += size;
   }
   EXPECT_EQ(total, 60);
-  for (int i = 0; i < 60; i++) {
+  for (size_t i = 0; i < 60; i++) {
     const std::string key = "key" + std::to_string(i);
     EXPECT_EQ(run(nodes_[(i + 1) % kNodes].url(), {"GET", key}).value.string_value(),
               std::to_string(i));
@@ -85,9 +85,10 @@ TEST_F(RedisCluster, AnyNodeLeadsToTheRightOne) {
 }
 
 TEST_F(RedisCluster, ASlotThatIsMovingIsAskedFor) {
-  const int64_t slot = run(nodes_[0].url(), {"CLUSTER", "KEYSLOT", "moving"}).value.int_value();
-  const int from = node_of(slot);
-  const int to = (from + 1) % kNodes;
+  const auto slot =
+      static_cast<size_t>(run(nodes_[0].url(), {"CLUSTER", "KEYSLOT", "moving"}).value.int_value());
+  const size_t from = node_of(slot);
+  const size_t to = (from + 1) % kNodes;
   const std::string number = std::to_string(slot);
   ASSERT_EQ(run(nodes_[to].url(), {"CLUSTER", "SETSLOT", number, "IMPORTING", id(from)}).text,
             "OK");
