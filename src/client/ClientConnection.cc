@@ -9,6 +9,7 @@
 #include "client/EncodedRequest.h"
 #include "client/SessionLocation.h"
 #include "kernel/Socket.h"
+#include "kernel/ThreadContext.h"
 
 namespace workflow {
 
@@ -327,7 +328,10 @@ void ClientConnection::ask_to_send() {
     MutexLock lock(mutex_);
     asked_to_send_ = true;
   }
-  ask_poller();
+  // Within append() of the response the poller's thread is about to look by itself.
+  if (ThreadContext::current().poller != &poller_ || !parsing_) {
+    ask_poller();
+  }
 }
 
 void ClientConnection::send_more() {
@@ -378,7 +382,9 @@ bool ClientConnection::receive(RunnableList& finished) {
     exchange = session_->exchange();
   }
   if (result == Result::kPart) {
+    parsing_ = true;
     result = reader_.parse(&failure);
+    parsing_ = false;
   }
   if (result == Result::kPart) {
     part_came(exchange, finished);

@@ -166,6 +166,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
   ResponseReader reader_;  // see there
+  bool parsing_ = false;   // only the poller's thread touches it
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);
