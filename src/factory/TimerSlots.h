@@ -38,8 +38,8 @@ class TimerTask;
 //     destroyed, or when a timer that was not started is destroyed.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
 //     whether it came before everything else that ends the timer. After that cancel, or a call by
-//     handle that was too late, no call by handle succeeds. A reschedule during a tick fails, but
-//     later calls may succeed.
+//     handle that was too late, no call by handle succeeds. A reschedule during a tick fails,
+//     unless ticks overlap, but later calls may succeed.
 class TimerSlots {
  public:
   class Slot;
@@ -67,7 +67,7 @@ class TimerSlots {
                                    std::optional<ClockId> clock);
   static int64_t remaining_ns(
       const WFTimerHandle& handle);  // kNever: no deadline; -1: it is cancelled, refused,
-                                     // in a tick, or has ended
+                                     // in a tick that does not overlap others, or has ended
 
  private:
   struct Shard;

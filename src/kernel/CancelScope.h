@@ -79,9 +79,10 @@ class CancelScope {
   // for everything else.
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
-  // To be called when only what belongs to the scope itself is inside, and nothing else will enter
-  // any more. Returns why the scope has ended, or 0; then no call ends it from now on. So the
-  // result of this call and those of all calls of cancel() agree.
+  // To be called when no task is inside, and none will enter any more. A computation that outlives
+  // its task may still wait inside, or enter; nothing ends its waits then. Returns why the scope
+  // has ended, or 0; then no call ends it from now on. So the result of this call and those of all
+  // calls of cancel() agree.
   int finish();
 
   // 0 while the scope is open, otherwise why it ended.
