@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/StoreBackend.h"
+
+namespace store_test {
+
+// A backend that fails when it is told to, around one that works. Owns that one.
+//
+// Used by one thread at a time, like every backend, but for now_us().
+class FaultyBackend final : public workflow::StoreBackend {
+ public:
+  enum class Fault {
+    kNone,
+    kRefuse,  // nothing is carried out, and the failures say so
+    kBefore,  // nothing is carried out, and the failures are in doubt
+    kAfter    // everything is carried out, and the answers are lost: in doubt
+  };
+
+  explicit FaultyBackend(std::unique_ptr<workflow::StoreBackend> backend)
+      : backend_(std::move(backend)) {}
+
+  // Makes the next call of execute() fail in that way.
+  void fail_next(Fault fault) { fault_ = fault; }
+  // Makes the next `n` calls of reopen() fail with EIO.
+  void fail_reopen(int n) { failing_reopens_ = n; }
+
+  // StoreBackend
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    const Fault fault = std::exchange(fault_, Fault::kNone);
+    if (fault == Fault::kNone) return backend_->execute(requests);
+    if (fault == Fault::kAfter) {
+      std::vector<workflow::StoreRequest> copies;
+      for (const workflow::StoreRequest* request : requests) {
+        copies.push_back(*request);
+      }
+      std::vector<workflow::StoreRequest*> carried_out;
+      for (workflow::StoreRequest& copy : copies) {
+        carried_out.push_back(&copy);
+      }
+      backend_->execute(carried_out);
+    }
+    for (workflow::StoreRequest* request : requests) {
+      request->failure = {EIO, "the backend was told to fail", fault != Fault::kRefuse};
+    }
+    return false;
+  }
+
+  int reopen(std::string* message) override {
+    if (failing_reopens_ > 0) {
+      --failing_reopens_;
+      *message = "the backend was told to fail";
+      return EIO;
+    }
+    return backend_->reopen(message);
+  }
+
+  WFStoreReceipt receipt() const override { return backend_->receipt(); }
+  int64_t now_us() override { return backend_->now_us(); }
+  void close() override { backend_->close(); }
+
+ private:
+  const std::unique_ptr<workflow::StoreBackend> backend_;
+  Fault fault_ = Fault::kNone;
+  int failing_reopens_ = 0;
+};
+
+}  // namespace store_test
