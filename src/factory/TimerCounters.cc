@@ -1,11 +1,10 @@
 #include "factory/TimerCounters.h"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
-#include <charconv>
-#include <utility>
 
+#include "factory/LatenessBuckets.h"
+#include "factory/PrometheusText.h"
 #include "kernel/HandlerPool.h"
 #include "workflow/WFTaskState.h"
 
@@ -14,21 +13,6 @@ namespace workflow {
 namespace {
 
 using Lateness = WFTimerStats::Lateness;
-
-// There are four buckets for each power of two.
-size_t bucket_of(int64_t ns) {
-  const auto value = static_cast<uint64_t>(std::max<int64_t>(ns, 1));
-  const auto exponent = static_cast<size_t>(std::bit_width(value) - 1);
-  const uint64_t next_two_bits =
-      exponent >= 2 ? value >> (exponent - 2) & 3 : value << (2 - exponent) & 3;
-  return exponent * 4 + static_cast<size_t>(next_two_bits);
-}
-
-// The end of a bucket: it has the values that are lower and not in an earlier bucket.
-double end_of(size_t bucket) {
-  const double power = static_cast<double>(uint64_t{1} << (bucket / 4));
-  return power * (1 + static_cast<double>(bucket % 4 + 1) / 4);
-}
 
 void raise(std::atomic<int64_t>& most, int64_t value) {
   int64_t before = most.load(std::memory_order_relaxed);
@@ -62,7 +46,7 @@ void TimerCounters::add_end(int state, int error) {
 
 void TimerCounters::add_callback(int64_t late_ns, int64_t took_ns) {
   Stripe& mine = stripe();
-  mine.late[bucket_of(late_ns)].fetch_add(1, std::memory_order_relaxed);
+  mine.late[lateness_bucket_of(late_ns)].fetch_add(1, std::memory_order_relaxed);
   mine.late_sum_ns.fetch_add(static_cast<double>(std::max<int64_t>(late_ns, 0)),
                              std::memory_order_relaxed);
   raise(mine.late_max_ns, late_ns);
@@ -113,6 +97,7 @@ WFTimerStats TimerCounters::snapshot() {
 
 }  // namespace workflow
 
+using workflow::PrometheusText;
 using workflow::TimerCounters;
 
 WFTimerStats WFTimerStats::snapshot() {
@@ -128,7 +113,7 @@ std::chrono::nanoseconds WFTimerStats::Lateness::percentile(double part) const {
   for (size_t i = 0; i < kBuckets; i++) {
     seen += buckets[i];
     if (seen > 0 && static_cast<double>(seen) >= wanted) {
-      const double end_ns = workflow::end_of(i);
+      const double end_ns = workflow::end_of_lateness_bucket(i);
       return end_ns < static_cast<double>(max.count())
                  ? std::chrono::nanoseconds(static_cast<int64_t>(end_ns))
                  : max;
@@ -136,41 +121,6 @@ std::chrono::nanoseconds WFTimerStats::Lateness::percentile(double part) const {
   }
   return max;
 }
-
-namespace {
-
-class PrometheusText {
- public:
-  explicit PrometheusText(const std::string& prefix) : prefix_(prefix) {}
-
-  void value(const char* name, const char* type, const char* help, const std::string& value) {
-    head(name, type, help);
-    text_ += prefix_ + name + " " + value + "\n";
-  }
-  void count(const char* name, const char* help, uint64_t n) {
-    value(name, "counter", help, std::to_string(n));
-  }
-  void head(const char* name, const char* type, const char* help) {
-    text_ += "# HELP " + prefix_ + name + " " + help + "\n";
-    text_ += "# TYPE " + prefix_ + name + " " + type + "\n";
-  }
-  void line(const std::string& text) { text_ += prefix_ + text + "\n"; }
-  std::string take() { return std::move(text_); }
-
-  static std::string seconds(double ns) {
-    // Not by printf, which writes a comma where the locale does.
-    std::array<char, 32> text;
-    const auto end = std::to_chars(text.data(), text.data() + text.size(), ns / 1e9,
-                                   std::chars_format::general, 9);
-    return std::string(text.data(), end.ptr);
-  }
-
- private:
-  const std::string prefix_;
-  std::string text_;
-};
-
-}  // namespace
 
 std::string WFTimerStats::to_prometheus(const std::string& prefix) const {
   PrometheusText text(prefix);
@@ -180,14 +130,14 @@ std::string WFTimerStats::to_prometheus(const std::string& prefix) const {
   text.count("_created_total", "Timers created.", created);
   text.head("_ended_total", "counter", "Timers that have ended, by how.");
   const auto ended = [&text](const char* how, uint64_t n) {
-    text.line("_ended_total{how=\"" + std::string(how) + "\"} " + std::to_string(n));
+    text.line("_ended_total", "how=\"" + std::string(how) + "\"", std::to_string(n));
   };
   ended("fired", fired);
   ended("cancelled", cancelled);
   ended("aborted", aborted);
   ended("failed", failed);
   ended("dropped", dropped);
-  text.value("_outstanding", "gauge", "Timers created and not ended.", std::to_string(outstanding));
+  text.gauge("_outstanding", "Timers created and not ended.", outstanding);
   text.count("_ticks_total", "Ticks of periodic timers.", ticks);
   text.count("_rescheduled_total", "Times a timer was rescheduled.", rescheduled);
   text.value("_longest_callback_seconds", "gauge", "The longest callback or tick so far.",
@@ -195,19 +145,6 @@ std::string WFTimerStats::to_prometheus(const std::string& prefix) const {
   text.value("_longest_handler_wait_seconds", "gauge",
              "The longest wait for a handler thread that was seen so far.",
              seconds_of(longest_handler_wait));
-  text.head("_lateness_seconds", "histogram", "From a deadline to its callback or tick.");
-  uint64_t below = 0;
-  for (size_t i = 0; i < Lateness::kBuckets; i++) {
-    below += lateness.buckets[i];
-    // From 1 us to 18 minutes, the powers of four.
-    const size_t power = (i + 1) / 4;
-    if ((i + 1) % 8 == 0 && power >= 10 && power <= 40) {
-      const std::string end = PrometheusText::seconds(workflow::end_of(i));
-      text.line("_lateness_seconds_bucket{le=\"" + end + "\"} " + std::to_string(below));
-    }
-  }
-  text.line("_lateness_seconds_bucket{le=\"+Inf\"} " + std::to_string(lateness.count));
-  text.line("_lateness_seconds_sum " + seconds_of(lateness.sum));
-  text.line("_lateness_seconds_count " + std::to_string(lateness.count));
+  text.histogram("_lateness_seconds", "From a deadline to its callback or tick.", lateness);
   return text.take();
 }

@@ -313,10 +313,11 @@ class BackendReference {
     release();
     for (const workflow::ClaimRequest::Kind& kind : request.kinds) {
       const int64_t fresh_from_us = now_us_ - request.fresh_us;
-      for (size_t i = 0; i < kind.max_fresh; ++i) {
+      const size_t most = request.claimed.size() + kind.max;
+      for (size_t i = 0; i < kind.max; ++i) {
         claim_earliest(request, kind.name, fresh_from_us, now_us_);
       }
-      for (size_t i = 0; i < kind.max_overdue; ++i) {
+      for (size_t i = 0; i < kind.max_overdue && request.claimed.size() < most; ++i) {
         claim_earliest(request, kind.name, 0, fresh_from_us - 1);
       }
     }

@@ -40,9 +40,9 @@ class StoreRules : public store_test::RulesFixture {
     return answers.at(0).outcome;
   }
 
-  ClaimRequest claim_limited(size_t max_fresh, size_t max_overdue) {
+  ClaimRequest claim_limited(size_t max, size_t max_overdue) {
     ClaimRequest request;
-    request.kinds = {{"kind", max_fresh, max_overdue}};
+    request.kinds = {{"kind", max, max_overdue}};
     request.owner = "worker";
     request.lease_us = kLeaseUs;
     request.fresh_us = kSecondUs;
@@ -118,22 +118,23 @@ TEST_P(StoreRules, ClaimTakesOnlyItsKinds) {
   EXPECT_EQ(claimed.next_us, kNeverUs);
 }
 
-TEST_P(StoreRules, LimitsOfAClaimAreForFreshAndOverdueTimersEach) {
+TEST_P(StoreRules, AClaimTakesFreshTimersFirstAndKeepsToBothLimits) {
   schedule("old 1", 0);
   schedule("old 2", 1);
   move_us(kSecondUs + 2);
   schedule("fresh 1", 0);
   schedule("fresh 2", 0);
-  const ClaimRequest first = claim_limited(1, 1);
+  const ClaimRequest first = claim_limited(2, 1);
   ASSERT_EQ(first.claimed.size(), 2U);
   EXPECT_EQ(first.claimed[0].spec.name, "fresh 1");
-  EXPECT_EQ(first.claimed[1].spec.name, "old 1");
+  EXPECT_EQ(first.claimed[1].spec.name, "fresh 2");
   EXPECT_TRUE(first.more);
-  const ClaimRequest second = claim_limited(5, 0);
+  EXPECT_EQ(claim_limited(5, 0).claimed.size(), 0U);
+  const ClaimRequest second = claim_limited(5, 1);
   ASSERT_EQ(second.claimed.size(), 1U);
-  EXPECT_EQ(second.claimed[0].spec.name, "fresh 2");
+  EXPECT_EQ(second.claimed[0].spec.name, "old 1");
   EXPECT_TRUE(second.more);
-  const ClaimRequest third = claim_limited(0, 5);
+  const ClaimRequest third = claim_limited(5, 5);
   ASSERT_EQ(third.claimed.size(), 1U);
   EXPECT_EQ(third.claimed[0].spec.name, "old 2");
   EXPECT_FALSE(third.more);
@@ -142,12 +143,11 @@ TEST_P(StoreRules, LimitsOfAClaimAreForFreshAndOverdueTimersEach) {
 TEST_P(StoreRules, TimerIsFreshAsLongAsTheClaimSays) {
   schedule("a", 0);
   move_us(kSecondUs);
-  EXPECT_EQ(claim_limited(0, 1).claimed.size(), 0U);
   EXPECT_EQ(claim_limited(1, 0).claimed.size(), 1U);
   schedule("b", 0);
   move_us(kSecondUs + 1);
   EXPECT_EQ(claim_limited(1, 0).claimed.size(), 0U);
-  EXPECT_EQ(claim_limited(0, 1).claimed.size(), 1U);
+  EXPECT_EQ(claim_limited(1, 1).claimed.size(), 1U);
 }
 
 // Rule 6.

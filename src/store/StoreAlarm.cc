@@ -1,0 +1,27 @@
+#include "store/StoreAlarm.h"
+
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+void StoreAlarm::set(const WFTimerDue& due, const std::function<void()>& expired) {
+  MutexLock lock(mutex_);
+  if (closed_ || timer_.reschedule(due) == WF_TIMER_WON) {
+    return;
+  }
+  WFTimerTask* const timer = WFTimer::create(due, [expired](WFTimerTask* task) {
+    if (task->get_state() == WFT_STATE_SUCCESS) {
+      expired();
+    }
+  });
+  timer_ = WFTimer::handle_of(timer);
+  timer->start();
+}
+
+void StoreAlarm::close() {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  timer_.cancel();
+}
+
+}  // namespace workflow

@@ -1,0 +1,26 @@
+#include "store/StoreCounters.h"
+
+namespace workflow {
+
+WFTimerStoreStats StoreCounters::snapshot() const {
+  WFTimerStoreStats stats;
+  stats.stored = stored.load(std::memory_order_relaxed);
+  stats.overdue = overdue.load(std::memory_order_relaxed);
+  stats.unhandled = unhandled.load(std::memory_order_relaxed);
+  stats.running = running.load(std::memory_order_relaxed);
+  stats.scheduled = scheduled.load(std::memory_order_relaxed);
+  stats.cancelled = cancelled.load(std::memory_order_relaxed);
+  stats.rescheduled = rescheduled.load(std::memory_order_relaxed);
+  stats.begun = begun.load(std::memory_order_relaxed);
+  stats.acknowledged = acknowledged.load(std::memory_order_relaxed);
+  stats.retried = retried.load(std::memory_order_relaxed);
+  stats.failed = failed.load(std::memory_order_relaxed);
+  stats.missed = missed.load(std::memory_order_relaxed);
+  stats.lost = lost.load(std::memory_order_relaxed);
+  stats.errors = errors.load(std::memory_order_relaxed);
+  stats.lateness = lateness.snapshot();
+  stats.commit = commit.snapshot();
+  return stats;
+}
+
+}  // namespace workflow

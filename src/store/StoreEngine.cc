@@ -1,0 +1,733 @@
+#include "store/StoreEngine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "factory/SeriesScope.h"
+#include "kernel/DeadlineScope.h"
+#include "kernel/ThreadContext.h"
+#include "store/StoreRepeat.h"
+#include "store/StoreTask.h"
+#include "util/Time.h"
+#include "util/VirtualScheduler.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int64_t kUsPerMs = 1'000;
+constexpr int64_t kUsPerSec = 1'000'000;
+// How many requests one group has at most: a group is one transaction, and others wait for its end.
+constexpr size_t kGroup = 1024;
+// How long overdue timers wait that the rate has held back.
+constexpr int64_t kCatchUpPauseUs = 20 * kUsPerMs;
+// How often a hint of another process makes this one look at its leases, at most.
+constexpr int64_t kHintPauseUs = 100 * kUsPerMs;
+constexpr int64_t kLongestSleepUs = 86'400 * kUsPerSec;
+constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
+
+int64_t monotonic_now_ns() {
+  VirtualScheduler* scheduler = VirtualScheduler::current();
+  return scheduler ? scheduler->now_ns() : monotonic_ns();
+}
+
+std::chrono::system_clock::time_point date_of(int64_t us) {
+  constexpr int64_t kLastUs = kNever / 1000;
+  return us > kLastUs ? std::chrono::system_clock::time_point::max()
+                      : std::chrono::system_clock::time_point(std::chrono::microseconds(us));
+}
+
+}  // namespace
+
+// What the thread carries out at a time. The requests are in this order.
+struct StoreEngine::Group {
+  std::vector<Finish> finishes;
+  std::optional<StoreRequest> extend;
+  std::vector<std::shared_ptr<StoreRun>> extended;  // the runs of `extend`
+  std::vector<std::shared_ptr<StoreCall>> calls;
+  std::optional<StoreRequest> claim;
+  std::optional<StoreRequest> look;
+};
+
+StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOptions& options,
+                         uint64_t session)
+    : runtime_(Runtime::current()),
+      backend_(std::move(backend)),
+      options_(options),
+      session_(session),
+      runs_((options.lease.positive_ns() + 999) / 1000, options.catch_up_rate, options.owner),
+      random_(session) {}
+
+StoreEngine::~StoreEngine() = default;
+
+int StoreEngine::start() {
+  if (!runtime_.add_service(this)) {
+    return ESHUTDOWN;
+  }
+  const auto body = ThreadContext::in_same_runtime([this] { run(); });
+  if (!thread_.start("wf-store", body)) {
+    runtime_.remove_service(this);
+    return EAGAIN;
+  }
+  start_to_look();
+  return 0;
+}
+
+WFStoreRequestId StoreEngine::next_id() {
+  return {session_, next_number_.fetch_add(1, std::memory_order_relaxed)};
+}
+
+int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& handler,
+                        const WFStoreHandlerOptions& options) {
+  MutexLock lock(mutex_);
+  if (closed_) {
+    return ESHUTDOWN;
+  }
+  runs_.handle(kind, handler, options, backend_->now_us());
+  claim_ = true;
+  work_.notify_one();
+  return 0;
+}
+
+int StoreEngine::submit(const std::shared_ptr<StoreCall>& call) {
+  if (runtime_.belongs_to_parent_process()) {
+    return ECHILD;
+  }
+  MutexLock lock(mutex_);
+  if (closed_) {
+    return ESHUTDOWN;
+  }
+  if (calls_.size() >= options_.max_queued) {
+    return EAGAIN;
+  }
+  calls_.push_back(call);
+  if (!busy_) {
+    work_.notify_one();
+  }
+  return 0;
+}
+
+bool StoreEngine::withdraw(StoreCall& call) {
+  if (runtime_.belongs_to_parent_process()) {
+    return false;
+  }
+  MutexLock lock(mutex_);
+  call.task = nullptr;
+  return call.taken;
+}
+
+void StoreEngine::changed() {
+  MutexLock lock(mutex_);
+  claim_ = true;
+  const int64_t now_us = backend_->now_us();
+  const int64_t extend_us = saturating_add(last_hint_extend_us_, kHintPauseUs);
+  if (runs_.any_known() && now_us >= extend_us) {
+    last_hint_extend_us_ = now_us;
+    extend_ = true;
+  } else if (runs_.any_known()) {
+    hint_extend_us_ = extend_us;
+    rearm_ = true;
+  }
+  work_.notify_one();
+}
+
+// The thread
+
+void StoreEngine::run() {
+  MutexLock lock(mutex_);
+  for (;;) {
+    while (!has_work()) {
+      if (stop_) {
+        return;
+      }
+      work_.wait(mutex_);
+    }
+    busy_ = true;
+    const bool tries_to_reopen = failed_ && (reopen_ || stop_);
+    const std::unique_ptr<Group> group = failed_ ? nullptr : take_group();
+    lock.unlock();
+    try {
+      if (tries_to_reopen) {
+        reopen();
+      } else if (group) {
+        carry_out(*group);
+      }
+      arm();  // also while the store has failed: handlers are told before their leases are lost
+    } catch (const std::bad_alloc&) {
+      if (group) {
+        give_back(*group);
+      }
+    }
+    lock.lock();
+    busy_ = false;
+    progress_.notify_all();
+  }
+}
+
+bool StoreEngine::has_work() const {
+  const bool waiting = !calls_.empty() || !finishes_.empty();
+  if (failed_) {
+    return reopen_ || rearm_ || (stop_ && waiting);
+  }
+  return waiting || rearm_ || look_ || (extend_ && runs_.any_known()) || (claim_ && takes_timers());
+}
+
+std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
+  auto group = std::make_unique<Group>();
+  while (!finishes_.empty() && group->finishes.size() < kGroup) {
+    group->finishes.push_back(std::move(finishes_.front()));
+    finishes_.pop_front();
+  }
+  while (!calls_.empty() && group->calls.size() < kGroup) {
+    if (calls_.front()->task) {
+      calls_.front()->taken = true;
+      group->calls.push_back(std::move(calls_.front()));
+    }
+    calls_.pop_front();
+  }
+  if (std::exchange(extend_, false) && runs_.any_known()) {
+    group->extend.emplace().what = runs_.extend(group->extended);
+  }
+  // A run that has ended may have freed a place, or a timer that was blocked.
+  if ((claim_ || !group->finishes.empty()) && takes_timers()) {
+    claim_ = false;
+    ClaimRequest claim = runs_.claim(backend_->now_us());
+    if (!claim.kinds.empty()) {
+      group->claim.emplace().what = std::move(claim);
+    }
+  }
+  if (std::exchange(look_, false)) {
+    LookRequest look;
+    look.overdue_us = StoreRuns::kFreshUs;
+    look.handled = runs_.handled();
+    group->look.emplace().what = std::move(look);
+  }
+  return group;
+}
+
+void StoreEngine::carry_out(Group& group) {
+  std::vector<StoreRequest*> requests;
+  for (Finish& finish : group.finishes) {
+    requests.push_back(&finish.request);
+  }
+  if (group.extend) {
+    requests.push_back(&*group.extend);
+  }
+  for (const std::shared_ptr<StoreCall>& call : group.calls) {
+    requests.push_back(&call->request);
+  }
+  if (group.claim) {
+    requests.push_back(&*group.claim);
+  }
+  if (group.look) {
+    requests.push_back(&*group.look);
+  }
+  if (requests.empty()) {
+    return;
+  }
+  const int64_t began_ns = monotonic_now_ns();
+  const bool works = backend_->execute(requests);
+  counters_.commit.add(monotonic_now_ns() - began_ns);
+  if (!works) {
+    counters_.errors.fetch_add(1, std::memory_order_relaxed);
+    MutexLock lock(mutex_);
+    failed_ = true;
+    reopen_ = true;
+  }
+  settle(group);
+}
+
+void StoreEngine::settle(Group& group) {
+  settle_finishes(group);
+  settle_extend(group);
+  settle_calls(group);
+  settle_claim(group);
+  settle_look(group);
+}
+
+void StoreEngine::settle_calls(Group& group) {
+  for (const std::shared_ptr<StoreCall>& call : group.calls) {
+    answer(call);
+  }
+}
+
+void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
+  if (call->request.failure.error == 0) {
+    note_answer(call->request);
+  }
+  WFStoreResult result = StoreTask::result_of(call->request, backend_->receipt());
+  StoreTask* task = nullptr;
+  {
+    MutexLock lock(mutex_);
+    task = std::exchange(call->task, nullptr);
+    if (task && !task->take_answer()) {
+      task = nullptr;
+    }
+  }
+  if (task) {
+    task->finish(std::move(result));
+  }
+}
+
+void StoreEngine::note_answer(const StoreRequest& request) {
+  const auto count_won = [](const std::vector<WFStoreAnswer>& answers) {
+    return static_cast<uint64_t>(std::count_if(
+        answers.begin(), answers.end(),
+        [](const WFStoreAnswer& answer) { return answer.verdict <= WFStoreVerdict::kWonAfter; }));
+  };
+  if (const auto* schedule = std::get_if<ScheduleRequest>(&request.what)) {
+    counters_.scheduled.fetch_add(1, std::memory_order_relaxed);
+    MutexLock lock(mutex_);
+    if (runs_.handles(schedule->spec.kind)) {
+      due_at(schedule->due_us);
+    }
+  } else if (const auto* cancel = std::get_if<CancelRequest>(&request.what)) {
+    counters_.cancelled.fetch_add(count_won(cancel->answers), std::memory_order_relaxed);
+    for (const WFStoreAnswer& one : cancel->answers) {
+      if (one.verdict == WFStoreVerdict::kRunning) {
+        tell_cancelled(one);
+      }
+    }
+  } else if (const auto* reschedule = std::get_if<RescheduleRequest>(&request.what)) {
+    counters_.rescheduled.fetch_add(count_won(reschedule->answers), std::memory_order_relaxed);
+    MutexLock lock(mutex_);
+    due_at(reschedule->due_us);
+  } else if (std::holds_alternative<FailedRequest>(request.what)) {
+    MutexLock lock(mutex_);
+    claim_ = true;
+  }
+}
+
+void StoreEngine::tell_cancelled(const WFStoreAnswer& answer) {
+  std::shared_ptr<StoreRun> run;
+  {
+    MutexLock lock(mutex_);
+    run = runs_.find({answer.timer, answer.fence});
+  }
+  if (run) {
+    notify({{std::move(run), ECANCELED}});
+  }
+}
+
+void StoreEngine::notify(const std::vector<StoreRuns::Notice>& notices) {
+  for (const StoreRuns::Notice& notice : notices) {
+    if (notice.reason == ECANCELED) {
+      notice.run->cancelled.store(true, std::memory_order_release);
+    }
+    // Not at once: functions of a std::stop_callback are user code.
+    if (Runnable* const later = SeriesScope::get(notice.run->scope)->cancel_later(notice.reason)) {
+      runtime_.handlers().post(later);
+    }
+  }
+}
+
+void StoreEngine::settle_finishes(Group& group) {
+  for (Finish& finish : group.finishes) {
+    const auto& request = std::get<FinishRequest>(finish.request.what);
+    if (finish.request.failure.error != 0) {
+      retry_later(std::move(finish));
+      continue;
+    }
+    if (!request.accepted) {
+      counters_.lost.fetch_add(1, std::memory_order_relaxed);
+    } else {
+      StoreCounters::Count* counter = nullptr;
+      switch (request.how) {
+        case FinishRequest::How::kDone:
+          counter = &counters_.acknowledged;
+          break;
+        case FinishRequest::How::kMissed:
+          counter = &counters_.missed;
+          break;
+        case FinishRequest::How::kRetry:
+          counter = &counters_.retried;
+          break;
+        case FinishRequest::How::kFailed:
+          counter = &counters_.failed;
+          break;
+      }
+      counter->fetch_add(1, std::memory_order_relaxed);
+      MutexLock lock(mutex_);
+      due_at(request.next_us);
+    }
+    MutexLock lock(mutex_);
+    runs_.forget(*finish.run);
+  }
+}
+
+void StoreEngine::retry_later(Finish&& finish) {
+  MutexLock lock(mutex_);
+  failed_ = true;
+  reopen_ = true;
+  if (stop_ || finish.run->lease_end_us.load(std::memory_order_acquire) <= backend_->now_us()) {
+    // Whoever takes the timer next runs it again.
+    counters_.lost.fetch_add(1, std::memory_order_relaxed);
+    runs_.forget(*finish.run);
+    return;
+  }
+  finish.request.failure = {};
+  finishes_.push_back(std::move(finish));
+}
+
+void StoreEngine::settle_extend(Group& group) {
+  if (!group.extend) {
+    return;
+  }
+  std::vector<StoreRuns::Notice> notices;
+  {
+    MutexLock lock(mutex_);
+    if (group.extend->failure.error != 0) {
+      failed_ = reopen_ = extend_ = true;
+      return;
+    }
+    const auto& extend = std::get<ExtendRequest>(group.extend->what);
+    notices = runs_.extended(group.extended, extend.extended);
+    rearm_ = true;
+  }
+  for (const StoreRuns::Notice& notice : notices) {
+    counters_.lost.fetch_add(notice.reason == ESTALE, std::memory_order_relaxed);
+  }
+  notify(notices);
+}
+
+void StoreEngine::settle_claim(Group& group) {
+  if (!group.claim) {
+    return;
+  }
+  auto& claim = std::get<ClaimRequest>(group.claim->what);
+  {
+    MutexLock lock(mutex_);
+    if (group.claim->failure.error != 0) {
+      failed_ = reopen_ = claim_ = true;
+      return;
+    }
+    next_claim_us_ = claim.next_us;
+    if (claim.more) {
+      due_at(saturating_add(backend_->now_us(), kCatchUpPauseUs));
+    }
+    rearm_ = true;
+  }
+  for (ClaimRequest::Claimed& claimed : claim.claimed) {
+    try {
+      begin_run(claimed);
+    } catch (const std::bad_alloc&) {
+      // It is taken again when its lease has ended.
+      counters_.lost.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+}
+
+void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
+  const int64_t now_us = backend_->now_us();
+  std::shared_ptr<StoreHandler> handler;
+  {
+    MutexLock lock(mutex_);
+    handler = runs_.handler_of(claimed.spec.kind);
+  }
+  const auto repeat = StoreRepeat::parse(claimed.spec.repeat);
+  const int64_t date_us = repeat ? repeat->date_to_run_us(claimed.due_us, now_us) : claimed.due_us;
+  const int64_t late_us = std::max<int64_t>(now_us - date_us, 0);
+  const WFScope scope(new DeadlineScope(this));
+  const auto run = std::make_shared<StoreRun>(claimed, handler, scope, date_us);
+  WFStoreInfo info;
+  info.timer = claimed.run.timer;
+  info.name = std::move(claimed.spec.name);
+  info.kind = std::move(claimed.spec.kind);
+  info.payload = std::move(claimed.spec.payload);
+  info.stage = WFStoreStage::kRunning;
+  info.attempts = claimed.attempts;
+  info.owner = options_.owner;
+  info.due = date_of(date_us);
+  {
+    MutexLock lock(mutex_);
+    runs_.begin(run, now_us);
+    rearm_ = true;
+    counters_.running.store(runs_.live(), std::memory_order_relaxed);
+  }
+
+  const unsigned max_attempts = handler->options.max_attempts;
+  if (claimed.spec.skip_after_us >= 0 && late_us > claimed.spec.skip_after_us &&
+      claimed.attempts == 1) {
+    report_missed(handler, std::move(info));
+    end_without_run(run, FinishRequest::How::kMissed, {});
+  } else if (max_attempts > 0 && claimed.attempts > max_attempts) {
+    end_without_run(run, FinishRequest::How::kFailed, StoreRun::kAttemptsUsedUp);
+  } else {
+    counters_.begun.fetch_add(1, std::memory_order_relaxed);
+    counters_.lateness.add(late_us * 1000);
+    auto* const task = new StoredTimerTask(shared_from_this(), run, std::move(info), late_us);
+    runtime_.handlers().post(task->begin());
+  }
+}
+
+void StoreEngine::give_back(Group& group) {
+  for (const std::shared_ptr<StoreCall>& call : group.calls) {
+    if (call->request.failure.error == 0) {
+      call->request.failure = {ENOMEM, {}, true};
+    }
+    answer(call);
+  }
+  for (Finish& finish : group.finishes) {
+    if (finish.run) {  // otherwise that was done before
+      retry_later(std::move(finish));
+    }
+  }
+  MutexLock lock(mutex_);
+  failed_ = reopen_ = claim_ = extend_ = true;
+}
+
+namespace {
+
+// Calls a function of the user on a handler.
+class MissedReport final : public Runnable {
+ public:
+  MissedReport(std::shared_ptr<StoreHandler> handler, WFStoreInfo&& info)
+      : handler_(std::move(handler)), info_(std::move(info)) {}
+  void run_queued() override {
+    handler_->options.on_missed(info_);
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<StoreHandler> handler_;
+  const WFStoreInfo info_;
+};
+
+}  // namespace
+
+void StoreEngine::report_missed(const std::shared_ptr<StoreHandler>& handler, WFStoreInfo&& info) {
+  if (handler->options.on_missed) {
+    runtime_.handlers().post(new MissedReport(handler, std::move(info)));
+  }
+}
+
+void StoreEngine::end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
+                                  const std::string& reason) {
+  MutexLock lock(mutex_);
+  end_run(run, run->finish_without_run(how, reason));
+}
+
+void StoreEngine::run_ended(const std::shared_ptr<StoreRun>& run, bool completed) {
+  MutexLock lock(mutex_);
+  random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+  end_run(run, run->finish({completed, runtime_.stopping()}, backend_->now_us(), random_ >> 33));
+}
+
+void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& finish) {
+  if (runs_.end(*run) && !stopped_) {
+    Finish& last = finishes_.emplace_back();
+    last.run = run;
+    last.request.what = std::move(finish);
+  }
+  counters_.running.store(runs_.live(), std::memory_order_relaxed);
+  claim_ = true;
+  if (!busy_) {
+    work_.notify_one();
+  }
+  progress_.notify_all();
+}
+
+void StoreEngine::settle_look(Group& group) {
+  if (group.look && group.look->failure.error == 0) {
+    const auto& look = std::get<LookRequest>(group.look->what);
+    counters_.stored.store(look.stored, std::memory_order_relaxed);
+    counters_.overdue.store(look.overdue, std::memory_order_relaxed);
+    counters_.unhandled.store(look.unhandled, std::memory_order_relaxed);
+  }
+}
+
+void StoreEngine::reopen() {
+  {
+    MutexLock lock(mutex_);
+    reopen_ = false;
+  }
+  std::string message;
+  const int error = backend_->reopen(&message);
+  if (error == 0) {
+    MutexLock lock(mutex_);
+    failed_ = false;
+    reopen_delay_us_ = 0;
+    claim_ = extend_ = rearm_ = true;
+    return;
+  }
+  counters_.errors.fetch_add(1, std::memory_order_relaxed);
+  fail_all(error, message);
+  MutexLock lock(mutex_);
+  reopen_delay_us_ = std::clamp(reopen_delay_us_ * 2, kFirstReopenUs, kUsPerSec);
+  const auto delay = std::chrono::microseconds(reopen_delay_us_);
+  lock.unlock();
+  reopen_alarm_.set(delay, when_alive(&StoreEngine::try_to_reopen));
+}
+
+void StoreEngine::fail_all(int error, const std::string& message) {
+  std::deque<std::shared_ptr<StoreCall>> calls;
+  {
+    MutexLock lock(mutex_);
+    calls.swap(calls_);
+    if (stop_) {
+      for (const Finish& finish : finishes_) {
+        runs_.forget(*finish.run);
+      }
+      finishes_.clear();
+    }
+  }
+  for (const std::shared_ptr<StoreCall>& call : calls) {
+    call->request.failure = {error, message, false};
+    answer(call);
+  }
+}
+
+// Times
+
+void StoreEngine::due_at(int64_t us) {
+  if (us < next_claim_us_) {
+    next_claim_us_ = us;
+    rearm_ = true;
+  }
+}
+
+void StoreEngine::check_times() {
+  std::vector<StoreRuns::Notice> notices;
+  {
+    MutexLock lock(mutex_);
+    const int64_t now_us = backend_->now_us();
+    if (now_us >= next_claim_us_) {
+      claim_ = true;
+      next_claim_us_ = kNeverUs;
+    }
+    if (now_us >= hint_extend_us_) {
+      hint_extend_us_ = kNeverUs;
+      last_hint_extend_us_ = now_us;
+      extend_ = true;
+    }
+    extend_ = runs_.must_extend(now_us) || extend_;
+    notices = runs_.about_to_be_lost(now_us);
+    rearm_ = true;
+    work_.notify_one();
+  }
+  notify(notices);
+}
+
+void StoreEngine::arm() {
+  int64_t next_us = kNeverUs;
+  {
+    MutexLock lock(mutex_);
+    if (!rearm_) {
+      return;
+    }
+    rearm_ = false;
+    next_us = std::min(runs_.next_us(), hint_extend_us_);
+    if (takes_timers()) {
+      next_us = std::min(next_us, next_claim_us_);
+    }
+  }
+  const int64_t now_us = backend_->now_us();
+  if (next_us <= now_us) {
+    check_times();
+    // What is due now is carried out without a timer, and this arms the timer again after it.
+    return;
+  }
+  if (next_us != kNeverUs) {
+    // The clock of the store may differ from that of this machine.
+    const int64_t delay_us = std::min(next_us - now_us, kLongestSleepUs);
+    const auto date = WFTimer::wall_now() + std::chrono::microseconds(delay_us);
+    wake_alarm_.set(date, when_alive(&StoreEngine::check_times));
+  }
+}
+
+void StoreEngine::start_to_look() {
+  if (VirtualScheduler::current()) {
+    return;  // time moves only if nothing else can happen, and no hint is lost
+  }
+  look_alarm_.set(std::chrono::seconds(1), when_alive(&StoreEngine::look_around));
+}
+
+void StoreEngine::look_around() {
+  {
+    MutexLock lock(mutex_);
+    claim_ = look_ = true;
+  }
+  check_times();
+  start_to_look();
+}
+
+void StoreEngine::try_to_reopen() {
+  MutexLock lock(mutex_);
+  reopen_ = true;
+  work_.notify_one();
+}
+
+std::function<void()> StoreEngine::when_alive(void (StoreEngine::*what)()) {
+  return [weak = weak_from_this(), what] {
+    if (const std::shared_ptr<StoreEngine> engine = weak.lock()) {
+      (engine.get()->*what)();
+    }
+  };
+}
+
+// The end
+
+bool StoreEngine::close(int64_t limit_ns) {
+  if (runtime_.belongs_to_parent_process()) {
+    return true;
+  }
+  const DeadlineScope* const scope = SeriesScope::get(WFScope::current());
+  if (scope && scope->belongs_to(this)) {
+    errno = EDEADLK;
+    return false;
+  }
+  const bool ended = stop(limit_ns);
+  runtime_.remove_service(this);
+  return ended;
+}
+
+bool StoreEngine::stop(int64_t limit_ns) {
+  const int64_t deadline_ns =
+      limit_ns == kNever ? kNever : saturating_add(monotonic_now_ns(), limit_ns);
+  LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
+  MutexLock lock(mutex_);
+  refuses_ = true;
+  while (runs_.live() > 0 || busy_ || !finishes_.empty() || !calls_.empty()) {
+    if (failed_ && runs_.live() == 0) {
+      break;  // the thread answers what is left
+    }
+    if (!progress_.wait_until(mutex_, waiter, deadline_ns)) {
+      break;
+    }
+  }
+  closed_ = true;
+  if (std::exchange(stop_, true)) {
+    while (!stopped_) {
+      progress_.wait(mutex_, waiter);
+    }
+    return runs_.live() == 0;
+  }
+  work_.notify_one();
+  lock.unlock();
+  thread_.join();
+  for (StoreAlarm* const alarm : {&wake_alarm_, &look_alarm_, &reopen_alarm_}) {
+    alarm->close();
+  }
+  backend_->close();
+  lock.lock();
+  stopped_ = true;
+  progress_.notify_all();
+  return runs_.live() == 0;  // with those that the last group has begun
+}
+
+void StoreEngine::refuse_new_work() {
+  MutexLock lock(mutex_);
+  refuses_ = true;
+}
+
+bool StoreEngine::finish_work() {
+  stop(kNever);
+  return false;
+}
+
+}  // namespace workflow

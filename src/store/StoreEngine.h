@@ -1,0 +1,184 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/LendingCondition.h"
+#include "kernel/Runtime.h"
+#include "store/StoreAlarm.h"
+#include "store/StoreBackend.h"
+#include "store/StoreCounters.h"
+#include "store/StoreRun.h"
+#include "store/StoreRuns.h"
+#include "util/Mutex.h"
+#include "util/Thread.h"
+#include "workflow/WFTimerStore.h"
+
+namespace workflow {
+
+class StoreTask;
+
+// A request of a user on its way to the store and back.
+struct StoreCall {
+  StoreRequest request;  // the engine's own from submit() to the end of the call
+  // Guarded by the mutex of the engine. The task that waits for the answer, or null if it has ended
+  // for another reason. While it is not null the task is alive.
+  StoreTask* task = nullptr;
+  // Guarded by the mutex of the engine. Whether the store may have seen the request.
+  bool taken = false;
+};
+
+// What is behind a WFTimerStore: a thread that carries out the requests of users, takes the timers
+// that are due, and looks after the leases of the runs of this process.
+//
+// 1. The backend is used by the thread of the engine only. All that has come by the time it begins
+// a
+//    group is carried out as one; nothing waits for a group to fill.
+// 2. Each call that is submitted is answered exactly once, unless its task has ended before.
+// 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
+//    lease is not over.
+// 4. User code never runs on the thread of the engine, and the mutex is never held when a scope is
+//    cancelled or the backend is called.
+// 5. The thread waits without a time limit. A library timer (wake_timer_) wakes it for what is due
+// by
+//    the clock of the store, and look_timer_ once a second in case that a hint of another process
+//    was lost. So a simulation and a manual clock drive it.
+//
+// Thread-safe. Lock order: the mutex of the engine comes before that of a StoreRun.
+class StoreEngine final : public Service, public std::enable_shared_from_this<StoreEngine> {
+ public:
+  StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOptions& options,
+              uint64_t session);
+  ~StoreEngine();
+
+  // Starts the thread. Returns 0 or an errno value.
+  int start();
+  // In place of start(), or after it has failed.
+  void discard() { backend_->close(); }
+
+  // See WFTimerStore.
+  bool close(int64_t limit_ns);
+  int handle(const std::string& kind, const WFTimerStore::Handler& handler,
+             const WFStoreHandlerOptions& options);
+  WFTimerStoreStats stats() const { return counters_.snapshot(); }
+  int64_t now_us() { return backend_->now_us(); }
+
+  WFStoreRequestId next_id();
+
+  // Sends a request. Returns 0 or an errno value: ESHUTDOWN, EAGAIN, ECHILD. In this case the call
+  // is not submitted.
+  int submit(const std::shared_ptr<StoreCall>& call);
+  // The task has ended for another reason. Returns whether the store may have seen the request.
+  bool withdraw(StoreCall& call);
+
+  // Called once for each run, when its series has ended. `completed` is false if the series was
+  // cancelled before its end.
+  void run_ended(const std::shared_ptr<StoreRun>& run, bool completed);
+
+  // Another process may have changed something. Any thread.
+  void changed();
+
+  // Service
+  void refuse_new_work() override;
+  bool finish_work() override;
+  void runtime_stopped() override {}
+
+ private:
+  struct Group;
+
+  struct Finish {
+    StoreRequest request;
+    std::shared_ptr<StoreRun> run;
+  };
+
+  // The thread.
+  void run();
+  bool has_work() const WF_REQUIRES(mutex_);
+  std::unique_ptr<Group> take_group() WF_REQUIRES(mutex_);
+  void carry_out(Group& group);
+  void settle(Group& group);
+  void settle_calls(Group& group);
+  void settle_finishes(Group& group);
+  void settle_extend(Group& group);
+  void settle_claim(Group& group);
+  void settle_look(Group& group);
+  void begin_run(ClaimRequest::Claimed& claimed);
+  // After a group that ran out of memory: its calls end, its finishes are asked for again.
+  void give_back(Group& group);
+  void report_missed(const std::shared_ptr<StoreHandler>& handler, WFStoreInfo&& info);
+  void end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
+                       const std::string& reason);
+  void retry_later(Finish&& finish);
+  void reopen();
+  void fail_all(int error, const std::string& message);
+
+  void answer(const std::shared_ptr<StoreCall>& call);
+  // What an answer to a user's request means for this process.
+  void note_answer(const StoreRequest& request);
+  void tell_cancelled(const WFStoreAnswer& answer);
+  // Tells handlers that their runs should stop.
+  void notify(const std::vector<StoreRuns::Notice>& notices);
+  // The series of the run has ended, or there was none.
+  void end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& finish) WF_REQUIRES(mutex_);
+
+  // Timers.
+  void arm();
+  void check_times();
+  void start_to_look();
+  void due_at(int64_t us) WF_REQUIRES(mutex_);
+  bool takes_timers() const WF_REQUIRES(mutex_) { return !refuses_ && runs_.handles_any(); }
+  void look_around();
+  void try_to_reopen();
+  // A function that calls `what` unless the engine is gone.
+  std::function<void()> when_alive(void (StoreEngine::*what)());
+  bool stop(int64_t limit_ns);
+
+  Runtime& runtime_;
+  const std::unique_ptr<StoreBackend> backend_;
+  const WFStoreOptions options_;
+  const uint64_t session_;
+  StoreCounters counters_;
+  Thread thread_;
+
+  Mutex mutex_;
+  CondVar work_;               // for the thread
+  LendingCondition progress_;  // for close()
+  std::atomic<uint64_t> next_number_{1};
+  std::deque<std::shared_ptr<StoreCall>> calls_ WF_GUARDED_BY(mutex_);
+  std::deque<Finish> finishes_ WF_GUARDED_BY(mutex_);
+  StoreRuns runs_ WF_GUARDED_BY(mutex_);
+  uint64_t random_ WF_GUARDED_BY(mutex_);
+
+  // What the thread is asked to do.
+  bool claim_ WF_GUARDED_BY(mutex_) = false;
+  bool extend_ WF_GUARDED_BY(mutex_) = false;
+  bool look_ WF_GUARDED_BY(mutex_) = false;
+  bool rearm_ WF_GUARDED_BY(mutex_) = false;
+  bool stop_ WF_GUARDED_BY(mutex_) = false;
+  bool stopped_ WF_GUARDED_BY(mutex_) = false;
+  bool refuses_ WF_GUARDED_BY(mutex_) = false;  // takes no more timers
+  bool closed_ WF_GUARDED_BY(mutex_) = false;   // takes no more requests
+  bool busy_ WF_GUARDED_BY(mutex_) = false;     // the thread carries out a group
+  // The store has failed. The thread tries to open it again at reopen_us_.
+  bool failed_ WF_GUARDED_BY(mutex_) = false;
+  bool reopen_ WF_GUARDED_BY(mutex_) = false;
+  int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
+
+  // By the clock of the store; it may be too early.
+  int64_t next_claim_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
+  // When hints of other processes made this one look at its leases last, and will again.
+  int64_t last_hint_extend_us_ WF_GUARDED_BY(mutex_) = 0;
+  int64_t hint_extend_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
+
+  StoreAlarm wake_alarm_;
+  StoreAlarm look_alarm_;
+  StoreAlarm reopen_alarm_;
+};
+
+}  // namespace workflow

@@ -1,0 +1,132 @@
+#include "store/StoreTask.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "store/StoreText.h"
+
+namespace workflow {
+
+namespace {
+
+template <class... CASES>
+struct Cases : CASES... {
+  using CASES::operator()...;
+};
+template <class... CASES>
+Cases(CASES...) -> Cases<CASES...>;
+
+}  // namespace
+
+StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request,
+                     StoreFailure refusal, WFTimerStore::Callback&& callback)
+    : WFStoreTask(std::move(callback)),
+      engine_(std::move(engine)),
+      call_(std::make_shared<StoreCall>()),
+      refusal_(std::move(refusal)) {
+  call_->request = std::move(request);
+  result_.request = call_->request.id;
+}
+
+void StoreTask::dispatch() {
+  if (refusal_.error != 0) {
+    refuse(refusal_.error, refusal_.message);
+  } else if (cancel_reason() == 0) {
+    call_->task = this;
+    if (const int refusal = engine_->submit(call_)) {
+      refuse(refusal, refusal == ESHUTDOWN ? "the store is closed"
+                      : refusal == EAGAIN  ? "too many requests wait for the store"
+                      : refusal == ECHILD  ? "the store was opened before a fork"
+                                           : std::strerror(refusal));
+    }
+  }
+  WFStoreTask::dispatch();
+}
+
+void StoreTask::refuse(int refusal, const std::string& message) {
+  if (claim()) {
+    state = WFT_STATE_SYS_ERROR;
+    error = refusal;
+    result_.message = message;
+    publish();
+  }
+}
+
+void StoreTask::leave_waiting() {
+  const bool taken = engine_->withdraw(*call_);
+  const bool in_doubt = taken && result_.request.number != 0;
+  result_.message = in_doubt ? "ended before the store had answered"
+                             : "ended before the store had seen the request";
+  if (in_doubt) {
+    result_.answers.resize(1);
+    result_.answers[0].verdict = WFStoreVerdict::kInDoubt;
+  }
+}
+
+void StoreTask::finish(WFStoreResult&& result) {
+  const WFStoreRequestId id = result_.request;
+  result_ = std::move(result);
+  result_.request = id;
+  state = result_.state;
+  error = result_.error;
+  if (publish()) {
+    complete_elsewhere();
+  }
+}
+
+SubTask* StoreTask::done() {
+  result_.state = state;
+  result_.error = error;
+  return call_back(static_cast<WFStoreTask*>(this), callback_);
+}
+
+WFStoreResult StoreTask::result_of(StoreRequest& request, const WFStoreReceipt& receipt) {
+  WFStoreResult result;
+  const Cases read = {
+      [&](ScheduleRequest& what) {
+        result.timer = what.timer;
+        result.answers = std::move(what.answers);
+      },
+      [&](CancelRequest& what) { result.answers = std::move(what.answers); },
+      [&](RescheduleRequest& what) { result.answers = std::move(what.answers); },
+      [&](AskRequest& what) {
+        result = std::move(what.result);
+        if (!what.found) {
+          result.answers.resize(1);
+          result.answers[0].verdict = WFStoreVerdict::kUnknown;
+        }
+      },
+      [&](CountRequest& what) { result.count = what.count; },
+      [&](ListRequest& what) {
+        if (what.more && !what.timers.empty()) {
+          result.cursor = StoreText::cursor_at(what.timers.back());
+        }
+        result.timers = std::move(what.timers);
+      },
+      [&](FailedRequest& what) { result.count = what.count; },
+      [](ClaimRequest&) {},
+      [](FinishRequest&) {},
+      [](ExtendRequest&) {},
+      [](LookRequest&) {},
+  };
+  const StoreFailure& failure = request.failure;
+  if (failure.error == 0) {
+    std::visit(read, request.what);
+    result.receipt = receipt;
+    return result;
+  }
+  result.state = WFT_STATE_SYS_ERROR;
+  result.error = failure.error;
+  result.message = failure.message.empty() ? std::strerror(failure.error) : failure.message;
+  if (failure.in_doubt && request.id.number != 0) {
+    result.answers.resize(1);
+    result.answers[0].verdict = WFStoreVerdict::kInDoubt;
+  }
+  return result;
+}
+
+}  // namespace workflow

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include "store/StoreEngine.h"
+#include "workflow/WFTimerStore.h"
+
+namespace workflow {
+
+// A request as a task. It waits for the engine, which claims it under the engine's mutex: until
+// then a scope or the stop of the library may end it.
+class StoreTask final : public WFStoreTask {
+ public:
+  // `refusal`: the request is wrong, and the task ends with that error when it is dispatched.
+  StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request, StoreFailure refusal,
+            WFTimerStore::Callback&& callback);
+
+  void dispatch() override;
+
+  // For the engine, which holds its mutex. Returns false if the task has ended for another reason.
+  // After true, the task stays alive until finish().
+  bool take_answer() { return claim(); }
+  // After take_answer(), without the mutex.
+  void finish(WFStoreResult&& result);
+
+  // What a user sees of a request that was answered, or has failed.
+  static WFStoreResult result_of(StoreRequest& request, const WFStoreReceipt& receipt);
+
+ private:
+  ~StoreTask() override = default;
+  SubTask* done() override;
+  void leave_waiting() override;
+  void refuse(int refusal, const std::string& message);
+
+  const std::shared_ptr<StoreEngine> engine_;
+  const std::shared_ptr<StoreCall> call_;
+  const StoreFailure refusal_;
+};
+
+}  // namespace workflow

@@ -1,0 +1,403 @@
+#include "workflow/WFTimerStore.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "factory/PrometheusText.h"
+#include "kernel/LendingCondition.h"
+#include "store/StoreBackend.h"
+#include "store/StoreEngine.h"
+#include "store/StoreOpener.h"
+#include "store/StoreRepeat.h"
+#include "store/StoreTask.h"
+#include "store/StoreText.h"
+#include "workflow/WFTaskState.h"
+
+using workflow::CancelRequest;
+using workflow::CountRequest;
+using workflow::FailedRequest;
+using workflow::kNeverUs;
+using workflow::ListRequest;
+using workflow::RescheduleRequest;
+using workflow::ScheduleRequest;
+using workflow::StoreBackend;
+using workflow::StoreBackendOptions;
+using workflow::StoreEngine;
+using workflow::StoreFailure;
+using workflow::StoreOpener;
+using workflow::StoreRepeat;
+using workflow::StoreRequest;
+using workflow::StoreTask;
+using workflow::StoreText;
+
+namespace {
+
+constexpr size_t kMaxName = 1024;
+constexpr size_t kMaxKind = 255;
+constexpr size_t kMaxPayload = 64 * 1024;
+constexpr size_t kMaxListed = 10'000;
+constexpr int64_t kMinPeriodNs = 1'000'000;
+
+StoreFailure wrong(int error, const std::string& message) {
+  return {error, message, false};
+}
+
+StoreFailure too_long(const char* what, size_t size, size_t most) {
+  return wrong(EMSGSIZE, std::string(what) + " has " + std::to_string(size) + " bytes; at most " +
+                             std::to_string(most) + " are allowed");
+}
+
+StoreFailure check_name(const char* what, const std::string& name) {
+  return name.size() > kMaxName ? too_long(what, name.size(), kMaxName) : StoreFailure();
+}
+
+StoreFailure check_kind(const std::string& kind) {
+  if (kind.empty()) {
+    return wrong(EINVAL, "the kind is empty");
+  }
+  return kind.size() > kMaxKind ? too_long("the kind", kind.size(), kMaxKind) : StoreFailure();
+}
+
+// Microseconds from nanoseconds, rounded up; kNever stays never.
+int64_t to_us(int64_t ns) {
+  return ns == workflow::kNever ? kNeverUs : ns / 1000 + (ns % 1000 > 0 ? 1 : 0);
+}
+
+// The time of `due` on the clock of the store, which shows `now_us`.
+int64_t time_of(const WFTimerDue& due, int64_t now_us) {
+  const int64_t ns = due.ns();
+  if (due.is_deadline() && due.clock() == WF_CLOCK_WALL) {
+    return to_us(std::max<int64_t>(ns, 0));
+  }
+  if (!due.is_deadline()) {
+    return ns < 0 ? kNeverUs : workflow::saturating_add(now_us, to_us(ns));
+  }
+  const int64_t now_ns = due.clock() == WF_CLOCK_BOOTTIME
+                             ? WFBootClock::now().time_since_epoch().count()
+                             : WFTimer::steady_now().time_since_epoch().count();
+  return ns == workflow::kNever
+             ? kNeverUs
+             : workflow::saturating_add(now_us, to_us(std::max<int64_t>(ns - now_ns, 0)));
+}
+
+// Stores when `due` is and how it recurs.
+StoreFailure read_due(const WFStoreDue& due, bool every_missed_date, int64_t now_us,
+                      int64_t& due_us, std::string& repeat_text) {
+  if (due.cron()) {
+    const StoreRepeat repeat(due, now_us, every_missed_date);
+    due_us = repeat.next_us(now_us);
+    if (due_us == kNeverUs) {
+      return wrong(EINVAL, "the cron expression is never due");
+    }
+    repeat_text = repeat.to_text();
+    return {};
+  }
+  due_us = time_of(due.due(), now_us);
+  if (due.period_ns() != 0) {
+    if (due.period_ns() < kMinPeriodNs) {
+      return wrong(EINVAL, "the period is shorter than a millisecond");
+    }
+    repeat_text = StoreRepeat(due, due_us, every_missed_date).to_text();
+  }
+  return {};
+}
+
+// Starts a task and waits until its callback has run.
+WFStoreResult wait_for(WFStoreTask* task) {
+  workflow::Mutex mutex;
+  workflow::LendingCondition changed;
+  bool ended = false;
+  WFStoreResult result;
+  task->set_callback([&](WFStoreTask* done) {
+    workflow::MutexLock lock(mutex);
+    result = done->result();
+    ended = true;
+    changed.notify_all();
+  });
+  workflow::LendingCondition::Waiter waiter({"a call of WFTimerStore", nullptr, nullptr});
+  task->start();
+  workflow::MutexLock lock(mutex);
+  while (!ended) {
+    changed.wait(mutex, waiter);
+  }
+  return result;
+}
+
+StoreTask* task_of(const std::shared_ptr<StoreEngine>& engine, StoreRequest&& request,
+                   StoreFailure failure, WFTimerStore::Callback&& callback) {
+  return new StoreTask(engine, std::move(request), std::move(failure), std::move(callback));
+}
+
+WFStoreTask* list_task(const std::shared_ptr<StoreEngine>& engine, const std::string& prefix,
+                       const std::string& cursor, size_t max, bool failed_only,
+                       WFTimerStore::Callback&& callback) {
+  ListRequest list;
+  list.prefix = prefix;
+  list.max = std::min(max, kMaxListed);
+  list.failed_only = failed_only;
+  StoreFailure failure = check_name("the prefix", prefix);
+  if (!StoreText::read_cursor(cursor, list)) {
+    failure = wrong(EINVAL, "the cursor is not one of a list: " + StoreText::quoted(cursor));
+  }
+  return task_of(engine, {std::move(list), {}, {}}, failure, std::move(callback));
+}
+
+WFStoreTask* failed_task(const std::shared_ptr<StoreEngine>& engine, const std::string& name,
+                         bool remove, WFTimerStore::Callback&& callback) {
+  FailedRequest failed;
+  failed.name = name;
+  failed.remove = remove;
+  return task_of(engine, {std::move(failed), engine->next_id(), {}}, check_name("the name", name),
+                 std::move(callback));
+}
+
+std::unique_ptr<StoreBackend> open_backend(const std::string& url,
+                                           const StoreBackendOptions& options,
+                                           StoreFailure* failure) {
+  const auto place_of = [&url](std::string_view scheme) -> std::optional<std::string> {
+    return url.starts_with(scheme) ? std::optional(url.substr(scheme.size())) : std::nullopt;
+  };
+  if (const auto place = place_of("sqlite:")) {
+    return workflow::open_sqlite_backend(*place, options, &failure->error, &failure->message);
+  }
+  if (const auto place = place_of("memory:")) {
+    return workflow::open_memory_backend(*place, options, &failure->error, &failure->message);
+  }
+  *failure = wrong(
+      EINVAL, "the URL begins with none of sqlite: and memory: but is " + StoreText::quoted(url));
+  return nullptr;
+}
+
+}  // namespace
+
+WFStoreVerdict WFStoreResult::verdict() const {
+  return answers.empty() ? WFStoreVerdict::kInDoubt : answers.front().verdict;
+}
+
+std::string WFStoreReceipt::to_string() const {
+  switch (level) {
+    case kUnknown:
+      break;
+    case kMemory:
+      return "memory";
+    case kEverySecond:
+      return "everysec";
+    case kFsync:
+      return "fsync";
+    case kFile:
+      return "file";
+    case kReplicas:
+      return "replicas(" + std::to_string(replicas) + ")";
+  }
+  return "unknown";
+}
+
+WFStoreDue WFStoreDue::every(workflow::Duration period) {
+  return every(period, std::chrono::nanoseconds(period.ns()));
+}
+
+WFStoreDue WFStoreDue::every(workflow::Duration period, const WFTimerDue& first) {
+  WFStoreDue due(first);
+  // 0 means none, and is refused as too short.
+  due.period_ns_ = std::max<int64_t>(period.ns(), 1);
+  return due;
+}
+
+WFTimerStore* WFTimerStore::open(const std::string& url, const WFStoreOptions& options,
+                                 std::string* message) {
+  StoreFailure failure;
+  const auto make_backend = [&url](const StoreBackendOptions& backend_options, StoreFailure* why) {
+    return open_backend(url, backend_options, why);
+  };
+  WFTimerStore* const store = StoreOpener::open(options, make_backend, &failure);
+  if (!store) {
+    if (message) {
+      *message = failure.message;
+    }
+    errno = failure.error;
+  }
+  return store;
+}
+
+WFTimerStore::WFTimerStore(std::shared_ptr<StoreEngine> engine) : engine_(std::move(engine)) {}
+
+WFTimerStore::~WFTimerStore() {
+  close(std::chrono::seconds(0));
+}
+
+bool WFTimerStore::close(workflow::Duration limit) {
+  return engine_->close(limit.ns() < 0 ? workflow::kNever : limit.ns());
+}
+
+int WFTimerStore::handle(const std::string& kind, Handler handler,
+                         const WFStoreHandlerOptions& options) {
+  int error = check_kind(kind).error;
+  if (!handler || options.max_running == 0) {
+    error = EINVAL;
+  }
+  if (error == 0) {
+    error = engine_->handle(kind, std::move(handler), options);
+  }
+  errno = error != 0 ? error : errno;
+  return error == 0 ? 0 : -1;
+}
+
+WFStoreTask* WFTimerStore::create_schedule_task(const WFStoreTimer& timer, Callback callback) {
+  ScheduleRequest schedule;
+  schedule.spec = {timer.name, timer.kind, timer.payload, {}, -1};
+  schedule.policy = timer.policy;
+  if (timer.skip_if_later.ns() >= 0) {
+    schedule.spec.skip_after_us = to_us(timer.skip_if_later.ns());
+  }
+  StoreFailure failure = check_name("the name", timer.name);
+  if (failure.error == 0) {
+    failure = check_kind(timer.kind);
+  }
+  if (failure.error == 0 && timer.payload.size() > kMaxPayload) {
+    failure = too_long("the payload", timer.payload.size(), kMaxPayload);
+  }
+  if (failure.error == 0 && (timer.policy < WF_TIMER_APPEND || timer.policy > WF_TIMER_KEEP)) {
+    failure =
+        wrong(EINVAL, "the policy is none of WF_TIMER_APPEND, WF_TIMER_REPLACE, WF_TIMER_KEEP");
+  }
+  if (failure.error == 0) {
+    failure = read_due(timer.due, timer.every_missed_date, engine_->now_us(), schedule.due_us,
+                       schedule.spec.repeat);
+  }
+  const WFStoreRequestId id = timer.request.value_or(engine_->next_id());
+  if (failure.error == 0 && (id.number == 0 || id.number > INT64_MAX || id.session > INT64_MAX)) {
+    failure = wrong(EINVAL, "the request id is out of range");
+  }
+  return task_of(engine_, {std::move(schedule), id, {}}, failure, std::move(callback));
+}
+
+WFStoreResult WFTimerStore::schedule(const WFStoreTimer& timer) {
+  return wait_for(create_schedule_task(timer, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_cancel_task(const std::string& name, size_t max,
+                                              Callback callback) {
+  CancelRequest cancel;
+  cancel.name = name;
+  cancel.max = max;
+  return task_of(engine_, {std::move(cancel), engine_->next_id(), {}}, check_name("the name", name),
+                 std::move(callback));
+}
+
+WFStoreResult WFTimerStore::cancel(const std::string& name, size_t max) {
+  return wait_for(create_cancel_task(name, max, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_reschedule_task(const std::string& name, const WFStoreDue& due,
+                                                  size_t max, Callback callback) {
+  RescheduleRequest reschedule;
+  reschedule.name = name;
+  reschedule.max = max;
+  StoreFailure failure = check_name("the name", name);
+  if (failure.error == 0) {
+    failure = read_due(due, false, engine_->now_us(), reschedule.due_us, reschedule.repeat);
+  }
+  reschedule.changes_repeat = !reschedule.repeat.empty();
+  return task_of(engine_, {std::move(reschedule), engine_->next_id(), {}}, failure,
+                 std::move(callback));
+}
+
+WFStoreResult WFTimerStore::reschedule(const std::string& name, const WFStoreDue& due, size_t max) {
+  return wait_for(create_reschedule_task(name, due, max, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_count_task(const std::string& prefix, Callback callback) {
+  return task_of(engine_, {CountRequest{prefix, 0}, {}, {}}, check_name("the prefix", prefix),
+                 std::move(callback));
+}
+
+WFStoreResult WFTimerStore::count(const std::string& prefix) {
+  return wait_for(create_count_task(prefix, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_list_task(const std::string& prefix, const std::string& cursor,
+                                            size_t max, Callback callback) {
+  return list_task(engine_, prefix, cursor, max, false, std::move(callback));
+}
+
+WFStoreResult WFTimerStore::list(const std::string& prefix, const std::string& cursor, size_t max) {
+  return wait_for(create_list_task(prefix, cursor, max, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_list_failed_task(const std::string& prefix,
+                                                   const std::string& cursor, size_t max,
+                                                   Callback callback) {
+  return list_task(engine_, prefix, cursor, max, true, std::move(callback));
+}
+
+WFStoreResult WFTimerStore::list_failed(const std::string& prefix, const std::string& cursor,
+                                        size_t max) {
+  return wait_for(create_list_failed_task(prefix, cursor, max, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_retry_failed_task(const std::string& name, Callback callback) {
+  return failed_task(engine_, name, false, std::move(callback));
+}
+
+WFStoreResult WFTimerStore::retry_failed(const std::string& name) {
+  return wait_for(create_retry_failed_task(name, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_remove_failed_task(const std::string& name, Callback callback) {
+  return failed_task(engine_, name, true, std::move(callback));
+}
+
+WFStoreResult WFTimerStore::remove_failed(const std::string& name) {
+  return wait_for(create_remove_failed_task(name, nullptr));
+}
+
+WFStoreTask* WFTimerStore::create_ask_task(const WFStoreRequestId& request, Callback callback) {
+  workflow::AskRequest ask;
+  ask.asked = request;
+  StoreFailure failure;
+  if (request.number == 0 || request.number > INT64_MAX || request.session > INT64_MAX) {
+    failure = wrong(EINVAL, "the request id is out of range");
+  }
+  return task_of(engine_, {std::move(ask), {}, {}}, failure, std::move(callback));
+}
+
+WFStoreResult WFTimerStore::ask(const WFStoreRequestId& request) {
+  return wait_for(create_ask_task(request, nullptr));
+}
+
+WFTimerStoreStats WFTimerStore::stats() const {
+  return engine_->stats();
+}
+
+std::string WFTimerStore::to_prometheus(const std::string& name, const std::string& prefix) const {
+  const WFTimerStoreStats now = stats();
+  workflow::PrometheusText text(prefix, "store=\"" + StoreText::label_value(name) + "\"");
+  text.gauge("_timers", "Timers in the store.", now.stored);
+  text.gauge("_overdue", "Timers that have been due for more than a second.", now.overdue);
+  text.gauge("_unhandled", "Overdue timers whose kind has no handler here.", now.unhandled);
+  text.gauge("_running", "Runs of this process.", now.running);
+  text.count("_scheduled_total", "Timers stored.", now.scheduled);
+  text.count("_cancelled_total", "Timers cancelled.", now.cancelled);
+  text.count("_rescheduled_total", "Timers moved.", now.rescheduled);
+  text.count("_begun_total", "Runs begun.", now.begun);
+  text.head("_ended_total", "counter", "Runs that have ended, by how.");
+  const auto ended = [&text](const char* how, uint64_t n) {
+    text.line("_ended_total", "how=\"" + std::string(how) + "\"", std::to_string(n));
+  };
+  ended("acknowledged", now.acknowledged);
+  ended("retried", now.retried);
+  ended("failed", now.failed);
+  ended("missed", now.missed);
+  ended("lost", now.lost);
+  text.count("_errors_total", "Failures of the store.", now.errors);
+  text.histogram("_lateness_seconds", "From the due time to the run.", now.lateness);
+  text.histogram("_commit_seconds", "The time for a group of requests.", now.commit);
+  return text.take();
+}
+
+std::chrono::system_clock::time_point WFTimerStore::now() const {
+  return std::chrono::system_clock::time_point(std::chrono::microseconds(engine_->now_us()));
+}
