@@ -286,8 +286,10 @@ void MemoryTimers::carry_out(ClaimRequest& request) {
   }
   const int64_t fresh_from_us = now_us_ - request.fresh_us;
   for (const ClaimRequest::Kind& kind : request.kinds) {
-    claim(request, kind.name, fresh_from_us, now_us_, kind.max_fresh);
-    claim(request, kind.name, kFirstUs, fresh_from_us - 1, kind.max_overdue);
+    const size_t before = request.claimed.size();
+    claim(request, kind.name, fresh_from_us, now_us_, kind.max);
+    const size_t left = kind.max - (request.claimed.size() - before);
+    claim(request, kind.name, kFirstUs, fresh_from_us - 1, std::min(left, kind.max_overdue));
   }
   for (const ClaimRequest::Kind& kind : request.kinds) {
     const Wake now{kind.name, now_us_, kLastNumber};

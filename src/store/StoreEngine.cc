@@ -20,15 +20,10 @@ namespace workflow {
 
 namespace {
 
-constexpr char kAttemptsUsedUp[] = "its attempts are used up";
 constexpr int64_t kUsPerMs = 1'000;
 constexpr int64_t kUsPerSec = 1'000'000;
-// A timer that has been due for longer counts as overdue.
-constexpr int64_t kFreshUs = kUsPerSec;
 // How many requests one group has at most: a group is one transaction, and others wait for its end.
 constexpr size_t kGroup = 1024;
-// How many timers one claim takes of each kind at most.
-constexpr size_t kClaim = 256;
 // How long overdue timers wait that the rate has held back.
 constexpr int64_t kCatchUpPauseUs = 20 * kUsPerMs;
 // How often a hint of another process makes this one look at its leases, at most.
@@ -39,10 +34,6 @@ constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
 int64_t monotonic_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
   return scheduler ? scheduler->now_ns() : monotonic_ns();
-}
-
-int64_t us_of(Duration duration) {
-  return (duration.positive_ns() + 999) / 1000;
 }
 
 std::chrono::system_clock::time_point date_of(int64_t us) {
@@ -68,9 +59,9 @@ StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOpt
     : runtime_(Runtime::current()),
       backend_(std::move(backend)),
       options_(options),
-      lease_us_(us_of(options.lease)),
       session_(session),
-      owner_(options.owner) {}
+      runs_((options.lease.positive_ns() + 999) / 1000, options.catch_up_rate, options.owner),
+      random_(session) {}
 
 StoreEngine::~StoreEngine() = default;
 
@@ -97,12 +88,7 @@ int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& ha
   if (closed_) {
     return ESHUTDOWN;
   }
-  Kind& entry = kinds_[kind];
-  const size_t running = entry.handler ? entry.handler->running : 0;
-  entry.handler = std::make_shared<StoreHandler>();
-  *entry.handler = {kind, handler, options, running};
-  entry.filled_us = backend_->now_us();
-  entry.tokens = static_cast<double>(options_.catch_up_rate) / 10;
+  runs_.handle(kind, handler, options, backend_->now_us());
   claim_ = true;
   work_.notify_one();
   return 0;
@@ -139,7 +125,7 @@ void StoreEngine::changed() {
   MutexLock lock(mutex_);
   claim_ = true;
   const int64_t now_us = backend_->now_us();
-  if (!runs_.empty() && now_us >= saturating_add(last_hint_extend_us_, kHintPauseUs)) {
+  if (runs_.any_known() && now_us >= saturating_add(last_hint_extend_us_, kHintPauseUs)) {
     last_hint_extend_us_ = now_us;
     extend_ = true;
   }
@@ -183,7 +169,7 @@ bool StoreEngine::has_work() const {
   if (failed_) {
     return reopen_ || (stop_ && waiting);
   }
-  return waiting || rearm_ || look_ || (extend_ && !runs_.empty()) || (claim_ && takes_timers());
+  return waiting || rearm_ || look_ || (extend_ && runs_.any_known()) || (claim_ && takes_timers());
 }
 
 std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
@@ -199,66 +185,24 @@ std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
     }
     calls_.pop_front();
   }
-  if (std::exchange(extend_, false) && !runs_.empty()) {
-    prepare_extend(*group);
+  if (std::exchange(extend_, false) && runs_.any_known()) {
+    group->extend.emplace().what = runs_.extend(group->extended);
   }
   // A run that has ended may have freed a place, or a timer that was blocked.
   if ((claim_ || !group->finishes.empty()) && takes_timers()) {
-    prepare_claim(*group);
+    claim_ = false;
+    ClaimRequest claim = runs_.claim(backend_->now_us());
+    if (!claim.kinds.empty()) {
+      group->claim.emplace().what = std::move(claim);
+    }
   }
   if (std::exchange(look_, false)) {
     LookRequest look;
-    look.overdue_us = kFreshUs;
-    for (const auto& [name, kind] : kinds_) {
-      look.handled.push_back(name);
-    }
+    look.overdue_us = StoreRuns::kFreshUs;
+    look.handled = runs_.handled();
     group->look.emplace().what = std::move(look);
   }
-  rearm_ = false;
   return group;
-}
-
-void StoreEngine::prepare_extend(Group& group) {
-  ExtendRequest extend;
-  extend.lease_us = lease_us_;
-  for (const auto& [fence, run] : runs_) {
-    if (!run->ended) {
-      extend.runs.push_back(run->id);
-      group.extended.push_back(run);
-    }
-  }
-  group.extend.emplace().what = std::move(extend);
-}
-
-void StoreEngine::prepare_claim(Group& group) {
-  claim_ = false;
-  const int64_t now_us = backend_->now_us();
-  ClaimRequest claim;
-  claim.owner = owner_;
-  claim.lease_us = lease_us_;
-  claim.fresh_us = kFreshUs;
-  for (auto& [name, kind] : kinds_) {
-    const double rate = static_cast<double>(options_.catch_up_rate);
-    const double passed_s =
-        static_cast<double>(std::clamp<int64_t>(now_us - kind.filled_us, 0, kUsPerSec)) / 1e6;
-    kind.tokens = std::min(kind.tokens + passed_s * rate, std::max(rate / 10, 1.0));
-    kind.filled_us = now_us;
-    const StoreHandler& handler = *kind.handler;
-    const size_t most = std::max<size_t>(handler.options.max_running, 1);
-    const size_t free = most > handler.running ? most - handler.running : 0;
-    if (free > 0) {
-      // Overdue timers leave half of the places to those that are due now.
-      const size_t overdue_places = std::max<size_t>(most / 2, 1);
-      const size_t overdue_free =
-          overdue_places > handler.running ? overdue_places - handler.running : 0;
-      const auto tokens = static_cast<size_t>(kind.tokens);
-      claim.kinds.push_back(
-          {name, std::min(free, kClaim), std::min({overdue_free, tokens, kClaim})});
-    }
-  }
-  if (!claim.kinds.empty()) {
-    group.claim.emplace().what = std::move(claim);
-  }
 }
 
 void StoreEngine::carry_out(Group& group) {
@@ -334,7 +278,7 @@ void StoreEngine::note_answer(const StoreRequest& request) {
   if (const auto* schedule = std::get_if<ScheduleRequest>(&request.what)) {
     counters_.scheduled.fetch_add(1, std::memory_order_relaxed);
     MutexLock lock(mutex_);
-    if (kinds_.contains(schedule->spec.kind)) {
+    if (runs_.handles(schedule->spec.kind)) {
       due_at(schedule->due_us);
     }
   } else if (const auto* cancel = std::get_if<CancelRequest>(&request.what)) {
@@ -358,23 +302,22 @@ void StoreEngine::tell_cancelled(const WFStoreAnswer& answer) {
   std::shared_ptr<StoreRun> run;
   {
     MutexLock lock(mutex_);
-    const auto found = runs_.find(answer.fence);
-    if (found != runs_.end()) {
-      run = found->second;
-    }
+    run = runs_.find({answer.timer, answer.fence});
   }
-  if (run && run->id.timer == answer.timer) {
-    end_scope(*run, ECANCELED);
+  if (run) {
+    notify({{std::move(run), ECANCELED}});
   }
 }
 
-void StoreEngine::end_scope(StoreRun& run, int reason) {
-  if (reason == ECANCELED) {
-    run.cancelled.store(true, std::memory_order_release);
-  }
-  // Not at once: functions of a std::stop_callback are user code.
-  if (Runnable* const later = SeriesScope::get(run.scope)->cancel_later(reason)) {
-    runtime_.handlers().post(later);
+void StoreEngine::notify(const std::vector<StoreRuns::Notice>& notices) {
+  for (const StoreRuns::Notice& notice : notices) {
+    if (notice.reason == ECANCELED) {
+      notice.run->cancelled.store(true, std::memory_order_release);
+    }
+    // Not at once: functions of a std::stop_callback are user code.
+    if (Runnable* const later = SeriesScope::get(notice.run->scope)->cancel_later(notice.reason)) {
+      runtime_.handlers().post(later);
+    }
   }
 }
 
@@ -408,7 +351,7 @@ void StoreEngine::settle_finishes(Group& group) {
       due_at(request.next_us);
     }
     MutexLock lock(mutex_);
-    runs_.erase(finish.run->id.fence);
+    runs_.forget(*finish.run);
   }
 }
 
@@ -419,7 +362,7 @@ void StoreEngine::retry_later(Finish&& finish) {
   if (stop_ || finish.run->lease_end_us.load(std::memory_order_acquire) <= backend_->now_us()) {
     // Whoever takes the timer next runs it again.
     counters_.lost.fetch_add(1, std::memory_order_relaxed);
-    runs_.erase(finish.run->id.fence);
+    runs_.forget(*finish.run);
     return;
   }
   finish.request.failure = {};
@@ -430,26 +373,21 @@ void StoreEngine::settle_extend(Group& group) {
   if (!group.extend) {
     return;
   }
-  MutexLock lock(mutex_);
-  if (group.extend->failure.error != 0) {
-    failed_ = reopen_ = extend_ = true;
-    return;
-  }
-  const auto& extend = std::get<ExtendRequest>(group.extend->what);
-  for (size_t i = 0; i < group.extended.size(); i++) {
-    StoreRun& run = *group.extended[i];
-    const ExtendRequest::Extended& extended = extend.extended[i];
-    if (extended.live) {
-      run.lease_end_us.store(extended.lease_end_us, std::memory_order_release);
-      if (extended.cancelled && !run.cancelled.load(std::memory_order_acquire)) {
-        end_scope(run, ECANCELED);
-      }
-    } else if (!run.ended && runs_.erase(run.id.fence) > 0) {
-      counters_.lost.fetch_add(1, std::memory_order_relaxed);
-      end_scope(run, ESTALE);
+  std::vector<StoreRuns::Notice> notices;
+  {
+    MutexLock lock(mutex_);
+    if (group.extend->failure.error != 0) {
+      failed_ = reopen_ = extend_ = true;
+      return;
     }
+    const auto& extend = std::get<ExtendRequest>(group.extend->what);
+    notices = runs_.extended(group.extended, extend.extended);
+    rearm_ = true;
   }
-  find_next_lease_times();
+  for (const StoreRuns::Notice& notice : notices) {
+    counters_.lost.fetch_add(notice.reason == ESTALE, std::memory_order_relaxed);
+  }
+  notify(notices);
 }
 
 void StoreEngine::settle_claim(Group& group) {
@@ -484,7 +422,7 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   std::shared_ptr<StoreHandler> handler;
   {
     MutexLock lock(mutex_);
-    handler = kinds_.at(claimed.spec.kind).handler;
+    handler = runs_.handler_of(claimed.spec.kind);
   }
   const auto repeat = StoreRepeat::parse(claimed.spec.repeat);
   const int64_t date_us = repeat ? repeat->date_to_run_us(claimed.due_us, now_us) : claimed.due_us;
@@ -498,9 +436,14 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   info.payload = std::move(claimed.spec.payload);
   info.stage = WFStoreStage::kRunning;
   info.attempts = claimed.attempts;
-  info.owner = owner_;
+  info.owner = options_.owner;
   info.due = date_of(date_us);
-  begin_to_count(run, now_us);
+  {
+    MutexLock lock(mutex_);
+    runs_.begin(run, now_us);
+    rearm_ = true;
+    counters_.running.store(runs_.live(), std::memory_order_relaxed);
+  }
 
   const unsigned max_attempts = handler->options.max_attempts;
   if (claimed.spec.skip_after_us >= 0 && late_us > claimed.spec.skip_after_us &&
@@ -508,29 +451,13 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
     report_missed(handler, std::move(info));
     end_without_run(run, FinishRequest::How::kMissed, {});
   } else if (max_attempts > 0 && claimed.attempts > max_attempts) {
-    end_without_run(run, FinishRequest::How::kFailed, kAttemptsUsedUp);
+    end_without_run(run, FinishRequest::How::kFailed, StoreRun::kAttemptsUsedUp);
   } else {
     counters_.begun.fetch_add(1, std::memory_order_relaxed);
     counters_.lateness.add(late_us * 1000);
     auto* const task = new StoredTimerTask(shared_from_this(), run, std::move(info), late_us);
     runtime_.handlers().post(task->begin());
   }
-}
-
-void StoreEngine::begin_to_count(const std::shared_ptr<StoreRun>& run, int64_t now_us) {
-  MutexLock lock(mutex_);
-  runs_[run->id.fence] = run;
-  if (now_us - run->due_us > kFreshUs) {
-    Kind& kind = kinds_.at(run->handler->kind);
-    kind.tokens = std::max(kind.tokens - 1, 0.0);
-  }
-  const int64_t end_us = run->lease_end_us.load(std::memory_order_relaxed);
-  next_extend_us_ = std::min(next_extend_us_, end_us - lease_us_ * 2 / 3);
-  next_warning_us_ = std::min(next_warning_us_, end_us - lease_us_ / 6);
-  rearm_ = true;
-  run->handler->running++;
-  live_runs_++;
-  counters_.running.store(live_runs_, std::memory_order_relaxed);
 }
 
 void StoreEngine::give_back(Group& group) {
@@ -575,87 +502,26 @@ void StoreEngine::report_missed(const std::shared_ptr<StoreHandler>& handler, WF
 void StoreEngine::end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                                   const std::string& reason) {
   MutexLock lock(mutex_);
-  FinishRequest finish;
-  finish.how = how;
-  finish.reason = reason;
-  request_finish(run, std::move(finish));
+  end_run(run, run->finish_without_run(how, reason, backend_->now_us()));
 }
 
 void StoreEngine::run_ended(const std::shared_ptr<StoreRun>& run, bool completed) {
-  const RunOutcome outcome = run->outcome();
-  // What waited in the series when the library stopped did not do what it should have.
-  // The same is true if it was told that its lease is about to be lost.
-  const bool broken = !completed || runtime_.stopping() || run->scope.error() == ESTALE;
-  FinishRequest finish;
   MutexLock lock(mutex_);
-  switch (outcome.what) {
-    case RunOutcome::kAcknowledge:
-      break;
-    case RunOutcome::kDefault:
-      if (broken) {
-        finish.how = FinishRequest::How::kRetry;
-        finish.next_us = saturating_add(backend_->now_us(), completed ? 0 : retry_delay_us(*run));
-      }
-      break;
-    case RunOutcome::kRetry:
-      finish.how = FinishRequest::How::kRetry;
-      finish.next_us = saturating_add(backend_->now_us(), outcome.delay_us);
-      break;
-    case RunOutcome::kBackOff:
-      finish.how = FinishRequest::How::kRetry;
-      finish.next_us = saturating_add(backend_->now_us(), retry_delay_us(*run));
-      break;
-    case RunOutcome::kGiveUp:
-      finish.how = FinishRequest::How::kFailed;
-      finish.reason = outcome.reason;
-      break;
-  }
-  const unsigned max_attempts = run->handler->options.max_attempts;
-  if (finish.how == FinishRequest::How::kRetry && max_attempts > 0 && !runtime_.stopping() &&
-      run->attempts >= max_attempts) {
-    finish.how = FinishRequest::How::kFailed;
-    finish.reason = kAttemptsUsedUp;
-  }
-  request_finish(run, std::move(finish));
-}
-
-int64_t StoreEngine::retry_delay_us(const StoreRun& run) {
-  const WFStoreHandlerOptions& options = run.handler->options;
-  const int64_t most_us = us_of(options.max_retry_delay);
-  int64_t delay_us = std::min(us_of(options.retry_delay), most_us);
-  for (unsigned i = 1; i < run.attempts && delay_us < most_us; i++) {
-    delay_us = std::min(saturating_add(delay_us, delay_us), most_us);
-  }
   random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-  const auto part = static_cast<int64_t>(random_ >> 33 & 0xffff);
-  return delay_us - (delay_us >> 18) * part;
+  end_run(run, run->finish({completed, runtime_.stopping()}, backend_->now_us(), random_ >> 33));
 }
 
-void StoreEngine::request_finish(const std::shared_ptr<StoreRun>& run, FinishRequest finish) {
-  run->ended = true;
-  run->handler->running--;
-  live_runs_--;
-  counters_.running.store(live_runs_, std::memory_order_relaxed);
-  if (finish.how != FinishRequest::How::kRetry && !run->repeat.empty()) {
-    const auto repeat = StoreRepeat::parse(run->repeat);
-    if (repeat) {
-      const int64_t now_us = backend_->now_us();
-      finish.next_us = repeat->next_us(repeat->date_to_run_us(run->due_us, now_us));
-    } else {
-      finish.how = FinishRequest::How::kFailed;
-      finish.reason = "no next date: its time zone is not known here";
-    }
-  }
-  finish.run = run->id;
-  if (runs_.contains(run->id.fence) && !stopped_) {
+void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& finish) {
+  if (runs_.end(*run) && !stopped_) {
     Finish& last = finishes_.emplace_back();
     last.run = run;
     last.request.what = std::move(finish);
-    if (!busy_) {
-      work_.notify_one();
-    }
   }
+  counters_.running.store(runs_.live(), std::memory_order_relaxed);
   claim_ = true;
+  if (!busy_) {
+    work_.notify_one();
+  }
   progress_.notify_all();
 }
 
@@ -694,7 +560,7 @@ void StoreEngine::fail_all(int error, const std::string& message) {
     calls.swap(calls_);
     if (stop_) {
       for (const Finish& finish : finishes_) {
-        runs_.erase(finish.run->id.fence);
+        runs_.forget(*finish.run);
       }
       finishes_.clear();
     }
@@ -714,49 +580,21 @@ void StoreEngine::due_at(int64_t us) {
   }
 }
 
-void StoreEngine::find_next_lease_times() {
-  next_extend_us_ = next_warning_us_ = kNeverUs;
-  for (const auto& [fence, run] : runs_) {
-    if (!run->ended) {
-      const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
-      next_extend_us_ = std::min(next_extend_us_, end_us - lease_us_ * 2 / 3);
-      if (!run->warned) {
-        next_warning_us_ = std::min(next_warning_us_, end_us - lease_us_ / 6);
-      }
-    }
-  }
-  rearm_ = true;
-}
-
 void StoreEngine::check_times() {
-  MutexLock lock(mutex_);
-  const int64_t now_us = backend_->now_us();
-  if (now_us >= next_claim_us_) {
-    claim_ = true;
-    next_claim_us_ = kNeverUs;
-  }
-  if (now_us >= next_extend_us_) {
-    extend_ = true;
-    next_extend_us_ = saturating_add(now_us, lease_us_ / 12);  // in case that the store hangs
-  }
-  if (now_us >= next_warning_us_) {
-    for (const auto& [fence, run] : runs_) {
-      const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
-      if (!run->ended && !run->warned && now_us >= end_us - lease_us_ / 6) {
-        run->warned = true;
-        end_scope(*run, ESTALE);
-      }
+  std::vector<StoreRuns::Notice> notices;
+  {
+    MutexLock lock(mutex_);
+    const int64_t now_us = backend_->now_us();
+    if (now_us >= next_claim_us_) {
+      claim_ = true;
+      next_claim_us_ = kNeverUs;
     }
-    next_warning_us_ = kNeverUs;
-    for (const auto& [fence, run] : runs_) {
-      if (!run->ended && !run->warned) {
-        const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
-        next_warning_us_ = std::min(next_warning_us_, end_us - lease_us_ / 6);
-      }
-    }
+    extend_ = runs_.must_extend(now_us) || extend_;
+    notices = runs_.about_to_be_lost(now_us);
+    rearm_ = true;
+    work_.notify_one();
   }
-  rearm_ = true;
-  work_.notify_one();
+  notify(notices);
 }
 
 void StoreEngine::arm() {
@@ -767,7 +605,7 @@ void StoreEngine::arm() {
       return;
     }
     rearm_ = false;
-    next_us = std::min(next_extend_us_, next_warning_us_);
+    next_us = runs_.next_us();
     if (takes_timers()) {
       next_us = std::min(next_us, next_claim_us_);
     }
@@ -838,15 +676,15 @@ bool StoreEngine::stop(int64_t limit_ns) {
   LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
   MutexLock lock(mutex_);
   refuses_ = true;
-  while (live_runs_ > 0 || busy_ || !finishes_.empty() || !calls_.empty()) {
-    if (failed_ && live_runs_ == 0) {
+  while (runs_.live() > 0 || busy_ || !finishes_.empty() || !calls_.empty()) {
+    if (failed_ && runs_.live() == 0) {
       break;  // the thread answers what is left
     }
     if (!progress_.wait_until(mutex_, waiter, deadline_ns)) {
       break;
     }
   }
-  const bool ended = live_runs_ == 0;
+  const bool ended = runs_.live() == 0;
   closed_ = true;
   if (std::exchange(stop_, true)) {
     while (!stopped_) {

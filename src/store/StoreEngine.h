@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "kernel/LendingCondition.h"
@@ -17,6 +15,7 @@
 #include "store/StoreBackend.h"
 #include "store/StoreCounters.h"
 #include "store/StoreRun.h"
+#include "store/StoreRuns.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
 #include "workflow/WFTimerStore.h"
@@ -42,8 +41,8 @@ struct StoreCall {
 // a
 //    group is carried out as one; nothing waits for a group to fill.
 // 2. Each call that is submitted is answered exactly once, unless its task has ended before.
-// 3. A run is in runs_ from its claim until the store has accepted or refused its end, or the lease
-//    is over. Its finish is asked for exactly once, and again only if the store has failed.
+// 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
+//    lease is not over.
 // 4. User code never runs on the thread of the engine, and the mutex is never held when a scope is
 //    cancelled or the backend is called.
 // 5. The thread waits without a time limit. A library timer (wake_timer_) wakes it for what is due
@@ -93,13 +92,6 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
  private:
   struct Group;
 
-  // A kind of timers that this process handles.
-  struct Kind {
-    std::shared_ptr<StoreHandler> handler;
-    double tokens = 0;  // how many overdue timers may begin now
-    int64_t filled_us = 0;
-  };
-
   struct Finish {
     StoreRequest request;
     std::shared_ptr<StoreRun> run;
@@ -109,8 +101,6 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   void run();
   bool has_work() const WF_REQUIRES(mutex_);
   std::unique_ptr<Group> take_group() WF_REQUIRES(mutex_);
-  void prepare_claim(Group& group) WF_REQUIRES(mutex_);
-  void prepare_extend(Group& group) WF_REQUIRES(mutex_);
   void carry_out(Group& group);
   void settle(Group& group);
   void settle_calls(Group& group);
@@ -119,7 +109,6 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   void settle_claim(Group& group);
   void settle_look(Group& group);
   void begin_run(ClaimRequest::Claimed& claimed);
-  void begin_to_count(const std::shared_ptr<StoreRun>& run, int64_t now_us);
   // After a group that ran out of memory: its calls end, its finishes are asked for again.
   void give_back(Group& group);
   void report_missed(const std::shared_ptr<StoreHandler>& handler, WFStoreInfo&& info);
@@ -133,20 +122,17 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // What an answer to a user's request means for this process.
   void note_answer(const StoreRequest& request);
   void tell_cancelled(const WFStoreAnswer& answer);
-  // The run should stop: ECANCELED or ESTALE.
-  void end_scope(StoreRun& run, int reason);
-  int64_t retry_delay_us(const StoreRun& run) WF_REQUIRES(mutex_);
+  // Tells handlers that their runs should stop.
+  void notify(const std::vector<StoreRuns::Notice>& notices);
   // The series of the run has ended, or there was none.
-  void request_finish(const std::shared_ptr<StoreRun>& run, FinishRequest finish)
-      WF_REQUIRES(mutex_);
+  void end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& finish) WF_REQUIRES(mutex_);
 
   // Timers.
   void arm();
   void check_times();
   void start_to_look();
   void due_at(int64_t us) WF_REQUIRES(mutex_);
-  void find_next_lease_times() WF_REQUIRES(mutex_);
-  bool takes_timers() const WF_REQUIRES(mutex_) { return !refuses_ && !kinds_.empty(); }
+  bool takes_timers() const WF_REQUIRES(mutex_) { return !refuses_ && runs_.handles_any(); }
   void look_around();
   void try_to_reopen();
   // A function that calls `what` unless the engine is gone.
@@ -156,9 +142,7 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   Runtime& runtime_;
   const std::unique_ptr<StoreBackend> backend_;
   const WFStoreOptions options_;
-  const int64_t lease_us_;
   const uint64_t session_;
-  const std::string owner_;
   StoreCounters counters_;
   Thread thread_;
 
@@ -168,11 +152,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   std::atomic<uint64_t> next_number_{1};
   std::deque<std::shared_ptr<StoreCall>> calls_ WF_GUARDED_BY(mutex_);
   std::deque<Finish> finishes_ WF_GUARDED_BY(mutex_);
-  std::map<std::string, Kind> kinds_ WF_GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, std::shared_ptr<StoreRun>> runs_ WF_GUARDED_BY(mutex_);  // by fence
-
-  size_t live_runs_ WF_GUARDED_BY(mutex_) = 0;  // whose series have not ended, lost ones included
-  uint64_t random_ WF_GUARDED_BY(mutex_) = session_;
+  StoreRuns runs_ WF_GUARDED_BY(mutex_);
+  uint64_t random_ WF_GUARDED_BY(mutex_);
 
   // What the thread is asked to do.
   bool claim_ WF_GUARDED_BY(mutex_) = false;
@@ -189,10 +170,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
 
-  // By the clock of the store; each may be too early.
+  // By the clock of the store; it may be too early.
   int64_t next_claim_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
-  int64_t next_extend_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
-  int64_t next_warning_us_ WF_GUARDED_BY(mutex_) = kNeverUs;  // of a lease that is about to be lost
   int64_t last_hint_extend_us_ WF_GUARDED_BY(mutex_) = 0;
 
   StoreAlarm wake_alarm_;

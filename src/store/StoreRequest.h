@@ -74,8 +74,10 @@ struct RescheduleRequest {
 struct ClaimRequest {
   struct Kind {
     std::string name;
-    size_t max_fresh = 0;    // of those that have been due since `fresh_us` or later
-    size_t max_overdue = 0;  // of those that have been due for longer; oldest first
+    // At most so many, those first that have been due for at most `fresh_us`, then those that have
+    // been due for longer. Of each the oldest first.
+    size_t max = 0;
+    size_t max_overdue = 0;  // of those that have been due for longer
   };
   std::vector<Kind> kinds;
   std::string owner;

@@ -1,12 +1,91 @@
 #include "store/StoreRun.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <utility>
 
 #include "store/StoreEngine.h"
+#include "store/StoreRepeat.h"
+#include "util/Time.h"
 
 namespace workflow {
+
+namespace {
+
+int64_t us_of(Duration duration) {
+  return (duration.positive_ns() + 999) / 1000;
+}
+
+}  // namespace
+
+FinishRequest StoreRun::finish(const End& end, int64_t now_us, uint64_t random) {
+  RunOutcome outcome;
+  {
+    MutexLock lock(mutex_);
+    outcome = outcome_;
+  }
+  // Waits inside were cut short if the handler was told that the lease is about to be lost.
+  const bool whole = end.completed && !end.stopping && scope.error() != ESTALE;
+  switch (outcome.what) {
+    case RunOutcome::kDefault:
+      if (!whole) {
+        const bool at_once = end.completed;
+        return retry(saturating_add(now_us, at_once ? 0 : retry_delay_us(random)), !end.stopping);
+      }
+      break;
+    case RunOutcome::kAcknowledge:
+      break;
+    case RunOutcome::kRetry:
+      return retry(saturating_add(now_us, outcome.delay_us), true);
+    case RunOutcome::kBackOff:
+      return retry(saturating_add(now_us, retry_delay_us(random)), true);
+    case RunOutcome::kGiveUp:
+      return finish_without_run(FinishRequest::How::kFailed, outcome.reason, now_us);
+  }
+  return finish_without_run(FinishRequest::How::kDone, {}, now_us);
+}
+
+FinishRequest StoreRun::retry(int64_t at_us, bool counts) const {
+  const unsigned max_attempts = handler->options.max_attempts;
+  if (counts && max_attempts > 0 && attempts >= max_attempts) {
+    return finish_without_run(FinishRequest::How::kFailed, kAttemptsUsedUp, at_us);
+  }
+  FinishRequest request;
+  request.run = id;
+  request.how = FinishRequest::How::kRetry;
+  request.next_us = at_us;
+  return request;
+}
+
+FinishRequest StoreRun::finish_without_run(FinishRequest::How how, const std::string& reason,
+                                           int64_t now_us) const {
+  FinishRequest request;
+  request.run = id;
+  request.how = how;
+  request.reason = reason;
+  if (repeat.empty()) {
+    return request;
+  }
+  if (const auto dates = StoreRepeat::parse(repeat)) {
+    request.next_us = dates->next_us(dates->date_to_run_us(due_us, now_us));
+  } else {
+    request.how = FinishRequest::How::kFailed;
+    request.reason = "no next date: its time zone is not known here";
+  }
+  return request;
+}
+
+int64_t StoreRun::retry_delay_us(uint64_t random) const {
+  const WFStoreHandlerOptions& options = handler->options;
+  const int64_t most_us = us_of(options.max_retry_delay);
+  int64_t delay_us = std::min(us_of(options.retry_delay), most_us);
+  for (unsigned i = 1; i < attempts && delay_us < most_us; i++) {
+    delay_us = std::min(saturating_add(delay_us, delay_us), most_us);
+  }
+  // Up to a quarter less.
+  return delay_us - (delay_us >> 18) * static_cast<int64_t>(random & 0xffff);
+}
 
 class StoredTimerTask::Series final : public SeriesWork {
  public:
@@ -62,7 +141,7 @@ std::chrono::microseconds StoredTimerTask::lease_left() const {
 }
 
 void StoredTimerTask::retry_after(Duration delay) {
-  run_->set_outcome({RunOutcome::kRetry, (delay.positive_ns() + 999) / 1000, {}});
+  run_->set_outcome({RunOutcome::kRetry, us_of(delay), {}});
 }
 
 void StoredTimerTask::give_up(const std::string& reason) {

@@ -13,13 +13,11 @@ namespace workflow {
 
 class StoreEngine;
 
-// A handler of users, with what it was registered with. Constant, but for `running`.
+// A handler of users, with what it was registered with. Constant.
 struct StoreHandler {
   std::string kind;
   WFTimerStore::Handler handler;
   WFStoreHandlerOptions options;
-  // Guarded by the mutex of the engine. How many runs of the kind this process has.
-  size_t running = 0;
 };
 
 // What a handler has asked for.
@@ -62,12 +60,25 @@ class StoreRun {
     MutexLock lock(mutex_);
     outcome_ = std::move(outcome);
   }
-  RunOutcome outcome() {
-    MutexLock lock(mutex_);
-    return outcome_;
-  }
+
+  // How its series has ended.
+  struct End {
+    bool completed;  // false: the series was cancelled before its end
+    bool stopping;   // the library stops: what waited in the series did not do what it should have
+  };
+  // What the store is asked for when the series has ended. `random` spreads retries.
+  FinishRequest finish(const End& end, int64_t now_us, uint64_t random);
+  // The same if its handler is not called.
+  FinishRequest finish_without_run(FinishRequest::How how, const std::string& reason,
+                                   int64_t now_us) const;
+
+  // Why a run fails that has had too many attempts.
+  static constexpr char kAttemptsUsedUp[] = "its attempts are used up";
 
  private:
+  FinishRequest retry(int64_t at_us, bool counts) const;
+  int64_t retry_delay_us(uint64_t random) const;
+
   Mutex mutex_;
   RunOutcome outcome_ WF_GUARDED_BY(mutex_);
 };

@@ -10,7 +10,7 @@
 
 #include "store/StoreBackend.h"
 
-namespace test_store {
+namespace store_test {
 
 // A backend that fails when it is told to, around one that works. Owns that one.
 //
@@ -72,4 +72,4 @@ class FaultyBackend final : public workflow::StoreBackend {
   int failing_reopens_ = 0;
 };
 
-}  // namespace test_store
+}  // namespace store_test

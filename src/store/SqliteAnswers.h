@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "store/SqliteMeta.h"
+#include "store/SqliteStatement.h"
+#include "store/StoreRequest.h"
+
+namespace workflow {
+
+// The answers to requests with an id: the tables `sessions` and `answers` (rule 12 of
+// StoreBackend.h).
+//
+// All functions but forget() are called in a transaction, by one thread at a time.
+//
+// Invariants:
+// 1. A session has at most `remembered` rows, those with the largest numbers. Rows up to
+//    `forgotten` may have been deleted, those above have not.
+// 2. At most kMostSessions sessions have a row, those that were used last. The answers of a session
+//    that was dropped are deleted a few at a time (meta.dropping), one session after the other.
+// 3. Once a session was dropped (meta.has_dropped), what an unknown session has asked may be
+//    forgotten.
+class SqliteAnswers {
+ public:
+  enum class Found {
+    kNo,        // it was not carried out
+    kYes,       // its answer was put into the request
+    kUsedUp,    // another request has asked for it in vain
+    kForgotten  // it may have been carried out
+  };
+
+  SqliteAnswers(SqliteConnection& connection, SqliteMeta& meta, size_t remembered)
+      : connection_(connection), meta_(meta), remembered_(static_cast<int64_t>(remembered)) {}
+
+  // Looks for the answer to this request, which has an id.
+  Found find(StoreRequest& request);
+  // Remembers the answer to this request, which has an id that was not found.
+  void add(const StoreRequest& request, int64_t now_us);
+  // Looks for the answer to another request. An id that is not found is used up.
+  void carry_out(AskRequest& request, StoreFailure& failure, int64_t now_us);
+  // Makes a session known, so that what it has not asked is not taken for forgotten.
+  void know(uint64_t session, int64_t now_us);
+
+  // Before the commit of a transaction that has changed something: writes what is known of the
+  // sessions, and deletes some of what belongs to a session that was dropped.
+  void save();
+  // At the beginning of each transaction: other processes may have changed the tables.
+  void begin() { sessions_.clear(); }
+
+ private:
+  static constexpr int64_t kMostSessions = 256;
+  static constexpr int64_t kDroppedRows = 64;  // deleted in one transaction
+
+  struct Session {
+    int64_t newest = 0;
+    int64_t remembered = 0;
+    int64_t forgotten = 0;
+    int64_t used_us = 0;
+    bool known = false;
+    bool changed = false;
+  };
+
+  Session& session(uint64_t id);
+  Found read(const WFStoreRequestId& id, WFStoreResult& result);
+  void write(const WFStoreRequestId& id, const SqliteStatement::Optional& answer, int64_t now_us);
+  void save_sessions();
+  void drop_oldest();
+
+  SqliteConnection& connection_;
+  SqliteMeta& meta_;
+  const int64_t remembered_;
+  std::unordered_map<uint64_t, Session> sessions_;  // those that this transaction has met
+  SqliteStatement session_{connection_,
+                           "SELECT newest, remembered, forgotten, used FROM sessions"
+                           " WHERE session = ?"};
+  SqliteStatement save_session_{connection_,
+                                "INSERT INTO sessions(session, newest, remembered, forgotten, used)"
+                                " VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT(session) DO UPDATE SET"
+                                " newest = ?2, remembered = ?3, forgotten = ?4, used = ?5"};
+  SqliteStatement count_sessions_{connection_, "SELECT count(*) FROM sessions"};
+  SqliteStatement oldest_session_{connection_,
+                                  "SELECT session FROM sessions ORDER BY used, session LIMIT 1"};
+  SqliteStatement remove_session_{connection_, "DELETE FROM sessions WHERE session = ?"};
+  SqliteStatement select_{connection_,
+                          "SELECT answer FROM answers WHERE session = ? AND number = ?"};
+  SqliteStatement insert_{connection_,
+                          "INSERT INTO answers(session, number, answer) VALUES(?, ?, ?)"};
+  SqliteStatement first_{connection_,
+                         "SELECT number FROM answers WHERE session = ? ORDER BY number LIMIT 1"};
+  SqliteStatement remove_{connection_, "DELETE FROM answers WHERE session = ? AND number = ?"};
+  SqliteStatement remove_all_{connection_, "DELETE FROM answers WHERE session = ?"};
+};
+
+}  // namespace workflow

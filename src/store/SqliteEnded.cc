@@ -1,0 +1,50 @@
+#include "store/SqliteEnded.h"
+
+#include <algorithm>
+
+#include "store/SqliteTime.h"
+
+namespace workflow {
+
+void SqliteEnded::add(std::string_view name, uint64_t timer, unsigned attempts,
+                      WFStoreOutcome outcome, int64_t now_us) {
+  insert_.run(++meta_.ended, name, timer, static_cast<int>(outcome), now_us, attempts);
+  for (int64_t i = 0; i < kDeletedPerRow; i++) {
+    int64_t id = 0;
+    {
+      SqliteCursor row = oldest_.find();
+      if (!row.next() || row.integer(0) > meta_.ended - remembered_) {
+        return;
+      }
+      id = row.integer(0);
+      meta_.since_us = std::max(meta_.since_us, row.integer(1));
+    }
+    remove_.run(id);
+  }
+}
+
+WFStoreAnswer SqliteEnded::answer(std::string_view name) {
+  WFStoreAnswer answer;
+  const int64_t forgotten = meta_.ended - remembered_;
+  {
+    SqliteCursor row = latest_.find(name, forgotten);
+    if (row.next()) {
+      answer.verdict = WFStoreVerdict::kDone;
+      answer.timer = row.unsigned_integer(0);
+      answer.outcome = static_cast<WFStoreOutcome>(row.integer(1));
+      answer.when = time_of_us(row.integer(2));
+      answer.attempts = static_cast<unsigned>(row.integer(3));
+      return answer;
+    }
+  }
+  int64_t since_us = meta_.since_us;
+  SqliteCursor row = time_of_.find(forgotten);
+  if (row.next()) {
+    since_us = std::max(since_us, row.integer(0));
+  }
+  answer.verdict = WFStoreVerdict::kUnknown;
+  answer.when = time_of_us(since_us);
+  return answer;
+}
+
+}  // namespace workflow

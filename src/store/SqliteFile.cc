@@ -1,0 +1,331 @@
+#include "store/SqliteFile.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "store/SqlitePlace.h"
+#include "store/SqliteSchema.h"
+#include "store/SqliteSeals.h"
+#include "util/UniqueFd.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int64_t kFrameBytes = 24 + SqliteSeals::kPageBytes;
+constexpr size_t kHeaderBytes = 100;  // https://www.sqlite.org/fileformat2.html#the_database_header
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+int say(int error, const std::string& what, std::string* message) {
+  *message = what;
+  return error;
+}
+
+int say_errno(const std::string& path, std::string* message) {
+  const int error = errno;
+  return say(error, path + ": " + std::strerror(error), message);
+}
+
+uint32_t big(const unsigned char* bytes) {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 |
+         uint32_t{bytes[3]};
+}
+
+void remove_database(const std::string& path) {
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
+    ::unlink((path + suffix).c_str());
+  }
+}
+
+// Makes the entries of a directory durable.
+int sync_directory(const std::string& path) {
+  const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return directory.valid() && ::fsync(directory.get()) == 0 ? 0 : errno;
+}
+
+// Reads through the virtual file system: SQLite's locks on a file are lost if somebody else in the
+// process closes it.
+int read_header(const char* vfs_name, const std::string& path,
+                std::array<unsigned char, kHeaderBytes>* header) {
+  sqlite3_vfs* const vfs = sqlite3_vfs_find(vfs_name);
+  if (vfs == nullptr) {
+    return SQLITE_ERROR;
+  }
+  const std::unique_ptr<void, decltype(&std::free)> memory(
+      std::calloc(1, static_cast<size_t>(vfs->szOsFile)), &std::free);
+  const std::unique_ptr<const char, decltype(&sqlite3_free_filename)> name(
+      sqlite3_create_filename(path.c_str(), "", "", 0, nullptr), &sqlite3_free_filename);
+  if (!memory || !name) {
+    return SQLITE_NOMEM;
+  }
+  auto* file = static_cast<sqlite3_file*>(memory.get());
+  int result =
+      vfs->xOpen(vfs, name.get(), file, SQLITE_OPEN_READONLY | SQLITE_OPEN_MAIN_DB, nullptr);
+  if (result == SQLITE_OK) {
+    result = file->pMethods->xRead(file, header->data(), kHeaderBytes, 0);
+  }
+  if (file->pMethods) {
+    file->pMethods->xClose(file);
+  }
+  return result;
+}
+
+}  // namespace
+
+int SqliteFile::check_directory(std::string* message) const {
+  const std::string directory = directory_of(path_);
+  long type = 0;
+  if (settings_.file_system_type) {
+    type = settings_.file_system_type(directory);
+  } else {
+    struct statfs status = {};
+    if (::statfs(directory.c_str(), &status) != 0) {
+      return say_errno(directory, message);
+    }
+    type = static_cast<long>(status.f_type);
+  }
+  if (is_network_file_system(type)) {
+    return say(ENOTSUP, directory + ": a store must not be on a network file system", message);
+  }
+  if (exists()) {
+    if (::access(path_.c_str(), R_OK) != 0) {
+      return say_errno(path_, message);
+    }
+    if (::access(path_.c_str(), W_OK) != 0) {
+      return say(EROFS, path_ + ": the file can only be read", message);
+    }
+  }
+  if (::access(directory.c_str(), W_OK | X_OK) != 0) {
+    return say_errno(directory, message);
+  }
+  return 0;
+}
+
+bool SqliteFile::exists() const {
+  return ::access(path_.c_str(), F_OK) == 0;
+}
+
+bool SqliteFile::has_log() const {
+  struct stat status = {};
+  return ::stat((path_ + "-wal").c_str(), &status) == 0 && status.st_size > 0;
+}
+
+int SqliteFile::create(int64_t now_us, std::string* message) const {
+  const std::string draft = path_ + "-new";
+  remove_database(draft);
+  uint64_t identity = 0;
+  while (identity == 0) {
+    if (::getrandom(&identity, sizeof identity, 0) < 0 && errno != EINTR) {
+      return say_errno("getrandom", message);
+    }
+  }
+  {
+    SqliteConnection connection;
+    connection.open(draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                    SqliteSeals::over(settings_.base_vfs));
+    if (connection.is_open()) {
+      int reserved = SqliteSeals::kSealBytes;
+      connection.note(
+          sqlite3_file_control(connection.handle(), "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved));
+    }
+    connection.run(
+        "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAGMA synchronous = FULL;"
+        "BEGIN IMMEDIATE;");
+    SqliteSchema::create(connection, identity, now_us);
+    connection.run("COMMIT; PRAGMA journal_mode = WAL;");
+    if (connection.code() != SQLITE_OK) {
+      const int error = fail(connection, message);
+      connection.close();
+      remove_database(draft);
+      return error;
+    }
+  }
+  // link(2) does not replace a file that somebody else has put there.
+  if (::link(draft.c_str(), path_.c_str()) == 0) {
+    ::unlink(draft.c_str());
+  } else if ((errno != EPERM && errno != EOPNOTSUPP) ||
+             ::rename(draft.c_str(), path_.c_str()) != 0) {
+    const int error = say_errno(path_, message);
+    remove_database(draft);
+    return error;
+  }
+  if (const int error = sync_directory(directory_of(path_))) {
+    errno = error;
+    return say_errno(directory_of(path_), message);
+  }
+  return 0;
+}
+
+int SqliteFile::check_header(std::string* message) const {
+  std::array<unsigned char, kHeaderBytes> header = {};
+  const int result = read_header(settings_.base_vfs, path_, &header);
+  if (result == SQLITE_IOERR_SHORT_READ) {
+    return say(EILSEQ, path_ + ": not a store", message);
+  }
+  if (result != SQLITE_OK) {
+    return say(EIO, path_ + ": cannot be read: " + sqlite3_errstr(result), message);
+  }
+  constexpr char kMagic[] = "SQLite format 3";
+  const uint32_t layout = big(&header[60]);
+  if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0 ||
+      big(&header[68]) != SqliteSchema::kApplicationId) {
+    return say(EILSEQ, path_ + ": not a store", message);
+  }
+  if (layout > SqliteSchema::kLayout) {
+    return say(
+        ENOTSUP,
+        path_ + ": written by a later version of the library, layout " + std::to_string(layout),
+        message);
+  }
+  if (layout != SqliteSchema::kLayout || header[16] != SqliteSeals::kPageBytes >> 8 ||
+      header[17] != 0 || header[18] != 2 || header[20] != SqliteSeals::kSealBytes) {
+    return say(EILSEQ, path_ + ": damaged", message);
+  }
+  return 0;
+}
+
+int SqliteFile::open(std::string* message) {
+  if (const int error = check_header(message)) {
+    return error;
+  }
+  struct stat status = {};
+  if (::stat(path_.c_str(), &status) != 0) {
+    return say_errno(path_, message);
+  }
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  log_bytes_ = 0;
+  for (SqliteConnection* connection : {&connection_, &checkpoints_}) {
+    if (const int error = open_connection(*connection, message)) {
+      close();
+      return error;
+    }
+  }
+  sqlite3_wal_hook(connection_.handle(), committed, this);
+  connection_.run("PRAGMA cache_size = -16384;");
+  checkpoints_.run("PRAGMA cache_size = -256;");
+  if (connection_.number("PRAGMA application_id") != SqliteSchema::kApplicationId ||
+      connection_.number("PRAGMA user_version") != SqliteSchema::kLayout) {
+    connection_.note(SQLITE_CORRUPT);
+  }
+  StoreFailure replaced;
+  int error = 0;
+  if (connection_.code() != SQLITE_OK || checkpoints_.code() != SQLITE_OK) {
+    error = fail(connection_.code() != SQLITE_OK ? connection_ : checkpoints_, message);
+  } else if (!is_same(&replaced)) {
+    error = say(replaced.error, replaced.message, message);
+  } else if (sqlite3_db_readonly(connection_.handle(), "main") != 0) {
+    error = say(EROFS, path_ + ": the file can only be read", message);
+  }
+  if (error != 0) {
+    close();
+  }
+  return error;
+}
+
+int SqliteFile::open_connection(SqliteConnection& connection, std::string* message) const {
+  connection.forget_error();
+  connection.set_patience(settings_.busy_ms);
+  connection.open(path_, SQLITE_OPEN_READWRITE, SqliteSeals::over(settings_.base_vfs));
+  connection.run(
+      "PRAGMA mmap_size = 0; PRAGMA cache_spill = OFF; PRAGMA secure_delete = OFF;"
+      "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;");
+  connection.run(settings_.full_sync ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+  return connection.code() == SQLITE_OK ? 0 : fail(connection, message);
+}
+
+void SqliteFile::close() {
+  checkpoints_.close();
+  connection_.close();
+}
+
+bool SqliteFile::is_same(StoreFailure* failure) const {
+  struct stat status = {};
+  if (::stat(path_.c_str(), &status) != 0) {
+    failure->error = errno;
+    failure->message =
+        errno == ENOENT ? path_ + ": the file was deleted" : path_ + ": " + std::strerror(errno);
+    return false;
+  }
+  if (status.st_dev != device_ || status.st_ino != inode_) {
+    failure->error = ESTALE;
+    failure->message = path_ + ": the file was replaced";
+    return false;
+  }
+  return true;
+}
+
+bool SqliteFile::is_full(const SqliteConnection& connection) {
+  const int code = connection.code();
+  const int error = connection.system_error();
+  return code == SQLITE_FULL || ((code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_SHMSIZE ||
+                                  code == SQLITE_IOERR_SHMOPEN) &&
+                                 (error == ENOSPC || error == EDQUOT));
+}
+
+StoreFailure SqliteFile::failure_of(const SqliteConnection& connection) const {
+  const int code = connection.code();
+  const int system_error = connection.system_error();
+  StoreFailure failure;
+  failure.message = path_ + ": " + connection.message();
+  if (is_full(connection)) {
+    failure.error = ENOSPC;
+  } else if (code == SQLITE_IOERR_DATA || code == SQLITE_IOERR_CORRUPTFS) {
+    failure.error = EILSEQ;
+    failure.message = path_ + ": damaged: a page does not have its checksum";
+  } else {
+    switch (code & 0xff) {
+      case SQLITE_BUSY:
+      case SQLITE_LOCKED:
+      case SQLITE_PROTOCOL:
+        failure.error = EBUSY;
+        break;
+      case SQLITE_NOMEM:
+        failure.error = ENOMEM;
+        break;
+      case SQLITE_CORRUPT:
+      case SQLITE_NOTADB:
+      case SQLITE_ERROR:  // tables or columns are missing
+        failure.error = EILSEQ;
+        break;
+      case SQLITE_READONLY:
+        failure.error = EROFS;
+        break;
+      case SQLITE_PERM:
+      case SQLITE_AUTH:
+        failure.error = EACCES;
+        break;
+      case SQLITE_TOOBIG:
+        failure.error = EMSGSIZE;
+        break;
+      default:
+        failure.error = system_error != 0 ? system_error : EIO;
+    }
+  }
+  return failure;
+}
+
+int SqliteFile::fail(const SqliteConnection& connection, std::string* message) const {
+  const StoreFailure failure = failure_of(connection);
+  return say(failure.error, failure.message, message);
+}
+
+int SqliteFile::committed(void* file, sqlite3*, const char*, int frames) {
+  static_cast<SqliteFile*>(file)->log_bytes_ = frames * kFrameBytes;
+  return SQLITE_OK;
+}
+
+}  // namespace workflow

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "store/SqliteConnection.h"
+#include "store/StoreRequest.h"
+
+namespace workflow {
+
+// What tests replace.
+struct SqliteSettings {
+  const char* base_vfs = nullptr;  // the file system below the seals; null: SQLite's default one
+  bool full_sync = true;           // false: a loss of power may undo the last transactions
+  int busy_ms = SqliteConnection::kBusyMs;
+  // The type of the file system of a path, as statfs(2) tells it.
+  std::function<long(const std::string& path)> file_system_type;
+};
+
+// The file of a store, and two connections to it: one for the transactions, and one for
+// checkpoints, which another thread may use.
+//
+// Used by one thread at a time, but for the connection for checkpoints.
+//
+// Invariants:
+// 1. A file that is no store of ours, or of another layout, is never changed.
+// 2. A new store appears under its name when it is complete, so there never is an empty one.
+class SqliteFile {
+ public:
+  SqliteFile(std::string path, SqliteSettings settings)
+      : path_(std::move(path)), settings_(std::move(settings)) {}
+  SqliteFile(const SqliteFile&) = delete;
+  SqliteFile& operator=(const SqliteFile&) = delete;
+
+  // Refuses network file systems, and directories where we must not write. Returns 0 or an errno
+  // value, and then a message.
+  int check_directory(std::string* message) const;
+  // Whether there is a file of that name, or a log without its file.
+  bool exists() const;
+  bool has_log() const;
+  // Creates the store, whose file must be missing. Only one process does this at a time. The
+  // result is as that of check_directory().
+  int create(int64_t now_us, std::string* message) const;
+  // Opens the store. The result is as that of check_directory().
+  int open(std::string* message);
+  void close();
+
+  // Whether the path still leads to the file that was opened. Otherwise sets `failure`.
+  bool is_same(StoreFailure* failure) const;
+
+  SqliteConnection& connection() { return connection_; }
+  SqliteConnection& checkpoints() { return checkpoints_; }
+  const std::string& path() const { return path_; }
+  // The size of the log in bytes after the last commit of this process.
+  int64_t log_bytes() const { return log_bytes_; }
+
+  // The first error of a connection in the terms of a store.
+  StoreFailure failure_of(const SqliteConnection& connection) const;
+  // Whether the error is that the disk has no room.
+  static bool is_full(const SqliteConnection& connection);
+
+ private:
+  // Looks at the header of the file before SQLite may change anything.
+  int check_header(std::string* message) const;
+  int open_connection(SqliteConnection& connection, std::string* message) const;
+  int fail(const SqliteConnection& connection, std::string* message) const;
+  static int committed(void* file, sqlite3* connection, const char* database, int frames);
+
+  const std::string path_;
+  const SqliteSettings settings_;
+  SqliteConnection connection_;
+  SqliteConnection checkpoints_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  int64_t log_bytes_ = 0;
+};
+
+}  // namespace workflow

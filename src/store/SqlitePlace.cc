@@ -1,0 +1,93 @@
+#include "store/SqlitePlace.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace workflow {
+
+namespace {
+
+// realpath(3); empty with errno.
+std::string real_path(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> found(::realpath(path.c_str(), nullptr),
+                                                          &std::free);
+  return found ? found.get() : std::string();
+}
+
+int refuse(int error, const std::string& why, std::string* message) {
+  *message = why;
+  return error;
+}
+
+}  // namespace
+
+int find_sqlite_file(const std::string& place, std::string* path, std::string* message) {
+  if (place.empty()) {
+    return refuse(EINVAL, "the URL names no file", message);
+  }
+  if (place.starts_with("//")) {
+    return refuse(EINVAL, "the URL names a host: write sqlite:/path, with one slash", message);
+  }
+  if (const size_t mark = place.find('?'); mark != std::string::npos) {
+    const std::string parameter = place.substr(mark + 1, place.find('=', mark) - mark - 1);
+    return refuse(EINVAL, "unknown parameter in the URL: " + parameter, message);
+  }
+  if (place.find('\0') != std::string::npos || place.find('#') != std::string::npos) {
+    return refuse(EINVAL, "the path contains a character that is not allowed", message);
+  }
+  if (place.ends_with('/')) {
+    return refuse(EINVAL, "the path ends in a slash: " + place, message);
+  }
+  struct stat status = {};
+  if (::stat(place.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode)) {
+      return refuse(EINVAL, "not a regular file: " + place, message);
+    }
+    *path = real_path(place);
+    return path->empty() ? refuse(errno, place + ": " + std::strerror(errno), message) : 0;
+  }
+  if (errno != ENOENT) {
+    return refuse(errno, place + ": " + std::strerror(errno), message);
+  }
+  const size_t slash = place.rfind('/');
+  const std::string directory = slash == std::string::npos ? "."
+                                : slash == 0               ? "/"
+                                                           : place.substr(0, slash);
+  const std::string real = real_path(directory);
+  if (real.empty()) {
+    return refuse(errno, directory + ": " + std::strerror(errno), message);
+  }
+  *path = (real == "/" ? "" : real) + "/" +
+          (slash == std::string::npos ? place : place.substr(slash + 1));
+  return 0;
+}
+
+bool is_network_file_system(long type) {
+  // The numbers of linux/magic.h, and of file systems that are not part of Linux.
+  constexpr std::array<uint32_t, 14> kTypes = {
+      0x6969,      // NFS
+      0x517b,      // SMB
+      0xff534d42,  // CIFS
+      0xfe534d42,  // SMB2
+      0x5346414f,  // AFS
+      0x6b414653,  // AFS of the kernel
+      0x73757245,  // Coda
+      0x00c36400,  // Ceph
+      0x01021997,  // 9P
+      0x0bd00bd0,  // Lustre
+      0x47504653,  // GPFS
+      0x01161970,  // GFS2
+      0x7461636f,  // OCFS2
+      0x564c,      // NCP
+  };
+  return std::find(kTypes.begin(), kTypes.end(), static_cast<uint32_t>(type)) != kTypes.end();
+}
+
+}  // namespace workflow

@@ -1,0 +1,308 @@
+#include "store/SqliteSeals.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <new>
+#include <string>
+
+#include "util/Mutex.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int64_t kPage = SqliteSeals::kPageBytes;
+
+// The format of write-ahead logs (https://www.sqlite.org/fileformat2.html#walformat).
+constexpr int64_t kLogHeader = 32;
+constexpr int64_t kFrameHeader = 24;
+constexpr int64_t kFrame = kFrameHeader + kPage;
+
+enum class Kind { kDatabase, kLog };
+
+// What SQLite knows as an open file. The file of the base follows it in memory.
+struct SealedFile {
+  sqlite3_file file;
+  Kind kind;
+  alignas(8) std::array<unsigned char, SqliteSeals::kPageBytes> page;
+
+  sqlite3_file* base() { return reinterpret_cast<sqlite3_file*>(this + 1); }
+};
+
+SealedFile* sealed(sqlite3_file* file) {
+  return reinterpret_cast<SealedFile*>(file);
+}
+sqlite3_file* base(sqlite3_file* file) {
+  return sealed(file)->base();
+}
+sqlite3_vfs* base(sqlite3_vfs* vfs) {
+  return static_cast<sqlite3_vfs*>(vfs->pAppData);
+}
+
+uint64_t load_word(const unsigned char* bytes) {
+  uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
+}
+
+void store_word(unsigned char* bytes, uint64_t word) {
+  if constexpr (std::endian::native != std::endian::little) {
+    word = __builtin_bswap64(word);
+  }
+  std::memcpy(bytes, &word, sizeof word);
+}
+
+uint32_t load_big(const unsigned char* bytes) {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 |
+         uint32_t{bytes[3]};
+}
+
+uint32_t load_little(const unsigned char* bytes) {
+  return uint32_t{bytes[3]} << 24 | uint32_t{bytes[2]} << 16 | uint32_t{bytes[1]} << 8 |
+         uint32_t{bytes[0]};
+}
+
+// Reads the page that contains the part, verifies it, and copies the part.
+int read_database(SealedFile* file, unsigned char* out, int size, int64_t offset) {
+  const int64_t first = offset / kPage * kPage;
+  if (offset + size > first + kPage) {
+    return SQLITE_IOERR_DATA;  // SQLite never asks for parts of two pages
+  }
+  const bool whole = size == kPage;
+  unsigned char* page = whole ? out : file->page.data();
+  const int result = file->base()->pMethods->xRead(file->base(), page, kPage, first);
+  if (result == SQLITE_IOERR_SHORT_READ) {
+    sqlite3_int64 length = 0;
+    const int size_result = file->base()->pMethods->xFileSize(file->base(), &length);
+    if (size_result != SQLITE_OK || length > 0) {
+      return size_result != SQLITE_OK ? size_result : SQLITE_IOERR_DATA;
+    }
+    std::memset(out, 0, static_cast<size_t>(size));  // a database that is just being created
+    return SQLITE_IOERR_SHORT_READ;
+  }
+  if (result != SQLITE_OK) {
+    return result;
+  }
+  const auto number = static_cast<uint64_t>(first / kPage) + 1;
+  if (load_word(page + kPage - SqliteSeals::kSealBytes) != SqliteSeals::of(page, number)) {
+    return SQLITE_IOERR_DATA;
+  }
+  if (!whole) {
+    std::memcpy(out, page + (offset - first), static_cast<size_t>(size));
+  }
+  return SQLITE_OK;
+}
+
+int write_database(SealedFile* file, const unsigned char* bytes, int size, int64_t offset) {
+  if (size != kPage || offset % kPage != 0) {
+    return file->base()->pMethods->xWrite(file->base(), bytes, size, offset);
+  }
+  unsigned char* page = file->page.data();
+  std::memcpy(page, bytes, kPage - SqliteSeals::kSealBytes);
+  store_word(page + kPage - SqliteSeals::kSealBytes,
+             SqliteSeals::of(page, static_cast<uint64_t>(offset / kPage) + 1));
+  return file->base()->pMethods->xWrite(file->base(), page, kPage, offset);
+}
+
+// The checksum that a log keeps in its header and in each frame, over all frames up to it.
+struct LogSum {
+  uint32_t first;
+  uint32_t second;
+
+  void add(const unsigned char* bytes, int64_t size, bool big_endian) {
+    for (int64_t i = 0; i < size; i += 8) {
+      first += (big_endian ? load_big(bytes + i) : load_little(bytes + i)) + second;
+      second += (big_endian ? load_big(bytes + i + 4) : load_little(bytes + i + 4)) + first;
+    }
+  }
+};
+
+int read_log(SealedFile* file, unsigned char* out, int size, int64_t offset) {
+  sqlite3_file* base = file->base();
+  const int result = base->pMethods->xRead(base, out, size, offset);
+  if (result != SQLITE_OK || size != kPage || offset < kLogHeader ||
+      (offset - kLogHeader) % kFrame != kFrameHeader) {
+    return result;
+  }
+  const int64_t frame = offset - kFrameHeader;
+  unsigned char magic[4];
+  unsigned char before[8];
+  unsigned char header[kFrameHeader];
+  const int64_t sum_before = frame == kLogHeader ? kLogHeader - 8 : frame - kFrame + 16;
+  for (const int each : {base->pMethods->xRead(base, magic, sizeof magic, 0),
+                         base->pMethods->xRead(base, before, sizeof before, sum_before),
+                         base->pMethods->xRead(base, header, sizeof header, frame)}) {
+    if (each != SQLITE_OK) {
+      return each == SQLITE_IOERR_SHORT_READ ? SQLITE_IOERR_DATA : each;
+    }
+  }
+  const bool big_endian = (load_big(magic) & 1) != 0;
+  LogSum sum{load_big(before), load_big(before + 4)};
+  sum.add(header, 8, big_endian);
+  sum.add(out, kPage, big_endian);
+  return sum.first == load_big(header + 16) && sum.second == load_big(header + 20)
+             ? SQLITE_OK
+             : SQLITE_IOERR_DATA;
+}
+
+int x_close(sqlite3_file* file) {
+  return base(file)->pMethods ? base(file)->pMethods->xClose(base(file)) : SQLITE_OK;
+}
+
+int x_read(sqlite3_file* file, void* out, int size, sqlite3_int64 offset) {
+  auto* bytes = static_cast<unsigned char*>(out);
+  return sealed(file)->kind == Kind::kDatabase ? read_database(sealed(file), bytes, size, offset)
+                                               : read_log(sealed(file), bytes, size, offset);
+}
+
+int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
+  return sealed(file)->kind == Kind::kDatabase
+             ? write_database(sealed(file), static_cast<const unsigned char*>(bytes), size, offset)
+             : base(file)->pMethods->xWrite(base(file), bytes, size, offset);
+}
+
+// Hands a call on to the base. FUNCTION is a member of sqlite3_io_methods.
+template <auto FUNCTION>
+struct HandOn;
+template <class... ARGUMENTS, int (*sqlite3_io_methods::*FUNCTION)(sqlite3_file*, ARGUMENTS...)>
+struct HandOn<FUNCTION> {
+  static int call(sqlite3_file* file, ARGUMENTS... arguments) {
+    return (base(file)->pMethods->*FUNCTION)(base(file), arguments...);
+  }
+};
+
+void x_shm_barrier(sqlite3_file* file) {
+  base(file)->pMethods->xShmBarrier(base(file));
+}
+
+const sqlite3_io_methods kMethods = {
+    2,
+    x_close,
+    x_read,
+    x_write,
+    HandOn<&sqlite3_io_methods::xTruncate>::call,
+    HandOn<&sqlite3_io_methods::xSync>::call,
+    HandOn<&sqlite3_io_methods::xFileSize>::call,
+    HandOn<&sqlite3_io_methods::xLock>::call,
+    HandOn<&sqlite3_io_methods::xUnlock>::call,
+    HandOn<&sqlite3_io_methods::xCheckReservedLock>::call,
+    HandOn<&sqlite3_io_methods::xFileControl>::call,
+    HandOn<&sqlite3_io_methods::xSectorSize>::call,
+    HandOn<&sqlite3_io_methods::xDeviceCharacteristics>::call,
+    HandOn<&sqlite3_io_methods::xShmMap>::call,
+    HandOn<&sqlite3_io_methods::xShmLock>::call,
+    x_shm_barrier,
+    HandOn<&sqlite3_io_methods::xShmUnmap>::call,
+    nullptr,
+    nullptr,
+};
+
+int x_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* flags_out) {
+  if ((flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL)) == 0) {
+    return base(vfs)->xOpen(base(vfs), name, file, flags, flags_out);
+  }
+  SealedFile* self = sealed(file);
+  self->kind = flags & SQLITE_OPEN_WAL ? Kind::kLog : Kind::kDatabase;
+  self->base()->pMethods = nullptr;
+  const int result = base(vfs)->xOpen(base(vfs), name, self->base(), flags, flags_out);
+  file->pMethods = self->base()->pMethods ? &kMethods : nullptr;
+  return result;
+}
+
+int x_delete(sqlite3_vfs* vfs, const char* name, int sync) {
+  return base(vfs)->xDelete(base(vfs), name, sync);
+}
+int x_access(sqlite3_vfs* vfs, const char* name, int flags, int* out) {
+  return base(vfs)->xAccess(base(vfs), name, flags, out);
+}
+int x_full_pathname(sqlite3_vfs* vfs, const char* name, int size, char* out) {
+  return base(vfs)->xFullPathname(base(vfs), name, size, out);
+}
+int x_randomness(sqlite3_vfs* vfs, int size, char* out) {
+  return base(vfs)->xRandomness(base(vfs), size, out);
+}
+int x_sleep(sqlite3_vfs* vfs, int us) {
+  return base(vfs)->xSleep(base(vfs), us);
+}
+int x_current_time(sqlite3_vfs* vfs, double* out) {
+  return base(vfs)->xCurrentTime(base(vfs), out);
+}
+int x_get_last_error(sqlite3_vfs* vfs, int size, char* out) {
+  return base(vfs)->xGetLastError(base(vfs), size, out);
+}
+int x_current_time_int64(sqlite3_vfs* vfs, sqlite3_int64* out) {
+  return base(vfs)->xCurrentTimeInt64(base(vfs), out);
+}
+
+struct SealsVfs {
+  std::string name;
+  sqlite3_vfs vfs = {};
+};
+
+}  // namespace
+
+const char* SqliteSeals::over(const char* base_name) {
+  static Mutex mutex;
+  // Leaked: connections may be open when the process ends.
+  static auto* const known = new std::map<std::string, SealsVfs>();
+  MutexLock lock(mutex);
+  sqlite3_vfs* const base = sqlite3_vfs_find(base_name);
+  if (base == nullptr || base->iVersion < 2) {
+    return nullptr;
+  }
+  const auto [place, is_new] = known->try_emplace(base->zName);
+  SealsVfs& seals = place->second;
+  if (is_new) {
+    seals.name = std::string("workflow-seals-") + base->zName;
+    seals.vfs.iVersion = 2;
+    seals.vfs.szOsFile = static_cast<int>(sizeof(SealedFile)) + base->szOsFile;
+    seals.vfs.mxPathname = base->mxPathname;
+    seals.vfs.zName = seals.name.c_str();
+    seals.vfs.pAppData = base;
+    seals.vfs.xOpen = x_open;
+    seals.vfs.xDelete = x_delete;
+    seals.vfs.xAccess = x_access;
+    seals.vfs.xFullPathname = x_full_pathname;
+    seals.vfs.xRandomness = x_randomness;
+    seals.vfs.xSleep = x_sleep;
+    seals.vfs.xCurrentTime = x_current_time;
+    seals.vfs.xGetLastError = x_get_last_error;
+    seals.vfs.xCurrentTimeInt64 = x_current_time_int64;
+    if (sqlite3_vfs_register(&seals.vfs, 0) != SQLITE_OK) {
+      known->erase(place);
+      return nullptr;
+    }
+  }
+  return seals.name.c_str();
+}
+
+// Each step is a bijection of its lane for a given word, and of the word for a given lane, so that
+// a change of one word always changes the seal.
+uint64_t SqliteSeals::of(const unsigned char* page, uint64_t number) {
+  constexpr size_t kLanes = 4;
+  constexpr uint64_t kFactor = 0xc6f14d9e3b8a2475;
+  std::array<uint64_t, kLanes> lanes;
+  for (size_t i = 0; i < kLanes; i++) {
+    lanes[i] = (number + i + 1) * kFactor;
+  }
+  constexpr size_t kWords = (kPageBytes - kSealBytes) / 8;
+  size_t word = 0;
+  for (; word + kLanes <= kWords; word += kLanes) {
+    for (size_t i = 0; i < kLanes; i++) {
+      lanes[i] = std::rotl((lanes[i] ^ load_word(page + (word + i) * 8)) * kFactor, 29);
+    }
+  }
+  for (size_t i = 0; word < kWords; word++, i++) {
+    lanes[i] = std::rotl((lanes[i] ^ load_word(page + word * 8)) * kFactor, 29);
+  }
+  uint64_t seal = number;
+  for (const uint64_t lane : lanes) {
+    seal = (seal ^ lane) * kFactor;
+    seal ^= seal >> 31;
+  }
+  return seal;
+}
+
+}  // namespace workflow

@@ -1,0 +1,164 @@
+#include "store/StoreRuns.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "util/Time.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int64_t kUsPerSec = 1'000'000;
+// How many timers one claim takes of each kind at most.
+constexpr size_t kClaim = 256;
+
+}  // namespace
+
+void StoreRuns::handle(const std::string& kind, const WFTimerStore::Handler& handler,
+                       const WFStoreHandlerOptions& options, int64_t now_us) {
+  auto handler_of_kind = std::make_shared<StoreHandler>();
+  *handler_of_kind = {kind, handler, options};
+  Kind& entry = kinds_[kind];
+  entry.handler = std::move(handler_of_kind);
+  entry.tokens = static_cast<double>(catch_up_rate_) / 10;
+  entry.filled_us = now_us;
+}
+
+std::vector<std::string> StoreRuns::handled() const {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds_) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+ClaimRequest StoreRuns::claim(int64_t now_us) {
+  ClaimRequest claim;
+  claim.owner = owner_;
+  claim.lease_us = lease_us_;
+  claim.fresh_us = kFreshUs;
+  const double rate = static_cast<double>(catch_up_rate_);
+  for (auto& [name, kind] : kinds_) {
+    const int64_t passed_us = std::clamp<int64_t>(now_us - kind.filled_us, 0, kUsPerSec);
+    const double tokens = kind.tokens + static_cast<double>(passed_us) / 1e6 * rate;
+    kind.tokens = std::min(tokens, std::max(rate / 10, 1.0));
+    kind.filled_us = now_us;
+    const size_t running = kind.running;
+    const size_t places = kind.handler->options.max_running;
+    if (running >= places) {
+      continue;
+    }
+    // Overdue timers leave half of the places to those that are due now.
+    const size_t overdue_places = std::max<size_t>(places / 2, 1);
+    const size_t overdue_free = overdue_places > running ? overdue_places - running : 0;
+    const auto allowed = static_cast<size_t>(kind.tokens);
+    claim.kinds.push_back(
+        {name, std::min(places - running, kClaim), std::min({overdue_free, allowed, kClaim})});
+  }
+  return claim;
+}
+
+ExtendRequest StoreRuns::extend(std::vector<std::shared_ptr<StoreRun>>& runs) const {
+  ExtendRequest extend;
+  extend.lease_us = lease_us_;
+  for (const auto& [fence, run] : runs_) {
+    if (!run->ended) {
+      extend.runs.push_back(run->id);
+      runs.push_back(run);
+    }
+  }
+  return extend;
+}
+
+void StoreRuns::begin(const std::shared_ptr<StoreRun>& run, int64_t now_us) {
+  runs_[run->id.fence] = run;
+  Kind& kind = kinds_.at(run->handler->kind);
+  if (now_us - run->due_us > kFreshUs) {
+    kind.tokens = std::max(kind.tokens - 1, 0.0);
+  }
+  const int64_t end_us = run->lease_end_us.load(std::memory_order_relaxed);
+  next_extend_us_ = std::min(next_extend_us_, end_us - lease_us_ * 2 / 3);
+  next_warning_us_ = std::min(next_warning_us_, end_us - lease_us_ / 6);
+  kind.running++;
+  live_++;
+}
+
+bool StoreRuns::end(StoreRun& run) {
+  run.ended = true;
+  kinds_.at(run.handler->kind).running--;
+  live_--;
+  return runs_.contains(run.id.fence);
+}
+
+std::vector<StoreRuns::Notice> StoreRuns::extended(
+    const std::vector<std::shared_ptr<StoreRun>>& runs,
+    const std::vector<ExtendRequest::Extended>& answers) {
+  std::vector<Notice> notices;
+  for (size_t i = 0; i < runs.size(); i++) {
+    const std::shared_ptr<StoreRun>& run = runs[i];
+    if (answers[i].live) {
+      run->lease_end_us.store(answers[i].lease_end_us, std::memory_order_release);
+      if (answers[i].cancelled && !run->cancelled.load(std::memory_order_acquire)) {
+        notices.push_back({run, ECANCELED});
+      }
+    } else if (!run->ended && runs_.erase(run->id.fence) > 0) {
+      notices.push_back({run, ESTALE});
+    }
+  }
+  find_next_times();
+  return notices;
+}
+
+std::shared_ptr<StoreRun> StoreRuns::find(const RunId& id) const {
+  const auto found = runs_.find(id.fence);
+  return found != runs_.end() && found->second->id.timer == id.timer ? found->second : nullptr;
+}
+
+bool StoreRuns::must_extend(int64_t now_us) {
+  if (now_us < next_extend_us_) {
+    return false;
+  }
+  next_extend_us_ = any_known() ? saturating_add(now_us, lease_us_ / 12) : kNeverUs;
+  return any_known();
+}
+
+std::vector<StoreRuns::Notice> StoreRuns::about_to_be_lost(int64_t now_us) {
+  std::vector<Notice> notices;
+  if (now_us < next_warning_us_) {
+    return notices;
+  }
+  for (const auto& [fence, run] : runs_) {
+    const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
+    if (!run->ended && !run->warned && now_us >= end_us - lease_us_ / 6) {
+      run->warned = true;
+      notices.push_back({run, ESTALE});
+    }
+  }
+  find_next_warning();
+  return notices;
+}
+
+void StoreRuns::find_next_times() {
+  next_extend_us_ = kNeverUs;
+  for (const auto& [fence, run] : runs_) {
+    if (!run->ended) {
+      const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
+      next_extend_us_ = std::min(next_extend_us_, end_us - lease_us_ * 2 / 3);
+    }
+  }
+  find_next_warning();
+}
+
+void StoreRuns::find_next_warning() {
+  next_warning_us_ = kNeverUs;
+  for (const auto& [fence, run] : runs_) {
+    if (!run->ended && !run->warned) {
+      const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
+      next_warning_us_ = std::min(next_warning_us_, end_us - lease_us_ / 6);
+    }
+  }
+}
+
+}  // namespace workflow

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "store/StoreRequest.h"
+#include "store/StoreRun.h"
+#include "workflow/WFTimerStore.h"
+
+namespace workflow {
+
+// The kinds of timers that a process handles, and its runs with their leases. It knows neither
+// clock nor store nor thread: it is given the present time of the store, says what to ask of the
+// store, and takes the answers.
+//
+// 1. A run is known from begin() until forget() or until its lease was lost.
+// 2. A run is live from begin() to end(), known or not. A kind has a place for each live run.
+// 3. next_us() is never too late; it may be too early.
+//
+// Not thread-safe: the mutex of the engine guards it.
+class StoreRuns {
+ public:
+  // What is done with a run that should stop.
+  struct Notice {
+    std::shared_ptr<StoreRun> run;
+    int reason;  // ECANCELED or ESTALE
+  };
+
+  StoreRuns(int64_t lease_us, size_t catch_up_rate, std::string owner)
+      : lease_us_(lease_us), catch_up_rate_(catch_up_rate), owner_(std::move(owner)) {}
+
+  void handle(const std::string& kind, const WFTimerStore::Handler& handler,
+              const WFStoreHandlerOptions& options, int64_t now_us);
+  bool handles_any() const { return !kinds_.empty(); }
+  bool handles(const std::string& kind) const { return kinds_.contains(kind); }
+  std::vector<std::string> handled() const;
+  // The handler of a kind for which handles() is true.
+  std::shared_ptr<StoreHandler> handler_of(const std::string& kind) const {
+    return kinds_.at(kind).handler;
+  }
+
+  // Takes timers for the places that are free; it has no kinds if there are none.
+  ClaimRequest claim(int64_t now_us);
+  // Extends the leases of all known and live runs, which are stored in `runs` in the same order.
+  ExtendRequest extend(std::vector<std::shared_ptr<StoreRun>>& runs) const;
+
+  // Throws std::bad_alloc; then nothing has changed.
+  void begin(const std::shared_ptr<StoreRun>& run, int64_t now_us);
+  // The series of the run has ended. Returns whether the store has to be told.
+  bool end(StoreRun& run);
+  // The store was told, or does not want to know.
+  void forget(const StoreRun& run) { runs_.erase(run.id.fence); }
+  // Takes the answers to extend(). Runs whose lease was lost are forgotten.
+  std::vector<Notice> extended(const std::vector<std::shared_ptr<StoreRun>>& runs,
+                               const std::vector<ExtendRequest::Extended>& answers);
+  // The run with that fence, or null.
+  std::shared_ptr<StoreRun> find(const RunId& id) const;
+
+  // Whether leases must be extended now. It then says so again only after a while, in case that the
+  // store does not answer.
+  bool must_extend(int64_t now_us);
+  // The runs whose leases are about to be lost, each once.
+  std::vector<Notice> about_to_be_lost(int64_t now_us);
+  // When one of these two has to be called again.
+  int64_t next_us() const { return std::min(next_extend_us_, next_warning_us_); }
+
+  bool any_known() const { return !runs_.empty(); }
+  size_t live() const { return live_; }
+
+  // A timer that has been due for longer counts as overdue.
+  static constexpr int64_t kFreshUs = 1'000'000;
+
+ private:
+  struct Kind {
+    std::shared_ptr<StoreHandler> handler;
+    size_t running = 0;  // live runs, also those of handlers that were replaced
+    double tokens = 0;   // how many overdue timers may begin now
+    int64_t filled_us = 0;
+  };
+
+  void find_next_times();
+  void find_next_warning();
+
+  const int64_t lease_us_;
+  const size_t catch_up_rate_;
+  const std::string owner_;
+  std::map<std::string, Kind> kinds_;
+  std::unordered_map<uint64_t, std::shared_ptr<StoreRun>> runs_;  // the known ones, by fence
+  size_t live_ = 0;
+  int64_t next_extend_us_ = kNeverUs;
+  int64_t next_warning_us_ = kNeverUs;
+};
+
+}  // namespace workflow
