@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "store/SqliteConnection.h"
 
@@ -54,7 +55,9 @@ class SqliteStatement {
 
   // Begins; the rows follow.
   template <class... VALUES>
-  [[nodiscard]] SqliteCursor find(const VALUES&... values) {
+  [[nodiscard]] SqliteCursor find(VALUES&&... values) {
+    static_assert((!std::is_same_v<VALUES, std::string> && ...),
+                  "a temporary text would be gone when the rows are read");
     if (prepare()) {
       int position = 0;
       (bind(++position, values), ...);

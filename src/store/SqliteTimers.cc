@@ -350,7 +350,8 @@ void SqliteTimers::carry_out(CountRequest& request) {
     request.count = static_cast<uint64_t>(meta_.stored);
     return;
   }
-  SqliteCursor row = count_.find(request.prefix, end_of_prefix(request.prefix));
+  const std::string end = end_of_prefix(request.prefix);
+  SqliteCursor row = count_.find(request.prefix, end);
   if (row.next()) {
     request.count = row.unsigned_integer(0);
   }
