@@ -301,12 +301,13 @@ void SqliteTimers::claim(const ClaimRequest::Kind& kind, ClaimRequest& request, 
   }
   const int64_t fresh_since_us = earlier(now_us, request.fresh_us);
   const size_t before = request.claimed.size();
-  if (kind.max_fresh > 0) {
-    SqliteCursor rows = fresh_.find(id, fresh_since_us, now_us, limit_of(kind.max_fresh));
+  if (kind.max > 0) {
+    SqliteCursor rows = fresh_.find(id, fresh_since_us, now_us, limit_of(kind.max));
     claim_rows(rows, kind.name, request);
   }
-  if (kind.max_overdue > 0) {
-    SqliteCursor rows = overdue_.find(id, fresh_since_us, limit_of(kind.max_overdue));
+  const size_t left = kind.max - (request.claimed.size() - before);
+  if (const size_t most = std::min(left, kind.max_overdue)) {
+    SqliteCursor rows = overdue_.find(id, fresh_since_us, limit_of(most));
     claim_rows(rows, kind.name, request);
   }
   lease(request.claimed.begin() + static_cast<std::ptrdiff_t>(before), request, now_us);

@@ -309,14 +309,8 @@ class BackendReference {
   }
 
   void carry_out(workflow::ClaimRequest& request, workflow::StoreFailure&) {
-    std::vector<uint64_t> cancelled;
-    for (const Timer& timer : timers_) {
-      if (over(timer) && timer.cancelled && claims_kind(request, timer.spec.kind)) {
-        cancelled.push_back(timer.number);
-      }
-    }
-    for (const uint64_t number : cancelled) {
-      end(number, WFStoreOutcome::kCancelled);
+    for (const workflow::ClaimRequest::Kind& kind : request.kinds) {
+      end_cancelled(kind.name);
     }
     release();
     for (const workflow::ClaimRequest::Kind& kind : request.kinds) {
@@ -336,6 +330,21 @@ class BackendReference {
       } else {
         request.next_us = std::min(request.next_us, timer.at_us);
       }
+    }
+  }
+
+  // Ends the cancelled timers of the kind whose leases are over, in the order of their leases. The
+  // order matters for which of them are remembered.
+  void end_cancelled(const std::string& kind) {
+    std::vector<std::pair<int64_t, uint64_t>> cancelled;
+    for (const Timer& timer : timers_) {
+      if (over(timer) && timer.cancelled && timer.spec.kind == kind) {
+        cancelled.emplace_back(timer.at_us, timer.number);
+      }
+    }
+    std::sort(cancelled.begin(), cancelled.end());
+    for (const auto& [at_us, number] : cancelled) {
+      end(number, WFStoreOutcome::kCancelled);
     }
   }
 

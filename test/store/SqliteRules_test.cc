@@ -107,12 +107,12 @@ TEST_F(SqliteRules, AClaimKeepsToItsLimits) {
     ask(schedule("new", now()));
   }
   ClaimRequest request = claim();
-  request.kinds = {{"kind", 2, 1}, {"another", 5, 5}};
+  request.kinds = {{"kind", 4, 2}, {"another", 5, 5}};
   request = ask(request);
-  ASSERT_EQ(request.claimed.size(), 3U);
+  ASSERT_EQ(request.claimed.size(), 4U);
   EXPECT_EQ(request.claimed[0].spec.name, "new");
-  EXPECT_EQ(request.claimed[1].spec.name, "new");
-  EXPECT_EQ(request.claimed[2].spec.name, "old");
+  EXPECT_EQ(request.claimed[2].spec.name, "new");
+  EXPECT_EQ(request.claimed[3].spec.name, "old");
   EXPECT_TRUE(request.more);
 }
 
