@@ -125,9 +125,13 @@ void StoreEngine::changed() {
   MutexLock lock(mutex_);
   claim_ = true;
   const int64_t now_us = backend_->now_us();
-  if (runs_.any_known() && now_us >= saturating_add(last_hint_extend_us_, kHintPauseUs)) {
+  const int64_t extend_us = saturating_add(last_hint_extend_us_, kHintPauseUs);
+  if (runs_.any_known() && now_us >= extend_us) {
     last_hint_extend_us_ = now_us;
     extend_ = true;
+  } else if (runs_.any_known()) {
+    hint_extend_us_ = extend_us;
+    rearm_ = true;
   }
   work_.notify_one();
 }
@@ -144,17 +148,18 @@ void StoreEngine::run() {
       work_.wait(mutex_);
     }
     busy_ = true;
-    if (failed_) {
-      reopen_ = false;
-      lock.unlock();
-      reopen();
-    } else {
-      const std::unique_ptr<Group> group = take_group();
-      lock.unlock();
-      try {
+    const bool tries_to_reopen = failed_ && (reopen_ || stop_);
+    const std::unique_ptr<Group> group = failed_ ? nullptr : take_group();
+    lock.unlock();
+    try {
+      if (tries_to_reopen) {
+        reopen();
+      } else if (group) {
         carry_out(*group);
-        arm();
-      } catch (const std::bad_alloc&) {
+      }
+      arm();  // also while the store has failed: handlers are told before their leases are lost
+    } catch (const std::bad_alloc&) {
+      if (group) {
         give_back(*group);
       }
     }
@@ -167,7 +172,7 @@ void StoreEngine::run() {
 bool StoreEngine::has_work() const {
   const bool waiting = !calls_.empty() || !finishes_.empty();
   if (failed_) {
-    return reopen_ || (stop_ && waiting);
+    return reopen_ || rearm_ || (stop_ && waiting);
   }
   return waiting || rearm_ || look_ || (extend_ && runs_.any_known()) || (claim_ && takes_timers());
 }
@@ -428,7 +433,7 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   const int64_t date_us = repeat ? repeat->date_to_run_us(claimed.due_us, now_us) : claimed.due_us;
   const int64_t late_us = std::max<int64_t>(now_us - date_us, 0);
   const WFScope scope(new DeadlineScope(this));
-  const auto run = std::make_shared<StoreRun>(claimed, handler, scope);
+  const auto run = std::make_shared<StoreRun>(claimed, handler, scope, date_us);
   WFStoreInfo info;
   info.timer = claimed.run.timer;
   info.name = std::move(claimed.spec.name);
@@ -468,7 +473,9 @@ void StoreEngine::give_back(Group& group) {
     answer(call);
   }
   for (Finish& finish : group.finishes) {
-    retry_later(std::move(finish));
+    if (finish.run) {  // otherwise that was done before
+      retry_later(std::move(finish));
+    }
   }
   MutexLock lock(mutex_);
   failed_ = reopen_ = claim_ = extend_ = true;
@@ -502,7 +509,7 @@ void StoreEngine::report_missed(const std::shared_ptr<StoreHandler>& handler, WF
 void StoreEngine::end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                                   const std::string& reason) {
   MutexLock lock(mutex_);
-  end_run(run, run->finish_without_run(how, reason, backend_->now_us()));
+  end_run(run, run->finish_without_run(how, reason));
 }
 
 void StoreEngine::run_ended(const std::shared_ptr<StoreRun>& run, bool completed) {
@@ -535,6 +542,10 @@ void StoreEngine::settle_look(Group& group) {
 }
 
 void StoreEngine::reopen() {
+  {
+    MutexLock lock(mutex_);
+    reopen_ = false;
+  }
   std::string message;
   const int error = backend_->reopen(&message);
   if (error == 0) {
@@ -589,6 +600,11 @@ void StoreEngine::check_times() {
       claim_ = true;
       next_claim_us_ = kNeverUs;
     }
+    if (now_us >= hint_extend_us_) {
+      hint_extend_us_ = kNeverUs;
+      last_hint_extend_us_ = now_us;
+      extend_ = true;
+    }
     extend_ = runs_.must_extend(now_us) || extend_;
     notices = runs_.about_to_be_lost(now_us);
     rearm_ = true;
@@ -605,7 +621,7 @@ void StoreEngine::arm() {
       return;
     }
     rearm_ = false;
-    next_us = runs_.next_us();
+    next_us = std::min(runs_.next_us(), hint_extend_us_);
     if (takes_timers()) {
       next_us = std::min(next_us, next_claim_us_);
     }
@@ -684,13 +700,12 @@ bool StoreEngine::stop(int64_t limit_ns) {
       break;
     }
   }
-  const bool ended = runs_.live() == 0;
   closed_ = true;
   if (std::exchange(stop_, true)) {
     while (!stopped_) {
       progress_.wait(mutex_, waiter);
     }
-    return ended;
+    return runs_.live() == 0;
   }
   work_.notify_one();
   lock.unlock();
@@ -702,7 +717,7 @@ bool StoreEngine::stop(int64_t limit_ns) {
   lock.lock();
   stopped_ = true;
   progress_.notify_all();
-  return ended;
+  return runs_.live() == 0;  // with those that the last group has begun
 }
 
 void StoreEngine::refuse_new_work() {
