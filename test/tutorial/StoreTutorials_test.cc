@@ -19,6 +19,7 @@ using test_support::count_of;
 using test_support::eventually;
 using test_support::run_program;
 using test_support::TempDir;
+using test_support::text_of;
 using tutorial_test::Program;
 
 namespace {
@@ -162,6 +163,20 @@ TEST(Tutorial24, OneOfAllProcessesRunsEachDate) {
   EXPECT_GE(nights.size(), 3U) << output;
   EXPECT_EQ(std::set<std::string>(nights.begin(), nights.end()).size(), nights.size()) << output;
   EXPECT_EQ(count_of(output, "\n"), nights.size() + 3) << output;
+}
+
+TEST(StorePage, ShowsTheCodeThatIsTested) {
+  const std::string root = SOURCE_TREE;
+  std::string tested;
+  for (const char* file : {"/tutorial/tutorial-22-reminder.cc", "/test/store/StoreExamples_test.cc",
+                           "/test/store/StoreExamplesClock_own_test.cc"}) {
+    tested += text_of(root + file);
+  }
+  const auto shown = matches_of(text_of(root + "/docs/store.md"), R"(```cpp\n([^`]*)```)");
+  EXPECT_EQ(shown.size(), 7U);
+  for (const std::string& code : shown) {
+    EXPECT_NE(tested.find(code), std::string::npos) << code;
+  }
 }
 
 // What docs/store.md says about looking into the file of a store and about copying it.
