@@ -89,6 +89,7 @@ void measure_stored(const char* row, const char* peer, size_t n, size_t callers,
   Line(row, peer)
       .add("n", n)
       .add("callers", callers)
+      .add("many", size_t{callers > 1})
       .add("per_s", static_cast<double>(n) * kNsPerSecond / static_cast<double>(wall_ns))
       .add("cpu_us", per_op(process_cpu_ns() - cpu_before, n) / kNsPerUs)
       .print();

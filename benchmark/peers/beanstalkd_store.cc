@@ -47,7 +47,7 @@ class Connection {
     while ((end = input_.find("\r\n")) == std::string::npos) {
       receive();
     }
-    const std::string answer = input_.substr(0, end);
+    std::string answer = input_.substr(0, end);
     if (answer.compare(0, expected.size(), expected) != 0) fail_row("beanstalkd: " + answer);
     size_t whole = end + 2;
     char* rest = answer.data() + expected.size();

@@ -85,7 +85,7 @@ class Statement {
 
   template <class... Values>
   void run(const Values&... values) {
-    while (find(values...)) {
+    for (bool found = find(values...); found; found = next()) {
     }
   }
 

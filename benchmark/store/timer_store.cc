@@ -83,11 +83,12 @@ class OurTimerStore {
 };
 
 // How long the store took for its groups, which are not always those that were started together.
-void print_groups(const WFTimerStats::Lateness& commit) {
+void print_groups(const WFTimerStats::Lateness& commit, bool commits) {
   const auto us = [&commit](double part) {
     return static_cast<double>(commit.percentile(part).count()) / kNsPerUs;
   };
   Line("store_groups", OurTimerStore::kPeer)
+      .add("commits", size_t{commits})
       .add("count", static_cast<size_t>(commit.count))
       .add("p50_us", us(0.5))
       .add("p99_us", us(0.99))
@@ -103,7 +104,8 @@ void run(const Options& options) {
   const std::string file = options.text("file", directory.path() + "/timers.db");
   OurTimerStore store(file, store_options);
   run_store_row(store, options);
-  if (options.text("row", "") != "share") print_groups(store.stats().commit);
+  const std::string row = options.text("row", "schedule");
+  if (row != "share") print_groups(store.stats().commit, row == "commits");
 }
 
 }  // namespace
