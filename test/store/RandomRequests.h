@@ -23,6 +23,8 @@ class RandomRequests {
 
   // Runs that were claimed, the newest last; most have ended.
   std::deque<workflow::RunId> runs;
+  // The timers that were there lately, in the order of a list.
+  std::vector<WFStoreInfo> timers;
   // Requests with ids, the newest last; some have not been carried out.
   std::deque<workflow::StoreRequest> history;
 
@@ -240,7 +242,13 @@ class RandomRequests {
   workflow::ListRequest list() {
     workflow::ListRequest request;
     request.prefix = random_.one_in(2) ? name() : "";
-    request.after_name = random_.one_in(2) ? name() : "";
+    if (!timers.empty() && random_.one_in(2)) {
+      const WFStoreInfo& place = timers[random_.below(timers.size())];
+      request.after_name = place.name;
+      request.after_timer = place.timer;
+    } else if (random_.one_in(2)) {
+      request.after_name = name();
+    }
     request.max = 1 + random_.below(5);
     request.failed_only = random_.one_in(3);
     return request;
