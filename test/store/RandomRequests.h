@@ -30,7 +30,7 @@ class RandomRequests {
 
   workflow::StoreRequest any(int64_t now_us, uint64_t session) {
     workflow::StoreRequest request;
-    switch (random_.below(20)) {
+    switch (random_.below(21)) {
       case 0:
       case 1:
       case 2:
@@ -66,10 +66,19 @@ class RandomRequests {
       case 18:
         request.what = failed();
         break;
-      default:
-        if (!history.empty()) return history[history.size() - 1 - some(history.size())];
-        request.what = list();
+      case 19:
+        if (random_.one_in(3)) {
+          request.what = count();
+        } else {
+          request.what = list();
+        }
         break;
+      default:
+        if (history.empty()) {
+          request.what = claim();
+          break;
+        }
+        return history[history.size() - 1 - some(history.size())];
     }
     if (changes_for_user(request) && random_.below(5) < 3) {
       request.id = next_id(session);
@@ -236,6 +245,12 @@ class RandomRequests {
     workflow::FailedRequest request;
     request.name = name();
     request.remove = random_.one_in(3);
+    return request;
+  }
+
+  workflow::CountRequest count() {
+    workflow::CountRequest request;
+    request.prefix = name();
     return request;
   }
 
