@@ -692,7 +692,10 @@ bool StoreEngine::stop(int64_t limit_ns) {
   LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
   MutexLock lock(mutex_);
   refuses_ = true;
-  while (runs_.live() > 0 || busy_ || !finishes_.empty() || !calls_.empty()) {
+  const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
+    return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
+  };
+  while (runs_.live() > 0 || thread_has_to_do()) {
     if (failed_ && runs_.live() == 0) {
       break;  // the thread answers what is left
     }
