@@ -9,6 +9,7 @@
 #include "client/EncodedRequest.h"
 #include "client/SessionLocation.h"
 #include "kernel/Socket.h"
+#include "kernel/ThreadContext.h"
 
 namespace workflow {
 
@@ -126,6 +127,10 @@ ClientConnection::Step ClientConnection::next_step() {
     default:
       break;
   }
+  const bool may_send = session_ && !progress_.is_sending() && !flushing_;
+  if (may_send && std::exchange(asked_to_send_, false)) {
+    return Step::kSendMore;
+  }
   return std::exchange(writable_, false) && (progress_.is_sending() || flushing_) ? Step::kSend
                                                                                   : Step::kWait;
 }
@@ -141,6 +146,9 @@ void ClientConnection::advance(RunnableList& finished) {
         break;
       case Step::kSend:
         more = continue_sending(finished);
+        break;
+      case Step::kSendMore:
+        send_more();
         break;
       case Step::kReceive:
         more = receive(finished);
@@ -244,6 +252,7 @@ bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& re
   become(State::kExchanging);
   session_ = session;
   exchanges_++;
+  asked_to_send_ = false;
   reader_.begin(request.response, this);
   const int error = write_out(request.vectors, request.count);
   flushing_ = false;
@@ -314,6 +323,46 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
   return true;
 }
 
+void ClientConnection::ask_to_send() {
+  {
+    MutexLock lock(mutex_);
+    asked_to_send_ = true;
+  }
+  // Within append() of the response the poller's thread is about to look by itself.
+  if (ThreadContext::current().poller != &poller_ || !parsing_) {
+    ask_poller();
+  }
+}
+
+void ClientConnection::send_more() {
+  ClientExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    exchange = session_->exchange();
+  }
+  std::string bytes;
+  try {
+    exchange->take_more_to_send(&bytes);
+  } catch (const std::bad_alloc&) {
+    MutexLock lock(mutex_);
+    cancel_error_ = ENOMEM;
+    return;
+  }
+  if (bytes.empty()) {
+    return;
+  }
+  MutexLock lock(mutex_);
+  asked_to_send_ = true;
+  const int error = append_copy(bytes.data(), bytes.size());
+  flushing_ = error == EAGAIN;
+  if (error == ENOMEM) {
+    cancel_error_ = ENOMEM;
+  } else if (error != 0 && error != EAGAIN) {
+    readable_ = true;  // the peer may have answered before it closed; the read finds the error, too
+    asked_to_send_ = false;
+  }
+}
+
 bool ClientConnection::receive(RunnableList& finished) {
   using Result = ResponseReader::Result;
   Result result = Result::kNothing;
@@ -333,7 +382,9 @@ bool ClientConnection::receive(RunnableList& finished) {
     exchange = session_->exchange();
   }
   if (result == Result::kPart) {
+    parsing_ = true;
     result = reader_.parse(&failure);
+    parsing_ = false;
   }
   if (result == Result::kPart) {
     part_came(exchange, finished);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <type_traits>
 
 #include "store/SqlitePlace.h"
 #include "util/Time.h"
+#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -72,56 +74,136 @@ std::unique_ptr<SqliteBackend> SqliteBackend::open(const std::string& place,
 }
 
 SqliteBackend::~SqliteBackend() {
-  close();
+  close_file();
 }
 
 int SqliteBackend::open_file(bool create, std::string* message) {
-  if (const int error = file_.check_directory(message)) {
+  int error = file_.check_directory(message);
+  if (error == 0 && !create && !file_.exists()) {
+    *message = file_.path() + ": there is no store";
+    return ENOENT;
+  }
+  if (error == 0) {
+    error = queue_.open(file_.path() + "-queue", message);
+  }
+  if (error == 0) {
+    error = make_file(create, message);
+  }
+  if (error == 0) {
+    error = file_.open(message);
+  }
+  if (error == 0) {
+    rules_.emplace(file_.connection(), options_.remembered);
+    error = verify(message);
+  }
+  if (error != 0) {
+    close_file();
     return error;
   }
+  checkpoints_.emplace(file_.checkpoints());
+  news_.emplace(queue_);
+  if (reserve_.make() == ENOSPC) {
+    queue_.page().disk_is_full = 1;
+  }
+  know_session();
+  start_threads();
+  return 0;
+}
+
+int SqliteBackend::make_file(bool create, std::string* message) {
+  if (const int error = queue_.lock_creation()) {
+    *message = file_.path() + "-queue: " + std::strerror(error);
+    return error;
+  }
+  int error = 0;
   if (!file_.exists()) {
-    if (file_.has_log()) {
-      *message = file_.path() + ": the file is missing, but its log is there";
-      return EILSEQ;
-    }
-    if (!create) {
+    if (file_.has_log() || queue_.page().commits > 0) {
+      *message = file_.path() +
+                 ": the file is missing, but what belongs to it is there; to begin anew, remove "
+                 "the files whose names begin with this one";
+      error = EILSEQ;
+    } else if (create) {
+      error = file_.create(now_us(), message);
+    } else {
       *message = file_.path() + ": there is no store";
-      return ENOENT;
-    }
-    if (const int error = file_.create(now_us(), message); error != 0 && error != EEXIST) {
-      return error;
+      error = ENOENT;
     }
   }
-  if (const int error = file_.open(message)) {
-    return error;
-  }
-  rules_.emplace(file_.connection(), options_.remembered);
+  queue_.unlock_creation();
+  return error;
+}
+
+int SqliteBackend::verify(std::string* message) {
+  SqliteQueue::Page& page = queue_.page();
+  // Before the store is read: other processes may commit in between.
+  const int64_t commits = page.commits;
   SqliteConnection& connection = file_.connection();
-  connection.run("BEGIN IMMEDIATE");
-  if (connection.code() == SQLITE_OK && rules_->meta.load() && options_.session != 0) {
-    rules_->answers.begin();
-    rules_->answers.know(options_.session, now_us());
-    rules_->answers.save();
-    rules_->meta.commits++;
-    rules_->meta.save();
-  }
+  connection.run("BEGIN");
+  rules_->meta.load();
   connection.run("COMMIT");
   if (connection.code() != SQLITE_OK) {
     const StoreFailure failure = file_.failure_of(connection);
     *message = failure.message;
-    close();
     return failure.error;
   }
+  uint64_t identity = 0;
+  if (!page.identity.compare_exchange_strong(identity, rules_->meta.identity) &&
+      identity != rules_->meta.identity) {
+    *message = file_.path() + ": another store than " + file_.path() + "-queue belongs to";
+    return EILSEQ;
+  }
+  if (rules_->meta.commits < commits) {
+    *message = file_.path() +
+               ": has lost transactions: " + std::to_string(commits - rules_->meta.commits) +
+               " of " + std::to_string(commits) + "; to accept that, remove " + file_.path() +
+               "-queue";
+    return EILSEQ;
+  }
+  queue_.committed(rules_->meta.commits);
   return 0;
+}
+
+// An error that stays is met by the first request.
+void SqliteBackend::know_session() {
+  if (options_.session == 0) {
+    return;
+  }
+  SqliteConnection& connection = file_.connection();
+  if (connection.run("BEGIN IMMEDIATE")) {
+    rules_->answers.begin();
+    rules_->meta.load();
+    rules_->answers.know(options_.session, now_us());
+    rules_->answers.save();
+    rules_->meta.commits++;
+    rules_->meta.save();
+    if (connection.run("COMMIT")) {
+      queue_.committed(rules_->meta.commits);
+    }
+  }
+  undo();
+}
+
+void SqliteBackend::start_threads() {
+  if (VirtualScheduler::current() != nullptr) {
+    return;
+  }
+  checkpoints_->start();
+  if (options_.clock->is_system_clock() && options_.changed) {
+    news_->start(options_.changed);
+  }
+}
+
+void SqliteBackend::close_file() {
+  news_.reset();
+  checkpoints_.reset();
+  rules_.reset();
+  file_.close();
+  queue_.close();
 }
 
 bool SqliteBackend::execute(Requests requests) {
   while (!requests.empty()) {
     const size_t size = group_size(requests);
-    if (broken_.error != 0) {
-      fail(requests, broken_);
-      return false;
-    }
     execute_group(requests.first(size));
     requests = requests.subspan(size);
   }
@@ -139,68 +221,131 @@ size_t SqliteBackend::group_size(Requests requests) {
   return size;
 }
 
-bool SqliteBackend::execute_group(Requests requests) {
-  StoreFailure failure;
-  if (!file_.is_same(&failure)) {
-    return fail_store(requests, failure);
-  }
+void SqliteBackend::execute_group(Requests requests) {
   for (StoreRequest* request : requests) {
     clear_answer(*request);
   }
-  const bool reads = std::all_of(requests.begin(), requests.end(),
-                                 [](const StoreRequest* request) { return only_reads(*request); });
-  return reads ? read(requests) : write(requests, true);
+  StoreFailure failure = broken_;
+  if (failure.error == 0 && checkpoints_->failed()) {
+    checkpoints_->stop();
+    failure = file_.failure_of(file_.checkpoints());
+  }
+  if (failure.error == 0 && !queue_.is_whole()) {
+    failure.error = EILSEQ;
+    failure.message = file_.path() + "-queue: was cut";
+  }
+  if (failure.error != 0 || !file_.is_same(&failure)) {
+    fail(requests, failure);
+    return;
+  }
+  if (std::all_of(requests.begin(), requests.end(),
+                  [](const StoreRequest* request) { return only_reads(*request); })) {
+    read(requests);
+  } else {
+    write(requests);
+  }
 }
 
-bool SqliteBackend::read(Requests requests) {
+void SqliteBackend::read(Requests requests) {
   SqliteConnection& connection = file_.connection();
   if (connection.run("BEGIN") && rules_->meta.load()) {
     for (StoreRequest* request : requests) {
       carry_out_new(*request);
     }
   }
-  if (connection.run("COMMIT")) {
-    return true;
-  }
-  const StoreFailure failure = file_.failure_of(connection);
-  undo();
-  return fail_store(requests, failure);
-}
-
-bool SqliteBackend::write(Requests requests, bool schedules) {
-  SqliteConnection& connection = file_.connection();
-  if (!connection.run("BEGIN IMMEDIATE")) {
+  if (!connection.run("COMMIT")) {
     const StoreFailure failure = file_.failure_of(connection);
     undo();
-    return fail_store(requests, failure);
+    fail(requests, failure);
   }
+}
+
+void SqliteBackend::write(Requests requests) {
+  const bool had_room = has_room();
+  StoreFailure failure;
+  Outcome outcome = transact(requests, had_room, &failure);
+  if (outcome == Outcome::kDiskIsFull) {
+    queue_.page().disk_is_full = 1;
+    look_for_room_ns_ = monotonic_ns() + kNsPerSec;
+    reserve_.release();
+    for (StoreRequest* request : requests) {
+      clear_answer(*request);
+    }
+    outcome = transact(requests, false, &failure);
+  }
+  if (outcome != Outcome::kCommitted) {
+    fail(requests, failure);
+    return;
+  }
+  checkpoints_->committed(file_.log_bytes());
+}
+
+bool SqliteBackend::has_room() {
+  SqliteQueue::Page& page = queue_.page();
+  if (page.disk_is_full != 0 && monotonic_ns() >= look_for_room_ns_) {
+    if (reserve_.make() == 0) {
+      page.disk_is_full = 0;
+    } else {
+      look_for_room_ns_ = monotonic_ns() + kNsPerSec;
+    }
+  }
+  return page.disk_is_full == 0;
+}
+
+SqliteBackend::Outcome SqliteBackend::transact(Requests requests, bool schedules,
+                                               StoreFailure* failure) {
+  SqliteConnection& connection = file_.connection();
+  queue_.enter(settings_.busy_ms);
+  const bool changes = carry_out_all(requests, schedules);
+  bool commits = false;
+  *failure = StoreFailure();
+  if (connection.code() == SQLITE_OK && (!changes || file_.is_same(failure))) {
+    commits = true;
+    connection.run("COMMIT");
+  }
+  Outcome outcome = Outcome::kCommitted;
+  if (connection.code() != SQLITE_OK) {
+    *failure = file_.failure_of(connection);
+    const bool is_full = SqliteFile::is_full(connection);
+    failure->in_doubt = commits && changes && !is_full;
+    outcome = is_full ? Outcome::kDiskIsFull : Outcome::kFailed;
+  } else if (failure->error != 0) {
+    outcome = Outcome::kFailed;
+  }
+  if (outcome == Outcome::kCommitted) {
+    queue_.committed(rules_->meta.commits);
+  } else {
+    undo();
+  }
+  queue_.leave();
+  if (outcome == Outcome::kCommitted && rules_->timers.has_news()) {
+    news_->tell();
+  }
+  return outcome;
+}
+
+bool SqliteBackend::carry_out_all(Requests requests, bool schedules) {
+  SqliteConnection& connection = file_.connection();
+  if (!connection.run("BEGIN IMMEDIATE")) {
+    return false;
+  }
+  const int64_t before = sqlite3_total_changes64(connection.handle());
   rules_->answers.begin();
   rules_->timers.begin();
-  const int64_t before = sqlite3_total_changes64(connection.handle());
   rules_->meta.load();
   for (StoreRequest* request : requests) {
     if (connection.code() != SQLITE_OK) {
-      break;
+      return false;
     }
     carry_out(*request, schedules);
   }
-  if (sqlite3_total_changes64(connection.handle()) != before) {
-    rules_->answers.save();
-    rules_->meta.commits++;
-    rules_->meta.save();
+  if (sqlite3_total_changes64(connection.handle()) == before) {
+    return false;
   }
-  if (connection.code() != SQLITE_OK) {
-    const StoreFailure failure = file_.failure_of(connection);
-    undo();
-    return fail_store(requests, failure);
-  }
-  if (connection.run("COMMIT")) {
-    return true;
-  }
-  StoreFailure failure = file_.failure_of(connection);
-  failure.in_doubt = failure.error != ENOSPC;
-  undo();
-  return fail_store(requests, failure);
+  rules_->answers.save();
+  rules_->meta.commits++;
+  rules_->meta.save();
+  return true;
 }
 
 void SqliteBackend::carry_out(StoreRequest& request, bool schedules) {
@@ -259,24 +404,20 @@ void SqliteBackend::undo() {
   rules_->timers.forget();
 }
 
-bool SqliteBackend::fail_store(Requests requests, const StoreFailure& failure) {
-  fail(requests, failure);
-  if (failure.error != EBUSY && failure.error != ENOMEM && failure.error != ENOSPC) {
-    broken_ = failure;
-    broken_.in_doubt = false;
-  }
-  return false;
-}
-
+// A store whose file is busy, or that has no memory or no room, has not failed.
 void SqliteBackend::fail(Requests requests, const StoreFailure& failure) {
   for (StoreRequest* request : requests) {
     clear_answer(*request);
     request->failure = failure;
   }
+  if (failure.error != EBUSY && failure.error != ENOMEM && failure.error != ENOSPC) {
+    broken_ = failure;
+    broken_.in_doubt = false;
+  }
 }
 
 int SqliteBackend::reopen(std::string* message) {
-  close();
+  close_file();
   const int error = open_file(false, message);
   broken_ = StoreFailure();
   if (error != 0) {
@@ -297,8 +438,9 @@ int64_t SqliteBackend::now_us() {
 }
 
 void SqliteBackend::close() {
-  rules_.reset();
-  file_.close();
+  close_file();
+  broken_.error = ESHUTDOWN;
+  broken_.message = "the store is closed";
 }
 
 std::unique_ptr<StoreBackend> open_sqlite_backend(const std::string& place,

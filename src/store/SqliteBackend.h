@@ -6,7 +6,11 @@
 #include <string>
 
 #include "store/SqliteAnswers.h"
+#include "store/SqliteCheckpoints.h"
 #include "store/SqliteFile.h"
+#include "store/SqliteNews.h"
+#include "store/SqliteQueue.h"
+#include "store/SqliteReserve.h"
 #include "store/SqliteTimers.h"
 #include "store/StoreBackend.h"
 
@@ -14,15 +18,25 @@ namespace workflow {
 
 // A store in a file of SQLite, which processes of one machine may share.
 //
-// execute() carries out its requests in one transaction, or in several if there are very many. It
-// waits for other processes in the order in which they came.
+//   <file>           the store; with <file>-wal and <file>-shm while it is open
+//   <file>-queue     the order of processes, what they tell each other, and how many commits there
+//                    have been (SqliteQueue)
+//   <file>-reserve   room for the case that the disk is full (SqliteReserve)
+//   <file>-new       a store that is being created
+//
+// execute() carries out its requests in one transaction, or in several if there are very many.
 //
 // Invariants:
-// 1. rules_ exists while file_ is open. broken_ has an error while it is not: then nothing is
+// 1. While the file is open, rules_ exists. While it is not, broken_ says why: then nothing is
 //    carried out until reopen() has succeeded.
 // 2. No request has an answer that its transaction has not made durable.
-// 3. While the disk is full, schedules are not carried out (ENOSPC). Everything else is, from the
-//    reserve.
+// 3. While the disk is full (SqliteQueue::Page::disk_is_full), schedules are not carried out
+//    (ENOSPC). Everything else is, in the room of the reserve.
+// 4. A store that has fewer commits than the queue has counted, or whose file is missing beside
+//    its log or its queue, is not opened: something was lost that was reported as stored.
+//
+// If the file is busy for too long, or memory has run out, requests end with EBUSY or ENOMEM, and
+// the store goes on. If two errors could be meant, the first one is reported.
 class SqliteBackend : public StoreBackend {
  public:
   // Null with an errno value and a message.
@@ -56,27 +70,50 @@ class SqliteBackend : public StoreBackend {
     SqliteAnswers answers;
   };
 
-  SqliteBackend(std::string path, const StoreBackendOptions& options,
+  SqliteBackend(const std::string& path, const StoreBackendOptions& options,
                 const SqliteSettings& settings)
-      : options_(options), file_(std::move(path), settings) {}
+      : options_(options),
+        settings_(settings),
+        file_(path, settings),
+        reserve_(path + "-reserve", settings.reserve_bytes) {}
+
+  enum class Outcome { kCommitted, kFailed, kDiskIsFull };
 
   int open_file(bool create, std::string* message);
+  // Creates the store if it is missing.
+  int make_file(bool create, std::string* message);
+  // Compares the store with what the queue knows.
+  int verify(std::string* message);
+  void know_session();
+  void start_threads();
+  void close_file();
+
   static size_t group_size(Requests requests);
-  bool execute_group(Requests requests);
-  bool read(Requests requests);
-  bool write(Requests requests, bool schedules);
+  void execute_group(Requests requests);
+  void read(Requests requests);
+  void write(Requests requests);
+  Outcome transact(Requests requests, bool schedules, StoreFailure* failure);
+  // Begins, carries out, and prepares the commit. Returns whether the transaction changes the file.
+  bool carry_out_all(Requests requests, bool schedules);
   void carry_out(StoreRequest& request, bool schedules);
   void carry_out_new(StoreRequest& request);
-  // Undoes the transaction after an error.
+  // Ends the transaction, if there is one, after an error of the connection.
   void undo();
-  // Returns false.
-  bool fail_store(Requests requests, const StoreFailure& failure);
-  static void fail(Requests requests, const StoreFailure& failure);
+  // Whether the disk has room as far as is known. If it was full, looks again once a second.
+  bool has_room();
+
+  void fail(Requests requests, const StoreFailure& failure);
 
   const StoreBackendOptions options_;
+  const SqliteSettings settings_;
   SqliteFile file_;
+  SqliteReserve reserve_;
+  SqliteQueue queue_;
+  std::optional<SqliteNews> news_;
+  std::optional<SqliteCheckpoints> checkpoints_;
   std::optional<Rules> rules_;
   StoreFailure broken_;
+  int64_t look_for_room_ns_ = 0;
 };
 
 }  // namespace workflow

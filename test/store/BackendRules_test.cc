@@ -47,7 +47,7 @@ class Trial {
  public:
   Trial(const BackendKind& kind, uint64_t seed, uint64_t stream)
       : place_(kind), random_(seed, stream) {
-    for (const uint64_t session : {101, 102}) {
+    for (const uint64_t session : {uint64_t{101}, uint64_t{102}}) {
       backends_.push_back(std::make_unique<FaultyBackend>(place_.open(session, kRemembered)));
     }
   }

@@ -1,0 +1,87 @@
+#include "store/SqliteCheckpoints.h"
+
+#include <algorithm>
+
+#include "store/SqliteFile.h"
+#include "store/SqliteSeals.h"
+
+namespace workflow {
+
+void SqliteCheckpoints::start() {
+  thread_.start("wf-store-log", [this] { run(); });
+}
+
+void SqliteCheckpoints::stop() {
+  if (thread_.joinable()) {
+    {
+      MutexLock lock(wake_mutex_);
+      stops_ = true;
+      wake_.notify_one();
+    }
+    thread_.join();
+  }
+}
+
+void SqliteCheckpoints::committed(int64_t log_bytes) {
+  int64_t copied = copied_bytes_;
+  if (log_bytes < copied) {
+    copied_bytes_ = copied = 0;  // the log has begun anew
+  }
+  const int64_t left = log_bytes - copied;
+  const bool restarts =
+      log_bytes >= kRestartBytes && (left <= kLastBytes || log_bytes >= kMostLogBytes);
+  if (failed_ || (left < kStepBytes && log_bytes < kRestartBytes)) {
+    return;
+  }
+  if (restarts || !thread_.joinable()) {
+    if (log_bytes >= kMostLogBytes) {
+      mutex_.lock();
+    } else if (!mutex_.try_lock()) {
+      return;
+    }
+    copy(restarts ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE);
+    mutex_.unlock();
+    return;
+  }
+  MutexLock lock(wake_mutex_);
+  asked_ = true;
+  wake_.notify_one();
+}
+
+void SqliteCheckpoints::run() {
+  for (;;) {
+    {
+      MutexLock lock(wake_mutex_);
+      while (!asked_ && !stops_) {
+        wake_.wait(wake_mutex_);
+      }
+      if (stops_) {
+        return;
+      }
+      asked_ = false;
+    }
+    MutexLock lock(mutex_);
+    copy(SQLITE_CHECKPOINT_PASSIVE);
+  }
+}
+
+void SqliteCheckpoints::copy(int mode) {
+  if (failed_) {
+    return;
+  }
+  int frames = 0;
+  int copied = 0;
+  // Whoever reads just now is not waited for: the next time does it.
+  connection_.set_patience(0);
+  connection_.note(sqlite3_wal_checkpoint_v2(connection_.handle(), "main", mode, &frames, &copied));
+  const int code = connection_.code() & 0xff;
+  if (code == SQLITE_OK || code == SQLITE_BUSY || code == SQLITE_NOMEM ||
+      SqliteFile::is_full(connection_)) {
+    connection_.forget_error();
+    copied_bytes_ = std::max(0, copied) * (SqliteSeals::kPageBytes + int64_t{24});
+  } else {
+    failed_ = true;
+  }
+}
+
+}  // namespace workflow

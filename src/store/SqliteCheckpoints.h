@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "store/SqliteConnection.h"
+#include "util/Mutex.h"
+#include "util/Thread.h"
+
+namespace workflow {
+
+// Copies what is in the log of a store to its file, so that the log does not grow without bound.
+//
+// A thread of its own copies while transactions go on. The log begins anew when everything was
+// copied at a moment without a transaction, which between transactions is a matter of copying the
+// last few pages: the thread of the transactions does it.
+//
+// Invariants:
+// 1. The connection is used with mutex_ locked. Nobody waits for the mutex, except when the log is
+//    larger than kMostLogBytes.
+// 2. After an error of the disk nothing is copied any more. failed() is true then.
+class SqliteCheckpoints {
+ public:
+  static constexpr int64_t kStepBytes = int64_t{4} * 1024 * 1024;
+  static constexpr int64_t kRestartBytes = int64_t{64} * 1024 * 1024;
+  static constexpr int64_t kMostLogBytes = int64_t{76} * 1024 * 1024;
+  // The log begins anew only if not more than this remains to be copied.
+  static constexpr int64_t kLastBytes = int64_t{1} * 1024 * 1024;
+
+  explicit SqliteCheckpoints(SqliteConnection& connection) : connection_(connection) {}
+  ~SqliteCheckpoints() { stop(); }
+  SqliteCheckpoints(const SqliteCheckpoints&) = delete;
+  SqliteCheckpoints& operator=(const SqliteCheckpoints&) = delete;
+
+  // Without start(), or if the system refuses a thread, the thread of the transactions copies.
+  void start();
+  // The connection may be closed afterwards.
+  void stop();
+
+  // To be called after each commit, outside of transactions, with the size of the log.
+  void committed(int64_t log_bytes);
+
+  // Whether a checkpoint has met an error of the disk, or damage. The error is that of the
+  // connection, which must not be used by the thread any more: call stop() first.
+  bool failed() const { return failed_; }
+
+ private:
+  void run();
+  void copy(int mode) WF_REQUIRES(mutex_);
+
+  SqliteConnection& connection_;
+  Thread thread_;
+  Mutex mutex_;
+  Mutex wake_mutex_;
+  CondVar wake_;
+  bool asked_ WF_GUARDED_BY(wake_mutex_) = false;
+  bool stops_ WF_GUARDED_BY(wake_mutex_) = false;
+  std::atomic<int64_t> copied_bytes_{0};  // of the log, as of the last checkpoint
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace workflow

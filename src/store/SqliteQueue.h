@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "util/UniqueFd.h"
+
+namespace workflow {
+
+// The side file `<store>-queue`: a page of memory that all processes share which have the store
+// open, and locks by which they queue for the next transaction.
+//
+// SQLite's own lock lets any process in that happens to try at the right time, and those that come
+// often starve the others. Here each one draws a ticket, and waits until the ticket before it was
+// given back. This is about fairness only: SQLite's lock still guards the file. So whatever goes
+// wrong here (a process that was stopped, two stores in one process, a file that was deleted) costs
+// some fairness and nothing else.
+//
+// enter() and leave() are called by one thread at a time; the others by any thread.
+//
+// Invariants:
+// 1. The holder of ticket t has locked byte kTickets + t of the file, by a lock that the system
+//    takes back when the process dies (fcntl(2)). A ticket is drawn by locking its byte first and
+//    then moving the counter, so that a ticket before the counter is never unlocked by mistake.
+// 2. `commits` is never larger than the number of commits that are durable in the store. A store
+//    that has fewer has lost some.
+// 3. The page may be lost with the power. All zeros mean that nothing is known.
+class SqliteQueue {
+ public:
+  struct Page {
+    uint64_t magic;
+    std::atomic<uint64_t> identity;      // of the store; 0: not known
+    std::atomic<int64_t> commits;        // of the store, at least
+    std::atomic<uint64_t> ticket;        // the next one
+    std::atomic<uint32_t> turns;         // changes when a ticket is given back; a futex
+    std::atomic<uint32_t> news;          // changes when others have to look; a futex
+    std::atomic<uint32_t> disk_is_full;  // the reserve was released
+  };
+
+  SqliteQueue() = default;
+  ~SqliteQueue() { close(); }
+  SqliteQueue(const SqliteQueue&) = delete;
+  SqliteQueue& operator=(const SqliteQueue&) = delete;
+
+  // Opens the file, and creates it if it is missing. Returns 0, or an errno value and a message.
+  int open(const std::string& path, std::string* message);
+  void close();
+  bool is_open() const { return page_ != nullptr; }
+  // Whether the page can be used. It could be touched no more if somebody had cut the file.
+  bool is_whole() const;
+
+  // While a process creates the store, others wait. Returns 0 or an errno value.
+  int lock_creation();
+  void unlock_creation();
+
+  // Waits for the turn of this process, but not longer than `patience_ms`.
+  void enter(int patience_ms);
+  void leave();
+
+  // Notes that the store has that many commits.
+  void committed(int64_t commits);
+  Page& page() { return *page_; }
+
+  // Wakes the threads of all processes that wait for a change of `word`, and the opposite. wait()
+  // returns when `word` differs from `seen`, when it is woken, and after `timeout_ms`.
+  static void wake(std::atomic<uint32_t>& word);
+  static void wait(std::atomic<uint32_t>& word, uint32_t seen, int timeout_ms);
+
+ private:
+  // Sets or removes (F_UNLCK) the lock of a byte. Returns 0 or an errno value.
+  int lock(int type, int64_t byte, bool waits) const;
+  bool is_locked_elsewhere(int64_t byte) const;
+  bool draw_ticket(int64_t deadline_ns);
+
+  UniqueFd file_;
+  Page* page_ = nullptr;
+  bool has_ticket_ = false;
+  uint64_t ticket_ = 0;
+};
+
+}  // namespace workflow
