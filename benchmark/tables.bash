@@ -342,3 +342,61 @@ table_bulk() {
     line "$title: MB per second" mb_per_s "row=https_bulk size=$size" "" ge:nginx:0
   done
 }
+
+table_store() {
+  local one="many=0" many="many=1" row
+  table "timers on a disk, per second" "${store_peers[@]}"
+  line "schedule, one caller" per_s "row=store_schedule $one" "≥ 0.9 × SQLite" ge:sqlite:0.9
+  line "schedule, many callers" per_s "row=store_schedule $many" \
+    "≥ 0.9 × SQLite, 1.5 × PostgreSQL, 6 × beanstalkd" ge:sqlite:0.9 ge:postgresql:1.5 \
+    ge:beanstalkd:6
+  row=$(value ours per_s row=store_schedule "$many")
+  line "cancel by name, many callers" per_s "row=store_cancel $many" "≥ schedule" \
+    "ge:abs:${row:-0}" ge:sqlite:0
+  line "claim and acknowledge, empty handlers" per_s "row=store_take $many" "≥ 0.9 × SQLite" \
+    ge:sqlite:0.9
+
+  table "the same, CPU of the process, µs" sqlite
+  line "schedule, one caller" cpu_us "row=store_schedule $one" "" le:sqlite:1e9
+  line "schedule, many callers" cpu_us "row=store_schedule $many" "" le:sqlite:1e9
+  line "cancel by name, many callers" cpu_us "row=store_cancel $many" "" le:sqlite:1e9
+  line "claim and acknowledge" cpu_us "row=store_take $many" "" le:sqlite:1e9
+
+  table "ten timers at a time, for $store_seconds s" sqlite append postgresql
+  line "until all are durable: p50 µs" p50_us row=store_commits "" le:sqlite:1e9
+  line "the same, p99 µs" p99_us row=store_commits "" le:sqlite:1e9
+  line "the same, max µs" max_us row=store_commits "" le:sqlite:1e9
+  line "one commit of the store: p50 µs" p50_us "row=store_groups commits=1" "" le:abs:1e9
+  line "the same, p99 µs" p99_us "row=store_groups commits=1" "≤ 2000" le:abs:2000
+  line "the same, max µs" max_us "row=store_groups commits=1" "" le:abs:1e9
+  line "largest size of the log, MB" log_mb row=store_commits "≤ 80" le:abs:80 le:sqlite:1e9
+
+  table "four processes on one file, ten timers at a time" sqlite
+  line "the longest wait, ms" longest_ms row=store_share "≤ 50" le:abs:50 le:sqlite:1e9
+  line "the smallest share, %" least_share row=store_share "≥ 20" ge:abs:20 ge:sqlite:0
+  line "the largest share, %" most_share row=store_share "≤ 30" le:abs:30 le:sqlite:1e9
+  line "timers of all per second" per_s row=store_share "" ge:sqlite:0
+
+  local n=$store_timers
+  table "$n timers in a store"
+  line "bytes of the file for each" bytes "row=store_bytes n=$n" "≤ 150" le:abs:150
+  line "lateness, 1,000 due per second: p50 µs" p50_us "row=store_lateness n=$n" "" le:abs:1e9
+  line "the same, p99 µs" p99_us "row=store_lateness n=$n" "≤ 1500" le:abs:1500
+  line "the same, max µs" max_us "row=store_lateness n=$n" "" le:abs:1e9
+  line "the same, min µs" min_us "row=store_lateness n=$n" "≥ 0" ge:abs:0
+  line "CPU for each that is due, µs" cpu_us "row=store_lateness n=$n" "" le:abs:1e9
+  row=$(value ours resident_mb row=store_lateness "n=$((n / 10))")
+  line "resident memory with a tenth of them, MB" resident_mb "row=store_lateness n=$((n / 10))" \
+    "" le:abs:1e9
+  line "resident memory, MB" resident_mb "row=store_lateness n=$n" "≤ 1.1 × that" \
+    "le:abs:$(awk -v m="${row:-0}" 'BEGIN { print 1.1 * m }')"
+  line "all overdue, after kill -9: open, ms" open_ms "row=store_after_kill n=$n" "" le:abs:1e9
+  line "the same, until the first handler, ms" first_ms "row=store_after_kill n=$n" "≤ 150" \
+    le:abs:150
+  line "timers of 10 ms beside them: lateness p50 µs" p50_us "row=store_beside_overdue n=$n" "" \
+    le:abs:1e9
+  line "the same, p99 µs" p99_us "row=store_beside_overdue n=$n" "" le:abs:1e9
+  line "the same, max µs" max_us "row=store_beside_overdue n=$n" "" le:abs:1e9
+  line "overdue ones that begin meanwhile, per second" overdue_per_s \
+    "row=store_beside_overdue n=$n" "" ge:abs:0
+}
