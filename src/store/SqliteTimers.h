@@ -154,7 +154,7 @@ class SqliteTimers {
   SqliteStatement extend_{connection_, "UPDATE timers SET wake = ?2 WHERE id = ?1"};
   SqliteStatement marked_{connection_,
                           "SELECT id, name, attempts FROM timers INDEXED BY timers_marked"
-                          " WHERE marked = 1 AND wake <= ?"};
+                          " WHERE marked = 1 AND wake <= ? ORDER BY wake, id"};
   SqliteStatement fresh_{connection_,
                          "SELECT id, name, kind, due, attempts, skip_after, repeat, payload"
                          " FROM timers INDEXED BY timers_wake"

@@ -168,7 +168,7 @@ TEST_F(SqliteDamage, AFlippedBitInAPageIsNoticedOrChangesNothing) {
 TEST_F(SqliteDamage, AFlippedBitInTheLogIsNoticedOrChangesNothing) {
   const size_t size = in_log_["timers-wal"].size();
   ASSERT_GT(size, 20 * kFrame);
-  for (const size_t offset : {1, 9, 13, 17, 27}) {
+  for (const size_t offset : {1U, 9U, 13U, 17U, 27U}) {
     flip(in_log_, "timers-wal", offset);
   }
   for (size_t frame = 32; frame < size; frame += kFrame * 3) {
