@@ -395,7 +395,7 @@ class WFTimerStore {
   // From now on this process runs the timers of that kind. `handler` must not be null, and is
   // called on threads of the library, several at a time. A timer whose kind no process handles
   // waits (see WFTimerStoreStats::unhandled). A second call for a kind replaces its handler.
-  // Returns 0, or -1 with errno: EINVAL, EMSGSIZE, ESHUTDOWN.
+  // Returns 0, or -1 with errno: EINVAL, EMSGSIZE, ESHUTDOWN, ECHILD.
   int handle(const std::string &kind, Handler handler, const WFStoreHandlerOptions &options = {});
 
   // Stores a timer.

@@ -78,6 +78,9 @@ WFStoreRequestId StoreEngine::next_id() {
 
 int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& handler,
                         const WFStoreHandlerOptions& options) {
+  if (runtime_.belongs_to_parent_process()) {
+    return ECHILD;
+  }
   MutexLock lock(mutex_);
   if (closed_) {
     return ESHUTDOWN;
@@ -670,8 +673,7 @@ bool StoreEngine::close(int64_t limit_ns) {
   if (runtime_.belongs_to_parent_process()) {
     return true;
   }
-  const DeadlineScope* const scope = SeriesScope::get(WFScope::current());
-  if (scope && scope->belongs_to(this)) {
+  if (is_in_run()) {
     errno = EDEADLK;
     return false;
   }
@@ -680,7 +682,14 @@ bool StoreEngine::close(int64_t limit_ns) {
   return ended;
 }
 
+bool StoreEngine::is_in_run() const {
+  const DeadlineScope* const scope = SeriesScope::get(WFScope::current());
+  return scope && scope->belongs_to(this);
+}
+
 bool StoreEngine::stop(int64_t limit_ns) {
+  // A handler that ends the process never returns.
+  const size_t own = is_in_run() ? 1 : 0;
   const int64_t deadline_ns =
       limit_ns == kNever ? kNever : saturating_add(monotonic_now_ns(), limit_ns);
   LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
@@ -689,8 +698,8 @@ bool StoreEngine::stop(int64_t limit_ns) {
   const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
     return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
   };
-  while (runs_.live() > 0 || thread_has_to_do()) {
-    if (failed_ && runs_.live() == 0) {
+  while (runs_.live() > own || thread_has_to_do()) {
+    if (failed_ && runs_.live() <= own) {
       break;  // the thread answers what is left
     }
     if (!progress_.wait_until(mutex_, waiter, deadline_ns)) {

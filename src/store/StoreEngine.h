@@ -64,6 +64,13 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
 
   // See WFTimerStore.
   bool close(int64_t limit_ns);
+  // After close(), when the store is destroyed. In a child of fork(2) the engine is never freed:
+  // the child does not have its thread, and what processes share belongs to the parent.
+  void abandon_in_child() {
+    if (runtime_.belongs_to_parent_process()) {
+      self_ = shared_from_this();
+    }
+  }
   int handle(const std::string& kind, const WFTimerStore::Handler& handler,
              const WFStoreHandlerOptions& options);
   WFTimerStoreStats stats() const { return counters_.snapshot(); }
@@ -138,6 +145,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // A function that calls `what` unless the engine is gone.
   std::function<void()> when_alive(void (StoreEngine::*what)());
   bool stop(int64_t limit_ns);
+  // Whether the calling thread runs a handler of this store, or a callback of its series.
+  bool is_in_run() const;
 
   Runtime& runtime_;
   const std::unique_ptr<StoreBackend> backend_;
@@ -145,6 +154,7 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   const uint64_t session_;
   StoreCounters counters_;
   Thread thread_;
+  std::shared_ptr<StoreEngine> self_;  // set by abandon_in_child()
 
   Mutex mutex_;
   CondVar work_;               // for the thread

@@ -226,6 +226,7 @@ WFTimerStore::WFTimerStore(std::shared_ptr<StoreEngine> engine) : engine_(std::m
 
 WFTimerStore::~WFTimerStore() {
   close(std::chrono::seconds(0));
+  engine_->abandon_in_child();
 }
 
 bool WFTimerStore::close(workflow::Duration limit) {

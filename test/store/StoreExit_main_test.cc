@@ -1,0 +1,215 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "StoreKit.h"
+#include "support/ExitKit.h"
+#include "support/Tally.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimerStore.h"
+
+// What becomes of a store, its runs and its requests when the process ends or forks.
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test_support::Tally;
+
+// Never destroyed, as in programs that end by exit().
+WFTimerStore& left_open(const std::string& url = "memory:left") {
+  return *WFTimerStore::open(url);
+}
+
+std::string how(const WFStoreTask* task) {
+  const int error = task->get_error();
+  return task->get_state() == WFT_STATE_ABORTED ? "aborted"
+         : error == ESHUTDOWN                   ? "refused"
+         : error == ECHILD                      ? "refused in the child"
+         : task->result().ok()                  ? "carried out"
+                                                : "error " + std::to_string(error);
+}
+
+// Scenarios --------------------------------------------------------------------------------------
+
+void timers_wait() {
+  WFTimerStore& store = left_open();
+  store.handle("kind", [](WFStoredTimer*) { exit_kit::say("ran"); });
+  store.schedule({"a", hours(1), "kind"});
+  exit_kit::begin_exit([] { exit_kit::say("stopped"); });
+}
+
+void a_run_waits() {
+  static Tally begun;
+  WFTimerStore& store = left_open();
+  store.handle("kind", [](WFStoredTimer* timer) {
+    *series_of(timer) << WFTimer::create(hours(1), [](WFTimerTask* task) {
+      exit_kit::say(task->get_state() == WFT_STATE_ABORTED ? "aborted" : "not aborted");
+    });
+    begun.add();
+  });
+  store.schedule({"a", seconds(0), "kind"});
+  begun.wait_for(1);
+  exit_kit::begin_exit([&store] {
+    const WFTimerStoreStats stats = store.stats();
+    exit_kit::say(std::to_string(stats.running) + " running, " + std::to_string(stats.retried) +
+                  " retried, " + std::to_string(stats.acknowledged) + " acknowledged");
+  });
+}
+
+void requests_are_under_way() {
+  static std::atomic<int> answered{0};
+  constexpr int kRequests = 2000;
+  WFTimerStore& store = left_open();
+  for (int i = 0; i < kRequests; i++) {
+    store
+        .create_schedule_task({"a", hours(1), "kind"},
+                              [](WFStoreTask* task) {
+                                const std::string ended = how(task);
+                                if (ended == "carried out" || ended == "aborted") {
+                                  answered++;
+                                } else {
+                                  exit_kit::say(ended);
+                                }
+                              })
+        ->start();
+  }
+  exit_kit::begin_exit([] { exit_kit::say(std::to_string(answered) + " answered"); });
+}
+
+void exits_in_a_handler() {
+  WFTimerStore& store = left_open();
+  store.handle("kind", [](WFStoredTimer*) {
+    exit_kit::begin_exit([] { exit_kit::say("stopped"); });
+    std::exit(0);
+  });
+  store.schedule({"a", seconds(0), "kind"});
+  exit_kit::wait_for_exit();
+}
+
+void exits_in_a_callback() {
+  WFTimerStore& store = left_open();
+  store
+      .create_schedule_task({"a", hours(1), "kind"},
+                            [](WFStoreTask* task) {
+                              exit_kit::say(how(task));
+                              exit_kit::begin_exit([] { exit_kit::say("stopped"); });
+                              std::exit(0);
+                            })
+      ->start();
+  exit_kit::wait_for_exit();
+}
+
+// A store that is destroyed after the library has stopped, and used before that.
+struct Late {
+  ~Late() {
+    if (store) {
+      exit_kit::say(how_it_ends());
+      store.reset();
+      exit_kit::say("destroyed");
+    }
+  }
+  std::string how_it_ends() const {
+    std::string ended;
+    store->create_count_task("", [&ended](WFStoreTask* task) { ended = how(task); })->start();
+    return ended;
+  }
+  std::unique_ptr<WFTimerStore> store;
+};
+
+void destroyed_after_the_stop() {
+  static Late late;
+  late.store.reset(WFTimerStore::open("memory:late"));
+  late.store->schedule({"a", hours(1), "kind"});
+}
+
+int wait_for_child(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void forks() {
+  static std::unique_ptr<WFTimerStore> store(WFTimerStore::open("memory:forked"));
+  store->schedule({"a", hours(1), "kind"});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    exit_kit::say(store->schedule({"b", hours(1), "kind"}).error == ECHILD ? "refused" : "taken");
+    exit_kit::say(store->handle("kind", [](WFStoredTimer*) {}) == -1 && errno == ECHILD
+                      ? "no handler"
+                      : "a handler");
+    exit_kit::say(store->close() ? "closed" : "not closed");
+    store.reset();
+    // The child may have stores of its own.
+    const std::unique_ptr<WFTimerStore> own(WFTimerStore::open("memory:own"));
+    static Tally ran;
+    own->handle("kind", [](WFStoredTimer*) { ran.add(); });
+    exit_kit::say(own->schedule({"c", milliseconds(1), "kind"}).ok() && ran.wait_for(1)
+                      ? "runs its own"
+                      : "runs none");
+    own->close();
+    std::exit(7);
+  }
+  exit_kit::say("child ended with " + std::to_string(wait_for_child(child)));
+  exit_kit::say("parent has " + std::to_string(store->count("").count));
+  store.reset();
+}
+
+constexpr exit_kit::Scenario kScenarios[] = {
+    {"timers wait", timers_wait},
+    {"a run waits", a_run_waits},
+    {"requests are under way", requests_are_under_way},
+    {"exits in a handler", exits_in_a_handler},
+    {"exits in a callback", exits_in_a_callback},
+    {"destroyed after the stop", destroyed_after_the_stop},
+    {"forks", forks},
+};
+
+// Tests ------------------------------------------------------------------------------------------
+
+TEST(StoreExit, TimersThatWaitHoldNothingUp) {
+  EXPECT_EQ(exit_kit::play_promptly("timers wait"), "stopped\n");
+}
+
+TEST(StoreExit, ARunIsAbortedAndWillRunAgain) {
+  EXPECT_EQ(exit_kit::play_promptly("a run waits"),
+            "aborted\n0 running, 1 retried, 0 acknowledged\n");
+}
+
+TEST(StoreExit, EachRequestIsAnswered) {
+  for (int i = 0; i < exit_kit::times(5); i++) {
+    EXPECT_EQ(exit_kit::play_promptly("requests are under way"), "2000 answered\n");
+  }
+}
+
+TEST(StoreExit, AHandlerMayEndTheProcess) {
+  EXPECT_EQ(exit_kit::play_promptly("exits in a handler"), "stopped\n");
+}
+
+TEST(StoreExit, ACallbackMayEndTheProcess) {
+  EXPECT_EQ(exit_kit::play_promptly("exits in a callback"), "carried out\nstopped\n");
+}
+
+TEST(StoreExit, AStoreMayOutliveTheLibrary) {
+  EXPECT_EQ(exit_kit::play("destroyed after the stop"), "refused\ndestroyed\n");
+}
+
+TEST(StoreExit, AChildHasNoStore) {
+  EXPECT_EQ(exit_kit::play("forks"),
+            "refused\nno handler\nclosed\nruns its own\nchild ended with 7\nparent has 1\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return exit_kit::run(kScenarios, argc, argv);
+}
