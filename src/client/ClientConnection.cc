@@ -9,7 +9,6 @@
 #include "client/EncodedRequest.h"
 #include "client/SessionLocation.h"
 #include "kernel/Socket.h"
-#include "kernel/ThreadContext.h"
 
 namespace workflow {
 
@@ -316,7 +315,7 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
       if (!delivering) {
         limit(progress_.deadline_ns(now_ns()));
       }
-      return readable_;
+      return readable_ || asked_to_send_;
     }
   }
   fail(ClientFailure::of_system(error), finished);
@@ -328,8 +327,8 @@ void ClientConnection::ask_to_send() {
     MutexLock lock(mutex_);
     asked_to_send_ = true;
   }
-  // Within append() of the response the poller's thread is about to look by itself.
-  if (ThreadContext::current().poller != &poller_ || !parsing_) {
+  // If this is true, the poller's thread takes the lock later than this thread did.
+  if (!parsing_.load(std::memory_order_relaxed)) {
     ask_poller();
   }
 }
@@ -373,7 +372,7 @@ bool ClientConnection::receive(RunnableList& finished) {
     bool drained = true;
     result = reader_.read(stream_, &drained, &failure);
     if (result == Result::kNothing) {
-      return writable_ && (progress_.is_sending() || flushing_);
+      return asked_to_send_ || (writable_ && (progress_.is_sending() || flushing_));
     }
     readable_ |= !drained || peer_closed();
     if (result == Result::kPart) {
@@ -382,9 +381,9 @@ bool ClientConnection::receive(RunnableList& finished) {
     exchange = session_->exchange();
   }
   if (result == Result::kPart) {
-    parsing_ = true;
+    parsing_.store(true, std::memory_order_relaxed);
     result = reader_.parse(&failure);
-    parsing_ = false;
+    parsing_.store(false, std::memory_order_relaxed);
   }
   if (result == Result::kPart) {
     part_came(exchange, finished);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -166,7 +167,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
   ResponseReader reader_;  // see there
-  bool parsing_ = false;   // only the poller's thread touches it
+  // The poller's thread parses a response, and will look at asked_to_send_ afterwards.
+  std::atomic<bool> parsing_{false};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);

@@ -21,9 +21,7 @@ RedisMessage::RedisMessage(RedisMessage&& message) noexcept
     : ProtocolMessage(std::move(message)),
       parser_(std::move(message.parser_)),
       complete_(std::exchange(message.complete_, false)),
-      refusal_(std::exchange(message.refusal_, 0)) {
-  message.encoded_.clear();
-}
+      refusal_(std::exchange(message.refusal_, 0)) {}
 
 RedisMessage& RedisMessage::operator=(RedisMessage&& message) noexcept {
   if (this != &message) {
@@ -104,18 +102,13 @@ int encode_into(std::string& encoded, struct iovec vectors[], int max, WRITE wri
 
 RedisRequest::RedisRequest(RedisRequest&& message) noexcept
     : RedisMessage(std::move(message)),
-      command_(std::move(message.command_)),
-      params_(std::move(message.params_)) {
-  message.command_.clear();
-  message.params_.clear();
-}
+      command_(std::exchange(message.command_, {})),
+      params_(std::exchange(message.params_, {})) {}
 
 RedisRequest& RedisRequest::operator=(RedisRequest&& message) noexcept {
   if (this != &message) {
-    command_ = std::move(message.command_);
-    params_ = std::move(message.params_);
-    message.command_.clear();
-    message.params_.clear();
+    command_ = std::exchange(message.command_, {});
+    params_ = std::exchange(message.params_, {});
     RedisMessage::operator=(std::move(message));
   }
   return *this;

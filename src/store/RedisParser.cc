@@ -73,10 +73,10 @@ struct RedisParser::Builder {
   // The parser owns the values.
   static void free_nothing(void*) {}
 
-  static redisReplyObjectFunctions functions;
+  static redisReplyObjectFunctions functions_;
 };
 
-redisReplyObjectFunctions RedisParser::Builder::functions = {
+redisReplyObjectFunctions RedisParser::Builder::functions_ = {
     &Builder::make_string, &Builder::make_array, &Builder::make_integer, &Builder::make_nil,
     &Builder::free_nothing};
 
@@ -88,7 +88,7 @@ void RedisParser::Free::operator()(redisReader* reader) const {
   ::redisReaderFree(reader);
 }
 
-RedisParser::RedisParser() : reader_(::redisReaderCreateWithFunctions(&Builder::functions)) {
+RedisParser::RedisParser() : reader_(::redisReaderCreateWithFunctions(&Builder::functions_)) {
   if (!reader_) {
     throw std::bad_alloc();
   }

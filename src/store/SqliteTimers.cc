@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "store/SqliteTime.h"
+#include "store/StoreTime.h"
 
 namespace workflow {
 

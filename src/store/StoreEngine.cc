@@ -12,6 +12,7 @@
 #include "kernel/ThreadContext.h"
 #include "store/StoreRepeat.h"
 #include "store/StoreTask.h"
+#include "store/StoreTime.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFTaskState.h"
@@ -21,7 +22,6 @@ namespace workflow {
 namespace {
 
 constexpr int64_t kUsPerMs = 1'000;
-constexpr int64_t kUsPerSec = 1'000'000;
 // How many requests one group has at most: a group is one transaction, and others wait for its end.
 constexpr size_t kGroup = 1024;
 // How long overdue timers wait that the rate has held back.
@@ -34,12 +34,6 @@ constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
 int64_t monotonic_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
   return scheduler ? scheduler->now_ns() : monotonic_ns();
-}
-
-std::chrono::system_clock::time_point date_of(int64_t us) {
-  constexpr int64_t kLastUs = kNever / 1000;
-  return us > kLastUs ? std::chrono::system_clock::time_point::max()
-                      : std::chrono::system_clock::time_point(std::chrono::microseconds(us));
 }
 
 }  // namespace
@@ -442,7 +436,7 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   info.stage = WFStoreStage::kRunning;
   info.attempts = claimed.attempts;
   info.owner = options_.owner;
-  info.due = date_of(date_us);
+  info.due = time_of_us(date_us);
   {
     MutexLock lock(mutex_);
     runs_.begin(run, now_us);
@@ -692,7 +686,10 @@ bool StoreEngine::stop(int64_t limit_ns) {
   LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
   MutexLock lock(mutex_);
   refuses_ = true;
-  while (runs_.live() > 0 || busy_ || !finishes_.empty() || !calls_.empty()) {
+  const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
+    return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
+  };
+  while (runs_.live() > 0 || thread_has_to_do()) {
     if (failed_ && runs_.live() == 0) {
       break;  // the thread answers what is left
     }
