@@ -5,7 +5,10 @@ namespace workflow {
 void SqliteNews::start(std::function<void()> changed) {
   changed_ = std::move(changed);
   stops_ = false;
-  thread_.start("wf-store-news", [this] { listen(); });
+  // What is told from now on counts, also before the thread runs.
+  const uint32_t word = queue_.page().news;
+  const uint32_t others = word - own_;
+  thread_.start("wf-store-news", [this, word, others] { listen(word, others); });
 }
 
 void SqliteNews::stop() {
@@ -22,10 +25,8 @@ void SqliteNews::tell() {
   SqliteQueue::wake(queue_.page().news);
 }
 
-void SqliteNews::listen() {
+void SqliteNews::listen(uint32_t word, uint32_t told) {
   std::atomic<uint32_t>& news = queue_.page().news;
-  uint32_t word = news;
-  uint32_t told = word - own_;
   while (!stops_) {
     SqliteQueue::wait(news, word, kMostSleepMs);
     word = news;

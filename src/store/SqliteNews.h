@@ -31,7 +31,8 @@ class SqliteNews {
   // A thread that was woken before it slept would sleep until the next news.
   static constexpr int kMostSleepMs = 1000;
 
-  void listen();
+  // `word` is the counter as it was seen last, and `told` what others have added to it.
+  void listen(uint32_t word, uint32_t told);
 
   SqliteQueue& queue_;
   std::function<void()> changed_;

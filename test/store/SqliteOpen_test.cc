@@ -294,25 +294,4 @@ TEST_F(SqliteOpen, ClosingGivesEverythingBack) {
   EXPECT_FALSE(std::filesystem::exists(path_ + "-wal"));
 }
 
-// SQLite's locks on a file are those of the process, and would go if it closed the file once.
-TEST_F(SqliteOpen, OpeningAStoreAgainInTheSameProcessKeepsTheLocksOfTheFirst) {
-  ASSERT_EQ(open(), 0);
-  for (int i = 0; i < 2; i++) {
-    ASSERT_TRUE(open_backend(path_, options_of(clock_, 2)));
-  }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    // If the locks were gone, this would delete the log as the last one to close.
-    const auto other = open_backend(path_, options_of(clock_, 3));
-    ::_exit(other ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  workflow::StoreFailure failure;
-  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
-  EXPECT_EQ(failure.error, 0) << failure.message;
-  EXPECT_TRUE(std::filesystem::exists(path_ + "-wal"));
-}
-
 }  // namespace

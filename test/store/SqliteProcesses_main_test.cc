@@ -367,6 +367,23 @@ TEST_F(SqliteProcesses, AStoreGoesOnAfterAFork) {
   EXPECT_EQ(count(*backend, ""), 3U);
 }
 
+// SQLite's locks on a file are those of the process, and would go if it closed the file once.
+TEST_F(SqliteProcesses, OpeningAStoreAgainInTheSameProcessKeepsTheLocksOfTheFirst) {
+  const auto backend = open();
+  ASSERT_TRUE(backend);
+  for (int i = 0; i < 2; i++) {
+    ASSERT_TRUE(open());
+  }
+  // If the locks were gone, this would delete the log as the last one to close.
+  const auto child = start("store");
+  EXPECT_EQ(child->wait(), 0);
+  EXPECT_TRUE(std::filesystem::exists(path_ + "-wal"));
+  workflow::StoreFailure failure;
+  carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  EXPECT_EQ(count(*backend, ""), 2U);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
