@@ -25,8 +25,9 @@ using std::chrono::seconds;
 using test_support::Tally;
 
 // Never destroyed, as in programs that end by exit().
-WFTimerStore& left_open(const std::string& url = "memory:left") {
-  return *WFTimerStore::open(url);
+WFTimerStore& left_open() {
+  static WFTimerStore* const store = WFTimerStore::open("memory:left");
+  return *store;
 }
 
 std::string how(const WFStoreTask* task) {
