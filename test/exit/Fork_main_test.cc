@@ -1,17 +1,12 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 
-#include "support/Eventually.h"
 #include "support/ExitKit.h"
+#include "support/InChild.h"
 #include "support/Loopback.h"
 #include "util/Sanitizers.h"
 #include "workflow/Executor.h"
@@ -66,41 +61,6 @@ bool compute() {
   return true;
 }
 
-// Says whether every thread but the calling one waits in the kernel.
-bool all_others_sleep() {
-  const std::string own = std::to_string(::gettid());
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string stat;
-    std::getline(std::ifstream(thread.path() / "stat"), stat);
-    // The state follows the name, which stands in parentheses. See proc(5).
-    const size_t state = stat.rfind(") ");
-    const bool sleeps = state != std::string::npos && stat[state + 2] == 'S';
-    if (!sleeps && thread.path().filename() != own) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Returns what the child exits with, or -1 if it had to be killed.
-//
-// The fork waits until all other threads sleep. A thread that is inside the allocator at that
-// moment holds its lock, and the allocator of clang's AddressSanitizer does not release it in the
-// child.
-int in_child(const std::function<int()>& body) {
-  if (!test_support::eventually(all_others_sleep)) {
-    return -1;
-  }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
-    std::exit(body());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 // Says whether all goes well when a child does what `in_the_child` does. That is told where the
 // parent serves, and returns what the child ends with.
 void fork_and_go_on(const std::function<int(const std::string&)>& in_the_child) {
@@ -110,7 +70,7 @@ void fork_and_go_on(const std::function<int(const std::string&)>& in_the_child) 
   bool right = ask(at) && expire() && compute();
   static std::atomic<int> called{0};
   WFTaskFactory::create_timer_task("long", 3600, 0, [](WFTimerTask*) { called++; })->start();
-  right = right && in_child([&] { return in_the_child(at); }) == 7;
+  right = right && test_support::in_child([&] { return in_the_child(at); }) == 7;
   // Nothing of that has touched the parent.
   right = right && called == 0 && ask(at) && expire() && compute();
   right = right && WFTaskFactory::cancel_by_name("long") == 1 && expire();

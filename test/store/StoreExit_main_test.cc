@@ -1,6 +1,4 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -11,7 +9,9 @@
 
 #include "StoreKit.h"
 #include "support/ExitKit.h"
+#include "support/InChild.h"
 #include "support/Tally.h"
+#include "util/Sanitizers.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimerStore.h"
 
@@ -25,8 +25,9 @@ using std::chrono::seconds;
 using test_support::Tally;
 
 // Never destroyed, as in programs that end by exit().
-WFTimerStore& left_open(const std::string& url = "memory:left") {
-  return *WFTimerStore::open(url);
+WFTimerStore& left_open() {
+  static WFTimerStore* const store = WFTimerStore::open("memory:left");
+  return *store;
 }
 
 std::string how(const WFStoreTask* task) {
@@ -131,19 +132,12 @@ void destroyed_after_the_stop() {
   late.store->schedule({"a", hours(1), "kind"});
 }
 
-int wait_for_child(pid_t child) {
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 void forks() {
   static std::unique_ptr<WFTimerStore> store(WFTimerStore::open("memory:forked"));
   store->schedule({"a", hours(1), "kind"});
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
+  const int ended = test_support::in_child([] {
     exit_kit::say(store->schedule({"b", hours(1), "kind"}).error == ECHILD ? "refused" : "taken");
+    errno = 0;
     exit_kit::say(store->handle("kind", [](WFStoredTimer*) {}) == -1 && errno == ECHILD
                       ? "no handler"
                       : "a handler");
@@ -157,9 +151,9 @@ void forks() {
                       ? "runs its own"
                       : "runs none");
     own->close();
-    std::exit(7);
-  }
-  exit_kit::say("child ended with " + std::to_string(wait_for_child(child)));
+    return 7;
+  });
+  exit_kit::say("child ended with " + std::to_string(ended));
   exit_kit::say("parent has " + std::to_string(store->count("").count));
   store.reset();
 }
@@ -203,10 +197,13 @@ TEST(StoreExit, AStoreMayOutliveTheLibrary) {
   EXPECT_EQ(exit_kit::play("destroyed after the stop"), "refused\ndestroyed\n");
 }
 
+// ThreadSanitizer ends a process that starts threads after a fork with threads.
+#if !defined(WORKFLOW_THREAD_SANITIZER)
 TEST(StoreExit, AChildHasNoStore) {
   EXPECT_EQ(exit_kit::play("forks"),
             "refused\nno handler\nclosed\nruns its own\nchild ended with 7\nparent has 1\n");
 }
+#endif
 
 }  // namespace
 
