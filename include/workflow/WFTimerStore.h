@@ -37,6 +37,9 @@ class StoreOpener;
 
 // What a store has decided about one timer.
 enum class WFStoreVerdict {
+  // There was no timer to decide about: for example a schedule that stored its timer beside others,
+  // or a request that was refused.
+  kNone,
   // The timer waited. After a cancel it never runs. After a reschedule it runs at the new time.
   kWon,
   // Cancel: a run is under way, and it goes on. The process that runs the timer is told (its scope
@@ -81,7 +84,7 @@ struct WFStoreRequestId {
 
 // What a store says about one timer.
 struct WFStoreAnswer {
-  WFStoreVerdict verdict = WFStoreVerdict::kUnknown;
+  WFStoreVerdict verdict = WFStoreVerdict::kNone;
   uint64_t timer = 0;  // the number of the timer in its store, or 0
   // kRunning and kAfterRun: the process that runs the timer, and for how long its lease lasts.
   std::string owner;
@@ -216,7 +219,7 @@ struct WFStoreResult {
 
   // Whether the request was carried out.
   bool ok() const { return state == 0; }
-  // The first answer's verdict; kInDoubt if no answer has come.
+  // The first answer's verdict; kNone if there is no answer.
   WFStoreVerdict verdict() const;
 };
 
@@ -351,7 +354,7 @@ struct WFTimerStoreStats {
   uint64_t lost = 0;    // runs whose lease was lost before they had ended
   uint64_t errors = 0;  // failures of the store itself
 
-  // How late runs began, and how long the store took for each group of requests.
+  // How late first runs began, and how long the store took for each group of requests.
   WFTimerStats::Lateness lateness;
   WFTimerStats::Lateness commit;
 };

@@ -54,6 +54,7 @@ StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOpt
       backend_(std::move(backend)),
       options_(options),
       session_(session),
+      looks_each_time_(!runtime_.clock().is_system_clock()),
       runs_((options.lease.positive_ns() + 999) / 1000, options.catch_up_rate, options.owner),
       random_(session) {}
 
@@ -198,7 +199,7 @@ std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
       group->claim.emplace().what = std::move(claim);
     }
   }
-  if (std::exchange(look_, false)) {
+  if (std::exchange(look_, false) || (looks_each_time_ && !group->calls.empty())) {
     LookRequest look;
     look.overdue_us = StoreRuns::kFreshUs;
     look.handled = runs_.handled();
@@ -273,9 +274,13 @@ void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
 
 void StoreEngine::note_answer(const StoreRequest& request) {
   const auto count_won = [](const std::vector<WFStoreAnswer>& answers) {
-    return static_cast<uint64_t>(std::count_if(
-        answers.begin(), answers.end(),
-        [](const WFStoreAnswer& answer) { return answer.verdict <= WFStoreVerdict::kWonAfter; }));
+    return static_cast<uint64_t>(
+        std::count_if(answers.begin(), answers.end(), [](const WFStoreAnswer& answer) {
+          return answer.verdict == WFStoreVerdict::kWon ||
+                 answer.verdict == WFStoreVerdict::kRunning ||
+                 answer.verdict == WFStoreVerdict::kAfterRun ||
+                 answer.verdict == WFStoreVerdict::kWonAfter;
+        }));
   };
   if (const auto* schedule = std::get_if<ScheduleRequest>(&request.what)) {
     counters_.scheduled.fetch_add(1, std::memory_order_relaxed);
@@ -455,11 +460,32 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   } else if (max_attempts > 0 && claimed.attempts > max_attempts) {
     end_without_run(run, FinishRequest::How::kFailed, StoreRun::kAttemptsUsedUp);
   } else {
-    counters_.begun.fetch_add(1, std::memory_order_relaxed);
-    counters_.lateness.add(late_us * 1000);
-    auto* const task = new StoredTimerTask(shared_from_this(), run, std::move(info), late_us);
-    runtime_.handlers().post(task->begin());
+    call_handler(run, std::move(info), late_us);
   }
+}
+
+void StoreEngine::call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info,
+                               int64_t late_us) {
+  StoredTimerTask* task = nullptr;
+  Runnable* first = nullptr;
+  try {
+    task = new StoredTimerTask(shared_from_this(), run, std::move(info), late_us);
+    first = task->begin();
+  } catch (const std::bad_alloc&) {
+    if (task) {
+      task->dismiss();  // ends the run: it is tried again
+      return;
+    }
+    MutexLock lock(mutex_);
+    runs_.end(*run);
+    runs_.forget(*run);
+    throw;
+  }
+  counters_.begun.fetch_add(1, std::memory_order_relaxed);
+  if (run->attempts == 1) {
+    counters_.lateness.add(late_us * 1000);
+  }
+  runtime_.handlers().post(first);
 }
 
 void StoreEngine::give_back(Group& group) {
@@ -638,8 +664,10 @@ void StoreEngine::arm() {
 }
 
 void StoreEngine::start_to_look() {
-  if (VirtualScheduler::current()) {
-    return;  // time moves only if nothing else can happen, and no hint is lost
+  // In a simulation time moves only if nothing else can happen, and no hint is lost. A manual clock
+  // would stop at each second.
+  if (!runtime_.clock().is_system_clock()) {
+    return;
   }
   look_alarm_.set(std::chrono::seconds(1), when_alive(&StoreEngine::look_around));
 }

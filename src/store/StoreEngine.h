@@ -118,6 +118,7 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   void begin_run(ClaimRequest::Claimed& claimed);
   // After a group that ran out of memory: its calls end, its finishes are asked for again.
   void give_back(Group& group);
+  void call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info, int64_t late_us);
   void report_missed(const std::shared_ptr<StoreHandler>& handler, WFStoreInfo&& info);
   void end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                        const std::string& reason);
@@ -152,6 +153,7 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   const std::unique_ptr<StoreBackend> backend_;
   const WFStoreOptions options_;
   const uint64_t session_;
+  const bool looks_each_time_;  // because there is no look_alarm_
   StoreCounters counters_;
   Thread thread_;
   std::shared_ptr<StoreEngine> self_;  // set by abandon_in_child()

@@ -174,7 +174,7 @@ std::unique_ptr<StoreBackend> open_backend(const std::string& url,
 }  // namespace
 
 WFStoreVerdict WFStoreResult::verdict() const {
-  return answers.empty() ? WFStoreVerdict::kInDoubt : answers.front().verdict;
+  return answers.empty() ? WFStoreVerdict::kNone : answers.front().verdict;
 }
 
 std::string WFStoreReceipt::to_string() const {

@@ -87,7 +87,7 @@ void cancel_order(WFTimerStore& store, WFHttpTask* request, const std::string& o
 
 // What has become of a request. It is not ok() while the store does not answer.
 WFStoreResult settle(WFTimerStore& store, const WFStoreResult& result) {
-  const bool in_doubt = !result.answers.empty() && result.verdict() == WFStoreVerdict::kInDoubt;
+  const bool in_doubt = result.verdict() == WFStoreVerdict::kInDoubt;
   return in_doubt ? store.ask(result.request) : result;
 }
 

@@ -249,7 +249,7 @@ class World {
 
   // Finds out what has become of a request that nobody has answered.
   WFStoreResult settle(WFStoreResult result) {
-    if (result.ok() || result.verdict() != WFStoreVerdict::kInDoubt || result.answers.empty()) {
+    if (result.ok() || result.verdict() != WFStoreVerdict::kInDoubt) {
       return result;
     }
     totals_.in_doubt++;

@@ -14,6 +14,8 @@ int64_t milliseconds(std::chrono::system_clock::duration time) {
 
 const char* name_of(WFStoreVerdict verdict) {
   switch (verdict) {
+    case WFStoreVerdict::kNone:
+      return "none";
     case WFStoreVerdict::kWon:
       return "won";
     case WFStoreVerdict::kRunning:
