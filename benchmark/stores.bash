@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by run: the row store, and the servers that are its peers. Each server has a directory of
 # its own on the disk that is measured, listens on a unix socket there only, and runs as an ordinary
-# user. Needs say, program, measure, end_server, $raw, $short_runs, $long_runs and the array of servers to be ended.
+# user. Needs say, program, measure, measure_long, end_server, $raw, $temporary, $short_runs,
+# $long_runs, the array of peers and that of servers to be ended.
 # shellcheck disable=SC2154  # those come from run
 
 readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large}
@@ -202,7 +203,8 @@ run_store_large() {
       measure "$large" --row=lateness --file="$file" --n="$n" --seconds="$seconds"
     done
     copy_store past
-    timeout 120 "$large" --row=crash --file="$file" 2>/dev/null
+    # Quiet, as the shell says that a process was killed.
+    { timeout 120 "$large" --row=crash --file="$file"; } 2>/dev/null
     measure "$large" --row=overdue --file="$file" --n="$store_timers"
   done
 }
