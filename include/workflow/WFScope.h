@@ -42,25 +42,29 @@ class WFScope {
 
   // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`. An
   // `error` that is not an errno value counts as ECANCELED. From now on, each task that would begin
-  // to wait inside ends at once in the same way. Tasks that do not wait run as ever, so the series
-  // inside goes on to its end, unless a conditional or guard, or a task behind a pool or queue,
-  // waits in it: that cancels its series.
+  // to wait inside ends at once in the same way. (In the scope of a request whose client has left,
+  // cancel_timers_on_closed() or a streamed reply may have ended the timers and nested scopes
+  // before: these keep to the ECANCELED that they have got.) Tasks that do not wait run as ever, so
+  // the series inside goes on to its end, unless a conditional or guard, or a task behind a pool or
+  // queue, waits in it: that cancels its series.
   //
   // Returns true if this call has ended the scope: then the scope task ends with `error`. Returns
   // false if it had ended before, if everything inside had ended, or if this refers to no scope.
-  // The callbacks of tasks run on threads of the library, never inside this call; functions of a
-  // std::stop_callback do run inside it. Waits for no task. Costs less than a microsecond for each
-  // task that waits.
+  // The callbacks of tasks run on threads of the library, never inside this call unless the library
+  // has stopped them; functions of a std::stop_callback do run inside it. Waits for no task. Costs
+  // less than a microsecond for each task that waits.
   bool cancel(int error = ECANCELED) const;
 
-  // Why the scope has ended: the error of the call that ended it, ETIMEDOUT for a deadline, or 0 if
+  // Why the scope has ended: the error that was given to cancel(), ETIMEDOUT for a deadline,
+  // ECANCELED for a client that left or a server that stops, the error of the scope around it, or
+  // the reason for which there was no timer for its deadline (ENOMEM, EMFILE, ENFILE, ENOSPC). 0 if
   // it has not ended. It stays 0 for a scope in which everything ended by itself.
   int error() const;
 
   // How long it is until the earliest deadline of this scope and, once the scope task has started,
   // of the scopes around it. Zero if the scope has ended, nanoseconds::max() if there is no
-  // deadline. Deadlines by other clocks than the monotonic one are converted at the time of the
-  // call.
+  // deadline. Once everything inside has ended by itself, only the scopes around it count.
+  // Deadlines by other clocks than the monotonic one are converted at the time of the call.
   std::chrono::nanoseconds remaining() const;
 
   // Gives the scope a deadline, or moves the one that it has, to an earlier or a later time: at

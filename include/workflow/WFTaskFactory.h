@@ -13,6 +13,7 @@
 
 #include "workflow/Executor.h"
 #include "workflow/HttpMessage.h"
+#include "workflow/RedisMessage.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFFileTask.h"
 #include "workflow/WFGlobal.h"
@@ -22,9 +23,12 @@
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 #include "workflow/detail/HttpClientTask.h"
+#include "workflow/detail/RedisProtocol.h"
 
 using WFHttpTask = WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse>;
 using http_callback_t = std::function<void(WFHttpTask *)>;
+using WFRedisTask = WFNetworkTask<protocol::RedisRequest, protocol::RedisResponse>;
+using redis_callback_t = std::function<void(WFRedisTask *)>;
 using timer_callback_t = std::function<void(WFTimerTask *)>;
 using counter_callback_t = std::function<void(WFCounterTask *)>;
 using mailbox_callback_t = std::function<void(WFMailboxTask *)>;
@@ -241,6 +245,33 @@ class WFTaskFactory {
                                       int redirect_max, int retry_max, http_callback_t callback);
   static WFHttpTask *create_http_task(const ParsedURI &uri, const ParsedURI &proxy,
                                       int redirect_max, int retry_max, http_callback_t callback);
+
+  // Redis clients -----------------------------------------------------------------------------
+
+  // Sends one command to Redis and receives its reply: get_req()->set_request() before the start,
+  // get_resp()->get_result() in the callback. These functions are in the library workflow::store;
+  // docs/redis.md says more. The URL is one of
+  //   redis://[user]:password@host:port/db         port 6379 and database 0 unless they are there
+  //   rediss://...                                 the same over TLS, which verifies the
+  //   certificate redis+unix://[user]:password@/path?db=0      a unix socket
+  //   redis+sentinel://[user]:password@host:port,host:port/name?db=0   the master of that name,
+  //   which
+  //                                                these Sentinels know; rediss+sentinel:// over
+  //                                                TLS
+  //
+  // A reply that is an error ends the task with SUCCESS: see RedisValue::is_error(). In a cluster
+  // the task follows MOVED and ASK. `retry_max`: a command is tried again if no connection could be
+  // made, or if the connection broke before anything of the reply came and the command only reads.
+  //
+  // TASK_ERROR is one of: WFT_ERR_URI_* for a URL that is none of the above,
+  // WFT_ERR_REDIS_ACCESS_DENIED if the server refuses the user, the password or the database,
+  // WFT_ERR_REDIS_COMMAND_DISALLOWED for a command that would change the state of the connection,
+  // which other tasks use, too (AUTH, SELECT, SUBSCRIBE, MULTI, ...), WFT_ERR_UPSTREAM_UNAVAILABLE
+  // if no Sentinel knows a master. For other errors see WFClientTask.
+  static WFRedisTask *create_redis_task(const std::string &url, int retry_max,
+                                        redis_callback_t callback);
+  static WFRedisTask *create_redis_task(const ParsedURI &uri, int retry_max,
+                                        redis_callback_t callback);
 
   // Files -------------------------------------------------------------------------------------
 

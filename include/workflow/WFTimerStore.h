@@ -155,7 +155,7 @@ struct WFStoreTimer {
   // Which handler runs it: see WFTimerStore::handle(). 1 to 255 bytes.
   std::string kind;
   // At most 64 KiB of any bytes, for the handler.
-  std::string payload;
+  std::string payload = {};
   // What happens to the timers of that name. They are told apart as in memory (WFTimer.h), except
   // that a run that is under way cannot be replaced: the new timer then waits for its end.
   WFTimerPolicy policy = WF_TIMER_APPEND;
@@ -166,7 +166,7 @@ struct WFStoreTimer {
   // false once for the latest.
   bool every_missed_date = false;
   // If this is not set, the library chooses an id.
-  std::optional<WFStoreRequestId> request;
+  std::optional<WFStoreRequestId> request = std::nullopt;
 };
 
 // The stage of a timer in its store.

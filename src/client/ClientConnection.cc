@@ -126,6 +126,10 @@ ClientConnection::Step ClientConnection::next_step() {
     default:
       break;
   }
+  const bool may_send = session_ && !progress_.is_sending() && !flushing_;
+  if (may_send && std::exchange(asked_to_send_, false)) {
+    return Step::kSendMore;
+  }
   return std::exchange(writable_, false) && (progress_.is_sending() || flushing_) ? Step::kSend
                                                                                   : Step::kWait;
 }
@@ -141,6 +145,9 @@ void ClientConnection::advance(RunnableList& finished) {
         break;
       case Step::kSend:
         more = continue_sending(finished);
+        break;
+      case Step::kSendMore:
+        send_more();
         break;
       case Step::kReceive:
         more = receive(finished);
@@ -244,6 +251,7 @@ bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& re
   become(State::kExchanging);
   session_ = session;
   exchanges_++;
+  asked_to_send_ = false;
   reader_.begin(request.response, this);
   const int error = write_out(request.vectors, request.count);
   flushing_ = false;
@@ -307,11 +315,51 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
       if (!delivering) {
         limit(progress_.deadline_ns(now_ns()));
       }
-      return readable_;
+      return readable_ || asked_to_send_;
     }
   }
   fail(ClientFailure::of_system(error), finished);
   return true;
+}
+
+void ClientConnection::ask_to_send() {
+  {
+    MutexLock lock(mutex_);
+    asked_to_send_ = true;
+  }
+  // If this is true, the poller's thread takes the lock later than this thread did.
+  if (!parsing_.load(std::memory_order_relaxed)) {
+    ask_poller();
+  }
+}
+
+void ClientConnection::send_more() {
+  ClientExchange* exchange = nullptr;
+  {
+    MutexLock lock(mutex_);
+    exchange = session_->exchange();
+  }
+  std::string bytes;
+  try {
+    exchange->take_more_to_send(&bytes);
+  } catch (const std::bad_alloc&) {
+    MutexLock lock(mutex_);
+    cancel_error_ = ENOMEM;
+    return;
+  }
+  if (bytes.empty()) {
+    return;
+  }
+  MutexLock lock(mutex_);
+  asked_to_send_ = true;
+  const int error = append_copy(bytes.data(), bytes.size());
+  flushing_ = error == EAGAIN;
+  if (error == ENOMEM) {
+    cancel_error_ = ENOMEM;
+  } else if (error != 0 && error != EAGAIN) {
+    readable_ = true;  // the peer may have answered before it closed; the read finds the error, too
+    asked_to_send_ = false;
+  }
 }
 
 bool ClientConnection::receive(RunnableList& finished) {
@@ -324,7 +372,7 @@ bool ClientConnection::receive(RunnableList& finished) {
     bool drained = true;
     result = reader_.read(stream_, &drained, &failure);
     if (result == Result::kNothing) {
-      return writable_ && (progress_.is_sending() || flushing_);
+      return asked_to_send_ || (writable_ && (progress_.is_sending() || flushing_));
     }
     readable_ |= !drained || peer_closed();
     if (result == Result::kPart) {
@@ -333,7 +381,9 @@ bool ClientConnection::receive(RunnableList& finished) {
     exchange = session_->exchange();
   }
   if (result == Result::kPart) {
+    parsing_.store(true, std::memory_order_relaxed);
     result = reader_.parse(&failure);
+    parsing_.store(false, std::memory_order_relaxed);
   }
   if (result == Result::kPart) {
     part_came(exchange, finished);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -82,6 +83,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // reference.
   void resume();
 
+  // Makes the exchange's take_more_to_send() be called soon. Any thread that holds a reference.
+  void ask_to_send();
+
   // If the session of that location is here, it ends with `reason`; if a part of its response is
   // being delivered, after that. Any thread.
   void cancel(const SessionLocation& location, int reason);
@@ -101,7 +105,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // kDelivering, may fail.
   enum class State { kConnecting, kExchanging, kDelivering, kDelivered, kIdle, kClosing, kClosed };
   // What the poller's thread has to do next.
-  enum class Step { kWait, kSetUp, kSend, kReceive, kGoOn, kFail, kClose };
+  enum class Step { kWait, kSetUp, kSend, kSendMore, kReceive, kGoOn, kFail, kClose };
 
   static constexpr int kMaxSteps = 16;
   // At most this many bytes are kept for write_now() until the socket takes them.
@@ -129,6 +133,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // These two return true if there may be more to do.
   bool receive(RunnableList& finished);
   bool continue_sending(RunnableList& finished);
+  void send_more();
   // A part of the response has come.
   void part_came(ClientExchange* exchange, RunnableList& finished);
   // The delivery of a part is over.
@@ -162,6 +167,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
   ResponseReader reader_;  // see there
+  // The poller's thread parses a response, and will look at asked_to_send_ afterwards.
+  std::atomic<bool> parsing_{false};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);
@@ -172,8 +179,9 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   long long exchanges_ WF_GUARDED_BY(mutex_) = 0;  // how many have begun
   // Bytes that write_now() was given wait for the socket. May be true in kIdle and kClosing, too.
   bool flushing_ WF_GUARDED_BY(mutex_) = false;
-  ConnectionSetup setup_ WF_GUARDED_BY(mutex_);      // in kConnecting
-  ExchangeProgress progress_ WF_GUARDED_BY(mutex_);  // of the last exchange
+  bool asked_to_send_ WF_GUARDED_BY(mutex_) = false;  // the exchange may have more to send
+  ConnectionSetup setup_ WF_GUARDED_BY(mutex_);       // in kConnecting
+  ExchangeProgress progress_ WF_GUARDED_BY(mutex_);   // of the last exchange
 };
 
 }  // namespace workflow

@@ -50,7 +50,8 @@ ClientEndpoint::ClientEndpoint(ClientHub& hub, std::string key, const ClientTarg
       params_(target.params),
       address_length_(length),
       transport_(target.transport),
-      tunnel_request_(target.tunnel_request) {
+      tunnel_request_(target.tunnel_request),
+      greeting_(target.greeting) {
   std::memcpy(&address_, address, length);
   if (target.is_tls()) {
     tls_.emplace(target, key_, hub.tls_sessions());

@@ -40,6 +40,8 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   }
   socklen_t address_length() const { return address_length_; }
   const std::string& tunnel_request() const { return tunnel_request_; }
+  // Null if there is none.
+  const ClientGreeting* greeting() const { return greeting_.get(); }
 
   enum class Acquire {
     kUnderWay,  // a connection, or the wait for one, has the session now
@@ -111,6 +113,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const socklen_t address_length_;
   const enum TransportType transport_;
   const std::string tunnel_request_;
+  const std::shared_ptr<const ClientGreeting> greeting_;
   std::optional<ClientTls> tls_;  // constant
 
   mutable Mutex mutex_;                                        // E

@@ -57,6 +57,10 @@ void ClientExchange::resume() {
   connection->resume();
 }
 
+void ClientExchange::ask_to_send() {
+  connection_->ask_to_send();
+}
+
 WFConnection* ClientExchange::user_connection() const {
   return connection_ ? connection_->user() : nullptr;
 }

@@ -35,6 +35,11 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
   }
   key += target.tunnel_request;
   key += '\0';
+  if (target.greeting) {
+    const std::string& bytes = target.greeting->bytes();
+    append_bytes(key, bytes.size());
+    key += bytes;
+  }
   return key.append(reinterpret_cast<const char*>(address), length);
 }
 

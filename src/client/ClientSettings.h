@@ -21,6 +21,8 @@ class SchemePorts {
   SchemePorts() {
     set("http", 80);
     set("https", 443);
+    set("redis", 6379);
+    set("rediss", 6379);
   }
 
   void set(std::string_view scheme, unsigned short port);

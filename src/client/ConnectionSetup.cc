@@ -27,6 +27,10 @@ ConnectionSetup::Progress ConnectionSetup::advance(Stream& stream, ClientFailure
       return finish_connecting(stream, failure);
     case Stage::kTunneling:
       return read_proxy_reply(stream, failure);
+    case Stage::kGreeting:
+      return greet(stream, failure);
+    case Stage::kAnswering:
+      return read_answer(stream, failure);
     default:
       return handshake(stream, failure);
   }
@@ -95,7 +99,7 @@ ConnectionSetup::Progress ConnectionSetup::read_proxy_reply(Stream& stream,
 // The connection reaches the peer itself now, not only a proxy.
 ConnectionSetup::Progress ConnectionSetup::reached_peer(Stream& stream, ClientFailure* failure) {
   if (!endpoint_.tls()) {
-    return Progress::kDone;
+    return ready_for_use(stream, failure);
   }
   if (!endpoint_.tls()->begin(stream)) {
     return failed(ClientFailure::of_system(ENOMEM), failure);
@@ -109,7 +113,78 @@ ConnectionSetup::Progress ConnectionSetup::handshake(Stream& stream, ClientFailu
   if (error == EAGAIN) {
     return Progress::kWaits;
   }
-  return error == 0 ? Progress::kDone : failed(ClientFailure::of_stream(error, stream), failure);
+  return error == 0 ? ready_for_use(stream, failure)
+                    : failed(ClientFailure::of_stream(error, stream), failure);
+}
+
+ConnectionSetup::Progress ConnectionSetup::ready_for_use(Stream& stream, ClientFailure* failure) {
+  if (!endpoint_.greeting()) {
+    return Progress::kDone;
+  }
+  answer_ = endpoint_.greeting()->new_answer();
+  if (!answer_) {
+    return failed(ClientFailure::of_system(ENOMEM), failure);
+  }
+  stage_ = Stage::kGreeting;
+  return greet(stream, failure);
+}
+
+ConnectionSetup::Progress ConnectionSetup::greet(Stream& stream, ClientFailure* failure) {
+  const std::string& bytes = endpoint_.greeting()->bytes();
+  int error = 0;
+  while (error == 0 && greeted_ < bytes.size()) {
+    struct iovec rest = {const_cast<char*>(bytes.data()) + greeted_, bytes.size() - greeted_};
+    const ssize_t n = stream.write(&rest, 1);
+    if (n < 0) {
+      error = errno;
+    } else {
+      greeted_ += static_cast<size_t>(n);
+    }
+  }
+  if (error == 0) {
+    error = stream.flush();
+  }
+  if (error == EAGAIN) {
+    return Progress::kWaits;
+  }
+  if (error != 0) {
+    return failed(ClientFailure::of_stream(error, stream), failure);
+  }
+  stage_ = Stage::kAnswering;
+  return Progress::kAgain;
+}
+
+ConnectionSetup::Progress ConnectionSetup::read_answer(Stream& stream, ClientFailure* failure) {
+  char buffer[4096];
+  bool drained = true;
+  const ssize_t n = stream.read(buffer, sizeof buffer, &drained);
+  if (n < 0 && errno == EAGAIN) {
+    return Progress::kWaits;
+  }
+  if (n <= 0) {
+    return failed(ClientFailure::of_stream(n < 0 ? errno : ECONNRESET, stream), failure);
+  }
+  size_t taken = static_cast<size_t>(n);
+  int result = -1;
+  errno = 0;
+  try {
+    result = answer_->append(buffer, &taken);
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+  }
+  if (result == 0) {
+    return Progress::kAgain;
+  }
+  if (result < 0 && errno >= WFT_ERR_URI_PARSE_FAILED) {
+    return failed({.state = WFT_STATE_TASK_ERROR, .error = errno}, failure);
+  }
+  // Nothing else was asked for.
+  if (result < 0 || taken != static_cast<size_t>(n)) {
+    const int error = result < 0 && errno != 0 ? errno : EBADMSG;
+    return failed(ClientFailure::of_system(error), failure);
+  }
+  answer_.reset();
+  return Progress::kDone;
 }
 
 }  // namespace workflow

@@ -30,15 +30,16 @@ class TimerTask;
 //
 // Thread-safe. G is the mutex of a shard. Order: G, then B, P, or the mutex of a CancelScope, a
 // pool or LeaderThreads. The timer of a slot that is in use is alive as long as G is held, because
-// its destructor takes G to give the slot up.
+// the slot is given up, under G, before the timer is freed.
 //
 // Rules (numbers as in docs/timer-protocol.md):
-// 11. The generation of a handle equals that of its slot until the timer's callback has returned,
-//     or the timer is dismissed, and never afterwards.
+// 11. The generation of a handle equals that of its slot until the slot is given up, and never
+//     afterwards. That happens when the timer's callback has returned and what it had captured is
+//     destroyed, or when a timer that was not started is destroyed.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
 //     whether it came before everything else that ends the timer. After that cancel, or a call by
-//     handle that was too late, no call by handle succeeds. A reschedule during a tick fails, but
-//     later calls may succeed.
+//     handle that was too late, no call by handle succeeds. A reschedule during a tick fails,
+//     unless ticks overlap, but later calls may succeed.
 class TimerSlots {
  public:
   class Slot;
@@ -60,12 +61,13 @@ class TimerSlots {
   // These implement WFTimerHandle.
   static WFTimerVerdict cancel(const WFTimerHandle& handle);
   // Blocks until the slot is given up. Returns false, and does not block, if the calling thread is
-  // in the timer's callback or in a tick of it.
+  // in the timer's callback, destroys what that has captured, or is in a tick of the timer.
   static bool wait(const WFTimerHandle& handle);
   static WFTimerVerdict reschedule(const WFTimerHandle& handle, TimerDue due,
                                    std::optional<ClockId> clock);
-  static int64_t remaining_ns(const WFTimerHandle& handle);  // -1: it is cancelled, refused,
-                                                             // in a tick, or has ended
+  static int64_t remaining_ns(
+      const WFTimerHandle& handle);  // kNever: no deadline; -1: it is cancelled, refused,
+                                     // in a tick that does not overlap others, or has ended
 
  private:
   struct Shard;
@@ -93,7 +95,7 @@ class RunningTimer {
   RunningTimer(const RunningTimer&) = delete;
   RunningTimer& operator=(const RunningTimer&) = delete;
 
-  // Whether the calling thread is in the callback of the slot's timer, or in a tick of it.
+  // Whether such an object of the calling thread exists for that slot.
   static bool is_here(const TimerSlots::Slot* slot);
 
  private:

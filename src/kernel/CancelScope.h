@@ -14,20 +14,22 @@ namespace workflow {
 // most once. Scope tasks and their deadlines, clients that leave, and stops of servers that have a
 // limit all use it.
 //
-// Its contract is that of std::stop_source and std::stop_callback, except that leave() never waits
-// for a canceller that is in on_cancel(). Only leave_after_call() does, which is for threads that
-// block anyway. A task enters before it begins to wait, and leaves when it has ended. cancel()
-// calls on_cancel() of each registration that is inside. If a task ends while its on_cancel() runs,
-// it is handed over to the canceller, which posts it once the call has returned. So the task is not
-// freed during the call.
+// Its contract is that of std::stop_source and std::stop_callback, with three differences. A
+// registration that comes after the end is not called: enter() returns the reason instead. Timers
+// can be ended alone. And leave() never waits for a canceller that is in on_cancel(); only
+// leave_after_call() does, which is for threads that block anyway. A task enters before it begins
+// to wait, and leaves when it has ended. cancel() calls on_cancel() of each registration that is
+// inside. If a task ends while its on_cancel() runs, it is handed over to the canceller, which
+// posts it once the call has returned. So the task is not freed during the call.
 //
 // A task that has entered may be called before it has arrived at the place where it waits. Under
 // the lock of that place, or in one atomic, it therefore looks for the reason, or for the mark that
 // on_cancel() left, and stays out if it finds one.
 //
 // Ownership: reference counted. A thread that cancels the scope holds a reference, because the last
-// task that it ends may drop the last other one. A registration belongs to what waits, which keeps
-// the scope alive until it has left, or will not enter any more.
+// task that it ends may drop the last other one. A registration belongs to what waits. That keeps
+// the scope alive as long as the registration is inside or may still enter. Only a registration
+// that belongs to the scope itself keeps nothing alive.
 //
 // Thread-safe. The mutex is a leaf: nothing is called while it is held, so any other lock may be
 // held by those who call enter(), leave() and reason_for(). cancel() must be called with no lock
@@ -67,18 +69,20 @@ class CancelScope {
   void leave_after_call(CancelRegistration& registration);
 
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
-  // after the other, except for those that cancel_timers() is calling already. Posts to the
-  // handlers what was handed over to this call. Returns whether this call has ended the scope; if
-  // it had ended before, nothing happens. O(registrations).
+  // after the other. If cancel_timers() came before, all timers and nested scopes are left to that
+  // call: they end with its reason, perhaps after this call has returned. Posts to the handlers
+  // what was handed over to this call. Returns whether this call has ended the scope; if it had
+  // ended before, nothing happens. O(registrations).
   bool cancel(int reason) WF_EXCLUDES(mutex_);
 
   // Does the same for the timers and nested scopes only, now and in future. The scope stays open
   // for everything else.
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
-  // To be called when only what belongs to the scope itself is inside, and nothing else will enter
-  // any more. Returns why the scope has ended, or 0; then no call ends it from now on. So the
-  // result of this call and those of all calls of cancel() agree.
+  // To be called when no task is inside, and none will enter any more. A computation that outlives
+  // its task may still wait inside, or enter; nothing ends its waits then. Returns why the scope
+  // has ended, or 0; then no call ends it from now on. So the result of this call and those of all
+  // calls of cancel() agree.
   int finish();
 
   // 0 while the scope is open, otherwise why it ended.

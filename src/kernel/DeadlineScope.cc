@@ -94,6 +94,7 @@ int DeadlineScope::set_timer(TimerDue due, ClockId clock, bool* passed) {
   }
   timer_ = after;
   clock_ = clock;
+  expired_ = *passed;
   return 0;
 }
 
@@ -152,6 +153,7 @@ int DeadlineScope::start(DeadlineScope* outer) {
     stage_ = Stage::kStarted;
     outer_ = Ref(outer);
     error = start_timer(due_, clock_, &timer_, &passed);
+    expired_ = passed;
   }
   return passed ? ETIMEDOUT : error;
 }
@@ -202,6 +204,9 @@ int64_t DeadlineScope::own_remaining_ns() const {
     const int64_t now_ns = clock.now_ns_on(clock_);
     const int64_t deadline_ns = due_.deadline_ns(now_ns);
     return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
+  }
+  if (stage_ == Stage::kFinished) {
+    return kNever;
   }
   if (expired_) {
     return 0;

@@ -132,6 +132,7 @@ PollerTimers::Start PollerTimers::start(TimerNode* node, IfDue if_due) {
   MutexLock lock(mutex_);
   const TimerDue due = node->due_.exchange(TimerDue::started(), std::memory_order_acq_rel);
   if (node->flag_.exchange(true, std::memory_order_acq_rel)) {
+    node->restarts_ = false;
     return Start::kCancelled;
   }
   const int64_t deadline_ns = due.deadline_ns(now_ns);

@@ -49,7 +49,8 @@ class HandlerPool;
 // 9. A scope that has ended does not use flag_. It calls end_for_scope(), which marks the node
 //    under P, unless it is marked already. If the node is queued, it is removed, and the caller
 //    owns the completion. A start or restart that comes later finds the mark and answers
-//    kScopeEnded. The caller holds no lock. It keeps the node alive by its registration in the
+//    kScopeEnded, or kCancelled if a canceller had marked the node before, or comes before the
+//    start. The caller holds no lock. It keeps the node alive by its registration in the
 //    scope (kernel/CancelScope.h).
 // 10. Start and move both change due_. Before the start, a move stores the new time there. Start
 //    exchanges due_ while it holds P. A move that comes later takes P and changes the deadline if
@@ -132,8 +133,8 @@ class PollerTimers {
   // Ends the node because its scope has ended. The caller must know that the node is alive, and
   // that expect() was called. At most once per node. Returns true if the node was removed from the
   // queue; the caller owns the completion then. Otherwise another thread completes the node: the
-  // coming start or restart, which answers kScopeEnded unless a canceller had marked the node
-  // before, or the thread that has removed it.
+  // coming start or restart (with kCancelled if a canceller had marked the node before, or comes
+  // before the start; otherwise with kScopeEnded), or the thread that has removed it.
   static bool end_for_scope(TimerNode* node);
 
   enum class Move {
@@ -146,10 +147,10 @@ class PollerTimers {
   // number of times.
   static Move move(TimerNode* node, TimerDue due);
 
-  // Returns how long it will be until the node leaves the queue, or 0 if that time has passed. If
-  // the node is not started, returns the time as if it were started now, by `clock`. Returns -1 if
-  // the node is cancelled, refused, or has left the queue. Any thread that knows the node to be
-  // alive.
+  // Returns how long it will be until the node leaves the queue: 0 if that time has passed, kNever
+  // if it has no deadline. If the node is not started, returns the time as if it were started now,
+  // by `clock`. Returns -1 if the node is cancelled, refused, or has left the queue. Any thread
+  // that knows the node to be alive.
   static int64_t remaining_ns(const TimerNode* node, Clock& clock);
 
   static bool is_started(const TimerNode* node) {
@@ -194,7 +195,8 @@ class PollerTimers {
   void end_round();
 
   // True if no timer is due now, and the leader has finished the last round in which it has removed
-  // timers.
+  // timers. May be false although no timer is due, if the earliest one was moved to a later time
+  // (10).
   bool settled() const;
   // Returns the monotonic time at which the first timer becomes due, provided that no clock is set
   // before then; kNever when there is no timer.
@@ -229,8 +231,8 @@ class PollerTimers {
   // Queues the node, or refuses it. If `due`, answers kDue instead of queueing it.
   Start queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool due) WF_REQUIRES(mutex_);
   void insert(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
-  // Removes the node from its queue. Memory that the queue no longer needs is freed later, on the
-  // poller's thread, because the caller may hold locks.
+  // Removes the node from its queue. Memory that the queue no longer needs is freed later, by
+  // the leader or by the thread that moves a manual clock, because the caller may hold locks.
   void erase(TimerNode* node) WF_REQUIRES(mutex_);
   void move_queued(TimerNode* node, int64_t deadline_ns) WF_REQUIRES(mutex_);
   // If the node was moved to a later deadline (rule 10), moves it in the queue to its place.

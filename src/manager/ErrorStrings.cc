@@ -63,6 +63,10 @@ const char* task_error_string(int error) {
       return "HTTP redirect without a usable Location";
     case WFT_ERR_HTTP_PROXY_CONNECT_FAILED:
       return "HTTP proxy refused to connect";
+    case WFT_ERR_REDIS_ACCESS_DENIED:
+      return "Redis refused the user, the password or the database";
+    case WFT_ERR_REDIS_COMMAND_DISALLOWED:
+      return "Redis command not allowed on a shared connection";
     default:
       return or_unknown(nullptr);
   }

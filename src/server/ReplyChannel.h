@@ -48,10 +48,13 @@ class ReplyChannel : public Channel, public ServerPeer, public protocol::Message
   std::shared_ptr<ReplyStream> end_pushing() WF_REQUIRES(mutex_);
   // Begins a streamed reply. Returns 0 or an errno.
   int push_head(std::shared_ptr<ReplyStream> stream, const std::string& head) WF_REQUIRES(mutex_);
-  // On the poller's thread: the socket may take more of what was pushed. C must not be held.
-  // `to_the_end`: writes all that it takes.
+  // To be called on the poller's thread, without C, when the socket may take more. Writes what was
+  // pushed; if `to_the_end`, as much as the socket takes, otherwise as invariant 3 of Channel
+  // allows. Then tells the stream that there is room or, if the write has failed, ends it.
   void continue_pushing(bool to_the_end);
-  // The client is lost. From now on tasks of the stream end with `error`. Returns the stream.
+  // The client is lost. Tasks of the stream that are cut short from now on, for example by the end
+  // of a scope, end with `error`. Returns the stream, or null. The caller ends it with over(error),
+  // without C.
   std::shared_ptr<ReplyStream> lose_stream(int error) WF_REQUIRES(mutex_);
   // Something was pushed for the current or the last request.
   bool has_pushed() const WF_REQUIRES(mutex_) { return pushed_; }

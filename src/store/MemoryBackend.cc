@@ -8,6 +8,7 @@
 
 #include "kernel/Runtime.h"
 #include "util/Time.h"
+#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -38,6 +39,26 @@ class MemoryStores final : public RuntimePart {
   std::map<std::string, std::weak_ptr<MemoryStore>> stores_ WF_GUARDED_BY(mutex_);
 };
 
+void carry_out(StoreRequest& request, MemoryTimers& timers, MemoryAnswers& answers,
+               size_t remembered) {
+  if (answers.repeat(request)) return;
+  std::visit(
+      [&timers, &answers, &request, remembered](auto& what) {
+        using What = std::remove_reference_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, AskRequest>) {
+          answers.ask(what, request.failure, remembered);
+          what.result.receipt = {WFStoreReceipt::kMemory, 0};
+        } else if constexpr (std::is_same_v<What, ScheduleRequest>) {
+          timers.carry_out(what, request.failure);
+        } else {
+          timers.carry_out(what);
+        }
+      },
+      request.what);
+  timers.trim(remembered);
+  answers.remember(request, remembered);
+}
+
 }  // namespace
 
 void MemoryStore::join(Member* member) {
@@ -63,34 +84,16 @@ void MemoryStore::execute(std::span<StoreRequest* const> requests, Member* membe
     timers_.set_now(now_us);
     for (StoreRequest* request : requests) {
       request->failure = StoreFailure();
-      carry_out(*request, remembered);
+      carry_out(*request, timers_, answers_, remembered);
     }
     change = timers_.take_change();
   }
-  if (change.marked || change.earliest_us <= saturating_add(now_us, kSoonUs)) {
+  // Nobody looks by himself in a simulation.
+  const bool soon = change.earliest_us <= saturating_add(now_us, kSoonUs) ||
+                    (VirtualScheduler::current() && change.earliest_us != kNeverUs);
+  if (change.marked || soon) {
     tell_others(member);
   }
-}
-
-void MemoryStore::carry_out(StoreRequest& request, size_t remembered) {
-  if (answers_.repeat(request)) return;
-  MemoryTimers& timers = timers_;
-  MemoryAnswers& answers = answers_;
-  std::visit(
-      [&timers, &answers, &request, remembered](auto& what) {
-        using What = std::remove_reference_t<decltype(what)>;
-        if constexpr (std::is_same_v<What, AskRequest>) {
-          answers.ask(what, request.failure, remembered);
-          what.result.receipt = {WFStoreReceipt::kMemory, 0};
-        } else if constexpr (std::is_same_v<What, ScheduleRequest>) {
-          timers.carry_out(what, request.failure);
-        } else {
-          timers.carry_out(what);
-        }
-      },
-      request.what);
-  timers_.trim(remembered);
-  answers_.remember(request, remembered);
 }
 
 void MemoryStore::tell_others(const Member* member) {

@@ -46,7 +46,6 @@ class MemoryStore {
   // a second.
   static constexpr int64_t kSoonUs = 1'100'000;
 
-  void carry_out(StoreRequest& request, size_t remembered) WF_REQUIRES(mutex_);
   void tell_others(const Member* member) WF_EXCLUDES(mutex_);
 
   Mutex mutex_;

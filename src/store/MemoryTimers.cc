@@ -98,12 +98,16 @@ void MemoryTimers::for_each_of(const std::string& name, const VISIT& visit) {
 }
 
 void MemoryTimers::enqueue(Timer& timer) {
-  wakes_of(timer).insert({timer.spec.kind, timer.wake_us, timer.number});
+  queue_.insert({timer.spec.kind, timer.wake_us, timer.number});
+  if (timer.marked) {
+    marked_.insert({timer.wake_us, timer.number});
+  }
 }
 
 void MemoryTimers::dequeue(Timer& timer) {
   if (timer.state == State::kWaiting || timer.state == State::kLeased) {
-    wakes_of(timer).erase({timer.spec.kind, timer.wake_us, timer.number});
+    queue_.erase({timer.spec.kind, timer.wake_us, timer.number});
+    marked_.erase({timer.wake_us, timer.number});
   }
 }
 
@@ -160,7 +164,9 @@ void MemoryTimers::fail(Timer& timer, const FinishRequest& request, bool recurs)
     StoredSpec spec = timer.spec;
     wait_until(add(std::move(spec), request.next_us), request.next_us);
   }
-  timer.spec.repeat.clear();
+  if (request.next_us != kNeverUs) {
+    timer.spec.repeat.clear();
+  }
 }
 
 void MemoryTimers::erase(Timer& timer) {
@@ -281,9 +287,7 @@ void MemoryTimers::move_successor(Timer& running, const RescheduleRequest& reque
 }
 
 void MemoryTimers::carry_out(ClaimRequest& request) {
-  for (const ClaimRequest::Kind& kind : request.kinds) {
-    end_cancelled(kind.name);
-  }
+  end_cancelled();
   const int64_t fresh_from_us = now_us_ - request.fresh_us;
   for (const ClaimRequest::Kind& kind : request.kinds) {
     const size_t before = request.claimed.size();
@@ -295,20 +299,16 @@ void MemoryTimers::carry_out(ClaimRequest& request) {
     const Wake now{kind.name, now_us_, kLastNumber};
     const auto first = queue_.lower_bound({kind.name, kFirstUs, 0});
     request.more = request.more || (first != queue_.end() && *first <= now);
-    for (const Wakes* wakes : {&queue_, &marked_}) {
-      const auto next = wakes->upper_bound(now);
-      if (next != wakes->end() && next->kind == now.kind) {
-        request.next_us = std::min(request.next_us, next->at_us);
-      }
+    const auto next = queue_.upper_bound(now);
+    if (next != queue_.end() && next->kind == now.kind) {
+      request.next_us = std::min(request.next_us, next->at_us);
     }
   }
 }
 
-void MemoryTimers::end_cancelled(std::string_view kind) {
-  for (;;) {
-    const auto first = marked_.lower_bound({kind, kFirstUs, 0});
-    if (first == marked_.end() || first->kind != kind || first->at_us > now_us_) return;
-    end(at(first->number), WFStoreOutcome::kCancelled);
+void MemoryTimers::end_cancelled() {
+  while (!marked_.empty() && marked_.begin()->first <= now_us_) {
+    end(at(marked_.begin()->second), WFStoreOutcome::kCancelled);
   }
 }
 
@@ -419,19 +419,17 @@ void MemoryTimers::carry_out(FailedRequest& request) {
 void MemoryTimers::carry_out(LookRequest& request) const {
   request.stored = timers_.size();
   const int64_t before_us = now_us_ - request.overdue_us;
-  for (const Wakes* wakes : {&queue_, &marked_}) {
-    auto next = wakes->begin();
-    while (next != wakes->end()) {
-      const std::string_view kind = next->kind;
-      const bool handled =
-          std::find(request.handled.begin(), request.handled.end(), kind) != request.handled.end();
-      for (; next != wakes->end() && next->kind == kind && next->at_us < before_us; ++next) {
-        if (request.overdue == kMaxOverdueCounted) return;
-        ++request.overdue;
-        request.unhandled += handled ? 0 : 1;
-      }
-      next = wakes->upper_bound({kind, kNeverUs, kLastNumber});
+  auto next = queue_.begin();
+  while (next != queue_.end()) {
+    const std::string_view kind = next->kind;
+    const bool handled =
+        std::find(request.handled.begin(), request.handled.end(), kind) != request.handled.end();
+    for (; next != queue_.end() && next->kind == kind && next->at_us < before_us; ++next) {
+      if (request.overdue == kMaxOverdueCounted) return;
+      ++request.overdue;
+      request.unhandled += handled ? 0 : 1;
     }
+    next = queue_.upper_bound({kind, kNeverUs, kLastNumber});
   }
 }
 

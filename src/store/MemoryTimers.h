@@ -20,19 +20,14 @@ namespace workflow {
 // that it finds, except that count() and look() walk over what they count.
 //
 // Where the rules leave a choice:
-// 1. A claim ends all cancelled timers of its kinds whose leases are over, whatever its limits are,
-//    before it takes any. What they blocked may be taken by the same claim.
-// 2. A timer whose lease is over counts as due since the end of its lease. Among timers that are
-//    due at the same time, the one that was stored first is taken first. Fresh ones come first.
-// 3. A retry keeps the due time, which says for which date the run is.
-// 4. A reschedule of a cancelled timer whose lease is over withdraws the cancel.
-// 5. A failed timer does not recur: its next date belongs to the timer that goes on. A cancelled
-//    timer that fails is among the failed ones as well.
-// 6. Lists show a timer whose lease is over as one that waits.
+// 1. What blocked the timers that a claim ends may be taken by the same claim.
+// 2. Of each kind a claim takes fresh timers first. Of those that are due at the same time, it
+//    takes first what was stored first.
+// 3. Lists show a timer whose lease is over as one that waits.
 //
 // Invariants:
-// 1. A timer that waits, or that is leased and not marked, is in `queue_`. A marked one is in
-//    `marked_`. Blocked and failed ones are in neither.
+// 1. The timers that wait or are leased are in `queue_`, and those that are marked are in `marked_`
+//    besides. Blocked and failed ones are in neither.
 // 2. `a.blocks` is b if and only if `b.blocked_by` is a; then b is blocked, and a waits or is
 //    leased. Both have the same name.
 // 3. Only leased timers are marked.
@@ -85,7 +80,7 @@ class MemoryTimers {
     std::string reason;       // kFailed
   };
 
-  // An entry of `queue_` or `marked_`; `kind` is in the timer.
+  // An entry of `queue_`; `kind` is in the timer.
   struct Wake {
     std::string_view kind;
     int64_t at_us = 0;
@@ -115,7 +110,6 @@ class MemoryTimers {
   template <class VISIT>
   void for_each_of(const std::string& name, const VISIT& visit);
 
-  Wakes& wakes_of(const Timer& timer) { return timer.marked ? marked_ : queue_; }
   void enqueue(Timer& timer);
   void dequeue(Timer& timer);
   // The new timer is blocked by none; the caller makes it wait or blocks it.
@@ -131,7 +125,7 @@ class MemoryTimers {
   // Ends what rule 9 says. Returns the newest timer of the name that runs, or null.
   Timer* replace(ScheduleRequest& request);
   void move_successor(Timer& running, const RescheduleRequest& request);
-  void end_cancelled(std::string_view kind);
+  void end_cancelled();
   // Claims at most `max` timers of the kind that are due at `from_us` to `to_us`.
   void claim(ClaimRequest& request, std::string_view kind, int64_t from_us, int64_t to_us,
              size_t max);
@@ -139,7 +133,7 @@ class MemoryTimers {
   std::unordered_map<uint64_t, Timer> timers_;
   Names names_;
   Wakes queue_;
-  Wakes marked_;
+  std::set<std::pair<int64_t, uint64_t>> marked_;  // the ends of their leases, and their numbers
   MemoryEnded ended_;
   Change change_;
   int64_t now_us_ = 0;

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "store/SqliteTime.h"
+#include "store/StoreTime.h"
 #include "workflow/WFTaskState.h"
 
 namespace workflow {

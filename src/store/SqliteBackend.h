@@ -75,7 +75,7 @@ class SqliteBackend : public StoreBackend {
       : options_(options),
         settings_(settings),
         file_(path, settings),
-        reserve_(path + "-reserve") {}
+        reserve_(path + "-reserve", settings.reserve_bytes) {}
 
   enum class Outcome { kCommitted, kFailed, kDiskIsFull };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "store/SqliteTime.h"
+#include "store/StoreTime.h"
 
 namespace workflow {
 

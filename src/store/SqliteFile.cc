@@ -22,7 +22,12 @@ namespace workflow {
 namespace {
 
 constexpr int64_t kFrameBytes = 24 + SqliteSeals::kPageBytes;
-constexpr size_t kHeaderBytes = 100;  // https://www.sqlite.org/fileformat2.html#the_database_header
+using FirstPage = std::array<unsigned char, SqliteSeals::kPageBytes>;
+
+// Whether this process may do that, by the user that counts for the system calls.
+bool allows(const std::string& path, int what) {
+  return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0;
+}
 
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -58,8 +63,7 @@ int sync_directory(const std::string& path) {
 
 // Reads through the virtual file system: SQLite's locks on a file are lost if somebody else in the
 // process closes it.
-int read_header(const char* vfs_name, const std::string& path,
-                std::array<unsigned char, kHeaderBytes>* header) {
+int read_first_page(const char* vfs_name, const std::string& path, FirstPage* page) {
   sqlite3_vfs* const vfs = sqlite3_vfs_find(vfs_name);
   if (vfs == nullptr) {
     return SQLITE_ERROR;
@@ -75,7 +79,7 @@ int read_header(const char* vfs_name, const std::string& path,
   int result =
       vfs->xOpen(vfs, name.get(), file, SQLITE_OPEN_READONLY | SQLITE_OPEN_MAIN_DB, nullptr);
   if (result == SQLITE_OK) {
-    result = file->pMethods->xRead(file, header->data(), kHeaderBytes, 0);
+    result = file->pMethods->xRead(file, page->data(), SqliteSeals::kPageBytes, 0);
   }
   if (file->pMethods) {
     file->pMethods->xClose(file);
@@ -101,26 +105,26 @@ int SqliteFile::check_directory(std::string* message) const {
     return say(ENOTSUP, directory + ": a store must not be on a network file system", message);
   }
   if (exists()) {
-    if (::access(path_.c_str(), R_OK) != 0) {
+    if (!allows(path_, R_OK)) {
       return say_errno(path_, message);
     }
-    if (::access(path_.c_str(), W_OK) != 0) {
+    if (!allows(path_, W_OK)) {
       return say(EROFS, path_ + ": the file can only be read", message);
     }
   }
-  if (::access(directory.c_str(), W_OK | X_OK) != 0) {
+  if (!allows(directory, W_OK | X_OK)) {
     return say_errno(directory, message);
   }
   return 0;
 }
 
 bool SqliteFile::exists() const {
-  return ::access(path_.c_str(), F_OK) == 0;
+  return allows(path_, F_OK);
 }
 
 bool SqliteFile::has_log() const {
   struct stat status = {};
-  return ::stat((path_ + "-wal").c_str(), &status) == 0 && status.st_size > 0;
+  return ::stat(log_path_.c_str(), &status) == 0 && status.st_size > 0;
 }
 
 int SqliteFile::create(int64_t now_us, std::string* message) const {
@@ -170,12 +174,10 @@ int SqliteFile::create(int64_t now_us, std::string* message) const {
 }
 
 int SqliteFile::check_header(std::string* message) const {
-  std::array<unsigned char, kHeaderBytes> header = {};
-  const int result = read_header(settings_.base_vfs, path_, &header);
-  if (result == SQLITE_IOERR_SHORT_READ) {
-    return say(EILSEQ, path_ + ": not a store", message);
-  }
-  if (result != SQLITE_OK) {
+  // https://www.sqlite.org/fileformat2.html#the_database_header
+  FirstPage header = {};
+  const int result = read_first_page(settings_.base_vfs, path_, &header);
+  if (result != SQLITE_OK && result != SQLITE_IOERR_SHORT_READ) {
     return say(EIO, path_ + ": cannot be read: " + sqlite3_errstr(result), message);
   }
   constexpr char kMagic[] = "SQLite format 3";
@@ -184,7 +186,7 @@ int SqliteFile::check_header(std::string* message) const {
       big(&header[68]) != SqliteSchema::kApplicationId) {
     return say(EILSEQ, path_ + ": not a store", message);
   }
-  if (layout > SqliteSchema::kLayout) {
+  if (layout > SqliteSchema::kLayout && SqliteSeals::is_whole(header.data(), 1)) {
     return say(
         ENOTSUP,
         path_ + ": written by a later version of the library, layout " + std::to_string(layout),
@@ -208,6 +210,7 @@ int SqliteFile::open(std::string* message) {
   device_ = status.st_dev;
   inode_ = status.st_ino;
   log_bytes_ = 0;
+  log_inode_ = 0;
   for (SqliteConnection* connection : {&connection_, &checkpoints_}) {
     if (const int error = open_connection(*connection, message)) {
       close();
@@ -263,6 +266,11 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
   if (status.st_dev != device_ || status.st_ino != inode_) {
     failure->error = ESTALE;
     failure->message = path_ + ": the file was replaced";
+    return false;
+  }
+  if (log_inode_ != 0 && (::stat(log_path_.c_str(), &status) != 0 || status.st_ino != log_inode_)) {
+    failure->error = ESTALE;
+    failure->message = log_path_ + ": the log was deleted or replaced";
     return false;
   }
   return true;
@@ -324,7 +332,12 @@ int SqliteFile::fail(const SqliteConnection& connection, std::string* message) c
 }
 
 int SqliteFile::committed(void* file, sqlite3*, const char*, int frames) {
-  static_cast<SqliteFile*>(file)->log_bytes_ = frames * kFrameBytes;
+  auto* self = static_cast<SqliteFile*>(file);
+  self->log_bytes_ = frames * kFrameBytes;
+  struct stat status = {};
+  if (self->log_inode_ == 0 && ::stat(self->log_path_.c_str(), &status) == 0) {
+    self->log_inode_ = status.st_ino;
+  }
   return SQLITE_OK;
 }
 

@@ -16,6 +16,7 @@ struct SqliteSettings {
   const char* base_vfs = nullptr;  // the file system below the seals; null: SQLite's default one
   bool full_sync = true;           // false: a loss of power may undo the last transactions
   int busy_ms = SqliteConnection::kBusyMs;
+  int64_t reserve_bytes = int64_t{8} * 1024 * 1024;
   // The type of the file system of a path, as statfs(2) tells it.
   std::function<long(const std::string& path)> file_system_type;
 };
@@ -31,7 +32,7 @@ struct SqliteSettings {
 class SqliteFile {
  public:
   SqliteFile(std::string path, SqliteSettings settings)
-      : path_(std::move(path)), settings_(std::move(settings)) {}
+      : path_(std::move(path)), log_path_(path_ + "-wal"), settings_(std::move(settings)) {}
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
@@ -48,7 +49,8 @@ class SqliteFile {
   int open(std::string* message);
   void close();
 
-  // Whether the path still leads to the file that was opened. Otherwise sets `failure`.
+  // Whether the paths still lead to the file that was opened and to its log. Otherwise sets
+  // `failure`.
   bool is_same(StoreFailure* failure) const;
 
   SqliteConnection& connection() { return connection_; }
@@ -70,11 +72,13 @@ class SqliteFile {
   static int committed(void* file, sqlite3* connection, const char* database, int frames);
 
   const std::string path_;
+  const std::string log_path_;
   const SqliteSettings settings_;
   SqliteConnection connection_;
   SqliteConnection checkpoints_;
   dev_t device_ = 0;
   ino_t inode_ = 0;
+  ino_t log_inode_ = 0;  // 0: not known yet
   int64_t log_bytes_ = 0;
 };
 

@@ -15,7 +15,7 @@ int SqliteReserve::make() const {
   if (!file.valid()) {
     return errno;
   }
-  const int error = ::posix_fallocate(file.get(), 0, kBytes);
+  const int error = ::posix_fallocate(file.get(), 0, bytes_);
   if (error != 0 && ::ftruncate(file.get(), 0) != 0) {
     return errno;
   }

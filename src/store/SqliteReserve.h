@@ -10,9 +10,7 @@ namespace workflow {
 // Used by one thread at a time.
 class SqliteReserve {
  public:
-  static constexpr int64_t kBytes = int64_t{8} * 1024 * 1024;
-
-  explicit SqliteReserve(std::string path) : path_(std::move(path)) {}
+  SqliteReserve(std::string path, int64_t bytes) : path_(std::move(path)), bytes_(bytes) {}
 
   // Occupies the room. Returns 0 or an errno value, and then occupies nothing.
   int make() const;
@@ -20,6 +18,7 @@ class SqliteReserve {
 
  private:
   const std::string path_;
+  const int64_t bytes_;
 };
 
 }  // namespace workflow

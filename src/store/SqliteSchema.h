@@ -16,8 +16,9 @@ namespace workflow {
 //   answers   the answers to requests with an id; NULL: asked for, and so used up
 //
 // Invariants of `timers`:
-// 1. `wake` is the time from which a timer may be claimed: it is due then (waiting), or its lease
-//    ends then (leased). It is NULL for a blocked or failed timer. So one index finds what is next.
+// 1. `wake` is the time from which a timer may be claimed: it is due or tried again then (waiting),
+//    or its lease ends then (leased). It is NULL for a blocked or failed timer. So one index finds
+//    what is next.
 // 2. `follows` is the number of the timer that blocks this one, and NULL unless it is blocked. At
 //    most one timer follows another.
 // 3. `marked` is 1 only for a leased timer: it was cancelled while it ran.

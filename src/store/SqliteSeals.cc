@@ -64,35 +64,19 @@ uint32_t load_little(const unsigned char* bytes) {
          uint32_t{bytes[0]};
 }
 
-// Reads the page that contains the part, verifies it, and copies the part.
 int read_database(SealedFile* file, unsigned char* out, int size, int64_t offset) {
-  const int64_t first = offset / kPage * kPage;
-  if (offset + size > first + kPage) {
-    return SQLITE_IOERR_DATA;  // SQLite never asks for parts of two pages
-  }
-  const bool whole = size == kPage;
-  unsigned char* page = whole ? out : file->page.data();
-  const int result = file->base()->pMethods->xRead(file->base(), page, kPage, first);
+  const int result = file->base()->pMethods->xRead(file->base(), out, size, offset);
   if (result == SQLITE_IOERR_SHORT_READ) {
     sqlite3_int64 length = 0;
     const int size_result = file->base()->pMethods->xFileSize(file->base(), &length);
-    if (size_result != SQLITE_OK || length > 0) {
-      return size_result != SQLITE_OK ? size_result : SQLITE_IOERR_DATA;
-    }
-    std::memset(out, 0, static_cast<size_t>(size));  // a database that is just being created
-    return SQLITE_IOERR_SHORT_READ;
+    // A database that is just being created has no pages.
+    return size_result == SQLITE_OK && length > 0 ? SQLITE_IOERR_DATA : result;
   }
-  if (result != SQLITE_OK) {
+  if (result != SQLITE_OK || size != kPage || offset % kPage != 0) {
     return result;
   }
-  const auto number = static_cast<uint64_t>(first / kPage) + 1;
-  if (load_word(page + kPage - SqliteSeals::kSealBytes) != SqliteSeals::of(page, number)) {
-    return SQLITE_IOERR_DATA;
-  }
-  if (!whole) {
-    std::memcpy(out, page + (offset - first), static_cast<size_t>(size));
-  }
-  return SQLITE_OK;
+  const auto number = static_cast<uint64_t>(offset / kPage) + 1;
+  return SqliteSeals::is_whole(out, number) ? SQLITE_OK : SQLITE_IOERR_DATA;
 }
 
 int write_database(SealedFile* file, const unsigned char* bytes, int size, int64_t offset) {
@@ -276,6 +260,10 @@ const char* SqliteSeals::over(const char* base_name) {
     }
   }
   return seals.name.c_str();
+}
+
+bool SqliteSeals::is_whole(const unsigned char* page, uint64_t number) {
+  return load_word(page + kPageBytes - kSealBytes) == of(page, number);
 }
 
 // Each step is a bijection of its lane for a given word, and of the word for a given lane, so that

@@ -32,6 +32,8 @@ struct SqliteSeals {
 
   // The seal of a page: of its first kPageBytes - kSealBytes bytes.
   static uint64_t of(const unsigned char* page, uint64_t number);
+  // Whether a whole page has the right seal.
+  static bool is_whole(const unsigned char* page, uint64_t number);
 };
 
 }  // namespace workflow

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "store/SqliteTime.h"
+#include "store/StoreTime.h"
 
 namespace workflow {
 
@@ -234,9 +234,11 @@ void SqliteTimers::carry_out(FinishRequest& request, int64_t now_us) {
   const bool retries = request.how == FinishRequest::How::kRetry;
   if (run.marked && retries) {
     end(id, run.name, run.attempts, WFStoreOutcome::kCancelled, now_us);
-  } else if (retries || (request.next_us != kNeverUs && !run.marked && !run.blocks)) {
-    move_.run(id, request.next_us, meta_.next_fence(), retries ? run.attempts : 0U, false,
-              SqliteStatement::Optional{});
+  } else if (retries) {
+    retry_.run(id, request.next_us, meta_.next_fence());
+    tell(request.next_us, now_us);
+  } else if (request.next_us != kNeverUs && !run.marked && !run.blocks) {
+    move_.run(id, request.next_us, meta_.next_fence(), 0U, false, SqliteStatement::Optional{});
     tell(request.next_us, now_us);
   } else {
     end(id, run.name, run.attempts,
@@ -252,7 +254,7 @@ void SqliteTimers::fail(const FinishRequest& request, const Run& run, int64_t no
     copy(id, nullptr, SqliteSchema::kWaiting, request.next_us);
     tell(request.next_us, now_us);
   }
-  fail_.run(id, SqliteStatement::Optional{request.reason});
+  fail_.run(id, SqliteStatement::Optional{request.reason}, request.next_us != kNeverUs);
   ended_.add(run.name, id, run.attempts, WFStoreOutcome::kFailed, now_us);
   release(id, now_us);
 }

@@ -25,9 +25,11 @@ namespace workflow {
 //    lost.
 // 2. ClaimRequest::next_us is the earliest such time in the future; `more` tells of what is due
 //    already.
-// 3. A retry moves the time at which a timer is due.
+// 3. A retry keeps the time at which the timer is due: it says for which date the run is.
 // 4. A marked timer ends as its run says (kDone, kMissed, kFailed).
 // 5. A reschedule of a marked timer whose lease is over takes the mark away.
+// 6. A timer that fails while it has a next date recurs no more: its dates belong to the timer that
+//    goes on.
 class SqliteTimers {
  public:
   SqliteTimers(SqliteConnection& connection, SqliteMeta& meta, size_t remembered)
@@ -131,11 +133,15 @@ class SqliteTimers {
                             " WHERE follows = ?"};
   SqliteStatement release_{connection_,
                            "UPDATE timers SET state = 0, wake = due, follows = NULL WHERE id = ?"};
-  // Makes a timer wait.
+  // Makes a timer wait until its new due time.
   SqliteStatement move_{connection_,
                         "UPDATE timers SET state = 0, wake = ?2, due = ?2, fence = ?3,"
                         " owner = NULL, marked = 0, attempts = ?4,"
                         " repeat = iif(?5, ?6, repeat), reason = NULL WHERE id = ?1"};
+  // Makes a timer wait for its next attempt.
+  SqliteStatement retry_{connection_,
+                         "UPDATE timers SET state = 0, wake = ?2, fence = ?3, owner = NULL"
+                         " WHERE id = ?1"};
   SqliteStatement move_blocked_{connection_,
                                 "UPDATE timers SET due = ?2, fence = ?3,"
                                 " repeat = iif(?4, ?5, repeat) WHERE id = ?1"};
@@ -144,11 +150,11 @@ class SqliteTimers {
                        " WHERE id = ?"};
   SqliteStatement fail_{connection_,
                         "UPDATE timers SET state = 3, wake = NULL, owner = NULL, marked = 0,"
-                        " reason = ?2 WHERE id = ?1"};
+                        " reason = ?2, repeat = iif(?3, NULL, repeat) WHERE id = ?1"};
   SqliteStatement extend_{connection_, "UPDATE timers SET wake = ?2 WHERE id = ?1"};
   SqliteStatement marked_{connection_,
                           "SELECT id, name, attempts FROM timers INDEXED BY timers_marked"
-                          " WHERE marked = 1 AND wake <= ?"};
+                          " WHERE marked = 1 AND wake <= ? ORDER BY wake, id"};
   SqliteStatement fresh_{connection_,
                          "SELECT id, name, kind, due, attempts, skip_after, repeat, payload"
                          " FROM timers INDEXED BY timers_wake"

@@ -31,21 +31,19 @@ struct StoreBackendOptions {
 // 3. Every timer that was stored and not ended is waiting, leased, blocked or failed: never two of
 //    these, never none.
 // 4. Each move of a timer to another time and each claim gives it a fence that no timer of the
-// store
-//    has had before. Fences grow.
+//    store has had before. Fences grow.
 // 5. A timer is claimed only if it is due, and if it waits or its lease has ended. The end of a
-// lease
-//    is its first microsecond that is over: a lease that ends at t is live before t and over at t.
-//    A claim counts one more attempt.
+//    lease is its first microsecond that is over: a lease that ends at t is live before t and over
+//    at t. A timer whose lease has ended counts as due since then. A claim counts one more attempt.
 // 6. Finish and extend do something only for a live lease with the same fence.
 // 7. A cancel ends a timer that waits (kWon), that is blocked (kWon) or whose lease is over
 //    (kWonAfter). It marks a running one (kRunning): that ends with its run or its lease, is not
-//    retried and has no further date. A claim ends the marked timers whose lease is over. Failed
-//    timers are no timers for cancel, reschedule and schedule.
+//    retried and has no further date. A claim first ends all marked timers whose lease is over, in
+//    the order of their leases. Failed timers are no timers for cancel, reschedule and schedule.
 // 8. A reschedule moves a timer that waits (kWon); one whose lease is over waits again, with no
-//    attempts so far (kWonAfter). A running timer goes on (kAfterRun) and gets one successor, a
-//    timer of its own that is blocked by it: a copy with the new time. If it has one already, that
-//    one is moved. Blocked timers are not looked at by themselves.
+//    attempts so far and without its mark (kWonAfter). A running timer goes on (kAfterRun) and gets
+//    one successor, a timer of its own that is blocked by it: a copy with the new time. If it has
+//    one already, that one is moved. Blocked timers are not looked at by themselves.
 // 9. WF_TIMER_REPLACE ends the timers of the name that wait or whose lease is over (kWon,
 //    kWonAfter), and all that are blocked (no answer). If others are running (kAfterRun each), the
 //    new timer is blocked by the newest of them; the mark of rule 7 makes no difference.
@@ -55,8 +53,9 @@ struct StoreBackendOptions {
 //    next one is the other's.
 // 11. Finish: kDone, kMissed and kFailed make a recurring timer (next_us is not never) wait for its
 //    next date, with a new fence and no attempts, unless it is marked or blocks another; otherwise
-//    it ends. kFailed makes the timer a failed one; if it recurs, a new timer waits for the next
-//    date. kRetry makes it wait until next_us with its attempts; a marked timer ends as kCancelled.
+//    it ends. kFailed makes the timer a failed one, also if it is marked; if it recurs, a new timer
+//    waits for the next date. Unless next_us is never, the failed one recurs no more. kRetry makes
+//    it wait until next_us with its attempts and its due time; a marked timer ends as kCancelled.
 // 12. The answer to a request with an id is remembered as long as it is among the last `remembered`
 //    ones of its session, failures of the rules (EEXIST) included. A request with an id that was
 //    answered already gets the same answer again, and changes nothing. An id that was asked for and

@@ -12,6 +12,7 @@
 #include "kernel/ThreadContext.h"
 #include "store/StoreRepeat.h"
 #include "store/StoreTask.h"
+#include "store/StoreTime.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFTaskState.h"
@@ -21,7 +22,6 @@ namespace workflow {
 namespace {
 
 constexpr int64_t kUsPerMs = 1'000;
-constexpr int64_t kUsPerSec = 1'000'000;
 // How many requests one group has at most: a group is one transaction, and others wait for its end.
 constexpr size_t kGroup = 1024;
 // How long overdue timers wait that the rate has held back.
@@ -37,12 +37,6 @@ constexpr unsigned kGatherPause = 32;
 int64_t monotonic_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
   return scheduler ? scheduler->now_ns() : monotonic_ns();
-}
-
-std::chrono::system_clock::time_point date_of(int64_t us) {
-  constexpr int64_t kLastUs = kNever / 1000;
-  return us > kLastUs ? std::chrono::system_clock::time_point::max()
-                      : std::chrono::system_clock::time_point(std::chrono::microseconds(us));
 }
 
 }  // namespace
@@ -132,9 +126,13 @@ void StoreEngine::changed() {
   MutexLock lock(mutex_);
   claim_ = true;
   const int64_t now_us = backend_->now_us();
-  if (runs_.any_known() && now_us >= saturating_add(last_hint_extend_us_, kHintPauseUs)) {
+  const int64_t extend_us = saturating_add(last_hint_extend_us_, kHintPauseUs);
+  if (runs_.any_known() && now_us >= extend_us) {
     last_hint_extend_us_ = now_us;
     extend_ = true;
+  } else if (runs_.any_known()) {
+    hint_extend_us_ = extend_us;
+    rearm_ = true;
   }
   work_.notify_one();
 }
@@ -151,17 +149,18 @@ void StoreEngine::run() {
       work_.wait(mutex_);
     }
     busy_ = true;
-    if (failed_) {
-      reopen_ = false;
-      lock.unlock();
-      reopen();
-    } else {
-      const std::unique_ptr<Group> group = take_group();
-      lock.unlock();
-      try {
+    const bool tries_to_reopen = failed_ && (reopen_ || stop_);
+    const std::unique_ptr<Group> group = failed_ ? nullptr : take_group();
+    lock.unlock();
+    try {
+      if (tries_to_reopen) {
+        reopen();
+      } else if (group) {
         carry_out(*group);
-        arm();
-      } catch (const std::bad_alloc&) {
+      }
+      arm();  // also while the store has failed: handlers are told before their leases are lost
+    } catch (const std::bad_alloc&) {
+      if (group) {
         give_back(*group);
       }
     }
@@ -200,7 +199,7 @@ void StoreEngine::gather() {
 bool StoreEngine::has_work() const {
   const bool waiting = !calls_.empty() || !finishes_.empty();
   if (failed_) {
-    return reopen_ || (stop_ && waiting);
+    return reopen_ || rearm_ || (stop_ && waiting);
   }
   return waiting || rearm_ || look_ || (extend_ && runs_.any_known()) || (claim_ && takes_timers());
 }
@@ -470,7 +469,7 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   const int64_t date_us = repeat ? repeat->date_to_run_us(claimed.due_us, now_us) : claimed.due_us;
   const int64_t late_us = std::max<int64_t>(now_us - date_us, 0);
   const WFScope scope(new DeadlineScope(this));
-  const auto run = std::make_shared<StoreRun>(claimed, handler, scope);
+  const auto run = std::make_shared<StoreRun>(claimed, handler, scope, date_us);
   WFStoreInfo info;
   info.timer = claimed.run.timer;
   info.name = std::move(claimed.spec.name);
@@ -479,7 +478,7 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   info.stage = WFStoreStage::kRunning;
   info.attempts = claimed.attempts;
   info.owner = options_.owner;
-  info.due = date_of(date_us);
+  info.due = time_of_us(date_us);
   {
     MutexLock lock(mutex_);
     runs_.begin(run, now_us);
@@ -510,7 +509,9 @@ void StoreEngine::give_back(Group& group) {
     answer(call);
   }
   for (Finish& finish : group.finishes) {
-    retry_later(std::move(finish));
+    if (finish.run) {  // otherwise that was done before
+      retry_later(std::move(finish));
+    }
   }
   MutexLock lock(mutex_);
   failed_ = reopen_ = claim_ = extend_ = true;
@@ -544,7 +545,7 @@ void StoreEngine::report_missed(const std::shared_ptr<StoreHandler>& handler, WF
 void StoreEngine::end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                                   const std::string& reason) {
   MutexLock lock(mutex_);
-  end_run(run, run->finish_without_run(how, reason, backend_->now_us()));
+  end_run(run, run->finish_without_run(how, reason));
 }
 
 void StoreEngine::run_ended(const std::shared_ptr<StoreRun>& run, bool completed) {
@@ -575,6 +576,10 @@ void StoreEngine::settle_look(Group& group) {
 }
 
 void StoreEngine::reopen() {
+  {
+    MutexLock lock(mutex_);
+    reopen_ = false;
+  }
   std::string message;
   const int error = backend_->reopen(&message);
   if (error == 0) {
@@ -629,6 +634,11 @@ void StoreEngine::check_times() {
       claim_ = true;
       next_claim_us_ = kNeverUs;
     }
+    if (now_us >= hint_extend_us_) {
+      hint_extend_us_ = kNeverUs;
+      last_hint_extend_us_ = now_us;
+      extend_ = true;
+    }
     extend_ = runs_.must_extend(now_us) || extend_;
     notices = runs_.about_to_be_lost(now_us);
     rearm_ = true;
@@ -645,7 +655,7 @@ void StoreEngine::arm() {
       return;
     }
     rearm_ = false;
-    next_us = runs_.next_us();
+    next_us = std::min(runs_.next_us(), hint_extend_us_);
     if (takes_timers()) {
       next_us = std::min(next_us, next_claim_us_);
     }
@@ -716,7 +726,10 @@ bool StoreEngine::stop(int64_t limit_ns) {
   LendingCondition::Waiter waiter({"WFTimerStore::close()", nullptr, nullptr});
   MutexLock lock(mutex_);
   refuses_ = true;
-  while (runs_.live() > 0 || busy_ || !finishes_.empty() || !calls_.empty()) {
+  const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
+    return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
+  };
+  while (runs_.live() > 0 || thread_has_to_do()) {
     if (failed_ && runs_.live() == 0) {
       break;  // the thread answers what is left
     }
@@ -724,13 +737,12 @@ bool StoreEngine::stop(int64_t limit_ns) {
       break;
     }
   }
-  const bool ended = runs_.live() == 0;
   closed_ = true;
   if (std::exchange(stop_, true)) {
     while (!stopped_) {
       progress_.wait(mutex_, waiter);
     }
-    return ended;
+    return runs_.live() == 0;
   }
   work_.notify_one();
   lock.unlock();
@@ -742,7 +754,7 @@ bool StoreEngine::stop(int64_t limit_ns) {
   lock.lock();
   stopped_ = true;
   progress_.notify_all();
-  return ended;
+  return runs_.live() == 0;  // with those that the last group has begun
 }
 
 void StoreEngine::refuse_new_work() {

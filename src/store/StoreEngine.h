@@ -185,7 +185,9 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
 
   // By the clock of the store; it may be too early.
   int64_t next_claim_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
+  // When hints of other processes made this one look at its leases last, and will again.
   int64_t last_hint_extend_us_ WF_GUARDED_BY(mutex_) = 0;
+  int64_t hint_extend_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
 
   StoreAlarm wake_alarm_;
   StoreAlarm look_alarm_;

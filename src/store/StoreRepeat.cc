@@ -12,14 +12,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::system_clock;
 
-constexpr int64_t kUsPerSec = 1'000'000;
 // system_clock counts nanoseconds in an int64_t.
 constexpr int64_t kLastDateUs = std::numeric_limits<int64_t>::max() / 1000;
-
-system_clock::time_point date_of(int64_t us) {
-  return system_clock::time_point(
-      std::chrono::duration_cast<system_clock::duration>(microseconds(us)));
-}
 
 // Takes the text up to the next space off `text`.
 std::string_view take_word(std::string_view& text) {
@@ -83,7 +77,7 @@ int64_t StoreRepeat::next_us(int64_t after_us) const {
     return kNeverUs;
   }
   if (cron_) {
-    const auto date = cron_->next(date_of(after_us));
+    const auto date = cron_->next(system_clock::time_point(microseconds(after_us)));
     return date ? std::chrono::ceil<microseconds>(date->time_since_epoch()).count() : kNeverUs;
   }
   if (after_us < first_us_) {

@@ -17,6 +17,7 @@ namespace workflow {
 // Times are microseconds since 1970 by the clock of the store, lengths of time are microseconds.
 // kNeverUs means never.
 inline constexpr int64_t kNeverUs = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t kUsPerSec = 1'000'000;
 
 // Everything about a timer that does not change from one run to the next.
 struct StoredSpec {

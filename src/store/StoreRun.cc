@@ -41,15 +41,15 @@ FinishRequest StoreRun::finish(const End& end, int64_t now_us, uint64_t random) 
     case RunOutcome::kBackOff:
       return retry(saturating_add(now_us, retry_delay_us(random)), true);
     case RunOutcome::kGiveUp:
-      return finish_without_run(FinishRequest::How::kFailed, outcome.reason, now_us);
+      return finish_without_run(FinishRequest::How::kFailed, outcome.reason);
   }
-  return finish_without_run(FinishRequest::How::kDone, {}, now_us);
+  return finish_without_run(FinishRequest::How::kDone, {});
 }
 
 FinishRequest StoreRun::retry(int64_t at_us, bool counts) const {
   const unsigned max_attempts = handler->options.max_attempts;
   if (counts && max_attempts > 0 && attempts >= max_attempts) {
-    return finish_without_run(FinishRequest::How::kFailed, kAttemptsUsedUp, at_us);
+    return finish_without_run(FinishRequest::How::kFailed, kAttemptsUsedUp);
   }
   FinishRequest request;
   request.run = id;
@@ -58,8 +58,8 @@ FinishRequest StoreRun::retry(int64_t at_us, bool counts) const {
   return request;
 }
 
-FinishRequest StoreRun::finish_without_run(FinishRequest::How how, const std::string& reason,
-                                           int64_t now_us) const {
+FinishRequest StoreRun::finish_without_run(FinishRequest::How how,
+                                           const std::string& reason) const {
   FinishRequest request;
   request.run = id;
   request.how = how;
@@ -68,7 +68,8 @@ FinishRequest StoreRun::finish_without_run(FinishRequest::How how, const std::st
     return request;
   }
   if (const auto dates = StoreRepeat::parse(repeat)) {
-    request.next_us = dates->next_us(dates->date_to_run_us(due_us, now_us));
+    // If it has come already, the timer is due at once, for the latest that has come by then.
+    request.next_us = dates->next_us(date_us);
   } else {
     request.how = FinishRequest::How::kFailed;
     request.reason = "no next date: its time zone is not known here";

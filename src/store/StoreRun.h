@@ -32,10 +32,11 @@ struct RunOutcome {
 class StoreRun {
  public:
   StoreRun(const ClaimRequest::Claimed& claimed, std::shared_ptr<StoreHandler> its_handler,
-           const WFScope& its_scope)
+           const WFScope& its_scope, int64_t its_date_us)
       : id(claimed.run),
         repeat(claimed.spec.repeat),
         due_us(claimed.due_us),
+        date_us(its_date_us),
         attempts(claimed.attempts),
         handler(std::move(its_handler)),
         scope(its_scope),
@@ -43,7 +44,8 @@ class StoreRun {
 
   const RunId id;
   const std::string repeat;
-  const int64_t due_us;  // as it is stored; a run for a later date has that in its info
+  const int64_t due_us;   // as it is stored
+  const int64_t date_us;  // the date that the run is for, which may be later if it recurs
   const unsigned attempts;
   const std::shared_ptr<StoreHandler> handler;
   const WFScope scope;
@@ -69,8 +71,7 @@ class StoreRun {
   // What the store is asked for when the series has ended. `random` spreads retries.
   FinishRequest finish(const End& end, int64_t now_us, uint64_t random);
   // The same if its handler is not called.
-  FinishRequest finish_without_run(FinishRequest::How how, const std::string& reason,
-                                   int64_t now_us) const;
+  FinishRequest finish_without_run(FinishRequest::How how, const std::string& reason) const;
 
   // Why a run fails that has had too many attempts.
   static constexpr char kAttemptsUsedUp[] = "its attempts are used up";

@@ -10,7 +10,6 @@ namespace workflow {
 
 namespace {
 
-constexpr int64_t kUsPerSec = 1'000'000;
 // How many timers one claim takes of each kind at most.
 constexpr size_t kClaim = 256;
 

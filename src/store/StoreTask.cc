@@ -93,7 +93,13 @@ WFStoreResult StoreTask::result_of(StoreRequest& request, const WFStoreReceipt& 
       },
       [&](CancelRequest& what) { result.answers = std::move(what.answers); },
       [&](RescheduleRequest& what) { result.answers = std::move(what.answers); },
-      [&](AskRequest& what) { result = std::move(what.result); },
+      [&](AskRequest& what) {
+        result = std::move(what.result);
+        if (!what.found) {
+          result.answers.resize(1);
+          result.answers[0].verdict = WFStoreVerdict::kUnknown;
+        }
+      },
       [&](CountRequest& what) { result.count = what.count; },
       [&](ListRequest& what) {
         if (what.more && !what.timers.empty()) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -189,4 +191,30 @@ TEST(ScopeProtocol, MeetsTheStop) {
     EXPECT_TRUE(simulation.stop().ok());
     ledger.check();
   });
+}
+
+// The deadline may leave the queue while the series inside ends by itself, before its turn has
+// come.
+TEST(ScopeProtocol, LeavesNoDeadlineBehind) {
+  int ended_by_itself = 0;
+  for_each_seed(kSeeds, [&ended_by_itself](uint64_t seed) {
+    WFSimulation simulation(seed);
+    bool ended = false;
+    WFScopeTask* const task = WFTaskFactory::create_deadline_task(
+        WFTaskFactory::create_timer_task(0, 1'000'000, nullptr), std::chrono::milliseconds(1),
+        [&ended](WFScopeTask*) { ended = true; });
+    const WFScope scope = task->scope();
+    task->start();
+    const WFSimulationResult result = simulation.run();
+    ASSERT_TRUE(result.ok()) << result.description;
+    ASSERT_TRUE(ended);
+    const bool by_itself = scope.error() == 0;
+    ended_by_itself += by_itself;
+    using std::chrono::nanoseconds;
+    EXPECT_EQ(scope.remaining(), by_itself ? nanoseconds::max() : nanoseconds(0));
+    EXPECT_TRUE(simulation.stop().ok());
+  });
+  if (!std::getenv("WORKFLOW_TEST_SEED")) {
+    EXPECT_GT(ended_by_itself, 0);
+  }
 }

@@ -50,7 +50,7 @@ inline void PrintTo(const BackendKind& kind, std::ostream* out) {
 
 // Those that every fact about the rules is checked for.
 inline std::vector<BackendKind> backend_kinds() {
-  return {{"Memory", &workflow::open_memory_backend}};
+  return {{"Memory", &workflow::open_memory_backend}, {"Sqlite", &workflow::open_sqlite_backend}};
 }
 
 // For INSTANTIATE_TEST_SUITE_P.

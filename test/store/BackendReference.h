@@ -309,9 +309,7 @@ class BackendReference {
   }
 
   void carry_out(workflow::ClaimRequest& request, workflow::StoreFailure&) {
-    for (const workflow::ClaimRequest::Kind& kind : request.kinds) {
-      end_cancelled(kind.name);
-    }
+    end_cancelled();
     release();
     for (const workflow::ClaimRequest::Kind& kind : request.kinds) {
       const int64_t fresh_from_us = now_us_ - request.fresh_us;
@@ -333,12 +331,12 @@ class BackendReference {
     }
   }
 
-  // Ends the cancelled timers of the kind whose leases are over, in the order of their leases. The
-  // order matters for which of them are remembered.
-  void end_cancelled(const std::string& kind) {
+  // Ends the cancelled timers whose leases are over, in the order of their leases. The order
+  // matters for which of them are remembered.
+  void end_cancelled() {
     std::vector<std::pair<int64_t, uint64_t>> cancelled;
     for (const Timer& timer : timers_) {
-      if (over(timer) && timer.cancelled && timer.spec.kind == kind) {
+      if (over(timer) && timer.cancelled) {
         cancelled.emplace_back(timer.at_us, timer.number);
       }
     }
@@ -408,7 +406,9 @@ class BackendReference {
       make_wait(*timer, timer->due_us);
       timer->failed = true;
       timer->reason = request.reason;
-      timer->spec.repeat.clear();
+      if (request.next_us != workflow::kNeverUs) {
+        timer->spec.repeat.clear();
+      }
       if (goes_on) {
         store(spec, request.next_us, 0);
       }

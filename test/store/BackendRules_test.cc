@@ -47,7 +47,7 @@ class Trial {
  public:
   Trial(const BackendKind& kind, uint64_t seed, uint64_t stream)
       : place_(kind), random_(seed, stream) {
-    for (const uint64_t session : {101, 102}) {
+    for (const uint64_t session : {uint64_t{101}, uint64_t{102}}) {
       backends_.push_back(std::make_unique<FaultyBackend>(place_.open(session, kRemembered)));
     }
   }
@@ -158,6 +158,8 @@ class Trial {
       for (RunId& run : extend->runs) {
         run = translated(run);
       }
+    } else if (auto* list = std::get_if<workflow::ListRequest>(&real.what)) {
+      list->after_timer = comparison_.timers.real(list->after_timer);
     }
     return real;
   }
@@ -180,6 +182,7 @@ class Trial {
   void check_stages(const StoreRequest& audit, Difference& difference) {
     if (!difference.text().empty()) return;
     const auto& listed = std::get<workflow::ListRequest>(audit.what).timers;
+    requests_.timers = listed;
     const BackendReference::Stages stages = reference_.stages();
     difference.expect("the sum of the stages",
                       stages.waiting + stages.leased + stages.blocked + stages.failed,

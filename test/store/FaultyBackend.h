@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,8 @@ namespace store_test {
 
 // A backend that fails when it is told to, around one that works. Owns that one.
 //
-// Used by one thread at a time, like every backend, but for now_us().
+// Used by one thread at a time, like every backend, but for now_us(). Any thread may tell it to
+// fail.
 class FaultyBackend final : public workflow::StoreBackend {
  public:
   enum class Fault {
@@ -34,7 +36,7 @@ class FaultyBackend final : public workflow::StoreBackend {
 
   // StoreBackend
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
-    const Fault fault = std::exchange(fault_, Fault::kNone);
+    const Fault fault = fault_.exchange(Fault::kNone);
     if (fault == Fault::kNone) return backend_->execute(requests);
     if (fault == Fault::kAfter) {
       std::vector<workflow::StoreRequest> copies;
@@ -68,8 +70,8 @@ class FaultyBackend final : public workflow::StoreBackend {
 
  private:
   const std::unique_ptr<workflow::StoreBackend> backend_;
-  Fault fault_ = Fault::kNone;
-  int failing_reopens_ = 0;
+  std::atomic<Fault> fault_{Fault::kNone};
+  std::atomic<int> failing_reopens_{0};
 };
 
 }  // namespace store_test

@@ -23,12 +23,14 @@ class RandomRequests {
 
   // Runs that were claimed, the newest last; most have ended.
   std::deque<workflow::RunId> runs;
+  // The timers that were there lately, in the order of a list.
+  std::vector<WFStoreInfo> timers;
   // Requests with ids, the newest last; some have not been carried out.
   std::deque<workflow::StoreRequest> history;
 
   workflow::StoreRequest any(int64_t now_us, uint64_t session) {
     workflow::StoreRequest request;
-    switch (random_.below(20)) {
+    switch (random_.below(21)) {
       case 0:
       case 1:
       case 2:
@@ -64,10 +66,19 @@ class RandomRequests {
       case 18:
         request.what = failed();
         break;
-      default:
-        if (!history.empty()) return history[history.size() - 1 - some(history.size())];
-        request.what = list();
+      case 19:
+        if (random_.one_in(3)) {
+          request.what = count();
+        } else {
+          request.what = list();
+        }
         break;
+      default:
+        if (history.empty()) {
+          request.what = claim();
+          break;
+        }
+        return history[history.size() - 1 - some(history.size())];
     }
     if (changes_for_user(request) && random_.below(5) < 3) {
       request.id = next_id(session);
@@ -237,10 +248,22 @@ class RandomRequests {
     return request;
   }
 
+  workflow::CountRequest count() {
+    workflow::CountRequest request;
+    request.prefix = name();
+    return request;
+  }
+
   workflow::ListRequest list() {
     workflow::ListRequest request;
     request.prefix = random_.one_in(2) ? name() : "";
-    request.after_name = random_.one_in(2) ? name() : "";
+    if (!timers.empty() && random_.one_in(2)) {
+      const WFStoreInfo& place = timers[random_.below(timers.size())];
+      request.after_name = place.name;
+      request.after_timer = place.timer;
+    } else if (random_.one_in(2)) {
+      request.after_name = name();
+    }
     request.max = 1 + random_.below(5);
     request.failed_only = random_.one_in(3);
     return request;

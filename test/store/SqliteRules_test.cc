@@ -4,7 +4,6 @@
 #include <string>
 
 #include "store/SqliteKit.h"
-#include "support/TempDir.h"
 
 using namespace test_support;
 using workflow::AskRequest;
@@ -62,7 +61,7 @@ class SqliteRules : public ::testing::Test {
     return ask(request).timers;
   }
 
-  TempDir directory_;
+  FastDir directory_;
   SetClock clock_;
   workflow::StoreBackendOptions options_ = options_of(clock_);
   std::unique_ptr<workflow::SqliteBackend> backend_;

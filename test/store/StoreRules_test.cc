@@ -470,6 +470,30 @@ TEST_P(StoreRules, RecurringTimerThatFailsGoesOnBesideTheFailedOne) {
   EXPECT_EQ(claim_one().spec.repeat, "");
 }
 
+TEST_P(StoreRules, ListGoesOnAfterThePlaceThatWasReached) {
+  const uint64_t first = schedule("a", 0).timer;
+  const uint64_t second = schedule("a", 0).timer;
+  schedule("ab", 0);
+  schedule("b", 0);
+  workflow::ListRequest request;
+  request.prefix = "a";
+  request.max = 1;
+  std::vector<std::string> names;
+  std::vector<uint64_t> timers;
+  for (bool more = true; more;) {
+    const workflow::ListRequest page = ask(request);
+    ASSERT_EQ(page.timers.size(), 1U);
+    names.push_back(page.timers[0].name);
+    timers.push_back(page.timers[0].timer);
+    request.after_name = names.back();
+    request.after_timer = timers.back();
+    more = page.more;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "a", "ab"}));
+  EXPECT_EQ(timers.at(0), first);
+  EXPECT_EQ(timers.at(1), second);
+}
+
 // Rule 12.
 
 TEST_P(StoreRules, RequestThatIsSaidAgainChangesNothing) {

@@ -12,11 +12,12 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxGraceSeconds = 24 * 3600;
 
 constexpr char kUsage[] =
-    "usage: tutorial-demo [port] [--grace seconds]\n"
+    "usage: tutorial-demo [port] [--grace seconds] [--store URL]\n"
     "\n"
     "  port               to listen on at 127.0.0.1; default 8080, 0 chooses a free one\n"
     "  --grace seconds    how long SIGINT and SIGTERM let delayed replies wait for their time;\n"
-    "                     the others are then answered at once as aborted; default 10\n";
+    "                     the others are then answered at once as aborted; default 10\n"
+    "  --store URL        keeps reminders in that store, such as sqlite:demo.db; default none\n";
 
 std::optional<int> parse_number(std::string_view text, int max) {
   int value = 0;
@@ -36,6 +37,7 @@ std::nullopt_t refuse(const char* what, const char* argument) {
 
 std::optional<Options> parse_options(int argc, char* argv[], int& exit_code) {
   static const struct option kLongOptions[] = {{"grace", required_argument, nullptr, 'g'},
+                                               {"store", required_argument, nullptr, 's'},
                                                {"help", no_argument, nullptr, 'h'},
                                                {nullptr, 0, nullptr, 0}};
   Options options;
@@ -45,6 +47,13 @@ std::optional<Options> parse_options(int argc, char* argv[], int& exit_code) {
       std::fputs(kUsage, stdout);
       exit_code = 0;
       return std::nullopt;
+    }
+    if (option == 's') {
+      options.store = optarg;
+      if (options.store.empty()) {
+        return refuse("--store takes a URL", optarg);
+      }
+      continue;
     }
     if (option != 'g') {
       std::fputs(kUsage, stderr);

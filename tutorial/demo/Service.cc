@@ -2,40 +2,21 @@
 
 #include <chrono>
 #include <climits>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "Query.h"
+#include "Reply.h"
 #include "workflow/WFTimer.h"
 #include "workflow/WFTimerStats.h"
 
 namespace {
 
-// Members in the order written here.
-using json = nlohmann::ordered_json;
-
 constexpr uint64_t kMaxDelayMs = uint64_t{24} * 3600 * 1000;
+constexpr uint64_t kMaxReminderMs = 366 * kMaxDelayMs;
 constexpr uint64_t kMaxListed = 1000;
 
 int64_t milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-}
-
-void reply(WFHttpTask* task, int status, const char* type, const std::string& body) {
-  protocol::HttpResponse* response = task->get_resp();
-  protocol::HttpUtil::set_response_status(response, status);
-  response->set_header_pair("Content-Type", type);
-  response->set_header_pair("Cache-Control", "no-store");
-  response->append_output_body(body);
-}
-
-void reply_json(WFHttpTask* task, int status, const json& body) {
-  // What is quoted from a bad request need not be UTF-8.
-  constexpr auto kReplace = json::error_handler_t::replace;
-  reply(task, status, "application/json", body.dump(-1, ' ', false, kReplace) + "\n");
-}
-
-void reply_error(WFHttpTask* task, int status, const std::string& message) {
-  reply_json(task, status, {{"error", message}});
 }
 
 struct Target {
@@ -74,6 +55,7 @@ struct Service::Route {
 const Service::Route Service::kRoutes[] = {
     {"/", "GET, HEAD", &Service::show_help},
     {"/delay", "GET, HEAD", &Service::delay},
+    {"/remind", "POST", &Service::remind},
     {"/cancel", "POST", &Service::cancel},
     {"/timers", "GET, HEAD", &Service::show_timers},
     {"/metrics", "GET, HEAD", &Service::show_metrics},
@@ -103,7 +85,7 @@ void Service::show_help(WFHttpTask* task, std::string_view) {
   const std::string url = "http://" + (host.empty() ? "127.0.0.1" : host);
   reply(task, HttpStatusOK, "text/plain; charset=utf-8",
         "A server whose replies are delayed by timers that can be cancelled by name. Try\n\n" +
-            curl_lines(url));
+            curl_lines(url, reminders_ != nullptr));
 }
 
 void Service::delay(WFHttpTask* task, std::string_view query_text) {
@@ -123,6 +105,27 @@ void Service::delay(WFHttpTask* task, std::string_view query_text) {
   }));
 }
 
+void Service::remind(WFHttpTask* task, std::string_view query_text) {
+  if (!reminders_) {
+    reply_error(task, HttpStatusNotFound,
+                "there is no store for reminders; start the demo with --store=URL");
+    return;
+  }
+  Query query(query_text, {"ms", "name"});
+  const uint64_t ms = query.required_number("ms", kMaxReminderMs);
+  const std::string name = query.required_text("name");
+  if (!query.error().empty()) {
+    reply_error(task, HttpStatusBadRequest, query.error());
+    return;
+  }
+  const void* body = nullptr;
+  size_t size = 0;
+  task->get_req()->get_parsed_body(&body, &size);
+  const std::string payload(static_cast<const char*>(body), size);
+  reminders_->store(task, name, ms, payload,
+                    [task](const json& stored) { reply_json(task, HttpStatusCreated, stored); });
+}
+
 void Service::cancel(WFHttpTask* task, std::string_view query_text) {
   Query query(query_text, {"name", "max"});
   const std::string name = query.required_text("name");
@@ -131,8 +134,19 @@ void Service::cancel(WFHttpTask* task, std::string_view query_text) {
     reply_error(task, HttpStatusBadRequest, query.error());
     return;
   }
-  const size_t cancelled = delays_.cancel(name, max);
-  reply_json(task, HttpStatusOK, {{"name", name}, {"cancelled", cancelled}});
+  auto cancel_delays = [this, task, name, max](const json* stored) {
+    json body = {{"name", name}, {"cancelled", delays_.cancel(name, max)}};
+    if (stored) {
+      body["stored"] = *stored;
+    }
+    reply_json(task, HttpStatusOK, body);
+  };
+  if (reminders_ && name.size() <= Reminders::kMaxName) {
+    reminders_->cancel(task, name, max,
+                       [cancel_delays](const json& stored) { cancel_delays(&stored); });
+  } else {
+    cancel_delays(nullptr);
+  }
 }
 
 void Service::show_timers(WFHttpTask* task, std::string_view query_text) {
@@ -153,11 +167,20 @@ void Service::show_timers(WFHttpTask* task, std::string_view query_text) {
                               {"age_ms", milliseconds(timer.age)}});
     }
   }
-  reply_json(task, HttpStatusOK, body);
+  if (!reminders_) {
+    reply_json(task, HttpStatusOK, body);
+    return;
+  }
+  reminders_->show(task, listed.value_or(0), [task, body](const json& stored) {
+    json all = body;
+    all["stored"] = stored;
+    reply_json(task, HttpStatusOK, all);
+  });
 }
 
 void Service::show_metrics(WFHttpTask* task, std::string_view) {
-  reply(task, HttpStatusOK, "text/plain; version=0.0.4", WFTimerStats::snapshot().to_prometheus());
+  reply(task, HttpStatusOK, "text/plain; version=0.0.4",
+        WFTimerStats::snapshot().to_prometheus() + (reminders_ ? reminders_->metrics() : ""));
 }
 
 size_t Service::outstanding() const {
@@ -169,11 +192,14 @@ size_t Service::outstanding() const {
   return sum;
 }
 
-std::string curl_lines(const std::string& url) {
-  return "  curl '" + url + "/delay?ms=2000'\n" +              //
-         "  curl '" + url + "/delay?ms=60000&name=tea' &\n" +  //
-         "  curl '" + url + "/timers?list=10'\n" +             //
-         "  curl '" + url + "/metrics'\n" +                    //
-         "  curl -X POST '" + url + "/cancel?name=tea'\n" +    //
-         "  curl -X POST '" + url + "/cancel?name=tea&max=1'\n";
+std::string curl_lines(const std::string& url, bool with_store) {
+  std::string lines = "  curl '" + url + "/delay?ms=2000'\n" +              //
+                      "  curl '" + url + "/delay?ms=60000&name=tea' &\n" +  //
+                      "  curl '" + url + "/timers?list=10'\n" +             //
+                      "  curl '" + url + "/metrics'\n";
+  if (with_store) {
+    lines += "  curl -d 'the tea is ready' '" + url + "/remind?ms=60000&name=tea'\n";
+  }
+  return lines + "  curl -X POST '" + url + "/cancel?name=tea'\n" + "  curl -X POST '" + url +
+         "/cancel?name=tea&max=1'\n";
 }

@@ -1,7 +1,7 @@
 // The demo: an HTTP server whose replies wait for timers, which anybody may cancel by name.
 // README.md in this folder says what it answers. Try:
 //
-//   script/demo                        # or: tutorial-demo [port] [--grace seconds]
+//   script/demo                        # or: tutorial-demo [port] [--grace seconds] [--store URL]
 //   curl 'http://127.0.0.1:8080/delay?ms=60000&name=tea' &
 //   curl -X POST 'http://127.0.0.1:8080/cancel?name=tea'
 #include <arpa/inet.h>
@@ -13,9 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "Options.h"
+#include "Reminders.h"
 #include "Service.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpServer.h"
@@ -87,7 +91,17 @@ int main(int argc, char* argv[]) {
     return exit_code;
   }
   const StopSignals signals;
-  Service service;
+  std::unique_ptr<Reminders> reminders;
+  if (!options->store.empty()) {
+    std::string message;
+    std::unique_ptr<WFTimerStore> store(WFTimerStore::open(options->store, &message));
+    if (!store) {
+      std::fprintf(stderr, "tutorial-demo: cannot open the store: %s\n", message.c_str());
+      return EXIT_FAILURE;
+    }
+    reminders = std::make_unique<Reminders>(std::move(store));
+  }
+  Service service(reminders.get());
   WFHttpServer server([&service](WFHttpTask* task) { service.process(task); });
   if (server.start("127.0.0.1", options->port) != 0) {
     std::fprintf(stderr, "tutorial-demo: cannot listen on 127.0.0.1:%u: %s\n",
@@ -95,11 +109,15 @@ int main(int argc, char* argv[]) {
     return EXIT_FAILURE;
   }
   const std::string url = "http://127.0.0.1:" + std::to_string(port_of(server));
-  std::printf("listening on %s; Ctrl-C stops. Try\n%s", url.c_str(), curl_lines(url).c_str());
+  std::printf("listening on %s; Ctrl-C stops. Try\n%s", url.c_str(),
+              curl_lines(url, reminders != nullptr).c_str());
   std::fflush(stdout);
 
   signals.wait();
   stop(server, service, signals, options->grace);
+  if (reminders) {
+    reminders->close(options->grace);
+  }
   std::printf("stopped\n");
   return EXIT_SUCCESS;
 }

@@ -20,6 +20,22 @@ class ClientConnection;
 class ClientSession;
 class SessionLocation;
 
+// What a client says on each new connection before its first request, and what the peer must
+// answer: a login, for instance. Connections that were greeted differently are not shared.
+//
+// Constant after construction, and used by any thread.
+class ClientGreeting {
+ public:
+  virtual ~ClientGreeting() = default;
+
+  // The bytes to send. They are also what tells one greeting from another.
+  virtual const std::string &bytes() const = 0;
+  // Returns a message that receives the answer. Its append() fails if the answer is a refusal, with
+  // an errno value, or with the WFT_ERR_* code with which the request is to end. Null if there is
+  // no memory.
+  virtual std::unique_ptr<protocol::ProtocolMessage> new_answer() const = 0;
+};
+
 // The target of a client's request.
 struct ClientTarget {
   enum TransportType transport = TT_TCP;
@@ -38,6 +54,8 @@ struct ClientTarget {
   // The CONNECT request (RFC 9110, 9.3.6) that is sent to a proxy first. The proxy must answer it
   // with a 2xx status. Empty: there is no such request.
   std::string tunnel_request;
+  // What is said first, after the tunnel and TLS. Null: nothing.
+  std::shared_ptr<const ClientGreeting> greeting;
   // HTTP: the value of Host if the user does not set it. Empty: host and port.
   std::string authority;
   struct EndpointParams params;
@@ -104,6 +122,11 @@ class ClientExchange {
   // it owns the response, the time limits are suspended, and the exchange does not end.
   virtual Runnable *delivery() { return nullptr; }
 
+  // Called on the poller's thread after ask_to_send(), and again each time that everything which it
+  // has returned is sent, until it returns nothing. Appends to `*bytes`, which is empty, what is to
+  // be sent next: some 100 KiB at most.
+  virtual void take_more_to_send(std::string * /*bytes*/) {}
+
   // Called at the end. Returns what a handler must run, or null if another thread posts that.
   virtual Runnable *ended(int state, int error, int timeout_reason) = 0;
 
@@ -130,6 +153,10 @@ class ClientExchange {
 
   // Called by the runnable of delivery() as the last thing that it does with the exchange.
   void resume();
+
+  // Makes take_more_to_send() be called soon. Any thread, once bytes of the response have come and
+  // until ended() is called; the caller makes sure of both.
+  void ask_to_send();
 
   // These are about the last connection that was tried. Without one user_connection() returns null,
   // and peer_addr() returns -1 with errno ENOTCONN.

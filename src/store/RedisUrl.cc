@@ -1,0 +1,261 @@
+#include "store/RedisUrl.h"
+
+#include <strings.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "client/ClientSettings.h"
+#include "store/RedisGreeting.h"
+#include "workflow/WFTaskError.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr unsigned short kSentinelPort = 26379;
+constexpr unsigned int kMaxDb = std::numeric_limits<int>::max();  // as the server's
+
+int hex_value(char c) {
+  return c >= '0' && c <= '9'                     ? c - '0'
+         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                  : -1;
+}
+
+// Decodes as in RFC 3986, 2.1: a "+" stays a "+".
+std::string percent_decoded(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 &&
+        hex_value(text[i + 2]) >= 0) {
+      plain += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
+      i += 2;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+template <class NUMBER>
+std::optional<NUMBER> parse_number(std::string_view text, NUMBER max) {
+  NUMBER number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && number <= max;
+  return is_number ? std::optional<NUMBER>(number) : std::nullopt;
+}
+
+std::string_view view(const char* text) {
+  return text ? std::string_view(text) : std::string_view();
+}
+
+bool is_scheme(std::string_view scheme, const char* name) {
+  return scheme.size() == std::strlen(name) &&
+         ::strncasecmp(scheme.data(), name, scheme.size()) == 0;
+}
+
+// The schemes, and what they say.
+enum class Form { kUnknown, kServer, kUnixSocket, kSentinels };
+
+Form form_of(std::string_view scheme, enum TransportType* transport) {
+  const bool tls = is_scheme(scheme, "rediss") || is_scheme(scheme, "rediss+sentinel");
+  *transport = tls ? TT_TCP_SSL : TT_TCP;
+  if (is_scheme(scheme, "redis") || is_scheme(scheme, "rediss")) {
+    return Form::kServer;
+  }
+  if (is_scheme(scheme, "redis+unix")) {
+    return Form::kUnixSocket;
+  }
+  return tls || is_scheme(scheme, "redis+sentinel") ? Form::kSentinels : Form::kUnknown;
+}
+
+// `port`: null or empty means the default. Returns 0 or an error.
+int set_server(std::string_view host, std::string_view port, unsigned short default_port,
+               RedisUrl::Server* server) {
+  if (host.empty()) {
+    return WFT_ERR_URI_PARSE_FAILED;
+  }
+  server->host = percent_decoded(host);
+  server->port = default_port;
+  if (!port.empty()) {
+    const auto number = parse_number<unsigned int>(port, 65535);
+    if (!number || *number == 0) {
+      return WFT_ERR_URI_PORT_INVALID;
+    }
+    server->port = static_cast<unsigned short>(*number);
+  }
+  return 0;
+}
+
+int set_userinfo(std::string_view userinfo, RedisUrl* url) {
+  if (userinfo.empty() || userinfo == ":") {
+    return 0;
+  }
+  const size_t colon = userinfo.find(':');
+  if (colon == std::string_view::npos) {
+    return WFT_ERR_URI_PARSE_FAILED;  // it could be a user or a password
+  }
+  url->logs_in = true;
+  url->user = percent_decoded(userinfo.substr(0, colon));
+  url->password = percent_decoded(userinfo.substr(colon + 1));
+  return 0;
+}
+
+int set_db(std::string_view text, RedisUrl* url) {
+  const auto number = parse_number<unsigned int>(text, kMaxDb);
+  if (!number) {
+    return WFT_ERR_URI_PARSE_FAILED;
+  }
+  url->db = *number;
+  return 0;
+}
+
+int set_db_of_query(const char* query, RedisUrl* url) {
+  if (!query) {
+    return 0;
+  }
+  const auto pairs = URIParser::split_query(query);
+  const auto db = pairs.find("db");
+  return db == pairs.end() ? 0 : set_db(db->second, url);
+}
+
+// "host:port", "[address]:port", or either without a port.
+int add_sentinel(std::string_view text, RedisUrl* url) {
+  std::string_view host = text;
+  std::string_view port;
+  const size_t colon = text.rfind(':');
+  const size_t bracket = text.rfind(']');
+  if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+    if (port.empty()) {
+      return WFT_ERR_URI_PORT_INVALID;
+    }
+  }
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  RedisUrl::Server sentinel;
+  const int error = set_server(host, port, kSentinelPort, &sentinel);
+  if (error == 0) {
+    url->sentinels.push_back(std::move(sentinel));
+  }
+  return error;
+}
+
+int set_master_name(std::string_view path, RedisUrl* url) {
+  if (path.empty() || path.front() != '/') {
+    return WFT_ERR_URI_PARSE_FAILED;
+  }
+  url->master_name = percent_decoded(path.substr(1));
+  const bool is_name = !url->master_name.empty() && url->master_name.find('/') == std::string::npos;
+  return is_name ? 0 : int{WFT_ERR_URI_PARSE_FAILED};
+}
+
+}  // namespace
+
+int RedisUrl::parse(const std::string& text, RedisUrl* url) {
+  // Of a URI, only the first Sentinel is the authority. The others are put aside.
+  ParsedURI uri;
+  std::vector<std::string> others;
+  std::string plain = text;
+  const size_t authority = text.find("://");
+  enum TransportType transport = TT_TCP;
+  if (authority != std::string::npos &&
+      form_of(std::string_view(text).substr(0, authority), &transport) == Form::kSentinels) {
+    const size_t end = std::min(text.find_first_of("/?#", authority + 3), text.size());
+    const size_t at = text.rfind('@', end);
+    const size_t begin = at == std::string::npos || at < authority ? authority + 3 : at + 1;
+    size_t comma = text.find(',', begin);
+    if (comma < end) {
+      plain = text.substr(0, comma) + text.substr(end);
+    }
+    while (comma < end) {
+      const size_t next = std::min(text.find(',', comma + 1), end);
+      others.push_back(text.substr(comma + 1, next - comma - 1));
+      comma = next;
+    }
+  }
+  URIParser::parse(plain, uri);
+  int error = parse(uri, url);
+  for (const std::string& other : others) {
+    if (error == 0) {
+      error = add_sentinel(other, url);
+    }
+  }
+  return error;
+}
+
+int RedisUrl::parse(const ParsedURI& uri, RedisUrl* url) {
+  *url = RedisUrl();
+  if (uri.state != URI_STATE_SUCCESS) {
+    return uri.error == ENOMEM ? ENOMEM : int{WFT_ERR_URI_PARSE_FAILED};
+  }
+  const Form form = form_of(view(uri.scheme), &url->transport);
+  if (form == Form::kUnknown) {
+    return WFT_ERR_URI_SCHEME_INVALID;
+  }
+  int error = set_userinfo(view(uri.userinfo), url);
+  if (error == 0) {
+    error = set_db_of_query(uri.query, url);
+  }
+  if (error != 0) {
+    return error;
+  }
+  const std::string_view path = view(uri.path);
+  switch (form) {
+    case Form::kUnixSocket:
+      url->unix_path = percent_decoded(path);
+      return view(uri.host).empty() && path.size() > 1 &&
+                     url->unix_path.size() < sizeof(sockaddr_un::sun_path) &&
+                     url->unix_path.find('\0') == std::string::npos
+                 ? 0
+                 : int{WFT_ERR_URI_PARSE_FAILED};
+    case Form::kSentinels: {
+      url->sentinels.resize(1);
+      error = set_server(view(uri.host), view(uri.port), kSentinelPort, &url->sentinels[0]);
+      return error == 0 ? set_master_name(path, url) : error;
+    }
+    default:
+      break;
+  }
+  if (path.size() > 1 && (error = set_db(path.substr(1), url)) != 0) {
+    return error;
+  }
+  const char* const port = SchemePorts::process().get("redis");
+  const auto default_port = parse_number<unsigned int>(view(port), 65535);
+  return set_server(view(uri.host), view(uri.port),
+                    static_cast<unsigned short>(default_port.value_or(6379)), &url->server);
+}
+
+ClientTarget RedisUrl::target() const {
+  if (unix_path.empty()) {
+    return target_of(server);
+  }
+  struct sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, unix_path.data(), unix_path.size());
+  ClientTarget target = ClientTarget::of(
+      transport, reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
+  target.greeting = RedisGreeting::of(*this);
+  return target;
+}
+
+ClientTarget RedisUrl::target_of(const Server& where) const {
+  ClientTarget target = ClientTarget::of(transport, where.host, where.port);
+  target.greeting = RedisGreeting::of(*this);
+  return target;
+}
+
+ClientTarget RedisUrl::sentinel_target(const Server& sentinel) const {
+  return ClientTarget::of(transport, sentinel.host, sentinel.port);
+}
+
+}  // namespace workflow

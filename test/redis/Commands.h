@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "workflow/RedisMessage.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFTaskFactory.h"
+
+namespace redis_test {
+
+// How a command ended. `text` is the reply as RedisValue::debug_string() has it.
+struct Reply {
+  int state = -2;
+  int error = 0;
+  int timeout_reason = 0;
+  long long sequence = 0;
+  protocol::RedisValue value;
+  std::string text;
+};
+
+inline Reply reply_of(WFRedisTask* task) {
+  Reply reply;
+  reply.state = task->get_state();
+  reply.error = task->get_error();
+  reply.timeout_reason = task->get_timeout_reason();
+  reply.sequence = task->get_task_seq();
+  const bool has_result = task->get_resp()->get_result(reply.value);
+  if (has_result) {
+    reply.text = reply.value.debug_string();
+  }
+  return reply;
+}
+
+struct RunOptions {
+  int retry_max = 0;
+  std::function<void(WFRedisTask*)> change = nullptr;  // before the start
+};
+
+// Sends "COMMAND parameter ..." and waits for the end.
+inline Reply run(const std::string& url, const std::vector<std::string>& words,
+                 const RunOptions& options = {}) {
+  Reply reply;
+  WFFacilities::WaitGroup group(1);
+  WFRedisTask* task =
+      WFTaskFactory::create_redis_task(url, options.retry_max, [&](WFRedisTask* done) {
+        reply = reply_of(done);
+        group.done();
+      });
+  if (!words.empty()) {
+    task->get_req()->set_request(words[0], {words.begin() + 1, words.end()});
+  }
+  if (options.change) {
+    options.change(task);
+  }
+  task->start();
+  group.wait();
+  return reply;
+}
+
+}  // namespace redis_test

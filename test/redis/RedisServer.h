@@ -1,0 +1,131 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/Certificates.h"
+#include "support/Loopback.h"
+#include "support/Program.h"
+#include "support/TempDir.h"
+
+namespace redis_test {
+
+// A redis-server of a test's own, with a directory of its own, which keeps nothing on disk. It has
+// begun to listen when the constructor returns. The destructor ends it by its pid.
+class RedisServer {
+ public:
+  enum class On {
+    kUnixSocket,
+    kTcp,
+    kCluster,  // on TCP, as a node of a cluster that it knows nothing about yet
+    kTls,      // needs `certificate` and `authority`
+    kSentinel  // a Sentinel, on TCP
+  };
+  struct Options {
+    On on = On::kUnixSocket;
+    std::vector<std::string> arguments = {};
+    test_support::Certificate certificate = {};
+    std::string authority = {};
+    std::string configuration = {};  // of a Sentinel
+  };
+
+  RedisServer() : RedisServer(Options{}) {}
+  explicit RedisServer(Options options) : options_(std::move(options)) { start(); }
+
+  // Starts it again where it was, after stop().
+  void start() {
+    // Another program may take the free port before the server does.
+    bool started = false;
+    for (int i = 0; i < 20 && !started; i++) {
+      started = try_to_start();
+      if (!started && is_first_) {
+        port_ = 0;
+      }
+    }
+    ASSERT_TRUE(started) << (program_ ? program_->output() : "");
+    is_first_ = false;
+  }
+  void stop() { program_.reset(); }
+  void signal(int number) const { program_->signal(number); }
+
+  uint16_t port() const { return port_; }
+  uint16_t bus_port() const { return bus_port_; }
+  std::string socket_path() const { return dir_.path("redis.sock"); }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // `userinfo`: as in "user:password@".
+  std::string url(const std::string& userinfo = "", int db = 0) const {
+    const std::string number = std::to_string(db);
+    switch (options_.on) {
+      case On::kUnixSocket:
+        return "redis+unix://" + userinfo + socket_path() + "?db=" + number;
+      case On::kTls:
+        return "rediss://" + userinfo + address() + "/" + number;
+      default:
+        return "redis://" + userinfo + address() + "/" + number;
+    }
+  }
+
+ private:
+  bool is_on_tcp() const { return options_.on != On::kUnixSocket; }
+
+  bool try_to_start() {
+    if (is_on_tcp() && port_ == 0) {
+      port_ = test_support::port_of(test_support::listen_on_loopback().get());
+    }
+    const std::string port = std::to_string(port_);
+    std::vector<std::string> arguments;
+    if (options_.on == On::kSentinel) {
+      const std::string file = dir_.path("sentinel.conf");
+      std::ofstream(file) << options_.configuration << "port " << port << "\n";
+      arguments = {file, "--sentinel"};
+    }
+    const std::vector<std::string> common = {"--dir", dir_.path(""), "--save",
+                                             "",      "--bind",      "127.0.0.1"};
+    const auto add = [&arguments](std::vector<std::string> more) {
+      arguments.insert(arguments.end(), more.begin(), more.end());
+    };
+    if (options_.on != On::kSentinel) {
+      add(common);
+    }
+    switch (options_.on) {
+      case On::kSentinel:
+        break;
+      case On::kUnixSocket:
+        add({"--port", "0", "--unixsocket", socket_path()});
+        break;
+      case On::kTls:
+        add({"--port", "0", "--tls-port", port, "--tls-cert-file", options_.certificate.cert_file,
+             "--tls-key-file", options_.certificate.key_file, "--tls-ca-cert-file",
+             options_.authority, "--tls-auth-clients", "no"});
+        break;
+      case On::kCluster:
+        bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+        add({"--port", port, "--cluster-enabled", "yes", "--cluster-port",
+             std::to_string(bus_port_), "--cluster-node-timeout", "60000"});
+        break;
+      default:
+        add({"--port", port});
+        break;
+    }
+    add(options_.arguments);
+    program_ = std::make_unique<test_support::Program>("redis-server", arguments);
+    const char* const ready = options_.on == On::kSentinel     ? "Sentinel ID is"
+                              : options_.on == On::kUnixSocket ? "ready to accept connections at"
+                                                               : "Ready to accept connections";
+    return program_->started() && program_->prints(ready);
+  }
+
+  const Options options_;
+  const test_support::TempDir dir_;
+  uint16_t port_ = 0;
+  uint16_t bus_port_ = 0;
+  bool is_first_ = true;
+  std::unique_ptr<test_support::Program> program_;
+};
+
+}  // namespace redis_test

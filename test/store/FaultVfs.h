@@ -1,0 +1,348 @@
+#pragma once
+
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/TestSeed.h"
+
+namespace test_support {
+
+// A virtual file system for SQLite, over the default one, on which things go wrong: operations
+// fail, and the power is lost. Files are real. Nothing is really synced, because only this object
+// knows when the power is lost.
+//
+// Thread-safe. Must live longer than the connections that use it.
+class FaultVfs {
+ public:
+  enum Operation { kRead, kWrite, kSync, kTruncate, kDelete, kShared, kOperations };
+
+  // What would be on the disk if the power were lost at one moment.
+  struct Image {
+    struct Change {
+      int64_t offset = 0;
+      std::string bytes;
+      bool truncates = false;  // to `offset` bytes
+    };
+    struct File {
+      bool was_synced = false;
+      bool was_deleted = false;
+      std::string durable;           // what was synced
+      std::vector<Change> unsynced;  // in their order
+    };
+    std::map<std::string, File> files;  // by their names without the directory
+  };
+
+  FaultVfs();
+  ~FaultVfs();
+  FaultVfs(const FaultVfs&) = delete;
+  FaultVfs& operator=(const FaultVfs&) = delete;
+
+  const char* name() const { return name_.c_str(); }
+
+  // Called before each operation; returns the result code with which it fails, or SQLITE_OK.
+  // `extends` tells whether a write needs room. Null: nothing fails.
+  using Fault = std::function<int(Operation operation, bool extends)>;
+  void set_fault(Fault fault);
+  // The same for the operation of that kind that comes after `count` others; later ones succeed.
+  void fail_once(Operation operation, int64_t count, int code);
+  // Whether the operation of fail_once() has failed.
+  bool has_failed() const { return has_failed_; }
+
+  // What is in the file now is on the disk.
+  void adopt(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::lock_guard<std::mutex> lock(mutex_);
+    file_at(path) = {true, false, std::string(std::istreambuf_iterator<char>(file), {}), {}};
+  }
+
+  // Takes an image before the operation that comes after `count` others that change something.
+  void take_image_after(int64_t count);
+  bool has_image() const { return has_image_; }
+  int64_t changes() const { return changes_; }
+
+  // Writes the image as files to a directory. Changes that were not synced are lost, kept or torn,
+  // each as `random` says.
+  void write_image(const std::string& directory, TestRandom& random);
+
+  // For the functions that SQLite calls.
+  int before(Operation operation, bool extends = false) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (operation == kWrite || operation == kSync || operation == kTruncate ||
+        operation == kDelete) {
+      if (changes_++ == image_after_) {
+        image_ = now_;
+        has_image_ = true;
+      }
+    }
+    return fault_ ? fault_(operation, extends) : SQLITE_OK;
+  }
+  void changed(const std::string& path, Image::Change change) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Image::File& file = file_at(path);
+    if (file.was_deleted) {
+      file = Image::File();
+    }
+    file.unsynced.push_back(std::move(change));
+  }
+  void synced(const std::string& path) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Image::File& file = file_at(path);
+    for (const Image::Change& change : file.unsynced) {
+      apply(change, file.durable);
+    }
+    file.unsynced.clear();
+    file.was_synced = true;
+  }
+  void deleted(const std::string& path) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    file_at(path).was_deleted = true;
+  }
+
+ private:
+  static constexpr size_t kSector = 512;
+
+  Image::File& file_at(const std::string& path) {
+    return now_.files[path.substr(path.rfind('/') + 1)];
+  }
+
+  static void apply(const Image::Change& change, std::string& bytes) {
+    const auto offset = static_cast<size_t>(change.offset);
+    if (change.truncates) {
+      bytes.resize(offset);
+      return;
+    }
+    bytes.resize(std::max(bytes.size(), offset + change.bytes.size()));
+    bytes.replace(offset, change.bytes.size(), change.bytes);
+  }
+
+  // Some of its sectors get to the disk.
+  static void tear(const Image::Change& change, std::string& bytes, TestRandom& random) {
+    for (size_t at = 0; at < change.bytes.size();) {
+      const size_t sector_end = (static_cast<size_t>(change.offset) + at) / kSector * kSector +
+                                kSector - static_cast<size_t>(change.offset);
+      const size_t end = std::min(change.bytes.size(), sector_end);
+      if (random.one_in(2)) {
+        apply({change.offset + static_cast<int64_t>(at), change.bytes.substr(at, end - at), false},
+              bytes);
+      }
+      at = end;
+    }
+  }
+
+  std::string name_;
+  sqlite3_vfs vfs_ = {};
+  std::atomic<bool> has_failed_{false};
+  std::atomic<bool> has_image_{false};
+  std::atomic<int64_t> changes_{0};
+  std::mutex mutex_;
+  Fault fault_;
+  Image now_;
+  std::optional<Image> image_;
+  int64_t image_after_ = -1;
+};
+
+// The functions that SQLite calls.
+namespace fault_vfs {
+
+struct File {
+  sqlite3_file file;
+  FaultVfs* vfs;
+  const char* path;  // SQLite keeps it as long as the file is open
+  sqlite3_file* base() { return reinterpret_cast<sqlite3_file*>(this + 1); }
+};
+
+inline File* own(sqlite3_file* file) {
+  return reinterpret_cast<File*>(file);
+}
+inline sqlite3_file* base(sqlite3_file* file) {
+  return own(file)->base();
+}
+inline sqlite3_vfs* base(sqlite3_vfs*) {
+  return sqlite3_vfs_find(nullptr);
+}
+
+inline int x_close(sqlite3_file* file) {
+  return base(file)->pMethods->xClose(base(file));
+}
+inline int x_read(sqlite3_file* file, void* out, int size, sqlite3_int64 offset) {
+  const int fault = own(file)->vfs->before(FaultVfs::kRead);
+  return fault ? fault : base(file)->pMethods->xRead(base(file), out, size, offset);
+}
+inline int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
+  sqlite3_int64 length = 0;
+  base(file)->pMethods->xFileSize(base(file), &length);
+  if (const int fault = own(file)->vfs->before(FaultVfs::kWrite, offset + size > length)) {
+    return fault;
+  }
+  own(file)->vfs->changed(
+      own(file)->path,
+      {offset, std::string(static_cast<const char*>(bytes), static_cast<size_t>(size)), false});
+  return base(file)->pMethods->xWrite(base(file), bytes, size, offset);
+}
+inline int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
+  if (const int fault = own(file)->vfs->before(FaultVfs::kTruncate)) {
+    return fault;
+  }
+  own(file)->vfs->changed(own(file)->path, {size, {}, true});
+  return base(file)->pMethods->xTruncate(base(file), size);
+}
+inline int x_sync(sqlite3_file* file, int) {
+  if (const int fault = own(file)->vfs->before(FaultVfs::kSync)) {
+    return fault;
+  }
+  own(file)->vfs->synced(own(file)->path);
+  return SQLITE_OK;
+}
+inline int x_file_size(sqlite3_file* file, sqlite3_int64* out) {
+  return base(file)->pMethods->xFileSize(base(file), out);
+}
+inline int x_lock(sqlite3_file* file, int lock) {
+  return base(file)->pMethods->xLock(base(file), lock);
+}
+inline int x_unlock(sqlite3_file* file, int lock) {
+  return base(file)->pMethods->xUnlock(base(file), lock);
+}
+inline int x_check_reserved_lock(sqlite3_file* file, int* out) {
+  return base(file)->pMethods->xCheckReservedLock(base(file), out);
+}
+inline int x_file_control(sqlite3_file* file, int operation, void* argument) {
+  return base(file)->pMethods->xFileControl(base(file), operation, argument);
+}
+inline int x_sector_size(sqlite3_file* file) {
+  return base(file)->pMethods->xSectorSize(base(file));
+}
+inline int x_device_characteristics(sqlite3_file* file) {
+  return base(file)->pMethods->xDeviceCharacteristics(base(file));
+}
+inline int x_shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** out) {
+  const int fault = own(file)->vfs->before(FaultVfs::kShared);
+  return fault ? fault : base(file)->pMethods->xShmMap(base(file), page, size, extend, out);
+}
+inline int x_shm_lock(sqlite3_file* file, int offset, int n, int flags) {
+  return base(file)->pMethods->xShmLock(base(file), offset, n, flags);
+}
+inline void x_shm_barrier(sqlite3_file* file) {
+  base(file)->pMethods->xShmBarrier(base(file));
+}
+inline int x_shm_unmap(sqlite3_file* file, int remove) {
+  return base(file)->pMethods->xShmUnmap(base(file), remove);
+}
+
+inline const sqlite3_io_methods kMethods = {2,
+                                            x_close,
+                                            x_read,
+                                            x_write,
+                                            x_truncate,
+                                            x_sync,
+                                            x_file_size,
+                                            x_lock,
+                                            x_unlock,
+                                            x_check_reserved_lock,
+                                            x_file_control,
+                                            x_sector_size,
+                                            x_device_characteristics,
+                                            x_shm_map,
+                                            x_shm_lock,
+                                            x_shm_barrier,
+                                            x_shm_unmap,
+                                            nullptr,
+                                            nullptr};
+
+inline int x_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out) {
+  File* self = own(file);
+  self->vfs = static_cast<FaultVfs*>(vfs->pAppData);
+  self->path = name ? name : "temporary";
+  self->base()->pMethods = nullptr;
+  const int result = base(vfs)->xOpen(base(vfs), name, self->base(), flags, out);
+  file->pMethods = self->base()->pMethods ? &kMethods : nullptr;
+  return result;
+}
+inline int x_delete(sqlite3_vfs* vfs, const char* name, int) {
+  auto* self = static_cast<FaultVfs*>(vfs->pAppData);
+  if (const int fault = self->before(FaultVfs::kDelete)) {
+    return fault;
+  }
+  self->deleted(name);
+  return base(vfs)->xDelete(base(vfs), name, 0);
+}
+inline int x_access(sqlite3_vfs* vfs, const char* name, int flags, int* out) {
+  return base(vfs)->xAccess(base(vfs), name, flags, out);
+}
+inline int x_full_pathname(sqlite3_vfs* vfs, const char* name, int size, char* out) {
+  return base(vfs)->xFullPathname(base(vfs), name, size, out);
+}
+
+}  // namespace fault_vfs
+
+inline FaultVfs::FaultVfs() {
+  static std::atomic<int> count{0};
+  name_ = "fault-" + std::to_string(count++);
+  vfs_ = *sqlite3_vfs_find(nullptr);
+  vfs_.iVersion = 2;
+  vfs_.szOsFile += static_cast<int>(sizeof(fault_vfs::File));
+  vfs_.zName = name_.c_str();
+  vfs_.pAppData = this;
+  vfs_.pNext = nullptr;
+  vfs_.xOpen = fault_vfs::x_open;
+  vfs_.xDelete = fault_vfs::x_delete;
+  vfs_.xAccess = fault_vfs::x_access;
+  vfs_.xFullPathname = fault_vfs::x_full_pathname;
+  sqlite3_vfs_register(&vfs_, 0);
+}
+
+inline FaultVfs::~FaultVfs() {
+  sqlite3_vfs_unregister(&vfs_);
+}
+
+inline void FaultVfs::set_fault(Fault fault) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  fault_ = std::move(fault);
+}
+
+inline void FaultVfs::fail_once(Operation operation, int64_t count, int code) {
+  has_failed_ = false;
+  set_fault([this, operation, count, code](Operation each, bool) mutable {
+    if (each != operation || count-- != 0) {
+      return SQLITE_OK;
+    }
+    has_failed_ = true;
+    return code;
+  });
+}
+
+inline void FaultVfs::take_image_after(int64_t count) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  image_after_ = count;
+}
+
+inline void FaultVfs::write_image(const std::string& directory, TestRandom& random) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [name, file] : image_ ? image_->files : now_.files) {
+    if ((file.was_deleted && random.one_in(2)) || (!file.was_synced && random.one_in(2))) {
+      continue;
+    }
+    std::string bytes = file.durable;
+    for (const Image::Change& change : file.unsynced) {
+      const uint64_t fate = random.below(3);
+      if (fate == 0 || (fate == 1 && change.truncates)) {
+        apply(change, bytes);
+      } else if (fate == 1) {
+        tear(change, bytes, random);
+      }
+    }
+    std::ofstream(directory + "/" + name, std::ios::binary) << bytes;
+  }
+}
+
+}  // namespace test_support

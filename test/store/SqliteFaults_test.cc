@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include "store/FaultVfs.h"
+#include "store/SqliteKit.h"
+#include "store/SqliteLedger.h"
+#include "support/Eventually.h"
+#include "support/Sanitizers.h"
+#include "support/TestSeed.h"
+
+using namespace test_support;
+
+namespace {
+
+constexpr int kSteps = 12;
+constexpr int64_t kReserveBytes = 65536;
+
+workflow::SqliteSettings settings_of(const FaultVfs& vfs) {
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  settings.reserve_bytes = kReserveBytes;
+  return settings;
+}
+
+// Loses the power at a random moment of a random history. Returns what is wrong with the store that
+// is left, in one line; empty: nothing.
+std::string lose_power(uint64_t seed, bool full_sync) {
+  TestRandom random(seed);
+  SetClock clock;
+  const FastDir before;
+  const FastDir after;
+  FaultVfs vfs;
+  workflow::SqliteSettings settings = settings_of(vfs);
+  settings.full_sync = full_sync;
+  SqliteLedger ledger(random);
+  if (!open_backend(before.path("timers"), options_of(clock))) {
+    return "cannot create the store";
+  }
+  vfs.adopt(before.path("timers"));
+  vfs.take_image_after(static_cast<int64_t>(random.below(200)));
+  bool keeps_queue = random.one_in(2);
+  std::string message;
+  while (!vfs.has_image()) {
+    // Now and then the store is closed, and so copied from its log.
+    auto backend = open_backend(before.path("timers"), options_of(clock), settings, &message);
+    if (!backend) {
+      return message;
+    }
+    for (uint64_t steps = random.below(20); steps > 0 && !vfs.has_image(); steps--) {
+      if (keeps_queue) {
+        std::filesystem::copy_file(before.path("timers-queue"), after.path("timers-queue"),
+                                   std::filesystem::copy_options::overwrite_existing);
+      }
+      ledger.step(*backend);
+      clock.us += kSecondUs;
+    }
+  }
+  ledger.doubt_last_step();
+  vfs.write_image(after.path("."), random);
+  const auto backend = open_backend(after.path("timers"), options_of(clock), {}, &message);
+  return backend ? ledger.check(*backend) : message;
+}
+
+TEST(SqliteFaults, ALossOfPowerLosesNothingThatWasReported) {
+  const uint64_t seed = test_seed();
+  for (uint64_t round = 0; round < (kSanitized ? 30U : 100U); round++) {
+    EXPECT_EQ(lose_power(seed + round, true), "") << "WORKFLOW_TEST_SEED=" << seed + round;
+  }
+}
+
+// Shows that the test above would notice.
+TEST(SqliteFaults, WithoutSyncsALossOfPowerIsNoticed) {
+  const uint64_t seed = test_seed();
+  uint64_t noticed = 0;
+  for (uint64_t round = 0; round < 1000 && noticed < 3; round++) {
+    noticed += lose_power(seed + round, false).empty() ? 0 : 1;
+  }
+  EXPECT_EQ(noticed, 3U);
+}
+
+// Plays a history in which the operation of that kind that comes after `count` others fails, and
+// opens the store again after each failure. Returns whether an operation has failed.
+bool play_with_fault(FaultVfs::Operation operation, int64_t count, int code) {
+  SCOPED_TRACE("operation " + std::to_string(operation) + " after " + std::to_string(count));
+  TestRandom random(7);  // the same history each time
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  SqliteLedger ledger(random);
+  EXPECT_TRUE(open_backend(directory.path("timers"), options_of(clock)));
+  vfs.fail_once(operation, count, code);
+  std::string message;
+  auto backend =
+      open_backend(directory.path("timers"), options_of(clock), settings_of(vfs), &message);
+  if (!backend) {
+    EXPECT_TRUE(vfs.has_failed()) << message;
+    backend = open_backend(directory.path("timers"), options_of(clock), settings_of(vfs), &message);
+  }
+  if (!backend) {
+    ADD_FAILURE() << message;
+    return false;
+  }
+  for (int i = 0; i < kSteps; i++) {
+    if (!ledger.step(*backend) && backend->reopen(&message) != 0 &&
+        backend->reopen(&message) != 0) {
+      ADD_FAILURE() << message;
+      return false;
+    }
+    if (i == kSteps / 2) {
+      workflow::SqliteSettings settings = settings_of(vfs);
+      backend.reset();
+      backend = open_backend(directory.path("timers"), options_of(clock), settings, &message);
+      if (!backend) {
+        backend = open_backend(directory.path("timers"), options_of(clock), settings, &message);
+      }
+      if (!backend) {
+        ADD_FAILURE() << message;
+        return false;
+      }
+    }
+    clock.us += kSecondUs;
+  }
+  EXPECT_EQ(ledger.check(*backend), "");
+  backend.reset();
+  const bool has_failed = vfs.has_failed();
+  backend = open_backend(directory.path("timers"), options_of(clock), {}, &message);
+  EXPECT_TRUE(backend) << message;
+  if (backend) {
+    EXPECT_EQ(ledger.check(*backend), "");
+  }
+  return has_failed;
+}
+
+void fail_each(FaultVfs::Operation operation, int code) {
+  int64_t count = 0;
+  // Under a sanitizer only some.
+  while (play_with_fault(operation, count, code) && !::testing::Test::HasFailure()) {
+    count += kSanitized ? 5 : 1;
+  }
+  EXPECT_GT(count, 3);
+}
+
+TEST(SqliteFaults, AFailedWriteLosesNothing) {
+  fail_each(FaultVfs::kWrite, SQLITE_IOERR_WRITE);
+}
+
+TEST(SqliteFaults, AFailedSyncLosesNothing) {
+  fail_each(FaultVfs::kSync, SQLITE_IOERR_FSYNC);
+}
+
+TEST(SqliteFaults, AFailedReadLosesNothing) {
+  fail_each(FaultVfs::kRead, SQLITE_IOERR_READ);
+}
+
+TEST(SqliteFaults, AWriteWithoutRoomLosesNothing) {
+  fail_each(FaultVfs::kWrite, SQLITE_FULL);
+}
+
+TEST(SqliteFaults, SharedMemoryThatCannotBeHadLosesNothing) {
+  int64_t count = 0;
+  while (play_with_fault(FaultVfs::kShared, count, SQLITE_IOERR_SHMMAP)) {
+    count++;
+  }
+  EXPECT_GT(count, 0);
+}
+
+TEST(SqliteFaults, AFailedCommitIsInDoubtAndTheStoreHasFailed) {
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  const auto backend = open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  workflow::StoreFailure failure;
+  vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
+  carry_out(*backend, schedule("tea", clock.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, EIO);
+  EXPECT_TRUE(failure.in_doubt);
+  // The store does nothing more until it is opened again.
+  carry_out(*backend, schedule("tea", clock.us), 2, 1, &failure);
+  EXPECT_EQ(failure.error, EIO);
+  EXPECT_FALSE(failure.in_doubt);
+  std::string message;
+  ASSERT_EQ(backend->reopen(&message), 0) << message;
+  workflow::AskRequest asked;
+  asked.asked = {1, 1};
+  asked = carry_out(*backend, asked);
+  carry_out(*backend, schedule("tea", clock.us), 3, 1, &failure);
+  EXPECT_EQ(failure.error, 0);
+  EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, asked.found ? 2U : 1U);
+}
+
+// From some moment on the disk has no room, but for what the reserve had taken.
+TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
+  for (int full_from = 0; full_from < 12; full_from += 3) {
+    SCOPED_TRACE(full_from);
+    TestRandom random(11);
+    SetClock clock;
+    const FastDir directory;
+    FaultVfs vfs;
+    SqliteLedger ledger(random);
+    auto backend = open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    ASSERT_TRUE(backend);
+    const std::string reserve = directory.path("timers-reserve");
+    for (int i = 0; i < full_from; i++) {
+      EXPECT_TRUE(ledger.step(*backend));
+    }
+    vfs.set_fault([&reserve](FaultVfs::Operation operation, bool extends) {
+      return operation == FaultVfs::kWrite && extends && std::filesystem::file_size(reserve) > 0
+                 ? SQLITE_FULL
+                 : SQLITE_OK;
+    });
+    uint64_t refused = 0;
+    for (int i = 0; i < 30 && refused == 0; i++) {
+      EXPECT_TRUE(ledger.step(*backend));
+      refused = ledger.errors(ENOSPC);
+    }
+    EXPECT_GT(refused, 0U);
+    EXPECT_EQ(ledger.refused_ends(), 0U);
+    EXPECT_EQ(ledger.check(*backend), "");
+    // There is room again, which the store notices by itself.
+    vfs.set_fault(nullptr);
+    uint64_t number = 1'000'000;
+    EXPECT_TRUE(eventually([&] {
+      workflow::StoreFailure failure;
+      carry_out(*backend, schedule("again", clock.us), ++number, 1, &failure);
+      if (failure.error == ENOSPC) {
+        EXPECT_NE(failure.message.find("not stored"), std::string::npos);
+        return false;
+      }
+      return failure.error == 0;
+    }));
+    EXPECT_EQ(std::filesystem::file_size(reserve), static_cast<uintmax_t>(kReserveBytes));
+  }
+}
+
+}  // namespace

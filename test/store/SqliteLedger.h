@@ -1,0 +1,178 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "store/SqliteKit.h"
+#include "support/TestSeed.h"
+
+namespace test_support {
+
+// Does at random what users of a store do, and knows from the answers alone what must be in the
+// store, what must not, and what may. Every timer has a name of its own.
+class SqliteLedger {
+ public:
+  enum class State { kStored, kEnded, kUnknown };
+
+  explicit SqliteLedger(TestRandom& random) : random_(random) {}
+
+  // Carries out a batch. Returns false if the store has failed.
+  bool step(workflow::StoreBackend& backend) {
+    std::vector<workflow::StoreRequest> requests;
+    touched_.clear();
+    const uint64_t size = 1 + random_.below(6);
+    for (uint64_t i = 0; i < size; i++) {
+      add(requests, backend.now_us());
+    }
+    std::vector<workflow::StoreRequest*> pointers;
+    for (workflow::StoreRequest& request : requests) {
+      pointers.push_back(&request);
+    }
+    const bool works = backend.execute(pointers);
+    for (const workflow::StoreRequest& request : requests) {
+      learn(request);
+    }
+    return works;
+  }
+
+  // The step that was under way may have been carried out or not.
+  void doubt_last_step() {
+    for (const std::string& name : touched_) {
+      states_[name] = State::kUnknown;
+    }
+  }
+
+  // What is wrong with the store, in one line; empty: nothing.
+  std::string check(workflow::StoreBackend& backend) const {
+    workflow::ListRequest all;
+    all.max = 100'000;
+    workflow::StoreFailure failure;
+    all = carry_out(backend, all, 0, 1, &failure);
+    if (failure.error) {
+      return failure.message;
+    }
+    std::set<std::string> present;
+    for (const WFStoreInfo& info : all.timers) {
+      if (states_.count(info.name) == 0) {
+        return info.name + " was never stored";
+      }
+      if (!present.insert(info.name).second) {
+        return info.name + " is there twice";
+      }
+    }
+    for (const auto& [name, state] : states_) {
+      if (state == State::kStored && present.count(name) == 0) {
+        return name + " was stored, and is missing";
+      }
+      if (state == State::kEnded && present.count(name) != 0) {
+        return name + " has ended, and is there";
+      }
+    }
+    return {};
+  }
+
+  uint64_t stored() const { return stored_; }
+  uint64_t ended() const { return ended_; }
+  // How many requests ended with that error.
+  uint64_t errors(int error) const {
+    const auto found = errors_.find(error);
+    return found == errors_.end() ? 0 : found->second;
+  }
+  // How many requests other than schedules ended with an error that leaves no doubt.
+  uint64_t refused_ends() const { return refused_ends_; }
+
+ private:
+  void add(std::vector<workflow::StoreRequest>& requests, int64_t now_us) {
+    const uint64_t number = ++number_;
+    switch (random_.below(4)) {
+      case 0:
+        if (!waiting_.empty()) {
+          const auto place = waiting_.begin() + random_index(waiting_.size());
+          touched_.push_back(*place);
+          requests.push_back(make_request(cancel(*place), number));
+          waiting_.erase(place);
+          return;
+        }
+        break;
+      case 1:
+        if (!runs_.empty()) {
+          const auto place = runs_.begin() + random_index(runs_.size());
+          touched_.push_back(place->spec.name);
+          requests.push_back(make_request(finish(place->run)));
+          names_of_runs_[place->run.fence] = place->spec.name;
+          runs_.erase(place);
+          return;
+        }
+        requests.push_back(make_request(claim(2)));
+        return;
+      default:
+        break;
+    }
+    const std::string name = "timer " + std::to_string(number);
+    touched_.push_back(name);
+    // Only some are due, so that there are some to be cancelled.
+    const bool is_due = random_.one_in(2);
+    workflow::ScheduleRequest request = schedule(name, is_due ? now_us : now_us + 1000 * kSecondUs);
+    request.spec.payload.assign(random_.below(2000), 'p');
+    states_[name] = State::kEnded;
+    if (!is_due) {
+      fresh_.insert(name);
+    }
+    requests.push_back(make_request(std::move(request), number));
+  }
+
+  std::ptrdiff_t random_index(size_t size) {
+    return static_cast<std::ptrdiff_t>(random_.below(size));
+  }
+
+  void learn(const workflow::StoreRequest& request) {
+    errors_[request.failure.error]++;
+    const bool carried_out = request.failure.error == 0;
+    const bool in_doubt = request.failure.in_doubt;
+    if (const auto* scheduled = std::get_if<workflow::ScheduleRequest>(&request.what)) {
+      const std::string& name = scheduled->spec.name;
+      states_[name] = carried_out ? State::kStored : in_doubt ? State::kUnknown : State::kEnded;
+      stored_ += carried_out ? 1 : 0;
+      if (carried_out && fresh_.count(name) != 0) {
+        waiting_.push_back(name);
+      }
+      return;
+    }
+    refused_ends_ += !carried_out && !in_doubt ? 1 : 0;
+    if (const auto* cancelled = std::get_if<workflow::CancelRequest>(&request.what)) {
+      end(cancelled->name, carried_out, in_doubt);
+    } else if (const auto* finished = std::get_if<workflow::FinishRequest>(&request.what)) {
+      end(names_of_runs_[finished->run.fence], carried_out && finished->accepted, in_doubt);
+    } else if (const auto* claimed = std::get_if<workflow::ClaimRequest>(&request.what)) {
+      if (carried_out) {
+        runs_.insert(runs_.end(), claimed->claimed.begin(), claimed->claimed.end());
+      }
+    }
+  }
+
+  void end(const std::string& name, bool carried_out, bool in_doubt) {
+    if (carried_out) {
+      states_[name] = State::kEnded;
+      ended_++;
+    } else if (in_doubt) {
+      states_[name] = State::kUnknown;
+    }
+  }
+
+  TestRandom& random_;
+  uint64_t number_ = 0;
+  uint64_t stored_ = 0;
+  uint64_t ended_ = 0;
+  uint64_t refused_ends_ = 0;
+  std::map<int, uint64_t> errors_;
+  std::map<std::string, State> states_;
+  std::set<std::string> fresh_;       // not due for long
+  std::vector<std::string> waiting_;  // those of them that can be cancelled
+  std::vector<workflow::ClaimRequest::Claimed> runs_;
+  std::map<uint64_t, std::string> names_of_runs_;  // by fence
+  std::vector<std::string> touched_;
+};
+
+}  // namespace test_support

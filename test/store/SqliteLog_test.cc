@@ -1,0 +1,80 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store/SqliteCheckpoints.h"
+#include "store/SqliteKit.h"
+#include "support/Sanitizers.h"
+
+using namespace test_support;
+
+namespace {
+
+constexpr uintmax_t kMiB = 1024 * 1024;
+constexpr uintmax_t kMostLog = 80 * kMiB;
+
+// Stores a MiB of payloads and cancels it.
+void write_some(workflow::StoreBackend& backend, uint64_t& timers) {
+  std::vector<workflow::StoreRequest> requests;
+  for (int i = 0; i < 16; i++) {
+    workflow::ScheduleRequest request = schedule("tea", workflow::kNeverUs);
+    request.spec.payload.assign(65536, 'p');
+    requests.push_back(make_request(request));
+  }
+  requests.push_back(make_request(cancel("tea", 12)));
+  std::vector<workflow::StoreRequest*> pointers;
+  for (workflow::StoreRequest& request : requests) {
+    pointers.push_back(&request);
+  }
+  ASSERT_TRUE(backend.execute(pointers));
+  for (const workflow::StoreRequest& request : requests) {
+    ASSERT_EQ(request.failure.error, 0) << request.failure.message;
+  }
+  timers += 4;
+}
+
+// How large the log gets while this much is written.
+uintmax_t log_after(workflow::StoreBackend& backend, const std::string& path, uintmax_t bytes) {
+  uintmax_t largest = 0;
+  uint64_t timers = carry_out(backend, workflow::CountRequest{}).count;
+  for (uintmax_t written = 0; written < bytes; written += kMiB) {
+    write_some(backend, timers);
+    largest = std::max(largest, std::filesystem::file_size(path + "-wal"));
+  }
+  EXPECT_EQ(carry_out(backend, workflow::CountRequest{}).count, timers);
+  return largest;
+}
+
+TEST(SqliteLog, BeginsAnewBeforeItIsLarge) {
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  const auto backend = open_backend(path, options_of(workflow::system_clock()));
+  ASSERT_TRUE(backend);
+  EXPECT_LE(log_after(*backend, path, 200 * kMiB), kMostLog);
+  // It was copied meanwhile.
+  EXPECT_GT(std::filesystem::file_size(path), 10 * kMiB);
+}
+
+TEST(SqliteLog, BeginsAnewWhileOthersRead) {
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  const auto backend = open_backend(path, options_of(workflow::system_clock()));
+  const auto reader = open_backend(path, options_of(workflow::system_clock(), 2));
+  ASSERT_TRUE(backend && reader);
+  std::atomic<bool> stops{false};
+  std::thread reads([&reader, &stops] {
+    while (!stops) {
+      carry_out(*reader, workflow::CountRequest{"tea", 0});
+    }
+  });
+  EXPECT_LE(log_after(*backend, path, 200 * kMiB), kMostLog + 16 * kMiB);
+  stops = true;
+  reads.join();
+}
+
+}  // namespace

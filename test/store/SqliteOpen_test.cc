@@ -1,0 +1,318 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "store/SqliteFile.h"
+#include "store/SqliteKit.h"
+#include "store/SqlitePlace.h"
+#include "store/SqliteSchema.h"
+#include "store/SqliteSeals.h"
+#include "support/Descriptors.h"
+#include "support/TempDir.h"
+
+using namespace test_support;
+
+namespace {
+
+class SqliteOpen : public ::testing::Test {
+ protected:
+  // Opens the store, and returns the error.
+  int open(const workflow::SqliteSettings& settings = {}) {
+    backend_.reset();
+    int error = 0;
+    message_.clear();
+    backend_ = open_backend(path_, options_, settings, &message_, &error);
+    EXPECT_EQ(error == 0, backend_ != nullptr);
+    EXPECT_EQ(error == 0, message_.empty()) << message_;
+    EXPECT_EQ(message_.find('\n'), std::string::npos);
+    return error;
+  }
+
+  bool says(const std::string& text) const { return message_.find(text) != std::string::npos; }
+
+  // Changes the file by SQL, through the seals.
+  void change(const char* sql) {
+    workflow::SqliteConnection connection;
+    connection.open(path_, SQLITE_OPEN_READWRITE, workflow::SqliteSeals::over(nullptr));
+    connection.run(sql);
+    EXPECT_EQ(connection.code(), SQLITE_OK) << connection.message();
+  }
+
+  FastDir directory_;
+  SetClock clock_;
+  std::string path_ = directory_.path("timers");
+  workflow::StoreBackendOptions options_ = options_of(clock_);
+  std::unique_ptr<workflow::SqliteBackend> backend_;
+  std::string message_;
+};
+
+TEST_F(SqliteOpen, WhatIsNoPathIsRefused) {
+  const std::pair<std::string, std::string> places[] = {
+      {"", "no file"},        {"//host/timers", "host"}, {path_ + "?shards=3", "shards"},
+      {path_ + "/", "slash"}, {"/dev/null", "regular"},  {directory_.path("."), "regular"},
+      {"?", "parameter"},
+  };
+  for (const auto& [place, text] : places) {
+    path_ = place;
+    EXPECT_EQ(open(), EINVAL) << place;
+    EXPECT_TRUE(says(text)) << message_;
+  }
+}
+
+TEST_F(SqliteOpen, AMissingDirectoryOrStoreIsNamed) {
+  options_.create = false;
+  EXPECT_EQ(open(), ENOENT);
+  EXPECT_TRUE(says(path_)) << message_;
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path(".")));
+  options_.create = true;
+  path_ = directory_.path("missing/timers");
+  EXPECT_EQ(open(), ENOENT);
+  EXPECT_TRUE(says(directory_.path("missing"))) << message_;
+}
+
+TEST_F(SqliteOpen, ARelativePathStaysWhereItWasWhenTheDirectoryChanges) {
+  const std::string before = std::filesystem::current_path();
+  std::filesystem::current_path(directory_.path("."));
+  path_ = "timers";
+  EXPECT_EQ(open(), 0) << message_;
+  std::filesystem::current_path(before);
+  carry_out(*backend_, schedule("tea", clock_.us));
+  EXPECT_EQ(backend_->reopen(&message_), 0) << message_;
+  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 1U);
+  EXPECT_TRUE(std::filesystem::exists(directory_.path("timers-queue")));
+}
+
+TEST_F(SqliteOpen, ASymbolicLinkLeadsToTheSameStore) {
+  ASSERT_EQ(open(), 0);
+  carry_out(*backend_, schedule("tea", clock_.us));
+  std::filesystem::create_directory(directory_.path("other"));
+  std::filesystem::create_symlink(path_, directory_.path("other/link"));
+  path_ = directory_.path("other/link");
+  ASSERT_EQ(open(), 0);
+  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 1U);
+  EXPECT_FALSE(std::filesystem::exists(directory_.path("other/link-queue")));
+}
+
+TEST_F(SqliteOpen, WhatIsNoStoreIsRefusedAndNotChanged) {
+  for (const std::string& bytes :
+       {std::string(), std::string("some text\n"), std::string(100'000, 'x')}) {
+    std::ofstream(path_) << bytes;
+    EXPECT_EQ(open(), EILSEQ);
+    EXPECT_TRUE(says("not a store")) << message_;
+    EXPECT_EQ(std::filesystem::file_size(path_), bytes.size());
+    std::filesystem::remove(path_);
+  }
+  workflow::SqliteConnection other;
+  other.open(path_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  other.run("CREATE TABLE theirs(a)");
+  other.close();
+  EXPECT_EQ(open(), EILSEQ);
+  EXPECT_TRUE(says("not a store")) << message_;
+}
+
+TEST_F(SqliteOpen, ALaterLayoutIsRefusedAndAnEarlierOneIsNone) {
+  ASSERT_EQ(open(), 0);
+  backend_.reset();
+  change("PRAGMA user_version = 2");
+  EXPECT_EQ(open(), ENOTSUP);
+  EXPECT_TRUE(says("later")) << message_;
+  change("PRAGMA user_version = 0");
+  EXPECT_EQ(open(), EILSEQ);
+  change("PRAGMA user_version = 1");
+  EXPECT_EQ(open(), 0);
+}
+
+TEST_F(SqliteOpen, AStoreWithoutATableIsDamaged) {
+  ASSERT_EQ(open(), 0);
+  backend_.reset();
+  change("DROP TABLE timers");
+  const int error = open();
+  if (error == 0) {
+    workflow::StoreFailure failure;
+    carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+    EXPECT_EQ(failure.error, EILSEQ) << failure.message;
+  } else {
+    EXPECT_EQ(error, EILSEQ);
+  }
+}
+
+TEST_F(SqliteOpen, NetworkFileSystemsAreRefused) {
+  for (const long type :
+       {0x6969L, 0xff534d42L, 0xfe534d42L, 0x01021997L, 0x00c36400L, 0x0bd00bd0L}) {
+    workflow::SqliteSettings settings;
+    settings.file_system_type = [type](const std::string&) { return type; };
+    EXPECT_EQ(open(settings), ENOTSUP);
+    EXPECT_TRUE(says("network")) << message_;
+    EXPECT_FALSE(std::filesystem::exists(path_));
+  }
+  EXPECT_FALSE(workflow::is_network_file_system(0xef53));  // ext4
+}
+
+// Runs as another user, since nothing is forbidden to root.
+TEST_F(SqliteOpen, WhatIsNotAllowedIsNamed) {
+  ASSERT_EQ(open(), 0);
+  backend_.reset();
+  for (const char* name : {".", "timers", "timers-queue", "timers-reserve"}) {
+    if (::geteuid() == 0) {
+      ASSERT_EQ(::chown(directory_.path(name).c_str(), 65534, 65534), 0);
+    }
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && (::setegid(65534) != 0 || ::seteuid(65534) != 0)) {
+      ::_exit(1);
+    }
+    ::chmod(path_.c_str(), 0400);
+    const bool read_only = open() == EROFS && says(path_);
+    ::chmod(path_.c_str(), 0);
+    const bool forbidden = open() == EACCES && says(path_);
+    ::chmod(path_.c_str(), 0600);
+    ::chmod(directory_.path(".").c_str(), 0500);
+    const bool no_log = open() == EACCES;
+    ::chmod(directory_.path(".").c_str(), 0700);
+    const bool good = open() == 0;
+    ::_exit(read_only && forbidden && no_log && good ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST_F(SqliteOpen, AMissingFileBesideItsQueueIsNoNewStore) {
+  ASSERT_EQ(open(), 0);
+  carry_out(*backend_, schedule("tea", clock_.us));
+  backend_.reset();
+  std::filesystem::remove(path_);
+  EXPECT_EQ(open(), EILSEQ);
+  EXPECT_TRUE(says("missing")) << message_;
+  std::filesystem::remove(path_ + "-queue");
+  EXPECT_EQ(open(), 0);
+  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 0U);
+}
+
+TEST_F(SqliteOpen, AMissingFileBesideItsLogIsNoNewStore) {
+  std::ofstream(path_ + "-wal") << "something";
+  EXPECT_EQ(open(), EILSEQ);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(SqliteOpen, AnotherStoreInTheSamePlaceIsNotTakenForThisOne) {
+  ASSERT_EQ(open(), 0);
+  backend_.reset();
+  const std::string own = path_;
+  path_ = directory_.path("other");
+  ASSERT_EQ(open(), 0);
+  backend_.reset();
+  std::filesystem::rename(path_, own);
+  path_ = own;
+  EXPECT_EQ(open(), EILSEQ);
+  EXPECT_TRUE(says("another store")) << message_;
+}
+
+TEST_F(SqliteOpen, ADraftThatWasLeftIsNoHindrance) {
+  for (const char* suffix : {"-new", "-new-journal", "-new-wal"}) {
+    std::ofstream(path_ + suffix) << "half of a store";
+  }
+  EXPECT_EQ(open(), 0) << message_;
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-new"));
+}
+
+TEST_F(SqliteOpen, AFileThatIsDeletedWhileItIsOpenFailsTheStore) {
+  ASSERT_EQ(open(), 0);
+  carry_out(*backend_, schedule("tea", clock_.us));
+  std::filesystem::rename(path_, path_ + ".away");
+  workflow::StoreFailure failure;
+  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, ENOENT);
+  EXPECT_FALSE(failure.in_doubt);
+  EXPECT_NE(failure.message.find("deleted"), std::string::npos) << failure.message;
+  EXPECT_EQ(backend_->reopen(&message_), ENOENT);
+  // It comes back.
+  std::filesystem::rename(path_ + ".away", path_);
+  EXPECT_EQ(backend_->reopen(&message_), 0) << message_;
+  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 1U);
+}
+
+TEST_F(SqliteOpen, AFileThatIsReplacedWhileItIsOpenFailsTheStore) {
+  ASSERT_EQ(open(), 0);
+  std::filesystem::copy_file(path_, path_ + ".copy");
+  std::filesystem::rename(path_ + ".copy", path_);
+  workflow::StoreFailure failure;
+  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, ESTALE);
+  EXPECT_NE(failure.message.find("replaced"), std::string::npos) << failure.message;
+  EXPECT_FALSE(failure.in_doubt);
+}
+
+TEST_F(SqliteOpen, ALogThatIsDeletedWhileItIsOpenFailsTheStore) {
+  ASSERT_EQ(open(), 0);
+  carry_out(*backend_, schedule("tea", clock_.us));
+  std::filesystem::remove(path_ + "-wal");
+  workflow::StoreFailure failure;
+  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+  EXPECT_NE(failure.error, 0);
+  EXPECT_FALSE(failure.in_doubt);
+  // The process still had the log open, and has copied it to the file.
+  EXPECT_EQ(backend_->reopen(&message_), 0) << message_;
+  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 1U);
+}
+
+TEST_F(SqliteOpen, ABusyFileIsReportedAndTheStoreGoesOn) {
+  workflow::SqliteSettings settings;
+  settings.busy_ms = 20;
+  ASSERT_EQ(open(settings), 0);
+  workflow::SqliteConnection other;
+  other.open(path_, SQLITE_OPEN_READWRITE, workflow::SqliteSeals::over(nullptr));
+  other.run("BEGIN IMMEDIATE");
+  workflow::StoreFailure failure;
+  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, EBUSY);
+  EXPECT_FALSE(failure.in_doubt);
+  other.run("ROLLBACK");
+  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+}
+
+TEST_F(SqliteOpen, ClosingGivesEverythingBack) {
+  start_symbolizer();
+  const size_t before = descriptor_count();
+  options_ = options_of(workflow::system_clock());
+  options_.changed = [] {};
+  for (int i = 0; i < 3; i++) {
+    ASSERT_EQ(open(), 0);
+    carry_out(*backend_, schedule("tea", backend_->now_us()));
+    EXPECT_EQ(backend_->reopen(&message_), 0);
+  }
+  backend_->close();
+  EXPECT_EQ(descriptor_count(), before);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-wal"));
+}
+
+// SQLite's locks on a file are those of the process, and would go if it closed the file once.
+TEST_F(SqliteOpen, OpeningAStoreAgainInTheSameProcessKeepsTheLocksOfTheFirst) {
+  ASSERT_EQ(open(), 0);
+  for (int i = 0; i < 2; i++) {
+    ASSERT_TRUE(open_backend(path_, options_of(clock_, 2)));
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // If the locks were gone, this would delete the log as the last one to close.
+    const auto other = open_backend(path_, options_of(clock_, 3));
+    ::_exit(other ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  workflow::StoreFailure failure;
+  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  EXPECT_TRUE(std::filesystem::exists(path_ + "-wal"));
+}
+
+}  // namespace

@@ -1,0 +1,379 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "store/SqliteChild.h"
+#include "store/SqliteKit.h"
+#include "store/SqliteQueue.h"
+#include "store/SqliteSeals.h"
+#include "support/Eventually.h"
+#include "support/Sanitizers.h"
+#include "support/Tally.h"
+#include "support/TestSeed.h"
+
+// Several processes on one store. The children run this program, and play a part.
+
+using namespace test_support;
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void say(const std::string& text) {
+  const std::string line = text + "\n";
+  // One write(2) for each line, so that a process which is killed has said all of it or nothing.
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
+    ::_exit(3);
+  }
+}
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) {
+    ::pause();
+  }
+}
+
+std::unique_ptr<workflow::SqliteBackend> open_own(std::function<void()> changed = nullptr) {
+  auto options = options_of(workflow::system_clock(), static_cast<uint64_t>(::getpid()));
+  options.changed = std::move(changed);
+  std::string message;
+  auto backend = open_backend(variable("STORE_PATH"), options, {}, &message);
+  if (!backend) {
+    say("error: " + message);
+    ::_exit(2);
+  }
+  return backend;
+}
+
+// Stores and cancels, and says before and after each step what it does.
+void write_for_ever() {
+  const auto backend = open_own();
+  std::deque<std::string> stored;
+  for (uint64_t number = 1;; number++) {
+    const std::string name = variable("STORE_NAME") + std::to_string(number);
+    workflow::StoreFailure failure;
+    if (number % 3 == 0) {
+      say("? " + stored.front());
+      carry_out(*backend, cancel(stored.front()), 0, 9, &failure);
+      if (failure.error == 0) {
+        say("- " + stored.front());
+      }
+      stored.pop_front();
+    } else {
+      say("? " + name);
+      carry_out(*backend, schedule(name, backend->now_us() + 3600 * kSecondUs), 0, 9, &failure);
+      if (failure.error == 0) {
+        say("+ " + name);
+      }
+      stored.push_back(name);
+    }
+    if (failure.error != 0) {
+      say("error: " + failure.message);
+      ::_exit(2);
+    }
+  }
+}
+
+// Commits as often as it can while the file STORE_STOP is missing.
+void take_turns() {
+  const auto backend = open_own();
+  int64_t longest_us = 0;
+  while (::access(variable("STORE_STOP").c_str(), F_OK) != 0) {
+    const auto begin = std::chrono::steady_clock::now();
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule(variable("STORE_NAME"), backend->now_us() + 3600 * kSecondUs), 0,
+              9, &failure);
+    if (failure.error != 0) {
+      say("error: " + failure.message);
+      ::_exit(2);
+    }
+    longest_us =
+        std::max<int64_t>(longest_us, std::chrono::duration_cast<std::chrono::microseconds>(
+                                          std::chrono::steady_clock::now() - begin)
+                                          .count());
+  }
+  say(std::to_string(longest_us));
+}
+
+// Holds what is needed for a commit until it is killed.
+void hold_the_lock() {
+  open_own();
+  workflow::SqliteQueue queue;
+  std::string message;
+  if (queue.open(variable("STORE_PATH") + "-queue", &message) != 0) {
+    say("error: " + message);
+    ::_exit(2);
+  }
+  queue.enter(1000);
+  workflow::SqliteConnection connection;
+  connection.open(variable("STORE_PATH"), SQLITE_OPEN_READWRITE,
+                  workflow::SqliteSeals::over(nullptr));
+  if (variable("STORE_NAME") == "ticket" || connection.run("BEGIN IMMEDIATE")) {
+    say("held");
+  }
+  sleep_for_ever();
+}
+
+void listen() {
+  const auto backend = open_own([] { say("changed"); });
+  say("ready");
+  sleep_for_ever();
+}
+
+void store_one() {
+  const auto backend = open_own();
+  carry_out(*backend, schedule("tea", backend->now_us()));
+}
+
+int play(const std::string& part) {
+  const std::map<std::string, void (*)()> parts = {
+      {"write", write_for_ever}, {"turns", take_turns}, {"hold", hold_the_lock},
+      {"listen", listen},        {"store", store_one},
+  };
+  parts.at(part)();
+  return 0;
+}
+
+class SqliteProcesses : public ::testing::Test {
+ protected:
+  std::unique_ptr<SqliteChild> start(const std::string& part, const std::string& name = "") {
+    return std::make_unique<SqliteChild>(
+        std::vector<std::string>{"STORE_PART=" + part, "STORE_NAME=" + name, "STORE_PATH=" + path_,
+                                 "STORE_STOP=" + directory_.path("stop")});
+  }
+
+  std::unique_ptr<workflow::SqliteBackend> open(const workflow::SqliteSettings& settings = {}) {
+    std::string message;
+    auto options = options_of(workflow::system_clock(), 1);
+    options.changed = [this] { told_.add(); };
+    auto backend = open_backend(path_, options, settings, &message);
+    EXPECT_TRUE(backend) << message;
+    return backend;
+  }
+
+  static uint64_t count(workflow::StoreBackend& backend, const std::string& prefix) {
+    return carry_out(backend, workflow::CountRequest{prefix, 0}).count;
+  }
+
+  FastDir directory_;
+  std::string path_ = directory_.path("timers");
+  Tally told_;
+};
+
+TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKill) {
+  TestRandom random(test_seed());
+  std::set<std::string> stored;
+  std::set<std::string> in_doubt;
+  for (int round = 0; round < (kSanitized ? 4 : 12); round++) {
+    std::vector<std::unique_ptr<SqliteChild>> children;
+    for (int i = 0; i < 2; i++) {
+      children.push_back(start("write", std::to_string(round) + (i == 0 ? " a " : " b ")));
+    }
+    for (const auto& child : children) {
+      std::string doubt;
+      uint64_t lines = 10 + random.below(100);
+      for (std::optional<std::string> line = child->line(); line; line = child->line()) {
+        const std::string name = line->substr(2);
+        ASSERT_EQ(line->find("error"), std::string::npos) << *line;
+        switch (line->at(0)) {
+          case '+':
+            stored.insert(name);
+            doubt.clear();
+            break;
+          case '-':
+            stored.erase(name);
+            doubt.clear();
+            break;
+          default:
+            doubt = name;
+        }
+        if (lines-- == 0) {
+          child->kill();  // what it has said is read to the end
+        }
+      }
+      in_doubt.insert(doubt);
+    }
+    const auto backend = open();
+    ASSERT_TRUE(backend);
+    workflow::ListRequest list;
+    list.max = 100'000;
+    list = carry_out(*backend, list);
+    std::set<std::string> found;
+    for (const WFStoreInfo& info : list.timers) {
+      found.insert(info.name);
+      EXPECT_TRUE(stored.count(info.name) || in_doubt.count(info.name)) << info.name;
+    }
+    for (const std::string& name : stored) {
+      EXPECT_TRUE(found.count(name) || in_doubt.count(name)) << name;
+    }
+  }
+  EXPECT_GT(stored.size(), 20U);
+}
+
+TEST_F(SqliteProcesses, NobodyStarves) {
+  const auto backend = open();
+  ASSERT_TRUE(backend);
+  constexpr int kChildren = 4;
+  constexpr uint64_t kCommits = kSanitized ? 2000 : 8000;
+  std::vector<std::unique_ptr<SqliteChild>> children;
+  for (int i = 0; i < kChildren; i++) {
+    children.push_back(start("turns", std::to_string(i)));
+  }
+  const auto shares = [&backend] {
+    std::vector<uint64_t> counts;
+    for (int i = 0; i < kChildren; i++) {
+      counts.push_back(count(*backend, std::to_string(i)));
+    }
+    return counts;
+  };
+  const auto sum = [](const std::vector<uint64_t>& counts) {
+    uint64_t total = 0;
+    for (const uint64_t each : counts) {
+      total += each;
+    }
+    return total;
+  };
+  // From the moment on at which all of them take part.
+  std::vector<uint64_t> before;
+  ASSERT_TRUE(eventually([&] {
+    before = shares();
+    return *std::min_element(before.begin(), before.end()) >= 20;
+  }));
+  std::vector<uint64_t> after;
+  ASSERT_TRUE(eventually([&] {
+    after = shares();
+    return sum(after) - sum(before) >= kCommits;
+  }));
+  std::ofstream(directory_.path("stop")) << "stop";
+  const double commits = static_cast<double>(sum(after) - sum(before));
+  for (int i = 0; i < kChildren; i++) {
+    const auto place = static_cast<size_t>(i);
+    const double share = static_cast<double>(after[place] - before[place]) / commits;
+    EXPECT_GE(share, 0.1) << i;
+    EXPECT_LE(share, 0.4) << i;
+    const std::optional<std::string> longest_us = children[place]->line();
+    ASSERT_TRUE(longest_us);
+    // Far longer than a turn of each of the others takes, even if all are late.
+    EXPECT_LT(std::atoll(longest_us->c_str()), 4 * kSecondUs) << *longest_us;
+    EXPECT_EQ(children[place]->wait(), 0);
+  }
+}
+
+TEST_F(SqliteProcesses, AProcessThatDiesWithTheLockLeavesItToOthers) {
+  const auto backend = open();
+  ASSERT_TRUE(backend);
+  const auto child = start("hold");
+  ASSERT_EQ(child->line(), "held");
+  child->kill();
+  workflow::StoreFailure failure;
+  carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+}
+
+TEST_F(SqliteProcesses, AProcessThatIsStoppedWithTheLockMakesOthersReportThatItIsBusy) {
+  workflow::SqliteSettings settings;
+  settings.busy_ms = 50;
+  const auto backend = open(settings);
+  ASSERT_TRUE(backend);
+  const auto child = start("hold");
+  ASSERT_EQ(child->line(), "held");
+  child->send(SIGSTOP);
+  workflow::StoreFailure failure;
+  carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+  EXPECT_EQ(failure.error, EBUSY);
+  EXPECT_FALSE(failure.in_doubt);
+  child->kill();
+  carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+}
+
+TEST_F(SqliteProcesses, AProcessThatIsStoppedWithATicketStopsNobody) {
+  workflow::SqliteSettings settings;
+  settings.busy_ms = 50;
+  const auto backend = open(settings);
+  ASSERT_TRUE(backend);
+  const auto child = start("hold", "ticket");
+  ASSERT_EQ(child->line(), "held");
+  child->send(SIGSTOP);
+  for (int i = 0; i < 3; i++) {
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+    EXPECT_EQ(failure.error, 0) << failure.message;
+  }
+}
+
+TEST_F(SqliteProcesses, OthersAreToldOfWhatIsDueSoonAndOfWhatWasCancelled) {
+  const auto backend = open();
+  ASSERT_TRUE(backend);
+  const auto child = start("listen");
+  ASSERT_EQ(child->line(), "ready");
+  carry_out(*backend, schedule("tea", backend->now_us()));
+  EXPECT_EQ(child->line(), "changed");
+  ASSERT_EQ(carry_out(*backend, claim()).claimed.size(), 1U);
+  carry_out(*backend, cancel("tea"));
+  EXPECT_EQ(child->line(), "changed");
+  // The one who tells is not told.
+  EXPECT_EQ(told_.count(), 0U);
+  // And the other way round.
+  const auto other = start("store");
+  EXPECT_TRUE(told_.wait_for(1));
+  EXPECT_EQ(other->wait(), 0);
+}
+
+TEST_F(SqliteProcesses, OneStoreIsCreatedByManyAtOnce) {
+  std::vector<std::unique_ptr<SqliteChild>> children;
+  for (int i = 0; i < 6; i++) {
+    children.push_back(start("store"));
+  }
+  for (const auto& child : children) {
+    EXPECT_EQ(child->wait(), 0);
+  }
+  const auto backend = open();
+  ASSERT_TRUE(backend);
+  EXPECT_EQ(count(*backend, ""), 6U);
+}
+
+TEST_F(SqliteProcesses, AStoreGoesOnAfterAFork) {
+  const auto backend = open();
+  ASSERT_TRUE(backend);
+  carry_out(*backend, schedule("tea", 0));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  workflow::StoreFailure failure;
+  carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  const auto other = start("store");
+  EXPECT_EQ(other->wait(), 0);
+  EXPECT_EQ(count(*backend, ""), 3U);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string part = variable("STORE_PART");
+  if (!part.empty()) {
+    return play(part);
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,608 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "FaultyBackend.h"
+#include "StoreKit.h"
+#include "support/Background.h"
+#include "support/Eventually.h"
+#include "support/Tally.h"
+#include "workflow/WFDeadline.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFTimerStore.h"
+
+// Requests as tasks: in scopes and series, from handlers and many threads, when the store is slow,
+// full, closed or fails; and how a store is closed and counts.
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using store_test::FaultyBackend;
+using store_test::fresh_url;
+using store_test::Gate;
+using store_test::open_store;
+using store_test::SeenRuns;
+using store_test::StorePtr;
+using test_support::Background;
+using test_support::eventually;
+using test_support::Tally;
+using testing::HasSubstr;
+
+// A backend that carries out nothing while it is held.
+class HeldBackend final : public workflow::StoreBackend {
+ public:
+  // Thread-safe.
+  class Hold {
+   public:
+    void hold() {
+      const std::lock_guard lock(mutex_);
+      held_ = true;
+    }
+    void release() {
+      const std::lock_guard lock(mutex_);
+      held_ = false;
+      changed_.notify_all();
+    }
+    // Waits until a group of requests waits for release().
+    void wait_for_group() {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return waiting_; });
+    }
+    void pass() {
+      std::unique_lock lock(mutex_);
+      waiting_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return !held_; });
+      waiting_ = false;
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool held_ = false;
+    bool waiting_ = false;
+  };
+
+  HeldBackend(std::unique_ptr<workflow::StoreBackend> backend, Hold& hold)
+      : backend_(std::move(backend)), hold_(hold) {}
+
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    hold_.pass();
+    return backend_->execute(requests);
+  }
+  int reopen(std::string* message) override { return backend_->reopen(message); }
+  WFStoreReceipt receipt() const override { return backend_->receipt(); }
+  int64_t now_us() override { return backend_->now_us(); }
+  void close() override { backend_->close(); }
+
+ private:
+  const std::unique_ptr<workflow::StoreBackend> backend_;
+  Hold& hold_;
+};
+
+StorePtr open_held(HeldBackend::Hold& hold, const WFStoreOptions& options = {}) {
+  return store_test::open_wrapped(fresh_url(), options,
+                                  [&hold](std::unique_ptr<workflow::StoreBackend> backend,
+                                          const workflow::StoreBackendOptions&) {
+                                    return std::make_unique<HeldBackend>(std::move(backend), hold);
+                                  });
+}
+
+// How a task has ended, and a wait for it.
+class Ended {
+ public:
+  WFTimerStore::Callback callback() {
+    return [this](WFStoreTask* task) {
+      result = task->result();
+      EXPECT_EQ(task->get_state(), result.state);
+      EXPECT_EQ(task->get_error(), result.error);
+      EXPECT_EQ(task->request_id(), result.request);
+      tally.add();
+    };
+  }
+  const WFStoreResult& wait() {
+    EXPECT_TRUE(tally.wait_for(1));
+    return result;
+  }
+
+  WFStoreResult result;
+  Tally tally;
+};
+
+// Tasks ------------------------------------------------------------------------------------------
+
+TEST(StoreRequests, TasksJoinSeries) {
+  const StorePtr store = open_store();
+  std::vector<uint64_t> counts;
+  WFFacilities::WaitGroup done(1);
+  SeriesWork* const series =
+      Workflow::create_series_work(store->create_schedule_task({"a", hours(1), "kind"}, nullptr),
+                                   [&done](const SeriesWork*) { done.done(); });
+  const auto note = [&counts](WFStoreTask* task) { counts.push_back(task->result().count); };
+  *series << store->create_count_task("", note)
+          << store->create_reschedule_task("a", hours(2), nullptr)
+          << store->create_cancel_task("a", nullptr) << store->create_count_task("", note);
+  series->start();
+  done.wait();
+  EXPECT_EQ(counts, (std::vector<uint64_t>{1, 0}));
+}
+
+TEST(StoreRequests, ADismissedTaskIsNoRequest) {
+  const StorePtr store = open_store();
+  store->create_schedule_task({"a", hours(1), "kind"}, [](WFStoreTask*) { ADD_FAILURE(); })
+      ->dismiss();
+  EXPECT_EQ(store->count("").count, 0u);
+}
+
+TEST(StoreRequests, AScopeWithdrawsWhatTheStoreHasNotSeen) {
+  HeldBackend::Hold hold;
+  const StorePtr store = open_held(hold);
+  hold.hold();
+  Ended first;
+  store->create_schedule_task({"first", hours(1), "kind"}, first.callback())->start();
+  hold.wait_for_group();
+
+  Ended second;
+  WFFacilities::WaitGroup done(1);
+  WFScopeTask* const inside = WFTaskFactory::create_scope_task(
+      store->create_schedule_task({"second", hours(1), "kind"}, second.callback()),
+      [&done](WFScopeTask*) { done.done(); });
+  const WFScope scope = inside->scope();
+  inside->start();
+  EXPECT_TRUE(scope.cancel(EPIPE));
+  done.wait();
+  EXPECT_EQ(second.wait().error, EPIPE);
+  EXPECT_TRUE(second.result.answers.empty());
+  EXPECT_EQ(second.result.message, "ended before the store had seen the request");
+  hold.release();
+  EXPECT_TRUE(first.wait().ok());
+  EXPECT_EQ(store->count("").count, 1u);
+  EXPECT_EQ(store->ask(second.result.request).verdict(), WFStoreVerdict::kUnknown);
+}
+
+TEST(StoreRequests, WhatTheStoreWasAtWorkOnIsInDoubtAndCanBeAskedFor) {
+  HeldBackend::Hold hold;
+  const StorePtr store = open_held(hold);
+  hold.hold();
+  Ended ended;
+  WFFacilities::WaitGroup done(1);
+  with_deadline(store->create_schedule_task({"a", hours(1), "kind"}, ended.callback()),
+                milliseconds(20), [&done](WFDeadlineTask*) { done.done(); })
+      ->start();
+  hold.wait_for_group();
+  done.wait();
+  EXPECT_EQ(ended.wait().error, ETIMEDOUT);
+  EXPECT_EQ(ended.result.verdict(), WFStoreVerdict::kInDoubt);
+  ASSERT_EQ(ended.result.answers.size(), 1u);
+  EXPECT_EQ(ended.result.message, "ended before the store had answered");
+  hold.release();
+  const WFStoreResult asked = store->ask(ended.result.request);
+  EXPECT_TRUE(asked.ok());
+  EXPECT_GT(asked.timer, 0u);
+  EXPECT_EQ(store->list("").timers.at(0).timer, asked.timer);
+}
+
+TEST(StoreRequests, WhatChangesNothingIsNotInDoubt) {
+  HeldBackend::Hold hold;
+  const StorePtr store = open_held(hold);
+  hold.hold();
+  Ended ended;
+  WFScopeTask* const inside =
+      WFTaskFactory::create_scope_task(store->create_count_task("", ended.callback()), nullptr);
+  const WFScope scope = inside->scope();
+  inside->start();
+  hold.wait_for_group();
+  scope.cancel();
+  EXPECT_EQ(ended.wait().error, ECANCELED);
+  EXPECT_TRUE(ended.result.answers.empty());
+  hold.release();
+}
+
+TEST(StoreRequests, ATaskInAnEndedScopeIsNoRequest) {
+  const StorePtr store = open_store();
+  Ended ended;
+  WFScopeTask* const inside = WFTaskFactory::create_scope_task(
+      store->create_schedule_task({"a", hours(1), "kind"}, ended.callback()), nullptr);
+  inside->scope().cancel(EPIPE);
+  inside->start();
+  EXPECT_EQ(ended.wait().error, EPIPE);
+  EXPECT_EQ(store->count("").count, 0u);
+}
+
+TEST(StoreRequests, MoreThanMayWaitAreRefused) {
+  HeldBackend::Hold hold;
+  WFStoreOptions options;
+  options.max_queued = 2;
+  const StorePtr store = open_held(hold, options);
+  hold.hold();
+  Ended ended[4];
+  store->create_schedule_task({"at work", hours(1), "kind"}, ended[0].callback())->start();
+  hold.wait_for_group();
+  for (int i = 1; i < 4; i++) {
+    store->create_schedule_task({"waits", hours(1), "kind"}, ended[i].callback())->start();
+  }
+  EXPECT_EQ(ended[3].wait().error, EAGAIN);
+  EXPECT_EQ(ended[3].result.message, "too many requests wait for the store");
+  EXPECT_TRUE(ended[3].result.answers.empty());
+  EXPECT_EQ(ended[1].tally.count(), 0u);
+  hold.release();
+  for (int i = 0; i < 3; i++) {
+    EXPECT_TRUE(ended[i].wait().ok());
+  }
+  EXPECT_EQ(store->count("waits").count, 2u);
+}
+
+// Threads ----------------------------------------------------------------------------------------
+
+TEST(StoreRequests, CallsMayBlockInHandlersAndGoTasks) {
+  constexpr int kEach = 100;  // more than there are threads
+  SeenRuns runs;
+  std::atomic<int> scheduled{0};
+  const StorePtr store = open_store();
+  WFStoreHandlerOptions options;
+  options.max_running = kEach;
+  store->handle("second", runs.handler(*store));
+  store->handle(
+      "first",
+      [&](WFStoredTimer* timer) {
+        if (store->schedule({"from a handler", seconds(0), "second"}).ok()) {
+          scheduled++;
+        }
+        *series_of(timer) << WFTaskFactory::create_go_task("queue", [&] {
+          if (store->schedule({"from a task", seconds(0), "second"}).ok()) {
+            scheduled++;
+          }
+        });
+      },
+      options);
+  for (int i = 0; i < kEach; i++) {
+    store->create_schedule_task({"a", milliseconds(10), "first"}, nullptr)->start();
+  }
+  EXPECT_TRUE(runs.wait_for(2 * kEach));
+  EXPECT_TRUE(eventually([&] { return scheduled == 2 * kEach; }));
+}
+
+TEST(StoreRequests, ManyThreadsAtOnce) {
+  constexpr int kThreads = 8;
+  constexpr int kEach = 100;
+  const StorePtr store = open_store();
+  std::atomic<size_t> won{0};
+  {
+    std::vector<std::unique_ptr<Background>> threads;
+    for (int t = 0; t < kThreads; t++) {
+      threads.push_back(std::make_unique<Background>([&, t] {
+        for (int i = 0; i < kEach; i++) {
+          const std::string name = std::to_string(t) + "/" + std::to_string(i);
+          EXPECT_TRUE(store->schedule({name, hours(1), "kind"}).ok());
+          EXPECT_TRUE(store->schedule({"shared", hours(1), "kind"}).ok());
+          for (const WFStoreAnswer& answer : store->cancel("shared", 2).answers) {
+            won += answer.verdict == WFStoreVerdict::kWon;
+          }
+          EXPECT_EQ(store->cancel(name).verdict(), WFStoreVerdict::kWon);
+        }
+      }));
+    }
+  }
+  EXPECT_EQ(won + store->count("").count, kThreads * kEach);
+}
+
+// Close ------------------------------------------------------------------------------------------
+
+TEST(StoreRequests, CloseWaitsForTheHandlers) {
+  SeenRuns runs;
+  Gate gate;
+  const std::string url = fresh_url();
+  const StorePtr other = open_store(url);
+  const StorePtr store = open_store(url);
+  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
+    series_of(timer)->push_back(gate.wait());
+  }));
+  store->schedule({"a", seconds(0), "kind"});
+  ASSERT_TRUE(runs.wait_for(1));
+  bool closed = false;
+  Background closing([&] { closed = store->close(); });
+  EXPECT_FALSE(closing.done_within(milliseconds(20)));
+  gate.open();
+  ASSERT_TRUE(closing.done());
+  EXPECT_TRUE(closed);
+  // The end of the run was told to the store.
+  EXPECT_EQ(other->count("").count, 0u);
+  EXPECT_EQ(store->stats().acknowledged, 1u);
+}
+
+TEST(StoreRequests, CloseHasALimit) {
+  SeenRuns runs;
+  Gate gate;
+  const std::string url = fresh_url();
+  const StorePtr other = open_store(url);
+  const StorePtr store = open_store(url);
+  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
+    series_of(timer)->push_back(gate.wait());
+  }));
+  store->schedule({"a", seconds(0), "kind"});
+  ASSERT_TRUE(runs.wait_for(1));
+  EXPECT_FALSE(store->close(milliseconds(10)));
+  EXPECT_FALSE(store->close(seconds(0)));
+  gate.open();
+  ASSERT_TRUE(gate.wait_for_ended(1));
+  EXPECT_TRUE(eventually([&] { return store->stats().running == 0; }));
+  // What it did is not acknowledged: its lease goes on.
+  EXPECT_EQ(other->list("").timers.at(0).stage, WFStoreStage::kRunning);
+  EXPECT_TRUE(store->close());
+}
+
+TEST(StoreRequests, AHandlerCannotCloseItsOwnStore) {
+  std::atomic<bool> refused{false};
+  std::atomic<bool> other_closed{false};
+  Tally handled;
+  const StorePtr other = open_store();
+  const StorePtr store = open_store();
+  store->handle("kind", [&](WFStoredTimer* timer) {
+    const auto try_to_close = [&] {
+      errno = 0;
+      refused = !store->close() && errno == EDEADLK;
+    };
+    try_to_close();
+    EXPECT_TRUE(refused);
+    refused = false;
+    *series_of(timer) << store->create_count_task("", [&, try_to_close](WFStoreTask*) {
+      try_to_close();
+      other_closed = other->close();
+      handled.add();
+    });
+  });
+  store->schedule({"a", seconds(0), "kind"});
+  ASSERT_TRUE(handled.wait_for(1));
+  EXPECT_TRUE(refused);
+  EXPECT_TRUE(other_closed);
+  EXPECT_TRUE(store->schedule({"b", hours(1), "kind"}).ok());  // it had no effect
+}
+
+TEST(StoreRequests, AClosedStoreRefuses) {
+  const StorePtr store = open_store();
+  store->schedule({"a", hours(1), "kind"});
+  EXPECT_TRUE(store->close());
+  EXPECT_TRUE(store->close());
+  const WFStoreResult refused = store->schedule({"a", hours(1), "kind"});
+  EXPECT_EQ(refused.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(refused.error, ESHUTDOWN);
+  EXPECT_EQ(refused.message, "the store is closed");
+  EXPECT_EQ(store->cancel("a").error, ESHUTDOWN);
+  EXPECT_EQ(store->list("").error, ESHUTDOWN);
+  EXPECT_EQ(store->ask({1, 1}).error, ESHUTDOWN);
+  errno = 0;
+  EXPECT_EQ(store->handle("kind", [](WFStoredTimer*) {}), -1);
+  EXPECT_EQ(errno, ESHUTDOWN);
+  EXPECT_EQ(store->stats().scheduled, 1u);
+}
+
+TEST(StoreRequests, RequestsUnderWayAreCarriedOutWhenAStoreIsDestroyed) {
+  HeldBackend::Hold hold;
+  const std::string url = fresh_url();
+  const StorePtr other = open_store(url);
+  std::unique_ptr<WFTimerStore> store(
+      store_test::open_wrapped(url, {},
+                               [&hold](std::unique_ptr<workflow::StoreBackend> backend,
+                                       const workflow::StoreBackendOptions&) {
+                                 return std::make_unique<HeldBackend>(std::move(backend), hold);
+                               })
+          .release());
+  hold.hold();
+  Ended ended[10];
+  WFStoreTask* const late = store->create_schedule_task({"late", hours(1), "kind"}, nullptr);
+  for (Ended& one : ended) {
+    store->create_schedule_task({"a", hours(1), "kind"}, one.callback())->start();
+  }
+  Background destroying([&] { store.reset(); });
+  hold.wait_for_group();
+  hold.release();
+  ASSERT_TRUE(destroying.done());
+  for (Ended& one : ended) {
+    EXPECT_TRUE(one.wait().ok());
+  }
+  EXPECT_EQ(other->count("").count, 10u);
+  // A task may outlive its store.
+  Ended of_late;
+  late->set_callback(of_late.callback());
+  late->start();
+  EXPECT_EQ(of_late.wait().error, ESHUTDOWN);
+}
+
+// A store that fails -----------------------------------------------------------------------------
+
+class StoreFails : public testing::TestWithParam<FaultyBackend::Fault> {
+ protected:
+  void open(const WFStoreOptions& options = {}) {
+    store_ = store_test::open_wrapped(url_, options,
+                                      [this](std::unique_ptr<workflow::StoreBackend> backend,
+                                             const workflow::StoreBackendOptions&) {
+                                        auto faulty =
+                                            std::make_unique<FaultyBackend>(std::move(backend));
+                                        backend_ = faulty.get();
+                                        return faulty;
+                                      });
+  }
+
+  const std::string url_ = fresh_url();
+  FaultyBackend* backend_ = nullptr;
+  StorePtr store_;
+};
+
+TEST_P(StoreFails, ARequestIsToldWhetherItIsInDoubt) {
+  open();
+  backend_->fail_next(GetParam());
+  const WFStoreResult failed = store_->schedule({"a", hours(1), "kind"});
+  EXPECT_EQ(failed.error, EIO);
+  EXPECT_EQ(failed.message, "the backend was told to fail");
+  const bool in_doubt = GetParam() != FaultyBackend::Fault::kRefuse;
+  EXPECT_EQ(failed.answers.size(), in_doubt ? 1u : 0u);
+  EXPECT_EQ(failed.verdict(), WFStoreVerdict::kInDoubt);
+  const WFStoreResult asked = store_->ask(failed.request);
+  EXPECT_EQ(asked.timer != 0, GetParam() == FaultyBackend::Fault::kAfter);
+  EXPECT_EQ(store_->count("").count, asked.timer != 0 ? 1u : 0u);
+  EXPECT_EQ(store_->stats().errors, 1u);
+}
+
+TEST_P(StoreFails, EachRequestIsAnsweredOnceWhileItCannotBeOpened) {
+  open();
+  backend_->fail_next(GetParam());
+  backend_->fail_reopen(3);
+  constexpr size_t kRequests = 50;
+  Tally ended;
+  std::atomic<int> wrong{0};
+  for (size_t i = 0; i < kRequests; i++) {
+    store_
+        ->create_schedule_task({"a", hours(1), "kind"},
+                               [&](WFStoreTask* task) {
+                                 const int error = task->get_error();
+                                 wrong += error != 0 && error != EIO;
+                                 ended.add();
+                               })
+        ->start();
+  }
+  EXPECT_TRUE(ended.wait_for(kRequests));
+  EXPECT_TRUE(eventually([this] { return store_->schedule({"b", hours(1), "kind"}).ok(); }));
+  EXPECT_EQ(ended.count(), kRequests);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GE(store_->stats().errors, 4u);
+}
+
+TEST_P(StoreFails, TheEndOfARunIsToldAgain) {
+  SeenRuns runs;
+  Gate gate;
+  open();
+  store_->handle("kind", runs.handler(*store_, [&](WFStoredTimer* timer) {
+    series_of(timer)->push_back(gate.wait());
+  }));
+  store_->schedule({"a", seconds(0), "kind"});
+  ASSERT_TRUE(runs.wait_for(1));
+  backend_->fail_next(GetParam());
+  backend_->fail_reopen(2);
+  gate.open();
+  EXPECT_TRUE(eventually([this] {
+    const WFStoreResult counted = store_->count("");
+    return counted.ok() && counted.count == 0;
+  }));
+  EXPECT_EQ(runs.count(), 1u);
+  store_.reset();
+}
+
+TEST_P(StoreFails, ARequestIsAnsweredWhenTheStoreIsClosedMeanwhile) {
+  open();
+  backend_->fail_next(GetParam());
+  backend_->fail_reopen(1'000'000);
+  EXPECT_EQ(store_->schedule({"a", hours(1), "kind"}).error, EIO);
+  Ended ended;
+  store_->create_schedule_task({"b", hours(1), "kind"}, ended.callback())->start();
+  EXPECT_TRUE(store_->close());
+  EXPECT_EQ(ended.wait().error, EIO);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, StoreFails,
+                         testing::Values(FaultyBackend::Fault::kRefuse,
+                                         FaultyBackend::Fault::kBefore,
+                                         FaultyBackend::Fault::kAfter));
+
+// Statistics -------------------------------------------------------------------------------------
+
+TEST(StoreRequests, WhatIsCounted) {
+  SeenRuns runs;
+  const StorePtr store = open_store();
+  store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+    if (timer->name() == "fails") {
+      timer->give_up("told to");
+    } else if (timer->attempt() == 1 && timer->name() == "retried") {
+      timer->retry_after(seconds(0));
+    }
+  }));
+  for (const char* name : {"runs", "fails", "retried"}) {
+    store->schedule({name, seconds(0), "kind"});
+  }
+  store->schedule({"moved", hours(1), "kind"});
+  store->reschedule("moved", hours(2));
+  store->cancel("moved");
+  store->cancel("nobody");
+  store->schedule({"unhandled", std::chrono::system_clock::from_time_t(1), "other"});
+  ASSERT_TRUE(runs.wait_for(4));
+  EXPECT_TRUE(eventually([&] {
+    const WFTimerStoreStats stats = store->stats();
+    return stats.acknowledged == 2 && stats.unhandled == 1 && stats.stored == 2;
+  }));
+  const WFTimerStoreStats stats = store->stats();
+  EXPECT_EQ(stats.overdue, 1u);
+  EXPECT_EQ(stats.running, 0u);
+  EXPECT_EQ(stats.scheduled, 5u);
+  EXPECT_EQ(stats.cancelled, 1u);
+  EXPECT_EQ(stats.rescheduled, 1u);
+  EXPECT_EQ(stats.begun, 4u);
+  EXPECT_EQ(stats.retried, 1u);
+  EXPECT_EQ(stats.failed, 1u);
+  EXPECT_EQ(stats.missed, 0u);
+  EXPECT_EQ(stats.lost, 0u);
+  EXPECT_EQ(stats.errors, 0u);
+  EXPECT_EQ(stats.lateness.count, 4u);
+  EXPECT_GE(stats.commit.count, 8u);
+  EXPECT_GE(stats.commit.sum, stats.commit.max);
+}
+
+TEST(StoreRequests, TheTextForPrometheus) {
+  SeenRuns runs;
+  const StorePtr store = open_store();
+  store->handle("kind", runs.handler(*store));
+  store->schedule({"a", seconds(0), "kind"});
+  ASSERT_TRUE(runs.wait_for(1));
+  ASSERT_TRUE(eventually([&] { return store->stats().acknowledged == 1; }));
+  std::istringstream text(store->to_prometheus("a \"name\"\\\n", "prefix"));
+  std::map<std::string, double> values;
+  std::map<std::string, std::string> types;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string first, second, third, fourth;
+    if (line[0] == '#') {
+      words >> first >> second >> third >> fourth;
+      EXPECT_EQ(first, "#");
+      EXPECT_FALSE(fourth.empty()) << line;
+      if (second == "TYPE") {
+        EXPECT_TRUE(types.emplace(third, fourth).second) << "twice: " << third;
+      } else {
+        EXPECT_EQ(second, "HELP");
+      }
+      continue;
+    }
+    const size_t space = line.rfind(' ');
+    ASSERT_NE(space, std::string::npos) << line;
+    const std::string series = line.substr(0, space);
+    EXPECT_THAT(series, HasSubstr("store=\"a \\\"name\\\"\\\\\\n\""));
+    EXPECT_EQ(series.rfind("prefix_", 0), 0u) << line;
+    EXPECT_EQ(series.back(), '}');
+    EXPECT_TRUE(values.emplace(series, std::stod(line.substr(space + 1))).second) << line;
+  }
+  const std::string label = "{store=\"a \\\"name\\\"\\\\\\n\"";
+  EXPECT_EQ(values.at("prefix_scheduled_total" + label + "}"), 1);
+  EXPECT_EQ(values.at("prefix_begun_total" + label + "}"), 1);
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"acknowledged\"}"), 1);
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"lost\"}"), 0);
+  EXPECT_EQ(values.at("prefix_lateness_seconds_count" + label + "}"), 1);
+  EXPECT_EQ(values.at("prefix_lateness_seconds_bucket" + label + ",le=\"+Inf\"}"), 1);
+  EXPECT_EQ(values.at("prefix_errors_total" + label + "}"), 0);
+  EXPECT_EQ(types.at("prefix_timers"), "gauge");
+  EXPECT_EQ(types.at("prefix_errors_total"), "counter");
+  EXPECT_EQ(types.at("prefix_ended_total"), "counter");
+  EXPECT_EQ(types.at("prefix_lateness_seconds"), "histogram");
+  EXPECT_EQ(types.at("prefix_commit_seconds"), "histogram");
+}
+
+}  // namespace

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/Eventually.h"
+#include "support/TempDir.h"
+#include "tutorial/DemoClient.h"
+
+using test_support::eventually;
+using test_support::TempDir;
+using tutorial_test::Demo;
+using tutorial_test::HttpReply;
+using tutorial_test::json;
+using tutorial_test::Program;
+using tutorial_test::RawClient;
+
+namespace {
+
+class DemoStore : public testing::Test {
+ protected:
+  Demo start() const { return Demo({"--store=sqlite:" + folder_.path("demo.db")}); }
+
+  static HttpReply remind(const Demo& demo, const std::string& query, const std::string& payload) {
+    RawClient client(demo.port);
+    return client
+        .ask("POST /remind?" + query + " HTTP/1.1\r\nHost: demo\r\nContent-Length: " +
+             std::to_string(payload.size()) + "\r\n\r\n" + payload)
+        .value_or(HttpReply());
+  }
+
+  TempDir folder_;
+};
+
+}  // namespace
+
+TEST_F(DemoStore, RemindersAreThereAfterAKill) {
+  {
+    Demo demo = start();
+    const HttpReply reply = remind(demo, "name=tea&ms=3600000", "green\xff tea");
+    EXPECT_EQ(reply.status, 201);
+    const json stored = Demo::parsed(reply);
+    EXPECT_EQ(stored["name"], "tea");
+    EXPECT_GT(stored["timer"], 0);
+    EXPECT_EQ(stored["receipt"], "file");
+    EXPECT_EQ(remind(demo, "name=bread&ms=7200000", "").status, 201);
+    RawClient delayed = demo.begin_delay("ms=3600000&name=tea");
+    ASSERT_TRUE(demo.comes_to("tea", 1));
+    demo.program.signal(SIGKILL);
+    EXPECT_EQ(demo.program.exit_code(), -SIGKILL);
+  }
+  Demo demo = start();
+  const json timers = demo.get("/timers?list=10");
+  EXPECT_EQ(timers["names"], json::object());
+  EXPECT_EQ(timers["stored"]["count"], 2);
+  const json& list = timers["stored"]["list"];
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0]["name"], "bread");
+  EXPECT_EQ(list[1]["name"], "tea");
+  EXPECT_EQ(list[1]["payload"], "green\xef\xbf\xbd tea");
+  EXPECT_EQ(list[1]["stage"], "waiting");
+  EXPECT_EQ(list[1]["attempts"], 0);
+  EXPECT_LE(list[1]["remaining_ms"], 3'600'000);
+  EXPECT_GT(list[1]["remaining_ms"], 3'000'000);
+  EXPECT_EQ(demo.get("/timers?list=1")["stored"]["list"].size(), 1U);
+  EXPECT_EQ(demo.get("/timers")["stored"], json({{"count", 2}}));
+}
+
+TEST_F(DemoStore, CancelAnswersWithVerdicts) {
+  Demo demo = start();
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(remind(demo, "name=tea&ms=3600000", "").status, 201);
+  }
+  RawClient delayed = demo.begin_delay("ms=3600000&name=tea");
+  ASSERT_TRUE(demo.comes_to("tea", 1));
+  json cancelled = demo.post("/cancel?name=tea&max=1");
+  EXPECT_EQ(cancelled["cancelled"], 1);
+  ASSERT_EQ(cancelled["stored"].size(), 1U);
+  EXPECT_EQ(cancelled["stored"][0]["verdict"], "won");
+  EXPECT_EQ(Demo::reply_of(delayed)["state"], "cancelled");
+
+  cancelled = demo.post("/cancel?name=tea");
+  EXPECT_EQ(cancelled["cancelled"], 0);
+  EXPECT_EQ(cancelled["stored"].size(), 2U);
+  cancelled = demo.post("/cancel?name=tea");
+  ASSERT_EQ(cancelled["stored"].size(), 1U);
+  EXPECT_EQ(cancelled["stored"][0]["verdict"], "done");
+  EXPECT_EQ(cancelled["stored"][0]["outcome"], "cancelled");
+  EXPECT_EQ(demo.post("/cancel?name=nobody")["stored"], json::array({{{"verdict", "unknown"}}}));
+  EXPECT_EQ(demo.get("/timers")["stored"]["count"], 0);
+}
+
+TEST_F(DemoStore, RemindsInTimeAndCountsIt) {
+  Demo demo = start();
+  EXPECT_EQ(remind(demo, "name=now&ms=0", "it is time").status, 201);
+  EXPECT_TRUE(demo.program.prints(R"({"reminder":"now","payload":"it is time","late_ms":)"));
+  EXPECT_TRUE(eventually(
+      [&] { return demo.post("/cancel?name=now")["stored"][0].value("outcome", "") == "done"; }));
+  const std::string metrics = demo.ask("GET", "/metrics").body;
+  for (const char* line :
+       {"\nworkflow_timers_created_total ", "\nworkflow_store_scheduled_total{store=\"demo\"} 1\n",
+        "\nworkflow_store_begun_total{store=\"demo\"} 1\n",
+        "\nworkflow_store_ended_total{store=\"demo\",how=\"acknowledged\"} 1\n"}) {
+    EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
+  }
+  demo.program.signal(SIGTERM);
+  EXPECT_EQ(demo.program.exit_code(), 0);
+}
+
+TEST_F(DemoStore, BadRequestsHaveAClearAnswer) {
+  Demo demo = start();
+  const std::string long_name(1025, 'n');
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"", "'ms' is missing"},
+      {"ms=1", "'name' is missing"},
+      {"ms=1&name=", "'name' is empty"},
+      {"ms=-1&name=x", "not '-1'"},
+      {"ms=31622400001&name=x", "not '31622400001'"},
+      {"ms=1&name=x&max=1", "unknown parameter 'max'"},
+      {"ms=1&name=%ff", "'name' is not UTF-8"}};
+  for (const auto& [query, message] : bad) {
+    const HttpReply reply = remind(demo, query, "");
+    EXPECT_EQ(reply.status, 400) << query;
+    const std::string error = Demo::parsed(reply).value("error", "");
+    EXPECT_NE(error.find(message), std::string::npos) << query << ": " << error;
+  }
+  EXPECT_EQ(remind(demo, "ms=1&name=" + long_name, "").status, 413);
+  const HttpReply too_large = remind(demo, "ms=1&name=x", std::string(65537, 'p'));
+  EXPECT_EQ(too_large.status, 413);
+  EXPECT_EQ(Demo::parsed(too_large)["error"],
+            "the payload has 65537 bytes; at most 65536 are allowed");
+  EXPECT_EQ(demo.ask("GET", "/remind?ms=1&name=x").status, 405);
+  EXPECT_EQ(demo.ask("GET", "/remind?ms=1&name=x").field("Allow"), "POST");
+  EXPECT_EQ(demo.get("/timers")["stored"]["count"], 0);
+  // No stored timer has such a name; a delayed reply may have it.
+  EXPECT_EQ(demo.post("/cancel?name=" + long_name)["cancelled"], 0);
+}
+
+TEST_F(DemoStore, NoStoreNoReminders) {
+  Demo demo;
+  const HttpReply reply = remind(demo, "ms=1&name=x", "");
+  EXPECT_EQ(reply.status, 404);
+  EXPECT_NE(Demo::parsed(reply).value("error", "").find("--store"), std::string::npos);
+}
+
+TEST_F(DemoStore, AStoreThatCannotBeOpenedEndsTheDemo) {
+  const std::string text = folder_.path("text");
+  std::ofstream(text) << "a file, but no store: " << std::string(200, '.');
+  for (const std::string& url : {std::string("nonsense"), std::string("sqlite:"), "sqlite:" + text,
+                                 "sqlite:" + folder_.path("missing/demo.db")}) {
+    Program program("tutorial-demo", {"0", "--store", url});
+    EXPECT_EQ(program.exit_code(), 1) << url;
+    EXPECT_EQ(program.output(), "") << url;
+  }
+  Program program("tutorial-demo", {"0", "--store="});
+  EXPECT_EQ(program.exit_code(), 2);
+}

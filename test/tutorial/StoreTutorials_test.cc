@@ -1,0 +1,207 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/Eventually.h"
+#include "support/TempDir.h"
+#include "support/Text.h"
+#include "tutorial/Program.h"
+#include "workflow/WFTimerStore.h"
+
+using test_support::count_of;
+using test_support::eventually;
+using test_support::run_program;
+using test_support::TempDir;
+using test_support::text_of;
+using tutorial_test::Program;
+
+namespace {
+
+// The store that programs of a test share, in a folder of its own.
+struct StoreUrl {
+  TempDir folder;
+  std::string file = folder.path("timers.db");
+  std::string url = "sqlite:" + file;
+
+  std::unique_ptr<WFTimerStore> open() const {
+    std::string message;
+    std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url, &message));
+    EXPECT_TRUE(store) << message;
+    return store;
+  }
+};
+
+size_t files_in(const std::string& folder) {
+  size_t n = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator(folder)) {
+    n++;
+  }
+  return n;
+}
+
+std::vector<std::string> matches_of(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (std::sregex_iterator each(text.begin(), text.end(), regex), end; each != end; ++each) {
+    found.push_back((*each)[1]);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST(Tutorial22, RemindsAfterTheProgramWasKilled) {
+  StoreUrl store;
+  // Long enough for the program to be killed before its time.
+  Program killed("tutorial-22-reminder", {store.url, "5", "the tea is ready"});
+  ASSERT_TRUE(killed.prints("stored: file\n"));
+  killed.signal(SIGKILL);
+  EXPECT_EQ(killed.exit_code(), -SIGKILL);
+  EXPECT_EQ(killed.output(), "stored: file\n");
+
+  Program program("tutorial-22-reminder", {store.url});
+  EXPECT_TRUE(program.prints("reminder: the tea is ready ("));
+  program.close_stdin();
+  EXPECT_EQ(program.exit_code(), 0);
+  EXPECT_EQ(count_of(program.output(), "\n"), 1U) << program.output();
+  EXPECT_EQ(store.open()->count("").count, 0U);
+}
+
+TEST(Tutorial22, SaysWhyAStoreCannotBeOpened) {
+  Program program("tutorial-22-reminder", {"nonsense:x"});
+  EXPECT_EQ(program.exit_code(), 1);
+}
+
+TEST(Tutorial23, WorkersFinishWhatAKilledOneHasBegun) {
+  StoreUrl store;
+  TempDir expired;
+  // This worker takes an hour for each order, so it is at work when it is killed.
+  Program killed("tutorial-23-order_expiry", {store.url, "work", expired.path(""), "3600000"});
+  ASSERT_TRUE(killed.prints("working\n"));
+  Program shop("tutorial-23-order_expiry", {store.url, "place", "40", "0"});
+  ASSERT_TRUE(killed.prints(": begins, attempt 1\n"));
+  std::vector<std::unique_ptr<Program>> workers;
+  for (int i = 0; i < 2; i++) {
+    workers.push_back(std::make_unique<Program>(
+        "tutorial-23-order_expiry",
+        std::vector<std::string>{store.url, "work", expired.path(""), "0"}));
+    ASSERT_TRUE(workers.back()->prints("working\n"));
+  }
+  EXPECT_EQ(shop.exit_code(), 0);
+  EXPECT_EQ(shop.output(), "40 orders\n");
+  killed.signal(SIGKILL);
+  EXPECT_EQ(killed.exit_code(), -SIGKILL);
+
+  EXPECT_TRUE(eventually([&] { return files_in(expired.path("")) == 40; }));
+  std::string output;
+  for (const auto& worker : workers) {
+    worker->close_stdin();
+    EXPECT_EQ(worker->exit_code(), 0);
+    output += worker->output();
+  }
+  // Each order expired once, and those that the killed worker had begun did so in a second attempt.
+  EXPECT_EQ(count_of(output, ": expired, attempt "), 40U) << output;
+  const auto begun = matches_of(killed.output(), R"((order-\d+): begins)");
+  EXPECT_GE(begun.size(), 1U);
+  for (const std::string& order : begun) {
+    EXPECT_EQ(count_of(output, order + ": expired, attempt 2\n"), 1U) << order << "\n" << output;
+  }
+  EXPECT_EQ(count_of(killed.output(), "expired"), 0U) << killed.output();
+  Program pay("tutorial-23-order_expiry", {store.url, "pay", begun.at(0)});
+  EXPECT_EQ(pay.exit_code(), 1);
+  EXPECT_EQ(pay.output(), begun.at(0) + ": too late: it has expired\n");
+}
+
+TEST(Tutorial23, OrdersThatArePaidDoNotExpire) {
+  StoreUrl store;
+  Program shop("tutorial-23-order_expiry", {store.url, "place", "2", "3600"});
+  EXPECT_EQ(shop.exit_code(), 0);
+  const std::vector<std::pair<std::string, std::string>> asked = {
+      {"order-1", "paid in time"}, {"order-1", "paid before"}, {"order-3", "no such order"}};
+  for (const auto& [order, answer] : asked) {
+    Program pay("tutorial-23-order_expiry", {store.url, "pay", order});
+    EXPECT_EQ(pay.exit_code(), answer == "paid in time" ? 0 : 1);
+    EXPECT_EQ(pay.output(), order + ": " + answer + "\n");
+  }
+  EXPECT_EQ(store.open()->count("").count, 1U);
+}
+
+TEST(Tutorial24, OneOfAllProcessesRunsEachDate) {
+  StoreUrl url;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (int i = 0; i < 3; i++) {
+    programs.push_back(std::make_unique<Program>("tutorial-24-nightly_job",
+                                                 std::vector<std::string>{url.url, "* * * * * *"}));
+    EXPECT_TRUE(programs.back()->prints(i == 0 ? "stored it\n" : "it is there\n"));
+  }
+  // The timer moves to its next date when a date was run.
+  std::set<std::chrono::system_clock::time_point> dates;
+  {
+    const auto store = url.open();
+    EXPECT_TRUE(eventually([&] {
+      const WFStoreResult listed = store->list("the nightly job");
+      if (listed.timers.size() == 1) {
+        dates.insert(listed.timers[0].due);
+      }
+      return dates.size() >= 4;
+    }));
+  }
+  std::string output;
+  for (const auto& program : programs) {
+    program->close_stdin();
+    EXPECT_EQ(program->exit_code(), 0);
+    output += program->output();
+  }
+  const auto nights = matches_of(output, R"(the night of ([^,]*), attempt 1\n)");
+  EXPECT_GE(nights.size(), 3U) << output;
+  EXPECT_EQ(std::set<std::string>(nights.begin(), nights.end()).size(), nights.size()) << output;
+  EXPECT_EQ(count_of(output, "\n"), nights.size() + 3) << output;
+}
+
+TEST(StorePage, ShowsTheCodeThatIsTested) {
+  const std::string root = SOURCE_TREE;
+  std::string tested;
+  for (const char* file : {"/tutorial/tutorial-22-reminder.cc", "/test/store/StoreExamples_test.cc",
+                           "/test/store/StoreExamplesClock_own_test.cc"}) {
+    tested += text_of(root + file);
+  }
+  const auto shown = matches_of(text_of(root + "/docs/store.md"), R"(```cpp\n([^`]*)```)");
+  EXPECT_EQ(shown.size(), 7U);
+  for (const std::string& code : shown) {
+    EXPECT_NE(tested.find(code), std::string::npos) << code;
+  }
+}
+
+// What docs/store.md says about looking into the file of a store and about copying it.
+TEST(StorePage, TheSqliteProgramReadsAndCopiesAStore) {
+  StoreUrl store;
+  const std::string copy = store.folder.path("copy.db");
+  Program worker("tutorial-23-order_expiry",
+                 {store.url, "work", store.folder.path("expired"), "0"});
+  ASSERT_TRUE(worker.prints("working\n"));
+  Program shop("tutorial-23-order_expiry", {store.url, "place", "20", "3600"});
+  ASSERT_EQ(shop.exit_code(), 0);
+  const auto copied =
+      run_program("sqlite3", {"-readonly", store.file, "BEGIN", "SELECT count(*) FROM timers",
+                              ".shell cp " + store.file + " " + copy,
+                              ".shell cp " + store.file + "-wal " + copy + "-wal"});
+  EXPECT_EQ(copied.exit_code, 0);
+  EXPECT_EQ(copied.output, "20\n");
+  worker.signal(SIGKILL);
+  EXPECT_EQ(worker.exit_code(), -SIGKILL);
+  const auto read = run_program(
+      "sqlite3", {"-readonly", store.file, "SELECT name FROM timers WHERE state = 0 LIMIT 1"});
+  EXPECT_EQ(read.output, "order-1\n");
+
+  EXPECT_EQ(store.open()->cancel("order-1").verdict(), WFStoreVerdict::kWon);
+  EXPECT_EQ(store.open()->count("").count, 19U);
+  store.url = "sqlite:" + copy;
+  EXPECT_EQ(store.open()->count("").count, 20U);
+}
