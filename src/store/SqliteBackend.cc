@@ -342,6 +342,7 @@ bool SqliteBackend::carry_out_all(Requests requests, bool schedules) {
   if (sqlite3_total_changes64(connection.handle()) == before) {
     return false;
   }
+  rules_->timers.save();
   rules_->answers.save();
   rules_->meta.commits++;
   rules_->meta.save();

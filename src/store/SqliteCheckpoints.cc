@@ -39,7 +39,8 @@ void SqliteCheckpoints::committed(int64_t log_bytes) {
     } else if (!mutex_.try_lock()) {
       return;
     }
-    copy(restarts ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE);
+    copy(restarts ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE,
+         log_bytes >= kMostLogBytes ? kReaderMs : 0);
     mutex_.unlock();
     return;
   }
@@ -61,18 +62,18 @@ void SqliteCheckpoints::run() {
       asked_ = false;
     }
     MutexLock lock(mutex_);
-    copy(SQLITE_CHECKPOINT_PASSIVE);
+    copy(SQLITE_CHECKPOINT_PASSIVE, 0);
   }
 }
 
-void SqliteCheckpoints::copy(int mode) {
+// Whoever reads just now is not waited for, unless the caller says so: the next time does it.
+void SqliteCheckpoints::copy(int mode, int patience_ms) {
   if (failed_) {
     return;
   }
   int frames = 0;
   int copied = 0;
-  // Whoever reads just now is not waited for: the next time does it.
-  connection_.set_patience(0);
+  connection_.set_patience(patience_ms);
   connection_.note(sqlite3_wal_checkpoint_v2(connection_.handle(), "main", mode, &frames, &copied));
   const int code = connection_.code() & 0xff;
   if (code == SQLITE_OK || code == SQLITE_BUSY || code == SQLITE_NOMEM ||

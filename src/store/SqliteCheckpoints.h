@@ -27,6 +27,9 @@ class SqliteCheckpoints {
   // The log begins anew only if not more than this remains to be copied.
   static constexpr int64_t kLastBytes = int64_t{1} * 1024 * 1024;
 
+  // For how long a log that is too large may make a commit wait for those who read it.
+  static constexpr int kReaderMs = 10;
+
   explicit SqliteCheckpoints(SqliteConnection& connection) : connection_(connection) {}
   ~SqliteCheckpoints() { stop(); }
   SqliteCheckpoints(const SqliteCheckpoints&) = delete;
@@ -46,7 +49,7 @@ class SqliteCheckpoints {
 
  private:
   void run();
-  void copy(int mode) WF_REQUIRES(mutex_);
+  void copy(int mode, int patience_ms) WF_REQUIRES(mutex_);
 
   SqliteConnection& connection_;
   Thread thread_;

@@ -9,18 +9,28 @@ namespace workflow {
 void SqliteEnded::add(std::string_view name, uint64_t timer, unsigned attempts,
                       WFStoreOutcome outcome, int64_t now_us) {
   insert_.run(++meta_.ended, name, timer, static_cast<int>(outcome), now_us, attempts);
-  for (int64_t i = 0; i < kDeletedPerRow; i++) {
-    int64_t id = 0;
-    {
-      SqliteCursor row = oldest_.find();
-      if (!row.next() || row.integer(0) > meta_.ended - remembered_) {
-        return;
-      }
-      id = row.integer(0);
-      meta_.since_us = std::max(meta_.since_us, row.integer(1));
-    }
-    remove_.run(id);
+  added_++;
+}
+
+void SqliteEnded::prune() {
+  if (added_ == 0) {
+    return;
   }
+  int64_t last = meta_.ended - remembered_;
+  {
+    SqliteCursor row = oldest_.find();
+    if (!row.next() || row.integer(0) > last) {
+      return;
+    }
+    last = std::min(last, row.integer(0) + added_ + kOldRows);
+  }
+  {
+    SqliteCursor row = newest_time_.find(last);
+    if (row.next()) {
+      meta_.since_us = std::max(meta_.since_us, row.integer(0));
+    }
+  }
+  remove_.run(last);
 }
 
 WFStoreAnswer SqliteEnded::answer(std::string_view name) {
@@ -38,7 +48,7 @@ WFStoreAnswer SqliteEnded::answer(std::string_view name) {
     }
   }
   int64_t since_us = meta_.since_us;
-  SqliteCursor row = time_of_.find(forgotten);
+  SqliteCursor row = newest_time_.find(forgotten);
   if (row.next()) {
     since_us = std::max(since_us, row.integer(0));
   }

@@ -21,12 +21,16 @@ constexpr int64_t kFrameHeader = 24;
 constexpr int64_t kFrame = kFrameHeader + kPage;
 
 enum class Kind { kDatabase, kLog };
+// In which order a log is summed up. A machine writes all its logs in its own.
+enum class ByteOrder { kUnknown, kLittle, kBig };
 
 // What SQLite knows as an open file. The file of the base follows it in memory.
 struct SealedFile {
   sqlite3_file file;
   Kind kind;
-  alignas(8) std::array<unsigned char, SqliteSeals::kPageBytes> page;
+  ByteOrder byte_order;
+  // A page or a frame that is being written or read.
+  alignas(8) std::array<unsigned char, kFrame> frame;
 
   sqlite3_file* base() { return reinterpret_cast<sqlite3_file*>(this + 1); }
 };
@@ -83,7 +87,7 @@ int write_database(SealedFile* file, const unsigned char* bytes, int size, int64
   if (size != kPage || offset % kPage != 0) {
     return file->base()->pMethods->xWrite(file->base(), bytes, size, offset);
   }
-  unsigned char* page = file->page.data();
+  unsigned char* page = file->frame.data();
   std::memcpy(page, bytes, kPage - SqliteSeals::kSealBytes);
   store_word(page + kPage - SqliteSeals::kSealBytes,
              SqliteSeals::of(page, static_cast<uint64_t>(offset / kPage) + 1));
@@ -95,38 +99,52 @@ struct LogSum {
   uint32_t first;
   uint32_t second;
 
-  void add(const unsigned char* bytes, int64_t size, bool big_endian) {
+  template <uint32_t (*LOAD)(const unsigned char*)>
+  void add(const unsigned char* bytes, int64_t size) {
     for (int64_t i = 0; i < size; i += 8) {
-      first += (big_endian ? load_big(bytes + i) : load_little(bytes + i)) + second;
-      second += (big_endian ? load_big(bytes + i + 4) : load_little(bytes + i + 4)) + first;
+      first += LOAD(bytes + i) + second;
+      second += LOAD(bytes + i + 4) + first;
     }
   }
 };
 
+// Whether the sum of a frame follows from that before it.
+bool fits(LogSum sum, const unsigned char* frame, bool big_endian) {
+  if (big_endian) {
+    sum.add<load_big>(frame, 8);
+    sum.add<load_big>(frame + kFrameHeader, kPage);
+  } else {
+    sum.add<load_little>(frame, 8);
+    sum.add<load_little>(frame + kFrameHeader, kPage);
+  }
+  return sum.first == load_big(frame + 16) && sum.second == load_big(frame + 20);
+}
+
 int read_log(SealedFile* file, unsigned char* out, int size, int64_t offset) {
   sqlite3_file* base = file->base();
-  const int result = base->pMethods->xRead(base, out, size, offset);
-  if (result != SQLITE_OK || size != kPage || offset < kLogHeader ||
-      (offset - kLogHeader) % kFrame != kFrameHeader) {
-    return result;
+  if (size != kPage || offset < kLogHeader || (offset - kLogHeader) % kFrame != kFrameHeader) {
+    return base->pMethods->xRead(base, out, size, offset);
   }
-  const int64_t frame = offset - kFrameHeader;
-  unsigned char magic[4];
-  unsigned char before[8];
-  unsigned char header[kFrameHeader];
-  const int64_t sum_before = frame == kLogHeader ? kLogHeader - 8 : frame - kFrame + 16;
-  for (const int each : {base->pMethods->xRead(base, magic, sizeof magic, 0),
-                         base->pMethods->xRead(base, before, sizeof before, sum_before),
-                         base->pMethods->xRead(base, header, sizeof header, frame)}) {
-    if (each != SQLITE_OK) {
-      return each == SQLITE_IOERR_SHORT_READ ? SQLITE_IOERR_DATA : each;
+  const int64_t start = offset - kFrameHeader;
+  unsigned char* frame = file->frame.data();
+  int result = base->pMethods->xRead(base, frame, kFrame, start);
+  if (result == SQLITE_OK && file->byte_order == ByteOrder::kUnknown) {
+    unsigned char magic[4];
+    result = base->pMethods->xRead(base, magic, sizeof magic, 0);
+    if (result == SQLITE_OK) {
+      file->byte_order = (load_big(magic) & 1) != 0 ? ByteOrder::kBig : ByteOrder::kLittle;
     }
   }
-  const bool big_endian = (load_big(magic) & 1) != 0;
-  LogSum sum{load_big(before), load_big(before + 4)};
-  sum.add(header, 8, big_endian);
-  sum.add(out, kPage, big_endian);
-  return sum.first == load_big(header + 16) && sum.second == load_big(header + 20)
+  unsigned char before[8];
+  if (result == SQLITE_OK) {
+    result = base->pMethods->xRead(base, before, sizeof before,
+                                   start == kLogHeader ? kLogHeader - 8 : start - kFrame + 16);
+  }
+  if (result != SQLITE_OK) {
+    return result == SQLITE_IOERR_SHORT_READ ? SQLITE_IOERR_DATA : result;
+  }
+  std::memcpy(out, frame + kFrameHeader, kPage);
+  return fits({load_big(before), load_big(before + 4)}, frame, file->byte_order == ByteOrder::kBig)
              ? SQLITE_OK
              : SQLITE_IOERR_DATA;
 }
@@ -189,6 +207,7 @@ int x_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, in
   }
   SealedFile* self = sealed(file);
   self->kind = flags & SQLITE_OPEN_WAL ? Kind::kLog : Kind::kDatabase;
+  self->byte_order = ByteOrder::kUnknown;
   self->base()->pMethods = nullptr;
   const int result = base(vfs)->xOpen(base(vfs), name, self->base(), flags, flags_out);
   file->pMethods = self->base()->pMethods ? &kMethods : nullptr;

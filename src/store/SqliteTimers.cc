@@ -183,10 +183,16 @@ void SqliteTimers::add_successor(const Found& timer, const RescheduleRequest& re
 
 void SqliteTimers::end(uint64_t id, const std::string& name, unsigned attempts,
                        WFStoreOutcome outcome, int64_t now_us) {
+  end_run(id, {name, attempts, false, true}, outcome, now_us);
+}
+
+void SqliteTimers::end_run(uint64_t id, const Run& run, WFStoreOutcome outcome, int64_t now_us) {
   remove_.run(id);
   meta_.stored--;
-  ended_.add(name, id, attempts, outcome, now_us);
-  release(id, now_us);
+  ended_.add(run.name, id, run.attempts, outcome, now_us);
+  if (run.blocks) {
+    release(id, now_us);
+  }
 }
 
 void SqliteTimers::release(uint64_t id, int64_t now_us) {
@@ -233,7 +239,7 @@ void SqliteTimers::carry_out(FinishRequest& request, int64_t now_us) {
   }
   const bool retries = request.how == FinishRequest::How::kRetry;
   if (run.marked && retries) {
-    end(id, run.name, run.attempts, WFStoreOutcome::kCancelled, now_us);
+    end_run(id, run, WFStoreOutcome::kCancelled, now_us);
   } else if (retries) {
     retry_.run(id, request.next_us, meta_.next_fence());
     tell(request.next_us, now_us);
@@ -241,10 +247,8 @@ void SqliteTimers::carry_out(FinishRequest& request, int64_t now_us) {
     move_.run(id, request.next_us, meta_.next_fence(), 0U, false, SqliteStatement::Optional{});
     tell(request.next_us, now_us);
   } else {
-    end(id, run.name, run.attempts,
-        request.how == FinishRequest::How::kMissed ? WFStoreOutcome::kMissed
-                                                   : WFStoreOutcome::kDone,
-        now_us);
+    const bool missed = request.how == FinishRequest::How::kMissed;
+    end_run(id, run, missed ? WFStoreOutcome::kMissed : WFStoreOutcome::kDone, now_us);
   }
 }
 

