@@ -30,6 +30,9 @@ constexpr int64_t kCatchUpPauseUs = 20 * kUsPerMs;
 constexpr int64_t kHintPauseUs = 100 * kUsPerMs;
 constexpr int64_t kLongestSleepUs = 86'400 * kUsPerSec;
 constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
+// For how long the thread waits for callers to come again. A shorter wait would be no gain: to
+// sleep and to be woken takes as long.
+constexpr int64_t kShortestGatherNs = 20'000;
 constexpr int64_t kLongestGatherNs = 2 * kNsPerMs;
 // So many groups begin at once after nobody has come again.
 constexpr unsigned kGatherPause = 32;
@@ -173,14 +176,14 @@ void StoreEngine::run() {
 
 void StoreEngine::gather() {
   const size_t expected = std::exchange(expected_, 0);
-  if (expected < 2) {
+  const int64_t longest_ns = std::min(group_ns_ / 4, kLongestGatherNs);
+  if (expected < 2 || longest_ns < kShortestGatherNs) {
     return;
   }
   if (gather_pause_ > 0) {
     gather_pause_--;
     return;
   }
-  const int64_t longest_ns = std::min(group_ns_ / 4, kLongestGatherNs);
   const int64_t deadline_ns = monotonic_now_ns() + longest_ns;
   expected_ = expected;
   gathers_ = true;

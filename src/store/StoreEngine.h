@@ -46,8 +46,8 @@ struct StoreCall {
 //    lease is not over.
 // 4. User code never runs on the thread of the engine, and the mutex is never held when a scope is
 //    cancelled or the backend is called.
-// 5. The thread waits without a time limit. A library timer (wake_timer_) wakes it for what is due
-// by
+// 5. But for that moment, the thread waits without a time limit. A library timer (wake_timer_)
+// wakes it for what is due by
 //    the clock of the store, and look_timer_ once a second in case that a hint of another process
 //    was lost. So a simulation and a manual clock drive it.
 //
