@@ -9,6 +9,7 @@ readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large}
 readonly store_requests=${BENCH_STORE_REQUESTS:-50000}
 readonly store_seconds=${BENCH_STORE_SECONDS:-60}
 readonly store_timers=${BENCH_STORE_TIMERS:-1000000}
+readonly store_sync_us=${BENCH_STORE_SYNC_US:-}
 readonly store_processes=4
 store_directory=
 
@@ -87,6 +88,8 @@ start_store() {
   local name
   server=
   arguments=(--directory="$store_directory")
+  # The servers are not slowed down.
+  [[ -z $store_sync_us || $1 != beanstalkd && $1 != postgresql ]] || return 1
   case $1 in
     ours) name=store_timer_store ;;
     sqlite) name=store_bare_sqlite ;;
@@ -210,10 +213,15 @@ run_store_large() {
 }
 
 run_store() {
-  local part
-  store_directory=$(mktemp -d "${BENCH_STORE_DIRECTORY:-/var/tmp}/workflow-bench-XXXXXX")
+  local part place=${BENCH_STORE_DIRECTORY:-/var/tmp} library
+  if [[ -n $store_sync_us ]]; then
+    library=$(program libeven_disk.so) || { say "even_disk is not built"; return; }
+    export EVEN_DISK_US=$store_sync_us
+    place=${BENCH_STORE_DIRECTORY:-/dev/shm}
+  fi
+  store_directory=$(mktemp -d "$place/workflow-bench-XXXXXX")
   chmod 711 "$store_directory"
   for part in $store_parts; do
-    "run_store_$part"
+    LD_PRELOAD=${library:-} "run_store_$part"
   done
 }
