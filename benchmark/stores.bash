@@ -1,13 +1,15 @@
 # shellcheck shell=bash
 # Sourced by run: the row store, and the servers that are its peers. Each server has a directory of
 # its own on the disk that is measured, listens on a unix socket there only, and runs as an ordinary
-# user. Needs say, program, measure, end_server, $raw, $short_runs, $long_runs and the array of servers to be ended.
+# user. Needs say, program, measure, measure_long, end_server, $raw, $temporary, $short_runs,
+# $long_runs, the array of peers and that of servers to be ended.
 # shellcheck disable=SC2154  # those come from run
 
 readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large}
 readonly store_requests=${BENCH_STORE_REQUESTS:-50000}
 readonly store_seconds=${BENCH_STORE_SECONDS:-60}
 readonly store_timers=${BENCH_STORE_TIMERS:-1000000}
+readonly store_sync_us=${BENCH_STORE_SYNC_US:-}
 readonly store_processes=4
 store_directory=
 
@@ -86,6 +88,8 @@ start_store() {
   local name
   server=
   arguments=(--directory="$store_directory")
+  # The servers are not slowed down.
+  [[ -z $store_sync_us || $1 != beanstalkd && $1 != postgresql ]] || return 1
   case $1 in
     ours) name=store_timer_store ;;
     sqlite) name=store_bare_sqlite ;;
@@ -202,16 +206,22 @@ run_store_large() {
       measure "$large" --row=lateness --file="$file" --n="$n" --seconds="$seconds"
     done
     copy_store past
-    timeout 120 "$large" --row=crash --file="$file" 2>/dev/null
+    # Quiet, as the shell says that a process was killed.
+    { timeout 120 "$large" --row=crash --file="$file"; } 2>/dev/null
     measure "$large" --row=overdue --file="$file" --n="$store_timers"
   done
 }
 
 run_store() {
-  local part
-  store_directory=$(mktemp -d "${BENCH_STORE_DIRECTORY:-/var/tmp}/workflow-bench-XXXXXX")
+  local part place=${BENCH_STORE_DIRECTORY:-/var/tmp} library
+  if [[ -n $store_sync_us ]]; then
+    library=$(program libeven_disk.so) || { say "even_disk is not built"; return; }
+    export EVEN_DISK_US=$store_sync_us
+    place=${BENCH_STORE_DIRECTORY:-/dev/shm}
+  fi
+  store_directory=$(mktemp -d "$place/workflow-bench-XXXXXX")
   chmod 711 "$store_directory"
   for part in $store_parts; do
-    "run_store_$part"
+    LD_PRELOAD=${library:-} "run_store_$part"
   done
 }

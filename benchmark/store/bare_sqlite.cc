@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/Measure.h"
@@ -231,6 +232,7 @@ class BareSqlite {
   }
 
   void save() {
+    forget_ended();
     save_session_.run(session_, counters_.newest, counters_.remembered, counters_.forgotten,
                       wall_us());
     save_meta_.run(counters_.fence, counters_.timer, counters_.ended, ++counters_.commits,
@@ -270,14 +272,15 @@ class BareSqlite {
     remove_.run(timer);
     counters_.stored--;
     insert_done_.run(++counters_.ended, name, timer, outcome, wall_us(), attempts);
-    for (int i = 0; i < 2; ++i) {
-      if (!oldest_done_.find()) break;
-      const int64_t id = oldest_done_.integer(0);
-      oldest_done_.reset();
-      if (id > counters_.ended - remembered_) break;
-      remove_done_.run(id);
-    }
+    has_ended_ = true;
     follower_.run(timer);
+  }
+
+  void forget_ended() {
+    const int64_t last = counters_.ended - remembered_;
+    if (!std::exchange(has_ended_, false) || last <= 0) return;
+    newest_time_.run(last);
+    remove_done_.run(last);
   }
 
   void claim(int64_t most, std::vector<Run>& runs) {
@@ -310,6 +313,7 @@ class BareSqlite {
   const int64_t session_;
   const int64_t remembered_;
   Counters counters_;
+  bool has_ended_ = false;
   // As long as those that the store writes.
   const std::string schedule_answer_ = std::string(8, 's');
   const std::string cancel_answer_ = std::string(18, 'c');
@@ -347,8 +351,8 @@ class BareSqlite {
   Statement insert_done_{database_,
                          "INSERT INTO done(id, name, timer, outcome, at, attempts)"
                          " VALUES(?, ?, ?, ?, ?, ?)"};
-  Statement oldest_done_{database_, "SELECT id, at FROM done ORDER BY id LIMIT 1"};
-  Statement remove_done_{database_, "DELETE FROM done WHERE id = ?"};
+  Statement newest_time_{database_, "SELECT max(at) FROM done WHERE id <= ?"};
+  Statement remove_done_{database_, "DELETE FROM done WHERE id <= ?"};
   Statement marked_{database_,
                     "SELECT id, name, attempts FROM timers INDEXED BY timers_marked"
                     " WHERE marked = 1 AND wake <= ?"};

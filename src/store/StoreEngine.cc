@@ -30,6 +30,12 @@ constexpr int64_t kCatchUpPauseUs = 20 * kUsPerMs;
 constexpr int64_t kHintPauseUs = 100 * kUsPerMs;
 constexpr int64_t kLongestSleepUs = 86'400 * kUsPerSec;
 constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
+// For how long the thread waits for callers to come again. A shorter wait would be no gain: to
+// sleep and to be woken takes as long.
+constexpr int64_t kShortestGatherNs = 20'000;
+constexpr int64_t kLongestGatherNs = 2 * kNsPerMs;
+// So many groups begin at once after nobody has come again.
+constexpr unsigned kGatherPause = 32;
 
 int64_t monotonic_now_ns() {
   VirtualScheduler* scheduler = VirtualScheduler::current();
@@ -104,10 +110,14 @@ int StoreEngine::submit(const std::shared_ptr<StoreCall>& call) {
     return EAGAIN;
   }
   calls_.push_back(call);
-  if (!busy_) {
+  wake_for_queue();
+  return 0;
+}
+
+void StoreEngine::wake_for_queue() {
+  if (!busy_ || (gathers_ && queued() >= expected_)) {
     work_.notify_one();
   }
-  return 0;
 }
 
 bool StoreEngine::withdraw(StoreCall& call) {
@@ -162,8 +172,34 @@ void StoreEngine::run() {
       }
     }
     lock.lock();
+    gather();
     busy_ = false;
     progress_.notify_all();
+  }
+}
+
+void StoreEngine::gather() {
+  const size_t expected = std::exchange(expected_, 0);
+  const int64_t longest_ns = std::min(group_ns_ / 4, kLongestGatherNs);
+  if (expected < 2 || longest_ns < kShortestGatherNs) {
+    return;
+  }
+  if (gather_pause_ > 0) {
+    gather_pause_--;
+    return;
+  }
+  const int64_t deadline_ns = monotonic_now_ns() + longest_ns;
+  expected_ = expected;
+  gathers_ = true;
+  while (queued() < expected && !refuses_ && !failed_) {
+    if (!work_.wait_until(mutex_, deadline_ns)) {
+      break;
+    }
+  }
+  gathers_ = false;
+  expected_ = 0;
+  if (queued() < expected / 2) {
+    gather_pause_ = kGatherPause;
   }
 }
 
@@ -230,12 +266,21 @@ void StoreEngine::carry_out(Group& group) {
   }
   const int64_t began_ns = monotonic_now_ns();
   const bool works = backend_->execute(requests);
-  counters_.commit.add(monotonic_now_ns() - began_ns);
+  const int64_t group_ns = monotonic_now_ns() - began_ns;
+  counters_.commit.add(group_ns);
   if (!works) {
     counters_.errors.fetch_add(1, std::memory_order_relaxed);
     MutexLock lock(mutex_);
     failed_ = true;
     reopen_ = true;
+  }
+  {
+    MutexLock lock(mutex_);
+    group_ns_ = group_ns;
+    expected_ = queued() + group.calls.size();
+    if (group.claim) {
+      expected_ += std::get<ClaimRequest>(group.claim->what).claimed.size();
+    }
   }
   settle(group);
 }
@@ -549,9 +594,7 @@ void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& 
   }
   counters_.running.store(runs_.live(), std::memory_order_relaxed);
   claim_ = true;
-  if (!busy_) {
-    work_.notify_one();
-  }
+  wake_for_queue();
   progress_.notify_all();
 }
 

@@ -38,17 +38,17 @@ struct StoreCall {
 // that are due, and looks after the leases of the runs of this process.
 //
 // 1. The backend is used by the thread of the engine only. All that has come by the time it begins
-// a
-//    group is carried out as one; nothing waits for a group to fill.
+//    a group is carried out as one. Only after a group with several answers it waits, at most for a
+//    quarter of the time that this group took, for those who come again after an answer. Otherwise
+//    half of them would always meet a transaction that has just begun, and groups be half as large.
 // 2. Each call that is submitted is answered exactly once, unless its task has ended before.
 // 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
 //    lease is not over.
 // 4. User code never runs on the thread of the engine, and the mutex is never held when a scope is
 //    cancelled or the backend is called.
-// 5. The thread waits without a time limit. A library timer (wake_timer_) wakes it for what is due
-// by
-//    the clock of the store, and look_timer_ once a second in case that a hint of another process
-//    was lost. So a simulation and a manual clock drive it.
+// 5. But for that moment, the thread waits without a time limit. A library timer (wake_timer_)
+//    wakes it for what is due by the clock of the store, and look_timer_ once a second in case that
+//    a hint of another process was lost. So a simulation and a manual clock drive it.
 //
 // Thread-safe. Lock order: the mutex of the engine comes before that of a StoreRun.
 class StoreEngine final : public Service, public std::enable_shared_from_this<StoreEngine> {
@@ -110,6 +110,11 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   std::unique_ptr<Group> take_group() WF_REQUIRES(mutex_);
   void carry_out(Group& group);
   void settle(Group& group);
+  // Waits a moment for those who come again after an answer.
+  void gather() WF_REQUIRES(mutex_);
+  size_t queued() const WF_REQUIRES(mutex_) { return calls_.size() + finishes_.size(); }
+  // Lets the thread look at what has come, unless it does so anyway.
+  void wake_for_queue() WF_REQUIRES(mutex_);
   void settle_calls(Group& group);
   void settle_finishes(Group& group);
   void settle_extend(Group& group);
@@ -181,6 +186,13 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   bool failed_ WF_GUARDED_BY(mutex_) = false;
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
+
+  // How much will have come when everybody who got an answer from the last group has come again,
+  // and how long that group took. The next `gather_pause_` groups do not wait for them.
+  size_t expected_ WF_GUARDED_BY(mutex_) = 0;
+  int64_t group_ns_ WF_GUARDED_BY(mutex_) = 0;
+  unsigned gather_pause_ WF_GUARDED_BY(mutex_) = 0;
+  bool gathers_ WF_GUARDED_BY(mutex_) = false;  // the thread waits until that has come
 
   // By the clock of the store; it may be too early.
   int64_t next_claim_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
