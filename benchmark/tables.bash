@@ -343,7 +343,7 @@ table_bulk() {
   done
 }
 
-table_store() {
+table_store_requests() {
   local one="many=0" many="many=1" row
   table "timers on a disk, per second" "${store_peers[@]}"
   line "schedule, one caller" per_s "row=store_schedule $one" "≥ 0.9 × SQLite" ge:sqlite:0.9
@@ -361,7 +361,9 @@ table_store() {
   line "schedule, many callers" cpu_us "row=store_schedule $many" "" le:sqlite:1e9
   line "cancel by name, many callers" cpu_us "row=store_cancel $many" "" le:sqlite:1e9
   line "claim and acknowledge" cpu_us "row=store_take $many" "" le:sqlite:1e9
+}
 
+table_store_commits() {
   table "ten timers at a time, for $store_seconds s" sqlite append postgresql
   line "until all are durable: p50 µs" p50_us row=store_commits "" le:sqlite:1e9
   line "the same, p99 µs" p99_us row=store_commits "" le:sqlite:1e9
@@ -370,14 +372,18 @@ table_store() {
   line "the same, p99 µs" p99_us "row=store_groups commits=1" "≤ 2000" le:abs:2000
   line "the same, max µs" max_us "row=store_groups commits=1" "" le:abs:1e9
   line "largest size of the log, MB" log_mb row=store_commits "≤ 80" le:abs:80 le:sqlite:1e9
+}
 
+table_store_share() {
   table "four processes on one file, ten timers at a time" sqlite
   line "the longest wait, ms" longest_ms row=store_share "≤ 50" le:abs:50 le:sqlite:1e9
   line "the smallest share, %" least_share row=store_share "≥ 20" ge:abs:20 ge:sqlite:0
   line "the largest share, %" most_share row=store_share "≤ 30" le:abs:30 le:sqlite:1e9
   line "timers of all per second" per_s row=store_share "" ge:sqlite:0
+}
 
-  local n=$store_timers
+table_store_large() {
+  local n=$store_timers row
   table "$n timers in a store"
   line "bytes of the file for each" bytes "row=store_bytes n=$n" "≤ 150" le:abs:150
   line "lateness, 1,000 due per second: p50 µs" p50_us "row=store_lateness n=$n" "" le:abs:1e9
@@ -399,4 +405,11 @@ table_store() {
   line "the same, max µs" max_us "row=store_beside_overdue n=$n" "" le:abs:1e9
   line "overdue ones that begin meanwhile, per second" overdue_per_s \
     "row=store_beside_overdue n=$n" "" ge:abs:0
+}
+
+table_store() {
+  local part
+  for part in $store_parts; do
+    "table_store_$part"
+  done
 }
