@@ -75,6 +75,7 @@ WFStoreAnswer MemoryTimers::answer_gone(const std::string& name) const {
     answer.outcome = ended->outcome;
     answer.when = date(ended->when_us);
   } else {
+    answer.verdict = WFStoreVerdict::kUnknown;
     answer.when = date(ended_.since_us());
   }
   return answer;

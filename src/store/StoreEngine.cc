@@ -44,6 +44,21 @@ int64_t monotonic_now_ns() {
 
 }  // namespace
 
+void StoreWaiter::answer(WFStoreResult&& result) {
+  MutexLock lock(mutex_);
+  result_ = std::move(result);
+  has_answer_ = true;
+  answered_.notify_all();
+}
+
+WFStoreResult StoreWaiter::wait() {
+  MutexLock lock(mutex_);
+  while (!has_answer_) {
+    answered_.wait(mutex_, waiter_);
+  }
+  return std::move(result_);
+}
+
 // What the thread carries out at a time. The requests are in this order.
 struct StoreEngine::Group {
   std::vector<Finish> finishes;
@@ -218,7 +233,7 @@ std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
     finishes_.pop_front();
   }
   while (!calls_.empty() && group->calls.size() < kGroup) {
-    if (calls_.front()->task) {
+    if (calls_.front()->task || calls_.front()->waiter) {
       calls_.front()->taken = true;
       group->calls.push_back(std::move(calls_.front()));
     }
@@ -305,14 +320,19 @@ void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
   }
   WFStoreResult result = StoreTask::result_of(call->request, backend_->receipt());
   StoreTask* task = nullptr;
+  StoreWaiter* waiter = nullptr;
   {
     MutexLock lock(mutex_);
+    waiter = std::exchange(call->waiter, nullptr);
     task = std::exchange(call->task, nullptr);
     if (task && !task->take_answer()) {
       task = nullptr;
     }
   }
-  if (task) {
+  if (waiter) {
+    result.request = call->request.id;
+    waiter->answer(std::move(result));
+  } else if (task) {
     task->finish(std::move(result));
   }
 }

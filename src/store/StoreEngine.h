@@ -24,12 +24,30 @@ namespace workflow {
 
 class StoreTask;
 
+// A thread that waits for the answer to one request. Lives on its stack.
+class StoreWaiter {
+ public:
+  // Called once. The waiter may be gone when this returns.
+  void answer(WFStoreResult&& result);
+  WFStoreResult wait();
+
+ private:
+  // Created first: a thread of the library that waits is to be lent.
+  LendingCondition::Waiter waiter_{{"a call of WFTimerStore", nullptr, nullptr}};
+  Mutex mutex_;
+  LendingCondition answered_;
+  bool has_answer_ WF_GUARDED_BY(mutex_) = false;
+  WFStoreResult result_ WF_GUARDED_BY(mutex_);
+};
+
 // A request of a user on its way to the store and back.
 struct StoreCall {
   StoreRequest request;  // the engine's own from submit() to the end of the call
   // Guarded by the mutex of the engine. The task that waits for the answer, or null if it has ended
   // for another reason. While it is not null the task is alive.
   StoreTask* task = nullptr;
+  // In place of the task: the thread that waits. It stays until it has its answer.
+  StoreWaiter* waiter = nullptr;
   // Guarded by the mutex of the engine. Whether the store may have seen the request.
   bool taken = false;
 };

@@ -33,18 +33,50 @@ StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request
 }
 
 void StoreTask::dispatch() {
-  if (refusal_.error != 0) {
-    refuse(refusal_.error, refusal_.message);
-  } else if (cancel_reason() == 0) {
+  if (refusal_.error != 0 || cancel_reason() == 0) {
     call_->task = this;
-    if (const int refusal = engine_->submit(call_)) {
-      refuse(refusal, refusal == ESHUTDOWN ? "the store is closed"
-                      : refusal == EAGAIN  ? "too many requests wait for the store"
-                      : refusal == ECHILD  ? "the store was opened before a fork"
-                                           : std::strerror(refusal));
+    const StoreFailure failure = submit();
+    if (failure.error != 0) {
+      refuse(failure.error, failure.message);
     }
   }
   WFStoreTask::dispatch();
+}
+
+WFStoreResult StoreTask::run_and_free() {
+  StoreWaiter waiter;
+  call_->waiter = &waiter;
+  const StoreFailure failure = submit();
+  WFStoreResult result;
+  if (failure.error == 0) {
+    result = waiter.wait();
+  } else {
+    result = std::move(result_);
+    result.state = WFT_STATE_SYS_ERROR;
+    result.error = failure.error;
+    result.message = failure.message;
+  }
+  dismiss();
+  return result;
+}
+
+StoreFailure StoreTask::submit() {
+  if (refusal_.error != 0) {
+    return refusal_;
+  }
+  const int refusal = engine_->submit(call_);
+  switch (refusal) {
+    case 0:
+      return {};
+    case ESHUTDOWN:
+      return {refusal, "the store is closed", false};
+    case EAGAIN:
+      return {refusal, "too many requests wait for the store", false};
+    case ECHILD:
+      return {refusal, "the store was opened before a fork", false};
+    default:
+      return {refusal, std::strerror(refusal), false};
+  }
 }
 
 void StoreTask::refuse(int refusal, const std::string& message) {

@@ -17,6 +17,10 @@ class StoreTask final : public WFStoreTask {
 
   void dispatch() override;
 
+  // In place of a start: the calling thread waits for the answer. The task is freed without a
+  // callback.
+  WFStoreResult run_and_free();
+
   // For the engine, which holds its mutex. Returns false if the task has ended for another reason.
   // After true, the task stays alive until finish().
   bool take_answer() { return claim(); }
@@ -31,6 +35,8 @@ class StoreTask final : public WFStoreTask {
   SubTask* done() override;
   void leave_waiting() override;
   void refuse(int refusal, const std::string& message);
+  // Returns 0, or why the request was not submitted.
+  StoreFailure submit();
 
   const std::shared_ptr<StoreEngine> engine_;
   const std::shared_ptr<StoreCall> call_;

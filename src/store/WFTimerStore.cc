@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "factory/PrometheusText.h"
-#include "kernel/LendingCondition.h"
 #include "store/StoreBackend.h"
 #include "store/StoreEngine.h"
 #include "store/StoreOpener.h"
@@ -105,25 +104,9 @@ StoreFailure read_due(const WFStoreDue& due, bool every_missed_date, int64_t now
   return {};
 }
 
-// Starts a task and waits until its callback has run.
+// Carries out the request of a task that was just created.
 WFStoreResult wait_for(WFStoreTask* task) {
-  workflow::Mutex mutex;
-  workflow::LendingCondition changed;
-  bool ended = false;
-  WFStoreResult result;
-  task->set_callback([&](WFStoreTask* done) {
-    workflow::MutexLock lock(mutex);
-    result = done->result();
-    ended = true;
-    changed.notify_all();
-  });
-  workflow::LendingCondition::Waiter waiter({"a call of WFTimerStore", nullptr, nullptr});
-  task->start();
-  workflow::MutexLock lock(mutex);
-  while (!ended) {
-    changed.wait(mutex, waiter);
-  }
-  return result;
+  return static_cast<StoreTask*>(task)->run_and_free();
 }
 
 StoreTask* task_of(const std::shared_ptr<StoreEngine>& engine, StoreRequest&& request,
