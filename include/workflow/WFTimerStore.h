@@ -228,7 +228,7 @@ struct WFStoreResult {
 //   SYS_ERROR  EEXIST      schedule: WF_TIMER_KEEP, and another timer has the name
 //              EINVAL      a wrong argument: result().message names it
 //              EMSGSIZE    a name, kind or payload is too long
-//              ENOSPC      schedule: the disk is full, and nothing was stored
+//              ENOSPC      the disk is full; a schedule has stored nothing
 //              EAGAIN      the queue of the store is full (WFStoreOptions::max_queued)
 //              ESHUTDOWN   the store is closed
 //              any errno   of the file, or of the scope around the task (WFScope.h)
@@ -383,7 +383,8 @@ class WFTimerStore {
     return open(url, WFStoreOptions(), message);
   }
 
-  // Closes the store at once: see close().
+  // Closes the store at once: see close(). A handler of this store must not do that: the process is
+  // aborted with a message.
   ~WFTimerStore();
   WFTimerStore(const WFTimerStore &) = delete;
   WFTimerStore &operator=(const WFTimerStore &) = delete;

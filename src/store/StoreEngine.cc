@@ -103,11 +103,12 @@ int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& ha
   if (runtime_.belongs_to_parent_process()) {
     return ECHILD;
   }
+  std::shared_ptr<StoreHandler> replaced;
   MutexLock lock(mutex_);
   if (closed_) {
     return ESHUTDOWN;
   }
-  runs_.handle(kind, handler, options, backend_->now_us());
+  replaced = runs_.handle(kind, handler, options, backend_->now_us());
   claim_ = true;
   work_.notify_one();
   return 0;
@@ -220,10 +221,23 @@ void StoreEngine::gather() {
 
 bool StoreEngine::has_work() const {
   const bool waiting = !calls_.empty() || !finishes_.empty();
+  if (stop_) {
+    return waiting;  // what is asked for is carried out, but nothing else
+  }
   if (failed_) {
-    return reopen_ || rearm_ || (stop_ && waiting);
+    return reopen_ || rearm_;
   }
   return waiting || rearm_ || look_ || (extend_ && runs_.any_known()) || (claim_ && takes_timers());
+}
+
+void StoreEngine::note_failure() {
+  if (!failed_) {
+    failed_ = rearm_ = true;
+    // At once for the first time. Opening may succeed again and again although nothing works.
+    reopen_ = reopen_delay_us_ == 0;
+    waits_to_reopen_ = !reopen_;
+    reopen_delay_us_ = std::clamp(reopen_delay_us_ * 2, kFirstReopenUs, kUsPerSec);
+  }
 }
 
 std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
@@ -238,6 +252,11 @@ std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
       group->calls.push_back(std::move(calls_.front()));
     }
     calls_.pop_front();
+  }
+  // After a failure the requests of users come first and alone: what the thread itself asks for may
+  // be what fails.
+  if (reopen_delay_us_ > 0 && !group->calls.empty()) {
+    return group;
   }
   if (std::exchange(extend_, false) && runs_.any_known()) {
     group->extend.emplace().what = runs_.extend(group->extended);
@@ -286,8 +305,7 @@ void StoreEngine::carry_out(Group& group) {
   if (!works) {
     counters_.errors.fetch_add(1, std::memory_order_relaxed);
     MutexLock lock(mutex_);
-    failed_ = true;
-    reopen_ = true;
+    note_failure();
   }
   {
     MutexLock lock(mutex_);
@@ -306,6 +324,11 @@ void StoreEngine::settle(Group& group) {
   settle_calls(group);
   settle_claim(group);
   settle_look(group);
+  MutexLock lock(mutex_);
+  const bool asks_for_more = group.claim || group.extend || !group.finishes.empty();
+  if (!failed_ && (asks_for_more || (!takes_timers() && !runs_.any_known()))) {
+    reopen_delay_us_ = 0;  // all that it is used for works again
+  }
 }
 
 void StoreEngine::settle_calls(Group& group) {
@@ -315,10 +338,17 @@ void StoreEngine::settle_calls(Group& group) {
 }
 
 void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
-  if (call->request.failure.error == 0) {
-    note_answer(call->request);
+  WFStoreResult result;
+  try {
+    if (call->request.failure.error == 0) {
+      note_answer(call->request);
+    }
+    result = StoreTask::result_of(call->request, backend_->receipt());
+  } catch (const std::bad_alloc&) {
+    result = {};
+    result.state = WFT_STATE_SYS_ERROR;
+    result.error = ENOMEM;
   }
-  WFStoreResult result = StoreTask::result_of(call->request, backend_->receipt());
   StoreTask* task = nullptr;
   StoreWaiter* waiter = nullptr;
   {
@@ -330,7 +360,6 @@ void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
     }
   }
   if (waiter) {
-    result.request = call->request.id;
     waiter->answer(std::move(result));
   } else if (task) {
     task->finish(std::move(result));
@@ -424,13 +453,14 @@ void StoreEngine::settle_finishes(Group& group) {
     }
     MutexLock lock(mutex_);
     runs_.forget(*finish.run);
+    finish.request.failure = {};
+    finish.settled = true;
   }
 }
 
 void StoreEngine::retry_later(Finish&& finish) {
   MutexLock lock(mutex_);
-  failed_ = true;
-  reopen_ = true;
+  note_failure();
   if (stop_ || finish.run->lease_end_us.load(std::memory_order_acquire) <= backend_->now_us()) {
     // Whoever takes the timer next runs it again.
     counters_.lost.fetch_add(1, std::memory_order_relaxed);
@@ -449,7 +479,8 @@ void StoreEngine::settle_extend(Group& group) {
   {
     MutexLock lock(mutex_);
     if (group.extend->failure.error != 0) {
-      failed_ = reopen_ = extend_ = true;
+      note_failure();
+      extend_ = true;
       return;
     }
     const auto& extend = std::get<ExtendRequest>(group.extend->what);
@@ -470,7 +501,8 @@ void StoreEngine::settle_claim(Group& group) {
   {
     MutexLock lock(mutex_);
     if (group.claim->failure.error != 0) {
-      failed_ = reopen_ = claim_ = true;
+      note_failure();
+      claim_ = true;
       return;
     }
     next_claim_us_ = claim.next_us;
@@ -520,8 +552,7 @@ void StoreEngine::begin_run(ClaimRequest::Claimed& claimed) {
   const unsigned max_attempts = handler->options.max_attempts;
   if (claimed.spec.skip_after_us >= 0 && late_us > claimed.spec.skip_after_us &&
       claimed.attempts == 1) {
-    report_missed(handler, std::move(info));
-    end_without_run(run, FinishRequest::How::kMissed, {});
+    report_missed(run, std::move(info));
   } else if (max_attempts > 0 && claimed.attempts > max_attempts) {
     end_without_run(run, FinishRequest::How::kFailed, StoreRun::kAttemptsUsedUp);
   } else {
@@ -561,36 +592,48 @@ void StoreEngine::give_back(Group& group) {
     answer(call);
   }
   for (Finish& finish : group.finishes) {
-    if (finish.run) {  // otherwise that was done before
-      retry_later(std::move(finish));
+    if (finish.run && !finish.settled) {
+      try {
+        retry_later(std::move(finish));
+      } catch (const std::bad_alloc&) {
+        // The timer runs again when its lease has ended.
+        MutexLock lock(mutex_);
+        runs_.forget(*finish.run);
+      }
     }
   }
   MutexLock lock(mutex_);
-  failed_ = reopen_ = claim_ = extend_ = true;
+  note_failure();
+  claim_ = extend_ = true;
 }
 
-namespace {
-
-// Calls a function of the user on a handler.
-class MissedReport final : public Runnable {
+// Calls a function of the user on a handler, and then ends the run.
+class StoreEngine::MissedReport final : public Runnable {
  public:
-  MissedReport(std::shared_ptr<StoreHandler> handler, WFStoreInfo&& info)
-      : handler_(std::move(handler)), info_(std::move(info)) {}
+  MissedReport(std::shared_ptr<StoreEngine> engine, std::shared_ptr<StoreRun> run,
+               WFStoreInfo&& info)
+      : engine_(std::move(engine)), run_(std::move(run)), info_(std::move(info)) {}
   void run_queued() override {
-    handler_->options.on_missed(info_);
+    run_->handler->options.on_missed(info_);
+    engine_->end_without_run(run_, FinishRequest::How::kMissed, {});
     delete this;
   }
 
  private:
-  const std::shared_ptr<StoreHandler> handler_;
+  const std::shared_ptr<StoreEngine> engine_;
+  const std::shared_ptr<StoreRun> run_;
   const WFStoreInfo info_;
 };
 
-}  // namespace
-
-void StoreEngine::report_missed(const std::shared_ptr<StoreHandler>& handler, WFStoreInfo&& info) {
-  if (handler->options.on_missed) {
-    runtime_.handlers().post(new MissedReport(handler, std::move(info)));
+void StoreEngine::report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info) {
+  MissedReport* report = nullptr;
+  if (run->handler->options.on_missed) {
+    report = new (std::nothrow) MissedReport(shared_from_this(), run, std::move(info));
+  }
+  if (report) {
+    runtime_.handlers().post(report);
+  } else {
+    end_without_run(run, FinishRequest::How::kMissed, {});
   }
 }
 
@@ -634,37 +677,36 @@ void StoreEngine::reopen() {
   }
   std::string message;
   const int error = backend_->reopen(&message);
-  if (error == 0) {
-    MutexLock lock(mutex_);
-    failed_ = false;
-    reopen_delay_us_ = 0;
-    claim_ = extend_ = rearm_ = true;
-    return;
+  if (error != 0) {
+    counters_.errors.fetch_add(1, std::memory_order_relaxed);
+    fail_all(error, message);
   }
-  counters_.errors.fetch_add(1, std::memory_order_relaxed);
-  fail_all(error, message);
   MutexLock lock(mutex_);
-  reopen_delay_us_ = std::clamp(reopen_delay_us_ * 2, kFirstReopenUs, kUsPerSec);
-  const auto delay = std::chrono::microseconds(reopen_delay_us_);
-  lock.unlock();
-  reopen_alarm_.set(delay, when_alive(&StoreEngine::try_to_reopen));
+  failed_ = false;
+  claim_ = extend_ = rearm_ = true;
+  if (error != 0) {
+    note_failure();
+  }
 }
 
 void StoreEngine::fail_all(int error, const std::string& message) {
-  std::deque<std::shared_ptr<StoreCall>> calls;
-  {
-    MutexLock lock(mutex_);
-    calls.swap(calls_);
-    if (stop_) {
-      for (const Finish& finish : finishes_) {
-        runs_.forget(*finish.run);
+  for (;;) {
+    std::shared_ptr<StoreCall> call;
+    {
+      MutexLock lock(mutex_);
+      if (calls_.empty()) {
+        break;
       }
-      finishes_.clear();
+      call = std::move(calls_.front());
+      calls_.pop_front();
     }
-  }
-  for (const std::shared_ptr<StoreCall>& call : calls) {
     call->request.failure = {error, message, false};
     answer(call);
+  }
+  MutexLock lock(mutex_);
+  while (stop_ && !finishes_.empty()) {
+    runs_.forget(*finishes_.front().run);
+    finishes_.pop_front();
   }
 }
 
@@ -682,6 +724,12 @@ void StoreEngine::check_times() {
   {
     MutexLock lock(mutex_);
     const int64_t now_us = backend_->now_us();
+    if (now_us < last_seen_us_) {
+      // The clock was set back, and with it goes what was to be done at certain times.
+      last_hint_extend_us_ = 0;
+      extend_ = true;
+    }
+    last_seen_us_ = now_us;
     if (now_us >= next_claim_us_) {
       claim_ = true;
       next_claim_us_ = kNeverUs;
@@ -700,17 +748,24 @@ void StoreEngine::check_times() {
 }
 
 void StoreEngine::arm() {
+  MutexLock arming(arm_mutex_);
   int64_t next_us = kNeverUs;
+  int64_t reopen_us = 0;
   {
     MutexLock lock(mutex_);
     if (!rearm_) {
       return;
     }
     rearm_ = false;
+    reopen_us = std::exchange(waits_to_reopen_, false) ? reopen_delay_us_ : 0;
     next_us = std::min(runs_.next_us(), hint_extend_us_);
     if (takes_timers()) {
       next_us = std::min(next_us, next_claim_us_);
     }
+  }
+  if (reopen_us > 0) {
+    reopen_alarm_.set(std::chrono::microseconds(reopen_us),
+                      when_alive(&StoreEngine::try_to_reopen));
   }
   const int64_t now_us = backend_->now_us();
   if (next_us <= now_us) {
@@ -722,7 +777,7 @@ void StoreEngine::arm() {
     // The clock of the store may differ from that of this machine.
     const int64_t delay_us = std::min(next_us - now_us, kLongestSleepUs);
     const auto date = WFTimer::wall_now() + std::chrono::microseconds(delay_us);
-    wake_alarm_.set(date, when_alive(&StoreEngine::check_times));
+    wake_alarm_.set(date, when_alive(&StoreEngine::wake));
   }
 }
 
@@ -735,12 +790,23 @@ void StoreEngine::start_to_look() {
   look_alarm_.set(std::chrono::seconds(1), when_alive(&StoreEngine::look_around));
 }
 
+void StoreEngine::wake() {
+  check_times();
+  try {
+    arm();  // here, too, because the thread may be busy for long with the store
+  } catch (const std::bad_alloc&) {
+    MutexLock lock(mutex_);
+    rearm_ = true;
+  }
+}
+
 void StoreEngine::look_around() {
   {
     MutexLock lock(mutex_);
     claim_ = look_ = true;
+    reopen_ = reopen_ || failed_;
   }
-  check_times();
+  wake();
   start_to_look();
 }
 

@@ -117,9 +117,12 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
  private:
   struct Group;
 
+  class MissedReport;
+
   struct Finish {
     StoreRequest request;
     std::shared_ptr<StoreRun> run;
+    bool settled = false;  // the store has accepted or refused it
   };
 
   // The thread.
@@ -142,10 +145,12 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // After a group that ran out of memory: its calls end, its finishes are asked for again.
   void give_back(Group& group);
   void call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info, int64_t late_us);
-  void report_missed(const std::shared_ptr<StoreHandler>& handler, WFStoreInfo&& info);
+  void report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info);
   void end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                        const std::string& reason);
   void retry_later(Finish&& finish);
+  // Something has failed that must not: the store is opened again, at once or after a pause.
+  void note_failure() WF_REQUIRES(mutex_);
   void reopen();
   void fail_all(int error, const std::string& message);
 
@@ -161,6 +166,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // Timers.
   void arm();
   void check_times();
+  // Called when wake_alarm_ has expired.
+  void wake();
   void start_to_look();
   void due_at(int64_t us) WF_REQUIRES(mutex_);
   bool takes_timers() const WF_REQUIRES(mutex_) { return !refuses_ && runs_.handles_any(); }
@@ -200,9 +207,11 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   bool refuses_ WF_GUARDED_BY(mutex_) = false;  // takes no more timers
   bool closed_ WF_GUARDED_BY(mutex_) = false;   // takes no more requests
   bool busy_ WF_GUARDED_BY(mutex_) = false;     // the thread carries out a group
-  // The store has failed. The thread tries to open it again at reopen_us_.
+  // The store has failed. The thread opens it again when reopen_ is set. The delay is the pause
+  // before that, after a first try at once; it is 0 while everything works.
   bool failed_ WF_GUARDED_BY(mutex_) = false;
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
+  bool waits_to_reopen_ WF_GUARDED_BY(mutex_) = false;  // reopen_alarm_ is to be set
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
 
   // How much will have come when everybody who got an answer from the last group has come again,
@@ -217,7 +226,11 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // When hints of other processes made this one look at its leases last, and will again.
   int64_t last_hint_extend_us_ WF_GUARDED_BY(mutex_) = 0;
   int64_t hint_extend_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
+  int64_t last_seen_us_ WF_GUARDED_BY(mutex_) = 0;
 
+  // Held while the next time is looked up and wake_alarm_ is set to it, before mutex_: otherwise a
+  // thread that has looked earlier might set it later.
+  Mutex arm_mutex_;
   StoreAlarm wake_alarm_;
   StoreAlarm look_alarm_;
   StoreAlarm reopen_alarm_;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string_view>
 
+#include "store/StoreTime.h"
+
 namespace workflow {
 
 namespace {
@@ -36,7 +38,7 @@ std::optional<int64_t> number(std::string_view word) {
 
 StoreRepeat::StoreRepeat(const WFStoreDue& due, int64_t first_us, bool every_missed_date)
     : cron_(due.cron()),
-      period_us_((due.period_ns() + 999) / 1000),
+      period_us_(us_from_ns(due.period_ns())),
       first_us_(first_us),
       every_missed_date_(every_missed_date) {}
 

@@ -7,17 +7,10 @@
 
 #include "store/StoreEngine.h"
 #include "store/StoreRepeat.h"
+#include "store/StoreTime.h"
 #include "util/Time.h"
 
 namespace workflow {
-
-namespace {
-
-int64_t us_of(Duration duration) {
-  return (duration.positive_ns() + 999) / 1000;
-}
-
-}  // namespace
 
 FinishRequest StoreRun::finish(const End& end, int64_t now_us, uint64_t random) {
   RunOutcome outcome;
@@ -79,8 +72,8 @@ FinishRequest StoreRun::finish_without_run(FinishRequest::How how,
 
 int64_t StoreRun::retry_delay_us(uint64_t random) const {
   const WFStoreHandlerOptions& options = handler->options;
-  const int64_t most_us = us_of(options.max_retry_delay);
-  int64_t delay_us = std::min(us_of(options.retry_delay), most_us);
+  const int64_t most_us = us_from_ns(options.max_retry_delay.positive_ns());
+  int64_t delay_us = std::min(us_from_ns(options.retry_delay.positive_ns()), most_us);
   for (unsigned i = 1; i < attempts && delay_us < most_us; i++) {
     delay_us = std::min(saturating_add(delay_us, delay_us), most_us);
   }
@@ -142,7 +135,7 @@ std::chrono::microseconds StoredTimerTask::lease_left() const {
 }
 
 void StoredTimerTask::retry_after(Duration delay) {
-  run_->set_outcome({RunOutcome::kRetry, us_of(delay), {}});
+  run_->set_outcome({RunOutcome::kRetry, us_from_ns(delay.positive_ns()), {}});
 }
 
 void StoredTimerTask::give_up(const std::string& reason) {

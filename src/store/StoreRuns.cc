@@ -15,14 +15,17 @@ constexpr size_t kClaim = 256;
 
 }  // namespace
 
-void StoreRuns::handle(const std::string& kind, const WFTimerStore::Handler& handler,
-                       const WFStoreHandlerOptions& options, int64_t now_us) {
+std::shared_ptr<StoreHandler> StoreRuns::handle(const std::string& kind,
+                                                const WFTimerStore::Handler& handler,
+                                                const WFStoreHandlerOptions& options,
+                                                int64_t now_us) {
   auto handler_of_kind = std::make_shared<StoreHandler>();
   *handler_of_kind = {kind, handler, options};
   Kind& entry = kinds_[kind];
-  entry.handler = std::move(handler_of_kind);
+  std::swap(entry.handler, handler_of_kind);
   entry.tokens = static_cast<double>(catch_up_rate_) / 10;
   entry.filled_us = now_us;
+  return handler_of_kind;
 }
 
 std::vector<std::string> StoreRuns::handled() const {

@@ -36,8 +36,11 @@ class StoreRuns {
   StoreRuns(int64_t lease_us, size_t catch_up_rate, std::string owner)
       : lease_us_(lease_us), catch_up_rate_(catch_up_rate), owner_(std::move(owner)) {}
 
-  void handle(const std::string& kind, const WFTimerStore::Handler& handler,
-              const WFStoreHandlerOptions& options, int64_t now_us);
+  // Returns the handler that was replaced, or null. To be freed without the mutex: it is the
+  // user's.
+  std::shared_ptr<StoreHandler> handle(const std::string& kind,
+                                       const WFTimerStore::Handler& handler,
+                                       const WFStoreHandlerOptions& options, int64_t now_us);
   bool handles_any() const { return !kinds_.empty(); }
   bool handles(const std::string& kind) const { return kinds_.contains(kind); }
   std::vector<std::string> handled() const;

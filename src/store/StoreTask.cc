@@ -29,7 +29,8 @@ StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request
       call_(std::make_shared<StoreCall>()),
       refusal_(std::move(refusal)) {
   call_->request = std::move(request);
-  result_.request = call_->request.id;
+  const auto* const ask = std::get_if<AskRequest>(&call_->request.what);
+  result_.request = ask ? ask->asked : call_->request.id;
 }
 
 void StoreTask::dispatch() {
@@ -50,6 +51,7 @@ WFStoreResult StoreTask::run_and_free() {
   WFStoreResult result;
   if (failure.error == 0) {
     result = waiter.wait();
+    result.request = result_.request;
   } else {
     result = std::move(result_);
     result.state = WFT_STATE_SYS_ERROR;
@@ -154,7 +156,9 @@ WFStoreResult StoreTask::result_of(StoreRequest& request, const WFStoreReceipt& 
   result.state = WFT_STATE_SYS_ERROR;
   result.error = failure.error;
   result.message = failure.message.empty() ? std::strerror(failure.error) : failure.message;
-  if (failure.in_doubt && request.id.number != 0) {
+  // What an unanswered request has led to is as unknown as before if asking fails.
+  if ((failure.in_doubt && request.id.number != 0) ||
+      std::holds_alternative<AskRequest>(request.what)) {
     result.answers.resize(1);
     result.answers[0].verdict = WFStoreVerdict::kInDoubt;
   }

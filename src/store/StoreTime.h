@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 
 #include "store/StoreRequest.h"
 
@@ -20,6 +21,11 @@ inline int64_t us_of_time(std::chrono::system_clock::time_point time) {
   return time == std::chrono::system_clock::time_point::max()
              ? kNeverUs
              : std::chrono::floor<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+
+// Microseconds from nanoseconds, rounded up. What never comes in nanoseconds never comes.
+inline int64_t us_from_ns(int64_t ns) {
+  return ns == std::numeric_limits<int64_t>::max() ? kNeverUs : ns / 1000 + (ns % 1000 > 0 ? 1 : 0);
 }
 
 // now + delay; kNeverUs if it does not fit. Neither is negative.

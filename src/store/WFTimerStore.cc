@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "store/StoreRepeat.h"
 #include "store/StoreTask.h"
 #include "store/StoreText.h"
+#include "store/StoreTime.h"
 #include "workflow/WFTaskState.h"
 
 using workflow::CancelRequest;
@@ -31,6 +34,7 @@ using workflow::StoreRepeat;
 using workflow::StoreRequest;
 using workflow::StoreTask;
 using workflow::StoreText;
+using workflow::us_from_ns;
 
 namespace {
 
@@ -53,6 +57,11 @@ StoreFailure check_name(const char* what, const std::string& name) {
   return name.size() > kMaxName ? too_long(what, name.size(), kMaxName) : StoreFailure();
 }
 
+// Backends keep both numbers as signed ones, and use 0 for none.
+bool is_valid(const WFStoreRequestId& id) {
+  return id.session > 0 && id.session <= INT64_MAX && id.number > 0 && id.number <= INT64_MAX;
+}
+
 StoreFailure check_kind(const std::string& kind) {
   if (kind.empty()) {
     return wrong(EINVAL, "the kind is empty");
@@ -60,26 +69,21 @@ StoreFailure check_kind(const std::string& kind) {
   return kind.size() > kMaxKind ? too_long("the kind", kind.size(), kMaxKind) : StoreFailure();
 }
 
-// Microseconds from nanoseconds, rounded up; kNever stays never.
-int64_t to_us(int64_t ns) {
-  return ns == workflow::kNever ? kNeverUs : ns / 1000 + (ns % 1000 > 0 ? 1 : 0);
-}
-
 // The time of `due` on the clock of the store, which shows `now_us`.
 int64_t time_of(const WFTimerDue& due, int64_t now_us) {
   const int64_t ns = due.ns();
   if (due.is_deadline() && due.clock() == WF_CLOCK_WALL) {
-    return to_us(std::max<int64_t>(ns, 0));
+    return us_from_ns(std::max<int64_t>(ns, 0));
   }
   if (!due.is_deadline()) {
-    return ns < 0 ? kNeverUs : workflow::saturating_add(now_us, to_us(ns));
+    return ns < 0 ? kNeverUs : workflow::saturating_add(now_us, us_from_ns(ns));
   }
   const int64_t now_ns = due.clock() == WF_CLOCK_BOOTTIME
                              ? WFBootClock::now().time_since_epoch().count()
                              : WFTimer::steady_now().time_since_epoch().count();
   return ns == workflow::kNever
              ? kNeverUs
-             : workflow::saturating_add(now_us, to_us(std::max<int64_t>(ns - now_ns, 0)));
+             : workflow::saturating_add(now_us, us_from_ns(std::max<int64_t>(ns - now_ns, 0)));
 }
 
 // Stores when `due` is and how it recurs.
@@ -234,7 +238,7 @@ WFStoreTask* WFTimerStore::create_schedule_task(const WFStoreTimer& timer, Callb
   schedule.spec = {timer.name, timer.kind, timer.payload, {}, -1};
   schedule.policy = timer.policy;
   if (timer.skip_if_later.ns() >= 0) {
-    schedule.spec.skip_after_us = to_us(timer.skip_if_later.ns());
+    schedule.spec.skip_after_us = us_from_ns(timer.skip_if_later.ns());
   }
   StoreFailure failure = check_name("the name", timer.name);
   if (failure.error == 0) {
@@ -252,7 +256,7 @@ WFStoreTask* WFTimerStore::create_schedule_task(const WFStoreTimer& timer, Callb
                        schedule.spec.repeat);
   }
   const WFStoreRequestId id = timer.request.value_or(engine_->next_id());
-  if (failure.error == 0 && (id.number == 0 || id.number > INT64_MAX || id.session > INT64_MAX)) {
+  if (failure.error == 0 && !is_valid(id)) {
     failure = wrong(EINVAL, "the request id is out of range");
   }
   return task_of(engine_, {std::move(schedule), id, {}}, failure, std::move(callback));
@@ -342,7 +346,7 @@ WFStoreTask* WFTimerStore::create_ask_task(const WFStoreRequestId& request, Call
   workflow::AskRequest ask;
   ask.asked = request;
   StoreFailure failure;
-  if (request.number == 0 || request.number > INT64_MAX || request.session > INT64_MAX) {
+  if (!is_valid(request)) {
     failure = wrong(EINVAL, "the request id is out of range");
   }
   return task_of(engine_, {std::move(ask), {}, {}}, failure, std::move(callback));
