@@ -283,7 +283,8 @@ class WFStoredTimer : public workflow::TaskBase<> {
   virtual WFScope scope() const = 0;
 
   // What happens when the series has ended, in place of the acknowledgement. The last call counts.
-  // Another run begins after that delay. It fails for good if the attempts are used up.
+  // Another run begins after that delay; a negative one counts as 0. It fails for good if the
+  // attempts are used up.
   virtual void retry_after(workflow::Duration delay) = 0;
   // The same after a delay that grows with each attempt (WFStoreHandlerOptions).
   virtual void retry() = 0;

@@ -158,7 +158,7 @@ WFStoreResult StoreTask::result_of(StoreRequest& request, const WFStoreReceipt& 
   result.message = failure.message.empty() ? std::strerror(failure.error) : failure.message;
   // What an unanswered request has led to is as unknown as before if asking fails.
   if ((failure.in_doubt && request.id.number != 0) ||
-      std::holds_alternative<AskRequest>(request.what)) {
+      (std::holds_alternative<AskRequest>(request.what) && failure.error != ENODATA)) {
     result.answers.resize(1);
     result.answers[0].verdict = WFStoreVerdict::kInDoubt;
   }

@@ -31,12 +31,17 @@ class FaultyBackend final : public workflow::StoreBackend {
 
   // Makes the next call of execute() fail in that way.
   void fail_next(Fault fault) { fault_ = fault; }
+  // Makes all calls of execute() fail in that way, until it is told otherwise.
+  void fail_always(Fault fault) { always_ = fault; }
+  // How often reopen() was called.
+  int reopens() const { return reopens_; }
   // Makes the next `n` calls of reopen() fail with EIO.
   void fail_reopen(int n) { failing_reopens_ = n; }
 
   // StoreBackend
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
-    const Fault fault = fault_.exchange(Fault::kNone);
+    const Fault next = fault_.exchange(Fault::kNone);
+    const Fault fault = next == Fault::kNone ? always_.load() : next;
     if (fault == Fault::kNone) return backend_->execute(requests);
     if (fault == Fault::kAfter) {
       std::vector<workflow::StoreRequest> copies;
@@ -56,6 +61,7 @@ class FaultyBackend final : public workflow::StoreBackend {
   }
 
   int reopen(std::string* message) override {
+    reopens_++;
     if (failing_reopens_ > 0) {
       --failing_reopens_;
       *message = "the backend was told to fail";
@@ -71,7 +77,9 @@ class FaultyBackend final : public workflow::StoreBackend {
  private:
   const std::unique_ptr<workflow::StoreBackend> backend_;
   std::atomic<Fault> fault_{Fault::kNone};
+  std::atomic<Fault> always_{Fault::kNone};
   std::atomic<int> failing_reopens_{0};
+  std::atomic<int> reopens_{0};
 };
 
 }  // namespace store_test

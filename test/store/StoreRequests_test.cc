@@ -441,6 +441,46 @@ class StoreFails : public testing::TestWithParam<FaultyBackend::Fault> {
   StorePtr store_;
 };
 
+TEST_P(StoreFails, AStoreWhoseRequestsFailIsOpenedAgainWithPauses) {
+  open();
+  SeenRuns runs;
+  store_->handle("kind", runs.handler(*store_));
+  const auto began = std::chrono::steady_clock::now();
+  backend_->fail_always(GetParam());
+  ASSERT_TRUE(store_->schedule({"a", hours(1), "kind"}).error == EIO);
+  ASSERT_TRUE(eventually([this] { return backend_->reopens() >= 6; }));
+  // At once, and then after 50, 100, 200, 400 and 800 ms, or with the look around each second.
+  EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds(700));
+  backend_->fail_always(FaultyBackend::Fault::kNone);
+  EXPECT_TRUE(eventually([this] { return store_->schedule({"b", hours(1), "kind"}).ok(); }));
+}
+
+TEST_P(StoreFails, CloseReturnsAlthoughTheStoreFailsAndAHandlerRuns) {
+  open();
+  WFFacilities::WaitGroup begun(1);
+  WFFacilities::WaitGroup release(1);
+  store_->handle("kind", [&](WFStoredTimer*) {
+    begun.done();
+    release.wait();
+  });
+  ASSERT_TRUE(store_->schedule({"a", seconds(0), "kind"}).ok());
+  begun.wait();
+  backend_->fail_always(GetParam());
+  Background closing([this] { EXPECT_FALSE(store_->close(milliseconds(10))); });
+  EXPECT_TRUE(closing.done());
+  release.done();
+}
+
+TEST_P(StoreFails, AskingInVainKeepsTheIdAndTheDoubt) {
+  open();
+  backend_->fail_always(GetParam());
+  const WFStoreResult asked = store_->ask({7, 8});
+  EXPECT_EQ(asked.error, EIO);
+  EXPECT_EQ(asked.verdict(), WFStoreVerdict::kInDoubt);
+  EXPECT_EQ(asked.request, (WFStoreRequestId{7, 8}));
+  backend_->fail_always(FaultyBackend::Fault::kNone);
+}
+
 TEST_P(StoreFails, ARequestIsToldWhetherItIsInDoubt) {
   open();
   backend_->fail_next(GetParam());
