@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "store/FaultVfs.h"
@@ -23,6 +25,11 @@ workflow::SqliteSettings settings_of(const FaultVfs& vfs) {
   settings.base_vfs = vfs.name();
   settings.reserve_bytes = kReserveBytes;
   return settings;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Loses the power at a random moment of a random history. Returns what is wrong with the store that
@@ -190,6 +197,58 @@ TEST(SqliteFaults, AFailedCommitIsInDoubtAndTheStoreHasFailed) {
   carry_out(*backend, schedule("tea", clock.us), 3, 1, &failure);
   EXPECT_EQ(failure.error, 0);
   EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, asked.found ? 2U : 1U);
+}
+
+TEST(SqliteFaults, AStoreThatHasFailedIsClosedAsItIs) {
+  SetClock clock;
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  auto backend = open_backend(path, options_of(clock), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  carry_out(*backend, schedule("tea", clock.us));
+  vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
+  carry_out(*backend, schedule("tea", clock.us));
+  ASSERT_TRUE(vfs.has_failed());
+  const std::string file = read_file(path);
+  const std::string log = read_file(path + "-wal");
+  EXPECT_FALSE(log.empty());
+  backend.reset();
+  EXPECT_TRUE(read_file(path) == file);
+  EXPECT_TRUE(read_file(path + "-wal") == log);
+}
+
+// The system may still show what it could not write, and say nothing when it is asked again.
+TEST(SqliteFaults, AfterAFailedSyncTheLogIsCopiedBeforeTheStoreIsOpened) {
+  SetClock clock;
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  // Without a session: opening the store commits nothing.
+  auto backend = open_backend(path, options_of(clock, 0), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  carry_out(*backend, schedule("tea", clock.us));
+  vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
+  carry_out(*backend, schedule("tea", clock.us));
+  ASSERT_TRUE(vfs.has_failed());
+  std::string message;
+  for (const FaultVfs::Operation operation : {FaultVfs::kSync, FaultVfs::kWrite}) {
+    vfs.set_fault([operation](FaultVfs::Operation each, bool) {
+      errno = EIO;
+      return each == operation ? SQLITE_IOERR : SQLITE_OK;
+    });
+    EXPECT_EQ(backend->reopen(&message), EIO);
+  }
+  // Nor can another process that opens it go on before that.
+  backend.reset();
+  int error = 0;
+  EXPECT_FALSE(open_backend(path, options_of(clock, 0), settings_of(vfs), &message, &error));
+  EXPECT_EQ(error, EIO);
+  vfs.set_fault(nullptr);
+  backend = open_backend(path, options_of(clock, 0), settings_of(vfs), &message);
+  ASSERT_TRUE(backend) << message;
+  EXPECT_EQ(std::filesystem::file_size(path + "-wal"), 0U);
+  EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, 2U);
 }
 
 // From some moment on the disk has no room, but for what the reserve had taken.
