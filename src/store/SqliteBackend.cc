@@ -257,6 +257,9 @@ void SqliteBackend::execute_group(Requests requests) {
   if (failure.error == 0 && checkpoints_->failed()) {
     checkpoints_->stop();
     failure = failure_of(file_.checkpoints());
+    if (SqliteFile::goes_on_after(failure.error)) {
+      failure.error = EIO;  // nothing is copied any more
+    }
   }
   if (failure.error == 0 && !queue_.is_whole()) {
     failure.error = EILSEQ;

@@ -347,6 +347,10 @@ StoreFailure SqliteFile::failure_of(const SqliteConnection& connection) const {
         break;
       default:
         failure.error = system_error != 0 ? system_error : EIO;
+        // A sync may fail with ENOSPC, and is a failure of the disk all the same.
+        if ((code & 0xff) == SQLITE_IOERR && goes_on_after(failure.error)) {
+          failure.error = EIO;
+        }
     }
   }
   return failure;

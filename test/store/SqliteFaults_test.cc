@@ -251,6 +251,63 @@ TEST(SqliteFaults, AfterAFailedSyncTheLogIsCopiedBeforeTheStoreIsOpened) {
   EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, 2U);
 }
 
+// Whatever the system says about it.
+TEST(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
+  for (const int system_error : {ENOSPC, ENOMEM, EBUSY, EIO}) {
+    SCOPED_TRACE(system_error);
+    SetClock clock;
+    const FastDir directory;
+    FaultVfs vfs;
+    const auto backend =
+        open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    ASSERT_TRUE(backend);
+    vfs.set_fault([system_error](FaultVfs::Operation operation, bool) {
+      errno = system_error;
+      return operation == FaultVfs::kSync ? SQLITE_IOERR_FSYNC : SQLITE_OK;
+    });
+    workflow::StoreRequest request = make_request(schedule("tea", clock.us), 1);
+    workflow::StoreRequest* const requests[] = {&request};
+    EXPECT_FALSE(backend->execute(requests));
+    EXPECT_EQ(request.failure.error, EIO);
+    EXPECT_TRUE(request.failure.in_doubt);
+    vfs.set_fault(nullptr);
+    std::string message;
+    EXPECT_EQ(backend->reopen(&message), 0) << message;
+    EXPECT_TRUE(backend->execute(requests));
+    EXPECT_EQ(request.failure.error, 0) << request.failure.message;
+  }
+}
+
+// The thread for checkpoints meets it between requests.
+TEST(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
+  for (const int system_error : {ENOSPC, EBUSY}) {
+    SCOPED_TRACE(system_error);
+    SetClock clock;
+    const FastDir directory;
+    FaultVfs vfs;
+    const auto backend =
+        open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    ASSERT_TRUE(backend);
+    vfs.set_fault([system_error](FaultVfs::Operation operation, bool) {
+      errno = system_error;
+      return operation == FaultVfs::kTruncate ? SQLITE_IOERR_TRUNCATE : SQLITE_OK;
+    });
+    workflow::ScheduleRequest request = schedule("tea", clock.us);
+    request.spec.payload.assign(65536, 'p');
+    uint64_t stored = 0;
+    EXPECT_TRUE(eventually([&] {
+      workflow::StoreFailure failure;
+      carry_out(*backend, request, 0, 1, &failure);
+      stored += failure.error == 0 ? 1 : 0;
+      return failure.error == EIO;
+    }));
+    std::string message;
+    vfs.set_fault(nullptr);
+    EXPECT_EQ(backend->reopen(&message), 0) << message;
+    EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, stored);
+  }
+}
+
 // From some moment on the disk has no room, but for what the reserve had taken.
 TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
   for (int full_from = 0; full_from < 12; full_from += 3) {
