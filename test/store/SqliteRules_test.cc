@@ -385,7 +385,7 @@ TEST_F(SqliteRules, OnlyTheLastEndsAreRemembered) {
     EXPECT_EQ(answer.verdict, i > 1 ? WFStoreVerdict::kDone : WFStoreVerdict::kUnknown) << i;
     if (i <= 1) {
       EXPECT_EQ(answer.when,
-                std::chrono::system_clock::time_point(std::chrono::microseconds(now() - 3)));
+                std::chrono::system_clock::time_point(std::chrono::microseconds(now() - 2)));
     }
   }
 }
