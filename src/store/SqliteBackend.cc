@@ -103,7 +103,7 @@ int SqliteBackend::open_file(bool create, std::string* message) {
   file_.set_copies_on_close(true);
   checkpoints_.emplace(file_.checkpoints());
   news_.emplace(queue_);
-  if (reserve_.make() == ENOSPC) {
+  if (SqliteReserve::is_full(reserve_.make())) {
     queue_.page().disk_is_full = 1;
   }
   if (const int session_error = know_session(message)) {
@@ -314,7 +314,8 @@ void SqliteBackend::write(Requests requests) {
 bool SqliteBackend::has_room() {
   SqliteQueue::Page& page = queue_.page();
   if (page.disk_is_full != 0 && monotonic_ns() >= look_for_room_ns_) {
-    if (reserve_.make() == 0) {
+    // A reserve that cannot be made for another reason does not mean that the disk is full.
+    if (reserve_.has_room() && !SqliteReserve::is_full(reserve_.make())) {
       page.disk_is_full = 0;
     } else {
       look_for_room_ns_ = monotonic_ns() + kNsPerSec;

@@ -79,11 +79,13 @@ class SqliteBackend : public StoreBackend {
       : options_(options),
         settings_(settings),
         file_(path, settings),
-        reserve_(path + "-reserve", settings.reserve_bytes) {}
+        reserve_(path + "-reserve", settings) {}
 
   enum class Outcome { kCommitted, kFailed, kDiskIsFull };
 
   int open_file(bool create, std::string* message);
+  // Opens the queue, and creates the store if it is missing, while no other thread does.
+  int open_queue(bool create, std::string* message);
   // Creates the store if it is missing.
   int make_file(bool create, std::string* message);
   // Compares the store with what the queue knows.

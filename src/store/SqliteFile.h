@@ -19,6 +19,8 @@ struct SqliteSettings {
   int64_t reserve_bytes = int64_t{8} * 1024 * 1024;
   // The type of the file system of a path, as statfs(2) tells it.
   std::function<long(const std::string& path)> file_system_type;
+  // How many bytes are free on the file system of a path, as statvfs(3) tells it.
+  std::function<int64_t(const std::string& path)> free_bytes;
 };
 
 // The file of a store, and two connections to it: one for the transactions, and one for

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -350,6 +351,64 @@ TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
     }));
     EXPECT_EQ(std::filesystem::file_size(reserve), static_cast<uintmax_t>(kReserveBytes));
   }
+}
+
+// Makes the disk full, and then gives it room again.
+void fill_disk(FaultVfs& vfs, workflow::SqliteBackend& backend, const SetClock& clock) {
+  vfs.set_fault([](FaultVfs::Operation operation, bool extends) {
+    return operation == FaultVfs::kWrite && extends ? SQLITE_FULL : SQLITE_OK;
+  });
+  workflow::StoreFailure failure;
+  carry_out(backend, schedule("tea", clock.us), 0, 1, &failure);
+  EXPECT_EQ(failure.error, ENOSPC);
+  vfs.set_fault(nullptr);
+}
+
+TEST(SqliteFaults, TheReserveIsMadeAgainWhenTheDiskHasMoreRoomThanThat) {
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  workflow::SqliteSettings settings = settings_of(vfs);
+  std::atomic<int64_t> free_bytes{kReserveBytes};
+  std::atomic<int> looks{0};
+  settings.free_bytes = [&free_bytes, &looks](const std::string&) {
+    looks++;
+    return free_bytes.load();
+  };
+  const auto backend = open_backend(directory.path("timers"), options_of(clock), settings);
+  ASSERT_TRUE(backend);
+  fill_disk(vfs, *backend, clock);
+  const auto error = [&backend, &clock] {
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("tea", clock.us), 0, 1, &failure);
+    return failure.error;
+  };
+  // What is free is what the reserve gave back.
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(error(), ENOSPC);
+    return looks == 2 || ::testing::Test::HasFailure();
+  }));
+  EXPECT_EQ(std::filesystem::file_size(directory.path("timers-reserve")), 0U);
+  free_bytes = 10 * kReserveBytes;
+  EXPECT_TRUE(eventually([&] { return error() == 0; }));
+  EXPECT_EQ(std::filesystem::file_size(directory.path("timers-reserve")),
+            static_cast<uintmax_t>(kReserveBytes));
+}
+
+TEST(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  const auto backend = open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  fill_disk(vfs, *backend, clock);
+  std::filesystem::remove(directory.path("timers-reserve"));
+  std::filesystem::create_directory(directory.path("timers-reserve"));
+  EXPECT_TRUE(eventually([&] {
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("tea", clock.us), 0, 1, &failure);
+    return failure.error == 0;
+  }));
 }
 
 }  // namespace
