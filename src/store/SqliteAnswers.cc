@@ -79,13 +79,13 @@ void SqliteAnswers::know(uint64_t id, int64_t now_us) {
   }
   session.known = true;
   session.changed = true;
-  session.used_us = now_us;
+  session.used_us = next_use(now_us);
   if (meta_.dropping == static_cast<int64_t>(id)) {
     // It has come back. What it asked earlier must not be taken for what it asks now.
     remove_all_.run(id);
     meta_.dropping = 0;
   }
-  drop_oldest();
+  drop_oldest(id);
 }
 
 void SqliteAnswers::write(const WFStoreRequestId& id, const SqliteStatement::Optional& answer,
@@ -103,7 +103,7 @@ void SqliteAnswers::write(const WFStoreRequestId& id, const SqliteStatement::Opt
   insert_.run(id.session, id.number, answer);
   session.newest = std::max(session.newest, number);
   session.remembered++;
-  session.used_us = now_us;
+  session.used_us = next_use(now_us);
   session.changed = true;
   while (session.remembered > remembered_ && connection_.code() == SQLITE_OK) {
     int64_t first = 0;
@@ -117,7 +117,16 @@ void SqliteAnswers::write(const WFStoreRequestId& id, const SqliteStatement::Opt
   }
 }
 
-void SqliteAnswers::drop_oldest() {
+int64_t SqliteAnswers::next_use(int64_t now_us) {
+  if (last_use_us_ == 0) {
+    SqliteCursor row = last_use_.find();
+    last_use_us_ = row.next() ? row.integer(0) : 0;
+  }
+  last_use_us_ = std::max(now_us, last_use_us_ + 1);
+  return last_use_us_;
+}
+
+void SqliteAnswers::drop_oldest(uint64_t kept) {
   if (meta_.dropping != 0) {
     return;
   }
@@ -130,7 +139,7 @@ void SqliteAnswers::drop_oldest() {
   }
   uint64_t oldest = 0;
   {
-    SqliteCursor row = oldest_session_.find();
+    SqliteCursor row = oldest_session_.find(kept);
     oldest = row.next() ? row.unsigned_integer(0) : 0;
   }
   remove_session_.run(oldest);

@@ -19,8 +19,10 @@ namespace workflow {
 // Invariants:
 // 1. A session has at most `remembered` rows, those with the largest numbers. Rows up to
 //    `forgotten` may have been deleted, those above have not.
-// 2. At most kMostSessions sessions have a row, those that were used last. The answers of a session
-//    that was dropped are deleted a few at a time (meta.dropping), one session after the other.
+// 2. At most kMostSessions sessions have a row, those that were used last, unless another one is
+//    just being dropped. `used` grows with each use, even if the clock has been set back. The
+//    answers of a session that was dropped are deleted a few at a time (meta.dropping), one session
+//    after the other.
 // 3. Once a session was dropped (meta.has_dropped), what an unknown session has asked may be
 //    forgotten.
 class SqliteAnswers {
@@ -48,7 +50,10 @@ class SqliteAnswers {
   // sessions, and deletes some of what belongs to a session that was dropped.
   void save();
   // At the beginning of each transaction: other processes may have changed the tables.
-  void begin() { sessions_.clear(); }
+  void begin() {
+    sessions_.clear();
+    last_use_us_ = 0;
+  }
 
  private:
   static constexpr int64_t kMostSessions = 256;
@@ -67,12 +72,16 @@ class SqliteAnswers {
   Found read(const WFStoreRequestId& id, WFStoreResult& result);
   void write(const WFStoreRequestId& id, const SqliteStatement::Optional& answer, int64_t now_us);
   void save_sessions();
-  void drop_oldest();
+  // The time of a use that happens now: later than that of each other one.
+  int64_t next_use(int64_t now_us);
+  // Drops a session if there are too many, but not this one. No other one may be referred to.
+  void drop_oldest(uint64_t kept);
 
   SqliteConnection& connection_;
   SqliteMeta& meta_;
   const int64_t remembered_;
   std::unordered_map<uint64_t, Session> sessions_;  // those that this transaction has met
+  int64_t last_use_us_ = 0;                         // of any session; 0: not known
   SqliteStatement session_{connection_,
                            "SELECT newest, remembered, forgotten, used FROM sessions"
                            " WHERE session = ?"};
@@ -82,7 +91,9 @@ class SqliteAnswers {
                                 " newest = ?2, remembered = ?3, forgotten = ?4, used = ?5"};
   SqliteStatement count_sessions_{connection_, "SELECT count(*) FROM sessions"};
   SqliteStatement oldest_session_{connection_,
-                                  "SELECT session FROM sessions ORDER BY used, session LIMIT 1"};
+                                  "SELECT session FROM sessions WHERE session <> ?"
+                                  " ORDER BY used, session LIMIT 1"};
+  SqliteStatement last_use_{connection_, "SELECT max(used) FROM sessions"};
   SqliteStatement remove_session_{connection_, "DELETE FROM sessions WHERE session = ?"};
   SqliteStatement select_{connection_,
                           "SELECT answer FROM answers WHERE session = ? AND number = ?"};

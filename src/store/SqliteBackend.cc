@@ -100,12 +100,17 @@ int SqliteBackend::open_file(bool create, std::string* message) {
     close_file();
     return error;
   }
+  file_.set_copies_on_close(true);
   checkpoints_.emplace(file_.checkpoints());
   news_.emplace(queue_);
-  if (reserve_.make() == ENOSPC) {
+  if (SqliteReserve::is_full(reserve_.make())) {
     queue_.page().disk_is_full = 1;
   }
-  know_session();
+  if (const int session_error = know_session(message)) {
+    file_.set_copies_on_close(false);
+    close_file();
+    return session_error;
+  }
   start_threads();
   return 0;
 }
@@ -142,7 +147,7 @@ int SqliteBackend::verify(std::string* message) {
   rules_->meta.load();
   connection.run("COMMIT");
   if (connection.code() != SQLITE_OK) {
-    const StoreFailure failure = file_.failure_of(connection);
+    const StoreFailure failure = failure_of(connection);
     *message = failure.message;
     return failure.error;
   }
@@ -159,14 +164,20 @@ int SqliteBackend::verify(std::string* message) {
                "-queue";
     return EILSEQ;
   }
+  uint32_t failed_syncs = page.failed_syncs;
+  if (failed_syncs != 0) {
+    if (const int error = file_.copy_log(message)) {
+      return error;
+    }
+    page.failed_syncs.compare_exchange_strong(failed_syncs, 0);
+  }
   queue_.committed(rules_->meta.commits);
   return 0;
 }
 
-// An error that stays is met by the first request.
-void SqliteBackend::know_session() {
+int SqliteBackend::know_session(std::string* message) {
   if (options_.session == 0) {
-    return;
+    return 0;
   }
   SqliteConnection& connection = file_.connection();
   if (connection.run("BEGIN IMMEDIATE")) {
@@ -180,7 +191,13 @@ void SqliteBackend::know_session() {
       queue_.committed(rules_->meta.commits);
     }
   }
+  StoreFailure failure;
+  if ((connection.code() & 0xff) == SQLITE_IOERR && !SqliteFile::is_full(connection)) {
+    failure = failure_of(connection);
+    *message = failure.message;
+  }
   undo();
+  return failure.error;
 }
 
 void SqliteBackend::start_threads() {
@@ -195,8 +212,19 @@ void SqliteBackend::start_threads() {
 
 void SqliteBackend::close_file() {
   news_.reset();
-  checkpoints_.reset();
+  bool has_failed = broken_.error != 0;
+  if (checkpoints_) {
+    checkpoints_->stop();
+    if (checkpoints_->failed()) {
+      has_failed = true;
+      failure_of(file_.checkpoints());
+    }
+    checkpoints_.reset();
+  }
   rules_.reset();
+  if (has_failed && !file_.has_lost_log()) {
+    file_.set_copies_on_close(false);
+  }
   file_.close();
   queue_.close();
 }
@@ -228,7 +256,10 @@ void SqliteBackend::execute_group(Requests requests) {
   StoreFailure failure = broken_;
   if (failure.error == 0 && checkpoints_->failed()) {
     checkpoints_->stop();
-    failure = file_.failure_of(file_.checkpoints());
+    failure = failure_of(file_.checkpoints());
+    if (SqliteFile::goes_on_after(failure.error)) {
+      failure.error = EIO;  // nothing is copied any more
+    }
   }
   if (failure.error == 0 && !queue_.is_whole()) {
     failure.error = EILSEQ;
@@ -254,7 +285,7 @@ void SqliteBackend::read(Requests requests) {
     }
   }
   if (!connection.run("COMMIT")) {
-    const StoreFailure failure = file_.failure_of(connection);
+    const StoreFailure failure = failure_of(connection);
     undo();
     fail(requests, failure);
   }
@@ -283,13 +314,21 @@ void SqliteBackend::write(Requests requests) {
 bool SqliteBackend::has_room() {
   SqliteQueue::Page& page = queue_.page();
   if (page.disk_is_full != 0 && monotonic_ns() >= look_for_room_ns_) {
-    if (reserve_.make() == 0) {
+    // A reserve that cannot be made for another reason does not mean that the disk is full.
+    if (reserve_.has_room() && !SqliteReserve::is_full(reserve_.make())) {
       page.disk_is_full = 0;
     } else {
       look_for_room_ns_ = monotonic_ns() + kNsPerSec;
     }
   }
   return page.disk_is_full == 0;
+}
+
+StoreFailure SqliteBackend::failure_of(const SqliteConnection& connection) {
+  if (SqliteFile::is_sync(connection) && queue_.is_whole()) {
+    queue_.page().failed_syncs++;
+  }
+  return file_.failure_of(connection);
 }
 
 SqliteBackend::Outcome SqliteBackend::transact(Requests requests, bool schedules,
@@ -305,7 +344,7 @@ SqliteBackend::Outcome SqliteBackend::transact(Requests requests, bool schedules
   }
   Outcome outcome = Outcome::kCommitted;
   if (connection.code() != SQLITE_OK) {
-    *failure = file_.failure_of(connection);
+    *failure = failure_of(connection);
     const bool is_full = SqliteFile::is_full(connection);
     failure->in_doubt = commits && changes && !is_full;
     outcome = is_full ? Outcome::kDiskIsFull : Outcome::kFailed;
@@ -411,7 +450,7 @@ void SqliteBackend::fail(Requests requests, const StoreFailure& failure) {
     clear_answer(*request);
     request->failure = failure;
   }
-  if (failure.error != EBUSY && failure.error != ENOMEM && failure.error != ENOSPC) {
+  if (!SqliteFile::goes_on_after(failure.error)) {
     broken_ = failure;
     broken_.in_doubt = false;
   }

@@ -32,7 +32,11 @@ namespace workflow {
 // 2. No request has an answer that its transaction has not made durable.
 // 3. While the disk is full (SqliteQueue::Page::disk_is_full), schedules are not carried out
 //    (ENOSPC). Everything else is, in the room of the reserve.
-// 4. A store that has fewer commits than the queue has counted, or whose file is missing beside
+// 4. A store that was not verified, or that has failed, is closed as it is: the log is not copied
+//    into the file.
+// 5. After a sync has failed, all of the log is copied into the file and synced anew before a store
+//    is opened again. What the system still shows of the log need not be on the disk.
+// 6. A store that has fewer commits than the queue has counted, or whose file is missing beside
 //    its log or its queue, is not opened: something was lost that was reported as stored.
 //
 // If the file is busy for too long, or memory has run out, requests end with EBUSY or ENOMEM, and
@@ -75,16 +79,19 @@ class SqliteBackend : public StoreBackend {
       : options_(options),
         settings_(settings),
         file_(path, settings),
-        reserve_(path + "-reserve", settings.reserve_bytes) {}
+        reserve_(path + "-reserve", settings) {}
 
   enum class Outcome { kCommitted, kFailed, kDiskIsFull };
 
   int open_file(bool create, std::string* message);
+  // Opens the queue, and creates the store if it is missing, while no other thread does.
+  int open_queue(bool create, std::string* message);
   // Creates the store if it is missing.
   int make_file(bool create, std::string* message);
   // Compares the store with what the queue knows.
   int verify(std::string* message);
-  void know_session();
+  // Returns an error of the disk. Others are met by the first request if they stay.
+  int know_session(std::string* message);
   void start_threads();
   void close_file();
 
@@ -101,6 +108,8 @@ class SqliteBackend : public StoreBackend {
   void undo();
   // Whether the disk has room as far as is known. If it was full, looks again once a second.
   bool has_room();
+  // The first error of a connection to the file. Notes whether a sync has failed.
+  StoreFailure failure_of(const SqliteConnection& connection);
 
   void fail(Requests requests, const StoreFailure& failure);
 

@@ -22,6 +22,13 @@ void SqliteConnection::close() {
   handle_ = nullptr;
 }
 
+void SqliteConnection::set_copies_on_close(bool copies) {
+  if (handle_) {
+    // It can fail only if the option is unknown, which it has not been since SQLite 3.16.
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, copies ? 0 : 1, nullptr);
+  }
+}
+
 bool SqliteConnection::run(const char* sql) {
   if (code_ == SQLITE_OK) {
     note(sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr));

@@ -34,6 +34,10 @@ class SqliteConnection {
   // The first column of the first row, for pragmas; 0 if there is none.
   int64_t number(const char* sql);
 
+  // Whether closing the last connection to a file copies the log into the file and deletes the log.
+  // SQLite does that unless it is told otherwise. No effect if the connection is not open.
+  void set_copies_on_close(bool copies);
+
   // How long it waits for locks from now on, in milliseconds.
   void set_patience(int ms) { patience_ms_ = ms; }
 

@@ -27,7 +27,8 @@ void SqliteEnded::prune() {
   {
     SqliteCursor row = newest_time_.find(last);
     if (row.next()) {
-      meta_.since_us = std::max(meta_.since_us, row.integer(0));
+      // Others may have ended in the same microsecond.
+      meta_.since_us = std::max(meta_.since_us, row.integer(0) + 1);
     }
   }
   remove_.run(last);
@@ -49,8 +50,8 @@ WFStoreAnswer SqliteEnded::answer(std::string_view name) {
   }
   int64_t since_us = meta_.since_us;
   SqliteCursor row = newest_time_.find(forgotten);
-  if (row.next()) {
-    since_us = std::max(since_us, row.integer(0));
+  if (row.next() && !row.is_null(0)) {
+    since_us = std::max(since_us, row.integer(0) + 1);
   }
   answer.verdict = WFStoreVerdict::kUnknown;
   answer.when = time_of_us(since_us);

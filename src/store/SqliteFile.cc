@@ -243,6 +243,7 @@ int SqliteFile::open_connection(SqliteConnection& connection, std::string* messa
   connection.forget_error();
   connection.set_patience(settings_.busy_ms);
   connection.open(path_, SQLITE_OPEN_READWRITE, SqliteSeals::over(settings_.base_vfs));
+  connection.set_copies_on_close(false);
   connection.run(
       "PRAGMA mmap_size = 0; PRAGMA cache_spill = OFF; PRAGMA secure_delete = OFF;"
       "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 0;");
@@ -253,6 +254,17 @@ int SqliteFile::open_connection(SqliteConnection& connection, std::string* messa
 void SqliteFile::close() {
   checkpoints_.close();
   connection_.close();
+}
+
+void SqliteFile::set_copies_on_close(bool copies) {
+  checkpoints_.set_copies_on_close(copies);
+  connection_.set_copies_on_close(copies);
+}
+
+int SqliteFile::copy_log(std::string* message) {
+  connection_.note(sqlite3_wal_checkpoint_v2(connection_.handle(), "main",
+                                             SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr));
+  return connection_.code() == SQLITE_OK ? 0 : fail(connection_, message);
 }
 
 bool SqliteFile::is_same(StoreFailure* failure) const {
@@ -276,12 +288,26 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
   return true;
 }
 
+bool SqliteFile::has_lost_log() const {
+  struct stat status = {};
+  return log_inode_ != 0 && ::stat(log_path_.c_str(), &status) != 0 && errno == ENOENT &&
+         ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+}
+
+bool SqliteFile::goes_on_after(int error) {
+  return error == EBUSY || error == ENOMEM || error == ENOSPC;
+}
+
 bool SqliteFile::is_full(const SqliteConnection& connection) {
   const int code = connection.code();
   const int error = connection.system_error();
   return code == SQLITE_FULL || ((code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_SHMSIZE ||
                                   code == SQLITE_IOERR_SHMOPEN) &&
                                  (error == ENOSPC || error == EDQUOT));
+}
+
+bool SqliteFile::is_sync(const SqliteConnection& connection) {
+  return connection.code() == SQLITE_IOERR_FSYNC || connection.code() == SQLITE_IOERR_DIR_FSYNC;
 }
 
 StoreFailure SqliteFile::failure_of(const SqliteConnection& connection) const {
@@ -321,6 +347,10 @@ StoreFailure SqliteFile::failure_of(const SqliteConnection& connection) const {
         break;
       default:
         failure.error = system_error != 0 ? system_error : EIO;
+        // A sync may fail with ENOSPC, and is a failure of the disk all the same.
+        if ((code & 0xff) == SQLITE_IOERR && goes_on_after(failure.error)) {
+          failure.error = EIO;
+        }
     }
   }
   return failure;

@@ -19,6 +19,8 @@ struct SqliteSettings {
   int64_t reserve_bytes = int64_t{8} * 1024 * 1024;
   // The type of the file system of a path, as statfs(2) tells it.
   std::function<long(const std::string& path)> file_system_type;
+  // How many bytes are free on the file system of a path, as statvfs(3) tells it.
+  std::function<int64_t(const std::string& path)> free_bytes;
 };
 
 // The file of a store, and two connections to it: one for the transactions, and one for
@@ -29,6 +31,8 @@ struct SqliteSettings {
 // Invariants:
 // 1. A file that is no store of ours, or of another layout, is never changed.
 // 2. A new store appears under its name when it is complete, so there never is an empty one.
+// 3. Opening and closing a store leaves the file and its log as they are until
+//    set_copies_on_close(true): what is behind damage in the log may still be saved by hand.
 class SqliteFile {
  public:
   SqliteFile(std::string path, SqliteSettings settings)
@@ -48,10 +52,19 @@ class SqliteFile {
   // Opens the store. The result is as that of check_directory().
   int open(std::string* message);
   void close();
+  // Whether the last one who closes the store copies the log into the file and deletes the log. It
+  // does not after open().
+  void set_copies_on_close(bool copies);
+  // Copies all of the log into the file, syncs the file, and empties the log. Not to be called in a
+  // transaction. The result is as that of check_directory().
+  int copy_log(std::string* message);
 
   // Whether the paths still lead to the file that was opened and to its log. Otherwise sets
   // `failure`.
   bool is_same(StoreFailure* failure) const;
+  // Whether somebody has deleted the log while it was open, and nothing is in its place. Then what
+  // is in the log is lost when the store is closed, unless it is copied.
+  bool has_lost_log() const;
 
   SqliteConnection& connection() { return connection_; }
   SqliteConnection& checkpoints() { return checkpoints_; }
@@ -61,8 +74,14 @@ class SqliteFile {
 
   // The first error of a connection in the terms of a store.
   StoreFailure failure_of(const SqliteConnection& connection) const;
+  // Whether a store goes on after a failure with this errno value: it was busy, or had no memory or
+  // no room.
+  static bool goes_on_after(int error);
   // Whether the error is that the disk has no room.
   static bool is_full(const SqliteConnection& connection);
+  // Whether the error is that a sync has failed. What was to be synced may not be on the disk, even
+  // if the next sync succeeds.
+  static bool is_sync(const SqliteConnection& connection);
 
  private:
   // Looks at the header of the file before SQLite may change anything.

@@ -36,6 +36,9 @@ class SqliteQueue {
     std::atomic<uint32_t> turns;         // changes when a ticket is given back; a futex
     std::atomic<uint32_t> news;          // changes when others have to look; a futex
     std::atomic<uint32_t> disk_is_full;  // the reserve was released
+    // How many syncs have failed since all of the log was last copied into the file. Unless it is
+    // 0, what is in the log may not be on the disk, although it can be read.
+    std::atomic<uint32_t> failed_syncs;
   };
 
   SqliteQueue() = default;

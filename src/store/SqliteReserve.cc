@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,10 +17,29 @@ int SqliteReserve::make() const {
     return errno;
   }
   const int error = ::posix_fallocate(file.get(), 0, bytes_);
-  if (error != 0 && ::ftruncate(file.get(), 0) != 0) {
-    return errno;
+  if (error != 0) {
+    // What was occupied of it stays occupied if even this fails. The error is the first one.
+    [[maybe_unused]] const int ignored = ::ftruncate(file.get(), 0);
   }
   return error;
+}
+
+bool SqliteReserve::has_room() const {
+  int64_t free_bytes = 0;
+  if (free_bytes_) {
+    free_bytes = free_bytes_(path_);
+  } else {
+    struct statvfs status = {};
+    if (::statvfs(path_.c_str(), &status) != 0) {
+      return true;  // make() will see
+    }
+    free_bytes = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+  }
+  return free_bytes >= 2 * bytes_;
+}
+
+bool SqliteReserve::is_full(int error) {
+  return error == ENOSPC || error == EDQUOT;
 }
 
 void SqliteReserve::release() const {

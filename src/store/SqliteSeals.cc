@@ -14,6 +14,7 @@ namespace workflow {
 namespace {
 
 constexpr int64_t kPage = SqliteSeals::kPageBytes;
+constexpr int64_t kDatabaseHeader = 100;
 
 // The format of write-ahead logs (https://www.sqlite.org/fileformat2.html#walformat).
 constexpr int64_t kLogHeader = 32;
@@ -68,7 +69,18 @@ uint32_t load_little(const unsigned char* bytes) {
          uint32_t{bytes[0]};
 }
 
+// Reads a part of one page, or more where SQLite does not know yet how large a page is.
 int read_database(SealedFile* file, unsigned char* out, int size, int64_t offset) {
+  // SQLite reads the header of a database before it knows that there are pages of this size, and
+  // even of files that are no stores. It reads the first page as a whole before it uses the rest.
+  const bool is_header = offset + size <= kDatabaseHeader;
+  const int64_t start = offset - offset % kPage;
+  if (!is_header && size < kPage && offset + size <= start + kPage) {
+    unsigned char* page = file->frame.data();
+    const int result = read_database(file, page, kPage, start);
+    std::memcpy(out, page + (offset - start), static_cast<size_t>(size));
+    return result;
+  }
   const int result = file->base()->pMethods->xRead(file->base(), out, size, offset);
   if (result == SQLITE_IOERR_SHORT_READ) {
     sqlite3_int64 length = 0;

@@ -30,12 +30,9 @@ class BackendReference {
   };
 
   BackendReference(int64_t now_us, size_t remembered)
-      : remembered_(remembered), opened_us_(now_us), now_us_(now_us), latest_us_(now_us) {}
+      : remembered_(remembered), opened_us_(now_us), now_us_(now_us) {}
 
-  void set_now(int64_t now_us) {
-    now_us_ = now_us;
-    latest_us_ = std::max(latest_us_, now_us);
-  }
+  void set_now(int64_t now_us) { now_us_ = now_us; }
 
   void execute(workflow::StoreRequest& request) {
     request.failure = workflow::StoreFailure();
@@ -79,10 +76,10 @@ class BackendReference {
     return moments;
   }
 
-  // Whether a store may say that it remembers every timer that has ended since then.
-  bool may_remember_since(int64_t since_us) const {
-    if (!has_forgotten_) return since_us <= opened_us_;
-    return since_us >= newest_forgotten_us_ && since_us <= latest_us_ + 1;
+  // Every timer that has ended since then is remembered. Others may have ended in the same
+  // microsecond as the last one that was forgotten.
+  int64_t remembers_since_us() const {
+    return has_forgotten_ ? std::max(opened_us_, newest_forgotten_us_ + 1) : opened_us_;
   }
 
  private:
@@ -221,7 +218,7 @@ class BackendReference {
   WFStoreAnswer about_none(const std::string& name) const {
     WFStoreAnswer answer;
     answer.verdict = WFStoreVerdict::kUnknown;
-    answer.when = date(opened_us_);
+    answer.when = date(remembers_since_us());
     for (const Ended& ended : ended_) {
       if (ended.name == name) {
         answer.verdict = WFStoreVerdict::kDone;
@@ -555,7 +552,6 @@ class BackendReference {
   const size_t remembered_;
   const int64_t opened_us_;
   int64_t now_us_;
-  int64_t latest_us_;
   std::vector<Timer> timers_;  // in the order of their numbers
   std::vector<Ended> ended_;
   bool has_forgotten_ = false;

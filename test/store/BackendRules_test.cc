@@ -81,7 +81,7 @@ class Trial {
     difference.expect_true("the store works", backend.execute(pointers));
     for (size_t i = 0; i < batch.size() && difference.text().empty(); ++i) {
       reference_.execute(batch[i]);
-      comparison_.compare(batch[i], real[i], reference_, difference);
+      comparison_.compare(batch[i], real[i], difference);
       note_runs(batch[i]);
       last_ = batch[i];
     }

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "store/FaultVfs.h"
@@ -23,6 +26,11 @@ workflow::SqliteSettings settings_of(const FaultVfs& vfs) {
   settings.base_vfs = vfs.name();
   settings.reserve_bytes = kReserveBytes;
   return settings;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Loses the power at a random moment of a random history. Returns what is wrong with the store that
@@ -192,6 +200,115 @@ TEST(SqliteFaults, AFailedCommitIsInDoubtAndTheStoreHasFailed) {
   EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, asked.found ? 2U : 1U);
 }
 
+TEST(SqliteFaults, AStoreThatHasFailedIsClosedAsItIs) {
+  SetClock clock;
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  auto backend = open_backend(path, options_of(clock), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  carry_out(*backend, schedule("tea", clock.us));
+  vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
+  carry_out(*backend, schedule("tea", clock.us));
+  ASSERT_TRUE(vfs.has_failed());
+  const std::string file = read_file(path);
+  const std::string log = read_file(path + "-wal");
+  EXPECT_FALSE(log.empty());
+  backend.reset();
+  EXPECT_TRUE(read_file(path) == file);
+  EXPECT_TRUE(read_file(path + "-wal") == log);
+}
+
+// The system may still show what it could not write, and say nothing when it is asked again.
+TEST(SqliteFaults, AfterAFailedSyncTheLogIsCopiedBeforeTheStoreIsOpened) {
+  SetClock clock;
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  // Without a session: opening the store commits nothing.
+  auto backend = open_backend(path, options_of(clock, 0), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  carry_out(*backend, schedule("tea", clock.us));
+  vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
+  carry_out(*backend, schedule("tea", clock.us));
+  ASSERT_TRUE(vfs.has_failed());
+  std::string message;
+  for (const FaultVfs::Operation operation : {FaultVfs::kSync, FaultVfs::kWrite}) {
+    vfs.set_fault([operation](FaultVfs::Operation each, bool) {
+      errno = EIO;
+      return each == operation ? SQLITE_IOERR : SQLITE_OK;
+    });
+    EXPECT_EQ(backend->reopen(&message), EIO);
+  }
+  // Nor can another process that opens it go on before that.
+  backend.reset();
+  int error = 0;
+  EXPECT_FALSE(open_backend(path, options_of(clock, 0), settings_of(vfs), &message, &error));
+  EXPECT_EQ(error, EIO);
+  vfs.set_fault(nullptr);
+  backend = open_backend(path, options_of(clock, 0), settings_of(vfs), &message);
+  ASSERT_TRUE(backend) << message;
+  EXPECT_EQ(std::filesystem::file_size(path + "-wal"), 0U);
+  EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, 2U);
+}
+
+// Whatever the system says about it.
+TEST(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
+  for (const int system_error : {ENOSPC, ENOMEM, EBUSY, EIO}) {
+    SCOPED_TRACE(system_error);
+    SetClock clock;
+    const FastDir directory;
+    FaultVfs vfs;
+    const auto backend =
+        open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    ASSERT_TRUE(backend);
+    vfs.set_fault([system_error](FaultVfs::Operation operation, bool) {
+      errno = system_error;
+      return operation == FaultVfs::kSync ? SQLITE_IOERR_FSYNC : SQLITE_OK;
+    });
+    workflow::StoreRequest request = make_request(schedule("tea", clock.us), 1);
+    workflow::StoreRequest* const requests[] = {&request};
+    EXPECT_FALSE(backend->execute(requests));
+    EXPECT_EQ(request.failure.error, EIO);
+    EXPECT_TRUE(request.failure.in_doubt);
+    vfs.set_fault(nullptr);
+    std::string message;
+    EXPECT_EQ(backend->reopen(&message), 0) << message;
+    EXPECT_TRUE(backend->execute(requests));
+    EXPECT_EQ(request.failure.error, 0) << request.failure.message;
+  }
+}
+
+// The thread for checkpoints meets it between requests.
+TEST(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
+  for (const int system_error : {ENOSPC, EBUSY}) {
+    SCOPED_TRACE(system_error);
+    SetClock clock;
+    const FastDir directory;
+    FaultVfs vfs;
+    const auto backend =
+        open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    ASSERT_TRUE(backend);
+    vfs.set_fault([system_error](FaultVfs::Operation operation, bool) {
+      errno = system_error;
+      return operation == FaultVfs::kTruncate ? SQLITE_IOERR_TRUNCATE : SQLITE_OK;
+    });
+    workflow::ScheduleRequest request = schedule("tea", clock.us);
+    request.spec.payload.assign(65536, 'p');
+    uint64_t stored = 0;
+    EXPECT_TRUE(eventually([&] {
+      workflow::StoreFailure failure;
+      carry_out(*backend, request, 0, 1, &failure);
+      stored += failure.error == 0 ? 1 : 0;
+      return failure.error == EIO;
+    }));
+    std::string message;
+    vfs.set_fault(nullptr);
+    EXPECT_EQ(backend->reopen(&message), 0) << message;
+    EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, stored);
+  }
+}
+
 // From some moment on the disk has no room, but for what the reserve had taken.
 TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
   for (int full_from = 0; full_from < 12; full_from += 3) {
@@ -234,6 +351,64 @@ TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
     }));
     EXPECT_EQ(std::filesystem::file_size(reserve), static_cast<uintmax_t>(kReserveBytes));
   }
+}
+
+// Makes the disk full, and then gives it room again.
+void fill_disk(FaultVfs& vfs, workflow::SqliteBackend& backend, const SetClock& clock) {
+  vfs.set_fault([](FaultVfs::Operation operation, bool extends) {
+    return operation == FaultVfs::kWrite && extends ? SQLITE_FULL : SQLITE_OK;
+  });
+  workflow::StoreFailure failure;
+  carry_out(backend, schedule("tea", clock.us), 0, 1, &failure);
+  EXPECT_EQ(failure.error, ENOSPC);
+  vfs.set_fault(nullptr);
+}
+
+TEST(SqliteFaults, TheReserveIsMadeAgainWhenTheDiskHasMoreRoomThanThat) {
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  workflow::SqliteSettings settings = settings_of(vfs);
+  std::atomic<int64_t> free_bytes{kReserveBytes};
+  std::atomic<int> looks{0};
+  settings.free_bytes = [&free_bytes, &looks](const std::string&) {
+    looks++;
+    return free_bytes.load();
+  };
+  const auto backend = open_backend(directory.path("timers"), options_of(clock), settings);
+  ASSERT_TRUE(backend);
+  fill_disk(vfs, *backend, clock);
+  const auto error = [&backend, &clock] {
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("tea", clock.us), 0, 1, &failure);
+    return failure.error;
+  };
+  // What is free is what the reserve gave back.
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(error(), ENOSPC);
+    return looks == 2 || ::testing::Test::HasFailure();
+  }));
+  EXPECT_EQ(std::filesystem::file_size(directory.path("timers-reserve")), 0U);
+  free_bytes = 10 * kReserveBytes;
+  EXPECT_TRUE(eventually([&] { return error() == 0; }));
+  EXPECT_EQ(std::filesystem::file_size(directory.path("timers-reserve")),
+            static_cast<uintmax_t>(kReserveBytes));
+}
+
+TEST(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  const auto backend = open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  fill_disk(vfs, *backend, clock);
+  std::filesystem::remove(directory.path("timers-reserve"));
+  std::filesystem::create_directory(directory.path("timers-reserve"));
+  EXPECT_TRUE(eventually([&] {
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("tea", clock.us), 0, 1, &failure);
+    return failure.error == 0;
+  }));
 }
 
 }  // namespace

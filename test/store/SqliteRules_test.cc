@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 
@@ -384,7 +385,7 @@ TEST_F(SqliteRules, OnlyTheLastEndsAreRemembered) {
     EXPECT_EQ(answer.verdict, i > 1 ? WFStoreVerdict::kDone : WFStoreVerdict::kUnknown) << i;
     if (i <= 1) {
       EXPECT_EQ(answer.when,
-                std::chrono::system_clock::time_point(std::chrono::microseconds(now() - 3)));
+                std::chrono::system_clock::time_point(std::chrono::microseconds(now() - 2)));
     }
   }
 }
@@ -405,6 +406,28 @@ TEST_F(SqliteRules, SessionsAreForgottenWhenThereAreVeryMany) {
   carry_out(*backend_, schedule("tea", now()), 2, 5000);
   asked.asked = {5000, 2};
   EXPECT_TRUE(ask(asked).found);
+}
+
+TEST_F(SqliteRules, TheSessionThatIsInUseIsNotForgottenWhenTheClockIsSetBack) {
+  constexpr uint64_t kSessions = 300;
+  for (uint64_t session = 2; session <= kSessions; session++) {
+    carry_out(*backend_, schedule("tea", now()), 1, session);
+    clock_.us += kSecondUs;
+  }
+  clock_.us -= 2 * kSessions * kSecondUs;
+  const auto found = [this](uint64_t session, uint64_t number) {
+    AskRequest request;
+    request.asked = {session, number};
+    return ask(request).found;
+  };
+  // New ones, each of which is used again after the next ones have come.
+  for (uint64_t session = kSessions + 1; session <= kSessions + 20; session++) {
+    carry_out(*backend_, schedule("tea", now()), 1, session);
+    EXPECT_TRUE(found(session, 1)) << session;
+    EXPECT_TRUE(found(std::max(session - 5, kSessions + 1), 1)) << session;
+  }
+  EXPECT_TRUE(found(kSessions, 1));
+  EXPECT_FALSE(found(2, 1));
 }
 
 TEST_F(SqliteRules, RequestsOfABatchAreCarriedOutInTheirOrder) {
