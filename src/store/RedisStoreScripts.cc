@@ -416,13 +416,15 @@ end
 // The other requests, and the main part.
 constexpr const char* kOthers = R"lua(
 local requests = {}
-function requests.S(...) return for_user('schedule', ...) end
-function requests.C(...) return for_user('cancel', ...) end
-function requests.R(...) return for_user('reschedule', ...) end
-function requests.F(...) return for_user('failed', ...) end
+-- Each takes its arguments as one table, because unpack() cannot return many thousands.
+function requests.S(arguments) return for_user('schedule', unpack(arguments)) end
+function requests.C(arguments) return for_user('cancel', unpack(arguments)) end
+function requests.R(arguments) return for_user('reschedule', unpack(arguments)) end
+function requests.F(arguments) return for_user('failed', unpack(arguments)) end
 
 -- Asks for an answer.
-function requests.A(id, number)
+function requests.A(arguments)
+  local id, number = unpack(arguments)
   local earlier = call('HGET', ANSWERS, id .. number)
   if earlier == '' then return {'no'} end
   if earlier then return {'yes', cmsgpack.unpack(earlier)[2]} end
@@ -468,12 +470,13 @@ local function times_of(members)
 end
 
 -- Claims, or only says when what could be claimed is due.
-function requests.T(owner, lease, fresh, peek, ...)
+function requests.T(kinds)
   end_cancelled()
-  local kinds, claimed, seen = {...}, {}, {}
+  local owner, lease, fresh, peek = unpack(kinds, 1, 4)
+  local claimed, seen = {}, {}
   local fresh_from = pad(now - tonumber(fresh))
   local next_time, more = NEVER, 0
-  for i = 1, #kinds, 3 do
+  for i = 5, #kinds, 3 do
     local kind, max, overdue = base(kinds[i]), tonumber(kinds[i + 1]), tonumber(kinds[i + 2])
     if peek == '1' then
       seen[#seen + 1] = times_of(due_between(kind, fresh_from, AFTER_NOW, max))
@@ -485,7 +488,7 @@ function requests.T(owner, lease, fresh, peek, ...)
             tonumber(lease), claimed)
     end
   end
-  for i = 1, #kinds, 3 do
+  for i = 5, #kinds, 3 do
     local kind = base(kinds[i])
     if #due_between(kind, '', AFTER_NOW, 1) > 0 then more = 1 end
     local following = due_between(kind, AFTER_NOW, ':', 1)[1]
@@ -496,7 +499,8 @@ function requests.T(owner, lease, fresh, peek, ...)
 end
 
 -- Finishes a run.
-function requests.E(number, fence, how, next_time, reason)
+function requests.E(arguments)
+  local number, fence, how, next_time, reason = unpack(arguments)
   local timer = find_run(number, fence)
   if not timer then return 0 end
   if how == 'retry' then
@@ -523,9 +527,9 @@ function requests.E(number, fence, how, next_time, reason)
 end
 
 -- Extends leases.
-function requests.X(lease, ...)
-  local runs, result = {...}, {}
-  for i = 1, #runs, 2 do
+function requests.X(runs)
+  local lease, result = runs[1], {}
+  for i = 2, #runs, 2 do
     local timer = find_run(runs[i], runs[i + 1])
     if timer then
       dequeue(timer)
@@ -541,12 +545,13 @@ function requests.X(lease, ...)
 end
 
 -- Counts.
-function requests.N(prefix)
-  return call('ZLEXCOUNT', NAMES, range(escaped(prefix)))
+function requests.N(arguments)
+  return call('ZLEXCOUNT', NAMES, range(escaped(arguments[1])))
 end
 
 -- Lists.
-function requests.L(index, prefix, follows, after_name, after_number, most)
+function requests.L(arguments)
+  local index, prefix, follows, after_name, after_number, most = unpack(arguments)
   local first, past = range(escaped(prefix))
   if follows == '1' then first = '(' .. base(after_name) .. after_number end
   local max, result = tonumber(most), {0}
@@ -572,10 +577,10 @@ function requests.L(index, prefix, follows, after_name, after_number, most)
 end
 
 -- Looks at what is there.
-function requests.K(overdue_time, ...)
+function requests.K(arguments)
   local handled = {}
-  for _, kind in ipairs({...}) do handled[base(kind)] = true end
-  local before = pad(now - tonumber(overdue_time))
+  for i = 2, #arguments do handled[base(arguments[i])] = true end
+  local before = pad(now - tonumber(arguments[1]))
   local overdue, unhandled, first = 0, 0, '-'
   while true do
     local member = call('ZRANGEBYLEX', QUEUE, first, '+', 'LIMIT', 0, 1)[1]
@@ -586,14 +591,16 @@ function requests.K(overdue_time, ...)
     if not handled[kind] then unhandled = unhandled + count end
     first = '[' .. kind .. ':'
   end
-  return {call('HLEN', TIMERS), overdue, unhandled}
+  return {call('ZCARD', NAMES), overdue, unhandled}
 end
 
 local replies = {text('%.0f', now)}
 local i = 7
 while ARGV[i] do
   local count = tonumber(ARGV[i + 1])
-  replies[#replies + 1] = requests[ARGV[i]](unpack(ARGV, i + 2, i + 1 + count))
+  local arguments = {}
+  for n = 1, count do arguments[n] = ARGV[i + 1 + n] end
+  replies[#replies + 1] = requests[ARGV[i]](arguments)
   trim_ended()
   i = i + 2 + count
 end
