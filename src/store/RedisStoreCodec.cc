@@ -107,8 +107,8 @@ class Parts {
     }
     return parts;
   }
-  // The shard of the asked request is not known. Each one decides for itself, so that the id is used
-  // up wherever the request may arrive.
+  // The shard of the asked request is not known. Each one decides for itself, so that the id is
+  // used up wherever the request may arrive.
   std::vector<RedisStorePart> operator()(const AskRequest& what) {
     return all('A', {session_text(what.asked.session), padded(what.asked.number, 20)});
   }
@@ -193,10 +193,9 @@ class Elements {
   int64_t number() {
     const std::string digits = text();
     int64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    good_ = good_ && (digits.empty() ||
-                      (error == std::errc() && end == digits.data() + digits.size()));
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    good_ =
+        good_ && (digits.empty() || (error == std::errc() && end == digits.data() + digits.size()));
     return digits.empty() ? 0 : number;
   }
   // The number of a timer or a fence, as it is outside; 0 if there is none.
@@ -221,9 +220,9 @@ struct Word {
 };
 
 constexpr Word<WFStoreVerdict> kVerdicts[] = {
-    {"won", WFStoreVerdict::kWon},           {"won_after", WFStoreVerdict::kWonAfter},
-    {"running", WFStoreVerdict::kRunning},   {"after_run", WFStoreVerdict::kAfterRun},
-    {"done", WFStoreVerdict::kDone},         {"unknown", WFStoreVerdict::kUnknown},
+    {"won", WFStoreVerdict::kWon},         {"won_after", WFStoreVerdict::kWonAfter},
+    {"running", WFStoreVerdict::kRunning}, {"after_run", WFStoreVerdict::kAfterRun},
+    {"done", WFStoreVerdict::kDone},       {"unknown", WFStoreVerdict::kUnknown},
 };
 constexpr Word<WFStoreOutcome> kOutcomes[] = {
     {"", WFStoreOutcome::kNone},
@@ -399,15 +398,17 @@ class Answers {
     for (const RedisStorePart& part : parts_) {
       Elements reply = elements(part);
       const bool ends_early = reply.count() != 0;
+      const size_t before = what.timers.size();
       while (reply.more()) {
         if (!read_info(reply.array(), &what.timers.emplace_back())) {
           return false;
         }
       }
-      if (!reply.good() || (ends_early && what.timers.empty())) {
+      if (!reply.good() || (ends_early && what.timers.size() == before && what.max > 0)) {
         return false;
       }
-      if (ends_early) {
+      what.more = what.more || ends_early;
+      if (ends_early && what.max > 0) {
         const std::pair place(what.timers.back().name, what.timers.back().timer);
         last = last ? std::min(*last, place) : place;
       }
@@ -419,7 +420,7 @@ class Answers {
       });
       what.timers.erase(past, what.timers.end());
     }
-    what.more = last.has_value() || what.timers.size() > what.max;
+    what.more = what.more || last.has_value() || what.timers.size() > what.max;
     what.timers.resize(std::min(what.timers.size(), what.max));
     return true;
   }

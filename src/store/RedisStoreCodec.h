@@ -36,9 +36,9 @@ std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_
 bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,
                         StoreRequest* request);
 
-// Looks at the replies to a claim that only peeked, and returns for each shard what it should claim,
-// such that the timers of all shards together are those that are due for longest. Returns false if
-// the replies make no sense.
+// Looks at the replies to a claim that only peeked, and returns for each shard what it should
+// claim, such that the timers of all shards together are those that are due for longest. Returns
+// false if the replies make no sense.
 bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePart>& peeked,
                        std::vector<ClaimRequest>* shares);
 

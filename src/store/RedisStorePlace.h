@@ -31,8 +31,8 @@ struct RedisStorePlace {
   std::string channel() const { return name_space + ":news"; }
 };
 
-// The shard of a timer of that name. It must never change, since the timers of existing stores would
-// not be found any more.
+// The shard of a timer of that name. It must never change, since the timers of existing stores
+// would not be found any more.
 size_t redis_store_shard(std::string_view name, size_t shards);
 
 }  // namespace workflow

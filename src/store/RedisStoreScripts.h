@@ -9,7 +9,8 @@ namespace workflow {
 //
 // The keys of a shard, in the order in which the scripts take them, are those of
 // kRedisStoreKeys with the prefix "{namespace:shard}:". Numbers and times are strings of 19 decimal
-// digits in the keys and the arguments, which keeps them exact and in order: Lua knows only doubles.
+// digits in the keys and the arguments, which keeps them exact and in order: Lua knows only
+// doubles.
 inline constexpr const char* kRedisStoreKeys[] = {
     "meta",      // a hash: the layout, the id of the store, the number of shards, counters
     "timers",    // a hash: number to what is known about the timer, packed
