@@ -106,7 +106,7 @@ std::string RedisStoreBackend::time_argument() const {
 }
 
 int64_t RedisStoreBackend::now_us() {
-  return test_clock_ == nullptr ? monotonic_now_ns() / 1000 + offset_us_.load()
+  return test_clock_ == nullptr ? system_clock().now_ns() / 1000 + offset_us_.load()
                                 : test_clock_->now_ns_on(ClockId::kWall) / 1000;
 }
 

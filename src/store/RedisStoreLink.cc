@@ -18,7 +18,7 @@ constexpr int kNeverAgainMs = 24 * 3600 * 1000;
 constexpr int64_t kLookNs = 50'000'000;
 
 int64_t mono_us() {
-  return monotonic_now_ns() / 1000;
+  return system_clock().now_ns() / 1000;
 }
 
 void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* reply) {
@@ -83,7 +83,7 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::st
   bool closed = false;
   MutexLock lock(awaited.mutex);
   while (awaited.left > 0) {
-    awaited.changed.wait_until(awaited.mutex, monotonic_now_ns() + kLookNs);
+    awaited.changed.wait_until(awaited.mutex, system_clock().now_ns() + kLookNs);
     // Without a connection the pipeline would wait for another one. It may be making the first.
     const bool waits_for_another = was_connected_ || mono_us() - began_us > kTimeoutMs * 1000;
     if (awaited.left > 0 && !closed && waits_for_another && !pipeline_.is_connected()) {

@@ -68,11 +68,11 @@ RedisStoreNews::~RedisStoreNews() {
 void RedisStoreNews::keep() {
   {
     MutexLock lock(state_->mutex);
-    if (state_->task != nullptr || state_->closed || monotonic_now_ns() < next_try_ns_) {
+    if (state_->task != nullptr || state_->closed || system_clock().now_ns() < next_try_ns_) {
       return;
     }
   }
-  next_try_ns_ = monotonic_now_ns() + kPauseNs;
+  next_try_ns_ = system_clock().now_ns() + kPauseNs;
   WFRedisSubscriber subscriber;
   if (subscriber.init(server_url_) != 0) {
     return;
