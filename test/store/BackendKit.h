@@ -61,7 +61,8 @@ inline std::unique_ptr<workflow::StoreBackend> open_redis_with_clock(
 
 // Those that every fact about the rules is checked for.
 inline std::vector<BackendKind> backend_kinds() {
-  return {{"Memory", &workflow::open_memory_backend}, {"Sqlite", &workflow::open_sqlite_backend},
+  return {{"Memory", &workflow::open_memory_backend},
+          {"Sqlite", &workflow::open_sqlite_backend},
           {"Redis", &open_redis_with_clock, 1}};
 }
 
@@ -98,9 +99,9 @@ class StorePlace {
 
  private:
   std::string place() const {
-    return server_ == nullptr ? directory_.path("timers")
-                              : server_->url() + "&namespace=test&shards=" +
-                                    std::to_string(kind_.redis_shards);
+    return server_ == nullptr
+               ? directory_.path("timers")
+               : server_->url() + "&namespace=test&shards=" + std::to_string(kind_.redis_shards);
   }
 
   const BackendKind kind_;
