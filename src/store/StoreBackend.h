@@ -87,13 +87,16 @@ class StoreBackend {
   virtual void close() = 0;
 };
 
-// Opens the store at `place`: the part of the URL after "sqlite:" or "memory:". Returns null with
-// an errno value in *error and a message of one line.
+// Opens the store at `place`: the part of the URL after "sqlite:" or "memory:", or the whole URL of
+// a Redis. Returns null with an errno value in *error and a message of one line.
 std::unique_ptr<StoreBackend> open_sqlite_backend(const std::string& place,
                                                   const StoreBackendOptions& options, int* error,
                                                   std::string* message);
 std::unique_ptr<StoreBackend> open_memory_backend(const std::string& place,
                                                   const StoreBackendOptions& options, int* error,
                                                   std::string* message);
+std::unique_ptr<StoreBackend> open_redis_backend(const std::string& url,
+                                                 const StoreBackendOptions& options, int* error,
+                                                 std::string* message);
 
 }  // namespace workflow

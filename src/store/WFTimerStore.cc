@@ -153,8 +153,13 @@ std::unique_ptr<StoreBackend> open_backend(const std::string& url,
   if (const auto place = place_of("memory:")) {
     return workflow::open_memory_backend(*place, options, &failure->error, &failure->message);
   }
-  *failure = wrong(
-      EINVAL, "the URL begins with none of sqlite: and memory: but is " + StoreText::quoted(url));
+  if (url.starts_with("redis://") || url.starts_with("rediss://") || url.starts_with("redis+") ||
+      url.starts_with("rediss+")) {
+    return workflow::open_redis_backend(url, options, &failure->error, &failure->message);
+  }
+  *failure =
+      wrong(EINVAL, "the URL begins with none of sqlite:, redis:, rediss: and memory: but is " +
+                        StoreText::quoted(url));
   return nullptr;
 }
 

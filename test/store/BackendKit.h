@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "redis/RedisServer.h"
+#include "store/RedisStoreBackend.h"
 #include "store/StoreBackend.h"
 #include "support/TempDir.h"
 #include "util/Clock.h"
@@ -42,15 +44,33 @@ class SetClock final : public workflow::Clock {
 struct BackendKind {
   const char* name;
   decltype(&workflow::open_memory_backend) open;
+  // How many shards it has on a Redis server; 0 if it needs none.
+  size_t redis_shards = 0;
 };
 
 inline void PrintTo(const BackendKind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
+// A store in a Redis whose scripts take the time from the clock of the test.
+inline std::unique_ptr<workflow::StoreBackend> open_redis_with_clock(
+    const std::string& url, const workflow::StoreBackendOptions& options, int* error,
+    std::string* message) {
+  return workflow::RedisStoreBackend::open(url, options, options.clock, error, message);
+}
+
 // Those that every fact about the rules is checked for.
 inline std::vector<BackendKind> backend_kinds() {
-  return {{"Memory", &workflow::open_memory_backend}, {"Sqlite", &workflow::open_sqlite_backend}};
+  return {{"Memory", &workflow::open_memory_backend},
+          {"Sqlite", &workflow::open_sqlite_backend},
+          {"Redis", &open_redis_with_clock, 1}};
+}
+
+// The same, and those whose numbers grow for each name only.
+inline std::vector<BackendKind> rules_backend_kinds() {
+  std::vector<BackendKind> kinds = backend_kinds();
+  kinds.push_back({"RedisShards", &open_redis_with_clock, 5});
+  return kinds;
 }
 
 // For INSTANTIATE_TEST_SUITE_P.
@@ -61,7 +81,11 @@ inline std::string backend_name(const testing::TestParamInfo<BackendKind>& info)
 // A place for a store of that kind, with a clock. It must outlive what it opens.
 class StorePlace {
  public:
-  explicit StorePlace(const BackendKind& kind) : kind_(kind) {}
+  explicit StorePlace(const BackendKind& kind) : kind_(kind) {
+    if (kind.redis_shards > 0) {
+      server_ = std::make_unique<redis_test::RedisServer>();
+    }
+  }
 
   // Fails the test, and returns null, if the store cannot be opened.
   std::unique_ptr<workflow::StoreBackend> open(uint64_t session, size_t remembered = 1000,
@@ -73,7 +97,7 @@ class StorePlace {
     options.changed = std::move(changed);
     int error = 0;
     std::string message;
-    auto backend = kind_.open(directory_.path("timers"), options, &error, &message);
+    auto backend = kind_.open(place(), options, &error, &message);
     EXPECT_NE(backend, nullptr) << error << ": " << message;
     return backend;
   }
@@ -81,8 +105,15 @@ class StorePlace {
   SetClock clock;
 
  private:
+  std::string place() const {
+    return server_ == nullptr
+               ? directory_.path("timers")
+               : server_->url() + "&namespace=test&shards=" + std::to_string(kind_.redis_shards);
+  }
+
   const BackendKind kind_;
   test_support::TempDir directory_;
+  std::unique_ptr<redis_test::RedisServer> server_;
 };
 
 // A store at which a test asks one request after the other.

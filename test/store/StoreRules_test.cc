@@ -587,7 +587,7 @@ TEST_P(StoreRules, OldEndsAreForgottenAndTheAnswerSaysSinceWhen) {
   EXPECT_EQ(outcome("b"), WFStoreOutcome::kCancelled);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, StoreRules, testing::ValuesIn(store_test::backend_kinds()),
+INSTANTIATE_TEST_SUITE_P(Each, StoreRules, testing::ValuesIn(store_test::rules_backend_kinds()),
                          store_test::backend_name);
 
 }  // namespace

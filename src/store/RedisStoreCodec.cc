@@ -1,0 +1,601 @@
+#include "store/RedisStoreCodec.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "store/RedisStorePlace.h"
+#include "store/StoreTime.h"
+#include "workflow/WFTaskState.h"
+
+namespace workflow {
+
+namespace {
+
+using protocol::RedisValue;
+
+// Lua counts exactly that far.
+constexpr int64_t kMostLengthUs = int64_t{1} << 50;
+constexpr size_t kMostCount = 1'000'000;
+constexpr uint64_t kMostOverdue = 10'000;
+
+std::string padded(uint64_t number, size_t digits = 19) {
+  const std::string text = std::to_string(number);
+  return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
+}
+// Times before 1970 count as 1970.
+std::string time_text(int64_t us) {
+  return padded(static_cast<uint64_t>(std::max<int64_t>(us, 0)));
+}
+std::string length_text(int64_t us) {
+  return std::to_string(std::clamp<int64_t>(us, 0, kMostLengthUs));
+}
+std::string count_text(size_t count) {
+  return std::to_string(std::min(count, kMostCount));
+}
+std::string session_text(uint64_t session) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (size_t i = 0; i < 16; i++) {
+    text[15 - i] = digits[session >> (4 * i) & 15];
+  }
+  return text;
+}
+
+// --- requests ---
+
+class Parts {
+ public:
+  Parts(const StoreRequest& request, size_t shards, bool peek)
+      : request_(request), shards_(shards), peek_(peek) {}
+
+  std::vector<RedisStorePart> operator()(const ScheduleRequest& what) {
+    constexpr std::array<const char*, 3> policies = {"append", "replace", "keep"};
+    static_assert(WF_TIMER_APPEND == 0 && WF_TIMER_REPLACE == 1 && WF_TIMER_KEEP == 2);
+    const StoredSpec& spec = what.spec;
+    return one(spec.name, 'S',
+               with_id({spec.name, spec.kind, spec.payload, spec.repeat,
+                        std::to_string(spec.skip_after_us), time_text(what.due_us),
+                        policies.at(static_cast<size_t>(what.policy))}));
+  }
+  std::vector<RedisStorePart> operator()(const CancelRequest& what) {
+    return one(what.name, 'C', with_id({what.name, count_text(what.max)}));
+  }
+  std::vector<RedisStorePart> operator()(const RescheduleRequest& what) {
+    return one(what.name, 'R',
+               with_id({what.name, count_text(what.max), time_text(what.due_us),
+                        what.changes_repeat ? "1" : "0", what.repeat}));
+  }
+  std::vector<RedisStorePart> operator()(const FailedRequest& what) {
+    return one(what.name, 'F', with_id({what.name, what.remove ? "1" : "0"}));
+  }
+  std::vector<RedisStorePart> operator()(const ClaimRequest& what) {
+    std::vector<std::string> arguments = {what.owner, length_text(what.lease_us),
+                                          length_text(what.fresh_us), peek_ ? "1" : "0"};
+    for (const ClaimRequest::Kind& kind : what.kinds) {
+      arguments.push_back(kind.name);
+      arguments.push_back(count_text(kind.max));
+      arguments.push_back(count_text(kind.max_overdue));
+    }
+    return all('T', arguments);
+  }
+  std::vector<RedisStorePart> operator()(const FinishRequest& what) {
+    constexpr std::array<const char*, 4> hows = {"done", "missed", "retry", "failed"};
+    return {{what.run.timer % shards_,
+             'E',
+             {padded(what.run.timer / shards_), fence_text(what.run),
+              hows.at(static_cast<size_t>(what.how)), time_text(what.next_us), what.reason},
+             {}}};
+  }
+  std::vector<RedisStorePart> operator()(const ExtendRequest& what) {
+    std::vector<RedisStorePart> parts;
+    for (RedisStorePart& part : all('X', {length_text(what.lease_us)})) {
+      for (const RunId& run : what.runs) {
+        if (run.timer % shards_ == part.shard) {
+          part.arguments.push_back(padded(run.timer / shards_));
+          part.arguments.push_back(fence_text(run));
+        }
+      }
+      if (part.arguments.size() > 1) {
+        parts.push_back(std::move(part));
+      }
+    }
+    return parts;
+  }
+  // The shard of the asked request is not known. Each one decides for itself, so that the id is
+  // used up wherever the request may arrive.
+  std::vector<RedisStorePart> operator()(const AskRequest& what) {
+    return all('A', {session_text(what.asked.session), padded(what.asked.number, 20)});
+  }
+  std::vector<RedisStorePart> operator()(const CountRequest& what) {
+    return all('N', {what.prefix});
+  }
+  std::vector<RedisStorePart> operator()(const ListRequest& what) {
+    const bool follows = what.prefix <= what.after_name;
+    std::vector<RedisStorePart> parts =
+        all('L', {what.failed_only ? "failed" : "names", what.prefix, follows ? "1" : "0",
+                  what.after_name, "", count_text(what.max)});
+    for (RedisStorePart& part : parts) {
+      // The last number of the shard that is not after the place.
+      const uint64_t place = what.after_timer;
+      part.arguments[4] = padded(place < part.shard ? 0 : (place - part.shard) / shards_);
+    }
+    return parts;
+  }
+  std::vector<RedisStorePart> operator()(const LookRequest& what) {
+    std::vector<std::string> arguments = {length_text(what.overdue_us)};
+    arguments.insert(arguments.end(), what.handled.begin(), what.handled.end());
+    return all('K', arguments);
+  }
+
+ private:
+  std::vector<RedisStorePart> one(const std::string& name, char letter,
+                                  std::vector<std::string> arguments) const {
+    return {{redis_store_shard(name, shards_), letter, std::move(arguments), {}}};
+  }
+  std::vector<RedisStorePart> all(char letter, const std::vector<std::string>& arguments) const {
+    std::vector<RedisStorePart> parts;
+    for (size_t shard = 0; shard < shards_; shard++) {
+      parts.push_back({shard, letter, arguments, {}});
+    }
+    return parts;
+  }
+  std::vector<std::string> with_id(std::vector<std::string> arguments) const {
+    const WFStoreRequestId& id = request_.id;
+    std::vector<std::string> all = {session_text(id.session),
+                                    id.number == 0 ? "" : padded(id.number, 20)};
+    all.insert(all.end(), std::make_move_iterator(arguments.begin()),
+               std::make_move_iterator(arguments.end()));
+    return all;
+  }
+  // Empty if no timer can have that fence.
+  std::string fence_text(const RunId& run) const {
+    return run.fence % shards_ == run.timer % shards_ ? padded(run.fence / shards_) : "";
+  }
+
+  const StoreRequest& request_;
+  const size_t shards_;
+  const bool peek_;
+};
+
+// --- replies ---
+
+// Reads the elements of an array, one after the other. What is not there makes it bad.
+class Elements {
+ public:
+  Elements(const RedisValue& value, size_t shard, size_t shards)
+      : value_(value), shard_(shard), shards_(shards), good_(value.is_array()) {}
+
+  bool good() const { return good_; }
+  bool more() const { return good_ && next_ < value_.arr_size(); }
+
+  const RedisValue& value() {
+    static const RedisValue nothing;
+    good_ = more();
+    return good_ ? value_.arr_at(next_++) : nothing;
+  }
+  std::string text() {
+    const RedisValue& text = value();
+    good_ = good_ && text.is_string();
+    return text.string_value();
+  }
+  uint64_t count() {
+    const RedisValue& number = value();
+    good_ = good_ && number.is_int() && number.int_value() >= 0;
+    return static_cast<uint64_t>(number.int_value());
+  }
+  // In decimal digits; an empty text is 0.
+  int64_t number() {
+    const std::string digits = text();
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    good_ =
+        good_ && (digits.empty() || (error == std::errc() && end == digits.data() + digits.size()));
+    return digits.empty() ? 0 : number;
+  }
+  // The number of a timer or a fence, as it is outside; 0 if there is none.
+  uint64_t global() {
+    const auto number = static_cast<uint64_t>(this->number());
+    return number == 0 ? 0 : number * shards_ + shard_;
+  }
+  Elements array() { return {value(), shard_, shards_}; }
+
+ private:
+  const RedisValue& value_;
+  const size_t shard_;
+  const size_t shards_;
+  size_t next_ = 0;
+  bool good_;
+};
+
+template <class ENUM>
+struct Word {
+  std::string_view word;
+  ENUM value;
+};
+
+constexpr Word<WFStoreVerdict> kVerdicts[] = {
+    {"won", WFStoreVerdict::kWon},         {"won_after", WFStoreVerdict::kWonAfter},
+    {"running", WFStoreVerdict::kRunning}, {"after_run", WFStoreVerdict::kAfterRun},
+    {"done", WFStoreVerdict::kDone},       {"unknown", WFStoreVerdict::kUnknown},
+};
+constexpr Word<WFStoreOutcome> kOutcomes[] = {
+    {"", WFStoreOutcome::kNone},
+    {"done", WFStoreOutcome::kDone},
+    {"cancelled", WFStoreOutcome::kCancelled},
+    {"missed", WFStoreOutcome::kMissed},
+    {"failed", WFStoreOutcome::kFailed},
+};
+constexpr Word<WFStoreStage> kStages[] = {
+    {"waiting", WFStoreStage::kWaiting},
+    {"running", WFStoreStage::kRunning},
+    {"blocked", WFStoreStage::kBlocked},
+    {"failed", WFStoreStage::kFailed},
+};
+
+template <class ENUM, size_t N>
+bool read_word(const Word<ENUM> (&words)[N], const std::string& text, ENUM* value) {
+  for (const Word<ENUM>& word : words) {
+    if (word.word == text) {
+      *value = word.value;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool read_failure(const std::string& word, StoreFailure* failure) {
+  if (word.empty()) {
+    return true;
+  }
+  if (word == "exists") {
+    *failure = {EEXIST, "a timer of that name exists", false};
+  } else if (word == "full") {
+    *failure = {ENOSPC, "the memory of the server is full (maxmemory): the timer is not stored",
+                false};
+  } else if (word == "used") {
+    *failure = {ECANCELED, "the request was asked for before it arrived", false};
+  } else if (word == "another") {
+    *failure = {EINVAL, "the id belongs to a request of another kind", false};
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool read_answer(Elements elements, WFStoreAnswer* answer) {
+  bool good = read_word(kVerdicts, elements.text(), &answer->verdict);
+  answer->timer = elements.global();
+  answer->owner = elements.text();
+  answer->fence = elements.global();
+  answer->lease_left = std::chrono::microseconds(elements.number());
+  answer->attempts = static_cast<unsigned>(elements.count());
+  good = read_word(kOutcomes, elements.text(), &answer->outcome) && good;
+  answer->when = time_of_us(elements.number());
+  return good && elements.good();
+}
+
+// What a user's request was answered.
+bool read_result(Elements elements, StoreFailure* failure, WFStoreResult* result) {
+  const bool good = read_failure(elements.text(), failure);
+  result->timer = elements.global();
+  result->count = elements.count();
+  while (elements.more()) {
+    if (!read_answer(elements.array(), &result->answers.emplace_back())) {
+      return false;
+    }
+  }
+  return good && elements.good();
+}
+
+class Answers {
+ public:
+  Answers(const std::vector<RedisStorePart>& parts, size_t shards, StoreFailure* failure)
+      : parts_(parts), shards_(shards), failure_(failure) {}
+
+  bool operator()(ScheduleRequest& what) {
+    WFStoreResult result;
+    const bool good = read_result(elements(parts_.at(0)), failure_, &result);
+    what.timer = result.timer;
+    what.answers = std::move(result.answers);
+    return good;
+  }
+  bool operator()(CancelRequest& what) { return read_answers(&what.answers); }
+  bool operator()(RescheduleRequest& what) { return read_answers(&what.answers); }
+  bool operator()(FailedRequest& what) {
+    WFStoreResult result;
+    const bool good = read_result(elements(parts_.at(0)), failure_, &result);
+    what.count = result.count;
+    return good;
+  }
+  bool operator()(ClaimRequest& what) {
+    for (const RedisStorePart& part : parts_) {
+      Elements reply = elements(part);
+      what.next_us = std::min(what.next_us, reply.number());
+      what.more = reply.count() != 0 || what.more;
+      Elements claimed = reply.array();
+      while (claimed.more()) {
+        if (!read_claimed(claimed.array(), &what.claimed.emplace_back())) {
+          return false;
+        }
+      }
+      if (!reply.good() || !claimed.good()) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool operator()(FinishRequest& what) {
+    const RedisValue& reply = parts_.at(0).reply;
+    what.accepted = reply.int_value() != 0;
+    return reply.is_int();
+  }
+  bool operator()(ExtendRequest& what) {
+    std::vector<Elements> replies;
+    std::vector<std::optional<size_t>> of_shard(shards_);
+    for (const RedisStorePart& part : parts_) {
+      of_shard[part.shard] = replies.size();
+      replies.push_back(elements(part));
+    }
+    for (const RunId& run : what.runs) {
+      const std::optional<size_t> place = of_shard[run.timer % shards_];
+      if (!place) {
+        return false;
+      }
+      Elements reply = replies[*place].array();
+      ExtendRequest::Extended& extended = what.extended.emplace_back();
+      extended.live = reply.count() != 0;
+      extended.cancelled = reply.count() != 0;
+      extended.lease_end_us = reply.number();
+      if (!reply.good()) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool operator()(AskRequest& what) {
+    what.result = WFStoreResult();
+    what.result.request = what.asked;
+    bool forgotten = false;
+    for (const RedisStorePart& part : parts_) {
+      Elements reply = elements(part);
+      const std::string word = reply.text();
+      if (word == "yes") {
+        StoreFailure failure;
+        if (!read_result(reply.array(), &failure, &what.result)) {
+          return false;
+        }
+        what.found = true;
+        what.result.error = failure.error;
+        what.result.message = failure.message;
+        what.result.state = failure.error != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_SUCCESS;
+        return true;
+      }
+      if (word != "no" && word != "forgotten") {
+        return false;
+      }
+      forgotten = forgotten || word == "forgotten";
+    }
+    if (forgotten) {
+      *failure_ = {ENODATA, "the store does not remember requests from so long ago", false};
+    }
+    return true;
+  }
+  bool operator()(CountRequest& what) {
+    return std::all_of(parts_.begin(), parts_.end(), [&what](const RedisStorePart& part) {
+      what.count += static_cast<uint64_t>(part.reply.int_value());
+      return part.reply.is_int();
+    });
+  }
+  bool operator()(ListRequest& what) {
+    // A shard whose reply ends early may have more before what others have said.
+    std::optional<std::pair<std::string, uint64_t>> last;
+    for (const RedisStorePart& part : parts_) {
+      Elements reply = elements(part);
+      const bool ends_early = reply.count() != 0;
+      const size_t before = what.timers.size();
+      while (reply.more()) {
+        if (!read_info(reply.array(), &what.timers.emplace_back())) {
+          return false;
+        }
+      }
+      if (!reply.good() || (ends_early && what.timers.size() == before && what.max > 0)) {
+        return false;
+      }
+      what.more = what.more || ends_early;
+      if (ends_early && what.max > 0) {
+        const std::pair place(what.timers.back().name, what.timers.back().timer);
+        last = last ? std::min(*last, place) : place;
+      }
+    }
+    std::sort(what.timers.begin(), what.timers.end(), comes_before);
+    if (last) {
+      const auto past = std::find_if(what.timers.begin(), what.timers.end(), [&](const auto& info) {
+        return std::pair(info.name, info.timer) > *last;
+      });
+      what.timers.erase(past, what.timers.end());
+    }
+    what.more = what.more || last.has_value() || what.timers.size() > what.max;
+    what.timers.resize(std::min(what.timers.size(), what.max));
+    return true;
+  }
+  bool operator()(LookRequest& what) {
+    for (const RedisStorePart& part : parts_) {
+      Elements reply = elements(part);
+      what.stored += reply.count();
+      what.overdue += reply.count();
+      what.unhandled += reply.count();
+      if (!reply.good()) {
+        return false;
+      }
+    }
+    what.overdue = std::min(what.overdue, kMostOverdue);
+    what.unhandled = std::min(what.unhandled, what.overdue);
+    return true;
+  }
+
+ private:
+  Elements elements(const RedisStorePart& part) const { return {part.reply, part.shard, shards_}; }
+
+  bool read_answers(std::vector<WFStoreAnswer>* answers) {
+    WFStoreResult result;
+    const bool good = read_result(elements(parts_.at(0)), failure_, &result);
+    *answers = std::move(result.answers);
+    return good;
+  }
+
+  static bool read_claimed(Elements elements, ClaimRequest::Claimed* claimed) {
+    claimed->run.timer = elements.global();
+    claimed->run.fence = elements.global();
+    claimed->spec.name = elements.text();
+    claimed->spec.kind = elements.text();
+    claimed->spec.payload = elements.text();
+    claimed->spec.repeat = elements.text();
+    claimed->spec.skip_after_us = elements.number();
+    claimed->due_us = elements.number();
+    claimed->lease_end_us = elements.number();
+    claimed->attempts = static_cast<unsigned>(elements.count());
+    return elements.good();
+  }
+
+  static bool read_info(Elements elements, WFStoreInfo* info) {
+    info->timer = elements.global();
+    info->name = elements.text();
+    info->kind = elements.text();
+    info->payload = elements.text();
+    info->due = time_of_us(elements.number());
+    const bool good = read_word(kStages, elements.text(), &info->stage);
+    info->attempts = static_cast<unsigned>(elements.count());
+    info->owner = elements.text();
+    info->reason = elements.text();
+    return good && elements.good();
+  }
+
+  static bool comes_before(const WFStoreInfo& a, const WFStoreInfo& b) {
+    const int order = a.name.compare(b.name);
+    return order != 0 ? order < 0 : a.timer < b.timer;
+  }
+
+  const std::vector<RedisStorePart>& parts_;
+  const size_t shards_;
+  StoreFailure* const failure_;
+};
+
+// A timer that could be claimed: since when it is due, and its shard.
+using Due = std::pair<int64_t, size_t>;
+
+// Counts for each shard those of the `max` earliest that are its own.
+std::vector<size_t> shares_of(std::vector<Due> due, size_t max, size_t shards) {
+  std::sort(due.begin(), due.end());
+  due.resize(std::min(due.size(), max));
+  std::vector<size_t> shares(shards);
+  for (const Due& one : due) {
+    shares[one.second]++;
+  }
+  return shares;
+}
+
+}  // namespace
+
+size_t RedisStorePart::bytes() const {
+  size_t bytes = 64;
+  for (const std::string& argument : arguments) {
+    bytes += argument.size() + 16;
+  }
+  return bytes;
+}
+
+std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,
+                                              bool peek) {
+  return std::visit(Parts(request, shards, peek), request.what);
+}
+
+bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,
+                        StoreRequest* request) {
+  return std::visit(Answers(parts, shards, &request->failure), request->what);
+}
+
+bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePart>& peeked,
+                       std::vector<ClaimRequest>* shares) {
+  const size_t shards = peeked.size();
+  std::vector<std::vector<Due>> fresh(claim.kinds.size());
+  std::vector<std::vector<Due>> overdue(claim.kinds.size());
+  for (const RedisStorePart& part : peeked) {
+    Elements reply(part.reply, part.shard, shards);
+    reply.number();
+    reply.count();
+    reply.value();
+    Elements seen = reply.array();
+    for (size_t kind = 0; kind < claim.kinds.size(); kind++) {
+      for (std::vector<Due>* due : {&fresh[kind], &overdue[kind]}) {
+        Elements times = seen.array();
+        while (times.more()) {
+          due->emplace_back(times.number(), part.shard);
+        }
+        if (!times.good()) {
+          return false;
+        }
+      }
+    }
+  }
+  shares->assign(shards, claim);
+  for (size_t kind = 0; kind < claim.kinds.size(); kind++) {
+    const ClaimRequest::Kind& wanted = claim.kinds[kind];
+    const std::vector<size_t> first = shares_of(fresh[kind], wanted.max, shards);
+    const size_t left = wanted.max - std::min(wanted.max, fresh[kind].size());
+    const std::vector<size_t> then =
+        shares_of(overdue[kind], std::min(left, wanted.max_overdue), shards);
+    for (size_t shard = 0; shard < shards; shard++) {
+      (*shares)[shard].kinds[kind].max = first[shard] + then[shard];
+      (*shares)[shard].kinds[kind].max_overdue = then[shard];
+    }
+  }
+  return true;
+}
+
+void redis_store_clear(StoreRequest* request) {
+  request->failure = StoreFailure();
+  std::visit(
+      [](auto& what) {
+        if constexpr (requires { what.answers; }) {
+          what.answers.clear();
+        }
+        if constexpr (requires { what.timer; }) {
+          what.timer = 0;
+        }
+        if constexpr (requires { what.count; }) {
+          what.count = 0;
+        }
+        if constexpr (requires { what.claimed; }) {
+          what.claimed.clear();
+          what.next_us = kNeverUs;
+        }
+        if constexpr (requires { what.accepted; }) {
+          what.accepted = false;
+        }
+        if constexpr (requires { what.extended; }) {
+          what.extended.clear();
+        }
+        if constexpr (requires { what.found; }) {
+          what.found = false;
+          what.result = WFStoreResult();
+        }
+        if constexpr (requires { what.timers; }) {
+          what.timers.clear();
+        }
+        if constexpr (requires { what.more; }) {
+          what.more = false;
+        }
+        if constexpr (requires { what.stored; }) {
+          what.stored = what.overdue = what.unhandled = 0;
+        }
+      },
+      request->what);
+}
+
+}  // namespace workflow

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "store/StoreRequest.h"
+#include "workflow/RedisMessage.h"
+
+namespace workflow {
+
+// The requests of a store as its scripts take them, and their replies. Pure functions; see
+// RedisStoreScripts.h.
+//
+// A shard counts its timers and fences by itself. Outside their numbers are
+// (number of the shard) * shards + shard, so that no two shards give out the same.
+
+// What one shard is asked for the sake of a request.
+struct RedisStorePart {
+  size_t shard = 0;
+  char letter = ' ';
+  std::vector<std::string> arguments;
+  // The reply.
+  protocol::RedisValue reply;
+
+  size_t bytes() const;
+};
+
+// Returns what has to be asked of which shards. A claim is divided into one part for each shard, by
+// `peek` such that nothing is claimed.
+std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,
+                                              bool peek = false);
+
+// Gives the request the answer that its parts have got. Returns false if they make no sense.
+bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,
+                        StoreRequest* request);
+
+// Looks at the replies to a claim that only peeked, and returns for each shard what it should
+// claim, such that the timers of all shards together are those that are due for longest. Returns
+// false if the replies make no sense.
+bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePart>& peeked,
+                       std::vector<ClaimRequest>* shares);
+
+// Takes back what an earlier attempt has answered.
+void redis_store_clear(StoreRequest* request);
+
+}  // namespace workflow

@@ -1,0 +1,104 @@
+#include "store/RedisStoreLink.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kernel/BlockingScope.h"
+#include "util/Clock.h"
+#include "util/Mutex.h"
+#include "workflow/WFGlobal.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int kTimeoutMs = 10'000;
+constexpr int kNeverAgainMs = 24 * 3600 * 1000;
+constexpr int64_t kLookNs = 50'000'000;
+
+int64_t mono_us() {
+  return system_clock().now_ns() / 1000;
+}
+
+void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* reply) {
+  reply->sent = outcome.sent;
+  reply->error = outcome.state == WFT_STATE_SYS_ERROR && outcome.error > 0 ? outcome.error : EIO;
+  if (outcome.state == WFT_STATE_TASK_ERROR && outcome.error == WFT_ERR_REDIS_ACCESS_DENIED) {
+    reply->error = EACCES;
+  }
+  reply->reason = std::string("Redis: ") + WFGlobal::get_error_string(outcome.state, outcome.error);
+}
+
+// What is awaited. Shared by the caller and the callbacks.
+struct Awaited {
+  Mutex mutex;
+  CondVar changed;
+  size_t left WF_GUARDED_BY(mutex) = 0;
+};
+
+}  // namespace
+
+RedisPipeline::Options RedisStoreLink::options() {
+  RedisPipeline::Options options;
+  options.reply_timeout_ms = kTimeoutMs;
+  options.first_pause_ms = kNeverAgainMs;
+  options.max_pause_ms = kNeverAgainMs;
+  return options;
+}
+
+RedisStoreLink::RedisStoreLink(const RedisUrl& url) : pipeline_(url, options()) {}
+
+std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::string>& commands) {
+  std::vector<Reply> replies(commands.size());
+  Awaited awaited;
+  {
+    MutexLock lock(awaited.mutex);
+    awaited.left = commands.size();
+  }
+  for (size_t i = 0; i < commands.size(); i++) {
+    Reply& reply = replies[i];
+    reply.sent_us = mono_us();
+    const auto callback = [&reply, &awaited](RedisPipeline::Outcome&& outcome) {
+      reply.received_us = mono_us();
+      if (outcome.state == WFT_STATE_SUCCESS) {
+        reply.value = std::move(outcome.value);
+      } else {
+        set_failure(outcome, &reply);
+      }
+      MutexLock lock(awaited.mutex);
+      awaited.left--;
+      awaited.changed.notify_all();
+    };
+    if (const int error = pipeline_.post(commands[i], callback)) {
+      reply.error = error;
+      reply.sent = false;
+      reply.reason = std::string("Redis: ") + std::strerror(error);
+      MutexLock lock(awaited.mutex);
+      awaited.left--;
+    }
+  }
+  BlockingScope blocking;
+  const int64_t began_us = mono_us();
+  bool closed = false;
+  MutexLock lock(awaited.mutex);
+  while (awaited.left > 0) {
+    awaited.changed.wait_until(awaited.mutex, system_clock().now_ns() + kLookNs);
+    // Without a connection the pipeline would wait for another one. It may be making the first.
+    const bool waits_for_another = was_connected_ || mono_us() - began_us > kTimeoutMs * 1000;
+    if (awaited.left > 0 && !closed && waits_for_another && !pipeline_.is_connected()) {
+      closed = true;
+      lock.unlock();
+      pipeline_.close();
+      lock.lock();
+    }
+  }
+  was_connected_ = was_connected_ || (!replies.empty() && replies[0].error == 0);
+  return replies;
+}
+
+RedisStoreLink::Reply RedisStoreLink::ask(const std::string& command) {
+  return std::move(ask(std::vector<std::string>{command})[0]);
+}
+
+}  // namespace workflow

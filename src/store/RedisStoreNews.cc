@@ -1,0 +1,114 @@
+#include "store/RedisStoreNews.h"
+
+#include <utility>
+
+#include "kernel/BlockingScope.h"
+#include "util/Clock.h"
+#include "util/Mutex.h"
+#include "workflow/WFRedisSubscriber.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int64_t kPauseNs = 1'000'000'000;
+// A connection that is silent for so long is made again: its server may have vanished.
+constexpr int kSilenceMs = 60'000;
+
+}  // namespace
+
+// Shared with the subscription, which may end later.
+struct RedisStoreNews::State {
+  State(std::string sender_, std::function<void()> changed_)
+      : sender(std::move(sender_)), changed(std::move(changed_)) {}
+
+  // Something may have been published while nobody listened, so the beginning counts as news.
+  void received(const protocol::RedisValue& reply) {
+    const bool is_message = reply.arr_size() == 3 && reply[0].string_value() == "message";
+    const bool is_beginning = reply.arr_size() == 3 && reply[0].string_value() == "subscribe";
+    if (!(is_message && reply[2].string_value() != sender) && !is_beginning) {
+      return;
+    }
+    {
+      MutexLock lock(mutex);
+      if (closed) {
+        return;
+      }
+      calls++;
+    }
+    if (changed) {
+      changed();
+    }
+    MutexLock lock(mutex);
+    calls--;
+    called.notify_all();
+  }
+
+  const std::string sender;
+  const std::function<void()> changed;
+
+  Mutex mutex;
+  CondVar called;
+  int calls WF_GUARDED_BY(mutex) = 0;  // of `changed` that are in progress
+  bool closed WF_GUARDED_BY(mutex) = false;
+  // Null if there is none. Released under the mutex by whoever sets it to null.
+  WFRedisSubscribeTask* task WF_GUARDED_BY(mutex) = nullptr;
+};
+
+RedisStoreNews::RedisStoreNews(std::string server_url, std::string channel, std::string sender,
+                               std::function<void()> changed)
+    : server_url_(std::move(server_url)),
+      channel_(std::move(channel)),
+      state_(std::make_shared<State>(std::move(sender), std::move(changed))) {}
+
+RedisStoreNews::~RedisStoreNews() {
+  close();
+}
+
+void RedisStoreNews::keep() {
+  {
+    MutexLock lock(state_->mutex);
+    if (state_->task != nullptr || state_->closed || system_clock().now_ns() < next_try_ns_) {
+      return;
+    }
+  }
+  next_try_ns_ = system_clock().now_ns() + kPauseNs;
+  WFRedisSubscriber subscriber;
+  if (subscriber.init(server_url_) != 0) {
+    return;
+  }
+  const auto extract = [state = state_](WFRedisSubscribeTask* task) {
+    protocol::RedisValue reply;
+    if (task->get_resp()->get_result(reply)) {
+      state->received(reply);
+    }
+  };
+  const auto ended = [state = state_](WFRedisSubscribeTask* task) {
+    MutexLock lock(state->mutex);
+    if (std::exchange(state->task, nullptr) != nullptr) {
+      task->release();
+    }
+  };
+  WFRedisSubscribeTask* const task = subscriber.create_subscribe_task({channel_}, extract, ended);
+  task->set_watch_timeout(kSilenceMs);
+  {
+    MutexLock lock(state_->mutex);
+    state_->task = task;
+  }
+  task->start();
+}
+
+void RedisStoreNews::close() {
+  BlockingScope blocking;
+  MutexLock lock(state_->mutex);
+  state_->closed = true;
+  if (WFRedisSubscribeTask* const task = std::exchange(state_->task, nullptr)) {
+    task->quit();
+    task->release();
+  }
+  while (state_->calls > 0) {
+    state_->called.wait(state_->mutex);
+  }
+}
+
+}  // namespace workflow

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+
+namespace workflow {
+
+// The scripts that a Redis runs for a store of timers, as Lua text. They have all rules of
+// StoreBackend inside, so that each request is decided by the server alone.
+//
+// The keys of a shard, in the order in which the scripts take them, are those of
+// kRedisStoreKeys with the prefix "{namespace:shard}:". Numbers and times are strings of 19 decimal
+// digits in the keys and the arguments, which keeps them exact and in order: Lua knows only
+// doubles.
+inline constexpr const char* kRedisStoreKeys[] = {
+    "meta",      // a hash: the layout, the id of the store, the number of shards, counters
+    "timers",    // a hash: number to what is known about the timer, packed
+    "payloads",  // a hash: number to payload, if there is one
+    "names",     // a sorted set in the order of bytes: name, number
+    "queue",     // the same: kind, time, number of the timers that wait or are leased
+    "marked",    // the same: end of the lease, number of the running timers that were cancelled
+    "failed",    // the same: name, number of the timers that have failed
+    "ended",     // a hash: name to the latest timer that has ended
+    "ring",      // a list: the timers that have ended, the oldest first
+    "answers",   // a hash: session and number of a request to its answer; empty: used up
+    "order",     // a sorted set in the order of bytes: session, place, number of a request
+    "sessions",  // a hash: session to what is known about it, packed
+    "used",      // a sorted set: the sessions in the order in which they were used last
+};
+
+// Opens a shard. ARGV: 1 the id of the store (of a new one, if there is none), 2 the number of
+// shards, or empty for that of the store, 3 this shard, 4 what may be done if there is none ("make"
+// or "find"), 5 the identity of the server, 6 the present time, or empty for that of the server,
+// 7 "done" if the store is complete now. Returns {word, id, shards, complete}.
+const std::string& redis_store_opening();
+
+// Carries out requests. ARGV: 1 the id of the store, 2 the present time, or empty for that of the
+// server, 3 how many requests and ended timers are remembered, 4 the session that asks, 5 "full" if
+// nothing may be stored, 6 the channel for news; then for each request its letter, the number of
+// its arguments, and these. Returns {time, one answer for each request}.
+//
+// The first one is refused by a server whose memory is full, before it has done anything; the
+// second one is not.
+const std::string& redis_store_script();
+const std::string& redis_store_script_when_full();
+
+}  // namespace workflow

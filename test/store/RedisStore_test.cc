@@ -1,0 +1,513 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "redis/Commands.h"
+#include "redis/RedisServer.h"
+#include "store/RedisStoreBackend.h"
+#include "store/RedisStorePlace.h"
+#include "store/StoreBackend.h"
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+
+// What is special about a store in a Redis. StoreRules, StoreVerdicts and BackendRules check the
+// rules that all stores follow.
+
+namespace {
+
+using redis_test::RedisServer;
+using redis_test::run;
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using test_support::eventually;
+using testing::HasSubstr;
+using workflow::AskRequest;
+using workflow::CancelRequest;
+using workflow::ClaimRequest;
+using workflow::CountRequest;
+using workflow::ExtendRequest;
+using workflow::FinishRequest;
+using workflow::kNeverUs;
+using workflow::ListRequest;
+using workflow::ScheduleRequest;
+using workflow::StoreBackend;
+using workflow::StoreBackendOptions;
+using workflow::StoreFailure;
+using workflow::StoreRequest;
+
+constexpr int64_t kHourUs = 3'600'000'000;
+
+// Opens a store; null with what went wrong.
+std::unique_ptr<StoreBackend> try_to_open(const std::string& url,
+                                          const StoreBackendOptions& options, std::string* why) {
+  int error = 0;
+  std::string message;
+  auto backend = workflow::open_redis_backend(url, options, &error, &message);
+  *why = std::to_string(error) + " " + message;
+  return backend;
+}
+std::unique_ptr<StoreBackend> open_backend(const std::string& url, uint64_t session = 1,
+                                           std::function<void()> changed = nullptr) {
+  StoreBackendOptions options;
+  options.session = session;
+  options.changed = std::move(changed);
+  std::string why;
+  auto backend = try_to_open(url, options, &why);
+  EXPECT_NE(backend, nullptr) << why;
+  return backend;
+}
+std::string why_not(const std::string& url, bool create = true) {
+  StoreBackendOptions options;
+  options.session = 1;
+  options.create = create;
+  std::string why;
+  return try_to_open(url, options, &why) ? "open" : why;
+}
+
+// Carries out one request. Returns what execute() has returned.
+template <class WHAT>
+bool carry_out(StoreBackend& backend, WHAT& what, StoreFailure* failure, uint64_t id = 0) {
+  StoreRequest request;
+  request.what = what;
+  request.id = {id == 0 ? 0U : 1U, id};
+  StoreRequest* const requests[] = {&request};
+  const bool works = backend.execute(requests);
+  what = std::get<WHAT>(request.what);
+  *failure = request.failure;
+  return works;
+}
+// The same for one that must succeed.
+template <class WHAT>
+WHAT ask(StoreBackend& backend, WHAT what, uint64_t id = 0) {
+  StoreFailure failure;
+  EXPECT_TRUE(carry_out(backend, what, &failure, id)) << failure.message;
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  return what;
+}
+
+ScheduleRequest timer(const std::string& name, int64_t due_us) {
+  ScheduleRequest request;
+  request.spec = {name, "kind", "payload of " + name, "", -1};
+  request.due_us = due_us;
+  return request;
+}
+ClaimRequest claim_request(size_t max) {
+  ClaimRequest request;
+  request.kinds = {{"kind", max, max}};
+  request.owner = "worker";
+  request.lease_us = kHourUs;
+  request.fresh_us = 1'000'000;
+  return request;
+}
+CancelRequest cancel_request(const std::string& name) {
+  CancelRequest request;
+  request.name = name;
+  return request;
+}
+std::vector<std::string> names(StoreBackend& backend) {
+  ListRequest list;
+  list.max = 10000;
+  std::vector<std::string> names;
+  for (const WFStoreInfo& info : ask(backend, list).timers) {
+    names.push_back(info.name);
+  }
+  return names;
+}
+
+bool reopens(StoreBackend& backend) {
+  return eventually([&backend] {
+    std::string message;
+    return backend.reopen(&message) == 0;
+  });
+}
+
+std::string url_of(const RedisServer& server, const std::string& more = "&namespace=app&shards=3") {
+  return server.url() + more;
+}
+
+RedisServer::Options durable() {
+  return {.arguments = {"--appendonly", "yes", "--appendfsync", "always"}};
+}
+
+TEST(RedisStore, ANameStaysInItsShard) {
+  EXPECT_EQ(workflow::redis_store_shard("", 1000), 457U);
+  EXPECT_EQ(workflow::redis_store_shard("order/42", 1000), 0U);
+  EXPECT_EQ(workflow::redis_store_shard("order/42", 1), 0U);
+}
+
+TEST(RedisStore, TheServerIsTheClock) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  const int64_t now_us = backend->now_us();
+  const int64_t wall_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                              std::chrono::system_clock::now().time_since_epoch())
+                              .count();
+  EXPECT_LT(std::abs(now_us - wall_us), 60'000'000);
+  ask(*backend, timer("later", now_us + kHourUs));
+  ask(*backend, timer("now", now_us - 1'000'000));
+  const ClaimRequest claim = ask(*backend, claim_request(10));
+  ASSERT_EQ(claim.claimed.size(), 1U);
+  EXPECT_EQ(claim.claimed[0].spec.name, "now");
+  EXPECT_EQ(claim.claimed[0].spec.payload, "payload of now");
+  EXPECT_EQ(claim.next_us, now_us + kHourUs);
+  EXPECT_FALSE(claim.more);
+}
+
+TEST(RedisStore, ManyShardsAreOneStore) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=7"));
+  const int64_t now_us = backend->now_us();
+  std::vector<std::string> expected;
+  for (int i = 10; i < 60; i++) {
+    expected.push_back("timer " + std::to_string(i));
+    ask(*backend, timer(expected.back(), now_us - 60'000'000 + i), static_cast<uint64_t>(i));
+  }
+  EXPECT_EQ(names(*backend), expected);
+
+  std::vector<std::string> pages;
+  ListRequest list;
+  list.prefix = "timer ";
+  list.max = 8;
+  do {
+    list.timers.clear();
+    list = ask(*backend, list);
+    ASSERT_FALSE(list.timers.empty());
+    for (const WFStoreInfo& info : list.timers) {
+      pages.push_back(info.name);
+    }
+    list.after_name = list.timers.back().name;
+    list.after_timer = list.timers.back().timer;
+  } while (list.more);
+  EXPECT_EQ(pages, expected);
+
+  CountRequest count;
+  count.prefix = "timer 2";
+  EXPECT_EQ(ask(*backend, count).count, 10U);
+
+  // The oldest ones, wherever they are.
+  ClaimRequest claim = ask(*backend, claim_request(20));
+  EXPECT_TRUE(claim.more);
+  std::vector<std::string> claimed;
+  ExtendRequest extend;
+  extend.lease_us = 2 * kHourUs;
+  for (const ClaimRequest::Claimed& one : claim.claimed) {
+    claimed.push_back(one.spec.name);
+    extend.runs.push_back(one.run);
+  }
+  std::sort(claimed.begin(), claimed.end());
+  EXPECT_EQ(claimed, std::vector<std::string>(expected.begin(), expected.begin() + 20));
+  for (const ExtendRequest::Extended& extended : ask(*backend, extend).extended) {
+    EXPECT_TRUE(extended.live);
+  }
+  for (const workflow::RunId& run : extend.runs) {
+    FinishRequest finish;
+    finish.run = run;
+    EXPECT_TRUE(ask(*backend, finish).accepted);
+  }
+  EXPECT_EQ(names(*backend), std::vector<std::string>(expected.begin() + 20, expected.end()));
+
+  AskRequest question;
+  question.asked = {1, 17};
+  question = ask(*backend, question);
+  EXPECT_TRUE(question.found);
+  EXPECT_NE(question.result.timer, 0U);
+  question.asked = {1, 99};
+  EXPECT_FALSE(ask(*backend, question).found);
+  ScheduleRequest late = timer("late", now_us);
+  StoreFailure failure;
+  carry_out(*backend, late, &failure, 99);
+  EXPECT_EQ(failure.error, ECANCELED);
+}
+
+TEST(RedisStore, LargeListsCome) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  constexpr size_t kTimers = 400;
+  for (size_t i = 0; i < kTimers; i++) {
+    ScheduleRequest request = timer(std::to_string(1000 + i), kNeverUs);
+    request.spec.payload.assign(65536, 'x');
+    ask(*backend, request);
+  }
+  ListRequest list;
+  list.max = 10000;
+  size_t seen = 0;
+  do {
+    list.timers.clear();
+    list = ask(*backend, list);
+    ASSERT_FALSE(list.timers.empty());
+    for (const WFStoreInfo& info : list.timers) {
+      EXPECT_EQ(info.name, std::to_string(1000 + seen++));
+    }
+    list.after_name = list.timers.back().name;
+    list.after_timer = list.timers.back().timer;
+  } while (list.more);
+  EXPECT_EQ(seen, kTimers);
+}
+
+TEST(RedisStore, WhatWasStoredOutlivesTheServer) {
+  RedisServer server(durable());
+  const auto backend = open_backend(url_of(server));
+  EXPECT_EQ(backend->receipt().level, WFStoreReceipt::kFsync);
+  const int64_t now_us = backend->now_us();
+  ask(*backend, timer("a", now_us));
+  ask(*backend, timer("b", now_us + kHourUs));
+  const ClaimRequest claim = ask(*backend, claim_request(1));
+  ASSERT_EQ(claim.claimed.size(), 1U);
+  for (int i = 0; i < 2; i++) {
+    server.signal(SIGKILL);
+    server.stop();
+    ScheduleRequest lost = timer("lost", now_us);
+    StoreFailure failure;
+    EXPECT_FALSE(carry_out(*backend, lost, &failure));
+    EXPECT_NE(failure.error, 0);
+    std::string message;
+    EXPECT_NE(backend->reopen(&message), 0);
+    EXPECT_NE(message, "");
+    server.start();
+    ASSERT_TRUE(reopens(*backend));
+    EXPECT_EQ(names(*backend), (std::vector<std::string>{"a", "b"}));
+  }
+  // The lease is still there. What is new has a later epoch.
+  FinishRequest finish;
+  finish.run = claim.claimed[0].run;
+  EXPECT_TRUE(ask(*backend, finish).accepted);
+  EXPECT_EQ(ask(*backend, cancel_request("b")).answers.at(0).verdict, WFStoreVerdict::kWon);
+  ask(*backend, timer("a", now_us));
+  const ClaimRequest second = ask(*backend, claim_request(1));
+  ASSERT_EQ(second.claimed.size(), 1U);
+  constexpr uint64_t kEpoch = uint64_t{1} << 38;
+  EXPECT_EQ(second.claimed[0].run.fence / 3 / kEpoch, 2U);
+  EXPECT_EQ(claim.claimed[0].run.fence / 3 / kEpoch, 0U);
+}
+
+TEST(RedisStore, TheServerMayForgetTheScripts) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  for (int i = 0; i < 3; i++) {
+    ask(*backend, timer(std::to_string(i), kNeverUs));
+    EXPECT_EQ(run(server.url(), {"SCRIPT", "FLUSH"}).text, "OK");
+  }
+  EXPECT_EQ(names(*backend), (std::vector<std::string>{"0", "1", "2"}));
+}
+
+TEST(RedisStore, LostConnectionsLeaveOneTruth) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  std::atomic<bool> stop{false};
+  std::thread killer([&server, &stop] {
+    while (!stop) {
+      run(server.url(), {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+    }
+  });
+  constexpr uint64_t kRequests = 3000;
+  constexpr uint64_t kBatch = 50;
+  std::vector<uint64_t> doubted;
+  std::set<std::string> expected;
+  for (uint64_t first = 1; first <= kRequests; first += kBatch) {
+    std::vector<StoreRequest> batch(kBatch);
+    std::vector<StoreRequest*> pointers;
+    for (uint64_t i = 0; i < kBatch; i++) {
+      batch[i].what = timer(std::to_string(first + i), kNeverUs);
+      batch[i].id = {1, first + i};
+      pointers.push_back(&batch[i]);
+    }
+    if (!backend->execute(pointers)) {
+      EXPECT_TRUE(reopens(*backend));
+    }
+    for (const StoreRequest& request : batch) {
+      if (request.failure.error == 0) {
+        expected.insert(std::to_string(request.id.number));
+      } else if (request.failure.in_doubt) {
+        doubted.push_back(request.id.number);
+      }
+    }
+  }
+  stop = true;
+  killer.join();
+  ASSERT_TRUE(reopens(*backend));
+  for (const uint64_t number : doubted) {
+    AskRequest question;
+    question.asked = {1, number};
+    if (ask(*backend, question).found) {
+      expected.insert(std::to_string(number));
+    }
+  }
+  const std::vector<std::string> stored = names(*backend);
+  EXPECT_EQ(stored, std::vector<std::string>(expected.begin(), expected.end()));
+}
+
+TEST(RedisStore, ALossOfAllDataIsNoticed) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  ask(*backend, timer("a", kNeverUs));
+  run(server.url(), {"FLUSHALL"});
+  ScheduleRequest request = timer("b", kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, request, &failure));
+  EXPECT_EQ(failure.error, EILSEQ);
+  EXPECT_FALSE(failure.in_doubt);
+  std::string message;
+  EXPECT_EQ(backend->reopen(&message), EILSEQ);
+  EXPECT_EQ(message, "the store \"app\" was removed from the server");
+  // Also if another process has made a new one.
+  const auto other = open_backend(url_of(server), 2);
+  EXPECT_EQ(backend->reopen(&message), EILSEQ);
+  EXPECT_FALSE(carry_out(*backend, request, &failure));
+  EXPECT_EQ(failure.error, EILSEQ);
+  EXPECT_EQ(names(*other), std::vector<std::string>());
+}
+
+TEST(RedisStore, ALostShardIsNoticed) {
+  RedisServer server;
+  open_backend(url_of(server));
+  EXPECT_EQ(run(server.url(), {"DEL", "{app:1}:meta"}).text, "1");
+  EXPECT_THAT(why_not(url_of(server)), HasSubstr(std::to_string(EILSEQ) + " the store \"app\""));
+}
+
+TEST(RedisStore, AFullServerStoresNothingAndGoesOn) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  const int64_t now_us = backend->now_us();
+  ask(*backend, timer("runs", now_us));
+  ask(*backend, timer("waits", now_us + kHourUs));
+  const ClaimRequest claim = ask(*backend, claim_request(1));
+  ASSERT_EQ(claim.claimed.size(), 1U);
+  EXPECT_EQ(run(server.url(), {"CONFIG", "SET", "maxmemory", "1"}).text, "OK");
+  ScheduleRequest refused = timer("new", now_us);
+  StoreFailure failure;
+  EXPECT_TRUE(carry_out(*backend, refused, &failure, 5));
+  EXPECT_EQ(failure.error, ENOSPC);
+  EXPECT_FALSE(failure.in_doubt);
+  EXPECT_EQ(names(*backend), (std::vector<std::string>{"runs", "waits"}));
+  FinishRequest finish;
+  finish.run = claim.claimed[0].run;
+  EXPECT_TRUE(ask(*backend, finish).accepted);
+  EXPECT_EQ(ask(*backend, cancel_request("waits")).answers.at(0).verdict, WFStoreVerdict::kWon);
+  EXPECT_EQ(run(server.url(), {"CONFIG", "SET", "maxmemory", "0"}).text, "OK");
+  ask(*backend, refused, 5);
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"new"});
+}
+
+TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
+  RedisServer server;
+  const std::string invalid = std::to_string(EINVAL) + " ";
+  const std::string unsupported = std::to_string(ENOTSUP) + " ";
+  EXPECT_EQ(why_not(server.url() + "&colour=red"),
+            invalid + "unknown parameter in the URL: colour");
+  EXPECT_THAT(why_not(server.url() + "&shards=0"), HasSubstr(invalid + "the number of shards"));
+  EXPECT_THAT(why_not(server.url() + "&shards=1025"), HasSubstr(invalid + "the number of shards"));
+  EXPECT_THAT(why_not(server.url() + "&shards=2x"), HasSubstr(invalid + "the number of shards"));
+  EXPECT_THAT(why_not(server.url() + "&namespace="), HasSubstr(invalid + "the namespace"));
+  EXPECT_THAT(why_not(server.url() + "&namespace=a{b}"), HasSubstr(invalid + "the namespace"));
+  EXPECT_THAT(why_not("redis://127.0.0.1:x/"), HasSubstr(invalid));
+  EXPECT_THAT(why_not("redis+cluster://127.0.0.1:1/"), HasSubstr(unsupported));
+  EXPECT_THAT(why_not("redis+sentinel://127.0.0.1:1/master"), HasSubstr(unsupported));
+  EXPECT_THAT(why_not(url_of(server), false),
+              HasSubstr(std::to_string(ENOENT) + " there is no store \"app\" on the server"));
+
+  open_backend(url_of(server));
+  EXPECT_EQ(why_not(server.url() + "&namespace=app"), "open");
+  EXPECT_EQ(
+      why_not(server.url() + "&namespace=app&shards=4"),
+      invalid + "the store \"app\" has 3 shards, but the URL says 4: their number cannot change");
+  run(server.url(), {"SET", "{other:0}:meta", "x"});
+  run(server.url(), {"SET", "{half:0}:queue", "x"});
+  const std::string damaged = std::to_string(EILSEQ) + " the keys of the store ";
+  EXPECT_THAT(why_not(server.url() + "&namespace=other"), HasSubstr(damaged));
+  EXPECT_THAT(why_not(server.url() + "&namespace=half"), HasSubstr(damaged));
+
+  run(server.url(), {"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+  EXPECT_THAT(why_not(url_of(server)), HasSubstr(invalid + "the maxmemory-policy of the server is "
+                                                           "allkeys-lru"));
+  run(server.url(), {"CONFIG", "SET", "maxmemory-policy", "noeviction"});
+  run(server.url(), {"REPLICAOF", "127.0.0.1", "1"});
+  EXPECT_THAT(why_not(url_of(server)),
+              HasSubstr(std::to_string(EROFS) + " the server is a replica"));
+  server.stop();
+  EXPECT_THAT(why_not(url_of(server)), HasSubstr("Redis: "));
+}
+
+TEST(RedisStore, TheReceiptIsThatOfTheServer) {
+  RedisServer memory;
+  EXPECT_EQ(open_backend(url_of(memory))->receipt().level, WFStoreReceipt::kMemory);
+  RedisServer second({.arguments = {"--appendonly", "yes"}});
+  EXPECT_EQ(open_backend(url_of(second))->receipt().level, WFStoreReceipt::kEverySecond);
+  RedisServer silent({.arguments = {"--appendonly", "yes", "--rename-command", "CONFIG", ""}});
+  EXPECT_EQ(open_backend(url_of(silent))->receipt().level, WFStoreReceipt::kUnknown);
+}
+
+TEST(RedisStore, OtherStoresHearOfWhatIsSoon) {
+  RedisServer server;
+  std::atomic<int> news{0};
+  const auto one = open_backend(url_of(server), 1, [&news] { ++news; });
+  const auto other = open_backend(url_of(server), 2);
+  ASSERT_TRUE(eventually([&news] { return news == 1; }));  // it listens
+  ask(*one, timer("its own", one->now_us()));
+  ask(*other, timer("late", other->now_us() + kHourUs));
+  ask(*other, timer("soon", other->now_us()));
+  ASSERT_TRUE(eventually([&news] { return news == 2; }));
+  ASSERT_EQ(ask(*one, claim_request(10)).claimed.size(), 2U);
+  EXPECT_EQ(ask(*other, cancel_request("soon")).answers.at(0).verdict, WFStoreVerdict::kRunning);
+  ASSERT_TRUE(eventually([&news] { return news == 3; }));
+  // After a lost connection it listens again.
+  run(server.url(), {"CLIENT", "KILL", "TYPE", "pubsub"});
+  ASSERT_TRUE(eventually([&news, &one] {
+    names(*one);
+    return news == 4;
+  }));
+}
+
+TEST(RedisStore, RunsTimersOfSeveralStores) {
+  RedisServer server(durable());
+  store_test::SeenRuns seen;
+  const store_test::StorePtr one = store_test::open_store(url_of(server));
+  const store_test::StorePtr other = store_test::open_store(url_of(server));
+  ASSERT_EQ(one->handle("kind", seen.handler(*one)), 0);
+  for (int i = 0; i < 50; i++) {
+    const WFStoreResult result =
+        (i % 2 == 0 ? one : other)->schedule({std::to_string(i), milliseconds(1), "kind", "text"});
+    ASSERT_TRUE(result.ok()) << result.message;
+    EXPECT_EQ(result.receipt.to_string(), "fsync");
+  }
+  ASSERT_TRUE(other->schedule({"cancelled", hours(1), "kind"}).ok());
+  EXPECT_EQ(one->cancel("cancelled").verdict(), WFStoreVerdict::kWon);
+  ASSERT_TRUE(seen.wait_for(50));
+  ASSERT_TRUE(eventually([&other] { return other->count("").count == 0; }));
+  EXPECT_EQ(seen.count(), 50U);
+  for (const store_test::SeenRun& run : seen.all()) {
+    EXPECT_EQ(run.payload, "text");
+    EXPECT_GE(run.lateness.count(), 0);
+  }
+  EXPECT_EQ(other->cancel("7").verdict(), WFStoreVerdict::kDone);
+}
+
+TEST(RedisStore, AStoreGoesOnAfterARestartOfItsServer) {
+  RedisServer server(durable());
+  store_test::SeenRuns seen;
+  const store_test::StorePtr store = store_test::open_store(url_of(server));
+  ASSERT_EQ(store->handle("kind", seen.handler(*store)), 0);
+  ASSERT_TRUE(store->schedule({"before", hours(1), "kind"}).ok());
+  server.signal(SIGKILL);
+  server.stop();
+  EXPECT_FALSE(store->schedule({"meanwhile", hours(1), "kind"}).ok());
+  server.start();
+  ASSERT_TRUE(eventually([&store] { return store->reschedule("before", milliseconds(0)).ok(); }));
+  ASSERT_TRUE(seen.wait_for(1));
+  EXPECT_EQ(seen.at(0).name, "before");
+}
+
+}  // namespace
