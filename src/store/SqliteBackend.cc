@@ -84,10 +84,15 @@ int SqliteBackend::open_file(bool create, std::string* message) {
     return ENOENT;
   }
   if (error == 0) {
-    error = queue_.open(file_.path() + "-queue", message);
+    error = opened_.enter(file_.path());
+    if (error != 0) {
+      *message = file_.path() +
+                 ": was open when this process was forked, and its locks have stayed with the "
+                 "parent";
+    }
   }
   if (error == 0) {
-    error = make_file(create, message);
+    error = open_queue(create, message);
   }
   if (error == 0) {
     error = file_.open(message);
@@ -113,6 +118,12 @@ int SqliteBackend::open_file(bool create, std::string* message) {
   }
   start_threads();
   return 0;
+}
+
+int SqliteBackend::open_queue(bool create, std::string* message) {
+  MutexLock lock(SqliteOpened::creation());
+  const int error = queue_.open(file_.path() + "-queue", message);
+  return error != 0 ? error : make_file(create, message);
 }
 
 int SqliteBackend::make_file(bool create, std::string* message) {
@@ -226,7 +237,12 @@ void SqliteBackend::close_file() {
     file_.set_copies_on_close(false);
   }
   file_.close();
-  queue_.close();
+  {
+    // This takes away the locks of all threads on the file of the queue.
+    MutexLock lock(SqliteOpened::creation());
+    queue_.close();
+  }
+  opened_.leave();
 }
 
 bool SqliteBackend::execute(Requests requests) {

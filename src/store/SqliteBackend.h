@@ -9,6 +9,7 @@
 #include "store/SqliteCheckpoints.h"
 #include "store/SqliteFile.h"
 #include "store/SqliteNews.h"
+#include "store/SqliteOpened.h"
 #include "store/SqliteQueue.h"
 #include "store/SqliteReserve.h"
 #include "store/SqliteTimers.h"
@@ -115,6 +116,7 @@ class SqliteBackend : public StoreBackend {
 
   const StoreBackendOptions options_;
   const SqliteSettings settings_;
+  SqliteOpened opened_;
   SqliteFile file_;
   SqliteReserve reserve_;
   SqliteQueue queue_;

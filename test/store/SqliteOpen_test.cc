@@ -6,7 +6,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "store/SqliteFile.h"
 #include "store/SqliteKit.h"
@@ -213,6 +216,37 @@ TEST_F(SqliteOpen, AnotherStoreInTheSamePlaceIsNotTakenForThisOne) {
   path_ = own;
   EXPECT_EQ(open(), EILSEQ);
   EXPECT_TRUE(says("another store")) << message_;
+}
+
+// Locks of files do not keep the threads of one process apart.
+TEST(SqliteOpenTogether, TwoThreadsCreateOneStore) {
+  for (int round = 0; round < 40; round++) {
+    const FastDir directory;
+    SetClock clock;
+    std::latch begin(2);
+    std::string messages[2];
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < 2; i++) {
+      threads.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        const auto backend =
+            open_backend(directory.path("timers"), options_of(clock, i + 1), {}, &messages[i]);
+        if (backend) {
+          workflow::StoreFailure failure;
+          carry_out(*backend, schedule("tea", clock.us), 1, i + 1, &failure);
+          messages[i] = failure.message;
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    ASSERT_EQ(messages[0], "") << round;
+    ASSERT_EQ(messages[1], "") << round;
+    const auto backend = open_backend(directory.path("timers"), options_of(clock));
+    ASSERT_TRUE(backend) << round;
+    ASSERT_EQ(carry_out(*backend, workflow::CountRequest{}).count, 2U) << round;
+  }
 }
 
 TEST_F(SqliteOpen, ADraftThatWasLeftIsNoHindrance) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -20,9 +21,11 @@
 #include "store/SqliteQueue.h"
 #include "store/SqliteSeals.h"
 #include "support/Eventually.h"
+#include "support/InChild.h"
 #include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
+#include "util/Sanitizers.h"
 
 // Several processes on one store. The children run this program, and play a part.
 
@@ -366,6 +369,34 @@ TEST_F(SqliteProcesses, AStoreGoesOnAfterAFork) {
   EXPECT_EQ(other->wait(), 0);
   EXPECT_EQ(count(*backend, ""), 3U);
 }
+
+// ThreadSanitizer ends a process that starts threads after a fork with threads.
+#if !defined(WORKFLOW_THREAD_SANITIZER)
+TEST_F(SqliteProcesses, AChildDoesNotOpenWhatItsParentHadOpen) {
+  const auto open_in_child = [this] {
+    return in_child([this] {
+      int error = 0;
+      std::string message;
+      const auto options = options_of(workflow::system_clock(), 2);
+      for (int i = 0; i < 2; i++) {
+        if (!open_backend(path_, options, {}, &message, &error)) {
+          return message.find("forked") != std::string::npos ? error : -1;
+        }
+      }
+      return 0;
+    });
+  };
+  auto backend = open();
+  ASSERT_TRUE(backend);
+  EXPECT_EQ(open_in_child(), ECHILD);
+  // The parent, and programs of their own, are not concerned.
+  ASSERT_TRUE(open());
+  EXPECT_EQ(start("store")->wait(), 0);
+  EXPECT_EQ(count(*backend, ""), 1U);
+  backend.reset();
+  EXPECT_EQ(open_in_child(), 0);
+}
+#endif
 
 // SQLite's locks on a file are those of the process, and would go if it closed the file once.
 TEST_F(SqliteProcesses, OpeningAStoreAgainInTheSameProcessKeepsTheLocksOfTheFirst) {

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "util/Mutex.h"
+
+namespace workflow {
+
+// A store that this process has open, by its path. SQLite and fcntl(2) lock files for a process as
+// a whole. So there are two rules, which files alone cannot enforce:
+//
+// 1. A child of fork(2) does not open a store that its parent had open at that moment: it has a
+// copy
+//    of what SQLite knows about its locks, and has not the locks. This stays so whatever the child
+//    does with its copy of the parent's store.
+// 2. The threads of a process create the files of a store one after the other.
+//
+// Each store has an object of its own, which one thread at a time uses.
+class SqliteOpened {
+ public:
+  SqliteOpened() = default;
+  ~SqliteOpened() { leave(); }
+  SqliteOpened(const SqliteOpened&) = delete;
+  SqliteOpened& operator=(const SqliteOpened&) = delete;
+
+  // To be called before the files are opened. Returns 0, or ECHILD by rule 1.
+  int enter(const std::string& path);
+  // To be called when the files have been closed. No effect without enter().
+  void leave();
+
+  // Held by whoever opens, creates or closes the file of a queue (rule 2). Any thread.
+  static Mutex& creation();
+
+ private:
+  std::string path_;  // empty: it has not been entered
+  int forks_ = 0;     // how many calls of fork(2) there had been by then
+};
+
+}  // namespace workflow
