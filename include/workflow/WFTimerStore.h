@@ -182,7 +182,9 @@ enum class WFStoreStage {
 
 // A timer of a store, as it was at one moment.
 struct WFStoreInfo {
-  uint64_t timer = 0;  // its number, which grows in the order in which timers are stored
+  // Its number, which grows in the order in which timers are stored; in a Redis with several
+  // shards, in which timers of the same name are stored.
+  uint64_t timer = 0;
   std::string name;
   std::string kind;
   std::string payload;
@@ -228,7 +230,8 @@ struct WFStoreResult {
 //   SYS_ERROR  EEXIST      schedule: WF_TIMER_KEEP, and another timer has the name
 //              EINVAL      a wrong argument: result().message names it
 //              EMSGSIZE    a name, kind or payload is too long
-//              ENOSPC      the disk is full; a schedule has stored nothing
+//              ENOSPC      the disk or the memory of the server is full; a schedule has stored
+//                          nothing
 //              EAGAIN      the queue of the store is full (WFStoreOptions::max_queued)
 //              ESHUTDOWN   the store is closed
 //              any errno   of the file, or of the scope around the task (WFScope.h)
@@ -270,7 +273,8 @@ class WFStoredTimer : public workflow::TaskBase<> {
   unsigned attempt() const { return info_.attempts; }
   // How much later than due() the run began, by the clock of the store.
   std::chrono::microseconds lateness() const { return lateness_; }
-  // Grows with each run and each move of any timer of the store. Pass it to whatever the run
+  // Grows with each run and each move of any timer of the store; in a Redis with several shards, of
+  // any timer of the same name. Pass it to whatever the run
   // changes, so that an earlier run that was taken for dead can be refused there.
   uint64_t fence() const { return fence_; }
 
@@ -372,12 +376,15 @@ class WFTimerStore {
 
   // Opens the store that the URL names, and creates it where there is none:
   //   sqlite:/var/lib/app/timers.db     a file; processes of one machine may share it
+  //   redis://host:6379/0?namespace=app&shards=16
+  //                                     in a Redis, for many machines; also rediss:// and
+  //                                     redis+unix:///path
   //   memory:NAME                       in the memory of this process, for tests; all stores of
   //                                     that name are one while any of them is open
   // Returns null, with errno, if it cannot be opened; *message then says why in one line: EINVAL (a
-  // wrong URL or option), EACCES, ENOENT, ENOTSUP (a network file system, or a newer layout),
-  // EILSEQ (no store, or a damaged one), or whatever the system says. Blocks while the file is
-  // read.
+  // wrong URL or option), EACCES, ENOENT, ENOTSUP (a network file system, a newer layout, or
+  // a Redis that is too old or part of a cluster), EILSEQ (no store, or a damaged one), or whatever
+  // the system says. Blocks while the file is read or the server answers.
   static WFTimerStore *open(const std::string &url, const WFStoreOptions &options,
                             std::string *message = nullptr);
   static WFTimerStore *open(const std::string &url, std::string *message = nullptr) {

@@ -254,6 +254,7 @@ void RedisPipeline::lost(int state, int error) {
     link_->forget_reason();
     closing_ = closing_ || state == WFT_STATE_ABORTED;
     closing = closing_;
+    closing_ = closing_ || !options_.reconnects;
     timer_number_++;
     callbacks.swap(entries_);
     sent = std::exchange(sent_, 0);

@@ -51,6 +51,8 @@ class RedisPipeline {
     // How long it waits before it connects again: doubled with each failure in a row.
     int first_pause_ms = 20;
     int max_pause_ms = 1000;
+    // False: it does not connect again. Once its only connection has ended, posts are refused.
+    bool reconnects = true;
   };
 
   struct Outcome {
@@ -71,8 +73,8 @@ class RedisPipeline {
   RedisPipeline& operator=(const RedisPipeline&) = delete;
 
   // Sends one command, which append_command() has encoded. Returns 0, or an errno value if the
-  // callback will not be called: ENOBUFS at a limit, ECANCELED after close() or when the library
-  // stops.
+  // callback will not be called: ENOBUFS at a limit, ECANCELED after close(), when the library
+  // stops, or when the only connection has ended.
   int post(const std::string& command, Callback callback);
 
   // Refuses further posts, closes the connection, and returns when every callback has returned.

@@ -7,6 +7,7 @@
 
 #include "store/RedisStoreScripts.h"
 #include "store/RedisWire.h"
+#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -26,6 +27,11 @@ std::unique_ptr<RedisStoreBackend> RedisStoreBackend::open(const std::string& ur
                                                            const StoreBackendOptions& options,
                                                            Clock* test_clock, int* error,
                                                            std::string* message) {
+  if (VirtualScheduler::current() != nullptr) {
+    *error = ENOTSUP;
+    *message = "a simulation has no Redis";
+    return nullptr;
+  }
   RedisStorePlace place;
   *error = RedisStorePlace::parse(url, &place, message);
   if (*error != 0) {
@@ -179,7 +185,13 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
     if (takes) {
       StoreRequest share;
       share.what = shares[shard];
-      claims[0].parts.push_back(std::move(redis_store_parts(share, server_.shards)[shard]));
+      RedisStorePart part = std::move(redis_store_parts(share, server_.shards)[shard]);
+      // The same boundary between fresh and overdue as in the look.
+      const protocol::RedisValue& seen = peek[0].parts[shard].reply;
+      if (seen.arr_size() == 5) {
+        part.arguments[2] = "@" + seen[4].string_value();
+      }
+      claims[0].parts.push_back(std::move(part));
     } else {
       // What it has said stays.
       claims[0].parts.push_back(std::move(peek[0].parts[shard]));

@@ -14,8 +14,6 @@ namespace workflow {
 namespace {
 
 constexpr int kTimeoutMs = 10'000;
-constexpr int kNeverAgainMs = 24 * 3600 * 1000;
-constexpr int64_t kLookNs = 50'000'000;
 
 int64_t mono_us() {
   return system_clock().now_ns() / 1000;
@@ -42,8 +40,7 @@ struct Awaited {
 RedisPipeline::Options RedisStoreLink::options() {
   RedisPipeline::Options options;
   options.reply_timeout_ms = kTimeoutMs;
-  options.first_pause_ms = kNeverAgainMs;
-  options.max_pause_ms = kNeverAgainMs;
+  options.reconnects = false;
   return options;
 }
 
@@ -71,29 +68,18 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::st
       awaited.changed.notify_all();
     };
     if (const int error = pipeline_.post(commands[i], callback)) {
-      reply.error = error;
+      reply.error = error == ECANCELED ? ENOTCONN : error;
       reply.sent = false;
-      reply.reason = std::string("Redis: ") + std::strerror(error);
+      reply.reason = std::string("Redis: ") + std::strerror(reply.error);
       MutexLock lock(awaited.mutex);
       awaited.left--;
     }
   }
   BlockingScope blocking;
-  const int64_t began_us = mono_us();
-  bool closed = false;
   MutexLock lock(awaited.mutex);
   while (awaited.left > 0) {
-    awaited.changed.wait_until(awaited.mutex, system_clock().now_ns() + kLookNs);
-    // Without a connection the pipeline would wait for another one. It may be making the first.
-    const bool waits_for_another = was_connected_ || mono_us() - began_us > kTimeoutMs * 1000;
-    if (awaited.left > 0 && !closed && waits_for_another && !pipeline_.is_connected()) {
-      closed = true;
-      lock.unlock();
-      pipeline_.close();
-      lock.lock();
-    }
+    awaited.changed.wait(awaited.mutex);
   }
-  was_connected_ = was_connected_ || (!replies.empty() && replies[0].error == 0);
   return replies;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,7 +38,6 @@ class RedisStoreLink {
   static RedisPipeline::Options options();
 
   RedisPipeline pipeline_;
-  bool was_connected_ = false;
 };
 
 }  // namespace workflow

@@ -474,7 +474,8 @@ function requests.T(kinds)
   end_cancelled()
   local owner, lease, fresh, peek = unpack(kinds, 1, 4)
   local claimed, seen = {}, {}
-  local fresh_from = pad(now - tonumber(fresh))
+  -- What was fresh for the look stays so for the claim.
+  local fresh_from = string.match(fresh, '^@(.*)$') or pad(now - tonumber(fresh))
   local next_time, more = NEVER, 0
   for i = 5, #kinds, 3 do
     local kind, max, overdue = base(kinds[i]), tonumber(kinds[i + 1]), tonumber(kinds[i + 2])
@@ -495,7 +496,7 @@ function requests.T(kinds)
     local time = following and string.sub(following, -38, -20) or NEVER
     if time < next_time then next_time = time end
   end
-  return {next_time, more, claimed, seen}
+  return {next_time, more, claimed, seen, fresh_from}
 end
 
 -- Finishes a run.

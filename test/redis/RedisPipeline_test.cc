@@ -82,6 +82,19 @@ TEST(RedisPipeline, AnErrorThatRedisRepliesIsAValue) {
   EXPECT_EQ(ask(pipeline, {"PING"}).value.string_value(), "PONG");
 }
 
+TEST(RedisPipeline, MayBeToldToKeepToOneConnection) {
+  RedisServer server;
+  RedisPipeline::Options options;
+  options.reconnects = false;
+  RedisPipeline pipeline(parsed(server.url()), options);
+  EXPECT_EQ(ask(pipeline, {"PING"}).value.string_value(), "PONG");
+  run(server.url(), {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  ASSERT_TRUE(eventually([&pipeline] {
+    return pipeline.post(command({"PING"}), [](RedisPipeline::Outcome&&) {}) == ECANCELED;
+  }));
+  EXPECT_FALSE(pipeline.is_connected());
+}
+
 TEST(RedisPipeline, LogsInAndSelectsTheDatabase) {
   RedisServer server({.arguments = {"--requirepass", "pw"}});
   RedisPipeline pipeline(parsed(server.url(":pw@", 3)));

@@ -178,12 +178,12 @@ TEST(StoreRequests, WhatTheStoreWasAtWorkOnIsInDoubtAndCanBeAskedFor) {
   const StorePtr store = open_held(hold);
   hold.hold();
   Ended ended;
-  WFFacilities::WaitGroup done(1);
-  with_deadline(store->create_schedule_task({"a", hours(1), "kind"}, ended.callback()),
-                milliseconds(20), [&done](WFDeadlineTask*) { done.done(); })
-      ->start();
+  WFScopeTask* const inside = WFTaskFactory::create_scope_task(
+      store->create_schedule_task({"a", hours(1), "kind"}, ended.callback()), nullptr);
+  const WFScope scope = inside->scope();
+  inside->start();
   hold.wait_for_group();
-  done.wait();
+  EXPECT_TRUE(scope.set_deadline(milliseconds(1)));
   EXPECT_EQ(ended.wait().error, ETIMEDOUT);
   EXPECT_EQ(ended.result.verdict(), WFStoreVerdict::kInDoubt);
   ASSERT_EQ(ended.result.answers.size(), 1u);

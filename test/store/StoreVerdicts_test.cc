@@ -295,7 +295,8 @@ TEST_P(StoreVerdictsInDoubt, ScheduleThatIsSaidAgainStoresOneTimer) {
 
 INSTANTIATE_TEST_SUITE_P(Each, StoreVerdicts, testing::ValuesIn(store_test::rules_backend_kinds()),
                          store_test::backend_name);
-INSTANTIATE_TEST_SUITE_P(Each, StoreVerdictsInDoubt, testing::ValuesIn(store_test::rules_backend_kinds()),
+INSTANTIATE_TEST_SUITE_P(Each, StoreVerdictsInDoubt,
+                         testing::ValuesIn(store_test::rules_backend_kinds()),
                          store_test::backend_name);
 
 }  // namespace
