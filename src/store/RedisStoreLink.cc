@@ -7,7 +7,8 @@
 #include "kernel/BlockingScope.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
-#include "workflow/WFGlobal.h"
+#include "workflow/WFTaskError.h"
+#include "workflow/WFTaskState.h"
 
 namespace workflow {
 
@@ -25,7 +26,15 @@ void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* r
   if (outcome.state == WFT_STATE_TASK_ERROR && outcome.error == WFT_ERR_REDIS_ACCESS_DENIED) {
     reply->error = EACCES;
   }
-  reply->reason = std::string("Redis: ") + WFGlobal::get_error_string(outcome.state, outcome.error);
+  reply->reason = "Redis: ";
+  if (outcome.state == WFT_STATE_SYS_ERROR) {
+    reply->reason += std::strerror(outcome.error);
+  } else if (reply->error == EACCES) {
+    reply->reason += "the login was refused";
+  } else {
+    reply->reason +=
+        "state " + std::to_string(outcome.state) + ", error " + std::to_string(outcome.error);
+  }
 }
 
 // What is awaited. Shared by the caller and the callbacks.
