@@ -408,7 +408,8 @@ class WFTimerStore {
   // called on threads of the library, several at a time. A timer whose kind no process handles
   // waits (see WFTimerStoreStats::unhandled). A second call for a kind replaces its handler.
   // Returns 0, or -1 with errno: EINVAL, EMSGSIZE, ESHUTDOWN, ECHILD.
-  int handle(const std::string &kind, Handler handler, const WFStoreHandlerOptions &options = {});
+  int handle(const std::string &kind, const Handler &handler,
+             const WFStoreHandlerOptions &options = {});
 
   // Stores a timer.
   WFStoreTask *create_schedule_task(const WFStoreTimer &timer, Callback callback);

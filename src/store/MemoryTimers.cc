@@ -15,9 +15,9 @@ constexpr uint64_t kMaxOverdueCounted = 10000;
 
 std::chrono::system_clock::time_point date(int64_t us) {
   using TimePoint = std::chrono::system_clock::time_point;
-  constexpr int64_t max_us =
+  constexpr int64_t kMaxUs =
       std::chrono::duration_cast<std::chrono::microseconds>(TimePoint::duration::max()).count();
-  return us >= max_us ? TimePoint::max() : TimePoint(std::chrono::microseconds(us));
+  return us >= kMaxUs ? TimePoint::max() : TimePoint(std::chrono::microseconds(us));
 }
 
 }  // namespace
@@ -299,7 +299,7 @@ void MemoryTimers::carry_out(ClaimRequest& request) {
   for (const ClaimRequest::Kind& kind : request.kinds) {
     const Wake now{kind.name, now_us_, kLastNumber};
     const auto first = queue_.lower_bound({kind.name, kFirstUs, 0});
-    request.more = request.more || (first != queue_.end() && *first <= now);
+    request.more = request.more || (first != queue_.end() && !(now < *first));
     const auto next = queue_.upper_bound(now);
     if (next != queue_.end() && next->kind == now.kind) {
       request.next_us = std::min(request.next_us, next->at_us);

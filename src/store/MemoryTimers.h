@@ -1,11 +1,11 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -85,7 +85,9 @@ class MemoryTimers {
     std::string_view kind;
     int64_t at_us = 0;
     uint64_t number = 0;
-    friend auto operator<=>(const Wake&, const Wake&) = default;
+    friend bool operator<(const Wake& a, const Wake& b) {
+      return std::tie(a.kind, a.at_us, a.number) < std::tie(b.kind, b.at_us, b.number);
+    }
   };
   using Wakes = std::set<Wake>;
   // `first` is in the timer.

@@ -38,11 +38,11 @@ std::string length_text(int64_t us) {
 std::string count_text(size_t count) {
   return std::to_string(std::min(count, kMostCount));
 }
-std::string session_text(uint64_t session) {
-  constexpr std::string_view digits = "0123456789abcdef";
+std::string session_key(uint64_t session) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text(16, '0');
   for (size_t i = 0; i < 16; i++) {
-    text[15 - i] = digits[session >> (4 * i) & 15];
+    text[15 - i] = kDigits[session >> (4 * i) & 15];
   }
   return text;
 }
@@ -55,13 +55,13 @@ class Parts {
       : request_(request), shards_(shards), peek_(peek) {}
 
   std::vector<RedisStorePart> operator()(const ScheduleRequest& what) {
-    constexpr std::array<const char*, 3> policies = {"append", "replace", "keep"};
+    constexpr std::array<const char*, 3> kPolicies = {"append", "replace", "keep"};
     static_assert(WF_TIMER_APPEND == 0 && WF_TIMER_REPLACE == 1 && WF_TIMER_KEEP == 2);
     const StoredSpec& spec = what.spec;
     return one(spec.name, 'S',
                with_id({spec.name, spec.kind, spec.payload, spec.repeat,
                         std::to_string(spec.skip_after_us), time_text(what.due_us),
-                        policies.at(static_cast<size_t>(what.policy))}));
+                        kPolicies.at(static_cast<size_t>(what.policy))}));
   }
   std::vector<RedisStorePart> operator()(const CancelRequest& what) {
     return one(what.name, 'C', with_id({what.name, count_text(what.max)}));
@@ -85,11 +85,11 @@ class Parts {
     return all('T', arguments);
   }
   std::vector<RedisStorePart> operator()(const FinishRequest& what) {
-    constexpr std::array<const char*, 4> hows = {"done", "missed", "retry", "failed"};
+    constexpr std::array<const char*, 4> kHows = {"done", "missed", "retry", "failed"};
     return {{what.run.timer % shards_,
              'E',
              {padded(what.run.timer / shards_), fence_text(what.run),
-              hows.at(static_cast<size_t>(what.how)), time_text(what.next_us), what.reason},
+              kHows.at(static_cast<size_t>(what.how)), time_text(what.next_us), what.reason},
              {}}};
   }
   std::vector<RedisStorePart> operator()(const ExtendRequest& what) {
@@ -110,7 +110,7 @@ class Parts {
   // The shard of the asked request is not known. Each one decides for itself, so that the id is
   // used up wherever the request may arrive.
   std::vector<RedisStorePart> operator()(const AskRequest& what) {
-    return all('A', {session_text(what.asked.session), padded(what.asked.number, 20)});
+    return all('A', {session_key(what.asked.session), padded(what.asked.number, 20)});
   }
   std::vector<RedisStorePart> operator()(const CountRequest& what) {
     return all('N', {what.prefix});
@@ -147,7 +147,7 @@ class Parts {
   }
   std::vector<std::string> with_id(std::vector<std::string> arguments) const {
     const WFStoreRequestId& id = request_.id;
-    std::vector<std::string> all = {session_text(id.session),
+    std::vector<std::string> all = {session_key(id.session),
                                     id.number == 0 ? "" : padded(id.number, 20)};
     all.insert(all.end(), std::make_move_iterator(arguments.begin()),
                std::make_move_iterator(arguments.end()));

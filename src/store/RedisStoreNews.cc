@@ -19,8 +19,8 @@ constexpr int kSilenceMs = 60'000;
 
 // Shared with the subscription, which may end later.
 struct RedisStoreNews::State {
-  State(std::string sender_, std::function<void()> changed_)
-      : sender(std::move(sender_)), changed(std::move(changed_)) {}
+  State(std::string its_sender, std::function<void()> its_changed)
+      : sender(std::move(its_sender)), changed(std::move(its_changed)) {}
 
   // Something may have been published while nobody listened, so the beginning counts as news.
   void received(const protocol::RedisValue& reply) {

@@ -20,8 +20,8 @@ bool is_namespace(std::string_view text) {
          std::all_of(text.begin(), text.end(), allowed);
 }
 
-int refuse(int error, std::string why, std::string* message) {
-  *message = std::move(why);
+int refuse_place(int error, const std::string& why, std::string* message) {
+  *message = why;
   return error;
 }
 
@@ -34,11 +34,12 @@ int set_parameter(std::string_view text, RedisStorePlace* place, std::string* re
       equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
   if (name == "namespace") {
     place->name_space = value;
-    return is_namespace(value) ? 0
-                               : refuse(EINVAL,
-                                        "the namespace in the URL is not 1 to 64 letters, digits "
-                                        "and characters of . _ - :",
-                                        message);
+    return is_namespace(value)
+               ? 0
+               : refuse_place(EINVAL,
+                              "the namespace in the URL is not 1 to 64 letters, digits "
+                              "and characters of . _ - :",
+                              message);
   }
   if (name == "shards") {
     const auto [end, error] =
@@ -47,13 +48,13 @@ int set_parameter(std::string_view text, RedisStorePlace* place, std::string* re
     const bool fits = place->shards >= 1 && place->shards <= RedisStorePlace::kMaxShards;
     return is_number && fits
                ? 0
-               : refuse(EINVAL, "the number of shards in the URL is not 1 to 1024", message);
+               : refuse_place(EINVAL, "the number of shards in the URL is not 1 to 1024", message);
   }
   if (name == "db") {
     *rest = "?" + std::string(text);
     return 0;
   }
-  return refuse(EINVAL, "unknown parameter in the URL: " + std::string(name), message);
+  return refuse_place(EINVAL, "unknown parameter in the URL: " + std::string(name), message);
 }
 
 }  // namespace
@@ -62,10 +63,11 @@ int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::
   *place = RedisStorePlace();
   const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
   if (scheme.ends_with("+sentinel") || scheme.ends_with("+cluster")) {
-    return refuse(ENOTSUP,
-                  "stores are kept by single servers only: neither Sentinels nor clusters are "
-                  "supported",
-                  message);
+    return refuse_place(
+        ENOTSUP,
+        "stores are kept by single servers only: neither Sentinels nor clusters are "
+        "supported",
+        message);
   }
   const size_t mark = url.find('?');
   std::string rest;
@@ -80,7 +82,7 @@ int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::
   }
   place->server_url = url.substr(0, mark) + rest;
   if (RedisUrl::parse(place->server_url, &place->server) != 0) {
-    return refuse(EINVAL, "the URL does not name a Redis: see docs/store.md", message);
+    return refuse_place(EINVAL, "the URL does not name a Redis: see docs/store.md", message);
   }
   return 0;
 }

@@ -43,19 +43,19 @@ std::string new_id() {
   return id;
 }
 
-int refuse(int error, std::string why, std::string* message) {
-  *message = std::move(why);
+int refuse_server(int error, const std::string& why, std::string* message) {
+  *message = why;
   return error;
 }
 
 // Why there is no usable reply; 0 if there is one.
 int failure_of(const RedisStoreLink::Reply& reply, std::string* message) {
   if (reply.error != 0) {
-    return refuse(reply.error, reply.reason, message);
+    return refuse_server(reply.error, reply.reason, message);
   }
   if (reply.value.is_error()) {
     const std::string text = reply.value.string_value();
-    return refuse(RedisStoreError::of(text).error, "Redis: " + text, message);
+    return refuse_server(RedisStoreError::of(text).error, "Redis: " + text, message);
   }
   return 0;
 }
@@ -90,9 +90,9 @@ RedisStoreError RedisStoreError::of(const std::string& text) {
 std::string redis_store_command(const std::string& how, const std::string& script,
                                 const RedisStorePlace& place, size_t shard,
                                 const std::vector<std::string>& arguments) {
-  constexpr size_t keys = std::size(kRedisStoreKeys);
-  std::vector<std::string> parameters = {script, std::to_string(keys)};
-  parameters.reserve(2 + keys + arguments.size());
+  constexpr size_t kKeys = std::size(kRedisStoreKeys);
+  std::vector<std::string> parameters = {script, std::to_string(kKeys)};
+  parameters.reserve(2 + kKeys + arguments.size());
   for (const char* key : kRedisStoreKeys) {
     parameters.push_back(place.key(shard, key));
   }
@@ -123,25 +123,26 @@ int RedisStoreServer::read_configuration(RedisStoreLink& link, std::string* mess
   int major = 0;
   std::from_chars(version.data(), version.data() + version.size(), major);
   if (major < kOldestMajor) {
-    return refuse(ENOTSUP, "Redis " + version + " is too old: a store needs 7.0 or later", message);
+    return refuse_server(ENOTSUP, "Redis " + version + " is too old: a store needs 7.0 or later",
+                         message);
   }
   if (info_field(info, "redis_mode") != "standalone") {
-    return refuse(
+    return refuse_server(
         ENOTSUP, "the server is part of a cluster or a Sentinel: stores are kept by single servers",
         message);
   }
   if (info_field(info, "loading") == "1") {
-    return refuse(EAGAIN, "Redis is loading its data", message);
+    return refuse_server(EAGAIN, "Redis is loading its data", message);
   }
   if (info_field(info, "role") != "master") {
-    return refuse(EROFS, "the server is a replica: a store needs its master", message);
+    return refuse_server(EROFS, "the server is a replica: a store needs its master", message);
   }
   const std::string policy = info_field(info, "maxmemory_policy");
   if (policy != "noeviction") {
-    return refuse(EINVAL,
-                  "the maxmemory-policy of the server is " + policy +
-                      ", which would drop timers: a store needs noeviction",
-                  message);
+    return refuse_server(EINVAL,
+                         "the maxmemory-policy of the server is " + policy +
+                             ", which would drop timers: a store needs noeviction",
+                         message);
   }
   identity_ = info_field(info, "run_id") + "/" + info_field(info, "master_replid");
 
@@ -181,7 +182,7 @@ int RedisStoreServer::open_shards(RedisStoreLink& link, const RedisStorePlace& p
 
   id = new_id();
   if (id.empty()) {
-    return refuse(EAGAIN, "no random numbers are to be had", message);
+    return refuse_server(EAGAIN, "no random numbers are to be had", message);
   }
   const bool may_make = create && known_id.empty();
   // What a new store gets. One that is there says how many it has.
@@ -203,30 +204,31 @@ int RedisStoreServer::open_shards(RedisStoreLink& link, const RedisStorePlace& p
   }
   if (word == "none") {
     return known_id.empty()
-               ? refuse(ENOENT, "there is no " + name.substr(4) + " on the server", message)
-               : refuse(EILSEQ, name + " was removed from the server", message);
+               ? refuse_server(ENOENT, "there is no " + name.substr(4) + " on the server", message)
+               : refuse_server(EILSEQ, name + " was removed from the server", message);
   }
   if (word == "shards") {
-    return refuse(EINVAL,
-                  name + " has " + detail + " shards, but the URL says " + count +
-                      ": their number cannot change",
-                  message);
+    return refuse_server(EINVAL,
+                         name + " has " + detail + " shards, but the URL says " + count +
+                             ": their number cannot change",
+                         message);
   }
   if (word == "layout") {
-    return refuse(EILSEQ, name + " has the layout " + detail + ", which this version does not know",
-                  message);
+    return refuse_server(
+        EILSEQ, name + " has the layout " + detail + ", which this version does not know", message);
   }
   if (word != "ok" || first.value.arr_size() != 4) {
-    return refuse(EILSEQ, "the keys of " + name + " hold something else", message);
+    return refuse_server(EILSEQ, "the keys of " + name + " hold something else", message);
   }
   if (!known_id.empty() && detail != known_id) {
-    return refuse(EILSEQ, name + " was removed from the server, and another one was made", message);
+    return refuse_server(EILSEQ, name + " was removed from the server, and another one was made",
+                         message);
   }
   id = detail;
   count = first.value[2].string_value();
   std::from_chars(count.data(), count.data() + count.size(), shards);
   if (shards < 1 || shards > RedisStorePlace::kMaxShards) {
-    return refuse(EILSEQ, "the keys of " + name + " hold something else", message);
+    return refuse_server(EILSEQ, "the keys of " + name + " hold something else", message);
   }
   const bool complete = first.value[3].string_value() == "1";
   std::vector<std::string> commands;
@@ -238,7 +240,8 @@ int RedisStoreServer::open_shards(RedisStoreLink& link, const RedisStorePlace& p
       return error;
     }
     if (word != "ok" || detail != id) {
-      return refuse(EILSEQ, name + " is damaged: keys of it were removed or replaced", message);
+      return refuse_server(EILSEQ, name + " is damaged: keys of it were removed or replaced",
+                           message);
     }
   }
   if (!complete) {

@@ -142,9 +142,7 @@ bool SqliteQueue::draw_ticket(int64_t deadline_ns) {
         return true;
       }
       lock(F_UNLCK, byte_of(next), false);
-    } else if (error != EAGAIN && error != EACCES) {
-      return false;
-    } else if (monotonic_ns() >= deadline_ns) {
+    } else if ((error != EAGAIN && error != EACCES) || monotonic_ns() >= deadline_ns) {
       return false;
     } else if (page_->ticket == next) {
       pause_ns(kDrawAgainNs);  // another process draws it just now

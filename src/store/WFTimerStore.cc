@@ -225,14 +225,14 @@ bool WFTimerStore::close(workflow::Duration limit) {
   return engine_->close(limit.ns() < 0 ? workflow::kNever : limit.ns());
 }
 
-int WFTimerStore::handle(const std::string& kind, Handler handler,
+int WFTimerStore::handle(const std::string& kind, const Handler& handler,
                          const WFStoreHandlerOptions& options) {
   int error = check_kind(kind).error;
   if (!handler || options.max_running == 0) {
     error = EINVAL;
   }
   if (error == 0) {
-    error = engine_->handle(kind, std::move(handler), options);
+    error = engine_->handle(kind, handler, options);
   }
   errno = error != 0 ? error : errno;
   return error == 0 ? 0 : -1;
