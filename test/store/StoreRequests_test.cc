@@ -457,18 +457,22 @@ TEST_P(StoreFails, AStoreWhoseRequestsFailIsOpenedAgainWithPauses) {
 
 TEST_P(StoreFails, CloseReturnsAlthoughTheStoreFailsAndAHandlerRuns) {
   open();
-  WFFacilities::WaitGroup begun(1);
-  WFFacilities::WaitGroup release(1);
-  store_->handle("kind", [&](WFStoredTimer*) {
-    begun.done();
-    release.wait();
+  // The handler shares it, because nothing waits for a handler that outlasts its store.
+  struct Shared {
+    WFFacilities::WaitGroup begun{1};
+    WFFacilities::WaitGroup release{1};
+  };
+  const auto shared = std::make_shared<Shared>();
+  store_->handle("kind", [shared](WFStoredTimer*) {
+    shared->begun.done();
+    shared->release.wait();
   });
   ASSERT_TRUE(store_->schedule({"a", seconds(0), "kind"}).ok());
-  begun.wait();
+  shared->begun.wait();
   backend_->fail_always(GetParam());
   Background closing([this] { EXPECT_FALSE(store_->close(milliseconds(10))); });
   EXPECT_TRUE(closing.done());
-  release.done();
+  shared->release.done();
 }
 
 TEST_P(StoreFails, AskingInVainKeepsTheIdAndTheDoubt) {
