@@ -13,6 +13,7 @@
 #include "client/ClientSettings.h"
 #include "protocol/HttpContent.h"
 #include "protocol/HttpOutput.h"
+#include "util/PercentDecoding.h"
 #include "workflow/HttpLimits.h"
 #include "workflow/HttpUtil.h"
 
@@ -59,30 +60,9 @@ std::string authority_of(const std::string& host, unsigned short port, const cha
   return text;
 }
 
-int hex_value(char c) {
-  return c >= '0' && c <= '9'                     ? c - '0'
-         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                  : -1;
-}
-
-// Decodes as in RFC 3986, 2.1: a "+" stays a "+".
-std::string percent_decoded(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); i++) {
-    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 &&
-        hex_value(text[i + 2]) >= 0) {
-      plain += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
 // RFC 7617, section 2.
 std::string basic_credentials(const char* userinfo) {
-  std::string plain = percent_decoded(userinfo);
+  std::string plain = workflow::percent_decoded(userinfo);
   if (plain.find(':') == std::string::npos) {
     plain += ':';
   }

@@ -14,6 +14,7 @@
 
 #include "client/ClientSettings.h"
 #include "store/RedisGreeting.h"
+#include "util/PercentDecoding.h"
 #include "workflow/WFTaskError.h"
 
 namespace workflow {
@@ -22,27 +23,6 @@ namespace {
 
 constexpr unsigned short kSentinelPort = 26379;
 constexpr unsigned int kMaxDb = std::numeric_limits<int>::max();  // as the server's
-
-int hex_value(char c) {
-  return c >= '0' && c <= '9'                     ? c - '0'
-         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                  : -1;
-}
-
-// Decodes as in RFC 3986, 2.1: a "+" stays a "+".
-std::string percent_decoded(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); i++) {
-    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 &&
-        hex_value(text[i + 2]) >= 0) {
-      plain += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
 
 template <class NUMBER>
 std::optional<NUMBER> parse_number(std::string_view text, NUMBER max) {

@@ -63,9 +63,9 @@ struct StoreCall {
 // 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
 //    lease is not over.
 // 4. User code never runs on the thread of the engine, and the mutex is never held when a scope is
-//    cancelled or the backend is called.
-// 5. But for that moment, the thread waits without a time limit. A library timer (wake_timer_)
-//    wakes it for what is due by the clock of the store, and look_timer_ once a second in case that
+//    cancelled or the backend is called, except for its time.
+// 5. But for that moment, the thread waits without a time limit. A library timer (wake_alarm_)
+//    wakes it for what is due by the clock of the store, and look_alarm_ once a second in case that
 //    a hint of another process was lost. So a simulation and a manual clock drive it.
 //
 // Thread-safe. Lock order: the mutex of the engine comes before that of a StoreRun.

@@ -2,14 +2,11 @@
 
 #include <string_view>
 
-namespace {
+#include "util/PercentDecoding.h"
 
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+using workflow::hex_value;
+
+namespace {
 
 bool is_unreserved(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
