@@ -703,10 +703,13 @@ void StoreEngine::fail_all(int error, const std::string& message) {
     call->request.failure = {error, message, false};
     answer(call);
   }
+  std::deque<Finish> dropped;  // freed without the mutex: the handlers in them are the user's
   MutexLock lock(mutex_);
-  while (stop_ && !finishes_.empty()) {
-    runs_.forget(*finishes_.front().run);
-    finishes_.pop_front();
+  if (stop_) {
+    dropped.swap(finishes_);
+    for (const Finish& finish : dropped) {
+      runs_.forget(*finish.run);
+    }
   }
 }
 
