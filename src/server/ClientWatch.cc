@@ -43,6 +43,10 @@ void ClientWatch::cancel(OnLeaving what, Notice& notice) {
   }
 }
 
+Ref<DeadlineScope> ClientWatch::scope() const {
+  return Ref(SeriesScope::of(series_));
+}
+
 void ClientWatch::end(Notice& notice) {
   on_leaving_ = OnLeaving::kNothing;
   if (hook_) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "kernel/DeadlineScope.h"
 #include "server/ServerPeer.h"
 #include "workflow/detail/Runnable.h"
 
@@ -40,6 +41,7 @@ class ClientWatch {
   void lose(Notice& notice);
   // The scope has to end, whether or not anybody has asked for it.
   void end_scope(Notice& notice) { cancel(OnLeaving::kEndScope, notice); }
+  Ref<DeadlineScope> scope() const;
   // The request is not processed any more.
   void end(Notice& notice);
 

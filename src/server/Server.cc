@@ -119,7 +119,7 @@ void Server::accept(UniqueFd fd) {
   const Ref<ServerConnection> kept(connection);
   const bool open = enter(connection);
   if (!connection->start()) {
-    connection_closed(connection);
+    connection_closed(connection, nullptr);
     connection->release();
   } else if (!open) {
     connection->shut_down();
@@ -128,27 +128,32 @@ void Server::accept(UniqueFd fd) {
 
 bool Server::enter(ServerConnection* connection) {
   MutexLock lock(mutex_);
-  connection->place.is_listed = true;
-  connection->place.next = std::exchange(open_, connection);
-  if (connection->place.next) {
-    connection->place.next->place.previous = connection;
-  }
+  open_.add(connection);
   open_count_++;
   return listener_ != nullptr;
 }
 
-void Server::leave(ServerConnection* connection) {
-  if (!std::exchange(connection->place.is_listed, false)) {
-    return;
+void Server::List::add(ServerConnection* connection) {
+  ServerConnection::Place& place = connection->place;
+  place.is_listed = true;
+  place.previous = nullptr;
+  place.next = std::exchange(first, connection);
+  if (place.next) {
+    place.next->place.previous = connection;
   }
-  (connection->place.previous ? connection->place.previous->place.next : open_) =
-      connection->place.next;
-  if (connection->place.next) {
-    connection->place.next->place.previous = connection->place.previous;
+}
+
+bool Server::List::remove(ServerConnection* connection) {
+  ServerConnection::Place& place = connection->place;
+  if (!std::exchange(place.is_listed, false)) {
+    return false;
   }
-  open_count_--;
-  cursors_.leaves(connection, connection->place.next);
-  std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
+  (place.previous ? place.previous->place.next : first) = place.next;
+  if (place.next) {
+    place.next->place.previous = place.previous;
+  }
+  cursors.leaves(connection, place.next);
+  return true;
 }
 
 Ref<ServerConnection> Server::take_oldest_idle() {
@@ -183,7 +188,8 @@ void Server::look_for_idle() {
       idle.erase(idle.begin(), oldest);
     }
   };
-  for (ServerConnection* connection = open_; connection; connection = connection->place.next) {
+  for (ServerConnection* connection = open_.first; connection;
+       connection = connection->place.next) {
     const int64_t since_ns = connection->idle_since_ns();
     if (since_ns != kNever && !connection->shutting_down()) {
       if (idle_.size() == 2 * kMaxIdleNoted) {
@@ -200,9 +206,22 @@ void Server::look_for_idle() {
   std::sort(idle_.begin(), idle_.end(), younger);
 }
 
-void Server::connection_closed(ServerConnection* connection) {
+void Server::connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) {
   MutexLock lock(mutex_);
-  leave(connection);
+  if (!open_.remove(connection)) {
+    return;
+  }
+  open_count_--;
+  std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
+  if (still_runs) {
+    connection->place.still_runs = std::move(still_runs);
+    still_running_.add(connection);
+  }
+}
+
+void Server::request_gone(ServerConnection* connection) {
+  MutexLock lock(mutex_);
+  still_running_.remove(connection);
 }
 
 void Server::give_back(WFConnection* user) {
@@ -240,7 +259,7 @@ void Server::runtime_stopped() {
     port = std::exchange(port_, nullptr);
   }
   for_each_open([this](ServerConnection* connection) {
-    connection_closed(connection);
+    connection_closed(connection, nullptr);
     connection->end_with_runtime();
   });
   if (port) {

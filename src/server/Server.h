@@ -46,7 +46,8 @@ class Server final : public ServerHost, public Service {
   const WFServerParams& params() const override { return interface_.params_; }
   SSL_CTX* tls_context() const override { return tls_.get(); }
   ServerExchange* new_exchange() override { return interface_.new_exchange(); }
-  void connection_closed(ServerConnection* connection) override;
+  void connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) override;
+  void request_gone(ServerConnection* connection) override;
   void connection_gone(WFConnection* user) override;
   WFConnection* new_user(int fd) override { return interface_.new_connection(fd); }
   void give_back(WFConnection* user) override;
@@ -72,18 +73,32 @@ class Server final : public ServerHost, public Service {
   bool listen(Runtime& runtime, UniqueFd fd) WF_REQUIRES(mutex_);
   int listening_fd() const WF_REQUIRES(mutex_);
   void accept(UniqueFd fd);
+  // Connections that threads go through step by step; guarded by S.
+  struct List {
+    void add(ServerConnection* connection);
+    // Returns false if the connection is in no list.
+    bool remove(ServerConnection* connection);
+
+    ServerConnection* first = nullptr;
+    Cursors<ServerConnection> cursors;  // the walks of for_each()
+  };
+
   // Adds a connection to the list of open ones. Returns false if the server has been shut down.
   bool enter(ServerConnection* connection);
-  void leave(ServerConnection* connection) WF_REQUIRES(mutex_);
   void listener_closed();
   bool inside_own_series() const;
   // If so, prints a message on stderr and sets errno.
   bool would_wait_for_itself() const;
-  // Calls function(connection) for each open connection, with a reference and without S. May leave
-  // out connections that are accepted meanwhile. Allocates nothing, so that a server can be stopped
-  // when memory has run out.
+  // Calls function(object) for each connection of a list, without S, where `get(connection)` under
+  // S has returned a reference to the object. May leave out connections that are added meanwhile.
+  // Allocates nothing, so that a server can be stopped when memory has run out.
+  template <class Get, class Function>
+  void for_each(List Server::*which, Get get, Function function);
+  // The same for open connections.
   template <class Function>
   void for_each_open(Function function);
+  // Ends the scopes of requests whose connections are closed while their series run.
+  void end_scopes_that_still_run();
   Ref<DatagramPort> retained_port() const;
   // Whether nothing is left that would touch the server.
   bool is_finished() const WF_REQUIRES(mutex_) {
@@ -111,12 +126,12 @@ class Server final : public ServerHost, public Service {
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close
   DatagramPort* port_ WF_GUARDED_BY(mutex_) = nullptr;  // until it closes
   bool runtime_stopped_ WF_GUARDED_BY(mutex_) = false;
-  bool listening_ WF_GUARDED_BY(mutex_) = false;            // until the listener or port has closed
-  ServerConnection* open_ WF_GUARDED_BY(mutex_) = nullptr;  // linked
+  bool listening_ WF_GUARDED_BY(mutex_) = false;  // until the listener or port has closed
+  List open_ WF_GUARDED_BY(mutex_);
   size_t open_count_ WF_GUARDED_BY(mutex_) = 0;
-  Cursors<ServerConnection> cursors_ WF_GUARDED_BY(mutex_);  // the walks of for_each_open()
-  size_t alive_ WF_GUARDED_BY(mutex_) = 0;                   // connections not yet gone
-  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;              // threads in shut_down()
+  List still_running_ WF_GUARDED_BY(mutex_);     // closed, but the series of the request still runs
+  size_t alive_ WF_GUARDED_BY(mutex_) = 0;       // connections not yet gone
+  int shutting_down_ WF_GUARDED_BY(mutex_) = 0;  // threads in shut_down()
   size_t max_connections_ WF_GUARDED_BY(mutex_) = 0;
   // Some open connections that were idle, and since when. The one idle for longest is last.
   struct Idle {
@@ -128,20 +143,27 @@ class Server final : public ServerHost, public Service {
   size_t next_poller_ WF_GUARDED_BY(mutex_) = 0;
 };
 
-template <class Function>
-void Server::for_each_open(Function function) {
+template <class Get, class Function>
+void Server::for_each(List Server::*which, Get get, Function function) {
   MutexLock lock(mutex_);
+  List& list = this->*which;
   Cursors<ServerConnection>::Cursor walk;
-  cursors_.begin(&walk, open_);
+  list.cursors.begin(&walk, list.first);
   while (ServerConnection* const connection = walk.next) {
     walk.next = connection->place.next;
-    Ref<ServerConnection> kept(connection);
+    auto kept = get(connection);
     lock.unlock();
-    function(connection);
+    function(kept.get());
     kept = nullptr;  // without the lock
     lock.lock();
   }
-  cursors_.end(&walk);
+  list.cursors.end(&walk);
+}
+
+template <class Function>
+void Server::for_each_open(Function function) {
+  for_each(
+      &Server::open_, [](ServerConnection* connection) { return Ref(connection); }, function);
 }
 
 }  // namespace workflow

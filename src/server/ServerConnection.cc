@@ -403,6 +403,7 @@ void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
     if (is_pushing()) {
       notice.stream = lose_stream(error);
       watch_.lose(notice);
+      cut_off_scope_ = watch_.scope();
       detach(error, notice);
       is_lost_.store(true, std::memory_order_release);
     } else {
@@ -504,12 +505,16 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
   ClientWatch::Notice notice;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
+    const bool is_processing = state_ == State::kProcessing;
+    if (is_processing) {
+      counts = !std::exchange(counted_, true);
+      watch_.end_scope(notice);
+    } else if (cut_off_scope_) {
+      notice.cancel = cut_off_scope_->cancel_later(ECANCELED);
+    } else {
       return false;
     }
-    counts = !std::exchange(counted_, true);
-    watch_.end_scope(notice);
-    if (action != WF_STOP_FINISH) {
+    if (is_processing && action != WF_STOP_FINISH) {
       detach(ECANCELED, notice);
       is_lost_.store(true, std::memory_order_release);
       // A reply that has begun cannot be replaced by another one.
@@ -597,7 +602,12 @@ void ServerConnection::close(State last) {
 }
 
 void ServerConnection::on_closing() {
-  host_.connection_closed(this);
+  Ref<DeadlineScope> cut_off_scope;
+  {
+    MutexLock lock(mutex_);
+    cut_off_scope = cut_off_scope_;
+  }
+  host_.connection_closed(this, std::move(cut_off_scope));
   MutexLock lock(mutex_);
   if (state_ == State::kParted && stream_.is_open()) {
     const WFServerParams& params = host_.params();
@@ -632,6 +642,7 @@ void ServerConnection::end_with_runtime() {
 void ServerConnection::end() {
   ServerHost& host = host_;
   WFConnection* user = user_;
+  host.request_gone(this);
   delete this;
   // If a series held the last reference, it is gone now.
   SeriesWork* const series = std::exchange(TaskContext::current().series, nullptr);

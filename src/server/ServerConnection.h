@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernel/DeadlineScope.h"
 #include "server/ClientWatch.h"
 #include "server/LingeringInput.h"
 #include "server/ReplyChannel.h"
@@ -36,8 +37,12 @@ class ServerHost {
   // Null: the connection does not use TLS.
   virtual SSL_CTX* tls_context() const = 0;
   virtual ServerExchange* new_exchange() = 0;
-  // Called when the descriptor is about to be closed. No exchange begins after that.
-  virtual void connection_closed(ServerConnection* connection) = 0;
+  // Called when the descriptor is about to be closed. No exchange begins after that. `still_runs`
+  // is the scope of a request that has lost its connection while its series runs, or null. A scope
+  // that is given here is given back with request_gone().
+  virtual void connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) = 0;
+  // The series of such a request is gone, and the connection is about to be deleted.
+  virtual void request_gone(ServerConnection* connection) = 0;
   // The last thing that a connection does. Called on any thread.
   virtual void connection_gone(WFConnection* user) = 0;
 
@@ -72,11 +77,13 @@ class ServerHost {
 //    changes this state decides how the exchange ends. Bytes may be pushed in this state only.
 class ServerConnection final : public ReplyChannel {
  public:
-  // The place in the server's list of open connections; guarded by the server's S.
+  // The place in one of the server's lists; guarded by the server's S.
   struct Place {
     bool is_listed = false;
     ServerConnection* next = nullptr;
     ServerConnection* previous = nullptr;
+    // While it is in the list of those whose series still runs: see ServerHost.
+    Ref<DeadlineScope> still_runs;
   };
 
   ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd, WFConnection* user);
@@ -90,7 +97,8 @@ class ServerConnection final : public ReplyChannel {
 
   // The time limit of a stop has passed: a delayed reply ends as `action` says, with `unavailable`
   // as the answer, and so does the scope of its request. Returns whether there was one that no
-  // earlier call has counted. Any thread.
+  // earlier call has counted. A request that has lost its connection already is not counted, but
+  // its scope ends, too. Any thread.
   bool cut_short(enum WFStopAction action, const std::string& unavailable);
   // Closes the connection, even if a reply is still to be sent. Returns whether this has cut short
   // an exchange that no earlier call has counted. Any thread.
@@ -212,6 +220,9 @@ class ServerConnection final : public ReplyChannel {
   // In kProcessing and kWriting; null if it was detached. Its series owns it.
   ServerExchange* exchange_ WF_GUARDED_BY(mutex_) = nullptr;
   ClientWatch watch_ WF_GUARDED_BY(mutex_);
+  // The scope of a request whose client was cut off while the series ran; otherwise null. Does not
+  // change any more when the connection is closed.
+  Ref<DeadlineScope> cut_off_scope_ WF_GUARDED_BY(mutex_);
   LingeringInput lingering_ WF_GUARDED_BY(mutex_);
 
   RequestReader reader_;     // invariant 1

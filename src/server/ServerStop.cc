@@ -137,6 +137,13 @@ void Server::wait_within(int timeout_ms, Condition ended) {
   }
 }
 
+void Server::end_scopes_that_still_run() {
+  for_each(
+      &Server::still_running_,
+      [](ServerConnection* connection) { return connection->place.still_runs; },
+      [](DeadlineScope* scope) { scope->cancel(ECANCELED); });
+}
+
 void Server::forget_runtime() {
   Runtime* runtime = nullptr;
   {
@@ -167,6 +174,7 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
   for_each_open([&](ServerConnection* connection) {
     result.cut_short += connection->cut_short(action, unavailable);
   });
+  end_scopes_that_still_run();
   wait_within(linger_ms, &Server::is_finished);
   if (const Ref<DatagramPort> port = retained_port()) {
     result.cut_short += port->close_now();

@@ -193,4 +193,34 @@ TEST(RequestScope, AClientTaskHasNone) {
   task->dismiss();
 }
 
+// The connection is closed while the series runs, so the stop has to find the scope without it.
+TEST(RequestScope, EndsWithABoundedStopAlsoWhenTheClientWasCutOffBefore) {
+  Waits waits;
+  struct WFServerParams params = http_params();
+  params.send_timeout = 20;
+  TestServer server(
+      [&](WFHttpTask* task) {
+        const std::string piece(64 * 1024, 'x');
+        while (task->push(piece.data(), piece.size()) > 0) {
+        }
+        EXPECT_TRUE(eventually([task] { return task->closed(); }));
+        waits.wait_in(task);
+      },
+      params);
+  RawClient client(server.port(), 4096);
+  ASSERT_TRUE(client.send(kGet));
+  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  while (!client.take_text(64 * 1024).empty()) {
+  }
+  ASSERT_TRUE(client.ended());
+  EXPECT_EQ(waits.scope.error(), 0);
+  const WFStopResult result = server->stop(0, WF_STOP_FINISH);
+  EXPECT_EQ(result.cut_short, 0u);  // the client was lost before
+  ASSERT_TRUE(waits.ended.wait_for(2));
+  EXPECT_EQ(waits.timer_error, ECANCELED);
+  EXPECT_EQ(waits.counter_error, ECANCELED);
+  EXPECT_EQ(waits.scope.error(), ECANCELED);
+  waits.counter->count();  // too late, and still allowed
+}
+
 }  // namespace server_test
