@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +17,6 @@
 #include <fstream>
 #include <map>
 #include <string>
-#include <thread>
 
 #include "kernel/Runtime.h"
 #include "support/Eventually.h"
@@ -64,15 +64,25 @@ std::map<std::string, int> threads_by_name() {
   std::_Exit(0);
 }
 
-// As many as this process may use, which std::thread::hardware_concurrency() tells on Linux.
-unsigned processor_count() {
-  return std::thread::hardware_concurrency();
+// As many as this process may use, which may be fewer than the machine has.
+int processor_count() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
 }
 std::string processors() {
   return std::to_string(processor_count());
 }
 std::string pollers() {
-  return std::to_string(std::min(processor_count(), 4U));
+  return std::to_string(std::min(processor_count(), 4));
+}
+
+void use_one_processor_only() {
+  cpu_set_t set;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof set, &set), 0);
+  for (int i = CPU_SETSIZE - 1; CPU_COUNT(&set) > 1; i--) {
+    CPU_CLR(i, &set);
+  }
+  ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
 }
 
 }  // namespace
@@ -123,6 +133,15 @@ TEST_F(WFGlobalThreads, BelowOneIsOneOrTheNumberOfProcessors) {
               "threads: " + pollers() + " 1 " + processors() + "\\.");
   EXPECT_EXIT(report_threads(INT_MIN, INT_MIN, INT_MIN), testing::ExitedWithCode(0),
               "threads: " + pollers() + " 1 " + processors() + "\\.");
+}
+
+TEST_F(WFGlobalThreads, AreAsManyAsTheProcessorsThatTheProcessMayUse) {
+  EXPECT_EXIT(
+      {
+        use_one_processor_only();
+        report_threads(0, 1, 0);
+      },
+      testing::ExitedWithCode(0), "threads: 1 1 1\\.");
 }
 
 TEST_F(WFGlobalThreads, DoNotChangeOnceTheyRun) {
