@@ -61,7 +61,7 @@ function(workflow_own_target target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
   # Half a gigabyte before g++ looks for memory to give back: it would a dozen times for each file,
   # through all of the precompiled headers. They are what fills it, so it needs hardly more.
-  if(WORKFLOW_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if((WORKFLOW_PRECOMPILE OR WORKFLOW_BUILD_TESTS) AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
   endif()
