@@ -11,6 +11,7 @@
 #include "support/FakeDnsServer.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "util/Time.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 
@@ -20,8 +21,7 @@ namespace client_test {
 namespace {
 
 using server_test::TestServer;
-
-constexpr int64_t kSecond = 1'000'000'000;
+using workflow::kNsPerSec;
 
 class SeveralAddresses : public testing::Test {
  protected:
@@ -109,7 +109,7 @@ TEST_F(SeveralAddresses, OneThatAnswersNobodyCostsOneRequestItsTime) {
   make_black_hole();
   const auto first = ask();
   expect_waits(*first);
-  WFManualClock::advance(10 * kSecond);
+  WFManualClock::advance(10 * kNsPerSec);
   EXPECT_EQ(status(*first), "200");
   for (int i = 0; i < 20; i++) {
     EXPECT_EQ(status(*ask()), "200");
@@ -120,15 +120,15 @@ TEST_F(SeveralAddresses, OneThatFailedIsTriedAgainByOneRequest) {
   make_black_hole();
   const auto first = ask();
   expect_waits(*first);
-  WFManualClock::advance(10 * kSecond);
+  WFManualClock::advance(10 * kNsPerSec);
   EXPECT_EQ(status(*first), "200");
-  WFManualClock::advance(30 * kSecond);
+  WFManualClock::advance(30 * kNsPerSec);
   const auto again = ask();
   expect_waits(*again);
   for (int i = 0; i < 5; i++) {
     EXPECT_EQ(status(*ask()), "200");
   }
-  WFManualClock::advance(10 * kSecond);
+  WFManualClock::advance(10 * kNsPerSec);
   EXPECT_EQ(status(*again), "200");
 }
 
@@ -140,7 +140,7 @@ TEST_F(SeveralAddresses, OneThatWorksAgainIsTheFirstAgain) {
   ASSERT_EQ(other.start("127.0.0.2", server_->port()), 0);
   EXPECT_EQ(status(*ask()), "200");
   EXPECT_EQ(server_->requests(), 2) << "it was tried too early";
-  WFManualClock::advance(30 * kSecond);
+  WFManualClock::advance(30 * kNsPerSec);
   for (int i = 0; i < 3; i++) {
     EXPECT_EQ(status(*ask()), "200");
   }

@@ -65,7 +65,7 @@ class Talkative : public protocol::ProtocolMessage {
   Answer* answer = nullptr;
 };
 
-using Task = WFNetworkTask<Bytes, Talkative>;
+using TalkativeTask = WFNetworkTask<Bytes, Talkative>;
 
 struct Outcome {
   int state = -2;
@@ -76,8 +76,8 @@ Outcome talk(const RawServer& server, size_t request_size, Talkative::Answer& an
              int keep_alive = 0, TransportType transport = TT_TCP, int send_timeout = -1) {
   Outcome outcome;
   WFFacilities::WaitGroup group(1);
-  Task* task = WFNetworkTaskFactory<Bytes, Talkative>::create_client_task(
-      transport, "127.0.0.1", server.port(), 0, [&](Task* ended) {
+  TalkativeTask* task = WFNetworkTaskFactory<Bytes, Talkative>::create_client_task(
+      transport, "127.0.0.1", server.port(), 0, [&](TalkativeTask* ended) {
         outcome = {ended->get_state(), ended->get_error()};
         group.done();
       });

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"
@@ -38,21 +39,38 @@ struct FetchOptions {
   std::function<void(WFHttpTask*)> change = nullptr;  // before the start
 };
 
-// Requests `url` and waits for the end.
-inline Fetched fetch(const std::string& url, const FetchOptions& options = {}) {
+// Requests what `create` makes a task for, and waits for the end. `create` takes the callback.
+template <class Create>
+Fetched fetch_task(const FetchOptions& options, const Create& create) {
   Fetched result;
   WFFacilities::WaitGroup group(1);
-  WFHttpTask* task = WFTaskFactory::create_http_task(url, options.redirect_max, options.retry_max,
-                                                     [&](WFHttpTask* done) {
-                                                       result = fetched(done);
-                                                       group.done();
-                                                     });
+  WFHttpTask* task = create([&](WFHttpTask* done) {
+    result = fetched(done);
+    group.done();
+  });
   if (options.change) {
     options.change(task);
   }
   task->start();
   group.wait();
   return result;
+}
+
+// Requests `url` and waits for the end.
+inline Fetched fetch(const std::string& url, const FetchOptions& options = {}) {
+  return fetch_task(options, [&](http_callback_t callback) {
+    return WFTaskFactory::create_http_task(url, options.redirect_max, options.retry_max,
+                                           std::move(callback));
+  });
+}
+
+// The same through the proxy whose URL is `proxy`.
+inline Fetched fetch_through(const std::string& url, const std::string& proxy,
+                             const FetchOptions& options) {
+  return fetch_task(options, [&](http_callback_t callback) {
+    return WFTaskFactory::create_http_task(url, proxy, options.redirect_max, options.retry_max,
+                                           std::move(callback));
+  });
 }
 
 }  // namespace client_test

@@ -498,15 +498,9 @@ TEST(HttpClient, BadRedirectsAreTold) {
 
 // Proxies ----------------------------------------------------------------------------------------
 
-Fetched fetch_through(const std::string& url, const std::string& proxy, int retry_max = 0) {
-  Fetched result;
-  WFFacilities::WaitGroup group(1);
-  WFTaskFactory::create_http_task(url, proxy, 2, retry_max, [&](WFHttpTask* task) {
-    result = fetched(task);
-    group.done();
-  })->start();
-  group.wait();
-  return result;
+// Follows up to two redirections.
+Fetched redirected_through(const std::string& url, const std::string& proxy) {
+  return fetch_through(url, proxy, {.redirect_max = 2});
 }
 
 TEST(HttpClient, AProxyIsAskedInAbsoluteForm) {
@@ -518,7 +512,7 @@ TEST(HttpClient, AProxyIsAskedInAbsoluteForm) {
     peer.reply("through");
   });
   const std::string url = "http://user:pass@127.0.0.1:" + std::to_string(proxy.port());
-  EXPECT_EQ(fetch_through("http://host.test:81/a?b", url).body, "through");
+  EXPECT_EQ(redirected_through("http://host.test:81/a?b", url).body, "through");
   const std::string credentials = "Proxy-Authorization: Basic dXNlcjpwYXNz\r\n";
   EXPECT_EQ(seen, "GET http://host.test:81/a?b HTTP/1.1\r\nHost: host.test:81\r\n" + credentials +
                       "\r\nGET http://other.test/there HTTP/1.1\r\nHost: other.test\r\n" +
@@ -526,10 +520,10 @@ TEST(HttpClient, AProxyIsAskedInAbsoluteForm) {
 }
 
 TEST(HttpClient, ProxiesThatAreNoneAreTold) {
-  EXPECT_EQ(fetch_through("http://h.test/", "").error, WFT_ERR_URI_PARSE_FAILED);
-  EXPECT_EQ(fetch_through("http://h.test/", "https://127.0.0.1:1").error,
+  EXPECT_EQ(redirected_through("http://h.test/", "").error, WFT_ERR_URI_PARSE_FAILED);
+  EXPECT_EQ(redirected_through("http://h.test/", "https://127.0.0.1:1").error,
             WFT_ERR_URI_SCHEME_INVALID);
-  EXPECT_EQ(fetch_through("http://h.test/", "socks5://127.0.0.1:1").error,
+  EXPECT_EQ(redirected_through("http://h.test/", "socks5://127.0.0.1:1").error,
             WFT_ERR_URI_SCHEME_INVALID);
 }
 

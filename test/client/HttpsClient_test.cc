@@ -209,15 +209,8 @@ void relay(int a, int b) {
   back.join();
 }
 
-Fetched fetch_through(const std::string& url, const std::string& proxy) {
-  Fetched result;
-  WFFacilities::WaitGroup group(1);
-  WFTaskFactory::create_http_task(url, proxy, 0, 2, [&](WFHttpTask* task) {
-    result = fetched(task);
-    group.done();
-  })->start();
-  group.wait();
-  return result;
+Fetched retried_through(const std::string& url, const std::string& proxy) {
+  return fetch_through(url, proxy, {.retry_max = 2});
 }
 
 TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
@@ -235,7 +228,7 @@ TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
   const std::string proxy_url = "http://u:p@127.0.0.1:" + std::to_string(proxy.port());
   for (int i = 0; i < 3; i++) {
     // The certificate is that of the host, not of the proxy; and the tunnel is kept.
-    const Fetched got = fetch_through(url(server, "localhost"), proxy_url);
+    const Fetched got = retried_through(url(server, "localhost"), proxy_url);
     EXPECT_EQ(got.body, "GET /x ");
     EXPECT_EQ(got.sequence, i);
   }
@@ -244,7 +237,7 @@ TEST_F(HttpsClient, GoesThroughTheTunnelOfAProxy) {
   EXPECT_EQ(seen, "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority +
                       "\r\nProxy-Authorization: Basic dTpw\r\n\r\n");
   // Another host is another tunnel, and has to show its own certificate.
-  const Fetched other = fetch_through(url(server, "elsewhere.test"), proxy_url);
+  const Fetched other = retried_through(url(server, "elsewhere.test"), proxy_url);
   EXPECT_EQ(other.error, -X509_V_ERR_HOSTNAME_MISMATCH);
 }
 
@@ -259,7 +252,7 @@ TEST_F(HttpsClient, ACommonNameCountsOnlyInACertificateWithoutNames) {
       peer.send("HTTP/1.1 200 Connection established\r\n\r\n");
       relay(peer.fd(), onward.fd());
     });
-    return fetch_through(url(server, "common-name.test"), proxy.url()).error;
+    return retried_through(url(server, "common-name.test"), proxy.url()).error;
   };
   EXPECT_EQ(error_with("IP:127.0.0.1"), 0);
   EXPECT_EQ(error_with("DNS:other.test"), -X509_V_ERR_HOSTNAME_MISMATCH);
@@ -274,7 +267,7 @@ TEST_F(HttpsClient, ProxiesMayRefuse) {
       peer.request();
       peer.send(answer);
     });
-    const Fetched got = fetch_through("https://localhost:1/", proxy.url());
+    const Fetched got = retried_through("https://localhost:1/", proxy.url());
     EXPECT_EQ(got.state, WFT_STATE_TASK_ERROR) << answer;
     EXPECT_EQ(got.error, WFT_ERR_HTTP_PROXY_CONNECT_FAILED);
     EXPECT_EQ(proxy.connections(), 1);
@@ -289,7 +282,7 @@ TEST_F(HttpsClient, ASilentProxyTimesOut) {
     peer.request();
     peer.request();  // waits for the end
   });
-  const Fetched got = fetch_through("https://localhost:1/", proxy.url());
+  const Fetched got = retried_through("https://localhost:1/", proxy.url());
   EXPECT_EQ(got.error, ETIMEDOUT);
   EXPECT_EQ(got.timeout_reason, TOR_CONNECT_TIMEOUT);
 }

@@ -10,6 +10,7 @@
 #include "client/Fetch.h"
 #include "client/RawServer.h"
 #include "support/Tally.h"
+#include "util/Time.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 
@@ -18,13 +19,14 @@
 namespace client_test {
 namespace {
 
+using workflow::kNsPerSec;
+
 constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1'000 * kMs;
 
 // A request whose end is told.
-class Asking {
+class Fetching {
  public:
-  Asking(const std::string& url, const std::function<void(WFHttpTask*)>& change) {
+  Fetching(const std::string& url, const std::function<void(WFHttpTask*)>& change) {
     WFHttpTask* task = WFTaskFactory::create_http_task(url, 0, 0, [this](WFHttpTask* done) {
       result_ = fetched(done);
       ended_.add();
@@ -72,7 +74,7 @@ class ClientTimeouts : public testing::Test {
   }
   void ask(const std::function<void(WFHttpTask*)>& change = nullptr,
            const std::string& scheme = "http") {
-    asking_ = std::make_unique<Asking>(
+    asking_ = std::make_unique<Fetching>(
         scheme + "://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)) + "/", change);
   }
   // The peer of the next connection, on which the request has left.
@@ -121,7 +123,7 @@ class ClientTimeouts : public testing::Test {
 
   struct sockaddr_in address_ = {};
   workflow::UniqueFd listen_;
-  std::unique_ptr<Asking> asking_;
+  std::unique_ptr<Fetching> asking_;
   RawServer witness_{[](Peer& peer, int) {
     while (!peer.request().empty()) {
       peer.reply("");
@@ -157,7 +159,7 @@ TEST_F(ToAFullServer, Connecting) {
   fill();
   ask();
   settle();
-  expect_timeout_after(10 * kSecond, TOR_CONNECT_TIMEOUT);
+  expect_timeout_after(10 * kNsPerSec, TOR_CONNECT_TIMEOUT);
 }
 
 TEST_F(ToAFullServer, ConnectingByAnotherLimit) {
@@ -172,7 +174,7 @@ TEST_F(ClientTimeouts, TlsHandshake) {
   begin();
   ask(nullptr, "https");
   const auto peer = accept();
-  expect_timeout_after(10 * kSecond, TOR_CONNECT_TIMEOUT);
+  expect_timeout_after(10 * kNsPerSec, TOR_CONNECT_TIMEOUT);
 }
 
 TEST_F(ClientTimeouts, TlsHandshakeByAnotherLimit) {
@@ -188,9 +190,9 @@ TEST_F(ClientTimeouts, WaitingForAConnection) {
   begin(params);
   ask();
   const auto peer = accept();
-  const std::unique_ptr<Asking> first = std::move(asking_);
+  const std::unique_ptr<Fetching> first = std::move(asking_);
   ask();
-  expect_timeout_after(10 * kSecond, TOR_WAIT_TIMEOUT);
+  expect_timeout_after(10 * kNsPerSec, TOR_WAIT_TIMEOUT);
   peer->request();
   peer->reply("x");
   EXPECT_EQ(first->result().body, "x");
@@ -200,14 +202,14 @@ TEST_F(ClientTimeouts, FirstByte) {
   begin();
   ask();
   const auto peer = accept();
-  expect_timeout_after(10 * kSecond, TOR_TRANSMIT_TIMEOUT);
+  expect_timeout_after(10 * kNsPerSec, TOR_TRANSMIT_TIMEOUT);
 }
 
 TEST_F(ClientTimeouts, FirstByteByTheTasksLimit) {
   begin();
   ask([](WFHttpTask* task) { task->set_watch_timeout(15'000); });
   const auto peer = accept();
-  expect_timeout_after(15 * kSecond, TOR_TRANSMIT_TIMEOUT);
+  expect_timeout_after(15 * kNsPerSec, TOR_TRANSMIT_TIMEOUT);
 }
 
 TEST_F(ClientTimeouts, BetweenTwoReadsOfTheHead) {
@@ -216,11 +218,11 @@ TEST_F(ClientTimeouts, BetweenTwoReadsOfTheHead) {
   const auto peer = accept();
   for (const char* piece : {"HTT", "P/1.1 200 OK\r\n", "Content-Length: 9\r\n"}) {
     send(*peer, piece);
-    pass(10 * kSecond - kMs);
+    pass(10 * kNsPerSec - kMs);
     ASSERT_FALSE(asking_->ended());
   }
   send(*peer, "X: y");
-  expect_timeout_after(10 * kSecond, TOR_TRANSMIT_TIMEOUT);
+  expect_timeout_after(10 * kNsPerSec, TOR_TRANSMIT_TIMEOUT);
 }
 
 TEST_F(ClientTimeouts, BetweenTwoReadsOfTheBody) {
@@ -229,20 +231,20 @@ TEST_F(ClientTimeouts, BetweenTwoReadsOfTheBody) {
   const auto peer = accept();
   send(*peer, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
   for (int i = 0; i < 3; i++) {
-    pass(3 * kSecond - kMs);
+    pass(3 * kNsPerSec - kMs);
     ASSERT_FALSE(asking_->ended());
     send(*peer, "x");
   }
-  expect_timeout_after(3 * kSecond, TOR_TRANSMIT_TIMEOUT);
+  expect_timeout_after(3 * kNsPerSec, TOR_TRANSMIT_TIMEOUT);
 }
 
 TEST_F(ClientTimeouts, BetweenTwoReadsThereMayBeNoLimit) {
   begin(with(&EndpointParams::response_timeout, -1));
   ask();
   const auto peer = accept();
-  pass(3600 * kSecond);
+  pass(3600 * kNsPerSec);
   send(*peer, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n");
-  pass(3600 * kSecond);
+  pass(3600 * kNsPerSec);
   EXPECT_FALSE(asking_->ended());
   send(*peer, "x");
   EXPECT_EQ(asking_->result().body, "x");
@@ -252,13 +254,13 @@ TEST_F(ClientTimeouts, WholeResponse) {
   begin();
   ask([](WFHttpTask* task) { task->set_receive_timeout(20'000); });
   const auto peer = accept();
-  pass(5 * kSecond);
+  pass(5 * kNsPerSec);
   send(*peer, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
-  pass(5 * kSecond);
+  pass(5 * kNsPerSec);
   send(*peer, "x");
-  pass(5 * kSecond);
+  pass(5 * kNsPerSec);
   send(*peer, "x");
-  expect_timeout_after(5 * kSecond, TOR_TRANSMIT_TIMEOUT);
+  expect_timeout_after(5 * kNsPerSec, TOR_TRANSMIT_TIMEOUT);
 }
 
 class ToAServerThatTakesNothing : public ClientTimeouts {
@@ -279,14 +281,14 @@ TEST_F(ToAServerThatTakesNothing, WholeRequest) {
   begin();
   post([](WFHttpTask* task) { task->set_send_timeout(25'000); });
   const auto peer = accept();
-  expect_timeout_after(25 * kSecond, TOR_TRANSMIT_TIMEOUT);
+  expect_timeout_after(25 * kNsPerSec, TOR_TRANSMIT_TIMEOUT);
 }
 
 TEST_F(ToAServerThatTakesNothing, SendingHasNoLimitUnlessOneIsSet) {
   begin();
   post([](WFHttpTask*) {});
   const auto peer = accept();
-  pass(3600 * kSecond);
+  pass(3600 * kNsPerSec);
   EXPECT_FALSE(asking_->ended());
   EXPECT_GT(peer->request().size(), kLargeSize);
   peer->reply("x");
@@ -303,12 +305,12 @@ TEST_F(ClientTimeouts, IdleConnectionIsClosed) {
     EXPECT_EQ(asking_->result().body, "x");
     settle();
     if (i < 2) {
-      pass(60 * kSecond - kMs);
+      pass(60 * kNsPerSec - kMs);
       EXPECT_TRUE(is_open(*peer));
       ask();  // on the same connection
     }
   }
-  expect_closed_after(*peer, 60 * kSecond);
+  expect_closed_after(*peer, 60 * kNsPerSec);
 }
 
 TEST_F(ClientTimeouts, IdleTimeOfOneTask) {
@@ -319,7 +321,7 @@ TEST_F(ClientTimeouts, IdleTimeOfOneTask) {
   peer->reply("x");
   EXPECT_EQ(asking_->result().body, "x");
   settle();
-  expect_closed_after(*peer, 5 * kSecond);
+  expect_closed_after(*peer, 5 * kNsPerSec);
 }
 
 TEST_F(ClientTimeouts, IdleTimeMayHaveNoLimit) {
@@ -329,7 +331,7 @@ TEST_F(ClientTimeouts, IdleTimeMayHaveNoLimit) {
   peer->request();
   peer->reply("x");
   EXPECT_EQ(asking_->result().body, "x");
-  pass(24 * 3600 * kSecond);
+  pass(24 * 3600 * kNsPerSec);
   EXPECT_TRUE(is_open(*peer));
 }
 

@@ -40,8 +40,8 @@ class Byte : public protocol::ProtocolMessage {
   const test_support::Tally* gate = nullptr;
 };
 
-using Task = WFNetworkTask<Byte, Byte>;
-using Factory = WFNetworkTaskFactory<Byte, Byte>;
+using ByteTask = WFNetworkTask<Byte, Byte>;
+using ByteFactory = WFNetworkTaskFactory<Byte, Byte>;
 
 // Until the peer's kernel has all that was sent.
 void arrive(int fd) {
@@ -88,10 +88,11 @@ TEST(ClientTurns, AreKeptWhenTheConnectionHasJustClosed) {
     test_support::Tally ended;
     std::atomic<int> good{0};
     for (const char byte : std::string("abcdef")) {
-      Task* task = Factory::create_client_task(TT_TCP, "127.0.0.1", server.port(), 0, [&](Task* t) {
-        good += t->get_state() == WFT_STATE_SUCCESS;
-        ended.add();
-      });
+      ByteTask* task =
+          ByteFactory::create_client_task(TT_TCP, "127.0.0.1", server.port(), 0, [&](ByteTask* t) {
+            good += t->get_state() == WFT_STATE_SUCCESS;
+            ended.add();
+          });
       task->get_req()->byte = byte;
       task->set_keep_alive(60'000);
       if (byte == 'a') {

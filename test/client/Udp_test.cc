@@ -31,7 +31,7 @@ using Task = WFNetworkTask<TLVRequest, TLVResponse>;
 using Server = WFServer<TLVRequest, TLVResponse>;
 using Factory = WFNetworkTaskFactory<TLVRequest, TLVResponse>;
 
-struct Answer {
+struct UdpAnswer {
   int state = -2;
   int error = 0;
   int reason = 0;
@@ -55,18 +55,18 @@ class Asking {
     });
     task->start();
   }
-  Answer wait() {
+  UdpAnswer wait() {
     group_.wait();
     return answer_;
   }
   bool ends_within_ms(int ms) { return group_.wait(ms) == std::future_status::ready; }
 
  private:
-  Answer answer_;
+  UdpAnswer answer_;
   WFFacilities::WaitGroup group_{1};
 };
 
-Answer ask(Task* task, const std::string& value) {
+UdpAnswer ask_over_udp(Task* task, const std::string& value) {
   return Asking(task, value).wait();
 }
 
@@ -109,13 +109,14 @@ class EchoServer : public Server {
 
 TEST(UdpClient, AsksByHostUrlAndAddress) {
   EchoServer server;
-  EXPECT_EQ(ask(new_task(server.port()), "by host").value, "by host");
+  EXPECT_EQ(ask_over_udp(new_task(server.port()), "by host").value, "by host");
   const std::string url = "tlv://127.0.0.1:" + std::to_string(server.port());
-  EXPECT_EQ(ask(Factory::create_client_task(TT_UDP, url, 0, nullptr), "by url").value, "by url");
+  EXPECT_EQ(ask_over_udp(Factory::create_client_task(TT_UDP, url, 0, nullptr), "by url").value,
+            "by url");
   const struct sockaddr_in address = UdpSocket::at(server.port());
   Task* task = Factory::create_client_task(
       TT_UDP, reinterpret_cast<const struct sockaddr*>(&address), sizeof address, 0, nullptr);
-  EXPECT_EQ(ask(task, "by address").value, "by address");
+  EXPECT_EQ(ask_over_udp(task, "by address").value, "by address");
   auto result = WFFacilities::request<TLVRequest, TLVResponse>(TT_UDP, url, TLVRequest(), 0);
   EXPECT_EQ(result.task_state, WFT_STATE_SUCCESS);
 }
@@ -128,7 +129,7 @@ TEST(UdpClient, ManyAtOnce) {
     threads.emplace_back([&, n] {
       for (int i = 0; i < 300; i++) {
         const std::string value = std::to_string(n) + " " + std::to_string(i);
-        right += ask(new_task(server.port()), value).value == value;
+        right += ask_over_udp(new_task(server.port()), value).value == value;
       }
     });
   }
@@ -149,7 +150,7 @@ TEST(UdpClient, EachRequestHasAPortOfItsOwn) {
     EXPECT_EQ(peer.receive(&from), tlv(std::to_string(i)));
     ASSERT_TRUE(peer.send_to(from, tlv("right")));
     peer.send_to(from, tlv("once more"));
-    const Answer answer = asking.wait();
+    const UdpAnswer answer = asking.wait();
     EXPECT_EQ(answer.value, "right");
     EXPECT_EQ(answer.sequence, 0);
   }
@@ -200,8 +201,8 @@ TEST(UdpClient, AResponseMayTakeSeveralDatagrams) {
 TEST(UdpClient, LargestDatagramAndOneByteMore) {
   EchoServer server;
   const std::string largest(65507 - 8, 'x');
-  EXPECT_TRUE(ask(new_task(server.port()), largest).value == largest);
-  const Answer answer = ask(new_task(server.port(), 5), largest + "x");
+  EXPECT_TRUE(ask_over_udp(new_task(server.port()), largest).value == largest);
+  const UdpAnswer answer = ask_over_udp(new_task(server.port(), 5), largest + "x");
   EXPECT_EQ(answer.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(answer.error, EMSGSIZE);
 }
@@ -215,7 +216,7 @@ TEST(UdpClient, APortThatNobodyHasIsRefused) {
   int tries = 0;
   Task* task = new_task(port, 4);
   task->set_prepare([&](Task*) { tries++; });
-  const Answer answer = ask(task, "x");
+  const UdpAnswer answer = ask_over_udp(task, "x");
   EXPECT_EQ(answer.state, WFT_STATE_SYS_ERROR);
   EXPECT_EQ(answer.error, ECONNREFUSED);
   EXPECT_EQ(tries, 5);
@@ -233,9 +234,10 @@ TEST(UdpClient, RefusedByOneAddressAsksTheNext) {
   resolve_by(names);
   EchoServer server;
   for (int i = 0; i < 5; i++) {
-    EXPECT_EQ(
-        ask(Factory::create_client_task(TT_UDP, "echo.test", server.port(), 0, nullptr), "x").value,
-        "x");
+    EXPECT_EQ(ask_over_udp(
+                  Factory::create_client_task(TT_UDP, "echo.test", server.port(), 0, nullptr), "x")
+                  .value,
+              "x");
   }
 }
 
@@ -254,7 +256,7 @@ TEST(UdpClient, ALostRequestIsSentAgain) {
     }
   }
   // The last try's limit may pass before this thread has its turn: then nothing is left to try.
-  const Answer answer = asking.wait();
+  const UdpAnswer answer = asking.wait();
   EXPECT_TRUE(answer.value == "at last" || answer.error == ETIMEDOUT);
   EXPECT_EQ(ports.size(), 3u);
   EXPECT_TRUE(peer.is_silent(1));
@@ -278,7 +280,7 @@ TEST(UdpClient, TimeLimits) {
         WFManualClock::advance(ms * kNsPerMs);
       }
     }
-    const Answer answer = asking.wait();
+    const UdpAnswer answer = asking.wait();
     EXPECT_EQ(answer.state, WFT_STATE_SYS_ERROR);
     EXPECT_EQ(answer.error, ETIMEDOUT);
     EXPECT_EQ(answer.reason, TOR_TRANSMIT_TIMEOUT);
@@ -363,14 +365,14 @@ TEST(UdpClient, OverUnixSockets) {
   const auto task = [&] {
     return Factory::create_client_task(TT_UDP, generic, sizeof address, 1, nullptr);
   };
-  EXPECT_EQ(ask(task(), "x").error, ENOENT);
+  EXPECT_EQ(ask_over_udp(task(), "x").error, ENOENT);
   struct WFServerParams params = SERVER_PARAMS_DEFAULT;
   params.transport_type = TT_UDP;
   Server server(&params,
                 [](Task* each) { each->get_resp()->set_value(*each->get_req()->get_value()); });
   ASSERT_EQ(server.start(generic, sizeof address), 0);
   for (int i = 0; i < 100; i++) {
-    EXPECT_EQ(ask(task(), std::to_string(i)).value, std::to_string(i));
+    EXPECT_EQ(ask_over_udp(task(), std::to_string(i)).value, std::to_string(i));
   }
   server.stop();
 }

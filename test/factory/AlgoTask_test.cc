@@ -78,7 +78,7 @@ struct Ended {
 };
 
 template <class T, class CREATE>
-Ended<T> run(CREATE&& create) {
+Ended<T> run_algo(CREATE&& create) {
   Ended<T> ended;
   Tally tally;
   create([&](auto* task) {
@@ -116,7 +116,7 @@ TEST(SortTask, SortsAsStdDoes) {
     std::vector<int> values = random_values(random, n, n + 1);
     std::vector<int> expected = values;
     std::sort(expected.begin(), expected.end());
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_sort_task("sort", begin_of(values), end_of(values),
                                                  callback);
     });
@@ -131,7 +131,7 @@ TEST(SortTask, SortsAsStdDoes) {
 
 TEST(SortTask, TakesAComparatorAndMoveOnlyElements) {
   std::vector<MoveOnly> values = movables({3, 1, 4, 1, 5, 9, 2, 6});
-  const auto ended = run<MoveOnly>([&](auto callback) {
+  const auto ended = run_algo<MoveOnly>([&](auto callback) {
     return WFAlgoTaskFactory::create_sort_task(
         "sort", begin_of(values), end_of(values),
         [](const MoveOnly& a, const MoveOnly& b) { return b < a; }, callback);
@@ -179,7 +179,7 @@ TEST_P(ParallelSort, SortsAsStdDoes) {
     std::vector<int> values = random_values(random, n, random.one_in(2) ? 100 : n + 1);
     std::vector<int> expected = values;
     std::sort(expected.begin(), expected.end());
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_psort_task("sort", begin_of(values), end_of(values),
                                                   callback);
     });
@@ -201,7 +201,7 @@ TEST(ParallelSort, AMillionNumbersForManySeeds) {
     std::vector<int> values = random_values(random, n, 1u << 30);
     std::vector<int> expected = values;
     std::sort(expected.begin(), expected.end(), std::greater<int>());
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_psort_task("sort", begin_of(values), end_of(values),
                                                   std::greater<int>(), callback);
     });
@@ -215,7 +215,7 @@ TEST(ParallelSort, MovesMoveOnlyElements) {
   TestRandom random(test_support::test_seed());
   std::vector<int> values = random_values(random, 50'000, 1000);
   std::vector<MoveOnly> elements = movables(values);
-  const auto ended = run<MoveOnly>([&](auto callback) {
+  const auto ended = run_algo<MoveOnly>([&](auto callback) {
     return WFAlgoTaskFactory::create_psort_task("sort", begin_of(elements), end_of(elements),
                                                 callback);
   });
@@ -240,7 +240,7 @@ TEST(ParallelSort, SortsPiecesSideBySide) {
     })->start();
   }
   ASSERT_TRUE(begun.wait_for(2));
-  const auto ended = run<int>([&](auto callback) {
+  const auto ended = run_algo<int>([&](auto callback) {
     return WFAlgoTaskFactory::create_psort_task(
         "sort", begin_of(values), end_of(values),
         [&compared](int a, int b) {
@@ -336,7 +336,7 @@ TEST(MergeTask, MergesAsStdDoes) {
       std::vector<int> expected(n + m);
       std::merge(a.begin(), a.end(), b.begin(), b.end(), expected.begin());
       std::vector<int> merged(n + m);
-      const auto ended = run<int>([&](auto callback) {
+      const auto ended = run_algo<int>([&](auto callback) {
         return WFAlgoTaskFactory::create_merge_task("q", begin_of(a), end_of(a), begin_of(b),
                                                     end_of(b), begin_of(merged), callback);
       });
@@ -352,7 +352,7 @@ TEST(MergeTask, TakesAComparatorAndPrefersTheFirstRange) {
   std::vector<int> a = {31, 21, 11};
   std::vector<int> b = {32, 22, 12};
   std::vector<int> merged(6);
-  run<int>([&](auto callback) {
+  run_algo<int>([&](auto callback) {
     return WFAlgoTaskFactory::create_merge_task(
         "q", begin_of(a), end_of(a), begin_of(b), end_of(b), begin_of(merged),
         [](int x, int y) { return x / 10 > y / 10; }, callback);
@@ -367,7 +367,7 @@ TEST(ShuffleTask, ShufflesAsStdDoesWithTheSameGenerator) {
     std::vector<int> expected = values;
     const std::mt19937 generator(7);
     std::shuffle(expected.begin(), expected.end(), std::mt19937(generator));
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_shuffle_task("q", begin_of(values), end_of(values),
                                                     generator, callback);
     });
@@ -383,7 +383,7 @@ TEST(ShuffleTask, WithoutAGeneratorOrdersDiffer) {
   for (std::vector<int>& values : orders) {
     values.resize(1000);
     std::iota(values.begin(), values.end(), 0);
-    run<int>([&values](auto callback) {
+    run_algo<int>([&values](auto callback) {
       return WFAlgoTaskFactory::create_shuffle_task("q", begin_of(values), end_of(values),
                                                     callback);
     });
@@ -398,7 +398,7 @@ TEST(RemoveTask, RemovesAsStdDoes) {
     std::vector<int> values = random_values(random, n, 3);
     std::vector<int> expected = values;
     expected.erase(std::remove(expected.begin(), expected.end(), 1), expected.end());
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_remove_task("q", begin_of(values), end_of(values), 1,
                                                    callback);
     });
@@ -410,7 +410,7 @@ TEST(RemoveTask, RemovesAsStdDoes) {
 
 TEST(RemoveTask, IfTakesAPredicateAndMoveOnlyElements) {
   std::vector<MoveOnly> values = movables({1, 2, 3, 4, 5, 6});
-  const auto ended = run<MoveOnly>([&](auto callback) {
+  const auto ended = run_algo<MoveOnly>([&](auto callback) {
     return WFAlgoTaskFactory::create_remove_if_task(
         "q", begin_of(values), end_of(values),
         [](const MoveOnly& each) { return *each.value % 2 == 0; }, callback);
@@ -423,7 +423,7 @@ TEST(UniqueTask, KeepsTheFirstOfEqualNeighbours) {
     std::vector<int> values = given;
     std::vector<int> expected = given;
     expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_unique_task("q", begin_of(values), end_of(values), callback);
     });
     EXPECT_EQ(ended.state, WFT_STATE_SUCCESS);
@@ -433,7 +433,7 @@ TEST(UniqueTask, KeepsTheFirstOfEqualNeighbours) {
 
 TEST(UniqueTask, TakesAPredicateAndMoveOnlyElements) {
   std::vector<MoveOnly> values = movables({1, -1, 2, -2, -2, 3});
-  const auto ended = run<MoveOnly>([&](auto callback) {
+  const auto ended = run_algo<MoveOnly>([&](auto callback) {
     return WFAlgoTaskFactory::create_unique_task(
         "q", begin_of(values), end_of(values),
         [](const MoveOnly& a, const MoveOnly& b) {
@@ -447,7 +447,7 @@ TEST(UniqueTask, TakesAPredicateAndMoveOnlyElements) {
 TEST(ReverseTask, TurnsTheRange) {
   for (const std::vector<int>& given : {std::vector<int>{}, {1}, {1, 2}, {1, 2, 3}}) {
     std::vector<int> values = given;
-    const auto ended = run<int>([&](auto callback) {
+    const auto ended = run_algo<int>([&](auto callback) {
       return WFAlgoTaskFactory::create_reverse_task("q", begin_of(values), end_of(values),
                                                     callback);
     });
@@ -466,7 +466,7 @@ TEST(RotateTask, RotatesAsStdDoes) {
       std::vector<int> expected = values;
       const auto turned = std::rotate(
           expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(middle), expected.end());
-      const auto ended = run<int>([&](auto callback) {
+      const auto ended = run_algo<int>([&](auto callback) {
         return WFAlgoTaskFactory::create_rotate_task(
             "q", begin_of(values), begin_of(values) + middle, end_of(values), callback);
       });
@@ -480,7 +480,7 @@ TEST(RotateTask, RotatesAsStdDoes) {
 
 TEST(RotateTask, MovesMoveOnlyElements) {
   std::vector<MoveOnly> values = movables({1, 2, 3});
-  run<MoveOnly>([&](auto callback) {
+  run_algo<MoveOnly>([&](auto callback) {
     return WFAlgoTaskFactory::create_rotate_task("q", begin_of(values), begin_of(values) + 1,
                                                  end_of(values), callback);
   });

@@ -11,21 +11,16 @@
 
 using probes::CountedSeries;
 using probes::HeldTask;
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
+using probes::messages;
 using test_support::Tally;
 using workflow::NamedConditional;
 
 namespace {
 
-// Long enough for a task that wrongly runs to show itself; nothing else tells that something will
-// not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
-
-// Messages: addresses of these.
-int messages[8];
-
-LogTask* writing(Log* log, const char* letter, Tally& ended) {
+LogTask* writing_on_framework_thread(Log* log, const char* letter, Tally& ended) {
   return new LogTask(log, letter, [&ended](LogTask*) {
     EXPECT_TRUE(probes::on_framework_thread());
     ended.add();
@@ -33,9 +28,11 @@ LogTask* writing(Log* log, const char* letter, Tally& ended) {
 }
 
 // Started conditionals of one name; the i-th's message goes to slots[i].
-void start_named(const std::string& name, Log& log, std::vector<void*>& slots, Tally& ended) {
+void start_conditionals(const std::string& name, Log& log, std::vector<void*>& slots,
+                        Tally& ended) {
   for (void*& slot : slots) {
-    WFTaskFactory::create_conditional(name, writing(&log, "t", ended), &slot)->start();
+    WFTaskFactory::create_conditional(name, writing_on_framework_thread(&log, "t", ended), &slot)
+        ->start();
   }
 }
 
@@ -44,7 +41,8 @@ void start_named(const std::string& name, Log& log, std::vector<void*>& slots, T
 TEST(Conditional, RunsItsTaskOnceStartedThenSignalled) {
   Log log;
   Tally ended;
-  WFConditional* conditional = WFTaskFactory::create_conditional(writing(&log, "a", ended));
+  WFConditional* conditional =
+      WFTaskFactory::create_conditional(writing_on_framework_thread(&log, "a", ended));
   conditional->start();
   EXPECT_FALSE(ended.wait_for(1, kQuiet));
   conditional->signal(nullptr);
@@ -56,7 +54,8 @@ TEST(Conditional, RunsItsTaskOnceStartedThenSignalled) {
 TEST(Conditional, RunsItsTaskOnceSignalledThenStarted) {
   Log log;
   Tally ended;
-  WFConditional* conditional = WFTaskFactory::create_conditional(writing(&log, "a", ended));
+  WFConditional* conditional =
+      WFTaskFactory::create_conditional(writing_on_framework_thread(&log, "a", ended));
   conditional->signal(nullptr);
   EXPECT_FALSE(ended.wait_for(1, kQuiet));
   conditional->start();
@@ -69,7 +68,8 @@ TEST(Conditional, TheFirstSignalCounts) {
   Log log;
   Tally ended;
   void* slot = nullptr;
-  WFConditional* conditional = WFTaskFactory::create_conditional(writing(&log, "a", ended), &slot);
+  WFConditional* conditional =
+      WFTaskFactory::create_conditional(writing_on_framework_thread(&log, "a", ended), &slot);
   conditional->signal(&messages[1]);
   conditional->signal(&messages[2]);
   conditional->start();
@@ -137,7 +137,7 @@ TEST(Conditional, NestedRunsAfterAllSignalsInAnyOrder) {
     Log log;
     Tally ended;
     void* slots[3] = {};
-    SubTask* task = writing(&log, "a", ended);
+    SubTask* task = writing_on_framework_thread(&log, "a", ended);
     std::vector<WFConditional*> nested;
     for (void*& slot : slots) {
       nested.push_back(WFTaskFactory::create_conditional(task, &slot));
@@ -225,8 +225,10 @@ TEST(Conditional, StartAndSignalOfTwoThreadsRunItsTaskOnce) {
     Log log;
     Tally ended;
     WFConditional* conditional =
-        round % 2 ? WFTaskFactory::create_conditional("name", writing(&log, "a", ended))
-                  : WFTaskFactory::create_conditional(writing(&log, "a", ended));
+        round % 2
+            ? WFTaskFactory::create_conditional("name",
+                                                writing_on_framework_thread(&log, "a", ended))
+            : WFTaskFactory::create_conditional(writing_on_framework_thread(&log, "a", ended));
     std::thread signaller([conditional] { conditional->signal(nullptr); });
     conditional->start();
     signaller.join();
@@ -247,7 +249,7 @@ TEST(NamedConditional, ASignalByNameGoesToAllOfTheName) {
   Log log;
   Tally ended;
   std::vector<void*> slots(3);
-  start_named("name", log, slots, ended);
+  start_conditionals("name", log, slots, ended);
   EXPECT_EQ(WFTaskFactory::signal_by_name("other", &messages[1]), 0);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", &messages[1]), 3);
   ASSERT_TRUE(ended.wait_for(3));
@@ -259,7 +261,7 @@ TEST(NamedConditional, ASignalByNameGoesToAtMostMaxTheOldestFirst) {
   Log log;
   Tally ended;
   std::vector<void*> slots(4);
-  start_named("name", log, slots, ended);
+  start_conditionals("name", log, slots, ended);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", &messages[0], 0), 0);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", &messages[1], 1), 1);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", &messages[2], 2), 2);
@@ -272,7 +274,7 @@ TEST(NamedConditional, OfAnArrayEachGetsItsOwn) {
   Log log;
   Tally ended;
   std::vector<void*> slots(3);
-  start_named("name", log, slots, ended);
+  start_conditionals("name", log, slots, ended);
   int* const array[] = {&messages[1], &messages[2], &messages[3], &messages[4]};
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", array, 2), 2);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", array + 2, 2), 1);
@@ -283,7 +285,8 @@ TEST(NamedConditional, OfAnArrayEachGetsItsOwn) {
 TEST(NamedConditional, SignalledBeforeItsStartRunsAtTheStart) {
   Log log;
   Tally ended;
-  WFConditional* conditional = WFTaskFactory::create_conditional("name", writing(&log, "a", ended));
+  WFConditional* conditional =
+      WFTaskFactory::create_conditional("name", writing_on_framework_thread(&log, "a", ended));
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", &messages[1]), 1);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", &messages[2]), 0);
   conditional->signal(&messages[3]);
@@ -296,7 +299,8 @@ TEST(NamedConditional, SignalledBeforeItsStartRunsAtTheStart) {
 TEST(NamedConditional, MayBeSignalledDirectly) {
   Log log;
   Tally ended;
-  WFConditional* conditional = WFTaskFactory::create_conditional("name", writing(&log, "a", ended));
+  WFConditional* conditional =
+      WFTaskFactory::create_conditional("name", writing_on_framework_thread(&log, "a", ended));
   conditional->start();
   conditional->signal(nullptr);
   EXPECT_EQ(WFTaskFactory::signal_by_name("name", nullptr), 0);
@@ -348,7 +352,7 @@ TEST(NamedConditional, NamesAreAnyBytes) {
     Log log;
     Tally ended;
     std::vector<void*> slots(1);
-    start_named(name, log, slots, ended);
+    start_conditionals(name, log, slots, ended);
     for (const std::string& other : names) {
       EXPECT_EQ(WFTaskFactory::signal_by_name(other, nullptr), other == name);
     }

@@ -12,16 +12,13 @@
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
 using test_support::Tally;
 using workflow::NamedCounterTask;
 
 namespace {
-
-// Long enough for a counter that wrongly ends to show itself; nothing else tells that something
-// will not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
 
 counter_callback_t adding(Tally& tally) {
   return [&tally](WFCounterTask* task) {
@@ -32,8 +29,8 @@ counter_callback_t adding(Tally& tally) {
 }
 
 // A named counter that was started and writes the letter when it ends.
-void start_named(const char* name, unsigned int target, Log& log, const char* letter,
-                 Tally& ended) {
+void start_counter(const char* name, unsigned int target, Log& log, const char* letter,
+                   Tally& ended) {
   WFTaskFactory::create_counter_task(name, target, [&log, &ended, letter](WFCounterTask*) {
     log.add(letter);
     ended.add();
@@ -161,8 +158,8 @@ TEST(NamedCounter, CountByNameReturnsHowManyReachedTheirTarget) {
 TEST(NamedCounter, OneCountGoesToTheOldest) {
   Log log;
   Tally ended;
-  start_named("name", 1, log, "a", ended);
-  start_named("name", 1, log, "b", ended);
+  start_counter("name", 1, log, "a", ended);
+  start_counter("name", 1, log, "b", ended);
   EXPECT_EQ(WFTaskFactory::count_by_name("name"), 1);
   ASSERT_TRUE(ended.wait_for(1));
   EXPECT_EQ(log.text(), "a");
@@ -174,9 +171,9 @@ TEST(NamedCounter, OneCountGoesToTheOldest) {
 TEST(NamedCounter, ManyCountsFillOneAfterTheOther) {
   Log log;
   Tally ended;
-  start_named("name", 2, log, "a", ended);
-  start_named("name", 3, log, "b", ended);
-  start_named("name", 4, log, "c", ended);
+  start_counter("name", 2, log, "a", ended);
+  start_counter("name", 3, log, "b", ended);
+  start_counter("name", 4, log, "c", ended);
   EXPECT_EQ(WFTaskFactory::count_by_name("name", 6), 2);
   ASSERT_TRUE(ended.wait_for(2));
   EXPECT_EQ(log.sorted(), "ab");
@@ -189,10 +186,10 @@ TEST(NamedCounter, ManyCountsFillOneAfterTheOther) {
 TEST(NamedCounter, CountsBeyondTheLastAreDropped) {
   Log log;
   Tally ended;
-  start_named("name", 2, log, "a", ended);
+  start_counter("name", 2, log, "a", ended);
   EXPECT_EQ(WFTaskFactory::count_by_name("name", 100), 1);
   ASSERT_TRUE(ended.wait_for(1));
-  start_named("name", 2, log, "b", ended);
+  start_counter("name", 2, log, "b", ended);
   EXPECT_EQ(WFTaskFactory::count_by_name("name"), 0);
   EXPECT_EQ(WFTaskFactory::count_by_name("name"), 1);
   EXPECT_TRUE(ended.wait_for(2));
@@ -224,7 +221,7 @@ TEST(NamedCounter, DismissLeavesTheName) {
   Tally ended;
   WFCounterTask* dismissed =
       WFTaskFactory::create_counter_task("name", 1, [](WFCounterTask*) { FAIL(); });
-  start_named("name", 1, log, "b", ended);
+  start_counter("name", 1, log, "b", ended);
   dismissed->dismiss();
   EXPECT_EQ(NamedCounterTask::registry().count("name"), 1u);
   EXPECT_EQ(WFTaskFactory::count_by_name("name", 5), 1);
@@ -259,7 +256,7 @@ TEST(NamedCounter, OneThatItsCallbackMakesAnewIsNotCountedByTheSameCall) {
 TEST(NamedCounter, CountedInsideAnotherCounterCallback) {
   Log log;
   Tally ended;
-  start_named("inner", 1, log, "b", ended);
+  start_counter("inner", 1, log, "b", ended);
   WFTaskFactory::create_counter_task("outer", 1, [&](WFCounterTask*) {
     log.add("a");
     EXPECT_EQ(WFTaskFactory::count_by_name("inner"), 1);

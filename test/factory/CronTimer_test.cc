@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "ManualTime.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFCron.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
+using probes::advance;
 using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::nanoseconds;
@@ -20,10 +22,6 @@ using test_support::TimerOutcomes;
 using TimePoint = WFCron::TimePoint;
 
 namespace {
-
-void advance(nanoseconds duration) {
-  WFManualClock::advance(duration.count());
-}
 
 // 2026-03-28 00:00 UTC, the day before Berlin's clocks are set forward.
 const TimePoint kDay = std::chrono::system_clock::from_time_t(1'774'656'000);

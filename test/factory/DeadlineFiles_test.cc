@@ -108,7 +108,8 @@ TEST_P(DeadlineFiles, EndsAtOnceWhatWaitsForItsTurn) {
   EXPECT_EQ(text(), "p!D!");
   give_lease_up();
   EXPECT_TRUE(first.wait_for(1));
-  EXPECT_EQ(probes::run(WFTaskFactory::create_fsync_task(-1, nullptr)), probes::failure(EBADF));
+  EXPECT_EQ(probes::run_file_task(WFTaskFactory::create_fsync_task(-1, nullptr)),
+            probes::failure(EBADF));
   EXPECT_EQ(buffer(), "....");
 }
 
@@ -131,8 +132,9 @@ TEST_P(DeadlineFiles, TellsTheNextOnesThatDoNotBegin) {
 TEST_P(DeadlineFiles, NeverWaitsForPipes) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  EXPECT_EQ(probes::run(WFTaskFactory::create_pread_task(ends[0], buffer_, 4, 0, nullptr)),
-            probes::failure(ESPIPE));
+  EXPECT_EQ(
+      probes::run_file_task(WFTaskFactory::create_pread_task(ends[0], buffer_, 4, 0, nullptr)),
+      probes::failure(ESPIPE));
   WFFileIOTask* const read =
       WFTaskFactory::create_pread_task(ends[0], buffer_, 4, 0, noting<WFFileIOTask>("r"));
   start(limited(read, 10));

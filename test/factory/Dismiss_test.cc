@@ -65,18 +65,18 @@ struct Made {
   std::function<void()> dismiss;
 };
 
-struct Kind {
+struct DismissedKind {
   const char* name;
   std::function<Made(const Held&)> make;
 };
 
-void PrintTo(const Kind& kind, std::ostream* out) {
+void PrintTo(const DismissedKind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
 using ThreadFactory = WFThreadTaskFactory<std::string, std::string>;
 
-const Kind kKinds[] = {
+const DismissedKind kDismissedKinds[] = {
     {"Generic",
      [](const Held& held) { return new LogTask(&world().log, "!", never_called(held)); }},
     {"EmptyParallel",
@@ -443,7 +443,7 @@ const Place kPlaces[] = {
      }},
 };
 
-class Dismiss : public testing::TestWithParam<Kind> {};
+class Dismiss : public testing::TestWithParam<DismissedKind> {};
 
 bool no_name_left() {
   return workflow::NamedTimerTask::registry().empty() &&
@@ -491,7 +491,7 @@ TEST_P(Dismiss, OfWhatItIsInFreesTheTaskToo) {
   EXPECT_EQ(world().log.text(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, Dismiss, testing::ValuesIn(kKinds),
+INSTANTIATE_TEST_SUITE_P(Of, Dismiss, testing::ValuesIn(kDismissedKinds),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 namespace {
@@ -512,7 +512,7 @@ SeriesWork* series_of_every_kind(const Held& held, int round, SubTask* gate) {
                  WFTaskFactory::create_counter_task(
                      0, [held](WFCounterTask*) { WFTaskFactory::release_guard("name", nullptr); }))
           << WFTaskFactory::create_timer_task(static_cast<unsigned int>(round % 7), ran) << gate;
-  for (const Kind& kind : kKinds) {
+  for (const DismissedKind& kind : kDismissedKinds) {
     series->push_back(kind.make(held).task);
   }
   return series;

@@ -77,7 +77,7 @@ FileOutcome outcome_of(const Task* task) {
 
 // Starts the task, waits for its callback, which replaces its own. A failure when it never comes.
 template <class Task>
-FileOutcome run(Task* task) {
+FileOutcome run_file_task(Task* task) {
   FileOutcome outcome;
   test_support::Tally ended;
   task->set_callback([&](Task* self) {
@@ -91,22 +91,22 @@ FileOutcome run(Task* task) {
 }
 
 inline FileOutcome pread(int fd, void* buf, size_t count, off_t offset) {
-  return run(WFTaskFactory::create_pread_task(fd, buf, count, offset, nullptr));
+  return run_file_task(WFTaskFactory::create_pread_task(fd, buf, count, offset, nullptr));
 }
 inline FileOutcome pwrite(int fd, const void* buf, size_t count, off_t offset) {
-  return run(WFTaskFactory::create_pwrite_task(fd, buf, count, offset, nullptr));
+  return run_file_task(WFTaskFactory::create_pwrite_task(fd, buf, count, offset, nullptr));
 }
 inline FileOutcome preadv(int fd, const struct iovec* iov, int iovcnt, off_t offset) {
-  return run(WFTaskFactory::create_preadv_task(fd, iov, iovcnt, offset, nullptr));
+  return run_file_task(WFTaskFactory::create_preadv_task(fd, iov, iovcnt, offset, nullptr));
 }
 inline FileOutcome pwritev(int fd, const struct iovec* iov, int iovcnt, off_t offset) {
-  return run(WFTaskFactory::create_pwritev_task(fd, iov, iovcnt, offset, nullptr));
+  return run_file_task(WFTaskFactory::create_pwritev_task(fd, iov, iovcnt, offset, nullptr));
 }
 inline FileOutcome fsync(int fd) {
-  return run(WFTaskFactory::create_fsync_task(fd, nullptr));
+  return run_file_task(WFTaskFactory::create_fsync_task(fd, nullptr));
 }
 inline FileOutcome fdatasync(int fd) {
-  return run(WFTaskFactory::create_fdatasync_task(fd, nullptr));
+  return run_file_task(WFTaskFactory::create_fdatasync_task(fd, nullptr));
 }
 
 inline void write_file(const std::string& path, const std::string& content) {

@@ -22,7 +22,7 @@ namespace {
 
 using probes::failure;
 using probes::FileOutcome;
-using probes::run;
+using probes::run_file_task;
 using probes::success;
 using probes::text_of;
 using probes::UniqueFd;
@@ -30,10 +30,10 @@ using probes::UniqueFd;
 class FileTaskError : public probes::OnEachBackend {
  protected:
   FileOutcome read_path(const std::string& file) {
-    return run(WFTaskFactory::create_pread_task(file, buf_, 1, 0, nullptr));
+    return run_file_task(WFTaskFactory::create_pread_task(file, buf_, 1, 0, nullptr));
   }
   FileOutcome write_path(const std::string& file) {
-    return run(WFTaskFactory::create_pwrite_task(file, "x", 1, 0, nullptr));
+    return run_file_task(WFTaskFactory::create_pwrite_task(file, "x", 1, 0, nullptr));
   }
 
   char buf_[64] = {};

@@ -14,7 +14,7 @@
 namespace {
 
 using probes::FileOutcome;
-using probes::run;
+using probes::run_file_task;
 using probes::success;
 using probes::text_of;
 using probes::UniqueFd;
@@ -111,7 +111,8 @@ TEST_P(FileTask, FsyncAndFdatasyncReturnZero) {
 TEST_P(FileTask, PreadByPathReadsAndClosesTheFile) {
   make_file("0123456789");
   char buf[4] = {};
-  EXPECT_EQ(run(WFTaskFactory::create_pread_task(path(), buf, 4, 3, nullptr)), success(4));
+  EXPECT_EQ(run_file_task(WFTaskFactory::create_pread_task(path(), buf, 4, 3, nullptr)),
+            success(4));
   EXPECT_EQ(std::string(buf, 4), "3456");
 }
 
@@ -120,13 +121,15 @@ TEST_P(FileTask, PreadvByPathFillsItsParts) {
   char first[2];
   char second[3];
   const struct iovec iov[] = {part(first, 2), part(second, 3)};
-  EXPECT_EQ(run(WFTaskFactory::create_preadv_task(path(), iov, 2, 6, nullptr)), success(4));
+  EXPECT_EQ(run_file_task(WFTaskFactory::create_preadv_task(path(), iov, 2, 6, nullptr)),
+            success(4));
   EXPECT_EQ(std::string(first, 2) + std::string(second, 2), "6789");
 }
 
 TEST_P(FileTask, PwriteByPathCreatesTheFileFor0644) {
   const mode_t mask = ::umask(0);
-  EXPECT_EQ(run(WFTaskFactory::create_pwrite_task(path(), "abc", 3, 0, nullptr)), success(3));
+  EXPECT_EQ(run_file_task(WFTaskFactory::create_pwrite_task(path(), "abc", 3, 0, nullptr)),
+            success(3));
   ::umask(mask);
   EXPECT_EQ(text_of(path()), "abc");
   struct stat status = {};
@@ -136,7 +139,8 @@ TEST_P(FileTask, PwriteByPathCreatesTheFileFor0644) {
 
 TEST_P(FileTask, PwriteByPathDoesNotTruncate) {
   make_file("0123456789");
-  EXPECT_EQ(run(WFTaskFactory::create_pwrite_task(path(), "abc", 3, 1, nullptr)), success(3));
+  EXPECT_EQ(run_file_task(WFTaskFactory::create_pwrite_task(path(), "abc", 3, 1, nullptr)),
+            success(3));
   EXPECT_EQ(text_of(path()), "0abc456789");
 }
 
@@ -144,19 +148,21 @@ TEST_P(FileTask, PwritevByPathWritesItsParts) {
   char first[] = "ab";
   char second[] = "cde";
   const struct iovec iov[] = {part(first, 2), part(second, 3)};
-  EXPECT_EQ(run(WFTaskFactory::create_pwritev_task(path(), iov, 2, 0, nullptr)), success(5));
+  EXPECT_EQ(run_file_task(WFTaskFactory::create_pwritev_task(path(), iov, 2, 0, nullptr)),
+            success(5));
   EXPECT_EQ(text_of(path()), "abcde");
 }
 
 TEST_P(FileTask, PathTasksLeaveNoDescriptorOpen) {
   make_file("0123456789");
   char buf[4];
-  run(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr));  // the threads have started
+  run_file_task(
+      WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr));  // the threads have started
   const size_t before = test_support::descriptor_count();
   for (int i = 0; i < 100; i++) {
-    run(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr));
-    run(WFTaskFactory::create_pwrite_task(path("other"), "x", 1, 0, nullptr));
-    run(WFTaskFactory::create_pwrite_task(path("no/where"), "x", 1, 0, nullptr));
+    run_file_task(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr));
+    run_file_task(WFTaskFactory::create_pwrite_task(path("other"), "x", 1, 0, nullptr));
+    run_file_task(WFTaskFactory::create_pwrite_task(path("no/where"), "x", 1, 0, nullptr));
   }
   EXPECT_EQ(test_support::descriptor_count(), before);
 }
@@ -166,7 +172,7 @@ TEST_P(FileTask, ArgumentsMayBeChangedUntilTheStart) {
   char buf[4] = {};
   WFFileIOTask* task = WFTaskFactory::create_pread_task(-1, nullptr, 1, 0, nullptr);
   *task->get_args() = {fd.get(), buf, 2, 8};
-  EXPECT_EQ(run(task), success(2));
+  EXPECT_EQ(run_file_task(task), success(2));
   EXPECT_EQ(std::string(buf, 2), "89");
 }
 

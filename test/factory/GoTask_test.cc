@@ -14,13 +14,10 @@
 
 using probes::Log;
 using probes::LogTask;
+using probes::on_compute_thread;
 using test_support::Tally;
 
 namespace {
-
-bool on_compute_thread() {
-  return workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute();
-}
 
 struct Copies {
   static inline std::atomic<int> alive{0};

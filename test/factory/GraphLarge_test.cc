@@ -107,7 +107,7 @@ class LargeGraph {
 
 using Shape = std::function<void(LargeGraph&)>;
 
-void chain(LargeGraph& graph) {
+void large_chain(LargeGraph& graph) {
   for (size_t i = 1; i < kNodes; i++) {
     graph.add({i - 1, i});
   }
@@ -182,9 +182,9 @@ TEST_P(GraphLarge, StartedInACallbackOnConstantStackOfTheOneHandler) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, GraphLarge,
-                         testing::Values(Case{"ChainOfEmptyTasks", chain, Leaf::kEmpty},
-                                         Case{"ChainOfGoTasks", chain, Leaf::kGo},
-                                         Case{"ChainOfTimers", chain, Leaf::kTimer},
+                         testing::Values(Case{"ChainOfEmptyTasks", large_chain, Leaf::kEmpty},
+                                         Case{"ChainOfGoTasks", large_chain, Leaf::kGo},
+                                         Case{"ChainOfTimers", large_chain, Leaf::kTimer},
                                          Case{"FanOfEmptyTasks", fan, Leaf::kEmpty},
                                          Case{"FanOfGoTasks", fan, Leaf::kGo},
                                          Case{"FanOfTimers", fan, Leaf::kTimer},

@@ -10,6 +10,7 @@
 using probes::HeldTask;
 using probes::Log;
 using probes::LogTask;
+using probes::series_with;
 using test_support::Tally;
 
 namespace {
@@ -65,10 +66,6 @@ void chain(WFGraphNode& first, WFGraphNode& second, Nodes&... others) {
   if constexpr (sizeof...(others) > 0) {
     chain(second, others...);
   }
-}
-
-SeriesWork* series_with(Log* log, const std::string& letters) {
-  return Workflow::create_series_work(new LogTask(log, letters), nullptr);
 }
 
 }  // namespace

@@ -14,20 +14,15 @@
 
 using probes::CountedSeries;
 using probes::HeldTask;
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
+using probes::messages;
 using probes::StackSpread;
 using test_support::Tally;
 using workflow::GuardTask;
 
 namespace {
-
-// Long enough for a task that wrongly runs to show itself; nothing else tells that something will
-// not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
-
-// Messages: addresses of these.
-int messages[8];
 
 using Release = int (*)(const std::string&, void*);
 constexpr Release kReleases[] = {&WFTaskFactory::release_guard, &WFTaskFactory::release_guard_safe};

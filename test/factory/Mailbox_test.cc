@@ -10,19 +10,14 @@
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
+using probes::messages;
 using test_support::Tally;
 using workflow::NamedMailboxTask;
 
 namespace {
-
-// Long enough for a mailbox that wrongly ends to show itself; nothing else tells that something
-// will not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
-
-// Messages: addresses of these.
-int messages[8];
 
 // What mailboxes got, in the order of their callbacks.
 class Received {
@@ -56,7 +51,7 @@ class Received {
 };
 
 // Started mailboxes of one name; the i-th puts its message into slots[i].
-void start_named(const std::string& name, std::vector<void*>& slots, Tally& ended) {
+void start_mailboxes(const std::string& name, std::vector<void*>& slots, Tally& ended) {
   for (void*& slot : slots) {
     WFTaskFactory::create_mailbox_task(name, &slot, [&ended](WFMailboxTask* task) {
       EXPECT_EQ(task->get_state(), WFT_STATE_SUCCESS);
@@ -201,7 +196,7 @@ TEST(NamedMailbox, AnUnknownNameGetsNothing) {
 TEST(NamedMailbox, AllOfTheNameGetTheMessage) {
   Tally ended;
   std::vector<void*> slots(3);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   EXPECT_EQ(WFTaskFactory::send_by_name("other", &messages[1]), 0);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", &messages[1]), 3);
   ASSERT_TRUE(ended.wait_for(3));
@@ -212,7 +207,7 @@ TEST(NamedMailbox, AllOfTheNameGetTheMessage) {
 TEST(NamedMailbox, AtMostMaxGetTheMessageTheOldestFirst) {
   Tally ended;
   std::vector<void*> slots(4);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", &messages[0], 0), 0);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", &messages[1], 1), 1);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", &messages[2], 2), 2);
@@ -224,7 +219,7 @@ TEST(NamedMailbox, AtMostMaxGetTheMessageTheOldestFirst) {
 TEST(NamedMailbox, OfAnArrayEachGetsItsOwnTheOldestTheFirst) {
   Tally ended;
   std::vector<void*> slots(3);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   int* const array[] = {&messages[1], &messages[2], &messages[3], &messages[4]};
   EXPECT_EQ(WFTaskFactory::send_by_name("name", array, 2), 2);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", array + 2, 2), 1);
@@ -235,7 +230,7 @@ TEST(NamedMailbox, OfAnArrayEachGetsItsOwnTheOldestTheFirst) {
 TEST(NamedMailbox, AnArrayMayBeOfAnyType) {
   Tally ended;
   std::vector<void*> slots(2);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   const std::string text = "text";
   const std::string* const strings[] = {&text, nullptr};
   EXPECT_EQ(WFTaskFactory::send_by_name("name", strings, 2), 2);
@@ -248,7 +243,7 @@ TEST(NamedMailbox, MoreThanOneHoldOfTheLockTakesKeepTheirOrder) {
   constexpr size_t kMany = 1000;
   Tally ended;
   std::vector<void*> slots(kMany);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   std::vector<int> numbers(kMany);
   std::vector<int*> array;
   for (int& number : numbers) {
@@ -316,7 +311,7 @@ TEST(NamedMailbox, ItsUserDataIsTheMailboxToo) {
 TEST(NamedMailbox, TheNameVanishesWithItsLastTask) {
   Tally ended;
   std::vector<void*> slots(2);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   WFMailboxTask* dismissed = WFTaskFactory::create_mailbox_task("name", nullptr);
   EXPECT_EQ(NamedMailboxTask::registry().count("name"), 3u);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", nullptr, 2), 2);
@@ -333,7 +328,7 @@ TEST(NamedMailbox, OfOtherKindsTheNameIsAnother) {
       WFTaskFactory::create_conditional("name", WFTaskFactory::create_empty_task());
   EXPECT_EQ(WFTaskFactory::send_by_name("name", nullptr), 0);
   std::vector<void*> slots(1);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   EXPECT_EQ(WFTaskFactory::send_by_name("name", nullptr), 1);
   EXPECT_TRUE(ended.wait_for(1));
   EXPECT_EQ(WFTaskFactory::count_by_name("name"), 1);
@@ -348,7 +343,7 @@ TEST(NamedMailbox, NamesAreAnyBytes) {
   for (const std::string& name : names) {
     Tally ended;
     std::vector<void*> slots(1);
-    start_named(name, slots, ended);
+    start_mailboxes(name, slots, ended);
     for (const std::string& other : names) {
       EXPECT_EQ(WFTaskFactory::send_by_name(other, &messages[1]), other == name);
     }
@@ -397,7 +392,7 @@ TEST(NamedMailbox, SendsOfManyThreadsAreExact) {
   constexpr size_t kThreads = 4;
   Tally ended;
   std::vector<void*> slots(kMailboxes);
-  start_named("name", slots, ended);
+  start_mailboxes("name", slots, ended);
   std::vector<int> numbers(kMailboxes);
   std::atomic<size_t> sent{0};
   std::vector<std::thread> threads;

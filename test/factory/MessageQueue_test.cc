@@ -12,21 +12,18 @@
 #include "workflow/WFTaskFactory.h"
 
 using probes::CountedSeries;
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
 using test_support::Tally;
 
 namespace {
 
-// Long enough for a task that wrongly runs to show itself; nothing else tells that something will
-// not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
-
 // Messages: addresses of these.
-int messages[10'000];
+int many_messages[10'000];
 
 // Starts one that takes a message to `slot`.
-void take(WFMessageQueue& queue, void*& slot, Tally& ended) {
+void take_message(WFMessageQueue& queue, void*& slot, Tally& ended) {
   queue
       .get(WFTaskFactory::create_counter_task(0, [&ended](WFCounterTask*) { ended.add(); }), &slot)
       ->start();
@@ -51,30 +48,30 @@ class Stack final : public WFMessageQueue {
 TEST(MessageQueue, TheOldestMessageIsTakenFirst) {
   WFMessageQueue queue;
   for (size_t i = 0; i < 3; i++) {
-    queue.post(&messages[i]);
+    queue.post(&many_messages[i]);
   }
   for (size_t i = 0; i < 3; i++) {
     void* got = nullptr;
     Tally ended;
-    take(queue, got, ended);
+    take_message(queue, got, ended);
     ASSERT_TRUE(ended.wait_for(1));
-    EXPECT_EQ(got, &messages[i]);
+    EXPECT_EQ(got, &many_messages[i]);
   }
 }
 
 TEST(MessageQueue, IsUnbounded) {
   WFMessageQueue queue;
-  for (int& message : messages) {
+  for (int& message : many_messages) {
     queue.post(&message);
   }
   Tally ended;
-  std::deque<void*> got(std::size(messages));
+  std::deque<void*> got(std::size(many_messages));
   for (void*& slot : got) {
-    take(queue, slot, ended);
+    take_message(queue, slot, ended);
   }
   ASSERT_TRUE(ended.wait_for(got.size()));
   for (size_t i = 0; i < got.size(); i++) {
-    ASSERT_EQ(got[i], &messages[i]);
+    ASSERT_EQ(got[i], &many_messages[i]);
   }
 }
 
@@ -83,25 +80,25 @@ TEST(MessageQueue, EmptyItsTakersWaitFirstComeFirstServed) {
   Tally ended;
   void* got[3] = {};
   for (void*& slot : got) {
-    take(queue, slot, ended);
+    take_message(queue, slot, ended);
   }
   EXPECT_FALSE(ended.wait_for(1, kQuiet));
   for (size_t i = 0; i < 3; i++) {
-    queue.post(&messages[i]);
+    queue.post(&many_messages[i]);
     ASSERT_TRUE(ended.wait_for(i + 1));
-    EXPECT_EQ(got[i], &messages[i]);
+    EXPECT_EQ(got[i], &many_messages[i]);
   }
 }
 
 TEST(MessageQueue, NullIsAMessage) {
   WFMessageQueue queue;
   queue.post(nullptr);
-  void* got = &messages[0];
+  void* got = &many_messages[0];
   Tally ended;
-  take(queue, got, ended);
+  take_message(queue, got, ended);
   ASSERT_TRUE(ended.wait_for(1));
   EXPECT_EQ(got, nullptr);
-  take(queue, got, ended);
+  take_message(queue, got, ended);
   EXPECT_FALSE(ended.wait_for(2, kQuiet));
   queue.post(nullptr);
   EXPECT_TRUE(ended.wait_for(2));
@@ -109,15 +106,15 @@ TEST(MessageQueue, NullIsAMessage) {
 
 TEST(MessageQueue, ADerivedClassChoosesTheOrder) {
   Stack queue;
-  queue.post(&messages[1]);
-  queue.post(&messages[2]);
+  queue.post(&many_messages[1]);
+  queue.post(&many_messages[2]);
   Tally ended;
   void* got[2] = {};
-  take(queue, got[0], ended);
-  take(queue, got[1], ended);
+  take_message(queue, got[0], ended);
+  take_message(queue, got[1], ended);
   ASSERT_TRUE(ended.wait_for(2));
-  EXPECT_EQ(got[0], &messages[2]);
-  EXPECT_EQ(got[1], &messages[1]);
+  EXPECT_EQ(got[0], &many_messages[2]);
+  EXPECT_EQ(got[1], &many_messages[1]);
 }
 
 TEST(MessageQueue, AMessageForACancelledSeriesIsPostedAgain) {
@@ -128,12 +125,12 @@ TEST(MessageQueue, AMessageForACancelledSeriesIsPostedAgain) {
       new CountedSeries(queue.get(new LogTask(&log, "!")), probes::counting(ended));
   series->start();
   series->cancel();
-  queue.post(&messages[5]);
+  queue.post(&many_messages[5]);
   ASSERT_TRUE(ended.wait_for(1));
   void* got = nullptr;
-  take(queue, got, ended);
+  take_message(queue, got, ended);
   ASSERT_TRUE(ended.wait_for(2));
-  EXPECT_EQ(got, &messages[5]);
+  EXPECT_EQ(got, &many_messages[5]);
   EXPECT_EQ(log.text(), "");
 }
 
@@ -141,20 +138,20 @@ TEST(MessageQueue, PostsOfAnyThreadAreTakenOnce) {
   constexpr size_t kThreads = 4;
   WFMessageQueue queue;
   Tally ended;
-  std::deque<void*> got(std::size(messages));
+  std::deque<void*> got(std::size(many_messages));
   std::vector<std::thread> threads;
   for (size_t thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&, thread] {
-      for (size_t i = thread; i < std::size(messages); i += kThreads) {
+      for (size_t i = thread; i < std::size(many_messages); i += kThreads) {
         if (i % 3) {
-          queue.post(&messages[i]);
-          take(queue, got[i], ended);
+          queue.post(&many_messages[i]);
+          take_message(queue, got[i], ended);
         } else {
-          take(queue, got[i], ended);
+          take_message(queue, got[i], ended);
           // From a callback.
           WFTaskFactory::create_counter_task(0, [&queue, i](WFCounterTask*) {
             EXPECT_TRUE(probes::on_framework_thread());
-            queue.post(&messages[i]);
+            queue.post(&many_messages[i]);
           })->start();
         }
       }
@@ -166,6 +163,6 @@ TEST(MessageQueue, PostsOfAnyThreadAreTakenOnce) {
   ASSERT_TRUE(ended.wait_for(got.size()));
   std::sort(got.begin(), got.end());
   for (size_t i = 0; i < got.size(); i++) {
-    ASSERT_EQ(got[i], &messages[i]);
+    ASSERT_EQ(got[i], &many_messages[i]);
   }
 }

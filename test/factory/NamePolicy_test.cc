@@ -17,7 +17,8 @@ using test_support::TimerOutcomes;
 
 namespace {
 
-void start(const std::string& name, WFTimerPolicy policy, TimerOutcomes& outcomes, int tag) {
+void start_with_policy(const std::string& name, WFTimerPolicy policy, TimerOutcomes& outcomes,
+                       int tag) {
   WFTimer::create(hours(1), {name, policy}, outcomes.callback(tag))->start();
 }
 
@@ -26,7 +27,7 @@ void start(const std::string& name, WFTimerPolicy policy, TimerOutcomes& outcome
 TEST(NamePolicy, AppendLetsAnyNumberShareTheName) {
   TimerOutcomes outcomes;
   for (int i = 0; i < 3; i++) {
-    start("append", WF_TIMER_APPEND, outcomes, i);
+    start_with_policy("append", WF_TIMER_APPEND, outcomes, i);
   }
   EXPECT_EQ(WFTimer::count("append"), 3u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("append"), 3);
@@ -35,13 +36,13 @@ TEST(NamePolicy, AppendLetsAnyNumberShareTheName) {
 
 TEST(NamePolicy, ReplaceEndsTheOldOnes) {
   TimerOutcomes outcomes;
-  start("replace", WF_TIMER_APPEND, outcomes, 0);
-  start("replace", WF_TIMER_APPEND, outcomes, 1);
-  start("replace", WF_TIMER_REPLACE, outcomes, 2);
+  start_with_policy("replace", WF_TIMER_APPEND, outcomes, 0);
+  start_with_policy("replace", WF_TIMER_APPEND, outcomes, 1);
+  start_with_policy("replace", WF_TIMER_REPLACE, outcomes, 2);
   EXPECT_TRUE(outcomes.wait_for(2));
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 2u);
   EXPECT_EQ(WFTimer::count("replace"), 1u);
-  start("replace", WF_TIMER_REPLACE, outcomes, 3);
+  start_with_policy("replace", WF_TIMER_REPLACE, outcomes, 3);
   EXPECT_TRUE(outcomes.wait_for(3));
   EXPECT_EQ(outcomes.tags().back(), 2);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("replace"), 1);
@@ -50,10 +51,11 @@ TEST(NamePolicy, ReplaceEndsTheOldOnes) {
 
 TEST(NamePolicy, ReplaceIsAppliedWhenTheNewOneIsCreated) {
   TimerOutcomes outcomes;
-  start("early", WF_TIMER_APPEND, outcomes, 0);
+  start_with_policy("early", WF_TIMER_APPEND, outcomes, 0);
   WFTimerTask* task = WFTimer::create(hours(1), {"early", WF_TIMER_REPLACE}, outcomes.callback(1));
   EXPECT_TRUE(outcomes.wait_for(1));
-  start("early", WF_TIMER_REPLACE, outcomes, 2);  // one that was not started yet is replaced, too
+  start_with_policy("early", WF_TIMER_REPLACE, outcomes,
+                    2);  // one that was not started yet is replaced, too
   task->start();
   EXPECT_TRUE(outcomes.wait_for(2));
   EXPECT_EQ(outcomes.tags().back(), 1);
@@ -70,7 +72,7 @@ TEST(NamePolicy, OneOfManyThatReplaceAtOnceStays) {
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&outcomes] {
       for (int i = 0; i < kEach; i++) {
-        start("busy", WF_TIMER_REPLACE, outcomes, i);
+        start_with_policy("busy", WF_TIMER_REPLACE, outcomes, i);
       }
     });
   }
@@ -86,14 +88,14 @@ TEST(NamePolicy, OneOfManyThatReplaceAtOnceStays) {
 
 TEST(NamePolicy, KeepRefusesTheNewOne) {
   TimerOutcomes outcomes;
-  start("keep", WF_TIMER_KEEP, outcomes, 0);
-  start("keep", WF_TIMER_KEEP, outcomes, 1);
+  start_with_policy("keep", WF_TIMER_KEEP, outcomes, 0);
+  start_with_policy("keep", WF_TIMER_KEEP, outcomes, 1);
   EXPECT_TRUE(outcomes.wait_for(1));
   EXPECT_EQ(outcomes.tags().back(), 1);
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, EEXIST), 1u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("keep"), 1);
   EXPECT_TRUE(outcomes.wait_for(2));
-  start("keep", WF_TIMER_KEEP, outcomes, 2);  // the name is free again
+  start_with_policy("keep", WF_TIMER_KEEP, outcomes, 2);  // the name is free again
   EXPECT_EQ(WFTimer::count("keep"), 1u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("keep"), 1);
   EXPECT_TRUE(outcomes.wait_for(3));
@@ -101,7 +103,7 @@ TEST(NamePolicy, KeepRefusesTheNewOne) {
 
 TEST(NamePolicy, ARefusedOneMayBeDismissed) {
   TimerOutcomes outcomes;
-  start("quiet", WF_TIMER_KEEP, outcomes, 0);
+  start_with_policy("quiet", WF_TIMER_KEEP, outcomes, 0);
   WFTimer::create(hours(1), {"quiet", WF_TIMER_KEEP}, outcomes.callback(1))->dismiss();
   EXPECT_EQ(WFTaskFactory::cancel_by_name("quiet"), 1);
   EXPECT_TRUE(outcomes.wait_for(1));
@@ -114,7 +116,8 @@ TEST(NamePolicy, ExactlyOneOfManyThatKeepAtOnceGetsTheName) {
     TimerOutcomes outcomes;
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; t++) {
-      threads.emplace_back([&outcomes, t] { start("first", WF_TIMER_KEEP, outcomes, t); });
+      threads.emplace_back(
+          [&outcomes, t] { start_with_policy("first", WF_TIMER_KEEP, outcomes, t); });
     }
     for (std::thread& thread : threads) {
       thread.join();

@@ -18,8 +18,8 @@ using workflow::NameRegistry;
 
 namespace {
 
-struct Item : NamedNode {
-  explicit Item(int number = 0) : id(number) {}
+struct NamedItem : NamedNode {
+  explicit NamedItem(int number = 0) : id(number) {}
   int id;
 };
 
@@ -30,7 +30,7 @@ std::vector<int> take(NameRegistry& registry, std::string_view name, size_t max 
   std::vector<int> ids;
   const size_t count = registry.take(
       name, max, [](NamedNode*) { return true; },
-      [&ids](NamedNode* node) { ids.push_back(static_cast<Item*>(node)->id); }, [] {});
+      [&ids](NamedNode* node) { ids.push_back(static_cast<NamedItem*>(node)->id); }, [] {});
   EXPECT_EQ(count, ids.size());
   return ids;
 }
@@ -39,8 +39,8 @@ std::vector<int> take(NameRegistry& registry, std::string_view name, size_t max 
 
 TEST(NameRegistry, TakesInOrderOfCreation) {
   NameRegistry registry;
-  Item items[] = {Item(0), Item(1), Item(2), Item(3)};
-  for (Item& item : items) {
+  NamedItem items[] = {NamedItem(0), NamedItem(1), NamedItem(2), NamedItem(3)};
+  for (NamedItem& item : items) {
     registry.link(&item, "name");
   }
   EXPECT_EQ(registry.count("name"), 4u);
@@ -50,8 +50,8 @@ TEST(NameRegistry, TakesInOrderOfCreation) {
 
 TEST(NameRegistry, TakesTheOldestUpToMax) {
   NameRegistry registry;
-  Item items[] = {Item(0), Item(1), Item(2), Item(3)};
-  for (Item& item : items) {
+  NamedItem items[] = {NamedItem(0), NamedItem(1), NamedItem(2), NamedItem(3)};
+  for (NamedItem& item : items) {
     registry.link(&item, "name");
   }
   EXPECT_EQ(take(registry, "name", 0), std::vector<int>{});
@@ -64,7 +64,7 @@ TEST(NameRegistry, TakesTheOldestUpToMax) {
 TEST(NameRegistry, EntryVanishesWithItsLastNode) {
   NameRegistry registry;
   EXPECT_TRUE(registry.empty());
-  Item a, b;
+  NamedItem a, b;
   registry.link(&a, "name");
   registry.link(&b, "name");
   EXPECT_FALSE(registry.empty());
@@ -78,7 +78,7 @@ TEST(NameRegistry, EntryVanishesWithItsLastNode) {
 
 TEST(NameRegistry, UnlinkTellsWhoCameFirst) {
   NameRegistry registry;
-  Item item;
+  NamedItem item;
   EXPECT_FALSE(registry.unlink(&item)) << "was never linked";
   registry.link(&item, "name");
   EXPECT_TRUE(registry.unlink(&item));
@@ -90,8 +90,8 @@ TEST(NameRegistry, UnlinkTellsWhoCameFirst) {
 
 TEST(NameRegistry, UnlinkKeepsTheOrderOfTheOthers) {
   NameRegistry registry;
-  Item items[] = {Item(0), Item(1), Item(2), Item(3), Item(4)};
-  for (Item& item : items) {
+  NamedItem items[] = {NamedItem(0), NamedItem(1), NamedItem(2), NamedItem(3), NamedItem(4)};
+  for (NamedItem& item : items) {
     registry.link(&item, "name");
   }
   EXPECT_TRUE(registry.unlink(&items[2]));
@@ -105,7 +105,7 @@ TEST(NameRegistry, NamesAreAnyBytes) {
   NameRegistry registry;
   const std::string with_nul("a\0b", 3);
   const std::string names[] = {"", "a", with_nul, std::string(1, '\0'), "\xff\xfe", "a\n"};
-  Item items[std::size(names)];
+  NamedItem items[std::size(names)];
   for (size_t i = 0; i < std::size(names); i++) {
     items[i].id = static_cast<int>(i);
     registry.link(&items[i], names[i]);
@@ -124,7 +124,7 @@ TEST(NameRegistry, LongNamesDifferInTheirLastByte) {
   std::string first(64 * 1024, 'x');
   std::string second = first;
   second.back() = 'y';
-  Item a(1), b(2);
+  NamedItem a(1), b(2);
   registry.link(&a, first);
   registry.link(&b, second);
   // The registry keeps bytes of its own.
@@ -137,15 +137,15 @@ TEST(NameRegistry, LongNamesDifferInTheirLastByte) {
 
 TEST(NameRegistry, TakeSeesOnlyWhatWasLinkedBeforeIt) {
   NameRegistry registry;
-  std::vector<Item> older(500);
-  std::vector<std::unique_ptr<Item>> newer;
-  for (Item& item : older) {
+  std::vector<NamedItem> older(500);
+  std::vector<std::unique_ptr<NamedItem>> newer;
+  for (NamedItem& item : older) {
     registry.link(&item, "name");
   }
   const size_t count = registry.take(
       "name", kAll, [](NamedNode*) { return true; }, [](NamedNode*) {},
       [&] {
-        newer.push_back(std::make_unique<Item>());
+        newer.push_back(std::make_unique<NamedItem>());
         registry.link(newer.back().get(), "name");
       });
   EXPECT_EQ(count, older.size());
@@ -156,9 +156,9 @@ TEST(NameRegistry, TakeSeesOnlyWhatWasLinkedBeforeIt) {
 
 TEST(NameRegistry, TakeEndsThoughItsNameVanishesAndReturns) {
   NameRegistry registry;
-  std::vector<Item> older(200);
-  Item newer(7);
-  for (Item& item : older) {
+  std::vector<NamedItem> older(200);
+  NamedItem newer(7);
+  for (NamedItem& item : older) {
     registry.link(&item, "name");
   }
   bool first = true;
@@ -166,7 +166,7 @@ TEST(NameRegistry, TakeEndsThoughItsNameVanishesAndReturns) {
       "name", kAll, [](NamedNode*) { return true; }, [](NamedNode*) {},
       [&] {
         if (std::exchange(first, false)) {
-          for (Item& item : older) {
+          for (NamedItem& item : older) {
             registry.unlink(&item);
           }
           registry.link(&newer, "name");
@@ -179,8 +179,8 @@ TEST(NameRegistry, TakeEndsThoughItsNameVanishesAndReturns) {
 
 TEST(NameRegistry, TakeWorksInBoundedChunks) {
   NameRegistry registry;
-  std::vector<Item> items(1000);
-  for (Item& item : items) {
+  std::vector<NamedItem> items(1000);
+  for (NamedItem& item : items) {
     registry.link(&item, "name");
   }
   size_t in_chunk = 0;
@@ -195,12 +195,12 @@ TEST(NameRegistry, TakeWorksInBoundedChunks) {
 
 TEST(NameRegistry, TakeStopsAtWhatIsNotWanted) {
   NameRegistry registry;
-  Item items[] = {Item(0), Item(1), Item(2), Item(3)};
-  for (Item& item : items) {
+  NamedItem items[] = {NamedItem(0), NamedItem(1), NamedItem(2), NamedItem(3)};
+  for (NamedItem& item : items) {
     registry.link(&item, "name");
   }
   const size_t count = registry.take(
-      "name", kAll, [](NamedNode* node) { return static_cast<Item*>(node)->id < 2; },
+      "name", kAll, [](NamedNode* node) { return static_cast<NamedItem*>(node)->id < 2; },
       [](NamedNode*) {}, [] {});
   EXPECT_EQ(count, 2u);
   EXPECT_EQ(take(registry, "name"), (std::vector<int>{2, 3}));
@@ -208,7 +208,7 @@ TEST(NameRegistry, TakeStopsAtWhatIsNotWanted) {
 
 TEST(NameRegistry, TakeOfAnUnknownNameTakesNothing) {
   NameRegistry registry;
-  Item item;
+  NamedItem item;
   registry.link(&item, "name");
   EXPECT_TRUE(take(registry, "other").empty());
   EXPECT_TRUE(take(registry, "nam").empty());
@@ -219,7 +219,7 @@ TEST(NameRegistry, TakeOfAnUnknownNameTakesNothing) {
 
 TEST(NameRegistry, UnlinkIfAsksOnlyAboutLinkedNodes) {
   NameRegistry registry;
-  Item item;
+  NamedItem item;
   int asked = 0;
   const auto answer = [&asked](bool wanted) {
     return [&asked, wanted] {
@@ -242,7 +242,7 @@ TEST(NameRegistry, UnlinkIfAsksOnlyAboutLinkedNodes) {
 TEST(NameRegistry, GrowsToAMillionNames) {
   const size_t count = test_support::kSanitized ? 100'000 : 1'000'000;
   NameRegistry registry;
-  std::vector<Item> items(count);
+  std::vector<NamedItem> items(count);
   const auto name_of = [](size_t i) { return "session-" + std::to_string(i); };
   for (size_t i = 0; i < count; i++) {
     items[i].id = static_cast<int>(i);
@@ -275,15 +275,15 @@ TEST(NameRegistry, EachNodeIsTakenByExactlyOneThread) {
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
       test_support::TestRandom random(seed, static_cast<uint64_t>(t));
-      std::vector<Item> items(kItems);
+      std::vector<NamedItem> items(kItems);
       for (int round = 0; round < kRounds; round++) {
-        for (Item& item : items) {
+        for (NamedItem& item : items) {
           registry.link(&item, random.one_in(2) ? "one" : "two");
         }
         taken += registry.take(
             random.one_in(2) ? "one" : "two", random.below(2 * kItems),
             [](NamedNode*) { return true; }, [](NamedNode*) {}, [] {});
-        for (Item& item : items) {
+        for (NamedItem& item : items) {
           unlinked += registry.unlink(&item);
         }
       }

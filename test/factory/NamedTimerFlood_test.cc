@@ -24,7 +24,7 @@ using workflow::Runtime;
 namespace {
 
 // A sanitizer multiplies the memory of each timer.
-constexpr int kMillion = test_support::kSanitized ? 100'000 : 1'000'000;
+constexpr int kFlood = test_support::kSanitized ? 100'000 : 1'000'000;
 
 class Flood {
  public:
@@ -96,25 +96,25 @@ class Flood {
 }  // namespace
 
 TEST(NamedTimerFlood, MillionCancelledByOneCall) {
-  Flood flood(kMillion, Flood::Callbacks::kDoNothing);
+  Flood flood(kFlood, Flood::Callbacks::kDoNothing);
   flood.cancel_here();
   flood.expect_all_cancelled();
 }
 
 TEST(NamedTimerFlood, MillionCancelledByACallback) {
-  Flood flood(kMillion, Flood::Callbacks::kDoNothing);
+  Flood flood(kFlood, Flood::Callbacks::kDoNothing);
   flood.cancel_in_a_callback();
   flood.expect_all_cancelled();
 }
 
 TEST(NamedTimerFlood, MillionThatRecreateTheirNameCancelledByOneCall) {
-  Flood flood(kMillion, Flood::Callbacks::kRecreate);
+  Flood flood(kFlood, Flood::Callbacks::kRecreate);
   flood.cancel_here();
   flood.expect_all_cancelled();
 }
 
 TEST(NamedTimerFlood, MillionThatRecreateTheirNameCancelledByACallback) {
-  Flood flood(kMillion, Flood::Callbacks::kRecreate);
+  Flood flood(kFlood, Flood::Callbacks::kRecreate);
   flood.cancel_in_a_callback();
   flood.expect_all_cancelled();
 }
@@ -155,7 +155,7 @@ struct Meanwhile {
 
 // Which names share the lock with "flood" is not known, so that many are tried.
 Meanwhile use_other_names() {
-  Flood flood(kMillion, Flood::Callbacks::kDoNothing);
+  Flood flood(kFlood, Flood::Callbacks::kDoNothing);
   std::atomic<bool> done{false};
   std::thread canceller([&] {
     flood.cancel_here();

@@ -8,18 +8,17 @@
 #include <thread>
 #include <vector>
 
+#include "TaskProbes.h"
 #include "factory/TimerTask.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFTaskFactory.h"
 
+using probes::kQuiet;
 using test_support::Tally;
 using test_support::TimerOutcomes;
 using workflow::NamedTimerTask;
 
 namespace {
-
-// Long enough for a callback that must not run to show itself.
-constexpr std::chrono::milliseconds kQuiet{30};
 
 WFTimerTask* never(const std::string& name, timer_callback_t callback) {
   return WFTaskFactory::create_timer_task(name, -1, 0, std::move(callback));

@@ -12,15 +12,8 @@ using probes::CountedSeries;
 using probes::HeldTask;
 using probes::Log;
 using probes::LogTask;
+using probes::series_with;
 using test_support::Tally;
-
-namespace {
-
-SeriesWork* series_with(Log* log, const std::string& letters) {
-  return Workflow::create_series_work(new LogTask(log, letters), nullptr);
-}
-
-}  // namespace
 
 TEST(Parallel, CallbackRunsAfterEverySeries) {
   Log log;

@@ -20,7 +20,7 @@ using test_support::TimerOutcomes;
 
 namespace {
 
-constexpr milliseconds kEvery(10);
+constexpr milliseconds kBetweenTicks(10);
 constexpr milliseconds kLong(55);
 
 struct Seen {
@@ -37,7 +37,7 @@ std::vector<Seen> ticks_of(WFTimerPace pace, size_t n) {
   std::vector<Seen> seen;
   TimerOutcomes outcomes;
   WFTimerPeriod period;
-  period.every = kEvery;
+  period.every = kBetweenTicks;
   period.pace = pace;
   WFTimer::create_periodic(
       period, {},
@@ -76,14 +76,14 @@ TEST(PeriodicOverlap, ABurstTicksOnceForEachPeriod) {
   for (const Seen& tick : seen) {
     EXPECT_EQ(tick.missed, 0u);
   }
-  EXPECT_GE(seen[1].late, kLong - kEvery);
+  EXPECT_GE(seen[1].late, kLong - kBetweenTicks);
 }
 
 TEST(PeriodicOverlap, ADelayedTickIsNotLate) {
   const std::vector<Seen> seen = ticks_of(WF_TIMER_DELAY, 2);
   EXPECT_GE(seen[1].missed, 5u);
   // It was due a period after the first had ended, at the earliest.
-  EXPECT_LE(seen[1].late, seen[1].begin - seen[0].end - kEvery);
+  EXPECT_LE(seen[1].late, seen[1].begin - seen[0].end - kBetweenTicks);
 }
 
 TEST(PeriodicOverlap, AFixedDelayMissesNothing) {

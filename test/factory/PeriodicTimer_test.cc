@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ManualTime.h"
 #include "support/Sanitizers.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFCron.h"
@@ -18,6 +19,7 @@
 #include "workflow/WFTimer.h"
 #include "workflow/Workflow.h"
 
+using probes::advance;
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -25,10 +27,6 @@ using std::chrono::seconds;
 using test_support::TimerOutcomes;
 
 namespace {
-
-void advance(nanoseconds duration) {
-  WFManualClock::advance(duration.count());
-}
 
 WFTimerPeriod every(nanoseconds duration, WFTimerPace pace = WF_TIMER_SKIP) {
   WFTimerPeriod period;

@@ -38,17 +38,17 @@ enum class Reason {
   kCancelled
 };
 
-struct Kind {
+struct Refusal {
   Reason reason;
   const char* text;
   int error;
 };
 
-void PrintTo(const Kind& kind, std::ostream* out) {
+void PrintTo(const Refusal& kind, std::ostream* out) {
   *out << kind.text;
 }
 
-class RefusedTimer : public testing::TestWithParam<Kind> {
+class RefusedTimer : public testing::TestWithParam<Refusal> {
  protected:
   RefusedTimer() {
     WFTimer::create(hours(1), {kName}, others_.callback())->start();
@@ -110,7 +110,7 @@ class RefusedTimer : public testing::TestWithParam<Kind> {
   }
 };
 
-constexpr Kind kKinds[] = {
+constexpr Refusal kRefusals[] = {
     {Reason::kNameIsTaken, "NameIsTaken", EEXIST},
     {Reason::kQuota, "Quota", EDQUOT},
     {Reason::kQuotaAndReplace, "QuotaAndReplace", EDQUOT},
@@ -122,11 +122,11 @@ constexpr Kind kKinds[] = {
     {Reason::kCancelled, "Cancelled", ECANCELED},
 };
 
-std::string kind_of(const testing::TestParamInfo<Kind>& info) {
+std::string kind_of(const testing::TestParamInfo<Refusal>& info) {
   return info.param.text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, RefusedTimer, testing::ValuesIn(kKinds), kind_of);
+INSTANTIATE_TEST_SUITE_P(Each, RefusedTimer, testing::ValuesIn(kRefusals), kind_of);
 
 }  // namespace
 

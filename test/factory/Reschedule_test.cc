@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "ManualTime.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
+using probes::advance;
 using std::chrono::hours;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
@@ -18,10 +20,6 @@ using test_support::TimerOutcomes;
 namespace {
 
 constexpr nanoseconds kForever{-1};
-
-void advance(nanoseconds by) {
-  WFManualClock::advance(by.count());
-}
 
 // Named, so that a timer may be moved by its name and by its handle.
 class Reschedule : public testing::Test {

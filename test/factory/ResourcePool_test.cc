@@ -13,15 +13,12 @@
 
 using probes::CountedSeries;
 using probes::HeldTask;
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
 using test_support::Tally;
 
 namespace {
-
-// Long enough for a task that wrongly runs to show itself; nothing else tells that something will
-// not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
 
 int things[4];
 void* const kThings[] = {&things[0], &things[1], &things[2], &things[3]};

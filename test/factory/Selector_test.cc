@@ -12,20 +12,15 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
+using probes::kQuiet;
 using probes::Log;
 using probes::LogTask;
+using probes::messages;
 using test_support::Tally;
 
 namespace {
 
 using namespace std::chrono_literals;
-
-// Long enough for a selector that wrongly ends to show itself; nothing else tells that something
-// will not happen.
-constexpr std::chrono::milliseconds kQuiet{30};
-
-// Messages: addresses of these.
-int messages[8];
 
 // Counts how many of its kind live.
 class CountedSelector final : public WFSelectorTask {
@@ -51,7 +46,7 @@ class CountedSelector final : public WFSelectorTask {
 };
 
 // How a selector ended.
-struct Outcome {
+struct SelectorOutcome {
   Tally ended;
   int state = WFT_STATE_UNDEFINED;
   int error = -1;
@@ -72,7 +67,7 @@ struct Outcome {
 }  // namespace
 
 TEST(Selector, TheFirstMessageWinsAndEndsIt) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(3, outcome.callback());
   selector->start();
   EXPECT_FALSE(outcome.ended.wait_for(1, kQuiet));
@@ -89,7 +84,7 @@ TEST(Selector, TheFirstMessageWinsAndEndsIt) {
 }
 
 TEST(Selector, NullSubmitsDoNotWin) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(3, outcome.callback());
   selector->start();
   EXPECT_EQ(selector->submit(nullptr), 0);
@@ -102,7 +97,7 @@ TEST(Selector, NullSubmitsDoNotWin) {
 }
 
 TEST(Selector, AllNullEndsWithoutMessage) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(2, outcome.callback());
   selector->start();
   EXPECT_EQ(selector->submit(nullptr), 0);
@@ -115,7 +110,7 @@ TEST(Selector, AllNullEndsWithoutMessage) {
 
 TEST(Selector, SubmitsBeforeTheStartCount) {
   for (void* first : {static_cast<void*>(nullptr), static_cast<void*>(&messages[1])}) {
-    Outcome outcome;
+    SelectorOutcome outcome;
     WFSelectorTask* selector = WFTaskFactory::create_selector_task(2, outcome.callback());
     EXPECT_EQ(selector->submit(first), first != nullptr);
     EXPECT_EQ(selector->submit(nullptr), 0);
@@ -128,7 +123,7 @@ TEST(Selector, SubmitsBeforeTheStartCount) {
 }
 
 TEST(Selector, WithoutCandidatesEndsWithoutMessageWhenStarted) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(0, outcome.callback());
   EXPECT_FALSE(outcome.ended.wait_for(1, kQuiet));
   selector->start();
@@ -154,7 +149,7 @@ TEST(Selector, HoldsItsSeriesUntilItEnds) {
 }
 
 TEST(Selector, ItsMessageStaysUntilTheLastSubmit) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(2, outcome.callback());
   void* later = nullptr;
   Tally ended;
@@ -171,7 +166,7 @@ TEST(Selector, ItsMessageStaysUntilTheLastSubmit) {
 }
 
 TEST(Selector, IsFreedWhenTheLastCandidateHasSubmitted) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   auto* selector = new CountedSelector(3, outcome.callback());
   selector->start();
   EXPECT_EQ(selector->submit(&messages[1]), 1);
@@ -183,7 +178,7 @@ TEST(Selector, IsFreedWhenTheLastCandidateHasSubmitted) {
 }
 
 TEST(Selector, IsFreedAfterItsCallbackWhenAllHaveSubmitted) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   auto* selector = new CountedSelector(2, outcome.callback());
   selector->submit(&messages[1]);
   selector->submit(&messages[2]);
@@ -194,7 +189,7 @@ TEST(Selector, IsFreedAfterItsCallbackWhenAllHaveSubmitted) {
 }
 
 TEST(Selector, WithoutCandidatesIsFreedAfterItsCallback) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   (new CountedSelector(0, outcome.callback()))->start();
   ASSERT_TRUE(outcome.ended.wait_for(1));
   EXPECT_TRUE(CountedSelector::wait_alive(0));
@@ -251,7 +246,7 @@ TEST(Selector, DroppedByACancelledSeriesItLivesForItsCandidates) {
 TEST(Selector, OfManyThreadsExactlyOneWins) {
   for (int round = 0; round < 500; round++) {
     constexpr size_t kThreads = 4;
-    Outcome outcome;
+    SelectorOutcome outcome;
     auto* selector = new CountedSelector(kThreads, outcome.callback());
     std::atomic<int> won{0};
     std::atomic<void*> winner{nullptr};
@@ -278,7 +273,7 @@ TEST(Selector, OfManyThreadsExactlyOneWins) {
 }
 
 TEST(Selector, OfTimersTheFastestWins) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector = WFTaskFactory::create_selector_task(3, outcome.callback());
   Tally submitted;
   std::vector<WFTimerHandle> handles;
@@ -301,7 +296,7 @@ TEST(Selector, OfTimersTheFastestWins) {
 }
 
 TEST(Selector, SetCallbackReplacesTheCallback) {
-  Outcome outcome;
+  SelectorOutcome outcome;
   WFSelectorTask* selector =
       WFTaskFactory::create_selector_task(1, [](WFSelectorTask*) { FAIL(); });
   selector->set_callback(outcome.callback());

@@ -10,12 +10,20 @@
 #include <thread>
 #include <utility>
 
+#include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "support/Tally.h"
 #include "workflow/WFTask.h"
 #include "workflow/Workflow.h"
 
 namespace probes {
+
+// Long enough for what must not happen to show itself: nothing else tells that something will not
+// happen.
+inline constexpr std::chrono::milliseconds kQuiet{30};
+
+// Messages are addresses of these.
+inline int messages[8];
 
 // Letters in the order in which things happened. Thread-safe.
 class Log {
@@ -141,6 +149,11 @@ inline bool run(SubTask* first) {
   return run(Workflow::create_series_work(first, nullptr));
 }
 
+// A series of one task that writes the letters.
+inline SeriesWork* series_with(Log* log, const std::string& letters) {
+  return Workflow::create_series_work(new LogTask(log, letters), nullptr);
+}
+
 // Waits until no LogTask and no CountedSeries lives: for tests whose end is told by a callback of
 // a task, which dies a moment later. False when that takes too long.
 inline bool all_gone() {
@@ -157,6 +170,11 @@ inline bool all_gone() {
 // Whether the calling thread is one of the library's.
 inline bool on_framework_thread() {
   return workflow::ThreadContext::current().on_framework_thread();
+}
+
+// Whether the calling thread is one of those that compute.
+inline bool on_compute_thread() {
+  return workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute();
 }
 
 }  // namespace probes

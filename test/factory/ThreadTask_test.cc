@@ -9,6 +9,7 @@
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
+#include "util/Time.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
@@ -16,12 +17,12 @@
 // Time limits are on the manual clock; functions that shall run for long wait in a WaitGroup, which
 // that clock does not take for work to be waited for.
 
+using probes::on_compute_thread;
 using test_support::Tally;
+using workflow::kNsPerSec;
 using WaitGroup = WFFacilities::WaitGroup;
 
 namespace {
-
-constexpr int64_t kSecond = 1'000'000'000;
 
 struct Numbers {
   int a = 1;
@@ -41,10 +42,6 @@ using AddFactory = WFThreadTaskFactory<Numbers, Sum>;
 
 void add(const Numbers* in, Sum* out) {
   out->value = in->a + in->b;
-}
-
-bool on_compute_thread() {
-  return workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute();
 }
 
 class ThreadTask : public testing::Test {
@@ -164,7 +161,7 @@ TEST_F(ThreadTask, WritesItsOutputAlsoAfterTheTimeout) {
   *task->get_input() = text;
   task->start();
   begun.wait();
-  WFManualClock::advance(2 * kSecond - 1);
+  WFManualClock::advance(2 * kNsPerSec - 1);
   EXPECT_EQ(ended.count(), 0u);
   WFManualClock::advance(1);
   EXPECT_EQ(ended.count(), 1u);

@@ -13,6 +13,7 @@
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "support/Tally.h"
+#include "util/Time.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
@@ -21,11 +22,10 @@
 // manual clock does not take for work to be waited for.
 
 using test_support::Tally;
+using workflow::kNsPerSec;
 using WaitGroup = WFFacilities::WaitGroup;
 
 namespace {
-
-constexpr int64_t kSecond = 1'000'000'000;
 
 const workflow::WorkerPool* this_pool() {
   return workflow::ThreadContext::current().pool;
@@ -38,7 +38,7 @@ const workflow::WorkerPool* handlers() {
 }
 
 // How a task ended. Thread-safe after wait().
-class Outcome {
+class GoOutcome {
  public:
   std::function<void(WFGoTask*)> callback() {
     return [this](WFGoTask* task) {
@@ -104,7 +104,7 @@ class TimedGoTask : public testing::Test {
 };
 
 TEST_F(TimedGoTask, InTimeItSucceeds) {
-  Outcome outcome;
+  GoOutcome outcome;
   const workflow::WorkerPool* ran_on = nullptr;
   WFGoTask* task =
       WFTaskFactory::create_timedgo_task(1, 0, "queue", [&ran_on] { ran_on = this_pool(); });
@@ -120,7 +120,7 @@ TEST_F(TimedGoTask, InTimeItSucceeds) {
 }
 
 TEST_F(TimedGoTask, TimesOutWhileItRunsAndItsFunctionRunsOn) {
-  Outcome outcome;
+  GoOutcome outcome;
   Captured captured;
   WaitGroup begun(1);
   WaitGroup go_on(1);
@@ -136,7 +136,7 @@ TEST_F(TimedGoTask, TimesOutWhileItRunsAndItsFunctionRunsOn) {
   task->set_callback(outcome.callback());
   task->start();
   begun.wait();
-  WFManualClock::advance(10 * kSecond + 499);
+  WFManualClock::advance(10 * kNsPerSec + 499);
   EXPECT_EQ(outcome.calls(), 0u);
   WFManualClock::advance(1);
   ASSERT_EQ(outcome.calls(), 1u);
@@ -157,7 +157,7 @@ TEST_F(TimedGoTask, TimesOutInItsQueueAndItsFunctionNeverBegins) {
   Executor executor;
   ASSERT_EQ(queue.init(), 0);
   ASSERT_EQ(executor.init(1), 0);
-  Outcome outcome;
+  GoOutcome outcome;
   Captured captured;
   Tally held;
   Tally opened;
@@ -172,7 +172,7 @@ TEST_F(TimedGoTask, TimesOutInItsQueueAndItsFunctionNeverBegins) {
   task->start();
   Tally ran;
   WFTaskFactory::create_go_task(&queue, &executor, [&ran] { ran.add(); })->start();
-  WFManualClock::advance(5 * kSecond);
+  WFManualClock::advance(5 * kNsPerSec);
   ASSERT_EQ(outcome.calls(), 1u);
   EXPECT_EQ(outcome.error(), ETIMEDOUT);
   EXPECT_EQ(outcome.pool(), handlers());
@@ -184,7 +184,7 @@ TEST_F(TimedGoTask, TimesOutInItsQueueAndItsFunctionNeverBegins) {
 }
 
 TEST_F(TimedGoTask, TheLimitCountsFromTheDispatchNotFromTheCreation) {
-  Outcome outcome;
+  GoOutcome outcome;
   WaitGroup begun(1);
   WaitGroup go_on(1);
   WFGoTask* task = WFTaskFactory::create_timedgo_task(10, 0, "queue", [&] {
@@ -192,14 +192,14 @@ TEST_F(TimedGoTask, TheLimitCountsFromTheDispatchNotFromTheCreation) {
     go_on.wait();
   });
   task->set_callback(outcome.callback());
-  WFManualClock::advance(100 * kSecond);
+  WFManualClock::advance(100 * kNsPerSec);
   SeriesWork* series =
       Workflow::create_series_work(WFTaskFactory::create_timer_task(50, 0, nullptr), nullptr);
   series->push_back(task);
   series->start();
-  WFManualClock::advance(50 * kSecond);
+  WFManualClock::advance(50 * kNsPerSec);
   begun.wait();
-  WFManualClock::advance(10 * kSecond - 1);
+  WFManualClock::advance(10 * kNsPerSec - 1);
   EXPECT_EQ(outcome.calls(), 0u);
   go_on.done();
   ASSERT_TRUE(outcome.wait());
@@ -209,7 +209,7 @@ TEST_F(TimedGoTask, TheLimitCountsFromTheDispatchNotFromTheCreation) {
 TEST_F(TimedGoTask, NanosecondsOutOfRangeAreInvalid) {
   for (const long nanoseconds : {-1L, 1'000'000'000L}) {
     for (const time_t seconds : {-1, 0, 1}) {
-      Outcome outcome;
+      GoOutcome outcome;
       Captured captured;
       WFGoTask* task = WFTaskFactory::create_timedgo_task(
           seconds, nanoseconds, "queue",
@@ -226,7 +226,7 @@ TEST_F(TimedGoTask, NanosecondsOutOfRangeAreInvalid) {
 }
 
 TEST_F(TimedGoTask, AnInvalidOneInASeriesLetsTheNextRun) {
-  Outcome outcome;
+  GoOutcome outcome;
   bool after = false;
   SeriesWork* series =
       Workflow::create_series_work(WFTaskFactory::create_timer_task(0, 0, nullptr), nullptr);
@@ -245,7 +245,7 @@ TEST_F(TimedGoTask, AnInvalidOneInASeriesLetsTheNextRun) {
 }
 
 TEST_F(TimedGoTask, NegativeSecondsAreNoLimit) {
-  Outcome outcome;
+  GoOutcome outcome;
   WaitGroup begun(1);
   WaitGroup go_on(1);
   WFGoTask* task = WFTaskFactory::create_timedgo_task(-1, 999'999'999, "queue", [&] {
@@ -256,7 +256,7 @@ TEST_F(TimedGoTask, NegativeSecondsAreNoLimit) {
   task->start();
   begun.wait();
   EXPECT_FALSE(WFManualClock::advance_to_next_deadline());
-  WFManualClock::advance(1'000'000 * kSecond);
+  WFManualClock::advance(1'000'000 * kNsPerSec);
   EXPECT_EQ(outcome.calls(), 0u);
   go_on.done();
   ASSERT_TRUE(outcome.wait());
@@ -264,8 +264,8 @@ TEST_F(TimedGoTask, NegativeSecondsAreNoLimit) {
 }
 
 TEST_F(TimedGoTask, TheLongestLimitIsOneAndNotNever) {
-  Outcome outcome;
-  WFGoTask* task = WFTaskFactory::create_timedgo_task(INT64_MAX / kSecond, 0, "queue", [] {});
+  GoOutcome outcome;
+  WFGoTask* task = WFTaskFactory::create_timedgo_task(INT64_MAX / kNsPerSec, 0, "queue", [] {});
   task->set_callback(outcome.callback());
   task->start();
   ASSERT_TRUE(outcome.wait());
@@ -273,7 +273,7 @@ TEST_F(TimedGoTask, TheLongestLimitIsOneAndNotNever) {
 }
 
 TEST_F(TimedGoTask, ALimitOfZeroIsOverAtOnce) {
-  Outcome outcome;
+  GoOutcome outcome;
   Captured captured;
   WaitGroup go_on(1);
   std::atomic<int> runs{0};
@@ -293,7 +293,7 @@ TEST_F(TimedGoTask, ALimitOfZeroIsOverAtOnce) {
 
 TEST_F(TimedGoTask, DismissedItNeverTimesOut) {
   Captured captured;
-  Outcome outcome;
+  GoOutcome outcome;
   WFGoTask* task = WFTaskFactory::create_timedgo_task(
       1, 0, "queue", [token = captured.take()] { ADD_FAILURE() << "it has begun"; });
   task->set_callback(outcome.callback());
@@ -309,7 +309,7 @@ TEST_F(TimedGoTask, DismissedItNeverTimesOut) {
 }
 
 TEST_F(TimedGoTask, TheSeriesGoesOnAtTheTimeout) {
-  Outcome outcome;
+  GoOutcome outcome;
   Captured captured;
   WaitGroup begun(1);
   WaitGroup go_on(1);
@@ -324,7 +324,7 @@ TEST_F(TimedGoTask, TheSeriesGoesOnAtTheTimeout) {
   series->push_back(WFTaskFactory::create_go_task("other", [&next] { next.add(); }));
   series->start();
   begun.wait();
-  WFManualClock::advance(kSecond);
+  WFManualClock::advance(kNsPerSec);
   EXPECT_TRUE(next.wait_for(1));
   EXPECT_TRUE(ended.wait_for(1));
   EXPECT_EQ(outcome.error(), ETIMEDOUT);
@@ -335,7 +335,7 @@ TEST_F(TimedGoTask, TheSeriesGoesOnAtTheTimeout) {
 // Its function must not find a series that has ended, nor leave one behind that nobody frees.
 TEST_F(TimedGoTask, AfterTheTimeoutTheFunctionHasNoSeries) {
   for (const bool alone : {true, false}) {
-    Outcome outcome;
+    GoOutcome outcome;
     Captured captured;
     WaitGroup begun(1);
     WaitGroup go_on(1);
@@ -360,7 +360,7 @@ TEST_F(TimedGoTask, AfterTheTimeoutTheFunctionHasNoSeries) {
       series->start();
     }
     begun.wait();
-    WFManualClock::advance(kSecond);
+    WFManualClock::advance(kNsPerSec);
     ASSERT_TRUE(outcome.wait());
     go_on.done();
     returned.wait();
@@ -385,7 +385,7 @@ TEST_F(TimedGoTask, CallbacksMayExtendTheirSeriesAfterATimeout) {
   });
   task->start();
   begun.wait();
-  WFManualClock::advance(kSecond);
+  WFManualClock::advance(kNsPerSec);
   EXPECT_TRUE(extended.wait_for(1));
   go_on.done();
   EXPECT_TRUE(captured.is_freed());
@@ -394,7 +394,7 @@ TEST_F(TimedGoTask, CallbacksMayExtendTheirSeriesAfterATimeout) {
 // What the function is ----------------------------------------------------------------------------
 
 TEST_F(TimedGoTask, ResetGivesTheFunctionItsTask) {
-  Outcome outcome;
+  GoOutcome outcome;
   int seen = 0;
   WFGoTask* task = WFTaskFactory::create_timedgo_task(1, 0, "queue", nullptr);
   task->user_data = &seen;
@@ -408,7 +408,7 @@ TEST_F(TimedGoTask, ResetGivesTheFunctionItsTask) {
 }
 
 TEST_F(TimedGoTask, ResetDropsWhatWasToRun) {
-  Outcome outcome;
+  GoOutcome outcome;
   Captured captured;
   bool ran = false;
   WFGoTask* task = WFTaskFactory::create_go_task(
@@ -422,7 +422,7 @@ TEST_F(TimedGoTask, ResetDropsWhatWasToRun) {
 }
 
 TEST_F(TimedGoTask, ArgumentsAreMovedInAndReferencesPassed) {
-  Outcome outcome;
+  GoOutcome outcome;
   std::string given(1000, 'x');
   const char* const bytes = given.data();
   const char* seen = nullptr;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "TaskProbes.h"
 #include "support/Eventually.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFFacilities.h"
@@ -16,6 +17,7 @@
 #include "workflow/WFTimer.h"
 #include "workflow/Workflow.h"
 
+using probes::kQuiet;
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -25,9 +27,6 @@ using test_support::Tally;
 using test_support::TimerOutcomes;
 
 namespace {
-
-// Long enough for a callback that must not run to show itself.
-constexpr milliseconds kQuiet{30};
 
 // With and without a name; nothing else differs for a handle.
 class TimerHandle : public testing::TestWithParam<bool> {
@@ -41,11 +40,11 @@ class TimerHandle : public testing::TestWithParam<bool> {
   TimerOutcomes outcomes_;
 };
 
-std::string name_of(const testing::TestParamInfo<bool>& info) {
+std::string named_or_not(const testing::TestParamInfo<bool>& info) {
   return info.param ? "Named" : "Unnamed";
 }
 
-INSTANTIATE_TEST_SUITE_P(Timers, TimerHandle, testing::Bool(), name_of);
+INSTANTIATE_TEST_SUITE_P(Timers, TimerHandle, testing::Bool(), named_or_not);
 
 }  // namespace
 

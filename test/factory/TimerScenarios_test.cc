@@ -40,15 +40,15 @@ class AtTheEnd {
   std::shared_ptr<void> call_;
 };
 
-enum class Kind { kUnnamed, kNamed, kPeriodic, kOverlapping };
+enum class TimerKind { kUnnamed, kNamed, kPeriodic, kOverlapping };
 
-class TimerScenarios : public testing::TestWithParam<Kind> {
+class TimerScenarios : public testing::TestWithParam<TimerKind> {
  protected:
-  static bool is_periodic() { return GetParam() > Kind::kNamed; }
+  static bool is_periodic() { return GetParam() > TimerKind::kNamed; }
 
   static WFTimerTask* create(std::chrono::nanoseconds due, WFTimer::Callback callback) {
     WFTimerOptions options;
-    if (GetParam() != Kind::kUnnamed) {
+    if (GetParam() != TimerKind::kUnnamed) {
       options.name = "name";
     }
     if (!is_periodic()) {
@@ -56,21 +56,21 @@ class TimerScenarios : public testing::TestWithParam<Kind> {
     }
     WFTimerPeriod period;
     period.every = due;
-    period.overlap = GetParam() == Kind::kOverlapping;
+    period.overlap = GetParam() == TimerKind::kOverlapping;
     return WFTimer::create_periodic(
         period, options, [](const WFTimerTick&) {}, std::move(callback));
   }
 };
 
-std::string name_of(const testing::TestParamInfo<Kind>& info) {
+std::string name_of_kind(const testing::TestParamInfo<TimerKind>& info) {
   const char* const names[] = {"Unnamed", "Named", "Periodic", "Overlapping"};
   return names[static_cast<int>(info.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Timers, TimerScenarios,
-                         testing::Values(Kind::kUnnamed, Kind::kNamed, Kind::kPeriodic,
-                                         Kind::kOverlapping),
-                         name_of);
+                         testing::Values(TimerKind::kUnnamed, TimerKind::kNamed,
+                                         TimerKind::kPeriodic, TimerKind::kOverlapping),
+                         name_of_kind);
 
 }  // namespace
 
@@ -216,7 +216,7 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCreateItsNameAnew) {
     for (const bool has_handle : {false, true}) {
       const End how = static_cast<End>(end);
       if ((how == End::kExpired && is_periodic()) || (how == End::kCancelled && !has_handle) ||
-          (how == End::kCancelledByName && GetParam() == Kind::kUnnamed)) {
+          (how == End::kCancelledByName && GetParam() == TimerKind::kUnnamed)) {
         continue;
       }
       Tally anew;

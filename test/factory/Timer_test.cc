@@ -24,7 +24,7 @@ namespace {
 
 // Long enough for a timer that wrongly expires to show itself; nothing else tells that something
 // will not happen.
-constexpr std::chrono::milliseconds kQuiet{50};
+constexpr std::chrono::milliseconds kTimerQuiet{50};
 
 // Starts the timer and returns how it ended.
 TimerOutcomes::Outcome outcome_of(WFTimerTask* task) {
@@ -114,7 +114,7 @@ TEST(Timer, NegativeSecondsNeverExpire) {
   for (const time_t seconds : {time_t{-1}, time_t{-2}, std::numeric_limits<time_t>::min()}) {
     WFTaskFactory::create_timer_task("never", seconds, 0, outcomes.callback())->start();
   }
-  EXPECT_FALSE(outcomes.wait_for(1, kQuiet));
+  EXPECT_FALSE(outcomes.wait_for(1, kTimerQuiet));
   EXPECT_EQ(WFTaskFactory::cancel_by_name("never"), 3);
   EXPECT_TRUE(outcomes.wait_for(3));
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 3u);
@@ -132,7 +132,7 @@ TEST(Timer, HugeDelaysDoNotOverflowIntoThePast) {
       count++;
     }
   }
-  EXPECT_FALSE(outcomes.wait_for(1, kQuiet));
+  EXPECT_FALSE(outcomes.wait_for(1, kTimerQuiet));
   // What waits behind them still expires.
   expect_success_after(WFTaskFactory::create_timer_task(0, 1000, nullptr), 1000);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("huge"), count);
@@ -144,13 +144,13 @@ TEST(Timer, TheGreatestMicrosecondsAreMoreThanAnHour) {
   // An unnamed timer cannot be cancelled: this one ends with the process.
   static TimerOutcomes at_exit;
   WFTaskFactory::create_timer_task(UINT_MAX, at_exit.callback())->start();
-  EXPECT_FALSE(at_exit.wait_for(1, kQuiet));
+  EXPECT_FALSE(at_exit.wait_for(1, kTimerQuiet));
 }
 
 TEST(Timer, CreatedWithACallbackAloneIsCancelledOnceStarted) {
   TimerOutcomes outcomes;
   WFTimerTask* task = WFTaskFactory::create_timer_task(outcomes.callback());
-  EXPECT_FALSE(outcomes.wait_for(1, kQuiet));
+  EXPECT_FALSE(outcomes.wait_for(1, kTimerQuiet));
   task->start();
   EXPECT_TRUE(outcomes.wait_for(1));
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
@@ -173,7 +173,7 @@ TEST(Timer, DismissedIsFreedWithoutACallback) {
   WFTaskFactory::create_timer_task("name", 0, 0, callback)->dismiss();
   WFTaskFactory::create_timer_task(callback)->dismiss();
   EXPECT_EQ(captured.use_count(), 2) << "ours and the lambda's";
-  EXPECT_FALSE(outcomes.wait_for(1, kQuiet));
+  EXPECT_FALSE(outcomes.wait_for(1, kTimerQuiet));
 }
 
 TEST(Timer, IsFreedAfterItsCallback) {

@@ -23,18 +23,18 @@ using client_test::Peer;
 using fault::Cut;
 using fault::CutStream;
 
-struct Kind {
+struct CutResponse {
   bool over_tls;
   Cut cut;
   const char* framing;
 };
 
-std::string name_of(const testing::TestParamInfo<Kind>& kind) {
+std::string name_of_response(const testing::TestParamInfo<CutResponse>& kind) {
   return std::string(kind.param.over_tls ? "Tls" : "Plain") +
          (kind.param.cut == Cut::kFin ? "Fin" : "Reset") + kind.param.framing;
 }
 
-class CutByServer : public testing::TestWithParam<Kind> {
+class CutByServer : public testing::TestWithParam<CutResponse> {
  protected:
   void SetUp() override {
     listener_ = test_support::listen_on_loopback(16);
@@ -151,10 +151,11 @@ TEST_P(CutByServer, AtEachByteOfTheRequest) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, CutByServer,
-    testing::Values(Kind{false, Cut::kFin, "Length"}, Kind{false, Cut::kReset, "Length"},
-                    Kind{false, Cut::kFin, "Chunked"}, Kind{false, Cut::kReset, "Chunked"},
-                    Kind{false, Cut::kFin, "Close"}, Kind{false, Cut::kReset, "Close"},
-                    Kind{true, Cut::kFin, "Length"}, Kind{true, Cut::kReset, "Length"},
-                    Kind{true, Cut::kFin, "Chunked"}, Kind{true, Cut::kReset, "Chunked"},
-                    Kind{true, Cut::kFin, "Close"}, Kind{true, Cut::kReset, "Close"}),
-    name_of);
+    testing::Values(
+        CutResponse{false, Cut::kFin, "Length"}, CutResponse{false, Cut::kReset, "Length"},
+        CutResponse{false, Cut::kFin, "Chunked"}, CutResponse{false, Cut::kReset, "Chunked"},
+        CutResponse{false, Cut::kFin, "Close"}, CutResponse{false, Cut::kReset, "Close"},
+        CutResponse{true, Cut::kFin, "Length"}, CutResponse{true, Cut::kReset, "Length"},
+        CutResponse{true, Cut::kFin, "Chunked"}, CutResponse{true, Cut::kReset, "Chunked"},
+        CutResponse{true, Cut::kFin, "Close"}, CutResponse{true, Cut::kReset, "Close"}),
+    name_of_response);

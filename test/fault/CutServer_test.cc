@@ -20,17 +20,17 @@ using fault::CutStream;
 using server_test::RawClient;
 using server_test::TestServer;
 
-struct Kind {
+struct CutRequest {
   bool over_tls;
   Cut cut;
 };
 
-std::string name_of(const testing::TestParamInfo<Kind>& kind) {
+std::string name_of_request(const testing::TestParamInfo<CutRequest>& kind) {
   return std::string(kind.param.over_tls ? "Tls" : "Plain") +
          (kind.param.cut == Cut::kFin ? "Fin" : "Reset");
 }
 
-class CutByClient : public testing::TestWithParam<Kind> {
+class CutByClient : public testing::TestWithParam<CutRequest> {
  protected:
   static constexpr size_t kAll = SIZE_MAX;
 
@@ -134,6 +134,8 @@ TEST_P(CutByClient, WhileALargeReplyIsWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CutByClient,
-                         testing::Values(Kind{false, Cut::kFin}, Kind{false, Cut::kReset},
-                                         Kind{true, Cut::kFin}, Kind{true, Cut::kReset}),
-                         name_of);
+                         testing::Values(CutRequest{false, Cut::kFin},
+                                         CutRequest{false, Cut::kReset},
+                                         CutRequest{true, Cut::kFin},
+                                         CutRequest{true, Cut::kReset}),
+                         name_of_request);

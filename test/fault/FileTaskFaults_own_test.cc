@@ -19,7 +19,7 @@ namespace {
 
 using probes::failure;
 using probes::FileOutcome;
-using probes::run;
+using probes::run_file_task;
 using probes::success;
 using probes::UniqueFd;
 using test_support::Tally;
@@ -185,10 +185,12 @@ TEST_P(FileTaskFaults, DescriptorsThatHaveRunOutAreTheTasksError) {
   char buf[4];
   {
     const test_support::NoDescriptors exhausted;
-    EXPECT_EQ(run(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr)), failure(EMFILE));
+    EXPECT_EQ(run_file_task(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr)),
+              failure(EMFILE));
     EXPECT_EQ(probes::pread(fd_.get(), buf, 4, 0), success(4));
   }
-  EXPECT_EQ(run(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr)), success(4));
+  EXPECT_EQ(run_file_task(WFTaskFactory::create_pread_task(path(), buf, 4, 0, nullptr)),
+            success(4));
 }
 
 TEST_P(FileTaskFaults, WithoutDescriptorsForARingThreadsDoIt) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fault/Descriptors.h"
+#include "fault/Slowness.h"
 #include "server/TestServer.h"
 #include "server/TlsClient.h"
 #include "support/CpuTime.h"
@@ -21,6 +22,8 @@
 
 namespace {
 
+using fault::kLargeSize;
+using fault::kSlow;
 using server_test::get;
 using server_test::RawClient;
 using server_test::TestServer;
@@ -29,9 +32,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr size_t kLargeSize = 10 * 1024 * 1024;
-// How long peers are stopped and callbacks block: what is promised is about these 5 s.
-constexpr seconds kSlow{5};
 constexpr milliseconds kSendTimeout{1500};
 // Far more than it takes, and less than the time that the slow ones are slow while others ask, 4 s.
 constexpr milliseconds kLatencyBound{3000};

@@ -30,9 +30,9 @@ struct Pair {
     ssl_pair::Wire client_wire, server_wire;
     in.set_channel(&client_wire);
     server_in.set_channel(&server_wire);
-    require(ssl_pair::append(server_in, ssl_pair::encode(out)) == 0);
-    require(ssl_pair::append(in, server_wire.take()) == 1);
-    require(ssl_pair::append(server_in, client_wire.take()) == 1);
+    require(ssl_pair::append_pieces(server_in, ssl_pair::encode(out)) == 0);
+    require(ssl_pair::append_pieces(in, server_wire.take()) == 1);
+    require(ssl_pair::append_pieces(server_in, client_wire.take()) == 1);
   }
 };
 

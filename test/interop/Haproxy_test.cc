@@ -27,7 +27,8 @@ std::string front(const std::string& server, const std::string& more = "",
          server + "\n";
 }
 
-std::string many(const std::vector<std::string>& arguments, const std::string& url, int count) {
+std::string many_through_haproxy(const std::vector<std::string>& arguments, const std::string& url,
+                                 int count) {
   std::vector<std::string> all = {
       "--parallel", "--parallel-immediate", "--parallel-max", "8", "-o", "/dev/null",
       "-w",         "%{http_code}\n"};
@@ -45,7 +46,7 @@ TEST(Haproxy, SaysItsVersion) {
 TEST(Haproxy, KeepsItsConnectionsToUs) {
   Origin origin;
   const Haproxy haproxy(front(origin.address()));
-  EXPECT_EQ(count_of(many({}, haproxy.url(), 200), "200\n"), 200U);
+  EXPECT_EQ(count_of(many_through_haproxy({}, haproxy.url(), 200), "200\n"), 200U);
   EXPECT_EQ(origin.requests(), 200);
   EXPECT_LE(origin.used_connections(), 8);
 }
@@ -67,7 +68,7 @@ TEST(Haproxy, WhereWeCloseIdleConnectionsNoRequestFails) {
   params.keep_alive_timeout = 1;
   Origin origin(params);
   const Haproxy haproxy(front(origin.address(), "  retry-on conn-failure empty-response\n"));
-  const std::string output = many({}, haproxy.url(), 500);
+  const std::string output = many_through_haproxy({}, haproxy.url(), 500);
   EXPECT_EQ(count_of(output, "200\n"), 500U) << output;
 }
 
@@ -150,7 +151,8 @@ TEST(Haproxy, SpeaksTlsOnBothSides) {
   }
   const Fetched down = fetch(haproxy.https("/bytes/10000000"));
   EXPECT_TRUE(down.body == pattern(10'000'000)) << down.body.size();
-  const std::string output = many({"--cacert", authority.file()}, haproxy.https(), 100);
+  const std::string output =
+      many_through_haproxy({"--cacert", authority.file()}, haproxy.https(), 100);
   EXPECT_EQ(count_of(output, "200\n"), 100U) << output;
   EXPECT_LE(origin.used_connections(), 9);
 }

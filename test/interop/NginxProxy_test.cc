@@ -26,7 +26,7 @@ std::string proxy_to(const std::string& origin, const std::string& how) {
          "proxy_pass http://origin; } }";
 }
 
-std::string many(const Nginx& nginx, int count, const char* at_a_time) {
+std::string many_through_nginx(const Nginx& nginx, int count, const char* at_a_time) {
   return curl({"--parallel", "--parallel-immediate", "--parallel-max", at_a_time, "-o", "/dev/null",
                "-w", "%{http_code}\n", nginx.url("/n[1-" + std::to_string(count) + "]")})
       .output;
@@ -68,7 +68,7 @@ TEST(NginxProxy, WhereWeCloseIdleConnectionsNoRequestFails) {
   params.keep_alive_timeout = 1;
   Origin origin(params);
   const Nginx nginx(proxy_to(origin.address(), kKeepAlive));
-  const std::string output = many(nginx, 500, "4");
+  const std::string output = many_through_nginx(nginx, 500, "4");
   EXPECT_EQ(count_of(output, "200\n"), 500U) << output;
   EXPECT_GT(origin.used_connections(), 4);
 }
@@ -78,7 +78,7 @@ TEST(NginxProxy, WhereConnectionsCarryOneRequestNoneFails) {
   params.keep_alive_timeout = 0;
   Origin origin(params);
   const Nginx nginx(proxy_to(origin.address(), kKeepAlive));
-  const std::string output = many(nginx, 300, "10");
+  const std::string output = many_through_nginx(nginx, 300, "10");
   EXPECT_EQ(count_of(output, "200\n"), 300U) << output;
   EXPECT_EQ(origin.used_connections(), 300);
 }
@@ -128,7 +128,7 @@ TEST(NginxProxy, OurRefusalOfALargeBodyArrives) {
 TEST(NginxProxy, OurStopDoesNotWaitForItsIdleConnections) {
   Origin origin;
   const Nginx nginx(proxy_to(origin.address(), kKeepAlive));
-  EXPECT_EQ(count_of(many(nginx, 50, "10"), "200\n"), 50U);
+  EXPECT_EQ(count_of(many_through_nginx(nginx, 50, "10"), "200\n"), 50U);
   const auto begin = std::chrono::steady_clock::now();
   origin.server()->stop();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
@@ -160,7 +160,7 @@ TEST(NginxProxy, SpeaksTlsToUsAnewForEachRequest) {
       "proxy_ssl_trusted_certificate " +
       authority.file() + "; proxy_ssl_name origin.test; proxy_pass https://" + origin.address() +
       "; } }");
-  const std::string output = many(nginx, 50, "10");
+  const std::string output = many_through_nginx(nginx, 50, "10");
   EXPECT_EQ(count_of(output, "200\n"), 50U) << output;
   EXPECT_EQ(origin.used_connections(), 50);
 }

@@ -18,7 +18,7 @@
 #include "support/TestSeed.h"
 #include "util/Mutex.h"
 
-using Kind = workflow::CancelScope::Kind;
+using ScopeKind = workflow::CancelScope::Kind;
 using test_support::Tally;
 using test_support::TestRandom;
 using workflow::CancelRegistration;
@@ -64,7 +64,7 @@ class Waiter final : public Runnable {
   // May free this.
   void start() {
     series_.waiter = this;
-    const int refused = scope_.enter(series_, Kind::kOther);
+    const int refused = scope_.enter(series_, ScopeKind::kOther);
     if (refused != 0) {
       error_ = refused;
       Runtime::current().handlers().post(this);
@@ -155,9 +155,9 @@ class CancelScopeTest : public testing::Test {
 };
 
 // Calls a function instead of ending anything.
-class Probe final : public CancelRegistration {
+class RegisteredFunction final : public CancelRegistration {
  public:
-  explicit Probe(std::function<void(int)> function) : function_(std::move(function)) {}
+  explicit RegisteredFunction(std::function<void(int)> function) : function_(std::move(function)) {}
 
  private:
   void on_cancel(int reason) override { function_(reason); }
@@ -212,10 +212,11 @@ TEST_F(CancelScopeTest, ARegistrationServesOneTargetAfterTheOther) {
 
 TEST_F(CancelScopeTest, CallsInTheOrderOfEntering) {
   std::vector<int> order;
-  std::vector<std::unique_ptr<Probe>> probes;
+  std::vector<std::unique_ptr<RegisteredFunction>> probes;
   for (int i = 0; i < 5; i++) {
-    probes.push_back(std::make_unique<Probe>([&order, i](int) { order.push_back(i); }));
-    EXPECT_EQ(scope_->enter(*probes.back(), Kind::kOther), 0);
+    probes.push_back(
+        std::make_unique<RegisteredFunction>([&order, i](int) { order.push_back(i); }));
+    EXPECT_EQ(scope_->enter(*probes.back(), ScopeKind::kOther), 0);
   }
   EXPECT_TRUE(scope_->leave(*probes[2], nullptr));
   EXPECT_TRUE(scope_->cancel(ECANCELED));
@@ -224,14 +225,14 @@ TEST_F(CancelScopeTest, CallsInTheOrderOfEntering) {
 
 // Whatever a target calls of its scope, it finds no lock held.
 TEST_F(CancelScopeTest, HoldsNoLockWhileItCalls) {
-  Probe other([](int) {});
-  Probe probe([&](int reason) {
+  RegisteredFunction other([](int) {});
+  RegisteredFunction probe([&](int reason) {
     EXPECT_EQ(reason, ECANCELED);
     EXPECT_EQ(scope_->reason(), ECANCELED);
-    EXPECT_EQ(scope_->enter(other, Kind::kOther), ECANCELED);
+    EXPECT_EQ(scope_->enter(other, ScopeKind::kOther), ECANCELED);
     EXPECT_FALSE(scope_->cancel(ETIMEDOUT));
   });
-  EXPECT_EQ(scope_->enter(probe, Kind::kOther), 0);
+  EXPECT_EQ(scope_->enter(probe, ScopeKind::kOther), 0);
   EXPECT_TRUE(scope_->cancel(ECANCELED));
 }
 
@@ -253,14 +254,14 @@ TEST_F(CancelScopeTest, ATargetThatEndsWhileItIsCalledIsPostedAfterTheCall) {
     posted.add();
   });
   CancelRegistration* called = nullptr;
-  Probe probe([&](int) {
+  RegisteredFunction probe([&](int) {
     std::thread ender([&] { EXPECT_FALSE(scope_->leave(*called, &item)); });
     ender.join();
     EXPECT_FALSE(posted.wait_for(1, std::chrono::milliseconds(20)));
     call_is_over = true;
   });
   called = &probe;
-  EXPECT_EQ(scope_->enter(probe, Kind::kOther), 0);
+  EXPECT_EQ(scope_->enter(probe, ScopeKind::kOther), 0);
   EXPECT_TRUE(scope_->cancel(ECANCELED));
   EXPECT_TRUE(posted.wait_for(1));
   EXPECT_FALSE(posted_early);
@@ -268,8 +269,8 @@ TEST_F(CancelScopeTest, ATargetThatEndsWhileItIsCalledIsPostedAfterTheCall) {
 
 TEST_F(CancelScopeTest, ANestedScopeEndsWithTheOuterOne) {
   const ScopeRef outer(new CancelScope);
-  Probe nested([this](int reason) { scope_->cancel(reason); });
-  EXPECT_EQ(outer->enter(nested, Kind::kTimer), 0);
+  RegisteredFunction nested([this](int reason) { scope_->cancel(reason); });
+  EXPECT_EQ(outer->enter(nested, ScopeKind::kTimer), 0);
   waiter()->start();
   EXPECT_TRUE(outer->cancel(ETIMEDOUT));
   EXPECT_TRUE(ended_.wait_for(1));
@@ -279,19 +280,19 @@ TEST_F(CancelScopeTest, ANestedScopeEndsWithTheOuterOne) {
 
 TEST_F(CancelScopeTest, EndsTimersOnlyIfAskedTo) {
   std::vector<int> called;
-  Probe timer([&](int reason) { called.push_back(reason); });
-  Probe late([](int) {});
+  RegisteredFunction timer([&](int reason) { called.push_back(reason); });
+  RegisteredFunction late([](int) {});
   waiter()->start();
-  EXPECT_EQ(scope_->enter(timer, Kind::kTimer), 0);
+  EXPECT_EQ(scope_->enter(timer, ScopeKind::kTimer), 0);
   scope_->cancel_timers(ECANCELED);
   EXPECT_EQ(called, std::vector<int>{ECANCELED});
   EXPECT_EQ(scope_->reason(), 0);
-  EXPECT_EQ(scope_->enter(late, Kind::kTimer), ECANCELED);
+  EXPECT_EQ(scope_->enter(late, ScopeKind::kTimer), ECANCELED);
   EXPECT_EQ(ended_.count(), 0u);
   EXPECT_TRUE(scope_->cancel(ETIMEDOUT));
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_EQ(error_, ETIMEDOUT);
-  EXPECT_EQ(scope_->reason_for(Kind::kTimer), ECANCELED);
+  EXPECT_EQ(scope_->reason_for(ScopeKind::kTimer), ECANCELED);
 }
 
 // Finishers, cancellers and starts race; every waiter ends once, with a reason that fits.

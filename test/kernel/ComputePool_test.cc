@@ -10,12 +10,14 @@
 #include <thread>
 #include <vector>
 
+#include "PostFunction.h"
 #include "kernel/BlockingScope.h"
 #include "support/Item.h"
 #include "support/Tally.h"
 #include "workflow/detail/Runnable.h"
 
 using test_support::Item;
+using test_support::post;
 using test_support::Tally;
 using workflow::BlockingScope;
 using workflow::ComputePool;
@@ -23,10 +25,6 @@ using workflow::ComputeQueue;
 using workflow::Runnable;
 
 namespace {
-
-void post(ComputePool& pool, const std::string& queue, std::function<void()> function) {
-  EXPECT_TRUE(pool.post(pool.queue(queue), new Item(std::move(function))));
-}
 
 // Keeps the only thread of a pool busy until it is opened, so that what is posted meanwhile waits.
 class Gate {

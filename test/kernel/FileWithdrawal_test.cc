@@ -37,15 +37,15 @@ using workflow::UniqueFd;
 using Kind = FileRequest::Kind;
 
 // Reads; notes how it ends.
-class Probe final : public FileOperation {
+class ReadProbe final : public FileOperation {
  public:
-  explicit Probe(int fd, size_t size = 4) {
+  explicit ReadProbe(int fd, size_t size = 4) {
     request_.fd = fd;
     buffer.assign(size, '.');
     request_.buffer = buffer.data();
     request_.size = size;
   }
-  ~Probe() override = default;
+  ~ReadProbe() override = default;
 
   // The first thing that is asked of one that begins.
   FileRequest request() const override {
@@ -113,14 +113,14 @@ class RingWithdrawal : public FileWithdrawal {
     }
     threads_.stop();
   }
-  bool withdraw(Probe& probe) {
+  bool withdraw(ReadProbe& probe) {
     probe.end_early();
     return ring_->withdraw(&probe);
   }
   // Reads what is there: when it has ended, the ring has taken up all that came before it.
   void pass_through() {
     pipe_.write("abcd");
-    Probe probe(pipe_.out.get());
+    ReadProbe probe(pipe_.out.get());
     EXPECT_EQ(ring_->post(&probe), 0);
     EXPECT_TRUE(probe.wait());
     EXPECT_EQ(probe.result(), 4);
@@ -138,7 +138,7 @@ TEST_F(RingWithdrawal, CancelsWhatTheKernelWaitsFor) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
-  Probe probe(pipe.out.get());
+  ReadProbe probe(pipe.out.get());
   EXPECT_EQ(ring_->post(&probe), 0);
   pass_through();
   EXPECT_EQ(probe.ends(), 0U);
@@ -154,9 +154,9 @@ TEST_F(RingWithdrawal, GivesBackWhatWaitsForItsTurn) {
   make(1);
   if (!ring_) return;
   const Pipe pipe;
-  Probe first(pipe.out.get());
-  Probe second(pipe.out.get());
-  Probe third(pipe.out.get());
+  ReadProbe first(pipe.out.get());
+  ReadProbe second(pipe.out.get());
+  ReadProbe third(pipe.out.get());
   EXPECT_EQ(ring_->post(&first), 0);
   EXPECT_EQ(ring_->post(&second), 0);
   EXPECT_EQ(ring_->post(&third), 0);
@@ -178,7 +178,7 @@ TEST_F(RingWithdrawal, DoesNotTakeWhatShallHaveEnded) {
   if (!ring_) return;
   const Pipe pipe;
   pipe.write("abcd");
-  Probe probe(pipe.out.get());
+  ReadProbe probe(pipe.out.get());
   EXPECT_FALSE(withdraw(probe));
   EXPECT_EQ(ring_->post(&probe), ETIMEDOUT);
   EXPECT_EQ(threads_.post(&probe, FileThreads::Progress::kBegun), ETIMEDOUT);
@@ -192,7 +192,7 @@ TEST_F(RingWithdrawal, LeavesWhatIsDoneItsResult) {
   if (!ring_) return;
   const Pipe pipe;
   pipe.write("abcd");
-  Probe probe(pipe.out.get());
+  ReadProbe probe(pipe.out.get());
   EXPECT_EQ(ring_->post(&probe), 0);
   EXPECT_TRUE(probe.wait());
   EXPECT_FALSE(withdraw(probe));
@@ -205,7 +205,7 @@ TEST_F(RingWithdrawal, APartIsNoResultOfWhatShallEnd) {
   if (!ring_) return;
   for (const bool is_whole : {false, true}) {
     const Pipe pipe;
-    Probe probe(pipe.out.get());
+    ReadProbe probe(pipe.out.get());
     EXPECT_EQ(ring_->post(&probe), 0);
     pass_through();
     probe.end_early();
@@ -220,9 +220,9 @@ TEST_F(RingWithdrawal, CancelsMoreThanItAsksForAtATime) {
   make(kMany);
   if (!ring_) return;
   const Pipe pipe;
-  std::vector<std::unique_ptr<Probe>> probes;
+  std::vector<std::unique_ptr<ReadProbe>> probes;
   for (size_t i = 0; i < kMany; i++) {
-    probes.push_back(std::make_unique<Probe>(pipe.out.get()));
+    probes.push_back(std::make_unique<ReadProbe>(pipe.out.get()));
     EXPECT_EQ(ring_->post(probes.back().get()), 0);
   }
   for (const auto& probe : probes) {
@@ -243,13 +243,14 @@ TEST_F(RingWithdrawal, StopsAfterCancels) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
-  std::array<Probe, 8> probes{Probe(pipe.out.get()), Probe(pipe.out.get()), Probe(pipe.out.get()),
-                              Probe(pipe.out.get()), Probe(pipe.out.get()), Probe(pipe.out.get()),
-                              Probe(pipe.out.get()), Probe(pipe.out.get())};
-  for (Probe& probe : probes) {
+  std::array<ReadProbe, 8> probes{ReadProbe(pipe.out.get()), ReadProbe(pipe.out.get()),
+                                  ReadProbe(pipe.out.get()), ReadProbe(pipe.out.get()),
+                                  ReadProbe(pipe.out.get()), ReadProbe(pipe.out.get()),
+                                  ReadProbe(pipe.out.get()), ReadProbe(pipe.out.get())};
+  for (ReadProbe& probe : probes) {
     EXPECT_EQ(ring_->post(&probe), 0);
   }
-  for (Probe& probe : probes) {
+  for (ReadProbe& probe : probes) {
     if (withdraw(probe)) {
       RunnableList none;
       probe.finished(-ETIMEDOUT, none);
@@ -259,7 +260,7 @@ TEST_F(RingWithdrawal, StopsAfterCancels) {
   threads_.refuse();
   ring_->stop();
   threads_.stop();
-  for (Probe& probe : probes) {
+  for (ReadProbe& probe : probes) {
     EXPECT_EQ(probe.ends(), 1U);
     EXPECT_EQ(probe.result(), -ETIMEDOUT);
   }
@@ -271,7 +272,7 @@ TEST_F(RingWithdrawal, CancelsWhileItStops) {
   make(8);
   if (!ring_) return;
   const Pipe pipe;
-  Probe probe(pipe.out.get());
+  ReadProbe probe(pipe.out.get());
   EXPECT_EQ(ring_->post(&probe), 0);
   pass_through();
   ring_->refuse();
@@ -292,7 +293,7 @@ TEST_F(FileWithdrawal, ThreadsGiveBackWhatWaitsForItsTurnAndFinishWhatHasBegun) 
   const test_support::TempDir dir;
   const std::string path = dir.path("file");
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  std::vector<std::unique_ptr<Probe>> probes;
+  std::vector<std::unique_ptr<ReadProbe>> probes;
   FileThreads threads(handlers_, 1);
   // Holds the only thread up.
   class Block final : public FileOperation {
@@ -315,7 +316,7 @@ TEST_F(FileWithdrawal, ThreadsGiveBackWhatWaitsForItsTurnAndFinishWhatHasBegun) 
   EXPECT_EQ(threads.post(&block, FileThreads::Progress::kNew), 0);
   EXPECT_TRUE(block.begun.wait_for(1));
   for (int i = 0; i < 3; i++) {
-    probes.push_back(std::make_unique<Probe>(fd.get()));
+    probes.push_back(std::make_unique<ReadProbe>(fd.get()));
     EXPECT_EQ(threads.post(probes.back().get(),
                            i == 1 ? FileThreads::Progress::kBegun : FileThreads::Progress::kNew),
               0);

@@ -28,10 +28,10 @@ namespace workflow {
 namespace {
 
 // Several handlers may run such timers at once, if one gets no processor for long.
-class RecordedTimer : public TimerNode, public Runnable {
+class ClockTimer : public TimerNode, public Runnable {
  public:
-  RecordedTimer(Runtime& runtime, std::vector<int64_t>& fired) : runtime_(runtime), fired_(fired) {}
-  ~RecordedTimer() override = default;
+  ClockTimer(Runtime& runtime, std::vector<int64_t>& fired) : runtime_(runtime), fired_(fired) {}
+  ~ClockTimer() override = default;
 
   void left_queue(bool, RunnableList& finished) override { finished.push_back(this); }
   void run_queued() override {
@@ -64,7 +64,7 @@ class OwnRuntime {
 TEST(ManualClock, TimeStandsStillUntilMoved) {
   OwnRuntime runtime;
   std::vector<int64_t> fired;
-  RecordedTimer timer(runtime.get(), fired);
+  ClockTimer timer(runtime.get(), fired);
   runtime.get().poller(0).timers().start(&timer, 1000);
   runtime.clock().advance(runtime.get(), 999);
   EXPECT_TRUE(fired.empty());
@@ -75,11 +75,11 @@ TEST(ManualClock, TimeStandsStillUntilMoved) {
 TEST(ManualClock, TimersOfAllPollersCompleteInDeadlineOrderAtTheirDeadlines) {
   OwnRuntime runtime;
   std::vector<int64_t> fired;
-  std::vector<std::unique_ptr<RecordedTimer>> timers;
+  std::vector<std::unique_ptr<ClockTimer>> timers;
   std::vector<int64_t> expected;
   std::mt19937 random(1);
   for (size_t i = 0; i < 100; i++) {
-    timers.push_back(std::make_unique<RecordedTimer>(runtime.get(), fired));
+    timers.push_back(std::make_unique<ClockTimer>(runtime.get(), fired));
     const int64_t delay_ns = static_cast<int64_t>(random() % 1000);
     expected.push_back(delay_ns);
     runtime.get().poller(i % 3).timers().start(timers.back().get(), delay_ns);
@@ -93,9 +93,9 @@ TEST(ManualClock, TimersOfAllPollersCompleteInDeadlineOrderAtTheirDeadlines) {
 TEST(ManualClock, NextDeadlineIsOneStep) {
   OwnRuntime runtime;
   std::vector<int64_t> fired;
-  RecordedTimer first(runtime.get(), fired);
-  RecordedTimer second(runtime.get(), fired);
-  RecordedTimer never(runtime.get(), fired);
+  ClockTimer first(runtime.get(), fired);
+  ClockTimer second(runtime.get(), fired);
+  ClockTimer never(runtime.get(), fired);
   runtime.get().poller(0).timers().start(&second, 20);
   runtime.get().poller(1).timers().start(&first, 10);
   runtime.get().poller(2).timers().start(&never, kNever);

@@ -46,9 +46,9 @@ using Move = PollerTimers::Move;
 using Start = PollerTimers::Start;
 
 // A timer that counts in how many ways it ended; handed to the handlers as most timers are.
-class Timer final : public TimerNode, public Runnable {
+class PolledTimer final : public TimerNode, public Runnable {
  public:
-  explicit Timer(Tally& ended) : ended_(ended) {}
+  explicit PolledTimer(Tally& ended) : ended_(ended) {}
 
   void left_queue(bool stopped, RunnableList& finished) override {
     stopped_ = stopped;
@@ -191,7 +191,7 @@ void write_one(int fd) {
 }  // namespace
 
 TEST_F(PollerTest, TimerEndsOnceNotBeforeItsDeadline) {
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   const int64_t start_ns = monotonic_ns();
   EXPECT_EQ(timers_.start(&timer, 5 * kNsPerMs), Start::kQueued);
   EXPECT_TRUE(ended_.wait_for(1));
@@ -202,8 +202,8 @@ TEST_F(PollerTest, TimerEndsOnceNotBeforeItsDeadline) {
 }
 
 TEST_F(PollerTest, AnEarlierTimerOvertakesALaterOne) {
-  Timer late(ended_);
-  Timer early(ended_);
+  PolledTimer late(ended_);
+  PolledTimer early(ended_);
   timers_.start(&late, 3600 * kNsPerSec);
   timers_.start(&early, kNsPerMs);
   EXPECT_TRUE(ended_.wait_for(1));
@@ -216,7 +216,7 @@ TEST_F(PollerTest, AnEarlierTimerOvertakesALaterOne) {
 }
 
 TEST_F(PollerTest, CancelTakesTheTimerOut) {
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   timers_.start(&timer, kNever);
   EXPECT_EQ(timers_.size(), 1u);
   EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kTaken);
@@ -226,14 +226,14 @@ TEST_F(PollerTest, CancelTakesTheTimerOut) {
 }
 
 TEST_F(PollerTest, CancelBeforeStartIsMetByTheStart) {
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kBeforeStart);
   EXPECT_EQ(timers_.start(&timer, 0), Start::kCancelled);
   EXPECT_EQ(timers_.size(), 0u);
 }
 
 TEST_F(PollerTest, CancelAfterExpiryIsTooLate) {
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   timers_.start(&timer, 0);
   EXPECT_TRUE(ended_.wait_for(1));
   EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kTooLate);
@@ -242,9 +242,9 @@ TEST_F(PollerTest, CancelAfterExpiryIsTooLate) {
 TEST_F(PollerTest, CancelOrExpiryButNeverBoth) {
   int taken = 0;
   int too_late = 0;
-  std::vector<std::unique_ptr<Timer>> timers;
+  std::vector<std::unique_ptr<PolledTimer>> timers;
   for (int i = 0; i < 2000; i++) {
-    timers.push_back(std::make_unique<Timer>(ended_));
+    timers.push_back(std::make_unique<PolledTimer>(ended_));
     ASSERT_EQ(timers_.start(timers.back().get(), i % 3 ? 1000 * (i % 50) : kNever), Start::kQueued);
     // The one that is due about now, most likely.
     const auto each = timers[timers.size() / 2].get();
@@ -265,15 +265,15 @@ TEST_F(PollerTest, CancelOrExpiryButNeverBoth) {
 }
 
 TEST_F(PollerTest, StopEndsEveryTimerAndRefusesNewOnes) {
-  std::vector<std::unique_ptr<Timer>> timers;
+  std::vector<std::unique_ptr<PolledTimer>> timers;
   for (int i = 0; i < 1000; i++) {
-    timers.push_back(std::make_unique<Timer>(ended_));
+    timers.push_back(std::make_unique<PolledTimer>(ended_));
     timers_.start(timers.back().get(), i % 2 ? kNever : 3600 * kNsPerSec);
   }
   timers_.stop();
   timers_.wait_until_ended();
   EXPECT_EQ(timers_.size(), 0u);
-  Timer late(ended_);
+  PolledTimer late(ended_);
   EXPECT_EQ(timers_.start(&late, 0), Start::kStopped);
   stop();
   for (const auto& timer : timers) {
@@ -284,7 +284,7 @@ TEST_F(PollerTest, StopEndsEveryTimerAndRefusesNewOnes) {
 }
 
 TEST_F(PollerTest, CancelAfterStopIsTooLate) {
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   timers_.start(&timer, kNever);
   stop();
   EXPECT_EQ(PollerTimers::cancel(&timer), Cancel::kTooLate);
@@ -337,7 +337,7 @@ TEST_F(PollerTest, WhatRestartsAndIsDueIsEndedBeforeItsRestart) {
 }
 
 TEST_F(PollerTest, ScheduledNodesMove) {
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   timers_.schedule(&timer, kNever);
   timers_.schedule(&timer, monotonic_ns() + 3600 * kNsPerSec);
   EXPECT_EQ(timers_.size(), 1u);
@@ -465,8 +465,8 @@ TEST_F(PollerTest, AFloodOfTimersDoesNotStarveDescriptors) {
 
 TEST_F(HandClockPollerTest, TimersFollowTheClockTheyAreGiven) {
   clock_.set(1000);
-  Timer a(ended_);
-  Timer b(ended_);
+  PolledTimer a(ended_);
+  PolledTimer b(ended_);
   timers_.start(&a, 100);
   timers_.start(&b, 3600 * kNsPerSec);
   EXPECT_EQ(timers_.earliest_ns(), 1100);
@@ -485,7 +485,7 @@ TEST_F(HandClockPollerTest, TimersFollowTheClockTheyAreGiven) {
 
 TEST_F(HandClockPollerTest, ATimerDueAlreadyNeedsNoMove) {
   clock_.set(5000);
-  Timer timer(ended_);
+  PolledTimer timer(ended_);
   timers_.start(&timer, 0);
   EXPECT_TRUE(ended_.wait_for(1));
 }

@@ -31,10 +31,10 @@ using workflow::WorkerPool;
 namespace {
 
 // A compute pool that is started, and stopped in the end. It never grows by itself.
-class StartedPool {
+class StartedComputePool {
  public:
-  explicit StartedPool(int threads) : pool_(threads) { EXPECT_TRUE(pool_.start()); }
-  ~StartedPool() { pool_.stop(); }
+  explicit StartedComputePool(int threads) : pool_(threads) { EXPECT_TRUE(pool_.start()); }
+  ~StartedComputePool() { pool_.stop(); }
   ComputePool* operator->() { return &pool_; }
 
   void post(std::function<void()> function) {
@@ -52,7 +52,7 @@ bool count_becomes(const WorkerPool& pool, int threads) {
 // Keeps `n` threads busy until open().
 class Busy {
  public:
-  Busy(StartedPool& pool, size_t n) {
+  Busy(StartedComputePool& pool, size_t n) {
     for (size_t i = 0; i < n; i++) {
       pool.post([this] {
         begun_.add();
@@ -74,7 +74,7 @@ class Busy {
 }  // namespace
 
 TEST(PoolSize, FollowsIncreaseAndDecrease) {
-  StartedPool pool(2);
+  StartedComputePool pool(2);
   EXPECT_EQ(pool->configured_threads(), 2);
   for (int threads = 3; threads <= 6; threads++) {
     ASSERT_EQ(pool->increase_threads(), 0);
@@ -94,7 +94,7 @@ TEST(PoolSize, FollowsIncreaseAndDecrease) {
 }
 
 TEST(PoolSize, TheLastThreadStays) {
-  StartedPool pool(1);
+  StartedComputePool pool(1);
   errno = 0;
   EXPECT_EQ(pool->decrease_threads(), -1);
   EXPECT_EQ(errno, EINVAL);
@@ -114,7 +114,7 @@ TEST(PoolSize, CannotChangeAfterStop) {
 }
 
 TEST(PoolSize, WhileAllAreBusyTheFirstThatIsFreeLeaves) {
-  StartedPool pool(3);
+  StartedComputePool pool(3);
   Busy all(pool, 3);
   Tally ran;
   for (int i = 0; i < 100; i++) {
@@ -130,7 +130,7 @@ TEST(PoolSize, WhileAllAreBusyTheFirstThatIsFreeLeaves) {
 }
 
 TEST(PoolSize, AnIncreaseRightAfterADecreaseKeepsTheThread) {
-  StartedPool pool(2);
+  StartedComputePool pool(2);
   for (int i = 0; i < 2000; i++) {
     ASSERT_EQ(pool->decrease_threads(), 0);
     ASSERT_EQ(pool->increase_threads(), 0);
@@ -142,7 +142,7 @@ TEST(PoolSize, AnIncreaseRightAfterADecreaseKeepsTheThread) {
 }
 
 TEST(PoolSize, AnIncreaseBringsAThreadAtOnceWhileAllAreBusy) {
-  StartedPool pool(1);
+  StartedComputePool pool(1);
   Busy all(pool, 1);
   Tally ran;
   pool.post([&ran] { ran.add(); });
@@ -153,7 +153,7 @@ TEST(PoolSize, AnIncreaseBringsAThreadAtOnceWhileAllAreBusy) {
 
 TEST(PoolSize, ItemsMayChangeIt) {
   Tally done;
-  StartedPool pool(1);
+  StartedComputePool pool(1);
   pool.post([&] {
     EXPECT_EQ(pool->increase_threads(), 0);
     EXPECT_EQ(pool->decrease_threads(), 0);
@@ -170,7 +170,7 @@ TEST(PoolSize, NothingIsLostUnderLoad) {
   constexpr int kItems = 20'000;
   std::atomic<int> runs{0};
   std::vector<std::thread> threads;
-  StartedPool pool(2);
+  StartedComputePool pool(2);
   for (int thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&] {
       for (int i = 0; i < kItems; i++) {

@@ -18,10 +18,10 @@ namespace {
 using Outcome = Simulation::Outcome;
 
 // A timer that posts itself to the handlers, as the library's timer tasks do.
-class RecordedTimer : public TimerNode, public Runnable {
+class SimulatedTimer : public TimerNode, public Runnable {
  public:
-  RecordedTimer(int id, std::vector<std::pair<int, int64_t>>& fired) : id_(id), fired_(fired) {}
-  ~RecordedTimer() override = default;
+  SimulatedTimer(int id, std::vector<std::pair<int, int64_t>>& fired) : id_(id), fired_(fired) {}
+  ~SimulatedTimer() override = default;
 
   void left_queue(bool stopped, RunnableList& finished) override {
     stopped_ = stopped;
@@ -50,8 +50,8 @@ TEST(Simulation, TimersFireAtTheirDeadlinesInVirtualTime) {
   for (uint64_t seed = 0; seed < 50; seed++) {
     Simulation simulation(seed, {});
     std::vector<std::pair<int, int64_t>> fired;
-    RecordedTimer late(2, fired);
-    RecordedTimer soon(1, fired);
+    SimulatedTimer late(2, fired);
+    SimulatedTimer soon(1, fired);
     simulation.runtime().own_poller().timers().start(&late, 3600 * kNsPerSec);
     simulation.runtime().own_poller().timers().start(&soon, 1);
     EXPECT_EQ(simulation.run().outcome, Outcome::kQuiet);
@@ -63,7 +63,7 @@ TEST(Simulation, TimersFireAtTheirDeadlinesInVirtualTime) {
 TEST(Simulation, RunForAdvancesTimeByExactlySoMuch) {
   Simulation simulation(1, {});
   std::vector<std::pair<int, int64_t>> fired;
-  RecordedTimer timer(1, fired);
+  SimulatedTimer timer(1, fired);
   simulation.runtime().own_poller().timers().start(&timer, 100);
   simulation.run_for(99);
   EXPECT_EQ(simulation.now_ns(), 99);
@@ -77,7 +77,7 @@ TEST(Simulation, StopEndsTimersThatNeverExpire) {
   for (uint64_t seed = 0; seed < 1000; seed++) {
     Simulation simulation(seed, {});
     std::vector<std::pair<int, int64_t>> fired;
-    RecordedTimer timer(1, fired);
+    SimulatedTimer timer(1, fired);
     EXPECT_EQ(simulation.runtime().own_poller().timers().start(&timer, kNever),
               PollerTimers::Start::kQueued);
     EXPECT_EQ(simulation.run().outcome, Outcome::kQuiet);
@@ -85,7 +85,7 @@ TEST(Simulation, StopEndsTimersThatNeverExpire) {
     EXPECT_EQ(simulation.stop().outcome, Outcome::kQuiet) << "seed " << seed;
     EXPECT_EQ(fired.size(), 1u) << "seed " << seed;
     EXPECT_TRUE(timer.stopped());
-    RecordedTimer later(2, fired);
+    SimulatedTimer later(2, fired);
     EXPECT_EQ(simulation.runtime().own_poller().timers().start(&later, 1),
               PollerTimers::Start::kStopped);
   }
@@ -235,15 +235,15 @@ struct Trace {
 Trace trace_of(uint64_t seed) {
   Simulation simulation(seed, {.poller_threads = 2, .handler_threads = 3, .compute_threads = 2});
   std::vector<std::pair<int, int64_t>> fired;
-  std::vector<std::unique_ptr<RecordedTimer>> timers;
+  std::vector<std::unique_ptr<SimulatedTimer>> timers;
   for (int i = 0; i < 20; i++) {
-    timers.push_back(std::make_unique<RecordedTimer>(i, fired));
+    timers.push_back(std::make_unique<SimulatedTimer>(i, fired));
   }
   int cancelled = 0;
   for (int thread = 0; thread < 4; thread++) {
     simulation.spawn([&, thread] {
       for (size_t i = 0; i < 5; i++) {
-        RecordedTimer* timer = timers[static_cast<size_t>(thread) * 5 + i].get();
+        SimulatedTimer* timer = timers[static_cast<size_t>(thread) * 5 + i].get();
         simulation.runtime().own_poller().timers().start(timer, static_cast<int64_t>(i) * 100);
         simulation.sleep_for(150);
         if (PollerTimers::cancel(timer) == PollerTimers::Cancel::kTaken) {

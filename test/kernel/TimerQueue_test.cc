@@ -24,9 +24,9 @@ namespace {
 // A chunk of the queue holds so many timers; the first has 3 slots less (see TimerQueue.h).
 constexpr size_t kChunk = 2048;
 
-struct Timer : TimerQueueNode {
+struct QueuedTimer : TimerQueueNode {
   size_t place = 0;  // in Model::queued_
-  std::multimap<int64_t, Timer*>::iterator expected;
+  std::multimap<int64_t, QueuedTimer*>::iterator expected;
 };
 
 // A queue beside the obvious slow version of it. Each operation is done on both and compared.
@@ -43,7 +43,7 @@ class Model {
   const TimerQueue& queue() const { return queue_; }
 
   void insert(int64_t deadline_ns) {
-    Timer* timer = idle_.empty() ? &timers_.emplace_back() : idle_.back();
+    QueuedTimer* timer = idle_.empty() ? &timers_.emplace_back() : idle_.back();
     if (!idle_.empty()) {
       idle_.pop_back();
     }
@@ -58,7 +58,7 @@ class Model {
   }
 
   void erase(size_t place) {
-    Timer* timer = queued_[place];
+    QueuedTimer* timer = queued_[place];
     ASSERT_EQ(queue_.deadline_ns(timer), timer->expected->first);
     queue_.erase(timer);
     ASSERT_FALSE(timer->queued());
@@ -79,7 +79,7 @@ class Model {
   void expect_popped(TimerQueueNode* node, bool due) {
     ASSERT_EQ(node != nullptr, due);
     if (node) {
-      Timer* timer = static_cast<Timer*>(node);
+      QueuedTimer* timer = static_cast<QueuedTimer*>(node);
       ASSERT_FALSE(timer->queued());
       ASSERT_EQ(timer->expected->first, expected_.begin()->first);
       forget(timer);
@@ -87,7 +87,7 @@ class Model {
     compare();
   }
 
-  void forget(Timer* timer) {
+  void forget(QueuedTimer* timer) {
     expected_.erase(timer->expected);
     queued_[timer->place] = queued_.back();
     queued_[timer->place]->place = timer->place;
@@ -102,10 +102,10 @@ class Model {
   }
 
   TimerQueue queue_;
-  std::multimap<int64_t, Timer*> expected_;
-  std::deque<Timer> timers_;
-  std::vector<Timer*> queued_;
-  std::vector<Timer*> idle_;
+  std::multimap<int64_t, QueuedTimer*> expected_;
+  std::deque<QueuedTimer> timers_;
+  std::vector<QueuedTimer*> queued_;
+  std::vector<QueuedTimer*> idle_;
 };
 
 // Deadlines of several shapes, so that equal ones, extremes and orderly rows are all frequent.
@@ -155,15 +155,15 @@ void random_operation(TestRandom& random, Model& model, int64_t now_ns, size_t s
 // A poller that takes a surplus once for each erase gets all of it.
 TEST(TimerQueue, AnErasedChunkIsSurplusButForOne) {
   constexpr size_t kChunks = 20;
-  std::vector<Timer> timers(kChunks * kChunk - 3);
+  std::vector<QueuedTimer> timers(kChunks * kChunk - 3);
   TimerQueue queue;
   const size_t before = Pages::count();
-  for (Timer& timer : timers) {
+  for (QueuedTimer& timer : timers) {
     queue.insert(&timer, 1);
     ASSERT_FALSE(queue.has_surplus());
   }
   EXPECT_EQ(Pages::count(), before + kChunks + 1);  // and one that says where they are
-  for (Timer& timer : timers) {
+  for (QueuedTimer& timer : timers) {
     queue.erase(&timer);
     const bool has_surplus = queue.has_surplus();
     ASSERT_EQ(queue.take_surplus() != nullptr, has_surplus);
@@ -225,10 +225,10 @@ TEST(TimerQueue, GrowsAndShrinksAcrossEveryChunkBoundary) {
 
 TEST(TimerQueue, ComesOutInOrderOfDeadlines) {
   TestRandom random(test_support::test_seed());
-  std::vector<Timer> timers(50'000);
+  std::vector<QueuedTimer> timers(50'000);
   TimerQueue queue;
   std::vector<int64_t> deadlines;
-  for (Timer& timer : timers) {
+  for (QueuedTimer& timer : timers) {
     deadlines.push_back(static_cast<int64_t>(random.below(30'000)));
     queue.insert(&timer, deadlines.back());
   }
@@ -252,7 +252,7 @@ TEST(TimerQueue, EmptyHasNoDeadline) {
 
 TEST(TimerQueue, InsertTellsWhetherTheEarliestChanged) {
   TimerQueue queue;
-  Timer a, b, c, d;
+  QueuedTimer a, b, c, d;
   EXPECT_TRUE(queue.insert(&a, 100));
   EXPECT_FALSE(queue.insert(&b, 200));
   EXPECT_FALSE(queue.insert(&c, 100)) << "an equal deadline changes nothing";
@@ -261,7 +261,7 @@ TEST(TimerQueue, InsertTellsWhetherTheEarliestChanged) {
 
 TEST(TimerQueue, DueMeansDeadlineNotLaterThanNow) {
   TimerQueue queue;
-  Timer timer;
+  QueuedTimer timer;
   queue.insert(&timer, 100);
   EXPECT_EQ(queue.pop_due(99), nullptr);
   EXPECT_TRUE(timer.queued());
@@ -271,7 +271,7 @@ TEST(TimerQueue, DueMeansDeadlineNotLaterThanNow) {
 
 TEST(TimerQueue, NeverIsNotDueButCanBePopped) {
   TimerQueue queue;
-  Timer timer;
+  QueuedTimer timer;
   EXPECT_TRUE(queue.insert(&timer, kNever));
   EXPECT_EQ(queue.earliest_ns(), kNever);
   EXPECT_EQ(queue.pop_due(kNever - 1), nullptr);
@@ -280,7 +280,7 @@ TEST(TimerQueue, NeverIsNotDueButCanBePopped) {
 
 TEST(TimerQueue, TakesTheExtremeDeadlines) {
   TimerQueue queue;
-  Timer least, zero, greatest;
+  QueuedTimer least, zero, greatest;
   queue.insert(&greatest, kNever);
   queue.insert(&zero, 0);
   queue.insert(&least, std::numeric_limits<int64_t>::min());
@@ -291,7 +291,7 @@ TEST(TimerQueue, TakesTheExtremeDeadlines) {
 
 TEST(TimerQueue, ANodeCanComeBack) {
   TimerQueue queue;
-  Timer timer;
+  QueuedTimer timer;
   for (int64_t i = 0; i < 3; i++) {
     queue.insert(&timer, i);
     EXPECT_EQ(queue.deadline_ns(&timer), i);

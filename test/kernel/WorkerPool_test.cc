@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "PostFunction.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Simulation.h"
@@ -17,6 +18,7 @@
 #include "workflow/detail/Runnable.h"
 
 using test_support::Item;
+using test_support::post;
 using test_support::Tally;
 using workflow::BlockingScope;
 using workflow::HandlerPool;
@@ -26,15 +28,11 @@ using workflow::WorkerPool;
 
 namespace {
 
-void post(HandlerPool& pool, std::function<void()> function) {
-  pool.post(new Item(std::move(function)));
-}
-
 // A pool that is started, and stopped in the end.
-class StartedPool {
+class StartedHandlerPool {
  public:
-  explicit StartedPool(int threads) : pool_(threads) { EXPECT_TRUE(pool_.start()); }
-  ~StartedPool() { pool_.stop(); }
+  explicit StartedHandlerPool(int threads) : pool_(threads) { EXPECT_TRUE(pool_.start()); }
+  ~StartedHandlerPool() { pool_.stop(); }
   HandlerPool& operator*() { return pool_; }
   HandlerPool* operator->() { return &pool_; }
 
@@ -49,7 +47,7 @@ TEST(HandlerPool, OneThreadRunsInOrderOfPosting) {
   std::vector<int> order;
   {
     const workflow::Simulation simulation(1, {});
-    StartedPool pool(1);
+    StartedHandlerPool pool(1);
     for (int i = 0; i < 500; i++) {
       post(*pool, [&order, i] { order.push_back(i); });
     }
@@ -66,7 +64,7 @@ TEST(HandlerPool, OneThreadRunsInOrderOfPosting) {
 }
 
 TEST(HandlerPool, PostingAnEmptyBatchDoesNothing) {
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   RunnableList batch;
   pool->post(batch);
   EXPECT_TRUE(pool->idle() || pool->taken() == 0);
@@ -78,7 +76,7 @@ TEST(HandlerPool, BurstsFromManyThreadsAllRun) {
   std::atomic<int> runs{0};
   {
     std::vector<std::thread> threads;
-    StartedPool pool(4);
+    StartedHandlerPool pool(4);
     for (int t = 0; t < kThreads; t++) {
       threads.emplace_back([&] {
         for (int i = 0; i < kItems; i += 2) {
@@ -100,7 +98,7 @@ TEST(HandlerPool, ABurstOfBlockingItemsUsesEveryThread) {
   constexpr size_t kThreads = 8;
   Tally begun;
   Tally released;
-  StartedPool pool(kThreads);
+  StartedHandlerPool pool(kThreads);
   RunnableList batch;
   for (size_t i = 0; i < kThreads; i++) {
     batch.push_back(new Item([&] {
@@ -116,7 +114,7 @@ TEST(HandlerPool, ABurstOfBlockingItemsUsesEveryThread) {
 
 TEST(HandlerPool, SleepingThreadsWakeForEachPost) {
   Tally runs;
-  StartedPool pool(3);
+  StartedHandlerPool pool(3);
   for (size_t i = 1; i <= 2000; i++) {
     post(*pool, [&runs] { runs.add(); });
     ASSERT_TRUE(runs.wait_for(i));
@@ -198,7 +196,7 @@ TEST(HandlerPool, StopTwiceReturns) {
 TEST(BlockingScope, LendsAThreadSoThatAnItemMayWaitForAnother) {
   Tally first;
   Tally second;
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   post(*pool, [&] {
     BlockingScope scope;
     EXPECT_TRUE(second.wait_for(1));
@@ -212,7 +210,7 @@ TEST(BlockingScope, LendsAsManyThreadsAsBlock) {
   constexpr size_t kWaiting = 50;
   Tally ended;
   Tally released;
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   for (size_t i = 0; i < kWaiting; i++) {
     post(*pool, [&] {
       BlockingScope scope;
@@ -227,7 +225,7 @@ TEST(BlockingScope, LendsAsManyThreadsAsBlock) {
 TEST(BlockingScope, MayNest) {
   Tally ended;
   Tally other;
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   post(*pool, [&] {
     BlockingScope outer;
     BlockingScope inner;
@@ -239,7 +237,7 @@ TEST(BlockingScope, MayNest) {
 }
 
 TEST(BlockingScope, StartsNoThreadForOtherThreads) {
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   const BlockingScope scope;
   EXPECT_EQ(pool->thread_count(), 1);
 }
@@ -247,7 +245,7 @@ TEST(BlockingScope, StartsNoThreadForOtherThreads) {
 TEST(HandlerPool, GrowsWhenACallbackBlocksWithoutTelling) {
   Tally first;
   Tally second;
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   post(*pool, [&] {
     EXPECT_TRUE(second.wait_for(1));
     first.add();
@@ -259,7 +257,7 @@ TEST(HandlerPool, GrowsWhenACallbackBlocksWithoutTelling) {
 TEST(HandlerPool, GrowsAgainAndAgain) {
   constexpr size_t kBlocked = 10;
   Tally begun;
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   for (size_t i = 0; i < kBlocked; i++) {
     post(*pool, [&begun] {
       begun.add();
@@ -314,7 +312,7 @@ TEST(HandlerPool, MayBeStoppedByOneOfItsWorkers) {
 
 TEST(WorkerPool, TakenAndIdleTellThatNothingHappens) {
   Tally runs;
-  StartedPool pool(2);
+  StartedHandlerPool pool(2);
   EXPECT_EQ(pool->taken(), 0u);
   for (size_t i = 0; i < 10; i++) {
     post(*pool, [&runs] { runs.add(); });
@@ -396,7 +394,7 @@ TEST(WorkerPool, WaitsThatTellAreNotLimited) {
   std::atomic<int> waiting{0};
   std::atomic<bool> released{false};
   Tally left;
-  StartedPool pool(1);
+  StartedHandlerPool pool(1);
   for (int i = 0; i < kWaiting; i++) {
     post(*pool, [&] {
       const BlockingScope blocking;

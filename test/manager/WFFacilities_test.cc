@@ -8,22 +8,18 @@
 #include <thread>
 #include <vector>
 
+#include "FutureStatus.h"
 #include "support/Tally.h"
 #include "util/Time.h"
 #include "workflow/WFSimulation.h"
 
+using manager_test::kReady;
+using manager_test::kTimeout;
 using test_support::kPatience;
 using test_support::Tally;
 using workflow::kNsPerMs;
 using workflow::kNsPerSec;
 using workflow::monotonic_ns;
-
-namespace {
-
-constexpr auto kReady = std::future_status::ready;
-constexpr auto kTimeout = std::future_status::timeout;
-
-}  // namespace
 
 TEST(Usleep, SleepsAsLongAsAskedAndNotEarly) {
   for (const unsigned int us : {0u, 1u, 1000u, 50'000u}) {

@@ -14,14 +14,16 @@
 #include <utility>
 #include <vector>
 
+#include "FutureStatus.h"
+#include "support/Tally.h"
+
+using manager_test::kReady;
+using manager_test::kTimeout;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
+using test_support::kPatience;
 
 namespace {
-
-constexpr auto kReady = std::future_status::ready;
-constexpr auto kTimeout = std::future_status::timeout;
-constexpr std::chrono::seconds kPatience{60};
 
 int64_t to_ns(double seconds) {
   return workflow::Duration(std::chrono::duration<double>(seconds)).positive_ns();

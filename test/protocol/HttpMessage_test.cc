@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "Append.h"
 #include "HttpFeeding.h"
 
 using http_feeding::body_of;
 using http_feeding::describe;
+using message_kit::append;
 using protocol::HttpMessageHeader;
 using protocol::HttpRequest;
 using protocol::HttpResponse;
@@ -19,7 +21,7 @@ using protocol::HttpResponse;
 namespace {
 
 template <class Message>
-std::string encode(Message& message, int max = 64, int* used = nullptr) {
+std::string encoded(Message& message, int max = 64, int* used = nullptr) {
   std::vector<iovec> vectors(static_cast<size_t>(max));
   int count = message.encode(vectors.data(), max);
   if (used != nullptr) *used = count;
@@ -29,11 +31,6 @@ std::string encode(Message& message, int max = 64, int* used = nullptr) {
     bytes.append(static_cast<const char*>(vector.iov_base), vector.iov_len);
   }
   return bytes;
-}
-
-int append(HttpRequest& request, std::string_view bytes) {
-  size_t size = bytes.size();
-  return request.append(bytes.data(), &size);
 }
 
 const std::string kLong(1000, 'l');
@@ -74,31 +71,31 @@ TEST(HttpMessage, EncodeWritesStartLineFieldsAndBody) {
   EXPECT_TRUE(response.add_header_pair("Content-Length", "5"));
   EXPECT_TRUE(response.add_header_pair(std::string("X"), std::string("")));
   EXPECT_TRUE(response.append_output_body("Hello"));
-  EXPECT_EQ(encode(response), "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\nX: \r\n\r\nHello");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\nX: \r\n\r\nHello");
   HttpRequest request;
   EXPECT_TRUE(request.set_method("POST"));
   EXPECT_TRUE(request.set_request_uri("/a?b"));
   EXPECT_TRUE(request.set_http_version("HTTP/1.0"));
-  EXPECT_EQ(encode(request), "POST /a?b HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(encoded(request), "POST /a?b HTTP/1.0\r\n\r\n");
 }
 
 TEST(HttpMessage, EncodeFillsInWhatWasNotSet) {
   HttpRequest request;
-  EXPECT_EQ(encode(request), "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(encoded(request), "GET / HTTP/1.1\r\n\r\n");
   HttpResponse response;
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\n\r\n");
   response.set_status_code("204");
-  EXPECT_EQ(encode(response), "HTTP/1.1 204 No Content\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 204 No Content\r\n\r\n");
 }
 
 TEST(HttpMessage, EncodeAgainSeesChanges) {
   HttpResponse response;
   response.set_header_pair("X", "1");
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\nX: 1\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\nX: 1\r\n\r\n");
   response.set_header_pair("X", kLong);
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\nX: " + kLong + "\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\nX: " + kLong + "\r\n\r\n");
   response.set_header_pair("X", "2");
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\nX: 2\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\nX: 2\r\n\r\n");
 }
 
 TEST(HttpMessage, EncodeMergesBlocksBeyondTheLastVector) {
@@ -109,19 +106,19 @@ TEST(HttpMessage, EncodeMergesBlocksBeyondTheLastVector) {
     for (const std::string& block : blocks)
       response.append_output_body_nocopy(block);
     int used;
-    EXPECT_EQ(encode(response, max, &used), whole) << max;
+    EXPECT_EQ(encoded(response, max, &used), whole) << max;
     EXPECT_EQ(used, max < 6 ? max : 6);
-    EXPECT_EQ(encode(response, max, &used), whole) << max;
+    EXPECT_EQ(encoded(response, max, &used), whole) << max;
   }
 }
 
 TEST(HttpMessage, EncodeIntoOneVectorAfterMoreBodySeesAll) {
   HttpResponse response;
   response.append_output_body("a");
-  EXPECT_EQ(encode(response, 1), "HTTP/1.1 200 OK\r\n\r\na");
+  EXPECT_EQ(encoded(response, 1), "HTTP/1.1 200 OK\r\n\r\na");
   response.append_output_body(kLong);
-  EXPECT_EQ(encode(response, 1), "HTTP/1.1 200 OK\r\n\r\na" + kLong);
-  EXPECT_EQ(encode(response, 2), "HTTP/1.1 200 OK\r\n\r\na" + kLong);
+  EXPECT_EQ(encoded(response, 1), "HTTP/1.1 200 OK\r\n\r\na" + kLong);
+  EXPECT_EQ(encoded(response, 2), "HTTP/1.1 200 OK\r\n\r\na" + kLong);
 }
 
 TEST(HttpMessage, EncodeWithoutVectorsFails) {
@@ -157,7 +154,7 @@ TEST(HttpMessage, OutputBodyKeepsOrderOfCopiedAndNocopyBlocks) {
   EXPECT_TRUE(response.get_output_body_merged(merged));
   EXPECT_EQ(merged, expected);
   for (int max : {1, 2, 3, 20, 1000}) {
-    EXPECT_EQ(encode(response, max), "HTTP/1.1 200 OK\r\n\r\n" + expected);
+    EXPECT_EQ(encoded(response, max), "HTTP/1.1 200 OK\r\n\r\n" + expected);
   }
 }
 
@@ -194,7 +191,7 @@ TEST(HttpMessage, ClearedOutputBodyStartsAnew) {
     EXPECT_EQ(response.get_output_body_size(), 0u);
   }
   response.append_output_body("x");
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\n\r\nx");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\n\r\nx");
 }
 
 TEST(HttpMessage, AddAppendsAndSetReplacesAll) {
@@ -204,12 +201,12 @@ TEST(HttpMessage, AddAppendsAndSetReplacesAll) {
   response.add_header_pair("set-cookie", "2");
   response.add_header_pair("B", "2");
   response.add_header_pair("SET-COOKIE", "3");
-  EXPECT_EQ(encode(response),
+  EXPECT_EQ(encoded(response),
             "HTTP/1.1 200 OK\r\nA: 1\r\nSet-Cookie: 1\r\nset-cookie: 2\r\nB: 2\r\nSET-COOKIE: "
             "3\r\n\r\n");
   EXPECT_TRUE(response.set_header_pair("Set-Cookie", "4"));
   EXPECT_TRUE(response.set_header_pair("C", "5"));
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\nA: 1\r\nSet-Cookie: 4\r\nB: 2\r\nC: 5\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\nA: 1\r\nSet-Cookie: 4\r\nB: 2\r\nC: 5\r\n\r\n");
 }
 
 TEST(HttpMessage, StructFormsOfAddAndSet) {
@@ -219,7 +216,7 @@ TEST(HttpMessage, StructFormsOfAddAndSet) {
   EXPECT_TRUE(response.add_header(&header));
   header = {"name", 4, "other", 5};
   EXPECT_TRUE(response.set_header(&header));
-  EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\nname: other\r\n\r\n");
+  EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\nname: other\r\n\r\n");
   HttpMessageHeader split = {"X", 1, "a\r\nB: c", 7};
   EXPECT_FALSE(response.add_header(&split));
   EXPECT_FALSE(response.set_header(&split));
@@ -235,7 +232,7 @@ TEST(HttpMessage, ManyFieldsKeepTheirOrder) {
     ASSERT_TRUE(response.add_header_pair(name, value));
     expected += name + ": " + value + "\r\n";
   }
-  EXPECT_EQ(encode(response), expected + "\r\n");
+  EXPECT_EQ(encoded(response), expected + "\r\n");
 }
 
 TEST(HttpMessage, TextThatWouldSplitTheMessageIsRefused) {
@@ -255,8 +252,8 @@ TEST(HttpMessage, TextThatWouldSplitTheMessageIsRefused) {
     EXPECT_FALSE(response.add_header_pair(bad, "v"));
     EXPECT_EQ(errno, EINVAL);
     EXPECT_FALSE(response.set_header_pair(bad, "v"));
-    EXPECT_EQ(encode(request), "GET / HTTP/1.1\r\n\r\n");
-    EXPECT_EQ(encode(response), "HTTP/1.1 200 OK\r\n\r\n");
+    EXPECT_EQ(encoded(request), "GET / HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(encoded(response), "HTTP/1.1 200 OK\r\n\r\n");
   }
 }
 
@@ -281,7 +278,7 @@ TEST(HttpMessage, TextThatWouldBreakTheStartLineIsRefused) {
 
 TEST(HttpMessage, StatusThatIsSetAloneGetsItsReasonPhrase) {
   const auto line = [](HttpResponse& response) {
-    const std::string text = encode(response);
+    const std::string text = encoded(response);
     return text.substr(0, text.find("\r\n"));
   };
   HttpResponse response;
@@ -305,7 +302,7 @@ TEST(HttpMessage, TextStaysValidWhateverElseIsSet) {
     request.add_header_pair("X", kLong);
   request.set_http_version("HTTP/1.0");
   request.append_output_body(kLong);
-  encode(request);
+  encoded(request);
   HttpRequest moved(std::move(request));
   EXPECT_STREQ(method, "GET");
   EXPECT_STREQ(uri, "/a");
@@ -324,9 +321,9 @@ TEST(HttpMessage, ReceivedMessageIsSentOnUnchanged) {
   HttpRequest forwarded;
   forwarded.add_header_pair("Old", "content");
   forwarded = std::move(received);
-  EXPECT_EQ(encode(forwarded), head + body);
+  EXPECT_EQ(encoded(forwarded), head + body);
   EXPECT_EQ(received.get_method(), nullptr);
-  EXPECT_EQ(encode(received), "GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(encoded(received), "GET / HTTP/1.1\r\n\r\n");
 }
 
 TEST(HttpMessage, MovedFromMessageReceivesAgain) {

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "Append.h"
 #include "HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 
@@ -16,6 +17,7 @@ using http_feeding::feed;
 using http_feeding::feed_pieces;
 using http_feeding::Outcome;
 using http_feeding::with_field;
+using message_kit::append;
 using protocol::HttpRequest;
 
 namespace {
@@ -33,11 +35,6 @@ class RecordingChannel : public protocol::MessageChannel {
   int writes = 0;
   int restarts = 0;
 };
-
-int append(HttpRequest& request, std::string_view bytes) {
-  size_t size = bytes.size();
-  return request.append(bytes.data(), &size);
-}
 
 TEST(HttpRequest, StartLineAndFieldsAreRead) {
   HttpRequest request;

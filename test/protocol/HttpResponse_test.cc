@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <string>
 
+#include "Append.h"
 #include "HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
@@ -12,14 +13,10 @@ using http_feeding::cut_everywhere;
 using http_feeding::describe;
 using http_feeding::feed;
 using http_feeding::Outcome;
+using message_kit::append;
 using protocol::HttpResponse;
 
 namespace {
-
-int append(HttpResponse& response, std::string_view bytes) {
-  size_t size = bytes.size();
-  return response.append(bytes.data(), &size);
-}
 
 // Complete with `rest` bytes left, whole and byte by byte; returns what is seen.
 std::string complete(const std::string& bytes, size_t rest = 0) {

@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "Append.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/TLVMessage.h"
 
+using message_kit::append;
 using protocol::PackageWrapper;
 using protocol::ProtocolMessage;
 using protocol::ProtocolWrapper;
@@ -71,13 +73,6 @@ std::string wire_of(ProtocolMessage& message, int max = 64, int* used = nullptr)
     wire.append(static_cast<const char*>(vector.iov_base), vector.iov_len);
   }
   return wire;
-}
-
-int append(ProtocolMessage& message, const std::string& bytes, size_t* taken = nullptr) {
-  size_t size = bytes.size();
-  const int result = message.append(bytes.data(), &size);
-  if (taken != nullptr) *taken = size;
-  return result;
 }
 
 class Channel : public protocol::MessageChannel {

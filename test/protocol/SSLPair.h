@@ -89,8 +89,8 @@ inline std::string encode(protocol::ProtocolMessage& message) {
 }
 
 // Feeds `bytes` in pieces of at most `step` as far as they are wanted. `*rest` gets the others.
-inline int append(protocol::ProtocolMessage& message, const std::string& bytes,
-                  size_t step = SIZE_MAX, std::string* rest = nullptr) {
+inline int append_pieces(protocol::ProtocolMessage& message, const std::string& bytes,
+                         size_t step = SIZE_MAX, std::string* rest = nullptr) {
   int result = 0;
   size_t at = 0;
   while (result == 0 && at < bytes.size()) {

@@ -15,7 +15,7 @@ using protocol::ServerSSLWrapper;
 using protocol::SSLHandshaker;
 using protocol::SSLWrapper;
 using protocol::TLVMessage;
-using ssl_pair::append;
+using ssl_pair::append_pieces;
 using ssl_pair::Contexts;
 using ssl_pair::encode;
 using ssl_pair::Session;
@@ -47,10 +47,10 @@ class SSLWrappers : public testing::TestWithParam<int> {
     int client_done = 0;
     int server_done = 0;
     for (int round = 0; round < 10 && !to_server.empty(); ++round) {
-      if (server_done == 0) server_done = append(server_in, to_server, step, &to_server);
+      if (server_done == 0) server_done = append_pieces(server_in, to_server, step, &to_server);
       EXPECT_TRUE(to_server.empty());
       to_client += server_wire.take();
-      if (client_done == 0) client_done = append(in, to_client, step, &to_client);
+      if (client_done == 0) client_done = append_pieces(in, to_client, step, &to_client);
       to_server = client_wire.take();
     }
     EXPECT_EQ(server_done, 1);
@@ -65,7 +65,7 @@ class SSLWrappers : public testing::TestWithParam<int> {
     SSLWrapper in(&received, to.get());
     in.set_channel(&wire);
     std::string rest;
-    EXPECT_EQ(append(in, std::move(before) + encode(out), step, &rest), 1);
+    EXPECT_EQ(append_pieces(in, std::move(before) + encode(out), step, &rest), 1);
     EXPECT_EQ(rest, "");
     EXPECT_EQ(received.bytes, text);
   }
@@ -113,9 +113,9 @@ TEST_P(SSLWrappers, HandshakeCutAtEveryPlace) {
       SSLHandshaker& reader = to_server ? server_in : in;
       int& result = done[to_server ? 1 : 0];
       more = more || cut < flight.size();
-      result = append(reader, flight.substr(0, cut));
+      result = append_pieces(reader, flight.substr(0, cut));
       std::string second = flight.substr(std::min(cut, flight.size()));
-      if (result == 0) result = append(reader, second);
+      if (result == 0) result = append_pieces(reader, second);
       ASSERT_GE(result, 0);
       flight = (to_server ? server_wire : client_wire).take();
       to_server = !to_server;
@@ -136,7 +136,7 @@ TEST_P(SSLWrappers, MessageCutAtEveryPlaceCountsItsBytes) {
     SSLWrapper in(&received, server.get());
     const std::string wire = encode(out);
     size = wire.size();
-    EXPECT_EQ(append(in, wire.substr(0, cut)), 0);
+    EXPECT_EQ(append_pieces(in, wire.substr(0, cut)), 0);
     size_t taken = size - cut + 4;
     EXPECT_EQ(in.append((wire.substr(cut) + "next").data(), &taken), 1);
     EXPECT_EQ(taken, size - cut);
@@ -154,14 +154,14 @@ TEST_P(SSLWrappers, ServerWrapperShakesHandsOnTheWay) {
     ServerSSLWrapper listening(&heard, server.get());
     listening.set_channel(&server_wire);
     in.set_channel(&client_wire);
-    EXPECT_EQ(append(listening, encode(out), step), 0);
-    if (append(in, server_wire.take(), step) == 0) {
-      EXPECT_EQ(append(listening, client_wire.take(), step), 0);
-      EXPECT_EQ(append(in, server_wire.take(), step), 1);
+    EXPECT_EQ(append_pieces(listening, encode(out), step), 0);
+    if (append_pieces(in, server_wire.take(), step) == 0) {
+      EXPECT_EQ(append_pieces(listening, client_wire.take(), step), 0);
+      EXPECT_EQ(append_pieces(in, server_wire.take(), step), 1);
     }
     SSLWrapper asking(&question, client.get());
     std::string rest;
-    EXPECT_EQ(append(listening, client_wire.take() + encode(asking), step, &rest), 1);
+    EXPECT_EQ(append_pieces(listening, client_wire.take() + encode(asking), step, &rest), 1);
     EXPECT_EQ(rest, "");
     EXPECT_EQ(*heard.get_value(), "question");
 
@@ -169,12 +169,12 @@ TEST_P(SSLWrappers, ServerWrapperShakesHandsOnTheWay) {
     answer.set_value("answer");
     SSLWrapper answering(&answer, server.get());
     SSLWrapper getting(&got, client.get());
-    EXPECT_EQ(append(getting, server_wire.take() + encode(answering), step), 1);
+    EXPECT_EQ(append_pieces(getting, server_wire.take() + encode(answering), step), 1);
     EXPECT_EQ(*got.get_value(), "answer");
 
     TLVMessage second;
     ServerSSLWrapper later(&second, server.get());
-    EXPECT_EQ(append(later, encode(asking), step), 1) << "no second handshake";
+    EXPECT_EQ(append_pieces(later, encode(asking), step), 1) << "no second handshake";
     EXPECT_EQ(*second.get_value(), "question");
   }
 }
@@ -185,7 +185,7 @@ TEST_P(SSLWrappers, WhatFollowsInTheSameRecordIsTheNextMessage) {
   SSLWrapper out(&both, client.get());
   Text first("", 5), second("", 6);
   SSLWrapper first_in(&first, server.get()), second_in(&second, server.get());
-  EXPECT_EQ(append(first_in, encode(out)), 1);
+  EXPECT_EQ(append_pieces(first_in, encode(out)), 1);
   EXPECT_EQ(first.bytes, "first");
   EXPECT_EQ(SSL_pending(server.get()), 6);
   size_t none = 0;
@@ -214,12 +214,12 @@ TEST_P(SSLWrappers, FeedbackIsEncrypted) {
   protocol::HttpRequest request;
   SSLWrapper in(&request, server.get());
   in.set_channel(&server_wire);
-  EXPECT_EQ(append(in, encode(out)), 0);
+  EXPECT_EQ(append_pieces(in, encode(out)), 0);
   Text interim("", 25);
   SSLWrapper getting(&interim, client.get());
   const std::string answer = server_wire.take();
   EXPECT_EQ(answer.find("Continue"), std::string::npos);
-  EXPECT_EQ(append(getting, to_client + answer), 1);
+  EXPECT_EQ(append_pieces(getting, to_client + answer), 1);
   EXPECT_EQ(interim.bytes, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
@@ -240,7 +240,7 @@ TEST_P(SSLWrappers, BeforeTheHandshakeThereIsNothingToSendOrReceive) {
   struct iovec vectors[2];
   EXPECT_EQ(wrapper.encode(vectors, 2), -1);
   EXPECT_EQ(errno, ENOTCONN);
-  EXPECT_EQ(append(wrapper, "x"), -1);
+  EXPECT_EQ(append_pieces(wrapper, "x"), -1);
   EXPECT_EQ(errno, ENOTCONN);
   SSLHandshaker out(client.get());
   encode(out);
@@ -256,7 +256,7 @@ TEST_P(SSLWrappers, NoiseIsRefused) {
       TLVMessage message;
       ServerSSLWrapper wrapper(&message, server.get());
       wrapper.set_channel(&server_wire);
-      EXPECT_EQ(append(wrapper, noise, step), -1);
+      EXPECT_EQ(append_pieces(wrapper, noise, step), -1);
       EXPECT_EQ(errno, EBADMSG);
     }
   }
@@ -271,7 +271,7 @@ TEST_P(SSLWrappers, ABadByteAnywhereInARecordIsRefusedAndThePeerTold) {
   Text received("", 9);
   SSLWrapper in(&received, server.get());
   in.set_channel(&server_wire);
-  EXPECT_EQ(append(in, wire), -1);
+  EXPECT_EQ(append_pieces(in, wire), -1);
   EXPECT_EQ(errno, EBADMSG);
   EXPECT_FALSE(server_wire.take().empty());
   EXPECT_EQ(received.bytes, "");
@@ -282,11 +282,11 @@ TEST_P(SSLWrappers, AnUntrustedServerIsRefused) {
   SSLHandshaker out(client.get()), in(client.get()), server_in(server.get());
   in.set_channel(&client_wire);
   server_in.set_channel(&server_wire);
-  EXPECT_EQ(append(server_in, encode(out)), 0);
-  EXPECT_EQ(append(in, server_wire.take()), -1);
+  EXPECT_EQ(append_pieces(server_in, encode(out)), 0);
+  EXPECT_EQ(append_pieces(in, server_wire.take()), -1);
   EXPECT_EQ(errno, EBADMSG);
   EXPECT_EQ(SSL_get_verify_result(client.get()), X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT);
-  EXPECT_EQ(append(server_in, client_wire.take()), -1) << "the alert says so";
+  EXPECT_EQ(append_pieces(server_in, client_wire.take()), -1) << "the alert says so";
   EXPECT_EQ(errno, EBADMSG);
 }
 
@@ -303,7 +303,7 @@ TEST_P(SSLWrappers, EndOfTLSWithinAMessageIsAReset) {
   Text received("", 9);
   SSLWrapper in(&received, server.get());
   in.set_channel(&server_wire);
-  EXPECT_EQ(append(in, close_notify(client)), -1);
+  EXPECT_EQ(append_pieces(in, close_notify(client)), -1);
   EXPECT_EQ(errno, ECONNRESET);
 }
 
@@ -318,9 +318,9 @@ TEST_P(SSLWrappers, EndOfTLSEndsABodyThatNothingElseEnds) {
     protocol::HttpResponse response;
     SSLWrapper in(&response, client.get());
     in.set_channel(&client_wire);
-    EXPECT_EQ(append(in, to_client + encode(out)), 0);
+    EXPECT_EQ(append_pieces(in, to_client + encode(out)), 0);
     if (orderly) {
-      EXPECT_EQ(append(in, close_notify(server)), 1);
+      EXPECT_EQ(append_pieces(in, close_notify(server)), 1);
     } else {
       EXPECT_EQ(in.end_of_input(), -1) << "anyone on the way could cut it here";
       EXPECT_EQ(errno, ECONNRESET);
@@ -331,7 +331,7 @@ TEST_P(SSLWrappers, EndOfTLSEndsABodyThatNothingElseEnds) {
 
 TEST_P(SSLWrappers, AnAnswerNeedsAConnection) {
   SSLHandshaker out(client.get()), server_in(server.get());
-  EXPECT_EQ(append(server_in, encode(out)), -1);
+  EXPECT_EQ(append_pieces(server_in, encode(out)), -1);
   EXPECT_EQ(errno, ENOTCONN);
 }
 
@@ -341,11 +341,11 @@ TEST_P(SSLWrappers, WhatTheConnectionDoesNotTakeGoesAheadOfWhatFollows) {
   in.set_channel(&client_wire);
   server_wire.most = 10;
   const std::string hello = encode(out);
-  EXPECT_EQ(append(server_in, hello), 0);
+  EXPECT_EQ(append_pieces(server_in, hello), 0);
   EXPECT_EQ(server_wire.written.size(), 10u);
   server_wire.error = EAGAIN;
   SSLHandshaker more(server.get());
-  EXPECT_EQ(append(in, server_wire.take() + encode(more)), GetParam() == TLS1_3_VERSION);
+  EXPECT_EQ(append_pieces(in, server_wire.take() + encode(more)), GetParam() == TLS1_3_VERSION);
 }
 
 TEST_P(SSLWrappers, MemoryBiosOfTheCallerAreUsedAndOthersRefused) {
@@ -370,7 +370,7 @@ TEST_P(SSLWrappers, TheSizeLimitIsOfTheDecryptedMessage) {
     TLVMessage received;
     SSLWrapper in(&received, server.get());
     in.set_size_limit(limit);
-    EXPECT_EQ(append(in, encode(out)), limit == 11 ? 1 : -1);
+    EXPECT_EQ(append_pieces(in, encode(out)), limit == 11 ? 1 : -1);
   }
   EXPECT_EQ(errno, EMSGSIZE);
 }
@@ -382,10 +382,10 @@ TEST_P(SSLWrappers, TheyCanBeMovedWhileReceiving) {
   SSLWrapper out(&sent, client.get());
   const std::string wire = encode(out);
   SSLWrapper first(&received, server.get());
-  EXPECT_EQ(append(first, wire.substr(0, 7)), 0);
+  EXPECT_EQ(append_pieces(first, wire.substr(0, 7)), 0);
   SSLWrapper second(std::move(first));
-  EXPECT_EQ(append(second, wire.substr(7)), 1);
-  EXPECT_EQ(append(first, "x"), -1);
+  EXPECT_EQ(append_pieces(second, wire.substr(7)), 1);
+  EXPECT_EQ(append_pieces(first, "x"), -1);
   EXPECT_EQ(errno, EINVAL);
 }
 

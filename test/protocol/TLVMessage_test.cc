@@ -8,11 +8,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "Append.h"
+
+using message_kit::append;
 using protocol::TLVMessage;
 
 namespace {
 
-std::string wire_of(TLVMessage& message, int max = 8) {
+std::string tlv_wire_of(TLVMessage& message, int max = 8) {
   struct iovec vectors[8];
   const int count = message.encode(vectors, max);
   EXPECT_GE(count, 1);
@@ -23,38 +26,31 @@ std::string wire_of(TLVMessage& message, int max = 8) {
   return wire;
 }
 
-std::string wire_of(int type, const std::string& value) {
+std::string tlv_wire_of(int type, const std::string& value) {
   TLVMessage message;
   message.set_type(type);
   message.set_value(value);
-  return wire_of(message);
-}
-
-int append(TLVMessage& message, const std::string& bytes, size_t* taken = nullptr) {
-  size_t size = bytes.size();
-  const int result = message.append(bytes.data(), &size);
-  if (taken != nullptr) *taken = size;
-  return result;
+  return tlv_wire_of(message);
 }
 
 TEST(TLVMessage, HeadIsTypeAndLengthInNetworkOrder) {
-  EXPECT_EQ(wire_of(0x01020304, "abc"), std::string("\x01\x02\x03\x04\0\0\0\x03"
-                                                    "abc",
-                                                    11));
-  EXPECT_EQ(wire_of(-1, ""), std::string("\xff\xff\xff\xff\0\0\0\0", 8));
+  EXPECT_EQ(tlv_wire_of(0x01020304, "abc"), std::string("\x01\x02\x03\x04\0\0\0\x03"
+                                                        "abc",
+                                                        11));
+  EXPECT_EQ(tlv_wire_of(-1, ""), std::string("\xff\xff\xff\xff\0\0\0\0", 8));
 }
 
 TEST(TLVMessage, ANewMessageIsEmpty) {
   TLVMessage message;
   EXPECT_EQ(message.get_type(), 0);
   EXPECT_EQ(*message.get_value(), "");
-  EXPECT_EQ(wire_of(message), std::string(8, '\0'));
+  EXPECT_EQ(tlv_wire_of(message), std::string(8, '\0'));
 }
 
 TEST(TLVMessage, WhatIsReceivedIsWhatWasSentWhereverItIsCut) {
   const std::string value("a\0\xff\n", 4);
   for (const std::string& content : {value, std::string()}) {
-    const std::string wire = wire_of(-7, content);
+    const std::string wire = tlv_wire_of(-7, content);
     for (size_t first = 0; first <= wire.size(); ++first) {
       for (size_t second = first; second <= wire.size(); ++second) {
         TLVMessage message;
@@ -72,7 +68,7 @@ TEST(TLVMessage, WhatIsReceivedIsWhatWasSentWhereverItIsCut) {
 
 TEST(TLVMessage, ACompleteMessageTakesNoMore) {
   TLVMessage message;
-  EXPECT_EQ(append(message, wire_of(1, "x")), 1);
+  EXPECT_EQ(append(message, tlv_wire_of(1, "x")), 1);
   size_t taken = 7;
   EXPECT_EQ(append(message, "more", &taken), 1);
   EXPECT_EQ(taken, 0u);
@@ -80,7 +76,7 @@ TEST(TLVMessage, ACompleteMessageTakesNoMore) {
 }
 
 TEST(TLVMessage, TheFormWithoutPointerWantsAMessageThatEndsWithTheBytes) {
-  const std::string wire = wire_of(1, "x");
+  const std::string wire = tlv_wire_of(1, "x");
   TLVMessage message;
   EXPECT_EQ(message.append(wire.data(), wire.size()), 1);
   TLVMessage other;
@@ -89,7 +85,7 @@ TEST(TLVMessage, TheFormWithoutPointerWantsAMessageThatEndsWithTheBytes) {
 }
 
 TEST(TLVMessage, TheSizeLimitCountsHeadAndValue) {
-  const std::string wire = wire_of(1, "abc");
+  const std::string wire = tlv_wire_of(1, "abc");
   TLVMessage message;
   message.set_size_limit(wire.size());
   EXPECT_EQ(append(message, wire), 1);
@@ -116,20 +112,20 @@ TEST(TLVMessage, AnAnnouncedLengthTakesNoMemory) {
 
 TEST(TLVMessage, TheValueCanBeChangedInPlaceAndSentOn) {
   TLVMessage message;
-  ASSERT_EQ(append(message, wire_of(5, "abc")), 1);
+  ASSERT_EQ(append(message, tlv_wire_of(5, "abc")), 1);
   message.get_value()->append("def");
   const TLVMessage& constant = message;
   EXPECT_EQ(*constant.get_value(), "abcdef");
-  EXPECT_EQ(wire_of(message), wire_of(5, "abcdef"));
-  EXPECT_EQ(wire_of(message), wire_of(5, "abcdef"));
+  EXPECT_EQ(tlv_wire_of(message), tlv_wire_of(5, "abcdef"));
+  EXPECT_EQ(tlv_wire_of(message), tlv_wire_of(5, "abcdef"));
 }
 
 TEST(TLVMessage, OneVectorIsEnough) {
   TLVMessage message;
   message.set_type(5);
-  EXPECT_EQ(wire_of(message, 1), wire_of(5, ""));
+  EXPECT_EQ(tlv_wire_of(message, 1), tlv_wire_of(5, ""));
   message.set_value("abc");
-  EXPECT_EQ(wire_of(message, 1), wire_of(5, "abc"));
+  EXPECT_EQ(tlv_wire_of(message, 1), tlv_wire_of(5, "abc"));
   struct iovec vector;
   EXPECT_EQ(message.encode(&vector, 0), -1);
   EXPECT_EQ(errno, EINVAL);
@@ -139,7 +135,7 @@ TEST(TLVMessage, MovingTakesContentAndReceptionAlong) {
   static_assert(std::is_nothrow_move_constructible_v<TLVMessage>);
   static_assert(std::is_nothrow_move_assignable_v<TLVMessage>);
   const std::string value(100, 'v');
-  const std::string wire = wire_of(3, value);
+  const std::string wire = tlv_wire_of(3, value);
   for (size_t cut = 0; cut <= wire.size(); ++cut) {
     TLVMessage first;
     append(first, wire.substr(0, cut));

@@ -63,9 +63,9 @@ struct Plan {
 // 2. SUCCESS means the whole right response.
 // 3. A request that ended for the deadline is in one that says that it has passed.
 // 4. What was handed out of a streamed response is the beginning of the right one.
-class DeadlineRound final : public Round {
+class ClientDeadlineRound final : public Round {
  public:
-  DeadlineRound(uint64_t number, Runtime* runtime, const Plan& plan, const Identity& identity)
+  ClientDeadlineRound(uint64_t number, Runtime* runtime, const Plan& plan, const Identity& identity)
       : Round(number, runtime),
         plan_(plan),
         identity_(identity),
@@ -352,7 +352,7 @@ TEST_F(ClientDeadlineRace, EachRequestEndsOnceAndNoConnectionIsLost) {
   };
   for (uint64_t round = first; goes_on(round - first); round++) {
     {
-      DeadlineRound race(round, nullptr, plan_of(round), identity_);
+      ClientDeadlineRound race(round, nullptr, plan_of(round), identity_);
       ASSERT_EQ(race.finish(), "") << "round " << round;
       ASSERT_EQ(race.serve_more(), "") << "round " << round;
       too_late += race.outcomes(WFT_STATE_SYS_ERROR);
@@ -383,7 +383,7 @@ TEST_F(ClientDeadlineRace, StoppedMeanwhile) {
     return totals.aborted > count / 4 && totals.failed > count / 4;
   };
   const auto begin = [this](uint64_t round, Runtime* runtime) {
-    return std::make_unique<DeadlineRound>(round, runtime, plan_of(round), identity_);
+    return std::make_unique<ClientDeadlineRound>(round, runtime, plan_of(round), identity_);
   };
   EXPECT_TRUE(enough(run_stopped_rounds(count, 8000, begin, enough)));
 }

@@ -29,10 +29,10 @@ using std::chrono::microseconds;
 using test_support::Tally;
 using test_support::TestRandom;
 
-constexpr int kMaxUs = 200;
+constexpr int kMaxFlowUs = 200;
 
 // What became of the tasks of one round. Outlives them.
-struct Account {
+struct FlowAccount {
   std::atomic<long> alive{0};
   std::atomic<long> called_twice{0};
   std::atomic<long> never_called{0};  // that had to be
@@ -45,19 +45,19 @@ struct Account {
 };
 
 // One task's entry: what its callback has captured.
-class Entry {
+class FlowEntry {
  public:
-  Entry(Account& account, bool may_be_dropped)
+  FlowEntry(FlowAccount& account, bool may_be_dropped)
       : account_(account), may_be_dropped_(may_be_dropped) {
     account_.alive++;
   }
-  ~Entry() {
+  ~FlowEntry() {
     account_.called_twice += calls_ > 1;
     account_.never_called += calls_ == 0 && !may_be_dropped_;
     account_.alive--;
   }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
+  FlowEntry(const FlowEntry&) = delete;
+  FlowEntry& operator=(const FlowEntry&) = delete;
 
   template <class Task>
   void ended(const Task* task) {
@@ -77,7 +77,7 @@ class Entry {
   void* resource = nullptr;
 
  private:
-  Account& account_;
+  FlowAccount& account_;
   const bool may_be_dropped_;
   std::atomic<int> calls_{0};
 };
@@ -144,9 +144,9 @@ class DeadlineRound final : public race::Round {
  private:
   static constexpr size_t kFlows = 30;
 
-  using EntryPtr = std::shared_ptr<Entry>;
+  using EntryPtr = std::shared_ptr<FlowEntry>;
 
-  microseconds some_time() { return microseconds(random_.below(kMaxUs)); }
+  microseconds some_time() { return microseconds(random_.below(kMaxFlowUs)); }
   void later(std::function<void()> errand) {
     errands_[random_.below(errands_.size())].push_back(std::move(errand));
   }
@@ -159,13 +159,13 @@ class DeadlineRound final : public race::Round {
     const bool begins_with_conditional = random_.one_in(8);
     const bool drops = begins_with_conditional || random_.one_in(3);
     SeriesWork* const series = Workflow::create_series_work(
-        begins_with_conditional ? conditional(std::make_shared<Entry>(account_, true))
+        begins_with_conditional ? conditional(std::make_shared<FlowEntry>(account_, true))
                                 : step(drops),
         nullptr);
     for (uint64_t more = random_.below(4); more > 0; more--) {
       series->push_back(step(drops));
     }
-    const auto entry = std::make_shared<Entry>(account_, false);
+    const auto entry = std::make_shared<FlowEntry>(account_, false);
     WFDeadlineTask* const task = with_deadline(series, some_time());
     task->set_callback([this, entry](WFDeadlineTask* ended) {
       entry->ended(ended);
@@ -180,7 +180,7 @@ class DeadlineRound final : public race::Round {
     if (random_.one_in(6)) {
       return nested(drops);
     }
-    const auto entry = std::make_shared<Entry>(account_, drops);
+    const auto entry = std::make_shared<FlowEntry>(account_, drops);
     switch (random_.below(6)) {
       case 0:
         return WFTimer::create(some_time(), noting<WFTimerTask>(entry));
@@ -225,7 +225,7 @@ class DeadlineRound final : public race::Round {
       task = WFTaskFactory::create_go_task("go", [] {});
     } else {
       // Half of the limits are longer than any deadline here.
-      const long ns = static_cast<long>(random_.below(2 * kMaxUs)) * 1000;
+      const long ns = static_cast<long>(random_.below(2 * kMaxFlowUs)) * 1000;
       task = WFTaskFactory::create_timedgo_task(0, ns, "go", [] {});
     }
     task->set_callback(noting<WFGoTask>(entry));
@@ -236,7 +236,7 @@ class DeadlineRound final : public race::Round {
     SubTask* const inside = step(drops);
     switch (random_.below(3)) {
       case 0: {
-        const auto entry = std::make_shared<Entry>(account_, drops);
+        const auto entry = std::make_shared<FlowEntry>(account_, drops);
         return with_deadline(inside, some_time(), noting<WFDeadlineTask>(entry));
       }
       case 1:
@@ -330,7 +330,7 @@ class DeadlineRound final : public race::Round {
   TestRandom random_;
   long& canceled_;
   int next_name_ = 1000;
-  Account account_;
+  FlowAccount account_;
   std::array<int, 2> resources_{};
   std::array<void*, 2> const resource_pointers_{&resources_[0], &resources_[1]};
   WFResourcePool pool_{resource_pointers_.data(), resource_pointers_.size()};

@@ -33,7 +33,7 @@ using workflow::UniqueFd;
 constexpr size_t kSmall = 64;
 // Copied by a thread of the kernel, and not inside the submission.
 constexpr size_t kLarge = size_t{256} * 1024;
-constexpr int kMaxUs = 300;
+constexpr int kMaxFileUs = 300;
 
 // By whole blocks: a loop over characters takes sanitizers long.
 bool is_all(const std::string& text, char letter) {
@@ -42,8 +42,8 @@ bool is_all(const std::string& text, char letter) {
 }
 
 // One operation: what it may use until its callback, and nobody after that.
-struct Entry {
-  explicit Entry(size_t size, char letter) : buffer(size, letter) {}
+struct FileEntry {
+  explicit FileEntry(size_t size, char letter) : buffer(size, letter) {}
 
   std::string buffer;
   std::array<struct iovec, 2> vector{};
@@ -80,7 +80,9 @@ class FileRound final : public race::Round {
       return "callbacks are missing: " + std::to_string(ended_.count());
     }
     // Whatever is on its way to a buffer that it must not have.
-    EXPECT_EQ(probes::run(WFTaskFactory::create_fdatasync_task(target_.get(), nullptr)).error, 0);
+    EXPECT_EQ(
+        probes::run_file_task(WFTaskFactory::create_fdatasync_task(target_.get(), nullptr)).error,
+        0);
     for (const auto& entry : entries_) {
       EXPECT_EQ(entry->calls, 1);
       EXPECT_TRUE(is_all(entry->buffer, 'x')) << "a buffer is used after the callback";
@@ -118,10 +120,10 @@ class FileRound final : public race::Round {
     return inner;
   }
 
-  microseconds some_time() { return microseconds(random_.below(kMaxUs)); }
+  microseconds some_time() { return microseconds(random_.below(kMaxFileUs)); }
 
-  Entry* add(size_t size, char letter) {
-    entries_.push_back(std::make_unique<Entry>(size, letter));
+  FileEntry* add(size_t size, char letter) {
+    entries_.push_back(std::make_unique<FileEntry>(size, letter));
     return entries_.back().get();
   }
 
@@ -143,23 +145,23 @@ class FileRound final : public race::Round {
     }
   }
   SubTask* read(size_t size) {
-    Entry* const entry = add(size, 'r');
+    FileEntry* const entry = add(size, 'r');
     return WFTaskFactory::create_pread_task(source_.get(), entry->buffer.data(), size, 0,
                                             noting<WFFileIOTask>(entry, size));
   }
   SubTask* read_path() {
-    Entry* const entry = add(kSmall, 'r');
+    FileEntry* const entry = add(kSmall, 'r');
     return WFTaskFactory::create_pread_task(source_path_, entry->buffer.data(), kSmall, 0,
                                             noting<WFFileIOTask>(entry, kSmall));
   }
   SubTask* read_vector() {
-    Entry* const entry = add(kSmall, 'r');
+    FileEntry* const entry = add(kSmall, 'r');
     entry->vector = {{{entry->buffer.data(), 10}, {entry->buffer.data() + 10, kSmall - 10}}};
     return WFTaskFactory::create_preadv_task(source_.get(), entry->vector.data(), 2, 0,
                                              noting<WFFileVIOTask>(entry, kSmall));
   }
   SubTask* write() {
-    Entry* const entry = add(kSmall, 'w');
+    FileEntry* const entry = add(kSmall, 'w');
     const auto offset = static_cast<off_t>(writes_.size() * kSmall);
     writes_.push_back(entry);
     EXPECT_LE(writes_.size(), kParts);
@@ -168,7 +170,7 @@ class FileRound final : public race::Round {
   }
 
   template <class Task>
-  std::function<void(Task*)> noting(Entry* entry, size_t size) {
+  std::function<void(Task*)> noting(FileEntry* entry, size_t size) {
     const char before = entry->buffer.empty() ? 'r' : entry->buffer[0];
     return [this, entry, size, before](Task* task) {
       entry->calls++;
@@ -191,8 +193,8 @@ class FileRound final : public race::Round {
   const std::string source_path_;
   const UniqueFd source_;
   const UniqueFd target_;
-  std::vector<std::unique_ptr<Entry>> entries_;
-  std::vector<Entry*> writes_;
+  std::vector<std::unique_ptr<FileEntry>> entries_;
+  std::vector<FileEntry*> writes_;
   std::atomic<size_t> in_time_{0};
   std::atomic<size_t> too_late_{0};
   Tally ended_;

@@ -10,7 +10,7 @@ using workflow::Runtime;
 
 namespace {
 
-void run_rounds(uint64_t count, const TimerRace::Options& options) {
+void run_timer_rounds(uint64_t count, const TimerRace::Options& options) {
   const race::Totals totals = race::run_rounds(count, race::begin<TimerRace>(options));
   race::expect_each_side_won(totals, totals.tasks / 20);
 }
@@ -18,16 +18,16 @@ void run_rounds(uint64_t count, const TimerRace::Options& options) {
 }  // namespace
 
 TEST(NamedTimerRace, ManyThreads) {
-  run_rounds(rounds(200), {.threads = 4, .steps = 200});
+  run_timer_rounds(rounds(200), {.threads = 4, .steps = 200});
 }
 
 TEST(NamedTimerRace, ShortRoundsOfTwoThreads) {
-  run_rounds(rounds(2000), {.threads = 2, .steps = 30, .longest_delay_us = 30});
+  run_timer_rounds(rounds(2000), {.threads = 2, .steps = 30, .longest_delay_us = 30});
 }
 
 TEST(NamedTimerRace, OneHandlerOnePoller) {
   Runtime::configure({.poller_threads = 1, .handler_threads = 1});
-  run_rounds(rounds(400), {.threads = 3, .steps = 100});
+  run_timer_rounds(rounds(400), {.threads = 3, .steps = 100});
 }
 
 // The runtime stops at any moment, and the threads go on: what they start then is aborted.

@@ -30,14 +30,14 @@ using std::chrono::microseconds;
 using test_support::Tally;
 using test_support::TestRandom;
 
-constexpr int kMaxUs = 800;
+constexpr int kMaxPieceUs = 800;
 constexpr int kMaxPauseUs = 4000;
 constexpr size_t kMostBytes = size_t{1024} * 1024;
 
 // Of one request. Outlives its tasks.
-class Account {
+class StreamAccount {
  public:
-  explicit Account(uint64_t seed, uint64_t number) : random_(seed, number) {}
+  explicit StreamAccount(uint64_t seed, uint64_t number) : random_(seed, number) {}
 
   void process(WFHttpTask* task) {
     task->set_callback([this](WFHttpTask* ended) {
@@ -77,7 +77,7 @@ class Account {
     }
     const bool hurries = random_.one_in(2);
     WFDeadlineTask* const task = with_deadline(
-        series, hurries ? microseconds(random_.below(kMaxUs)) : microseconds(60'000'000));
+        series, hurries ? microseconds(random_.below(kMaxPieceUs)) : microseconds(60'000'000));
     return Workflow::create_series_work(task, nullptr);
   }
 
@@ -120,13 +120,13 @@ class Account {
 
 TEST(StreamDeadlineRace, EveryTaskIsToldOnceAndNoReplyLooksWholeThatIsNot) {
   const uint64_t seed = test_support::test_seed();
-  std::atomic<Account*> current{nullptr};
+  std::atomic<StreamAccount*> current{nullptr};
   TestServer server([&](WFHttpTask* task) { current.load()->process(task); });
   long in_time = 0;
   long too_late = 0;
   for (uint64_t i = 0; i < race::rounds(400); i++) {
     TestRandom random(seed, i + 1'000'000);
-    Account account(seed, i);
+    StreamAccount account(seed, i);
     current = &account;
     RawClient client(server.port(), 16 * 1024);
     ASSERT_TRUE(client.send(kGet));

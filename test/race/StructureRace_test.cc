@@ -59,7 +59,7 @@ struct Totals {
 };
 
 // Each thread starts or dismisses structures, and cancels branches of its own and of a neighbour's.
-void run_rounds(uint64_t count, size_t threads) {
+void run_structure_rounds(uint64_t count, size_t threads) {
   const uint64_t seed = test_support::test_seed();
   Totals totals;
   for (uint64_t round = 0; round < count; round++) {
@@ -105,12 +105,12 @@ void run_rounds(uint64_t count, size_t threads) {
 }  // namespace
 
 TEST(StructureRace, ManyThreads) {
-  run_rounds(rounds(400), 4);
+  run_structure_rounds(rounds(400), 4);
 }
 
 TEST(StructureRace, OneHandlerOnePoller) {
   Runtime::configure({.poller_threads = 1, .handler_threads = 1, .compute_threads = 1});
-  run_rounds(rounds(400), 3);
+  run_structure_rounds(rounds(400), 3);
 }
 
 // Nothing is cancelled: all of it runs.

@@ -11,7 +11,7 @@ using workflow::Runtime;
 
 namespace {
 
-void run_rounds(uint64_t count, const WaitingRace::Options& options) {
+void run_waiting_rounds(uint64_t count, const WaitingRace::Options& options) {
   const race::Totals totals = race::run_rounds(count, race::begin<WaitingRace>(options));
   EXPECT_GT(totals.succeeded, totals.tasks / 2);
 }
@@ -19,16 +19,16 @@ void run_rounds(uint64_t count, const WaitingRace::Options& options) {
 }  // namespace
 
 TEST(WaitingRace, ManyThreads) {
-  run_rounds(rounds(200), {.threads = 4, .steps = 200});
+  run_waiting_rounds(rounds(200), {.threads = 4, .steps = 200});
 }
 
 TEST(WaitingRace, ShortRoundsOfTwoThreads) {
-  run_rounds(rounds(2000), {.threads = 2, .steps = 20});
+  run_waiting_rounds(rounds(2000), {.threads = 2, .steps = 20});
 }
 
 TEST(WaitingRace, OneHandlerOnePoller) {
   Runtime::configure({.poller_threads = 1, .handler_threads = 1});
-  run_rounds(rounds(400), {.threads = 3, .steps = 100});
+  run_waiting_rounds(rounds(400), {.threads = 3, .steps = 100});
 }
 
 // The runtime stops at any moment, and the threads go on: what still waits then is aborted.

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using test_support::Background;
 
-struct Ends {
+struct BoundedEnds {
   std::atomic<int> count{0};
   std::atomic<int> state{-1};
   std::atomic<int> error{-1};
@@ -29,7 +29,7 @@ struct Ends {
 };
 
 // "/ms=N" is delayed for so long, "/never" by a task that no scope ends; others for an hour.
-http_process_t delayed(Ends& ends, OwnTask** never = nullptr) {
+http_process_t delayed(BoundedEnds& ends, OwnTask** never = nullptr) {
   return [&ends, never](WFHttpTask* task) {
     echo(task);
     task->set_callback([&ends](WFHttpTask* ended) {
@@ -74,7 +74,7 @@ class BoundedStop : public testing::TestWithParam<Transport> {};
 }  // namespace
 
 TEST_P(BoundedStop, WaitsForRepliesThatComeInTime) {
-  Ends ends;
+  BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
   RawClient client = server.client();
@@ -89,7 +89,7 @@ TEST_P(BoundedStop, WaitsForRepliesThatComeInTime) {
 }
 
 TEST_P(BoundedStop, FinishSendsRepliesAsTheyAre) {
-  Ends ends;
+  BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
   std::vector<RawClient> clients;
@@ -111,7 +111,7 @@ TEST_P(BoundedStop, FinishSendsRepliesAsTheyAre) {
 }
 
 TEST_P(BoundedStop, AnswerTellsTheClients) {
-  Ends ends;
+  BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
   RawClient client = server.client();
@@ -133,7 +133,7 @@ TEST_P(BoundedStop, AnswerTellsTheClients) {
 }
 
 TEST_P(BoundedStop, AnswerTellsAClientThatHasSentHalfOfItsNextRequest) {
-  Ends ends;
+  BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
   RawClient client = server.client();
@@ -150,7 +150,7 @@ TEST_P(BoundedStop, AnswerTellsAClientThatHasSentHalfOfItsNextRequest) {
 }
 
 TEST_P(BoundedStop, DropCloses) {
-  Ends ends;
+  BoundedEnds ends;
   TestServer server(GetParam(), delayed(ends));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(get("/drop")));
@@ -163,7 +163,7 @@ TEST_P(BoundedStop, DropCloses) {
 }
 
 TEST_P(BoundedStop, TellsWhatStillRuns) {
-  Ends ends;
+  BoundedEnds ends;
   OwnTask* never = nullptr;
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
@@ -187,7 +187,7 @@ TEST_P(BoundedStop, TellsWhatStillRuns) {
 }
 
 TEST_P(BoundedStop, CutsOffAClientThatDoesNotRead) {
-  Ends ends;
+  BoundedEnds ends;
   struct WFServerParams params = http_params();
   params.linger_timeout = 1000;  // so long it has to notice on a machine that is busy, too
   TestServer server(
@@ -216,7 +216,7 @@ TEST_P(BoundedStop, CutsOffAClientThatDoesNotRead) {
 }
 
 TEST_P(BoundedStop, OfAnIdleServerIsAtOnce) {
-  Ends ends;
+  BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
   RawClient idle = server.client();
@@ -255,7 +255,7 @@ TEST(StopWithin, FromInsideARequestIsRefused) {
 // Requests, their delays' ends and the stop meet: every task ends, and only once.
 TEST(StopWithin, MeetsEverything) {
   for (int round = 0; round < 100; round++) {
-    Ends ends;
+    BoundedEnds ends;
     std::atomic<int> begun{0};
     int running = 0;
     std::atomic<bool> stopped{false};

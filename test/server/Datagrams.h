@@ -11,6 +11,8 @@
 #include "support/Loopback.h"
 #include "support/UdpSocket.h"
 #include "workflow/WFServer.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/Workflow.h"
 
 namespace server_test {
 
@@ -58,6 +60,15 @@ inline struct WFServerParams udp_params() {
 
 inline void echo_note(NoteTask* task) {
   task->get_resp()->text = task->get_req()->text;
+}
+
+// "=NAME" is held under that name until it is cancelled; "=" alone is not.
+inline void hold_note(NoteTask* task) {
+  echo_note(task);
+  const std::string name = task->get_req()->text.substr(1);
+  if (!name.empty()) {
+    series_of(task)->push_back(WFTaskFactory::create_timer_task(name, 3600, 0, nullptr));
+  }
 }
 
 // A server for datagrams on 127.0.0.1, started. Stops when destroyed.

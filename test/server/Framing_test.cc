@@ -27,7 +27,7 @@ void PrintTo(const Refused& refused, std::ostream* out) {
 std::string with(const std::string& fields, const std::string& body = "") {
   return "POST / HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n" + body;
 }
-std::string chunks(const std::string& body) {
+std::string with_chunks(const std::string& body) {
   return with("Transfer-Encoding: chunked\r\n", body);
 }
 
@@ -59,15 +59,15 @@ const std::vector<Refused>& refusals() {
        400},
       {"coding_http10", "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
        400},
-      {"chunk_size_empty", chunks("\r\nabc\r\n0\r\n\r\n"), 400},
-      {"chunk_size_hex_prefix", chunks("0x3\r\nabc\r\n0\r\n\r\n"), 400},
-      {"chunk_size_sign", chunks("+3\r\nabc\r\n0\r\n\r\n"), 400},
-      {"chunk_size_overflow", chunks("10000000000000003\r\nabc\r\n0\r\n\r\n"), 400},
-      {"chunk_size_space", chunks("3 \r\nabc\r\n0\r\n\r\n"), 400},
-      {"chunk_bare_lf", chunks("3\nabc\r\n0\r\n\r\n"), 400},
-      {"chunk_end_missing", chunks("3\r\nabcd\r\n0\r\n\r\n"), 400},
-      {"chunk_end_bare_lf", chunks("3\r\nabc\n0\r\n\r\n"), 400},
-      {"chunk_trailer_length", chunks("0\r\nContent-Length: 3\r\n\r\nabc"), 400},
+      {"chunk_size_empty", with_chunks("\r\nabc\r\n0\r\n\r\n"), 400},
+      {"chunk_size_hex_prefix", with_chunks("0x3\r\nabc\r\n0\r\n\r\n"), 400},
+      {"chunk_size_sign", with_chunks("+3\r\nabc\r\n0\r\n\r\n"), 400},
+      {"chunk_size_overflow", with_chunks("10000000000000003\r\nabc\r\n0\r\n\r\n"), 400},
+      {"chunk_size_space", with_chunks("3 \r\nabc\r\n0\r\n\r\n"), 400},
+      {"chunk_bare_lf", with_chunks("3\nabc\r\n0\r\n\r\n"), 400},
+      {"chunk_end_missing", with_chunks("3\r\nabcd\r\n0\r\n\r\n"), 400},
+      {"chunk_end_bare_lf", with_chunks("3\r\nabc\n0\r\n\r\n"), 400},
+      {"chunk_trailer_length", with_chunks("0\r\nContent-Length: 3\r\n\r\nabc"), 400},
       {"bare_lf_line", "GET / HTTP/1.1\nHost: x\n\n", 400},
       {"bare_lf_field", "GET / HTTP/1.1\r\nHost: x\nX: y\r\n\r\n", 400},
       {"bare_cr_field", "GET / HTTP/1.1\r\nHost: x\r\nX: y\rz\r\n\r\n", 400},

@@ -26,7 +26,7 @@ struct Seen {
 };
 
 // An hour's timer, whose end is noted.
-WFTimerTask* hour(Seen& seen) {
+WFTimerTask* watched_hour(Seen& seen) {
   return WFTaskFactory::create_timer_task(3600, 0, [&seen](WFTimerTask* timer) {
     seen.state = timer->get_state();
     seen.error = timer->get_error();
@@ -195,8 +195,8 @@ TEST_P(CancelTimersOnClosed, EndsTheOneThatDelaysTheReply) {
   Seen seen;
   TestServer server(GetParam(), [&seen](WFHttpTask* task) {
     task->cancel_timers_on_closed();
-    series_of(task)->push_back(hour(seen));
-    series_of(task)->push_back(hour(seen));  // starts after that: ends as well
+    series_of(task)->push_back(watched_hour(seen));
+    series_of(task)->push_back(watched_hour(seen));  // starts after that: ends as well
   });
   RawClient client = server.client();
   ASSERT_TRUE(client.send(kGet));
@@ -216,15 +216,15 @@ TEST_P(CancelTimersOnClosed, EndsTimersInWhateverIsInsideTheSeries) {
     task->cancel_timers_on_closed();
     ParallelWork* inner = Workflow::create_parallel_work(nullptr);
     for (int i = 0; i < 50; i++) {
-      inner->add_series(Workflow::create_series_work(hour(seen), nullptr));
+      inner->add_series(Workflow::create_series_work(watched_hour(seen), nullptr));
     }
     ParallelWork* outer = Workflow::create_parallel_work(nullptr);
     outer->add_series(Workflow::create_series_work(inner, nullptr));
     outer->add_series(Workflow::create_series_work(
-        WFTaskFactory::create_module_task(hour(seen), nullptr), nullptr));
+        WFTaskFactory::create_module_task(watched_hour(seen), nullptr), nullptr));
     WFGraphTask* graph = WFTaskFactory::create_graph_task(nullptr);
-    WFGraphNode& first = graph->create_graph_node(hour(seen));
-    WFGraphNode& second = graph->create_graph_node(hour(seen));
+    WFGraphNode& first = graph->create_graph_node(watched_hour(seen));
+    WFGraphNode& second = graph->create_graph_node(watched_hour(seen));
     first-- > second;
     outer->add_series(Workflow::create_series_work(graph, nullptr));
     series_of(task)->push_back(outer);

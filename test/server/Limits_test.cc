@@ -44,18 +44,18 @@ std::string header(size_t size) {
   }
   return request + "\r\n";
 }
-std::string chunks(const std::string& text) {
+std::string post_in_chunks(const std::string& text) {
   return "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + text;
 }
 std::string extension(size_t size) {
-  return chunks("1;" + std::string(size - 1, 'e') + "\r\nx\r\n0\r\n\r\n");
+  return post_in_chunks("1;" + std::string(size - 1, 'e') + "\r\nx\r\n0\r\n\r\n");
 }
 std::string many_chunks(size_t count) {
   std::string text;
   for (size_t i = 0; i < count; i++) {
     text += "1\r\nx\r\n";
   }
-  return chunks(text + "0\r\n\r\n");
+  return post_in_chunks(text + "0\r\n\r\n");
 }
 
 void expect_limit(TestServer& server, const std::string& most, const std::string& too_much,
@@ -144,17 +144,17 @@ TEST_P(Limit, TrailersShareTheBudget) {
   for (int i = 0; i < 254; i++) {
     most += "X: y\r\n";
   }
-  expect_limit(server, chunks(most + "\r\n"), chunks(most + "X: y\r\n\r\n"), 431);
+  expect_limit(server, post_in_chunks(most + "\r\n"), post_in_chunks(most + "X: y\r\n\r\n"), 431);
   TestServer strict(reply_nothing, small_params(), GetParam());
-  expect_limit(strict, chunks("0\r\nX: y\r\n\r\n"),
-               chunks("0\r\nX: " + std::string(100, 'a') + "\r\n\r\n"), 431);
+  expect_limit(strict, post_in_chunks("0\r\nX: y\r\n\r\n"),
+               post_in_chunks("0\r\nX: " + std::string(100, 'a') + "\r\n\r\n"), 431);
 }
 
 TEST_P(Limit, ChunkSizeDigits) {
   TestServer server(reply_nothing, http_params(), GetParam());
-  expect_limit(server, chunks("0000000000000001\r\nx\r\n0\r\n\r\n"),
-               chunks("00000000000000001\r\nx\r\n0\r\n\r\n"), 400);
-  expect_refusal_in_time(server, chunks(std::string(1000, '0')), 400);
+  expect_limit(server, post_in_chunks("0000000000000001\r\nx\r\n0\r\n\r\n"),
+               post_in_chunks("00000000000000001\r\nx\r\n0\r\n\r\n"), 400);
+  expect_refusal_in_time(server, post_in_chunks(std::string(1000, '0')), 400);
 }
 
 TEST_P(Limit, ChunkExtension) {
@@ -190,8 +190,8 @@ TEST_P(Limit, Body) {
   params.request_size_limit = 100;
   TestServer strict(reply_nothing, params, GetParam());
   expect_limit(strict, post("/", std::string(100, 'x')), post("/", std::string(101, 'x')), 413);
-  expect_limit(strict, chunks("64\r\n" + std::string(100, 'x') + "\r\n0\r\n\r\n"),
-               chunks("65\r\n" + std::string(101, 'x')), 413);
+  expect_limit(strict, post_in_chunks("64\r\n" + std::string(100, 'x') + "\r\n0\r\n\r\n"),
+               post_in_chunks("65\r\n" + std::string(101, 'x')), 413);
   // Nobody is invited to send what will not be taken.
   RawClient client = strict.client();
   client.send(start + "101\r\nExpect: 100-continue\r\n\r\n");
@@ -199,7 +199,7 @@ TEST_P(Limit, Body) {
 }
 
 // Held until they are cancelled, under the name "held".
-void hold(WFHttpTask* task) {
+void hold_if_asked(WFHttpTask* task) {
   if (std::string(task->get_req()->get_request_uri()) == "/hold") {
     series_of(task)->push_back(WFTaskFactory::create_timer_task("held", 3600, 0, nullptr));
   }
@@ -208,7 +208,7 @@ void hold(WFHttpTask* task) {
 TEST_P(Limit, ReadAhead) {
   constexpr int kBuffer = 16 * 1024;
   const workflow::UniqueFd listening = test_support::listen_on_loopback(128, kBuffer);
-  TestServer server(hold, http_params(), GetParam(), listening.get());
+  TestServer server(hold_if_asked, http_params(), GetParam(), listening.get());
   RawClient client = server.client();
   client.set_send_buffer(kBuffer);
   ASSERT_TRUE(client.send(get("/hold")));
@@ -233,7 +233,7 @@ TEST_P(Limit, ReadAhead) {
 TEST_P(Limit, Connections) {
   struct WFServerParams params = http_params();
   params.max_connections = 3;
-  TestServer server(hold, params, GetParam());
+  TestServer server(hold_if_asked, params, GetParam());
   std::vector<RawClient> clients;
   for (int i = 0; i < 3; i++) {
     clients.push_back(server.client());
@@ -259,7 +259,7 @@ TEST_P(Limit, Connections) {
 TEST_P(Limit, TheConnectionIdleForLongestMakesRoom) {
   struct WFServerParams params = http_params();
   params.max_connections = 4;
-  TestServer server(hold, params, GetParam());
+  TestServer server(hold_if_asked, params, GetParam());
   RawClient busy = server.client();
   ASSERT_TRUE(busy.send(get("/hold")));
   ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
@@ -302,7 +302,7 @@ TEST_P(Limit, ConnectionsLeaveTheProcessSomeDescriptors) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const struct rlimit lowered = {100, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
-  TestServer server(hold, http_params(), GetParam());
+  TestServer server(hold_if_asked, http_params(), GetParam());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   std::vector<RawClient> clients;
   for (int i = 0; i < 36; i++) {

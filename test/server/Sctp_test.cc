@@ -36,7 +36,7 @@ struct Answer {
   std::string value;
 };
 
-Answer ask(enum TransportType transport, unsigned short port) {
+Answer ask_over(enum TransportType transport, unsigned short port) {
   Answer answer;
   WFFacilities::WaitGroup group(1);
   Task* task = Factory::create_client_task(transport, "127.0.0.1", port, 2, [&](Task* ended) {
@@ -66,13 +66,13 @@ void expect_what_the_kernel_says(enum TransportType transport,
     EXPECT_EQ(error, EPROTONOSUPPORT);
     EXPECT_EQ(started, -1);
     EXPECT_EQ(errno, error);
-    const Answer answer = ask(transport, 1);
+    const Answer answer = ask_over(transport, 1);
     EXPECT_EQ(answer.state, WFT_STATE_SYS_ERROR);
     EXPECT_EQ(answer.error, error);
     return;
   }
   ASSERT_EQ(started, 0);
-  const Answer answer = ask(transport, test_support::port_of(server));
+  const Answer answer = ask_over(transport, test_support::port_of(server));
   EXPECT_EQ(answer.state, WFT_STATE_SUCCESS);
   EXPECT_EQ(answer.value, "over SCTP, echoed");
   server.stop();

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "server/TaskEnds.h"
 #include "server/TestServer.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
@@ -21,24 +22,6 @@ namespace server_test {
 namespace {
 
 using std::chrono::milliseconds;
-
-struct Ends {
-  std::atomic<int> tasks{0};
-  std::atomic<int> state{-1};
-  std::atomic<int> error{-1};
-  std::atomic<int> hooks{0};
-
-  void note(WFHttpTask* task) {
-    task->set_callback([this](WFHttpTask* ended) {
-      state = ended->get_state();
-      error = ended->get_error();
-      tasks++;
-    });
-  }
-  bool reached(int count) {
-    return eventually([&] { return tasks == count; });
-  }
-};
 
 WFTimerTask* hour() {
   return WFTaskFactory::create_timer_task("hour", 3600, 0, nullptr);
@@ -55,7 +38,7 @@ int push_all(WFHttpTask* task) {
 // The client takes nothing, so its reply is cut off while `process` still runs. What that asks for
 // then must end its hour.
 void expect_hour_ends(const std::function<void(WFHttpTask*)>& ask) {
-  Ends ends;
+  TaskEnds ends;
   struct WFServerParams params = http_params();
   params.send_timeout = 20;
   TestServer server(
@@ -96,7 +79,7 @@ TEST(Hook, ThatWaitsForItsServerIsToldSo) {
 }
 
 TEST(Hook, TheTaskLivesAsLongAsItAlsoWhenItWakesTheSeries) {
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
@@ -118,7 +101,7 @@ TEST(Hook, TheTaskLivesAsLongAsItAlsoWhenItWakesTheSeries) {
 }
 
 TEST(Hook, IsCalledWhenTheStopCutsTheReply) {
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     WFCounterTask* counter = WFTaskFactory::create_counter_task(1, nullptr);
@@ -140,7 +123,7 @@ TEST(Hook, IsCalledWhenTheStopCutsTheReply) {
 }
 
 TEST(Hook, IsCalledWhenAStreamIsCutOff) {
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     task->set_send_timeout(100);
@@ -169,7 +152,7 @@ TEST(Hook, IsCalledSoonWhenTheReplyIsCutOffAlready) {
 }
 
 TEST(Hook, IsCalledSoonWhenTheStopHasCutTheReplyAlready) {
-  Ends ends;
+  TaskEnds ends;
   test_support::Tally stopped;
   struct WFServerParams params = http_params();
   params.linger_timeout = 20;  // the stop waits as long for what still runs
@@ -209,7 +192,7 @@ TEST(StreamEnd, ABodyThatWasThereBeforeIsSentWhateverItsSize) {
 }
 
 TEST(StreamEnd, WhatWasCutOffDoesNotLookWhole) {
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     WFHttpStream stream = WFHttpStream::begin(task);
@@ -241,7 +224,7 @@ TEST(StreamEnd, TheResponsesOwnCloseIsKept) {
 
 TEST(Push, IsLimitedInTimeAlsoOnTheFirstRequest) {
   ASSERT_EQ(WFManualClock::install(), 0);
-  Ends ends;
+  TaskEnds ends;
   struct WFServerParams params = http_params();
   params.send_timeout = 100;
   TestServer server(
@@ -285,7 +268,7 @@ TEST(Push, IsNotFollowedByAnotherAnswer) {
 }
 
 TEST(StopWithin, CountsEachReplyOnce) {
-  Ends ends;
+  TaskEnds ends;
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
   auto* const counter = new OwnTask;
@@ -311,7 +294,7 @@ TEST(StreamRoom, IsFoundAfterAWriteThatHadNone) {
   workflow::UniqueFd listener = test_support::listen_on_loopback(128, 65536);
   const int size = 65536;
   ::setsockopt(listener.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-  Ends ends;
+  TaskEnds ends;
   std::atomic<int> rooms{0};
   std::atomic<int> refused{0};
   TestServer server(
@@ -340,7 +323,7 @@ TEST(StreamRoom, IsFoundAfterAWriteThatHadNone) {
 }
 
 TEST(StreamRoom, IsFoundWhileOthersWrite) {
-  Ends ends;
+  TaskEnds ends;
   std::atomic<int> rooms{0};
   std::atomic<bool> over{false};
   std::thread writer;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/TaskEnds.h"
 #include "server/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
@@ -20,23 +21,6 @@ namespace server_test {
 namespace {
 
 using std::chrono::milliseconds;
-
-struct Ends {
-  std::atomic<int> tasks{0};
-  std::atomic<int> state{-1};
-  std::atomic<int> error{-1};
-
-  void note(WFHttpTask* task) {
-    task->set_callback([this](WFHttpTask* ended) {
-      state = ended->get_state();
-      error = ended->get_error();
-      tasks++;
-    });
-  }
-  bool reached(int count) {
-    return eventually([&] { return tasks == count; });
-  }
-};
 
 // A handle that another thread takes from the server's.
 class Handle {
@@ -79,7 +63,7 @@ size_t beats_arrived(const RawClient& client) {
 }
 
 // Begins a stream, gives its handle away and waits for "held".
-http_process_t held(Handle& handle, Ends& ends, bool of_events = false) {
+http_process_t held(Handle& handle, TaskEnds& ends, bool of_events = false) {
   return [&handle, &ends, of_events](WFHttpTask* task) {
     ends.note(task);
     WFHttpStream stream = of_events ? WFHttpStream::begin_events(task) : WFHttpStream::begin(task);
@@ -218,7 +202,7 @@ TEST(HttpStream, AWriteTaskOfAnySizeKeepsPaceWithTheClient) {
 
 TEST(HttpStream, ARoomTaskEndsWhenTheClientHasTakenEnough) {
   Handle handle;
-  Ends ends;
+  TaskEnds ends;
   std::atomic<int> rooms{0};
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
@@ -251,7 +235,7 @@ TEST(HttpStream, ARoomTaskEndsWhenTheClientHasTakenEnough) {
 TEST(HttpStream, TheLeavingClientEndsIt) {
   for (const bool resets : {false, true}) {
     Handle handle;
-    Ends ends;
+    TaskEnds ends;
     TestServer server(held(handle, ends));
     RawClient client = server.client();
     ASSERT_TRUE(client.send(kGet));
@@ -272,7 +256,7 @@ TEST(HttpStream, TheLeavingClientEndsIt) {
 
 TEST(HttpStream, TheLeavingClientEndsStreamTasks) {
   std::atomic<int> error{0};
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     WFHttpStream stream = WFHttpStream::begin(task);
@@ -293,7 +277,7 @@ TEST(HttpStream, TheLeavingClientEndsStreamTasks) {
 
 TEST(HttpStream, AClientThatDoesNotReadIsCutOff) {
   std::atomic<int> error{0};
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     task->set_send_timeout(200);
@@ -311,7 +295,7 @@ TEST(HttpStream, AClientThatDoesNotReadIsCutOff) {
 }
 
 TEST(HttpStream, NoreplyCutsItOff) {
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     ends.note(task);
     WFHttpStream stream = WFHttpStream::begin(task);
@@ -326,7 +310,7 @@ TEST(HttpStream, NoreplyCutsItOff) {
 
 TEST(HttpStream, HandlesOutliveEverything) {
   Handle handle;
-  Ends ends;
+  TaskEnds ends;
   {
     TestServer server([&](WFHttpTask* task) {
       ends.note(task);
@@ -376,7 +360,7 @@ TEST(HttpStream, OverTls) {
 
 TEST(HttpStream, ManyWritersOfOneStream) {
   Handle handle;
-  Ends ends;
+  TaskEnds ends;
   TestServer server(held(handle, ends));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(kGet));
@@ -401,7 +385,7 @@ TEST(HttpStream, ManyWritersOfOneStream) {
 
 TEST(HttpStream, AStopWithALimitEndsIt) {
   Handle handle;
-  Ends ends;
+  TaskEnds ends;
   TestServer server(held(handle, ends));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(kGet));
@@ -438,7 +422,7 @@ TEST(ServerEvents, AreWrittenAsBrowsersReadThem) {
 
 TEST(ServerEvents, HeartbeatsFillSilence) {
   Handle handle;
-  Ends ends;
+  TaskEnds ends;
   TestServer server(held(handle, ends, true));
   RawClient client = server.client();
   ASSERT_TRUE(client.send(kGet));
@@ -482,7 +466,7 @@ TEST(ServerEvents, NoHeartbeatInOtherStreams) {
 // Clients that come and go while others write, and a stop in the end.
 TEST(HttpStream, MeetsEverything) {
   std::atomic<int> begun{0};
-  Ends ends;
+  TaskEnds ends;
   TestServer server([&](WFHttpTask* task) {
     begun++;
     ends.note(task);

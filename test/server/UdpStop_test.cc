@@ -18,12 +18,6 @@
 namespace server_test {
 namespace {
 
-void hold_note(NoteTask* task) {
-  echo_note(task);
-  series_of(task)->push_back(
-      WFTaskFactory::create_timer_task(task->get_req()->text.substr(1), 3600, 0, nullptr));
-}
-
 TEST(UdpStop, WaitsForDelayedRepliesWhichStillLeave) {
   NoteServer server(hold_note);
   UdpSocket client(server.port());

@@ -20,15 +20,6 @@
 namespace server_test {
 namespace {
 
-// "=NAME" is held under that name until it is cancelled; "=" alone is not.
-void hold_note(NoteTask* task) {
-  echo_note(task);
-  const std::string name = task->get_req()->text.substr(1);
-  if (!name.empty()) {
-    series_of(task)->push_back(WFTaskFactory::create_timer_task(name, 3600, 0, nullptr));
-  }
-}
-
 TEST(UdpServer, EachDatagramIsARequestAndEachReplyGoesToItsSender) {
   NoteServer server;
   UdpSocket first;

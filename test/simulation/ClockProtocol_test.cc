@@ -16,7 +16,7 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::system_clock;
 
-struct Outcome {
+struct ClockOutcome {
   int callbacks = 0;
   int state = 0;
   int error = 0;
@@ -38,7 +38,7 @@ TEST(ClockProtocol, TheWallClockBeginsInTheYear2000) {
 
 TEST(ClockProtocol, DeadlinesMeetMovesStartsAndCancels) {
   for_each_seed(2000, [](uint64_t seed) {
-    std::vector<Outcome> outcomes(3);
+    std::vector<ClockOutcome> outcomes(3);
     std::vector<WFTimerTask*> tasks;
     std::vector<WFTimerHandle> handles;
     std::vector<int> won(3);

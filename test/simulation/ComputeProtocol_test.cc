@@ -16,7 +16,6 @@
 
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
 constexpr int64_t kNoLimit = ComputeLedger::kNoLimit;
 
 using Place = ComputeLedger::Place;

@@ -19,8 +19,6 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kSeeds = 2000;
-
 // How the tasks of one run have ended.
 class Account {
  public:

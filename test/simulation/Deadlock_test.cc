@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr uint64_t kSeeds = 100;
+constexpr uint64_t kDeadlockSeeds = 100;
 
 bool has(const WFSimulationResult& result, const std::string& text) {
   return result.description.find(text) != std::string::npos;
@@ -39,7 +39,7 @@ std::string thread_in(const WFSimulationResult& result, const std::string& name)
 }  // namespace
 
 TEST(SimulatedDeadlock, TwoCallbacksThatWaitForEachOther) {
-  for (uint64_t seed = 1; seed <= kSeeds; seed++) {
+  for (uint64_t seed = 1; seed <= kDeadlockSeeds; seed++) {
     WFSimulation simulation(seed);
     WFFacilities::WaitGroup both(2);
     WFTimerHandle handles[2];

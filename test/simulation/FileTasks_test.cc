@@ -23,8 +23,6 @@ namespace {
 
 using workflow::UniqueFd;
 
-constexpr uint64_t kSeeds = 2000;
-
 // Starts file tasks and keeps account of their ends. Outlives the simulation.
 class FileLedger {
  public:

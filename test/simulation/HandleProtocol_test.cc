@@ -15,9 +15,6 @@
 
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
-constexpr int64_t kNever = -1;
-
 TEST(HandleProtocol, CancelMeetsCancelByNameAndTimeout) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     TimerLedger ledger(seed);
@@ -272,7 +269,7 @@ TEST(HandleProtocol, StopMeetsEverything) {
     TimerLedger ledger(seed);
     std::vector<WFTimerHandle> handles;
     for (const char* name : {"a", "", "a", ""}) {
-      WFTimerTask* task = ledger.create(name, kNever);
+      WFTimerTask* task = ledger.create(name, TimerLedger::kNever);
       handles.push_back(WFTimer::handle_of(task));
       ledger.simulation().spawn([&ledger, task] { ledger.start(task); });
     }

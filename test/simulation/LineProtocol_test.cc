@@ -11,8 +11,6 @@
 
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
-
 // Guards --------------------------------------------------------------------------------------
 
 // What holders of "r" do: nobody else does it meanwhile.

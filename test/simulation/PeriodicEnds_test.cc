@@ -20,19 +20,19 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kSeeds = 1000;
-constexpr int64_t kEvery = 100;
+constexpr uint64_t kPeriodicEndsSeeds = 1000;
+constexpr int64_t kPeriodNs = 100;
 
-struct Outcome {
+struct PeriodicOutcome {
   int callbacks = 0;
   int state = WFT_STATE_UNDEFINED;
   int error = 0;
 };
 
-WFTimerTask* create(const char* name, bool overlap, Outcome& outcome,
+WFTimerTask* create(const char* name, bool overlap, PeriodicOutcome& outcome,
                     std::function<void(const WFTimerTick&)> tick) {
   WFTimerPeriod period;
-  period.every = nanoseconds(kEvery);
+  period.every = nanoseconds(kPeriodNs);
   period.overlap = overlap;
   WFTimerOptions options;
   if (*name) {
@@ -45,7 +45,7 @@ WFTimerTask* create(const char* name, bool overlap, Outcome& outcome,
   });
 }
 
-void expect_ended(const Outcome& outcome, int state, int error) {
+void expect_ended(const PeriodicOutcome& outcome, int state, int error) {
   EXPECT_EQ(outcome.callbacks, 1);
   EXPECT_EQ(outcome.state, state);
   EXPECT_EQ(outcome.error, error);
@@ -63,11 +63,11 @@ void run(WFSimulation& simulation) {
 // ended, it does at that time.
 TEST(PeriodicEnds, ATickThatWaitsForItsTurnWhenItsTimerIsCancelledDoesNotBegin) {
   for (const char* name : {"a", ""}) {
-    for_each_seed(kSeeds, [name](uint64_t seed) {
+    for_each_seed(kPeriodicEndsSeeds, [name](uint64_t seed) {
       WFSimulationOptions options;
       options.handler_threads = 1;
       WFSimulation simulation(seed, options);
-      Outcome outcome;
+      PeriodicOutcome outcome;
       int64_t ended_ns = INT64_MAX;
       WFTimerTask* task = create(name, true, outcome, [&](const WFTimerTick&) {
         EXPECT_LE(simulation.now_ns(), ended_ns);
@@ -88,11 +88,11 @@ TEST(PeriodicEnds, ATickThatWaitsForItsTurnWhenItsTimerIsCancelledDoesNotBegin) 
 
 TEST(PeriodicEnds, ATickThatWaitsForItsTurnWhenOneEndsTheTimerDoesNotBegin) {
   for (const char* name : {"a", ""}) {
-    for_each_seed(kSeeds, [name](uint64_t seed) {
+    for_each_seed(kPeriodicEndsSeeds, [name](uint64_t seed) {
       WFSimulationOptions options;
       options.handler_threads = 1;
       WFSimulation simulation(seed, options);
-      Outcome outcome;
+      PeriodicOutcome outcome;
       int64_t ended_ns = INT64_MAX;
       create(name, true, outcome, [&](const WFTimerTick& tick) {
         EXPECT_LE(simulation.now_ns(), ended_ns);
@@ -109,9 +109,9 @@ TEST(PeriodicEnds, ATickThatWaitsForItsTurnWhenOneEndsTheTimerDoesNotBegin) {
 TEST(PeriodicEnds, AScopeThatEndedBeforeTheEndByATickDecides) {
   for (const char* name : {"a", ""}) {
     for (const bool overlap : {false, true}) {
-      for_each_seed(kSeeds, [name, overlap](uint64_t seed) {
+      for_each_seed(kPeriodicEndsSeeds, [name, overlap](uint64_t seed) {
         WFSimulation simulation(seed);
-        Outcome outcome;
+        PeriodicOutcome outcome;
         workflow::Ref<workflow::DeadlineScope> scope;
         WFTimerTask* task = create(name, overlap, outcome, [&](const WFTimerTick& tick) {
           if (tick.number == 0) {
@@ -130,11 +130,11 @@ TEST(PeriodicEnds, AScopeThatEndedBeforeTheEndByATickDecides) {
 }
 
 TEST(PeriodicEnds, TheEndByATickMeetsTheStopAndACancel) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kPeriodicEndsSeeds, [](uint64_t seed) {
     for (const char* name : {"a", ""}) {
       for (const bool overlap : {false, true}) {
         WFSimulation simulation(seed);
-        Outcome outcome;
+        PeriodicOutcome outcome;
         bool won = false;
         WFTimerTask* task = create(name, overlap, outcome, [&](const WFTimerTick& tick) {
           EXPECT_EQ(outcome.callbacks, 0);
@@ -170,18 +170,18 @@ TEST(PeriodicEnds, NoMoveByHandleSucceedsAfterACancelWasTooLate) {
   size_t late = 0;
   for (const char* name : {"a", ""}) {
     for (const bool overlap : {false, true}) {
-      for_each_seed(kSeeds, [&late, name, overlap](uint64_t seed) {
+      for_each_seed(kPeriodicEndsSeeds, [&late, name, overlap](uint64_t seed) {
         WFSimulation simulation(seed);
-        Outcome outcome;
+        PeriodicOutcome outcome;
         WFTimerTask* task =
             create(name, overlap, outcome, [](const WFTimerTick& tick) { tick.end(); });
         const WFTimerHandle handle = WFTimer::handle_of(task);
         task->start();
         simulation.spawn([&] {
-          simulation.sleep_for(kEvery);
+          simulation.sleep_for(kPeriodNs);
           if (handle.cancel() == WF_TIMER_RUNNING) {
             late++;
-            EXPECT_NE(handle.reschedule(nanoseconds(kEvery)), WF_TIMER_WON);
+            EXPECT_NE(handle.reschedule(nanoseconds(kPeriodNs)), WF_TIMER_WON);
           }
         });
         run(simulation);
@@ -193,9 +193,9 @@ TEST(PeriodicEnds, NoMoveByHandleSucceedsAfterACancelWasTooLate) {
 }
 
 TEST(PeriodicEnds, WhoHasWaitedForADroppedOneMayUseItsNameAgain) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kPeriodicEndsSeeds, [](uint64_t seed) {
     WFSimulation simulation(seed);
-    Outcome outcome;
+    PeriodicOutcome outcome;
     WFTimerTask* task = create("a", false, outcome, [](const WFTimerTick&) {});
     const WFTimerHandle handle = WFTimer::handle_of(task);
     simulation.spawn([&] {

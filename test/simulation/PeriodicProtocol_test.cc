@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kSeeds = 1500;
+constexpr uint64_t kPeriodicSeeds = 1500;
 constexpr int64_t kEvery = 100;
 
 class PeriodicLedger {
@@ -125,7 +125,7 @@ const auto kNothing = [](const WFTimerTick&, PeriodicLedger::Record&) {};
 }  // namespace
 
 TEST(PeriodicProtocol, CancelMeetsTicks) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kPeriodicSeeds, [](uint64_t seed) {
     PeriodicLedger ledger(seed);
     for (const char* name : {"a", ""}) {
       for (const bool overlap : {false, true}) {
@@ -145,7 +145,7 @@ TEST(PeriodicProtocol, CancelMeetsTicks) {
 }
 
 TEST(PeriodicProtocol, CancelByNameMeetsCancelByHandleAndTheEndByATick) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kPeriodicSeeds, [](uint64_t seed) {
     PeriodicLedger ledger(seed);
     for (const bool overlap : {false, true}) {
       const std::string name = overlap ? "overlapping" : "one by one";
@@ -172,7 +172,7 @@ TEST(PeriodicProtocol, CancelByNameMeetsCancelByHandleAndTheEndByATick) {
 }
 
 TEST(PeriodicProtocol, TheEndByATickMeetsTheStopAndCancels) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kPeriodicSeeds, [](uint64_t seed) {
     PeriodicLedger ledger(seed);
     for (const char* name : {"a", ""}) {
       for (const bool overlap : {false, true}) {
@@ -190,7 +190,7 @@ TEST(PeriodicProtocol, TheEndByATickMeetsTheStopAndCancels) {
 }
 
 TEST(PeriodicProtocol, WhoWaitsReturnsAfterTheLastTick) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kPeriodicSeeds, [](uint64_t seed) {
     PeriodicLedger ledger(seed);
     for (const char* name : {"a", ""}) {
       for (const bool overlap : {false, true}) {

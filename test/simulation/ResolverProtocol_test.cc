@@ -19,7 +19,7 @@ using workflow::Runtime;
 
 namespace {
 
-constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kResolverSeeds = 3000;
 
 class Request final : public ResolveRequest {
  public:
@@ -55,7 +55,7 @@ void configure() {
 
 TEST(ResolverProtocol, EachRequestEndsOnce) {
   configure();
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kResolverSeeds, [](uint64_t seed) {
     const bool stopped = seed % 2 == 0;
     std::deque<Request> requests(12);
     WFSimulation simulation(seed);
@@ -83,7 +83,7 @@ TEST(ResolverProtocol, EachRequestEndsOnce) {
 
 TEST(ResolverProtocol, CancelMeetsTheAnswer) {
   configure();
-  for_each_seed(kSeeds, [](uint64_t seed) {
+  for_each_seed(kResolverSeeds, [](uint64_t seed) {
     std::deque<Request> requests(4);
     WFSimulation simulation(seed);
     for (Request& request : requests) {

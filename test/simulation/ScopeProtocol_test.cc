@@ -18,8 +18,6 @@
 
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
-
 // Ends when it is released, whatever stops meanwhile: until then its series is there.
 class Hold final : public WFGenericTask {
  public:

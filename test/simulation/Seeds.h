@@ -13,6 +13,9 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+// How many seeds most scenarios take.
+inline constexpr uint64_t kSeeds = 2000;
+
 // The seed of the scenario that runs, for when the process dies in it.
 inline unsigned long long running_seed = 0;
 

@@ -14,8 +14,6 @@ using test_support::TestRandom;
 
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
-
 WFSimulationOptions options_of(uint64_t seed) {
   WFSimulationOptions options;
   options.poller_threads = 1 + static_cast<int>(seed % 2);

@@ -29,6 +29,9 @@
 //   - no name and no deadline is left.
 class TimerLedger {
  public:
+  // As a delay: the timer does not expire.
+  static constexpr int64_t kNever = -1;
+
   struct Record {
     int callbacks = 0;
     int state = WFT_STATE_UNDEFINED;

@@ -14,9 +14,6 @@
 
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
-constexpr int64_t kNever = -1;
-
 TEST(TimerProtocol, TimeoutMeetsCancel) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     TimerLedger ledger(seed);
@@ -41,7 +38,7 @@ TEST(TimerProtocol, StartMeetsCancel) {
     TimerLedger ledger(seed);
     std::vector<WFTimerTask*> timers;
     for (int i = 0; i < 4; i++) {
-      timers.push_back(ledger.create("a", i % 2 ? 0 : kNever));
+      timers.push_back(ledger.create("a", i % 2 ? 0 : TimerLedger::kNever));
     }
     for (size_t half = 0; half < 2; half++) {
       ledger.simulation().spawn([&, half] {
@@ -137,7 +134,7 @@ TEST(TimerProtocol, CancelTakesTheOldest) {
     TimerLedger ledger(seed);
     std::vector<WFTimerTask*> timers;
     for (int i = 0; i < 4; i++) {
-      timers.push_back(ledger.create("a", kNever));
+      timers.push_back(ledger.create("a", TimerLedger::kNever));
     }
     ledger.simulation().spawn([&] {
       for (size_t i = 4; i-- > 0;) {
@@ -177,7 +174,7 @@ TEST(TimerProtocol, DismissMeetsCancel) {
 TEST(TimerProtocol, StopMeetsStartTimeoutAndCancel) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     TimerLedger ledger(seed);
-    for (int64_t delay_ns : {int64_t{0}, int64_t{50}, kNever}) {
+    for (int64_t delay_ns : {int64_t{0}, int64_t{50}, TimerLedger::kNever}) {
       ledger.create_and_start("a", delay_ns);
       ledger.simulation().spawn([&, delay_ns] {
         ledger.simulation().sleep_for(50);
@@ -202,10 +199,10 @@ TEST(TimerProtocol, CallbacksCreateTheirNameAgain) {
     TimerLedger ledger(seed);
     int left = 12;
     std::function<void(WFTimerTask*)> again = [&](WFTimerTask*) {
-      if (left-- > 0) ledger.create_and_start("a", left % 3 ? 0 : kNever, again);
+      if (left-- > 0) ledger.create_and_start("a", left % 3 ? 0 : TimerLedger::kNever, again);
     };
     ledger.create_and_start("a", 0, again);
-    ledger.create_and_start("a", kNever, again);
+    ledger.create_and_start("a", TimerLedger::kNever, again);
     for (int canceller = 0; canceller < 2; canceller++) {
       ledger.simulation().spawn([&] {
         for (int i = 0; i < 3; i++) {
@@ -224,10 +221,10 @@ TEST(TimerProtocol, OneCancelTakesOnlyWhatWasCreatedBefore) {
     // More than one hold of the name's lock takes, so that callbacks run in between.
     constexpr int kTimers = 150;
     std::function<void(WFTimerTask*)> again = [&](WFTimerTask* task) {
-      if (task->get_error() == ECANCELED) ledger.create_and_start("a", kNever, again);
+      if (task->get_error() == ECANCELED) ledger.create_and_start("a", TimerLedger::kNever, again);
     };
     for (int i = 0; i < kTimers; i++) {
-      ledger.create_and_start("a", kNever, again);
+      ledger.create_and_start("a", TimerLedger::kNever, again);
     }
     ledger.simulation().spawn([&] { EXPECT_EQ(ledger.cancel("a"), kTimers); });
     ledger.run();
@@ -423,7 +420,7 @@ TEST(TimerProtocol, AnythingMeetsAnything) {
           const int64_t delay_ns = static_cast<int64_t>(random() % 3) * 10;
           switch (random() % 6) {
             case 0:
-              ledger.create_and_start(name, random() % 8 ? delay_ns : kNever);
+              ledger.create_and_start(name, random() % 8 ? delay_ns : TimerLedger::kNever);
               break;
             case 1:
               ledger.create_and_start(name, delay_ns, [&ledger, name](WFTimerTask*) {
@@ -456,7 +453,7 @@ TEST(TimerProtocol, AnythingMeetsAnything) {
 }
 
 // Names, queues and counters leave nothing behind that would change the next run.
-uint64_t trace_of(uint64_t seed) {
+uint64_t trace_of_timers(uint64_t seed) {
   TimerLedger ledger(seed);
   for (int i = 0; i < 6; i++) {
     ledger.create_and_start(i % 2 ? "a" : "b", i * 5, [&](WFTimerTask*) { ledger.cancel("a", 1); });
@@ -471,10 +468,10 @@ uint64_t trace_of(uint64_t seed) {
 TEST(TimerProtocol, TheSameSeedReplaysTheSameSchedule) {
   std::vector<uint64_t> hashes;
   for (uint64_t seed = 0; seed < 50; seed++) {
-    hashes.push_back(trace_of(seed));
+    hashes.push_back(trace_of_timers(seed));
   }
   for (uint64_t seed = 50; seed-- > 0;) {
-    EXPECT_EQ(trace_of(seed), hashes[seed]) << "seed " << seed;
+    EXPECT_EQ(trace_of_timers(seed), hashes[seed]) << "seed " << seed;
   }
 }
 

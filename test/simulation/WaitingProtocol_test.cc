@@ -17,8 +17,6 @@ namespace {
 
 using Record = WaitingLedger::Record;
 
-constexpr uint64_t kSeeds = 2000;
-
 TEST(WaitingProtocol, StartMeetsSend) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     WaitingLedger ledger(seed, threads_of(seed));
@@ -425,7 +423,7 @@ TEST(WaitingProtocol, AnythingMeetsAnything) {
 }
 
 // Where the tasks are in memory changes nothing.
-uint64_t trace_of(uint64_t seed) {
+uint64_t trace_of_waiting(uint64_t seed) {
   WFResourcePool pool(1);
   WaitingLedger ledger(seed);
   Anything anything(ledger, pool);
@@ -445,11 +443,11 @@ TEST(WaitingProtocol, TheSameSeedReplaysTheSameSchedule) {
   std::vector<uint64_t> hashes;
   std::vector<std::vector<char>> elsewhere;
   for (uint64_t seed = 0; seed < 50; seed++) {
-    hashes.push_back(trace_of(seed));
+    hashes.push_back(trace_of_waiting(seed));
   }
   for (uint64_t seed = 50; seed-- > 0;) {
     elsewhere.emplace_back(seed * 40 + 16);
-    EXPECT_EQ(trace_of(seed), hashes[seed]) << "seed " << seed;
+    EXPECT_EQ(trace_of_waiting(seed), hashes[seed]) << "seed " << seed;
   }
 }
 

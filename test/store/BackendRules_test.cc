@@ -35,12 +35,12 @@ using store_test::StorePlace;
 using test_support::env_number;
 using test_support::test_seed;
 using test_support::TestRandom;
+using workflow::kUsPerSec;
 using workflow::RunId;
 using workflow::StoreRequest;
 
 constexpr size_t kRemembered = 16;
-constexpr int64_t kSecondUs = 1'000'000;
-constexpr int64_t kHourUs = 3600 * kSecondUs;
+constexpr int64_t kLongUs = 3600 * kUsPerSec;
 
 // A store of two backends beside the reference.
 class Trial {
@@ -106,10 +106,10 @@ class Trial {
       case 3:
         break;
       case 4:
-        now_us += random_.between(0, kSecondUs);
+        now_us += random_.between(0, kUsPerSec);
         break;
       case 5:
-        now_us += random_.between(-kHourUs, kHourUs);
+        now_us += random_.between(-kLongUs, kLongUs);
         break;
       case 6:
       case 7:
@@ -121,7 +121,7 @@ class Trial {
           now_us = moments[random_.below(moments.size())] + random_.between(-1, 1);
         }
     }
-    constexpr int64_t range_us = 1000 * kHourUs;
+    constexpr int64_t range_us = 1000 * kLongUs;
     now_us = std::clamp(now_us, SetClock::kStartUs - range_us, SetClock::kStartUs + range_us);
     clock.set_us(now_us, random_.between(0, 999));
     reference_.set_now(now_us);

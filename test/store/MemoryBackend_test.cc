@@ -22,13 +22,12 @@ using store_test::SetClock;
 using workflow::CancelRequest;
 using workflow::ClaimRequest;
 using workflow::FinishRequest;
+using workflow::kUsPerSec;
 using workflow::ScheduleRequest;
 using workflow::Simulation;
 using workflow::StoreBackend;
 using workflow::StoreBackendOptions;
 using workflow::StoreRequest;
-
-constexpr int64_t kSecondUs = 1'000'000;
 
 class MemoryBackend : public testing::Test {
  protected:
@@ -65,7 +64,7 @@ class MemoryBackend : public testing::Test {
   static ClaimRequest claim(StoreBackend& backend) {
     ClaimRequest request;
     request.kinds = {{"kind", 9, 9}};
-    request.lease_us = 30 * kSecondUs;
+    request.lease_us = 30 * kUsPerSec;
     return ask(backend, request);
   }
 

@@ -12,18 +12,13 @@
 #include "store/SqliteKit.h"
 #include "store/SqliteSeals.h"
 #include "support/Sanitizers.h"
+#include "support/Text.h"
 
-using namespace test_support;
-
+namespace test_support {
 namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kFrame = 24 + kPage;
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
@@ -58,7 +53,7 @@ class SqliteDamage : public ::testing::Test {
     Files files;
     for (const char* name : {"timers", "timers-wal", "timers-queue"}) {
       if (std::filesystem::exists(origin_.path(name))) {
-        files[name] = read_file(origin_.path(name));
+        files[name] = text_of(origin_.path(name));
       }
     }
     return files;
@@ -132,7 +127,7 @@ class SqliteDamage : public ::testing::Test {
   static void expect_unchanged(const Files& files, const FastDir& copy, const std::string& what) {
     for (const char* name : {"timers", "timers-wal"}) {
       const auto found = files.find(name);
-      EXPECT_TRUE(found == files.end() || read_file(copy.path(name)) == found->second)
+      EXPECT_TRUE(found == files.end() || text_of(copy.path(name)) == found->second)
           << what << " has changed " << name;
     }
   }
@@ -249,7 +244,7 @@ TEST_F(SqliteDamage, AQueueThatWasLostWithThePowerIsMadeAnew) {
 TEST_F(SqliteDamage, DamageToTheLogOfAnOpenStoreIsNoticed) {
   const auto first = open_backend(origin_.path("timers"), options_of(clock_));
   carry_out(*first, schedule("one more", clock_.us));
-  std::string log = read_file(origin_.path("timers-wal"));
+  std::string log = text_of(origin_.path("timers-wal"));
   ASSERT_GT(log.size(), kFrame);
   for (size_t frame = 32; frame < log.size(); frame += kFrame) {
     log[frame + 24 + 4000] = static_cast<char>(log[frame + 24 + 4000] ^ 1);
@@ -313,3 +308,4 @@ TEST(SqliteSeals, ASealDependsOnEachByteAndOnTheNumberOfThePage) {
 }
 
 }  // namespace
+}  // namespace test_support

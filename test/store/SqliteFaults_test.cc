@@ -14,8 +14,7 @@
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 
-using namespace test_support;
-
+namespace test_support {
 namespace {
 
 constexpr int kSteps = 12;
@@ -414,3 +413,4 @@ TEST(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
 }
 
 }  // namespace
+}  // namespace test_support

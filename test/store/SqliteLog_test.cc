@@ -11,8 +11,7 @@
 #include "store/SqliteKit.h"
 #include "support/Sanitizers.h"
 
-using namespace test_support;
-
+namespace test_support {
 namespace {
 
 constexpr uintmax_t kMiB = 1024 * 1024;
@@ -79,3 +78,4 @@ TEST(SqliteLog, BeginsAnewWhileOthersRead) {
 }
 
 }  // namespace
+}  // namespace test_support

@@ -19,8 +19,7 @@
 #include "support/Descriptors.h"
 #include "support/TempDir.h"
 
-using namespace test_support;
-
+namespace test_support {
 namespace {
 
 class SqliteOpen : public ::testing::Test {
@@ -329,3 +328,4 @@ TEST_F(SqliteOpen, ClosingGivesEverythingBack) {
 }
 
 }  // namespace
+}  // namespace test_support

@@ -9,8 +9,7 @@
 #include "store/SqliteKit.h"
 #include "store/SqliteTimers.h"
 
-using namespace test_support;
-
+namespace test_support {
 namespace {
 
 // Everything that a backend prepares, over an open file.
@@ -139,3 +138,4 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
 }
 
 }  // namespace
+}  // namespace test_support

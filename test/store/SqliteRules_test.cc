@@ -6,7 +6,9 @@
 
 #include "store/SqliteKit.h"
 
-using namespace test_support;
+namespace test_support {
+namespace {
+
 using workflow::AskRequest;
 using workflow::CancelRequest;
 using workflow::ClaimRequest;
@@ -19,9 +21,6 @@ using workflow::RescheduleRequest;
 using workflow::RunId;
 using workflow::ScheduleRequest;
 using workflow::StoreFailure;
-
-namespace {
-
 using How = FinishRequest::How;
 
 // The rules, coarsely: one case for each line of the table of verdicts and for each rule. What all
@@ -457,3 +456,4 @@ TEST_F(SqliteRules, AnEmptyClaimWritesNothing) {
 }
 
 }  // namespace
+}  // namespace test_support

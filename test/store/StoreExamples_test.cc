@@ -26,11 +26,11 @@ using test_support::port_of;
 
 namespace {
 
-std::unique_ptr<WFTimerStore> open_store() {
+std::unique_ptr<WFTimerStore> open_example() {
   return std::unique_ptr<WFTimerStore>(WFTimerStore::open("memory:examples"));
 }
 
-std::string url_of(const WFHttpServer& server) {
+std::string http_url_of(const WFHttpServer& server) {
   return "http://127.0.0.1:" + std::to_string(port_of(server)) + "/";
 }
 
@@ -110,8 +110,8 @@ TEST(StoreExamples, InvoicesAreSentAgainUntilTheyArrive) {
     task->get_resp()->set_status_code(fails ? "503" : "200");
   });
   ASSERT_EQ(billing.start("127.0.0.1", 0), 0);
-  const auto store = open_store();
-  send_invoices(*store, url_of(billing));
+  const auto store = open_example();
+  send_invoices(*store, http_url_of(billing));
   ASSERT_TRUE(store->schedule(invoice("7")).ok());
   EXPECT_TRUE(eventually([&] { return store->stats().acknowledged == 1; }));
   EXPECT_EQ(store->stats().retried, 1U);
@@ -121,14 +121,14 @@ TEST(StoreExamples, InvoicesAreSentAgainUntilTheyArrive) {
 }
 
 TEST(StoreExamples, EachProcessMayStoreTheRecurringTimers) {
-  const auto store = open_store();
+  const auto store = open_example();
   EXPECT_TRUE(store_recurring_timers(*store).ok());
   EXPECT_EQ(store_recurring_timers(*store).error, EEXIST);
   EXPECT_EQ(store->count("").count, 2U);
 }
 
 TEST(StoreExamples, ARequestCancelsAnOrder) {
-  const auto store = open_store();
+  const auto store = open_example();
   WFHttpServer shop([&store](WFHttpTask* task) { cancel_order(*store, task, "42"); });
   ASSERT_EQ(shop.start("127.0.0.1", 0), 0);
   WFStoreTimer order;
@@ -136,13 +136,13 @@ TEST(StoreExamples, ARequestCancelsAnOrder) {
   order.due = hours(1);
   order.kind = "expire";
   ASSERT_TRUE(store->schedule(order).ok());
-  EXPECT_EQ(answer_of(url_of(shop)), "cancelled");
-  EXPECT_EQ(answer_of(url_of(shop)), "too late");
+  EXPECT_EQ(answer_of(http_url_of(shop)), "cancelled");
+  EXPECT_EQ(answer_of(http_url_of(shop)), "too late");
   shop.stop();
 }
 
 TEST(StoreExamples, AskingSettlesARequestInDoubt) {
-  const auto store = open_store();
+  const auto store = open_example();
   WFStoreTimer timer = invoice("8");
   timer.due = hours(1);
   const WFStoreResult stored = store->schedule(timer);

@@ -16,12 +16,12 @@ using workflow::CancelRequest;
 using workflow::ClaimRequest;
 using workflow::FinishRequest;
 using workflow::kNeverUs;
+using workflow::kUsPerSec;
 using workflow::ScheduleRequest;
 using workflow::StoreFailure;
 using How = workflow::FinishRequest::How;
 
 constexpr int64_t kMinuteUs = 60'000'000;
-constexpr int64_t kSecondUs = 1'000'000;
 
 class StoreRules : public store_test::RulesFixture {
  protected:
@@ -45,7 +45,7 @@ class StoreRules : public store_test::RulesFixture {
     request.kinds = {{"kind", max, max_overdue}};
     request.owner = "worker";
     request.lease_us = kLeaseUs;
-    request.fresh_us = kSecondUs;
+    request.fresh_us = kUsPerSec;
     return ask(request);
   }
 
@@ -121,7 +121,7 @@ TEST_P(StoreRules, ClaimTakesOnlyItsKinds) {
 TEST_P(StoreRules, AClaimTakesFreshTimersFirstAndKeepsToBothLimits) {
   schedule("old 1", 0);
   schedule("old 2", 1);
-  move_us(kSecondUs + 2);
+  move_us(kUsPerSec + 2);
   schedule("fresh 1", 0);
   schedule("fresh 2", 0);
   const ClaimRequest first = claim_limited(2, 1);
@@ -142,10 +142,10 @@ TEST_P(StoreRules, AClaimTakesFreshTimersFirstAndKeepsToBothLimits) {
 
 TEST_P(StoreRules, TimerIsFreshAsLongAsTheClaimSays) {
   schedule("a", 0);
-  move_us(kSecondUs);
+  move_us(kUsPerSec);
   EXPECT_EQ(claim_limited(1, 0).claimed.size(), 1U);
   schedule("b", 0);
-  move_us(kSecondUs + 1);
+  move_us(kUsPerSec + 1);
   EXPECT_EQ(claim_limited(1, 0).claimed.size(), 0U);
   EXPECT_EQ(claim_limited(1, 1).claimed.size(), 1U);
 }

@@ -22,7 +22,7 @@ using workflow::RescheduleRequest;
 using workflow::ScheduleRequest;
 using workflow::StoreFailure;
 
-constexpr int64_t kMinuteUs = 60'000'000;
+constexpr int64_t kDelayUs = 60'000'000;
 
 class StoreVerdicts : public store_test::RulesFixture {
  protected:
@@ -62,16 +62,16 @@ class StoreVerdicts : public store_test::RulesFixture {
 };
 
 TEST_P(StoreVerdicts, CancelOfAWaitingTimerIsWonAndItNeverStarts) {
-  const uint64_t timer = schedule("a", kMinuteUs).timer;
+  const uint64_t timer = schedule("a", kDelayUs).timer;
   expect_one(cancel("a"), WFStoreVerdict::kWon, timer, 0);
-  move_us(kMinuteUs);
+  move_us(kDelayUs);
   EXPECT_TRUE(claim().claimed.empty());
 }
 
 TEST_P(StoreVerdicts, RescheduleOfAWaitingTimerIsWonAndItStartsAtTheNewTime) {
   const uint64_t timer = schedule("a", 0).timer;
-  expect_one(reschedule("a", kMinuteUs), WFStoreVerdict::kWon, timer, 0);
-  move_us(kMinuteUs - 1);
+  expect_one(reschedule("a", kDelayUs), WFStoreVerdict::kWon, timer, 0);
+  move_us(kDelayUs - 1);
   EXPECT_TRUE(claim().claimed.empty());
   move_us(1);
   const auto claimed = claim_one();
@@ -132,9 +132,9 @@ TEST_P(StoreVerdicts, CancelAfterTheLeaseIsWonAndSaysThatARunBegan) {
 TEST_P(StoreVerdicts, RescheduleAfterTheLeaseIsWonAndTheTimerBeginsAnew) {
   const auto claimed = running("a");
   end_lease(claimed);
-  expect_one(reschedule("a", kMinuteUs), WFStoreVerdict::kWonAfter, claimed.run.timer, 1);
+  expect_one(reschedule("a", kDelayUs), WFStoreVerdict::kWonAfter, claimed.run.timer, 1);
   EXPECT_TRUE(claim().claimed.empty());
-  move_us(kMinuteUs);
+  move_us(kDelayUs);
   const auto again = claim_one();
   EXPECT_EQ(again.run.timer, claimed.run.timer);
   EXPECT_EQ(again.attempts, 1U);
@@ -153,7 +153,7 @@ TEST_P(StoreVerdicts, CancelOfADoneTimerSaysHowAndWhenItEnded) {
   move_us(5);
   const int64_t when_us = now_us();
   EXPECT_TRUE(acknowledge(claimed.run));
-  move_us(kMinuteUs);
+  move_us(kDelayUs);
   expect_done(cancel("a"), when_us);
 }
 
@@ -176,7 +176,7 @@ TEST_P(StoreVerdicts, ReplaceOfADoneTimerStoresTheNewOne) {
 
 TEST_P(StoreVerdicts, CancelOfATimerThatNeverWasIsUnknown) {
   const int64_t opened_us = now_us();
-  move_us(kMinuteUs);
+  move_us(kDelayUs);
   expect_unknown(cancel("a"), opened_us);
 }
 
@@ -232,7 +232,7 @@ class StoreVerdictsInDoubt : public StoreVerdicts {
   RescheduleRequest reschedule_request(const std::string& name) {
     RescheduleRequest request;
     request.name = name;
-    request.due_us = now_us() + kMinuteUs;
+    request.due_us = now_us() + kDelayUs;
     return request;
   }
 
@@ -263,7 +263,7 @@ TEST_P(StoreVerdictsInDoubt, CancelThatIsSaidAgainHappensOnce) {
   const auto claimed = running("a");
   lose(cancel_request("a"), FaultyBackend::Fault::kAfter);
   EXPECT_TRUE(acknowledge(claimed.run));
-  schedule("a", kMinuteUs);
+  schedule("a", kDelayUs);
   // It speaks of the first timer, and the second one stays.
   expect_one(ask(cancel_request("a"), nullptr, last_id_).answers, WFStoreVerdict::kRunning,
              claimed.run.timer, 1);
@@ -274,7 +274,7 @@ TEST_P(StoreVerdictsInDoubt, RescheduleThatIsSaidAgainHappensOnce) {
   const uint64_t timer = schedule("a", 0).timer;
   const RescheduleRequest request = reschedule_request("a");
   lose(request, FaultyBackend::Fault::kAfter);
-  move_us(kMinuteUs);
+  move_us(kDelayUs);
   const auto claimed = claim_one();
   EXPECT_EQ(claimed.run.timer, timer);
   expect_one(ask(request, nullptr, last_id_).answers, WFStoreVerdict::kWon, timer, 0);

@@ -38,7 +38,7 @@ std::vector<WFStoreVerdict> verdicts(const WFStoreResult& result) {
   return all;
 }
 
-std::vector<std::string> names(const WFStoreResult& result) {
+std::vector<std::string> names_in(const WFStoreResult& result) {
   std::vector<std::string> all;
   for (const WFStoreInfo& info : result.timers) {
     all.push_back(info.name);
@@ -528,10 +528,10 @@ TEST(TimerStore, AListIsInTheOrderOfNamesAndNumbers) {
   for (const char* name : {"b", "a", "ab", "b", "c", "a"}) {
     store->schedule({name, hours(1), "kind", "of " + std::string(name)});
   }
-  EXPECT_THAT(names(store->list("")), ElementsAre("a", "a", "ab", "b", "b", "c"));
-  EXPECT_THAT(names(store->list("a")), ElementsAre("a", "a", "ab"));
-  EXPECT_THAT(names(store->list("b")), ElementsAre("b", "b"));
-  EXPECT_THAT(names(store->list("d")), ElementsAre());
+  EXPECT_THAT(names_in(store->list("")), ElementsAre("a", "a", "ab", "b", "b", "c"));
+  EXPECT_THAT(names_in(store->list("a")), ElementsAre("a", "a", "ab"));
+  EXPECT_THAT(names_in(store->list("b")), ElementsAre("b", "b"));
+  EXPECT_THAT(names_in(store->list("d")), ElementsAre());
   EXPECT_EQ(store->count("").count, 6u);
   EXPECT_EQ(store->count("a").count, 3u);
   EXPECT_EQ(store->count("d").count, 0u);
@@ -577,7 +577,7 @@ TEST(TimerStore, ACursorStaysValidWhenItsTimerIsGone) {
   }
   const WFStoreResult first = store->list("", "", 2);
   store->cancel("b");
-  EXPECT_THAT(names(store->list("", first.cursor, 2)), ElementsAre("c"));
+  EXPECT_THAT(names_in(store->list("", first.cursor, 2)), ElementsAre("c"));
 }
 
 // Wrong arguments --------------------------------------------------------------------------------

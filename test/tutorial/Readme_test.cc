@@ -32,7 +32,7 @@ std::vector<fs::path> documents() {
 }
 
 // What the pattern's first group matches, each once.
-std::set<std::string> matches_of(const std::string& text, const char* pattern) {
+std::set<std::string> distinct_matches_of(const std::string& text, const char* pattern) {
   const std::regex regex(pattern);
   std::set<std::string> found;
   for (std::sregex_iterator each(text.begin(), text.end(), regex), end; each != end; ++each) {
@@ -44,7 +44,7 @@ std::set<std::string> matches_of(const std::string& text, const char* pattern) {
 // The fragments that name the headings of a document: lower case, spaces as "-", no punctuation.
 std::set<std::string> anchors_of(const std::string& text) {
   std::set<std::string> anchors;
-  for (const std::string& heading : matches_of(text, R"((?:^|\n)#+ ([^\n]+))")) {
+  for (const std::string& heading : distinct_matches_of(text, R"((?:^|\n)#+ ([^\n]+))")) {
     std::string anchor;
     for (const char c : heading) {
       const auto letter = static_cast<unsigned char>(c);
@@ -86,7 +86,7 @@ TEST(Readme, LinksOfTheDocumentsLeadSomewhere) {
   int fragments = 0;
   for (const fs::path& path : documents()) {
     const std::string text = text_of(path);
-    for (const std::string& link : matches_of(text, R"(\]\(([^)*\s]+)\))")) {
+    for (const std::string& link : distinct_matches_of(text, R"(\]\(([^)*\s]+)\))")) {
       if (link.find("://") != std::string::npos) {
         continue;
       }
@@ -108,7 +108,7 @@ TEST(Readme, LinksOfTheDocumentsLeadSomewhere) {
 
 TEST(Readme, HeadersThatTheDocumentsNameAreThere) {
   for (const char* name : {"README.md", "docs/tasks.md", "docs/migration.md", "docs/recipes.md"}) {
-    for (const std::string& header : matches_of(text_of(kRoot / name), R"(`(\w+\.h)`)")) {
+    for (const std::string& header : distinct_matches_of(text_of(kRoot / name), R"(`(\w+\.h)`)")) {
       EXPECT_TRUE(fs::exists(kRoot / "include/workflow" / header)) << name << ": " << header;
     }
   }
@@ -138,7 +138,8 @@ TEST(Readme, EveryFunctionThatMakesTasksIsOnThePageOfTasks) {
   const std::string page = text_of(kRoot / "docs/tasks.md");
   for (const char* header : {"WFTaskFactory.h", "Workflow.h", "WFGraphTask.h"}) {
     const std::string text = text_of(kRoot / "include/workflow" / header);
-    for (const std::string& function : matches_of(text, R"(\b(create_\w+|[a-z]+_by_name)\()")) {
+    for (const std::string& function :
+         distinct_matches_of(text, R"(\b(create_\w+|[a-z]+_by_name)\()")) {
       EXPECT_NE(page.find(function), std::string::npos) << header << ": " << function;
     }
   }
