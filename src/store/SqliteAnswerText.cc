@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "store/StoreBytes.h"
 #include "store/StoreTime.h"
 #include "workflow/WFTaskState.h"
 
@@ -12,85 +13,31 @@ namespace {
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kLeastAnswerBytes = 8;  // one for each field
 
-// Seven bits in each byte, the lowest first; the highest bit says that more follow.
-void put(std::string& out, uint64_t value) {
-  while (value >= 0x80) {
-    out.push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
-  }
-  out.push_back(static_cast<char>(value));
-}
-
-void put(std::string& out, std::string_view text) {
-  put(out, text.size());
-  out.append(text);
-}
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-
-  uint64_t number() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (bytes_.empty()) {
-        break;
-      }
-      const auto byte = static_cast<unsigned char>(bytes_.front());
-      bytes_.remove_prefix(1);
-      value |= uint64_t{byte & 0x7fU} << shift;
-      if (byte < 0x80) {
-        return value;
-      }
-    }
-    good_ = false;
-    return 0;
-  }
-
-  std::string text() {
-    const uint64_t size = number();
-    if (size > bytes_.size()) {
-      good_ = false;
-      return {};
-    }
-    std::string text(bytes_.substr(0, size));
-    bytes_.remove_prefix(size);
-    return text;
-  }
-
-  size_t left() const { return bytes_.size(); }
-  bool good() const { return good_; }
-
- private:
-  std::string_view bytes_;
-  bool good_ = true;
-};
-
 }  // namespace
 
 std::string encode_answer(const WFStoreResult& result) {
   std::string out;
-  put(out, kVersion);
-  put(out, static_cast<uint64_t>(result.error));
-  put(out, result.message);
-  put(out, result.timer);
-  put(out, result.count);
-  put(out, result.answers.size());
+  StoreBytes::put(out, kVersion);
+  StoreBytes::put(out, static_cast<uint64_t>(result.error));
+  StoreBytes::put(out, result.message);
+  StoreBytes::put(out, result.timer);
+  StoreBytes::put(out, result.count);
+  StoreBytes::put(out, result.answers.size());
   for (const WFStoreAnswer& answer : result.answers) {
-    put(out, static_cast<uint64_t>(answer.verdict));
-    put(out, answer.timer);
-    put(out, answer.owner);
-    put(out, answer.fence);
-    put(out, static_cast<uint64_t>(answer.lease_left.count()));
-    put(out, answer.attempts);
-    put(out, static_cast<uint64_t>(answer.outcome));
-    put(out, static_cast<uint64_t>(us_of_time(answer.when)));
+    StoreBytes::put(out, static_cast<uint64_t>(answer.verdict));
+    StoreBytes::put(out, answer.timer);
+    StoreBytes::put(out, answer.owner);
+    StoreBytes::put(out, answer.fence);
+    StoreBytes::put(out, static_cast<uint64_t>(answer.lease_left.count()));
+    StoreBytes::put(out, answer.attempts);
+    StoreBytes::put(out, static_cast<uint64_t>(answer.outcome));
+    StoreBytes::put(out, static_cast<uint64_t>(us_of_time(answer.when)));
   }
   return out;
 }
 
 bool decode_answer(std::string_view bytes, WFStoreResult* result) {
-  Reader reader(bytes);
+  StoreBytes::Reader reader(bytes);
   if (reader.number() != kVersion) {
     return false;
   }

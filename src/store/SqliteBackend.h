@@ -6,24 +6,16 @@
 #include <string>
 
 #include "store/SqliteAnswers.h"
-#include "store/SqliteCheckpoints.h"
-#include "store/SqliteFile.h"
+#include "store/SqliteMeta.h"
 #include "store/SqliteNews.h"
-#include "store/SqliteOpened.h"
-#include "store/SqliteQueue.h"
-#include "store/SqliteReserve.h"
+#include "store/SqliteStore.h"
 #include "store/SqliteTimers.h"
 #include "store/StoreBackend.h"
 
 namespace workflow {
 
-// A store in a file of SQLite, which processes of one machine may share.
-//
-//   <file>           the store; with <file>-wal and <file>-shm while it is open
-//   <file>-queue     the order of processes, what they tell each other, and how many commits there
-//                    have been (SqliteQueue)
-//   <file>-reserve   room for the case that the disk is full (SqliteReserve)
-//   <file>-new       a store that is being created
+// A store in a file of SQLite, which processes of one machine may share: the layout kShared of
+// SqliteSchema, in the files of a SqliteStore.
 //
 // execute() carries out its requests in one transaction, or in several if there are very many.
 //
@@ -33,12 +25,6 @@ namespace workflow {
 // 2. No request has an answer that its transaction has not made durable.
 // 3. While the disk is full (SqliteQueue::Page::disk_is_full), schedules are not carried out
 //    (ENOSPC). Everything else is, in the room of the reserve.
-// 4. A store that was not verified, or that has failed, is closed as it is: the log is not copied
-//    into the file.
-// 5. After a sync has failed, all of the log is copied into the file and synced anew before a store
-//    is opened again. What the system still shows of the log need not be on the disk.
-// 6. A store that has fewer commits than the queue has counted, or whose file is missing beside
-//    its log or its queue, is not opened: something was lost that was reported as stored.
 //
 // If the file is busy for too long, or memory has run out, requests end with EBUSY or ENOMEM, and
 // the store goes on. If two errors could be meant, the first one is reported.
@@ -60,10 +46,6 @@ class SqliteBackend : public StoreBackend {
  private:
   using Requests = std::span<StoreRequest* const>;
 
-  // The most requests, and bytes of payloads, of one transaction, so that its memory is bounded.
-  static constexpr size_t kMostRequests = 4096;
-  static constexpr size_t kMostBytes = size_t{8} * 1024 * 1024;
-
   // What is prepared over an open file.
   struct Rules {
     Rules(SqliteConnection& connection, size_t remembered)
@@ -77,26 +59,15 @@ class SqliteBackend : public StoreBackend {
 
   SqliteBackend(const std::string& path, const StoreBackendOptions& options,
                 const SqliteSettings& settings)
-      : options_(options),
-        settings_(settings),
-        file_(path, settings),
-        reserve_(path + "-reserve", settings) {}
+      : options_(options), settings_(settings), store_(path, SqliteLayout::kShared, settings) {}
 
   enum class Outcome { kCommitted, kFailed, kDiskIsFull };
 
   int open_file(bool create, std::string* message);
-  // Opens the queue, and creates the store if it is missing, while no other thread does.
-  int open_queue(bool create, std::string* message);
-  // Creates the store if it is missing.
-  int make_file(bool create, std::string* message);
-  // Compares the store with what the queue knows.
-  int verify(std::string* message);
   // Returns an error of the disk. Others are met by the first request if they stay.
   int know_session(std::string* message);
-  void start_threads();
   void close_file();
 
-  static size_t group_size(Requests requests);
   void execute_group(Requests requests);
   void read(Requests requests);
   void write(Requests requests);
@@ -107,24 +78,15 @@ class SqliteBackend : public StoreBackend {
   void carry_out_new(StoreRequest& request);
   // Ends the transaction, if there is one, after an error of the connection.
   void undo();
-  // Whether the disk has room as far as is known. If it was full, looks again once a second.
-  bool has_room();
-  // The first error of a connection to the file. Notes whether a sync has failed.
-  StoreFailure failure_of(const SqliteConnection& connection);
 
   void fail(Requests requests, const StoreFailure& failure);
 
   const StoreBackendOptions options_;
   const SqliteSettings settings_;
-  SqliteOpened opened_;
-  SqliteFile file_;
-  SqliteReserve reserve_;
-  SqliteQueue queue_;
+  SqliteStore store_;
   std::optional<SqliteNews> news_;
-  std::optional<SqliteCheckpoints> checkpoints_;
   std::optional<Rules> rules_;
   StoreFailure broken_;
-  int64_t look_for_room_ns_ = 0;
 };
 
 }  // namespace workflow

@@ -148,7 +148,7 @@ int SqliteFile::create(int64_t now_us, std::string* message) const {
     connection.run(
         "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAGMA synchronous = FULL;"
         "BEGIN IMMEDIATE;");
-    SqliteSchema::create(connection, identity, now_us);
+    SqliteSchema::create(connection, layout_, identity, now_us);
     connection.run("COMMIT; PRAGMA journal_mode = WAL;");
     if (connection.code() != SQLITE_OK) {
       const int error = fail(connection, message);
@@ -186,14 +186,23 @@ int SqliteFile::check_header(std::string* message) const {
       big(&header[68]) != SqliteSchema::kApplicationId) {
     return say(EILSEQ, path_ + ": not a store", message);
   }
-  if (layout > SqliteSchema::kLayout && SqliteSeals::is_whole(header.data(), 1)) {
+  const bool is_whole = SqliteSeals::is_whole(header.data(), 1);
+  if (layout > SqliteSchema::kLastLayout && is_whole) {
     return say(
         ENOTSUP,
         path_ + ": written by a later version of the library, layout " + std::to_string(layout),
         message);
   }
-  if (layout != SqliteSchema::kLayout || header[16] != SqliteSeals::kPageBytes >> 8 ||
-      header[17] != 0 || header[18] != 2 || header[20] != SqliteSeals::kSealBytes) {
+  const auto own_layout = static_cast<uint32_t>(layout_);
+  if (layout != own_layout && layout != 0 && is_whole) {
+    return say(EINVAL,
+               path_ + (layout_ == SqliteLayout::kOwned
+                            ? ": a shared store: open it without layout=owned"
+                            : ": a store that one process owns: open it with ?layout=owned"),
+               message);
+  }
+  if (layout != own_layout || header[16] != SqliteSeals::kPageBytes >> 8 || header[17] != 0 ||
+      header[18] != 2 || header[20] != SqliteSeals::kSealBytes) {
     return say(EILSEQ, path_ + ": damaged", message);
   }
   return 0;
@@ -221,7 +230,7 @@ int SqliteFile::open(std::string* message) {
   connection_.run("PRAGMA cache_size = -16384;");
   checkpoints_.run("PRAGMA cache_size = -256;");
   if (connection_.number("PRAGMA application_id") != SqliteSchema::kApplicationId ||
-      connection_.number("PRAGMA user_version") != SqliteSchema::kLayout) {
+      connection_.number("PRAGMA user_version") != static_cast<int>(layout_)) {
     connection_.note(SQLITE_CORRUPT);
   }
   StoreFailure replaced;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "store/SqliteConnection.h"
+#include "store/SqliteSchema.h"
 #include "store/StoreRequest.h"
 
 namespace workflow {
@@ -35,8 +36,11 @@ struct SqliteSettings {
 //    set_copies_on_close(true): what is behind damage in the log may still be saved by hand.
 class SqliteFile {
  public:
-  SqliteFile(std::string path, SqliteSettings settings)
-      : path_(std::move(path)), log_path_(path_ + "-wal"), settings_(std::move(settings)) {}
+  SqliteFile(std::string path, SqliteSettings settings, SqliteLayout layout = SqliteLayout::kShared)
+      : path_(std::move(path)),
+        log_path_(path_ + "-wal"),
+        settings_(std::move(settings)),
+        layout_(layout) {}
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
@@ -46,6 +50,9 @@ class SqliteFile {
   // Whether there is a file of that name, or a log without its file.
   bool exists() const;
   bool has_log() const;
+  // Looks at the header of the file, which exists, before SQLite may change anything. The result is
+  // as that of check_directory().
+  int check_header(std::string* message) const;
   // Creates the store, whose file must be missing. Only one process does this at a time. The
   // result is as that of check_directory().
   int create(int64_t now_us, std::string* message) const;
@@ -84,8 +91,6 @@ class SqliteFile {
   static bool is_sync(const SqliteConnection& connection);
 
  private:
-  // Looks at the header of the file before SQLite may change anything.
-  int check_header(std::string* message) const;
   int open_connection(SqliteConnection& connection, std::string* message) const;
   int fail(const SqliteConnection& connection, std::string* message) const;
   static int committed(void* file, sqlite3* connection, const char* database, int frames);
@@ -93,6 +98,7 @@ class SqliteFile {
   const std::string path_;
   const std::string log_path_;
   const SqliteSettings settings_;
+  const SqliteLayout layout_;
   SqliteConnection connection_;
   SqliteConnection checkpoints_;
   dev_t device_ = 0;

@@ -29,6 +29,11 @@ class SqliteMeta {
   int64_t dropping = 0;      // the session whose answers are being deleted; 0: none
   bool has_dropped = false;  // whether any session was forgotten
 
+  // A store that is owned by a process deletes answers in another way, and has the number of its
+  // last owner here.
+  int64_t owner() const { return dropping; }
+  void set_owner(int64_t owner) { dropping = owner; }
+
  private:
   SqliteConnection& connection_;
   SqliteStatement select_{connection_,

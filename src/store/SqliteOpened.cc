@@ -12,6 +12,7 @@ namespace {
 struct Opened {
   int forks = 0;  // when it was opened
   int count = 0;  // how many stores there are for it
+  bool is_owned = false;
 };
 
 // What the process has open. Locked over fork(2), so that the child finds it whole.
@@ -42,7 +43,7 @@ struct Registry {
 
 }  // namespace
 
-int SqliteOpened::enter(const std::string& path) {
+int SqliteOpened::enter(const std::string& path, bool owns) {
   leave();
   Registry& registry = Registry::registry();
   MutexLock lock(registry.mutex);
@@ -50,6 +51,10 @@ int SqliteOpened::enter(const std::string& path) {
   if (opened.count > 0 && opened.forks != registry.forks) {
     return ECHILD;
   }
+  if (opened.count > 0 && (owns || opened.is_owned)) {
+    return EBUSY;
+  }
+  opened.is_owned = owns;
   opened.forks = registry.forks;
   opened.count++;
   path_ = path;

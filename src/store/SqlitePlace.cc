@@ -28,16 +28,25 @@ int refuse(int error, const std::string& why, std::string* message) {
 
 }  // namespace
 
-int find_sqlite_file(const std::string& place, std::string* path, std::string* message) {
+int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayout* layout,
+                     std::string* message) {
+  const size_t mark = std::min(url_place.find('?'), url_place.size());
+  const std::string place = url_place.substr(0, mark);
+  const std::string parameters = url_place.substr(mark);
+  *layout = SqliteLayout::kShared;
+  if (parameters == "?layout=owned") {
+    *layout = SqliteLayout::kOwned;
+  } else if (parameters.starts_with("?layout=") && parameters != "?layout=shared") {
+    return refuse(EINVAL, "the layout in the URL is neither shared nor owned", message);
+  } else if (!parameters.empty() && !parameters.starts_with("?layout=")) {
+    const std::string parameter = parameters.substr(1, parameters.find('=') - 1);
+    return refuse(EINVAL, "unknown parameter in the URL: " + parameter, message);
+  }
   if (place.empty()) {
     return refuse(EINVAL, "the URL names no file", message);
   }
   if (place.starts_with("//")) {
     return refuse(EINVAL, "the URL names a host: write sqlite:/path, with one slash", message);
-  }
-  if (const size_t mark = place.find('?'); mark != std::string::npos) {
-    const std::string parameter = place.substr(mark + 1, place.find('=', mark) - mark - 1);
-    return refuse(EINVAL, "unknown parameter in the URL: " + parameter, message);
   }
   if (place.find('\0') != std::string::npos || place.find('#') != std::string::npos) {
     return refuse(EINVAL, "the path contains a character that is not allowed", message);

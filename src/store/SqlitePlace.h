@@ -2,12 +2,16 @@
 
 #include <string>
 
+#include "store/SqliteSchema.h"
+
 namespace workflow {
 
-// The file that the part of a URL after "sqlite:" names: an absolute path, without symbolic links.
+// The file that the part of a URL after "sqlite:" names: an absolute path, without symbolic links;
+// and its layout, which may follow as ?layout=shared or ?layout=owned.
 // Returns 0, or an errno value and a message: EINVAL for what is no path, ENOENT if the directory
 // is missing, or whatever the system says. The file itself may be missing.
-int find_sqlite_file(const std::string& place, std::string* path, std::string* message);
+int find_sqlite_file(const std::string& place, std::string* path, SqliteLayout* layout,
+                     std::string* message);
 
 // Whether a file system of that type, as statfs(2) tells it, is on another machine. Locks and
 // shared memory do not work there as SQLite needs them.

@@ -24,6 +24,7 @@ constexpr uint64_t kMagic = 0x3165756575516657;  // "WfQueue1"
 
 // Bytes of the file that are locked; there need not be such bytes.
 constexpr int64_t kCreation = 0;
+constexpr int64_t kOwner = 1;
 constexpr int64_t kTickets = int64_t{1} << 20;
 constexpr uint64_t kTicketBytes = uint64_t{1} << 30;
 
@@ -130,6 +131,11 @@ int SqliteQueue::lock_creation() {
 
 void SqliteQueue::unlock_creation() {
   lock(F_UNLCK, kCreation, false);
+}
+
+int SqliteQueue::own() {
+  const int error = lock(F_WRLCK, kOwner, false);
+  return error == EAGAIN || error == EACCES ? EBUSY : error;
 }
 
 bool SqliteQueue::draw_ticket(int64_t deadline_ns) {

@@ -57,6 +57,10 @@ class SqliteQueue {
   int lock_creation();
   void unlock_creation();
 
+  // Takes the lock of the process that owns the store, until the file is closed. Returns 0, EBUSY
+  // if another process has it, or another errno value.
+  int own();
+
   // Waits for the turn of this process, but not longer than `patience_ms`.
   void enter(int patience_ms);
   void leave();

@@ -8,7 +8,7 @@ namespace workflow {
 
 namespace {
 
-constexpr char kTables[] = R"(
+constexpr char kMetaTable[] = R"(
 CREATE TABLE meta(
   only_row INTEGER PRIMARY KEY CHECK(only_row = 1),
   identity INTEGER NOT NULL,
@@ -20,6 +20,15 @@ CREATE TABLE meta(
   since INTEGER NOT NULL,
   dropping INTEGER NOT NULL,
   has_dropped INTEGER NOT NULL);
+)";
+
+constexpr char kOwnedTables[] = R"(
+CREATE TABLE journal(
+  id INTEGER PRIMARY KEY,
+  records BLOB NOT NULL);
+)";
+
+constexpr char kSharedTables[] = R"(
 CREATE TABLE kinds(
   id INTEGER PRIMARY KEY,
   name BLOB NOT NULL UNIQUE);
@@ -67,10 +76,12 @@ CREATE TABLE answers(
 
 }  // namespace
 
-bool SqliteSchema::create(SqliteConnection& connection, uint64_t identity, int64_t now_us) {
-  connection.run(kTables);
+bool SqliteSchema::create(SqliteConnection& connection, SqliteLayout layout, uint64_t identity,
+                          int64_t now_us) {
+  connection.run(kMetaTable);
+  connection.run(layout == SqliteLayout::kOwned ? kOwnedTables : kSharedTables);
   connection.run(("PRAGMA application_id = " + std::to_string(kApplicationId)).c_str());
-  connection.run(("PRAGMA user_version = " + std::to_string(kLayout)).c_str());
+  connection.run(("PRAGMA user_version = " + std::to_string(static_cast<int>(layout))).c_str());
   SqliteStatement insert(connection, "INSERT INTO meta VALUES(1, ?, 0, 0, 0, 1, 0, ?, 0, 0)");
   return insert.run(identity, now_us);
 }

@@ -6,7 +6,13 @@
 
 namespace workflow {
 
-// The layout of the file of a store.
+// Who uses a store, and so what is in its file. The numbers are those of the layouts in the files.
+enum class SqliteLayout {
+  kShared = 1,  // any number of processes
+  kOwned = 2    // one process
+};
+
+// The tables in the file of a store. In a shared one:
 //
 //   meta      one row: the counters of the store
 //   kinds     the kinds of timers that there have been, so that rows have a small number instead
@@ -14,6 +20,13 @@ namespace workflow {
 //   done      the timers that have ended last, numbered in the order of their ends
 //   sessions  the engines whose requests are remembered
 //   answers   the answers to requests with an id; NULL: asked for, and so used up
+//
+// In one that is owned by a process:
+//
+//   meta      one row: the counters of the store. `fence` is the last one that may have been given,
+//             and `ended` the position of the next timer that ends.
+//   journal   what has happened to the timers, numbered in the order in which it did
+//   (MemoryJournal)
 //
 // Invariants of `timers`:
 // 1. `wake` is the time from which a timer may be claimed: it is due or tried again then (waiting),
@@ -27,12 +40,13 @@ struct SqliteSchema {
   // "WfTS", in the header of the file.
   static constexpr int kApplicationId = 0x57665453;
   // Stores of a later layout are refused.
-  static constexpr int kLayout = 1;
+  static constexpr int kLastLayout = 2;
 
   enum State { kWaiting = 0, kLeased = 1, kBlocked = 2, kFailed = 3 };
 
   // Creates the tables in an empty file. Returns code() == SQLITE_OK.
-  static bool create(SqliteConnection& connection, uint64_t identity, int64_t now_us);
+  static bool create(SqliteConnection& connection, SqliteLayout layout, uint64_t identity,
+                     int64_t now_us);
 };
 
 }  // namespace workflow

@@ -184,4 +184,10 @@ struct StoreRequest {
   StoreFailure failure;
 };
 
+// Takes back what an earlier attempt has answered.
+void clear_answer(StoreRequest& request);
+
+// Whether it changes nothing.
+bool only_reads(const StoreRequest& request);
+
 }  // namespace workflow

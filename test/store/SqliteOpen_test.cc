@@ -56,9 +56,14 @@ class SqliteOpen : public ::testing::Test {
 
 TEST_F(SqliteOpen, WhatIsNoPathIsRefused) {
   const std::pair<std::string, std::string> places[] = {
-      {"", "no file"},        {"//host/timers", "host"}, {path_ + "?shards=3", "shards"},
-      {path_ + "/", "slash"}, {"/dev/null", "regular"},  {directory_.path("."), "regular"},
+      {"", "no file"},
+      {"//host/timers", "host"},
+      {path_ + "?shards=3", "shards"},
+      {path_ + "/", "slash"},
+      {"/dev/null", "regular"},
+      {directory_.path("."), "regular"},
       {"?", "parameter"},
+      {path_ + "?layout=none", "neither"},
   };
   for (const auto& [place, text] : places) {
     path_ = place;
@@ -121,7 +126,7 @@ TEST_F(SqliteOpen, WhatIsNoStoreIsRefusedAndNotChanged) {
 TEST_F(SqliteOpen, ALaterLayoutIsRefusedAndAnEarlierOneIsNone) {
   ASSERT_EQ(open(), 0);
   backend_.reset();
-  change("PRAGMA user_version = 2");
+  change("PRAGMA user_version = 3");
   EXPECT_EQ(open(), ENOTSUP);
   EXPECT_TRUE(says("later")) << message_;
   change("PRAGMA user_version = 0");

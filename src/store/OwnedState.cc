@@ -1,0 +1,130 @@
+#include "store/OwnedState.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "store/MemoryRecord.h"
+
+namespace workflow {
+
+bool OwnedState::carry_out(StoreRequest& request, bool stores) {
+  const bool has_id = request.id.number != 0;
+  if (has_id) {
+    switch (answers_.find(request)) {
+      case OwnedAnswers::Found::kYes:
+        return true;
+      case OwnedAnswers::Found::kUsedUp:
+        request.failure.error = ECANCELED;
+        request.failure.message = "its id was asked for, and is used up";
+        return true;
+      case OwnedAnswers::Found::kNo:
+      case OwnedAnswers::Found::kForgotten:
+        break;
+    }
+  }
+  if (!stores && std::holds_alternative<ScheduleRequest>(request.what)) {
+    return false;
+  }
+  carry_out_new(request);
+  timers_.trim(remembered_);
+  if (has_id) {
+    answers_.add(request);
+  }
+  sync_ = std::max(sync_, sync_of(request));
+  return true;
+}
+
+void OwnedState::carry_out_new(StoreRequest& request) {
+  std::visit(
+      [this, &request](auto& what) {
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, ScheduleRequest>) {
+          timers_.carry_out(what, request.failure);
+        } else if constexpr (std::is_same_v<What, AskRequest>) {
+          answers_.carry_out(what, request.failure);
+        } else {
+          timers_.carry_out(what);
+        }
+      },
+      request.what);
+}
+
+void OwnedState::know_session(uint64_t session) {
+  answers_.know(session);
+  sync_ = Sync::kNow;
+}
+
+OwnedState::Sync OwnedState::sync_of(const StoreRequest& request) {
+  if (only_reads(request) || std::holds_alternative<ClaimRequest>(request.what) ||
+      std::holds_alternative<ExtendRequest>(request.what)) {
+    return Sync::kNotNeeded;
+  }
+  return std::holds_alternative<FinishRequest>(request.what) ? Sync::kSoon : Sync::kNow;
+}
+
+OwnedState::Sync OwnedState::write() {
+  timers_.write();
+  answers_.write();
+  const Sync sync = std::exchange(sync_, Sync::kNotNeeded);
+  if (sync != Sync::kNotNeeded) {
+    clean(journal_.written_bytes());
+  }
+  return sync;
+}
+
+void OwnedState::clean(size_t written) {
+  auto left = static_cast<int64_t>(kCleanedBytes + 2 * written);
+  while (left > 0 && journal_.is_worth_cleaning()) {
+    if (const size_t dropped = journal_.drop_first()) {
+      left -= static_cast<int64_t>(dropped);
+    } else {
+      left -= journal_.oldest().bytes;
+      write_again(journal_.oldest());
+    }
+  }
+}
+
+void OwnedState::write_again(JournalEntry& entry) {
+  switch (entry.kind) {
+    case JournalEntry::Kind::kTimer:
+      timers_.write_again(static_cast<MemoryTimer&>(entry));
+      return;
+    case JournalEntry::Kind::kEnded:
+      timers_.write_again(static_cast<MemoryEnded::Ended&>(entry));
+      return;
+    case JournalEntry::Kind::kAnswer:
+      answers_.write_again(static_cast<OwnedAnswers::Answer&>(entry));
+      return;
+    case JournalEntry::Kind::kSession:
+      answers_.write_again(static_cast<OwnedAnswers::Session&>(entry));
+      return;
+  }
+}
+
+OwnedState::Counters OwnedState::counters() const {
+  return {timers_.counters(), answers_.has_dropped(), timers_.size()};
+}
+
+bool OwnedState::read(int64_t row, std::string_view bytes) {
+  if (!journal_.read(row, bytes.size())) return false;
+  StoreBytes::Reader record(bytes);
+  while (record.left() > 0) {
+    const char kind = record.byte();
+    const bool is_of_answers = kind == MemoryRecord::kAnswer || kind == MemoryRecord::kSession ||
+                               kind == MemoryRecord::kDropped;
+    if (!(is_of_answers ? answers_.read(kind, record) : timers_.read(kind, record))) return false;
+  }
+  return record.good();
+}
+
+bool OwnedState::restore(const Counters& counters, uint64_t over_fence, int64_t over_us) {
+  answers_.restore(counters.has_dropped);
+  const bool fits = timers_.restore(counters.timers, over_fence, over_us);
+  timers_.trim(remembered_);
+  return fits && timers_.size() == counters.stored;
+}
+
+}  // namespace workflow

@@ -1,0 +1,211 @@
+#include "store/SqliteStore.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "util/Mutex.h"
+#include "util/Time.h"
+
+namespace workflow {
+
+int SqliteStore::open(bool create, int64_t now_us, std::string* message) {
+  int error = file_.check_directory(message);
+  if (error == 0 && !file_.exists() && !create) {
+    *message = file_.path() + ": there is no store";
+    return ENOENT;
+  }
+  if (error == 0) {
+    error = opened_.enter(file_.path(), layout_ == SqliteLayout::kOwned);
+    if (error == ECHILD) {
+      *message = file_.path() +
+                 ": was open when this process was forked, and its locks have stayed with the "
+                 "parent";
+    } else if (error == EBUSY) {
+      *message = file_.path() + ": this process has the store open, and it has one owner";
+    }
+  }
+  if (error == 0 && file_.exists()) {
+    // Before anything else is touched: it may be a store of another layout, or none.
+    error = file_.check_header(message);
+  }
+  if (error == 0) {
+    error = open_queue(create, now_us, message);
+  }
+  if (error == 0) {
+    error = file_.open(message);
+  }
+  if (error == 0) {
+    error = verify(message);
+  }
+  if (error != 0) {
+    close(true);
+  }
+  return error;
+}
+
+int SqliteStore::open_queue(bool create, int64_t now_us, std::string* message) {
+  MutexLock lock(SqliteOpened::creation());
+  if (const int error = queue_.open(file_.path() + "-queue", message)) {
+    return error;
+  }
+  if (layout_ == SqliteLayout::kOwned) {
+    if (const int error = queue_.own()) {
+      *message = file_.path() + (error == EBUSY
+                                     ? ": another process has the store open, and it has one owner"
+                                     : std::string("-queue: ") + std::strerror(error));
+      return error;
+    }
+  }
+  return make_file(create, now_us, message);
+}
+
+int SqliteStore::make_file(bool create, int64_t now_us, std::string* message) {
+  if (const int error = queue_.lock_creation()) {
+    *message = file_.path() + "-queue: " + std::strerror(error);
+    return error;
+  }
+  int error = 0;
+  if (!file_.exists()) {
+    if (file_.has_log() || queue_.page().commits > 0) {
+      *message = file_.path() +
+                 ": the file is missing, but what belongs to it is there; to begin anew, remove "
+                 "the files whose names begin with this one";
+      error = EILSEQ;
+    } else if (create) {
+      error = file_.create(now_us, message);
+    } else {
+      *message = file_.path() + ": there is no store";
+      error = ENOENT;
+    }
+  }
+  queue_.unlock_creation();
+  return error;
+}
+
+int SqliteStore::verify(std::string* message) {
+  SqliteQueue::Page& page = queue_.page();
+  // Before the store is read: other processes may commit in between.
+  const int64_t commits = page.commits;
+  SqliteConnection& connection = file_.connection();
+  SqliteMeta meta(connection);
+  connection.run("BEGIN");
+  meta.load();
+  connection.run("COMMIT");
+  if (connection.code() != SQLITE_OK) {
+    const StoreFailure failure = failure_of(connection);
+    *message = failure.message;
+    return failure.error;
+  }
+  uint64_t identity = 0;
+  if (!page.identity.compare_exchange_strong(identity, meta.identity) &&
+      identity != meta.identity) {
+    *message = file_.path() + ": another store than " + file_.path() + "-queue belongs to";
+    return EILSEQ;
+  }
+  if (meta.commits < commits) {
+    *message = file_.path() + ": has lost transactions: " + std::to_string(commits - meta.commits) +
+               " of " + std::to_string(commits) + "; to accept that, remove " + file_.path() +
+               "-queue";
+    return EILSEQ;
+  }
+  uint32_t failed_syncs = page.failed_syncs;
+  if (failed_syncs != 0) {
+    if (const int error = file_.copy_log(message)) {
+      return error;
+    }
+    page.failed_syncs.compare_exchange_strong(failed_syncs, 0);
+  }
+  if (layout_ == SqliteLayout::kShared) {
+    // An owner commits some things without a sync, which need not be on the disk.
+    queue_.committed(meta.commits);
+  }
+  return 0;
+}
+
+void SqliteStore::begin(bool with_thread) {
+  file_.set_copies_on_close(true);
+  checkpoints_.emplace(file_.checkpoints());
+  if (SqliteReserve::is_full(reserve_.make())) {
+    queue_.page().disk_is_full = 1;
+  }
+  if (with_thread) {
+    checkpoints_->start();
+  }
+}
+
+void SqliteStore::close(bool has_failed) {
+  if (checkpoints_) {
+    checkpoints_->stop();
+    if (checkpoints_->failed()) {
+      has_failed = true;
+      failure_of(file_.checkpoints());
+    }
+    checkpoints_.reset();
+  }
+  if (has_failed && !file_.has_lost_log()) {
+    file_.set_copies_on_close(false);
+  }
+  file_.close();
+  {
+    // This takes away the locks of all threads on the file of the queue.
+    MutexLock lock(SqliteOpened::creation());
+    queue_.close();
+  }
+  opened_.leave();
+}
+
+bool SqliteStore::works(StoreFailure* failure) {
+  if (checkpoints_->failed()) {
+    checkpoints_->stop();
+    *failure = failure_of(file_.checkpoints());
+    if (SqliteFile::goes_on_after(failure->error)) {
+      failure->error = EIO;  // nothing is copied any more
+    }
+    return false;
+  }
+  if (!queue_.is_whole()) {
+    failure->error = EILSEQ;
+    failure->message = file_.path() + "-queue: was cut";
+    return false;
+  }
+  return file_.is_same(failure);
+}
+
+bool SqliteStore::has_room() {
+  SqliteQueue::Page& page = queue_.page();
+  if (page.disk_is_full != 0 && monotonic_ns() >= look_for_room_ns_) {
+    // A reserve that cannot be made for another reason does not mean that the disk is full.
+    if (reserve_.has_room() && !SqliteReserve::is_full(reserve_.make())) {
+      page.disk_is_full = 0;
+    } else {
+      look_for_room_ns_ = monotonic_ns() + kNsPerSec;
+    }
+  }
+  return page.disk_is_full == 0;
+}
+
+void SqliteStore::use_reserve() {
+  queue_.page().disk_is_full = 1;
+  look_for_room_ns_ = monotonic_ns() + kNsPerSec;
+  reserve_.release();
+}
+
+size_t SqliteStore::group_size(std::span<StoreRequest* const> requests) {
+  size_t size = 0;
+  size_t bytes = 0;
+  for (; size < requests.size() && size < kMostRequests && bytes < kMostBytes; size++) {
+    if (const auto* schedule = std::get_if<ScheduleRequest>(&requests[size]->what)) {
+      bytes += schedule->spec.payload.size() + schedule->spec.name.size();
+    }
+  }
+  return size;
+}
+
+StoreFailure SqliteStore::failure_of(const SqliteConnection& connection) {
+  if (SqliteFile::is_sync(connection) && queue_.is_whole()) {
+    queue_.page().failed_syncs++;
+  }
+  return file_.failure_of(connection);
+}
+
+}  // namespace workflow

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "store/SqliteCheckpoints.h"
+#include "store/SqliteFile.h"
+#include "store/SqliteMeta.h"
+#include "store/SqliteOpened.h"
+#include "store/SqliteQueue.h"
+#include "store/SqliteReserve.h"
+#include "store/StoreRequest.h"
+
+namespace workflow {
+
+// The files of a store in SQLite, whatever its layout is, and what is checked about them.
+//
+//   <file>           the store; with <file>-wal and <file>-shm while it is open
+//   <file>-queue     the order of processes, what they tell each other, and how many commits there
+//                    have been (SqliteQueue)
+//   <file>-reserve   room for the case that the disk is full (SqliteReserve)
+//   <file>-new       a store that is being created
+//
+// Used by one thread at a time.
+//
+// Invariants:
+// 1. A store that was not verified, or that has failed, is closed as it is: the log is not copied
+//    into the file.
+// 2. After a sync has failed, all of the log is copied into the file and synced anew before a store
+//    is opened again. What the system still shows of the log need not be on the disk.
+// 3. A store that has fewer commits than the queue has counted, or whose file is missing beside
+//    its log or its queue, is not opened: something was lost that was reported as stored.
+// 4. A store of the owned layout is open once. The process that has it open has a lock on the
+//    queue, which the system takes back when the process dies.
+class SqliteStore {
+ public:
+  SqliteStore(const std::string& path, SqliteLayout layout, const SqliteSettings& settings)
+      : layout_(layout), file_(path, settings, layout), reserve_(path + "-reserve", settings) {}
+  SqliteStore(const SqliteStore&) = delete;
+  SqliteStore& operator=(const SqliteStore&) = delete;
+
+  // Opens the store, creates it if it is missing, and verifies it. Returns 0, or an errno value and
+  // a message. After that either begin() or close(true) follows.
+  int open(bool create, int64_t now_us, std::string* message);
+  // The store is good: it is used from now on. With a thread for checkpoints, if there is to be
+  // one.
+  void begin(bool with_thread);
+  // All statements must be gone. `has_failed`: see invariant 1.
+  void close(bool has_failed);
+
+  // Whether requests can be carried out, as far as is known. Otherwise sets `failure`.
+  bool works(StoreFailure* failure);
+  // Whether the disk has room as far as is known. If it was full, looks again once a second.
+  bool has_room();
+  // The disk is full: gives the reserve back.
+  void use_reserve();
+  // After a commit, outside of transactions.
+  void committed() { checkpoints_->committed(file_.log_bytes()); }
+  // Syncs what was committed without a sync, while the caller goes on.
+  void sync_soon() { checkpoints_->sync_soon(); }
+  // The first error of a connection to the file. Notes whether a sync has failed.
+  StoreFailure failure_of(const SqliteConnection& connection);
+
+  // How many of the requests are one transaction at most, so that its memory is bounded.
+  static size_t group_size(std::span<StoreRequest* const> requests);
+
+  const std::string& path() const { return file_.path(); }
+  SqliteFile& file() { return file_; }
+  SqliteConnection& connection() { return file_.connection(); }
+  SqliteQueue& queue() { return queue_; }
+
+ private:
+  // The most requests, and bytes of payloads, of one transaction.
+  static constexpr size_t kMostRequests = 4096;
+  static constexpr size_t kMostBytes = size_t{8} * 1024 * 1024;
+
+  // Opens the queue, and creates the store if it is missing, while no other thread does.
+  int open_queue(bool create, int64_t now_us, std::string* message);
+  // Creates the store if it is missing.
+  int make_file(bool create, int64_t now_us, std::string* message);
+  // Compares the store with what the queue knows.
+  int verify(std::string* message);
+
+  const SqliteLayout layout_;
+  SqliteOpened opened_;
+  SqliteFile file_;
+  SqliteReserve reserve_;
+  SqliteQueue queue_;
+  std::optional<SqliteCheckpoints> checkpoints_;
+  int64_t look_for_room_ns_ = 0;
+};
+
+}  // namespace workflow
