@@ -38,6 +38,8 @@ class HistoryWorker {
   };
 
   static constexpr uint64_t kNames = 100;
+  // So many runs a worker remembers.
+  static constexpr size_t kRuns = 50;
 
   HistoryWorker(workflow::StoreBackend& backend, Plan plan)
       : backend_(backend),
@@ -96,9 +98,10 @@ class HistoryWorker {
 
   std::string random_name() {
     constexpr uint64_t kHot = 4;
-    const uint64_t hour = static_cast<uint64_t>(plan_.now_us()) / 50'000;
+    // Each moment has its own, which come back soon enough for leases to be over then.
+    const uint64_t moment = static_cast<uint64_t>(plan_.now_us()) / 50'000;
     const uint64_t name =
-        random_.one_in(10) ? random_.below(kNames) : (hour * kHot + random_.below(kHot)) % kNames;
+        random_.one_in(10) ? random_.below(kNames) : (moment * kHot + random_.below(kHot)) % kNames;
     return "name" + std::to_string(100 + name);
   }
 
@@ -154,7 +157,8 @@ class HistoryWorker {
       return make_claim(request, name);
     }
     if (kind < 18 && !runs_.empty()) {
-      return random_.one_in(5) ? make_extend(request) : make_finish(request);
+      const Run run = random_run(name);
+      return random_.one_in(5) ? make_extend(request, run) : make_finish(request, run);
     }
     return make_read(request, name);
   }
@@ -182,14 +186,21 @@ class HistoryWorker {
     return "claim " + name + " lease=" + std::to_string(claim.lease_us);
   }
 
-  // One of the last runs. It is asked about the run's name, whichever that is.
-  Run random_run() { return runs_[random_.below(runs_.size())]; }
+  // One of the last runs of that name, or else the last one. Often another worker has it by now.
+  Run random_run(const std::string& name) {
+    std::vector<Run> same;
+    for (const Run& run : runs_) {
+      if (run.name == name) {
+        same.push_back(run);
+      }
+    }
+    return same.empty() ? runs_.back() : same[random_.below(same.size())];
+  }
 
-  std::string make_finish(workflow::StoreRequest& request) {
+  std::string make_finish(workflow::StoreRequest& request, const Run& run) {
     using How = workflow::FinishRequest::How;
     static const char* const hows[] = {"done", "missed", "retry", "failed"};
     static const How values[] = {How::kDone, How::kMissed, How::kRetry, How::kFailed};
-    const Run run = random_run();
     const uint64_t how = random_.below(4);
     workflow::FinishRequest finish;
     finish.run = run.id;
@@ -204,8 +215,7 @@ class HistoryWorker {
            " next=" + text_of(finish.next_us);
   }
 
-  std::string make_extend(workflow::StoreRequest& request) {
-    const Run run = random_run();
+  std::string make_extend(workflow::StoreRequest& request, const Run& run) {
     workflow::ExtendRequest extend;
     extend.runs = {run.id};
     extend.lease_us = random_lease();
@@ -341,7 +351,7 @@ class HistoryWorker {
               std::to_string(claimed.attempts) + ':' + text_of(claimed.due_us) + ':' +
               text_of(claimed.lease_end_us) + ',';
       runs_.push_back({name, claimed.run});
-      if (runs_.size() > 6) {
+      if (runs_.size() > kRuns) {
         runs_.pop_front();
       }
     }

@@ -29,7 +29,7 @@
 
 // Several processes, with several threads each, do everything that there is to do with one store,
 // about the same names. What they write down of it must be linearizable name by name: see
-// HistoryChecker.h. WORKFLOW_STORE_ROUNDS is the number of rounds (script/soak).
+// HistoryChecker.h. One round, or as many as fit into WORKFLOW_SOAK_SECONDS (script/soak).
 
 using namespace test_support;
 
@@ -146,6 +146,11 @@ class StoreHistory : public testing::Test {
     int threads = 0;
   };
 
+  bool goes_on(int64_t round) const {
+    const std::chrono::seconds time(env_number("WORKFLOW_SOAK_SECONDS", 0));
+    return round == 0 || (!HasFailure() && std::chrono::steady_clock::now() - begin_ < time);
+  }
+
   void begin_round() {
     files_ = std::make_unique<FastDir>();
     text_.clear();
@@ -211,6 +216,7 @@ class StoreHistory : public testing::Test {
     EXPECT_GE(seen_.size(), 9U);
   }
 
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::unique_ptr<FastDir> files_;
   uint64_t next_worker_ = 1;
   std::string text_;
@@ -222,8 +228,7 @@ class StoreHistory : public testing::Test {
 // Two processes at least, of one or two threads. Two more are killed: one in the middle of its
 // work, one while it holds the lock of the file.
 TEST_F(StoreHistory, OfProcessesOnOneFileIsLinearizableForEachName) {
-  const int64_t rounds = env_number("WORKFLOW_STORE_ROUNDS", 1);
-  for (int64_t round = 0; round < rounds && !HasFailure(); round++) {
+  for (int64_t round = 0; goes_on(round); round++) {
     const FastDir directory;
     begin_round();
     const std::string place = directory.path("timers");
@@ -253,9 +258,8 @@ TEST_F(StoreHistory, OfProcessesOnOneFileIsLinearizableForEachName) {
 
 // Connections are cut meanwhile, and one process is killed. What it had sent may still arrive.
 TEST_F(StoreHistory, OfProcessesOnOneRedisIsLinearizableForEachName) {
-  const int64_t rounds = env_number("WORKFLOW_STORE_ROUNDS", 1);
   const redis_test::RedisServer server;
-  for (int64_t round = 0; round < rounds && !HasFailure(); round++) {
+  for (int64_t round = 0; goes_on(round); round++) {
     begin_round();
     const uint64_t seed = test_seed() + static_cast<uint64_t>(round);
     const std::string place = server.url() + "&namespace=round" + std::to_string(round) +
