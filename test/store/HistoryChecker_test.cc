@@ -178,6 +178,18 @@ TEST(HistoryChecker, ALeaseOfADeadWorkerEnds) {
   EXPECT_FALSE(is_linearizable(doubt + late + "running:5:1:7\n"));
 }
 
+TEST(HistoryChecker, OnlyAClaimInPartsMayLeaveSomethingOutAndSaysSo) {
+  const std::string two = stored() +
+                          "? a 2 30 schedule tea policy=append due=900\n"
+                          "! a 2 40 ok timer=6\n";
+  const std::string claim = "? b 1 1990 claim tea lease=1000 parts=";
+  const std::string one = "\n! b 1 2010 ok claimed=6:7:1:900:3000 more=";
+  EXPECT_TRUE(is_linearizable(two + claim + "1" + one + "1\n"));
+  EXPECT_FALSE(is_linearizable(two + claim + "1" + one + "0\n"));
+  EXPECT_FALSE(is_linearizable(two + claim + "0" + one + "1\n"));
+  EXPECT_FALSE(is_linearizable(two + claim + "0" + one + "0\n"));
+}
+
 TEST(HistoryChecker, NamesAreCheckedApart) {
   EXPECT_EQ(wrong_with(stored() + "? b 1 30 count coffee\n! b 1 40 ok count=0\n"), "");
   const std::string wrong = wrong_with(stored() + "? b 1 30 count coffee\n! b 1 40 ok count=1\n");

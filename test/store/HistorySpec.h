@@ -107,12 +107,14 @@ struct State {
 // One operation in one state at one moment.
 class HistoryStep {
  public:
-  // The state after it; nothing if it cannot have had its answer.
-  static std::optional<State> take(const State& state, const Operation& operation) {
+  // The state after it; nothing if it cannot have had its answer. `left_out`: the keys of the
+  // timers that a claim has not seen.
+  static std::optional<State> take(const State& state, const Operation& operation,
+                                   const std::set<uint64_t>& left_out = {}) {
     // An answer may tell a number that was unknown so far. Each turn learns one.
     State known = state;
     for (size_t turn = 0; turn <= state.timers.size() + 1; turn++) {
-      HistoryStep step(known, operation);
+      HistoryStep step(known, operation, left_out);
       step.carry_out();
       if (!step.learnt_) {
         return step.is_possible_ && in_order(step.state_) ? std::optional<State>(step.state_)
@@ -126,8 +128,8 @@ class HistoryStep {
  private:
   using Stage = Timer::Stage;
 
-  HistoryStep(const State& state, const Operation& operation)
-      : before_(state), state_(state), operation_(operation) {}
+  HistoryStep(const State& state, const Operation& operation, const std::set<uint64_t>& left_out)
+      : before_(state), state_(state), operation_(operation), left_out_(left_out) {}
 
   static bool in_order(const State& state) {
     int64_t last = 0;
@@ -339,10 +341,12 @@ class HistoryStep {
     std::vector<uint64_t> due;
     for (Timer& timer : state_.timers) {
       const bool may_be_taken = timer.stage == Stage::kWaiting || timer.stage == Stage::kLeased;
-      if (may_be_taken && timer.is_reached) {
+      if (may_be_taken && timer.is_reached && left_out_.count(timer.key) == 0) {
         due.push_back(timer.key);
       }
     }
+    expect(!operation_.answered ||
+           operation_.answered_number("more") == (left_out_.empty() ? 0 : 1));
     const auto claimed = items("claimed");
     if (operation_.answered && claimed.size() != due.size()) {
       expect(false);
@@ -461,6 +465,7 @@ class HistoryStep {
   State before_;  // with what the answer has told of it
   State state_;
   const Operation& operation_;
+  const std::set<uint64_t>& left_out_;
   size_t answers_ = 0;
   bool is_possible_ = true;
   bool learnt_ = false;
@@ -519,6 +524,25 @@ class HistorySpec {
     look(std::move(other), operation, now_us, place + 1, results);
   }
 
+  // What a claim may leave out. A store with several parts counts first what is due in each of
+  // them, and then takes so many of the oldest: what is stored in between may displace what was
+  // counted.
+  static std::vector<std::set<uint64_t>> choices(const State& state, const Operation& operation) {
+    std::vector<std::set<uint64_t>> choices = {{}};
+    if (operation.argument("parts") != "1") {
+      return choices;
+    }
+    for (const Timer& timer : state.timers) {
+      const bool is_due = timer.is_reached && (timer.stage == Timer::Stage::kWaiting ||
+                                               timer.stage == Timer::Stage::kLeased);
+      for (size_t i = is_due ? choices.size() : 0; i > 0; i--) {
+        choices.push_back(choices[i - 1]);
+        choices.back().insert(timer.key);
+      }
+    }
+    return choices;
+  }
+
   // A claim of any name ends those that were cancelled while they ran and whose leases are over, in
   // the order of the leases. So the first ones of them may have ended already; when this operation
   // is a claim itself, all have.
@@ -533,8 +557,9 @@ class HistorySpec {
         }
       }
       if (!first || operation.what != "claim") {
-        if (std::optional<State> result = HistoryStep::take(state, operation)) {
-          if (known.insert(result->text()).second) {
+        for (const std::set<uint64_t>& left_out : choices(state, operation)) {
+          std::optional<State> result = HistoryStep::take(state, operation, left_out);
+          if (result && known.insert(result->text()).second) {
             results.push_back(std::move(*result));
           }
         }

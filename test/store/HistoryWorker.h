@@ -34,6 +34,7 @@ class HistoryWorker {
     uint64_t seed = 0;
     uint64_t number = 0;  // of the worker, which is also its session
     int64_t operations = 0;
+    bool has_parts = false;           // whether the store has several shards
     std::function<int64_t()> now_us;  // the clock of the store
   };
 
@@ -183,7 +184,8 @@ class HistoryWorker {
     claim.lease_us = random_lease();
     claim.fresh_us = 1'000'000;
     request.what = claim;
-    return "claim " + name + " lease=" + std::to_string(claim.lease_us);
+    return "claim " + name + " lease=" + std::to_string(claim.lease_us) +
+           " parts=" + (plan_.has_parts ? "1" : "0");
   }
 
   // One of the last runs of that name, or else the last one. Often another worker has it by now.
@@ -355,7 +357,7 @@ class HistoryWorker {
         runs_.pop_front();
       }
     }
-    return text;
+    return text + " more=" + (claim.more ? "1" : "0");
   }
   std::string answer(const workflow::FinishRequest& finish, const std::string&) {
     return std::string("accepted=") + (finish.accepted ? "1" : "0");

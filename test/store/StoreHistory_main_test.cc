@@ -108,6 +108,7 @@ void work() {
       plan.file = variable("HISTORY_FILES") + "/" + plan.name;
       plan.seed = test_seed();
       plan.operations = env_number("HISTORY_OPERATIONS", 100);
+      plan.has_parts = is_redis(place) && place.find("&shards=1") == std::string::npos;
       plan.now_us = [&place] { return store_now_us(place); };
       say("begun");
       HistoryWorker(*backend, plan).run();
