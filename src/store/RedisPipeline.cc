@@ -334,18 +334,25 @@ RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
     timers_++;
   }
   WFTimerTask* task = nullptr;
+  WFTimerHandle handle;
   try {
     task = WFTaskFactory::create_timer_task(
         std::chrono::milliseconds(delay_ms), [this, number](WFTimerTask* timer) {
           time_passed(number, timer->get_state(), timer->get_error());
         });
+    handle = WFTimer::handle_of(task);
   } catch (const std::bad_alloc&) {
+    // There is no timer.
+  }
+  if (handle == WFTimerHandle()) {  // close() would not find the timer
+    if (task) {
+      task->dismiss();
+    }
     MutexLock lock(mutex_);
     timers_--;
     changed_.notify_all();
     return Begun::kNoMemory;
   }
-  WFTimerHandle handle = WFTimer::handle_of(task);
   {
     MutexLock lock(mutex_);
     timer_ = handle;

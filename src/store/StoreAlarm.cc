@@ -1,6 +1,7 @@
 #include "store/StoreAlarm.h"
 
 #include <cerrno>
+#include <new>
 
 #include "workflow/WFTaskState.h"
 
@@ -20,6 +21,10 @@ void StoreAlarm::set(const WFTimerDue& due, const std::function<void()>& expired
     }
   });
   timer_ = WFTimer::handle_of(timer);
+  if (timer_ == WFTimerHandle()) {  // close() would not find the timer
+    timer->dismiss();
+    throw std::bad_alloc();
+  }
   timer->start();
 }
 

@@ -93,7 +93,11 @@ int StoreEngine::start() {
     runtime_.remove_service(this);
     return EAGAIN;
   }
-  start_to_look();
+  try {
+    start_to_look();
+  } catch (const std::bad_alloc&) {
+    alarm_lost();
+  }
   return 0;
 }
 
