@@ -195,7 +195,9 @@ void RedisPipeline::connected() {
       link_->ask();
     }
   }
-  begin_timer(options_.reply_timeout_ms);
+  if (begin_timer(options_.reply_timeout_ms) == Begun::kNoMemory) {
+    throw std::bad_alloc();  // as if there were none for the first reply: the connection ends
+  }
 }
 
 void RedisPipeline::take_chunk(std::string* bytes) {
@@ -214,23 +216,27 @@ void RedisPipeline::take_chunk(std::string* bytes) {
   chunks_.pop_front();
 }
 
+// Callbacks are taken one by one, because a container of them would need memory.
+RedisPipeline::Callback RedisPipeline::take_first() {
+  MutexLock lock(mutex_);
+  Callback callback = std::move(entries_.front());
+  entries_.pop_front();
+  sent_ -= sent_ > 0 ? 1 : 0;
+  return callback;
+}
+
 bool RedisPipeline::replies_came(std::deque<RedisValue>& replies) {
-  std::deque<Callback> callbacks;
   {
     MutexLock lock(mutex_);
     if (replies.size() > sent_) {
       return false;
     }
     progress_ms_ = now_ms();
-    const auto end = entries_.begin() + static_cast<ptrdiff_t>(replies.size());
-    callbacks.assign(std::make_move_iterator(entries_.begin()), std::make_move_iterator(end));
-    entries_.erase(entries_.begin(), end);
-    sent_ -= replies.size();
   }
-  for (size_t i = 0; i < replies.size(); i++) {
+  for (RedisValue& reply : replies) {
     Outcome outcome;
-    outcome.value = std::move(replies[i]);
-    callbacks[i](std::move(outcome));
+    outcome.value = std::move(reply);
+    take_first()(std::move(outcome));
   }
   return true;
 }
@@ -241,8 +247,8 @@ void RedisPipeline::ended() {
 }
 
 void RedisPipeline::lost(int state, int error) {
-  std::deque<Callback> callbacks;
   size_t sent = 0;
+  size_t all = 0;
   WFTimerHandle timer;
   bool closing = false;
   {
@@ -256,7 +262,7 @@ void RedisPipeline::lost(int state, int error) {
     closing = closing_;
     closing_ = closing_ || !options_.reconnects;
     timer_number_++;
-    callbacks.swap(entries_);
+    all = entries_.size();  // more may be posted meanwhile
     sent = std::exchange(sent_, 0);
     chunks_.clear();
     unsent_bytes_ = 0;
@@ -267,14 +273,13 @@ void RedisPipeline::lost(int state, int error) {
     state = WFT_STATE_SYS_ERROR;
     error = ECANCELED;
   }
-  for (size_t i = 0; i < callbacks.size(); i++) {
+  for (size_t i = 0; i < all; i++) {
     Outcome outcome;
     outcome.state = state;
     outcome.error = error;
     outcome.sent = i < sent;
-    callbacks[i](std::move(outcome));
+    take_first()(std::move(outcome));
   }
-  callbacks.clear();
   int pause = 0;
   {
     MutexLock lock(mutex_);
@@ -292,8 +297,15 @@ void RedisPipeline::lost(int state, int error) {
     changed_.notify_all();
     return;
   }
-  if (!begin_timer(pause)) {
-    drop_waiting();
+  switch (begin_timer(pause)) {
+    case Begun::kYes:
+      break;
+    case Begun::kClosing:
+      drop_waiting();
+      break;
+    case Begun::kNoMemory:
+      connect();
+      break;
   }
   MutexLock lock(mutex_);
   timers_--;
@@ -311,20 +323,36 @@ void RedisPipeline::connect() {
   link_->begin_anew();
 }
 
-bool RedisPipeline::begin_timer(int64_t delay_ms) {
+RedisPipeline::Begun RedisPipeline::begin_timer(int64_t delay_ms) {
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
     if (closing_) {
-      return false;  // close() would not find the timer
+      return Begun::kClosing;  // close() would not find the timer
     }
     number = ++timer_number_;
     timers_++;
   }
-  WFTimerTask* const task = WFTaskFactory::create_timer_task(
-      std::chrono::milliseconds(delay_ms),
-      [this, number](WFTimerTask* timer) { time_passed(number, timer->get_state()); });
-  WFTimerHandle handle = WFTimer::handle_of(task);
+  WFTimerTask* task = nullptr;
+  WFTimerHandle handle;
+  try {
+    task = WFTaskFactory::create_timer_task(
+        std::chrono::milliseconds(delay_ms), [this, number](WFTimerTask* timer) {
+          time_passed(number, timer->get_state(), timer->get_error());
+        });
+    handle = WFTimer::handle_of(task);
+  } catch (const std::bad_alloc&) {
+    // There is no timer.
+  }
+  if (handle == WFTimerHandle()) {  // close() would not find the timer
+    if (task) {
+      task->dismiss();
+    }
+    MutexLock lock(mutex_);
+    timers_--;
+    changed_.notify_all();
+    return Begun::kNoMemory;
+  }
   {
     MutexLock lock(mutex_);
     timer_ = handle;
@@ -334,21 +362,22 @@ bool RedisPipeline::begin_timer(int64_t delay_ms) {
   }
   task->start();
   handle.cancel();  // close() came meanwhile
-  return true;
+  return Begun::kYes;
 }
 
 void RedisPipeline::drop_waiting() {
-  std::deque<Callback> dropped;
-  {
-    MutexLock lock(mutex_);
-    if (!closing_) {
-      return;
+  for (;;) {
+    Callback callback;
+    {
+      MutexLock lock(mutex_);
+      if (!closing_ || entries_.empty()) {
+        return;
+      }
+      callback = std::move(entries_.front());
+      entries_.pop_front();
+      chunks_.clear();
+      unsent_bytes_ = 0;
     }
-    dropped.swap(entries_);
-    chunks_.clear();
-    unsent_bytes_ = 0;
-  }
-  for (const Callback& callback : dropped) {
     Outcome outcome;
     outcome.state = WFT_STATE_SYS_ERROR;
     outcome.error = ECANCELED;
@@ -361,15 +390,19 @@ bool RedisPipeline::is_overdue() const {
   return connected_ && sent_ > 0 && now_ms() - progress_ms_ >= options_.reply_timeout_ms;
 }
 
-void RedisPipeline::time_passed(uint64_t timer, int state) {
+void RedisPipeline::time_passed(uint64_t timer, int state, int error) {
   bool connects = false;
   bool gives_up = false;
   int64_t next_ms = 0;
   {
     MutexLock lock(mutex_);
-    const bool passed = state == WFT_STATE_SUCCESS && !closing_ && timer == timer_number_;
+    // One that there was no memory for has passed early. Nobody would look at the time any more, so
+    // the connection is given up.
+    const bool failed = state == WFT_STATE_SYS_ERROR && error != ECANCELED;
+    const bool passed =
+        (state == WFT_STATE_SUCCESS || failed) && !closing_ && timer == timer_number_;
     connects = passed && !running_;
-    gives_up = passed && is_overdue();
+    gives_up = passed && (failed || is_overdue());
     if (passed && connected_ && !gives_up) {
       const int64_t waited = sent_ > 0 ? now_ms() - progress_ms_ : 0;
       next_ms = std::max<int64_t>(options_.reply_timeout_ms - waited, 1);
@@ -382,8 +415,8 @@ void RedisPipeline::time_passed(uint64_t timer, int state) {
     connect();
   } else if (gives_up) {
     cancel_link(ETIMEDOUT);
-  } else if (next_ms > 0) {
-    begin_timer(next_ms);
+  } else if (next_ms > 0 && begin_timer(next_ms) == Begun::kNoMemory) {
+    cancel_link(ENOMEM);
   }
   bool is_over = false;
   {

@@ -110,9 +110,11 @@ class RedisPipeline {
   bool add_to_chunks(const std::string& command) WF_REQUIRES(mutex_);
   void connect();
   void cancel_link(int reason) WF_EXCLUDES(mutex_);
-  // Starts the timer that leads to time_passed(). Returns false if the pipeline is being closed.
-  bool begin_timer(int64_t delay_ms);
-  void time_passed(uint64_t timer, int state);
+  enum class Begun { kYes, kClosing, kNoMemory };
+  // Starts the timer that leads to time_passed(), unless the pipeline is being closed.
+  Begun begin_timer(int64_t delay_ms);
+  void time_passed(uint64_t timer, int state, int error);
+  Callback take_first();
   // Ends what was posted during a pause or an end, if nothing will connect any more. The caller is
   // what close() waits for.
   void drop_waiting();

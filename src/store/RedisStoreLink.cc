@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "kernel/BlockingScope.h"
@@ -20,20 +21,30 @@ int64_t mono_us() {
   return system_clock().now_ns() / 1000;
 }
 
+// Others refer to the reply meanwhile, so nothing may be thrown. Without memory there is no reason.
+template <class REASON>
+void set_reason(RedisStoreLink::Reply* reply, const REASON& reason) {
+  try {
+    reply->reason = "Redis: " + reason();
+  } catch (const std::bad_alloc&) {
+    reply->reason.clear();
+  }
+}
+
 void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* reply) {
   reply->sent = outcome.sent;
   reply->error = outcome.state == WFT_STATE_SYS_ERROR && outcome.error > 0 ? outcome.error : EIO;
   if (outcome.state == WFT_STATE_TASK_ERROR && outcome.error == WFT_ERR_REDIS_ACCESS_DENIED) {
     reply->error = EACCES;
   }
-  reply->reason = "Redis: ";
   if (outcome.state == WFT_STATE_SYS_ERROR) {
-    reply->reason += std::strerror(outcome.error);
+    set_reason(reply, [&] { return std::string(std::strerror(outcome.error)); });
   } else if (reply->error == EACCES) {
-    reply->reason += "the login was refused";
+    set_reason(reply, [] { return std::string("the login was refused"); });
   } else {
-    reply->reason +=
-        "state " + std::to_string(outcome.state) + ", error " + std::to_string(outcome.error);
+    set_reason(reply, [&] {
+      return "state " + std::to_string(outcome.state) + ", error " + std::to_string(outcome.error);
+    });
   }
 }
 
@@ -79,7 +90,7 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::st
     if (const int error = pipeline_.post(commands[i], callback)) {
       reply.error = error == ECANCELED ? ENOTCONN : error;
       reply.sent = false;
-      reply.reason = std::string("Redis: ") + std::strerror(reply.error);
+      set_reason(&reply, [&reply] { return std::string(std::strerror(reply.error)); });
       MutexLock lock(awaited.mutex);
       awaited.left--;
     }

@@ -1,5 +1,6 @@
 #include "store/RedisStoreNews.h"
 
+#include <new>
 #include <utility>
 
 #include "kernel/BlockingScope.h"
@@ -23,11 +24,22 @@ struct RedisStoreNews::State {
       : sender(std::move(its_sender)), changed(std::move(its_changed)) {}
 
   // Something may have been published while nobody listened, so the beginning counts as news.
-  void received(const protocol::RedisValue& reply) {
-    const bool is_message = reply.arr_size() == 3 && reply[0].string_value() == "message";
-    const bool is_beginning = reply.arr_size() == 3 && reply[0].string_value() == "subscribe";
-    if (!(is_message && reply[2].string_value() != sender) && !is_beginning) {
-      return;
+  bool is_news(const protocol::RedisValue& reply) const {
+    if (reply.arr_size() != 3) {
+      return false;
+    }
+    const std::string what = reply[0].string_value();
+    return what == "subscribe" || (what == "message" && reply[2].string_value() != sender);
+  }
+
+  void received(protocol::RedisResponse& response) {
+    try {
+      protocol::RedisValue reply;
+      if (!response.get_result(reply) || !is_news(reply)) {
+        return;
+      }
+    } catch (const std::bad_alloc&) {
+      // It may be news.
     }
     {
       MutexLock lock(mutex);
@@ -78,10 +90,7 @@ void RedisStoreNews::keep() {
     return;
   }
   const auto extract = [state = state_](WFRedisSubscribeTask* task) {
-    protocol::RedisValue reply;
-    if (task->get_resp()->get_result(reply)) {
-      state->received(reply);
-    }
+    state->received(*task->get_resp());
   };
   const auto ended = [state = state_](WFRedisSubscribeTask* task) {
     MutexLock lock(state->mutex);

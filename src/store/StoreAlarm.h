@@ -14,8 +14,11 @@ namespace workflow {
 class StoreAlarm {
  public:
   // The function runs once at that time. If the alarm is set already it is moved, and keeps the
-  // function that it has: always give the same one. Throws std::bad_alloc.
-  void set(const WFTimerDue& due, const std::function<void()>& expired);
+  // functions that it has: always give the same ones. Throws std::bad_alloc.
+  // `lost` runs in its place if the timer has failed, for want of memory, and may run inside this
+  // call.
+  void set(const WFTimerDue& due, const std::function<void()>& expired,
+           const std::function<void()>& lost);
 
   // It is not set any more, now and later.
   void close();

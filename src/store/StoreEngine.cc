@@ -28,6 +28,8 @@ constexpr size_t kGroup = 1024;
 constexpr int64_t kCatchUpPauseUs = 20 * kUsPerMs;
 // How often a hint of another process makes this one look at its leases, at most.
 constexpr int64_t kHintPauseUs = 100 * kUsPerMs;
+// How long the thread waits when memory has run out.
+constexpr int64_t kMemoryPauseNs = 10 * kNsPerMs;
 constexpr int64_t kLongestSleepUs = 86'400 * kUsPerSec;
 constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
 // For how long the thread waits for callers to come again. A shorter wait would be no gain: to
@@ -67,6 +69,7 @@ struct StoreEngine::Group {
   std::vector<std::shared_ptr<StoreCall>> calls;
   std::optional<StoreRequest> claim;
   std::optional<StoreRequest> look;
+  bool has_begun = false;  // the store may have seen the requests
 };
 
 StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOptions& options,
@@ -90,7 +93,11 @@ int StoreEngine::start() {
     runtime_.remove_service(this);
     return EAGAIN;
   }
-  start_to_look();
+  try {
+    start_to_look();
+  } catch (const std::bad_alloc&) {
+    alarm_lost();
+  }
   return 0;
 }
 
@@ -125,7 +132,11 @@ int StoreEngine::submit(const std::shared_ptr<StoreCall>& call) {
   if (calls_.size() >= options_.max_queued) {
     return EAGAIN;
   }
-  calls_.push_back(call);
+  try {
+    calls_.push_back(call);
+  } catch (const std::bad_alloc&) {
+    return ENOMEM;
+  }
   wake_for_queue();
   return 0;
 }
@@ -173,25 +184,44 @@ void StoreEngine::run() {
     }
     busy_ = true;
     const bool tries_to_reopen = failed_ && (reopen_ || stop_);
-    const std::unique_ptr<Group> group = failed_ ? nullptr : take_group();
+    std::unique_ptr<Group> group;
+    bool had_memory = failed_ || take_group(group);
     lock.unlock();
-    try {
-      if (tries_to_reopen) {
-        reopen();
-      } else if (group) {
-        carry_out(*group);
-      }
-      arm();  // also while the store has failed: handlers are told before their leases are lost
-    } catch (const std::bad_alloc&) {
-      if (group) {
-        give_back(*group);
-      }
+    had_memory = had_memory && take_turn(tries_to_reopen, group.get());
+    if (!had_memory && group) {
+      give_back(*group);
     }
+    group.reset();
     lock.lock();
+    if (!had_memory) {
+      wait_for_memory();
+    }
     gather();
     busy_ = false;
     progress_.notify_all();
   }
+}
+
+bool StoreEngine::take_turn(bool tries_to_reopen, Group* group) {
+  try {
+    if (tries_to_reopen) {
+      reopen();
+    } else if (group) {
+      carry_out(*group);
+    }
+    arm();  // also while the store has failed: handlers are told before their leases are lost
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void StoreEngine::wait_for_memory() {
+  if (!stop_) {
+    work_.wait_until(mutex_, monotonic_now_ns() + kMemoryPauseNs);
+  }
+  claim_ = extend_ = rearm_ = relook_ = true;
+  reopen_ = reopen_ || failed_;
 }
 
 void StoreEngine::gather() {
@@ -240,42 +270,50 @@ void StoreEngine::note_failure() {
   }
 }
 
-std::unique_ptr<StoreEngine::Group> StoreEngine::take_group() {
-  auto group = std::make_unique<Group>();
-  while (!finishes_.empty() && group->finishes.size() < kGroup) {
-    group->finishes.push_back(std::move(finishes_.front()));
+bool StoreEngine::take_group(std::unique_ptr<Group>& group) {
+  try {
+    group = std::make_unique<Group>();
+    fill(*group);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+void StoreEngine::fill(Group& group) {
+  while (!finishes_.empty() && group.finishes.size() < kGroup) {
+    group.finishes.push_back(std::move(finishes_.front()));
     finishes_.pop_front();
   }
-  while (!calls_.empty() && group->calls.size() < kGroup) {
+  while (!calls_.empty() && group.calls.size() < kGroup) {
     if (calls_.front()->task || calls_.front()->waiter) {
-      calls_.front()->taken = true;
-      group->calls.push_back(std::move(calls_.front()));
+      group.calls.push_back(std::move(calls_.front()));
+      group.calls.back()->taken = true;
     }
     calls_.pop_front();
   }
   // After a failure the requests of users come first and alone: what the thread itself asks for may
   // be what fails.
-  if (reopen_delay_us_ > 0 && !group->calls.empty()) {
-    return group;
+  if (reopen_delay_us_ > 0 && !group.calls.empty()) {
+    return;
   }
   if (std::exchange(extend_, false) && runs_.any_known()) {
-    group->extend.emplace().what = runs_.extend(group->extended);
+    group.extend.emplace().what = runs_.extend(group.extended);
   }
   // A run that has ended may have freed a place, or a timer that was blocked.
-  if ((claim_ || !group->finishes.empty()) && takes_timers()) {
+  if ((claim_ || !group.finishes.empty()) && takes_timers()) {
     claim_ = false;
     ClaimRequest claim = runs_.claim(backend_->now_us());
     if (!claim.kinds.empty()) {
-      group->claim.emplace().what = std::move(claim);
+      group.claim.emplace().what = std::move(claim);
     }
   }
-  if (std::exchange(look_, false) || (looks_each_time_ && !group->calls.empty())) {
+  if (std::exchange(look_, false) || (looks_each_time_ && !group.calls.empty())) {
     LookRequest look;
     look.overdue_us = StoreRuns::kFreshUs;
     look.handled = runs_.handled();
-    group->look.emplace().what = std::move(look);
+    group.look.emplace().what = std::move(look);
   }
-  return group;
 }
 
 void StoreEngine::carry_out(Group& group) {
@@ -299,6 +337,7 @@ void StoreEngine::carry_out(Group& group) {
     return;
   }
   const int64_t began_ns = monotonic_now_ns();
+  group.has_begun = true;
   const bool works = backend_->execute(requests);
   const int64_t group_ns = monotonic_now_ns() - began_ns;
   counters_.commit.add(group_ns);
@@ -338,9 +377,12 @@ void StoreEngine::settle_calls(Group& group) {
 }
 
 void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
+  const bool was_answered = call->request.failure.error == 0;
+  const bool may_be_done = was_answered || call->request.failure.in_doubt;
+  bool is_in_doubt = false;
   WFStoreResult result;
   try {
-    if (call->request.failure.error == 0) {
+    if (was_answered) {
       note_answer(call->request);
     }
     result = StoreTask::result_of(call->request, backend_->receipt());
@@ -348,6 +390,7 @@ void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
     result = {};
     result.state = WFT_STATE_SYS_ERROR;
     result.error = ENOMEM;
+    is_in_doubt = may_be_done && StoreTask::can_be_in_doubt(call->request);
   }
   StoreTask* task = nullptr;
   StoreWaiter* waiter = nullptr;
@@ -358,6 +401,10 @@ void StoreEngine::answer(const std::shared_ptr<StoreCall>& call) {
     if (task && !task->take_answer()) {
       task = nullptr;
     }
+  }
+  if (is_in_doubt && (waiter || task)) {
+    result.answers = std::move(call->in_doubt);
+    result.answers[0].verdict = WFStoreVerdict::kInDoubt;
   }
   if (waiter) {
     waiter->answer(std::move(result));
@@ -587,7 +634,7 @@ void StoreEngine::call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo
 void StoreEngine::give_back(Group& group) {
   for (const std::shared_ptr<StoreCall>& call : group.calls) {
     if (call->request.failure.error == 0) {
-      call->request.failure = {ENOMEM, {}, true};
+      call->request.failure = {ENOMEM, {}, group.has_begun};
     }
     answer(call);
   }
@@ -638,22 +685,32 @@ void StoreEngine::report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInf
 }
 
 void StoreEngine::end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
-                                  const std::string& reason) {
+                                  std::string_view reason) {
   MutexLock lock(mutex_);
-  end_run(run, run->finish_without_run(how, reason));
+  end_run(run, [&] { return run->finish_without_run(how, std::string(reason)); });
 }
 
 void StoreEngine::run_ended(const std::shared_ptr<StoreRun>& run, bool completed) {
   MutexLock lock(mutex_);
   random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-  end_run(run, run->finish({completed, runtime_.stopping()}, backend_->now_us(), random_ >> 33));
+  const uint64_t random = random_ >> 33;
+  end_run(run, [&] {
+    return run->finish({completed, runtime_.stopping()}, backend_->now_us(), random);
+  });
 }
 
-void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& finish) {
+template <class FINISH>
+void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, const FINISH& finish) {
   if (runs_.end(*run) && !stopped_) {
-    Finish& last = finishes_.emplace_back();
-    last.run = run;
-    last.request.what = std::move(finish);
+    try {
+      Finish last;
+      last.run = run;
+      last.request.what = finish();
+      finishes_.push_back(std::move(last));
+    } catch (const std::bad_alloc&) {
+      counters_.lost.fetch_add(1, std::memory_order_relaxed);
+      runs_.forget(*run);
+    }
   }
   counters_.running.store(runs_.live(), std::memory_order_relaxed);
   claim_ = true;
@@ -700,7 +757,12 @@ void StoreEngine::fail_all(int error, const std::string& message) {
       call = std::move(calls_.front());
       calls_.pop_front();
     }
-    call->request.failure = {error, message, false};
+    call->request.failure.error = error;
+    try {
+      call->request.failure.message = message;
+    } catch (const std::bad_alloc&) {
+      // The error has to do.
+    }
     answer(call);
   }
   std::deque<Finish> dropped;  // freed without the mutex: the handlers in them are the user's
@@ -754,12 +816,14 @@ void StoreEngine::arm() {
   MutexLock arming(arm_mutex_);
   int64_t next_us = kNeverUs;
   int64_t reopen_us = 0;
+  bool relook = false;
   {
     MutexLock lock(mutex_);
     if (!rearm_) {
       return;
     }
     rearm_ = false;
+    relook = std::exchange(relook_, false);
     reopen_us = std::exchange(waits_to_reopen_, false) ? reopen_delay_us_ : 0;
     next_us = std::min(runs_.next_us(), hint_extend_us_);
     if (takes_timers()) {
@@ -767,8 +831,11 @@ void StoreEngine::arm() {
     }
   }
   if (reopen_us > 0) {
-    reopen_alarm_.set(std::chrono::microseconds(reopen_us),
-                      when_alive(&StoreEngine::try_to_reopen));
+    reopen_alarm_.set(std::chrono::microseconds(reopen_us), when_alive(&StoreEngine::try_to_reopen),
+                      when_alive(&StoreEngine::alarm_lost));
+  }
+  if (relook) {
+    start_to_look();
   }
   const int64_t now_us = backend_->now_us();
   if (next_us <= now_us) {
@@ -780,7 +847,7 @@ void StoreEngine::arm() {
     // The clock of the store may differ from that of this machine.
     const int64_t delay_us = std::min(next_us - now_us, kLongestSleepUs);
     const auto date = WFTimer::wall_now() + std::chrono::microseconds(delay_us);
-    wake_alarm_.set(date, when_alive(&StoreEngine::wake));
+    wake_alarm_.set(date, when_alive(&StoreEngine::wake), when_alive(&StoreEngine::alarm_lost));
   }
 }
 
@@ -790,16 +857,23 @@ void StoreEngine::start_to_look() {
   if (!runtime_.clock().is_system_clock()) {
     return;
   }
-  look_alarm_.set(std::chrono::seconds(1), when_alive(&StoreEngine::look_around));
+  look_alarm_.set(std::chrono::seconds(1), when_alive(&StoreEngine::look_around),
+                  when_alive(&StoreEngine::alarm_lost));
+}
+
+void StoreEngine::alarm_lost() {
+  MutexLock lock(mutex_);
+  rearm_ = relook_ = true;
+  waits_to_reopen_ = waits_to_reopen_ || failed_;
+  work_.notify_one();
 }
 
 void StoreEngine::wake() {
-  check_times();
   try {
+    check_times();
     arm();  // here, too, because the thread may be busy for long with the store
   } catch (const std::bad_alloc&) {
-    MutexLock lock(mutex_);
-    rearm_ = true;
+    alarm_lost();
   }
 }
 
@@ -810,7 +884,11 @@ void StoreEngine::look_around() {
     reopen_ = reopen_ || failed_;
   }
   wake();
-  start_to_look();
+  try {
+    start_to_look();
+  } catch (const std::bad_alloc&) {
+    alarm_lost();
+  }
 }
 
 void StoreEngine::try_to_reopen() {

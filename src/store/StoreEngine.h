@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel/LendingCondition.h"
@@ -50,6 +51,8 @@ struct StoreCall {
   StoreWaiter* waiter = nullptr;
   // Guarded by the mutex of the engine. Whether the store may have seen the request.
   bool taken = false;
+  // The answer of a request that nobody can answer for want of memory. For whoever ends the call.
+  std::vector<WFStoreAnswer> in_doubt = std::vector<WFStoreAnswer>(1);
 };
 
 // What is behind a WFTimerStore: a thread that carries out the requests of users, takes the timers
@@ -64,7 +67,10 @@ struct StoreCall {
 //    lease is not over.
 // 4. User code never runs on the thread of the engine, and the mutex is never held when a scope is
 //    cancelled or the backend is called, except for its time.
-// 5. But for that moment, the thread waits without a time limit. A library timer (wake_alarm_)
+// 5. When memory runs out, what was asked for ends with ENOMEM, in doubt if the store may have seen
+//    it, and the timers that were claimed run again after their leases. The thread tries again
+//    after a pause, and sets the alarms that could not be set.
+// 6. But for these pauses, the thread waits without a time limit. A library timer (wake_alarm_)
 //    wakes it for what is due by the clock of the store, and look_alarm_ once a second in case that
 //    a hint of another process was lost. So a simulation and a manual clock drive it.
 //
@@ -128,7 +134,11 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // The thread.
   void run();
   bool has_work() const WF_REQUIRES(mutex_);
-  std::unique_ptr<Group> take_group() WF_REQUIRES(mutex_);
+  // Both return false if memory has run out.
+  bool take_group(std::unique_ptr<Group>& group) WF_REQUIRES(mutex_);
+  bool take_turn(bool tries_to_reopen, Group* group);
+  void fill(Group& group) WF_REQUIRES(mutex_);
+  void wait_for_memory() WF_REQUIRES(mutex_);
   void carry_out(Group& group);
   void settle(Group& group);
   // Waits a moment for those who come again after an answer.
@@ -147,7 +157,7 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   void call_handler(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info, int64_t late_us);
   void report_missed(const std::shared_ptr<StoreRun>& run, WFStoreInfo&& info);
   void end_without_run(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
-                       const std::string& reason);
+                       std::string_view reason);
   void retry_later(Finish&& finish);
   // Something has failed that must not: the store is opened again, at once or after a pause.
   void note_failure() WF_REQUIRES(mutex_);
@@ -160,8 +170,10 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   void tell_cancelled(const WFStoreAnswer& answer);
   // Tells handlers that their runs should stop.
   void notify(const std::vector<StoreRuns::Notice>& notices);
-  // The series of the run has ended, or there was none.
-  void end_run(const std::shared_ptr<StoreRun>& run, FinishRequest&& finish) WF_REQUIRES(mutex_);
+  // The series of the run has ended, or there was none. `finish` makes the request that follows; if
+  // it has no memory, the timer runs again when the lease has ended.
+  template <class FINISH>
+  void end_run(const std::shared_ptr<StoreRun>& run, const FINISH& finish) WF_REQUIRES(mutex_);
 
   // Timers.
   void arm();
@@ -169,6 +181,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // Called when wake_alarm_ has expired.
   void wake();
   void start_to_look();
+  // An alarm could not be set: the thread sets it.
+  void alarm_lost();
   void due_at(int64_t us) WF_REQUIRES(mutex_);
   bool takes_timers() const WF_REQUIRES(mutex_) { return !refuses_ && runs_.handles_any(); }
   void look_around();
@@ -202,6 +216,7 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   bool extend_ WF_GUARDED_BY(mutex_) = false;
   bool look_ WF_GUARDED_BY(mutex_) = false;
   bool rearm_ WF_GUARDED_BY(mutex_) = false;
+  bool relook_ WF_GUARDED_BY(mutex_) = false;  // together with rearm_: look_alarm_ is to be set
   bool stop_ WF_GUARDED_BY(mutex_) = false;
   bool stopped_ WF_GUARDED_BY(mutex_) = false;
   bool refuses_ WF_GUARDED_BY(mutex_) = false;  // takes no more timers

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -118,7 +119,12 @@ WFTimerStore* StoreOpener::open(const WFStoreOptions& options, const MakeBackend
                 false};
     return nullptr;
   }
-  return new WFTimerStore(std::move(engine));
+  try {
+    return new WFTimerStore(engine);
+  } catch (const std::bad_alloc&) {
+    engine->close(0);
+    throw;
+  }
 }
 
 }  // namespace workflow

@@ -98,6 +98,7 @@ std::vector<StoreRuns::Notice> StoreRuns::extended(
     const std::vector<std::shared_ptr<StoreRun>>& runs,
     const std::vector<ExtendRequest::Extended>& answers) {
   std::vector<Notice> notices;
+  notices.reserve(runs.size());  // nothing has changed if memory runs out
   for (size_t i = 0; i < runs.size(); i++) {
     const std::shared_ptr<StoreRun>& run = runs[i];
     if (answers[i].live) {
@@ -134,9 +135,11 @@ std::vector<StoreRuns::Notice> StoreRuns::about_to_be_lost(int64_t now_us) {
   for (const auto& [fence, run] : runs_) {
     const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
     if (!run->ended && !run->warned && now_us >= end_us - lease_us_ / 6) {
-      run->warned = true;
       notices.push_back({run, ESTALE});
     }
+  }
+  for (const Notice& notice : notices) {
+    notice.run->warned = true;
   }
   find_next_warning();
   return notices;

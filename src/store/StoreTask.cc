@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -36,9 +37,9 @@ StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request
 void StoreTask::dispatch() {
   if (refusal_.error != 0 || cancel_reason() == 0) {
     call_->task = this;
-    const StoreFailure failure = submit();
+    StoreFailure failure = submit();
     if (failure.error != 0) {
-      refuse(failure.error, failure.message);
+      refuse(std::move(failure));
     }
   }
   WFStoreTask::dispatch();
@@ -47,7 +48,7 @@ void StoreTask::dispatch() {
 WFStoreResult StoreTask::run_and_free() {
   StoreWaiter waiter;
   call_->waiter = &waiter;
-  const StoreFailure failure = submit();
+  StoreFailure failure = submit();
   WFStoreResult result;
   if (failure.error == 0) {
     result = waiter.wait();
@@ -56,13 +57,21 @@ WFStoreResult StoreTask::run_and_free() {
     result = std::move(result_);
     result.state = WFT_STATE_SYS_ERROR;
     result.error = failure.error;
-    result.message = failure.message;
+    result.message = std::move(failure.message);
   }
   dismiss();
   return result;
 }
 
-StoreFailure StoreTask::submit() {
+StoreFailure StoreTask::submit() noexcept {
+  try {
+    return try_to_submit();
+  } catch (const std::bad_alloc&) {
+    return {ENOMEM, {}, false};  // only texts of refusals need memory
+  }
+}
+
+StoreFailure StoreTask::try_to_submit() {
   if (refusal_.error != 0) {
     return refusal_;
   }
@@ -81,11 +90,11 @@ StoreFailure StoreTask::submit() {
   }
 }
 
-void StoreTask::refuse(int refusal, const std::string& message) {
+void StoreTask::refuse(StoreFailure&& failure) {
   if (claim()) {
     state = WFT_STATE_SYS_ERROR;
-    error = refusal;
-    result_.message = message;
+    error = failure.error;
+    result_.message = std::move(failure.message);
     publish();
   }
 }
@@ -93,11 +102,15 @@ void StoreTask::refuse(int refusal, const std::string& message) {
 void StoreTask::leave_waiting() {
   const bool taken = engine_->withdraw(*call_);
   const bool in_doubt = taken && result_.request.number != 0;
-  result_.message = in_doubt ? "ended before the store had answered"
-                             : "ended before the store had seen the request";
   if (in_doubt) {
-    result_.answers.resize(1);
+    result_.answers = std::move(call_->in_doubt);
     result_.answers[0].verdict = WFStoreVerdict::kInDoubt;
+  }
+  try {
+    result_.message = in_doubt ? "ended before the store had answered"
+                               : "ended before the store had seen the request";
+  } catch (const std::bad_alloc&) {
+    // The error and the verdict have to do.
   }
 }
 
@@ -116,6 +129,10 @@ SubTask* StoreTask::done() {
   result_.state = state;
   result_.error = error;
   return call_back(static_cast<WFStoreTask*>(this), callback_);
+}
+
+bool StoreTask::can_be_in_doubt(const StoreRequest& request) {
+  return request.id.number != 0 || std::holds_alternative<AskRequest>(request.what);
 }
 
 WFStoreResult StoreTask::result_of(StoreRequest& request, const WFStoreReceipt& receipt) {
@@ -157,8 +174,8 @@ WFStoreResult StoreTask::result_of(StoreRequest& request, const WFStoreReceipt& 
   result.error = failure.error;
   result.message = failure.message.empty() ? std::strerror(failure.error) : failure.message;
   // What an unanswered request has led to is as unknown as before if asking fails.
-  if ((failure.in_doubt && request.id.number != 0) ||
-      (std::holds_alternative<AskRequest>(request.what) && failure.error != ENODATA)) {
+  const bool asks = std::holds_alternative<AskRequest>(request.what);
+  if (can_be_in_doubt(request) && (asks ? failure.error != ENODATA : failure.in_doubt)) {
     result.answers.resize(1);
     result.answers[0].verdict = WFStoreVerdict::kInDoubt;
   }

@@ -29,14 +29,17 @@ class StoreTask final : public WFStoreTask {
 
   // What a user sees of a request that was answered, or has failed.
   static WFStoreResult result_of(StoreRequest& request, const WFStoreReceipt& receipt);
+  // Whether it makes a difference to the user that the answer to this request is not known.
+  static bool can_be_in_doubt(const StoreRequest& request);
 
  private:
   ~StoreTask() override = default;
   SubTask* done() override;
   void leave_waiting() override;
-  void refuse(int refusal, const std::string& message);
+  void refuse(StoreFailure&& failure);
   // Returns 0, or why the request was not submitted.
-  StoreFailure submit();
+  StoreFailure submit() noexcept;
+  StoreFailure try_to_submit();
 
   const std::shared_ptr<StoreEngine> engine_;
   const std::shared_ptr<StoreCall> call_;

@@ -56,6 +56,8 @@ class RedisServer {
   uint16_t port() const { return port_; }
   uint16_t bus_port() const { return bus_port_; }
   std::string socket_path() const { return dir_.path("redis.sock"); }
+  // The file of an append-only server to which it appends.
+  std::string log_path() const { return dir_.path("appendonlydir/appendonly.aof.1.incr.aof"); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   // `userinfo`: as in "user:password@".
   std::string url(const std::string& userinfo = "", int db = 0) const {

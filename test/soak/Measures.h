@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdio>
 
+#include "support/Sanitizers.h"
+
 namespace soak {
 
 // Resident memory of this process now, in KiB.
@@ -25,6 +27,15 @@ inline long resident_kib() {
 inline long settled_kib() {
   ::malloc_trim(0);
   return resident_kib();
+}
+
+// Whether so much is as much as before.
+inline bool is_flat(long before_kib, long after_kib) {
+  constexpr double kRatio = 1.10;
+  constexpr long kSlackKib = 4096;
+  // A sanitizer keeps what was freed for a while.
+  return test_support::kSanitized ||
+         after_kib <= static_cast<long>(static_cast<double>(before_kib) * kRatio) + kSlackKib;
 }
 
 }  // namespace soak

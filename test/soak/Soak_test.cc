@@ -8,7 +8,6 @@
 #include "fault/Descriptors.h"
 #include "soak/Measures.h"
 #include "soak/Traffic.h"
-#include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 
 // Everything at once for a while: WORKFLOW_SOAK_SECONDS (script/soak). Afterwards nothing is lost
@@ -23,16 +22,6 @@ using std::chrono::steady_clock;
 using test_support::TestRandom;
 
 constexpr int kUsers = 40;
-// How much more memory than before counts as flat.
-constexpr double kMemoryRatio = 1.10;
-constexpr long kMemorySlackKib = 4096;
-
-bool is_flat(long before_kib, long after_kib) {
-  // A sanitizer keeps what was freed for a while.
-  return test_support::kSanitized ||
-         after_kib <=
-             static_cast<long>(static_cast<double>(before_kib) * kMemoryRatio) + kMemorySlackKib;
-}
 
 class Soak : public testing::Test {
  protected:
@@ -117,6 +106,6 @@ TEST_F(Soak, LosesNothingAndLeavesNothing) {
   EXPECT_EQ(ledger_.wrong, 0);
   EXPECT_GT(ledger_.succeeded, 100);
   EXPECT_GT(ledger_.cancels, 100);
-  EXPECT_TRUE(is_flat(before_kib, after_kib));
-  EXPECT_TRUE(is_flat(load_kib[1], load_kib[3]));
+  EXPECT_TRUE(soak::is_flat(before_kib, after_kib));
+  EXPECT_TRUE(soak::is_flat(load_kib[1], load_kib[3]));
 }

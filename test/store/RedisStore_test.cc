@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
@@ -294,6 +295,34 @@ TEST(RedisStore, WhatWasStoredOutlivesTheServer) {
   constexpr uint64_t kEpoch = uint64_t{1} << 38;
   EXPECT_EQ(second.claimed[0].run.fence / 3 / kEpoch, 2U);
   EXPECT_EQ(claim.claimed[0].run.fence / 3 / kEpoch, 0U);
+}
+
+// As when the disk of the server was full, or has lost the last sector. Redis goes on with what is
+// whole.
+TEST(RedisStore, ALogThatWasCutShortIsAStoreOfAnEarlierTime) {
+  RedisServer server(durable());
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const int64_t now_us = backend->now_us();
+  ask(*backend, timer("kept", now_us - kSecondUs));
+  const ClaimRequest before = ask(*backend, claim_request(1));
+  ASSERT_EQ(before.claimed.size(), 1U);
+  ask(*backend, timer("cut", kNeverUs));
+  server.signal(SIGKILL);
+  server.stop();
+  const std::filesystem::path log = server.log_path();
+  std::filesystem::resize_file(log, std::filesystem::file_size(log) - 10);
+  server.start();
+  ASSERT_TRUE(reopens(*backend));
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"kept"});
+  // What comes now is not taken for what was lost.
+  ask(*backend, timer("new", now_us - kSecondUs));
+  const ClaimRequest after = ask(*backend, claim_request(1));
+  ASSERT_EQ(after.claimed.size(), 1U);
+  EXPECT_GT(after.claimed[0].run.fence, before.claimed[0].run.fence);
+  FinishRequest finish;
+  finish.run = before.claimed[0].run;
+  EXPECT_TRUE(ask(*backend, finish).accepted);
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"new"});
 }
 
 TEST(RedisStore, TheServerMayForgetTheScripts) {

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "store/FaultVfs.h"
 #include "store/SqliteChild.h"
 #include "store/SqliteKit.h"
 #include "store/SqliteQueue.h"
@@ -94,6 +95,43 @@ void write_for_ever() {
     if (failure.error != 0) {
       say("error: " + failure.message);
       ::_exit(2);
+    }
+  }
+}
+
+// Does each kind of change a few times, and says before and after each what it does. Is killed
+// before the operation of the file system that STORE_NAME counts.
+void die_at_a_step() {
+  FaultVfs vfs;
+  vfs.set_fault([left = std::atoll(variable("STORE_NAME").c_str())](auto, bool) mutable {
+    if (left-- == 0) {
+      ::kill(::getpid(), SIGKILL);
+    }
+    return SQLITE_OK;
+  });
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  std::string message;
+  const auto backend = open_backend(variable("STORE_PATH"), options_of(workflow::system_clock(), 1),
+                                    settings, &message);
+  if (!backend) {
+    say("error: " + message);
+    ::_exit(2);
+  }
+  using How = workflow::FinishRequest::How;
+  for (const How how : {How::kDone, How::kRetry, How::kFailed}) {
+    const std::string name = std::to_string(static_cast<int>(how));
+    say("? " + name);
+    carry_out(*backend, schedule(name, backend->now_us() - 1));
+    say("+ " + name);
+    const workflow::ClaimRequest claimed = carry_out(*backend, claim());
+    carry_out(*backend, reschedule(name, backend->now_us()));
+    // The successor that waits for the run keeps the name in the store, and so does a failure.
+    carry_out(*backend, finish(claimed.claimed.at(0).run, how, workflow::kNeverUs));
+    if (how == How::kDone) {
+      say("? " + name);
+      carry_out(*backend, cancel(name));
+      say("- " + name);
     }
   }
 }
@@ -185,6 +223,7 @@ int play(const std::string& part) {
       {"store", store_one},
       {"run", run_for_ever},
       {"own", own},
+      {"die", die_at_a_step},
   };
   parts.at(part)();
   return 0;
@@ -226,54 +265,111 @@ class SqliteProcesses : public ::testing::Test {
   int error_ = 0;
 };
 
+workflow::ListRequest list_all() {
+  workflow::ListRequest list;
+  list.max = 100'000;
+  return list;
+}
+
+// What a child has said about the timers of the store.
+class Reported {
+ public:
+  // "+ NAME": it is stored. "- NAME": it has ended. "? NAME": one of them is under way.
+  void note(const std::string& line) {
+    const std::string name = line.substr(2);
+    switch (line.at(0)) {
+      case '+':
+        stored_.insert(name);
+        doubt_.clear();
+        break;
+      case '-':
+        stored_.erase(name);
+        doubt_.clear();
+        break;
+      default:
+        doubt_ = name;
+    }
+  }
+  // The child has ended.
+  void end() {
+    in_doubt_.insert(doubt_);
+    doubt_.clear();
+  }
+
+  void expect_in(workflow::StoreBackend& backend) const {
+    std::set<std::string> found;
+    for (const WFStoreInfo& info : carry_out(backend, list_all()).timers) {
+      found.insert(info.name);
+      EXPECT_TRUE(stored_.count(info.name) || in_doubt_.count(info.name)) << info.name;
+    }
+    for (const std::string& name : stored_) {
+      EXPECT_TRUE(found.count(name) || in_doubt_.count(name)) << name;
+    }
+  }
+  size_t stored() const { return stored_.size(); }
+
+ private:
+  std::set<std::string> stored_;
+  std::set<std::string> in_doubt_;
+  std::string doubt_;
+};
+
+// WORKFLOW_STORE_KILLS sets the number of rounds.
 TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKill) {
   TestRandom random(test_seed());
-  std::set<std::string> stored;
-  std::set<std::string> in_doubt;
-  for (int round = 0; round < (kSanitized ? 4 : 12); round++) {
+  const int64_t rounds = env_number("WORKFLOW_STORE_KILLS", kSanitized ? 4 : 12);
+  Reported reported;
+  for (int64_t round = 0; round < rounds && !HasFailure(); round++) {
     std::vector<std::unique_ptr<SqliteChild>> children;
     for (int i = 0; i < 2; i++) {
       children.push_back(start("write", std::to_string(round) + (i == 0 ? " a " : " b ")));
     }
     for (const auto& child : children) {
-      std::string doubt;
       uint64_t lines = 10 + random.below(100);
       for (std::optional<std::string> line = child->line(); line; line = child->line()) {
-        const std::string name = line->substr(2);
         ASSERT_EQ(line->find("error"), std::string::npos) << *line;
-        switch (line->at(0)) {
-          case '+':
-            stored.insert(name);
-            doubt.clear();
-            break;
-          case '-':
-            stored.erase(name);
-            doubt.clear();
-            break;
-          default:
-            doubt = name;
-        }
+        reported.note(*line);
         if (lines-- == 0) {
           child->kill();  // what it has said is read to the end
         }
       }
-      in_doubt.insert(doubt);
+      reported.end();
     }
     const auto backend = open();
     ASSERT_TRUE(backend);
-    workflow::ListRequest list;
-    list.max = 100'000;
-    list = carry_out(*backend, list);
-    std::set<std::string> found;
-    for (const WFStoreInfo& info : list.timers) {
-      found.insert(info.name);
-      EXPECT_TRUE(stored.count(info.name) || in_doubt.count(info.name)) << info.name;
+    reported.expect_in(*backend);
+  }
+  EXPECT_GT(reported.stored(), 20U);
+}
+
+TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKillAtEachStep) {
+  uint64_t steps = 0;
+  for (int exit_code = -SIGKILL; exit_code != 0; steps += kSanitized ? 5 : 1) {
+    path_ = directory_.path(std::to_string(steps));
+    const auto child = start("die", std::to_string(steps));
+    Reported reported;
+    for (std::optional<std::string> line = child->line(); line; line = child->line()) {
+      ASSERT_EQ(line->find("error"), std::string::npos) << *line;
+      reported.note(*line);
     }
-    for (const std::string& name : stored) {
-      EXPECT_TRUE(found.count(name) || in_doubt.count(name)) << name;
+    reported.end();
+    exit_code = child->wait();
+    ASSERT_TRUE(exit_code == -SIGKILL || exit_code == 0) << exit_code;
+    const auto backend = open();
+    ASSERT_TRUE(backend) << steps;
+    SCOPED_TRACE("step " + std::to_string(steps));
+    reported.expect_in(*backend);
+    // Nothing is stuck between two stages: all that is not failed can be cancelled.
+    for (const char* const name : {"0", "2", "3"}) {
+      carry_out(*backend, cancel(name));
+      carry_out(*backend, cancel(name));
+    }
+    const auto left = carry_out(*backend, list_all()).timers;
+    for (const WFStoreInfo& info : left) {
+      EXPECT_TRUE(info.stage == WFStoreStage::kFailed || info.stage == WFStoreStage::kRunning);
     }
   }
-  EXPECT_GT(stored.size(), 20U);
+  EXPECT_GT(steps, 50U);
 }
 
 TEST_F(SqliteProcesses, NobodyStarves) {

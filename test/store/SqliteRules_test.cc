@@ -344,6 +344,23 @@ TEST_F(SqliteRules, AnAnswerIsRememberedOverARestart) {
   EXPECT_EQ(asked.result.receipt.level, WFStoreReceipt::kFile);
 }
 
+TEST_F(SqliteRules, NumbersAndFencesGoOnAfterARestart) {
+  uint64_t last_timer = 0;
+  uint64_t last_fence = 0;
+  for (int i = 0; i < 3; i++) {
+    const uint64_t timer = ask(schedule("tea", now())).timer;
+    const ClaimRequest claimed = ask(claim());
+    ASSERT_EQ(claimed.claimed.size(), 1U);
+    EXPECT_GT(timer, last_timer);
+    EXPECT_GT(claimed.claimed[0].run.fence, last_fence);
+    last_timer = timer;
+    last_fence = claimed.claimed[0].run.fence;
+    EXPECT_TRUE(ask(finish(claimed.claimed[0].run)).accepted);
+    open();
+    EXPECT_EQ(count(""), 0U);
+  }
+}
+
 TEST_F(SqliteRules, AnIdThatWasAskedForInVainIsUsedUp) {
   AskRequest asked;
   asked.asked = {1, 7};

@@ -1,0 +1,293 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "soak/Measures.h"
+#include "store/SqliteKit.h"
+#include "support/Sanitizers.h"
+#include "support/Tally.h"
+#include "support/TempDir.h"
+#include "support/TestSeed.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimerStore.h"
+
+// A store of durable timers under load for a while: WORKFLOW_SOAK_SECONDS (script/soak). What it
+// keeps in memory, in its file and in its log stays as large as it is.
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using test_support::env_number;
+using test_support::FastDir;
+
+bool is_long() {
+  return std::getenv("WORKFLOW_SOAK_SECONDS") != nullptr;
+}
+
+// A place for a store: on a disk if the test may take long, where commits are slow, and else in
+// memory.
+class Place {
+ public:
+  std::string url() const { return "sqlite:" + path(""); }
+  long kib(const std::string& suffix) const {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(path(suffix), error);
+    return error ? 0 : static_cast<long>(bytes / 1024);
+  }
+  std::string path(const std::string& suffix) const {
+    const std::string name = "timers" + suffix;
+    return is_long() ? disk_.path(name) : fast_.path(name);
+  }
+
+ private:
+  const test_support::TempDir disk_;
+  const FastDir fast_;
+};
+
+// Timers that come and go at a rate. Of ten, nine are due in an hour and are cancelled a little
+// later, and one is due soon and runs.
+class Load {
+ public:
+  // Operations per second.
+  static constexpr int64_t kRate = 10'000;
+  // No more operations than this are under way: a slow machine has a lower rate.
+  static constexpr int64_t kMostUnderWay = 5'000;
+  // So many timers wait to be cancelled.
+  static constexpr size_t kStored = 1'000;
+
+  explicit Load(WFTimerStore& store) : store_(store) {
+    WFStoreHandlerOptions options;
+    options.max_running = 1000;
+    store_.handle(
+        "load", [this](WFStoredTimer*) { begun++; }, options);
+  }
+
+  // What is to be done by now, since the last call.
+  void go_on() {
+    const auto now = steady_clock::now();
+    const auto elapsed = std::min<steady_clock::duration>(now - last_, milliseconds(100));
+    last_ = now;
+    owed_ += std::chrono::duration<double>(elapsed).count() * static_cast<double>(kRate);
+    for (; owed_ >= 1 && under_way < kMostUnderWay; owed_--) {
+      if (!cancel_one(kStored)) {
+        schedule_one();
+      }
+    }
+    owed_ = std::min(owed_, static_cast<double>(kRate));
+  }
+
+  // Ends all that is left. Returns whether all is over in time.
+  bool finish() {
+    const auto end = steady_clock::now() + test_support::kPatience;
+    for (;;) {
+      while (cancel_one(0)) {
+      }
+      // In this order: a callback may leave something to be cancelled.
+      if (under_way == 0 && begun == soon && !cancel_one(0)) {
+        return true;
+      }
+      if (steady_clock::now() >= end) {
+        return false;
+      }
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  std::atomic<int64_t> scheduled{0}, soon{0}, begun{0}, cancelled{0}, wrong{0}, operations{0};
+  std::atomic<int64_t> under_way{0};
+
+ private:
+  void schedule_one() {
+    const int64_t number = ++number_;
+    const bool is_soon = number % 10 == 0;
+    const std::string name = "load " + std::to_string(number);
+    under_way++;
+    WFStoreTimer timer;
+    timer.name = name;
+    timer.due = is_soon ? std::chrono::nanoseconds(milliseconds(100)) : hours(1);
+    timer.kind = "load";
+    timer.payload = std::string(100, 'p');
+    store_
+        .create_schedule_task(timer,
+                              [this, name, is_soon](WFStoreTask* task) {
+                                wrong += task->result().ok() ? 0 : 1;
+                                scheduled++;
+                                soon += is_soon ? 1 : 0;
+                                if (!is_soon) {
+                                  const std::lock_guard lock(mutex_);
+                                  stored_.push_back(name);
+                                }
+                                end_one();
+                              })
+        ->start();
+  }
+
+  // False if there are not more than so many.
+  bool cancel_one(size_t more_than) {
+    std::string name;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stored_.size() <= more_than) {
+        return false;
+      }
+      name = std::move(stored_.front());
+      stored_.pop_front();
+    }
+    under_way++;
+    store_
+        .create_cancel_task(name,
+                            [this](WFStoreTask* task) {
+                              wrong += task->result().verdict() == WFStoreVerdict::kWon ? 0 : 1;
+                              cancelled++;
+                              end_one();
+                            })
+        ->start();
+    return true;
+  }
+
+  void end_one() {
+    operations++;
+    under_way--;
+  }
+
+  WFTimerStore& store_;
+  int64_t number_ = 0;
+  double owed_ = 0;
+  steady_clock::time_point last_ = steady_clock::now();
+  std::mutex mutex_;
+  std::deque<std::string> stored_;
+};
+
+// The largest value of a part of the samples.
+long largest(const std::vector<long>& samples, size_t part, size_t parts) {
+  const auto place = [&](size_t of) {
+    return samples.begin() + static_cast<std::ptrdiff_t>(samples.size() * of / parts);
+  };
+  return *std::max_element(place(part), place(part + 1));
+}
+
+TEST(StoreSoak, MemoryFileAndLogStayFlatUnderLoad) {
+  const milliseconds time = seconds(env_number("WORKFLOW_SOAK_SECONDS", 5));
+  const Place place;
+  WFStoreOptions options;
+  // What a store remembers fills the file first. In a short test that has to be soon.
+  options.remembered = is_long() ? 10'000 : 500;
+  std::string message;
+  const std::unique_ptr<WFTimerStore> store(WFTimerStore::open(place.url(), options, &message));
+  ASSERT_TRUE(store) << message;
+  Load load(*store);
+  std::vector<long> memory_kib;
+  std::vector<long> file_kib;
+  std::vector<long> log_kib;
+  const auto begin = steady_clock::now();
+  for (size_t next = 1; next <= 40;) {
+    load.go_on();
+    std::this_thread::sleep_for(milliseconds(1));
+    if (steady_clock::now() - begin >= time * next / 40) {
+      memory_kib.push_back(soak::resident_kib());
+      file_kib.push_back(place.kib(""));
+      log_kib.push_back(place.kib("-wal"));
+      next++;
+    }
+  }
+  EXPECT_TRUE(load.finish());
+  const WFStoreResult left = store->count("load ");
+  ASSERT_TRUE(left.ok()) << left.message;
+  store->close(test_support::kPatience);
+  std::printf(
+      "store: %lld s; %lld operations per second; %lld timers, %lld cancelled, %lld begun; in the "
+      "second and last quarter memory %ld and %ld KiB, file %ld and %ld KiB, log %ld and %ld KiB\n",
+      static_cast<long long>(time.count() / 1000),
+      static_cast<long long>(load.operations * 1000 / time.count()),
+      static_cast<long long>(load.scheduled), static_cast<long long>(load.cancelled),
+      static_cast<long long>(load.begun), largest(memory_kib, 1, 4), largest(memory_kib, 3, 4),
+      largest(file_kib, 1, 4), largest(file_kib, 3, 4), largest(log_kib, 1, 4),
+      largest(log_kib, 3, 4));
+  EXPECT_EQ(load.wrong, 0);
+  EXPECT_EQ(load.scheduled, load.cancelled + load.begun);
+  EXPECT_EQ(left.count, 0U);
+  EXPECT_GT(load.cancelled, 500);
+  EXPECT_TRUE(soak::is_flat(largest(memory_kib, 1, 4), largest(memory_kib, 3, 4)));
+  EXPECT_TRUE(soak::is_flat(largest(file_kib, 1, 4), largest(file_kib, 3, 4)));
+  // It begins anew at 64 MB, after the commit that is under way then.
+  EXPECT_LE(*std::max_element(log_kib.begin(), log_kib.end()), 80 * 1024);
+}
+
+// Stores so many timers that have been due for two hours, as if nobody had been there.
+void store_overdue(const std::string& path, int64_t count) {
+  std::string message;
+  auto options = test_support::options_of(workflow::system_clock(), 1);
+  const auto backend = test_support::open_backend(path, options, {}, &message);
+  ASSERT_TRUE(backend) << message;
+  constexpr int64_t kBatch = 1000;
+  for (int64_t first = 0; first < count; first += kBatch) {
+    std::vector<workflow::StoreRequest> requests;
+    const int64_t long_ago_us = backend->now_us() - 7200 * test_support::kSecondUs;
+    for (int64_t i = first; i < std::min(first + kBatch, count); i++) {
+      requests.push_back(test_support::make_request(
+          test_support::schedule("overdue " + std::to_string(i), long_ago_us + i)));
+    }
+    std::vector<workflow::StoreRequest*> pointers;
+    for (workflow::StoreRequest& request : requests) {
+      pointers.push_back(&request);
+    }
+    ASSERT_TRUE(backend->execute(pointers));
+  }
+}
+
+// If new timers had to wait for those that are overdue, they would be late by many seconds.
+TEST(StoreSoakLateness, ANewTimerIsInTimeAmongMostOverdueOnes) {
+  const int64_t count = is_long() ? 1'000'000 : test_support::kSanitized ? 20'000 : 100'000;
+  constexpr size_t kFresh = 100;
+  const Place place;
+  store_overdue(place.path(""), count);
+  std::string message;
+  std::unique_ptr<WFTimerStore> store(WFTimerStore::open(place.url(), &message));
+  ASSERT_TRUE(store) << message;
+  std::mutex mutex;
+  std::vector<double> late_ms;
+  std::atomic<int64_t> overdue{0};
+  test_support::Tally fresh;
+  store->handle("kind", [&](WFStoredTimer* timer) {
+    if (timer->name() != "fresh") {
+      overdue++;
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex);
+      late_ms.push_back(static_cast<double>(timer->lateness().count()) / 1000);
+    }
+    fresh.add();
+  });
+  for (size_t i = 0; i < kFresh; i++) {
+    ASSERT_TRUE(store->schedule({"fresh", milliseconds(10), "kind"}).ok());
+  }
+  ASSERT_TRUE(fresh.wait_for(kFresh));
+  const int64_t begun = overdue;
+  store->close(test_support::kPatience);
+  std::sort(late_ms.begin(), late_ms.end());
+  std::printf("%lld overdue, of which %lld had begun; new timers late by %.1f ms, p99 %.1f ms\n",
+              static_cast<long long>(count), static_cast<long long>(begun), late_ms[kFresh / 2],
+              late_ms[kFresh - 1]);
+  EXPECT_LT(late_ms[kFresh / 2], 50);
+  EXPECT_LT(late_ms[kFresh - 1], 1000);
+  EXPECT_GT(begun, 0);
+  EXPECT_LT(begun, count);
+}
+
+}  // namespace

@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "soak/Measures.h"
+#include "store/SqliteKit.h"
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+#include "support/Sanitizers.h"
+#include "support/Tally.h"
+
+// How an engine uses its backend: in groups, without hints, and with little memory.
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using store_test::SeenRuns;
+using store_test::StorePtr;
+using test_support::eventually;
+
+// Waits in execute() until it is told to go on, and notes how many requests each call has.
+class SlowBackend final : public workflow::StoreBackend {
+ public:
+  struct Sizes {
+    std::mutex mutex;
+    std::vector<size_t> sizes;
+    std::atomic<bool> waits{false};
+  };
+  SlowBackend(std::unique_ptr<workflow::StoreBackend> backend, Sizes& sizes)
+      : backend_(std::move(backend)), sizes_(sizes) {}
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    {
+      const std::lock_guard lock(sizes_.mutex);
+      sizes_.sizes.push_back(requests.size());
+    }
+    while (sizes_.waits) {
+      std::this_thread::yield();
+    }
+    return backend_->execute(requests);
+  }
+  int reopen(std::string* message) override { return backend_->reopen(message); }
+  WFStoreReceipt receipt() const override { return backend_->receipt(); }
+  int64_t now_us() override { return backend_->now_us(); }
+  void close() override { backend_->close(); }
+
+ private:
+  const std::unique_ptr<workflow::StoreBackend> backend_;
+  Sizes& sizes_;
+};
+
+TEST(StoreGroups, WhatArrivesDuringACommitIsTheNextGroup) {
+  SlowBackend::Sizes sizes;
+  const StorePtr store = store_test::open_wrapped(
+      store_test::fresh_url(), {},
+      [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        return std::make_unique<SlowBackend>(std::move(backend), sizes);
+      });
+  constexpr size_t kTimers = 50;
+  test_support::Tally stored;
+  const auto schedule = [&] {
+    store->create_schedule_task({"tea", hours(1), "kind"}, [&](WFStoreTask*) { stored.add(); })
+        ->start();
+  };
+  const auto groups_with = [&](size_t least) {
+    const std::lock_guard lock(sizes.mutex);
+    size_t groups = 0;
+    for (const size_t size : sizes.sizes) {
+      groups += size >= least ? 1 : 0;
+    }
+    return groups;
+  };
+  sizes.waits = true;
+  schedule();
+  ASSERT_TRUE(eventually([&] { return groups_with(1) > 0; }));
+  for (size_t i = 0; i < kTimers; i++) {
+    schedule();
+  }
+  sizes.waits = false;
+  ASSERT_TRUE(stored.wait_for(kTimers + 1));
+  EXPECT_EQ(groups_with(kTimers), 1U);
+}
+
+// A hint of another process may be missing: then its timers are found within about a second.
+TEST(StoreGroups, ATimerIsFoundWithoutAHint) {
+  const std::string url = store_test::fresh_url();
+  SeenRuns runs;
+  const StorePtr other = store_test::open_store(url);
+  workflow::StoreFailure failure;
+  const auto make = [&](workflow::StoreBackendOptions options, workflow::StoreFailure* why) {
+    options.changed = nullptr;
+    return workflow::open_memory_backend(url.substr(url.find(':') + 1), options, &why->error,
+                                         &why->message);
+  };
+  const StorePtr store(workflow::StoreOpener::open({}, make, &failure));
+  ASSERT_TRUE(store) << failure.message;
+  store->handle("kind", runs.handler(*store));
+  for (size_t i = 1; i <= 2; i++) {
+    ASSERT_TRUE(other->schedule({"tea", seconds(0), "kind"}).ok());
+    ASSERT_TRUE(runs.wait_for(i));
+  }
+  // Generously: a busy machine looks later, but no timer waits for another reason to look.
+  EXPECT_LT(runs.at(1).lateness, seconds(30));
+}
+
+TEST(StoreGroups, MemoryDoesNotGrowWithTheNumberOfTimers) {
+  const test_support::FastDir directory;
+  const StorePtr store = store_test::open_store("sqlite:" + directory.path("timers"));
+  store->handle("kind", [](WFStoredTimer*) {});
+  const std::string payload(200, 'p');
+  const auto add = [&](int count) {
+    for (int i = 0; i < count;) {
+      test_support::Tally stored;
+      size_t batch = 0;
+      for (; batch < 1000 && i < count; batch++, i++) {
+        store
+            ->create_schedule_task({"timer " + std::to_string(i), hours(1), "kind", payload},
+                                   [&](WFStoreTask* task) {
+                                     EXPECT_TRUE(task->result().ok());
+                                     stored.add();
+                                   })
+            ->start();
+      }
+      ASSERT_TRUE(stored.wait_for(batch));
+    }
+  };
+  // First so many that all caches are full.
+  add(20'000);
+  const long before_kib = soak::settled_kib();
+  add(test_support::kSanitized ? 5'000 : 60'000);
+  const long after_kib = soak::settled_kib();
+  std::printf("%ld KiB, then %ld KiB\n", before_kib, after_kib);
+  // The 60,000 have more than 12 MB of payloads alone.
+  EXPECT_TRUE(soak::is_flat(before_kib, after_kib));
+}
+
+}  // namespace
