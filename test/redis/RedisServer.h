@@ -44,7 +44,7 @@ class RedisServer {
     for (int i = 0; i < 20 && !started; i++) {
       started = try_to_start();
       if (!started && is_first_) {
-        port_ = 0;
+        port_ = bus_port_ = 0;
       }
     }
     ASSERT_TRUE(started) << (program_ ? program_->output() : "");
@@ -104,7 +104,9 @@ class RedisServer {
              options_.authority, "--tls-auth-clients", "no"});
         break;
       case On::kCluster:
-        bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+        if (bus_port_ == 0) {
+          bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+        }
         add({"--port", port, "--cluster-enabled", "yes", "--cluster-port",
              std::to_string(bus_port_), "--cluster-node-timeout", "60000"});
         break;
