@@ -36,6 +36,9 @@ class RedisCluster {
           RedisServer::Options{.on = RedisServer::On::kCluster, .arguments = options.arguments});
       ids_.push_back(run(nodes_[i].url(), {"CLUSTER", "MYID"}).value.string_value());
     }
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      tell(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
+    }
     for (size_t i = 0; i < options.masters; i++) {
       const size_t past = kSlots * (i + 1) / masters_;
       const size_t last = past == kSlots && !options.all_slots ? past - 2 : past - 1;
@@ -54,9 +57,8 @@ class RedisCluster {
       }));
       EXPECT_TRUE(is_in_sync(masters_ + i));
     }
-    if (options.all_slots) {
-      EXPECT_TRUE(every_node_says("cluster_state:ok"));
-    }
+    EXPECT_TRUE(
+        every_node_says(options.all_slots ? "cluster_state:ok" : "cluster_slots_assigned:16383"));
   }
 
   RedisServer& node(size_t i) { return nodes_[i]; }
@@ -111,6 +113,13 @@ class RedisCluster {
     for (size_t i = 0; i < masters_; i++) {
       tell(i, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     }
+    // Two moves in a row whose masters do not know of each other would get the same epoch.
+    const std::string epoch = "cluster_current_epoch:";
+    EXPECT_TRUE(test_support::eventually([&] {
+      const std::string said = cluster_info(to);
+      const size_t place = said.find(epoch);
+      return every_node_says_now(said.substr(place, said.find('\r', place) - place));
+    }));
     const std::lock_guard lock(mutex_);
     moved_[slot] = to;
   }
@@ -134,18 +143,22 @@ class RedisCluster {
   }
   void tell(size_t node, const std::vector<std::string>& words) {
     const Reply reply = run(nodes_[node].url(), words);
-    EXPECT_EQ(reply.text, "OK") << words[0] << " " << words[1];
+    EXPECT_EQ(reply.text, "OK") << words[0] << " " << words[1] << ", state " << reply.state
+                                << ", error " << reply.error;
+  }
+  std::string cluster_info(size_t node) {
+    return run(nodes_[node].url(), {"CLUSTER", "INFO"}).value.string_value();
+  }
+  bool every_node_says_now(const std::string& line) {
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      if (cluster_info(i).find(line + "\r") == std::string::npos) {
+        return false;
+      }
+    }
+    return true;
   }
   bool every_node_says(const std::string& line) {
-    return test_support::eventually([&] {
-      for (const RedisServer& node : nodes_) {
-        if (run(node.url(), {"CLUSTER", "INFO"}).value.string_value().find(line) ==
-            std::string::npos) {
-          return false;
-        }
-      }
-      return true;
-    });
+    return test_support::eventually([&] { return every_node_says_now(line); });
   }
 
   const size_t masters_;
