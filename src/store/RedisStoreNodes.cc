@@ -228,27 +228,32 @@ bool RedisStoreNodes::are_still_masters() {
 WFStoreReceipt RedisStoreNodes::receipt(bool waits) {
   WFStoreReceipt least;
   least.level = WFStoreReceipt::kFsync;
-  std::vector<RedisStoreLink::Question> questions;
-  std::string command;
-  append_command(&command,
-                 {"WAIT", std::to_string(place_.replicas),
-                  std::to_string(replicas_were_there_ ? kReplicasMs : kAbsentReplicasMs)});
   for (const auto& node : nodes_) {
     least.level = std::min(least.level, node->about.receipt.level);
-    if (node->was_used) {
-      questions.push_back({&node->link, command});
+  }
+  std::vector<RedisStoreNode*> waiting;
+  std::vector<RedisStoreLink::Question> questions;
+  for (const auto& node : nodes_) {
+    if (waits && place_.replicas > 0 && node->was_used) {
+      std::string command;
+      append_command(&command,
+                     {"WAIT", std::to_string(place_.replicas),
+                      std::to_string(node->has_replicas ? kReplicasMs : kAbsentReplicasMs)});
+      waiting.push_back(node.get());
+      questions.push_back({&node->link, std::move(command)});
     }
   }
-  if (!waits || place_.replicas == 0 || questions.empty()) {
-    return least;
-  }
-  // The server waits for all that it knew when it read the command before this one, whoever has
+  // The server waits for all that it knew when it had read the command before this one, whoever has
   // written it.
   const auto replies = RedisStoreLink::ask_each(questions, {});
-  replicas_were_there_ = std::all_of(replies.begin(), replies.end(), [this](const auto& reply) {
-    return reply.error == 0 && reply.value.is_int() && reply.value.int_value() >= place_.replicas;
-  });
-  return replicas_were_there_ ? WFStoreReceipt{WFStoreReceipt::kReplicas, place_.replicas} : least;
+  bool confirmed = !questions.empty();
+  for (size_t i = 0; i < replies.size(); i++) {
+    const RedisStoreLink::Reply& reply = replies[i];
+    waiting[i]->has_replicas =
+        reply.error == 0 && reply.value.is_int() && reply.value.int_value() >= place_.replicas;
+    confirmed = confirmed && waiting[i]->has_replicas;
+  }
+  return confirmed ? WFStoreReceipt{WFStoreReceipt::kReplicas, place_.replicas} : least;
 }
 
 }  // namespace workflow

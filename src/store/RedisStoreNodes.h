@@ -27,7 +27,8 @@ struct RedisStoreNode {
   // The time of the server minus the monotonic clock.
   int64_t offset_us = 0;
   bool knows_offset = false;
-  bool was_used = false;  // since begin()
+  bool was_used = false;     // since begin()
+  bool has_replicas = true;  // enough of them had everything when they were waited for
 };
 
 // The masters of a store, each with a connection, and which shard is where: one server, the master
@@ -103,7 +104,6 @@ class RedisStoreNodes {
   std::vector<std::unique_ptr<RedisStoreNode>> nodes_;
   std::vector<RedisStoreNode*> owners_;  // of a Cluster: the nodes of the slots
   bool was_silent_ = false;
-  bool replicas_were_there_ = true;  // when it waited for them the last time
 };
 
 }  // namespace workflow

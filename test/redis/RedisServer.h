@@ -55,6 +55,7 @@ class RedisServer {
 
   uint16_t port() const { return port_; }
   uint16_t bus_port() const { return bus_port_; }
+  std::string folder() const { return dir_.path(""); }
   std::string socket_path() const { return dir_.path("redis.sock"); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   // `userinfo`: as in "user:password@".
