@@ -45,9 +45,12 @@ class RedisCluster {
       tell(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(kSlots * i / masters_),
                std::to_string(last)});
     }
-    for (size_t i = 1; i < nodes_.size(); i++) {
-      tell(0, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[i].port()),
-               std::to_string(nodes_[i].bus_port())});
+    // They would hear of each other, but later.
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      for (size_t j = i + 1; j < nodes_.size(); j++) {
+        tell(i, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[j].port()),
+                 std::to_string(nodes_[j].bus_port())});
+      }
     }
     EXPECT_TRUE(every_node_says("cluster_known_nodes:" + std::to_string(nodes_.size())));
     for (size_t i = 0; i < options.replicas; i++) {

@@ -85,8 +85,10 @@ class RedisServer {
       std::ofstream(file) << options_.configuration << "port " << port << "\n";
       arguments = {file, "--sentinel"};
     }
-    const std::vector<std::string> common = {"--dir", dir_.path(""), "--save",
-                                             "",      "--bind",      "127.0.0.1"};
+    // A replica is served at once: the server would wait for others that may come.
+    const std::vector<std::string> common = {
+        "--dir", dir_.path(""), "--save", "", "--bind", "127.0.0.1", "--repl-diskless-sync-delay",
+        "0"};
     const auto add = [&arguments](std::vector<std::string> more) {
       arguments.insert(arguments.end(), more.begin(), more.end());
     };
