@@ -57,20 +57,21 @@ struct RedisStoreOpening::Way {
   const std::string& time;
   const std::string name = "the store \"" + place.name_space + "\"";
 
-  RedisStoreNodes::Question question(const std::string& id, size_t shard, const std::string& count,
-                                     bool may_make, const std::string& done = "") const {
+  RedisStoreNodes::Question question(const std::string& store_id, size_t shard,
+                                     const std::string& count, bool may_make,
+                                     const std::string& done = "") const {
     RedisStoreNodes::Question question;
     question.shard = shard;
-    question.command = [this, id, shard, count, may_make, done](const RedisStoreNode& node) {
+    question.command = [this, store_id, shard, count, may_make, done](const RedisStoreNode& node) {
       return redis_store_command("EVAL", redis_store_opening(), place, shard,
-                                 {id, count, std::to_string(shard), may_make ? "make" : "find",
-                                  node.about.identity, time, done});
+                                 {store_id, count, std::to_string(shard),
+                                  may_make ? "make" : "find", node.about.identity, time, done});
     };
     return question;
   }
-  RedisStoreNodes::Question ask(const std::string& id, size_t shard, const std::string& count,
+  RedisStoreNodes::Question ask(const std::string& store_id, size_t shard, const std::string& count,
                                 bool may_make, const std::string& done = "") const {
-    RedisStoreNodes::Question one = question(id, shard, count, may_make, done);
+    RedisStoreNodes::Question one = question(store_id, shard, count, may_make, done);
     nodes.ask(one);
     return one;
   }
