@@ -378,15 +378,16 @@ class WFTimerStore {
   //   sqlite:/var/lib/app/timers.db     a file; processes of one machine may share it
   //   sqlite:FILE?layout=owned          the same for one process, with all timers in memory: faster
   //   redis://host:6379/0?namespace=app&shards=16
-  //                                     in a Redis, for many machines; also rediss:// and
-  //                                     redis+unix:///path
+  //                                     in a Redis, for many machines; also rediss://,
+  //                                     redis+unix:///path, redis+sentinel://host,host/master
+  //                                     and redis+cluster://host,host
   //   memory:NAME                       in the memory of this process, for tests; all stores of
   //                                     that name are one while any of them is open
   // Returns null, with errno, if it cannot be opened; *message then says why in one line: EINVAL (a
-  // wrong URL or option, or a store of the other layout), EBUSY (another process owns it), EACCES,
-  // ENOENT, ENOTSUP (a network file system, a newer layout, or a Redis that is too old or part of a
-  // cluster), EILSEQ (no store, or a damaged one), or whatever the system says. Blocks while the
-  // file is read or the server answers.
+  // wrong URL or option, a store of the other layout, or a Cluster that lacks slots), EBUSY
+  // (another process owns it), EACCES, ENOENT, ENOTSUP (a network file system, a newer layout, or a
+  // Redis that is too old or of another kind), EILSEQ (no store, or a damaged one), or whatever the
+  // system says. Blocks while the file is read or the server answers.
   static WFTimerStore *open(const std::string &url, const WFStoreOptions &options,
                             std::string *message = nullptr);
   static WFTimerStore *open(const std::string &url, std::string *message = nullptr) {

@@ -11,6 +11,7 @@
 #include "kernel/Runtime.h"
 #include "store/RedisCommands.h"
 #include "store/RedisMasters.h"
+#include "store/RedisRedirection.h"
 #include "store/RedisWire.h"
 
 using protocol::ProtocolMessage;
@@ -279,8 +280,8 @@ bool RedisClientTask::ask_sentinels_again() {
 }
 
 bool RedisClientTask::after_error_reply(const std::string& text) {
-  if (starts_with(text, "MOVED ") || starts_with(text, "ASK ")) {
-    return follow(text.substr(text.find(' ') + 1), starts_with(text, "ASK "));
+  if (const auto redirection = RedisRedirection::parse(text, target_.host)) {
+    return follow(*redirection);
   }
   // The server has not executed the command.
   if (starts_with(text, "TRYAGAIN") || starts_with(text, "CLUSTERDOWN")) {
@@ -289,29 +290,15 @@ bool RedisClientTask::after_error_reply(const std::string& text) {
   return starts_with(text, "READONLY") && !url_.sentinels.empty() && ask_sentinels_again();
 }
 
-bool RedisClientTask::follow(const std::string& where, bool asking) {
-  const size_t space = where.find(' ');
-  const size_t colon = where.rfind(':');
-  if (hops_left_ == 0 || space == std::string::npos || colon == std::string::npos ||
-      colon < space) {
-    return false;
-  }
-  RedisUrl::Server server;
-  server.host = where.substr(space + 1, colon - space - 1);
-  const char* const end = where.data() + where.size();
-  const auto parsed = std::from_chars(where.data() + colon + 1, end, server.port);
-  if (server.host.empty()) {
-    server.host = target_.host;  // the server does not know its own name
-  }
-  if (parsed.ec != std::errc() || parsed.ptr != end || server.port == 0 || server.host.empty() ||
-      server.host == "?") {
+bool RedisClientTask::follow(const RedisRedirection& redirection) {
+  if (hops_left_ == 0) {
     return false;
   }
   hops_left_--;
-  target_ = url_.target_of(server);
+  target_ = url_.target_of(redirection.server);
   drop_response();
   asking_response_.reset();
-  if (asking) {
+  if (redirection.asks) {
     asking_response_ = std::make_unique<AskingResponse>(&resp_);
   }
   return true;

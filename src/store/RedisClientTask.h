@@ -10,6 +10,8 @@
 
 namespace workflow {
 
+struct RedisRedirection;
+
 // The task that WFTaskFactory::create_redis_task() creates: one command and its reply. On the way
 // there it may ask Sentinels for the master, follow redirections of a cluster, and wait and try
 // again where the server says so. Each of these is one more exchange of the same task.
@@ -56,8 +58,7 @@ class RedisClientTask final : public WFClientTask<protocol::RedisRequest, protoc
   bool after_question();
   bool after_command();
   bool after_error_reply(const std::string& text);
-  // `where`: "3999 127.0.0.1:6381".
-  bool follow(const std::string& where, bool asking);
+  bool follow(const RedisRedirection& redirection);
   bool ask_next_sentinel();
   bool ask_sentinels_again();
   // Goes on after a pause, if one is left.

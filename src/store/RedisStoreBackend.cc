@@ -39,7 +39,7 @@ std::unique_ptr<RedisStoreBackend> RedisStoreBackend::open(const std::string& ur
   }
   std::unique_ptr<RedisStoreBackend> backend(
       new RedisStoreBackend(std::move(place), options, test_clock));
-  *error = backend->connect("", options.create, message);
+  *error = backend->connect(options.create, message);
   return *error == 0 ? std::move(backend) : nullptr;
 }
 
@@ -49,7 +49,7 @@ RedisStoreBackend::RedisStoreBackend(RedisStorePlace place, const StoreBackendOp
       options_(options),
       test_clock_(test_clock),
       sender_(session_text(options.session)),
-      news_(place_.server_url, place_.channel(), sender_, options.changed) {}
+      news_(place_.channel(), sender_, options.changed) {}
 
 RedisStoreBackend::~RedisStoreBackend() {
   close();
@@ -57,51 +57,76 @@ RedisStoreBackend::~RedisStoreBackend() {
 
 void RedisStoreBackend::close() {
   news_.close();
-  link_.reset();
+  nodes_.close();
+  why_closed_ = {ENOTCONN, "Redis: the store is closed"};
 }
 
-int RedisStoreBackend::connect(const std::string& known_id, bool create, std::string* message) {
-  link_ = std::make_unique<RedisStoreLink>(place_.server);
-  int error = server_.open(*link_, place_, known_id, create, time_argument(), message);
-  if (error != 0) {
-    return error;
+int RedisStoreBackend::connect(bool create, std::string* message) {
+  int error = nodes_.connect(message);
+  if (error == 0) {
+    error = opened_.open(nodes_, place_, create, time_argument(), message);
   }
+  if (error == 0 && opened_.has_lost && said_fsync_ &&
+      place_.kind == RedisStorePlace::Kind::kServer) {
+    // A failover may do that, and a server that does not sync. This one has broken its word.
+    *message = "the server has lost requests that it had synced: open the store anew to go on";
+    error = EILSEQ;
+  }
+  if (error == 0) {
+    error = load_scripts(message);
+  }
+  if (error == 0) {
+    receipt_ = nodes_.receipt(false);
+    said_fsync_ = receipt_.level == WFStoreReceipt::kFsync;
+    keep_news();
+  }
+  return error;
+}
+
+int RedisStoreBackend::load_scripts(std::string* message) {
   std::string load;
   append_command(&load, {"SCRIPT", "LOAD", redis_store_script()});
   std::string load_full;
   append_command(&load_full, {"SCRIPT", "LOAD", redis_store_script_when_full()});
   std::string time;
   append_command(&time, {"TIME"});
-  const auto replies = link_->ask(std::vector<std::string>{load, load_full, time});
-  for (const RedisStoreLink::Reply& reply : replies) {
-    if (reply.error != 0 || reply.value.is_error()) {
-      *message = reply.error != 0 ? reply.reason : "Redis: " + reply.value.string_value();
-      return reply.error != 0 ? reply.error : EIO;
+  for (const auto& node : nodes_.all()) {
+    const auto replies = node->link.ask(std::vector<std::string>{load, load_full, time});
+    for (const RedisStoreLink::Reply& reply : replies) {
+      if (const int error = redis_store_failure(reply, message)) {
+        return error;
+      }
+    }
+    script_sha_ = replies[0].value.string_value();
+    full_script_sha_ = replies[1].value.string_value();
+    if (replies[2].value.arr_size() == 2) {
+      int64_t seconds = 0;
+      int64_t us = 0;
+      const std::string first = replies[2].value[0].string_value();
+      const std::string second = replies[2].value[1].string_value();
+      std::from_chars(first.data(), first.data() + first.size(), seconds);
+      std::from_chars(second.data(), second.data() + second.size(), us);
+      learn_time(*node, replies[2], seconds * kUsPerSec + us);
     }
   }
-  script_sha_ = replies[0].value.string_value();
-  full_script_sha_ = replies[1].value.string_value();
-  if (replies[2].value.arr_size() == 2) {
-    int64_t seconds = 0;
-    int64_t us = 0;
-    const std::string first = replies[2].value[0].string_value();
-    const std::string second = replies[2].value[1].string_value();
-    std::from_chars(first.data(), first.data() + first.size(), seconds);
-    std::from_chars(second.data(), second.data() + second.size(), us);
-    knows_offset_ = false;
-    learn_time(replies[2], seconds * kUsPerSec + us);
-  }
-  news_.keep();
   return 0;
 }
 
+void RedisStoreBackend::keep_news() {
+  // What is published reaches all nodes of a Cluster. Stores listen at different ones.
+  if (!nodes_.all().empty() && opened_.shards > 0) {
+    news_.keep(nodes_.of_shard(options_.session % opened_.shards).url);
+  }
+}
+
 int RedisStoreBackend::reopen(std::string* message) {
-  // Its id is kept by whatever fails.
-  const std::string known_id = server_.id;
-  const RedisStoreServer before = server_;
-  const int error = connect(known_id, false, message);
+  // What is known of it is kept by whatever fails.
+  const RedisStoreOpening before = opened_;
+  const int error = connect(false, message);
   if (error != 0) {
-    server_ = before;
+    opened_ = before;
+    nodes_.close();
+    why_closed_ = {error, *message};
   }
   return error;
 }
@@ -116,26 +141,40 @@ int64_t RedisStoreBackend::now_us() {
                                 : test_clock_->now_ns_on(ClockId::kWall) / 1000;
 }
 
-void RedisStoreBackend::learn_time(const RedisStoreLink::Reply& reply, int64_t server_us) {
+void RedisStoreBackend::learn_time(RedisStoreNode& node, const RedisStoreLink::Reply& reply,
+                                   int64_t server_us) {
   // The server has looked at its clock between these two moments.
   const int64_t least_us = server_us - reply.received_us;
   const int64_t most_us = server_us - reply.sent_us;
-  const int64_t offset_us = knows_offset_ ? offset_us_.load() : least_us + (most_us - least_us) / 2;
-  offset_us_ = std::clamp(offset_us, least_us, std::max(least_us, most_us));
-  knows_offset_ = true;
+  const int64_t offset_us =
+      node.knows_offset ? node.offset_us : least_us + (most_us - least_us) / 2;
+  node.offset_us = std::clamp(offset_us, least_us, std::max(least_us, most_us));
+  node.knows_offset = true;
+  int64_t slowest_us = node.offset_us;
+  for (const auto& other : nodes_.all()) {
+    if (other->knows_offset) {
+      slowest_us = std::min(slowest_us, other->offset_us);
+    }
+  }
+  offset_us_ = slowest_us;
 }
 
 bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   failure_ = Failure();
-  news_.keep();
+  if (nodes_.all().empty()) {
+    failure_ = why_closed_;
+  } else {
+    nodes_.begin();
+    keep_news();
+  }
   for (StoreRequest* request : requests) {
     redis_store_clear(request);
   }
   size_t done = 0;
-  while (done < requests.size()) {
+  while (failure_.error == 0 && done < requests.size()) {
     // Claims of several shards take two steps, and others wait for them.
     const auto takes_two = [this](const StoreRequest* request) {
-      return server_.shards > 1 && std::holds_alternative<ClaimRequest>(request->what);
+      return opened_.shards > 1 && std::holds_alternative<ClaimRequest>(request->what);
     };
     const auto rest = requests.subspan(done);
     const auto next = std::find_if(rest.begin(), rest.end(), takes_two);
@@ -149,13 +188,30 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   for (StoreRequest* request : requests.subspan(done)) {
     request->failure = {failure_.error, failure_.message, false};
   }
+  confirm(requests.first(done));
   return failure_.error == 0;
+}
+
+void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
+  const auto is_of_user = [](const StoreRequest* request) {
+    return request->failure.error == 0 &&
+           (request->id.number != 0 || std::holds_alternative<AskRequest>(request->what));
+  };
+  receipt_ = nodes_.receipt(std::any_of(requests.begin(), requests.end(), is_of_user));
+  if (!nodes_.was_silent() || nodes_.is_still_right()) {
+    return;
+  }
+  fail(EAGAIN, "Redis: another server may have become the master");
+  for (StoreRequest* request : requests) {
+    redis_store_clear(request);
+    request->failure = {failure_.error, failure_.message, true};
+  }
 }
 
 bool RedisStoreBackend::carry_out(std::span<StoreRequest* const> requests) {
   std::vector<Job> jobs(requests.size());
   for (size_t i = 0; i < requests.size(); i++) {
-    jobs[i] = {requests[i], redis_store_parts(*requests[i], server_.shards), 0};
+    jobs[i] = {requests[i], redis_store_parts(*requests[i], opened_.shards), 0};
   }
   return run(jobs);
 }
@@ -164,7 +220,7 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
   const auto& claim = std::get<ClaimRequest>(request.what);
   std::vector<Job> peek(1);
   StoreRequest peeked = request;
-  peek[0] = {&peeked, redis_store_parts(request, server_.shards, true), 0};
+  peek[0] = {&peeked, redis_store_parts(request, opened_.shards, true), 0};
   std::vector<ClaimRequest> shares;
   bool works = run(peek);
   if (works && !redis_store_share(claim, peek[0].parts, &shares)) {
@@ -178,14 +234,14 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
   }
   std::vector<Job> claims(1);
   claims[0].request = &request;
-  for (size_t shard = 0; shard < server_.shards; shard++) {
+  for (size_t shard = 0; shard < opened_.shards; shard++) {
     const auto& kinds = shares[shard].kinds;
     const bool takes = std::any_of(kinds.begin(), kinds.end(),
                                    [](const ClaimRequest::Kind& kind) { return kind.max > 0; });
     if (takes) {
       StoreRequest share;
       share.what = shares[shard];
-      RedisStorePart part = std::move(redis_store_parts(share, server_.shards)[shard]);
+      RedisStorePart part = std::move(redis_store_parts(share, opened_.shards)[shard]);
       // The same boundary between fresh and overdue as in the look.
       const protocol::RedisValue& seen = peek[0].parts[shard].reply;
       if (seen.arr_size() == 5) {
@@ -202,7 +258,7 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
 }
 
 bool RedisStoreBackend::run(std::vector<Job>& jobs) {
-  std::vector<Lane> lanes(server_.shards);
+  std::vector<Lane> lanes(opened_.shards);
   for (Job& job : jobs) {
     for (RedisStorePart& part : job.parts) {
       if (part.letter == ' ') {
@@ -224,22 +280,34 @@ bool RedisStoreBackend::run(std::vector<Job>& jobs) {
   return failure_.error == 0;
 }
 
-std::string RedisStoreBackend::command_of(size_t shard, Lane& lane) {
-  std::vector<std::string> arguments = {
-      server_.id, time_argument(),         std::to_string(options_.remembered),
-      sender_,    lane.full ? "full" : "", place_.channel()};
+void RedisStoreBackend::fill(Lane& lane) {
   size_t bytes = 0;
   lane.under_way = 0;
   for (size_t i = lane.done; i < lane.waiting.size() && lane.under_way < kMostAtOnce; i++) {
-    const RedisStorePart& part = *lane.waiting[i].second;
-    bytes += part.bytes();
+    bytes += lane.waiting[i].second->bytes();
     if (lane.under_way > 0 && bytes > kMostBytes) {
       break;
     }
+    lane.under_way++;
+  }
+}
+
+std::string RedisStoreBackend::command_of(size_t shard, const Lane& lane,
+                                          const RedisStoreNode& node) const {
+  std::vector<std::string> arguments = {
+      opened_.id,
+      time_argument(),
+      std::to_string(options_.remembered),
+      sender_,
+      lane.full ? "full" : "",
+      place_.channel(),
+      node.about.identity,
+  };
+  for (size_t i = 0; i < lane.under_way; i++) {
+    const RedisStorePart& part = *lane.waiting[lane.done + i].second;
     arguments.emplace_back(1, part.letter);
     arguments.push_back(std::to_string(part.arguments.size()));
     arguments.insert(arguments.end(), part.arguments.begin(), part.arguments.end());
-    lane.under_way++;
   }
   const std::string& text = lane.full ? redis_store_script_when_full() : redis_store_script();
   const std::string& sha = lane.full ? full_script_sha_ : script_sha_;
@@ -248,60 +316,83 @@ std::string RedisStoreBackend::command_of(size_t shard, Lane& lane) {
 }
 
 bool RedisStoreBackend::run_round(std::vector<Lane>& lanes) {
-  std::vector<size_t> shards;
-  std::vector<std::string> commands;
+  std::vector<RedisStoreNodes::Question> questions;
   for (size_t shard = 0; shard < lanes.size(); shard++) {
-    if (lanes[shard].done < lanes[shard].waiting.size()) {
-      shards.push_back(shard);
-      commands.push_back(command_of(shard, lanes[shard]));
+    Lane& lane = lanes[shard];
+    if (lane.done < lane.waiting.size()) {
+      fill(lane);
+      RedisStoreNodes::Question& question = questions.emplace_back();
+      question.shard = shard;
+      question.command = [this, shard, &lane](const RedisStoreNode& node) {
+        return command_of(shard, lane, node);
+      };
     }
   }
-  std::vector<RedisStoreLink::Reply> replies = link_->ask(commands);
+  nodes_.ask(questions);
   bool works = true;
-  for (size_t i = 0; i < shards.size(); i++) {
-    works = take_reply(shards[i], lanes[shards[i]], replies[i]) && works;
+  for (RedisStoreNodes::Question& question : questions) {
+    works = take_reply(lanes[question.shard], question) && works;
   }
   return works;
 }
 
-bool RedisStoreBackend::take_reply(size_t shard, Lane& lane, RedisStoreLink::Reply& reply) {
+bool RedisStoreBackend::take_error(Lane& lane, RedisStoreNodes::Question& asked) {
+  const std::string text = asked.reply.value.string_value();
+  if (starts_with_code(text, "NOSCRIPT") && !lane.whole) {
+    lane.whole = true;
+    return true;
+  }
+  if (starts_with_code(text, "OOM") && !lane.full) {
+    lane.full = true;
+    lane.whole = false;
+    return true;
+  }
+  RedisStoreError error = RedisStoreError::of(text);
+  std::string message = "Redis, shard " + std::to_string(asked.shard) + ": " + text;
+  if (starts_with_code(text, "NEWSERVER") && lane.openings++ < kMostOpenings) {
+    error.error =
+        opened_.open_again(nodes_, place_, asked.shard, *asked.node, time_argument(), &message);
+    if (error.error == 0) {
+      return true;
+    }
+  }
+  fail(error.error, std::move(message));
+  fail_lane(lane, error.in_doubt);
+  return false;
+}
+
+bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked) {
+  RedisStoreLink::Reply& reply = asked.reply;
   if (reply.error != 0) {
     fail(reply.error, reply.reason);
     fail_lane(lane, reply.sent);
     return false;
   }
   if (reply.value.is_error()) {
-    const std::string text = reply.value.string_value();
-    if (starts_with_code(text, "NOSCRIPT") && !lane.whole) {
-      lane.whole = true;
-      return true;
-    }
-    if (starts_with_code(text, "OOM") && !lane.full) {
-      lane.full = true;
-      lane.whole = false;
-      return true;
-    }
-    const RedisStoreError error = RedisStoreError::of(text);
-    fail(error.error, "Redis, shard " + std::to_string(shard) + ": " + text);
-    fail_lane(lane, error.in_doubt);
-    return false;
+    return take_error(lane, asked);
   }
   int64_t server_us = 0;
   const std::string time = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "";
   std::from_chars(time.data(), time.data() + time.size(), server_us);
-  if (reply.value.arr_size() != lane.under_way + 1 || server_us == 0) {
+  if (reply.value.arr_size() != lane.under_way + 2 || server_us == 0) {
     fail(EILSEQ, "Redis: a reply makes no sense");
     fail_lane(lane, true);
     return false;
   }
-  learn_time(reply, server_us);
+  learn_time(*asked.node, reply, server_us);
+  const std::string progress = reply.value[1].string_value();
+  std::from_chars(progress.data(), progress.data() + progress.size(),
+                  opened_.progress[asked.shard]);
+  const int64_t ahead_us = test_clock_ == nullptr ? asked.node->offset_us - offset_us_.load() : 0;
   for (size_t i = 0; i < lane.under_way; i++) {
     auto& [job, part] = lane.waiting[lane.done + i];
-    part->reply = std::move(reply.value[i + 1]);
+    part->reply = std::move(reply.value[i + 2]);
+    part->ahead_us = ahead_us;
     job->answered++;
   }
   lane.done += lane.under_way;
   lane.whole = lane.full = false;
+  lane.openings = 0;
   return true;
 }
 
@@ -321,7 +412,7 @@ void RedisStoreBackend::fail_lane(Lane& lane, bool in_doubt) {
 void RedisStoreBackend::settle(std::vector<Job>& jobs) {
   for (Job& job : jobs) {
     if (job.answered == job.parts.size()) {
-      if (redis_store_answer(job.parts, server_.shards, job.request)) {
+      if (redis_store_answer(job.parts, opened_.shards, job.request)) {
         continue;
       }
       fail(EILSEQ, "Redis: a reply makes no sense");

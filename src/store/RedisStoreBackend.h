@@ -12,13 +12,15 @@
 #include "store/RedisStoreCodec.h"
 #include "store/RedisStoreLink.h"
 #include "store/RedisStoreNews.h"
+#include "store/RedisStoreNodes.h"
+#include "store/RedisStoreOpening.h"
 #include "store/RedisStorePlace.h"
-#include "store/RedisStoreServer.h"
 #include "store/StoreBackend.h"
 
 namespace workflow {
 
-// A store in a Redis. The server decides everything, by its own time: see RedisStoreScripts.h.
+// A store in a Redis, or in the masters of a Redis Cluster. The server of a shard decides
+// everything, by its own time: see RedisStoreScripts.h.
 //
 // Requests go out in rounds. A round is at most one script for each shard, with as many requests as
 // are ready. The next script of a shard goes out when the reply to the last one is there, so that
@@ -29,6 +31,8 @@ namespace workflow {
 //    different shards do not compare.
 // 2. Requests that concern all shards (claim, count, list, look) see one shard after the other.
 // 3. A list or a claim may end before its limit, if the payloads are large; then there is more.
+// 4. The time of the store is that of the server whose clock is the slowest.
+// 5. receipt() is that of the last execute(): whether replicas have it is found out each time.
 //
 // Used by one thread at a time, but for now_us().
 class RedisStoreBackend final : public StoreBackend {
@@ -44,7 +48,7 @@ class RedisStoreBackend final : public StoreBackend {
   // StoreBackend
   bool execute(std::span<StoreRequest* const> requests) override;
   int reopen(std::string* message) override;
-  WFStoreReceipt receipt() const override { return server_.receipt; }
+  WFStoreReceipt receipt() const override { return receipt_; }
   int64_t now_us() override;
   void close() override;
 
@@ -63,6 +67,7 @@ class RedisStoreBackend final : public StoreBackend {
     // How the script is sent next.
     bool whole = false;  // as text, because the server does not know it
     bool full = false;   // the server has no memory left
+    int openings = 0;    // in a row, because the server was a new one
   };
   // Why the store has failed.
   struct Failure {
@@ -70,40 +75,51 @@ class RedisStoreBackend final : public StoreBackend {
     std::string message;
   };
 
+  static constexpr int kMostOpenings = 3;
   static constexpr size_t kMostAtOnce = 100;
   static constexpr size_t kMostBytes = 1'000'000;
 
   RedisStoreBackend(RedisStorePlace place, const StoreBackendOptions& options, Clock* test_clock);
 
-  int connect(const std::string& known_id, bool create, std::string* message);
+  int connect(bool create, std::string* message);
+  int load_scripts(std::string* message);
   std::string time_argument() const;
+  // Listens for news at one of the servers.
+  void keep_news();
 
   // Carries out jobs of any kind, once. Return false if the store has failed: see failure_.
   bool carry_out(std::span<StoreRequest* const> requests);
   bool claim_over_shards(StoreRequest& request);
   bool run(std::vector<Job>& jobs);
   bool run_round(std::vector<Lane>& lanes);
-  std::string command_of(size_t shard, Lane& lane);
-  bool take_reply(size_t shard, Lane& lane, RedisStoreLink::Reply& reply);
+  void fill(Lane& lane);
+  std::string command_of(size_t shard, const Lane& lane, const RedisStoreNode& node) const;
+  bool take_reply(Lane& lane, RedisStoreNodes::Question& asked);
+  // Decides what follows from an error reply. Returns false if the store has failed.
+  bool take_error(Lane& lane, RedisStoreNodes::Question& asked);
   void fail(int error, std::string message);
   void fail_lane(Lane& lane, bool in_doubt);
   // Ends what has no answer with the failure of the store.
   void settle(std::vector<Job>& jobs);
-  void learn_time(const RedisStoreLink::Reply& reply, int64_t server_us);
+  // Finds out what the answers are worth.
+  void confirm(std::span<StoreRequest* const> requests);
+  void learn_time(RedisStoreNode& node, const RedisStoreLink::Reply& reply, int64_t server_us);
 
   const RedisStorePlace place_;
   const StoreBackendOptions options_;
   Clock* const test_clock_;
   const std::string sender_;
   RedisStoreNews news_;
-  std::unique_ptr<RedisStoreLink> link_;  // null when closed
-  RedisStoreServer server_;
+  RedisStoreNodes nodes_{place_};  // none when closed
+  RedisStoreOpening opened_;
+  WFStoreReceipt receipt_;
+  bool said_fsync_ = false;  // the receipts of the last connection
   std::string script_sha_;
   std::string full_script_sha_;
   Failure failure_;  // of the last execute()
-  // The time of the server minus the monotonic clock.
+  Failure why_closed_;
+  // The time of the store minus the monotonic clock.
   std::atomic<int64_t> offset_us_{0};
-  bool knows_offset_ = false;
 };
 
 }  // namespace workflow

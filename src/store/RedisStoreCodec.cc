@@ -316,13 +316,15 @@ class Answers {
   bool operator()(ClaimRequest& what) {
     for (const RedisStorePart& part : parts_) {
       Elements reply = elements(part);
-      what.next_us = std::min(what.next_us, reply.number());
+      what.next_us = std::min(what.next_us, in_store_time(reply.number(), part.ahead_us));
       what.more = reply.count() != 0 || what.more;
       Elements claimed = reply.array();
       while (claimed.more()) {
-        if (!read_claimed(claimed.array(), &what.claimed.emplace_back())) {
+        ClaimRequest::Claimed& one = what.claimed.emplace_back();
+        if (!read_claimed(claimed.array(), &one)) {
           return false;
         }
+        one.lease_end_us = in_store_time(one.lease_end_us, part.ahead_us);
       }
       if (!reply.good() || !claimed.good()) {
         return false;
@@ -337,10 +339,12 @@ class Answers {
   }
   bool operator()(ExtendRequest& what) {
     std::vector<Elements> replies;
+    std::vector<int64_t> ahead_us;
     std::vector<std::optional<size_t>> of_shard(shards_);
     for (const RedisStorePart& part : parts_) {
       of_shard[part.shard] = replies.size();
       replies.push_back(elements(part));
+      ahead_us.push_back(part.ahead_us);
     }
     for (const RunId& run : what.runs) {
       const std::optional<size_t> place = of_shard[run.timer % shards_];
@@ -351,7 +355,7 @@ class Answers {
       ExtendRequest::Extended& extended = what.extended.emplace_back();
       extended.live = reply.count() != 0;
       extended.cancelled = reply.count() != 0;
-      extended.lease_end_us = reply.number();
+      extended.lease_end_us = in_store_time(reply.number(), ahead_us[*place]);
       if (!reply.good()) {
         return false;
       }
@@ -447,6 +451,12 @@ class Answers {
     const bool good = read_result(elements(parts_.at(0)), failure_, &result);
     *answers = std::move(result.answers);
     return good;
+  }
+
+  // The servers of a Cluster have clocks of their own. The time of the store is that of the
+  // slowest.
+  static int64_t in_store_time(int64_t server_us, int64_t ahead_us) {
+    return server_us == kNeverUs ? kNeverUs : server_us - ahead_us;
   }
 
   static bool read_claimed(Elements elements, ClaimRequest::Claimed* claimed) {

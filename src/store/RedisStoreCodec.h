@@ -21,8 +21,9 @@ struct RedisStorePart {
   size_t shard = 0;
   char letter = ' ';
   std::vector<std::string> arguments;
-  // The reply.
+  // The reply, and how far the clock of its server was ahead of the time of the store.
   protocol::RedisValue reply;
+  int64_t ahead_us = 0;
 
   size_t bytes() const;
 };

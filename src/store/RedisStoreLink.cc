@@ -1,5 +1,6 @@
 #include "store/RedisStoreLink.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -41,6 +42,10 @@ void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* r
     set_reason(reply, [&] { return std::string(std::strerror(outcome.error)); });
   } else if (reply->error == EACCES) {
     set_reason(reply, [] { return std::string("the login was refused"); });
+  } else if (outcome.state == WFT_STATE_TASK_ERROR &&
+             outcome.error == WFT_ERR_UPSTREAM_UNAVAILABLE) {
+    reply->error = EROFS;
+    set_reason(reply, [] { return std::string("the server is no master"); });
   } else {
     set_reason(reply, [&] {
       return "state " + std::to_string(outcome.state) + ", error " + std::to_string(outcome.error);
@@ -48,12 +53,65 @@ void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* r
   }
 }
 
+constexpr int64_t kGraceUs = 200'000;
+
 // What is awaited. Shared by the caller and the callbacks.
 struct Awaited {
   Mutex mutex;
   CondVar changed;
   size_t left WF_GUARDED_BY(mutex) = 0;
+  size_t good WF_GUARDED_BY(mutex) = 0;
+
+  void answered(bool is_good) {
+    MutexLock lock(mutex);
+    left--;
+    good += is_good ? 1 : 0;
+    changed.notify_all();
+  }
+  // Waits until everything is there. False: time has passed, or nothing has changed for so long, or
+  // `enough` are good.
+  bool wait(int64_t us, size_t enough) {
+    BlockingScope blocking;
+    MutexLock lock(mutex);
+    const int64_t end_ns = system_clock().now_ns() + us * 1000;
+    const size_t before = left;
+    while (left > 0 && left == before && good < enough) {
+      if (!changed.wait_until(mutex, end_ns)) {
+        break;
+      }
+    }
+    return left == 0;
+  }
+  bool has(size_t enough) {
+    MutexLock lock(mutex);
+    return good >= enough;
+  }
+  size_t missing() {
+    MutexLock lock(mutex);
+    return left;
+  }
 };
+
+// Returns false if what is missing is to be given up.
+bool wait_for(Awaited& awaited, const RedisStoreLink::Patience& patience) {
+  while (!awaited.has(patience.enough)) {
+    const size_t missing = awaited.missing();
+    if (awaited.wait(RedisStoreLink::kSilenceUs, patience.enough)) {
+      return true;
+    }
+    const bool is_silent = awaited.missing() == missing;
+    if (is_silent && patience.goes_on && !patience.goes_on()) {
+      return false;
+    }
+  }
+  const int64_t end_us = mono_us() + kGraceUs;
+  while (mono_us() < end_us) {
+    if (awaited.wait(end_us - mono_us(), SIZE_MAX)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -64,16 +122,18 @@ RedisPipeline::Options RedisStoreLink::options() {
   return options;
 }
 
-RedisStoreLink::RedisStoreLink(const RedisUrl& url) : pipeline_(url, options()) {}
+RedisStoreLink::RedisStoreLink(const RedisUrl& url)
+    : last_reply_us_(mono_us()), pipeline_(url, options()) {}
 
-std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::string>& commands) {
-  std::vector<Reply> replies(commands.size());
+std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Question>& questions,
+                                                            const Patience& patience) {
+  std::vector<Reply> replies(questions.size());
   Awaited awaited;
   {
     MutexLock lock(awaited.mutex);
-    awaited.left = commands.size();
+    awaited.left = questions.size();
   }
-  for (size_t i = 0; i < commands.size(); i++) {
+  for (size_t i = 0; i < questions.size(); i++) {
     Reply& reply = replies[i];
     reply.sent_us = mono_us();
     const auto callback = [&reply, &awaited](RedisPipeline::Outcome&& outcome) {
@@ -83,24 +143,37 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::st
       } else {
         set_failure(outcome, &reply);
       }
-      MutexLock lock(awaited.mutex);
-      awaited.left--;
-      awaited.changed.notify_all();
+      awaited.answered(reply.error == 0);
     };
-    if (const int error = pipeline_.post(commands[i], callback)) {
+    if (const int error = questions[i].link->pipeline_.post(questions[i].command, callback)) {
       reply.error = error == ECANCELED ? ENOTCONN : error;
       reply.sent = false;
       set_reason(&reply, [&reply] { return std::string(std::strerror(reply.error)); });
-      MutexLock lock(awaited.mutex);
-      awaited.left--;
+      awaited.answered(false);
     }
   }
-  BlockingScope blocking;
-  MutexLock lock(awaited.mutex);
-  while (awaited.left > 0) {
-    awaited.changed.wait(awaited.mutex);
+  if (!wait_for(awaited, patience)) {
+    // Those that have answered are not used by the caller after this, either.
+    for (const Question& question : questions) {
+      question.link->pipeline_.close();
+    }
+  }
+  for (size_t i = 0; i < questions.size(); i++) {
+    if (replies[i].error == 0) {
+      int64_t& last_us = questions[i].link->last_reply_us_;
+      last_us = std::max(last_us, replies[i].received_us);
+    }
   }
   return replies;
+}
+
+std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::string>& commands) {
+  std::vector<Question> questions;
+  questions.reserve(commands.size());
+  for (const std::string& command : commands) {
+    questions.push_back({this, command});
+  }
+  return ask_each(questions, {});
 }
 
 RedisStoreLink::Reply RedisStoreLink::ask(const std::string& command) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,8 @@
 
 namespace workflow {
 
-// One connection of a store to its server, which is never replaced: what was learnt about the
-// server when it began holds until it ends, because neither a restart nor a failover leaves it
-// standing.
+// One connection of a store to a server, which is never replaced. A restart of the server ends it.
+// A failover may leave it standing: see RedisStoreNodes.
 //
 // Used by one thread at a time. Blocks.
 class RedisStoreLink {
@@ -27,16 +27,40 @@ class RedisStoreLink {
     protocol::RedisValue value;
   };
 
+  // A command, encoded, and the connection for it.
+  struct Question {
+    RedisStoreLink* link = nullptr;
+    std::string command;
+  };
+  // When the wait for replies ends before all of them are there. What is missing then has an error,
+  // and its connections have ended.
+  struct Patience {
+    // Called again and again while nothing comes. It may ask elsewhere, and block. False: no
+    // longer.
+    std::function<bool()> goes_on = nullptr;
+    // So many replies are enough: the others get a moment more.
+    size_t enough = SIZE_MAX;
+  };
+
+  // A connection that says nothing for so long may belong to a server that is not what it was.
+  static constexpr int64_t kSilenceUs = 1'500'000;
+
   explicit RedisStoreLink(const RedisUrl& url);
 
-  // Sends encoded commands, all at once, and waits for what becomes of them: a reply or an error
-  // within about 10 s of silence. After an error the connection has ended.
+  // Sends all at once, and waits for what becomes of each: a reply, or an error within about 10 s
+  // of silence. After an error the connection has ended.
+  static std::vector<Reply> ask_each(const std::vector<Question>& questions,
+                                     const Patience& patience);
   std::vector<Reply> ask(const std::vector<std::string>& commands);
   Reply ask(const std::string& command);
+
+  // When the last reply came, or when the connection was begun; by the monotonic clock.
+  int64_t last_reply_us() const { return last_reply_us_; }
 
  private:
   static RedisPipeline::Options options();
 
+  int64_t last_reply_us_;
   RedisPipeline pipeline_;
 };
 

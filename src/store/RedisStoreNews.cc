@@ -56,6 +56,14 @@ struct RedisStoreNews::State {
     called.notify_all();
   }
 
+  // Ends the subscription, if there is one.
+  void drop() WF_REQUIRES(mutex) {
+    if (WFRedisSubscribeTask* const old = std::exchange(task, nullptr)) {
+      old->quit();
+      old->release();
+    }
+  }
+
   const std::string sender;
   const std::function<void()> changed;
 
@@ -67,38 +75,38 @@ struct RedisStoreNews::State {
   WFRedisSubscribeTask* task WF_GUARDED_BY(mutex) = nullptr;
 };
 
-RedisStoreNews::RedisStoreNews(std::string server_url, std::string channel, std::string sender,
+RedisStoreNews::RedisStoreNews(std::string channel, std::string sender,
                                std::function<void()> changed)
-    : server_url_(std::move(server_url)),
-      channel_(std::move(channel)),
+    : channel_(std::move(channel)),
       state_(std::make_shared<State>(std::move(sender), std::move(changed))) {}
 
 RedisStoreNews::~RedisStoreNews() {
   close();
 }
 
-void RedisStoreNews::keep() {
+void RedisStoreNews::keep(const RedisUrl& server) {
   {
     MutexLock lock(state_->mutex);
-    if (state_->task != nullptr || state_->closed || system_clock().now_ns() < next_try_ns_) {
+    const bool is_there = state_->task != nullptr && server_ == server.server;
+    if (is_there || state_->closed || system_clock().now_ns() < next_try_ns_) {
       return;
     }
+    state_->drop();
   }
   next_try_ns_ = system_clock().now_ns() + kPauseNs;
-  WFRedisSubscriber subscriber;
-  if (subscriber.init(server_url_) != 0) {
-    return;
-  }
+  server_ = server.server;
   const auto extract = [state = state_](WFRedisSubscribeTask* task) {
     state->received(*task->get_resp());
   };
   const auto ended = [state = state_](WFRedisSubscribeTask* task) {
     MutexLock lock(state->mutex);
-    if (std::exchange(state->task, nullptr) != nullptr) {
+    if (state->task == task) {
+      state->task = nullptr;
       task->release();
     }
   };
-  WFRedisSubscribeTask* const task = subscriber.create_subscribe_task({channel_}, extract, ended);
+  WFRedisSubscribeTask* const task =
+      new WFRedisSubscribeTask(server.target(), "SUBSCRIBE", {channel_}, extract, ended);
   task->set_watch_timeout(kSilenceMs);
   {
     MutexLock lock(state_->mutex);
@@ -111,10 +119,7 @@ void RedisStoreNews::close() {
   BlockingScope blocking;
   MutexLock lock(state_->mutex);
   state_->closed = true;
-  if (WFRedisSubscribeTask* const task = std::exchange(state_->task, nullptr)) {
-    task->quit();
-    task->release();
-  }
+  state_->drop();
   while (state_->calls > 0) {
     state_->called.wait(state_->mutex);
   }

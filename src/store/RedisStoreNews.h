@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "store/RedisUrl.h"
+
 namespace workflow {
 
 // Receives the news that stores on the same data publish, on a connection of its own, and passes
@@ -14,14 +16,14 @@ namespace workflow {
 class RedisStoreNews {
  public:
   // `sender`: what its own store publishes. `changed` may be null. It is called on any thread.
-  RedisStoreNews(std::string server_url, std::string channel, std::string sender,
-                 std::function<void()> changed);
+  RedisStoreNews(std::string channel, std::string sender, std::function<void()> changed);
   ~RedisStoreNews();
   RedisStoreNews(const RedisStoreNews&) = delete;
   RedisStoreNews& operator=(const RedisStoreNews&) = delete;
 
-  // Subscribes if there is no subscription, at most once a second. Does not wait for it.
-  void keep();
+  // Subscribes at that server if there is no subscription there, at most once a second. Does not
+  // wait for it.
+  void keep(const RedisUrl& server);
   // When this has returned, no call of `changed` is in progress or to come. Not to be called inside
   // one.
   void close();
@@ -29,10 +31,10 @@ class RedisStoreNews {
  private:
   struct State;
 
-  const std::string server_url_;
   const std::string channel_;
   const std::shared_ptr<State> state_;
   int64_t next_try_ns_ = 0;
+  RedisUrl::Server server_;  // of the last subscription
 };
 
 }  // namespace workflow

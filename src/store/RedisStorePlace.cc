@@ -25,6 +25,12 @@ int refuse_place(int error, const std::string& why, std::string* message) {
   return error;
 }
 
+template <class NUMBER>
+bool read_number(std::string_view text, NUMBER* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
 // Sets what one parameter says. Adds to `*rest` what is about the server.
 int set_parameter(std::string_view text, RedisStorePlace* place, std::string* rest,
                   std::string* message) {
@@ -42,13 +48,16 @@ int set_parameter(std::string_view text, RedisStorePlace* place, std::string* re
                               message);
   }
   if (name == "shards") {
-    const auto [end, error] =
-        std::from_chars(value.data(), value.data() + value.size(), place->shards);
-    const bool is_number = error == std::errc() && end == value.data() + value.size();
-    const bool fits = place->shards >= 1 && place->shards <= RedisStorePlace::kMaxShards;
-    return is_number && fits
+    return read_number(value, &place->shards) && place->shards >= 1 &&
+                   place->shards <= RedisStorePlace::kMaxShards
                ? 0
                : refuse_place(EINVAL, "the number of shards in the URL is not 1 to 1024", message);
+  }
+  if (name == "replicas") {
+    return read_number(value, &place->replicas) && place->replicas >= 0 &&
+                   place->replicas <= RedisStorePlace::kMaxReplicas
+               ? 0
+               : refuse_place(EINVAL, "the number of replicas in the URL is not 0 to 100", message);
   }
   if (name == "db") {
     *rest = "?" + std::string(text);
@@ -57,18 +66,32 @@ int set_parameter(std::string_view text, RedisStorePlace* place, std::string* re
   return refuse_place(EINVAL, "unknown parameter in the URL: " + std::string(name), message);
 }
 
+// `url`: without what is about the store. Each node is read as if it were the only server.
+bool parse_cluster(const std::string& url, RedisStorePlace* place) {
+  const size_t authority = url.find("://") + 3;
+  const std::string scheme = url.starts_with("rediss") ? "rediss://" : "redis://";
+  const size_t end = std::min(url.find_first_of("/?#", authority), url.size());
+  const size_t at = url.rfind('@', end);
+  size_t begin = at == std::string::npos || at < authority ? authority : at + 1;
+  const std::string login = url.substr(authority, begin - authority);
+  while (begin <= end) {
+    const size_t comma = std::min(url.find(',', begin), end);
+    RedisUrl node;
+    const std::string host = url.substr(begin, comma - begin);
+    if (RedisUrl::parse(scheme + login + host + url.substr(end), &node) != 0) {
+      return false;
+    }
+    place->nodes.push_back(node.server);
+    place->server = std::move(node);
+    begin = comma + 1;
+  }
+  return place->server.db == 0;
+}
+
 }  // namespace
 
 int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::string* message) {
   *place = RedisStorePlace();
-  const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
-  if (scheme.ends_with("+sentinel") || scheme.ends_with("+cluster")) {
-    return refuse_place(
-        ENOTSUP,
-        "stores are kept by single servers only: neither Sentinels nor clusters are "
-        "supported",
-        message);
-  }
   const size_t mark = url.find('?');
   std::string rest;
   size_t begin = mark == std::string::npos ? url.size() : mark + 1;
@@ -80,11 +103,24 @@ int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::
     }
     begin = end + 1;
   }
-  place->server_url = url.substr(0, mark) + rest;
-  if (RedisUrl::parse(place->server_url, &place->server) != 0) {
-    return refuse_place(EINVAL, "the URL does not name a Redis: see docs/store.md", message);
+  const std::string server_url = url.substr(0, mark) + rest;
+  const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
+  bool good = false;
+  if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
+    place->kind = Kind::kCluster;
+    good = parse_cluster(server_url, place);
+  } else {
+    good = RedisUrl::parse(server_url, &place->server) == 0;
+    place->kind = place->server.sentinels.empty() ? Kind::kServer : Kind::kSentinels;
   }
-  return 0;
+  return good ? 0
+              : refuse_place(EINVAL, "the URL does not name a Redis: see docs/store.md", message);
+}
+
+RedisUrl RedisStorePlace::at(const RedisUrl::Server& where) const {
+  RedisUrl url = server;
+  url.server = where;
+  return url;
 }
 
 std::string RedisStorePlace::key(size_t shard, std::string_view key) const {

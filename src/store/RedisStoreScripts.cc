@@ -35,7 +35,8 @@ if found[6] ~= server then
   redis.call('HSET', meta, 'last', string.format('%.0f', epoch * 274877906944), 'server', server)
 end
 if done == 'done' then redis.call('HSET', meta, 'complete', '1') end
-return {'ok', found[2], found[3], redis.call('HGET', meta, 'complete')}
+local now = redis.call('HMGET', meta, 'complete', 'position', 'uses')
+return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])}
 )lua";
 
 // The state of a call, and the timers.
@@ -46,8 +47,9 @@ local NEVER = '9223372036854775807'
 local call, text = redis.call, string.format
 local remembered, sender, full, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'full', ARGV[6]
 
-local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped')
+local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'server')
 if meta[1] ~= ARGV[1] then return redis.error_reply('NOSTORE the store is not there any more') end
+if meta[7] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
 local last, position, uses = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[4])
 local since, dropped = tonumber(meta[5]), meta[6] == '1'
 
@@ -595,8 +597,8 @@ function requests.K(arguments)
   return {call('ZCARD', NAMES), overdue, unhandled}
 end
 
-local replies = {text('%.0f', now)}
-local i = 7
+local replies = {text('%.0f', now), ''}
+local i = 8
 while ARGV[i] do
   local count = tonumber(ARGV[i + 1])
   local arguments = {}
@@ -615,6 +617,7 @@ for n = 1, 5 do
     break
   end
 end
+replies[2] = text('%.0f', position + uses)
 -- Other processes look once a second anyway.
 if has_marked or earliest <= pad(now + 1100000) then redis.pcall('PUBLISH', channel, sender) end
 return replies

@@ -25,18 +25,27 @@ inline constexpr const char* kRedisStoreKeys[] = {
     "order",     // a sorted set in the order of bytes: session, place, number of a request
     "sessions",  // a hash: session to what is known about it, packed
     "used",      // a sorted set: the sessions in the order in which they were used last
+    // Never there. While a slot of a Cluster moves, a server runs a script only if it has all of
+    // its keys. It would stop the script in the middle when that looks for a key which is not there
+    // (any more). With this one it refuses the script before it has begun, until the slot has
+    // moved.
+    "absent",
 };
 
 // Opens a shard. ARGV: 1 the id of the store (of a new one, if there is none), 2 the number of
 // shards, or empty for that of the store, 3 this shard, 4 what may be done if there is none ("make"
 // or "find"), 5 the identity of the server, 6 the present time, or empty for that of the server,
-// 7 "done" if the store is complete now. Returns {word, id, shards, complete}.
+// 7 "done" if the store is complete now. Returns {word, id, shards, complete, progress}.
+//
+// The progress of a shard is how many requests of users and ends of timers it has seen. It never
+// goes back, unless the server loses something.
 const std::string& redis_store_opening();
 
 // Carries out requests. ARGV: 1 the id of the store, 2 the present time, or empty for that of the
 // server, 3 how many requests and ended timers are remembered, 4 the session that asks, 5 "full" if
-// nothing may be stored, 6 the channel for news; then for each request its letter, the number of
-// its arguments, and these. Returns {time, one answer for each request}.
+// nothing may be stored, 6 the channel for news, 7 the identity of the server; then for each
+// request its letter, the number of its arguments, and these. Returns {time, one answer for each
+// request}, or the error NEWSERVER if the shard has not been opened on this server.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the
 // second one is not.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include "store/RedisStoreLink.h"
@@ -9,30 +8,21 @@
 
 namespace workflow {
 
-// What a store has learnt about its server and its data when it connected. Plain data.
+// What a store has learnt about one of its servers. Plain data.
 struct RedisStoreServer {
-  std::string id;  // of the store
-  size_t shards = 0;
+  // Of the process, and of the history of its data. It changes when what the server knows may have
+  // gone back: after a restart, and when a replica has become a master. (It also changes when the
+  // server gets its first replica.)
+  std::string identity;
   WFStoreReceipt receipt;
 
-  // Reads the configuration of the server, and opens or makes the store. `known_id`: the id of the
-  // store, if it was open before: then it must be there. `time`: as the scripts take it. Returns 0
-  // or an errno value, and then a message of one line.
-  int open(RedisStoreLink& link, const RedisStorePlace& place, const std::string& known_id,
-           bool create, const std::string& time, std::string* message);
+  // Reads the configuration, and refuses a server that cannot keep a store. Returns 0 or an errno
+  // value, and then a message of one line.
+  int read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message);
 
  private:
-  int read_configuration(RedisStoreLink& link, std::string* message);
-  int open_shards(RedisStoreLink& link, const RedisStorePlace& place, const std::string& known_id,
-                  bool create, const std::string& time, std::string* message);
-
-  std::string identity_;  // of the server, and of what it has been given to keep
+  int read_mode(const std::string& mode, RedisStorePlace::Kind kind, std::string* message) const;
 };
-
-// The command that runs a script with the keys of a shard.
-std::string redis_store_command(const std::string& how, const std::string& script,
-                                const RedisStorePlace& place, size_t shard,
-                                const std::vector<std::string>& arguments);
 
 // What an error of the server means.
 struct RedisStoreError {
@@ -40,5 +30,16 @@ struct RedisStoreError {
   bool in_doubt = false;  // the script may have done something
   static RedisStoreError of(const std::string& text);
 };
+
+// Why there is no usable reply, with a message; 0 if there is one.
+int redis_store_failure(const RedisStoreLink::Reply& reply, std::string* message);
+
+// The value of a line "name:value" of what INFO says; empty if there is none.
+std::string redis_info_field(const std::string& info, const std::string& name);
+
+// The command that runs a script with the keys of a shard.
+std::string redis_store_command(const std::string& how, const std::string& script,
+                                const RedisStorePlace& place, size_t shard,
+                                const std::vector<std::string>& arguments);
 
 }  // namespace workflow

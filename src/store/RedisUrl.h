@@ -15,6 +15,7 @@ struct RedisUrl {
   struct Server {
     std::string host;
     unsigned short port = 0;
+    friend bool operator==(const Server&, const Server&) = default;
   };
 
   enum TransportType transport = TT_TCP;

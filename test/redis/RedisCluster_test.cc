@@ -1,14 +1,14 @@
+#include "redis/RedisCluster.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <deque>
 #include <string>
 
 #include "redis/Commands.h"
 #include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "support/Eventually.h"
 #include "support/Tally.h"
 #include "workflow/WFDeadline.h"
@@ -21,87 +21,50 @@ namespace {
 using test_support::eventually;
 using test_support::Tally;
 
-// Three nodes that share the slots.
-class RedisCluster : public testing::Test {
- protected:
-  static constexpr size_t kNodes = 3;
-
-  void SetUp() override {
-    for (size_t i = 0; i < kNodes; i++) {
-      nodes_.emplace_back(RedisServer::Options{.on = RedisServer::On::kCluster});
-      const size_t first = 16384 * i / kNodes;
-      const size_t last = 16384 * (i + 1) / kNodes - 1;
-      ASSERT_EQ(run(nodes_[i].url(),
-                    {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first), std::to_string(last)})
-                    .text,
-                "OK");
-      if (i > 0) {
-        ASSERT_EQ(
-            run(nodes_[0].url(), {"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[i].port()),
-                                  std::to_string(nodes_[i].bus_port())})
-                .text,
-            "OK");
-      }
-    }
-    for (const RedisServer& node : nodes_) {
-      ASSERT_TRUE(eventually([&] {
-        return run(node.url(), {"CLUSTER", "INFO"}).value.string_value().find("cluster_state:ok") !=
-               std::string::npos;
-      }));
-    }
-  }
-
-  std::string id(size_t node) {
-    return run(nodes_[node].url(), {"CLUSTER", "MYID"}).value.string_value();
-  }
-  size_t node_of(size_t slot) {
-    size_t node = kNodes - 1;
-    while (slot < 16384 * node / kNodes) {
-      node--;
-    }
-    return node;
-  }
-
-  std::deque<RedisServer> nodes_;
-};
-
-TEST_F(RedisCluster, AnyNodeLeadsToTheRightOne) {
+TEST(RedisRedirections, AnyNodeLeadsToTheRightOne) {
+  RedisCluster cluster;
   for (size_t i = 0; i < 60; i++) {
     const std::string key = "key" + std::to_string(i);
-    EXPECT_EQ(run(nodes_[i % kNodes].url(), {"SET", key, std::to_string(i)}).text, "OK");
+    EXPECT_EQ(run(cluster.node(i % cluster.masters()).url(), {"SET", key, std::to_string(i)}).text,
+              "OK");
   }
   int64_t total = 0;
-  for (const RedisServer& node : nodes_) {
-    const int64_t size = run(node.url(), {"DBSIZE"}).value.int_value();
+  for (size_t i = 0; i < cluster.masters(); i++) {
+    const int64_t size = run(cluster.node(i).url(), {"DBSIZE"}).value.int_value();
     EXPECT_GT(size, 0);
     total += size;
   }
   EXPECT_EQ(total, 60);
   for (size_t i = 0; i < 60; i++) {
     const std::string key = "key" + std::to_string(i);
-    EXPECT_EQ(run(nodes_[(i + 1) % kNodes].url(), {"GET", key}).value.string_value(),
-              std::to_string(i));
+    EXPECT_EQ(
+        run(cluster.node((i + 1) % cluster.masters()).url(), {"GET", key}).value.string_value(),
+        std::to_string(i));
   }
 }
 
-TEST_F(RedisCluster, ASlotThatIsMovingIsAskedFor) {
-  const auto slot =
-      static_cast<size_t>(run(nodes_[0].url(), {"CLUSTER", "KEYSLOT", "moving"}).value.int_value());
-  const size_t from = node_of(slot);
-  const size_t to = (from + 1) % kNodes;
+TEST(RedisRedirections, ASlotThatIsMovingIsAskedFor) {
+  RedisCluster cluster;
+  const size_t slot = cluster.slot_of("moving");
+  const size_t from = cluster.owner_of(slot);
+  const size_t to = (from + 1) % cluster.masters();
   const std::string number = std::to_string(slot);
-  ASSERT_EQ(run(nodes_[to].url(), {"CLUSTER", "SETSLOT", number, "IMPORTING", id(from)}).text,
-            "OK");
-  ASSERT_EQ(run(nodes_[from].url(), {"CLUSTER", "SETSLOT", number, "MIGRATING", id(to)}).text,
-            "OK");
+  ASSERT_EQ(
+      run(cluster.node(to).url(), {"CLUSTER", "SETSLOT", number, "IMPORTING", cluster.id(from)})
+          .text,
+      "OK");
+  ASSERT_EQ(
+      run(cluster.node(from).url(), {"CLUSTER", "SETSLOT", number, "MIGRATING", cluster.id(to)})
+          .text,
+      "OK");
   // The key is not on the old node, so the new one is asked.
-  EXPECT_EQ(run(nodes_[from].url(), {"SET", "moving", std::string(100000, 'x')}).text, "OK");
-  EXPECT_EQ(run(nodes_[from].url(), {"STRLEN", "moving"}).text, "100000");
-  EXPECT_EQ(run(nodes_[to].url(), {"DBSIZE"}).text, "1");
-  for (const RedisServer& node : nodes_) {
-    run(node.url(), {"CLUSTER", "SETSLOT", number, "NODE", id(to)});
+  EXPECT_EQ(run(cluster.node(from).url(), {"SET", "moving", std::string(100000, 'x')}).text, "OK");
+  EXPECT_EQ(run(cluster.node(from).url(), {"STRLEN", "moving"}).text, "100000");
+  EXPECT_EQ(run(cluster.node(to).url(), {"DBSIZE"}).text, "1");
+  for (size_t i = 0; i < cluster.masters(); i++) {
+    run(cluster.node(i).url(), {"CLUSTER", "SETSLOT", number, "NODE", cluster.id(to)});
   }
-  EXPECT_EQ(run(nodes_[from].url(), {"STRLEN", "moving"}).text, "100000");
+  EXPECT_EQ(run(cluster.node(from).url(), {"STRLEN", "moving"}).text, "100000");
 }
 
 // Answers with each of the lines in turn, and then with the last one.

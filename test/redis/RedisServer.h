@@ -44,7 +44,7 @@ class RedisServer {
     for (int i = 0; i < 20 && !started; i++) {
       started = try_to_start();
       if (!started && is_first_) {
-        port_ = 0;
+        port_ = bus_port_ = 0;
       }
     }
     ASSERT_TRUE(started) << (program_ ? program_->output() : "");
@@ -55,6 +55,7 @@ class RedisServer {
 
   uint16_t port() const { return port_; }
   uint16_t bus_port() const { return bus_port_; }
+  std::string folder() const { return dir_.path(""); }
   std::string socket_path() const { return dir_.path("redis.sock"); }
   // The file of an append-only server to which it appends.
   std::string log_path() const { return dir_.path("appendonlydir/appendonly.aof.1.incr.aof"); }
@@ -86,8 +87,10 @@ class RedisServer {
       std::ofstream(file) << options_.configuration << "port " << port << "\n";
       arguments = {file, "--sentinel"};
     }
-    const std::vector<std::string> common = {"--dir", dir_.path(""), "--save",
-                                             "",      "--bind",      "127.0.0.1"};
+    // A replica is served at once: the server would wait for others that may come.
+    const std::vector<std::string> common = {
+        "--dir", dir_.path(""), "--save", "", "--bind", "127.0.0.1", "--repl-diskless-sync-delay",
+        "0"};
     const auto add = [&arguments](std::vector<std::string> more) {
       arguments.insert(arguments.end(), more.begin(), more.end());
     };
@@ -106,7 +109,9 @@ class RedisServer {
              options_.authority, "--tls-auth-clients", "no"});
         break;
       case On::kCluster:
-        bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+        if (bus_port_ == 0) {
+          bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+        }
         add({"--port", port, "--cluster-enabled", "yes", "--cluster-port",
              std::to_string(bus_port_), "--cluster-node-timeout", "60000"});
         break;

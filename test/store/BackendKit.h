@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,9 +11,11 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "redis/RedisCluster.h"
 #include "redis/RedisServer.h"
 #include "store/RedisStoreBackend.h"
 #include "store/StoreBackend.h"
@@ -49,6 +52,8 @@ struct BackendKind {
   size_t redis_shards = 0;
   // Whether it is open once at a time, and the leases end when it is opened by another backend.
   bool has_owner = false;
+  // If it is a Cluster: how many masters it has.
+  size_t redis_masters = 0;
 };
 
 inline void PrintTo(const BackendKind& kind, std::ostream* out) {
@@ -84,6 +89,12 @@ inline std::vector<BackendKind> rules_backend_kinds() {
   return kinds;
 }
 
+// A store in a Cluster of three masters. The slot of its only shard moves from one to the other
+// while it is used.
+inline BackendKind moving_backend_kind() {
+  return {"RedisCluster", &open_redis_with_clock, 1, false, 3};
+}
+
 // For INSTANTIATE_TEST_SUITE_P.
 inline std::string backend_name(const testing::TestParamInfo<BackendKind>& info) {
   return info.param.name;
@@ -93,10 +104,26 @@ inline std::string backend_name(const testing::TestParamInfo<BackendKind>& info)
 class StorePlace {
  public:
   explicit StorePlace(const BackendKind& kind) : kind_(kind) {
-    if (kind.redis_shards > 0) {
+    if (kind.redis_masters > 0) {
+      cluster_ = std::make_unique<redis_test::RedisCluster>(
+          redis_test::RedisCluster::Options{.masters = kind.redis_masters});
+      mover_ = std::thread([this] { move_slots(); });
+    } else if (kind.redis_shards > 0) {
       server_ = std::make_unique<redis_test::RedisServer>();
     }
   }
+  ~StorePlace() {
+    stop_ = true;
+    if (mover_.joinable()) {
+      mover_.join();
+    }
+  }
+  StorePlace(const StorePlace&) = delete;
+  StorePlace& operator=(const StorePlace&) = delete;
+
+  // The test goes on. In a Cluster a slot moves from time to time meanwhile.
+  void note_step() { steps_++; }
+  int moves() const { return moves_; }
 
   // Fails the test, and returns null, if the store cannot be opened.
   std::unique_ptr<workflow::StoreBackend> open(uint64_t session, size_t remembered = 1000,
@@ -127,15 +154,35 @@ class StorePlace {
 
  private:
   std::string place() const {
-    return server_ == nullptr
-               ? directory_.path(std::to_string(crashes_) + "timers")
-               : server_->url() + "&namespace=test&shards=" + std::to_string(kind_.redis_shards);
+    const std::string store = "namespace=test&shards=" + std::to_string(kind_.redis_shards);
+    if (cluster_ != nullptr) {
+      return cluster_->store_url(store);
+    }
+    return server_ == nullptr ? directory_.path(std::to_string(crashes_) + "timers")
+                              : server_->url() + "&" + store;
+  }
+
+  // After each move the test goes on for some steps, so that it does not wait for most of its time.
+  void move_slots() {
+    const size_t slot = cluster_->slot_of("{test:0}:meta");
+    for (int seen = 0; !stop_; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+      if (steps_ >= seen + 20) {
+        cluster_->move(slot, (cluster_->owner_of(slot) + 1) % kind_.redis_masters);
+        moves_++;
+        seen = steps_;
+      }
+    }
   }
 
   const BackendKind kind_;
   int crashes_ = 0;
   test_support::TempDir directory_;
   std::unique_ptr<redis_test::RedisServer> server_;
+  std::unique_ptr<redis_test::RedisCluster> cluster_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> steps_{0};
+  std::atomic<int> moves_{0};
+  std::thread mover_;
 };
 
 // A store at which a test asks one request after the other.

@@ -56,6 +56,7 @@ class Trial {
 
   // Carries out one batch. Returns how many requests it had.
   size_t step(Difference& difference) {
+    place_.note_step();
     move_clock();
     if (has_owner_ && random_.one_in(15)) {
       change_owner(difference);
@@ -95,6 +96,8 @@ class Trial {
     comparison_.fences.trim(500);
     return steps;
   }
+
+  int moves() const { return place_.moves(); }
 
   // The kind of the request that was compared last.
   size_t last_kind() const { return last_.what.index(); }
@@ -239,7 +242,7 @@ TEST_P(BackendRules, AgreeWithTheReference) {
   const auto& [kind, stream] = GetParam();
   const uint64_t seed = test_seed();
   // A Redis answers over a socket, which takes longer.
-  const int64_t usual_steps = kind.redis_shards > 0 ? 2500 : 10000;
+  const int64_t usual_steps = kind.redis_masters > 0 ? 1500 : kind.redis_shards > 0 ? 2500 : 10000;
   const auto steps = static_cast<size_t>(env_number("WORKFLOW_STORE_STEPS", usual_steps));
   Trial trial(kind, seed, stream);
   Difference difference;
@@ -249,6 +252,7 @@ TEST_P(BackendRules, AgreeWithTheReference) {
     ASSERT_EQ(difference.text(), "") << "after step " << before << ", in a request of kind "
                                      << trial.last_kind() << ", seed " << seed;
   }
+  EXPECT_TRUE(kind.redis_masters == 0 || trial.moves() > 3);
 }
 
 std::string case_name(const testing::TestParamInfo<BackendRules::ParamType>& info) {
@@ -258,6 +262,11 @@ std::string case_name(const testing::TestParamInfo<BackendRules::ParamType>& inf
 INSTANTIATE_TEST_SUITE_P(Each, BackendRules,
                          testing::Combine(testing::ValuesIn(store_test::backend_kinds()),
                                           testing::Range<uint64_t>(0, 6)),
+                         case_name);
+
+INSTANTIATE_TEST_SUITE_P(Moving, BackendRules,
+                         testing::Combine(testing::Values(store_test::moving_backend_kind()),
+                                          testing::Range<uint64_t>(0, 2)),
                          case_name);
 
 }  // namespace

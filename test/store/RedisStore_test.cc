@@ -20,6 +20,7 @@
 #include "redis/Commands.h"
 #include "redis/RedisServer.h"
 #include "store/RedisStoreBackend.h"
+#include "store/RedisStoreKit.h"
 #include "store/RedisStorePlace.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
@@ -34,6 +35,19 @@ using redis_test::RedisServer;
 using redis_test::run;
 using std::chrono::hours;
 using std::chrono::milliseconds;
+using store_test::ask;
+using store_test::cancel_request;
+using store_test::carry_out;
+using store_test::claim_request;
+using store_test::durable;
+using store_test::kHourUs;
+using store_test::kSecondUs;
+using store_test::names;
+using store_test::open_backend;
+using store_test::reopens;
+using store_test::timer;
+using store_test::url_of;
+using store_test::why_not;
 using test_support::eventually;
 using testing::HasSubstr;
 using workflow::AskRequest;
@@ -49,101 +63,6 @@ using workflow::StoreBackend;
 using workflow::StoreBackendOptions;
 using workflow::StoreFailure;
 using workflow::StoreRequest;
-
-constexpr int64_t kSecondUs = 1'000'000;
-constexpr int64_t kHourUs = 3'600'000'000;
-
-// Opens a store; null with what went wrong.
-std::unique_ptr<StoreBackend> try_to_open(const std::string& url,
-                                          const StoreBackendOptions& options, std::string* why) {
-  int error = 0;
-  std::string message;
-  auto backend = workflow::open_redis_backend(url, options, &error, &message);
-  *why = std::to_string(error) + " " + message;
-  return backend;
-}
-std::unique_ptr<StoreBackend> open_backend(const std::string& url, uint64_t session = 1,
-                                           std::function<void()> changed = nullptr) {
-  StoreBackendOptions options;
-  options.session = session;
-  options.changed = std::move(changed);
-  std::string why;
-  auto backend = try_to_open(url, options, &why);
-  EXPECT_NE(backend, nullptr) << why;
-  return backend;
-}
-std::string why_not(const std::string& url, bool create = true) {
-  StoreBackendOptions options;
-  options.session = 1;
-  options.create = create;
-  std::string why;
-  return try_to_open(url, options, &why) ? "open" : why;
-}
-
-// Carries out one request. Returns what execute() has returned.
-template <class WHAT>
-bool carry_out(StoreBackend& backend, WHAT& what, StoreFailure* failure, uint64_t id = 0) {
-  StoreRequest request;
-  request.what = what;
-  request.id = {id == 0 ? 0U : 1U, id};
-  StoreRequest* const requests[] = {&request};
-  const bool works = backend.execute(requests);
-  what = std::get<WHAT>(request.what);
-  *failure = request.failure;
-  return works;
-}
-// The same for one that must succeed.
-template <class WHAT>
-WHAT ask(StoreBackend& backend, WHAT what, uint64_t id = 0) {
-  StoreFailure failure;
-  EXPECT_TRUE(carry_out(backend, what, &failure, id)) << failure.message;
-  EXPECT_EQ(failure.error, 0) << failure.message;
-  return what;
-}
-
-ScheduleRequest timer(const std::string& name, int64_t due_us) {
-  ScheduleRequest request;
-  request.spec = {name, "kind", "payload of " + name, "", -1};
-  request.due_us = due_us;
-  return request;
-}
-ClaimRequest claim_request(size_t max) {
-  ClaimRequest request;
-  request.kinds = {{"kind", max, max}};
-  request.owner = "worker";
-  request.lease_us = kHourUs;
-  request.fresh_us = 1'000'000;
-  return request;
-}
-CancelRequest cancel_request(const std::string& name) {
-  CancelRequest request;
-  request.name = name;
-  return request;
-}
-std::vector<std::string> names(StoreBackend& backend) {
-  ListRequest list;
-  list.max = 10000;
-  std::vector<std::string> names;
-  for (const WFStoreInfo& info : ask(backend, list).timers) {
-    names.push_back(info.name);
-  }
-  return names;
-}
-
-bool reopens(StoreBackend& backend) {
-  return eventually([&backend] {
-    std::string message;
-    return backend.reopen(&message) == 0;
-  });
-}
-
-std::string url_of(const RedisServer& server, const std::string& more = "&namespace=app&shards=3") {
-  return server.url() + more;
-}
-
-RedisServer::Options durable() {
-  return {.arguments = {"--appendonly", "yes", "--appendfsync", "always"}};
-}
 
 TEST(RedisStore, ANameStaysInItsShard) {
   EXPECT_EQ(workflow::redis_store_shard("", 1000), 641U);
@@ -441,7 +360,6 @@ TEST(RedisStore, AFullServerStoresNothingAndGoesOn) {
 TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
   RedisServer server;
   const std::string invalid = std::to_string(EINVAL) + " ";
-  const std::string unsupported = std::to_string(ENOTSUP) + " ";
   EXPECT_EQ(why_not(server.url() + "&colour=red"),
             invalid + "unknown parameter in the URL: colour");
   EXPECT_THAT(why_not(server.url() + "&shards=0"), HasSubstr(invalid + "the number of shards"));
@@ -450,8 +368,15 @@ TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(why_not(server.url() + "&namespace="), HasSubstr(invalid + "the namespace"));
   EXPECT_THAT(why_not(server.url() + "&namespace=a{b}"), HasSubstr(invalid + "the namespace"));
   EXPECT_THAT(why_not("redis://127.0.0.1:x/"), HasSubstr(invalid));
-  EXPECT_THAT(why_not("redis+cluster://127.0.0.1:1/"), HasSubstr(unsupported));
-  EXPECT_THAT(why_not("redis+sentinel://127.0.0.1:1/master"), HasSubstr(unsupported));
+  EXPECT_THAT(why_not(server.url() + "&replicas=-1"),
+              HasSubstr(invalid + "the number of replicas"));
+  EXPECT_THAT(why_not(server.url() + "&replicas=101"),
+              HasSubstr(invalid + "the number of replicas"));
+  EXPECT_THAT(why_not("redis+cluster://127.0.0.1:1/1"), HasSubstr(invalid));
+  EXPECT_THAT(why_not("redis+cluster://127.0.0.1:1,127.0.0.1:1/"),
+              HasSubstr(std::to_string(ECONNREFUSED) + " no node of the Cluster answers"));
+  EXPECT_THAT(why_not("redis+sentinel://127.0.0.1:1/master"),
+              HasSubstr(std::to_string(ECONNREFUSED) + " no Sentinel answers"));
   EXPECT_THAT(why_not(url_of(server), false),
               HasSubstr(std::to_string(ENOENT) + " there is no store \"app\" on the server"));
 

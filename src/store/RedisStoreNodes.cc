@@ -1,0 +1,259 @@
+#include "store/RedisStoreNodes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "kernel/BlockingScope.h"
+#include "store/RedisSlots.h"
+#include "store/RedisStoreTopology.h"
+#include "store/RedisWire.h"
+#include "util/Clock.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr int64_t kFirstPauseUs = 2'000;
+constexpr int64_t kMostPauseUs = 50'000;
+
+int64_t steady_us() {
+  return system_clock().now_ns() / 1000;
+}
+
+void pause_for(int64_t us) {
+  BlockingScope blocking;
+  std::this_thread::sleep_for(std::chrono::microseconds(us));
+}
+
+bool begins_with(const std::string& text, std::string_view code) {
+  return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
+}
+
+}  // namespace
+
+void RedisStoreNodes::close() {
+  owners_.clear();
+  nodes_.clear();
+}
+
+int RedisStoreNodes::connect(std::string* message) {
+  std::vector<RedisUrl::Server> known;
+  for (const auto& node : nodes_) {
+    known.push_back(node->url.server);
+  }
+  close();
+  int error = 0;
+  if (place_.kind == RedisStorePlace::Kind::kServer) {
+    add_node(place_.server, &error, message);
+    return error;
+  }
+  RedisStoreTopology topology;
+  error = RedisStoreTopology::find(place_, known, &topology, message);
+  std::vector<RedisStoreNode*> masters;
+  for (const RedisUrl::Server& master : topology.masters) {
+    if (error == 0) {
+      masters.push_back(add_node(place_.at(master), &error, message));
+    }
+  }
+  if (error != 0) {
+    close();
+    return error;
+  }
+  owners_.reserve(topology.owners.size());
+  for (const int owner : topology.owners) {
+    owners_.push_back(masters[static_cast<size_t>(owner)]);
+  }
+  return 0;
+}
+
+RedisStoreNode* RedisStoreNodes::add_node(const RedisUrl& url, int* error, std::string* message) {
+  auto node = std::make_unique<RedisStoreNode>(url);
+  *error = node->about.read(node->link, place_.kind, message);
+  if (*error != 0) {
+    if (!url.server.host.empty() && place_.kind != RedisStorePlace::Kind::kServer) {
+      *message = url.server.host + ":" + std::to_string(url.server.port) + ": " + *message;
+    }
+    return nullptr;
+  }
+  nodes_.push_back(std::move(node));
+  return nodes_.back().get();
+}
+
+size_t RedisStoreNodes::slot_of(size_t shard) const {
+  return RedisSlots::of_key(place_.key(shard, ""));
+}
+
+RedisStoreNode& RedisStoreNodes::of_shard(size_t shard) {
+  return owners_.empty() ? *nodes_.front() : *owners_[slot_of(shard)];
+}
+
+RedisStoreNode* RedisStoreNodes::node_at(const RedisUrl::Server& server) {
+  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&server](const auto& node) {
+    return node->url.server == server;
+  });
+  return found == nodes_.end() ? nullptr : found->get();
+}
+
+void RedisStoreNodes::ask(std::span<Question> questions) {
+  std::vector<Attempt> attempts;
+  for (Question& question : questions) {
+    attempts.push_back({&question, &of_shard(question.shard), false, 0});
+  }
+  const int64_t end_us = steady_us() + kPatienceUs;
+  int64_t pause_us = kFirstPauseUs;
+  while (!attempts.empty()) {
+    ask_once(attempts);
+    bool pauses = false;
+    const bool may_again = steady_us() < end_us;
+    std::erase_if(attempts,
+                  [&](Attempt& attempt) { return !may_again || !comes_again(attempt, &pauses); });
+    if (pauses) {
+      pause_for(pause_us);
+      pause_us = std::min(2 * pause_us, kMostPauseUs);
+    }
+  }
+}
+
+void RedisStoreNodes::ask_once(std::span<Attempt> attempts) {
+  std::string asking;
+  append_command(&asking, {"ASKING"});
+  std::vector<RedisStoreLink::Question> commands;
+  std::vector<size_t> places;
+  for (Attempt& attempt : attempts) {
+    if (attempt.asking) {
+      commands.push_back({&attempt.node->link, asking});
+    }
+    places.push_back(commands.size());
+    commands.push_back({&attempt.node->link, attempt.question->command(*attempt.node)});
+    attempt.node->was_used = true;
+  }
+  std::vector<int64_t> before;
+  for (const Attempt& attempt : attempts) {
+    before.push_back(attempt.node->link.last_reply_us());
+  }
+  RedisStoreLink::Patience patience;
+  if (place_.kind != RedisStorePlace::Kind::kServer) {
+    patience.goes_on = [this] { return are_still_masters(); };
+  }
+  std::vector<RedisStoreLink::Reply> replies = RedisStoreLink::ask_each(commands, patience);
+  for (size_t i = 0; i < attempts.size(); i++) {
+    Attempt& attempt = attempts[i];
+    attempt.question->reply = std::move(replies[places[i]]);
+    attempt.question->node = attempt.node;
+    was_silent_ = was_silent_ ||
+                  attempt.question->reply.received_us - before[i] >= RedisStoreLink::kSilenceUs;
+  }
+}
+
+bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
+  RedisStoreLink::Reply& reply = attempt.question->reply;
+  if (reply.error != 0 || !reply.value.is_error()) {
+    return false;
+  }
+  const std::string text = reply.value.string_value();
+  if (begins_with(text, "TRYAGAIN") || begins_with(text, "CLUSTERDOWN")) {
+    attempt.node = &of_shard(attempt.question->shard);
+    attempt.asking = false;
+    *pauses = true;
+    return true;
+  }
+  if (owners_.empty()) {
+    return false;
+  }
+  const auto redirection = RedisRedirection::parse(text, attempt.node->url.server.host);
+  if (!redirection) {
+    return false;
+  }
+  RedisStoreNode* node = node_at(redirection->server);
+  if (node == nullptr) {
+    std::string message;
+    int error = 0;
+    node = add_node(place_.at(redirection->server), &error, &message);
+    if (node == nullptr) {
+      reply.error = error;
+      reply.sent = false;
+      reply.reason = message;
+      return false;
+    }
+  }
+  if (!redirection->asks) {
+    owners_[slot_of(attempt.question->shard)] = node;
+  }
+  attempt.node = node;
+  attempt.asking = redirection->asks;
+  // Servers that have not heard of each other's news may send it to and fro for a moment.
+  *pauses = *pauses || attempt.hops++ > 1;
+  return true;
+}
+
+void RedisStoreNodes::begin() {
+  was_silent_ = false;
+  for (const auto& node : nodes_) {
+    node->was_used = false;
+  }
+}
+
+bool RedisStoreNodes::is_still_right() {
+  if (place_.kind == RedisStorePlace::Kind::kServer) {
+    return true;
+  }
+  const auto is_the_same = [this](const auto& node) {
+    RedisStoreServer present;
+    std::string message;
+    return !node->was_used || (present.read(node->link, place_.kind, &message) == 0 &&
+                               present.identity == node->about.identity);
+  };
+  return are_still_masters() && std::all_of(nodes_.begin(), nodes_.end(), is_the_same);
+}
+
+bool RedisStoreNodes::are_still_masters() {
+  std::vector<RedisUrl::Server> known;
+  for (const auto& node : nodes_) {
+    known.push_back(node->url.server);
+  }
+  RedisStoreTopology topology;
+  std::string message;
+  if (RedisStoreTopology::find(place_, known, &topology, &message) != 0) {
+    return false;
+  }
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return !node->was_used || topology.has(node->url.server);
+  });
+}
+
+WFStoreReceipt RedisStoreNodes::receipt(bool waits) {
+  WFStoreReceipt least;
+  least.level = WFStoreReceipt::kFsync;
+  for (const auto& node : nodes_) {
+    least.level = std::min(least.level, node->about.receipt.level);
+  }
+  std::vector<RedisStoreNode*> waiting;
+  std::vector<RedisStoreLink::Question> questions;
+  for (const auto& node : nodes_) {
+    if (waits && place_.replicas > 0 && node->was_used) {
+      std::string command;
+      append_command(&command,
+                     {"WAIT", std::to_string(place_.replicas),
+                      std::to_string(node->has_replicas ? kReplicasMs : kAbsentReplicasMs)});
+      waiting.push_back(node.get());
+      questions.push_back({&node->link, std::move(command)});
+    }
+  }
+  // The server waits for all that it knew when it had read the command before this one, whoever has
+  // written it.
+  const auto replies = RedisStoreLink::ask_each(questions, {});
+  bool confirmed = !questions.empty();
+  for (size_t i = 0; i < replies.size(); i++) {
+    const RedisStoreLink::Reply& reply = replies[i];
+    waiting[i]->has_replicas =
+        reply.error == 0 && reply.value.is_int() && reply.value.int_value() >= place_.replicas;
+    confirmed = confirmed && waiting[i]->has_replicas;
+  }
+  return confirmed ? WFStoreReceipt{WFStoreReceipt::kReplicas, place_.replicas} : least;
+}
+
+}  // namespace workflow

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "store/RedisRedirection.h"
+#include "store/RedisStoreLink.h"
+#include "store/RedisStorePlace.h"
+#include "store/RedisStoreServer.h"
+#include "store/RedisUrl.h"
+#include "workflow/WFTimerStore.h"
+
+namespace workflow {
+
+// A server that keeps shards of a store, and the connection to it.
+struct RedisStoreNode {
+  explicit RedisStoreNode(const RedisUrl& its_url) : url(its_url), link(its_url) {}
+
+  const RedisUrl url;
+  RedisStoreLink link;
+  RedisStoreServer about;
+  // The time of the server minus the monotonic clock.
+  int64_t offset_us = 0;
+  bool knows_offset = false;
+  bool was_used = false;     // since begin()
+  bool has_replicas = true;  // enough of them had everything when they were waited for
+};
+
+// The masters of a store, each with a connection, and which shard is where: one server, the master
+// that Sentinels name, or the masters of a Cluster.
+//
+// 1. What a server refuses because a slot moves or is elsewhere (MOVED, ASK, TRYAGAIN, CLUSTERDOWN)
+//    has not been executed. It is sent again to whom it concerns, for kPatienceUs at most.
+// 2. A server whose replies have come after a silence may have been replaced meanwhile, and not
+//    know it. What it has said counts only when is_still_right() has found that it is still a
+//    master. A failover takes longer than RedisStoreLink::kSilenceUs with any reasonable setting.
+// 3. All connections have ended when one of them has: connect() makes them anew.
+//
+// Used by one thread at a time. Blocks.
+class RedisStoreNodes {
+ public:
+  // What a shard is asked.
+  struct Question {
+    size_t shard = 0;
+    // Encodes what is sent to a server. Called for each attempt.
+    std::function<std::string(const RedisStoreNode&)> command;
+    RedisStoreLink::Reply reply;
+    RedisStoreNode* node = nullptr;  // which has replied
+  };
+
+  static constexpr int64_t kPatienceUs = 2'000'000;
+
+  explicit RedisStoreNodes(const RedisStorePlace& place) : place_(place) {}
+
+  // Finds the masters, connects to them, and reads what they are. Returns 0 or an errno value, and
+  // then a message of one line.
+  int connect(std::string* message);
+  void close();
+
+  void ask(std::span<Question> questions);
+  void ask(Question& question) { ask(std::span(&question, 1)); }
+
+  const std::vector<std::unique_ptr<RedisStoreNode>>& all() const { return nodes_; }
+  RedisStoreNode& of_shard(size_t shard);
+
+  // From here on the following functions look at what was asked.
+  void begin();
+  // Whether somebody has replied after a silence.
+  bool was_silent() const { return was_silent_; }
+  // Asks those who know whether the servers that were used are masters, and then the servers
+  // whether they still are what they were.
+  bool is_still_right();
+  // Waits until as many replicas as the place says have what the servers know that were used, or
+  // for a moment. Returns what an answer survives: the least of what it does on each server.
+  WFStoreReceipt receipt(bool waits);
+
+ private:
+  // One question under way.
+  struct Attempt {
+    Question* question = nullptr;
+    RedisStoreNode* node = nullptr;
+    bool asking = false;  // behind ASKING
+    int hops = 0;
+  };
+
+  static constexpr int kReplicasMs = 1000;
+  static constexpr int kAbsentReplicasMs = 50;
+
+  bool are_still_masters();
+  RedisStoreNode* node_at(const RedisUrl::Server& server);
+  // Connects to a server that is not known yet. Null with an error and a message.
+  RedisStoreNode* add_node(const RedisUrl& url, int* error, std::string* message);
+  void ask_once(std::span<Attempt> attempts);
+  // Decides what follows from a reply. Returns whether it is asked again, `*pauses`: not at once.
+  bool comes_again(Attempt& attempt, bool* pauses);
+  size_t slot_of(size_t shard) const;
+
+  const RedisStorePlace& place_;
+  std::vector<std::unique_ptr<RedisStoreNode>> nodes_;
+  std::vector<RedisStoreNode*> owners_;  // of a Cluster: the nodes of the slots
+  bool was_silent_ = false;
+};
+
+}  // namespace workflow

@@ -1,0 +1,201 @@
+#include "store/RedisStoreOpening.h"
+
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <vector>
+
+#include "store/RedisStoreScripts.h"
+#include "store/RedisStoreServer.h"
+
+namespace workflow {
+
+namespace {
+
+std::string new_id() {
+  std::array<unsigned char, 16> random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+    return {};
+  }
+  std::string id;
+  for (const unsigned char byte : random) {
+    id += "0123456789abcdef"[byte >> 4];
+    id += "0123456789abcdef"[byte & 15];
+  }
+  return id;
+}
+
+int refuse_store(int error, const std::string& why, std::string* message) {
+  *message = why;
+  return error;
+}
+
+// What the script has said.
+struct Opened {
+  std::string word;
+  std::string detail;
+  const protocol::RedisValue* value = nullptr;
+
+  static int read(const RedisStoreLink::Reply& reply, Opened* opened, std::string* message) {
+    const int error = redis_store_failure(reply, message);
+    if (error == 0) {
+      opened->value = &reply.value;
+      opened->word = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "other";
+      opened->detail = reply.value.arr_size() > 1 ? reply.value[1].string_value() : "";
+    }
+    return error;
+  }
+};
+
+}  // namespace
+
+struct RedisStoreOpening::Way {
+  RedisStoreNodes& nodes;
+  const RedisStorePlace& place;
+  const std::string& time;
+  const std::string name = "the store \"" + place.name_space + "\"";
+
+  RedisStoreNodes::Question question(const std::string& store_id, size_t shard,
+                                     const std::string& count, bool may_make,
+                                     const std::string& done = "") const {
+    RedisStoreNodes::Question question;
+    question.shard = shard;
+    question.command = [this, store_id, shard, count, may_make, done](const RedisStoreNode& node) {
+      return redis_store_command("EVAL", redis_store_opening(), place, shard,
+                                 {store_id, count, std::to_string(shard),
+                                  may_make ? "make" : "find", node.about.identity, time, done});
+    };
+    return question;
+  }
+  RedisStoreNodes::Question ask(const std::string& store_id, size_t shard, const std::string& count,
+                                bool may_make, const std::string& done = "") const {
+    RedisStoreNodes::Question one = question(store_id, shard, count, may_make, done);
+    nodes.ask(one);
+    return one;
+  }
+};
+
+int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
+                            const std::string& time, std::string* message) {
+  const Way way{nodes, place, time};
+  bool complete = false;
+  has_lost = false;
+  int error = open_first(way, create, &complete, message);
+  error = error != 0 ? error : open_others(way, complete, message);
+  if (error != 0 || complete) {
+    return error;
+  }
+  Opened opened;
+  return Opened::read(way.ask(id, 0, std::to_string(shards), false, "done").reply, &opened,
+                      message);
+}
+
+void RedisStoreOpening::note(size_t shard, const protocol::RedisValue& opened) {
+  int64_t present = 0;
+  const std::string text = opened.arr_size() > 4 ? opened[4].string_value() : "";
+  std::from_chars(text.data(), text.data() + text.size(), present);
+  progress.resize(shards);
+  has_lost = has_lost || present < progress[shard];
+  progress[shard] = present;
+}
+
+int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
+                                  std::string* message) {
+  const std::string known_id = id;
+  id = new_id();
+  if (id.empty()) {
+    return refuse_store(EAGAIN, "no random numbers are to be had", message);
+  }
+  // What a new store gets. One that is there says how many it has.
+  std::string count = way.place.shards == 0 ? "" : std::to_string(way.place.shards);
+  RedisStoreNodes::Question first = way.ask(id, 0, count, false);
+  Opened opened;
+  int error = Opened::read(first.reply, &opened, message);
+  if (error == 0 && opened.word == "none" && create && known_id.empty()) {
+    if (count.empty()) {
+      count = std::to_string(RedisStorePlace::kDefaultShards);
+    }
+    first = way.ask(id, 0, count, true);
+    error = Opened::read(first.reply, &opened, message);
+  }
+  if (error != 0) {
+    return error;
+  }
+  if (opened.word == "none") {
+    return known_id.empty()
+               ? refuse_store(ENOENT, "there is no " + way.name.substr(4) + " on the server",
+                              message)
+               : refuse_store(EILSEQ, way.name + " was removed from the server", message);
+  }
+  if (opened.word == "shards") {
+    return refuse_store(EINVAL,
+                        way.name + " has " + opened.detail + " shards, but the URL says " + count +
+                            ": their number cannot change",
+                        message);
+  }
+  if (opened.word == "layout") {
+    return refuse_store(
+        EILSEQ,
+        way.name + " has the layout " + opened.detail + ", which this version does not know",
+        message);
+  }
+  if (opened.word == "ok" && opened.value->arr_size() == 5) {
+    count = (*opened.value)[2].string_value();
+    std::from_chars(count.data(), count.data() + count.size(), shards);
+  }
+  if (shards < 1 || shards > RedisStorePlace::kMaxShards) {
+    return refuse_store(EILSEQ, "the keys of " + way.name + " hold something else", message);
+  }
+  if (!known_id.empty() && opened.detail != known_id) {
+    return refuse_store(EILSEQ, way.name + " was removed from the server, and another one was made",
+                        message);
+  }
+  id = opened.detail;
+  *complete = (*opened.value)[3].string_value() == "1";
+  note(0, *opened.value);
+  return 0;
+}
+
+int RedisStoreOpening::open_others(const Way& way, bool complete, std::string* message) {
+  std::vector<RedisStoreNodes::Question> questions;
+  for (size_t shard = 1; shard < shards; shard++) {
+    questions.push_back(way.question(id, shard, std::to_string(shards), !complete));
+  }
+  way.nodes.ask(questions);
+  for (const RedisStoreNodes::Question& question : questions) {
+    Opened opened;
+    if (const int error = Opened::read(question.reply, &opened, message)) {
+      return error;
+    }
+    if (opened.word != "ok" || opened.detail != id) {
+      return refuse_store(EILSEQ, way.name + " is damaged: keys of it were removed or replaced",
+                          message);
+    }
+    note(question.shard, *opened.value);
+  }
+  return 0;
+}
+
+int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace& place,
+                                  size_t shard, RedisStoreNode& node, const std::string& time,
+                                  std::string* message) const {
+  // Its identity may have changed since it was read. Two processes that knew different ones would
+  // open the shard in turn for ever.
+  if (const int error = node.about.read(node.link, place.kind, message)) {
+    return error;
+  }
+  const Way way{nodes, place, time};
+  const RedisStoreNodes::Question asked = way.ask(id, shard, std::to_string(shards), false);
+  Opened opened;
+  if (const int error = Opened::read(asked.reply, &opened, message)) {
+    return error;
+  }
+  return opened.word == "ok" && opened.detail == id
+             ? 0
+             : refuse_store(EILSEQ, way.name + " was removed from the server, or is damaged",
+                            message);
+}
+
+}  // namespace workflow

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "store/RedisStoreLink.h"
+#include "store/RedisStoreNodes.h"
+#include "store/RedisStorePlace.h"
+#include "workflow/RedisMessage.h"
+
+namespace workflow {
+
+// Opens the shards of a store, or makes them. Whoever opens a shard tells it which server it is on.
+// If that is another one than before, the epoch of the shard rises, and until somebody has said so
+// the shard refuses all requests (NEWSERVER).
+//
+// Plain data, and functions that block.
+struct RedisStoreOpening {
+  std::string id;  // of the store
+  size_t shards = 0;
+  // How far each shard was, as far as this process knows. See RedisStoreScripts.h.
+  std::vector<int64_t> progress;
+  bool has_lost = false;  // some shard was not so far any more when it was opened again
+
+  // Opens all shards. `known_id`: the id of the store, if it was open before: then it must be
+  // there. `time`: as the scripts take it. Returns 0 or an errno value, and then a message of one
+  // line.
+  int open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
+           const std::string& time, std::string* message);
+  // Opens one shard again, whose server has changed. `node`: where it is now, as far as is known.
+  int open_again(RedisStoreNodes& nodes, const RedisStorePlace& place, size_t shard,
+                 RedisStoreNode& node, const std::string& time, std::string* message) const;
+
+ private:
+  // Where and how it is opened.
+  struct Way;
+
+  int open_first(const Way& way, bool create, bool* complete, std::string* message);
+  int open_others(const Way& way, bool complete, std::string* message);
+  void note(size_t shard, const protocol::RedisValue& opened);
+};
+
+}  // namespace workflow

@@ -1,0 +1,187 @@
+#include "store/RedisStoreTopology.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <memory>
+
+#include "store/RedisStoreLink.h"
+#include "store/RedisStoreServer.h"
+#include "store/RedisWire.h"
+
+namespace workflow {
+
+namespace {
+
+constexpr size_t kMostAsked = 9;
+
+// Those who may know, each with a connection of its own: one that is there already may hang.
+class Knowing {
+ public:
+  Knowing(const RedisStorePlace& place, const std::vector<RedisUrl::Server>& servers)
+      : servers_(servers) {
+    for (const RedisUrl::Server& server : servers) {
+      RedisUrl url = place.at(server);
+      if (place.kind == RedisStorePlace::Kind::kSentinels) {
+        // Nobody logs in to a Sentinel, and it is no master.
+        RedisUrl plain;
+        plain.transport = url.transport;
+        plain.server = server;
+        url = plain;
+      }
+      links_.push_back(std::make_unique<RedisStoreLink>(url));
+    }
+  }
+
+  // Returns the replies to the command, those of one server after those of the other.
+  std::vector<RedisStoreLink::Reply> ask(const std::vector<std::vector<std::string>>& commands) {
+    std::vector<RedisStoreLink::Question> questions;
+    for (const auto& link : links_) {
+      for (const std::vector<std::string>& words : commands) {
+        std::string wire;
+        append_command(&wire, words[0], {words.begin() + 1, words.end()});
+        questions.push_back({link.get(), std::move(wire)});
+      }
+    }
+    RedisStoreLink::Patience patience;
+    patience.enough = (links_.size() / 2 + 1) * commands.size();
+    return RedisStoreLink::ask_each(questions, patience);
+  }
+
+  const RedisUrl::Server& server(size_t i) const { return servers_[i]; }
+  size_t size() const { return servers_.size(); }
+
+ private:
+  const std::vector<RedisUrl::Server> servers_;
+  std::vector<std::unique_ptr<RedisStoreLink>> links_;
+};
+
+template <class NUMBER>
+bool read_whole_number(const std::string& text, NUMBER* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// Reads what a Sentinel says about a master: names and values in turn.
+bool read_master(const protocol::RedisValue& reply, RedisUrl::Server* master, uint64_t* epoch) {
+  for (size_t i = 0; i + 1 < reply.arr_size(); i += 2) {
+    const std::string name = reply[i].string_value();
+    const std::string value = reply[i + 1].string_value();
+    if (name == "ip") {
+      master->host = value;
+    } else if (name == "port" && !read_whole_number(value, &master->port)) {
+      return false;
+    } else if (name == "config-epoch" && !read_whole_number(value, epoch)) {
+      return false;
+    }
+  }
+  return !master->host.empty() && master->port != 0;
+}
+
+int ask_sentinels(const RedisStorePlace& place, RedisStoreTopology* topology,
+                  std::string* message) {
+  Knowing sentinels(place, place.server.sentinels);
+  *message = "no Sentinel knows the master \"" + place.server.master_name + "\"";
+  int error = EAGAIN;
+  uint64_t latest = 0;
+  for (const RedisStoreLink::Reply& reply :
+       sentinels.ask({{"SENTINEL", "MASTER", place.server.master_name}})) {
+    std::string why;
+    if (const int failure = redis_store_failure(reply, &why)) {
+      if (reply.error != 0 && topology->masters.empty()) {
+        error = failure;
+        *message = "no Sentinel answers: " + why;
+      }
+      continue;
+    }
+    RedisUrl::Server master;
+    uint64_t epoch = 0;
+    if (read_master(reply.value, &master, &epoch) &&
+        (topology->masters.empty() || epoch > latest)) {
+      topology->masters = {master};
+      latest = epoch;
+    }
+  }
+  return topology->masters.empty() ? error : 0;
+}
+
+// `nodes`: some that may be asked.
+std::vector<RedisUrl::Server> some_of(std::vector<RedisUrl::Server> nodes,
+                                      const std::vector<RedisUrl::Server>& known) {
+  for (const RedisUrl::Server& server : known) {
+    if (std::find(nodes.begin(), nodes.end(), server) == nodes.end()) {
+      nodes.push_back(server);
+    }
+  }
+  nodes.resize(std::min(nodes.size(), kMostAsked));
+  return nodes;
+}
+
+int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server>& known,
+                RedisStoreTopology* topology, std::string* message) {
+  Knowing nodes(place, some_of(place.nodes, known));
+  const auto replies = nodes.ask({{"CLUSTER", "INFO"}, {"CLUSTER", "SLOTS"}});
+  bool found = false;
+  uint64_t latest = 0;
+  int error = EAGAIN;
+  *message = "no node of the Cluster answers";
+  for (size_t i = 0; i < nodes.size(); i++) {
+    const RedisStoreLink::Reply& info = replies[2 * i];
+    const RedisStoreLink::Reply& slots = replies[2 * i + 1];
+    std::string why;
+    int failure = redis_store_failure(info, &why);
+    failure = failure != 0 ? failure : redis_store_failure(slots, &why);
+    if (failure != 0) {
+      const bool is_no_cluster = why.find("cluster support disabled") != std::string::npos;
+      error = is_no_cluster ? ENOTSUP : failure;
+      *message = is_no_cluster ? "the server is not part of a Cluster: say redis:// in the URL"
+                               : "no node of the Cluster answers: " + why;
+      continue;
+    }
+    uint64_t epoch = 0;
+    RedisSlots its;
+    if (read_whole_number(redis_info_field(info.value.string_value(), "cluster_current_epoch"),
+                          &epoch) &&
+        RedisSlots::parse(slots.value, nodes.server(i).host, &its) && (!found || epoch > latest)) {
+      found = true;
+      latest = epoch;
+      topology->masters = std::move(its.masters);
+      topology->owners = std::move(its.owners);
+    }
+  }
+  if (!found) {
+    return error;
+  }
+  const auto missing = std::count(topology->owners.begin(), topology->owners.end(), -1);
+  if (missing > 0) {
+    *message = "the Cluster does not hold all slots: " + std::to_string(missing) + " of " +
+               std::to_string(RedisSlots::kCount) + " have no master";
+    return EINVAL;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int RedisStoreTopology::find(const RedisStorePlace& place,
+                             const std::vector<RedisUrl::Server>& known,
+                             RedisStoreTopology* topology, std::string* message) {
+  *topology = RedisStoreTopology();
+  switch (place.kind) {
+    case RedisStorePlace::Kind::kSentinels:
+      return ask_sentinels(place, topology, message);
+    case RedisStorePlace::Kind::kCluster:
+      return ask_cluster(place, known, topology, message);
+    case RedisStorePlace::Kind::kServer:
+      break;
+  }
+  topology->masters = {place.server.server};
+  return 0;
+}
+
+bool RedisStoreTopology::has(const RedisUrl::Server& master) const {
+  return std::find(masters.begin(), masters.end(), master) != masters.end();
+}
+
+}  // namespace workflow

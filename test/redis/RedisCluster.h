@@ -1,0 +1,174 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "redis/Commands.h"
+#include "redis/RedisServer.h"
+#include "support/Eventually.h"
+
+namespace redis_test {
+
+// A Redis Cluster of a test's own. Its masters share the slots evenly at first. Nothing in it fails
+// over by itself: a test says when.
+class RedisCluster {
+ public:
+  static constexpr size_t kSlots = 16384;
+
+  struct Options {
+    size_t masters = 3;
+    size_t replicas = 0;  // the first of them is one of the first master, and so on
+    std::vector<std::string> arguments = {};
+    bool all_slots = true;  // false: the last one is nobody's
+  };
+
+  RedisCluster() : RedisCluster(Options{}) {}
+  explicit RedisCluster(const Options& options) : masters_(options.masters) {
+    for (size_t i = 0; i < options.masters + options.replicas; i++) {
+      nodes_.emplace_back(
+          RedisServer::Options{.on = RedisServer::On::kCluster, .arguments = options.arguments});
+      ids_.push_back(run(nodes_[i].url(), {"CLUSTER", "MYID"}).value.string_value());
+    }
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      tell(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
+    }
+    for (size_t i = 0; i < options.masters; i++) {
+      const size_t past = kSlots * (i + 1) / masters_;
+      const size_t last = past == kSlots && !options.all_slots ? past - 2 : past - 1;
+      tell(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(kSlots * i / masters_),
+               std::to_string(last)});
+    }
+    // They would hear of each other, but later.
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      for (size_t j = i + 1; j < nodes_.size(); j++) {
+        tell(i, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[j].port()),
+                 std::to_string(nodes_[j].bus_port())});
+      }
+    }
+    EXPECT_TRUE(every_node_says("cluster_known_nodes:" + std::to_string(nodes_.size())));
+    for (size_t i = 0; i < options.replicas; i++) {
+      const std::string replica = nodes_[masters_ + i].url();
+      EXPECT_TRUE(test_support::eventually([&] {
+        return run(replica, {"CLUSTER", "REPLICATE", ids_[i]}).text == "OK";
+      }));
+      EXPECT_TRUE(is_in_sync(masters_ + i));
+    }
+    EXPECT_TRUE(
+        every_node_says(options.all_slots ? "cluster_state:ok" : "cluster_slots_assigned:16383"));
+  }
+
+  RedisServer& node(size_t i) { return nodes_[i]; }
+  size_t masters() const { return masters_; }
+  const std::string& id(size_t i) const { return ids_[i]; }
+
+  // `more`: "namespace=..." and so on.
+  std::string store_url(const std::string& more) const {
+    std::string url = "redis+cluster://";
+    for (const RedisServer& node : nodes_) {
+      url += (&node == &nodes_.front() ? "" : ",") + node.address();
+    }
+    return url + "/?" + more;
+  }
+
+  size_t slot_of(const std::string& key) {
+    return static_cast<size_t>(run(nodes_[0].url(), {"CLUSTER", "KEYSLOT", key}).value.int_value());
+  }
+  // The place of the master that has the slot, as move() has left it.
+  size_t owner_of(size_t slot) {
+    const std::lock_guard lock(mutex_);
+    const auto moved = moved_.find(slot);
+    if (moved != moved_.end()) {
+      return moved->second;
+    }
+    size_t node = masters_ - 1;
+    while (slot < kSlots * node / masters_) {
+      node--;
+    }
+    return node;
+  }
+
+  // Moves a slot with its keys to another master, as redis-cli does. One thread at a time.
+  void move(size_t slot, size_t to) {
+    const size_t from = owner_of(slot);
+    if (from == to) {
+      return;
+    }
+    const std::string number = std::to_string(slot);
+    tell(to, {"CLUSTER", "SETSLOT", number, "IMPORTING", ids_[from]});
+    tell(from, {"CLUSTER", "SETSLOT", number, "MIGRATING", ids_[to]});
+    for (;;) {
+      // One at a time, so that there is something in between to be met.
+      const auto keys = run(nodes_[from].url(), {"CLUSTER", "GETKEYSINSLOT", number, "1"}).value;
+      if (keys.arr_size() == 0) {
+        break;
+      }
+      tell(from, {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()), keys[0].string_value(),
+                  "0", "5000"});
+    }
+    tell(to, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
+    for (size_t i = 0; i < masters_; i++) {
+      tell(i, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
+    }
+    // Two moves in a row whose masters do not know of each other would get the same epoch.
+    const std::string epoch = "cluster_current_epoch:";
+    EXPECT_TRUE(test_support::eventually([&] {
+      const std::string said = cluster_info(to);
+      const size_t place = said.find(epoch);
+      return every_node_says_now(said.substr(place, said.find('\r', place) - place));
+    }));
+    const std::lock_guard lock(mutex_);
+    moved_[slot] = to;
+  }
+
+  // Makes a replica the master, whatever its master says.
+  void promote(size_t replica) {
+    tell(replica, {"CLUSTER", "FAILOVER", "TAKEOVER"});
+    EXPECT_TRUE(test_support::eventually(
+        [&] { return info(nodes_[replica].url()).find("role:master") != std::string::npos; }));
+  }
+  // Waits until a replica has what its master knew when this was called.
+  bool is_in_sync(size_t replica) {
+    return test_support::eventually([&] {
+      return info(nodes_[replica].url()).find("master_link_status:up") != std::string::npos;
+    });
+  }
+
+ private:
+  static std::string info(const std::string& url) {
+    return run(url, {"INFO", "replication"}).value.string_value();
+  }
+  void tell(size_t node, const std::vector<std::string>& words) {
+    const Reply reply = run(nodes_[node].url(), words);
+    EXPECT_EQ(reply.text, "OK") << words[0] << " " << words[1] << ", state " << reply.state
+                                << ", error " << reply.error;
+  }
+  std::string cluster_info(size_t node) {
+    return run(nodes_[node].url(), {"CLUSTER", "INFO"}).value.string_value();
+  }
+  bool every_node_says_now(const std::string& line) {
+    for (size_t i = 0; i < nodes_.size(); i++) {
+      if (cluster_info(i).find(line + "\r") == std::string::npos) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool every_node_says(const std::string& line) {
+    return test_support::eventually([&] { return every_node_says_now(line); });
+  }
+
+  const size_t masters_;
+  std::deque<RedisServer> nodes_;
+  std::vector<std::string> ids_;
+  std::mutex mutex_;
+  std::map<size_t, size_t> moved_;
+};
+
+}  // namespace redis_test

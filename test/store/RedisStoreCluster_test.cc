@@ -1,0 +1,351 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "redis/Commands.h"
+#include "redis/RedisCluster.h"
+#include "redis/RedisServer.h"
+#include "store/RedisSlots.h"
+#include "store/RedisStoreKit.h"
+#include "store/RedisStorePlace.h"
+#include "store/StoreBackend.h"
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+#include "support/TestSeed.h"
+
+// Stores in a Redis Cluster. What happened is judged by receipts, by what has started, and by what
+// the servers hold, not by what the store says later.
+
+namespace {
+
+using redis_test::RedisCluster;
+using redis_test::RedisServer;
+using redis_test::run;
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using store_test::ask;
+using store_test::cancel_request;
+using store_test::carry_out;
+using store_test::claim_request;
+using store_test::kSecondUs;
+using store_test::names;
+using store_test::open_backend;
+using store_test::reopens;
+using store_test::timer;
+using store_test::why_not;
+using test_support::eventually;
+using testing::HasSubstr;
+using workflow::AskRequest;
+using workflow::ClaimRequest;
+using workflow::FinishRequest;
+using workflow::kNeverUs;
+using workflow::ScheduleRequest;
+using workflow::StoreBackend;
+using workflow::StoreFailure;
+
+constexpr uint64_t kEpoch = uint64_t{1} << 38;
+
+std::string key_of(size_t shard, const std::string& key) {
+  return "{app:" + std::to_string(shard) + "}:" + key;
+}
+// How many timers the servers hold.
+int64_t stored_in(RedisCluster& cluster, size_t shards) {
+  int64_t stored = 0;
+  for (size_t shard = 0; shard < shards; shard++) {
+    stored += run(cluster.node(0).url(), {"ZCARD", key_of(shard, "names")}).value.int_value();
+  }
+  return stored;
+}
+// A name whose shard is on that master.
+std::string name_on(RedisCluster& cluster, size_t master, size_t shards, int number) {
+  for (int i = 0;; i++) {
+    const std::string name = std::to_string(number) + " " + std::to_string(i);
+    const size_t shard = workflow::redis_store_shard(name, shards);
+    if (cluster.owner_of(cluster.slot_of(key_of(shard, "meta"))) == master) {
+      return name;
+    }
+  }
+}
+
+TEST(RedisSlots, AreThoseOfTheSpecification) {
+  EXPECT_EQ(workflow::RedisSlots::of_key("123456789"), 0x31c3U);
+  EXPECT_EQ(workflow::RedisSlots::of_key("foo{123456789}bar"), 0x31c3U);
+  EXPECT_EQ(workflow::RedisSlots::of_key("{}123456789"),
+            workflow::RedisSlots::of_key("{}123456789"));
+  EXPECT_NE(workflow::RedisSlots::of_key("{}123456789"), 0x31c3U);
+}
+
+TEST(RedisStoreCluster, ItsShardsAreOnAllMasters) {
+  RedisCluster cluster;
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=8"));
+  const int64_t now_us = backend->now_us();
+  std::vector<std::string> expected;
+  for (int i = 10; i < 60; i++) {
+    expected.push_back("timer " + std::to_string(i));
+    ask(*backend, timer(expected.back(), now_us - kSecondUs), static_cast<uint64_t>(i));
+  }
+  EXPECT_EQ(names(*backend), expected);
+  EXPECT_EQ(stored_in(cluster, 8), 50);
+  for (size_t i = 0; i < cluster.masters(); i++) {
+    EXPECT_GT(run(cluster.node(i).url(), {"DBSIZE"}).value.int_value(), 0);
+  }
+  EXPECT_EQ(ask(*backend, cancel_request("timer 11")).answers.at(0).verdict, WFStoreVerdict::kWon);
+  std::set<std::string> claimed;
+  while (claimed.size() < 49) {
+    const ClaimRequest claim = ask(*backend, claim_request(20));
+    ASSERT_FALSE(claim.claimed.empty());
+    for (const ClaimRequest::Claimed& one : claim.claimed) {
+      EXPECT_TRUE(claimed.insert(one.spec.name).second);
+      FinishRequest finish;
+      finish.run = one.run;
+      EXPECT_TRUE(ask(*backend, finish).accepted);
+    }
+  }
+  EXPECT_EQ(stored_in(cluster, 8), 0);
+}
+
+TEST(RedisStoreCluster, MissingSlotsAreRefused) {
+  RedisCluster cluster({.masters = 2, .all_slots = false});
+  EXPECT_EQ(
+      why_not(cluster.store_url("namespace=app")),
+      std::to_string(EINVAL) + " the Cluster does not hold all slots: 1 of 16384 have no master");
+}
+
+TEST(RedisStoreCluster, TheUrlSaysWhetherItIsOne) {
+  RedisCluster cluster({.masters = 1});
+  RedisServer server({.on = RedisServer::On::kTcp});
+  const std::string unsupported = std::to_string(ENOTSUP) + " ";
+  EXPECT_THAT(why_not(cluster.node(0).url() + "?namespace=app"),
+              HasSubstr(unsupported + "the server is part of a Cluster"));
+  EXPECT_THAT(why_not("redis+cluster://" + server.address() + "/?namespace=app"),
+              HasSubstr(unsupported + "the server is not part of a Cluster"));
+}
+
+TEST(RedisStoreCluster, NewsReachAllNodes) {
+  RedisCluster cluster;
+  // Sessions 1 to 3 listen at the masters of different shards.
+  const std::string url = cluster.store_url("namespace=app&shards=3");
+  std::atomic<int> news{0};
+  const auto one = open_backend(url, 1, [&news] { ++news; });
+  const auto other = open_backend(url, 2, [&news] { ++news; });
+  const auto third = open_backend(url, 3);
+  ASSERT_TRUE(eventually([&news] { return news == 2; }));  // they listen
+  ask(*third, timer("late", third->now_us() + 3600 * kSecondUs));
+  ask(*third, timer("soon", third->now_us()));
+  EXPECT_TRUE(eventually([&news] { return news == 4; }));
+}
+
+// Schedules and cancels through a store, while runs of the same kind begin.
+class ClusterLedger {
+ public:
+  explicit ClusterLedger(const std::string& url) : store_(store_test::open_store(url)) {
+    EXPECT_EQ(store_->handle("kind", seen_.handler(*store_)), 0);
+  }
+
+  // Says it again, under the same id, until the store has carried it out.
+  void schedule(const std::string& name, milliseconds delay) {
+    WFStoreTimer timer{name, delay, "kind"};
+    timer.request = WFStoreRequestId{7, ++number_};
+    EXPECT_TRUE(eventually([&] { return store_->schedule(timer).ok(); }));
+    stored_.insert(name);
+  }
+  void cancel(const std::string& name) {
+    WFStoreResult result = store_->cancel(name);
+    if (result.verdict() == WFStoreVerdict::kInDoubt) {
+      const WFStoreRequestId id = result.request;
+      EXPECT_TRUE(eventually([&] { return (result = store_->ask(id)).ok(); }));
+    }
+    if (result.ok() && result.verdict() == WFStoreVerdict::kWon) {
+      cancelled_.insert(name);
+    }
+  }
+
+  // Waits until everything has run that should, and compares.
+  void close() {
+    EXPECT_TRUE(seen_.wait_for(stored_.size() - cancelled_.size()));
+    EXPECT_TRUE(eventually([this] {
+      const WFStoreResult left = store_->count("");
+      return left.ok() && left.count == 0;
+    }));
+    store_.reset();
+    std::map<std::string, int> starts;
+    for (const std::string& name : seen_.names()) {
+      starts[name]++;
+    }
+    for (const std::string& name : stored_) {
+      EXPECT_EQ(starts[name], cancelled_.count(name) > 0 ? 0 : 1) << name;
+    }
+    EXPECT_EQ(starts.size(), stored_.size());
+  }
+  // A failover may undo that a run was acknowledged: it may come twice then.
+  void close_after_failover() {
+    EXPECT_TRUE(eventually([this] {
+      const std::vector<std::string> names = seen_.names();
+      return std::set<std::string>(names.begin(), names.end()) == stored_;
+    }));
+    store_.reset();
+  }
+  size_t cancelled() const { return cancelled_.size(); }
+
+ private:
+  store_test::SeenRuns seen_;
+  store_test::StorePtr store_;
+  uint64_t number_ = 0;
+  std::set<std::string> stored_;
+  std::set<std::string> cancelled_;
+};
+
+TEST(RedisStoreCluster, MovedSlotsLoseNothingAndDoubleNothing) {
+  RedisCluster cluster;
+  constexpr size_t kShards = 4;
+  ClusterLedger ledger(cluster.store_url("namespace=app&shards=4"));
+  std::atomic<bool> stop{false};
+  std::atomic<int> moves{0};
+  test_support::TestRandom random(test_support::test_seed(), 1);
+  std::thread mover([&] {
+    while (!stop) {
+      const size_t slot = cluster.slot_of(key_of(random.below(kShards), "meta"));
+      cluster.move(slot, random.below(cluster.masters()));
+      moves++;
+      std::this_thread::sleep_for(milliseconds(1));  // or the slots would be moving all the time
+    }
+  });
+  for (int i = 0; i < 200 || (moves < 20 && i < 20000); i++) {
+    const std::string name = std::to_string(i);
+    ledger.schedule(name, milliseconds(i % 2 == 0 ? 0 : 50));
+    if (i % 3 == 0) {
+      ledger.cancel(name);
+    }
+  }
+  stop = true;
+  mover.join();
+  EXPECT_GE(moves, 20);
+  EXPECT_GT(ledger.cancelled(), 0U);
+  ledger.close();
+  EXPECT_EQ(stored_in(cluster, kShards), 0);
+}
+
+TEST(RedisStoreCluster, WhatReplicasHaveOutlivesTheirMaster) {
+  RedisCluster cluster({.masters = 3, .replicas = 1});
+  constexpr size_t kShards = 12;
+  const std::string url = cluster.store_url("namespace=app&shards=12&replicas=1");
+  const auto backend = open_backend(url);
+  std::set<std::string> safe;
+  for (int i = 0; i < 20; i++) {
+    const std::string name = name_on(cluster, 0, kShards, i);
+    ask(*backend, timer(name, kNeverUs), static_cast<uint64_t>(1 + i));
+    EXPECT_EQ(backend->receipt().to_string(), "replicas(1)");
+    safe.insert(name);
+  }
+  const std::string elsewhere = name_on(cluster, 1, kShards, 100);
+  const uint64_t before = ask(*backend, timer(elsewhere, kNeverUs), 100).timer;
+  EXPECT_EQ(backend->receipt().to_string(), "memory");  // that master has no replica
+
+  cluster.node(0).signal(SIGKILL);
+  cluster.node(0).stop();
+  ScheduleRequest lost = timer(*safe.begin(), kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, lost, &failure, 101));
+  cluster.promote(3);
+  ASSERT_TRUE(reopens(*backend));
+
+  const std::vector<std::string> stored = names(*backend);
+  for (const std::string& name : safe) {
+    EXPECT_TRUE(std::count(stored.begin(), stored.end(), name) == 1) << name;
+  }
+  // Only the shards of the new master have a new epoch.
+  EXPECT_EQ(ask(*backend, timer(*safe.begin(), kNeverUs)).timer / kShards / kEpoch, 1U);
+  const uint64_t after = ask(*backend, timer(elsewhere, kNeverUs)).timer;
+  EXPECT_GT(after, before);
+  EXPECT_EQ(after / kShards / kEpoch, 0U);
+}
+
+// How often a node was asked for the slots.
+size_t questions_to(const RedisServer& node) {
+  const std::string info = run(node.url(), {"INFO", "commandstats"}).value.string_value();
+  const std::string name = "cmdstat_cluster|slots:calls=";
+  const size_t place = info.find(name);
+  return place == std::string::npos ? 0 : std::stoul(info.substr(place + name.size()));
+}
+
+// A master is stopped while a request is on its way to it, replaced, and continued. It carries out
+// the request then, since it does not know yet; but all that it holds will be dropped.
+TEST(RedisStoreCluster, WhatAReplacedMasterSaysDoesNotCount) {
+  RedisCluster cluster({.masters = 3, .replicas = 1});
+  constexpr size_t kShards = 6;
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=6"));
+  const std::string name = name_on(cluster, 0, kShards, 1);
+  ask(*backend, timer(name, kNeverUs), 1);
+  ASSERT_TRUE(cluster.is_in_sync(3));
+  ASSERT_TRUE(eventually([&] {
+    return run(cluster.node(3).url(), {"DBSIZE"}).text ==
+           run(cluster.node(0).url(), {"DBSIZE"}).text;
+  }));
+  const size_t asked = questions_to(cluster.node(1));
+  cluster.node(0).signal(SIGSTOP);
+  ScheduleRequest request = timer(name, kNeverUs);
+  StoreFailure failure;
+  std::thread client([&] { carry_out(*backend, request, &failure, 2); });
+  // It has noticed the silence, and was told that all is well.
+  EXPECT_TRUE(eventually([&] { return questions_to(cluster.node(1)) > asked; }));
+  cluster.promote(3);
+  cluster.node(0).signal(SIGCONT);
+  client.join();
+  EXPECT_NE(failure.error, 0);
+  EXPECT_TRUE(failure.in_doubt);
+
+  ASSERT_TRUE(reopens(*backend));
+  AskRequest question;
+  question.asked = {1, 2};
+  EXPECT_FALSE(ask(*backend, question).found);
+  // The old master has learnt whose replica it is, and the truth is one.
+  EXPECT_TRUE(eventually(
+      [&] { return run(cluster.node(0).url(), {"ROLE"}).value[0].string_value() == "slave"; }));
+  EXPECT_EQ(names(*backend), std::vector<std::string>{name});
+  EXPECT_EQ(ask(*backend, timer(name, kNeverUs), 3).timer / kShards / kEpoch, 1U);
+}
+
+// Nobody is stopped: the old master says where the new one is.
+TEST(RedisStoreCluster, ANewMasterRaisesTheEpochOfItsShards) {
+  RedisCluster cluster({.masters = 3, .replicas = 1});
+  constexpr size_t kShards = 6;
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=6&replicas=1"));
+  const std::string name = name_on(cluster, 0, kShards, 1);
+  EXPECT_EQ(ask(*backend, timer(name, kNeverUs), 1).timer / kShards / kEpoch, 0U);
+  EXPECT_EQ(backend->receipt().to_string(), "replicas(1)");
+  cluster.promote(3);
+  ASSERT_TRUE(eventually(
+      [&] { return run(cluster.node(0).url(), {"ROLE"}).value[0].string_value() == "slave"; }));
+  EXPECT_EQ(ask(*backend, timer(name, kNeverUs), 2).timer / kShards / kEpoch, 1U);
+  EXPECT_EQ(names(*backend), (std::vector<std::string>{name, name}));
+}
+
+TEST(RedisStoreCluster, TimersRunOnAfterAFailover) {
+  RedisCluster cluster({.masters = 3, .replicas = 1});
+  ClusterLedger ledger(cluster.store_url("namespace=app&shards=6&replicas=1"));
+  for (int i = 0; i < 20; i++) {
+    ledger.schedule(name_on(cluster, 0, 6, i), milliseconds(i % 2 == 0 ? 0 : 200));
+  }
+  cluster.node(0).signal(SIGKILL);
+  cluster.node(0).stop();
+  cluster.promote(3);
+  for (int i = 20; i < 40; i++) {
+    ledger.schedule(name_on(cluster, 0, 6, i), milliseconds(0));
+  }
+  ledger.close_after_failover();
+}
+
+}  // namespace

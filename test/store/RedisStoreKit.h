@@ -1,0 +1,119 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "redis/RedisServer.h"
+#include "store/StoreBackend.h"
+#include "support/Eventually.h"
+
+// What tests of stores in a Redis have in common: a backend that is asked one thing after the
+// other.
+
+namespace store_test {
+
+inline constexpr int64_t kSecondUs = 1'000'000;
+inline constexpr int64_t kHourUs = 3'600'000'000;
+
+// Opens a store; null with what went wrong.
+inline std::unique_ptr<workflow::StoreBackend> try_to_open(
+    const std::string& url, const workflow::StoreBackendOptions& options, std::string* why) {
+  int error = 0;
+  std::string message;
+  auto backend = workflow::open_redis_backend(url, options, &error, &message);
+  *why = std::to_string(error) + " " + message;
+  return backend;
+}
+inline std::unique_ptr<workflow::StoreBackend> open_backend(
+    const std::string& url, uint64_t session = 1, std::function<void()> changed = nullptr) {
+  workflow::StoreBackendOptions options;
+  options.session = session;
+  options.changed = std::move(changed);
+  std::string why;
+  auto backend = try_to_open(url, options, &why);
+  EXPECT_NE(backend, nullptr) << why;
+  return backend;
+}
+inline std::string why_not(const std::string& url, bool create = true) {
+  workflow::StoreBackendOptions options;
+  options.session = 1;
+  options.create = create;
+  std::string why;
+  return try_to_open(url, options, &why) ? "open" : why;
+}
+
+// Carries out one request. Returns what execute() has returned.
+template <class WHAT>
+bool carry_out(workflow::StoreBackend& backend, WHAT& what, workflow::StoreFailure* failure,
+               uint64_t id = 0) {
+  workflow::StoreRequest request;
+  request.what = what;
+  request.id = {id == 0 ? 0U : 1U, id};
+  workflow::StoreRequest* const requests[] = {&request};
+  const bool works = backend.execute(requests);
+  what = std::get<WHAT>(request.what);
+  *failure = request.failure;
+  return works;
+}
+// The same for one that must succeed.
+template <class WHAT>
+WHAT ask(workflow::StoreBackend& backend, WHAT what, uint64_t id = 0) {
+  workflow::StoreFailure failure;
+  EXPECT_TRUE(carry_out(backend, what, &failure, id)) << failure.message;
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  return what;
+}
+
+inline workflow::ScheduleRequest timer(const std::string& name, int64_t due_us) {
+  workflow::ScheduleRequest request;
+  request.spec = {name, "kind", "payload of " + name, "", -1};
+  request.due_us = due_us;
+  return request;
+}
+inline workflow::ClaimRequest claim_request(size_t max) {
+  workflow::ClaimRequest request;
+  request.kinds = {{"kind", max, max}};
+  request.owner = "worker";
+  request.lease_us = kHourUs;
+  request.fresh_us = 1'000'000;
+  return request;
+}
+inline workflow::CancelRequest cancel_request(const std::string& name) {
+  workflow::CancelRequest request;
+  request.name = name;
+  return request;
+}
+inline std::vector<std::string> names(workflow::StoreBackend& backend) {
+  workflow::ListRequest list;
+  list.max = 10000;
+  std::vector<std::string> names;
+  for (const WFStoreInfo& info : ask(backend, list).timers) {
+    names.push_back(info.name);
+  }
+  return names;
+}
+
+inline bool reopens(workflow::StoreBackend& backend) {
+  return test_support::eventually([&backend] {
+    std::string message;
+    return backend.reopen(&message) == 0;
+  });
+}
+
+inline std::string url_of(const redis_test::RedisServer& server,
+                          const std::string& more = "&namespace=app&shards=3") {
+  return server.url() + more;
+}
+
+inline redis_test::RedisServer::Options durable() {
+  return {.arguments = {"--appendonly", "yes", "--appendfsync", "always"}};
+}
+
+}  // namespace store_test

@@ -1,0 +1,166 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "redis/Commands.h"
+#include "redis/RedisServer.h"
+#include "store/RedisStoreKit.h"
+#include "store/StoreBackend.h"
+#include "store/StoreKit.h"
+#include "support/Certificates.h"
+#include "support/Eventually.h"
+#include "workflow/WFGlobal.h"
+
+// What the receipts of a store in a Redis are worth: replicas, and servers that lose the end of
+// their log. And a store over TLS.
+
+namespace {
+
+using redis_test::RedisServer;
+using redis_test::run;
+using store_test::ask;
+using store_test::carry_out;
+using store_test::durable;
+using store_test::names;
+using store_test::open_backend;
+using store_test::timer;
+using store_test::url_of;
+using store_test::why_not;
+using test_support::eventually;
+using testing::HasSubstr;
+using workflow::AskRequest;
+using workflow::kNeverUs;
+using workflow::ScheduleRequest;
+using workflow::StoreFailure;
+
+TEST(RedisStoreReceipts, NameReplicasOnlyThatHaveIt) {
+  RedisServer master({.on = RedisServer::On::kTcp, .arguments = {"--appendonly", "yes"}});
+  RedisServer replica({.on = RedisServer::On::kTcp,
+                       .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}});
+  const auto is_in_sync = [&replica] {
+    return run(replica.url(), {"INFO", "replication"})
+               .value.string_value()
+               .find("master_link_status:up") != std::string::npos;
+  };
+  ASSERT_TRUE(eventually(is_in_sync));
+  const std::string url = master.url() + "?namespace=app&shards=1";
+  const auto plain = open_backend(url, 1);
+  ask(*plain, timer("plain", kNeverUs), 1);
+  EXPECT_EQ(plain->receipt().to_string(), "everysec");
+  const auto two = open_backend(url + "&replicas=2", 2);
+  const auto one = open_backend(url + "&replicas=1", 1);
+  ask(*two, timer("two", kNeverUs));
+  ask(*one, timer("one", kNeverUs), 2);
+  EXPECT_EQ(one->receipt().to_string(), "replicas(1)");
+  StoreFailure failure;
+  ScheduleRequest request = timer("two more", kNeverUs);
+  EXPECT_TRUE(carry_out(*two, request, &failure, 3));
+  EXPECT_EQ(two->receipt().to_string(), "everysec");  // there is only one
+
+  replica.signal(SIGSTOP);
+  ask(*one, timer("alone", kNeverUs), 4);
+  EXPECT_EQ(one->receipt().to_string(), "everysec");
+  // Asking writes nothing. Still it is not confirmed before the replica has what is asked about.
+  AskRequest question;
+  question.asked = {1, 4};
+  const auto later = open_backend(url + "&replicas=1", 5);
+  EXPECT_TRUE(ask(*later, question).found);
+  EXPECT_EQ(later->receipt().to_string(), "everysec");
+  replica.signal(SIGCONT);
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(ask(*later, question).found);
+    return later->receipt().to_string() == "replicas(1)";
+  }));
+}
+
+// The file to which the server appends.
+std::filesystem::path log_of(const RedisServer& server) {
+  std::filesystem::path log;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(server.folder() + "/appendonlydir")) {
+    if (entry.path().string().ends_with(".incr.aof")) {
+      log = entry.path();
+    }
+  }
+  return log;
+}
+void cut(const std::filesystem::path& file, size_t bytes) {
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - bytes);
+}
+
+TEST(RedisStoreReceipts, ALogThatLostWhatWasSyncedIsNoticed) {
+  RedisServer server(durable());
+  const auto backend = open_backend(url_of(server));
+  for (uint64_t i = 1; i <= 10; i++) {
+    ask(*backend, timer(std::to_string(i), kNeverUs), i);
+    EXPECT_EQ(backend->receipt().to_string(), "fsync");
+  }
+  server.signal(SIGKILL);
+  server.stop();
+  server.start();
+  ASSERT_TRUE(store_test::reopens(*backend));
+  EXPECT_EQ(names(*backend).size(), 10U);
+
+  ask(*backend, timer("the last", kNeverUs), 11);
+  server.signal(SIGKILL);
+  server.stop();
+  cut(log_of(server), 1);
+  server.start();
+  std::string message;
+  ASSERT_TRUE(eventually([&] { return backend->reopen(&message) == EILSEQ; }));
+  EXPECT_THAT(message, HasSubstr("lost requests that it had synced"));
+  ScheduleRequest request = timer("more", kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, request, &failure, 12));
+  EXPECT_EQ(failure.error, EILSEQ);
+  EXPECT_FALSE(failure.in_doubt);
+  // Whoever opens it anew accepts what is there.
+  EXPECT_EQ(names(*open_backend(url_of(server), 2)).size(), 10U);
+}
+
+TEST(RedisStoreReceipts, ALogThatIsSyncedEverySecondMayLoseItsEnd) {
+  RedisServer server({.arguments = {"--appendonly", "yes", "--appendfsync", "everysec"}});
+  const auto backend = open_backend(url_of(server));
+  ask(*backend, timer("a", kNeverUs), 1);
+  EXPECT_EQ(backend->receipt().to_string(), "everysec");
+  const uint64_t last = ask(*backend, timer("a", kNeverUs), 2).timer;
+  ASSERT_TRUE(eventually([&] { return std::filesystem::file_size(log_of(server)) > 0; }));
+  server.signal(SIGTERM);  // writes what it has
+  ASSERT_TRUE(eventually([&] { return run(server.url(), {"PING"}).text != "PONG"; }));
+  server.stop();
+  cut(log_of(server), 1);
+  server.start();
+  ASSERT_TRUE(store_test::reopens(*backend));
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"a"});
+  AskRequest question;
+  question.asked = {1, 2};
+  EXPECT_FALSE(ask(*backend, question).found);
+  // The number of what was lost is not given out again.
+  EXPECT_GT(ask(*backend, timer("a", kNeverUs), 3).timer, last);
+}
+
+TEST(RedisStoreTls, AStoreIsOverTls) {
+  test_support::Authority authority;
+  RedisServer server({.on = RedisServer::On::kTls,
+                      .certificate = authority.issue({"IP:127.0.0.1"}),
+                      .authority = authority.file()});
+  const std::string url = server.url() + "?namespace=app&shards=2";
+  // Nobody vouches for it yet.
+  EXPECT_THAT(why_not(url), testing::Not(HasSubstr("open")));
+  ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()), 1);
+  store_test::SeenRuns seen;
+  const store_test::StorePtr store = store_test::open_store(url);
+  const store_test::StorePtr other = store_test::open_store(url);
+  ASSERT_EQ(store->handle("kind", seen.handler(*store)), 0);
+  ASSERT_TRUE(other->schedule({"over tls", std::chrono::milliseconds(0), "kind"}).ok());
+  ASSERT_TRUE(seen.wait_for(1));
+  EXPECT_EQ(seen.at(0).name, "over tls");
+}
+
+}  // namespace

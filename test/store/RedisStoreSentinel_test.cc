@@ -1,0 +1,198 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "redis/Commands.h"
+#include "redis/FakeRedis.h"
+#include "redis/RedisServer.h"
+#include "store/RedisStoreKit.h"
+#include "store/StoreBackend.h"
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+
+// Stores in the master that Sentinels name.
+
+namespace {
+
+using redis_test::answering;
+using redis_test::bulk;
+using redis_test::RawServer;
+using redis_test::RedisServer;
+using redis_test::run;
+using std::chrono::milliseconds;
+using store_test::ask;
+using store_test::carry_out;
+using store_test::kHourUs;
+using store_test::names;
+using store_test::open_backend;
+using store_test::reopens;
+using store_test::timer;
+using store_test::why_not;
+using test_support::eventually;
+using testing::HasSubstr;
+using workflow::AskRequest;
+using workflow::kNeverUs;
+using workflow::ScheduleRequest;
+using workflow::StoreFailure;
+
+constexpr uint64_t kEpoch = uint64_t{1} << 38;
+
+RedisServer::Options replica_of(const RedisServer& master) {
+  return {.on = RedisServer::On::kTcp,
+          .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}};
+}
+std::string replication_of(const RedisServer& server) {
+  return run(server.url(), {"INFO", "replication"}).value.string_value();
+}
+bool is_in_sync(const RedisServer& replica) {
+  return eventually(
+      [&] { return replication_of(replica).find("master_link_status:up") != std::string::npos; });
+}
+
+// A Sentinel that names whatever it is told.
+struct Naming {
+  Naming()
+      : server(answering([this](const std::vector<std::string>& words, int) {
+          if (words[0] == "PING") {
+            return std::string("+PONG\r\n");
+          }
+          EXPECT_EQ(words[0] + " " + words[1] + " " + words[2], "SENTINEL MASTER main");
+          asked++;
+          const int port = named_port;
+          return port == 0 ? std::string("-ERR No such master with that name\r\n")
+                           : "*6\r\n" + bulk("ip") + bulk("127.0.0.1") + bulk("port") +
+                                 bulk(std::to_string(port)) + bulk("config-epoch") +
+                                 bulk(std::to_string(epoch));
+        })) {}
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(server.port()); }
+  void name(const RedisServer& master) { named_port = master.port(); }
+
+  std::atomic<int> named_port{0};
+  std::atomic<int> epoch{0};
+  std::atomic<int> asked{0};
+  RawServer server;
+};
+std::string url_of_sentinels(const std::string& addresses, const std::string& more = "") {
+  return "redis+sentinel://" + addresses + "/main?namespace=app&shards=1" + more;
+}
+
+TEST(RedisStoreSentinel, AFailoverIsFollowed) {
+  RedisServer master({.on = RedisServer::On::kTcp});
+  RedisServer replica(replica_of(master));
+  ASSERT_TRUE(is_in_sync(replica));
+  RedisServer sentinel({.on = RedisServer::On::kSentinel,
+                        .configuration = "sentinel monitor main 127.0.0.1 " +
+                                         std::to_string(master.port()) +
+                                         " 1\nsentinel down-after-milliseconds main 500\n"
+                                         "sentinel failover-timeout main 2000\n"});
+  // The Sentinel has to know of the replica before it can promote it.
+  ASSERT_TRUE(eventually([&] {
+    return run("redis://" + sentinel.address(), {"SENTINEL", "REPLICAS", "main"}).value.arr_size() >
+           0;
+  }));
+  const std::string url = url_of_sentinels(sentinel.address(), "&replicas=1");
+  const store_test::StorePtr store = store_test::open_store(url);
+  WFStoreTimer later{"later", std::chrono::hours(1), "kind"};
+  const WFStoreResult stored = store->schedule(later);
+  ASSERT_TRUE(stored.ok()) << stored.message;
+  EXPECT_EQ(stored.receipt.to_string(), "replicas(1)");
+  EXPECT_EQ(stored.timer / kEpoch, 0U);
+  master.signal(SIGKILL);
+  master.stop();
+  WFStoreTimer now{"now", milliseconds(0), "kind"};
+  now.request = WFStoreRequestId{7, 1};
+  WFStoreResult second;
+  ASSERT_TRUE(eventually([&] { return (second = store->schedule(now)).ok(); }));
+  EXPECT_EQ(second.receipt.to_string(), "memory");  // no replica is left
+  EXPECT_EQ(second.timer / kEpoch, 1U);
+  store_test::SeenRuns seen;
+  ASSERT_EQ(store->handle("kind", seen.handler(*store)), 0);
+  ASSERT_TRUE(store->reschedule("later", milliseconds(0)).ok());
+  ASSERT_TRUE(seen.wait_for(2));
+  EXPECT_THAT(seen.names(), testing::UnorderedElementsAre("later", "now"));
+}
+
+TEST(RedisStoreSentinel, TheLatestChangeCounts) {
+  RedisServer former({.on = RedisServer::On::kTcp});
+  RedisServer present({.on = RedisServer::On::kTcp});
+  Naming first;
+  Naming second;
+  Naming third;
+  first.name(former);
+  first.epoch = 3;
+  second.name(present);
+  second.epoch = 4;
+  third.name(former);
+  third.epoch = 3;
+  const auto backend = open_backend(
+      url_of_sentinels(first.address() + "," + second.address() + "," + third.address()));
+  ask(*backend, timer("a", kNeverUs));
+  EXPECT_NE(run(present.url(), {"DBSIZE"}).text, "0");
+  EXPECT_EQ(run(former.url(), {"DBSIZE"}).text, "0");
+}
+
+TEST(RedisStoreSentinel, OneThatAnswersIsEnough) {
+  RedisServer master({.on = RedisServer::On::kTcp});
+  Naming knowing;
+  Naming unknowing;
+  knowing.name(master);
+  const std::string others = "127.0.0.1:1," + unknowing.address();
+  EXPECT_EQ(why_not(url_of_sentinels(others + "," + knowing.address())), "open");
+  EXPECT_THAT(why_not(url_of_sentinels(unknowing.address())),
+              HasSubstr(std::to_string(EAGAIN) + " no Sentinel knows the master \"main\""));
+}
+
+TEST(RedisStoreSentinel, AReplicaIsNoMaster) {
+  RedisServer master({.on = RedisServer::On::kTcp});
+  RedisServer replica(replica_of(master));
+  ASSERT_TRUE(is_in_sync(replica));
+  Naming sentinel;
+  sentinel.name(replica);
+  EXPECT_THAT(why_not(url_of_sentinels(sentinel.address())),
+              HasSubstr(std::to_string(EROFS) + " 127.0.0.1:" + std::to_string(replica.port())));
+}
+
+// The old master never learns that it was replaced, as if it were cut off from everybody but the
+// store.
+TEST(RedisStoreSentinel, WhatAReplacedMasterSaysDoesNotCount) {
+  RedisServer master({.on = RedisServer::On::kTcp});
+  RedisServer replica(replica_of(master));
+  ASSERT_TRUE(is_in_sync(replica));
+  Naming sentinel;
+  sentinel.name(master);
+  const auto backend = open_backend(url_of_sentinels(sentinel.address(), "&replicas=1"));
+  ask(*backend, timer("a", kNeverUs), 1);
+  ASSERT_EQ(backend->receipt().to_string(), "replicas(1)");
+  const int asked = sentinel.asked;
+  master.signal(SIGSTOP);
+  ScheduleRequest request = timer("b", kNeverUs);
+  StoreFailure failure;
+  std::thread client([&] { carry_out(*backend, request, &failure, 2); });
+  // It has noticed the silence, and was told that all is well.
+  EXPECT_TRUE(eventually([&] { return sentinel.asked > asked; }));
+  EXPECT_EQ(run(replica.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+  sentinel.epoch = 1;
+  sentinel.name(replica);
+  master.signal(SIGCONT);
+  client.join();
+  EXPECT_NE(failure.error, 0);
+  EXPECT_TRUE(failure.in_doubt);
+
+  ASSERT_TRUE(reopens(*backend));
+  AskRequest question;
+  question.asked = {1, 2};
+  EXPECT_FALSE(ask(*backend, question).found);
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"a"});
+  EXPECT_EQ(ask(*backend, timer("c", kNeverUs), 3).timer / kEpoch, 1U);
+}
+
+}  // namespace
