@@ -22,8 +22,7 @@
 // and damage are tested for both layouts together: BackendRules, StoreVerdicts, SqliteFaults,
 // SqliteDamage.
 
-using namespace test_support;
-
+namespace test_support {
 namespace {
 
 using workflow::SqliteLayout;
@@ -363,3 +362,4 @@ TEST_F(OwnedBackend, RecordsThatMakeNoSenseAreDamage) {
 }
 
 }  // namespace
+}  // namespace test_support

@@ -56,8 +56,6 @@ using workflow::ScheduleRequest;
 using workflow::StoreBackend;
 using workflow::StoreFailure;
 
-constexpr uint64_t kEpoch = uint64_t{1} << 38;
-
 std::string key_of(size_t shard, const std::string& key) {
   return "{app:" + std::to_string(shard) + "}:" + key;
 }

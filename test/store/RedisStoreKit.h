@@ -21,6 +21,8 @@ namespace store_test {
 
 inline constexpr int64_t kSecondUs = 1'000'000;
 inline constexpr int64_t kHourUs = 3'600'000'000;
+// Between the numbers and fences of one epoch and the next.
+inline constexpr uint64_t kEpoch = uint64_t{1} << 38;
 
 // Opens a store; null with what went wrong.
 inline std::unique_ptr<workflow::StoreBackend> try_to_open(

@@ -43,8 +43,6 @@ using workflow::kNeverUs;
 using workflow::ScheduleRequest;
 using workflow::StoreFailure;
 
-constexpr uint64_t kEpoch = uint64_t{1} << 38;
-
 RedisServer::Options replica_of(const RedisServer& master) {
   return {.on = RedisServer::On::kTcp,
           .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}};
