@@ -40,6 +40,7 @@ using store_test::ask;
 using store_test::cancel_request;
 using store_test::carry_out;
 using store_test::claim_request;
+using store_test::kEpoch;
 using store_test::kSecondUs;
 using store_test::names;
 using store_test::open_backend;

@@ -30,6 +30,7 @@ using redis_test::run;
 using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::carry_out;
+using store_test::kEpoch;
 using store_test::kHourUs;
 using store_test::names;
 using store_test::open_backend;
