@@ -5,6 +5,8 @@
 #include <chrono>
 #include <vector>
 
+#include "store/MemoryRecord.h"
+
 namespace workflow {
 
 namespace {
@@ -36,16 +38,16 @@ WFStoreStage MemoryTimers::stage(const Timer& timer) const {
 WFStoreInfo MemoryTimers::info(const Timer& timer) const {
   WFStoreInfo info;
   info.timer = timer.number;
-  info.name = timer.spec.name;
-  info.kind = timer.spec.kind;
-  info.payload = timer.spec.payload;
+  info.name = timer.name;
+  info.kind = timer.kind->name;
+  info.payload = timer.payload;
   info.due = date(timer.due_us);
   info.stage = stage(timer);
   info.attempts = timer.attempts;
   if (info.stage == WFStoreStage::kRunning) {
-    info.owner = timer.owner;
+    info.owner = *timer.owner;
   }
-  info.reason = timer.reason;
+  info.reason = timer.reason_text();
   return info;
 }
 
@@ -55,7 +57,7 @@ WFStoreAnswer MemoryTimers::answer(const Timer& timer, WFStoreVerdict verdict) c
   answer.timer = timer.number;
   answer.attempts = timer.attempts;
   if (verdict == WFStoreVerdict::kRunning || verdict == WFStoreVerdict::kAfterRun) {
-    answer.owner = timer.owner;
+    answer.owner = *timer.owner;
     answer.fence = timer.fence;
     answer.lease_left = std::chrono::microseconds(timer.wake_us - now_us_);
   }
@@ -90,16 +92,16 @@ MemoryTimers::Timer* MemoryTimers::find_run(const RunId& run) {
 
 template <class VISIT>
 void MemoryTimers::for_each_of(const std::string& name, const VISIT& visit) {
-  auto next = names_.lower_bound({name, 0});
-  while (next != names_.end() && next->first == name) {
-    Timer& timer = at(next->second);
+  auto next = names_.lower_bound(Key(name, 0));
+  while (next != names_.end() && (*next)->name == name) {
+    Timer& timer = **next;
     ++next;
     if (timer.state != State::kFailed && !visit(timer)) return;
   }
 }
 
 void MemoryTimers::enqueue(Timer& timer) {
-  queue_.insert({timer.spec.kind, timer.wake_us, timer.number});
+  timer.kind->queue.emplace(timer.wake_us, timer.number);
   if (timer.marked) {
     marked_.insert({timer.wake_us, timer.number});
   }
@@ -107,17 +109,45 @@ void MemoryTimers::enqueue(Timer& timer) {
 
 void MemoryTimers::dequeue(Timer& timer) {
   if (timer.state == State::kWaiting || timer.state == State::kLeased) {
-    queue_.erase({timer.spec.kind, timer.wake_us, timer.number});
-    marked_.erase({timer.wake_us, timer.number});
+    timer.kind->queue.erase({timer.wake_us, timer.number});
+    if (timer.marked) {
+      marked_.erase({timer.wake_us, timer.number});
+    }
   }
 }
 
-MemoryTimers::Timer& MemoryTimers::add(StoredSpec spec, int64_t due_us) {
+MemoryKind* MemoryTimers::kind_of(std::string_view name) {
+  auto found = kinds_.find(name);
+  if (found == kinds_.end()) {
+    found = kinds_.try_emplace(std::string(name), std::string(name)).first;
+  }
+  return &found->second;
+}
+
+const MemoryKind* MemoryTimers::find_kind(std::string_view name) const {
+  const auto found = kinds_.find(name);
+  return found == kinds_.end() ? nullptr : &found->second;
+}
+
+const std::string* MemoryTimers::owner_of(std::string_view name) {
+  auto found = owners_.find(name);
+  if (found == owners_.end()) {
+    found = owners_.emplace(name).first;
+  }
+  return &*found;
+}
+
+MemoryTimers::Timer& MemoryTimers::add(const StoredSpec& spec, int64_t due_us) {
   Timer& timer = timers_[++last_number_];
   timer.number = last_number_;
-  timer.spec = std::move(spec);
+  timer.name = spec.name;
+  timer.kind = kind_of(spec.kind);
+  timer.payload = spec.payload;
+  Timer::set(timer.repeat, spec.repeat);
+  timer.skip_after_us = spec.skip_after_us;
   timer.due_us = due_us;
-  names_.insert({timer.spec.name, timer.number});
+  names_.insert(&timer);
+  note_whole(timer);
   return timer;
 }
 
@@ -127,9 +157,13 @@ void MemoryTimers::wait_until(Timer& timer, int64_t wake_us) {
   timer.wake_us = wake_us;
   timer.fence = ++last_fence_;
   timer.marked = false;
-  timer.owner.clear();
-  timer.reason.clear();
+  timer.owner = nullptr;
+  if (timer.reason) {
+    timer.reason.reset();
+    note_whole(timer);
+  }
   enqueue(timer);
+  note_moved(timer);
   change_.earliest_us = std::min(change_.earliest_us, wake_us);
 }
 
@@ -138,6 +172,7 @@ void MemoryTimers::block(Timer& timer, Timer& by) {
   timer.blocked_by = by.number;
   timer.fence = ++last_fence_;
   by.blocks = timer.number;
+  note_moved(timer);
 }
 
 void MemoryTimers::release_successor(Timer& timer) {
@@ -148,34 +183,47 @@ void MemoryTimers::release_successor(Timer& timer) {
 }
 
 void MemoryTimers::end(Timer& timer, WFStoreOutcome outcome) {
-  ended_.remember({timer.spec.name, timer.number, outcome, now_us_});
+  ended_.remember({timer.name, timer.number, outcome, now_us_});
+  must_last_ = true;
   release_successor(timer);
-  erase(timer);
+  remove(timer);
 }
 
 void MemoryTimers::fail(Timer& timer, const FinishRequest& request, bool recurs) {
-  ended_.remember({timer.spec.name, timer.number, WFStoreOutcome::kFailed, now_us_});
+  ended_.remember({timer.name, timer.number, WFStoreOutcome::kFailed, now_us_});
   dequeue(timer);
   timer.state = State::kFailed;
   timer.marked = false;
-  timer.owner.clear();
-  timer.reason = request.reason;
+  timer.owner = nullptr;
+  Timer::set(timer.reason, request.reason);
+  note_whole(timer);
   release_successor(timer);
   if (recurs) {
-    StoredSpec spec = timer.spec;
-    wait_until(add(std::move(spec), request.next_us), request.next_us);
+    wait_until(add(timer.spec(), request.next_us), request.next_us);
   }
   if (request.next_us != kNeverUs) {
-    timer.spec.repeat.clear();
+    timer.repeat.reset();
   }
 }
 
 void MemoryTimers::erase(Timer& timer) {
+  must_last_ = true;
+  if (journal_ != nullptr && timer.is_recorded()) {
+    StoreBytes::put(journal_->begin(MemoryRecord::kErase), timer.number);
+    journal_->end(nullptr);
+  }
+  remove(timer);
+}
+
+void MemoryTimers::remove(Timer& timer) {
   dequeue(timer);
   if (timer.blocked_by != 0) {
     at(timer.blocked_by).blocks = 0;
   }
-  names_.erase({timer.spec.name, timer.number});
+  if (journal_ != nullptr) {
+    journal_->forget(timer);
+  }
+  names_.erase(&timer);
   timers_.erase(timer.number);
 }
 
@@ -241,6 +289,7 @@ void MemoryTimers::carry_out(CancelRequest& request) {
     dequeue(timer);
     timer.marked = true;
     enqueue(timer);
+    note_moved(timer);
     change_.marked = true;
     return true;
   });
@@ -263,7 +312,8 @@ void MemoryTimers::carry_out(RescheduleRequest& request) {
       timer.attempts = 0;
     }
     if (request.changes_repeat) {
-      timer.spec.repeat = request.repeat;
+      Timer::set(timer.repeat, request.repeat);
+      note_whole(timer);
     }
     timer.due_us = request.due_us;
     wait_until(timer, request.due_us);
@@ -276,33 +326,37 @@ void MemoryTimers::carry_out(RescheduleRequest& request) {
 
 void MemoryTimers::move_successor(Timer& running, const RescheduleRequest& request) {
   if (running.blocks == 0) {
-    StoredSpec spec = running.spec;
-    block(add(std::move(spec), request.due_us), running);
+    block(add(running.spec(), request.due_us), running);
   }
   Timer& successor = at(running.blocks);
   if (request.changes_repeat) {
-    successor.spec.repeat = request.repeat;
+    Timer::set(successor.repeat, request.repeat);
+    note_whole(successor);
   }
   successor.due_us = request.due_us;
   successor.fence = ++last_fence_;
+  note_moved(successor);
 }
 
 void MemoryTimers::carry_out(ClaimRequest& request) {
   end_cancelled();
   const int64_t fresh_from_us = now_us_ - request.fresh_us;
-  for (const ClaimRequest::Kind& kind : request.kinds) {
+  for (const ClaimRequest::Kind& asked : request.kinds) {
+    const MemoryKind* kind = find_kind(asked.name);
+    if (kind == nullptr) continue;
     const size_t before = request.claimed.size();
-    claim(request, kind.name, fresh_from_us, now_us_, kind.max);
-    const size_t left = kind.max - (request.claimed.size() - before);
-    claim(request, kind.name, kFirstUs, fresh_from_us - 1, std::min(left, kind.max_overdue));
+    claim(request, *kind, fresh_from_us, now_us_, asked.max);
+    const size_t left = asked.max - (request.claimed.size() - before);
+    claim(request, *kind, kFirstUs, fresh_from_us - 1, std::min(left, asked.max_overdue));
   }
-  for (const ClaimRequest::Kind& kind : request.kinds) {
-    const Wake now{kind.name, now_us_, kLastNumber};
-    const auto first = queue_.lower_bound({kind.name, kFirstUs, 0});
-    request.more = request.more || (first != queue_.end() && !(now < *first));
-    const auto next = queue_.upper_bound(now);
-    if (next != queue_.end() && next->kind == now.kind) {
-      request.next_us = std::min(request.next_us, next->at_us);
+  for (const ClaimRequest::Kind& asked : request.kinds) {
+    const MemoryKind* kind = find_kind(asked.name);
+    if (kind == nullptr) continue;
+    const Queue& queue = kind->queue;
+    request.more = request.more || (!queue.empty() && queue.begin()->first <= now_us_);
+    const auto next = queue.upper_bound({now_us_, kLastNumber});
+    if (next != queue.end()) {
+      request.next_us = std::min(request.next_us, next->first);
     }
   }
 }
@@ -313,12 +367,12 @@ void MemoryTimers::end_cancelled() {
   }
 }
 
-void MemoryTimers::claim(ClaimRequest& request, std::string_view kind, int64_t from_us,
+void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t from_us,
                          int64_t to_us, size_t max) {
   std::vector<uint64_t> taken;
-  auto next = queue_.lower_bound({kind, from_us, 0});
-  while (taken.size() < max && next != queue_.end() && next->kind == kind && next->at_us <= to_us) {
-    taken.push_back(next->number);
+  auto next = kind.queue.lower_bound({from_us, 0});
+  while (taken.size() < max && next != kind.queue.end() && next->first <= to_us) {
+    taken.push_back(next->second);
     ++next;
   }
   for (const uint64_t number : taken) {
@@ -328,10 +382,11 @@ void MemoryTimers::claim(ClaimRequest& request, std::string_view kind, int64_t f
     timer.wake_us = now_us_ + request.lease_us;
     timer.fence = ++last_fence_;
     ++timer.attempts;
-    timer.owner = request.owner;
+    timer.owner = owner_of(request.owner);
     enqueue(timer);
+    note_leased(timer);
     request.claimed.push_back(
-        {timer.spec, {number, timer.fence}, timer.due_us, timer.wake_us, timer.attempts});
+        {timer.spec(), {number, timer.fence}, timer.due_us, timer.wake_us, timer.attempts});
   }
 }
 
@@ -372,6 +427,7 @@ void MemoryTimers::carry_out(ExtendRequest& request) {
       dequeue(*timer);
       timer->wake_us = now_us_ + request.lease_us;
       enqueue(*timer);
+      note_leased(*timer);
       extended = {true, timer->marked, timer->wake_us};
     }
     request.extended.push_back(extended);
@@ -379,18 +435,22 @@ void MemoryTimers::carry_out(ExtendRequest& request) {
 }
 
 void MemoryTimers::carry_out(CountRequest& request) const {
-  for (auto next = names_.lower_bound({request.prefix, 0});
-       next != names_.end() && next->first.starts_with(request.prefix); ++next) {
+  if (request.prefix.empty()) {
+    request.count = timers_.size();
+    return;
+  }
+  for (auto next = names_.lower_bound(Key(request.prefix, 0));
+       next != names_.end() && (*next)->name.starts_with(request.prefix); ++next) {
     ++request.count;
   }
 }
 
 void MemoryTimers::carry_out(ListRequest& request) const {
   const bool from_prefix = request.prefix > request.after_name;
-  auto next = from_prefix ? names_.lower_bound({request.prefix, 0})
-                          : names_.upper_bound({request.after_name, request.after_timer});
-  for (; next != names_.end() && next->first.starts_with(request.prefix); ++next) {
-    const Timer& timer = at(next->second);
+  auto next = from_prefix ? names_.lower_bound(Key(request.prefix, 0))
+                          : names_.upper_bound(Key(request.after_name, request.after_timer));
+  for (; next != names_.end() && (*next)->name.starts_with(request.prefix); ++next) {
+    const Timer& timer = **next;
     if (request.failed_only && timer.state != State::kFailed) continue;
     if (request.timers.size() >= request.max) {
       request.more = true;
@@ -401,9 +461,9 @@ void MemoryTimers::carry_out(ListRequest& request) const {
 }
 
 void MemoryTimers::carry_out(FailedRequest& request) {
-  auto next = names_.lower_bound({request.name, 0});
-  while (next != names_.end() && next->first == request.name) {
-    Timer& timer = at(next->second);
+  auto next = names_.lower_bound(Key(request.name, 0));
+  while (next != names_.end() && (*next)->name == request.name) {
+    Timer& timer = **next;
     ++next;
     if (timer.state != State::kFailed) continue;
     ++request.count;
@@ -420,18 +480,131 @@ void MemoryTimers::carry_out(FailedRequest& request) {
 void MemoryTimers::carry_out(LookRequest& request) const {
   request.stored = timers_.size();
   const int64_t before_us = now_us_ - request.overdue_us;
-  auto next = queue_.begin();
-  while (next != queue_.end()) {
-    const std::string_view kind = next->kind;
+  for (const auto& [name, kind] : kinds_) {
     const bool handled =
-        std::find(request.handled.begin(), request.handled.end(), kind) != request.handled.end();
-    for (; next != queue_.end() && next->kind == kind && next->at_us < before_us; ++next) {
+        std::find(request.handled.begin(), request.handled.end(), name) != request.handled.end();
+    for (const auto& [at_us, number] : kind.queue) {
+      if (at_us >= before_us) break;
       if (request.overdue == kMaxOverdueCounted) return;
       ++request.overdue;
       request.unhandled += handled ? 0 : 1;
     }
-    next = queue_.upper_bound({kind, kNeverUs, kLastNumber});
   }
+}
+
+// The journal
+
+void MemoryTimers::note_moved(Timer& timer) {
+  must_last_ = true;
+  note(timer, Timer::Change::kMoved);
+}
+
+void MemoryTimers::note_whole(Timer& timer) {
+  must_last_ = true;
+  note(timer, Timer::Change::kWhole);
+}
+
+void MemoryTimers::note_leased(Timer& timer) {
+  note(timer, Timer::Change::kMoved);
+}
+
+void MemoryTimers::note(Timer& timer, Timer::Change change) {
+  if (journal_ == nullptr) return;
+  if (timer.change == Timer::Change::kNone) {
+    changed_.push_back(timer.number);
+  }
+  timer.change = std::max(timer.change, change);
+}
+
+void MemoryTimers::write() {
+  for (const uint64_t number : changed_) {
+    const auto found = timers_.find(number);
+    if (found == timers_.end()) continue;  // it has ended meanwhile
+    Timer& timer = found->second;
+    if (timer.change == Timer::Change::kWhole) {
+      write_again(timer);
+    } else if (timer.change == Timer::Change::kMoved) {
+      std::string& out = journal_->begin(MemoryRecord::kMove);
+      StoreBytes::put(out, number);
+      MemoryTimerRecord::put_move(out, timer);
+      journal_->end(nullptr);
+    }
+    timer.change = Timer::Change::kNone;
+  }
+  changed_.clear();
+  must_last_ = false;
+}
+
+void MemoryTimers::write_again(MemoryTimer& timer) {
+  std::string& out = journal_->begin(MemoryRecord::kTimer);
+  StoreBytes::put(out, timer.number);
+  MemoryTimerRecord::put_whole(out, timer);
+  journal_->end(&timer);
+}
+
+MemoryTimers::Counters MemoryTimers::counters() const {
+  return {last_number_, last_fence_, ended_.next_position(), ended_.since_us()};
+}
+
+bool MemoryTimers::read(char kind, StoreBytes::Reader& record) {
+  const size_t size = record.left();
+  if (kind == MemoryRecord::kEnded) {
+    const MemoryEnded::Ended* const ended = ended_.read(record, size);
+    if (ended == nullptr) return false;
+    return ended->outcome == WFStoreOutcome::kFailed || read_erased(ended->timer);
+  }
+  const uint64_t number = record.number();
+  MemoryTimerRecord::Names names;
+  if (kind == MemoryRecord::kTimer) {
+    Timer& timer = timers_[number];
+    timer.number = number;
+    if (number == 0 || !MemoryTimerRecord::read_whole(record, timer, names)) return false;
+    timer.kind = kind_of(names.kind);
+    timer.owner = owner_of(names.owner);
+    journal_->place(timer, size - record.left());
+    return true;
+  }
+  if (kind == MemoryRecord::kMove) {
+    // Of a timer whose earlier record was dropped, because a later one has it all.
+    Timer later;
+    const auto found = timers_.find(number);
+    Timer& timer = found == timers_.end() ? later : found->second;
+    if (!MemoryTimerRecord::read_move(record, timer, names)) return false;
+    timer.owner = owner_of(names.owner);
+    return true;
+  }
+  return kind == MemoryRecord::kErase && record.good() && read_erased(number);
+}
+
+bool MemoryTimers::read_erased(uint64_t number) {
+  const auto found = timers_.find(number);
+  if (found != timers_.end()) {
+    journal_->forget(found->second);
+    timers_.erase(found);
+  }
+  return true;
+}
+
+bool MemoryTimers::restore(const Counters& counters, uint64_t over_fence, int64_t over_us) {
+  last_number_ = counters.last_number;
+  last_fence_ = counters.last_fence;
+  ended_.restore(counters.next_ended, counters.since_us);
+  for (auto& [number, timer] : timers_) {
+    if (number > last_number_ || timer.fence > last_fence_) return false;
+    if (timer.state == State::kLeased && timer.fence <= over_fence && timer.wake_us > over_us) {
+      timer.wake_us = over_us;
+      note_leased(timer);
+    }
+    if (timer.state == State::kWaiting || timer.state == State::kLeased) {
+      enqueue(timer);
+    } else if (timer.state == State::kBlocked) {
+      const auto by = timers_.find(timer.blocked_by);
+      if (by == timers_.end() || by->second.blocks != 0) return false;
+      by->second.blocks = number;
+    }
+    names_.insert(&timer);
+  }
+  return true;
 }
 
 }  // namespace workflow

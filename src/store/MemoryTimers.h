@@ -2,14 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "store/MemoryEnded.h"
+#include "store/MemoryJournal.h"
+#include "store/MemoryTimer.h"
+#include "store/StoreBytes.h"
 #include "store/StoreRequest.h"
 
 namespace workflow {
@@ -25,12 +30,15 @@ namespace workflow {
 //    takes first what was stored first.
 // 3. Lists show a timer whose lease is over as one that waits.
 //
+// A journal, if there is one, is told what changes. Then each request is followed by write().
+//
 // Invariants:
-// 1. The timers that wait or are leased are in `queue_`, and those that are marked are in `marked_`
-//    besides. Blocked and failed ones are in neither.
+// 1. The timers that wait or are leased are in the queue of their kind, and those that are marked
+//    are in `marked_` besides. Blocked and failed ones are in neither.
 // 2. `a.blocks` is b if and only if `b.blocked_by` is a; then b is blocked, and a waits or is
 //    leased. Both have the same name.
 // 3. Only leased timers are marked.
+// 4. A timer of which the journal does not know everything has its number in `changed_`.
 class MemoryTimers {
  public:
   // What other processes might want to know.
@@ -39,7 +47,8 @@ class MemoryTimers {
     bool marked = false;             // a running timer was cancelled
   };
 
-  explicit MemoryTimers(int64_t now_us) : ended_(now_us) {}
+  explicit MemoryTimers(int64_t now_us, MemoryJournal* journal = nullptr)
+      : journal_(journal), ended_(now_us, journal) {}
   MemoryTimers(const MemoryTimers&) = delete;
   MemoryTimers& operator=(const MemoryTimers&) = delete;
 
@@ -62,36 +71,47 @@ class MemoryTimers {
   // What has changed since the last call.
   Change take_change() { return std::exchange(change_, Change()); }
 
- private:
-  enum class State { kWaiting, kLeased, kBlocked, kFailed };
+  // Whether something has changed that a crash must not undo. It may undo claims, and longer
+  // leases: the runs are over then. Reset by write().
+  bool must_last() const { return must_last_; }
+  // Writes what has changed to the journal.
+  void write();
+  // Writes a timer or an ended one again, as a whole.
+  void write_again(MemoryTimer& timer);
+  void write_again(MemoryEnded::Ended& ended) { ended_.write(ended); }
 
-  struct Timer {
-    uint64_t number = 0;
-    StoredSpec spec;
-    State state = State::kBlocked;
-    int64_t due_us = 0;
-    int64_t wake_us = 0;  // kWaiting: when it is due; kLeased: the end of the lease
-    uint64_t fence = 0;
-    unsigned attempts = 0;
-    bool marked = false;
-    uint64_t blocks = 0;      // the timer that waits for the end of this one, or 0
-    uint64_t blocked_by = 0;  // kBlocked: the timer that this one waits for
-    std::string owner;        // kLeased
-    std::string reason;       // kFailed
+  // What the records of the journal do not say.
+  struct Counters {
+    uint64_t last_number = 0;
+    uint64_t last_fence = 0;
+    uint64_t next_ended = 0;  // the position of the next timer that ends
+    int64_t since_us = 0;     // each timer that has ended since then is remembered
   };
+  Counters counters() const;
+  size_t size() const { return timers_.size(); }
 
-  // An entry of `queue_`; `kind` is in the timer.
-  struct Wake {
-    std::string_view kind;
-    int64_t at_us = 0;
-    uint64_t number = 0;
-    friend bool operator<(const Wake& a, const Wake& b) {
-      return std::tie(a.kind, a.at_us, a.number) < std::tie(b.kind, b.at_us, b.number);
+  // Reads the rest of a record, before anything was carried out. Returns false if it is none.
+  bool read(char kind, StoreBytes::Reader& record);
+  // After all records were read. Leases with a fence of at most `over_fence` are over at `over_us`.
+  // Returns false if the records do not fit together.
+  bool restore(const Counters& counters, uint64_t over_fence, int64_t over_us);
+
+ private:
+  using Timer = MemoryTimer;
+  using State = MemoryTimer::State;
+  using Queue = std::set<std::pair<int64_t, uint64_t>>;
+  struct ByName {
+    using is_transparent = void;
+    using Key = std::pair<std::string_view, uint64_t>;
+    static Key key(const Timer* timer) { return {timer->name, timer->number}; }
+    static const Key& key(const Key& key) { return key; }
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      return key(a) < key(b);
     }
   };
-  using Wakes = std::set<Wake>;
-  // `first` is in the timer.
-  using Names = std::set<std::pair<std::string_view, uint64_t>>;
+  using Names = std::set<Timer*, ByName>;
+  using Key = ByName::Key;
 
   bool lease_is_live(const Timer& timer) const {
     return timer.state == State::kLeased && now_us_ < timer.wake_us;
@@ -107,6 +127,7 @@ class MemoryTimers {
   const Timer& at(uint64_t number) const { return timers_.at(number); }
   // Returns null if the lease is over or belongs to another run.
   Timer* find_run(const RunId& run);
+  const MemoryKind* find_kind(std::string_view name) const;
   // Calls visit(timer) for the timers of that name that have not failed, oldest first, until it
   // returns false. It may end the timer.
   template <class VISIT>
@@ -115,26 +136,41 @@ class MemoryTimers {
   void enqueue(Timer& timer);
   void dequeue(Timer& timer);
   // The new timer is blocked by none; the caller makes it wait or blocks it.
-  Timer& add(StoredSpec spec, int64_t due_us);
+  Timer& add(const StoredSpec& spec, int64_t due_us);
+  MemoryKind* kind_of(std::string_view name);
+  const std::string* owner_of(std::string_view name);
   void wait_until(Timer& timer, int64_t wake_us);
   void block(Timer& timer, Timer& by);
   void release_successor(Timer& timer);
   void end(Timer& timer, WFStoreOutcome outcome);
   void fail(Timer& timer, const FinishRequest& request, bool recurs);
-  // Removes the timer without a trace.
+  // Removes the timer without a trace, but for one in the journal.
   void erase(Timer& timer);
+  void remove(Timer& timer);
 
   // Ends what rule 9 says. Returns the newest timer of the name that runs, or null.
   Timer* replace(ScheduleRequest& request);
   void move_successor(Timer& running, const RescheduleRequest& request);
   void end_cancelled();
   // Claims at most `max` timers of the kind that are due at `from_us` to `to_us`.
-  void claim(ClaimRequest& request, std::string_view kind, int64_t from_us, int64_t to_us,
+  void claim(ClaimRequest& request, const MemoryKind& kind, int64_t from_us, int64_t to_us,
              size_t max);
 
+  // For the journal, before write(): the timer has changed, but not what has been stored of it; a
+  // timer, or all of a timer, is new; a lease was given or has become longer.
+  void note_moved(Timer& timer);
+  void note_whole(Timer& timer);
+  void note_leased(Timer& timer);
+  void note(Timer& timer, Timer::Change change);
+  bool read_erased(uint64_t number);
+
+  MemoryJournal* const journal_;
+  std::map<std::string, MemoryKind, std::less<>> kinds_;
+  std::set<std::string, std::less<>> owners_;  // of leases that were given
   std::unordered_map<uint64_t, Timer> timers_;
   Names names_;
-  Wakes queue_;
+  std::vector<uint64_t> changed_;
+  bool must_last_ = false;
   std::set<std::pair<int64_t, uint64_t>> marked_;  // the ends of their leases, and their numbers
   MemoryEnded ended_;
   Change change_;
