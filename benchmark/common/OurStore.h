@@ -13,10 +13,13 @@
 
 namespace bench {
 
+// `layout` is that of the URL; empty: the default one.
 inline std::unique_ptr<WFTimerStore> open_store(const std::string& file,
-                                                const WFStoreOptions& options = {}) {
+                                                const WFStoreOptions& options = {},
+                                                const std::string& layout = {}) {
   std::string message;
-  std::unique_ptr<WFTimerStore> store(WFTimerStore::open("sqlite:" + file, options, &message));
+  const std::string url = "sqlite:" + file + (layout.empty() ? "" : "?layout=" + layout);
+  std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url, options, &message));
   if (!store) fail_row(message);
   return store;
 }

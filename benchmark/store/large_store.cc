@@ -44,7 +44,7 @@ void fill(const std::string& file, const Options& options) {
   const bool past = options.text("due", "later") == "past";
   const auto first = std::chrono::system_clock::now() +
                      (past ? -std::chrono::hours(24) : std::chrono::hours(24 * 365));
-  const std::unique_ptr<WFTimerStore> store = open_store(file);
+  const std::unique_ptr<WFTimerStore> store = open_store(file, {}, options.text("layout", ""));
   schedule_all(*store, n, kStoredKind,
                [first](size_t i) { return first + std::chrono::microseconds(i); });
   store->close();
@@ -98,7 +98,7 @@ void measure_lateness(const std::string& file, const Options& options) {
   const size_t rate = options.count("rate", 1000);
   const auto seconds = options.number("seconds", 10);
   const size_t due = rate * static_cast<size_t>(seconds);
-  const std::unique_ptr<WFTimerStore> store = open_store(file);
+  const std::unique_ptr<WFTimerStore> store = open_store(file, {}, options.text("layout", ""));
   Lateness lateness;
   // All are stored before the first is due.
   const auto first = std::chrono::system_clock::now() + std::chrono::seconds(2 + seconds / 2);
@@ -120,7 +120,7 @@ void measure_lateness(const std::string& file, const Options& options) {
 
 void crash(const std::string& file, const Options& options) {
   const size_t runs = options.count("runs", 2000);
-  const std::unique_ptr<WFTimerStore> store = open_store(file);
+  const std::unique_ptr<WFTimerStore> store = open_store(file, {}, options.text("layout", ""));
   std::atomic<size_t> begun{0};
   const auto handler = [&begun, runs](WFStoredTimer*) {
     if (++begun == runs) ::kill(::getpid(), SIGKILL);
@@ -135,7 +135,7 @@ void measure_overdue(const std::string& file, const Options& options) {
   const size_t n = options.count("n", 1'000'000);
   const size_t timers = options.count("timers", 200);
   const int64_t begin_ns = now_ns();
-  const std::unique_ptr<WFTimerStore> store = open_store(file);
+  const std::unique_ptr<WFTimerStore> store = open_store(file, {}, options.text("layout", ""));
   const int64_t opened_ns = now_ns();
   std::atomic<int64_t> first_ns{0};
   std::atomic<size_t> begun{0};

@@ -1,7 +1,8 @@
 // The rows of common/StoreRows.h for our store in a file of SQLite. Links: store.
 //
 // One caller is a thread that makes blocking calls. Several callers are chains of tasks. A file
-// that is named by --file stays; otherwise there is a new one in --directory.
+// that is named by --file stays; otherwise there is a new one in --directory. --layout=owned is
+// that of a store which one process owns.
 
 #include <atomic>
 #include <chrono>
@@ -20,8 +21,8 @@ class OurTimerStore {
  public:
   static constexpr const char* kPeer = "ours";
 
-  OurTimerStore(const std::string& file, const WFStoreOptions& options)
-      : file_(file), store_(open_store(file, options)) {}
+  OurTimerStore(const std::string& file, const WFStoreOptions& options, const std::string& layout)
+      : file_(file), store_(open_store(file, options, layout)) {}
   ~OurTimerStore() { store_->close(); }
   OurTimerStore(const OurTimerStore&) = delete;
   OurTimerStore& operator=(const OurTimerStore&) = delete;
@@ -102,7 +103,7 @@ void run(const Options& options) {
   store_options.remembered = options.count("remembered", store_options.remembered);
   const OwnDirectory directory(options.text("directory", "."));
   const std::string file = options.text("file", directory.path() + "/timers.db");
-  OurTimerStore store(file, store_options);
+  OurTimerStore store(file, store_options, options.text("layout", ""));
   run_store_row(store, options);
   const std::string row = options.text("row", "schedule");
   if (row != "share") print_groups(store.stats().commit, row == "commits");

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "store/OwnedBackend.h"
 #include "store/SqlitePlace.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
@@ -298,6 +299,15 @@ void SqliteBackend::close() {
 std::unique_ptr<StoreBackend> open_sqlite_backend(const std::string& place,
                                                   const StoreBackendOptions& options, int* error,
                                                   std::string* message) {
+  std::string path;
+  SqliteLayout layout = SqliteLayout::kShared;
+  *error = find_sqlite_file(place, &path, &layout, message);
+  if (*error != 0) {
+    return nullptr;
+  }
+  if (layout == SqliteLayout::kOwned) {
+    return OwnedBackend::open(place, options, SqliteSettings(), error, message);
+  }
   return SqliteBackend::open(place, options, SqliteSettings(), error, message);
 }
 

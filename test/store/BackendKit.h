@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -46,6 +47,8 @@ struct BackendKind {
   decltype(&workflow::open_memory_backend) open;
   // How many shards it has on a Redis server; 0 if it needs none.
   size_t redis_shards = 0;
+  // Whether it is open once at a time, and the leases end when it is opened by another backend.
+  bool has_owner = false;
 };
 
 inline void PrintTo(const BackendKind& kind, std::ostream* out) {
@@ -59,10 +62,18 @@ inline std::unique_ptr<workflow::StoreBackend> open_redis_with_clock(
   return workflow::RedisStoreBackend::open(url, options, options.clock, error, message);
 }
 
+// A store in a file that has one owner.
+inline std::unique_ptr<workflow::StoreBackend> open_owned(
+    const std::string& path, const workflow::StoreBackendOptions& options, int* error,
+    std::string* message) {
+  return workflow::open_sqlite_backend(path + "?layout=owned", options, error, message);
+}
+
 // Those that every fact about the rules is checked for.
 inline std::vector<BackendKind> backend_kinds() {
   return {{"Memory", &workflow::open_memory_backend},
           {"Sqlite", &workflow::open_sqlite_backend},
+          {"Owned", &open_owned, 0, true},
           {"Redis", &open_redis_with_clock, 1}};
 }
 
@@ -102,16 +113,27 @@ class StorePlace {
     return backend;
   }
 
+  // For a store with an owner that is open: from now on the place has the files as they are at this
+  // moment, as if the process had died.
+  void crash() {
+    const std::string before = directory_.path(std::to_string(crashes_) + "timers");
+    const std::string after = directory_.path(std::to_string(++crashes_) + "timers");
+    for (const char* suffix : {"", "-wal", "-queue"}) {
+      std::filesystem::copy_file(before + suffix, after + suffix);
+    }
+  }
+
   SetClock clock;
 
  private:
   std::string place() const {
     return server_ == nullptr
-               ? directory_.path("timers")
+               ? directory_.path(std::to_string(crashes_) + "timers")
                : server_->url() + "&namespace=test&shards=" + std::to_string(kind_.redis_shards);
   }
 
   const BackendKind kind_;
+  int crashes_ = 0;
   test_support::TempDir directory_;
   std::unique_ptr<redis_test::RedisServer> server_;
 };

@@ -54,6 +54,15 @@ class BackendReference {
     }
   }
 
+  // Another one owns the store: whoever had leases is gone.
+  void end_leases() {
+    for (Timer& timer : timers_) {
+      if (timer.leased) {
+        timer.at_us = std::min(timer.at_us, now_us_);
+      }
+    }
+  }
+
   Stages stages() const {
     Stages stages;
     for (const Timer& timer : timers_) {

@@ -42,21 +42,26 @@ constexpr size_t kRemembered = 16;
 constexpr int64_t kSecondUs = 1'000'000;
 constexpr int64_t kHourUs = 3600 * kSecondUs;
 
-// A store of two backends beside the reference.
+// A store of two backends beside the reference; or of one, if it has an owner, which changes.
 class Trial {
  public:
   Trial(const BackendKind& kind, uint64_t seed, uint64_t stream)
-      : place_(kind), random_(seed, stream) {
+      : has_owner_(kind.has_owner), place_(kind), random_(seed, stream) {
     for (const uint64_t session : {uint64_t{101}, uint64_t{102}}) {
-      backends_.push_back(std::make_unique<FaultyBackend>(place_.open(session, kRemembered)));
+      if (backends_.empty() || !has_owner_) {
+        backends_.push_back(std::make_unique<FaultyBackend>(place_.open(session, kRemembered)));
+      }
     }
   }
 
   // Carries out one batch. Returns how many requests it had.
   size_t step(Difference& difference) {
     move_clock();
+    if (has_owner_ && random_.one_in(15)) {
+      change_owner(difference);
+    }
     const size_t chosen = random_.below(2);
-    FaultyBackend& backend = *backends_[chosen];
+    FaultyBackend& backend = *backends_[has_owner_ ? 0 : chosen];
     std::vector<StoreRequest> batch = std::exchange(repeated_, {});
     for (uint64_t n = 1 + random_.below(6); n > 0; --n) {
       batch.push_back(requests_.any(place_.clock.now_us(), 101 + chosen));
@@ -125,6 +130,24 @@ class Trial {
     now_us = std::clamp(now_us, SetClock::kStartUs - range_us, SetClock::kStartUs + range_us);
     clock.set_us(now_us, random_.between(0, 999));
     reference_.set_now(now_us);
+  }
+
+  // The store is opened again: by its owner, or by another one after the first has closed it or
+  // died.
+  void change_owner(Difference& difference) {
+    const uint64_t how = random_.below(3);
+    if (how == 0) {
+      std::string message;
+      difference.expect("reopen", 0, backends_[0]->reopen(&message));
+      return;
+    }
+    if (how == 1) {
+      place_.crash();
+    }
+    backends_.clear();
+    backends_.push_back(
+        std::make_unique<FaultyBackend>(place_.open(101 + random_.below(2), kRemembered)));
+    reference_.end_leases();
   }
 
   // Makes the backend fail. What has an id is then said again, or asked for.
@@ -198,6 +221,7 @@ class Trial {
                       in_stage(WFStoreStage::kWaiting) + in_stage(WFStoreStage::kRunning));
   }
 
+  const bool has_owner_;
   StorePlace place_;
   TestRandom random_;
   RandomRequests requests_{random_, kRemembered};

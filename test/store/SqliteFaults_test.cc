@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include "store/FaultVfs.h"
@@ -17,6 +18,23 @@
 using namespace test_support;
 
 namespace {
+
+using workflow::SqliteLayout;
+
+// Each fact holds for both layouts.
+class SqliteFaults : public testing::TestWithParam<SqliteLayout> {
+ protected:
+  static std::unique_ptr<workflow::StoreBackend> open_backend(
+      const std::string& path, const workflow::StoreBackendOptions& options,
+      const workflow::SqliteSettings& settings = {}, std::string* message = nullptr,
+      int* error = nullptr) {
+    return open_layout(GetParam(), path, options, settings, message, error);
+  }
+
+  static std::string lose_power(uint64_t seed, bool full_sync);
+  static bool play_with_fault(FaultVfs::Operation operation, int64_t count, int code);
+  static void fail_each(FaultVfs::Operation operation, int code);
+};
 
 constexpr int kSteps = 12;
 constexpr int64_t kReserveBytes = 65536;
@@ -35,7 +53,7 @@ std::string read_file(const std::string& path) {
 
 // Loses the power at a random moment of a random history. Returns what is wrong with the store that
 // is left, in one line; empty: nothing.
-std::string lose_power(uint64_t seed, bool full_sync) {
+std::string SqliteFaults::lose_power(uint64_t seed, bool full_sync) {
   TestRandom random(seed);
   SetClock clock;
   const FastDir before;
@@ -72,7 +90,7 @@ std::string lose_power(uint64_t seed, bool full_sync) {
   return backend ? ledger.check(*backend) : message;
 }
 
-TEST(SqliteFaults, ALossOfPowerLosesNothingThatWasReported) {
+TEST_P(SqliteFaults, ALossOfPowerLosesNothingThatWasReported) {
   const uint64_t seed = test_seed();
   for (uint64_t round = 0; round < (kSanitized ? 30U : 100U); round++) {
     EXPECT_EQ(lose_power(seed + round, true), "") << "WORKFLOW_TEST_SEED=" << seed + round;
@@ -80,7 +98,7 @@ TEST(SqliteFaults, ALossOfPowerLosesNothingThatWasReported) {
 }
 
 // Shows that the test above would notice.
-TEST(SqliteFaults, WithoutSyncsALossOfPowerIsNoticed) {
+TEST_P(SqliteFaults, WithoutSyncsALossOfPowerIsNoticed) {
   const uint64_t seed = test_seed();
   uint64_t noticed = 0;
   for (uint64_t round = 0; round < 1000 && noticed < 3; round++) {
@@ -91,7 +109,7 @@ TEST(SqliteFaults, WithoutSyncsALossOfPowerIsNoticed) {
 
 // Plays a history in which the operation of that kind that comes after `count` others fails, and
 // opens the store again after each failure. Returns whether an operation has failed.
-bool play_with_fault(FaultVfs::Operation operation, int64_t count, int code) {
+bool SqliteFaults::play_with_fault(FaultVfs::Operation operation, int64_t count, int code) {
   SCOPED_TRACE("operation " + std::to_string(operation) + " after " + std::to_string(count));
   TestRandom random(7);  // the same history each time
   SetClock clock;
@@ -142,7 +160,7 @@ bool play_with_fault(FaultVfs::Operation operation, int64_t count, int code) {
   return has_failed;
 }
 
-void fail_each(FaultVfs::Operation operation, int code) {
+void SqliteFaults::fail_each(FaultVfs::Operation operation, int code) {
   // Each of the first operations, which open the store, and then one in a few; all of them with
   // WORKFLOW_STORE_ALL_FAULTS=1.
   const bool all = test_support::env_number("WORKFLOW_STORE_ALL_FAULTS", 0) != 0;
@@ -153,23 +171,23 @@ void fail_each(FaultVfs::Operation operation, int code) {
   EXPECT_GT(count, 3);
 }
 
-TEST(SqliteFaults, AFailedWriteLosesNothing) {
+TEST_P(SqliteFaults, AFailedWriteLosesNothing) {
   fail_each(FaultVfs::kWrite, SQLITE_IOERR_WRITE);
 }
 
-TEST(SqliteFaults, AFailedSyncLosesNothing) {
+TEST_P(SqliteFaults, AFailedSyncLosesNothing) {
   fail_each(FaultVfs::kSync, SQLITE_IOERR_FSYNC);
 }
 
-TEST(SqliteFaults, AFailedReadLosesNothing) {
+TEST_P(SqliteFaults, AFailedReadLosesNothing) {
   fail_each(FaultVfs::kRead, SQLITE_IOERR_READ);
 }
 
-TEST(SqliteFaults, AWriteWithoutRoomLosesNothing) {
+TEST_P(SqliteFaults, AWriteWithoutRoomLosesNothing) {
   fail_each(FaultVfs::kWrite, SQLITE_FULL);
 }
 
-TEST(SqliteFaults, SharedMemoryThatCannotBeHadLosesNothing) {
+TEST_P(SqliteFaults, SharedMemoryThatCannotBeHadLosesNothing) {
   int64_t count = 0;
   while (play_with_fault(FaultVfs::kShared, count, SQLITE_IOERR_SHMMAP)) {
     count++;
@@ -177,7 +195,7 @@ TEST(SqliteFaults, SharedMemoryThatCannotBeHadLosesNothing) {
   EXPECT_GT(count, 0);
 }
 
-TEST(SqliteFaults, AFailedCommitIsInDoubtAndTheStoreHasFailed) {
+TEST_P(SqliteFaults, AFailedCommitIsInDoubtAndTheStoreHasFailed) {
   SetClock clock;
   const FastDir directory;
   FaultVfs vfs;
@@ -202,7 +220,7 @@ TEST(SqliteFaults, AFailedCommitIsInDoubtAndTheStoreHasFailed) {
   EXPECT_EQ(carry_out(*backend, workflow::CountRequest{}).count, asked.found ? 2U : 1U);
 }
 
-TEST(SqliteFaults, AStoreThatHasFailedIsClosedAsItIs) {
+TEST_P(SqliteFaults, AStoreThatHasFailedIsClosedAsItIs) {
   SetClock clock;
   const FastDir directory;
   const std::string path = directory.path("timers");
@@ -222,7 +240,7 @@ TEST(SqliteFaults, AStoreThatHasFailedIsClosedAsItIs) {
 }
 
 // The system may still show what it could not write, and say nothing when it is asked again.
-TEST(SqliteFaults, AfterAFailedSyncTheLogIsCopiedBeforeTheStoreIsOpened) {
+TEST_P(SqliteFaults, AfterAFailedSyncTheLogIsCopiedBeforeTheStoreIsOpened) {
   SetClock clock;
   const FastDir directory;
   const std::string path = directory.path("timers");
@@ -255,7 +273,7 @@ TEST(SqliteFaults, AfterAFailedSyncTheLogIsCopiedBeforeTheStoreIsOpened) {
 }
 
 // Whatever the system says about it.
-TEST(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
+TEST_P(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
   for (const int system_error : {ENOSPC, ENOMEM, EBUSY, EIO}) {
     SCOPED_TRACE(system_error);
     SetClock clock;
@@ -282,7 +300,7 @@ TEST(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
 }
 
 // The thread for checkpoints meets it between requests.
-TEST(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
+TEST_P(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
   for (const int system_error : {ENOSPC, EBUSY}) {
     SCOPED_TRACE(system_error);
     SetClock clock;
@@ -312,7 +330,7 @@ TEST(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
 }
 
 // From some moment on the disk has no room, but for what the reserve had taken.
-TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
+TEST_P(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
   for (int full_from = 0; full_from < 12; full_from += 3) {
     SCOPED_TRACE(full_from);
     TestRandom random(11);
@@ -356,7 +374,7 @@ TEST(SqliteFaults, OnAFullDiskEndsAreStoredAndSchedulesAreRefused) {
 }
 
 // Makes the disk full, and then gives it room again.
-void fill_disk(FaultVfs& vfs, workflow::SqliteBackend& backend, const SetClock& clock) {
+void fill_disk(FaultVfs& vfs, workflow::StoreBackend& backend, const SetClock& clock) {
   vfs.set_fault([](FaultVfs::Operation operation, bool extends) {
     return operation == FaultVfs::kWrite && extends ? SQLITE_FULL : SQLITE_OK;
   });
@@ -366,7 +384,7 @@ void fill_disk(FaultVfs& vfs, workflow::SqliteBackend& backend, const SetClock& 
   vfs.set_fault(nullptr);
 }
 
-TEST(SqliteFaults, TheReserveIsMadeAgainWhenTheDiskHasMoreRoomThanThat) {
+TEST_P(SqliteFaults, TheReserveIsMadeAgainWhenTheDiskHasMoreRoomThanThat) {
   SetClock clock;
   const FastDir directory;
   FaultVfs vfs;
@@ -397,7 +415,7 @@ TEST(SqliteFaults, TheReserveIsMadeAgainWhenTheDiskHasMoreRoomThanThat) {
             static_cast<uintmax_t>(kReserveBytes));
 }
 
-TEST(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
+TEST_P(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
   SetClock clock;
   const FastDir directory;
   FaultVfs vfs;
@@ -412,5 +430,7 @@ TEST(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
     return failure.error == 0;
   }));
 }
+
+INSTANTIATE_TEST_SUITE_P(Each, SqliteFaults, sqlite_layouts(), layout_name);
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -8,9 +9,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 
+#include "store/OwnedBackend.h"
 #include "store/SqliteBackend.h"
 #include "store/StoreBackend.h"
 #include "util/Clock.h"
@@ -142,4 +145,32 @@ inline std::unique_ptr<workflow::SqliteBackend> open_backend(
                                        message ? message : &own_message);
 }
 
+// The same for a store of that layout.
+inline std::unique_ptr<workflow::StoreBackend> open_layout(
+    workflow::SqliteLayout layout, const std::string& path,
+    const workflow::StoreBackendOptions& options, const workflow::SqliteSettings& settings = {},
+    std::string* message = nullptr, int* error = nullptr) {
+  if (layout == workflow::SqliteLayout::kShared) {
+    return open_backend(path, options, settings, message, error);
+  }
+  int own_error = 0;
+  std::string own_message;
+  return workflow::OwnedBackend::open(path, options, settings, error ? error : &own_error,
+                                      message ? message : &own_message);
+}
+
+// For names of cases: INSTANTIATE_TEST_SUITE_P.
+inline std::string layout_name(const testing::TestParamInfo<workflow::SqliteLayout>& info) {
+  return info.param == workflow::SqliteLayout::kOwned ? "Owned" : "Shared";
+}
+inline auto sqlite_layouts() {
+  return testing::Values(workflow::SqliteLayout::kShared, workflow::SqliteLayout::kOwned);
+}
+
 }  // namespace test_support
+
+namespace workflow {
+inline void PrintTo(SqliteLayout layout, std::ostream* out) {
+  *out << (layout == SqliteLayout::kOwned ? "owned" : "shared");
+}
+}  // namespace workflow

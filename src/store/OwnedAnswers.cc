@@ -1,0 +1,184 @@
+#include "store/OwnedAnswers.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "store/MemoryRecord.h"
+#include "store/SqliteAnswerText.h"
+
+namespace workflow {
+
+OwnedAnswers::Found OwnedAnswers::look_for(const WFStoreRequestId& id,
+                                           const Answer** answer) const {
+  const auto session = sessions_.find(id.session);
+  if (session == sessions_.end()) {
+    return has_dropped_ || remembered_ == 0 ? Found::kForgotten : Found::kNo;
+  }
+  const auto found = session->second.answers.find(id.number);
+  if (found != session->second.answers.end()) {
+    *answer = &found->second;
+    return found->second.used_up ? Found::kUsedUp : Found::kYes;
+  }
+  return id.number <= session->second.forgotten || remembered_ == 0 ? Found::kForgotten
+                                                                    : Found::kNo;
+}
+
+OwnedAnswers::Found OwnedAnswers::find(StoreRequest& request) const {
+  const Answer* answer = nullptr;
+  const Found found = look_for(request.id, &answer);
+  WFStoreResult result;
+  // Whatever was read from a file was verified then.
+  if (found == Found::kYes && decode_answer(answer->text, &result)) {
+    set_result(result, &request);
+  }
+  return found;
+}
+
+void OwnedAnswers::add(const StoreRequest& request) {
+  insert(request.id, encode_answer(result_of(request)), false);
+}
+
+void OwnedAnswers::carry_out(AskRequest& request, StoreFailure& failure) {
+  request.result = WFStoreResult();
+  const Answer* answer = nullptr;
+  switch (look_for(request.asked, &answer)) {
+    case Found::kYes:
+      request.found = decode_answer(answer->text, &request.result);
+      break;
+    case Found::kForgotten:
+      failure.error = ENODATA;
+      failure.message = "the store does not remember requests from so long ago";
+      break;
+    case Found::kNo:
+      insert(request.asked, {}, true);
+      break;
+    case Found::kUsedUp:
+      break;
+  }
+}
+
+void OwnedAnswers::know(uint64_t id) {
+  const auto [place, is_new] = sessions_.try_emplace(id, id);
+  Session& session = place->second;
+  session.used = ++uses_;
+  if (!std::exchange(session.changed, true)) {
+    changed_.push_back(id);
+  }
+  if (is_new) {
+    drop_oldest(id);
+  }
+}
+
+void OwnedAnswers::insert(const WFStoreRequestId& id, std::string text, bool used_up) {
+  if (remembered_ == 0) return;
+  const bool is_new = !sessions_.contains(id.session);
+  know(id.session);
+  Session& session = sessions_.at(id.session);
+  if (is_new && has_dropped_) {
+    session.forgotten = id.number - 1;  // its answers may have been dropped with it
+  }
+  const auto place =
+      session.answers.try_emplace(session.answers.end(), id.number, id.session, id.number);
+  Answer& answer = place->second;
+  answer.text = std::move(text);
+  answer.used_up = used_up;
+  write_again(answer);
+  trim(session);
+}
+
+void OwnedAnswers::trim(Session& session) {
+  while (session.answers.size() > remembered_) {
+    const auto first = session.answers.begin();
+    session.forgotten = std::max(session.forgotten, first->first);
+    journal_.forget(first->second);
+    session.answers.erase(first);
+  }
+}
+
+void OwnedAnswers::drop_oldest(uint64_t kept) {
+  if (sessions_.size() <= kMostSessions) return;
+  const Session* oldest = nullptr;
+  for (const auto& [id, session] : sessions_) {
+    if (id != kept && (oldest == nullptr || session.used < oldest->used)) {
+      oldest = &session;
+    }
+  }
+  const uint64_t id = oldest->id;
+  StoreBytes::put(journal_.begin(MemoryRecord::kDropped), id);
+  journal_.end(nullptr);
+  drop(id);
+  has_dropped_ = true;
+}
+
+void OwnedAnswers::drop(uint64_t id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  for (auto& [number, answer] : found->second.answers) {
+    journal_.forget(answer);
+  }
+  journal_.forget(found->second);
+  sessions_.erase(found);
+}
+
+void OwnedAnswers::write() {
+  for (const uint64_t id : changed_) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) continue;  // it was dropped meanwhile
+    write_again(found->second);
+    found->second.changed = false;
+  }
+  changed_.clear();
+}
+
+void OwnedAnswers::write_again(Answer& answer) {
+  std::string& out = journal_.begin(MemoryRecord::kAnswer);
+  StoreBytes::put(out, answer.session);
+  StoreBytes::put(out, answer.number);
+  StoreBytes::put(out, uint64_t{answer.used_up});
+  StoreBytes::put(out, answer.text);
+  journal_.end(&answer);
+}
+
+void OwnedAnswers::write_again(Session& session) {
+  std::string& out = journal_.begin(MemoryRecord::kSession);
+  StoreBytes::put(out, session.id);
+  StoreBytes::put(out, session.forgotten);
+  StoreBytes::put(out, session.used);
+  journal_.end(&session);
+}
+
+bool OwnedAnswers::read(char kind, StoreBytes::Reader& record) {
+  const size_t size = record.left();
+  const uint64_t id = record.number();
+  if (kind == MemoryRecord::kDropped && record.good()) {
+    drop(id);
+    return true;
+  }
+  Session& session = sessions_.try_emplace(id, id).first->second;
+  if (kind == MemoryRecord::kSession) {
+    session.forgotten = std::max(session.forgotten, record.number());
+    session.used = record.number();
+    uses_ = std::max(uses_, session.used);
+    journal_.place(session, size - record.left());
+    return record.good();
+  }
+  const uint64_t number = record.number();
+  Answer& answer = session.answers.try_emplace(number, id, number).first->second;
+  answer.used_up = record.number() != 0;
+  answer.text = record.text();
+  journal_.place(answer, size - record.left());
+  WFStoreResult result;
+  return kind == MemoryRecord::kAnswer && record.good() &&
+         (answer.used_up || decode_answer(answer.text, &result));
+}
+
+void OwnedAnswers::restore(bool has_dropped) {
+  has_dropped_ = has_dropped;
+  for (auto& [id, session] : sessions_) {
+    trim(session);
+  }
+}
+
+}  // namespace workflow

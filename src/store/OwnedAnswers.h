@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "store/MemoryJournal.h"
+#include "store/StoreBytes.h"
+#include "store/StoreRequest.h"
+
+namespace workflow {
+
+// The answers to requests with an id, in memory and in a journal (rule 12 of StoreBackend.h).
+//
+// Not thread-safe. Pure.
+//
+// Invariants:
+// 1. A session has at most `remembered` answers, those with the largest numbers. Answers up to
+//    `forgotten` may be missing, those above are not.
+// 2. There are at most kMostSessions sessions, those that were used last. `used` counts uses.
+// 3. Once a session was dropped (has_dropped), what an unknown session has asked may be forgotten.
+// 4. Each answer has a record in the journal, and each session one or a place in `changed_`.
+class OwnedAnswers {
+ public:
+  enum class Found {
+    kNo,        // it was not carried out
+    kYes,       // its answer is there
+    kUsedUp,    // another request has asked for it in vain
+    kForgotten  // it may have been carried out
+  };
+
+  struct Answer : JournalEntry {
+    Answer(uint64_t session_of_request, uint64_t number_of_request)
+        : JournalEntry(Kind::kAnswer), session(session_of_request), number(number_of_request) {}
+    const uint64_t session;
+    const uint64_t number;
+    bool used_up = false;
+    std::string text;
+  };
+
+  struct Session : JournalEntry {
+    explicit Session(uint64_t id_of_session) : JournalEntry(Kind::kSession), id(id_of_session) {}
+    const uint64_t id;
+    std::map<uint64_t, Answer> answers;  // by number
+    uint64_t forgotten = 0;
+    uint64_t used = 0;
+    bool changed = false;
+  };
+
+  OwnedAnswers(MemoryJournal& journal, size_t remembered)
+      : journal_(journal), remembered_(remembered) {}
+
+  // Looks for the answer to this request, which has an id, and puts it into the request.
+  Found find(StoreRequest& request) const;
+  // Remembers the answer to this request, which has an id that was not found.
+  void add(const StoreRequest& request);
+  // Looks for the answer to another request. An id that is not found is used up.
+  void carry_out(AskRequest& request, StoreFailure& failure);
+  // Makes a session known, so that what it has not asked is not taken for forgotten.
+  void know(uint64_t session);
+
+  // Writes what has changed of the sessions. Answers are written when they are added.
+  void write();
+  void write_again(Answer& answer);
+  void write_again(Session& session);
+
+  // Reads the rest of a record, before anything else is done. Returns false if it is none.
+  bool read(char kind, StoreBytes::Reader& record);
+  void restore(bool has_dropped);
+  bool has_dropped() const { return has_dropped_; }
+
+ private:
+  static constexpr size_t kMostSessions = 256;
+
+  Found look_for(const WFStoreRequestId& id, const Answer** answer) const;
+  void insert(const WFStoreRequestId& id, std::string text, bool used_up);
+  void trim(Session& session);
+  void drop(uint64_t session);
+  void drop_oldest(uint64_t kept);
+
+  MemoryJournal& journal_;
+  const size_t remembered_;
+  std::unordered_map<uint64_t, Session> sessions_;
+  std::vector<uint64_t> changed_;
+  uint64_t uses_ = 0;
+  bool has_dropped_ = false;
+};
+
+}  // namespace workflow

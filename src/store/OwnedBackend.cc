@@ -1,0 +1,284 @@
+#include "store/OwnedBackend.h"
+
+#include <cerrno>
+
+#include "store/SqlitePlace.h"
+#include "util/Time.h"
+#include "util/VirtualScheduler.h"
+
+namespace workflow {
+
+std::unique_ptr<OwnedBackend> OwnedBackend::open(const std::string& place,
+                                                 const StoreBackendOptions& options,
+                                                 const SqliteSettings& settings, int* error,
+                                                 std::string* message) {
+  std::string path;
+  SqliteLayout layout = SqliteLayout::kOwned;
+  *error = find_sqlite_file(place, &path, &layout, message);
+  if (*error != 0) {
+    return nullptr;
+  }
+  std::unique_ptr<OwnedBackend> backend(new OwnedBackend(path, options, settings));
+  *error = backend->open_file(options.create, message);
+  return *error == 0 ? std::move(backend) : nullptr;
+}
+
+OwnedBackend::~OwnedBackend() {
+  close_file();
+}
+
+int OwnedBackend::open_file(bool create, std::string* message) {
+  state_.reset();
+  if (const int error = store_.open(create, now_us(), message)) {
+    return error;
+  }
+  statements_.emplace(store_.connection());
+  syncs_ = settings_.full_sync;
+  must_last_ = false;
+  int error = load(message);
+  if (error == 0) {
+    store_.begin(VirtualScheduler::current() == nullptr);
+    error = commit_session(message);
+  }
+  if (error != 0) {
+    statements_.reset();
+    store_.close(true);
+  }
+  return error;
+}
+
+int OwnedBackend::load(std::string* message) {
+  SqliteConnection& connection = store_.connection();
+  state_ = std::make_unique<OwnedState>(options_.remembered);
+  bool is_good = true;
+  connection.run("BEGIN");
+  SqliteMeta& meta = statements_->meta;
+  if (meta.load()) {
+    look_at_owner();
+    SqliteCursor rows = statements_->read.find();
+    while (is_good && rows.next()) {
+      is_good = state_->read(rows.integer(0), rows.bytes(1));
+    }
+  }
+  connection.run("COMMIT");
+  if (connection.code() != SQLITE_OK) {
+    const StoreFailure failure = store_.failure_of(connection);
+    connection.forget_error();
+    if (connection.in_transaction()) {
+      connection.run("ROLLBACK");
+    }
+    *message = failure.message;
+    return failure.error;
+  }
+  OwnedState::Counters counters;
+  counters.timers.last_number = static_cast<uint64_t>(meta.timer);
+  counters.timers.last_fence = static_cast<uint64_t>(meta.fence);
+  counters.timers.next_ended = static_cast<uint64_t>(meta.ended);
+  counters.timers.since_us = meta.since_us;
+  counters.has_dropped = meta.has_dropped;
+  counters.stored = static_cast<uint64_t>(meta.stored);
+  if (!is_good || !state_->restore(counters, over_fence_, opened_us_)) {
+    *message = store_.path() + ": damaged: its journal does not make sense";
+    return EILSEQ;
+  }
+  given_fences_ = meta.fence;
+  dropped_before_ = state_->journal().first_row();
+  is_ahead_ = false;
+  if (options_.session != 0) {
+    state_->know_session(options_.session);
+    must_last_ = true;
+  }
+  return 0;
+}
+
+void OwnedBackend::look_at_owner() {
+  SqliteMeta& meta = statements_->meta;
+  if (has_committed_ && meta.owner() == owner_) {
+    return;
+  }
+  owner_ = meta.owner() + 1;
+  has_committed_ = false;
+  over_fence_ = static_cast<uint64_t>(meta.fence);
+  opened_us_ = now_us();
+}
+
+// An error of the disk is returned. After others, such as a full disk, what has to be written stays
+// in the journal, and is written with the first group.
+int OwnedBackend::commit_session(std::string* message) {
+  state_->write();
+  if (state_->journal().written().empty()) {
+    return 0;
+  }
+  StoreFailure failure;
+  if (commit(&failure) == Outcome::kFailed && !SqliteFile::goes_on_after(failure.error)) {
+    *message = failure.message;
+    return failure.error;
+  }
+  return 0;
+}
+
+void OwnedBackend::close_file() {
+  statements_.reset();
+  store_.close(broken_.error != 0);
+}
+
+bool OwnedBackend::execute(Requests requests) {
+  while (!requests.empty()) {
+    const size_t size = SqliteStore::group_size(requests);
+    execute_group(requests.first(size));
+    requests = requests.subspan(size);
+  }
+  return broken_.error == 0;
+}
+
+void OwnedBackend::execute_group(Requests requests) {
+  for (StoreRequest* request : requests) {
+    clear_answer(*request);
+  }
+  StoreFailure failure = broken_;
+  if (failure.error == 0 && store_.works(&failure) && is_ahead_) {
+    failure.error = load(&failure.message);
+  }
+  if (failure.error != 0) {
+    fail(requests, failure);
+    return;
+  }
+  const bool stores = store_.has_room();
+  is_ahead_ = true;
+  state_->set_now(now_us());
+  for (StoreRequest* request : requests) {
+    if (!state_->carry_out(*request, stores)) {
+      request->failure.error = ENOSPC;
+      request->failure.message = store_.path() + ": the disk is full, and the timer was not stored";
+    }
+    if (auto* ask = std::get_if<AskRequest>(&request->what)) {
+      ask->result.receipt = receipt();
+      ask->result.request = ask->asked;
+    }
+  }
+  must_last_ = state_->write() || must_last_;
+  Outcome outcome = Outcome::kCommitted;
+  if (!state_->journal().written().empty()) {
+    outcome = commit(&failure);
+    if (outcome == Outcome::kDiskIsFull) {
+      store_.use_reserve();
+      outcome = commit(&failure);
+    }
+  }
+  if (outcome != Outcome::kCommitted) {
+    fail(requests, failure);
+    return;
+  }
+  is_ahead_ = false;
+}
+
+void OwnedBackend::fail(Requests requests, const StoreFailure& failure) {
+  for (StoreRequest* request : requests) {
+    clear_answer(*request);
+    request->failure = failure;
+    request->failure.in_doubt = failure.in_doubt && !only_reads(*request);
+  }
+  if (!SqliteFile::goes_on_after(failure.error)) {
+    broken_ = failure;
+    broken_.in_doubt = false;
+  }
+}
+
+OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
+  SqliteConnection& connection = store_.connection();
+  SqliteMeta& meta = statements_->meta;
+  fill_meta();
+  set_sync(must_last_);
+  bool tried = false;
+  if (statements_->begin.run()) {
+    write_rows();
+    tried = meta.save();
+    statements_->commit.run();
+  }
+  *failure = StoreFailure();
+  if (connection.code() != SQLITE_OK) {
+    meta.commits--;
+    *failure = store_.failure_of(connection);
+    const bool is_full = SqliteFile::is_full(connection);
+    failure->in_doubt = tried && !is_full;
+    connection.forget_error();
+    if (connection.in_transaction()) {
+      connection.run("ROLLBACK");
+      connection.forget_error();
+    }
+    return is_full ? Outcome::kDiskIsFull : Outcome::kFailed;
+  }
+  state_->journal().appended();
+  dropped_before_ = state_->journal().first_row();
+  given_fences_ = meta.fence;
+  has_committed_ = true;
+  if (std::exchange(must_last_, false) && syncs_) {
+    store_.queue().committed(meta.commits);
+  }
+  store_.committed();
+  return Outcome::kCommitted;
+}
+
+void OwnedBackend::fill_meta() {
+  const OwnedState::Counters counters = state_->counters();
+  SqliteMeta& meta = statements_->meta;
+  const auto last_fence = static_cast<int64_t>(counters.timers.last_fence);
+  if (last_fence > given_fences_ - kFences / 2) {
+    meta.fence = last_fence + kFences;
+    must_last_ = true;
+  }
+  meta.timer = static_cast<int64_t>(counters.timers.last_number);
+  meta.ended = static_cast<int64_t>(counters.timers.next_ended);
+  meta.stored = static_cast<int64_t>(counters.stored);
+  meta.since_us = counters.timers.since_us;
+  meta.has_dropped = counters.has_dropped;
+  meta.set_owner(owner_);
+  meta.commits++;
+}
+
+void OwnedBackend::write_rows() {
+  const MemoryJournal& journal = state_->journal();
+  for (const MemoryJournal::Row& row : journal.written()) {
+    statements_->append.run(row.number, row.bytes);
+  }
+  if (journal.first_row() > dropped_before_) {
+    statements_->drop.run(journal.first_row());
+  }
+}
+
+void OwnedBackend::set_sync(bool syncs) {
+  syncs = syncs && settings_.full_sync;
+  if (syncs != syncs_ && store_.connection().run(syncs ? "PRAGMA synchronous = FULL"
+                                                       : "PRAGMA synchronous = NORMAL")) {
+    syncs_ = syncs;
+  }
+}
+
+int OwnedBackend::reopen(std::string* message) {
+  close_file();
+  const int error = open_file(false, message);
+  broken_ = StoreFailure();
+  if (error != 0) {
+    broken_.error = error;
+    broken_.message = *message;
+  }
+  return error;
+}
+
+WFStoreReceipt OwnedBackend::receipt() const {
+  WFStoreReceipt receipt;
+  receipt.level = WFStoreReceipt::kFile;
+  return receipt;
+}
+
+int64_t OwnedBackend::now_us() {
+  return options_.clock->now_ns_on(ClockId::kWall) / kNsPerUs;
+}
+
+void OwnedBackend::close() {
+  close_file();
+  broken_.error = ESHUTDOWN;
+  broken_.message = "the store is closed";
+}
+
+}  // namespace workflow

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "store/OwnedState.h"
+#include "store/SqliteMeta.h"
+#include "store/SqliteStatement.h"
+#include "store/SqliteStore.h"
+#include "store/StoreBackend.h"
+
+namespace workflow {
+
+// A store in a file of SQLite that one process owns: the layout kOwned of SqliteSchema, in the
+// files of a SqliteStore.
+//
+// All timers are in memory (OwnedState), where requests are carried out. What they change is
+// appended to a journal, which is a table of the file, in one transaction for all requests of a
+// group; then they are answered. Opening the store reads the journal. So a request costs a few
+// operations in memory, and its group one write at the end of a file; SQLite brings what is hard
+// about files: checksums, recovery, checkpoints, a full disk.
+//
+// What makes it fast is what the file need not know at once. A group that only claims timers or
+// makes leases longer is written, but not synced: no run waits for the disk.
+//
+// Invariants:
+// 1. The file has one owner (SqliteStore). It has each answer that was given, except that the loss
+//    of power may undo claims and longer leases since the last group that was synced.
+// 2. A process that dies without the loss of power has counted all attempts. After a loss of power,
+//    attempts of the last moments may count as none.
+// 3. No fence is given twice, whatever is undone: `fence` in the file is ahead of all that may have
+//    been given, and is where the next owner begins.
+// 4. The leases of an owner are over as soon as there is another one: it looks at them as if they
+//    had ended when it opened the store. An owner that opens the file again after a failure keeps
+//    its own leases, unless there was another owner meanwhile.
+// 5. After any failure the memory may be ahead of the file (is_ahead_). Then nothing is carried out
+//    until the journal has been read anew: by reopen() if the store has failed, and otherwise by
+//    the next group.
+// 6. While the disk is full schedules are not carried out (ENOSPC). The group that has met the full
+//    disk is stored in the room of the reserve.
+//
+// Memory grows with the number of timers; docs/store.md says by how much.
+class OwnedBackend final : public StoreBackend {
+ public:
+  // Null with an errno value and a message.
+  static std::unique_ptr<OwnedBackend> open(const std::string& place,
+                                            const StoreBackendOptions& options,
+                                            const SqliteSettings& settings, int* error,
+                                            std::string* message);
+  ~OwnedBackend() override;
+
+  bool execute(std::span<StoreRequest* const> requests) override;
+  int reopen(std::string* message) override;
+  WFStoreReceipt receipt() const override;
+  int64_t now_us() override;
+  void close() override;
+
+ private:
+  using Requests = std::span<StoreRequest* const>;
+
+  // So many fences are taken from the file at a time, when less than half of them are left.
+  static constexpr int64_t kFences = int64_t{1} << 20;
+
+  // What is prepared over an open file.
+  struct Statements {
+    explicit Statements(SqliteConnection& connection)
+        : meta(connection),
+          begin(connection, "BEGIN IMMEDIATE"),
+          commit(connection, "COMMIT"),
+          append(connection, "INSERT INTO journal(id, records) VALUES(?, ?)"),
+          drop(connection, "DELETE FROM journal WHERE id < ?"),
+          read(connection, "SELECT id, records FROM journal ORDER BY id") {}
+    SqliteMeta meta;
+    SqliteStatement begin;
+    SqliteStatement commit;
+    SqliteStatement append;
+    SqliteStatement drop;
+    SqliteStatement read;
+  };
+
+  OwnedBackend(const std::string& path, const StoreBackendOptions& options,
+               const SqliteSettings& settings)
+      : options_(options), settings_(settings), store_(path, SqliteLayout::kOwned, settings) {}
+
+  enum class Outcome { kCommitted, kFailed, kDiskIsFull };
+
+  int open_file(bool create, std::string* message);
+  // Reads the journal. Returns 0, or an errno value and a message.
+  int load(std::string* message);
+  // Decides which leases are over (invariant 4).
+  void look_at_owner();
+  // Makes the session known that is new to the store.
+  int commit_session(std::string* message);
+  void close_file();
+
+  void execute_group(Requests requests);
+  void fail(Requests requests, const StoreFailure& failure);
+  // Appends to the file what the journal has in addition.
+  Outcome commit(StoreFailure* failure);
+  void fill_meta();
+  void write_rows();
+  // How a commit ends: with a sync, or when it is written.
+  void set_sync(bool syncs);
+
+  const StoreBackendOptions options_;
+  const SqliteSettings settings_;
+  SqliteStore store_;
+  std::optional<Statements> statements_;
+  std::unique_ptr<OwnedState> state_;
+  StoreFailure broken_;
+  bool is_ahead_ = false;
+  bool must_last_ = false;      // what is not yet appended has to be synced
+  bool syncs_ = true;           // how the connection is set
+  int64_t dropped_before_ = 0;  // rows before this one are not in the file
+  int64_t given_fences_ = 0;    // `fence` in the file
+  int64_t owner_ = 0;           // a number of this owner; the last one is in the file
+  bool has_committed_ = false;  // as this owner
+  uint64_t over_fence_ = 0;     // leases with this fence or less were over ...
+  int64_t opened_us_ = 0;       // ... at this time
+};
+
+}  // namespace workflow
