@@ -33,6 +33,8 @@ using namespace test_support;
 
 namespace {
 
+using workflow::SqliteLayout;
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -52,13 +54,16 @@ void say(const std::string& text) {
   }
 }
 
-std::unique_ptr<workflow::SqliteBackend> open_own(std::function<void()> changed = nullptr) {
+std::unique_ptr<workflow::StoreBackend> open_own(std::function<void()> changed = nullptr) {
   auto options = options_of(workflow::system_clock(), static_cast<uint64_t>(::getpid()));
   options.changed = std::move(changed);
+  const SqliteLayout layout =
+      variable("STORE_LAYOUT") == "owned" ? SqliteLayout::kOwned : SqliteLayout::kShared;
   std::string message;
-  auto backend = open_backend(variable("STORE_PATH"), options, {}, &message);
+  int error = 0;
+  auto backend = open_layout(layout, variable("STORE_PATH"), options, {}, &message, &error);
   if (!backend) {
-    say("error: " + message);
+    say("error: " + std::to_string(error) + " " + message);
     ::_exit(2);
   }
   return backend;
@@ -133,6 +138,33 @@ void hold_the_lock() {
   sleep_for_ever();
 }
 
+// Stores, takes and acknowledges timers, and says before and after each step what it does. Each run
+// adds one to the attempts of its timer until the process is killed.
+void run_for_ever() {
+  const auto backend = open_own();
+  for (uint64_t number = 1;; number++) {
+    const std::string name = variable("STORE_NAME") + std::to_string(number);
+    say("? " + name);
+    carry_out(*backend, schedule(name, 0), 0, 9);
+    say("+ " + name);
+    for (const auto& claimed : carry_out(*backend, claim(1)).claimed) {
+      say("! " + claimed.spec.name + " " + std::to_string(claimed.attempts));
+      if (number % 2 == 0) {
+        say("? " + claimed.spec.name);
+        if (carry_out(*backend, finish(claimed.run)).accepted) {
+          say("- " + claimed.spec.name);
+        }
+      }
+    }
+  }
+}
+
+void own() {
+  const auto backend = open_own();
+  say("open");
+  sleep_for_ever();
+}
+
 void listen() {
   const auto backend = open_own([] { say("changed"); });
   say("ready");
@@ -146,8 +178,13 @@ void store_one() {
 
 int play(const std::string& part) {
   const std::map<std::string, void (*)()> parts = {
-      {"write", write_for_ever}, {"turns", take_turns}, {"hold", hold_the_lock},
-      {"listen", listen},        {"store", store_one},
+      {"write", write_for_ever},
+      {"turns", take_turns},
+      {"hold", hold_the_lock},
+      {"listen", listen},
+      {"store", store_one},
+      {"run", run_for_ever},
+      {"own", own},
   };
   parts.at(part)();
   return 0;
@@ -155,10 +192,18 @@ int play(const std::string& part) {
 
 class SqliteProcesses : public ::testing::Test {
  protected:
-  std::unique_ptr<SqliteChild> start(const std::string& part, const std::string& name = "") {
-    return std::make_unique<SqliteChild>(
-        std::vector<std::string>{"STORE_PART=" + part, "STORE_NAME=" + name, "STORE_PATH=" + path_,
-                                 "STORE_STOP=" + directory_.path("stop")});
+  std::unique_ptr<SqliteChild> start(const std::string& part, const std::string& name = "",
+                                     const std::string& layout = "shared") {
+    return std::make_unique<SqliteChild>(std::vector<std::string>{
+        "STORE_PART=" + part, "STORE_NAME=" + name, "STORE_PATH=" + path_,
+        "STORE_STOP=" + directory_.path("stop"), "STORE_LAYOUT=" + layout});
+  }
+
+  std::unique_ptr<workflow::StoreBackend> open_owned() {
+    message_.clear();
+    error_ = 0;
+    return open_layout(SqliteLayout::kOwned, path_, options_of(workflow::system_clock(), 1), {},
+                       &message_, &error_);
   }
 
   std::unique_ptr<workflow::SqliteBackend> open(const workflow::SqliteSettings& settings = {}) {
@@ -177,6 +222,8 @@ class SqliteProcesses : public ::testing::Test {
   FastDir directory_;
   std::string path_ = directory_.path("timers");
   Tally told_;
+  std::string message_;
+  int error_ = 0;
 };
 
 TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKill) {
@@ -417,6 +464,110 @@ TEST_F(SqliteProcesses, OpeningAStoreAgainInTheSameProcessKeepsTheLocksOfTheFirs
   EXPECT_EQ(failure.error, 0) << failure.message;
   EXPECT_EQ(count(*backend, ""), 2U);
 }
+
+// What its last words were is in doubt.
+TEST_F(SqliteProcesses, WhatAnOwnerReportedSurvivesAKill) {
+  TestRandom random(test_seed());
+  std::set<std::string> stored;
+  std::set<std::string> ended;
+  std::map<std::string, unsigned> attempts;
+  for (int round = 0; round < (kSanitized ? 4 : 12); round++) {
+    std::string doubt;
+    const auto child = start("run", std::to_string(round) + " ", "owned");
+    uint64_t lines = 10 + random.below(200);
+    for (std::optional<std::string> line = child->line(); line; line = child->line()) {
+      ASSERT_EQ(line->find("error"), std::string::npos) << *line;
+      const std::string name = line->substr(2);
+      const size_t space = name.rfind(' ');
+      switch (line->at(0)) {
+        case '+':
+          stored.insert(name);
+          doubt.clear();
+          break;
+        case '-':
+          stored.erase(name);
+          ended.insert(name);
+          doubt.clear();
+          break;
+        case '!':
+          // It may be the first to take it after several that died.
+          EXPECT_GT(std::stoul(name.substr(space + 1)), attempts[name.substr(0, space)]);
+          attempts[name.substr(0, space)] =
+              static_cast<unsigned>(std::stoul(name.substr(space + 1)));
+          break;
+        default:
+          doubt = name;
+      }
+      if (lines-- == 0) {
+        child->kill();
+      }
+    }
+    const auto backend = open_owned();
+    ASSERT_TRUE(backend) << message_;
+    workflow::ListRequest list;
+    list.max = 100'000;
+    list = carry_out(*backend, list);
+    std::set<std::string> found;
+    for (const WFStoreInfo& info : list.timers) {
+      found.insert(info.name);
+      EXPECT_TRUE(stored.count(info.name) || info.name == doubt) << info.name;
+      EXPECT_GE(info.attempts, attempts[info.name]) << info.name;
+      EXPECT_EQ(info.stage, WFStoreStage::kWaiting);
+    }
+    for (const std::string& name : stored) {
+      EXPECT_TRUE(found.count(name) || name == doubt) << name;
+    }
+    for (const std::string& name : ended) {
+      EXPECT_FALSE(found.count(name)) << name;
+    }
+    stored = found;  // what was in doubt is decided
+  }
+  EXPECT_GT(stored.size(), 20U);
+  EXPECT_GT(ended.size(), 20U);
+}
+
+TEST_F(SqliteProcesses, AnOwnerKeepsOtherProcessesOutUntilItDies) {
+  const auto owner = start("own", "", "owned");
+  ASSERT_EQ(owner->line(), "open");
+  EXPECT_FALSE(open_owned());
+  EXPECT_EQ(error_, EBUSY) << message_;
+  const auto second = start("own", "", "owned");
+  EXPECT_EQ(second->line().value_or("").substr(0, 10), "error: " + std::to_string(EBUSY) + " ");
+  EXPECT_EQ(second->wait(), 2);
+  const auto shared = start("store");
+  EXPECT_EQ(shared->line().value_or("").substr(0, 10), "error: " + std::to_string(EINVAL) + " ");
+  EXPECT_EQ(shared->wait(), 2);
+  // Those who were refused have not taken the lock away.
+  EXPECT_FALSE(open_owned());
+  EXPECT_EQ(error_, EBUSY) << message_;
+  owner->send(SIGSTOP);
+  EXPECT_FALSE(open_owned());
+  EXPECT_EQ(error_, EBUSY) << message_;
+  owner->kill();
+  EXPECT_TRUE(open_owned()) << message_;
+}
+
+#if !defined(WORKFLOW_THREAD_SANITIZER)
+TEST_F(SqliteProcesses, AChildDoesNotOpenWhatItsParentOwns) {
+  auto backend = open_owned();
+  ASSERT_TRUE(backend) << message_;
+  const auto open_in_child = [this] {
+    return in_child([this]() -> int {
+      const auto own = open_owned();
+      ::_exit(error_);
+    });
+  };
+  EXPECT_EQ(open_in_child(), ECHILD);
+  // The child has not taken the lock along: neither now nor when the parent has closed the store.
+  const auto other = start("own", "", "owned");
+  EXPECT_EQ(other->wait(), 2);
+  workflow::StoreFailure failure;
+  carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  backend.reset();
+  EXPECT_EQ(open_in_child(), 0);
+}
+#endif
 
 }  // namespace
 
