@@ -376,15 +376,17 @@ class WFTimerStore {
 
   // Opens the store that the URL names, and creates it where there is none:
   //   sqlite:/var/lib/app/timers.db     a file; processes of one machine may share it
+  //   sqlite:FILE?layout=owned          the same for one process, with all timers in memory: faster
   //   redis://host:6379/0?namespace=app&shards=16
   //                                     in a Redis, for many machines; also rediss:// and
   //                                     redis+unix:///path
   //   memory:NAME                       in the memory of this process, for tests; all stores of
   //                                     that name are one while any of them is open
   // Returns null, with errno, if it cannot be opened; *message then says why in one line: EINVAL (a
-  // wrong URL or option), EACCES, ENOENT, ENOTSUP (a network file system, a newer layout, or
-  // a Redis that is too old or part of a cluster), EILSEQ (no store, or a damaged one), or whatever
-  // the system says. Blocks while the file is read or the server answers.
+  // wrong URL or option, or a store of the other layout), EBUSY (another process owns it), EACCES,
+  // ENOENT, ENOTSUP (a network file system, a newer layout, or a Redis that is too old or part of a
+  // cluster), EILSEQ (no store, or a damaged one), or whatever the system says. Blocks while the
+  // file is read or the server answers.
   static WFTimerStore *open(const std::string &url, const WFStoreOptions &options,
                             std::string *message = nullptr);
   static WFTimerStore *open(const std::string &url, std::string *message = nullptr) {

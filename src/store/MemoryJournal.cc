@@ -41,6 +41,14 @@ void MemoryJournal::forget(JournalEntry& entry) {
   entry.row = 0;
 }
 
+size_t MemoryJournal::written_bytes() const {
+  size_t bytes = 0;
+  for (const Row& row : written_) {
+    bytes += row.bytes.size();
+  }
+  return bytes;
+}
+
 void MemoryJournal::appended() {
   written_.clear();
 }

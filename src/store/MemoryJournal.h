@@ -66,6 +66,7 @@ class MemoryJournal {
 
   // What was written since it was last appended to the file.
   const std::vector<Row>& written() const { return written_; }
+  size_t written_bytes() const;
   // Rows are dropped from the beginning up to this one, exclusively.
   int64_t first_row() const { return first_row_; }
   // All of it is in the file now.

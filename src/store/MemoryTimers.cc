@@ -184,7 +184,6 @@ void MemoryTimers::release_successor(Timer& timer) {
 
 void MemoryTimers::end(Timer& timer, WFStoreOutcome outcome) {
   ended_.remember({timer.name, timer.number, outcome, now_us_});
-  must_last_ = true;
   release_successor(timer);
   remove(timer);
 }
@@ -207,7 +206,6 @@ void MemoryTimers::fail(Timer& timer, const FinishRequest& request, bool recurs)
 }
 
 void MemoryTimers::erase(Timer& timer) {
-  must_last_ = true;
   if (journal_ != nullptr && timer.is_recorded()) {
     StoreBytes::put(journal_->begin(MemoryRecord::kErase), timer.number);
     journal_->end(nullptr);
@@ -384,7 +382,7 @@ void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t 
     ++timer.attempts;
     timer.owner = owner_of(request.owner);
     enqueue(timer);
-    note_leased(timer);
+    note_moved(timer);
     request.claimed.push_back(
         {timer.spec(), {number, timer.fence}, timer.due_us, timer.wake_us, timer.attempts});
   }
@@ -427,7 +425,7 @@ void MemoryTimers::carry_out(ExtendRequest& request) {
       dequeue(*timer);
       timer->wake_us = now_us_ + request.lease_us;
       enqueue(*timer);
-      note_leased(*timer);
+      note_moved(*timer);
       extended = {true, timer->marked, timer->wake_us};
     }
     request.extended.push_back(extended);
@@ -494,20 +492,6 @@ void MemoryTimers::carry_out(LookRequest& request) const {
 
 // The journal
 
-void MemoryTimers::note_moved(Timer& timer) {
-  must_last_ = true;
-  note(timer, Timer::Change::kMoved);
-}
-
-void MemoryTimers::note_whole(Timer& timer) {
-  must_last_ = true;
-  note(timer, Timer::Change::kWhole);
-}
-
-void MemoryTimers::note_leased(Timer& timer) {
-  note(timer, Timer::Change::kMoved);
-}
-
 void MemoryTimers::note(Timer& timer, Timer::Change change) {
   if (journal_ == nullptr) return;
   if (timer.change == Timer::Change::kNone) {
@@ -532,7 +516,6 @@ void MemoryTimers::write() {
     timer.change = Timer::Change::kNone;
   }
   changed_.clear();
-  must_last_ = false;
 }
 
 void MemoryTimers::write_again(MemoryTimer& timer) {
@@ -593,7 +576,7 @@ bool MemoryTimers::restore(const Counters& counters, uint64_t over_fence, int64_
     if (number > last_number_ || timer.fence > last_fence_) return false;
     if (timer.state == State::kLeased && timer.fence <= over_fence && timer.wake_us > over_us) {
       timer.wake_us = over_us;
-      note_leased(timer);
+      note_moved(timer);
     }
     if (timer.state == State::kWaiting || timer.state == State::kLeased) {
       enqueue(timer);

@@ -71,9 +71,6 @@ class MemoryTimers {
   // What has changed since the last call.
   Change take_change() { return std::exchange(change_, Change()); }
 
-  // Whether something has changed that a crash must not undo. It may undo claims, and longer
-  // leases: the runs are over then. Reset by write().
-  bool must_last() const { return must_last_; }
   // Writes what has changed to the journal.
   void write();
   // Writes a timer or an ended one again, as a whole.
@@ -156,11 +153,10 @@ class MemoryTimers {
   void claim(ClaimRequest& request, const MemoryKind& kind, int64_t from_us, int64_t to_us,
              size_t max);
 
-  // For the journal, before write(): the timer has changed, but not what has been stored of it; a
-  // timer, or all of a timer, is new; a lease was given or has become longer.
-  void note_moved(Timer& timer);
-  void note_whole(Timer& timer);
-  void note_leased(Timer& timer);
+  // For the journal, before write(): the timer has changed, but not what has been stored of it; or
+  // it is new, or all of it may have changed.
+  void note_moved(Timer& timer) { note(timer, Timer::Change::kMoved); }
+  void note_whole(Timer& timer) { note(timer, Timer::Change::kWhole); }
   void note(Timer& timer, Timer::Change change);
   bool read_erased(uint64_t number);
 
@@ -170,7 +166,6 @@ class MemoryTimers {
   std::unordered_map<uint64_t, Timer> timers_;
   Names names_;
   std::vector<uint64_t> changed_;
-  bool must_last_ = false;
   std::set<std::pair<int64_t, uint64_t>> marked_;  // the ends of their leases, and their numbers
   MemoryEnded ended_;
   Change change_;

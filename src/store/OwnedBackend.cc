@@ -1,6 +1,8 @@
 #include "store/OwnedBackend.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "store/SqlitePlace.h"
 #include "util/Time.h"
@@ -34,7 +36,7 @@ int OwnedBackend::open_file(bool create, std::string* message) {
   }
   statements_.emplace(store_.connection());
   syncs_ = settings_.full_sync;
-  must_last_ = false;
+  sync_ = OwnedState::Sync::kNotNeeded;
   int error = load(message);
   if (error == 0) {
     store_.begin(VirtualScheduler::current() == nullptr);
@@ -86,7 +88,6 @@ int OwnedBackend::load(std::string* message) {
   is_ahead_ = false;
   if (options_.session != 0) {
     state_->know_session(options_.session);
-    must_last_ = true;
   }
   return 0;
 }
@@ -105,7 +106,7 @@ void OwnedBackend::look_at_owner() {
 // An error of the disk is returned. After others, such as a full disk, what has to be written stays
 // in the journal, and is written with the first group.
 int OwnedBackend::commit_session(std::string* message) {
-  state_->write();
+  sync_ = std::max(sync_, state_->write());
   if (state_->journal().written().empty()) {
     return 0;
   }
@@ -156,7 +157,7 @@ void OwnedBackend::execute_group(Requests requests) {
       ask->result.request = ask->asked;
     }
   }
-  must_last_ = state_->write() || must_last_;
+  sync_ = std::max(sync_, state_->write());
   Outcome outcome = Outcome::kCommitted;
   if (!state_->journal().written().empty()) {
     outcome = commit(&failure);
@@ -188,7 +189,7 @@ OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
   SqliteConnection& connection = store_.connection();
   SqliteMeta& meta = statements_->meta;
   fill_meta();
-  set_sync(must_last_);
+  set_sync(sync_ == OwnedState::Sync::kNow);
   bool tried = false;
   if (statements_->begin.run()) {
     write_rows();
@@ -212,8 +213,11 @@ OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
   dropped_before_ = state_->journal().first_row();
   given_fences_ = meta.fence;
   has_committed_ = true;
-  if (std::exchange(must_last_, false) && syncs_) {
+  const OwnedState::Sync sync = std::exchange(sync_, OwnedState::Sync::kNotNeeded);
+  if (sync == OwnedState::Sync::kNow && syncs_) {
     store_.queue().committed(meta.commits);
+  } else if (sync == OwnedState::Sync::kSoon && settings_.full_sync) {
+    store_.sync_soon();
   }
   store_.committed();
   return Outcome::kCommitted;
@@ -225,7 +229,7 @@ void OwnedBackend::fill_meta() {
   const auto last_fence = static_cast<int64_t>(counters.timers.last_fence);
   if (last_fence > given_fences_ - kFences / 2) {
     meta.fence = last_fence + kFences;
-    must_last_ = true;
+    sync_ = OwnedState::Sync::kNow;
   }
   meta.timer = static_cast<int64_t>(counters.timers.last_number);
   meta.ended = static_cast<int64_t>(counters.timers.next_ended);

@@ -23,14 +23,17 @@ namespace workflow {
 // operations in memory, and its group one write at the end of a file; SQLite brings what is hard
 // about files: checksums, recovery, checkpoints, a full disk.
 //
-// What makes it fast is what the file need not know at once. A group that only claims timers or
-// makes leases longer is written, but not synced: no run waits for the disk.
+// What makes it fast is also what need not be synced at once. A group without a request of a user
+// is written, but not synced, before it is answered: no run waits for the disk, and none for the
+// end of another one. If it ends runs, another thread syncs it while this one goes on.
 //
 // Invariants:
-// 1. The file has one owner (SqliteStore). It has each answer that was given, except that the loss
-//    of power may undo claims and longer leases since the last group that was synced.
-// 2. A process that dies without the loss of power has counted all attempts. After a loss of power,
-//    attempts of the last moments may count as none.
+// 1. The file has one owner (SqliteStore). What was answered was written to it, so the death of the
+//    process undoes nothing.
+// 2. A request of a user is answered when it is synced, and with it all that was written before.
+// The
+//    loss of power may undo claims, longer leases and ends of runs that were written since: their
+//    timers run again, and these attempts may not count.
 // 3. No fence is given twice, whatever is undone: `fence` in the file is ahead of all that may have
 //    been given, and is where the next owner begins.
 // 4. The leases of an owner are over as soon as there is another one: it looks at them as if they
@@ -112,8 +115,8 @@ class OwnedBackend final : public StoreBackend {
   std::unique_ptr<OwnedState> state_;
   StoreFailure broken_;
   bool is_ahead_ = false;
-  bool must_last_ = false;      // what is not yet appended has to be synced
-  bool syncs_ = true;           // how the connection is set
+  OwnedState::Sync sync_ = OwnedState::Sync::kNotNeeded;  // of what is not yet appended
+  bool syncs_ = true;                                     // how the connection is set
   int64_t dropped_before_ = 0;  // rows before this one are not in the file
   int64_t given_fences_ = 0;    // `fence` in the file
   int64_t owner_ = 0;           // a number of this owner; the last one is in the file

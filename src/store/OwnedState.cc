@@ -1,5 +1,6 @@
 #include "store/OwnedState.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <type_traits>
 #include <utility>
@@ -31,8 +32,8 @@ bool OwnedState::carry_out(StoreRequest& request, bool stores) {
   timers_.trim(remembered_);
   if (has_id) {
     answers_.add(request);
-    must_last_ = true;
   }
+  sync_ = std::max(sync_, sync_of(request));
   return true;
 }
 
@@ -44,7 +45,6 @@ void OwnedState::carry_out_new(StoreRequest& request) {
           timers_.carry_out(what, request.failure);
         } else if constexpr (std::is_same_v<What, AskRequest>) {
           answers_.carry_out(what, request.failure);
-          must_last_ = true;
         } else {
           timers_.carry_out(what);
         }
@@ -54,22 +54,29 @@ void OwnedState::carry_out_new(StoreRequest& request) {
 
 void OwnedState::know_session(uint64_t session) {
   answers_.know(session);
+  sync_ = Sync::kNow;
 }
 
-bool OwnedState::write() {
-  const int64_t before = journal_.bytes();
-  const bool must_last = std::exchange(must_last_, false) || timers_.must_last();
+OwnedState::Sync OwnedState::sync_of(const StoreRequest& request) {
+  if (only_reads(request) || std::holds_alternative<ClaimRequest>(request.what) ||
+      std::holds_alternative<ExtendRequest>(request.what)) {
+    return Sync::kNotNeeded;
+  }
+  return std::holds_alternative<FinishRequest>(request.what) ? Sync::kSoon : Sync::kNow;
+}
+
+OwnedState::Sync OwnedState::write() {
   timers_.write();
   answers_.write();
-  const int64_t written = journal_.bytes() - before;
-  if (must_last) {
-    clean(written);
+  const Sync sync = std::exchange(sync_, Sync::kNotNeeded);
+  if (sync != Sync::kNotNeeded) {
+    clean(journal_.written_bytes());
   }
-  return must_last;
+  return sync;
 }
 
-void OwnedState::clean(int64_t written) {
-  auto left = static_cast<int64_t>(kCleanedBytes) + 2 * written;
+void OwnedState::clean(size_t written) {
+  auto left = static_cast<int64_t>(kCleanedBytes + 2 * written);
   while (left > 0 && journal_.is_worth_cleaning()) {
     if (const size_t dropped = journal_.drop_first()) {
       left -= static_cast<int64_t>(dropped);

@@ -35,9 +35,14 @@ class OwnedState {
   bool carry_out(StoreRequest& request, bool stores);
   void know_session(uint64_t session);
 
-  // Writes what has changed to the journal, with some of what is old in it (see clean()). Returns
-  // whether a crash of the machine must not undo it.
-  bool write();
+  // How soon what was written has to survive the loss of power.
+  enum class Sync {
+    kNotNeeded,  // claims and longer leases: there are no leases after that
+    kSoon,       // ends of runs, for which nobody waits: they may run again
+    kNow         // what was asked for by a user, who will be told that it is stored
+  };
+  // Writes what has changed to the journal, with some of what is old in it (see clean()).
+  Sync write();
   MemoryJournal& journal() { return journal_; }
   Counters counters() const;
 
@@ -53,14 +58,15 @@ class OwnedState {
   static constexpr size_t kCleanedBytes = 16384;
 
   void carry_out_new(StoreRequest& request);
-  void clean(int64_t written);
+  static Sync sync_of(const StoreRequest& request);
+  void clean(size_t written);
   void write_again(JournalEntry& entry);
 
   const size_t remembered_;
   MemoryJournal journal_;
   MemoryTimers timers_{0, &journal_};
   OwnedAnswers answers_{journal_, remembered_};
-  bool must_last_ = false;
+  Sync sync_ = Sync::kNotNeeded;  // of what was carried out since the last write()
 };
 
 }  // namespace workflow

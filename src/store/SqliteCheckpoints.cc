@@ -1,6 +1,7 @@
 #include "store/SqliteCheckpoints.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "store/SqliteFile.h"
 #include "store/SqliteSeals.h"
@@ -49,21 +50,59 @@ void SqliteCheckpoints::committed(int64_t log_bytes) {
   wake_.notify_one();
 }
 
+void SqliteCheckpoints::sync_soon() {
+  if (!thread_.joinable()) {
+    MutexLock lock(mutex_);
+    sync();
+    return;
+  }
+  MutexLock lock(wake_mutex_);
+  if (!asked_to_sync_) {
+    asked_to_sync_ = true;
+    wake_.notify_one();
+  }
+}
+
 void SqliteCheckpoints::run() {
   for (;;) {
+    bool copies = false;
+    bool syncs = false;
     {
       MutexLock lock(wake_mutex_);
-      while (!asked_ && !stops_) {
+      while (!asked_ && !asked_to_sync_ && !stops_) {
         wake_.wait(wake_mutex_);
       }
-      if (stops_) {
+      syncs = std::exchange(asked_to_sync_, false);
+      copies = std::exchange(asked_, false) && !stops_;
+      if (stops_ && !syncs) {
         return;
       }
-      asked_ = false;
     }
     MutexLock lock(mutex_);
-    copy(SQLITE_CHECKPOINT_PASSIVE, 0);
+    if (syncs) {
+      sync();
+    }
+    if (copies) {
+      copy(SQLITE_CHECKPOINT_PASSIVE, 0);
+    }
   }
+}
+
+// By the file that this connection has of the log: the other one is in use.
+void SqliteCheckpoints::sync() {
+  if (failed_) {
+    return;
+  }
+  sqlite3_file* log = nullptr;
+  for (int i = 0; i < 2 && (log == nullptr || log->pMethods == nullptr); i++) {
+    if (i > 0) {
+      connection_.number("PRAGMA schema_version");  // opens the log
+    }
+    sqlite3_file_control(connection_.handle(), "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  }
+  const bool is_open = log != nullptr && log->pMethods != nullptr;
+  connection_.note(is_open ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : SQLITE_IOERR_FSYNC);
+  failed_ = connection_.code() != SQLITE_OK;
 }
 
 // Whoever reads just now is not waited for, unless the caller says so: the next time does it.

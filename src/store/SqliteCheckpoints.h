@@ -9,7 +9,8 @@
 
 namespace workflow {
 
-// Copies what is in the log of a store to its file, so that the log does not grow without bound.
+// Copies what is in the log of a store to its file, so that the log does not grow without bound;
+// and syncs the log for those who do not wait for it.
 //
 // A thread of its own copies while transactions go on. The log begins anew when everything was
 // copied at a moment without a transaction, which between transactions is a matter of copying the
@@ -43,20 +44,25 @@ class SqliteCheckpoints {
   // To be called after each commit, outside of transactions, with the size of the log.
   void committed(int64_t log_bytes);
 
-  // Whether a checkpoint has met an error of the disk, or damage. The error is that of the
-  // connection, which must not be used by the thread any more: call stop() first.
+  // What was committed so far is synced soon: what its commit has not done.
+  void sync_soon();
+
+  // Whether a checkpoint or a sync has met an error of the disk, or damage. The error is that of
+  // the connection, which must not be used by the thread any more: call stop() first.
   bool failed() const { return failed_; }
 
  private:
   void run();
   void copy(int mode, int patience_ms) WF_REQUIRES(mutex_);
+  void sync() WF_REQUIRES(mutex_);
 
   SqliteConnection& connection_;
   Thread thread_;
   Mutex mutex_;
   Mutex wake_mutex_;
   CondVar wake_;
-  bool asked_ WF_GUARDED_BY(wake_mutex_) = false;
+  bool asked_ WF_GUARDED_BY(wake_mutex_) = false;  // to copy
+  bool asked_to_sync_ WF_GUARDED_BY(wake_mutex_) = false;
   bool stops_ WF_GUARDED_BY(wake_mutex_) = false;
   std::atomic<int64_t> copied_bytes_{0};  // of the log, as of the last checkpoint
   std::atomic<bool> failed_{false};

@@ -58,6 +58,8 @@ class SqliteStore {
   void use_reserve();
   // After a commit, outside of transactions.
   void committed() { checkpoints_->committed(file_.log_bytes()); }
+  // Syncs what was committed without a sync, while the caller goes on.
+  void sync_soon() { checkpoints_->sync_soon(); }
   // The first error of a connection to the file. Notes whether a sync has failed.
   StoreFailure failure_of(const SqliteConnection& connection);
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "store/FaultVfs.h"
 #include "store/SqliteKit.h"
 #include "store/SqliteSeals.h"
+#include "support/Eventually.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 
@@ -166,8 +168,8 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
   const auto backend = open(settings);
   ASSERT_TRUE(backend) << message_;
   carry_out(*backend, schedule("tea", clock_.us));
-  int syncs = 0;
-  int writes = 0;
+  std::atomic<int> syncs{0};
+  std::atomic<int> writes{0};
   vfs.set_fault([&syncs, &writes](FaultVfs::Operation operation, bool) {
     syncs += operation == FaultVfs::kSync ? 1 : 0;
     writes += operation == FaultVfs::kWrite ? 1 : 0;
@@ -181,13 +183,42 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
   extend.lease_us = kLeaseUs;
   EXPECT_TRUE(carry_out(*backend, extend).extended.at(0).live);
   EXPECT_EQ(syncs, 0);
+  // Another thread syncs the end.
   EXPECT_TRUE(carry_out(*backend, finish(run)).accepted);
-  EXPECT_EQ(syncs, 1);
+  EXPECT_TRUE(eventually([&] { return syncs > 0; }));
+  const int before = syncs;
   carry_out(*backend, schedule("tea", clock_.us));
-  EXPECT_EQ(syncs, 2);
+  EXPECT_EQ(syncs, before + 1);
   writes = 0;
   EXPECT_EQ(count(*backend), 1U);
   EXPECT_EQ(writes, 0);
+}
+
+TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
+  FaultVfs vfs;
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  const auto backend = open(settings);
+  ASSERT_TRUE(backend) << message_;
+  carry_out(*backend, schedule("tea", clock_.us));
+  const auto run = carry_out(*backend, claim()).claimed.at(0).run;
+  vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
+  EXPECT_TRUE(carry_out(*backend, finish(run)).accepted);
+  workflow::StoreFailure failure;
+  EXPECT_TRUE(eventually([&] {
+    carry_out(*backend, workflow::CountRequest{}, 0, 1, &failure);
+    return failure.error != 0;
+  }));
+  EXPECT_EQ(failure.error, EIO);
+  // All of the log is copied and synced before the store is open again.
+  std::atomic<int> syncs{0};
+  vfs.set_fault([&syncs](FaultVfs::Operation operation, bool) {
+    syncs += operation == FaultVfs::kSync ? 1 : 0;
+    return SQLITE_OK;
+  });
+  ASSERT_EQ(backend->reopen(&message_), 0) << message_;
+  EXPECT_GE(syncs, 2);
+  EXPECT_EQ(count(*backend), 0U);
 }
 
 // Claims that were not synced are undone, but not so that a fence is given again.
@@ -240,18 +271,19 @@ TEST_F(OwnedBackend, TheFileStaysAsSmallAsWhatIsInIt) {
   uint64_t number = 1000;
   for (int round = 0; round < kRounds; round++) {
     std::vector<workflow::StoreRequest> requests;
+    requests.push_back(make_request(cancel("passing"), ++number));  // those of the last round
     for (int i = 0; i < 60; i++) {
       workflow::ScheduleRequest request = schedule("passing", clock_.us + 1000 * kSecondUs);
       request.spec.payload.assign(1000, 'p');
       requests.push_back(make_request(request, ++number));
     }
-    requests.push_back(make_request(cancel("passing"), ++number));
     std::vector<workflow::StoreRequest*> pointers;
     for (workflow::StoreRequest& request : requests) {
       pointers.push_back(&request);
     }
     ASSERT_TRUE(backend->execute(pointers));
   }
+  carry_out(*backend, cancel("passing"), ++number);
   crash();
   backend = open();
   ASSERT_TRUE(backend) << message_;

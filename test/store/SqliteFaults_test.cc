@@ -61,7 +61,7 @@ std::string SqliteFaults::lose_power(uint64_t seed, bool full_sync) {
   FaultVfs vfs;
   workflow::SqliteSettings settings = settings_of(vfs);
   settings.full_sync = full_sync;
-  SqliteLedger ledger(random);
+  SqliteLedger ledger(random, GetParam() == SqliteLayout::kOwned);
   if (!open_backend(before.path("timers"), options_of(clock))) {
     return "cannot create the store";
   }

@@ -16,12 +16,14 @@ class SqliteLedger {
  public:
   enum class State { kStored, kEnded, kUnknown };
 
-  explicit SqliteLedger(TestRandom& random) : random_(random) {}
+  // `undoes_ends`: a loss of power may undo ends of runs until something else has been stored.
+  explicit SqliteLedger(TestRandom& random, bool undoes_ends = false)
+      : random_(random), undoes_ends_(undoes_ends) {}
 
   // Carries out a batch. Returns false if the store has failed.
   bool step(workflow::StoreBackend& backend) {
     std::vector<workflow::StoreRequest> requests;
-    touched_.clear();
+    touched_ = fresh_ends_;  // the power may be lost before this step makes them last
     const uint64_t size = 1 + random_.below(6);
     for (uint64_t i = 0; i < size; i++) {
       add(requests, backend.now_us());
@@ -40,6 +42,9 @@ class SqliteLedger {
   // The step that was under way may have been carried out or not.
   void doubt_last_step() {
     for (const std::string& name : touched_) {
+      states_[name] = State::kUnknown;
+    }
+    for (const std::string& name : fresh_ends_) {
       states_[name] = State::kUnknown;
     }
   }
@@ -130,6 +135,9 @@ class SqliteLedger {
   void learn(const workflow::StoreRequest& request) {
     errors_[request.failure.error]++;
     const bool carried_out = request.failure.error == 0;
+    if (carried_out && request.id.number != 0) {
+      fresh_ends_.clear();
+    }
     const bool in_doubt = request.failure.in_doubt;
     if (const auto* scheduled = std::get_if<workflow::ScheduleRequest>(&request.what)) {
       const std::string& name = scheduled->spec.name;
@@ -145,6 +153,9 @@ class SqliteLedger {
       end(cancelled->name, carried_out, in_doubt);
     } else if (const auto* finished = std::get_if<workflow::FinishRequest>(&request.what)) {
       end(names_of_runs_[finished->run.fence], carried_out && finished->accepted, in_doubt);
+      if (undoes_ends_) {
+        fresh_ends_.push_back(names_of_runs_[finished->run.fence]);
+      }
     } else if (const auto* claimed = std::get_if<workflow::ClaimRequest>(&request.what)) {
       if (carried_out) {
         runs_.insert(runs_.end(), claimed->claimed.begin(), claimed->claimed.end());
@@ -162,6 +173,8 @@ class SqliteLedger {
   }
 
   TestRandom& random_;
+  const bool undoes_ends_;
+  std::vector<std::string> fresh_ends_;
   uint64_t number_ = 0;
   uint64_t stored_ = 0;
   uint64_t ended_ = 0;
