@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "store/MemoryRecord.h"
@@ -99,16 +99,17 @@ void OwnedAnswers::trim(Session& session) {
 
 void OwnedAnswers::drop_oldest(uint64_t kept) {
   if (sessions_.size() <= kMostSessions) return;
-  const Session* oldest = nullptr;
+  uint64_t oldest = 0;
+  uint64_t oldest_use = std::numeric_limits<uint64_t>::max();
   for (const auto& [id, session] : sessions_) {
-    if (id != kept && (oldest == nullptr || session.used < oldest->used)) {
-      oldest = &session;
+    if (id != kept && session.used < oldest_use) {
+      oldest = id;
+      oldest_use = session.used;
     }
   }
-  const uint64_t id = oldest->id;
-  StoreBytes::put(journal_.begin(MemoryRecord::kDropped), id);
+  StoreBytes::put(journal_.begin(MemoryRecord::kDropped), oldest);
   journal_.end(nullptr);
-  drop(id);
+  drop(oldest);
   has_dropped_ = true;
 }
 

@@ -95,6 +95,7 @@ int OwnedBackend::load(std::string* message) {
 void OwnedBackend::look_at_owner() {
   SqliteMeta& meta = statements_->meta;
   if (has_committed_ && meta.owner() == owner_) {
+    over_fence_ = 0;  // that earlier leases are over is in the journal, since the first commit
     return;
   }
   owner_ = meta.owner() + 1;

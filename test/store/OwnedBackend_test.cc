@@ -23,6 +23,7 @@
 // SqliteDamage.
 
 namespace test_support {
+
 namespace {
 
 using workflow::SqliteLayout;
@@ -161,14 +162,14 @@ TEST_F(OwnedBackend, AnOwnerThatWasReplacedMeanwhileHasLostItsLeases) {
 }
 
 TEST_F(OwnedBackend, NoRunWaitsForASync) {
+  std::atomic<int> syncs{0};
+  std::atomic<int> writes{0};
   FaultVfs vfs;
   workflow::SqliteSettings settings;
   settings.base_vfs = vfs.name();
   const auto backend = open(settings);
   ASSERT_TRUE(backend) << message_;
   carry_out(*backend, schedule("tea", clock_.us));
-  std::atomic<int> syncs{0};
-  std::atomic<int> writes{0};
   vfs.set_fault([&syncs, &writes](FaultVfs::Operation operation, bool) {
     syncs += operation == FaultVfs::kSync ? 1 : 0;
     writes += operation == FaultVfs::kWrite ? 1 : 0;
@@ -194,6 +195,7 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
 }
 
 TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
+  std::atomic<int> syncs{0};
   FaultVfs vfs;
   workflow::SqliteSettings settings;
   settings.base_vfs = vfs.name();
@@ -210,7 +212,6 @@ TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
   }));
   EXPECT_EQ(failure.error, EIO);
   // All of the log is copied and synced before the store is open again.
-  std::atomic<int> syncs{0};
   vfs.set_fault([&syncs](FaultVfs::Operation operation, bool) {
     syncs += operation == FaultVfs::kSync ? 1 : 0;
     return SQLITE_OK;
@@ -310,6 +311,8 @@ TEST_F(OwnedBackend, SessionsThatWereDroppedStayForgotten) {
     carry_out(*backend, schedule("tea", clock_.us), 1, session);
   }
   options_.session = 301;
+  { ASSERT_TRUE(open()) << message_; }
+  // This time no session is dropped.
   const auto backend = open();
   workflow::StoreFailure failure;
   workflow::AskRequest ask;
