@@ -94,6 +94,7 @@ TEST_F(OwnedBackend, AStoreOfTheOtherLayoutIsRefusedAndNotChanged) {
     workflow::SqliteSettings settings;
     settings.reserve_bytes = 4096;  // all files are read
     carry_out(*open(settings, layout), schedule("tea", clock_.us));
+    std::filesystem::remove(path_ + "-queue");  // nor is anything created
     const auto before = read_files();
     EXPECT_FALSE(open({}, is_owned ? SqliteLayout::kShared : SqliteLayout::kOwned));
     EXPECT_EQ(error_, EINVAL);
