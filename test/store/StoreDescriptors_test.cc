@@ -59,10 +59,10 @@ TEST_F(StoreDescriptors, WhatCannotBeOpenedSaysSoAndIsOpenedLater) {
       std::string message;
       std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url(), &message));
       if (!store) {
-        EXPECT_TRUE(errno == EMFILE || errno == ENFILE || errno == ENOMEM) << errno << message;
+        // EIO: SQLite says of its own files only that they cannot be opened.
+        EXPECT_TRUE(errno == EMFILE || errno == EIO) << errno << " " << message;
         EXPECT_NE(message, "");
       } else {
-        EXPECT_GT(left, 0);
         EXPECT_EQ(store->count("tea").count, 1U);
       }
       store.reset();
@@ -72,7 +72,7 @@ TEST_F(StoreDescriptors, WhatCannotBeOpenedSaysSoAndIsOpenedLater) {
   EXPECT_EQ(store_test::open_store(url())->count("tea").count, 1U);
 }
 
-TEST_F(StoreDescriptors, AStoreThatCannotBeReopenedGoesOnWhenThereAreDescriptors) {
+TEST_F(StoreDescriptors, AStoreIsReopenedWithTheDescriptorsThatItHad) {
   FaultyBackend* faulty = nullptr;
   workflow::StoreFailure failure;
   const auto make = [&](const workflow::StoreBackendOptions& options, workflow::StoreFailure* why) {
@@ -92,11 +92,8 @@ TEST_F(StoreDescriptors, AStoreThatCannotBeReopenedGoesOnWhenThereAreDescriptors
     NoDescriptors none;
     faulty->fail_next(FaultyBackend::Fault::kRefuse);
     EXPECT_EQ(store->schedule({"refused", seconds(0), "kind"}).error, EIO);
-    // The file is closed by now, and cannot be opened.
-    EXPECT_TRUE(eventually([&] {
-      const int error = store->schedule({"refused", seconds(0), "kind"}).error;
-      return error == EMFILE || error == ENFILE;
-    }));
+    // It is opened with the descriptors that it gave back.
+    EXPECT_TRUE(eventually([&] { return store->count("receipted").count == 1; }));
   }
   EXPECT_TRUE(eventually([&] { return store->reschedule("receipted", seconds(0)).ok(); }));
   EXPECT_TRUE(runs.wait_for(2));

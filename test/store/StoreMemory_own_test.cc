@@ -248,6 +248,6 @@ TEST_P(StoreMemory, WhatCannotBeOpenedIsOpenedLater) {
 std::string backend_of(const testing::TestParamInfo<const char*>& info) {
   return info.param;
 }
-INSTANTIATE_TEST_SUITE_P(Backends, StoreMemory, testing::Values("Sqlite", "Redis"), backend_of);
+INSTANTIATE_TEST_SUITE_P(Backends, StoreMemory, testing::Values("Sqlite"), backend_of);
 
 }  // namespace
