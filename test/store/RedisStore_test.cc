@@ -373,10 +373,10 @@ TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(why_not(server.url() + "&replicas=101"),
               HasSubstr(invalid + "the number of replicas"));
   EXPECT_THAT(why_not("redis+cluster://127.0.0.1:1/1"), HasSubstr(invalid));
+  // ECONNREFUSED, or ENOTCONN if the connection has ended before it was used.
   EXPECT_THAT(why_not("redis+cluster://127.0.0.1:1,127.0.0.1:1/"),
-              HasSubstr(std::to_string(ECONNREFUSED) + " no node of the Cluster answers"));
-  EXPECT_THAT(why_not("redis+sentinel://127.0.0.1:1/master"),
-              HasSubstr(std::to_string(ECONNREFUSED) + " no Sentinel answers"));
+              HasSubstr(" no node of the Cluster answers"));
+  EXPECT_THAT(why_not("redis+sentinel://127.0.0.1:1/master"), HasSubstr(" no Sentinel answers"));
   EXPECT_THAT(why_not(url_of(server), false),
               HasSubstr(std::to_string(ENOENT) + " there is no store \"app\" on the server"));
 
