@@ -222,6 +222,27 @@ TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
   EXPECT_EQ(count(*backend), 0U);
 }
 
+TEST_F(OwnedBackend, WhatFailedForWantOfRoomWasNotDone) {
+  FaultVfs vfs;
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  const auto backend = open(settings);
+  ASSERT_TRUE(backend) << message_;
+  carry_out(*backend, schedule("tea", clock_.us));
+  vfs.set_fault([](FaultVfs::Operation operation, bool) {
+    return operation == FaultVfs::kWrite ? SQLITE_FULL : SQLITE_OK;
+  });
+  workflow::StoreFailure failure;
+  carry_out(*backend, schedule("coffee", clock_.us), 1, 1, &failure);
+  EXPECT_EQ(failure.error, ENOSPC);
+  EXPECT_FALSE(failure.in_doubt);
+  carry_out(*backend, cancel("tea"), 2, 1, &failure);
+  EXPECT_EQ(failure.error, ENOSPC);
+  vfs.set_fault(nullptr);
+  EXPECT_EQ(count(*backend), 1U);
+  EXPECT_EQ(answer_to_cancel(*backend, "tea").verdict, WFStoreVerdict::kWon);
+}
+
 // Claims that were not synced are undone, but not so that a fence is given again.
 TEST_F(OwnedBackend, ALossOfPowerRepeatsNoFence) {
   const uint64_t seed = test_seed();
