@@ -36,8 +36,9 @@ namespace protocol {
 class RedisValue {
  public:
   RedisValue() = default;
-  RedisValue(const RedisValue &) = default;
-  RedisValue &operator=(const RedisValue &) = default;
+  RedisValue(const RedisValue &value);
+  // If there is no memory for the copy, nothing has changed.
+  RedisValue &operator=(const RedisValue &value);
   RedisValue(RedisValue &&value) noexcept;
   RedisValue &operator=(RedisValue &&value) noexcept;
   ~RedisValue() = default;

@@ -76,6 +76,23 @@ void append_debug(std::string* line, const RedisValue& value) {
 
 }  // namespace
 
+// The copy is made before the variant gets it. If the copy constructor of a std::variant of strings
+// and vectors throws, libstdc++ 12 destroys an alternative that was never made.
+RedisValue::RedisValue(const RedisValue& value) : type_(value.type_) {
+  if (const std::string* const text = value.string_view()) {
+    content_ = std::string(*text);
+  } else if (const Array* const array = std::get_if<Array>(&value.content_)) {
+    content_ = Array(*array);
+  } else if (const int64_t* const number = std::get_if<int64_t>(&value.content_)) {
+    content_ = *number;
+  }
+}
+
+RedisValue& RedisValue::operator=(const RedisValue& value) {
+  RedisValue copy(value);
+  return *this = std::move(copy);
+}
+
 RedisValue::RedisValue(RedisValue&& value) noexcept
     : type_(std::exchange(value.type_, REDIS_REPLY_TYPE_NIL)),
       content_(std::exchange(value.content_, {})) {}

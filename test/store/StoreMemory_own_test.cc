@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "support/Eventually.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "workflow/RedisMessage.h"
 #include "workflow/WFGlobal.h"
 
 // Each allocation of a store and of the library's threads fails in its turn. Every request has an
@@ -248,6 +250,33 @@ TEST_P(StoreMemory, WhatCannotBeOpenedIsOpenedLater) {
 std::string backend_of(const testing::TestParamInfo<const char*>& info) {
   return info.param;
 }
-INSTANTIATE_TEST_SUITE_P(Backends, StoreMemory, testing::Values("Sqlite"), backend_of);
+TEST(RedisValueMemory, ACopyThatFailsChangesNothing) {
+  protocol::RedisValue from;
+  from.set_array(3);
+  from[0].set_string(std::string(100, 'a'));
+  from[1].set_array(2);
+  from[1][1].set_error(std::string(100, 'b'));
+  from[2].set_int(3);
+  fault::counts_here = true;
+  int failures = 0;
+  for (long n = 1;; n++, failures++) {
+    protocol::RedisValue to;
+    to.set_string("before");
+    fault::arm(n);
+    try {
+      to = from;
+    } catch (const std::bad_alloc&) {
+    }
+    if (fault::disarm() == 0) {
+      EXPECT_EQ(to.debug_string(), from.debug_string());
+      break;
+    }
+    EXPECT_EQ(to.debug_string(), "\"before\"");
+  }
+  fault::counts_here = false;
+  EXPECT_EQ(failures, 4);  // two arrays and two texts
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, StoreMemory, testing::Values("Sqlite", "Redis"), backend_of);
 
 }  // namespace
