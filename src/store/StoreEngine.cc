@@ -28,8 +28,8 @@ constexpr size_t kGroup = 1024;
 constexpr int64_t kCatchUpPauseUs = 20 * kUsPerMs;
 // How often a hint of another process makes this one look at its leases, at most.
 constexpr int64_t kHintPauseUs = 100 * kUsPerMs;
-// How long the thread waits when memory has run out.
-constexpr int64_t kMemoryPauseNs = 10 * kNsPerMs;
+// How long the thread waits when memory has run out, or an alarm could not be set.
+constexpr int64_t kPauseNs = 10 * kNsPerMs;
 constexpr int64_t kLongestSleepUs = 86'400 * kUsPerSec;
 constexpr int64_t kFirstReopenUs = 50 * kUsPerMs;
 // For how long the thread waits for callers to come again. A shorter wait would be no gain: to
@@ -96,7 +96,7 @@ int StoreEngine::start() {
   try {
     start_to_look();
   } catch (const std::bad_alloc&) {
-    alarm_lost();
+    look_alarm_lost();
   }
   return 0;
 }
@@ -192,9 +192,16 @@ void StoreEngine::run() {
       give_back(*group);
     }
     group.reset();
+    if (!had_memory && stops()) {
+      fail_all(ENOMEM, {});  // nothing is asked for any more, and close() must end
+    }
     lock.lock();
     if (!had_memory) {
-      wait_for_memory();
+      pause();
+      claim_ = extend_ = rearm_ = look_ = relook_ = true;
+      reopen_ = reopen_ || failed_;
+    } else if (std::exchange(alarm_lost_, false)) {
+      pause();
     }
     gather();
     busy_ = false;
@@ -216,12 +223,15 @@ bool StoreEngine::take_turn(bool tries_to_reopen, Group* group) {
   }
 }
 
-void StoreEngine::wait_for_memory() {
-  if (!stop_) {
-    work_.wait_until(mutex_, monotonic_now_ns() + kMemoryPauseNs);
+bool StoreEngine::stops() {
+  MutexLock lock(mutex_);
+  return stop_;
+}
+
+void StoreEngine::pause() {
+  const int64_t deadline_ns = monotonic_now_ns() + kPauseNs;
+  while (!stop_ && work_.wait_until(mutex_, deadline_ns)) {
   }
-  claim_ = extend_ = rearm_ = relook_ = true;
-  reopen_ = reopen_ || failed_;
 }
 
 void StoreEngine::gather() {
@@ -765,13 +775,15 @@ void StoreEngine::fail_all(int error, const std::string& message) {
     }
     answer(call);
   }
-  std::deque<Finish> dropped;  // freed without the mutex: the handlers in them are the user's
-  MutexLock lock(mutex_);
-  if (stop_) {
-    dropped.swap(finishes_);
-    for (const Finish& finish : dropped) {
-      runs_.forget(*finish.run);
+  for (;;) {
+    Finish dropped;  // freed without the mutex: the handler in it is the user's
+    MutexLock lock(mutex_);
+    if (!stop_ || finishes_.empty()) {
+      break;
     }
+    dropped = std::move(finishes_.front());
+    finishes_.pop_front();
+    runs_.forget(*dropped.run);
   }
 }
 
@@ -858,13 +870,19 @@ void StoreEngine::start_to_look() {
     return;
   }
   look_alarm_.set(std::chrono::seconds(1), when_alive(&StoreEngine::look_around),
-                  when_alive(&StoreEngine::alarm_lost));
+                  when_alive(&StoreEngine::look_alarm_lost));
 }
 
 void StoreEngine::alarm_lost() {
   MutexLock lock(mutex_);
-  rearm_ = relook_ = true;
+  alarm_lost_ = rearm_ = true;
   waits_to_reopen_ = waits_to_reopen_ || failed_;
+  work_.notify_one();
+}
+
+void StoreEngine::look_alarm_lost() {
+  MutexLock lock(mutex_);
+  alarm_lost_ = rearm_ = relook_ = true;
   work_.notify_one();
 }
 
@@ -887,7 +905,7 @@ void StoreEngine::look_around() {
   try {
     start_to_look();
   } catch (const std::bad_alloc&) {
-    alarm_lost();
+    look_alarm_lost();
   }
 }
 

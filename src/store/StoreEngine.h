@@ -69,7 +69,8 @@ struct StoreCall {
 //    cancelled or the backend is called, except for its time.
 // 5. When memory runs out, what was asked for ends with ENOMEM, in doubt if the store may have seen
 //    it, and the timers that were claimed run again after their leases. The thread tries again
-//    after a pause, and sets the alarms that could not be set.
+//    after a pause, and sets the alarms that could not be set. Once the engine stops it makes no
+//    pause: without memory all that is left ends with ENOMEM.
 // 6. But for these pauses, the thread waits without a time limit. A library timer (wake_alarm_)
 //    wakes it for what is due by the clock of the store, and look_alarm_ once a second in case that
 //    a hint of another process was lost. So a simulation and a manual clock drive it.
@@ -138,7 +139,9 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   bool take_group(std::unique_ptr<Group>& group) WF_REQUIRES(mutex_);
   bool take_turn(bool tries_to_reopen, Group* group);
   void fill(Group& group) WF_REQUIRES(mutex_);
-  void wait_for_memory() WF_REQUIRES(mutex_);
+  bool stops();
+  // After a failure that would repeat itself at once. Ends early when the engine stops.
+  void pause() WF_REQUIRES(mutex_);
   void carry_out(Group& group);
   void settle(Group& group);
   // Waits a moment for those who come again after an answer.
@@ -181,8 +184,9 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // Called when wake_alarm_ has expired.
   void wake();
   void start_to_look();
-  // An alarm could not be set: the thread sets it.
+  // An alarm could not be set: the thread sets it after a pause.
   void alarm_lost();
+  void look_alarm_lost();
   void due_at(int64_t us) WF_REQUIRES(mutex_);
   bool takes_timers() const WF_REQUIRES(mutex_) { return !refuses_ && runs_.handles_any(); }
   void look_around();
@@ -216,7 +220,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   bool extend_ WF_GUARDED_BY(mutex_) = false;
   bool look_ WF_GUARDED_BY(mutex_) = false;
   bool rearm_ WF_GUARDED_BY(mutex_) = false;
-  bool relook_ WF_GUARDED_BY(mutex_) = false;  // together with rearm_: look_alarm_ is to be set
+  bool relook_ WF_GUARDED_BY(mutex_) = false;      // together with rearm_: look_alarm_ is to be set
+  bool alarm_lost_ WF_GUARDED_BY(mutex_) = false;  // and no pause was made yet
   bool stop_ WF_GUARDED_BY(mutex_) = false;
   bool stopped_ WF_GUARDED_BY(mutex_) = false;
   bool refuses_ WF_GUARDED_BY(mutex_) = false;  // takes no more timers
