@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "redis/Commands.h"
 #include "redis/RedisServer.h"
@@ -49,6 +51,33 @@ TEST_F(StoreDescriptors, AnOpenStoreNeedsNoMore) {
     EXPECT_EQ(store->cancel("later").verdict(), WFStoreVerdict::kWon);
   }
   EXPECT_TRUE(runs.wait_for(101));
+}
+
+double processor_seconds() {
+  struct timespec spent = {};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return static_cast<double>(spent.tv_sec) + static_cast<double>(spent.tv_nsec) / 1e9;
+}
+
+// The first timer by the wall clock needs a descriptor. Until there is one the store tries again
+// and again, but not without a pause.
+TEST_F(StoreDescriptors, AnAlarmThatCannotBeSetKeepsNoProcessorBusy) {
+  SeenRuns runs;
+  const StorePtr store = store_test::open_store(url());
+  store->handle("kind", runs.handler(*store));
+  ASSERT_TRUE(store->count("").ok());
+  {
+    const NoDescriptors none;
+    ASSERT_TRUE(store->schedule({"later", hours(1), "kind"}).ok());
+    const double before = processor_seconds();
+    // What is measured is what the process does in some time.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_LT(processor_seconds() - before, 0.2);
+    ASSERT_TRUE(store->schedule({"now", seconds(0), "kind"}).ok());
+    EXPECT_TRUE(runs.wait_for(1));
+  }
+  ASSERT_TRUE(store->schedule({"soon", std::chrono::milliseconds(50), "kind"}).ok());
+  EXPECT_TRUE(runs.wait_for(2));
 }
 
 TEST_F(StoreDescriptors, WhatCannotBeOpenedSaysSoAndIsOpenedLater) {
