@@ -13,12 +13,14 @@
 
 namespace bench {
 
-// `layout` is that of the URL; empty: the default one.
+// `file` is a file or, with "://" in it, a URL. `layout` is that of the URL; empty: the default one.
 inline std::unique_ptr<WFTimerStore> open_store(const std::string& file,
                                                 const WFStoreOptions& options = {},
                                                 const std::string& layout = {}) {
   std::string message;
-  const std::string url = "sqlite:" + file + (layout.empty() ? "" : "?layout=" + layout);
+  const bool is_url = file.find("://") != std::string::npos;
+  const std::string url =
+      is_url ? file : "sqlite:" + file + (layout.empty() ? "" : "?layout=" + layout);
   std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url, options, &message));
   if (!store) fail_row(message);
   return store;
