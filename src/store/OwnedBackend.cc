@@ -44,7 +44,7 @@ int OwnedBackend::open_file(bool create, std::string* message) {
   }
   if (error != 0) {
     statements_.reset();
-    store_.close(true);
+    store_.close_files(true);
   }
   return error;
 }
@@ -260,7 +260,8 @@ void OwnedBackend::set_sync(bool syncs) {
 }
 
 int OwnedBackend::reopen(std::string* message) {
-  close_file();
+  statements_.reset();
+  store_.close_files(broken_.error != 0);
   const int error = open_file(false, message);
   broken_ = StoreFailure();
   if (error != 0) {

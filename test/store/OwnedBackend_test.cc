@@ -141,25 +141,44 @@ TEST_F(OwnedBackend, AnOwnerThatWasReplacedMeanwhileHasLostItsLeases) {
   settings.base_vfs = vfs.name();
   const auto first = open(settings);
   carry_out(*first, schedule("tea", clock_.us));
-  carry_out(*first, schedule("coffee", clock_.us + kSecondUs));
   const auto run = carry_out(*first, claim()).claimed.at(0).run;
-  // It cannot open the file, and another one can.
   vfs.set_fault([](FaultVfs::Operation operation, bool) {
     return operation == FaultVfs::kRead ? SQLITE_IOERR_READ : SQLITE_OK;
   });
   ASSERT_NE(first->reopen(&message_), 0);
-  auto second = open();
-  ASSERT_TRUE(second) << message_;
-  clock_.us += kSecondUs;
-  const auto taken = carry_out(*second, claim());
-  EXPECT_EQ(taken.claimed.size(), 2U);
+  EXPECT_FALSE(first->leases_are_lost());
   vfs.set_fault(nullptr);
-  EXPECT_EQ(first->reopen(&message_), EBUSY);
-  second.reset();
+  {
+    // Another owner has put its number there.
+    workflow::SqliteConnection connection;
+    connection.open(path_, SQLITE_OPEN_READWRITE, workflow::SqliteSeals::over(nullptr));
+    ASSERT_TRUE(connection.run("UPDATE meta SET dropping = dropping + 1")) << connection.message();
+  }
   ASSERT_EQ(first->reopen(&message_), 0) << message_;
+  workflow::ExtendRequest extend;
+  extend.runs = {run};
+  extend.lease_us = kLeaseUs;
+  EXPECT_FALSE(carry_out(*first, extend).extended.at(0).live);
   EXPECT_FALSE(carry_out(*first, finish(run)).accepted);
-  EXPECT_FALSE(carry_out(*first, finish(taken.claimed[0].run)).accepted);
-  EXPECT_EQ(carry_out(*first, claim()).claimed.size(), 2U);
+  EXPECT_EQ(carry_out(*first, claim()).claimed.size(), 1U);
+}
+
+TEST_F(OwnedBackend, AnOwnerThatCannotOpenItsFileKeepsOthersOut) {
+  FaultVfs vfs;
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  const auto first = open(settings);
+  carry_out(*first, schedule("tea", clock_.us));
+  const auto run = carry_out(*first, claim()).claimed.at(0).run;
+  vfs.set_fault([](FaultVfs::Operation operation, bool) {
+    return operation == FaultVfs::kRead ? SQLITE_IOERR_READ : SQLITE_OK;
+  });
+  ASSERT_NE(first->reopen(&message_), 0);
+  EXPECT_FALSE(open());
+  EXPECT_EQ(error_, EBUSY);
+  vfs.set_fault(nullptr);
+  ASSERT_EQ(first->reopen(&message_), 0) << message_;
+  EXPECT_TRUE(carry_out(*first, finish(run)).accepted);
 }
 
 TEST_F(OwnedBackend, NoRunWaitsForASync) {
