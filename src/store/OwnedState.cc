@@ -68,11 +68,10 @@ OwnedState::Sync OwnedState::sync_of(const StoreRequest& request) {
 OwnedState::Sync OwnedState::write() {
   timers_.write();
   answers_.write();
-  const Sync sync = std::exchange(sync_, Sync::kNotNeeded);
-  if (sync != Sync::kNotNeeded) {
-    clean(journal_.written_bytes());
+  if (const size_t written = journal_.written_bytes()) {
+    clean(written);  // also after claims and longer leases, whose records never count
   }
-  return sync;
+  return std::exchange(sync_, Sync::kNotNeeded);
 }
 
 void OwnedState::clean(size_t written) {

@@ -1,0 +1,65 @@
+#include "store/OwnedState.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "store/SqliteKit.h"
+
+// How the journal of a store with one owner is kept short.
+
+namespace {
+
+using test_support::kSecondUs;
+using workflow::OwnedState;
+using workflow::StoreRequest;
+
+constexpr int64_t kNowUs = 1'000'000 * kSecondUs;
+
+// A state whose journal is not kept anywhere.
+class OwnedStateJournal : public testing::Test {
+ protected:
+  OwnedStateJournal() { state_.set_now(kNowUs); }
+
+  template <class WHAT>
+  WHAT carry_out(WHAT what) {
+    StoreRequest request = test_support::make_request(std::move(what));
+    EXPECT_TRUE(state_.carry_out(request, true));
+    return std::get<WHAT>(std::move(request.what));
+  }
+  // Returns how many bytes were appended.
+  size_t append() {
+    state_.write();
+    const size_t bytes = state_.journal().written_bytes();
+    state_.journal().appended();
+    return bytes;
+  }
+  int64_t bytes() { return state_.journal().bytes(); }
+
+  OwnedState state_{0};
+};
+
+TEST_F(OwnedStateJournal, LongerLeasesDoNotMakeItGrow) {
+  for (int i = 0; i < 1000; i++) {
+    carry_out(test_support::schedule("tea", kNowUs));
+  }
+  append();
+  workflow::ExtendRequest extend;
+  for (const auto& claimed : carry_out(test_support::claim(1000)).claimed) {
+    extend.runs.push_back(claimed.run);
+  }
+  ASSERT_EQ(extend.runs.size(), 1000U);
+  size_t appended = append();
+  for (int i = 1; i <= 1000; i++) {
+    extend.lease_us = test_support::kLeaseUs + i;
+    carry_out(extend);
+    appended += append();
+    // A few times 1 MiB, which may be there without counting.
+    ASSERT_LT(bytes(), 4'000'000) << "after " << i;
+  }
+  EXPECT_GT(appended, 20'000'000U);
+}
+
+}  // namespace
