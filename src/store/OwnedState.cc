@@ -76,7 +76,7 @@ OwnedState::Sync OwnedState::write() {
 
 void OwnedState::clean(size_t written) {
   auto left = static_cast<int64_t>(kCleanedBytes + 2 * written);
-  while (left > 0 && journal_.is_worth_cleaning()) {
+  while (left > 0 && journal_.has_appended_rows() && journal_.is_worth_cleaning()) {
     if (const size_t dropped = journal_.drop_first()) {
       left -= static_cast<int64_t>(dropped);
     } else {

@@ -62,4 +62,31 @@ TEST_F(OwnedStateJournal, LongerLeasesDoNotMakeItGrow) {
   EXPECT_GT(appended, 20'000'000U);
 }
 
+// So much in one group that the rows of the group itself should be dropped.
+TEST_F(OwnedStateJournal, WhatIsBeingWrittenIsNotWrittenAgain) {
+  constexpr size_t kPassing = 2048;
+  const auto pass = [this] {
+    for (size_t i = 0; i < kPassing; i++) {
+      std::string name = std::to_string(i);
+      name.resize(1024, 'x');
+      carry_out(test_support::schedule(name, kNowUs));
+      carry_out(test_support::cancel(name));
+    }
+  };
+  pass();
+  size_t appended = append();  // nothing in it counts
+  EXPECT_GT(appended, kPassing * 1024);
+  EXPECT_LT(appended, kPassing * 1200);
+  append();
+  carry_out(test_support::schedule("tea", kNowUs));
+  append();
+  pass();
+  appended = append();  // with the record of a timer, which counts
+  EXPECT_GT(appended, kPassing * 1024);
+  EXPECT_LT(appended, kPassing * 1200);
+  carry_out(test_support::schedule("coffee", kNowUs));
+  append();
+  EXPECT_EQ(state_.counters().stored, 2U);
+}
+
 }  // namespace
