@@ -103,6 +103,8 @@ class OwnedBackend final : public StoreBackend {
 
   void execute_group(Requests requests);
   void fail(Requests requests, const StoreFailure& failure);
+  // Whether there is something to append, or to sync before the requests are answered.
+  bool must_commit();
   // Appends to the file what the journal has in addition.
   Outcome commit(StoreFailure* failure);
   void fill_meta();
@@ -119,6 +121,7 @@ class OwnedBackend final : public StoreBackend {
   bool is_ahead_ = false;
   OwnedState::Sync sync_ = OwnedState::Sync::kNotNeeded;  // of what is not yet appended
   bool syncs_ = true;                                     // how the connection is set
+  bool has_unsynced_ = false;   // whether what was written may not be synced yet
   int64_t dropped_before_ = 0;  // rows before this one are not in the file
   int64_t given_fences_ = 0;    // `fence` in the file
   int64_t owner_ = 0;           // a number of this owner; the last one is in the file

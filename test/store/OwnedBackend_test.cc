@@ -214,6 +214,29 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
   EXPECT_EQ(writes, 0);
 }
 
+// A verdict that is not remembered changes nothing, but follows from what was written.
+TEST_F(OwnedBackend, AVerdictIsSyncedWithWhatItFollowsFrom) {
+  std::atomic<int> syncs{0};
+  FaultVfs vfs;
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  options_.remembered = 0;
+  const auto backend = open(settings);
+  ASSERT_TRUE(backend) << message_;
+  carry_out(*backend, schedule("tea", clock_.us), 1);
+  vfs.set_fault([&syncs](FaultVfs::Operation operation, bool) {
+    syncs += operation == FaultVfs::kSync ? 1 : 0;
+    return SQLITE_OK;
+  });
+  ASSERT_EQ(carry_out(*backend, claim()).claimed.size(), 1U);
+  EXPECT_EQ(syncs, 0);
+  EXPECT_EQ(carry_out(*backend, cancel("coffee"), 2).answers.at(0).verdict,
+            WFStoreVerdict::kUnknown);
+  EXPECT_EQ(syncs, 1);
+  carry_out(*backend, cancel("coffee"), 3);  // there is nothing new
+  EXPECT_EQ(syncs, 1);
+}
+
 TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
   std::atomic<int> syncs{0};
   FaultVfs vfs;
