@@ -14,7 +14,7 @@ int SqliteStore::open(bool create, int64_t now_us, std::string* message) {
     *message = file_.path() + ": there is no store";
     return ENOENT;
   }
-  if (owns() && !queue_.is_whole()) {
+  if (owns() && !(queue_.is_whole() && queue_.is_same())) {
     release();  // another process may have the file that is in its place
   }
   const bool owned_before = owns();
@@ -189,6 +189,12 @@ bool SqliteStore::works(StoreFailure* failure) {
   if (!queue_.is_whole()) {
     failure->error = EILSEQ;
     failure->message = file_.path() + "-queue: was cut";
+    return false;
+  }
+  if (owns() && !queue_.is_same()) {
+    failure->error = ESTALE;
+    failure->message =
+        file_.path() + "-queue: was deleted or replaced, and another process may own the store";
     return false;
   }
   return file_.is_same(failure);

@@ -181,6 +181,32 @@ TEST_F(OwnedBackend, AnOwnerThatCannotOpenItsFileKeepsOthersOut) {
   EXPECT_TRUE(carry_out(*first, finish(run)).accepted);
 }
 
+// The lock of an owner is on the file of the queue: nobody is kept out by one that was removed.
+TEST_F(OwnedBackend, AnOwnerWhoseQueueWasRemovedDoesNotGoOn) {
+  const auto backend = open();
+  carry_out(*backend, schedule("tea", clock_.us));
+  const std::string queue = path_ + "-queue";
+  std::filesystem::remove(queue);
+  workflow::StoreFailure failure;
+  EXPECT_TRUE(carry_out(*backend, claim(), 0, 1, &failure).claimed.empty());
+  EXPECT_EQ(failure.error, ESTALE);
+  EXPECT_NE(failure.message.find(queue), std::string::npos) << failure.message;
+  // It becomes the owner again if nobody else has become it.
+  ASSERT_EQ(backend->reopen(&message_), 0) << message_;
+  const auto run = carry_out(*backend, claim()).claimed.at(0).run;
+  // A file that somebody has put there, and that is none.
+  std::filesystem::remove(queue);
+  std::ofstream(queue) << "x";
+  carry_out(*backend, finish(run), 0, 1, &failure);
+  EXPECT_EQ(failure.error, ESTALE);
+  EXPECT_NE(backend->reopen(&message_), 0);
+  EXPECT_TRUE(backend->leases_are_lost());
+  std::filesystem::remove(queue);
+  ASSERT_EQ(backend->reopen(&message_), 0) << message_;
+  EXPECT_FALSE(backend->leases_are_lost());
+  EXPECT_EQ(count(*backend), 1U);
+}
+
 TEST_F(OwnedBackend, NoRunWaitsForASync) {
   std::atomic<int> syncs{0};
   std::atomic<int> writes{0};
