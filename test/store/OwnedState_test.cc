@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,6 +29,14 @@ class OwnedStateJournal : public testing::Test {
     StoreRequest request = test_support::make_request(std::move(what));
     EXPECT_TRUE(state_.carry_out(request, true));
     return std::get<WHAT>(std::move(request.what));
+  }
+  // Asks whether the request was carried out. Returns the error.
+  static int ask(OwnedState& state, uint64_t session, uint64_t number) {
+    workflow::AskRequest ask;
+    ask.asked = {session, number};
+    StoreRequest request = test_support::make_request(ask);
+    EXPECT_TRUE(state.carry_out(request, true));
+    return request.failure.error;
   }
   // Returns how many bytes were appended.
   size_t append() {
@@ -87,6 +96,29 @@ TEST_F(OwnedStateJournal, WhatIsBeingWrittenIsNotWrittenAgain) {
   carry_out(test_support::schedule("coffee", kNowUs));
   append();
   EXPECT_EQ(state_.counters().stored, 2U);
+}
+
+// The sessions that were used last keep their answers, and not all sessions keep many.
+TEST_F(OwnedStateJournal, TheAnswersOfAllSessionsAreBounded) {
+  constexpr uint64_t kRemembered = 100;
+  constexpr uint64_t kSessions = 50;
+  OwnedState state(kRemembered);
+  state.set_now(kNowUs);
+  for (uint64_t session = 1; session <= kSessions; session++) {
+    state.know_session(session);
+    for (uint64_t number = 1; number <= kRemembered; number++) {
+      StoreRequest request =
+          test_support::make_request(test_support::cancel(std::string(100, 'x')), number, session);
+      EXPECT_TRUE(state.carry_out(request, true));
+    }
+    state.write();
+    state.journal().appended();
+  }
+  for (uint64_t session = 1; session <= kSessions; session++) {
+    for (const uint64_t number : {uint64_t{1}, kRemembered}) {
+      EXPECT_EQ(ask(state, session, number), session > kSessions - 4 ? 0 : ENODATA) << session;
+    }
+  }
 }
 
 }  // namespace
