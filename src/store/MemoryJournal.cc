@@ -54,9 +54,7 @@ void MemoryJournal::appended() {
 }
 
 size_t MemoryJournal::drop_first() {
-  // What is being written stays.
-  const int64_t end = written_.empty() ? last_row_ + 1 : written_.front().number;
-  if (first_row_ >= end || (list_.newer != &list_ && list_.newer->row == first_row_)) {
+  if (!has_appended_rows() || (list_.newer != &list_ && list_.newer->row == first_row_)) {
     return 0;
   }
   const size_t size = sizes_.front();

@@ -74,8 +74,13 @@ class MemoryJournal {
 
   // Whether rows at the beginning should be dropped: most of the journal does not count.
   bool is_worth_cleaning() const { return bytes_ > 2 * live_bytes_ + kIdleBytes; }
-  // Drops the first row if nothing in it counts, and returns its size; or else 0, and then oldest()
-  // has to be written again.
+  // Whether the first row is one that was appended, and not one that is being written. That stays.
+  bool has_appended_rows() const {
+    return first_row_ < (written_.empty() ? last_row_ + 1 : written_.front().number);
+  }
+  // Drops the first row if it was appended and nothing in it counts, and returns its size.
+  // Otherwise returns 0. Then, if has_appended_rows(), there is an oldest() entry, which has to be
+  // written again.
   size_t drop_first();
   JournalEntry& oldest() { return *list_.newer; }
 

@@ -84,8 +84,10 @@ void OwnedAnswers::insert(const WFStoreRequestId& id, std::string text, bool use
   Answer& answer = place->second;
   answer.text = std::move(text);
   answer.used_up = used_up;
+  answers_++;
   write_again(answer);
   trim(session);
+  drop_oldest(id.session);
 }
 
 void OwnedAnswers::trim(Session& session) {
@@ -94,23 +96,25 @@ void OwnedAnswers::trim(Session& session) {
     session.forgotten = std::max(session.forgotten, first->first);
     journal_.forget(first->second);
     session.answers.erase(first);
+    answers_--;
   }
 }
 
 void OwnedAnswers::drop_oldest(uint64_t kept) {
-  if (sessions_.size() <= kMostSessions) return;
-  uint64_t oldest = 0;
-  uint64_t oldest_use = std::numeric_limits<uint64_t>::max();
-  for (const auto& [id, session] : sessions_) {
-    if (id != kept && session.used < oldest_use) {
-      oldest = id;
-      oldest_use = session.used;
+  while (sessions_.size() > kMostSessions || answers_ > kFullSessions * remembered_) {
+    uint64_t oldest = 0;
+    uint64_t oldest_use = std::numeric_limits<uint64_t>::max();
+    for (const auto& [id, session] : sessions_) {
+      if (id != kept && session.used < oldest_use) {
+        oldest = id;
+        oldest_use = session.used;
+      }
     }
+    StoreBytes::put(journal_.begin(MemoryRecord::kDropped), oldest);
+    journal_.end(nullptr);
+    drop(oldest);
+    has_dropped_ = true;
   }
-  StoreBytes::put(journal_.begin(MemoryRecord::kDropped), oldest);
-  journal_.end(nullptr);
-  drop(oldest);
-  has_dropped_ = true;
 }
 
 void OwnedAnswers::drop(uint64_t id) {
@@ -119,6 +123,7 @@ void OwnedAnswers::drop(uint64_t id) {
   for (auto& [number, answer] : found->second.answers) {
     journal_.forget(answer);
   }
+  answers_ -= found->second.answers.size();
   journal_.forget(found->second);
   sessions_.erase(found);
 }
@@ -166,7 +171,9 @@ bool OwnedAnswers::read(char kind, StoreBytes::Reader& record) {
     return record.good();
   }
   const uint64_t number = record.number();
-  Answer& answer = session.answers.try_emplace(number, id, number).first->second;
+  const auto [place, is_new] = session.answers.try_emplace(number, id, number);
+  answers_ += is_new ? 1 : 0;
+  Answer& answer = place->second;
   answer.used_up = record.number() != 0;
   answer.text = record.text();
   journal_.place(answer, size - record.left());

@@ -20,7 +20,9 @@ namespace workflow {
 // Invariants:
 // 1. A session has at most `remembered` answers, those with the largest numbers. Answers up to
 //    `forgotten` may be missing, those above are not.
-// 2. There are at most kMostSessions sessions, those that were used last. `used` counts uses.
+// 2. There are at most kMostSessions sessions, those that were used last. `used` counts uses. All
+//    together they have at most kFullSessions times `remembered` answers, so that memory is
+//    bounded: the session that was used longest ago goes first, as a whole.
 // 3. Once a session was dropped (has_dropped), what an unknown session has asked may be forgotten.
 // 4. Each answer has a record in the journal, and each session one or a place in `changed_`.
 class OwnedAnswers {
@@ -74,16 +76,19 @@ class OwnedAnswers {
 
  private:
   static constexpr size_t kMostSessions = 256;
+  static constexpr size_t kFullSessions = 4;
 
   Found look_for(const WFStoreRequestId& id, const Answer** answer) const;
   void insert(const WFStoreRequestId& id, std::string text, bool used_up);
   void trim(Session& session);
   void drop(uint64_t session);
+  // Drops sessions as long as there are too many or too many answers, but not this one.
   void drop_oldest(uint64_t kept);
 
   MemoryJournal& journal_;
   const size_t remembered_;
   std::unordered_map<uint64_t, Session> sessions_;
+  size_t answers_ = 0;  // of all sessions
   std::vector<uint64_t> changed_;
   uint64_t uses_ = 0;
   bool has_dropped_ = false;

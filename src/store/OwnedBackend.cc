@@ -37,6 +37,7 @@ int OwnedBackend::open_file(bool create, std::string* message) {
   statements_.emplace(store_.connection());
   syncs_ = settings_.full_sync;
   sync_ = OwnedState::Sync::kNotNeeded;
+  has_unsynced_ = settings_.full_sync;  // an owner that died may have left it
   int error = load(message);
   if (error == 0) {
     store_.begin(VirtualScheduler::current() == nullptr);
@@ -44,7 +45,7 @@ int OwnedBackend::open_file(bool create, std::string* message) {
   }
   if (error != 0) {
     statements_.reset();
-    store_.close(true);
+    store_.close_files(true);
   }
   return error;
 }
@@ -108,7 +109,7 @@ void OwnedBackend::look_at_owner() {
 // in the journal, and is written with the first group.
 int OwnedBackend::commit_session(std::string* message) {
   sync_ = std::max(sync_, state_->write());
-  if (state_->journal().written().empty()) {
+  if (!must_commit()) {
     return 0;
   }
   StoreFailure failure;
@@ -160,7 +161,7 @@ void OwnedBackend::execute_group(Requests requests) {
   }
   sync_ = std::max(sync_, state_->write());
   Outcome outcome = Outcome::kCommitted;
-  if (!state_->journal().written().empty()) {
+  if (must_commit()) {
     outcome = commit(&failure);
     if (outcome == Outcome::kDiskIsFull) {
       store_.use_reserve();
@@ -172,6 +173,19 @@ void OwnedBackend::execute_group(Requests requests) {
     return;
   }
   is_ahead_ = false;
+}
+
+bool OwnedBackend::must_commit() {
+  if (!state_->journal().written().empty()) {
+    return true;
+  }
+  // What a user is told may follow from what was written before, such as the end of a run.
+  const OwnedState::Sync sync = std::exchange(sync_, OwnedState::Sync::kNotNeeded);
+  if (sync == OwnedState::Sync::kNow && has_unsynced_) {
+    sync_ = sync;
+    return true;
+  }
+  return false;
 }
 
 void OwnedBackend::fail(Requests requests, const StoreFailure& failure) {
@@ -215,6 +229,7 @@ OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
   given_fences_ = meta.fence;
   has_committed_ = true;
   const OwnedState::Sync sync = std::exchange(sync_, OwnedState::Sync::kNotNeeded);
+  has_unsynced_ = !syncs_ && settings_.full_sync;
   if (sync == OwnedState::Sync::kNow && syncs_) {
     store_.queue().committed(meta.commits);
   } else if (sync == OwnedState::Sync::kSoon && settings_.full_sync) {
@@ -260,7 +275,8 @@ void OwnedBackend::set_sync(bool syncs) {
 }
 
 int OwnedBackend::reopen(std::string* message) {
-  close_file();
+  statements_.reset();
+  store_.close_files(broken_.error != 0);
   const int error = open_file(false, message);
   broken_ = StoreFailure();
   if (error != 0) {

@@ -37,8 +37,9 @@ namespace workflow {
 // 3. No fence is given twice, whatever is undone: `fence` in the file is ahead of all that may have
 //    been given, and is where the next owner begins.
 // 4. The leases of an owner are over as soon as there is another one: it looks at them as if they
-//    had ended when it opened the store. An owner that opens the file again after a failure keeps
-//    its own leases, unless there was another owner meanwhile.
+//    had ended when it opened the store. An owner that opens the file again after a failure is
+//    the owner all the time, and keeps its leases. If it could not stay the owner, because somebody
+//    has removed the file with its lock, leases_are_lost() says so, or extensions are refused.
 // 5. After any failure the memory may be ahead of the file (is_ahead_). Then nothing is carried out
 //    until the journal has been read anew: by reopen() if the store has failed, and otherwise by
 //    the next group.
@@ -57,6 +58,7 @@ class OwnedBackend final : public StoreBackend {
 
   bool execute(std::span<StoreRequest* const> requests) override;
   int reopen(std::string* message) override;
+  bool leases_are_lost() const override { return !store_.owns(); }
   WFStoreReceipt receipt() const override;
   int64_t now_us() override;
   void close() override;
@@ -101,6 +103,8 @@ class OwnedBackend final : public StoreBackend {
 
   void execute_group(Requests requests);
   void fail(Requests requests, const StoreFailure& failure);
+  // Whether there is something to append, or to sync before the requests are answered.
+  bool must_commit();
   // Appends to the file what the journal has in addition.
   Outcome commit(StoreFailure* failure);
   void fill_meta();
@@ -117,6 +121,7 @@ class OwnedBackend final : public StoreBackend {
   bool is_ahead_ = false;
   OwnedState::Sync sync_ = OwnedState::Sync::kNotNeeded;  // of what is not yet appended
   bool syncs_ = true;                                     // how the connection is set
+  bool has_unsynced_ = false;   // whether what was written may not be synced yet
   int64_t dropped_before_ = 0;  // rows before this one are not in the file
   int64_t given_fences_ = 0;    // `fence` in the file
   int64_t owner_ = 0;           // a number of this owner; the last one is in the file

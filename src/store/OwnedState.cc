@@ -68,16 +68,15 @@ OwnedState::Sync OwnedState::sync_of(const StoreRequest& request) {
 OwnedState::Sync OwnedState::write() {
   timers_.write();
   answers_.write();
-  const Sync sync = std::exchange(sync_, Sync::kNotNeeded);
-  if (sync != Sync::kNotNeeded) {
-    clean(journal_.written_bytes());
+  if (const size_t written = journal_.written_bytes()) {
+    clean(written);  // also after claims and longer leases, whose records never count
   }
-  return sync;
+  return std::exchange(sync_, Sync::kNotNeeded);
 }
 
 void OwnedState::clean(size_t written) {
   auto left = static_cast<int64_t>(kCleanedBytes + 2 * written);
-  while (left > 0 && journal_.is_worth_cleaning()) {
+  while (left > 0 && journal_.has_appended_rows() && journal_.is_worth_cleaning()) {
     if (const size_t dropped = journal_.drop_first()) {
       left -= static_cast<int64_t>(dropped);
     } else {

@@ -44,6 +44,7 @@ int say(const std::string& path, int error, std::string* message) {
 }  // namespace
 
 int SqliteQueue::open(const std::string& path, std::string* message) {
+  path_ = path;
   // As readable and writable as the umask allows, as SQLite does with the store.
   file_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_.valid()) {
@@ -100,6 +101,13 @@ void SqliteQueue::close() {
 bool SqliteQueue::is_whole() const {
   struct stat status = {};
   return ::fstat(file_.get(), &status) == 0 && status.st_size >= kBytes;
+}
+
+bool SqliteQueue::is_same() const {
+  struct stat opened = {};
+  struct stat found = {};
+  return ::fstat(file_.get(), &opened) == 0 && ::stat(path_.c_str(), &found) == 0 &&
+         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
 }
 
 int SqliteQueue::lock(int type, int64_t byte, bool waits) const {

@@ -15,7 +15,10 @@ namespace workflow {
 // often starve the others. Here each one draws a ticket, and waits until the ticket before it was
 // given back. This is about fairness only: SQLite's lock still guards the file. So whatever goes
 // wrong here (a process that was stopped, two stores in one process, a file that was deleted) costs
-// some fairness and nothing else.
+// a store that processes share some fairness and nothing else.
+//
+// A store that one process owns needs this file: the lock of own() is what keeps others out. An
+// owner whose file was deleted or replaced is_same() no longer, and must not go on.
 //
 // enter() and leave() are called by one thread at a time; the others by any thread.
 //
@@ -52,6 +55,9 @@ class SqliteQueue {
   bool is_open() const { return page_ != nullptr; }
   // Whether the page can be used. It could be touched no more if somebody had cut the file.
   bool is_whole() const;
+  // Whether the path still leads to the file that was opened. Otherwise the lock of own() keeps
+  // nobody out.
+  bool is_same() const;
 
   // While a process creates the store, others wait. Returns 0 or an errno value.
   int lock_creation();
@@ -80,6 +86,7 @@ class SqliteQueue {
   bool is_locked_elsewhere(int64_t byte) const;
   bool draw_ticket(int64_t deadline_ns);
 
+  std::string path_;
   UniqueFd file_;
   Page* page_ = nullptr;
   bool has_ticket_ = false;

@@ -14,15 +14,12 @@ int SqliteStore::open(bool create, int64_t now_us, std::string* message) {
     *message = file_.path() + ": there is no store";
     return ENOENT;
   }
-  if (error == 0) {
-    error = opened_.enter(file_.path(), layout_ == SqliteLayout::kOwned);
-    if (error == ECHILD) {
-      *message = file_.path() +
-                 ": was open when this process was forked, and its locks have stayed with the "
-                 "parent";
-    } else if (error == EBUSY) {
-      *message = file_.path() + ": this process has the store open, and it has one owner";
-    }
+  if (owns() && !(queue_.is_whole() && queue_.is_same())) {
+    release();  // another process may have the file that is in its place
+  }
+  const bool owned_before = owns();
+  if (error == 0 && !owned_before) {
+    error = enter(message);
   }
   if (error == 0 && file_.exists()) {
     // Before anything else is touched: it may be a store of another layout, or none.
@@ -38,13 +35,31 @@ int SqliteStore::open(bool create, int64_t now_us, std::string* message) {
     error = verify(message);
   }
   if (error != 0) {
-    close(true);
+    close_files(true);
+    if (!owned_before) {
+      release();
+    }
+  }
+  return error;
+}
+
+int SqliteStore::enter(std::string* message) {
+  const int error = opened_.enter(file_.path(), layout_ == SqliteLayout::kOwned);
+  if (error == ECHILD) {
+    *message = file_.path() +
+               ": was open when this process was forked, and its locks have stayed with the "
+               "parent";
+  } else if (error == EBUSY) {
+    *message = file_.path() + ": this process has the store open, and it has one owner";
   }
   return error;
 }
 
 int SqliteStore::open_queue(bool create, int64_t now_us, std::string* message) {
   MutexLock lock(SqliteOpened::creation());
+  if (owns()) {
+    return make_file(create, now_us, message);
+  }
   if (const int error = queue_.open(file_.path() + "-queue", message)) {
     return error;
   }
@@ -134,6 +149,11 @@ void SqliteStore::begin(bool with_thread) {
 }
 
 void SqliteStore::close(bool has_failed) {
+  close_files(has_failed);
+  release();
+}
+
+void SqliteStore::close_files(bool has_failed) {
   if (checkpoints_) {
     checkpoints_->stop();
     if (checkpoints_->failed()) {
@@ -146,6 +166,9 @@ void SqliteStore::close(bool has_failed) {
     file_.set_copies_on_close(false);
   }
   file_.close();
+}
+
+void SqliteStore::release() {
   {
     // This takes away the locks of all threads on the file of the queue.
     MutexLock lock(SqliteOpened::creation());
@@ -166,6 +189,12 @@ bool SqliteStore::works(StoreFailure* failure) {
   if (!queue_.is_whole()) {
     failure->error = EILSEQ;
     failure->message = file_.path() + "-queue: was cut";
+    return false;
+  }
+  if (owns() && !queue_.is_same()) {
+    failure->error = ESTALE;
+    failure->message =
+        file_.path() + "-queue: was deleted or replaced, and another process may own the store";
     return false;
   }
   return file_.is_same(failure);

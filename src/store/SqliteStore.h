@@ -33,7 +33,9 @@ namespace workflow {
 // 3. A store that has fewer commits than the queue has counted, or whose file is missing beside
 //    its log or its queue, is not opened: something was lost that was reported as stored.
 // 4. A store of the owned layout is open once. The process that has it open has a lock on the
-//    queue, which the system takes back when the process dies.
+//    queue, which the system takes back when the process dies. It keeps the lock while it opens the
+//    store again after a failure, so that nobody else takes its timers while its leases live. It
+//    gives the lock up only by close(), or when the file with the lock is not the queue any more.
 class SqliteStore {
  public:
   SqliteStore(const std::string& path, SqliteLayout layout, const SqliteSettings& settings)
@@ -42,13 +44,18 @@ class SqliteStore {
   SqliteStore& operator=(const SqliteStore&) = delete;
 
   // Opens the store, creates it if it is missing, and verifies it. Returns 0, or an errno value and
-  // a message. After that either begin() or close(true) follows.
+  // a message. After that either begin(), close(true) or close_files(true) follows. If it fails, an
+  // owner that opens its store again is still the owner if owns() says so.
   int open(bool create, int64_t now_us, std::string* message);
   // The store is good: it is used from now on. With a thread for checkpoints, if there is to be
   // one.
   void begin(bool with_thread);
   // All statements must be gone. `has_failed`: see invariant 1.
   void close(bool has_failed);
+  // The same for an owner that is going to open the store again: it stays the owner meanwhile.
+  void close_files(bool has_failed);
+  // Whether this is the owner of the store, which nobody else can open then.
+  bool owns() const { return layout_ == SqliteLayout::kOwned && queue_.is_open(); }
 
   // Whether requests can be carried out, as far as is known. Otherwise sets `failure`.
   bool works(StoreFailure* failure);
@@ -76,6 +83,10 @@ class SqliteStore {
   static constexpr size_t kMostRequests = 4096;
   static constexpr size_t kMostBytes = size_t{8} * 1024 * 1024;
 
+  // Notes that this process has the store open, as far as it may.
+  int enter(std::string* message);
+  // Whoever owned the store no longer does. The files must be closed.
+  void release();
   // Opens the queue, and creates the store if it is missing, while no other thread does.
   int open_queue(bool create, int64_t now_us, std::string* message);
   // Creates the store if it is missing.

@@ -78,6 +78,10 @@ class StoreBackend {
   // message of one line. Nothing that was stored is lost by it.
   virtual int reopen(std::string* message) = 0;
 
+  // After reopen() has failed: whether others may have taken what this store has claimed, although
+  // these leases have not ended by the clock. Then the runs are told at once.
+  virtual bool leases_are_lost() const { return false; }
+
   virtual WFStoreReceipt receipt() const = 0;
 
   // The present time of the store in microseconds. Any thread.

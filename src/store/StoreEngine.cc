@@ -746,6 +746,9 @@ void StoreEngine::reopen() {
   const int error = backend_->reopen(&message);
   if (error != 0) {
     counters_.errors.fetch_add(1, std::memory_order_relaxed);
+    if (backend_->leases_are_lost()) {
+      lose_leases();
+    }
     fail_all(error, message);
   }
   MutexLock lock(mutex_);
@@ -754,6 +757,16 @@ void StoreEngine::reopen() {
   if (error != 0) {
     note_failure();
   }
+}
+
+void StoreEngine::lose_leases() {
+  std::vector<StoreRuns::Notice> notices;
+  {
+    MutexLock lock(mutex_);
+    notices = runs_.lose_all();
+  }
+  counters_.lost.fetch_add(notices.size(), std::memory_order_relaxed);
+  notify(notices);
 }
 
 void StoreEngine::fail_all(int error, const std::string& message) {

@@ -165,6 +165,8 @@ class StoreEngine final : public Service, public std::enable_shared_from_this<St
   // Something has failed that must not: the store is opened again, at once or after a pause.
   void note_failure() WF_REQUIRES(mutex_);
   void reopen();
+  // Tells all runs that their leases were lost.
+  void lose_leases();
   void fail_all(int error, const std::string& message);
 
   void answer(const std::shared_ptr<StoreCall>& call);

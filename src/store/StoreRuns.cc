@@ -114,6 +114,19 @@ std::vector<StoreRuns::Notice> StoreRuns::extended(
   return notices;
 }
 
+std::vector<StoreRuns::Notice> StoreRuns::lose_all() {
+  std::vector<Notice> notices;
+  notices.reserve(runs_.size());  // nothing has changed if memory runs out
+  for (const auto& [fence, run] : runs_) {
+    if (!run->ended) {
+      notices.push_back({run, ESTALE});
+    }
+  }
+  std::erase_if(runs_, [](const auto& each) { return !each.second->ended; });
+  find_next_times();
+  return notices;
+}
+
 std::shared_ptr<StoreRun> StoreRuns::find(const RunId& id) const {
   const auto found = runs_.find(id.fence);
   return found != runs_.end() && found->second->id.timer == id.timer ? found->second : nullptr;

@@ -63,6 +63,9 @@ class StoreRuns {
   // Takes the answers to extend(). Runs whose lease was lost are forgotten.
   std::vector<Notice> extended(const std::vector<std::shared_ptr<StoreRun>>& runs,
                                const std::vector<ExtendRequest::Extended>& answers);
+  // All leases were lost. Runs that go on are forgotten, and returned. Those that have ended are
+  // known until the store has taken their end or refused it.
+  std::vector<Notice> lose_all();
   // The run with that fence, or null.
   std::shared_ptr<StoreRun> find(const RunId& id) const;
 

@@ -38,6 +38,9 @@ class FaultyBackend final : public workflow::StoreBackend {
   // Makes the next `n` calls of reopen() fail with EIO.
   void fail_reopen(int n) { failing_reopens_ = n; }
 
+  // Makes each reopen() that fails lose all leases.
+  void lose_leases() { loses_leases_ = true; }
+
   // StoreBackend
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
     const Fault next = fault_.exchange(Fault::kNone);
@@ -69,6 +72,7 @@ class FaultyBackend final : public workflow::StoreBackend {
     }
     return backend_->reopen(message);
   }
+  bool leases_are_lost() const override { return loses_leases_ || backend_->leases_are_lost(); }
 
   WFStoreReceipt receipt() const override { return backend_->receipt(); }
   int64_t now_us() override { return backend_->now_us(); }
@@ -80,6 +84,7 @@ class FaultyBackend final : public workflow::StoreBackend {
   std::atomic<Fault> always_{Fault::kNone};
   std::atomic<int> failing_reopens_{0};
   std::atomic<int> reopens_{0};
+  std::atomic<bool> loses_leases_{false};
 };
 
 }  // namespace store_test

@@ -141,25 +141,70 @@ TEST_F(OwnedBackend, AnOwnerThatWasReplacedMeanwhileHasLostItsLeases) {
   settings.base_vfs = vfs.name();
   const auto first = open(settings);
   carry_out(*first, schedule("tea", clock_.us));
-  carry_out(*first, schedule("coffee", clock_.us + kSecondUs));
   const auto run = carry_out(*first, claim()).claimed.at(0).run;
-  // It cannot open the file, and another one can.
   vfs.set_fault([](FaultVfs::Operation operation, bool) {
     return operation == FaultVfs::kRead ? SQLITE_IOERR_READ : SQLITE_OK;
   });
   ASSERT_NE(first->reopen(&message_), 0);
-  auto second = open();
-  ASSERT_TRUE(second) << message_;
-  clock_.us += kSecondUs;
-  const auto taken = carry_out(*second, claim());
-  EXPECT_EQ(taken.claimed.size(), 2U);
+  EXPECT_FALSE(first->leases_are_lost());
   vfs.set_fault(nullptr);
-  EXPECT_EQ(first->reopen(&message_), EBUSY);
-  second.reset();
+  {
+    // Another owner has put its number there.
+    workflow::SqliteConnection connection;
+    connection.open(path_, SQLITE_OPEN_READWRITE, workflow::SqliteSeals::over(nullptr));
+    ASSERT_TRUE(connection.run("UPDATE meta SET dropping = dropping + 1")) << connection.message();
+  }
   ASSERT_EQ(first->reopen(&message_), 0) << message_;
+  workflow::ExtendRequest extend;
+  extend.runs = {run};
+  extend.lease_us = kLeaseUs;
+  EXPECT_FALSE(carry_out(*first, extend).extended.at(0).live);
   EXPECT_FALSE(carry_out(*first, finish(run)).accepted);
-  EXPECT_FALSE(carry_out(*first, finish(taken.claimed[0].run)).accepted);
-  EXPECT_EQ(carry_out(*first, claim()).claimed.size(), 2U);
+  EXPECT_EQ(carry_out(*first, claim()).claimed.size(), 1U);
+}
+
+TEST_F(OwnedBackend, AnOwnerThatCannotOpenItsFileKeepsOthersOut) {
+  FaultVfs vfs;
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  const auto first = open(settings);
+  carry_out(*first, schedule("tea", clock_.us));
+  const auto run = carry_out(*first, claim()).claimed.at(0).run;
+  vfs.set_fault([](FaultVfs::Operation operation, bool) {
+    return operation == FaultVfs::kRead ? SQLITE_IOERR_READ : SQLITE_OK;
+  });
+  ASSERT_NE(first->reopen(&message_), 0);
+  EXPECT_FALSE(open());
+  EXPECT_EQ(error_, EBUSY);
+  vfs.set_fault(nullptr);
+  ASSERT_EQ(first->reopen(&message_), 0) << message_;
+  EXPECT_TRUE(carry_out(*first, finish(run)).accepted);
+}
+
+// The lock of an owner is on the file of the queue: nobody is kept out by one that was removed.
+TEST_F(OwnedBackend, AnOwnerWhoseQueueWasRemovedDoesNotGoOn) {
+  const auto backend = open();
+  carry_out(*backend, schedule("tea", clock_.us));
+  const std::string queue = path_ + "-queue";
+  std::filesystem::remove(queue);
+  workflow::StoreFailure failure;
+  EXPECT_TRUE(carry_out(*backend, claim(), 0, 1, &failure).claimed.empty());
+  EXPECT_EQ(failure.error, ESTALE);
+  EXPECT_NE(failure.message.find(queue), std::string::npos) << failure.message;
+  // It becomes the owner again if nobody else has become it.
+  ASSERT_EQ(backend->reopen(&message_), 0) << message_;
+  const auto run = carry_out(*backend, claim()).claimed.at(0).run;
+  // A file that somebody has put there, and that is none.
+  std::filesystem::remove(queue);
+  std::ofstream(queue) << "x";
+  carry_out(*backend, finish(run), 0, 1, &failure);
+  EXPECT_EQ(failure.error, ESTALE);
+  EXPECT_NE(backend->reopen(&message_), 0);
+  EXPECT_TRUE(backend->leases_are_lost());
+  std::filesystem::remove(queue);
+  ASSERT_EQ(backend->reopen(&message_), 0) << message_;
+  EXPECT_FALSE(backend->leases_are_lost());
+  EXPECT_EQ(count(*backend), 1U);
 }
 
 TEST_F(OwnedBackend, NoRunWaitsForASync) {
@@ -193,6 +238,29 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
   writes = 0;
   EXPECT_EQ(count(*backend), 1U);
   EXPECT_EQ(writes, 0);
+}
+
+// A verdict that is not remembered changes nothing, but follows from what was written.
+TEST_F(OwnedBackend, AVerdictIsSyncedWithWhatItFollowsFrom) {
+  std::atomic<int> syncs{0};
+  FaultVfs vfs;
+  workflow::SqliteSettings settings;
+  settings.base_vfs = vfs.name();
+  options_.remembered = 0;
+  const auto backend = open(settings);
+  ASSERT_TRUE(backend) << message_;
+  carry_out(*backend, schedule("tea", clock_.us), 1);
+  vfs.set_fault([&syncs](FaultVfs::Operation operation, bool) {
+    syncs += operation == FaultVfs::kSync ? 1 : 0;
+    return SQLITE_OK;
+  });
+  ASSERT_EQ(carry_out(*backend, claim()).claimed.size(), 1U);
+  EXPECT_EQ(syncs, 0);
+  EXPECT_EQ(carry_out(*backend, cancel("coffee"), 2).answers.at(0).verdict,
+            WFStoreVerdict::kUnknown);
+  EXPECT_EQ(syncs, 1);
+  carry_out(*backend, cancel("coffee"), 3);  // there is nothing new
+  EXPECT_EQ(syncs, 1);
 }
 
 TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
