@@ -70,9 +70,10 @@ class RedisStoreNodes {
 
   // From here on the following functions look at what was asked.
   void begin();
-  // Whether somebody has replied after a silence.
-  bool was_silent() const { return was_silent_; }
-  // Asks those who know whether the servers that were used are masters, and then the servers
+  // Whether a server that was used has replied after a silence, now or earlier, and
+  // is_still_right() has not found since then that it is a master.
+  bool was_silent() const;
+  // If so, asks those who know whether the servers that were used are masters, and then the servers
   // whether they still are what they were.
   bool is_still_right();
   // Waits until as many replicas as the place says have what the servers know that were used, or
@@ -91,6 +92,11 @@ class RedisStoreNodes {
   static constexpr int kReplicasMs = 1000;
   static constexpr int kAbsentReplicasMs = 50;
 
+  static constexpr int kMostChecks = 3;
+
+  // How long the servers that were used are waited for: as long as they are masters.
+  RedisStoreLink::Patience patience();
+  bool check_once();
   bool are_still_masters();
   RedisStoreNode* node_at(const RedisUrl::Server& server);
   // Connects to a server that is not known yet. Null with an error and a message.
@@ -103,7 +109,6 @@ class RedisStoreNodes {
   const RedisStorePlace& place_;
   std::vector<std::unique_ptr<RedisStoreNode>> nodes_;
   std::vector<RedisStoreNode*> owners_;  // of a Cluster: the nodes of the slots
-  bool was_silent_ = false;
 };
 
 }  // namespace workflow
