@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <new>
 #include <utility>
 
 #include "store/RedisStoreScripts.h"
@@ -16,6 +17,8 @@ namespace {
 std::string session_text(uint64_t session) {
   return std::to_string(session);
 }
+
+constexpr const char* kMayBeReplaced = "Redis: another server may have become the master";
 
 bool starts_with_code(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
@@ -58,15 +61,19 @@ RedisStoreBackend::~RedisStoreBackend() {
 void RedisStoreBackend::close() {
   news_.close();
   nodes_.close();
-  why_closed_ = {ENOTCONN, "Redis: the store is closed"};
+  // A text could need memory. See execute().
+  why_closed_.error = ENOTCONN;
+  why_closed_.message.clear();
 }
 
 int RedisStoreBackend::connect(bool create, std::string* message) {
+  // What is known of it is kept by whatever fails.
+  RedisStoreOpening opened = opened_;
   int error = nodes_.connect(message);
   if (error == 0) {
-    error = opened_.open(nodes_, place_, create, time_argument(), message);
+    error = opened.open(nodes_, place_, create, time_argument(), message);
   }
-  if (error == 0 && opened_.has_lost && said_fsync_ &&
+  if (error == 0 && opened.has_lost && said_fsync_ &&
       place_.kind == RedisStorePlace::Kind::kServer) {
     // A failover may do that, and a server that does not sync. This one has broken its word.
     *message = "the server has lost requests that it had synced: open the store anew to go on";
@@ -75,7 +82,13 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
   if (error == 0) {
     error = load_scripts(message);
   }
+  // What was found may be that of a server that was replaced meanwhile.
+  if (nodes_.was_silent() && !nodes_.is_still_right()) {
+    *message = kMayBeReplaced;
+    error = EAGAIN;
+  }
   if (error == 0) {
+    opened_ = std::move(opened);
     receipt_ = nodes_.receipt(false);
     said_fsync_ = receipt_.level == WFStoreReceipt::kFsync;
     keep_news();
@@ -120,13 +133,19 @@ void RedisStoreBackend::keep_news() {
 }
 
 int RedisStoreBackend::reopen(std::string* message) {
-  // What is known of it is kept by whatever fails.
-  const RedisStoreOpening before = opened_;
-  const int error = connect(false, message);
-  if (error != 0) {
-    opened_ = before;
+  int error = 0;
+  try {
+    error = connect(false, message);
+  } catch (const std::bad_alloc&) {
     nodes_.close();
-    why_closed_ = {error, *message};
+    why_closed_.error = ENOMEM;
+    why_closed_.message.clear();
+    throw;
+  }
+  if (error != 0) {
+    nodes_.close();
+    why_closed_.error = error;
+    why_closed_.message = *message;
   }
   return error;
 }
@@ -163,6 +182,9 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   failure_ = Failure();
   if (nodes_.all().empty()) {
     failure_ = why_closed_;
+    if (failure_.message.empty()) {
+      failure_.message = "Redis: the store is closed";
+    }
   } else {
     nodes_.begin();
     keep_news();
@@ -201,7 +223,7 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
   if (!nodes_.was_silent() || nodes_.is_still_right()) {
     return;
   }
-  fail(EAGAIN, "Redis: another server may have become the master");
+  failure_ = {EAGAIN, kMayBeReplaced};  // also instead of what such a server has said
   for (StoreRequest* request : requests) {
     redis_store_clear(request);
     request->failure = {failure_.error, failure_.message, true};

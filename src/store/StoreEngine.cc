@@ -975,7 +975,11 @@ bool StoreEngine::stop(int64_t limit_ns) {
   for (StoreAlarm* const alarm : {&wake_alarm_, &look_alarm_, &reopen_alarm_}) {
     alarm->close();
   }
-  backend_->close();
+  try {
+    backend_->close();
+  } catch (const std::bad_alloc&) {
+    // Others wait for the end, and the destructor frees what is left.
+  }
   lock.lock();
   stopped_ = true;
   progress_.notify_all();
