@@ -192,17 +192,22 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   for (StoreRequest* request : requests) {
     redis_store_clear(request);
   }
+  receipt_ = nodes_.receipt(false);
+  has_waited_ = false;
   size_t done = 0;
   while (failure_.error == 0 && done < requests.size()) {
-    // Claims of several shards take two steps, and others wait for them.
-    const auto takes_two = [this](const StoreRequest* request) {
-      return opened_.shards > 1 && std::holds_alternative<ClaimRequest>(request->what);
+    // Claims of several shards take two steps, and others wait for them. A lease should not wait
+    // for replicas, so that what comes before a claim is confirmed before it.
+    const auto is_claim = [](const StoreRequest* request) {
+      return std::holds_alternative<ClaimRequest>(request->what);
     };
     const auto rest = requests.subspan(done);
-    const auto next = std::find_if(rest.begin(), rest.end(), takes_two);
-    const auto count = static_cast<size_t>(next - rest.begin());
-    const bool works = count > 0 ? carry_out(rest.first(count)) : claim_over_shards(*rest[0]);
-    done += count > 0 ? count : 1;
+    const auto next = std::find_if(rest.begin(), rest.end(), is_claim);
+    const auto count = std::max<size_t>(static_cast<size_t>(next - rest.begin()), 1);
+    const bool is_divided = is_claim(rest[0]) && opened_.shards > 1;
+    const bool works = is_divided ? claim_over_shards(*rest[0]) : carry_out(rest.first(count));
+    confirm(rest.first(count));
+    done += count;
     if (!works) {
       break;
     }
@@ -210,7 +215,6 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   for (StoreRequest* request : requests.subspan(done)) {
     request->failure = {failure_.error, failure_.message, false};
   }
-  confirm(requests.first(done));
   return failure_.error == 0;
 }
 
@@ -219,7 +223,11 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
     return request->failure.error == 0 &&
            (request->id.number != 0 || std::holds_alternative<AskRequest>(request->what));
   };
-  receipt_ = nodes_.receipt(std::any_of(requests.begin(), requests.end(), is_of_user));
+  if (std::any_of(requests.begin(), requests.end(), is_of_user)) {
+    const WFStoreReceipt receipt = nodes_.receipt(true);
+    receipt_ = has_waited_ && receipt_.level < receipt.level ? receipt_ : receipt;
+    has_waited_ = true;
+  }
   if (!nodes_.was_silent() || nodes_.is_still_right()) {
     return;
   }

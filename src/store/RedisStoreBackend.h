@@ -101,7 +101,7 @@ class RedisStoreBackend final : public StoreBackend {
   void fail_lane(Lane& lane, bool in_doubt);
   // Ends what has no answer with the failure of the store.
   void settle(std::vector<Job>& jobs);
-  // Finds out what the answers are worth.
+  // Finds out what the answers are worth, and waits for replicas if users get some.
   void confirm(std::span<StoreRequest* const> requests);
   void learn_time(RedisStoreNode& node, const RedisStoreLink::Reply& reply, int64_t server_us);
 
@@ -113,6 +113,7 @@ class RedisStoreBackend final : public StoreBackend {
   RedisStoreNodes nodes_{place_};  // none when closed
   RedisStoreOpening opened_;
   WFStoreReceipt receipt_;
+  bool has_waited_ = false;  // for replicas, in the present execute()
   bool said_fsync_ = false;  // the receipts of the last connection
   std::string script_sha_;
   std::string full_script_sha_;
