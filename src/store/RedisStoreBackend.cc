@@ -80,6 +80,7 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
     error = EILSEQ;
   }
   if (error == 0) {
+    nodes_.set_shards(opened.shards);
     error = load_scripts(message);
   }
   // What was found may be that of a server that was replaced meanwhile.
@@ -155,6 +156,14 @@ std::string RedisStoreBackend::time_argument() const {
                                 : std::to_string(test_clock_->now_ns_on(ClockId::kWall) / 1000);
 }
 
+std::string RedisStoreBackend::ahead_argument(const RedisStoreNode& node) const {
+  if (test_clock_ != nullptr) {
+    return "0";
+  }
+  // A lease must not count as over before it is, so the time of the store is never ahead.
+  return node.knows_offset ? std::to_string(std::max<int64_t>(node.offset_us - offset_us_, 0)) : "";
+}
+
 int64_t RedisStoreBackend::now_us() {
   return test_clock_ == nullptr ? system_clock().now_ns() / 1000 + offset_us_.load()
                                 : test_clock_->now_ns_on(ClockId::kWall) / 1000;
@@ -169,13 +178,18 @@ void RedisStoreBackend::learn_time(RedisStoreNode& node, const RedisStoreLink::R
       node.knows_offset ? node.offset_us : least_us + (most_us - least_us) / 2;
   node.offset_us = std::clamp(offset_us, least_us, std::max(least_us, most_us));
   node.knows_offset = true;
-  int64_t slowest_us = node.offset_us;
+  int64_t slowest_us = kNeverUs;
   for (const auto& other : nodes_.all()) {
-    if (other->knows_offset) {
+    if (other->has_shards && !other->knows_offset) {
+      return;  // it may be the slowest
+    }
+    if (other->has_shards) {
       slowest_us = std::min(slowest_us, other->offset_us);
     }
   }
-  offset_us_ = slowest_us;
+  if (slowest_us != kNeverUs) {
+    offset_us_ = slowest_us;
+  }
 }
 
 bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
@@ -332,6 +346,7 @@ std::string RedisStoreBackend::command_of(size_t shard, const Lane& lane,
       lane.full ? "full" : "",
       place_.channel(),
       node.about.identity,
+      ahead_argument(node),
   };
   for (size_t i = 0; i < lane.under_way; i++) {
     const RedisStorePart& part = *lane.waiting[lane.done + i].second;

@@ -91,6 +91,16 @@ RedisStoreNode& RedisStoreNodes::of_shard(size_t shard) {
   return owners_.empty() ? *nodes_.front() : *owners_[slot_of(shard)];
 }
 
+void RedisStoreNodes::set_shards(size_t shards) {
+  shards_ = shards;
+  for (const auto& node : nodes_) {
+    node->has_shards = false;
+  }
+  for (size_t shard = 0; shard < shards; shard++) {
+    of_shard(shard).has_shards = true;
+  }
+}
+
 RedisStoreNode* RedisStoreNodes::node_at(const RedisUrl::Server& server) {
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&server](const auto& node) {
     return node->url.server == server;
@@ -180,6 +190,7 @@ bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
   }
   if (!redirection->asks) {
     owners_[slot_of(attempt.question->shard)] = node;
+    set_shards(shards_);
   }
   attempt.node = node;
   attempt.asking = redirection->asks;

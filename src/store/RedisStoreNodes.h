@@ -27,6 +27,7 @@ struct RedisStoreNode {
   // The time of the server minus the monotonic clock.
   int64_t offset_us = 0;
   bool knows_offset = false;
+  bool has_shards = false;   // see set_shards()
   bool was_used = false;     // since begin()
   bool has_replicas = true;  // enough of them had everything when they were waited for
 };
@@ -67,6 +68,8 @@ class RedisStoreNodes {
 
   const std::vector<std::unique_ptr<RedisStoreNode>>& all() const { return nodes_; }
   RedisStoreNode& of_shard(size_t shard);
+  // Says how many shards there are. From then on it is known which nodes have some.
+  void set_shards(size_t shards);
 
   // From here on the following functions look at what was asked.
   void begin();
@@ -109,6 +112,7 @@ class RedisStoreNodes {
   const RedisStorePlace& place_;
   std::vector<std::unique_ptr<RedisStoreNode>> nodes_;
   std::vector<RedisStoreNode*> owners_;  // of a Cluster: the nodes of the slots
+  size_t shards_ = 0;                    // 0: not known yet
 };
 
 }  // namespace workflow
