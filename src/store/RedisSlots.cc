@@ -36,6 +36,7 @@ size_t RedisSlots::of_key(std::string_view key) {
 bool RedisSlots::parse(const protocol::RedisValue& reply, const std::string& from,
                        RedisSlots* slots) {
   slots->masters.clear();
+  slots->ids.clear();
   slots->owners.assign(kCount, -1);
   if (!reply.is_array()) {
     return false;
@@ -65,6 +66,7 @@ bool RedisSlots::parse(const protocol::RedisValue& reply, const std::string& fro
     auto place = std::find(slots->masters.begin(), slots->masters.end(), master);
     if (place == slots->masters.end()) {
       place = slots->masters.insert(place, std::move(master));
+      slots->ids.push_back(range[2].arr_size() > 2 ? range[2][2].string_value() : "");
     }
     std::fill(slots->owners.begin() + first, slots->owners.begin() + last + 1,
               static_cast<int>(place - slots->masters.begin()));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RedisSlots {
   static bool parse(const protocol::RedisValue& reply, const std::string& from, RedisSlots* slots);
 
   std::vector<RedisUrl::Server> masters;
+  std::vector<std::string> ids;  // of the masters, as the Cluster names them; or empty
   // For each slot the place of its master in `masters`, or -1.
   std::vector<int> owners;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <new>
 #include <utility>
 
 #include "store/RedisStoreScripts.h"
@@ -16,6 +17,8 @@ namespace {
 std::string session_text(uint64_t session) {
   return std::to_string(session);
 }
+
+constexpr const char* kMayBeReplaced = "Redis: another server may have become the master";
 
 bool starts_with_code(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
@@ -58,24 +61,35 @@ RedisStoreBackend::~RedisStoreBackend() {
 void RedisStoreBackend::close() {
   news_.close();
   nodes_.close();
-  why_closed_ = {ENOTCONN, "Redis: the store is closed"};
+  // A text could need memory. See execute().
+  why_closed_.error = ENOTCONN;
+  why_closed_.message.clear();
 }
 
 int RedisStoreBackend::connect(bool create, std::string* message) {
+  // What is known of it is kept by whatever fails.
+  RedisStoreOpening opened = opened_;
   int error = nodes_.connect(message);
   if (error == 0) {
-    error = opened_.open(nodes_, place_, create, time_argument(), message);
+    error = opened.open(nodes_, place_, create, time_argument(), message);
   }
-  if (error == 0 && opened_.has_lost && said_fsync_ &&
+  if (error == 0 && opened.has_lost && said_fsync_ &&
       place_.kind == RedisStorePlace::Kind::kServer) {
     // A failover may do that, and a server that does not sync. This one has broken its word.
     *message = "the server has lost requests that it had synced: open the store anew to go on";
     error = EILSEQ;
   }
   if (error == 0) {
+    nodes_.set_shards(opened.shards);
     error = load_scripts(message);
   }
+  // What was found may be that of a server that was replaced meanwhile.
+  if (nodes_.was_silent() && !nodes_.is_still_right()) {
+    *message = kMayBeReplaced;
+    error = EAGAIN;
+  }
   if (error == 0) {
+    opened_ = std::move(opened);
     receipt_ = nodes_.receipt(false);
     said_fsync_ = receipt_.level == WFStoreReceipt::kFsync;
     keep_news();
@@ -120,13 +134,19 @@ void RedisStoreBackend::keep_news() {
 }
 
 int RedisStoreBackend::reopen(std::string* message) {
-  // What is known of it is kept by whatever fails.
-  const RedisStoreOpening before = opened_;
-  const int error = connect(false, message);
-  if (error != 0) {
-    opened_ = before;
+  int error = 0;
+  try {
+    error = connect(false, message);
+  } catch (const std::bad_alloc&) {
     nodes_.close();
-    why_closed_ = {error, *message};
+    why_closed_.error = ENOMEM;
+    why_closed_.message.clear();
+    throw;
+  }
+  if (error != 0) {
+    nodes_.close();
+    why_closed_.error = error;
+    why_closed_.message = *message;
   }
   return error;
 }
@@ -134,6 +154,14 @@ int RedisStoreBackend::reopen(std::string* message) {
 std::string RedisStoreBackend::time_argument() const {
   return test_clock_ == nullptr ? ""
                                 : std::to_string(test_clock_->now_ns_on(ClockId::kWall) / 1000);
+}
+
+std::string RedisStoreBackend::ahead_argument(const RedisStoreNode& node) const {
+  if (test_clock_ != nullptr) {
+    return "0";
+  }
+  // A lease must not count as over before it is, so the time of the store is never ahead.
+  return node.knows_offset ? std::to_string(std::max<int64_t>(node.offset_us - offset_us_, 0)) : "";
 }
 
 int64_t RedisStoreBackend::now_us() {
@@ -150,19 +178,27 @@ void RedisStoreBackend::learn_time(RedisStoreNode& node, const RedisStoreLink::R
       node.knows_offset ? node.offset_us : least_us + (most_us - least_us) / 2;
   node.offset_us = std::clamp(offset_us, least_us, std::max(least_us, most_us));
   node.knows_offset = true;
-  int64_t slowest_us = node.offset_us;
+  int64_t slowest_us = kNeverUs;
   for (const auto& other : nodes_.all()) {
-    if (other->knows_offset) {
+    if (other->has_shards && !other->knows_offset) {
+      return;  // it may be the slowest
+    }
+    if (other->has_shards) {
       slowest_us = std::min(slowest_us, other->offset_us);
     }
   }
-  offset_us_ = slowest_us;
+  if (slowest_us != kNeverUs) {
+    offset_us_ = slowest_us;
+  }
 }
 
 bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   failure_ = Failure();
   if (nodes_.all().empty()) {
     failure_ = why_closed_;
+    if (failure_.message.empty()) {
+      failure_.message = "Redis: the store is closed";
+    }
   } else {
     nodes_.begin();
     keep_news();
@@ -170,17 +206,22 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   for (StoreRequest* request : requests) {
     redis_store_clear(request);
   }
+  receipt_ = nodes_.receipt(false);
+  has_waited_ = false;
   size_t done = 0;
   while (failure_.error == 0 && done < requests.size()) {
-    // Claims of several shards take two steps, and others wait for them.
-    const auto takes_two = [this](const StoreRequest* request) {
-      return opened_.shards > 1 && std::holds_alternative<ClaimRequest>(request->what);
+    // Claims of several shards take two steps, and others wait for them. A lease should not wait
+    // for replicas, so that what comes before a claim is confirmed before it.
+    const auto is_claim = [](const StoreRequest* request) {
+      return std::holds_alternative<ClaimRequest>(request->what);
     };
     const auto rest = requests.subspan(done);
-    const auto next = std::find_if(rest.begin(), rest.end(), takes_two);
-    const auto count = static_cast<size_t>(next - rest.begin());
-    const bool works = count > 0 ? carry_out(rest.first(count)) : claim_over_shards(*rest[0]);
-    done += count > 0 ? count : 1;
+    const auto next = std::find_if(rest.begin(), rest.end(), is_claim);
+    const auto count = std::max<size_t>(static_cast<size_t>(next - rest.begin()), 1);
+    const bool is_divided = is_claim(rest[0]) && opened_.shards > 1;
+    const bool works = is_divided ? claim_over_shards(*rest[0]) : carry_out(rest.first(count));
+    confirm(rest.first(count));
+    done += count;
     if (!works) {
       break;
     }
@@ -188,7 +229,6 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
   for (StoreRequest* request : requests.subspan(done)) {
     request->failure = {failure_.error, failure_.message, false};
   }
-  confirm(requests.first(done));
   return failure_.error == 0;
 }
 
@@ -197,11 +237,15 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
     return request->failure.error == 0 &&
            (request->id.number != 0 || std::holds_alternative<AskRequest>(request->what));
   };
-  receipt_ = nodes_.receipt(std::any_of(requests.begin(), requests.end(), is_of_user));
+  if (std::any_of(requests.begin(), requests.end(), is_of_user)) {
+    const WFStoreReceipt receipt = nodes_.receipt(true);
+    receipt_ = has_waited_ && receipt_.level < receipt.level ? receipt_ : receipt;
+    has_waited_ = true;
+  }
   if (!nodes_.was_silent() || nodes_.is_still_right()) {
     return;
   }
-  fail(EAGAIN, "Redis: another server may have become the master");
+  failure_ = {EAGAIN, kMayBeReplaced};  // also instead of what such a server has said
   for (StoreRequest* request : requests) {
     redis_store_clear(request);
     request->failure = {failure_.error, failure_.message, true};
@@ -302,6 +346,7 @@ std::string RedisStoreBackend::command_of(size_t shard, const Lane& lane,
       lane.full ? "full" : "",
       place_.channel(),
       node.about.identity,
+      ahead_argument(node),
   };
   for (size_t i = 0; i < lane.under_way; i++) {
     const RedisStorePart& part = *lane.waiting[lane.done + i].second;

@@ -31,7 +31,9 @@ namespace workflow {
 //    different shards do not compare.
 // 2. Requests that concern all shards (claim, count, list, look) see one shard after the other.
 // 3. A list or a claim may end before its limit, if the payloads are large; then there is more.
-// 4. The time of the store is that of the server whose clock is the slowest.
+// 4. The time of the store is that of the server whose clock is the slowest, among those that have
+//    shards. Timers are due by it on all servers. Leases end by the clock of their server: two
+//    processes may differ in how far that is ahead, but not in when a lease is over.
 // 5. receipt() is that of the last execute(): whether replicas have it is found out each time.
 //
 // Used by one thread at a time, but for now_us().
@@ -84,6 +86,7 @@ class RedisStoreBackend final : public StoreBackend {
   int connect(bool create, std::string* message);
   int load_scripts(std::string* message);
   std::string time_argument() const;
+  std::string ahead_argument(const RedisStoreNode& node) const;
   // Listens for news at one of the servers.
   void keep_news();
 
@@ -101,7 +104,7 @@ class RedisStoreBackend final : public StoreBackend {
   void fail_lane(Lane& lane, bool in_doubt);
   // Ends what has no answer with the failure of the store.
   void settle(std::vector<Job>& jobs);
-  // Finds out what the answers are worth.
+  // Finds out what the answers are worth, and waits for replicas if users get some.
   void confirm(std::span<StoreRequest* const> requests);
   void learn_time(RedisStoreNode& node, const RedisStoreLink::Reply& reply, int64_t server_us);
 
@@ -113,6 +116,7 @@ class RedisStoreBackend final : public StoreBackend {
   RedisStoreNodes nodes_{place_};  // none when closed
   RedisStoreOpening opened_;
   WFStoreReceipt receipt_;
+  bool has_waited_ = false;  // for replicas, in the present execute()
   bool said_fsync_ = false;  // the receipts of the last connection
   std::string script_sha_;
   std::string full_script_sha_;

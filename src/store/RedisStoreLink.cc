@@ -92,25 +92,46 @@ struct Awaited {
   }
 };
 
-// Returns false if what is missing is to be given up.
-bool wait_for(Awaited& awaited, const RedisStoreLink::Patience& patience) {
+// Callbacks refer to what is awaited, so nothing may be thrown. Without memory nobody knows.
+bool may_go_on(const RedisStoreLink::Patience& patience) {
+  try {
+    return !patience.goes_on || patience.goes_on();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+enum class Waited { kForAll, kForEnough, kTooLong };
+
+Waited wait_for(Awaited& awaited, const RedisStoreLink::Patience& patience) {
   while (!awaited.has(patience.enough)) {
     const size_t missing = awaited.missing();
     if (awaited.wait(RedisStoreLink::kSilenceUs, patience.enough)) {
-      return true;
+      return Waited::kForAll;
     }
     const bool is_silent = awaited.missing() == missing;
-    if (is_silent && patience.goes_on && !patience.goes_on()) {
-      return false;
+    if (is_silent && !may_go_on(patience)) {
+      return Waited::kTooLong;
     }
   }
   const int64_t end_us = mono_us() + kGraceUs;
   while (mono_us() < end_us) {
     if (awaited.wait(end_us - mono_us(), SIZE_MAX)) {
-      return true;
+      return Waited::kForAll;
     }
   }
-  return false;
+  return Waited::kForEnough;
+}
+
+// What was given up may have been done, while ECANCELED would say that it was not.
+void set_given_up(Waited waited, RedisStoreLink::Reply* reply) {
+  if (waited == Waited::kForEnough) {
+    reply->error = ETIMEDOUT;
+    set_reason(reply, [] { return std::string("no reply came in time"); });
+  } else {
+    reply->error = EAGAIN;
+    set_reason(reply, [] { return std::string("another server may have become the master"); });
+  }
 }
 
 }  // namespace
@@ -152,7 +173,8 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Qu
       awaited.answered(false);
     }
   }
-  if (!wait_for(awaited, patience)) {
+  const Waited waited = wait_for(awaited, patience);
+  if (waited != Waited::kForAll) {
     // Those that have answered are not used by the caller after this, either.
     for (const Question& question : questions) {
       question.link->pipeline_.close();
@@ -160,11 +182,25 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Qu
   }
   for (size_t i = 0; i < questions.size(); i++) {
     if (replies[i].error == 0) {
-      int64_t& last_us = questions[i].link->last_reply_us_;
-      last_us = std::max(last_us, replies[i].received_us);
+      questions[i].link->heard(replies[i].received_us);
+    } else if (waited != Waited::kForAll && replies[i].error == ECANCELED) {
+      set_given_up(waited, &replies[i]);
     }
   }
   return replies;
+}
+
+void RedisStoreLink::heard(int64_t received_us) {
+  if (received_us - last_reply_us_ >= kSilenceUs) {
+    last_silence_us_ = received_us;
+  }
+  last_reply_us_ = std::max(last_reply_us_, received_us);
+}
+
+void RedisStoreLink::was_checked(int64_t began_us) {
+  if (last_silence_us_ <= began_us) {
+    last_silence_us_ = 0;
+  }
 }
 
 std::vector<RedisStoreLink::Reply> RedisStoreLink::ask(const std::vector<std::string>& commands) {

@@ -33,10 +33,10 @@ class RedisStoreLink {
     std::string command;
   };
   // When the wait for replies ends before all of them are there. What is missing then has an error,
-  // and its connections have ended.
+  // and its connections have ended: EAGAIN because of `goes_on`, ETIMEDOUT because of `enough`.
   struct Patience {
-    // Called again and again while nothing comes. It may ask elsewhere, and block. False: no
-    // longer.
+    // Called again and again while nothing comes. It may ask elsewhere, and block. False, or no
+    // memory: no longer.
     std::function<bool()> goes_on = nullptr;
     // So many replies are enough: the others get a moment more.
     size_t enough = SIZE_MAX;
@@ -54,13 +54,19 @@ class RedisStoreLink {
   std::vector<Reply> ask(const std::vector<std::string>& commands);
   Reply ask(const std::string& command);
 
-  // When the last reply came, or when the connection was begun; by the monotonic clock.
-  int64_t last_reply_us() const { return last_reply_us_; }
+  // Whether any reply has come kSilenceUs or more after the one before it, or after the connection
+  // was begun. It stays so, whatever comes then, until somebody has found out that the server is
+  // what it was: was_checked(). Replies that came after `began_us` were not part of that check.
+  bool was_silent() const { return last_silence_us_ != 0; }
+  void was_checked(int64_t began_us);
 
  private:
   static RedisPipeline::Options options();
+  void heard(int64_t received_us);
 
-  int64_t last_reply_us_;
+  // Monotonic times.
+  int64_t last_reply_us_;        // at first: when the connection was begun
+  int64_t last_silence_us_ = 0;  // when the last one has ended that is not checked; 0: none
   RedisPipeline pipeline_;
 };
 

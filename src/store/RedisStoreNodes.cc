@@ -91,6 +91,16 @@ RedisStoreNode& RedisStoreNodes::of_shard(size_t shard) {
   return owners_.empty() ? *nodes_.front() : *owners_[slot_of(shard)];
 }
 
+void RedisStoreNodes::set_shards(size_t shards) {
+  shards_ = shards;
+  for (const auto& node : nodes_) {
+    node->has_shards = false;
+  }
+  for (size_t shard = 0; shard < shards; shard++) {
+    of_shard(shard).has_shards = true;
+  }
+}
+
 RedisStoreNode* RedisStoreNodes::node_at(const RedisUrl::Server& server) {
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&server](const auto& node) {
     return node->url.server == server;
@@ -131,22 +141,20 @@ void RedisStoreNodes::ask_once(std::span<Attempt> attempts) {
     commands.push_back({&attempt.node->link, attempt.question->command(*attempt.node)});
     attempt.node->was_used = true;
   }
-  std::vector<int64_t> before;
-  for (const Attempt& attempt : attempts) {
-    before.push_back(attempt.node->link.last_reply_us());
-  }
-  RedisStoreLink::Patience patience;
-  if (place_.kind != RedisStorePlace::Kind::kServer) {
-    patience.goes_on = [this] { return are_still_masters(); };
-  }
-  std::vector<RedisStoreLink::Reply> replies = RedisStoreLink::ask_each(commands, patience);
+  std::vector<RedisStoreLink::Reply> replies = RedisStoreLink::ask_each(commands, patience());
   for (size_t i = 0; i < attempts.size(); i++) {
     Attempt& attempt = attempts[i];
     attempt.question->reply = std::move(replies[places[i]]);
     attempt.question->node = attempt.node;
-    was_silent_ = was_silent_ ||
-                  attempt.question->reply.received_us - before[i] >= RedisStoreLink::kSilenceUs;
   }
+}
+
+RedisStoreLink::Patience RedisStoreNodes::patience() {
+  RedisStoreLink::Patience patience;
+  if (place_.kind != RedisStorePlace::Kind::kServer) {
+    patience.goes_on = [this] { return are_still_masters(); };
+  }
+  return patience;
 }
 
 bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
@@ -182,6 +190,7 @@ bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
   }
   if (!redirection->asks) {
     owners_[slot_of(attempt.question->shard)] = node;
+    set_shards(shards_);
   }
   attempt.node = node;
   attempt.asking = redirection->asks;
@@ -191,23 +200,46 @@ bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
 }
 
 void RedisStoreNodes::begin() {
-  was_silent_ = false;
   for (const auto& node : nodes_) {
     node->was_used = false;
   }
+}
+
+bool RedisStoreNodes::was_silent() const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const auto& node) { return node->was_used && node->link.was_silent(); });
 }
 
 bool RedisStoreNodes::is_still_right() {
   if (place_.kind == RedisStorePlace::Kind::kServer) {
     return true;
   }
+  // A server may be silent again while it is asked. Then that is no answer.
+  for (int i = 0; was_silent() && i < kMostChecks; i++) {
+    if (!check_once()) {
+      return false;
+    }
+  }
+  return !was_silent();
+}
+
+bool RedisStoreNodes::check_once() {
+  const int64_t began_us = steady_us();
   const auto is_the_same = [this](const auto& node) {
     RedisStoreServer present;
     std::string message;
     return !node->was_used || (present.read(node->link, place_.kind, &message) == 0 &&
                                present.identity == node->about.identity);
   };
-  return are_still_masters() && std::all_of(nodes_.begin(), nodes_.end(), is_the_same);
+  if (!are_still_masters() || !std::all_of(nodes_.begin(), nodes_.end(), is_the_same)) {
+    return false;
+  }
+  for (const auto& node : nodes_) {
+    if (node->was_used) {
+      node->link.was_checked(began_us);
+    }
+  }
+  return true;
 }
 
 bool RedisStoreNodes::are_still_masters() {
@@ -245,7 +277,7 @@ WFStoreReceipt RedisStoreNodes::receipt(bool waits) {
   }
   // The server waits for all that it knew when it had read the command before this one, whoever has
   // written it.
-  const auto replies = RedisStoreLink::ask_each(questions, {});
+  const auto replies = RedisStoreLink::ask_each(questions, patience());
   bool confirmed = !questions.empty();
   for (size_t i = 0; i < replies.size(); i++) {
     const RedisStoreLink::Reply& reply = replies[i];

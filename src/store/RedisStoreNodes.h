@@ -27,6 +27,7 @@ struct RedisStoreNode {
   // The time of the server minus the monotonic clock.
   int64_t offset_us = 0;
   bool knows_offset = false;
+  bool has_shards = false;   // see set_shards()
   bool was_used = false;     // since begin()
   bool has_replicas = true;  // enough of them had everything when they were waited for
 };
@@ -67,12 +68,15 @@ class RedisStoreNodes {
 
   const std::vector<std::unique_ptr<RedisStoreNode>>& all() const { return nodes_; }
   RedisStoreNode& of_shard(size_t shard);
+  // Says how many shards there are. From then on it is known which nodes have some.
+  void set_shards(size_t shards);
 
   // From here on the following functions look at what was asked.
   void begin();
-  // Whether somebody has replied after a silence.
-  bool was_silent() const { return was_silent_; }
-  // Asks those who know whether the servers that were used are masters, and then the servers
+  // Whether a server that was used has replied after a silence, now or earlier, and
+  // is_still_right() has not found since then that it is a master.
+  bool was_silent() const;
+  // If so, asks those who know whether the servers that were used are masters, and then the servers
   // whether they still are what they were.
   bool is_still_right();
   // Waits until as many replicas as the place says have what the servers know that were used, or
@@ -91,6 +95,11 @@ class RedisStoreNodes {
   static constexpr int kReplicasMs = 1000;
   static constexpr int kAbsentReplicasMs = 50;
 
+  static constexpr int kMostChecks = 3;
+
+  // How long the servers that were used are waited for: as long as they are masters.
+  RedisStoreLink::Patience patience();
+  bool check_once();
   bool are_still_masters();
   RedisStoreNode* node_at(const RedisUrl::Server& server);
   // Connects to a server that is not known yet. Null with an error and a message.
@@ -103,7 +112,7 @@ class RedisStoreNodes {
   const RedisStorePlace& place_;
   std::vector<std::unique_ptr<RedisStoreNode>> nodes_;
   std::vector<RedisStoreNode*> owners_;  // of a Cluster: the nodes of the slots
-  bool was_silent_ = false;
+  size_t shards_ = 0;                    // 0: not known yet
 };
 
 }  // namespace workflow

@@ -63,6 +63,10 @@ local function pad(number)
   return text('%019.0f', math.max(number, 0))
 end
 local NOW, AFTER_NOW = pad(now), pad(now + 1)
+-- Leases end by the time of this server, which is never changed. Timers are due by the time of the
+-- store, so far behind it. Nothing is due as long as nobody knows how far.
+local store_now = ARGV[8] == '' and 0 or now - tonumber(ARGV[8])
+local DUE, AFTER_DUE = ARGV[8] == '' and NOW or pad(store_now), pad(store_now + 1)
 
 -- Bytes that sort as the text does, and of which none is the beginning of another one.
 local function escaped(bytes)
@@ -345,8 +349,8 @@ function users.failed(name, remove)
     if remove == '1' then
       erase(timer)
     else
-      timer.attempts, timer.due = 0, NOW
-      wait_until(timer, NOW)
+      timer.attempts, timer.due = 0, DUE
+      wait_until(timer, DUE)
     end
   end
   return {'', '', #numbers}
@@ -477,15 +481,15 @@ function requests.T(kinds)
   local owner, lease, fresh, peek = unpack(kinds, 1, 4)
   local claimed, seen = {}, {}
   -- What was fresh for the look stays so for the claim.
-  local fresh_from = string.match(fresh, '^@(.*)$') or pad(now - tonumber(fresh))
+  local fresh_from = string.match(fresh, '^@(.*)$') or pad(store_now - tonumber(fresh))
   local next_time, more = NEVER, 0
   for i = 5, #kinds, 3 do
     local kind, max, overdue = base(kinds[i]), tonumber(kinds[i + 1]), tonumber(kinds[i + 2])
     if peek == '1' then
-      seen[#seen + 1] = times_of(due_between(kind, fresh_from, AFTER_NOW, max))
+      seen[#seen + 1] = times_of(due_between(kind, fresh_from, AFTER_DUE, max))
       seen[#seen + 1] = times_of(due_between(kind, '', fresh_from, math.min(max, overdue)))
     else
-      local taken = claim(due_between(kind, fresh_from, AFTER_NOW, max), owner, tonumber(lease),
+      local taken = claim(due_between(kind, fresh_from, AFTER_DUE, max), owner, tonumber(lease),
                           claimed)
       claim(due_between(kind, '', fresh_from, math.min(max - taken, overdue)), owner,
             tonumber(lease), claimed)
@@ -493,8 +497,8 @@ function requests.T(kinds)
   end
   for i = 5, #kinds, 3 do
     local kind = base(kinds[i])
-    if #due_between(kind, '', AFTER_NOW, 1) > 0 then more = 1 end
-    local following = due_between(kind, AFTER_NOW, ':', 1)[1]
+    if #due_between(kind, '', AFTER_DUE, 1) > 0 then more = 1 end
+    local following = due_between(kind, AFTER_DUE, ':', 1)[1]
     local time = following and string.sub(following, -38, -20) or NEVER
     if time < next_time then next_time = time end
   end
@@ -583,7 +587,7 @@ end
 function requests.K(arguments)
   local handled = {}
   for i = 2, #arguments do handled[base(arguments[i])] = true end
-  local before = pad(now - tonumber(arguments[1]))
+  local before = pad(store_now - tonumber(arguments[1]))
   local overdue, unhandled, first = 0, 0, '-'
   while true do
     local member = call('ZRANGEBYLEX', QUEUE, first, '+', 'LIMIT', 0, 1)[1]
@@ -598,7 +602,7 @@ function requests.K(arguments)
 end
 
 local replies = {text('%.0f', now), ''}
-local i = 8
+local i = 9
 while ARGV[i] do
   local count = tonumber(ARGV[i + 1])
   local arguments = {}

@@ -43,9 +43,10 @@ const std::string& redis_store_opening();
 
 // Carries out requests. ARGV: 1 the id of the store, 2 the present time, or empty for that of the
 // server, 3 how many requests and ended timers are remembered, 4 the session that asks, 5 "full" if
-// nothing may be stored, 6 the channel for news, 7 the identity of the server; then for each
-// request its letter, the number of its arguments, and these. Returns {time, one answer for each
-// request}, or the error NEWSERVER if the shard has not been opened on this server.
+// nothing may be stored, 6 the channel for news, 7 the identity of the server, 8 how many
+// microseconds its clock is ahead of the time of the store, or empty if that is not known; then for
+// each request its letter, the number of its arguments, and these. Returns {time, one answer for
+// each request}, or the error NEWSERVER if the shard has not been opened on this server.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the
 // second one is not.

@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <sstream>
 
 #include "store/RedisStoreLink.h"
 #include "store/RedisStoreServer.h"
@@ -118,20 +120,91 @@ std::vector<RedisUrl::Server> some_of(std::vector<RedisUrl::Server> nodes,
   return nodes;
 }
 
+// The config epochs of all nodes by their ids, as CLUSTER NODES says them: in each line the id is
+// the first word, and the epoch the seventh.
+std::map<std::string, uint64_t> read_epochs(const std::string& nodes) {
+  std::map<std::string, uint64_t> epochs;
+  std::istringstream lines(nodes);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> word(7);
+    for (std::string& one : word) {
+      words >> one;
+    }
+    uint64_t epoch = 0;
+    if (read_whole_number(word[6], &epoch)) {
+      epochs[word[0]] = epoch;
+    }
+  }
+  return epochs;
+}
+
+// What the nodes of a Cluster say, put together. Each slot is that of the master with the latest
+// config epoch among those that somebody takes for its master, which is how the nodes themselves
+// decide. Who knows of the latest change of all may not know all others yet.
+class MergedSlots {
+ public:
+  MergedSlots() : epochs_(RedisSlots::kCount), owners_(RedisSlots::kCount, -1) {}
+
+  void add(const RedisSlots& slots, const std::map<std::string, uint64_t>& epochs) {
+    for (size_t slot = 0; slot < RedisSlots::kCount; slot++) {
+      if (slots.owners[slot] < 0) {
+        continue;
+      }
+      const auto its = static_cast<size_t>(slots.owners[slot]);
+      const auto found = epochs.find(slots.ids[its]);
+      const uint64_t epoch = found == epochs.end() ? 0 : found->second;
+      if (owners_[slot] < 0 || epoch > epochs_[slot]) {
+        owners_[slot] = place_of(slots.masters[its]);
+        epochs_[slot] = epoch;
+      }
+    }
+  }
+
+  // Only those that have slots are masters of the store.
+  void write(RedisStoreTopology* topology) const {
+    std::vector<int> places(masters_.size(), -1);
+    for (const int owner : owners_) {
+      if (owner >= 0 && places[static_cast<size_t>(owner)] < 0) {
+        places[static_cast<size_t>(owner)] = static_cast<int>(topology->masters.size());
+        topology->masters.push_back(masters_[static_cast<size_t>(owner)]);
+      }
+      topology->owners.push_back(owner < 0 ? -1 : places[static_cast<size_t>(owner)]);
+    }
+  }
+
+ private:
+  int place_of(const RedisUrl::Server& master) {
+    const auto found = std::find(masters_.begin(), masters_.end(), master);
+    const auto place = found - masters_.begin();
+    if (found == masters_.end()) {
+      masters_.push_back(master);
+    }
+    return static_cast<int>(place);
+  }
+
+  std::vector<RedisUrl::Server> masters_;
+  std::vector<uint64_t> epochs_;
+  std::vector<int> owners_;
+};
+
 int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server>& known,
                 RedisStoreTopology* topology, std::string* message) {
   Knowing nodes(place, some_of(place.nodes, known));
-  const auto replies = nodes.ask({{"CLUSTER", "INFO"}, {"CLUSTER", "SLOTS"}});
+  const auto replies = nodes.ask({{"CLUSTER", "INFO"}, {"CLUSTER", "SLOTS"}, {"CLUSTER", "NODES"}});
   bool found = false;
-  uint64_t latest = 0;
+  bool any_is_ok = false;
+  MergedSlots merged;
   int error = EAGAIN;
   *message = "no node of the Cluster answers";
   for (size_t i = 0; i < nodes.size(); i++) {
-    const RedisStoreLink::Reply& info = replies[2 * i];
-    const RedisStoreLink::Reply& slots = replies[2 * i + 1];
+    const RedisStoreLink::Reply& info = replies[3 * i];
+    const RedisStoreLink::Reply& slots = replies[3 * i + 1];
+    const RedisStoreLink::Reply& epochs = replies[3 * i + 2];
     std::string why;
     int failure = redis_store_failure(info, &why);
     failure = failure != 0 ? failure : redis_store_failure(slots, &why);
+    failure = failure != 0 ? failure : redis_store_failure(epochs, &why);
     if (failure != 0) {
       const bool is_no_cluster = why.find("cluster support disabled") != std::string::npos;
       error = is_no_cluster ? ENOTSUP : failure;
@@ -139,20 +212,26 @@ int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server
                                : "no node of the Cluster answers: " + why;
       continue;
     }
-    uint64_t epoch = 0;
     RedisSlots its;
-    if (read_whole_number(redis_info_field(info.value.string_value(), "cluster_current_epoch"),
-                          &epoch) &&
-        RedisSlots::parse(slots.value, nodes.server(i).host, &its) && (!found || epoch > latest)) {
+    if (!RedisSlots::parse(slots.value, nodes.server(i).host, &its)) {
+      continue;
+    }
+    // One that does not see most masters, or not all slots, may be cut off. It counts only if all
+    // say so.
+    const bool is_ok = redis_info_field(info.value.string_value(), "cluster_state") == "ok";
+    if (is_ok && !any_is_ok) {
+      merged = MergedSlots();
+      any_is_ok = true;
+    }
+    if (is_ok == any_is_ok) {
+      merged.add(its, read_epochs(epochs.value.string_value()));
       found = true;
-      latest = epoch;
-      topology->masters = std::move(its.masters);
-      topology->owners = std::move(its.owners);
     }
   }
   if (!found) {
     return error;
   }
+  merged.write(topology);
   const auto missing = std::count(topology->owners.begin(), topology->owners.end(), -1);
   if (missing > 0) {
     *message = "the Cluster does not hold all slots: " + std::to_string(missing) + " of " +

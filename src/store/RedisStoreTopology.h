@@ -14,8 +14,10 @@ namespace workflow {
 //
 // Somebody who was stopped or cut off may say what was true once. So several are asked at the same
 // time, and the answer counts that knows of the latest change: each failover has a number, the
-// epoch, that is larger than that of all earlier ones. More than half of those that are asked are
-// waited for, as far as they answer.
+// epoch, that is larger than that of all earlier ones. In a Cluster that is decided for each slot,
+// by the config epoch of its master, and nodes that find that the Cluster has failed are not
+// believed while others find that it works. More than half of those that are asked are waited for,
+// as far as they answer.
 struct RedisStoreTopology {
   std::vector<RedisUrl::Server> masters;
   // Of a Cluster: for each slot the place of its master in `masters`, or -1. Otherwise empty.

@@ -569,6 +569,11 @@ void StoreEngine::settle_claim(Group& group) {
     rearm_ = true;
   }
   for (ClaimRequest::Claimed& claimed : claim.claimed) {
+    if (claimed.lease_end_us <= backend_->now_us()) {
+      // Somebody else may have it, or takes it: so late has the answer come.
+      counters_.lost.fetch_add(1, std::memory_order_relaxed);
+      continue;
+    }
     try {
       begin_run(claimed);
     } catch (const std::bad_alloc&) {
@@ -988,7 +993,11 @@ bool StoreEngine::stop(int64_t limit_ns) {
   for (StoreAlarm* const alarm : {&wake_alarm_, &look_alarm_, &reopen_alarm_}) {
     alarm->close();
   }
-  backend_->close();
+  try {
+    backend_->close();
+  } catch (const std::bad_alloc&) {
+    // Others wait for the end, and the destructor frees what is left.
+  }
   lock.lock();
   stopped_ = true;
   progress_.notify_all();
