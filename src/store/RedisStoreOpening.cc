@@ -33,12 +33,12 @@ int refuse_store(int error, const std::string& why, std::string* message) {
 }
 
 // What the script has said.
-struct Opened {
+struct OpenedShard {
   std::string word;
   std::string detail;
   const protocol::RedisValue* value = nullptr;
 
-  static int read(const RedisStoreLink::Reply& reply, Opened* opened, std::string* message) {
+  static int read(const RedisStoreLink::Reply& reply, OpenedShard* opened, std::string* message) {
     const int error = redis_store_failure(reply, message);
     if (error == 0) {
       opened->value = &reply.value;
@@ -87,9 +87,9 @@ int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place
   if (error != 0 || complete) {
     return error;
   }
-  Opened opened;
-  return Opened::read(way.ask(id, 0, std::to_string(shards), false, "done").reply, &opened,
-                      message);
+  OpenedShard opened;
+  return OpenedShard::read(way.ask(id, 0, std::to_string(shards), false, "done").reply, &opened,
+                           message);
 }
 
 void RedisStoreOpening::note(size_t shard, const protocol::RedisValue& opened) {
@@ -111,14 +111,14 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
   // What a new store gets. One that is there says how many it has.
   std::string count = way.place.shards == 0 ? "" : std::to_string(way.place.shards);
   RedisStoreNodes::Question first = way.ask(id, 0, count, false);
-  Opened opened;
-  int error = Opened::read(first.reply, &opened, message);
+  OpenedShard opened;
+  int error = OpenedShard::read(first.reply, &opened, message);
   if (error == 0 && opened.word == "none" && create && known_id.empty()) {
     if (count.empty()) {
       count = std::to_string(RedisStorePlace::kDefaultShards);
     }
     first = way.ask(id, 0, count, true);
-    error = Opened::read(first.reply, &opened, message);
+    error = OpenedShard::read(first.reply, &opened, message);
   }
   if (error != 0) {
     return error;
@@ -165,8 +165,8 @@ int RedisStoreOpening::open_others(const Way& way, bool complete, std::string* m
   }
   way.nodes.ask(questions);
   for (const RedisStoreNodes::Question& question : questions) {
-    Opened opened;
-    if (const int error = Opened::read(question.reply, &opened, message)) {
+    OpenedShard opened;
+    if (const int error = OpenedShard::read(question.reply, &opened, message)) {
       return error;
     }
     if (opened.word != "ok" || opened.detail != id) {
@@ -188,8 +188,8 @@ int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace&
   }
   const Way way{nodes, place, time};
   const RedisStoreNodes::Question asked = way.ask(id, shard, std::to_string(shards), false);
-  Opened opened;
-  if (const int error = Opened::read(asked.reply, &opened, message)) {
+  OpenedShard opened;
+  if (const int error = OpenedShard::read(asked.reply, &opened, message)) {
     return error;
   }
   return opened.word == "ok" && opened.detail == id

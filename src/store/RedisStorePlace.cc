@@ -77,8 +77,9 @@ bool parse_cluster(const std::string& url, RedisStorePlace* place) {
   while (begin <= end) {
     const size_t comma = std::min(url.find(',', begin), end);
     RedisUrl node;
-    const std::string host = url.substr(begin, comma - begin);
-    if (RedisUrl::parse(scheme + login + host + url.substr(end), &node) != 0) {
+    std::string node_url = scheme + login;
+    node_url.append(url, begin, comma - begin).append(url, end);
+    if (RedisUrl::parse(node_url, &node) != 0) {
       return false;
     }
     place->nodes.push_back(node.server);

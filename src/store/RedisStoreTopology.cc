@@ -72,9 +72,8 @@ bool read_master(const protocol::RedisValue& reply, RedisUrl::Server* master, ui
     const std::string value = reply[i + 1].string_value();
     if (name == "ip") {
       master->host = value;
-    } else if (name == "port" && !read_whole_number(value, &master->port)) {
-      return false;
-    } else if (name == "config-epoch" && !read_whole_number(value, epoch)) {
+    } else if ((name == "port" && !read_whole_number(value, &master->port)) ||
+               (name == "config-epoch" && !read_whole_number(value, epoch))) {
       return false;
     }
   }
