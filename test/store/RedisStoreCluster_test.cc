@@ -280,6 +280,51 @@ TEST(RedisStoreCluster, WhatReplicasHaveOutlivesTheirMaster) {
   EXPECT_EQ(after / kShards / kEpoch, 0U);
 }
 
+// A Cluster of two masters. The clock of the first one is ahead by an hour.
+RedisCluster::Options with_a_clock_ahead() {
+  return {
+      .masters = 2,
+      .environment_of_first = {std::string("LD_PRELOAD=") + REDIS_CLOCK_AHEAD, "CLOCK_AHEAD=3600"}};
+}
+int64_t time_of(const RedisServer& node) {
+  return std::stoll(run(node.url(), {"TIME"}).value[0].string_value()) * kSecondUs;
+}
+
+TEST(RedisStoreCluster, NoTimerStartsEarlyWhereTheClockIsAhead) {
+  RedisCluster cluster(with_a_clock_ahead());
+  ASSERT_GT(time_of(cluster.node(0)), time_of(cluster.node(1)) + 3000 * kSecondUs);
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=4"));
+  const int64_t now_us = backend->now_us();
+  EXPECT_LT(now_us, time_of(cluster.node(0)) - 3000 * kSecondUs);
+  const int64_t due_us = now_us + 1800 * kSecondUs;
+  for (const size_t master : {size_t{0}, size_t{1}}) {
+    ask(*backend, timer(name_on(cluster, master, 4, 1), due_us));
+  }
+  const ClaimRequest early = ask(*backend, claim_request(10));
+  EXPECT_TRUE(early.claimed.empty());
+  EXPECT_EQ(early.next_us, due_us);
+  for (const size_t master : {size_t{0}, size_t{1}}) {
+    ask(*backend, timer(name_on(cluster, master, 4, 2), now_us));
+  }
+  const ClaimRequest claim = ask(*backend, claim_request(10));
+  EXPECT_EQ(claim.claimed.size(), 2U);
+  for (const ClaimRequest::Claimed& one : claim.claimed) {
+    EXPECT_LT(one.lease_end_us, now_us + store_test::kHourUs + 1000 * kSecondUs);
+    EXPECT_GT(one.lease_end_us, now_us + 1000 * kSecondUs);
+  }
+  EXPECT_TRUE(ask(*backend, claim_request(10)).claimed.empty());
+}
+
+TEST(RedisStoreCluster, AMasterWithoutShardsHasNoSayInTheTime) {
+  RedisCluster cluster(with_a_clock_ahead());
+  std::string space = "a";
+  while (cluster.owner_of(cluster.slot_of("{" + space + ":0}:meta")) != 0) {
+    space += "a";
+  }
+  const auto backend = open_backend(cluster.store_url("shards=1&namespace=" + space));
+  EXPECT_GT(backend->now_us(), time_of(cluster.node(1)) + 3000 * kSecondUs);
+}
+
 // How often a node was asked for the slots.
 size_t questions_to(const RedisServer& node) {
   const std::string info = run(node.url(), {"INFO", "commandstats"}).value.string_value();
