@@ -59,7 +59,11 @@ struct RedisStoreNews::State {
   // Ends the subscription, if there is one.
   void drop() WF_REQUIRES(mutex) {
     if (WFRedisSubscribeTask* const old = std::exchange(task, nullptr)) {
-      old->quit();
+      try {
+        old->quit();
+      } catch (const std::bad_alloc&) {
+        // It ends with the connection, or after a silence, and nobody is called.
+      }
       old->release();
     }
   }

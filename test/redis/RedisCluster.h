@@ -27,13 +27,16 @@ class RedisCluster {
     size_t replicas = 0;  // the first of them is one of the first master, and so on
     std::vector<std::string> arguments = {};
     bool all_slots = true;  // false: the last one is nobody's
+    std::vector<std::string> environment_of_first = {};
   };
 
   RedisCluster() : RedisCluster(Options{}) {}
   explicit RedisCluster(const Options& options) : masters_(options.masters) {
     for (size_t i = 0; i < options.masters + options.replicas; i++) {
-      nodes_.emplace_back(
-          RedisServer::Options{.on = RedisServer::On::kCluster, .arguments = options.arguments});
+      nodes_.emplace_back(RedisServer::Options{
+          .on = RedisServer::On::kCluster,
+          .arguments = options.arguments,
+          .environment = i == 0 ? options.environment_of_first : std::vector<std::string>()});
       ids_.push_back(run(nodes_[i].url(), {"CLUSTER", "MYID"}).value.string_value());
     }
     for (size_t i = 0; i < nodes_.size(); i++) {

@@ -29,6 +29,7 @@ class RedisServer {
   struct Options {
     On on = On::kUnixSocket;
     std::vector<std::string> arguments = {};
+    std::vector<std::string> environment = {};  // "NAME=value"
     test_support::Certificate certificate = {};
     std::string authority = {};
     std::string configuration = {};  // of a Sentinel
@@ -120,7 +121,9 @@ class RedisServer {
         break;
     }
     add(options_.arguments);
-    program_ = std::make_unique<test_support::Program>("redis-server", arguments);
+    program_ = std::make_unique<test_support::Program>(
+        "redis-server", arguments,
+        test_support::ProgramOptions{.environment = options_.environment});
     const char* const ready = options_.on == On::kSentinel     ? "Sentinel ID is"
                               : options_.on == On::kUnixSocket ? "ready to accept connections at"
                                                                : "Ready to accept connections";

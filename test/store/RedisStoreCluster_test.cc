@@ -13,14 +13,17 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "redis/Commands.h"
+#include "redis/FakeRedis.h"
 #include "redis/RedisCluster.h"
 #include "redis/RedisServer.h"
 #include "store/RedisSlots.h"
 #include "store/RedisStoreKit.h"
 #include "store/RedisStorePlace.h"
+#include "store/RedisStoreTopology.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
@@ -31,6 +34,9 @@
 
 namespace {
 
+using redis_test::answering;
+using redis_test::bulk;
+using redis_test::RawServer;
 using redis_test::RedisCluster;
 using redis_test::RedisServer;
 using redis_test::run;
@@ -53,9 +59,12 @@ using workflow::AskRequest;
 using workflow::ClaimRequest;
 using workflow::FinishRequest;
 using workflow::kNeverUs;
+using workflow::RedisStorePlace;
+using workflow::RedisStoreTopology;
 using workflow::ScheduleRequest;
 using workflow::StoreBackend;
 using workflow::StoreFailure;
+using workflow::StoreRequest;
 
 std::string key_of(size_t shard, const std::string& key) {
   return "{app:" + std::to_string(shard) + "}:" + key;
@@ -83,6 +92,58 @@ TEST(RedisSlots, AreThoseOfTheSpecification) {
   EXPECT_EQ(workflow::RedisSlots::of_key("123456789"), 0x31c3U);
   EXPECT_EQ(workflow::RedisSlots::of_key("foo{123456789}bar"), 0x31c3U);
   EXPECT_EQ(workflow::RedisSlots::of_key("{}123456789"), 0x079fU);  // an empty tag is none
+}
+
+// What a node of a Cluster says: all slots are those of one master.
+struct NodeSays {
+  std::string state;
+  int current_epoch;
+  int port;
+  int config_epoch;  // of that master
+};
+std::string said_by(const NodeSays& node, const std::string& question) {
+  if (question == "INFO") {
+    return bulk("cluster_state:" + node.state +
+                "\r\ncluster_current_epoch:" + std::to_string(node.current_epoch) + "\r\n");
+  }
+  if (question == "SLOTS") {
+    return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n" + bulk("127.0.0.1") + ":" +
+           std::to_string(node.port) + "\r\n" + bulk("id" + std::to_string(node.port));
+  }
+  return bulk("id" + std::to_string(node.port) + " 127.0.0.1:" + std::to_string(node.port) +
+              "@2 master - 0 0 " + std::to_string(node.config_epoch) + " connected 0-16383\n");
+}
+// The port of the master that two such nodes lead to.
+int master_of(const NodeSays& first, const NodeSays& second) {
+  const auto node = [](const NodeSays& says) {
+    return answering([says](const std::vector<std::string>& words, int) {
+      return words[0] == "PING" ? std::string("+PONG\r\n") : said_by(says, words[1]);
+    });
+  };
+  RawServer one(node(first));
+  RawServer other(node(second));
+  RedisStorePlace place;
+  RedisStoreTopology topology;
+  std::string message;
+  const std::string nodes =
+      "127.0.0.1:" + std::to_string(one.port()) + ",127.0.0.1:" + std::to_string(other.port());
+  EXPECT_EQ(
+      RedisStorePlace::parse("redis+cluster://" + nodes + "/?namespace=app", &place, &message), 0)
+      << message;
+  EXPECT_EQ(RedisStoreTopology::find(place, {}, &topology, &message), 0) << message;
+  return topology.masters.size() == 1 ? topology.masters[0].port : 0;
+}
+
+TEST(RedisStoreCluster, ASlotIsThatOfTheMasterWithTheLatestConfigEpoch) {
+  // The first one has heard of a later change, but not of this one.
+  EXPECT_EQ(master_of({"ok", 9, 1001, 1}, {"ok", 8, 1002, 8}), 1002);
+  EXPECT_EQ(master_of({"ok", 8, 1002, 8}, {"ok", 9, 1001, 1}), 1002);
+}
+
+TEST(RedisStoreCluster, WhoSeesAFailedClusterIsNotBelieved) {
+  EXPECT_EQ(master_of({"ok", 9, 1001, 1}, {"fail", 8, 1002, 8}), 1001);
+  EXPECT_EQ(master_of({"fail", 8, 1002, 8}, {"ok", 9, 1001, 1}), 1001);
+  EXPECT_EQ(master_of({"fail", 9, 1001, 1}, {"fail", 8, 1002, 8}), 1002);  // nobody else is there
 }
 
 TEST(RedisStoreCluster, ItsShardsAreOnAllMasters) {
@@ -278,6 +339,69 @@ TEST(RedisStoreCluster, WhatReplicasHaveOutlivesTheirMaster) {
   const uint64_t after = ask(*backend, timer(elsewhere, kNeverUs)).timer;
   EXPECT_GT(after, before);
   EXPECT_EQ(after / kShards / kEpoch, 0U);
+}
+
+// A lease must not run down while replicas are waited for, and the claim has no part in it.
+TEST(RedisStoreCluster, ReplicasAreWaitedForBeforeAClaim) {
+  RedisCluster cluster({.masters = 2, .replicas = 1});
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=4&replicas=1"));
+  const std::string safe = name_on(cluster, 0, 4, 1);
+  const std::string elsewhere = name_on(cluster, 1, 4, 1);
+  ask(*backend, timer(elsewhere, 0));
+  StoreRequest schedule;
+  schedule.what = timer(safe, 0);
+  schedule.id = {1, 1};
+  StoreRequest claim;
+  claim.what = claim_request(10);
+  StoreRequest* const requests[] = {&schedule, &claim};
+  ASSERT_TRUE(backend->execute(requests));
+  EXPECT_EQ(std::get<ClaimRequest>(claim.what).claimed.size(), 2U);
+  EXPECT_EQ(backend->receipt().to_string(), "replicas(1)");  // the other master has no replica
+}
+
+// A Cluster of two masters. The clock of the first one is ahead by an hour.
+RedisCluster::Options with_a_clock_ahead() {
+  return {
+      .masters = 2,
+      .environment_of_first = {std::string("LD_PRELOAD=") + REDIS_CLOCK_AHEAD, "CLOCK_AHEAD=3600"}};
+}
+int64_t time_of(const RedisServer& node) {
+  return std::stoll(run(node.url(), {"TIME"}).value[0].string_value()) * kSecondUs;
+}
+
+TEST(RedisStoreCluster, NoTimerStartsEarlyWhereTheClockIsAhead) {
+  RedisCluster cluster(with_a_clock_ahead());
+  ASSERT_GT(time_of(cluster.node(0)), time_of(cluster.node(1)) + 3000 * kSecondUs);
+  const auto backend = open_backend(cluster.store_url("namespace=app&shards=4"));
+  const int64_t now_us = backend->now_us();
+  EXPECT_LT(now_us, time_of(cluster.node(0)) - 3000 * kSecondUs);
+  const int64_t due_us = now_us + 1800 * kSecondUs;
+  for (const size_t master : {size_t{0}, size_t{1}}) {
+    ask(*backend, timer(name_on(cluster, master, 4, 1), due_us));
+  }
+  const ClaimRequest early = ask(*backend, claim_request(10));
+  EXPECT_TRUE(early.claimed.empty());
+  EXPECT_EQ(early.next_us, due_us);
+  for (const size_t master : {size_t{0}, size_t{1}}) {
+    ask(*backend, timer(name_on(cluster, master, 4, 2), now_us));
+  }
+  const ClaimRequest claim = ask(*backend, claim_request(10));
+  EXPECT_EQ(claim.claimed.size(), 2U);
+  for (const ClaimRequest::Claimed& one : claim.claimed) {
+    EXPECT_LT(one.lease_end_us, now_us + store_test::kHourUs + 1000 * kSecondUs);
+    EXPECT_GT(one.lease_end_us, now_us + 1000 * kSecondUs);
+  }
+  EXPECT_TRUE(ask(*backend, claim_request(10)).claimed.empty());
+}
+
+TEST(RedisStoreCluster, AMasterWithoutShardsHasNoSayInTheTime) {
+  RedisCluster cluster(with_a_clock_ahead());
+  std::string space = "a";
+  while (cluster.owner_of(cluster.slot_of("{" + space + ":0}:meta")) != 0) {
+    space += "a";
+  }
+  const auto backend = open_backend(cluster.store_url("shards=1&namespace=" + space));
+  EXPECT_GT(backend->now_us(), time_of(cluster.node(1)) + 3000 * kSecondUs);
 }
 
 // How often a node was asked for the slots.

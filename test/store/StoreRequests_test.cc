@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "FaultyBackend.h"
@@ -100,6 +102,34 @@ StorePtr open_held(HeldBackend::Hold& hold, const WFStoreOptions& options = {}) 
                                     return std::make_unique<HeldBackend>(std::move(backend), hold);
                                   });
 }
+
+// A backend whose first claim that takes timers is answered when their leases are over.
+class LateBackend final : public workflow::StoreBackend {
+ public:
+  explicit LateBackend(std::unique_ptr<workflow::StoreBackend> backend)
+      : backend_(std::move(backend)) {}
+
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    const bool works = backend_->execute(requests);
+    for (const workflow::StoreRequest* request : requests) {
+      const auto* claim = std::get_if<workflow::ClaimRequest>(&request->what);
+      if (claim && !claim->claimed.empty() && !std::exchange(was_late_, true)) {
+        while (now_us() < claim->claimed[0].lease_end_us) {
+          std::this_thread::sleep_for(milliseconds(10));
+        }
+      }
+    }
+    return works;
+  }
+  int reopen(std::string* message) override { return backend_->reopen(message); }
+  WFStoreReceipt receipt() const override { return backend_->receipt(); }
+  int64_t now_us() override { return backend_->now_us(); }
+  void close() override { backend_->close(); }
+
+ private:
+  const std::unique_ptr<workflow::StoreBackend> backend_;
+  bool was_late_ = false;
+};
 
 // How a task has ended, and a wait for it.
 class Ended {
@@ -422,6 +452,21 @@ TEST(StoreRequests, RequestsUnderWayAreCarriedOutWhenAStoreIsDestroyed) {
 }
 
 // A store that fails -----------------------------------------------------------------------------
+
+TEST(StoreRuns, NoneBeginsWhenItsLeaseIsOver) {
+  WFStoreOptions options;
+  options.lease = std::chrono::seconds(1);
+  const StorePtr store = store_test::open_wrapped(
+      fresh_url(), options,
+      [](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        return std::make_unique<LateBackend>(std::move(backend));
+      });
+  SeenRuns runs;
+  ASSERT_EQ(store->handle("kind", runs.handler(*store)), 0);
+  ASSERT_TRUE(store->schedule({"a", milliseconds(0), "kind"}).ok());
+  ASSERT_TRUE(runs.wait_for(1));
+  EXPECT_GE(runs.at(0).attempt, 2U);  // the first one was lost before it had begun
+}
 
 class StoreFails : public testing::TestWithParam<FaultyBackend::Fault> {
  protected:
