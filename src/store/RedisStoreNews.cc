@@ -12,7 +12,7 @@ namespace workflow {
 
 namespace {
 
-constexpr int64_t kPauseNs = 1'000'000'000;
+constexpr int64_t kTryPauseNs = 1'000'000'000;
 // A connection that is silent for so long is made again: its server may have vanished.
 constexpr int kSilenceMs = 60'000;
 
@@ -97,7 +97,7 @@ void RedisStoreNews::keep(const RedisUrl& server) {
     }
     state_->drop();
   }
-  next_try_ns_ = system_clock().now_ns() + kPauseNs;
+  next_try_ns_ = system_clock().now_ns() + kTryPauseNs;
   server_ = server.server;
   const auto extract = [state = state_](WFRedisSubscribeTask* task) {
     state->received(*task->get_resp());
