@@ -260,7 +260,11 @@ void RedisPipeline::lost(int state, int error) {
     link_->forget_reason();
     closing_ = closing_ || state == WFT_STATE_ABORTED;
     closing = closing_;
-    closing_ = closing_ || !options_.reconnects;
+    if (!closing && !options_.reconnects) {
+      closing_ = true;
+      end_state_ = state;
+      end_error_ = error;
+    }
     timer_number_++;
     all = entries_.size();  // more may be posted meanwhile
     sent = std::exchange(sent_, 0);
@@ -378,12 +382,18 @@ void RedisPipeline::drop_waiting() {
       chunks_.clear();
       unsent_bytes_ = 0;
     }
-    Outcome outcome;
-    outcome.state = WFT_STATE_SYS_ERROR;
-    outcome.error = ECANCELED;
-    outcome.sent = false;
-    callback(std::move(outcome));
+    callback(ending());
   }
+}
+
+RedisPipeline::Outcome RedisPipeline::ending() const {
+  MutexLock lock(mutex_);
+  const bool failed = end_state_ != WFT_STATE_SUCCESS;
+  Outcome outcome;
+  outcome.state = failed ? end_state_ : WFT_STATE_SYS_ERROR;
+  outcome.error = failed ? end_error_ : ECANCELED;
+  outcome.sent = false;
+  return outcome;
 }
 
 bool RedisPipeline::is_overdue() const {

@@ -83,6 +83,9 @@ class RedisPipeline {
   void close();
 
   bool is_connected() const;
+  // What a post that is refused would have ended with: the failure of the only connection, or
+  // SYS_ERROR with ECANCELED.
+  Outcome ending() const;
 
  private:
   // The exchange that lasts as long as a connection.
@@ -137,6 +140,9 @@ class RedisPipeline {
   bool cancelling_ WF_GUARDED_BY(mutex_) = false;
   int timers_ WF_GUARDED_BY(mutex_) = 0;
   WFTimerHandle timer_ WF_GUARDED_BY(mutex_);
+  // How the only connection has ended; SUCCESS before that.
+  int end_state_ WF_GUARDED_BY(mutex_) = WFT_STATE_SUCCESS;
+  int end_error_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t timer_number_ WF_GUARDED_BY(mutex_) = 0;  // an earlier timer means nothing any more
   int pause_ms_ WF_GUARDED_BY(mutex_);
   int64_t progress_ms_ WF_GUARDED_BY(mutex_) = 0;  // when a reply came, or when none was awaited

@@ -167,9 +167,14 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Qu
       awaited.answered(reply.error == 0);
     };
     if (const int error = questions[i].link->pipeline_.post(questions[i].command, callback)) {
-      reply.error = error == ECANCELED ? ENOTCONN : error;
-      reply.sent = false;
-      set_reason(&reply, [&reply] { return std::string(std::strerror(reply.error)); });
+      const RedisPipeline::Outcome ending = questions[i].link->pipeline_.ending();
+      if (error == ECANCELED && ending.error != ECANCELED) {
+        set_failure(ending, &reply);  // the connection was refused before this was asked
+      } else {
+        reply.error = error == ECANCELED ? ENOTCONN : error;
+        reply.sent = false;
+        set_reason(&reply, [&reply] { return std::string(std::strerror(reply.error)); });
+      }
       awaited.answered(false);
     }
   }
