@@ -13,7 +13,8 @@
 
 namespace bench {
 
-// `file` is a file or, with "://" in it, a URL. `layout` is that of the URL; empty: the default one.
+// `file` is a file or, with "://" in it, a URL. `layout` is that of the URL; empty: the default
+// one.
 inline std::unique_ptr<WFTimerStore> open_store(const std::string& file,
                                                 const WFStoreOptions& options = {},
                                                 const std::string& layout = {}) {
