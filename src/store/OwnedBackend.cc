@@ -299,7 +299,7 @@ int64_t OwnedBackend::now_us() {
 void OwnedBackend::close() {
   close_file();
   broken_.error = ESHUTDOWN;
-  broken_.message = "the store is closed";
+  broken_.message.clear();  // a text might need memory
 }
 
 }  // namespace workflow

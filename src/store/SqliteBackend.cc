@@ -293,7 +293,7 @@ int64_t SqliteBackend::now_us() {
 void SqliteBackend::close() {
   close_file();
   broken_.error = ESHUTDOWN;
-  broken_.message = "the store is closed";
+  broken_.message.clear();  // a text might need memory
 }
 
 std::unique_ptr<StoreBackend> open_sqlite_backend(const std::string& place,

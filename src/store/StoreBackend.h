@@ -87,7 +87,8 @@ class StoreBackend {
   // The present time of the store in microseconds. Any thread.
   virtual int64_t now_us() = 0;
 
-  // Frees whatever processes share. Only now_us() and the destructor may be called afterwards.
+  // Frees whatever processes share, and needs no memory for that. Only now_us() and the destructor
+  // may be called afterwards.
   virtual void close() = 0;
 };
 
