@@ -208,7 +208,7 @@ void Server::look_for_idle() {
 
 void Server::connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) {
   MutexLock lock(mutex_);
-  if (!open_.remove(connection)) {
+  if (connection->place.still_runs || !open_.remove(connection)) {
     return;
   }
   open_count_--;
@@ -221,7 +221,9 @@ void Server::connection_closed(ServerConnection* connection, Ref<DeadlineScope> 
 
 void Server::request_gone(ServerConnection* connection) {
   MutexLock lock(mutex_);
-  still_running_.remove(connection);
+  if (connection->place.still_runs) {
+    still_running_.remove(connection);
+  }
 }
 
 void Server::give_back(WFConnection* user) {

@@ -82,7 +82,8 @@ class ServerConnection final : public ReplyChannel {
     bool is_listed = false;
     ServerConnection* next = nullptr;
     ServerConnection* previous = nullptr;
-    // While it is in the list of those whose series still runs: see ServerHost.
+    // Not null from the moment when it enters the list of those whose series still runs: see
+    // ServerHost. While it is null the list is that of open connections.
     Ref<DeadlineScope> still_runs;
   };
 
