@@ -213,8 +213,8 @@ bool StoreEngine::take_turn(bool tries_to_reopen, StoreGroup* group) {
     } else if (group) {
       carry_out(*group);
     }
-    alarms_
-        .set();  // also while the store has failed: handlers are told before their leases are lost
+    // Also while the store has failed: handlers are told before their leases are lost.
+    alarms_.set();
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -299,10 +299,11 @@ void StoreEngine::fill(StoreGroup& group) {
     finishes_.pop_front();
   }
   while (!calls_.empty() && group.calls.size() < kGroup) {
-    if (calls_.front()->take()) {
-      group.calls.push_back(std::move(calls_.front()));
-    }
+    group.calls.push_back(std::move(calls_.front()));
     calls_.pop_front();
+    if (!group.calls.back()->take()) {
+      group.calls.pop_back();  // nobody waits for it any more
+    }
   }
   // After a failure the requests of users come first and alone: what the thread itself asks for may
   // be what fails.

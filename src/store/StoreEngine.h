@@ -48,8 +48,8 @@ namespace workflow {
 //    that this fails all calls fail with it. The pauses begin anew when all that the store is used
 //    for works again.
 //
-// Thread-safe. Lock order: mutex_ comes before those of StoreAlarms, StoreRuns, StoreCall and
-// StoreRun.
+// Thread-safe. Lock order: StoreAlarms::set_mutex_, mutex_, and then that of StoreAlarms,
+// StoreRuns, StoreCall or StoreRun.
 class StoreEngine final : public Service,
                           public StoreRunOwner,
                           private StoreAlarms::Listener,
