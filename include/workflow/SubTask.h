@@ -91,6 +91,10 @@ class SubTask : public workflow::Runnable {
   SubTask *come_back_after(SubTask *task);
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
+  // Whether a task may still join a series or be started: it has done neither.
+  static bool is_unstarted(const SubTask *task) {
+    return task->owner_.load(std::memory_order_acquire) == 0;
+  }
 
   // Scopes end what waits inside them early (workflow/WFScope.h). A kind of task that can wait
   // takes part in this way:
@@ -195,8 +199,14 @@ class ParallelTask : public SubTask {
   // not started a branch of this task, the second one begins it and returns the task to dispatch,
   // and the third one deletes it.
   void adopt_series(SeriesWork *series);
+  // Whether that is allowed.
+  static bool may_adopt(const SeriesWork *series);
   static SubTask *begin_series(SeriesWork *series);
   static void delete_series(SeriesWork *series);
+
+  // Makes a branch of the subtask's series, or of a new series for it. The series will delete
+  // itself at its end. Returns the task to dispatch.
+  SubTask *begin_branch(SubTask *task);
 
   SubTask **subtasks = nullptr;
   size_t subtasks_nr = 0;
@@ -204,10 +214,6 @@ class ParallelTask : public SubTask {
  private:
   friend class SeriesWork;
   friend class SubTask;
-
-  // Makes a branch of the subtask's series, or of a new series for it. Returns the task to
-  // dispatch.
-  SubTask *begin_branch(SubTask *task);
 
   std::atomic<size_t> remaining_{0};
 };

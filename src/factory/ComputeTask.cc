@@ -163,7 +163,8 @@ bool ComputeTask::start_limit() {
 }
 
 void ComputeTask::on_cancel(int reason) {
-  if (reason == ETIMEDOUT ? limit_->claim() : limit_->claim_before_begin()) {
+  const bool abandons = reason == ETIMEDOUT && !waits_for_compute_;
+  if (abandons ? limit_->claim() : limit_->claim_before_begin()) {
     state = WFT_STATE_SYS_ERROR;
     error = reason;
     if (limit_->take_timer()) {

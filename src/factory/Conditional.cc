@@ -8,12 +8,15 @@ WFConditional::~WFConditional() {
 }
 
 SubTask* WFConditional::done() {
+  if (end_) {
+    *end_ = {state, error, state == WFT_STATE_SUCCESS ? *slot_ : nullptr};
+  }
   if (state == WFT_STATE_SUCCESS && !is_series_canceled()) {
     return delete_and_continue_with(std::exchange(task_, nullptr));
   }
   if (state == WFT_STATE_SUCCESS) {
     message_unused(*slot_);
-  } else if (SeriesWork* series = joined_series()) {
+  } else if (SeriesWork* series = end_ ? nullptr : joined_series()) {
     series->cancel();
   }
   SubTask::drop_unstarted(std::exchange(task_, nullptr));

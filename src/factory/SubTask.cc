@@ -335,8 +335,12 @@ void ParallelTask::branch_done() {
   }
 }
 
+bool ParallelTask::may_adopt(const SeriesWork* series) {
+  return !series->in_parallel_ && series->first_;
+}
+
 void ParallelTask::adopt_series(SeriesWork* series) {
-  assert(!series->in_parallel_ && series->first_);
+  assert(may_adopt(series));
   series->in_parallel_ = this;
 }
 

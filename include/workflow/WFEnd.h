@@ -1,0 +1,64 @@
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "workflow/WFTaskState.h"
+
+// How what a coroutine waited for has ended. `state` is a WFT_STATE_*, and `error` is what the
+// state makes of it (WFTaskState.h): after SYS_ERROR an errno value. True if it ended with SUCCESS.
+struct [[nodiscard]] WFEnd {
+  int state = WFT_STATE_UNDEFINED;
+  int error = 0;
+
+  explicit operator bool() const { return state == WFT_STATE_SUCCESS; }
+  // Throws a WFError unless this is SUCCESS.
+  void check() const;
+
+  friend bool operator==(const WFEnd &a, const WFEnd &b) {
+    return a.state == b.state && a.error == b.error;
+  }
+  friend bool operator!=(const WFEnd &a, const WFEnd &b) { return !(a == b); }
+};
+
+// Says that something has not ended with SUCCESS. Thrown by check() and get() only.
+struct WFError : std::exception {
+  WFEnd end;
+
+  explicit WFError(const WFEnd &how) : end(how) {}
+  const char *what() const noexcept override;
+
+ private:
+  mutable std::string text_;
+};
+
+// The same with a value, which is there after SUCCESS. A function that has thrown has no value:
+// `exception` is what it threw. Only wf::all_ended() and wf::within() report one in this way.
+template <class T>
+struct [[nodiscard]] WFEnded : WFEnd {
+  std::optional<T> value = std::nullopt;
+  std::exception_ptr exception = nullptr;
+
+  // Returns the value, which is moved out. Throws if there is none: the exception, or a WFError.
+  T get() && {
+    if (exception) std::rethrow_exception(exception);
+    if (!value) throw WFError(*this);
+    return *std::move(value);
+  }
+};
+
+template <>
+struct [[nodiscard]] WFEnded<void> : WFEnd {
+  std::exception_ptr exception = nullptr;
+
+  void get() && {
+    if (exception) std::rethrow_exception(exception);
+    check();
+  }
+};
+
+inline void WFEnd::check() const {
+  if (!*this) throw WFError(*this);
+}

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "workflow/WFComputeTask.h"
+#include "workflow/WFScope.h"
+#include "workflow/detail/CoAwait.h"
+#include "workflow/detail/CoTask.h"
+
+namespace workflow {
+
+// A function and arguments to call it with, once. std::reference_wrapper becomes a reference.
+template <class F, class... A>
+class CoCallable {
+ public:
+  explicit CoCallable(F &&f, A &&...args) : f_(std::move(f)), args_(std::move(args)...) {}
+
+  decltype(auto) call() {
+    return std::apply(
+        [this](A &...args) -> decltype(auto) { return std::invoke(f_, std::move(args)...); },
+        args_);
+  }
+
+  template <class FIRST>
+  decltype(auto) call_with(FIRST &&first) {
+    return std::apply(
+        [this, &first](A &...args) -> decltype(auto) {
+          return std::invoke(f_, std::forward<FIRST>(first), std::move(args)...);
+        },
+        args_);
+  }
+
+ private:
+  F f_;
+  std::tuple<A...> args_;
+};
+
+template <class T>
+struct CoResultOf {};
+template <class T>
+struct CoResultOf<WFCo<T>> {
+  using type = T;
+};
+
+// The coroutine that a function makes, when its turn has come.
+template <class F, class... A>
+class CoCall : public CoTask {
+ public:
+  explicit CoCall(F &&f, A &&...args) : call_(std::move(f), std::move(args)...) {}
+
+ protected:
+  ~CoCall() override = default;
+
+  CoFrame *make_frame() override {
+    decltype(auto) co = call_.call();
+    return CoAccess::release(co);
+  }
+
+ private:
+  CoCallable<F, A...> call_;
+};
+
+// The task of wf::go().
+template <class F, class... A>
+class CoGoTask final : public WFGoTask {
+ public:
+  static constexpr bool kTakesToken = std::is_invocable_v<F, std::stop_token, A...>;
+  using Result =
+      typename std::conditional_t<kTakesToken, std::invoke_result<F, std::stop_token, A...>,
+                                  std::invoke_result<F, A...>>::type;
+  using Ended = WFEnded<Result>;
+
+  CoGoTask(const std::string &queue, F &&f, A &&...args)
+      : WFGoTask(ComputePlace::named(queue), TimeSpan::never(), nullptr) {
+    waits_for_compute_ = true;
+    call_.emplace(std::move(f), std::move(args)...);
+  }
+
+  // In the callback.
+  void take(Ended *ended) {
+    static_cast<WFEnd &>(*ended) = {state, error};
+    if (state == WFT_STATE_SUCCESS) {
+      if constexpr (!std::is_void_v<Result>) ended->value = std::move(result_.value);
+      ended->exception = std::exchange(result_.exception, nullptr);
+    }
+    // If the function never began, the task may live longer than what the function has borrowed.
+    call_.reset();
+  }
+
+ private:
+  ~CoGoTask() override = default;
+
+  void compute() override {
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        call();
+      } else {
+        result_.value.emplace(call());
+      }
+    } catch (...) {
+      result_.exception = std::current_exception();
+    }
+  }
+  decltype(auto) call() {
+    if constexpr (kTakesToken) {
+      return call_->call_with(WFScope::current().stop_token());
+    } else {
+      return call_->call();
+    }
+  }
+
+  std::optional<CoCallable<F, A...>> call_;
+  Ended result_;
+};
+
+}  // namespace workflow
