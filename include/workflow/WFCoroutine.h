@@ -1,23 +1,24 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "workflow/WFCo.h"
 #include "workflow/WFEnd.h"
 #include "workflow/WFHttpServer.h"
+#include "workflow/WFMessageQueue.h"
+#include "workflow/WFResourcePool.h"
 #include "workflow/WFScope.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 #include "workflow/detail/CoAwait.h"
 #include "workflow/detail/CoCall.h"
 #include "workflow/detail/CoHandler.h"
+#include "workflow/detail/CoJoin.h"
 
 // Coroutines (C++20). A function that returns WFCo<T> may write `co_await` before every task of
 // this library, and before other such functions:
@@ -25,7 +26,7 @@
 //   WFCo<int> count_bytes(std::string url) {
 //     auto response = co_await WFTaskFactory::create_http_task(url, 4, 2, nullptr);
 //     if (!response) co_return -1;
-//     co_await wf::sleep(std::chrono::seconds(1));
+//     (co_await wf::sleep(std::chrono::seconds(1))).check();
 //     ...
 //   }
 //   Workflow::start_series_work(wf::task(count_bytes, "http://example.com/"), nullptr);
@@ -41,36 +42,6 @@
 // - When a scope ends, what waits in it ends with ECANCELED or ETIMEDOUT, and so does every later
 //   wait in it, at once. When the process exits, every wait ends with ABORTED. The coroutine goes
 //   on in each case. Only a cancelled series destroys the coroutines in it where they wait.
-
-// What a coroutine's function returns. It must be awaited or given away in the expression that has
-// created it. The coroutine begins when it is awaited, and lives in the series of its caller.
-//
-//   int n = co_await count_bytes(url);
-//
-// T is the type of the value that it returns. It may be a reference.
-template <class T = void>
-class [[nodiscard]] WFCo {
- public:
-  using promise_type = workflow::CoPromise<T>;
-
-  WFCo(const WFCo &) = delete;
-  WFCo &operator=(const WFCo &) = delete;
-  // A coroutine that was never awaited is an error of the program, which is aborted, unless an
-  // exception is the reason.
-  ~WFCo() {
-    if (promise_) workflow::co_never_awaited(promise_);
-  }
-
-  // For compilers.
-  WFCo(workflow::CoBorn<T> born) noexcept : promise_(born.promise) {}
-
- private:
-  friend class workflow::CoAccess;
-
-  promise_type *release() noexcept { return std::exchange(promise_, nullptr); }
-
-  promise_type *promise_;
-};
 
 // A coroutine as a task of its own: see wf::task().
 using WFCoTask = workflow::CoTask;
@@ -117,6 +88,113 @@ WFCoTask *task(F f, A... args) {
   return new workflow::CoCall<F, A...>(std::move(f), std::move(args)...);
 }
 
+// Runs the coroutine f(args...) and blocks the calling thread until it has ended. Returns what it
+// returns, and throws what it throws; a WFError with ECANCELED if its series was cancelled. If the
+// thread belongs to the library, another one works in its place meanwhile. f and the arguments are
+// copied or moved.
+template <class F, class... A>
+auto wait(F f, A... args) -> typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type {
+  using T = typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type;
+  using Call = workflow::CoWaitedCall<F, T, A...>;
+  const auto shared = std::make_shared<typename Call::Shared>();
+  (new Call(shared, std::move(f), std::move(args)...))->start();
+  shared->wait();
+  if constexpr (std::is_void_v<T>) {
+    workflow::co_result(shared->slot);
+  } else {
+    return workflow::co_result(shared->slot);
+  }
+}
+
+// Mailboxes, guards, pools and queues ----------------------------------------------------------
+
+// Waits for a message to a mailbox of that name (WFTaskFactory::send_by_name()). Gives a
+// WFEnded<void *>: the message.
+inline auto receive(const std::string &mailbox) {
+  return workflow::CoWork<WFMailboxTask>{WFTaskFactory::create_mailbox_task(mailbox, nullptr)};
+}
+// Waits for the oldest message of a queue. Gives a WFEnded<void *>: the message.
+inline auto receive(WFMessageQueue &queue) {
+  return workflow::co_take(queue);
+}
+
+// Waits until it holds the resource of that name (WFTaskFactory::create_guard()). Gives a
+// WFEnded<void *>: the message of the previous release. After SUCCESS the resource is to be
+// released once, by WFTaskFactory::release_guard(), or by a WFReleaseGuard.
+inline auto hold(const std::string &guard) {
+  return workflow::CoWork<WFConditional>{
+      WFTaskFactory::create_guard(guard, WFTaskFactory::create_empty_task(), nullptr)};
+}
+
+// Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS it is to be given back
+// once, by pool.post(), or by a WFPostResource.
+inline auto take(WFResourcePool &pool) {
+  return workflow::co_take(pool);
+}
+
+// Side by side ---------------------------------------------------------------------------------
+
+// Each of these takes works: coroutines, tasks, series, and whatever the functions of wf return.
+// They run side by side, each in a series of its own, in a scope that ends with the scope around
+// it. Each function gives its result only when all frames are gone. So what runs may use the
+// variables of the caller.
+
+// Waits for all. Gives a std::tuple of what `co_await` would give of each: std::monostate for void.
+// If one throws, the others are ended with ECANCELED, and the first exception is thrown when all
+// have ended.
+template <class... W>
+auto all(W... each) {
+  return workflow::co_all(
+      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+}
+
+// Waits for all. Gives a std::tuple of outcomes: WFEnded<T> of a WFCo<T>, with what it has returned
+// or thrown, and of each task what `co_await` gives. No work ends another, and nothing is thrown.
+template <class... W>
+auto all_ended(W... each) {
+  return workflow::co_all_ended(
+      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+}
+
+// Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
+// when all have ended: the index of the first, and a std::variant with its result at that index. If
+// the first has thrown, that is thrown.
+template <class... W>
+auto any(W... each) {
+  return workflow::co_any(
+      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+}
+
+// Runs the work with a time limit. When it has passed, what waits inside ends with ETIMEDOUT. Gives
+// the outcome of a task as `co_await` would. Of a WFCo<T> it gives a WFEnded<T>: SYS_ERROR and
+// ETIMEDOUT (or the error of the scope around it) if it has not returned in time, with the value
+// that it has returned nevertheless. A negative limit means none. What the work throws is thrown.
+template <class W>
+auto within(workflow::Duration limit, W work) {
+  return workflow::co_within<workflow::CoWorkResult<W>>(limit, workflow::co_unbegun(work));
+}
+
+// Calls f with each item of the range, and waits for the work that it returns; at most `at_most` of
+// them at a time. Gives a std::vector of their results in the order of the range, or nothing if
+// they have none. After the first exception no other work begins, those that run end with
+// ECANCELED, and it is thrown. f is called by one thread or another, perhaps by several at a time.
+// The range is copied or moved; give a view of one that shall stay.
+template <class R, class F>
+auto each(R range, size_t at_most, F f) {
+  return workflow::co_each<R, F>(std::move(range), at_most, std::move(f));
+}
+
+// Calls body(scope), a coroutine or a plain function, which may start coroutines with
+// scope.start(f, args...). Gives what the body returns, when all of them have ended. If the body or
+// one of them throws, the scope ends with ECANCELED, and the first exception is thrown when all
+// have ended. scope.cancel() and scope.set_deadline() end what waits inside.
+template <class F>
+auto scope(F body) {
+  return workflow::co_scope<F>(std::move(body));
+}
+
+// Servers --------------------------------------------------------------------------------------
+
 // A `process` function for WFHttpServer. handler(task) is a coroutine that takes a WFHttpTask*; the
 // reply is sent when it has returned. If the client leaves before, what the handler waits for ends
 // with ECANCELED (WFHttpTask::cancel_on_closed()). task->set_deadline() limits the time. If the
@@ -130,3 +208,36 @@ http_process_t serve(F handler) {
 }
 
 }  // namespace wf
+
+// Releases a guard at the end of a block, also of a coroutine that is dropped.
+class [[nodiscard]] WFReleaseGuard {
+ public:
+  explicit WFReleaseGuard(std::string guard) : guard_(std::move(guard)) {}
+  WFReleaseGuard(const WFReleaseGuard &) = delete;
+  WFReleaseGuard &operator=(const WFReleaseGuard &) = delete;
+  ~WFReleaseGuard() { WFTaskFactory::release_guard_safe(guard_, message); }
+
+  void *message = nullptr;  // for the next holder
+
+ private:
+  const std::string guard_;
+};
+
+// Gives a resource back to its pool at the end of a block.
+class [[nodiscard]] WFPostResource {
+ public:
+  WFPostResource(WFResourcePool &pool, void *resource) : pool_(pool), resource_(resource) {}
+  WFPostResource(const WFPostResource &) = delete;
+  WFPostResource &operator=(const WFPostResource &) = delete;
+  ~WFPostResource() { pool_.post(resource_); }
+
+ private:
+  WFResourcePool &pool_;
+  void *const resource_;
+};
+
+template <class F, class... A>
+bool WFScope::start(F f, A... args) const {
+  using Branch = workflow::CoStartedBranch<F, A...>;
+  return workflow::CoGroup::start(*this, new Branch(std::move(f), std::move(args)...));
+}

@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "workflow/WFEnd.h"
+#include "workflow/WFResourcePool.h"
 #include "workflow/WFTask.h"
 #include "workflow/detail/CoTask.h"
 
-template <class T>
+template <class T = void>
 class WFCo;
 
 // What `co_await task` gives beside the state and the error. Specialise this for tasks of your own
@@ -87,6 +88,10 @@ template <class T>
 struct [[nodiscard]] CoWork {
   T *task;
 };
+
+inline CoWork<WFConditional> co_take(ResourceSource &source) {
+  return {source.get(new WFGenericTask)};
+}
 
 // An object of the first type is what `co_await` waits for a task with; these differ in what they
 // give.

@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "workflow/WFCo.h"
 #include "workflow/WFComputeTask.h"
 #include "workflow/WFScope.h"
-#include "workflow/detail/CoAwait.h"
 #include "workflow/detail/CoTask.h"
 
 namespace workflow {

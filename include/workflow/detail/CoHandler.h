@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "workflow/WFCo.h"
 #include "workflow/WFHttpServer.h"
-#include "workflow/detail/CoAwait.h"
 #include "workflow/detail/CoTask.h"
 
 namespace workflow {
