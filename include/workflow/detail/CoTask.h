@@ -96,22 +96,19 @@ class CoFrame {
   enum Function { kResume, kDestroy };
   using FrameFunction = void (*)(void *);
 
-  void locate(void *address, [[maybe_unused]] size_t offset) noexcept {
-    address_ = address;
-#if defined(__GNUC__) && !defined(__clang__)
+  // The program and the library may be of different compilers, so all do the same here. A frame
+  // begins with the functions that resume and destroy it, and the promise follows.
+  void locate(void *address, size_t offset) noexcept {
     const auto distance =
         reinterpret_cast<uintptr_t>(promise_) - reinterpret_cast<uintptr_t>(address);
+    address_ = address;
     functions_ = static_cast<FrameFunction *>(address) + (distance == offset ? 0 : 1);
-#endif
   }
-  void run(Function function) {
-#if defined(__GNUC__) && !defined(__clang__)
-    functions_[function](address_);
-#else
-    const auto handle = std::coroutine_handle<>::from_address(address_);
-    function == kResume ? handle.resume() : handle.destroy();
+#if defined(__clang__)
+  // The functions lack what UndefinedBehaviorSanitizer looks for in front of functions.
+  __attribute__((no_sanitize("function")))
 #endif
-  }
+  void run(Function function) { functions_[function](address_); }
   void returned() noexcept;
 
   CoTask *task_ = nullptr;     // null until it is begun
