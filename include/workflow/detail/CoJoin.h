@@ -380,8 +380,8 @@ class CoItems {
   using Work = std::invoke_result_t<F &, Reference>;
   using Result = CoWorkResult<std::remove_cvref_t<Work>>;
 
-  CoItems(R &range, F &function)
-      : function(function), next_(std::ranges::begin(range)), end_(std::ranges::end(range)) {}
+  CoItems(R &range, F &call)
+      : function(call), next_(std::ranges::begin(range)), end_(std::ranges::end(range)) {}
 
   // The next item, with the place for its result. Empty if there is none.
   std::optional<Item> take(CoSlot<Result> **slot) {

@@ -108,7 +108,10 @@ class CoFrame {
   // The functions lack what UndefinedBehaviorSanitizer looks for in front of functions.
   __attribute__((no_sanitize("function")))
 #endif
-  void run(Function function) { functions_[function](address_); }
+  void
+  run(Function function) {
+    functions_[function](address_);
+  }
   void returned() noexcept;
 
   CoTask *task_ = nullptr;     // null until it is begun
