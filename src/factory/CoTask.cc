@@ -22,9 +22,9 @@ constexpr bool kRecycles = true;
 constexpr bool kRecycles = true;
 #endif
 
-constexpr size_t kGrain = 64;
-constexpr size_t kClasses = 16;      // frames of up to 1 KiB
-constexpr int kBlocksOfAClass = 16;  // so that a thread keeps at most 136 KiB
+constexpr size_t kGrain = 16;       // as malloc() rounds
+constexpr size_t kClasses = 64;     // frames of up to 1 KiB
+constexpr int kBlocksOfAClass = 8;  // so that a thread keeps at most 260 KiB
 
 size_t class_of(size_t size) {
   return (size + kGrain - 1) / kGrain;  // 1 is the smallest

@@ -231,11 +231,11 @@ SubTask* ComputeTask::end_and_next() {
   if (!limit_) {
     return delete_and_next();
   }
-  SeriesWork* series = leave_series();
+  const Place after = leave_place();
   if (limit_->unref()) {
     delete this;
   }
-  return series ? series->pop() : nullptr;
+  return after.next();
 }
 
 }  // namespace workflow
