@@ -19,6 +19,7 @@
 #include "workflow/detail/CoCall.h"
 #include "workflow/detail/CoHandler.h"
 #include "workflow/detail/CoJoin.h"
+#include "workflow/detail/CoStream.h"
 
 // Coroutines (C++20). A function that returns WFCo<T> may write `co_await` before every task of
 // this library, and before other such functions:
@@ -205,6 +206,15 @@ http_process_t serve(F handler) {
   return [handler = std::make_shared<F>(std::move(handler))](WFHttpTask *request) {
     workflow::serve_request(request, new workflow::CoHandler<F>(handler, request));
   };
+}
+
+// Begins a streamed reply, or one of server-sent events, in a handler of a server. See WFCoStream
+// and WFHttpStream::begin().
+inline WFCoStream stream(WFHttpTask *request) {
+  return WFCoStream(WFHttpStream::begin(request));
+}
+inline WFCoStream event_stream(WFHttpTask *request) {
+  return WFCoStream(WFHttpStream::begin_events(request));
 }
 
 }  // namespace wf

@@ -48,6 +48,18 @@ class CoAccess {
     return co.promise_;
   }
 
+  // Deletes a chunked task that waits to be dispatched, with its callback forgotten.
+  template <class T>
+  static void abandon(T *task, bool has_begun) {
+    task->set_callback(nullptr);
+    if (has_begun) {
+      task->stop();
+      task->start();
+    } else {
+      task->dismiss();
+    }
+  }
+
   // The conditional tells how it has ended, and does not cancel its series if it fails.
   static void report(WFConditional *conditional, ConditionalEnd *end) { conditional->end_ = end; }
 };
@@ -251,9 +263,13 @@ class CoAwaits : public CoFrame {
     }
   }
   template <class T>
-  auto await_transform(CoWork<T> work) {
+  auto await_transform(CoWork<T> &&work) {
     return await_transform(work.task);
   }
+  // An object that knows how it is awaited.
+  template <class T>
+  requires requires(T work, CoTask *task) { work.awaiter(task); }
+  auto await_transform(T work) { return work.awaiter(this->task()); }
   auto await_transform(SeriesWork *series) { return await_transform(CoSeriesTask::create(series)); }
   template <class T>
   auto await_transform(WFCo<T> &&co) {

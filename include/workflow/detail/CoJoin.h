@@ -89,7 +89,7 @@ struct CoOutcomeOf {
 };
 template <class W>
 WFCo<typename CoOutcomeOf<W>::type> co_await_task(W work) {
-  co_return co_await work;
+  co_return co_await std::move(work);
 }
 
 template <class T>
