@@ -121,10 +121,12 @@ inline auto receive(WFMessageQueue &queue) {
 
 // Waits until it holds the resource of that name (WFTaskFactory::create_guard()). Gives a
 // WFEnded<void *>: the message of the previous release. After SUCCESS the resource is to be
-// released once, by WFTaskFactory::release_guard(), or by a WFReleaseGuard.
+// released once, by WFTaskFactory::release_guard(), or by a WFReleaseGuard. A coroutine that is
+// dropped before it has learnt of it releases it by itself.
 inline auto hold(const std::string &guard) {
-  return workflow::CoWork<WFConditional>{
-      WFTaskFactory::create_guard(guard, WFTaskFactory::create_empty_task(), nullptr)};
+  return workflow::CoGrant<workflow::CoReleaseGuard>(
+      WFTaskFactory::create_guard(guard, WFTaskFactory::create_empty_task(), nullptr),
+      workflow::CoReleaseGuard(guard));
 }
 
 // Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS it is to be given back

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "kernel/Runtime.h"
+
 namespace workflow {
 
 namespace {
@@ -161,14 +163,25 @@ bool CoTask::begin() noexcept {
   } while (top_ && !awaited_);
 }
 
+// Returns false when it is enough.
+bool CoTask::goes_on_after_stop() {
+  return !Runtime::current().stopping() || ++late_waits_ < kMaxLateWaits;
+}
+
 SubTask* CoTask::done() {
   if (top_ || begin()) {
     run();
-    if (SubTask* const awaited = std::exchange(awaited_, nullptr)) {
+    SubTask* const awaited = std::exchange(awaited_, nullptr);
+    if (awaited && goes_on_after_stop()) {
       return come_back_after(awaited);
     }
-    ended(outermost_, outermost_->take_exception());
-    std::exchange(outermost_, nullptr)->destroy();
+    if (awaited) {
+      SubTask::drop_unstarted(awaited);
+      destroy_frames();
+    } else {
+      ended(outermost_, outermost_->take_exception());
+      std::exchange(outermost_, nullptr)->destroy();
+    }
   }
   state = WFT_STATE_SUCCESS;
   frames_gone();

@@ -3,12 +3,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "workflow/WFEnd.h"
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFTask.h"
+#include "workflow/WFTaskFactory.h"
 #include "workflow/detail/CoTask.h"
 
 template <class T = void>
@@ -101,10 +103,6 @@ struct [[nodiscard]] CoWork {
   T *task;
 };
 
-inline CoWork<WFConditional> co_take(ResourceSource &source) {
-  return {source.get(new WFGenericTask)};
-}
-
 // An object of the first type is what `co_await` waits for a task with; these differ in what they
 // give.
 
@@ -176,6 +174,77 @@ class CoConditionalAwaiter {
   WFConditional *const task_;
   ConditionalEnd end_;
 };
+
+// The same for what must be given back. If the coroutine is dropped when it has been granted, and
+// before the coroutine has learnt of it, then `back` is called with what was granted.
+template <class BACK>
+class CoGrantAwaiter {
+ public:
+  CoGrantAwaiter(CoTask *waiter, WFConditional *task, BACK &&back)
+      : waiter_(waiter), task_(task), back_(std::move(back)) {}
+  CoGrantAwaiter(const CoGrantAwaiter &) = delete;
+  CoGrantAwaiter &operator=(const CoGrantAwaiter &) = delete;
+  ~CoGrantAwaiter() {
+    if (std::exchange(end_.state, WFT_STATE_UNDEFINED) == WFT_STATE_SUCCESS) back_(end_.message);
+  }
+  bool await_ready() const noexcept { return false; }
+  [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
+    CoAccess::report(task_, &end_);
+    waiter_->wait_for(task_);
+  }
+  WFEnded<void *> await_resume() {
+    WFEnded<void *> ended{{end_.state, end_.error}};
+    if (ended) ended.value = end_.message;
+    end_.state = WFT_STATE_UNDEFINED;
+    return ended;
+  }
+
+ private:
+  CoTask *const waiter_;
+  WFConditional *const task_;
+  ConditionalEnd end_;
+  const BACK back_;
+};
+
+// A wait for something that must be given back. It cannot be copied, so it is awaited where it is
+// made.
+template <class BACK>
+class [[nodiscard]] CoGrant {
+ public:
+  CoGrant(WFConditional *task, BACK &&back) : task_(task), back_(std::move(back)) {}
+  CoGrant(CoGrant &&) noexcept = default;
+  CoGrant &operator=(CoGrant &&) = delete;
+
+  CoGrantAwaiter<BACK> awaiter(CoTask *waiter) {
+    return CoGrantAwaiter<BACK>(waiter, task_, std::move(back_));
+  }
+
+ private:
+  WFConditional *const task_;
+  BACK back_;
+};
+
+class CoReleaseGuard {
+ public:
+  explicit CoReleaseGuard(std::string guard) : guard_(std::move(guard)) {}
+  void operator()(void *message) const { WFTaskFactory::release_guard_safe(guard_, message); }
+
+ private:
+  std::string guard_;
+};
+
+class CoPostBack {
+ public:
+  explicit CoPostBack(ResourceSource &source) : source_(&source) {}
+  void operator()(void *resource) const { source_->post(resource); }
+
+ private:
+  ResourceSource *source_;
+};
+
+inline CoGrant<CoPostBack> co_take(ResourceSource &source) {
+  return {source.get(WFTaskFactory::create_empty_task()), CoPostBack(source)};
+}
 
 // Of a function on a computing thread (wf::go).
 template <class T>

@@ -100,7 +100,7 @@ CoUnbegun<T> co_unbegun(WFCo<T> &co) {
 }
 template <class W>
 auto co_unbegun(W &work) {
-  auto co = co_await_task(work);
+  auto co = co_await_task(std::move(work));
   return co_unbegun(co);
 }
 template <class W>

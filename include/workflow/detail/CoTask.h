@@ -140,6 +140,9 @@ void co_never_awaited(CoFrame *frame);
 // 2. If it is dropped then, because the series was cancelled, it destroys its frames, innermost
 //    first. If it was not begun yet, there is no frame.
 // 3. top_ is null before begin() and after the end of the outermost frame.
+// 4. A coroutine that begins kMaxLateWaits waits after the library has begun to stop takes no
+// notice
+//    of ABORTED. It is destroyed where it waits, so that the stop does not wait for ever.
 //
 // Threads: as for every task of a series, one at a time.
 class CoTask : public TaskBase<> {
@@ -171,13 +174,17 @@ class CoTask : public TaskBase<> {
  private:
   friend class CoFrame;
 
+  static constexpr int kMaxLateWaits = 10000;
+
   bool begin() noexcept;
   void run();
+  bool goes_on_after_stop();
   void destroy_frames() noexcept;
 
   CoFrame *top_ = nullptr;
   CoFrame *outermost_ = nullptr;
   SubTask *awaited_ = nullptr;
+  int late_waits_ = 0;
 };
 
 }  // namespace workflow
