@@ -34,17 +34,22 @@ struct WFError : std::exception {
   mutable std::string text_;
 };
 
-// The same with a value, which is there after SUCCESS. A function that has thrown has no value:
-// `exception` is what it threw. Only wf::all_ended() and wf::within() report one in this way.
+inline void WFEnd::check() const {
+  if (!*this) throw WFError(*this);
+}
+
+// The same with a value, which is there after SUCCESS, and in a few cases after a failure.
+// `exception` is set by wf::all_ended() only, for a coroutine that has thrown.
 template <class T>
 struct [[nodiscard]] WFEnded : WFEnd {
   std::optional<T> value = std::nullopt;
   std::exception_ptr exception = nullptr;
 
-  // Returns the value, which is moved out. Throws if there is none: the exception, or a WFError.
+  // Returns the value, which is moved out. Unless this is SUCCESS, throws the exception, or a
+  // WFError.
   T get() && {
     if (exception) std::rethrow_exception(exception);
-    if (!value) throw WFError(*this);
+    check();
     return *std::move(value);
   }
 };
@@ -58,7 +63,3 @@ struct [[nodiscard]] WFEnded<void> : WFEnd {
     check();
   }
 };
-
-inline void WFEnd::check() const {
-  if (!*this) throw WFError(*this);
-}

@@ -20,7 +20,8 @@ class WFCo;
 // with a static function value(T *task), which is called in the callback of a task that has ended
 // with SUCCESS. Without a specialisation it is what the kinds of this library have: the response of
 // a client's request, the return value of a file operation, the message of a mailbox or selector,
-// the output of a thread task, and what a task's result() returns.
+// the output of a thread task, and what a task's result() returns, which is there after a failure,
+// too.
 template <class T>
 struct WFAwaited {};
 
@@ -140,13 +141,16 @@ class CoValueAwaiter {
     CoAccess::add_callback(task_, [this] {
       end_.state = task_->get_state();
       end_.error = task_->get_error();
-      if (end_) end_.value.emplace(co_value(task_));
+      if (end_ || kSaysWhy) end_.value.emplace(co_value(task_));
     });
     waiter_->wait_for(task_);
   }
   WFEnded<CoValue<T>> await_resume() { return std::move(end_); }
 
  private:
+  // The result of a task that has failed says why.
+  static constexpr bool kSaysWhy = requires(T * task) { task->result(); };
+
   CoTask *const waiter_;
   T *const task_;
   WFEnded<CoValue<T>> end_;

@@ -36,7 +36,16 @@ class WFCoStream {
   auto room() const { return workflow::CoWork<WFStreamTask>{stream_.create_room_task(nullptr)}; }
   // Sends an event, which it takes over as a whole, and waits for room. SYS_ERROR and EINVAL if
   // `event` or `id` has more than one line.
-  WFCo<WFEnd> send_event(WFServerEvent event) const { return send(stream_, std::move(event)); }
+  // (With g++ 12, bind a WFServerEvent to a variable first: as a temporary in a co_await it would
+  // be destroyed twice.)
+  WFCo<WFEnd> send_event(const WFServerEvent &event) const { return send(stream_, event); }
+  WFCo<WFEnd> send_event(std::string data, std::string event = "", std::string id = "") const {
+    WFServerEvent all;
+    all.data = std::move(data);
+    all.event = std::move(event);
+    all.id = std::move(id);
+    return send(stream_, std::move(all));
+  }
 
  private:
   static WFCo<WFEnd> send(WFHttpStream stream, WFServerEvent event) {
