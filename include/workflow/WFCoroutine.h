@@ -89,6 +89,12 @@ WFCoTask *task(F f, A... args) {
   return new workflow::CoCall<F, A...>(std::move(f), std::move(args)...);
 }
 
+// `SeriesWork *series = co_await wf::own_series();` gives the series in which the coroutine runs,
+// at once. Tasks that are pushed to it run when the outermost coroutine has returned.
+inline workflow::CoOwnSeries own_series() {
+  return {};
+}
+
 // Runs the coroutine f(args...) and blocks the calling thread until it has ended. Returns what it
 // returns, and throws what it throws; a WFError with ECANCELED if its series was cancelled. If the
 // thread belongs to the library, another one works in its place meanwhile. f and the arguments are

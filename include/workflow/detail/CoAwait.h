@@ -271,6 +271,17 @@ class CoGoAwaiter {
   typename T::Ended end_;
 };
 
+// What wf::own_series() gives: nothing waits.
+struct [[nodiscard]] CoOwnSeries {
+  struct Awaiter {
+    CoTask *waiter;
+    bool await_ready() const noexcept { return true; }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
+    SeriesWork *await_resume() const { return series_of(waiter); }
+  };
+  Awaiter awaiter(CoTask *waiter) const { return {waiter}; }
+};
+
 // A series that was not started, as a task. If the series was cancelled, the task has ended with
 // SYS_ERROR/ECANCELED.
 class CoSeriesTask final : public TaskWithCallback<CoSeriesTask, TaskBase<ParallelTask>> {
