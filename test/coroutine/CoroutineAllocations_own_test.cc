@@ -29,6 +29,11 @@ void* count_block(size_t size) {
 void* operator new(size_t size) {
   return count_block(size);
 }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  blocks_taken++;
+  bytes_taken += size;
+  return std::malloc(size);
+}
 void operator delete(void* block) noexcept {
   std::free(block);
 }

@@ -42,12 +42,30 @@ class CoCallable {
   std::tuple<A...> args_;
 };
 
+// What WFCo<T> returns.
 template <class T>
-struct CoResultOf {};
+struct CoResultOf {
+  static constexpr bool kIsCoroutine = false;
+};
 template <class T>
 struct CoResultOf<WFCo<T>> {
+  static constexpr bool kIsCoroutine = true;
   using type = T;
 };
+
+// Makes the coroutine that a call returns. In a function of its own, so that every wrong function
+// is refused with this message.
+template <class CALL>
+CoFrame *co_frame_of(CALL call) {
+  using Made = CoResultOf<std::invoke_result_t<CALL>>;
+  static_assert(Made::kIsCoroutine, "the function must be a coroutine: it must return a WFCo");
+  if constexpr (Made::kIsCoroutine) {
+    decltype(auto) co = call();
+    return CoAccess::release(co);
+  } else {
+    return nullptr;
+  }
+}
 
 // The coroutine that a function makes, when its turn has come.
 template <class F, class... A>
@@ -59,8 +77,7 @@ class CoCall : public CoTask {
   ~CoCall() override = default;
 
   CoFrame *make_frame() override {
-    decltype(auto) co = call_.call();
-    return CoAccess::release(co);
+    return co_frame_of([this]() -> decltype(auto) { return call_.call(); });
   }
 
  private:

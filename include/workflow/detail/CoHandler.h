@@ -7,6 +7,7 @@
 
 #include "workflow/WFCo.h"
 #include "workflow/WFHttpServer.h"
+#include "workflow/detail/CoCall.h"
 #include "workflow/detail/CoTask.h"
 
 namespace workflow {
@@ -33,8 +34,7 @@ class CoHandler final : public CoHandlerBase {
   ~CoHandler() override = default;
 
   CoFrame *make_frame() override {
-    decltype(auto) co = std::invoke(*handler_, request_);
-    return CoAccess::release(co);
+    return co_frame_of([this]() -> decltype(auto) { return std::invoke(*handler_, request_); });
   }
 
   const std::shared_ptr<F> handler_;

@@ -159,8 +159,7 @@ class CoStartedBranch final : public CoBranch {
   ~CoStartedBranch() override = default;
 
   CoFrame *make_frame() override {
-    decltype(auto) co = call_.call();
-    return CoAccess::release(co);
+    return co_frame_of([this]() -> decltype(auto) { return call_.call(); });
   }
   void ended(CoFrame * /*frame*/, std::exception_ptr exception) noexcept override {
     if (exception) group()->fail(std::move(exception));
