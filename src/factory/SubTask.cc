@@ -110,8 +110,9 @@ void SubTask::follow(TaskContext& context, SubTask* finished) {
   for (;;) {
     const uintptr_t owner = finished->owner_.load(std::memory_order_acquire);
     context.dispatching = nullptr;
-    context.series = owner & kWaited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMark);
-    const bool is_bare = (owner & kMark) && owner != kAlone;
+    const bool is_waited = owner & kWaited;
+    context.series = is_waited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMark);
+    const bool is_bare = !is_waited && (owner & kMark) && owner != kAlone;
     SubTask* next = is_bare ? end_bare_task(context, finished) : finished->done();
     if (!next || !dispatch_one(context, next)) {
       break;

@@ -16,17 +16,17 @@ void serve_request(WFHttpTask* request, CoHandlerBase* handler) {
 }
 
 void CoHandlerBase::ended(CoFrame* /*frame*/, std::exception_ptr exception) noexcept {
-  if (!exception) {
+  HandledRequest* const request = exception ? dynamic_cast<HandledRequest*>(request_) : nullptr;
+  if (!request) {
     return;
   }
-  const auto* const request = dynamic_cast<HandledRequest*>(request_);
-  if (request && request->has_stream()) {
-    request_->noreply();  // an incomplete reply must not look complete
+  if (request->has_stream()) {
+    request->noreply();  // an incomplete reply must not look complete
     return;
   }
-  *request_->get_resp() = protocol::HttpResponse();
-  request_->get_resp()->set_status_code("500");
-  request_->set_keep_alive(0);
+  *request->get_resp() = protocol::HttpResponse();
+  request->get_resp()->set_status_code("500");
+  request->set_keep_alive(0);
 }
 
 }  // namespace workflow
