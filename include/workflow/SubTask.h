@@ -71,8 +71,8 @@ class SubTask : public workflow::Runnable {
   // The owning series, or null for a task that runs alone.
   SeriesWork *joined_series() const;
 
-  // What follows a task that does not end with delete_and_next(): take the place first, then give up
-  // the task, and return place.next() from done(). leave_place() is for a task that outlives its
+  // What follows a task that does not end with delete_and_next(): take the place first, then give
+  // up the task, and return place.next() from done(). leave_place() is for a task that outlives its
   // series.
   class Place {
    public:

@@ -167,7 +167,9 @@ auto all_ended(W... each) {
 
 // Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
 // when all have ended: the index of the first, and a std::variant with its result at that index. If
-// the first has thrown, that is thrown.
+// the first has thrown, that is thrown. What another one has got at the same moment is lost with
+// its result: so do not give this wf::hold() or wf::take(), but a coroutine of your own that gives
+// back what it got.
 template <class... W>
 auto any(W... each) {
   return workflow::co_any(

@@ -21,6 +21,8 @@ class ChunkReader {
   // A piece has arrived. Its bytes are valid during the call. The task then leaves its series, so
   // that the next task of the series runs, and may be started or join a series again.
   virtual void piece(const char *data, size_t size) = 0;
+  // The task was dropped or dismissed: there will be no callback. Nothing is called after this.
+  virtual void dropped() = 0;
 
  protected:
   ~ChunkReader() = default;
@@ -118,6 +120,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
  protected:
   void dispatch() override;
   SubTask *done() override;
+  void drop_unstarted() override;
   bool goes_on() override;
   protocol::ProtocolMessage *next_request() override;
   protocol::ProtocolMessage *next_response() override { return &resp_; }

@@ -84,7 +84,7 @@ bool CoGroup::start(const WFScope& scope, CoBranch* branch) {
   DeadlineScope::Host* const host = scope ? scope.scope_->join_host() : nullptr;
   if (!host) {
     delete_series(series);
-    errno = scope ? ECANCELED : EINVAL;
+    errno = scope && scope.scope_->was_hosted() ? ECANCELED : EINVAL;
     return false;
   }
   // What has joined is the part of the branch.

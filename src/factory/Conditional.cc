@@ -1,3 +1,5 @@
+#include <cerrno>
+
 #include "workflow/WFWaitingTask.h"
 #include "workflow/Workflow.h"
 
@@ -8,10 +10,15 @@ WFConditional::~WFConditional() {
 }
 
 SubTask* WFConditional::done() {
-  if (end_) {
-    *end_ = {state, error, state == WFT_STATE_SUCCESS ? *slot_ : nullptr};
+  const bool granted = state == WFT_STATE_SUCCESS && !is_series_canceled();
+  if (end_ && granted) {
+    *end_ = {state, error, *slot_};
+  } else if (end_) {
+    // What was granted to a cancelled series is given back below, and by nobody else.
+    const bool dropped = state == WFT_STATE_SUCCESS;
+    *end_ = {dropped ? WFT_STATE_SYS_ERROR : state, dropped ? ECANCELED : error, nullptr};
   }
-  if (state == WFT_STATE_SUCCESS && !is_series_canceled()) {
+  if (granted) {
     return delete_and_continue_with(std::exchange(task_, nullptr));
   }
   if (state == WFT_STATE_SUCCESS) {

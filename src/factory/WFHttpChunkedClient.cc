@@ -139,6 +139,21 @@ void WFHttpChunkedTask::dispatch() {
   resume();
 }
 
+// With a reader the exchange may have begun: then it has to end before the task is deleted.
+void WFHttpChunkedTask::drop_unstarted() {
+  if (reader_) {
+    reader_->dropped();
+  }
+  if (!has_begun_) {
+    delete this;
+    return;
+  }
+  callback_ = nullptr;
+  set_pointer(nullptr);
+  stop();
+  start();
+}
+
 // The task keeps the response. It waits for nothing now, so it leaves its scope, too: the series
 // waits for other things meanwhile.
 SubTask* WFHttpChunkedTask::pass_piece() {

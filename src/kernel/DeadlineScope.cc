@@ -58,6 +58,12 @@ DeadlineScope::~DeadlineScope() {
 void DeadlineScope::set_host(Host* host) {
   MutexLock lock(deadline_mutex_);
   host_ = host;
+  hosted_ = true;
+}
+
+bool DeadlineScope::was_hosted() const {
+  MutexLock lock(deadline_mutex_);
+  return hosted_;
 }
 
 DeadlineScope::Host* DeadlineScope::join_host() {

@@ -70,6 +70,8 @@ class DeadlineScope final : public CancelScope, public Runnable {
   void set_host(Host* host);
   // Joins the host, or returns null if there is none any more.
   Host* join_host();
+  // Whether there is or was a host.
+  bool was_hosted() const;
 
   // A token of which stop is requested when the scope ends, by the thread that ends it. Throws
   // std::bad_alloc.
@@ -105,6 +107,7 @@ class DeadlineScope final : public CancelScope, public Runnable {
   int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};    // by Kind: the reason, or 0
   bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for run_queued(), with a reference
   Host* host_ WF_GUARDED_BY(deadline_mutex_) = nullptr;
+  bool hosted_ WF_GUARDED_BY(deadline_mutex_) = false;
   std::unique_ptr<StopRequest> stop_request_ WF_GUARDED_BY(deadline_mutex_);
 };
 

@@ -51,18 +51,6 @@ class CoAccess {
     return co.promise_;
   }
 
-  // Deletes a chunked task that waits to be dispatched, with its callback forgotten.
-  template <class T>
-  static void abandon(T *task, bool has_begun) {
-    task->set_callback(nullptr);
-    if (has_begun) {
-      task->stop();
-      task->start();
-    } else {
-      task->dismiss();
-    }
-  }
-
   // The conditional tells how it has ended, and does not cancel its series if it fails.
   static void report(WFConditional *conditional, ConditionalEnd *end) { conditional->end_ = end; }
 };
@@ -218,6 +206,8 @@ class [[nodiscard]] CoGrant {
   CoGrant(WFConditional *task, BACK &&back) : task_(task), back_(std::move(back)) {}
   CoGrant(CoGrant &&) noexcept = default;
   CoGrant &operator=(CoGrant &&) = delete;
+
+  SubTask *task() const { return task_; }
 
   CoGrantAwaiter<BACK> awaiter(CoTask *waiter) {
     return CoGrantAwaiter<BACK>(waiter, task_, std::move(back_));

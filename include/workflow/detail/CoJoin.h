@@ -87,9 +87,41 @@ struct CoOutcomeOf {
   using Awaiter = decltype(std::declval<CoAwaits &>().await_transform(std::declval<W>()));
   using type = decltype(std::declval<Awaiter &>().await_resume());
 };
+// Owns a work that is not awaited yet: a coroutine that waits for it may be destroyed unbegun.
 template <class W>
-WFCo<typename CoOutcomeOf<W>::type> co_await_task(W work) {
-  co_return co_await std::move(work);
+class CoOwned {
+ public:
+  explicit CoOwned(W &&work) : work_(std::move(work)) {
+    if constexpr (std::is_convertible_v<W, const SubTask *>) CoTask::check_awaitable(work_);
+  }
+  CoOwned(CoOwned &&other) noexcept
+      : work_(std::move(other.work_)), owns_(std::exchange(other.owns_, false)) {}
+  CoOwned &operator=(CoOwned &&) = delete;
+  ~CoOwned() {
+    if (!owns_) return;
+    if constexpr (std::is_convertible_v<W, SubTask *>) {
+      CoTask::drop(work_);
+    } else if constexpr (std::is_convertible_v<W, SeriesWork *>) {
+      if (work_) work_->dismiss();
+    } else if constexpr (requires(W work) { work.task(); }) {
+      CoTask::drop(work_.task());
+    } else if constexpr (requires(W work) { work.task; }) {
+      CoTask::drop(work_.task);
+    }
+  }
+  W &&take() {
+    owns_ = false;
+    return std::move(work_);
+  }
+
+ private:
+  W work_;
+  bool owns_ = true;
+};
+
+template <class W>
+WFCo<typename CoOutcomeOf<W>::type> co_await_task(CoOwned<W> work) {
+  co_return co_await work.take();
 }
 
 template <class T>
@@ -100,7 +132,7 @@ CoUnbegun<T> co_unbegun(WFCo<T> &co) {
 }
 template <class W>
 auto co_unbegun(W &work) {
-  auto co = co_await_task(std::move(work));
+  auto co = co_await_task(CoOwned<W>(std::move(work)));
   return co_unbegun(co);
 }
 template <class W>
@@ -225,7 +257,7 @@ struct CoEndedOf {
 };
 template <>
 struct CoEndedOf<WFEnd> {
-  using type = WFEnd;
+  using type = WFEnded<void>;
 };
 template <class T>
 struct CoEndedOf<WFEnded<T>> {
@@ -237,14 +269,17 @@ using CoEnded = typename CoEndedOf<T>::type;
 template <class T>
 CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
   constexpr bool is_outcome = std::is_base_of_v<WFEnd, CoStored<T>>;
-  if constexpr (is_outcome) {
-    if (slot.value) return *std::move(slot.value);
-  }
   CoEnded<T> ended;
+  if constexpr (is_outcome) {
+    if (slot.value) {
+      static_cast<CoStored<T> &>(ended) = *std::move(slot.value);
+      return ended;
+    }
+  }
   const bool has_value = slot.value.has_value();
   static_cast<WFEnd &>(ended) = has_value ? end : WFEnd{WFT_STATE_SYS_ERROR, ECANCELED};
+  ended.exception = slot.exception;
   if constexpr (!is_outcome) {
-    ended.exception = slot.exception;
     if constexpr (!std::is_void_v<T>) {
       if (has_value) ended.value = std::move(slot.value);
     }
@@ -373,10 +408,12 @@ class CoItems {
  public:
   using Iterator = std::ranges::iterator_t<R>;
   using Reference = std::ranges::range_reference_t<R>;
-  static constexpr bool kRefers = std::is_lvalue_reference_v<Reference>;
+  // The items of other ranges may be gone when the iterator moves on.
+  static constexpr bool kRefers =
+      std::is_lvalue_reference_v<Reference> && std::ranges::forward_range<R>;
   using Item = std::conditional_t<kRefers, std::remove_reference_t<Reference> *,
                                   std::remove_cvref_t<Reference>>;
-  using Work = std::invoke_result_t<F &, Reference>;
+  using Work = std::invoke_result_t<F &, std::conditional_t<kRefers, Reference, Item &&>>;
   using Result = CoWorkResult<std::remove_cvref_t<Work>>;
 
   CoItems(R &range, F &call)
@@ -438,8 +475,15 @@ WFCo<CoEachResult<R, F>> co_each(R range, size_t at_most, F function) {
   CoItems<R, F> items(range, function);
   size_t workers = at_most == 0 ? 1 : at_most;
   if constexpr (std::ranges::forward_range<R>) {
-    const auto n = static_cast<size_t>(std::ranges::distance(range));
-    workers = n < workers ? n : workers;
+    size_t n = 0;  // the range may be endless
+    for (auto next = std::ranges::begin(range); n < workers && next != std::ranges::end(range);
+         ++next) {
+      n++;
+    }
+    workers = n;
+  } else {
+    constexpr size_t kMaxUncounted = 64;
+    workers = workers < kMaxUncounted ? workers : kMaxUncounted;
   }
   std::deque<CoSlot<void>> ends;
   CoNewGroup group(co_no_limit());
@@ -450,6 +494,9 @@ WFCo<CoEachResult<R, F>> co_each(R range, size_t at_most, F function) {
   }
   const auto ended = co_await group.release();
   co_rethrow(*ended.value);
+  for (CoSlot<void> &end : ends) {
+    co_result(end);
+  }
   if constexpr (!std::is_void_v<Result>) {
     std::vector<CoStored<Result>> results;
     results.reserve(items.results.size());
@@ -487,14 +534,14 @@ class CoWaitedCall final : public CoTask {
   };
 
   CoWaitedCall(std::shared_ptr<Shared> shared, F &&f, A &&...args)
-      : shared_(std::move(shared)), call_(std::move(f), std::move(args)...) {}
+      : shared_(std::move(shared)), call_(std::in_place, std::move(f), std::move(args)...) {}
 
  private:
   ~CoWaitedCall() override = default;
 
   bool takes_exceptions() const override { return true; }
   CoFrame *make_frame() override {
-    decltype(auto) co = call_.call();
+    decltype(auto) co = call_->call();
     return frame_ = CoAccess::release(co);
   }
   void ended(CoFrame * /*frame*/, std::exception_ptr exception) noexcept override {
@@ -504,10 +551,13 @@ class CoWaitedCall final : public CoTask {
       shared_->slot.fill(frame_);
     }
   }
-  void frames_gone() noexcept override { shared_->finish(); }
+  void frames_gone() noexcept override {
+    call_.reset();  // its destructors may use what the caller has
+    shared_->finish();
+  }
 
   const std::shared_ptr<Shared> shared_;
-  CoCallable<F, A...> call_;
+  std::optional<CoCallable<F, A...>> call_;
   CoPromise<T> *frame_ = nullptr;
 };
 

@@ -104,15 +104,18 @@ class WFCoChunks {
                                        [this] { ended(); });
     }
     ~State() {
-      if (task) workflow::CoAccess::abandon(task, has_begun);
+      if (task) task->dismiss();
     }
     State(const State &) = delete;
     State &operator=(const State &) = delete;
 
     void piece(const char *data, size_t size) override { arrived.emplace(data, size); }
+    void dropped() override {
+      task = nullptr;
+      end = {WFT_STATE_SYS_ERROR, ECANCELED};
+    }
 
     WFHttpChunkedTask *task;  // null once it has ended
-    bool has_begun = false;
     std::optional<std::string> arrived;
     WFEnd end;
     protocol::HttpResponse response;
@@ -130,7 +133,6 @@ class WFCoChunks {
     Awaiter(workflow::CoTask *waiter, State *state) : waiter_(waiter), state_(state) {}
     bool await_ready() const noexcept { return !state_->task; }
     [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
-      state_->has_begun = true;
       waiter_->wait_for(state_->task);
     }
     std::optional<std::string> await_resume() {

@@ -151,6 +151,8 @@ class CoTask : public TaskBase<> {
   void wait_for(SubTask *task);
   // Aborts the program unless a coroutine may wait for `task`.
   static void check_awaitable(const SubTask *task);
+  // Deletes a task that was not started.
+  static void drop(SubTask *task) { SubTask::drop_unstarted(task); }
 
   // A new coroutine that throws before it has a caller: whether somebody takes the exception.
   virtual bool takes_exceptions() const { return false; }
