@@ -264,6 +264,18 @@ table_graph() {
   done
 }
 
+table_coroutine() {
+  local task
+  task=$(value ours cpu_ns row=series_self_extending)
+  table "coroutines, CPU ns" "${coroutine_peers[@]}"
+  line "await of an empty task" cpu_ns "row=coroutine_empty" "≤ $(number "$task") (the task) + 60" \
+    "le:abs:$(awk -v task="${task:-0}" 'BEGIN { print task + 60 }')" le:asio:1e9
+  line "call of a coroutine" cpu_ns "row=coroutine_child" "" le:asio:1e9
+  line "sleep without a delay" cpu_ns "row=coroutine_due" "≤ 1700" le:abs:1700 le:asio:1e9
+  line "request and answer over loopback" cpu_ns "row=coroutine_ping" "" le:asio:1e9
+  line "memory of one that sleeps, bytes" bytes "row=coroutine_memory" "" le:asio:1e9
+}
+
 # http_lines ROW "CONNECTIONS..." BUDGET CONDITION...
 http_lines() {
   local row=$1 counts=$2 budget=$3 connections

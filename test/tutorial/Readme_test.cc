@@ -78,7 +78,7 @@ TEST(Readme, ExamplesAreThoseOfTheTutorials) {
     EXPECT_NE(tutorials.find(example), std::string::npos) << example;
     examples++;
   }
-  EXPECT_EQ(examples, 2);
+  EXPECT_EQ(examples, 3);
 }
 
 TEST(Readme, LinksOfTheDocumentsLeadSomewhere) {
