@@ -413,7 +413,9 @@ class CoItems {
       std::is_lvalue_reference_v<Reference> && std::ranges::forward_range<R>;
   using Item = std::conditional_t<kRefers, std::remove_reference_t<Reference> *,
                                   std::remove_cvref_t<Reference>>;
-  using Work = std::invoke_result_t<F &, std::conditional_t<kRefers, Reference, Item &&>>;
+  // Such an item is given as the range gives it, but from where the worker keeps it.
+  static constexpr bool kIsLvalue = std::is_lvalue_reference_v<Reference>;
+  using Work = std::invoke_result_t<F &, std::conditional_t<kIsLvalue, Reference, Item &&>>;
   using Result = CoWorkResult<std::remove_cvref_t<Work>>;
 
   CoItems(R &range, F &call)
@@ -436,6 +438,8 @@ class CoItems {
   Work work(Item &item) {
     if constexpr (kRefers) {
       return std::invoke(function, *item);
+    } else if constexpr (kIsLvalue) {
+      return std::invoke(function, static_cast<Reference>(item));
     } else {
       return std::invoke(function, std::move(item));
     }
