@@ -195,6 +195,8 @@ TEST(CoroutineJoin, AllEndedKeepsWhatAFunctionThrows) {
   wf::wait(run);
 }
 
+// clang 14 does not compile the views of libstdc++ 12.
+#if !defined(__clang__)
 TEST(CoroutineJoin, EachTakesEndlessRanges) {
   const auto run = []() -> WFCo<> {
     const auto stop_at_ten = [](int n) -> WFCo<> {
@@ -205,6 +207,7 @@ TEST(CoroutineJoin, EachTakesEndlessRanges) {
   };
   EXPECT_THROW(wf::wait(run), std::runtime_error);
 }
+#endif
 
 TEST(CoroutineJoin, StartFailsInAScopeOfAnotherKind) {
   const WFScope none;
