@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -181,6 +183,41 @@ TEST(CoroutineJoin, ScopeCancelEndsWhatWaits) {
     EXPECT_TRUE(co_await wf::sleep(0ms));
   };
   wf::wait(run);
+}
+
+TEST(CoroutineJoin, AllEndedKeepsWhatAFunctionThrows) {
+  const auto run = []() -> WFCo<> {
+    const auto thrower = []() -> int { throw std::runtime_error("computed"); };
+    auto [ended] = co_await wf::all_ended(wf::go("queue", thrower));
+    EXPECT_FALSE(ended);
+    EXPECT_THROW(static_cast<void>(std::move(ended).get()), std::runtime_error);
+  };
+  wf::wait(run);
+}
+
+// clang 14 does not compile the views of libstdc++ 12.
+#if !defined(__clang__)
+TEST(CoroutineJoin, EachTakesEndlessRanges) {
+  const auto run = []() -> WFCo<> {
+    const auto stop_at_ten = [](int n) -> WFCo<> {
+      if (n == 10) throw std::runtime_error("ten");
+      co_return;
+    };
+    co_await wf::each(std::views::iota(0), 2, stop_at_ten);
+  };
+  EXPECT_THROW(wf::wait(run), std::runtime_error);
+}
+#endif
+
+TEST(CoroutineJoin, StartFailsInAScopeOfAnotherKind) {
+  const WFScope none;
+  EXPECT_FALSE(none.start(nothing));
+  EXPECT_EQ(errno, EINVAL);
+  WFScopeTask* const task =
+      WFTaskFactory::create_scope_task(WFTaskFactory::create_empty_task(), nullptr);
+  EXPECT_FALSE(task->scope().start(nothing));
+  EXPECT_EQ(errno, EINVAL);
+  task->dismiss();
 }
 
 }  // namespace
