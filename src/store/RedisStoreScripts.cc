@@ -19,7 +19,7 @@ if kind == 'none' then
     local now = redis.call('TIME')
     time = string.format('%.0f', tonumber(now[1]) * 1000000 + tonumber(now[2]))
   end
-  redis.call('HSET', meta, 'layout', '1', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
+  redis.call('HSET', meta, 'layout', '2', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
              'position', '0', 'uses', '0', 'since', time, 'dropped', '0', 'server', server,
              'complete', '0')
 elseif kind ~= 'hash' then
@@ -27,7 +27,7 @@ elseif kind ~= 'hash' then
 end
 local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server')
 if not found[1] or not found[2] or not found[3] or not found[5] then return {'other'} end
-if found[1] ~= '1' then return {'layout', found[1]} end
+if found[1] ~= '2' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard then return {'other'} end
 if found[6] ~= server then

@@ -248,7 +248,7 @@ TEST(RedisStore, OneBatchMayAskMoreThanIsRemembered) {
   for (const char* key : {"answers", "order"}) {
     EXPECT_EQ(run(server.url(), {"HLEN", std::string("{app:0}:") + key}).text, "2") << key;
   }
-  for (const uint64_t id : {1, 2, 3, 4, 5}) {
+  for (uint64_t id = 1; id <= 5; id++) {
     AskRequest question;
     question.asked = {1, id};
     StoreFailure failure;
