@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <ranges>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -208,6 +210,26 @@ TEST(CoroutineJoin, EachTakesEndlessRanges) {
   EXPECT_THROW(wf::wait(run), std::runtime_error);
 }
 #endif
+
+// Its iterator has the item in itself, which the next one overwrites.
+struct NumbersOfAStream {
+  std::istringstream in;
+  auto begin() { return std::istream_iterator<int>(in); }
+  auto end() { return std::istream_iterator<int>(); }
+};
+
+TEST(CoroutineJoin, EachKeepsTheItemsOfAnInputRange) {
+  const auto same = [](const int& n) -> WFCo<int> {
+    (co_await wf::sleep(0ms)).check();
+    co_return n;
+  };
+  const auto run = [&same]() -> WFCo<std::vector<int>> {
+    NumbersOfAStream numbers{std::istringstream("1 2 3 4 5")};
+    auto all = co_await wf::each(std::move(numbers), 2, same);
+    co_return all;
+  };
+  EXPECT_EQ(wf::wait(run), (std::vector<int>{1, 2, 3, 4, 5}));
+}
 
 TEST(CoroutineJoin, StartFailsInAScopeOfAnotherKind) {
   const WFScope none;
