@@ -130,9 +130,9 @@ inline auto receive(WFMessageQueue &queue) {
 // released once, by WFTaskFactory::release_guard(), or by a WFReleaseGuard. A coroutine that is
 // dropped before it has learnt of it releases it by itself.
 inline auto hold(const std::string &guard) {
+  workflow::CoReleaseGuard back(guard);  // before there is a task that would be lost
   return workflow::CoGrant<workflow::CoReleaseGuard>(
-      WFTaskFactory::create_guard(guard, WFTaskFactory::create_empty_task(), nullptr),
-      workflow::CoReleaseGuard(guard));
+      WFTaskFactory::create_guard(guard, nullptr, nullptr), std::move(back));
 }
 
 // Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS it is to be given back
@@ -153,16 +153,14 @@ inline auto take(WFResourcePool &pool) {
 // have ended.
 template <class... W>
 auto all(W... each) {
-  return workflow::co_all(
-      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+  return workflow::co_all(workflow::co_all_unbegun(workflow::co_own(each)...));
 }
 
 // Waits for all. Gives a std::tuple of outcomes: WFEnded<T> of a WFCo<T>, with what it has returned
 // or thrown, and of each task what `co_await` gives. No work ends another, and nothing is thrown.
 template <class... W>
 auto all_ended(W... each) {
-  return workflow::co_all_ended(
-      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+  return workflow::co_all_ended(workflow::co_all_unbegun(workflow::co_own(each)...));
 }
 
 // Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
@@ -172,8 +170,7 @@ auto all_ended(W... each) {
 // back what it got.
 template <class... W>
 auto any(W... each) {
-  return workflow::co_any(
-      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+  return workflow::co_any(workflow::co_all_unbegun(workflow::co_own(each)...));
 }
 
 // Runs the work with a time limit. When it has passed, what waits inside ends with ETIMEDOUT. Gives
@@ -182,7 +179,8 @@ auto any(W... each) {
 // that it has returned nevertheless. A negative limit means none. What the work throws is thrown.
 template <class W>
 auto within(workflow::Duration limit, W work) {
-  return workflow::co_within<workflow::CoWorkResult<W>>(limit, workflow::co_unbegun(work));
+  return workflow::co_within<workflow::CoWorkResult<W>>(
+      limit, workflow::co_unbegun(workflow::co_own(work)));
 }
 
 // Calls f with each item of the range, and waits for the work that it returns; at most `at_most` of

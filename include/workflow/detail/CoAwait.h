@@ -30,17 +30,20 @@ namespace workflow {
 // The way of coroutines into tasks.
 class CoAccess {
  public:
-  // `then` is called after the user's callback of the task, if there is one.
+  // `then` is called after the user's callback of the task, if there is one. If this throws
+  // std::bad_alloc, the task is dropped.
   template <class TASK, class BASE, class THEN>
   static void add_callback(TaskWithCallback<TASK, BASE> *task, THEN then) {
-    if (task->callback_) {
-      task->callback_ = [user = std::move(task->callback_), then](TASK *ended) {
-        user(ended);
-        then();
-      };
-    } else {
-      task->callback_ = [then](TASK *) { then(); };
-    }
+    CoTask::prepare_or_drop(task, [task, then] {
+      if (task->callback_) {
+        task->callback_ = [user = std::move(task->callback_), then](TASK *ended) {
+          user(ended);
+          then();
+        };
+      } else {
+        task->callback_ = [then](TASK *) { then(); };
+      }
+    });
   }
   template <class T>
   static auto release(WFCo<T> &co) {
@@ -237,7 +240,7 @@ class CoPostBack {
 };
 
 inline CoGrant<CoPostBack> co_take(ResourceSource &source) {
-  return {source.get(WFTaskFactory::create_empty_task()), CoPostBack(source)};
+  return {source.get(nullptr), CoPostBack(source)};
 }
 
 // Of a function on a computing thread (wf::go).
@@ -276,7 +279,7 @@ struct [[nodiscard]] CoOwnSeries {
 // SYS_ERROR/ECANCELED.
 class CoSeriesTask final : public TaskWithCallback<CoSeriesTask, TaskBase<ParallelTask>> {
  public:
-  // Null if the series is null, was started or belongs to something else.
+  // Takes the series over, also if this throws std::bad_alloc.
   static CoSeriesTask *create(SeriesWork *series);
   void dispatch() override;
 

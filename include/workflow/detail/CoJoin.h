@@ -124,16 +124,32 @@ WFCo<typename CoOutcomeOf<W>::type> co_await_task(CoOwned<W> work) {
   co_return co_await work.take();
 }
 
+// An owner of a work. Nothing throws here, so of several works all have owners before the first
+// coroutine is made that may lack memory.
 template <class T>
-CoUnbegun<T> co_unbegun(WFCo<T> &co) {
+CoUnbegun<T> co_own(WFCo<T> &co) {
   CoPromise<T> *const frame = CoAccess::release(co);
   if (!frame) co_misuse("a coroutine that was awaited before is given away");
   return CoUnbegun<T>(frame);
 }
 template <class W>
-auto co_unbegun(W &work) {
-  auto co = co_await_task(CoOwned<W>(std::move(work)));
-  return co_unbegun(co);
+CoOwned<W> co_own(W &work) {
+  return CoOwned<W>(std::move(work));
+}
+
+// A work as a coroutine.
+template <class T>
+CoUnbegun<T> co_unbegun(CoUnbegun<T> &&owned) {
+  return std::move(owned);
+}
+template <class W>
+auto co_unbegun(CoOwned<W> &&owned) {
+  auto co = co_await_task(std::move(owned));
+  return co_own(co);
+}
+template <class... OWNED>
+auto co_all_unbegun(OWNED... owned) {
+  return std::tuple<decltype(co_unbegun(std::move(owned)))...>(co_unbegun(std::move(owned))...);
 }
 template <class W>
 struct CoResultOfWork {
@@ -493,8 +509,7 @@ WFCo<CoEachResult<R, F>> co_each(R range, size_t at_most, F function) {
   CoNewGroup group(co_no_limit());
   for (size_t i = 0; i < workers; i++) {
     auto worker = co_each_worker(items, group.operator->());
-    group->add(
-        new CoChildBranch<void>(co_unbegun(worker), &ends.emplace_back(), CoPolicy::kAll, i));
+    group->add(new CoChildBranch<void>(co_own(worker), &ends.emplace_back(), CoPolicy::kAll, i));
   }
   const auto ended = co_await group.release();
   co_rethrow(*ended.value);
