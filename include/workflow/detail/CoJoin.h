@@ -284,21 +284,18 @@ using CoEnded = typename CoEndedOf<T>::type;
 
 template <class T>
 CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
-  constexpr bool is_outcome = std::is_base_of_v<WFEnd, CoStored<T>>;
-  CoEnded<T> ended;
-  if constexpr (is_outcome) {
-    if (slot.value) {
-      static_cast<CoStored<T> &>(ended) = *std::move(slot.value);
-      return ended;
-    }
+  constexpr bool is_outcome = std::is_same_v<CoEnded<T>, T> || std::is_same_v<WFEnd, T>;
+  if constexpr (std::is_same_v<CoEnded<T>, T>) {
+    if (slot.value) return *std::move(slot.value);
   }
+  CoEnded<T> ended;
   const bool has_value = slot.value.has_value();
   static_cast<WFEnd &>(ended) = has_value ? end : WFEnd{WFT_STATE_SYS_ERROR, ECANCELED};
   ended.exception = slot.exception;
-  if constexpr (!is_outcome) {
-    if constexpr (!std::is_void_v<T>) {
-      if (has_value) ended.value = std::move(slot.value);
-    }
+  if constexpr (std::is_same_v<WFEnd, T>) {
+    if (slot.value) static_cast<WFEnd &>(ended) = *slot.value;
+  } else if constexpr (!is_outcome && !std::is_void_v<T>) {
+    if (has_value) ended.value.emplace(*std::move(slot.value));
   }
   return ended;
 }
