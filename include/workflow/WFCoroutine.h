@@ -100,7 +100,8 @@ inline workflow::CoOwnSeries own_series() {
 // thread belongs to the library, another one works in its place meanwhile. f and the arguments are
 // copied or moved.
 template <class F, class... A>
-auto wait(F f, A... args) -> typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type {
+auto wait(F f, A... args) -> typename workflow::CoGiven<
+    typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type>::type {
   using T = typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type;
   using Call = workflow::CoWaitedCall<F, T, A...>;
   const auto shared = std::make_shared<typename Call::Shared>();
@@ -109,7 +110,7 @@ auto wait(F f, A... args) -> typename workflow::CoResultOf<std::invoke_result_t<
   if constexpr (std::is_void_v<T>) {
     workflow::co_result(shared->slot);
   } else {
-    return workflow::co_result(shared->slot);
+    return workflow::co_give<workflow::CoStored<T>>(workflow::co_result(shared->slot));
   }
 }
 
@@ -165,9 +166,9 @@ auto all_ended(W... each) {
 
 // Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
 // when all have ended: the index of the first, and a std::variant with its result at that index. If
-// the first has thrown, that is thrown. What another one has got at the same moment is lost with
-// its result: so do not give this wf::hold() or wf::take(), but a coroutine of your own that gives
-// back what it got.
+// the first has thrown, that is thrown. If another one is a wf::hold(), wf::take() or
+// wf::receive(queue) and has got something at the same moment, that is given back. What a coroutine
+// of your own has got is lost with its result, unless it gives it back itself.
 template <class... W>
 auto any(W... each) {
   return workflow::co_any(workflow::co_all_unbegun(workflow::co_own(each)...));

@@ -7,8 +7,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "support/Loopback.h"
@@ -168,6 +171,69 @@ TEST(CoroutineDropped, AReaderOfChunksAfterTheFirst) {
   EXPECT_TRUE(ended.wait_for(1));
   EXPECT_TRUE(left.wait_for(1));
   server.stop();
+}
+
+WFCo<> fail_later() {
+  (co_await wf::sleep(1ms)).check();
+  throw std::runtime_error("later");
+}
+WFCo<bool> is_free(const char* guard) {
+  const WFEnd end = co_await wf::within(1ms, wf::hold(guard));
+  if (end) F::release_guard(guard, nullptr);
+  co_return static_cast<bool>(end);
+}
+
+TEST(CoroutineDropped, AnyGivesBackWhatTheOthersGot) {
+  const auto run = []() -> WFCo<> {
+    auto first = co_await wf::any(wf::hold("coroutine a"), wf::hold("coroutine b"));
+    EXPECT_TRUE(std::get<0>(first.value));
+    EXPECT_EQ(first.index, 0u);
+    EXPECT_TRUE(co_await is_free("coroutine b"));
+    EXPECT_FALSE(co_await is_free("coroutine a"));
+    F::release_guard("coroutine a", nullptr);
+    // Also inside others.
+    auto inner = co_await wf::any(
+        wf::sleep(0ms), wf::within(1h, wf::all(wf::hold("coroutine a"), wf::hold("coroutine b"))));
+    if (inner.index == 1) {
+      F::release_guard("coroutine a", nullptr);
+      F::release_guard("coroutine b", nullptr);
+    }
+    EXPECT_TRUE(co_await is_free("coroutine a"));
+    EXPECT_TRUE(co_await is_free("coroutine b"));
+  };
+  wf::wait(run);
+}
+
+TEST(CoroutineDropped, AllGivesBackWhatWasGotWhenOneThrows) {
+  int thing = 0;
+  void* resources[1] = {&thing};
+  WFResourcePool pool(resources, 1);
+  WFMessageQueue queue;
+  queue.post(&thing);
+  const auto run = [&]() -> WFCo<> {
+    bool thrown = false;
+    try {
+      auto all = co_await wf::all(wf::take(pool), wf::within(1h, wf::receive(queue)), fail_later());
+      static_cast<void>(all);
+    } catch (const std::runtime_error&) {
+      thrown = true;
+    }
+    EXPECT_TRUE(thrown);
+    auto taken = co_await wf::within(10s, wf::take(pool));
+    EXPECT_EQ(taken.value, &thing);
+    auto received = co_await wf::within(10s, wf::all_ended(wf::receive(queue)));
+    EXPECT_TRUE(received);
+    pool.post(&thing);
+    // Who gets to know of it keeps it.
+    auto both = co_await wf::within(1h, wf::all(wf::take(pool), wf::hold("coroutine a")));
+    EXPECT_TRUE(both);
+    EXPECT_EQ(std::get<0>(*both.value).value, &thing);
+    EXPECT_FALSE(co_await is_free("coroutine a"));
+    F::release_guard("coroutine a", nullptr);
+  };
+  wf::wait(run);
+  const auto empty = wf::wait([&pool] { return wf::within(1ms, wf::take(pool)); });
+  EXPECT_EQ(empty.error, ETIMEDOUT);
 }
 
 TEST(CoroutineDropped, EachSaysThatItHasNotDoneAll) {

@@ -119,9 +119,19 @@ class CoOwned {
   bool owns_ = true;
 };
 
+template <class BACK>
+struct CoOutcomeOf<CoGrant<BACK>> {
+  using type = CoGranted<BACK>;
+};
+
 template <class W>
 WFCo<typename CoOutcomeOf<W>::type> co_await_task(CoOwned<W> work) {
-  co_return co_await work.take();
+  if constexpr (kCoIsGranted<typename CoOutcomeOf<W>::type>) {
+    auto unseen = work.take().unseen();
+    co_return co_await std::move(unseen);
+  } else {
+    co_return co_await work.take();
+  }
 }
 
 // An owner of a work. Nothing throws here, so of several works all have owners before the first
@@ -279,23 +289,29 @@ template <class T>
 struct CoEndedOf<WFEnded<T>> {
   using type = WFEnded<T>;
 };
+template <class BACK>
+struct CoEndedOf<CoGranted<BACK>> {
+  using type = CoGranted<BACK>;
+};
 template <class T>
 using CoEnded = typename CoEndedOf<T>::type;
 
 template <class T>
 CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
-  constexpr bool is_outcome = std::is_same_v<CoEnded<T>, T> || std::is_same_v<WFEnd, T>;
   if constexpr (std::is_same_v<CoEnded<T>, T>) {
     if (slot.value) return *std::move(slot.value);
   }
-  CoEnded<T> ended;
-  const bool has_value = slot.value.has_value();
-  static_cast<WFEnd &>(ended) = has_value ? end : WFEnd{WFT_STATE_SYS_ERROR, ECANCELED};
-  ended.exception = slot.exception;
-  if constexpr (std::is_same_v<WFEnd, T>) {
-    if (slot.value) static_cast<WFEnd &>(ended) = *slot.value;
-  } else if constexpr (!is_outcome && !std::is_void_v<T>) {
-    if (has_value) ended.value.emplace(*std::move(slot.value));
+  CoEnded<T> ended{WFEnd{WFT_STATE_SYS_ERROR, ECANCELED}};
+  if constexpr (!kCoIsGranted<T> || !std::is_same_v<CoEnded<T>, T>) {
+    ended.exception = slot.exception;
+    if constexpr (std::is_same_v<WFEnd, T>) {
+      if (slot.value) static_cast<WFEnd &>(ended) = *slot.value;
+    } else if constexpr (!std::is_same_v<CoEnded<T>, T>) {
+      if (slot.value) static_cast<WFEnd &>(ended) = end;
+      if constexpr (!std::is_void_v<T>) {
+        if (slot.value) ended.value.emplace(*std::move(slot.value));
+      }
+    }
   }
   return ended;
 }
@@ -324,6 +340,23 @@ struct WFFirst {
 };
 
 namespace workflow {
+
+template <class... T>
+requires(kCoIsGranted<T> || ...) struct CoGiven<WFFirst<T...>> {
+  using type = WFFirst<typename CoGiven<T>::type...>;
+  static type give(WFFirst<T...> &&first) { return give_from<0>(first); }
+
+ private:
+  template <size_t I>
+  static type give_from(WFFirst<T...> &first) {
+    if constexpr (I + 1 < sizeof...(T)) {
+      if (first.index != I) return give_from<I + 1>(first);
+    }
+    using Item = std::variant_alternative_t<I, std::variant<T...>>;
+    return type{I, decltype(type::value)(std::in_place_index<I>,
+                                         co_give<Item>(std::get<I>(std::move(first.value))))};
+  }
+};
 
 template <class FIRST, size_t I, class... T>
 FIRST co_first_from(std::tuple<CoSlot<T>...> &slots, size_t index) {
@@ -430,6 +463,10 @@ class CoItems {
   static constexpr bool kIsLvalue = std::is_lvalue_reference_v<Reference>;
   using Work = std::invoke_result_t<F &, std::conditional_t<kIsLvalue, Reference, Item &&>>;
   using Result = CoWorkResult<std::remove_cvref_t<Work>>;
+  static_assert(!kCoIsGranted<Result>,
+                "the function given to wf::each() must not return wf::hold(), wf::take() or "
+                "wf::receive(queue): let it be a coroutine that waits for it, and has a "
+                "WFReleaseGuard or a WFPostResource");
 
   CoItems(R &range, F &call)
       : function(call), next_(std::ranges::begin(range)), end_(std::ranges::end(range)) {}
