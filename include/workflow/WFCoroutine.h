@@ -100,7 +100,8 @@ inline workflow::CoOwnSeries own_series() {
 // thread belongs to the library, another one works in its place meanwhile. f and the arguments are
 // copied or moved.
 template <class F, class... A>
-auto wait(F f, A... args) -> typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type {
+auto wait(F f, A... args) -> typename workflow::CoGiven<
+    typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type>::type {
   using T = typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type;
   using Call = workflow::CoWaitedCall<F, T, A...>;
   const auto shared = std::make_shared<typename Call::Shared>();
@@ -109,7 +110,7 @@ auto wait(F f, A... args) -> typename workflow::CoResultOf<std::invoke_result_t<
   if constexpr (std::is_void_v<T>) {
     workflow::co_result(shared->slot);
   } else {
-    return workflow::co_result(shared->slot);
+    return workflow::co_give<workflow::CoStored<T>>(workflow::co_result(shared->slot));
   }
 }
 
@@ -130,9 +131,9 @@ inline auto receive(WFMessageQueue &queue) {
 // released once, by WFTaskFactory::release_guard(), or by a WFReleaseGuard. A coroutine that is
 // dropped before it has learnt of it releases it by itself.
 inline auto hold(const std::string &guard) {
+  workflow::CoReleaseGuard back(guard);  // before there is a task that would be lost
   return workflow::CoGrant<workflow::CoReleaseGuard>(
-      WFTaskFactory::create_guard(guard, WFTaskFactory::create_empty_task(), nullptr),
-      workflow::CoReleaseGuard(guard));
+      WFTaskFactory::create_guard(guard, nullptr, nullptr), std::move(back));
 }
 
 // Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS it is to be given back
@@ -153,27 +154,24 @@ inline auto take(WFResourcePool &pool) {
 // have ended.
 template <class... W>
 auto all(W... each) {
-  return workflow::co_all(
-      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+  return workflow::co_all(workflow::co_all_unbegun(workflow::co_own(each)...));
 }
 
 // Waits for all. Gives a std::tuple of outcomes: WFEnded<T> of a WFCo<T>, with what it has returned
 // or thrown, and of each task what `co_await` gives. No work ends another, and nothing is thrown.
 template <class... W>
 auto all_ended(W... each) {
-  return workflow::co_all_ended(
-      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+  return workflow::co_all_ended(workflow::co_all_unbegun(workflow::co_own(each)...));
 }
 
 // Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
 // when all have ended: the index of the first, and a std::variant with its result at that index. If
-// the first has thrown, that is thrown. What another one has got at the same moment is lost with
-// its result: so do not give this wf::hold() or wf::take(), but a coroutine of your own that gives
-// back what it got.
+// the first has thrown, that is thrown. If another one is a wf::hold(), wf::take() or
+// wf::receive(queue) and has got something at the same moment, that is given back. What a coroutine
+// of your own has got is lost with its result, unless it gives it back itself.
 template <class... W>
 auto any(W... each) {
-  return workflow::co_any(
-      std::tuple<workflow::CoUnbegun<workflow::CoWorkResult<W>>...>(workflow::co_unbegun(each)...));
+  return workflow::co_any(workflow::co_all_unbegun(workflow::co_own(each)...));
 }
 
 // Runs the work with a time limit. When it has passed, what waits inside ends with ETIMEDOUT. Gives
@@ -182,7 +180,8 @@ auto any(W... each) {
 // that it has returned nevertheless. A negative limit means none. What the work throws is thrown.
 template <class W>
 auto within(workflow::Duration limit, W work) {
-  return workflow::co_within<workflow::CoWorkResult<W>>(limit, workflow::co_unbegun(work));
+  return workflow::co_within<workflow::CoWorkResult<W>>(
+      limit, workflow::co_unbegun(workflow::co_own(work)));
 }
 
 // Calls f with each item of the range, and waits for the work that it returns; at most `at_most` of

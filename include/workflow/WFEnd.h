@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,6 +52,19 @@ struct [[nodiscard]] WFEnded : WFEnd {
     if (exception) std::rethrow_exception(exception);
     check();
     return *std::move(value);
+  }
+};
+
+// Of a function that returns a reference.
+template <class T>
+struct [[nodiscard]] WFEnded<T &> : WFEnd {
+  std::optional<std::reference_wrapper<T>> value = std::nullopt;
+  std::exception_ptr exception = nullptr;
+
+  T &get() && {
+    if (exception) std::rethrow_exception(exception);
+    check();
+    return *value;
   }
 };
 

@@ -126,7 +126,7 @@ class WFConditional : public workflow::MessageTask {
 
   // `msgbuf` must live until the task is dispatched. If it is null, `user_data` takes the message.
   WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {
-    assert(task && !series_of(task));
+    assert(!task || !series_of(task));
   }
   explicit WFConditional(SubTask *task) : WFConditional(task, nullptr) {}
 
@@ -140,7 +140,7 @@ class WFConditional : public workflow::MessageTask {
   // cancelled.
   virtual void message_unused(void * /*msg*/) {}
 
-  SubTask *task_;
+  SubTask *task_;  // null only if a coroutine waits
 
  private:
   friend class workflow::CoAccess;

@@ -11,7 +11,12 @@ CoSeriesTask* CoSeriesTask::create(SeriesWork* series) {
   if (!may_adopt(series)) {
     co_misuse("co_await of a series that was started, or is in a parallel");
   }
-  return new CoSeriesTask(series);
+  try {
+    return new CoSeriesTask(series);
+  } catch (...) {
+    series->dismiss();
+    throw;
+  }
 }
 
 CoSeriesTask::CoSeriesTask(SeriesWork* series) : series_(series) {

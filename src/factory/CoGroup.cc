@@ -24,7 +24,7 @@ CoGroup* CoGroup::create(Duration limit) {
 }
 
 CoGroup::CoGroup(Duration limit)
-    : scope_(new DeadlineScope()), host_(std::make_unique<Host>(this)) {
+    : host_(std::make_unique<Host>(this)), scope_(new DeadlineScope()) {
   state = WFT_STATE_SUCCESS;
   if (limit.ns() >= 0) {
     scope().set_deadline(std::chrono::nanoseconds(limit.ns()));  // only stored until the start

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "support/Tally.h"
 #include "workflow/WFCoroutine.h"
@@ -155,6 +159,30 @@ TEST(CoroutineFrames, CapturesOfALambdaLiveAsLongAsTheCoroutine) {
     })->start();
   }
   EXPECT_TRUE(ended.wait_for(1));
+}
+
+// Takes its time to be destroyed, and then says so.
+class SlowlyGone {
+ public:
+  explicit SlowlyGone(std::shared_ptr<std::atomic<bool>> gone) : gone_(std::move(gone)) {}
+  SlowlyGone(SlowlyGone&&) = default;
+  ~SlowlyGone() {
+    if (!gone_) return;
+    std::this_thread::sleep_for(2ms);  // so that it would be seen if nobody waited
+    *gone_ = true;
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> gone_;
+};
+
+TEST(CoroutineFrames, WaitReturnsWhenTheArgumentsAndTheFunctionAreGone) {
+  const auto argument_gone = std::make_shared<std::atomic<bool>>(false);
+  wf::wait([](const SlowlyGone&) -> WFCo<> { co_return; }, SlowlyGone(argument_gone));
+  EXPECT_TRUE(*argument_gone);
+  const auto capture_gone = std::make_shared<std::atomic<bool>>(false);
+  wf::wait([capture = SlowlyGone(capture_gone)]() -> WFCo<> { co_return; });
+  EXPECT_TRUE(*capture_gone);
 }
 
 WFCo<int> one() {

@@ -5,9 +5,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 #include <ranges>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support/Tally.h"
@@ -208,6 +212,52 @@ TEST(CoroutineJoin, EachTakesEndlessRanges) {
   EXPECT_THROW(wf::wait(run), std::runtime_error);
 }
 #endif
+
+// Its iterator has the item in itself, which the next one overwrites.
+struct NumbersOfAStream {
+  std::istringstream in;
+  auto begin() { return std::istream_iterator<int>(in); }
+  auto end() { return std::istream_iterator<int>(); }
+};
+
+TEST(CoroutineJoin, EachKeepsTheItemsOfAnInputRange) {
+  const auto same = [](const int& n) -> WFCo<int> {
+    (co_await wf::sleep(0ms)).check();
+    co_return n;
+  };
+  const auto run = [&same]() -> WFCo<std::vector<int>> {
+    NumbersOfAStream numbers{std::istringstream("1 2 3 4 5")};
+    auto all = co_await wf::each(std::move(numbers), 2, same);
+    co_return all;
+  };
+  EXPECT_EQ(wf::wait(run), (std::vector<int>{1, 2, 3, 4, 5}));
+}
+
+struct Constant {
+  explicit Constant(int of) : n(of) {}
+  const int n;  // so it cannot be assigned
+};
+
+TEST(CoroutineJoin, ResultsMayBeReferencesOrConstant) {
+  int variable = 0;
+  const auto refer = [&variable]() -> WFCo<int&> { co_return variable; };
+  const auto constant = []() -> WFCo<Constant> { co_return Constant(4); };
+  const auto run = [&]() -> WFCo<> {
+    auto gone = co_await wf::go("queue", [&variable]() -> int& { return variable; });
+    EXPECT_EQ(&std::move(gone).get(), &variable);
+    auto in_time = co_await wf::within(kNever, refer());
+    EXPECT_EQ(&std::move(in_time).get(), &variable);
+    auto both = co_await wf::all_ended(refer(), constant());
+    EXPECT_EQ(&std::move(std::get<0>(both)).get(), &variable);
+    EXPECT_EQ(std::move(std::get<1>(both)).get().n, 4);
+    auto made = co_await wf::within(kNever, wf::go("queue", [] { return Constant(5); }));
+    EXPECT_EQ(std::move(made).get().n, 5);
+    auto all = co_await wf::all(refer(), constant());
+    EXPECT_EQ(&std::get<0>(all).get(), &variable);
+    EXPECT_EQ(std::get<1>(all).n, 4);
+  };
+  wf::wait(run);
+}
 
 TEST(CoroutineJoin, StartFailsInAScopeOfAnotherKind) {
   const WFScope none;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -30,17 +31,20 @@ namespace workflow {
 // The way of coroutines into tasks.
 class CoAccess {
  public:
-  // `then` is called after the user's callback of the task, if there is one.
+  // `then` is called after the user's callback of the task, if there is one. If this throws
+  // std::bad_alloc, the task is dropped.
   template <class TASK, class BASE, class THEN>
   static void add_callback(TaskWithCallback<TASK, BASE> *task, THEN then) {
-    if (task->callback_) {
-      task->callback_ = [user = std::move(task->callback_), then](TASK *ended) {
-        user(ended);
-        then();
-      };
-    } else {
-      task->callback_ = [then](TASK *) { then(); };
-    }
+    CoTask::prepare_or_drop(task, [task, then] {
+      if (task->callback_) {
+        task->callback_ = [user = std::move(task->callback_), then](TASK *ended) {
+          user(ended);
+          then();
+        };
+      } else {
+        task->callback_ = [then](TASK *) { then(); };
+      }
+    });
   }
   template <class T>
   static auto release(WFCo<T> &co) {
@@ -167,24 +171,26 @@ class CoConditionalAwaiter {
   ConditionalEnd end_;
 };
 
-// The same for what must be given back. If the coroutine is dropped when it has been granted, and
-// before the coroutine has learnt of it, then `back` is called with what was granted.
+// What was granted, and must be given back: `back` is called with it, unless give() has been called
+// before the object is destroyed. So a result that nobody gets to know is given back.
 template <class BACK>
-class CoGrantAwaiter {
+class CoGranted {
  public:
-  CoGrantAwaiter(CoTask *waiter, WFConditional *task, BACK &&back)
-      : waiter_(waiter), task_(task), back_(std::move(back)) {}
-  CoGrantAwaiter(const CoGrantAwaiter &) = delete;
-  CoGrantAwaiter &operator=(const CoGrantAwaiter &) = delete;
-  ~CoGrantAwaiter() {
-    if (std::exchange(end_.state, WFT_STATE_UNDEFINED) == WFT_STATE_SUCCESS) back_(end_.message);
+  explicit CoGranted(BACK &&back) : back_(std::move(back)) {}
+  // Nothing was granted, for this reason.
+  explicit CoGranted(const WFEnd &failed) : end_{failed.state, failed.error, nullptr} {}
+  CoGranted(CoGranted &&other) noexcept : end_(other.end_), back_(std::move(other.back_)) {
+    other.end_.state = WFT_STATE_UNDEFINED;
   }
-  bool await_ready() const noexcept { return false; }
-  [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
-    CoAccess::report(task_, &end_);
-    waiter_->wait_for(task_);
+  CoGranted &operator=(CoGranted &&) = delete;
+  ~CoGranted() {
+    if (end_.state == WFT_STATE_SUCCESS) (*back_)(end_.message);
   }
-  WFEnded<void *> await_resume() {
+
+  void report(WFConditional *task) { CoAccess::report(task, &end_); }
+
+  // To the user, who gives it back from now on.
+  WFEnded<void *> give() {
     WFEnded<void *> ended{{end_.state, end_.error}};
     if (ended) ended.value = end_.message;
     end_.state = WFT_STATE_UNDEFINED;
@@ -192,15 +198,82 @@ class CoGrantAwaiter {
   }
 
  private:
+  ConditionalEnd end_;
+  std::optional<BACK> back_;
+};
+
+// What the user gets of a result that a coroutine of the library has returned: the same, but for
+// what was granted, also inside the results of wf::all() and wf::any().
+template <class T>
+struct CoGiven {
+  using type = T;
+};
+template <class BACK>
+struct CoGiven<CoGranted<BACK>> {
+  using type = WFEnded<void *>;
+  static type give(CoGranted<BACK> &&granted) { return granted.give(); }
+};
+template <class T>
+inline constexpr bool kCoIsGranted = !std::is_same_v<typename CoGiven<T>::type, T>;
+template <class T>
+typename CoGiven<T>::type co_give(T &&result) {
+  if constexpr (kCoIsGranted<T>) {
+    return CoGiven<T>::give(std::move(result));
+  } else {
+    return std::move(result);
+  }
+}
+template <class... T>
+requires(kCoIsGranted<T> || ...) struct CoGiven<std::tuple<T...>> {
+  using type = std::tuple<typename CoGiven<T>::type...>;
+  static type give(std::tuple<T...> &&all) {
+    return std::apply([](T &...each) { return type(co_give<T>(std::move(each))...); }, all);
+  }
+};
+template <class T>
+requires kCoIsGranted<T>
+struct CoGiven<WFEnded<T>> {
+  using type = WFEnded<typename CoGiven<T>::type>;
+  static type give(WFEnded<T> &&ended) {
+    type given{static_cast<const WFEnd &>(ended)};
+    if (ended.value) given.value.emplace(co_give<T>(*std::move(ended.value)));
+    given.exception = std::move(ended.exception);
+    return given;
+  }
+};
+
+// Of what must be given back. If the coroutine is dropped when it has been granted, and before the
+// coroutine has learnt of it, then it is given back. If RESULT is the CoGranted itself, that is
+// what the wait gives.
+template <class BACK, class RESULT>
+class CoGrantAwaiter {
+ public:
+  CoGrantAwaiter(CoTask *waiter, WFConditional *task, BACK &&back)
+      : waiter_(waiter), task_(task), granted_(std::move(back)) {}
+  CoGrantAwaiter(const CoGrantAwaiter &) = delete;
+  CoGrantAwaiter &operator=(const CoGrantAwaiter &) = delete;
+  bool await_ready() const noexcept { return false; }
+  [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
+    granted_.report(task_);
+    waiter_->wait_for(task_);
+  }
+  RESULT await_resume() {
+    if constexpr (std::is_same_v<RESULT, CoGranted<BACK>>) {
+      return std::move(granted_);
+    } else {
+      return granted_.give();
+    }
+  }
+
+ private:
   CoTask *const waiter_;
   WFConditional *const task_;
-  ConditionalEnd end_;
-  const BACK back_;
+  CoGranted<BACK> granted_;
 };
 
 // A wait for something that must be given back. It cannot be copied, so it is awaited where it is
 // made.
-template <class BACK>
+template <class BACK, class RESULT = WFEnded<void *>>
 class [[nodiscard]] CoGrant {
  public:
   CoGrant(WFConditional *task, BACK &&back) : task_(task), back_(std::move(back)) {}
@@ -209,9 +282,11 @@ class [[nodiscard]] CoGrant {
 
   SubTask *task() const { return task_; }
 
-  CoGrantAwaiter<BACK> awaiter(CoTask *waiter) {
-    return CoGrantAwaiter<BACK>(waiter, task_, std::move(back_));
+  CoGrantAwaiter<BACK, RESULT> awaiter(CoTask *waiter) {
+    return CoGrantAwaiter<BACK, RESULT>(waiter, task_, std::move(back_));
   }
+  // The same wait for a coroutine of the library, whose result may come to nobody.
+  CoGrant<BACK, CoGranted<BACK>> unseen() { return {task_, std::move(back_)}; }
 
  private:
   WFConditional *const task_;
@@ -237,7 +312,7 @@ class CoPostBack {
 };
 
 inline CoGrant<CoPostBack> co_take(ResourceSource &source) {
-  return {source.get(WFTaskFactory::create_empty_task()), CoPostBack(source)};
+  return {source.get(nullptr), CoPostBack(source)};
 }
 
 // Of a function on a computing thread (wf::go).
@@ -276,7 +351,7 @@ struct [[nodiscard]] CoOwnSeries {
 // SYS_ERROR/ECANCELED.
 class CoSeriesTask final : public TaskWithCallback<CoSeriesTask, TaskBase<ParallelTask>> {
  public:
-  // Null if the series is null, was started or belongs to something else.
+  // Takes the series over, also if this throws std::bad_alloc.
   static CoSeriesTask *create(SeriesWork *series);
   void dispatch() override;
 
@@ -296,9 +371,13 @@ class CoChildAwaiter {
   [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
     child_->begin(caller_->task(), caller_);
   }
-  T await_resume() {
+  typename CoGiven<T>::type await_resume() {
     const CoFrameEnd end{child_};
-    return child_->take();
+    if constexpr (kCoIsGranted<T>) {
+      return co_give<T>(child_->take());
+    } else {
+      return child_->take();
+    }
   }
 
  private:

@@ -104,7 +104,9 @@ class CoGoTask final : public WFGoTask {
   void take(Ended *ended) {
     static_cast<WFEnd &>(*ended) = {state, error};
     if (state == WFT_STATE_SUCCESS) {
-      if constexpr (!std::is_void_v<Result>) ended->value = std::move(result_.value);
+      if constexpr (!std::is_void_v<Result>) {
+        if (result_.value) ended->value.emplace(*std::move(result_.value));
+      }
       ended->exception = std::exchange(result_.exception, nullptr);
     }
     // If the function never began, the task may live longer than what the function has borrowed.

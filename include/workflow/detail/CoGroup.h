@@ -88,9 +88,9 @@ class CoGroup final : public TaskWithCallback<CoGroup, TaskBase<ParallelTask>> {
   SubTask *begin(CoBranch *branch);
   bool join();
 
-  DeadlineScope *const scope_;  // a counted reference
   const std::unique_ptr<Host> host_;
-  RunnableList firsts_;  // the branches, until dispatch()
+  DeadlineScope *const scope_;  // a counted reference
+  RunnableList firsts_;         // the branches, until dispatch()
   std::atomic<size_t> parts_{1};
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_first_{false};

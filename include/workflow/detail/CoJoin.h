@@ -119,21 +119,47 @@ class CoOwned {
   bool owns_ = true;
 };
 
+template <class BACK>
+struct CoOutcomeOf<CoGrant<BACK>> {
+  using type = CoGranted<BACK>;
+};
+
 template <class W>
 WFCo<typename CoOutcomeOf<W>::type> co_await_task(CoOwned<W> work) {
-  co_return co_await work.take();
+  if constexpr (kCoIsGranted<typename CoOutcomeOf<W>::type>) {
+    auto unseen = work.take().unseen();
+    co_return co_await std::move(unseen);
+  } else {
+    co_return co_await work.take();
+  }
 }
 
+// An owner of a work. Nothing throws here, so of several works all have owners before the first
+// coroutine is made that may lack memory.
 template <class T>
-CoUnbegun<T> co_unbegun(WFCo<T> &co) {
+CoUnbegun<T> co_own(WFCo<T> &co) {
   CoPromise<T> *const frame = CoAccess::release(co);
   if (!frame) co_misuse("a coroutine that was awaited before is given away");
   return CoUnbegun<T>(frame);
 }
 template <class W>
-auto co_unbegun(W &work) {
-  auto co = co_await_task(CoOwned<W>(std::move(work)));
-  return co_unbegun(co);
+CoOwned<W> co_own(W &work) {
+  return CoOwned<W>(std::move(work));
+}
+
+// A work as a coroutine.
+template <class T>
+CoUnbegun<T> co_unbegun(CoUnbegun<T> &&owned) {
+  return std::move(owned);
+}
+template <class W>
+auto co_unbegun(CoOwned<W> &&owned) {
+  auto co = co_await_task(std::move(owned));
+  return co_own(co);
+}
+template <class... OWNED>
+auto co_all_unbegun(OWNED... owned) {
+  return std::tuple<decltype(co_unbegun(std::move(owned)))...>(co_unbegun(std::move(owned))...);
 }
 template <class W>
 struct CoResultOfWork {
@@ -263,25 +289,28 @@ template <class T>
 struct CoEndedOf<WFEnded<T>> {
   using type = WFEnded<T>;
 };
+template <class BACK>
+struct CoEndedOf<CoGranted<BACK>> {
+  using type = CoGranted<BACK>;
+};
 template <class T>
 using CoEnded = typename CoEndedOf<T>::type;
 
 template <class T>
 CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
-  constexpr bool is_outcome = std::is_base_of_v<WFEnd, CoStored<T>>;
-  CoEnded<T> ended;
-  if constexpr (is_outcome) {
-    if (slot.value) {
-      static_cast<CoStored<T> &>(ended) = *std::move(slot.value);
-      return ended;
-    }
+  if constexpr (std::is_same_v<CoEnded<T>, T>) {
+    if (slot.value) return *std::move(slot.value);
   }
-  const bool has_value = slot.value.has_value();
-  static_cast<WFEnd &>(ended) = has_value ? end : WFEnd{WFT_STATE_SYS_ERROR, ECANCELED};
-  ended.exception = slot.exception;
-  if constexpr (!is_outcome) {
-    if constexpr (!std::is_void_v<T>) {
-      if (has_value) ended.value = std::move(slot.value);
+  CoEnded<T> ended{WFEnd{WFT_STATE_SYS_ERROR, ECANCELED}};
+  if constexpr (!kCoIsGranted<T> || !std::is_same_v<CoEnded<T>, T>) {
+    ended.exception = slot.exception;
+    if constexpr (std::is_same_v<WFEnd, T>) {
+      if (slot.value) static_cast<WFEnd &>(ended) = *slot.value;
+    } else if constexpr (!std::is_same_v<CoEnded<T>, T>) {
+      if (slot.value) static_cast<WFEnd &>(ended) = end;
+      if constexpr (!std::is_void_v<T>) {
+        if (slot.value) ended.value.emplace(*std::move(slot.value));
+      }
     }
   }
   return ended;
@@ -311,6 +340,23 @@ struct WFFirst {
 };
 
 namespace workflow {
+
+template <class... T>
+requires(kCoIsGranted<T> || ...) struct CoGiven<WFFirst<T...>> {
+  using type = WFFirst<typename CoGiven<T>::type...>;
+  static type give(WFFirst<T...> &&first) { return give_from<0>(first); }
+
+ private:
+  template <size_t I>
+  static type give_from(WFFirst<T...> &first) {
+    if constexpr (I + 1 < sizeof...(T)) {
+      if (first.index != I) return give_from<I + 1>(first);
+    }
+    using Item = std::variant_alternative_t<I, std::variant<T...>>;
+    return type{I, decltype(type::value)(std::in_place_index<I>,
+                                         co_give<Item>(std::get<I>(std::move(first.value))))};
+  }
+};
 
 template <class FIRST, size_t I, class... T>
 FIRST co_first_from(std::tuple<CoSlot<T>...> &slots, size_t index) {
@@ -417,6 +463,10 @@ class CoItems {
   static constexpr bool kIsLvalue = std::is_lvalue_reference_v<Reference>;
   using Work = std::invoke_result_t<F &, std::conditional_t<kIsLvalue, Reference, Item &&>>;
   using Result = CoWorkResult<std::remove_cvref_t<Work>>;
+  static_assert(!kCoIsGranted<Result>,
+                "the function given to wf::each() must not return wf::hold(), wf::take() or "
+                "wf::receive(queue): let it be a coroutine that waits for it, and has a "
+                "WFReleaseGuard or a WFPostResource");
 
   CoItems(R &range, F &call)
       : function(call), next_(std::ranges::begin(range)), end_(std::ranges::end(range)) {}
@@ -493,8 +543,7 @@ WFCo<CoEachResult<R, F>> co_each(R range, size_t at_most, F function) {
   CoNewGroup group(co_no_limit());
   for (size_t i = 0; i < workers; i++) {
     auto worker = co_each_worker(items, group.operator->());
-    group->add(
-        new CoChildBranch<void>(co_unbegun(worker), &ends.emplace_back(), CoPolicy::kAll, i));
+    group->add(new CoChildBranch<void>(co_own(worker), &ends.emplace_back(), CoPolicy::kAll, i));
   }
   const auto ended = co_await group.release();
   co_rethrow(*ended.value);

@@ -154,6 +154,17 @@ class CoTask : public TaskBase<> {
   // Deletes a task that was not started.
   static void drop(SubTask *task) { SubTask::drop_unstarted(task); }
 
+  // Calls `prepare` for a task that is about to be awaited. If it throws, the task is dropped.
+  template <class P>
+  static void prepare_or_drop(SubTask *task, P prepare) {
+    try {
+      prepare();
+    } catch (...) {
+      SubTask::drop_unstarted(task);
+      throw;
+    }
+  }
+
   // A new coroutine that throws before it has a caller: whether somebody takes the exception.
   virtual bool takes_exceptions() const { return false; }
 
