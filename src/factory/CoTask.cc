@@ -1,5 +1,7 @@
 #include "workflow/detail/CoTask.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +35,7 @@ size_t class_of(size_t size) {
 }
 
 // The blocks that a thread keeps. It is a plain object, so that it can be used until the thread is
-// gone; what is in it then is given back by ThreadEnd.
+// gone; what is in it then is given back by end_kept_blocks().
 struct KeptBlocks {
   struct Block {
     Block* next;
@@ -45,22 +47,26 @@ struct KeptBlocks {
 
 thread_local constinit KeptBlocks kept_blocks = {};
 
-struct ThreadEnd {
-  ~ThreadEnd() {
-    kept_blocks.stage = KeptBlocks::kEnded;
-    for (KeptBlocks::Block* block : kept_blocks.first) {
-      while (block) {
-        ::operator delete(std::exchange(block, block->next));
-      }
+void end_kept_blocks(void* /*self*/) {
+  kept_blocks.stage = KeptBlocks::kEnded;
+  for (KeptBlocks::Block* block : kept_blocks.first) {
+    while (block) {
+      ::operator delete(std::exchange(block, block->next));
     }
   }
-};
+}
 
-// The destructor of the thread's blocks is registered when the first block is kept.
+// Called when the first block is to be kept. A thread_local object with a destructor would not do:
+// glibc ends the process if it has no memory to register the destructor.
 [[gnu::noinline]] void use_kept_blocks() {
-  static thread_local ThreadEnd end;
-  static_cast<void>(&end);
-  kept_blocks.stage = KeptBlocks::kUsed;
+  struct Key {
+    pthread_key_t key = 0;
+    bool valid = ::pthread_key_create(&key, &end_kept_blocks) == 0;
+  };
+  static const Key at_end;
+  if (at_end.valid && ::pthread_setspecific(at_end.key, &kept_blocks) == 0) {
+    kept_blocks.stage = KeptBlocks::kUsed;
+  }
 }
 
 }  // namespace

@@ -200,16 +200,23 @@ TEST(CoroutineWaits, GoThrowsWhatItsFunctionThrows) {
 
 TEST(CoroutineWaits, GoIsToldThatItsScopeHasEndedAndIsWaitedFor) {
   const auto run = []() -> WFCo<> {
+    std::atomic<bool> begun = false;
     bool told = false;
-    const auto until_stop = [&told](const std::stop_token& token, int n) {
+    const auto until_stop = [&](const std::stop_token& token, int n) {
+      begun = true;
       while (!token.stop_requested())
         std::this_thread::yield();
       told = true;
       return n;
     };
-    auto result = co_await wf::within(1ms, wf::go("queue", until_stop, 5));
+    const auto cancel_when_it_has_begun = [&]() -> WFCo<> {
+      while (!begun)
+        (void)co_await wf::sleep(1ms);
+      WFScope::current().cancel();
+    };
+    auto ended = co_await wf::all_ended(wf::go("queue", until_stop, 5), cancel_when_it_has_begun());
     EXPECT_TRUE(told);
-    EXPECT_EQ(std::move(result).get(), 5);
+    EXPECT_EQ(std::get<0>(std::move(ended)).get(), 5);
   };
   wf::wait(run);
 }
