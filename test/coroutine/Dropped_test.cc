@@ -177,8 +177,9 @@ WFCo<> fail_later() {
   (co_await wf::sleep(1ms)).check();
   throw std::runtime_error("later");
 }
-WFCo<bool> is_free(const char* guard) {
-  const WFEnd end = co_await wf::within(1ms, wf::hold(guard));
+// Whether the guard can be had in that time. It is released then.
+WFCo<bool> is_held_within(std::chrono::milliseconds limit, const char* guard) {
+  const WFEnd end = co_await wf::within(limit, wf::hold(guard));
   if (end) F::release_guard(guard, nullptr);
   co_return static_cast<bool>(end);
 }
@@ -188,8 +189,8 @@ TEST(CoroutineDropped, AnyGivesBackWhatTheOthersGot) {
     auto first = co_await wf::any(wf::hold("coroutine a"), wf::hold("coroutine b"));
     EXPECT_TRUE(std::get<0>(first.value));
     EXPECT_EQ(first.index, 0u);
-    EXPECT_TRUE(co_await is_free("coroutine b"));
-    EXPECT_FALSE(co_await is_free("coroutine a"));
+    EXPECT_TRUE(co_await is_held_within(10s, "coroutine b"));
+    EXPECT_FALSE(co_await is_held_within(1ms, "coroutine a"));
     F::release_guard("coroutine a", nullptr);
     // Also inside others.
     auto inner = co_await wf::any(
@@ -198,8 +199,8 @@ TEST(CoroutineDropped, AnyGivesBackWhatTheOthersGot) {
       F::release_guard("coroutine a", nullptr);
       F::release_guard("coroutine b", nullptr);
     }
-    EXPECT_TRUE(co_await is_free("coroutine a"));
-    EXPECT_TRUE(co_await is_free("coroutine b"));
+    EXPECT_TRUE(co_await is_held_within(10s, "coroutine a"));
+    EXPECT_TRUE(co_await is_held_within(10s, "coroutine b"));
   };
   wf::wait(run);
 }
@@ -228,7 +229,7 @@ TEST(CoroutineDropped, AllGivesBackWhatWasGotWhenOneThrows) {
     auto both = co_await wf::within(1h, wf::all(wf::take(pool), wf::hold("coroutine a")));
     EXPECT_TRUE(both);
     EXPECT_EQ(std::get<0>(*both.value).value, &thing);
-    EXPECT_FALSE(co_await is_free("coroutine a"));
+    EXPECT_FALSE(co_await is_held_within(1ms, "coroutine a"));
     F::release_guard("coroutine a", nullptr);
   };
   wf::wait(run);
