@@ -232,7 +232,7 @@ inline void co_rethrow(const CoGroupEnd &end) {
 }
 template <class T>
 CoStored<T> co_result(CoSlot<T> &slot) {
-  if (slot.exception) std::rethrow_exception(slot.exception);
+  if (slot.exception) std::rethrow_exception(std::move(slot.exception));
   if (!slot.value) throw WFError(WFEnd{WFT_STATE_SYS_ERROR, ECANCELED});
   return *std::move(slot.value);
 }
