@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -23,7 +22,6 @@
 #include "workflow/detail/CoCall.h"
 #include "workflow/detail/CoGroup.h"
 #include "workflow/detail/Duration.h"
-#include "workflow/detail/FutureState.h"
 
 // What wf::all(), any(), each(), within() and scope() are made of: a coroutine that puts branches
 // into a group, waits for it, and collects what they have left in its frame.
@@ -471,7 +469,9 @@ class CoItems {
   CoItems(R &range, F &call)
       : function(call), next_(std::ranges::begin(range)), end_(std::ranges::end(range)) {}
 
-  // The next item, with the place for its result. Empty if there is none.
+  // The next item, with the place for its result. Empty if there is none. The range is the user's
+  // code, and runs under mutex_: its iterator belongs to one worker at a time. No other lock is
+  // taken under mutex_, which only the workers of this call share.
   std::optional<Item> take(CoSlot<Result> **slot) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (next_ == end_) return std::nullopt;
@@ -559,59 +559,5 @@ WFCo<CoEachResult<R, F>> co_each(R range, size_t at_most, F function) {
     co_return results;
   }
 }
-
-// For a thread that waits for a coroutine.
-template <class F, class T, class... A>
-class CoWaitedCall final : public CoTask {
- public:
-  class Shared {
-   public:
-    CoSlot<T> slot;
-
-    void finish() {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      finished_ = true;
-      changed_.notify_all();
-    }
-    // No end of a scope ends this wait: the coroutine may use what the caller has.
-    void wait() {
-      const LendThread lend;
-      std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return finished_; });
-    }
-
-   private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool finished_ = false;
-  };
-
-  CoWaitedCall(std::shared_ptr<Shared> shared, F &&f, A &&...args)
-      : shared_(std::move(shared)), call_(std::in_place, std::move(f), std::move(args)...) {}
-
- private:
-  ~CoWaitedCall() override = default;
-
-  bool takes_exceptions() const override { return true; }
-  CoFrame *make_frame() override {
-    decltype(auto) co = call_->call();
-    return frame_ = CoAccess::release(co);
-  }
-  void ended(CoFrame * /*frame*/, std::exception_ptr exception) noexcept override {
-    if (exception) {
-      shared_->slot.exception = std::move(exception);
-    } else {
-      shared_->slot.fill(frame_);
-    }
-  }
-  void frames_gone() noexcept override {
-    call_.reset();  // its destructors may use what the caller has
-    shared_->finish();
-  }
-
-  const std::shared_ptr<Shared> shared_;
-  std::optional<CoCallable<F, A...>> call_;
-  CoPromise<T> *frame_ = nullptr;
-};
 
 }  // namespace workflow
