@@ -21,6 +21,7 @@
 #include "workflow/detail/CoHandler.h"
 #include "workflow/detail/CoJoin.h"
 #include "workflow/detail/CoStream.h"
+#include "workflow/detail/CoWait.h"
 
 // Coroutines (C++20). A function that returns WFCo<T> may write `co_await` before every task of
 // this library, and before other such functions:
@@ -214,7 +215,11 @@ auto scope(F body) {
 template <class F>
 http_process_t serve(F handler) {
   return [handler = std::make_shared<F>(std::move(handler))](WFHttpTask *request) {
-    workflow::serve_request(request, new workflow::CoHandler<F>(handler, request));
+    try {
+      workflow::serve_request(request, new workflow::CoHandler<F>(handler, request));
+    } catch (const std::bad_alloc &) {
+      request->noreply();  // the connection is closed without a reply
+    }
   };
 }
 

@@ -1,5 +1,7 @@
 #include "workflow/detail/CoHandler.h"
 
+#include <new>
+
 #include "workflow/WFServerTask.h"
 
 namespace workflow {
@@ -11,8 +13,8 @@ using HandledRequest = WFServerTask<protocol::HttpRequest, protocol::HttpRespons
 }  // namespace
 
 void serve_request(WFHttpTask* request, CoHandlerBase* handler) {
+  series_of(request)->push_front(handler);  // from now on the series owns it
   request->cancel_on_closed();
-  series_of(request)->push_front(handler);
 }
 
 void CoHandlerBase::ended(CoFrame* /*frame*/, std::exception_ptr exception) noexcept {
@@ -24,9 +26,13 @@ void CoHandlerBase::ended(CoFrame* /*frame*/, std::exception_ptr exception) noex
     request->noreply();  // an incomplete reply must not look complete
     return;
   }
-  *request->get_resp() = protocol::HttpResponse();
-  request->get_resp()->set_status_code("500");
-  request->set_keep_alive(0);
+  try {
+    *request->get_resp() = protocol::HttpResponse();
+    request->get_resp()->set_status_code("500");
+    request->set_keep_alive(0);
+  } catch (const std::bad_alloc&) {
+    request->noreply();  // the connection is closed without a reply
+  }
 }
 
 }  // namespace workflow
