@@ -1,23 +1,22 @@
 #include "util/BlockCache.h"
 
-namespace workflow {
+#include <pthread.h>
 
-namespace {
+namespace workflow {
 
 // Never destroyed: threads that end late give blocks back.
 template <size_t... KIND>
-Slabs* make_slabs(std::index_sequence<KIND...>, size_t step) {
-  return new Slabs[sizeof...(KIND)]{Slabs((KIND + 1) * step)...};
+Slabs* BlockCache::make_slabs(std::index_sequence<KIND...> /*kinds*/) {
+  return new Slabs[sizeof...(KIND)]{Slabs(size_of(KIND))...};
 }
 
-}  // namespace
-
 Slabs& BlockCache::slabs(size_t kind) {
-  static Slabs* const all = make_slabs(std::make_index_sequence<kKinds>(), kStep);
+  static_assert(kind_of(kLargest) == kKinds - 1 && size_of(kKinds - 1) == kLargest);
+  static Slabs* const all = make_slabs(std::make_index_sequence<kKinds>());
   return all[kind];
 }
 
-BlockCache::AtEnd::~AtEnd() {
+void BlockCache::at_end(void* /*self*/) noexcept {
   ended_ = true;
   most_ = 0;
   for (size_t kind = 0; kind < kKinds; kind++) {
@@ -31,13 +30,21 @@ BlockCache::AtEnd::~AtEnd() {
   }
 }
 
-bool BlockCache::expect_end() {
+// A thread_local object with a destructor would not do: glibc ends the process if it has no memory
+// to register the destructor.
+bool BlockCache::expect_end() noexcept {
   if (most_ == 0 && !ended_) {
-    static thread_local AtEnd at_end;
-    static_cast<void>(at_end);
-    most_ = kBatch;
+    struct Key {
+      pthread_key_t key = 0;
+      bool valid = ::pthread_key_create(&key, &at_end) == 0;
+    };
+    static const Key end_key;
+    // Any value but null makes at_end() run.
+    if (end_key.valid && ::pthread_setspecific(end_key.key, local_.data()) == 0) {
+      most_ = kBatch;
+    }
   }
-  return !ended_;
+  return most_ != 0;
 }
 
 void BlockCache::refill(Local& local, size_t kind) {

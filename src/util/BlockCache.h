@@ -20,14 +20,18 @@ namespace workflow {
 // Here each thread keeps at most two batches of free blocks of each size. All other free blocks are
 // in Slabs, which return empty memory to the kernel.
 //
+// Sizes are rounded up, to multiples of 8 up to kLargestFine, and of 64 above.
+//
 // Thread-safe. Where Pages::plain() is true, blocks come from operator new and are not kept.
 class BlockCache {
  public:
   static constexpr int kBatch = 16;
+  static constexpr size_t kLargestFine = 320;
   // Larger blocks come from operator new and are not kept.
-  static constexpr size_t kLargest = 320;
+  static constexpr size_t kLargest = 1024;
 
-  // Throws std::bad_alloc.
+  // The block is aligned to 16 bytes if `size` is a multiple of that, and else to 8. Throws
+  // std::bad_alloc.
   static void* take(size_t size) {
     if (size > kLargest || Pages::plain()) {
       return ::operator new(size);
@@ -60,11 +64,23 @@ class BlockCache {
 
   // The Slabs from which blocks of this kind come. For tests.
   static Slabs& slabs(size_t kind);
-  static constexpr size_t kind_of(size_t size) { return size == 0 ? 0 : (size - 1) / kStep; }
+  static constexpr size_t kind_of(size_t size) {
+    return size == 0              ? 0
+           : size <= kLargestFine ? (size - 1) / kFineStep
+                                  : kFineKinds + (size - kLargestFine - 1) / kCoarseStep;
+  }
 
  private:
-  static constexpr size_t kStep = 8;
-  static constexpr size_t kKinds = kLargest / kStep;
+  static constexpr size_t kFineStep = 8;
+  static constexpr size_t kFineKinds = kLargestFine / kFineStep;
+  static constexpr size_t kCoarseStep = 64;
+  static constexpr size_t kKinds = kFineKinds + (kLargest - kLargestFine) / kCoarseStep;
+
+  // The size of the blocks of a kind.
+  static constexpr size_t size_of(size_t kind) {
+    return kind < kFineKinds ? (kind + 1) * kFineStep
+                             : kLargestFine + (kind - kFineKinds + 1) * kCoarseStep;
+  }
 
   struct Batch {
     Slabs::Block* head;
@@ -75,10 +91,6 @@ class BlockCache {
     Batch open;
     Batch full;  // holds kBatch blocks or none
   };
-  // Gives back the blocks of a thread when it ends.
-  struct AtEnd {
-    ~AtEnd();
-  };
 
   static void push(Local& local, void* memory) {
     local.open.head = new (memory) Slabs::Block{local.open.head};
@@ -86,12 +98,17 @@ class BlockCache {
   }
   static void refill(Local& local, size_t kind);
   static void give_to_slab(void* memory, size_t kind) noexcept;
-  // Makes sure that AtEnd runs when the thread ends. False when it has run already.
-  static bool expect_end();
+  // Makes sure that at_end() runs when the thread ends. Returns false, and the thread keeps
+  // nothing, if it has run already, or if there is no memory for that now.
+  static bool expect_end() noexcept;
+  // Gives back the blocks of a thread when it ends.
+  static void at_end(void*) noexcept;
+  template <size_t... KIND>
+  static Slabs* make_slabs(std::index_sequence<KIND...> kinds);
 
   // These have no destructor, so that they can be used until the thread has ended.
   static inline constinit thread_local std::array<Local, kKinds> local_{};
-  // How many blocks an open batch may hold; 0 before the first use and after AtEnd.
+  // How many blocks an open batch may hold; 0 before the first use and after at_end().
   static inline constinit thread_local int most_ = 0;
   static inline constinit thread_local bool ended_ = false;
 };
