@@ -54,19 +54,35 @@ namespace wf {
 // Waits. The functions with a name take it as WFTaskFactory and WFTimer do. Each gives a WFEnd:
 // SUCCESS when the time has come, or what WFTimer.h lists.
 inline auto sleep(const WFTimerDue &due) {
-  return workflow::CoWork<WFTimerTask>{WFTimer::create(due, nullptr)};
+  return workflow::CoWork<WFTimerTask>(WFTimer::create(due, nullptr));
 }
 // WFTaskFactory::cancel_by_name(), and everything else that finds timers by name, finds this.
 inline auto sleep(const std::string &name, const WFTimerDue &due) {
   WFTimerOptions options;
   options.name = name;
-  return workflow::CoWork<WFTimerTask>{WFTimer::create(due, options, nullptr)};
+  return workflow::CoWork<WFTimerTask>(WFTimer::create(due, options, nullptr));
 }
 // `*handle` refers to the timer before it waits.
 inline auto sleep(const WFTimerDue &due, WFTimerHandle *handle) {
   WFTimerTask *const timer = WFTimer::create(due, nullptr);
   *handle = WFTimer::handle_of(timer);
-  return workflow::CoWork<WFTimerTask>{timer};
+  return workflow::CoWork<WFTimerTask>(timer);
+}
+// The same. A WFTimerDue that is made in the caller would be kept in its frame.
+template <class DUE>
+requires std::is_convertible_v<const DUE &, WFTimerDue>
+auto sleep(const DUE &due) {
+  return sleep(WFTimerDue(due));
+}
+template <class DUE>
+requires std::is_convertible_v<const DUE &, WFTimerDue>
+auto sleep(const std::string &name, const DUE &due) {
+  return sleep(name, WFTimerDue(due));
+}
+template <class DUE>
+requires std::is_convertible_v<const DUE &, WFTimerDue>
+auto sleep(const DUE &due, WFTimerHandle *handle) {
+  return sleep(WFTimerDue(due), handle);
 }
 
 // Runs f(args...) on a computing thread and gives a WFEnded of its result. f and the arguments are
@@ -79,7 +95,7 @@ inline auto sleep(const WFTimerDue &due, WFTimerHandle *handle) {
 template <class F, class... A>
 auto go(const std::string &queue, F f, A... args) {
   using Task = workflow::CoGoTask<F, A...>;
-  return workflow::CoWork<Task>{new Task(queue, std::move(f), std::move(args)...)};
+  return workflow::CoWork<Task>(new Task(queue, std::move(f), std::move(args)...));
 }
 
 // The coroutine f(args...) as a task, for series, parallels, graphs, scopes and deadlines. f and
@@ -121,7 +137,7 @@ auto wait(F f, A... args) -> typename workflow::CoGiven<
 // Waits for a message to a mailbox of that name (WFTaskFactory::send_by_name()). Gives a
 // WFEnded<void *>: the message.
 inline auto receive(const std::string &mailbox) {
-  return workflow::CoWork<WFMailboxTask>{WFTaskFactory::create_mailbox_task(mailbox, nullptr)};
+  return workflow::CoWork<WFMailboxTask>(WFTaskFactory::create_mailbox_task(mailbox, nullptr));
 }
 // Waits for the oldest message of a queue. Gives a WFEnded<void *>: the message.
 inline auto receive(WFMessageQueue &queue) {

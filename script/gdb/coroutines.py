@@ -96,9 +96,10 @@ def find_frames():
             match = RESUMES.match(symbols.at(resume))
             if not match or "[clone .destroy]" not in symbols.at(destroy):
                 continue
-            # CoFrame is {task, caller, address of the frame, ...}.
-            address = words[i + 4]
-            if address in (begin + i * WORD, begin + (i - 1) * WORD):
+            # CoFrame is {task, caller, address of the frame}; the address is odd if the functions are a
+            # word behind it.
+            where = words[i + 4]
+            if where in (begin + i * WORD, begin + (i - 1) * WORD + 1):
                 function = OF_FRAME.sub(r"\1\2", match.group(1))
                 frames[begin + (i + 2) * WORD] = (function, words[i + 3])
     return frames

@@ -45,8 +45,9 @@ concept IsAwaitable = requires(T what) {
   operator co_await(what);
 };
 static_assert(!IsAwaitable<WFCo<int>&> && !IsAwaitable<Sleep&> && !IsAwaitable<Hold&>);
-// g++ 12 destroys such temporaries in a co_await twice, unless nothing happens then.
-static_assert(std::is_trivially_destructible_v<Sleep>);
+// g++ 12 destroys temporaries that are aggregates twice if there is a co_await in the expression.
+static_assert(!std::is_aggregate_v<Sleep> && !std::is_aggregate_v<Hold>);
+static_assert(!std::is_copy_constructible_v<Sleep> && !std::is_copy_constructible_v<Hold>);
 
 WFCo<> awaits(SubTask* task) {
   const WFEnd end = co_await task;

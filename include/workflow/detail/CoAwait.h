@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -89,11 +90,22 @@ auto co_value(T *task) {
 template <class T>
 using CoValue = decltype(co_value(static_cast<T *>(nullptr)));
 
-// What to wait for, made by a function of wf. It is trivially destructible: g++ 12 destroys some
-// temporaries in a co_await twice. So it must be awaited, or else its task is lost.
+// What to wait for, made by a function of wf. It owns its task: an exception may come before it is
+// awaited. It is no aggregate, since g++ 12 destroys temporary aggregates in a co_await twice.
 template <class T>
-struct [[nodiscard]] CoWork {
-  T *task;
+class [[nodiscard]] CoWork {
+ public:
+  explicit CoWork(T *task) noexcept : task_(task) {}
+  CoWork(CoWork &&other) noexcept : task_(other.release()) {}
+  CoWork &operator=(CoWork &&) = delete;
+  ~CoWork() {
+    if (task_) CoTask::drop(task_);
+  }
+
+  T *release() noexcept { return std::exchange(task_, nullptr); }
+
+ private:
+  T *task_;
 };
 
 // An object of the first type is what `co_await` waits for a task with; these differ in what they
@@ -103,23 +115,31 @@ struct [[nodiscard]] CoWork {
 template <class T>
 class CoPlainAwaiter {
  public:
-  CoPlainAwaiter(CoTask *waiter, T *task) : waiter_(waiter), task_(task) {}
+  CoPlainAwaiter(CoTask *waiter, T *task) : wait_{waiter, task} {}
   bool await_ready() const noexcept { return false; }
   [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) {
-    CoTask::check_awaitable(task_);
+    const Wait wait = wait_;
+    CoTask::check_awaitable(wait.task);
     if constexpr (CoHasCallback<T>) {
-      CoAccess::add_callback(task_, [this] { end_ = {task_->get_state(), task_->get_error()}; });
+      CoAccess::add_callback(wait.task, [this] {
+        new (&end_) WFEnd{wait_.task->get_state(), wait_.task->get_error()};
+      });
     } else {
-      end_ = {WFT_STATE_SUCCESS, 0};
+      new (&end_) WFEnd{WFT_STATE_SUCCESS, 0};
     }
-    waiter_->wait_for(task_);
+    wait.waiter->wait_for(wait.task);
   }
   WFEnd await_resume() const noexcept { return end_; }
 
  private:
-  CoTask *const waiter_;
-  T *const task_;
-  WFEnd end_;
+  struct Wait {
+    CoTask *waiter;
+    T *task;
+  };
+  union {
+    Wait wait_;  // until the task has ended
+    WFEnd end_;
+  };
 };
 
 // Of a task that brings a value.
@@ -276,20 +296,18 @@ class CoGrantAwaiter {
 template <class BACK, class RESULT = WFEnded<void *>>
 class [[nodiscard]] CoGrant {
  public:
-  CoGrant(WFConditional *task, BACK &&back) : task_(task), back_(std::move(back)) {}
+  CoGrant(WFConditional *task, BACK &&back) : work_(task), back_(std::move(back)) {}
   CoGrant(CoGrant &&) noexcept = default;
   CoGrant &operator=(CoGrant &&) = delete;
 
-  SubTask *task() const { return task_; }
-
   CoGrantAwaiter<BACK, RESULT> awaiter(CoTask *waiter) {
-    return CoGrantAwaiter<BACK, RESULT>(waiter, task_, std::move(back_));
+    return CoGrantAwaiter<BACK, RESULT>(waiter, work_.release(), std::move(back_));
   }
   // The same wait for a coroutine of the library, whose result may come to nobody.
-  CoGrant<BACK, CoGranted<BACK>> unseen() { return {task_, std::move(back_)}; }
+  CoGrant<BACK, CoGranted<BACK>> unseen() { return {work_.release(), std::move(back_)}; }
 
  private:
-  WFConditional *const task_;
+  CoWork<WFConditional> work_;
   BACK back_;
 };
 
@@ -417,7 +435,7 @@ class CoAwaits : public CoFrame {
   }
   template <class T>
   auto await_transform(CoWork<T> &&work) {
-    return await_transform(work.task);
+    return await_transform(work.release());
   }
   // An object that knows how it is awaited.
   template <class T>
@@ -440,7 +458,7 @@ class CoAwaits : public CoFrame {
 template <class T>
 class CoPromise : public CoAwaits {
  public:
-  Initial initial_suspend() noexcept { return initial(this, alignof(CoPromise)); }
+  auto initial_suspend() noexcept { return initial<alignof(CoPromise)>(); }
   CoBorn<T> get_return_object() noexcept { return {this}; }
 
   template <class U = T>
@@ -462,7 +480,7 @@ class CoPromise : public CoAwaits {
 template <class T>
 class CoPromise<T &> : public CoAwaits {
  public:
-  Initial initial_suspend() noexcept { return initial(this, alignof(CoPromise)); }
+  auto initial_suspend() noexcept { return initial<alignof(CoPromise)>(); }
   CoBorn<T &> get_return_object() noexcept { return {this}; }
   void return_value(T &value) noexcept { value_ = &value; }
   T &take() {
@@ -477,7 +495,7 @@ class CoPromise<T &> : public CoAwaits {
 template <>
 class CoPromise<void> : public CoAwaits {
  public:
-  Initial initial_suspend() noexcept { return initial(this, alignof(CoPromise)); }
+  auto initial_suspend() noexcept { return initial<alignof(CoPromise)>(); }
   CoBorn<void> get_return_object() noexcept { return {this}; }
   void return_void() noexcept {}
   void take() {

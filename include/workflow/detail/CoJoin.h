@@ -85,7 +85,8 @@ struct CoOutcomeOf {
   using Awaiter = decltype(std::declval<CoAwaits &>().await_transform(std::declval<W>()));
   using type = decltype(std::declval<Awaiter &>().await_resume());
 };
-// Owns a work that is not awaited yet: a coroutine that waits for it may be destroyed unbegun.
+// Owns a work that is not awaited yet: a coroutine that waits for it may be destroyed unbegun. The
+// works of the library own their tasks by themselves.
 template <class W>
 class CoOwned {
  public:
@@ -101,10 +102,6 @@ class CoOwned {
       CoTask::drop(work_);
     } else if constexpr (std::is_convertible_v<W, SeriesWork *>) {
       if (work_) work_->dismiss();
-    } else if constexpr (requires(W work) { work.task(); }) {
-      CoTask::drop(work_.task());
-    } else if constexpr (requires(W work) { work.task; }) {
-      CoTask::drop(work_.task);
     }
   }
   W &&take() {

@@ -7,7 +7,9 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "workflow/Workflow.h"
@@ -17,7 +19,8 @@ namespace workflow {
 
 class CoTask;
 
-// The memory of frames. Each thread keeps a bounded number of freed blocks and uses them again.
+// The memory of frames and of their tasks. Each thread keeps a bounded number of freed blocks and
+// uses them again. A block is aligned to 16 bytes if its size is a multiple of that, and else to 8.
 class CoMemory {
  public:
   static void *allocate(size_t size);  // throws std::bad_alloc
@@ -37,13 +40,18 @@ class CoMemory {
 // promises by their own `this`. std::coroutine_handle::promise() and from_promise() are never used:
 // g++ 12 lays out a coroutine without local variables in a way that makes them wrong by some bytes.
 // For the same reason g++'s frames are resumed through the two functions in them.
+//
+// g++ 12 gives each awaiter and each temporary of a co_await a place of its own in the frame, so
+// they are small: what is needed only while frames run is in CoTurn.
 class CoFrame {
  public:
   CoFrame(const CoFrame &) = delete;
   CoFrame &operator=(const CoFrame &) = delete;
 
-  static void *operator new(size_t size) { return CoMemory::allocate(size); }
-  static void operator delete(void *block, size_t size) noexcept { CoMemory::release(block, size); }
+  static void *operator new(size_t size) { return CoMemory::allocate(room(size)); }
+  static void operator delete(void *block, size_t size) noexcept {
+    CoMemory::release(block, room(size));
+  }
 
   void resume() { run(kResume); }
   // The frame is suspended: before its first statement, in an await, or at its end.
@@ -54,55 +62,69 @@ class CoFrame {
   void begin(CoTask *task, CoFrame *caller);
 
   CoTask *task() const { return task_; }
-  std::exception_ptr take_exception() noexcept { return std::exchange(exception_, nullptr); }
+  // What the frame has thrown that has ended last, or null.
+  std::exception_ptr take_exception() noexcept;
 
   // For the compiler --------------------------------------------------------------------------
 
-  // Suspends every coroutine before its first statement.
+  // Suspends every coroutine before its first statement. ALIGNMENT is that of its promise.
+  template <size_t ALIGNMENT>
   struct Initial {
-    CoFrame *frame;
-    size_t offset;
     bool await_ready() const noexcept { return false; }
     [[gnu::noinline]] void await_suspend(std::coroutine_handle<> handle) const noexcept {
-      frame->locate(handle.address(), offset);
+      locate(handle.address(), (2 * sizeof(void *) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     }
     void await_resume() const noexcept {}
   };
   // Suspends it behind its last one.
-  struct Final {
-    CoFrame *frame;
-    bool await_ready() const noexcept { return false; }
-    [[gnu::noinline]] void await_suspend(std::coroutine_handle<>) const noexcept {
-      frame->returned();
-    }
-    void await_resume() const noexcept {}
-  };
-  Final final_suspend() noexcept { return {this}; }
+  std::suspend_always final_suspend() noexcept {
+    returned();
+    return {};
+  }
   void unhandled_exception() noexcept;
 
  protected:
   CoFrame() = default;
   ~CoFrame() = default;
 
-  // `promise`: the promise that this is the base of. `alignment`: of its type.
-  Initial initial(const void *promise, size_t alignment) noexcept {
-    promise_ = promise;
-    return {this, (2 * sizeof(void *) + alignment - 1) / alignment * alignment};
+  template <size_t ALIGNMENT>
+  Initial<ALIGNMENT> initial() noexcept {
+    where_ = reinterpret_cast<uintptr_t>(this);
+    return {};
   }
 
  private:
   friend class CoTask;
 
+  // The size of the block for a frame. A frame may need an alignment of 16 bytes. Then g++ makes
+  // its size a multiple of that, and clang does not.
+  static constexpr size_t room(size_t size) {
+#if defined(__clang__)
+    size = (size + 15) / 16 * 16;
+#endif
+    return size;
+  }
+
   enum Function { kResume, kDestroy };
   using FrameFunction = void (*)(void *);
 
+  static constexpr uintptr_t kShifted = 1;
+
   // The program and the library may be of different compilers, so all do the same here. A frame
-  // begins with the functions that resume and destroy it, and the promise follows.
-  void locate(void *address, size_t offset) noexcept {
-    const auto distance =
-        reinterpret_cast<uintptr_t>(promise_) - reinterpret_cast<uintptr_t>(address);
-    address_ = address;
-    functions_ = static_cast<FrameFunction *>(address) + (distance == offset ? 0 : 1);
+  // begins with the functions that resume and destroy it, and the promise follows `offset` bytes
+  // behind, which begins with this object. Or all of that begins a word behind `address`. Then the
+  // first of the places is where caller_ is.
+  static void locate(void *address, size_t offset) noexcept {
+    auto *frame = reinterpret_cast<CoFrame *>(static_cast<char *>(address) + offset);
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    uintptr_t first = 0;
+    std::memcpy(&first, &frame->where_, sizeof first);
+    if (first == reinterpret_cast<uintptr_t>(frame)) {
+      frame->where_ = begin;
+    } else {
+      frame = reinterpret_cast<CoFrame *>(static_cast<char *>(address) + offset + sizeof(void *));
+      frame->where_ = begin | kShifted;
+    }
   }
 #if defined(__clang__)
   // The functions lack what UndefinedBehaviorSanitizer looks for in front of functions.
@@ -110,23 +132,30 @@ class CoFrame {
 #endif
   void
   run(Function function) {
-    functions_[function](address_);
+    const auto address = reinterpret_cast<void *>(where_ & ~kShifted);
+    static_cast<FrameFunction *>(address)[function + (where_ & kShifted)](address);
   }
   void returned() noexcept;
 
   CoTask *task_ = nullptr;     // null until it is begun
   CoFrame *caller_ = nullptr;  // the frame that awaits this one
-  void *address_ = nullptr;
-  union {
-    const void *promise_ = nullptr;  // until locate()
-    FrameFunction *functions_;       // after it, with g++: to resume and to destroy
-  };
-  std::exception_ptr exception_;
+  // Until locate(): where this object is. After it: the address of the frame, plus kShifted if the
+  // functions are a word behind it.
+  uintptr_t where_;
 };
 
 // For a coroutine that is thrown away before it has begun: aborts the program, or destroys the
 // frame if an exception is on its way.
 void co_never_awaited(CoFrame *frame);
+
+// What a task needs only while its frames run.
+struct CoTurn {
+  explicit CoTurn(CoFrame *innermost) : top(innermost) {}
+
+  CoFrame *top;                  // the innermost frame, or null
+  SubTask *awaited = nullptr;    // what that frame waits for
+  std::exception_ptr exception;  // that of a frame that has ended, until its caller takes it
+};
 
 // A coroutine as a step of a series. It runs frames: first the one that begin() makes, and then
 // whichever of the frames that await each other is the innermost.
@@ -139,14 +168,26 @@ void co_never_awaited(CoFrame *frame);
 //    goes on in the series' order, when that task has been deleted.
 // 2. If it is dropped then, because the series was cancelled, it destroys its frames, innermost
 //    first. If it was not begun yet, there is no frame.
-// 3. top_ is null before begin() and after the end of the outermost frame.
+// 3. Between turns top_ is the innermost frame, or null if there is none yet. During a turn that is
+//    in the CoTurn.
 // 4. A coroutine that begins kMaxLateWaits waits after the library has begun to stop takes no
-// notice
-//    of ABORTED. It is destroyed where it waits, so that the stop does not wait for ever.
+//    notice of ABORTED. It is destroyed where it waits, so that the stop does not wait for ever.
+//    `error` counts these waits; nobody asks a coroutine for its own error, since it has no
+//    callback.
 //
 // Threads: as for every task of a series, one at a time.
 class CoTask : public TaskBase<> {
  public:
+  static void *operator new(size_t size) { return CoMemory::allocate(size); }
+  static void operator delete(void *block, size_t size) noexcept { CoMemory::release(block, size); }
+  // For functions and arguments that need more alignment than other objects.
+  static void *operator new(size_t size, std::align_val_t alignment) {
+    return ::operator new(size, alignment);
+  }
+  static void operator delete(void *block, std::align_val_t alignment) noexcept {
+    ::operator delete(block, alignment);
+  }
+
   // For awaiters: the frame that runs waits for `task`, which must be unstarted.
   void wait_for(SubTask *task);
   // Aborts the program unless a coroutine may wait for `task`.
@@ -190,14 +231,19 @@ class CoTask : public TaskBase<> {
   static constexpr int kMaxLateWaits = 10000;
 
   bool begin() noexcept;
-  void run();
+  CoFrame *run();
+  SubTask *take_turn();
   bool goes_on_after_stop();
   void destroy_frames() noexcept;
 
-  CoFrame *top_ = nullptr;
-  CoFrame *outermost_ = nullptr;
-  SubTask *awaited_ = nullptr;
-  int late_waits_ = 0;
+  union {
+    CoFrame *top_ = nullptr;  // between turns
+    CoTurn *turn_;            // during a turn, which is inside done()
+  };
 };
+
+inline std::exception_ptr CoFrame::take_exception() noexcept {
+  return std::exchange(task_->turn_->exception, nullptr);
+}
 
 }  // namespace workflow
