@@ -273,7 +273,7 @@ table_coroutine() {
   line "call of a coroutine" cpu_ns "row=coroutine_child" "" le:asio:1e9
   line "sleep without a delay" cpu_ns "row=coroutine_due" "≤ 1700" le:abs:1700 le:asio:1e9
   line "request and answer over loopback" cpu_ns "row=coroutine_ping" "" le:asio:1e9
-  line "memory of one that sleeps, bytes" bytes "row=coroutine_memory" "" le:asio:1e9
+  line "memory of one that sleeps, bytes" bytes "row=coroutine_memory" "≤ 320" le:abs:320 le:asio:1e9
 }
 
 # http_lines ROW "CONNECTIONS..." BUDGET CONDITION...

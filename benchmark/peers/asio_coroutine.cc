@@ -13,7 +13,6 @@
 #include <asio/use_awaitable.hpp>
 #include <asio/write.hpp>
 #include <chrono>
-#include <thread>
 
 #include "common/CoroutineRows.h"
 
@@ -72,27 +71,8 @@ asio::awaitable<void> ask(tcp::socket* socket, size_t n) {
     co_await asio::async_write(*socket, asio::buffer(bytes), asio::use_awaitable);
     co_await asio::async_read(*socket, asio::buffer(bytes), asio::use_awaitable);
   }
+  socket->close();
 }
-
-// Answers on a thread of its own, as long as a client is connected.
-class Server {
- public:
-  Server()
-      : acceptor_(context_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
-        endpoint_(acceptor_.local_endpoint()),
-        thread_([this] {
-          asio::co_spawn(context_, answer(&acceptor_), asio::detached);
-          context_.run();
-        }) {}
-  ~Server() { thread_.join(); }
-  const tcp::endpoint& endpoint() const { return endpoint_; }
-
- private:
-  asio::io_context context_{1};
-  tcp::acceptor acceptor_;
-  const tcp::endpoint endpoint_;
-  std::thread thread_;
-};
 
 class AsioCoroutines {
  public:
@@ -109,10 +89,11 @@ class AsioCoroutines {
   void due(size_t n) { run(sleeps(n)); }
 
   void ping(size_t n) {
-    Server server;
     asio::io_context context{1};
+    tcp::acceptor acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    asio::co_spawn(context, answer(&acceptor), asio::detached);
     tcp::socket socket(context);
-    socket.connect(server.endpoint());
+    socket.connect(acceptor.local_endpoint());
     socket.set_option(tcp::no_delay(true));
     asio::co_spawn(context, ask(&socket, n), asio::detached);
     context.run();

@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "common/CoroutineRows.h"
+#include "common/OurCoroutineRows.h"
 
 namespace bench {
 namespace {
@@ -111,7 +112,7 @@ class Callbacks {
 
 int main(int argc, char** argv) {
   bench::Callbacks program;
-  WFFacilities::usleep(1000);  // the threads start here, not in the first measurement
+  bench::start_library();
   bench::run_coroutine_rows(program, argc, argv);
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "common/CoroutineRows.h"
+#include "common/OurCoroutineRows.h"
 
 namespace bench {
 namespace {
@@ -99,7 +100,7 @@ class Coroutines {
 
 int main(int argc, char** argv) {
   bench::Coroutines program;
-  WFFacilities::usleep(1000);  // the threads start here, not in the first measurement
+  bench::start_library();
   bench::run_coroutine_rows(program, argc, argv);
   return 0;
 }
