@@ -26,11 +26,15 @@ void CoHandlerBase::ended(CoFrame* /*frame*/, std::exception_ptr exception) noex
     request->noreply();  // an incomplete reply must not look complete
     return;
   }
+  bool replies = false;
   try {
     *request->get_resp() = protocol::HttpResponse();
-    request->get_resp()->set_status_code("500");
+    replies = request->get_resp()->set_status_code("500");
     request->set_keep_alive(0);
   } catch (const std::bad_alloc&) {
+    replies = false;
+  }
+  if (!replies) {
     request->noreply();  // the connection is closed without a reply
   }
 }

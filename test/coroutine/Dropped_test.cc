@@ -132,6 +132,35 @@ TEST(CoroutineDropped, WhatAGroupWasToRunIsDestroyed) {
   EXPECT_EQ(token.use_count(), 1);
 }
 
+WFTimerTask* no_timer() {
+  throw std::runtime_error("no timer");
+}
+
+// A timer that is lost would keep its name.
+TEST(CoroutineDropped, AWorkBesideAnArgumentThatThrows) {
+  const char* const name = "coroutine beside";
+  const auto run = [name]() -> WFCo<> {
+    int thrown = 0;
+    try {
+      auto ended = co_await wf::all(wf::sleep(name, 1h), no_timer());
+      static_cast<void>(ended);
+    } catch (const std::runtime_error&) {
+      thrown++;
+    }
+    try {  // compilers differ in the order of arguments
+      auto ended = co_await wf::all(no_timer(), wf::sleep(name, 1h));
+      static_cast<void>(ended);
+    } catch (const std::runtime_error&) {
+      thrown++;
+    }
+    EXPECT_EQ(thrown, 2);
+    EXPECT_EQ(F::cancel_by_name(name), 0);
+    const auto never_awaited = wf::sleep(name, 1h);
+  };
+  wf::wait(run);
+  EXPECT_EQ(F::cancel_by_name(name), 0);
+}
+
 TEST(CoroutineDropped, AReaderOfChunksBeforeTheFirst) {
   const auto read = []() -> WFCo<> {
     WFCoChunks chunks(

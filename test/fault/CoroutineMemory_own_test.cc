@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fault/MemoryFaults.h"
+#include "server/RawClient.h"
+#include "server/TestServer.h"
 #include "workflow/WFCoroutine.h"
 
 namespace {
@@ -131,6 +134,57 @@ TEST(CoroutineMemory, GuardsAndResources) {
     if (taken) pool.post(&thing);
   };
   fail_each(take);
+}
+
+// Asks a server whose handler lacks memory from its n-th allocation on, as many times as `more`
+// says. Returns how many have failed.
+template <class HANDLER>
+long ask_without_memory(HANDLER handler, int expected, long n, long more) {
+  const http_process_t serve = wf::serve(handler);
+  server_test::TestServer server([&serve, n, more](WFHttpTask* request) {
+    fault::arm(n, more);
+    serve(request);
+  });
+  server_test::RawClient client = server.client();
+  const auto reply = client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  const long failed = fault::disarm();
+  if (failed == 0) {
+    EXPECT_TRUE(reply && reply->status == expected) << n;
+  } else if (reply) {
+    // What is not of the handler, such as the reply's way to the client, may lack memory without
+    // harm.
+    EXPECT_TRUE(reply->status == expected || reply->status == 500) << n << " " << reply->status;
+  }
+  if (!reply || reply->status == 500) {
+    EXPECT_TRUE(client.ended()) << n;
+  }
+  return failed;
+}
+template <class HANDLER>
+void serve_without_memory(HANDLER handler, int expected, long more) {
+  long failures = 0;
+  for (long n = 1, without = 0; without < 3; n++) {
+    const long failed = ask_without_memory(handler, expected, n, more);
+    without = failed == 0 ? without + 1 : 0;
+    failures += failed;
+  }
+  EXPECT_GT(failures, 0);
+}
+
+// The client gets a 500, or no reply if there is no memory for that; the connection ends.
+TEST(CoroutineMemory, AHandlerOfAServer) {
+  const auto replies = [](WFHttpTask* request) -> WFCo<> {
+    const size_t size = co_await child(long_text('h'));
+    request->get_resp()->append_output_body(std::string(size, 'b'));
+  };
+  serve_without_memory(replies, 200, 0);
+  serve_without_memory(replies, 200, 1000);
+  const auto throws = [](WFHttpTask*) -> WFCo<> {
+    co_await child(long_text('t'));
+    throw std::runtime_error("no reply");
+  };
+  serve_without_memory(throws, 500, 0);
+  serve_without_memory(throws, 500, 1000);
 }
 
 TEST(CoroutineMemory, TasksAndSeriesOfTheUser) {
