@@ -26,6 +26,7 @@ bool ComputePool::post(ComputeQueue* queue, Runnable* item) {
     return false;
   }
   queue->items_.push_back(item);
+  waiting_++;
   if (!queue->ready_) {
     make_ready(queue);
   }
@@ -54,6 +55,7 @@ Runnable* ComputePool::next() {
   queue->ready_ = false;
   const std::shared_ptr<ComputeQueue> last = std::move(queue->self_);
   Runnable* item = queue->items_.pop_front();
+  waiting_--;
   if (!queue->items_.empty()) {
     make_ready(queue);
   } else if (last) {

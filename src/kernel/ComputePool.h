@@ -56,7 +56,7 @@ class ComputePool final : public WorkerPool {
   bool is_abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
  private:
-  bool has_work() const WF_REQUIRES(mutex_) override { return ready_head_ != nullptr; }
+  size_t waiting() const WF_REQUIRES(mutex_) override { return waiting_; }
   Runnable* next() WF_REQUIRES(mutex_) override;
   void make_ready(ComputeQueue* queue) WF_REQUIRES(mutex_);
 
@@ -67,6 +67,7 @@ class ComputePool final : public WorkerPool {
   Mutex names_mutex_;
   std::unordered_map<std::string, std::unique_ptr<ComputeQueue>, NameHash, std::equal_to<>> names_
       WF_GUARDED_BY(names_mutex_);
+  size_t waiting_ WF_GUARDED_BY(mutex_) = 0;  // items in all queues
   ComputeQueue* ready_head_ WF_GUARDED_BY(mutex_) = nullptr;
   ComputeQueue* ready_tail_ WF_GUARDED_BY(mutex_) = nullptr;
   std::atomic<bool> abandoned_{false};

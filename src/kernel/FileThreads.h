@@ -49,7 +49,10 @@ class FileThreads final : public WorkerPool {
  private:
   friend class FileOperation;
 
-  bool has_work() const WF_REQUIRES(mutex_) override { return !begun_.empty() || !queue_.empty(); }
+  // At most 1: what a thread has taken cannot be withdrawn.
+  size_t waiting() const WF_REQUIRES(mutex_) override {
+    return begun_.empty() && queue_.empty() ? 0 : 1;
+  }
   Runnable* next() WF_REQUIRES(mutex_) override;
   // Starts the threads if needed. Returns 0, or the error that post() returns if there are no
   // threads.

@@ -3,12 +3,13 @@
 #include <atomic>
 #include <cstdint>
 
+#include "kernel/Intake.h"
 #include "kernel/WorkerPool.h"
 
 namespace workflow {
 
 // The threads that run user code which may block, and what follows it. The queue is first in, first
-// out, and unbounded.
+// out, and unbounded. Posting takes no lock, unless a worker has to be woken.
 class HandlerPool final : public WorkerPool {
  public:
   explicit HandlerPool(int threads);
@@ -30,21 +31,28 @@ class HandlerPool final : public WorkerPool {
   static int64_t longest_wait_ns() { return longest_wait_ns_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr uint64_t kWatched = 16;
+  static constexpr uint32_t kWatched = 16;
 
-  bool has_work() const WF_REQUIRES(mutex_) override { return !queue_.empty(); }
+  size_t waiting() const WF_REQUIRES(mutex_) override {
+    return queue_.size() + (intake_.empty() ? 0 : 1);
+  }
+  void gather() WF_REQUIRES(mutex_) override { intake_.take(queue_); }
   Runnable* next() WF_REQUIRES(mutex_) override;
-  // To be called after a batch was posted. May choose the last item of the batch to measure how
-  // long it waits.
-  void watch() WF_REQUIRES(mutex_);
+  bool close() WF_REQUIRES(mutex_) override { return intake_.close(); }
+  // To be called before a batch is posted. May choose its last item to measure how long it waits.
+  void watch(const Runnable* last);
+  void end_watch();
 
   static void run_here(RunnableList& batch);
 
-  RunnableList queue_ WF_GUARDED_BY(mutex_);
-  uint64_t batches_ WF_GUARDED_BY(mutex_) = 0;
-  size_t watched_ WF_GUARDED_BY(mutex_) = 0;  // the measured item's place in the queue, from 1; 0:
-                                              // none
-  int64_t watched_since_ns_ WF_GUARDED_BY(mutex_) = 0;
+  Intake intake_;
+  RunnableList queue_ WF_GUARDED_BY(mutex_);  // older than all that is in the intake
+
+  // The item whose wait is measured, or null. Relaxed: the thread that posts the item sets both
+  // words before it pushes the item, and the thread that takes the item reads them afterwards. The
+  // intake orders these. Other threads only compare the address with that of their own items.
+  std::atomic<const Runnable*> watched_{nullptr};
+  std::atomic<int64_t> watched_since_ns_{0};
   static inline std::atomic<int64_t> longest_wait_ns_{0};
 };
 

@@ -11,6 +11,7 @@ class LeaderThreads;
 class Poller;
 class RunnableList;
 class Runtime;
+class WorkQueue;
 class WorkerPool;
 
 class Activity;
@@ -21,6 +22,8 @@ struct WaitNote;
 struct ThreadContext {
   // The pool whose worker this thread is; null on threads that are not the library's.
   WorkerPool* pool = nullptr;
+  // The items that this worker has taken and not begun; null on other threads.
+  WorkQueue* own_queue = nullptr;
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
   // The threads of the poller whose leader runs callbacks on this thread now, or null.

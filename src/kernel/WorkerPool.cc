@@ -19,7 +19,11 @@ int64_t wait_now_ns() {
 }  // namespace
 
 WorkerPool::WorkerPool(const Options& options)
-    : options_(options), wanted_(std::max(options.threads, 1)) {}
+    : options_(options), wanted_(std::max(options.threads, 1)) {
+  if (VirtualScheduler::current()) {
+    pace_.assume_short();
+  }
+}
 
 WorkerPool::~WorkerPool() = default;
 
@@ -41,19 +45,19 @@ bool WorkerPool::start() {
 }
 
 bool WorkerPool::spawn() {
-  std::list<Thread> one;
+  Workers one;
   try {
     one.emplace_back();
     const auto self = one.begin();
-    // The new thread first needs mutex_, so *self is complete, and in threads_, when it looks.
-    if (!self->start(options_.name,
-                     ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
+    // The new thread first needs mutex_, so *self is complete, and in workers_, when it looks.
+    if (!self->thread.start(options_.name,
+                            ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
       return false;
     }
   } catch (const std::bad_alloc&) {
     return false;
   }
-  threads_.splice(threads_.end(), one);
+  workers_.splice(workers_.end(), one);
   live_++;
   return true;
 }
@@ -63,7 +67,7 @@ void WorkerPool::stop() {
   if (on_worker) {
     begin_blocking();  // another thread works in its place, on what is still queued
   }
-  std::list<Thread> to_join;
+  Workers to_join;
   {
     MutexLock lock(mutex_);
     lost_ = on_worker ? 1 : lost_;
@@ -73,6 +77,9 @@ void WorkerPool::stop() {
       ended_.wait(mutex_);
     }
     terminated_ = true;
+    while (!close()) {  // it is closed already, unless all workers are lost
+      gather();
+    }
     watch_.notify_all();
     to_join.splice(to_join.end(), retired_);
   }
@@ -81,10 +88,16 @@ void WorkerPool::stop() {
 }
 
 void WorkerPool::abandon_caller() {
-  MutexLock lock(mutex_);
-  lost_ = 1;
-  work_.notify_all();
-  ended_.notify_all();
+  Wake wake;
+  {
+    MutexLock lock(mutex_);
+    return_own_items();
+    lost_ = 1;
+    work_.notify_all();
+    ended_.notify_all();
+    wake = claim_wake();
+  }
+  notify(wake);
 }
 
 bool WorkerPool::has_lost_worker() const {
@@ -116,7 +129,7 @@ int WorkerPool::increase_threads() {
 }
 
 int WorkerPool::decrease_threads() {
-  std::list<Thread> to_join;
+  Workers to_join;
   {
     MutexLock lock(mutex_);
     if (stopping_ || wanted_ == 1) {
@@ -137,9 +150,9 @@ int WorkerPool::configured_threads() const {
   return wanted_;
 }
 
-void WorkerPool::join_all(std::list<Thread>& threads) {
-  for (Thread& thread : threads) {
-    thread.join();
+void WorkerPool::join_all(Workers& workers) {
+  for (Worker& worker : workers) {
+    worker.thread.join();
   }
 }
 
@@ -158,17 +171,39 @@ uint64_t WorkerPool::taken() const {
   return taken_;
 }
 
+bool WorkerPool::attended() const {
+  if (waking_ || napping_) {
+    return true;
+  }
+  return watched_ && (idle_ == 0 || (awake() > 0 && !pace_.worth_a_thread(1)));
+}
+
 WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
-  if (!has_work() || waking_) {
-    return wake;
+  for (;;) {
+    if (work_waits() && !waking_ && !napping_) {
+      if (idle_ > 0 && (awake() == 0 || pace_.worth_a_thread(work_waiting()))) {
+        waking_ = wake.worker = true;
+      } else if (!watched_) {
+        watched_ = wake.supervisor = true;
+      }
+    }
+    const bool unattended = !attended();
+    if (unattended == unattended_.load(std::memory_order_relaxed)) {
+      return wake;
+    }
+    unattended_.store(unattended, std::memory_order_seq_cst);
+    schedule_point();
+    // What is posted from now on is the poster's to attend to. What was posted before is seen here.
+    if (!unattended || !work_waits()) {
+      return wake;
+    }
   }
-  if (idle_ > 0) {
-    waking_ = wake.worker = true;
-  } else if (!watched_) {
-    watched_ = wake.supervisor = true;
-  }
-  return wake;
+}
+
+void WorkerPool::attend_slowly() {
+  mutex_.lock();
+  unlock_and_wake();
 }
 
 void WorkerPool::notify(Wake wake) {
@@ -190,9 +225,13 @@ bool WorkerPool::surplus() const {
   return live_ - blocked_ > wanted_;
 }
 
-// True if no worker is left that could post, because all others are idle.
-bool WorkerPool::finished() const {
-  return stopping_ && !has_work() && idle_ + 1 + lost_ == live_;
+// True if no worker is left that could post, because all others are idle. Other threads may still
+// post, until the last worker has closed the pool.
+bool WorkerPool::finished() {
+  if (!stopping_ || work_waits() || idle_ + 1 + lost_ != live_) {
+    return false;
+  }
+  return idle_ > 0 || close();
 }
 
 bool WorkerPool::wait_for_work() {
@@ -203,23 +242,48 @@ bool WorkerPool::wait_for_work() {
   if (leaves()) {
     return false;
   }
+  const bool naps = !napping_ && !stopping_ && pace_.naps();
   idle_++;
-  if (quiet()) {
-    quiet_.notify_all();
-  }
-  bool timed_out = false;
-  if (surplus()) {
-    timed_out = !work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
-  } else {
-    work_.wait(mutex_);
+  napping_ = napping_ || naps;
+  notify({.supervisor = claim_wake().supervisor});
+  bool needed = true;
+  if (!work_waits()) {
+    if (quiet()) {
+      quiet_.notify_all();
+    }
+    if (naps) {
+      nap();
+      rested_ = Rest::kNap;
+    } else {
+      needed = sleep();
+      rested_ = Rest::kSleep;
+    }
   }
   idle_--;
-  waking_ = false;
+  if (naps) {
+    napping_ = false;
+  } else {
+    waking_ = false;
+  }
   if (finished()) {
     work_.notify_all();
     return false;
   }
-  return !(timed_out && surplus() && !has_work() && !stopping_);
+  return needed || !surplus() || work_waits() || stopping_;
+}
+
+bool WorkerPool::sleep() {
+  if (surplus()) {
+    return work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
+  }
+  work_.wait(mutex_);
+  return true;
+}
+
+void WorkerPool::nap() {
+  // Virtual time does not pass while a thread could run, so there a nap only lets others go first.
+  const int64_t length_ns = VirtualScheduler::current() ? 0 : WorkPace::kNapNs;
+  work_.wait_until(mutex_, wait_now_ns() + length_ns);
 }
 
 bool WorkerPool::leaves() {
@@ -234,21 +298,101 @@ int WorkerPool::most_threads() const {
   return options_.grow_when_starved ? options_.max_threads : wanted_;
 }
 
-void WorkerPool::worker_main(std::list<Thread>::iterator self) {
-  ThreadContext::current().pool = this;
+Runnable* WorkerPool::take_next() {
+  Runnable* item = returned_.pop_front();
+  return item ? item : next();
+}
+
+Runnable* WorkerPool::take_share(Worker& worker) {
+  gather();
+  if (!work_waits()) {
+    steal();
+  }
+  const size_t waiting = work_waiting();
+  if (waiting == 0) {
+    if (std::exchange(rested_, Rest::kNone) == Rest::kNap) {
+      pace_.napped(0);
+    }
+    return nullptr;
+  }
+  const size_t share = pace_.share(waiting, static_cast<size_t>(awake()));
+  switch (std::exchange(rested_, Rest::kNone)) {
+    case Rest::kNone:
+      break;
+    case Rest::kSleep:
+      pace_.woke(waiting);
+      break;
+    case Rest::kNap:
+      pace_.napped(waiting);
+      break;
+  }
+  Runnable* const first = take_next();
+  size_t taken = 1;
+  if (share > 1) {
+    RunnableList rest;
+    for (; taken < share && work_waits(); taken++) {
+      rest.push_back(take_next());
+    }
+    worker.queue.fill(rest);
+  }
+  taken_ += taken;
+  shares_++;
+  worker.shares++;
+  return first;
+}
+
+void WorkerPool::steal() {
+  for (Worker& worker : workers_) {
+    if (pace_.worth_stealing(worker.queue.size())) {
+      worker.queue.take_back(WorkQueue::Part::kHalf, returned_);
+      taken_ -= returned_.size();
+      if (!returned_.empty()) {
+        return;
+      }
+    }
+  }
+}
+
+void WorkerPool::return_own_items() {
+  if (WorkQueue* const own = ThreadContext::current().own_queue) {
+    const size_t before = returned_.size();
+    own->take_back(WorkQueue::Part::kAll, returned_);
+    taken_ -= returned_.size() - before;
+  }
+}
+
+size_t WorkerPool::run_share(Worker& worker, Runnable* item) {
+  size_t count = 0;
+  do {
+    item->run_queued();
+    count++;
+  } while ((item = worker.queue.pop()) != nullptr);
+  return count;
+}
+
+void WorkerPool::worker_main(Workers::iterator self) {
+  ThreadContext& context = ThreadContext::current();
+  context.pool = this;
+  context.own_queue = &self->queue;
   mutex_.lock();
   for (;;) {
-    if (has_work()) {
-      Runnable* item = next();
-      taken_++;
+    if (Runnable* const item = take_share(*self)) {
+      // The supervisor looks after the items that this worker keeps to itself.
+      const bool watch = self->queue.size() > 0 && !std::exchange(watched_, true);
+      const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
       unlock_and_wake();
-      item->run_queued();
+      notify({.supervisor = watch});
+      const size_t count = run_share(*self, item);
+      const int64_t duration_ns = begin_ns ? wait_now_ns() - begin_ns : 0;
       mutex_.lock();
+      if (begin_ns) {
+        pace_.ran(count, duration_ns);
+      }
     } else if (!wait_for_work()) {
       break;
     }
   }
-  retired_.splice(retired_.end(), threads_, self);
+  retired_.splice(retired_.end(), workers_, self);
   live_--;
   if (quiet()) {
     quiet_.notify_all();
@@ -259,13 +403,14 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
     terminated_ = true;
     ended_.notify_all();
   }
-  mutex_.unlock();
+  unlock_and_wake();
 }
 
 void WorkerPool::begin_blocking() {
   Wake wake;
   {
     MutexLock lock(mutex_);
+    return_own_items();
     blocked_++;
     if (quiet()) {
       quiet_.notify_all();
@@ -281,18 +426,56 @@ void WorkerPool::begin_blocking() {
 }
 
 void WorkerPool::end_blocking() {
-  MutexLock lock(mutex_);
-  blocked_--;
-  unblocked_++;
+  Wake wake;
+  {
+    MutexLock lock(mutex_);
+    blocked_--;
+    unblocked_++;
+    wake = claim_wake();
+  }
+  notify(wake);
 }
 
 void WorkerPool::join_retired() {
-  std::list<Thread> to_join;
+  Workers to_join;
   {
     MutexLock lock(mutex_);
     to_join.splice(to_join.end(), retired_);
   }
   join_all(to_join);
+}
+
+void WorkerPool::return_stuck_items() {
+  for (Worker& worker : workers_) {
+    if (worker.queue.size() > 0 && worker.shares == worker.seen_shares) {
+      const size_t before = returned_.size();
+      worker.queue.take_back(WorkQueue::Part::kAll, returned_);
+      taken_ -= returned_.size() - before;
+      pace_.stuck();
+    }
+    worker.seen_shares = worker.shares;
+  }
+}
+
+bool WorkerPool::look(uint64_t shares_before) {
+  return_stuck_items();
+  const int64_t now_ns = wait_now_ns();
+  if (shares_ != shares_before) {
+    starved_since_ns_ = now_ns;
+    quiet_ticks_ = 0;
+  } else if (work_waits()) {
+    pace_.stuck();
+  }
+  if (work_waits()) {
+    quiet_ticks_ = 0;
+    if (idle_ == 0 && now_ns - starved_since_ns_ >= kStarvedNs &&
+        live_ - blocked_ < most_threads()) {
+      spawn();
+      starved_since_ns_ = now_ns;
+    }
+    return true;
+  }
+  return ++quiet_ticks_ <= (VirtualScheduler::current() ? 1 : kQuietTicks);
 }
 
 void WorkerPool::supervise() {
@@ -301,23 +484,23 @@ void WorkerPool::supervise() {
   while (!terminated_) {
     if (!watched_) {
       watch_.wait(mutex_);
+      starved_since_ns_ = wait_now_ns();
+      quiet_ticks_ = 0;
       continue;
     }
-    const uint64_t taken_before = taken_;
-    const int64_t starved_at_ns = saturating_add(wait_now_ns(), kStarvedNs);
+    const uint64_t shares_before = shares_;
+    const int64_t tick_ns = saturating_add(wait_now_ns(), kTickNs);
     // The notification for `watched_` may arrive only now, so check the time.
-    while (!terminated_ && watch_.wait_until(mutex_, starved_at_ns)) {
+    while (!terminated_ && watch_.wait_until(mutex_, tick_ns)) {
     }
-    if (!has_work()) {
-      watched_ = false;
-    } else if (taken_ == taken_before && live_ - blocked_ < most_threads()) {
-      spawn();
-      std::list<Thread> to_join;
-      to_join.splice(to_join.end(), retired_);
-      lock.unlock();
-      join_all(to_join);
-      lock.lock();
-    }
+    watched_ = look(shares_before);
+    const Wake wake = claim_wake();
+    Workers to_join;
+    to_join.splice(to_join.end(), retired_);
+    lock.unlock();
+    notify(wake);
+    join_all(to_join);
+    lock.lock();
   }
 }
 
