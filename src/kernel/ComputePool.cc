@@ -2,7 +2,37 @@
 
 namespace workflow {
 
-ComputePool::ComputePool(int threads) : WorkerPool({.name = "wf-compute", .threads = threads}) {}
+namespace {
+
+// The queue that a thread has found last, so that it finds that queue again without a lock.
+struct LastQueue {
+  uint64_t pool = 0;  // ComputePool::number_; 0: none
+  size_t length = 0;
+  char name[32] = {};
+  ComputeQueue* queue = nullptr;
+
+  bool is(uint64_t pool_number, std::string_view wanted) const {
+    return pool == pool_number && std::string_view(name, length) == wanted;
+  }
+  void set(uint64_t pool_number, std::string_view found, ComputeQueue* found_queue) {
+    if (found.size() <= sizeof name) {
+      pool = pool_number;
+      length = found.copy(name, sizeof name);
+      queue = found_queue;
+    }
+  }
+};
+
+constinit thread_local LastQueue last_queue;
+
+// Relaxed: numbers need only be different.
+std::atomic<uint64_t> compute_pools{0};
+
+}  // namespace
+
+ComputePool::ComputePool(int threads)
+    : WorkerPool({.name = "wf-compute", .threads = threads}),
+      number_(compute_pools.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 bool ComputeQueue::belongs_to(const ComputePool* pool) {
   const ComputePool* owner = pool_.load(std::memory_order_acquire);
@@ -10,13 +40,16 @@ bool ComputeQueue::belongs_to(const ComputePool* pool) {
 }
 
 ComputeQueue* ComputePool::queue(std::string_view name) {
-  MutexLock lock(names_mutex_);
-  const auto found = names_.find(name);
-  if (found != names_.end()) {
-    return found->second.get();
+  if (last_queue.is(number_, name)) {
+    return last_queue.queue;
   }
-  return names_.emplace(std::string(name), std::make_unique<ComputeQueue>(this))
-      .first->second.get();
+  MutexLock lock(names_mutex_);
+  auto found = names_.find(name);
+  if (found == names_.end()) {
+    found = names_.emplace(std::string(name), std::make_unique<ComputeQueue>(this)).first;
+  }
+  last_queue.set(number_, name, found->second.get());
+  return found->second.get();
 }
 
 bool ComputePool::post(ComputeQueue* queue, Runnable* item) {

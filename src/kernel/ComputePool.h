@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,7 +39,9 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 };
 
 // Threads for computations. Each queue starts its items in order. The queues take turns, one item
-// each, so that a long queue does not delay a short one.
+// each, so that a long queue does not delay a short one. Where several threads compute, an item may
+// begin after a later one of its queue by as much as a share of a worker takes: microseconds, or a
+// millisecond if short items have just become long.
 class ComputePool final : public WorkerPool {
  public:
   explicit ComputePool(int threads);
@@ -64,6 +67,7 @@ class ComputePool final : public WorkerPool {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
+  const uint64_t number_;  // no other pool of the process has the same
   Mutex names_mutex_;
   std::unordered_map<std::string, std::unique_ptr<ComputeQueue>, NameHash, std::equal_to<>> names_
       WF_GUARDED_BY(names_mutex_);

@@ -38,13 +38,14 @@ class alignas(64) Intake {
     if (items.empty()) {
       return true;
     }
-    schedule_point();
     Runnable* const oldest = items.head_;
     Runnable* const newest = turn_round(oldest);
     Runnable* top = top_.load(std::memory_order_relaxed);
+    schedule_point();
     do {
       if (top == closed()) {
-        turn_round(newest);  // the list is as it was
+        oldest->next_ = nullptr;  // it led to a top that was there before the intake was closed
+        turn_round(newest);       // the list is as it was
         return false;
       }
       oldest->next_ = top;

@@ -31,8 +31,12 @@ class WorkPace {
     // Fast down, because one interruption of a thread makes its items look long, and slowly up.
     item_ns_ = each_ns < item_ns_ ? (item_ns_ + each_ns) / 2 : (3 * item_ns_ + each_ns) / 4;
   }
-  // Items take no time until something else is known, as in virtual time.
-  void assume_short() { item_ns_ = 1; }
+  // For virtual time, in which items take no time until something else is known. Workers steal
+  // whatever there is.
+  void assume_short() {
+    item_ns_ = 1;
+    steal_ns_ = 0;
+  }
   // An item keeps its worker, or all workers, for long.
   void stuck() { item_ns_ = kLongNs; }
 
@@ -55,7 +59,7 @@ class WorkPace {
 
   // The same for a worker that is awake already, and finds nothing else to do.
   bool worth_stealing(size_t waiting) const {
-    return static_cast<int64_t>(std::min(waiting, kMostShared)) * item_ns_ > kStealNs;
+    return static_cast<int64_t>(std::min(waiting, kMostShared)) * item_ns_ > steal_ns_;
   }
 
   // A worker that was woken found so many items.
@@ -87,6 +91,7 @@ class WorkPace {
   static constexpr int kMaxBackoff = 1024;
 
   int64_t item_ns_ = kLongNs;
+  int64_t steal_ns_ = kStealNs;
   uint64_t shares_ = 0;
   size_t woken_items_ = 0;
   int backoff_ = 0;

@@ -46,8 +46,8 @@ class alignas(64) WorkQueue {
 
   // Owner only. Returns the oldest item, or null.
   Runnable* pop() {
-    schedule_point();
     uint64_t range = range_.load(std::memory_order_relaxed);
+    schedule_point();
     while (first_of(range) != end_of(range)) {
       if (range_.compare_exchange_weak(range, range + kOneFirst, std::memory_order_relaxed)) {
         return slots_[first_of(range)];
@@ -59,8 +59,8 @@ class alignas(64) WorkQueue {
   // Appends the newest half of the items to `items`, or all of them, oldest first.
   enum class Part { kHalf, kAll };
   void take_back(Part part, RunnableList& items) {
-    schedule_point();
     uint64_t range = range_.load(std::memory_order_relaxed);
+    schedule_point();
     uint32_t count = 0;
     do {
       const uint32_t size = end_of(range) - first_of(range);

@@ -80,7 +80,7 @@ TEST(WorkQueue, OthersRemoveAll) {
 }
 
 TEST(WorkQueueStress, RemovesEachItemOnce) {
-  constexpr int kRounds = 20'000;
+  constexpr int kRounds = 60'000;
   WorkQueue queue;
   Mutex mutex;
   std::array<CountedItem, 6> items;
