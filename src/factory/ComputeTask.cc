@@ -7,7 +7,6 @@
 #include "kernel/ComputePool.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "util/BlockCache.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFComputeTask.h"
@@ -95,14 +94,6 @@ void TimeLimit::left_queue(bool stopped, RunnableList& finished) {
 
 void TimeLimit::run_queued() {
   task_->complete_here();
-}
-
-void* ComputeTask::operator new(size_t size) {
-  return BlockCache::take(size);
-}
-
-void ComputeTask::operator delete(void* memory, size_t size) {
-  BlockCache::give(memory, size);
 }
 
 ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit) : place_(place) {

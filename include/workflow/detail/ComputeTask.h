@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
-#include <new>
 #include <string>
 
 #include "workflow/detail/Duration.h"
@@ -70,17 +69,6 @@ struct TimeSpan {
 // timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the
 // library, or the user's executor, stopped before the computation began.
 class ComputeTask : public TaskBase<> {
- public:
-  // One thread creates most of these tasks and another frees them, so they do not come from malloc.
-  static void *operator new(size_t size);
-  static void operator delete(void *memory, size_t size);
-  static void *operator new(size_t size, std::align_val_t alignment) {
-    return ::operator new(size, alignment);
-  }
-  static void operator delete(void *memory, size_t, std::align_val_t alignment) {
-    ::operator delete(memory, alignment);
-  }
-
  protected:
   ComputeTask(const ComputePlace &place, const TimeSpan &limit);
   ~ComputeTask() override;
