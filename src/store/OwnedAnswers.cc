@@ -1,7 +1,6 @@
 #include "store/OwnedAnswers.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <utility>
 
@@ -10,53 +9,21 @@
 
 namespace workflow {
 
-OwnedAnswers::Found OwnedAnswers::look_for(const WFStoreRequestId& id,
-                                           const Answer** answer) const {
+OwnedAnswers::Found OwnedAnswers::find(const WFStoreRequestId& id, WFStoreResult& result) {
   const auto session = sessions_.find(id.session);
   if (session == sessions_.end()) {
     return has_dropped_ || remembered_ == 0 ? Found::kForgotten : Found::kNo;
   }
   const auto found = session->second.answers.find(id.number);
-  if (found != session->second.answers.end()) {
-    *answer = &found->second;
-    return found->second.used_up ? Found::kUsedUp : Found::kYes;
+  if (found == session->second.answers.end()) {
+    return id.number <= session->second.forgotten || remembered_ == 0 ? Found::kForgotten
+                                                                      : Found::kNo;
   }
-  return id.number <= session->second.forgotten || remembered_ == 0 ? Found::kForgotten
-                                                                    : Found::kNo;
-}
-
-OwnedAnswers::Found OwnedAnswers::find(StoreRequest& request) const {
-  const Answer* answer = nullptr;
-  const Found found = look_for(request.id, &answer);
-  WFStoreResult result;
-  // Whatever was read from a file was verified then.
-  if (found == Found::kYes && decode_answer(answer->text, &result)) {
-    set_result(result, &request);
+  if (found->second.used_up) {
+    return Found::kUsedUp;
   }
-  return found;
-}
-
-void OwnedAnswers::add(const StoreRequest& request) {
-  insert(request.id, encode_answer(result_of(request)), false);
-}
-
-void OwnedAnswers::carry_out(AskRequest& request, StoreFailure& failure) {
-  request.result = WFStoreResult();
-  const Answer* answer = nullptr;
-  switch (look_for(request.asked, &answer)) {
-    case Found::kYes:
-      request.found = decode_answer(answer->text, &request.result);
-      break;
-    case Found::kForgotten:
-      failure.error = ENODATA;
-      failure.message = "the store does not remember requests from so long ago";
-      break;
-    case Found::kNo:
-      insert(request.asked, {}, true);
-      break;
-    case Found::kUsedUp:
-      break;
-  }
+  decode_answer(found->second.text, &result);  // what was read from a file was verified then
+  return Found::kYes;
 }
 
 void OwnedAnswers::know(uint64_t id) {
@@ -71,7 +38,7 @@ void OwnedAnswers::know(uint64_t id) {
   }
 }
 
-void OwnedAnswers::insert(const WFStoreRequestId& id, std::string text, bool used_up) {
+void OwnedAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&& text) {
   if (remembered_ == 0) return;
   const bool is_new = !sessions_.contains(id.session);
   know(id.session);
@@ -82,8 +49,8 @@ void OwnedAnswers::insert(const WFStoreRequestId& id, std::string text, bool use
   const auto place =
       session.answers.try_emplace(session.answers.end(), id.number, id.session, id.number);
   Answer& answer = place->second;
-  answer.text = std::move(text);
-  answer.used_up = used_up;
+  answer.used_up = !text;
+  answer.text = std::move(text).value_or(std::string());
   answers_++;
   write_again(answer);
   trim(session);

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "store/MemoryJournal.h"
+#include "store/StoreAnswers.h"
 #include "store/StoreBytes.h"
 #include "store/StoreRequest.h"
 
@@ -25,15 +27,8 @@ namespace workflow {
 //    bounded: the session that was used longest ago goes first, as a whole.
 // 3. Once a session was dropped (has_dropped), what an unknown session has asked may be forgotten.
 // 4. Each answer has a record in the journal, and each session one or a place in `changed_`.
-class OwnedAnswers {
+class OwnedAnswers final : public StoreAnswers {
  public:
-  enum class Found {
-    kNo,        // it was not carried out
-    kYes,       // its answer is there
-    kUsedUp,    // another request has asked for it in vain
-    kForgotten  // it may have been carried out
-  };
-
   struct Answer : JournalEntry {
     Answer(uint64_t session_of_request, uint64_t number_of_request)
         : JournalEntry(Kind::kAnswer), session(session_of_request), number(number_of_request) {}
@@ -55,12 +50,6 @@ class OwnedAnswers {
   OwnedAnswers(MemoryJournal& journal, size_t remembered)
       : journal_(journal), remembered_(remembered) {}
 
-  // Looks for the answer to this request, which has an id, and puts it into the request.
-  Found find(StoreRequest& request) const;
-  // Remembers the answer to this request, which has an id that was not found.
-  void add(const StoreRequest& request);
-  // Looks for the answer to another request. An id that is not found is used up.
-  void carry_out(AskRequest& request, StoreFailure& failure);
   // Makes a session known, so that what it has not asked is not taken for forgotten.
   void know(uint64_t session);
 
@@ -78,8 +67,8 @@ class OwnedAnswers {
   static constexpr size_t kMostSessions = 256;
   static constexpr size_t kFullSessions = 4;
 
-  Found look_for(const WFStoreRequestId& id, const Answer** answer) const;
-  void insert(const WFStoreRequestId& id, std::string text, bool used_up);
+  Found find(const WFStoreRequestId& id, WFStoreResult& result) override;
+  void keep(const WFStoreRequestId& id, std::optional<std::string>&& text) override;
   void trim(Session& session);
   void drop(uint64_t session);
   // Drops sessions as long as there are too many or too many answers, but not this one.

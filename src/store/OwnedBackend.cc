@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "store/SqlitePlace.h"
-#include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -26,7 +25,7 @@ std::unique_ptr<OwnedBackend> OwnedBackend::open(const std::string& place,
 }
 
 OwnedBackend::~OwnedBackend() {
-  close_file();
+  close_file(false);
 }
 
 int OwnedBackend::open_file(bool create, std::string* message) {
@@ -66,10 +65,7 @@ int OwnedBackend::load(std::string* message) {
   connection.run("COMMIT");
   if (connection.code() != SQLITE_OK) {
     const StoreFailure failure = store_.failure_of(connection);
-    connection.forget_error();
-    if (connection.in_transaction()) {
-      connection.run("ROLLBACK");
-    }
+    connection.undo();
     *message = failure.message;
     return failure.error;
   }
@@ -120,26 +116,18 @@ int OwnedBackend::commit_session(std::string* message) {
   return 0;
 }
 
-void OwnedBackend::close_file() {
+void OwnedBackend::close_file(bool opens_again) {
   statements_.reset();
-  store_.close(broken_.error != 0);
+  if (opens_again) {
+    store_.close_files(has_failed());
+  } else {
+    store_.close(has_failed());
+  }
 }
 
-bool OwnedBackend::execute(Requests requests) {
-  while (!requests.empty()) {
-    const size_t size = SqliteStore::group_size(requests);
-    execute_group(requests.first(size));
-    requests = requests.subspan(size);
-  }
-  return broken_.error == 0;
-}
-
-void OwnedBackend::execute_group(Requests requests) {
-  for (StoreRequest* request : requests) {
-    clear_answer(*request);
-  }
-  StoreFailure failure = broken_;
-  if (failure.error == 0 && store_.works(&failure) && is_ahead_) {
+void OwnedBackend::carry_out_group(Requests requests) {
+  StoreFailure failure;
+  if (is_ahead_) {
     failure.error = load(&failure.message);
   }
   if (failure.error != 0) {
@@ -151,8 +139,7 @@ void OwnedBackend::execute_group(Requests requests) {
   state_->set_now(now_us());
   for (StoreRequest* request : requests) {
     if (!state_->carry_out(*request, stores)) {
-      request->failure.error = ENOSPC;
-      request->failure.message = store_.path() + ": the disk is full, and the timer was not stored";
+      refuse_for_room(*request);
     }
     if (auto* ask = std::get_if<AskRequest>(&request->what)) {
       ask->result.receipt = receipt();
@@ -188,18 +175,6 @@ bool OwnedBackend::must_commit() {
   return false;
 }
 
-void OwnedBackend::fail(Requests requests, const StoreFailure& failure) {
-  for (StoreRequest* request : requests) {
-    clear_answer(*request);
-    request->failure = failure;
-    request->failure.in_doubt = failure.in_doubt && !only_reads(*request);
-  }
-  if (!SqliteFile::goes_on_after(failure.error)) {
-    broken_ = failure;
-    broken_.in_doubt = false;
-  }
-}
-
 OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
   SqliteConnection& connection = store_.connection();
   SqliteMeta& meta = statements_->meta;
@@ -217,11 +192,7 @@ OwnedBackend::Outcome OwnedBackend::commit(StoreFailure* failure) {
     *failure = store_.failure_of(connection);
     const bool is_full = SqliteFile::is_full(connection);
     failure->in_doubt = tried && !is_full;
-    connection.forget_error();
-    if (connection.in_transaction()) {
-      connection.run("ROLLBACK");
-      connection.forget_error();
-    }
+    connection.undo();
     return is_full ? Outcome::kDiskIsFull : Outcome::kFailed;
   }
   state_->journal().appended();
@@ -272,34 +243,6 @@ void OwnedBackend::set_sync(bool syncs) {
                                                        : "PRAGMA synchronous = NORMAL")) {
     syncs_ = syncs;
   }
-}
-
-int OwnedBackend::reopen(std::string* message) {
-  statements_.reset();
-  store_.close_files(broken_.error != 0);
-  const int error = open_file(false, message);
-  broken_ = StoreFailure();
-  if (error != 0) {
-    broken_.error = error;
-    broken_.message = *message;
-  }
-  return error;
-}
-
-WFStoreReceipt OwnedBackend::receipt() const {
-  WFStoreReceipt receipt;
-  receipt.level = WFStoreReceipt::kFile;
-  return receipt;
-}
-
-int64_t OwnedBackend::now_us() {
-  return options_.clock->now_ns_on(ClockId::kWall) / kNsPerUs;
-}
-
-void OwnedBackend::close() {
-  close_file();
-  broken_.error = ESHUTDOWN;
-  broken_.message.clear();  // a text might need memory
 }
 
 }  // namespace workflow

@@ -3,14 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "store/OwnedState.h"
+#include "store/SqliteFileBackend.h"
 #include "store/SqliteMeta.h"
 #include "store/SqliteStatement.h"
-#include "store/SqliteStore.h"
-#include "store/StoreBackend.h"
 
 namespace workflow {
 
@@ -31,9 +29,8 @@ namespace workflow {
 // 1. The file has one owner (SqliteStore). What was answered was written to it, so the death of the
 //    process undoes nothing.
 // 2. A request of a user is answered when it is synced, and with it all that was written before.
-// The
-//    loss of power may undo claims, longer leases and ends of runs that were written since: their
-//    timers run again, and these attempts may not count.
+//    The loss of power may undo claims, longer leases and ends of runs that were written since:
+//    their timers run again, and these attempts may not count.
 // 3. No fence is given twice, whatever is undone: `fence` in the file is ahead of all that may have
 //    been given, and is where the next owner begins.
 // 4. The leases of an owner are over as soon as there is another one: it looks at them as if they
@@ -47,7 +44,7 @@ namespace workflow {
 //    disk is stored in the room of the reserve.
 //
 // Memory grows with the number of timers; docs/store.md says by how much.
-class OwnedBackend final : public StoreBackend {
+class OwnedBackend final : public SqliteFileBackend {
  public:
   // Null with an errno value and a message.
   static std::unique_ptr<OwnedBackend> open(const std::string& place,
@@ -56,16 +53,9 @@ class OwnedBackend final : public StoreBackend {
                                             std::string* message);
   ~OwnedBackend() override;
 
-  bool execute(std::span<StoreRequest* const> requests) override;
-  int reopen(std::string* message) override;
   bool leases_are_lost() const override { return !store_.owns(); }
-  WFStoreReceipt receipt() const override;
-  int64_t now_us() override;
-  void close() override;
 
  private:
-  using Requests = std::span<StoreRequest* const>;
-
   // So many fences are taken from the file at a time, when less than half of them are left.
   static constexpr int64_t kFences = int64_t{1} << 20;
 
@@ -88,21 +78,18 @@ class OwnedBackend final : public StoreBackend {
 
   OwnedBackend(const std::string& path, const StoreBackendOptions& options,
                const SqliteSettings& settings)
-      : options_(options), settings_(settings), store_(path, SqliteLayout::kOwned, settings) {}
+      : SqliteFileBackend(path, SqliteLayout::kOwned, options, settings) {}
 
-  enum class Outcome { kCommitted, kFailed, kDiskIsFull };
+  int open_file(bool create, std::string* message) override;
+  void close_file(bool opens_again) override;
+  void carry_out_group(Requests requests) override;
 
-  int open_file(bool create, std::string* message);
   // Reads the journal. Returns 0, or an errno value and a message.
   int load(std::string* message);
   // Decides which leases are over (invariant 4).
   void look_at_owner();
   // Makes the session known that is new to the store.
   int commit_session(std::string* message);
-  void close_file();
-
-  void execute_group(Requests requests);
-  void fail(Requests requests, const StoreFailure& failure);
   // Whether there is something to append, or to sync before the requests are answered.
   bool must_commit();
   // Appends to the file what the journal has in addition.
@@ -112,12 +99,8 @@ class OwnedBackend final : public StoreBackend {
   // How a commit ends: with a sync, or when it is written.
   void set_sync(bool syncs);
 
-  const StoreBackendOptions options_;
-  const SqliteSettings settings_;
-  SqliteStore store_;
   std::optional<Statements> statements_;
   std::unique_ptr<OwnedState> state_;
-  StoreFailure broken_;
   bool is_ahead_ = false;
   OwnedState::Sync sync_ = OwnedState::Sync::kNotNeeded;  // of what is not yet appended
   bool syncs_ = true;                                     // how the connection is set

@@ -1,7 +1,6 @@
 #include "store/OwnedState.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -11,28 +10,15 @@
 namespace workflow {
 
 bool OwnedState::carry_out(StoreRequest& request, bool stores) {
-  const bool has_id = request.id.number != 0;
-  if (has_id) {
-    switch (answers_.find(request)) {
-      case OwnedAnswers::Found::kYes:
-        return true;
-      case OwnedAnswers::Found::kUsedUp:
-        request.failure.error = ECANCELED;
-        request.failure.message = "its id was asked for, and is used up";
-        return true;
-      case OwnedAnswers::Found::kNo:
-      case OwnedAnswers::Found::kForgotten:
-        break;
-    }
+  if (answers_.repeat(request)) {
+    return true;
   }
   if (!stores && std::holds_alternative<ScheduleRequest>(request.what)) {
     return false;
   }
   carry_out_new(request);
   timers_.trim(remembered_);
-  if (has_id) {
-    answers_.add(request);
-  }
+  answers_.add(request);
   sync_ = std::max(sync_, sync_of(request));
   return true;
 }

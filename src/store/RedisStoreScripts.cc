@@ -107,12 +107,20 @@ end
 local function touch(timer)
   changed[timer.number] = timer
 end
-local function flush()
-  for number, t in pairs(changed) do
-    call('HSET', TIMERS, number, cmsgpack.pack({t.name, t.kind, t.again, t.skip, t.state, t.due,
-         t.wake, t.fence, t.attempts, t.marked, t.blocks, t.blocked_by, t.owner, t.reason}))
+-- Calls a command for many members at once, but not for more than unpack() can return.
+local function call_with_all(command, key, members)
+  for first = 1, #members, 4000 do
+    call(command, key, unpack(members, first, math.min(first + 3999, #members)))
   end
-  changed = {}
+end
+local function flush()
+  local fields = {}
+  for number, t in pairs(changed) do
+    fields[#fields + 1] = number
+    fields[#fields + 1] = cmsgpack.pack({t.name, t.kind, t.again, t.skip, t.state, t.due, t.wake,
+        t.fence, t.attempts, t.marked, t.blocks, t.blocked_by, t.owner, t.reason})
+  end
+  call_with_all('HSET', TIMERS, fields)
 end
 
 local function next_number()
@@ -200,14 +208,21 @@ local function note_end(timer, outcome)
   call('HSET', ENDED, timer.name, cmsgpack.pack({timer.number, outcome, NOW, position}))
   call('RPUSH', RING, cmsgpack.pack({timer.name, position, now}))
 end
+-- Forgets the oldest ends. Some more than were asked for may be kept, so that many can be forgotten
+-- by one command. A request that has ended very many timers leaves some of this work to later ones.
 local function trim_ended()
-  local over = math.min(call('LLEN', RING) - remembered, 1000)
-  for _ = 1, over do
-    local oldest = cmsgpack.unpack(call('LPOP', RING))
-    local latest = call('HGET', ENDED, oldest[1])
-    if latest and cmsgpack.unpack(latest)[4] == oldest[2] then call('HDEL', ENDED, oldest[1]) end
-    since = math.max(since, oldest[3] + 1)  -- others may have ended in the same microsecond
+  local over = call('LLEN', RING) - remembered
+  if over <= math.floor(remembered / 100) then return end
+  local oldest, names, gone = call('LPOP', RING, math.min(over, 1000)), {}, {}
+  for i, packed in ipairs(oldest) do
+    oldest[i] = cmsgpack.unpack(packed)
+    names[i] = oldest[i][1]
+    since = math.max(since, oldest[i][3] + 1)  -- others may have ended in the same microsecond
   end
+  for i, latest in ipairs(call('HMGET', ENDED, unpack(names))) do
+    if latest and cmsgpack.unpack(latest)[4] == oldest[i][2] then gone[#gone + 1] = names[i] end
+  end
+  call_with_all('HDEL', ENDED, gone)
 end
 local function finish(timer, outcome)
   note_end(timer, outcome)
@@ -369,15 +384,18 @@ local function session_of(id)
   end
   return session
 end
-local function forget_first(id, session)
-  local first = call('ZRANGEBYLEX', ORDER, '[' .. id, '(' .. id .. ':', 'LIMIT', 0, 1)[1]
-  if not first then return false end
-  local number = string.sub(first, -20)
-  call('ZREM', ORDER, first)
-  call('HDEL', ANSWERS, id .. number)
-  session.count = session.count - 1
-  if number > session.forgotten then session.forgotten = number end
-  return true
+local function forget_first(id, session, most)
+  local first = call('ZRANGEBYLEX', ORDER, '[' .. id, '(' .. id .. ':', 'LIMIT', 0, most)
+  local answers = {}
+  for i, member in ipairs(first) do
+    local number = string.sub(member, -20)
+    answers[i] = id .. number
+    if number > session.forgotten then session.forgotten = number end
+  end
+  call_with_all('ZREM', ORDER, first)
+  call_with_all('HDEL', ANSWERS, answers)
+  session.count = session.count - #first
+  return #first > 0
 end
 local function remember(id, number, packed)
   if remembered == 0 then return end
@@ -386,7 +404,7 @@ local function remember(id, number, packed)
     if call('ZCARD', USED) >= 1000 then
       local oldest = call('ZRANGE', USED, 0, 0)[1]
       local its = session_of(oldest)
-      while forget_first(oldest, its) do end
+      while forget_first(oldest, its, 1000) do end
       call('HDEL', SESSIONS, oldest)
       call('ZREM', USED, oldest)
       sessions[oldest] = nil
@@ -395,13 +413,24 @@ local function remember(id, number, packed)
     session.known = true
     if dropped then session.forgotten = number end  -- it may have been dropped earlier
   end
-  uses = uses + 1
-  call('ZADD', USED, uses, id)
+  if not session.changed then
+    session.changed = true
+    uses = uses + 1
+    call('ZADD', USED, uses, id)
+  end
   session.place, session.count = session.place + 1, session.count + 1
   call('HSET', ANSWERS, id .. number, packed)
   call('ZADD', ORDER, 0, id .. pad(session.place) .. number)
-  for _ = 1, math.min(session.count - remembered, 1000) do forget_first(id, session) end
-  call('HSET', SESSIONS, id, cmsgpack.pack({session.count, session.place, session.forgotten}))
+  local over = session.count - remembered
+  -- Some more may be kept, so that many can be forgotten at once.
+  if over > math.floor(remembered / 100) then forget_first(id, session, math.min(over, 1000)) end
+end
+local function flush_sessions()
+  for id, session in pairs(sessions) do
+    if session.changed then
+      call('HSET', SESSIONS, id, cmsgpack.pack({session.count, session.place, session.forgotten}))
+    end
+  end
 end
 
 local function for_user(what, id, number, ...)
@@ -612,6 +641,7 @@ while ARGV[i] do
   i = i + 2 + count
 end
 flush()
+flush_sessions()
 local after = {text('%.0f', last), text('%.0f', position), text('%.0f', uses),
                text('%.0f', since), dropped and '1' or '0'}
 for n = 1, 5 do

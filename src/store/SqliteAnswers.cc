@@ -1,7 +1,6 @@
 #include "store/SqliteAnswers.h"
 
 #include <algorithm>
-#include <cerrno>
 
 #include "store/SqliteAnswerText.h"
 
@@ -19,16 +18,7 @@ SqliteAnswers::Session& SqliteAnswers::session(uint64_t id) {
   return session;
 }
 
-SqliteAnswers::Found SqliteAnswers::find(StoreRequest& request) {
-  WFStoreResult result;
-  const Found found = read(request.id, result);
-  if (found == Found::kYes) {
-    set_result(result, &request);
-  }
-  return found;
-}
-
-SqliteAnswers::Found SqliteAnswers::read(const WFStoreRequestId& id, WFStoreResult& result) {
+SqliteAnswers::Found SqliteAnswers::find(const WFStoreRequestId& id, WFStoreResult& result) {
   const Session& session = this->session(id.session);
   const auto number = static_cast<int64_t>(id.number);
   if (!session.known) {
@@ -49,37 +39,14 @@ SqliteAnswers::Found SqliteAnswers::read(const WFStoreRequestId& id, WFStoreResu
   return number <= session.forgotten || remembered_ == 0 ? Found::kForgotten : Found::kNo;
 }
 
-void SqliteAnswers::add(const StoreRequest& request, int64_t now_us) {
-  const std::string answer = encode_answer(result_of(request));
-  write(request.id, {answer}, now_us);
-}
-
-void SqliteAnswers::carry_out(AskRequest& request, StoreFailure& failure, int64_t now_us) {
-  request.result = WFStoreResult();
-  switch (read(request.asked, request.result)) {
-    case Found::kYes:
-      request.found = true;
-      break;
-    case Found::kForgotten:
-      failure.error = ENODATA;
-      failure.message = "the store does not remember requests from so long ago";
-      break;
-    case Found::kNo:
-      write(request.asked, {}, now_us);
-      break;
-    case Found::kUsedUp:
-      break;
-  }
-}
-
-void SqliteAnswers::know(uint64_t id, int64_t now_us) {
+void SqliteAnswers::know(uint64_t id) {
   Session& session = this->session(id);
   if (session.known) {
     return;
   }
   session.known = true;
   session.changed = true;
-  session.used_us = next_use(now_us);
+  session.used_us = next_use();
   if (meta_.dropping == static_cast<int64_t>(id)) {
     // It has come back. What it asked earlier must not be taken for what it asks now.
     remove_all_.run(id);
@@ -88,22 +55,22 @@ void SqliteAnswers::know(uint64_t id, int64_t now_us) {
   drop_oldest(id);
 }
 
-void SqliteAnswers::write(const WFStoreRequestId& id, const SqliteStatement::Optional& answer,
-                          int64_t now_us) {
+void SqliteAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&& answer) {
   if (remembered_ == 0) {
     return;
   }
   const auto number = static_cast<int64_t>(id.number);
   Session& session = this->session(id.session);
   if (!session.known) {
-    know(id.session, now_us);
+    know(id.session);
     // The session may have been dropped, and its answers with it.
     session.forgotten = meta_.has_dropped ? number - 1 : 0;
   }
-  insert_.run(id.session, id.number, answer);
+  const SqliteStatement::Optional text{answer ? std::string_view(*answer) : std::string_view()};
+  insert_.run(id.session, id.number, text);
   session.newest = std::max(session.newest, number);
   session.remembered++;
-  session.used_us = next_use(now_us);
+  session.used_us = next_use();
   session.changed = true;
   while (session.remembered > remembered_ && connection_.code() == SQLITE_OK) {
     int64_t first = 0;
@@ -117,12 +84,12 @@ void SqliteAnswers::write(const WFStoreRequestId& id, const SqliteStatement::Opt
   }
 }
 
-int64_t SqliteAnswers::next_use(int64_t now_us) {
+int64_t SqliteAnswers::next_use() {
   if (last_use_us_ == 0) {
     SqliteCursor row = last_use_.find();
     last_use_us_ = row.next() ? row.integer(0) : 0;
   }
-  last_use_us_ = std::max(now_us, last_use_us_ + 1);
+  last_use_us_ = std::max(now_us_, last_use_us_ + 1);
   return last_use_us_;
 }
 

@@ -7,6 +7,7 @@
 
 #include "store/SqliteMeta.h"
 #include "store/SqliteStatement.h"
+#include "store/StoreAnswers.h"
 #include "store/StoreRequest.h"
 
 namespace workflow {
@@ -25,34 +26,22 @@ namespace workflow {
 //    after the other.
 // 3. Once a session was dropped (meta.has_dropped), what an unknown session has asked may be
 //    forgotten.
-class SqliteAnswers {
+class SqliteAnswers final : public StoreAnswers {
  public:
-  enum class Found {
-    kNo,        // it was not carried out
-    kYes,       // its answer was put into the request
-    kUsedUp,    // another request has asked for it in vain
-    kForgotten  // it may have been carried out
-  };
-
   SqliteAnswers(SqliteConnection& connection, SqliteMeta& meta, size_t remembered)
       : connection_(connection), meta_(meta), remembered_(static_cast<int64_t>(remembered)) {}
 
-  // Looks for the answer to this request, which has an id.
-  Found find(StoreRequest& request);
-  // Remembers the answer to this request, which has an id that was not found.
-  void add(const StoreRequest& request, int64_t now_us);
-  // Looks for the answer to another request. An id that is not found is used up.
-  void carry_out(AskRequest& request, StoreFailure& failure, int64_t now_us);
   // Makes a session known, so that what it has not asked is not taken for forgotten.
-  void know(uint64_t session, int64_t now_us);
+  void know(uint64_t session);
 
   // Before the commit of a transaction that has changed something: writes what is known of the
   // sessions, and deletes some of what belongs to a session that was dropped.
   void save();
   // At the beginning of each transaction: other processes may have changed the tables.
-  void begin() {
+  void begin(int64_t now_us) {
     sessions_.clear();
     last_use_us_ = 0;
+    now_us_ = now_us;
   }
 
  private:
@@ -69,11 +58,11 @@ class SqliteAnswers {
   };
 
   Session& session(uint64_t id);
-  Found read(const WFStoreRequestId& id, WFStoreResult& result);
-  void write(const WFStoreRequestId& id, const SqliteStatement::Optional& answer, int64_t now_us);
+  Found find(const WFStoreRequestId& id, WFStoreResult& result) override;
+  void keep(const WFStoreRequestId& id, std::optional<std::string>&& answer) override;
   void save_sessions();
   // The time of a use that happens now: later than that of each other one.
-  int64_t next_use(int64_t now_us);
+  int64_t next_use();
   // Drops a session if there are too many, but not this one. No other one may be referred to.
   void drop_oldest(uint64_t kept);
 
@@ -82,6 +71,7 @@ class SqliteAnswers {
   const int64_t remembered_;
   std::unordered_map<uint64_t, Session> sessions_;  // those that this transaction has met
   int64_t last_use_us_ = 0;                         // of any session; 0: not known
+  int64_t now_us_ = 0;                              // of this transaction
   SqliteStatement session_{connection_,
                            "SELECT newest, remembered, forgotten, used FROM sessions"
                            " WHERE session = ?"};

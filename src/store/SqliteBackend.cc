@@ -7,7 +7,6 @@
 
 #include "store/OwnedBackend.h"
 #include "store/SqlitePlace.h"
-#include "util/Time.h"
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
@@ -32,7 +31,7 @@ std::unique_ptr<SqliteBackend> SqliteBackend::open(const std::string& place,
 }
 
 SqliteBackend::~SqliteBackend() {
-  close_file();
+  close_file(false);
 }
 
 int SqliteBackend::open_file(bool create, std::string* message) {
@@ -61,9 +60,9 @@ int SqliteBackend::know_session(std::string* message) {
   }
   SqliteConnection& connection = store_.connection();
   if (connection.run("BEGIN IMMEDIATE")) {
-    rules_->answers.begin();
+    rules_->answers.begin(now_us());
     rules_->meta.load();
-    rules_->answers.know(options_.session, now_us());
+    rules_->answers.know(options_.session);
     rules_->answers.save();
     rules_->meta.commits++;
     rules_->meta.save();
@@ -80,30 +79,13 @@ int SqliteBackend::know_session(std::string* message) {
   return failure.error;
 }
 
-void SqliteBackend::close_file() {
+void SqliteBackend::close_file(bool) {
   news_.reset();
   rules_.reset();
-  store_.close(broken_.error != 0);
+  store_.close(has_failed());
 }
 
-bool SqliteBackend::execute(Requests requests) {
-  while (!requests.empty()) {
-    const size_t size = SqliteStore::group_size(requests);
-    execute_group(requests.first(size));
-    requests = requests.subspan(size);
-  }
-  return broken_.error == 0;
-}
-
-void SqliteBackend::execute_group(Requests requests) {
-  for (StoreRequest* request : requests) {
-    clear_answer(*request);
-  }
-  StoreFailure failure = broken_;
-  if (failure.error != 0 || !store_.works(&failure)) {
-    fail(requests, failure);
-    return;
-  }
+void SqliteBackend::carry_out_group(Requests requests) {
   if (std::all_of(requests.begin(), requests.end(),
                   [](const StoreRequest* request) { return only_reads(*request); })) {
     read(requests);
@@ -182,7 +164,7 @@ bool SqliteBackend::carry_out_all(Requests requests, bool schedules) {
     return false;
   }
   const int64_t before = sqlite3_total_changes64(connection.handle());
-  rules_->answers.begin();
+  rules_->answers.begin(now_us());
   rules_->timers.begin();
   rules_->meta.load();
   for (StoreRequest* request : requests) {
@@ -202,28 +184,16 @@ bool SqliteBackend::carry_out_all(Requests requests, bool schedules) {
 }
 
 void SqliteBackend::carry_out(StoreRequest& request, bool schedules) {
-  const bool has_id = request.id.number != 0;
-  if (has_id) {
-    switch (rules_->answers.find(request)) {
-      case SqliteAnswers::Found::kYes:
-        return;
-      case SqliteAnswers::Found::kUsedUp:
-        request.failure.error = ECANCELED;
-        request.failure.message = "its id was asked for, and is used up";
-        return;
-      case SqliteAnswers::Found::kNo:
-      case SqliteAnswers::Found::kForgotten:
-        break;
-    }
+  if (rules_->answers.repeat(request)) {
+    return;
   }
   if (!schedules && std::holds_alternative<ScheduleRequest>(request.what)) {
-    request.failure.error = ENOSPC;
-    request.failure.message = store_.path() + ": the disk is full, and the timer was not stored";
+    refuse_for_room(request);
     return;
   }
   carry_out_new(request);
-  if (has_id && store_.connection().code() == SQLITE_OK) {
-    rules_->answers.add(request, now_us());
+  if (store_.connection().code() == SQLITE_OK) {
+    rules_->answers.add(request);
   }
 }
 
@@ -235,7 +205,7 @@ void SqliteBackend::carry_out_new(StoreRequest& request) {
         if constexpr (std::is_same_v<What, ScheduleRequest>) {
           rules_->timers.carry_out(what, request.failure, now);
         } else if constexpr (std::is_same_v<What, AskRequest>) {
-          rules_->answers.carry_out(what, request.failure, now);
+          rules_->answers.carry_out(what, request.failure);
           what.result.receipt = receipt();
           what.result.request = what.asked;
         } else if constexpr (std::is_same_v<What, CountRequest>) {
@@ -248,52 +218,8 @@ void SqliteBackend::carry_out_new(StoreRequest& request) {
 }
 
 void SqliteBackend::undo() {
-  SqliteConnection& connection = store_.connection();
-  connection.forget_error();
-  if (connection.in_transaction()) {
-    connection.run("ROLLBACK");
-    connection.forget_error();
-  }
+  store_.connection().undo();
   rules_->timers.forget();
-}
-
-// A store whose file is busy, or that has no memory or no room, has not failed.
-void SqliteBackend::fail(Requests requests, const StoreFailure& failure) {
-  for (StoreRequest* request : requests) {
-    clear_answer(*request);
-    request->failure = failure;
-  }
-  if (!SqliteFile::goes_on_after(failure.error)) {
-    broken_ = failure;
-    broken_.in_doubt = false;
-  }
-}
-
-int SqliteBackend::reopen(std::string* message) {
-  close_file();
-  const int error = open_file(false, message);
-  broken_ = StoreFailure();
-  if (error != 0) {
-    broken_.error = error;
-    broken_.message = *message;
-  }
-  return error;
-}
-
-WFStoreReceipt SqliteBackend::receipt() const {
-  WFStoreReceipt receipt;
-  receipt.level = WFStoreReceipt::kFile;
-  return receipt;
-}
-
-int64_t SqliteBackend::now_us() {
-  return options_.clock->now_ns_on(ClockId::kWall) / kNsPerUs;
-}
-
-void SqliteBackend::close() {
-  close_file();
-  broken_.error = ESHUTDOWN;
-  broken_.message.clear();  // a text might need memory
 }
 
 std::unique_ptr<StoreBackend> open_sqlite_backend(const std::string& place,

@@ -62,6 +62,14 @@ bool SqliteConnection::note(int code) {
   return false;
 }
 
+void SqliteConnection::undo() {
+  forget_error();
+  if (in_transaction()) {
+    run("ROLLBACK");
+    forget_error();
+  }
+}
+
 void SqliteConnection::forget_error() {
   code_ = SQLITE_OK;
   system_error_ = 0;

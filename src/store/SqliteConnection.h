@@ -50,6 +50,8 @@ class SqliteConnection {
   bool note(int code);
   void forget_error();
 
+  // Forgets the first error and ends the transaction, if there is one, without its changes.
+  void undo();
   bool in_transaction() const { return sqlite3_get_autocommit(handle_) == 0; }
   sqlite3* handle() const { return handle_; }
 

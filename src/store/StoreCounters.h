@@ -47,7 +47,6 @@ class StoreCounters {
   Count stored{0};
   Count overdue{0};
   Count unhandled{0};
-  Count running{0};
   Count scheduled{0};
   Count cancelled{0};
   Count rescheduled{0};
@@ -61,6 +60,7 @@ class StoreCounters {
   Histogram lateness;
   Histogram commit;
 
+  // All but `running`, which StoreRuns knows.
   WFTimerStoreStats snapshot() const;
 };
 

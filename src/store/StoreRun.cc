@@ -5,12 +5,23 @@
 #include <new>
 #include <utility>
 
-#include "store/StoreEngine.h"
+#include "factory/SeriesScope.h"
+#include "kernel/Runtime.h"
 #include "store/StoreRepeat.h"
 #include "store/StoreTime.h"
 #include "util/Time.h"
 
 namespace workflow {
+
+void StoreRun::tell(int reason, Runtime& runtime) {
+  if (reason == ECANCELED) {
+    cancelled.store(true, std::memory_order_release);
+  }
+  // Not at once: functions of a std::stop_callback are user code.
+  if (Runnable* const later = SeriesScope::get(scope)->cancel_later(reason)) {
+    runtime.handlers().post(later);
+  }
+}
 
 FinishRequest StoreRun::finish(const End& end, int64_t now_us, uint64_t random) {
   RunOutcome outcome;
@@ -92,9 +103,10 @@ class StoredTimerTask::Series final : public SeriesWork {
   ~Series() override = default;
 };
 
-StoredTimerTask::StoredTimerTask(std::shared_ptr<StoreEngine> engine, std::shared_ptr<StoreRun> run,
-                                 WFStoreInfo&& info, int64_t lateness_us)
-    : engine_(std::move(engine)), run_(std::move(run)), processor_(*this) {
+StoredTimerTask::StoredTimerTask(std::shared_ptr<StoreRunOwner> owner,
+                                 std::shared_ptr<StoreRun> run, WFStoreInfo&& info,
+                                 int64_t lateness_us)
+    : owner_(std::move(owner)), run_(std::move(run)), processor_(*this) {
   info_ = std::move(info);
   lateness_ = std::chrono::microseconds(lateness_us);
   fence_ = run_->id.fence;
@@ -125,12 +137,12 @@ void StoredTimerTask::dispatch() {
 
 void StoredTimerTask::end(bool completed) {
   if (!std::exchange(ended_, true)) {
-    engine_->run_ended(run_, completed);
+    owner_->run_ended(run_, completed);
   }
 }
 
 std::chrono::microseconds StoredTimerTask::lease_left() const {
-  const int64_t left_us = run_->lease_end_us.load(std::memory_order_acquire) - engine_->now_us();
+  const int64_t left_us = run_->lease_end_us.load(std::memory_order_acquire) - owner_->now_us();
   return std::chrono::microseconds(std::max<int64_t>(left_us, 0));
 }
 

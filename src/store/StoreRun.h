@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "store/StoreRequest.h"
 #include "util/Mutex.h"
@@ -11,7 +12,23 @@
 
 namespace workflow {
 
-class StoreEngine;
+class Runtime;
+class StoreRun;
+
+// What a run needs of the engine that has begun it. Lives until its runs have ended. Thread-safe.
+// One of the last two functions is called once for each run.
+class StoreRunOwner {
+ public:
+  virtual ~StoreRunOwner() = default;
+
+  // The present time of the store in microseconds.
+  virtual int64_t now_us() = 0;
+  // The series of the run has ended. `completed` is false if it was cancelled before its end.
+  virtual void run_ended(const std::shared_ptr<StoreRun>& run, bool completed) = 0;
+  // Its handler was not called.
+  virtual void run_left_out(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
+                            std::string_view reason) = 0;
+};
 
 // A handler of users, with what it was registered with. Constant.
 struct StoreHandler {
@@ -52,11 +69,14 @@ class StoreRun {
 
   std::atomic<int64_t> lease_end_us;
   std::atomic<bool> cancelled{false};
-  // Whether its handler was told that the lease is about to be lost. Guarded by the mutex of the
-  // engine.
+  // Whether its handler was told that the lease is about to be lost. Guarded by the mutex of
+  // StoreRuns.
   bool warned = false;
-  // Whether its series has ended. Guarded by the mutex of the engine.
+  // Whether its series has ended. Guarded by the mutex of StoreRuns.
   bool ended = false;
+
+  // Tells the handler and what its series waits for that the run should stop: ECANCELED or ESTALE.
+  void tell(int reason, Runtime& runtime);
 
   void set_outcome(RunOutcome outcome) {
     MutexLock lock(mutex_);
@@ -88,7 +108,7 @@ class StoreRun {
 class StoredTimerTask final : public WFStoredTimer {
  public:
   // `info.due` is the date that the run is for.
-  StoredTimerTask(std::shared_ptr<StoreEngine> engine, std::shared_ptr<StoreRun> run,
+  StoredTimerTask(std::shared_ptr<StoreRunOwner> owner, std::shared_ptr<StoreRun> run,
                   WFStoreInfo&& info, int64_t lateness_us);
 
   // Makes the series. Returns what a handler thread must run. Throws std::bad_alloc.
@@ -122,7 +142,7 @@ class StoredTimerTask final : public WFStoredTimer {
   SubTask* done() override { return end_and_next(); }
   void end(bool completed);
 
-  const std::shared_ptr<StoreEngine> engine_;
+  const std::shared_ptr<StoreRunOwner> owner_;
   const std::shared_ptr<StoreRun> run_;
   Processor processor_;
   bool ended_ = false;

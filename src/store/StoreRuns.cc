@@ -21,6 +21,7 @@ std::shared_ptr<StoreHandler> StoreRuns::handle(const std::string& kind,
                                                 int64_t now_us) {
   auto handler_of_kind = std::make_shared<StoreHandler>();
   *handler_of_kind = {kind, handler, options};
+  MutexLock lock(mutex_);
   Kind& entry = kinds_[kind];
   std::swap(entry.handler, handler_of_kind);
   entry.tokens = static_cast<double>(catch_up_rate_) / 10;
@@ -28,7 +29,33 @@ std::shared_ptr<StoreHandler> StoreRuns::handle(const std::string& kind,
   return handler_of_kind;
 }
 
+bool StoreRuns::handles(const std::string& kind) const {
+  MutexLock lock(mutex_);
+  return kinds_.contains(kind);
+}
+
+std::shared_ptr<StoreHandler> StoreRuns::handler_of(const std::string& kind) const {
+  MutexLock lock(mutex_);
+  return kinds_.at(kind).handler;
+}
+
+void StoreRuns::refuse() {
+  MutexLock lock(mutex_);
+  refuses_ = true;
+}
+
+bool StoreRuns::refuses() const {
+  MutexLock lock(mutex_);
+  return refuses_;
+}
+
+bool StoreRuns::takes_timers() const {
+  MutexLock lock(mutex_);
+  return !refuses_ && !kinds_.empty();
+}
+
 std::vector<std::string> StoreRuns::handled() const {
+  MutexLock lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, kind] : kinds_) {
     names.push_back(name);
@@ -42,6 +69,7 @@ ClaimRequest StoreRuns::claim(int64_t now_us) {
   claim.lease_us = lease_us_;
   claim.fresh_us = kFreshUs;
   const double rate = static_cast<double>(catch_up_rate_);
+  MutexLock lock(mutex_);
   for (auto& [name, kind] : kinds_) {
     const int64_t passed_us = std::clamp<int64_t>(now_us - kind.filled_us, 0, kUsPerSec);
     const double tokens = kind.tokens + static_cast<double>(passed_us) / 1e6 * rate;
@@ -65,6 +93,7 @@ ClaimRequest StoreRuns::claim(int64_t now_us) {
 ExtendRequest StoreRuns::extend(std::vector<std::shared_ptr<StoreRun>>& runs) const {
   ExtendRequest extend;
   extend.lease_us = lease_us_;
+  MutexLock lock(mutex_);
   for (const auto& [fence, run] : runs_) {
     if (!run->ended) {
       extend.runs.push_back(run->id);
@@ -75,6 +104,7 @@ ExtendRequest StoreRuns::extend(std::vector<std::shared_ptr<StoreRun>>& runs) co
 }
 
 void StoreRuns::begin(const std::shared_ptr<StoreRun>& run, int64_t now_us) {
+  MutexLock lock(mutex_);
   runs_[run->id.fence] = run;
   Kind& kind = kinds_.at(run->handler->kind);
   if (now_us - run->due_us > kFreshUs) {
@@ -88,16 +118,23 @@ void StoreRuns::begin(const std::shared_ptr<StoreRun>& run, int64_t now_us) {
 }
 
 bool StoreRuns::end(StoreRun& run) {
+  MutexLock lock(mutex_);
   run.ended = true;
   kinds_.at(run.handler->kind).running--;
   live_--;
   return runs_.contains(run.id.fence);
 }
 
+void StoreRuns::forget(const StoreRun& run) {
+  MutexLock lock(mutex_);
+  runs_.erase(run.id.fence);
+}
+
 std::vector<StoreRuns::Notice> StoreRuns::extended(
     const std::vector<std::shared_ptr<StoreRun>>& runs,
     const std::vector<ExtendRequest::Extended>& answers) {
   std::vector<Notice> notices;
+  MutexLock lock(mutex_);
   notices.reserve(runs.size());  // nothing has changed if memory runs out
   for (size_t i = 0; i < runs.size(); i++) {
     const std::shared_ptr<StoreRun>& run = runs[i];
@@ -116,6 +153,7 @@ std::vector<StoreRuns::Notice> StoreRuns::extended(
 
 std::vector<StoreRuns::Notice> StoreRuns::lose_all() {
   std::vector<Notice> notices;
+  MutexLock lock(mutex_);
   notices.reserve(runs_.size());  // nothing has changed if memory runs out
   for (const auto& [fence, run] : runs_) {
     if (!run->ended) {
@@ -128,20 +166,24 @@ std::vector<StoreRuns::Notice> StoreRuns::lose_all() {
 }
 
 std::shared_ptr<StoreRun> StoreRuns::find(const RunId& id) const {
+  MutexLock lock(mutex_);
   const auto found = runs_.find(id.fence);
   return found != runs_.end() && found->second->id.timer == id.timer ? found->second : nullptr;
 }
 
 bool StoreRuns::must_extend(int64_t now_us) {
+  MutexLock lock(mutex_);
   if (now_us < next_extend_us_) {
     return false;
   }
-  next_extend_us_ = any_known() ? saturating_add(now_us, lease_us_ / 12) : kNeverUs;
-  return any_known();
+  const bool any_known = !runs_.empty();
+  next_extend_us_ = any_known ? saturating_add(now_us, lease_us_ / 12) : kNeverUs;
+  return any_known;
 }
 
 std::vector<StoreRuns::Notice> StoreRuns::about_to_be_lost(int64_t now_us) {
   std::vector<Notice> notices;
+  MutexLock lock(mutex_);
   if (now_us < next_warning_us_) {
     return notices;
   }
@@ -156,6 +198,22 @@ std::vector<StoreRuns::Notice> StoreRuns::about_to_be_lost(int64_t now_us) {
   }
   find_next_warning();
   return notices;
+}
+
+int64_t StoreRuns::next_us() const {
+  MutexLock lock(mutex_);
+  return std::min(next_extend_us_, next_warning_us_);
+}
+
+bool StoreRuns::any_known() const {
+  MutexLock lock(mutex_);
+  return !runs_.empty();
+}
+
+void StoreRuns::tell(const std::vector<Notice>& notices, Runtime& runtime) {
+  for (const Notice& notice : notices) {
+    notice.run->tell(notice.reason, runtime);
+  }
 }
 
 void StoreRuns::find_next_times() {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,6 +12,7 @@
 
 #include "store/StoreRequest.h"
 #include "store/StoreRun.h"
+#include "util/Mutex.h"
 #include "workflow/WFTimerStore.h"
 
 namespace workflow {
@@ -24,7 +25,8 @@ namespace workflow {
 // 2. A run is live from begin() to end(), known or not. A kind has a place for each live run.
 // 3. next_us() is never too late; it may be too early.
 //
-// Not thread-safe: the mutex of the engine guards it.
+// Thread-safe. Its mutex may be taken while those of the engine and its alarms are held, and is a
+// leaf.
 class StoreRuns {
  public:
   // What is done with a run that should stop.
@@ -41,13 +43,16 @@ class StoreRuns {
   std::shared_ptr<StoreHandler> handle(const std::string& kind,
                                        const WFTimerStore::Handler& handler,
                                        const WFStoreHandlerOptions& options, int64_t now_us);
-  bool handles_any() const { return !kinds_.empty(); }
-  bool handles(const std::string& kind) const { return kinds_.contains(kind); }
+  bool handles(const std::string& kind) const;
   std::vector<std::string> handled() const;
   // The handler of a kind for which handles() is true.
-  std::shared_ptr<StoreHandler> handler_of(const std::string& kind) const {
-    return kinds_.at(kind).handler;
-  }
+  std::shared_ptr<StoreHandler> handler_of(const std::string& kind) const;
+
+  // No more timers are to be taken.
+  void refuse();
+  bool refuses() const;
+  // Whether timers may be claimed: it does not refuse them, and handles some kind.
+  bool takes_timers() const;
 
   // Takes timers for the places that are free; it has no kinds if there are none.
   ClaimRequest claim(int64_t now_us);
@@ -59,7 +64,7 @@ class StoreRuns {
   // The series of the run has ended. Returns whether the store has to be told.
   bool end(StoreRun& run);
   // The store was told, or does not want to know.
-  void forget(const StoreRun& run) { runs_.erase(run.id.fence); }
+  void forget(const StoreRun& run);
   // Takes the answers to extend(). Runs whose lease was lost are forgotten.
   std::vector<Notice> extended(const std::vector<std::shared_ptr<StoreRun>>& runs,
                                const std::vector<ExtendRequest::Extended>& answers);
@@ -75,10 +80,13 @@ class StoreRuns {
   // The runs whose leases are about to be lost, each once.
   std::vector<Notice> about_to_be_lost(int64_t now_us);
   // When one of these two has to be called again.
-  int64_t next_us() const { return std::min(next_extend_us_, next_warning_us_); }
+  int64_t next_us() const;
 
-  bool any_known() const { return !runs_.empty(); }
-  size_t live() const { return live_; }
+  bool any_known() const;
+  size_t live() const { return live_.load(std::memory_order_relaxed); }
+
+  // Tells runs that they should stop. The caller holds no lock.
+  static void tell(const std::vector<Notice>& notices, Runtime& runtime);
 
   // A timer that has been due for longer counts as overdue.
   static constexpr int64_t kFreshUs = 1'000'000;
@@ -91,17 +99,21 @@ class StoreRuns {
     int64_t filled_us = 0;
   };
 
-  void find_next_times();
-  void find_next_warning();
+  void find_next_times() WF_REQUIRES(mutex_);
+  void find_next_warning() WF_REQUIRES(mutex_);
 
   const int64_t lease_us_;
   const size_t catch_up_rate_;
   const std::string owner_;
-  std::map<std::string, Kind> kinds_;
-  std::unordered_map<uint64_t, std::shared_ptr<StoreRun>> runs_;  // the known ones, by fence
-  size_t live_ = 0;
-  int64_t next_extend_us_ = kNeverUs;
-  int64_t next_warning_us_ = kNeverUs;
+
+  mutable Mutex mutex_;
+  std::map<std::string, Kind> kinds_ WF_GUARDED_BY(mutex_);
+  // The known ones, by fence.
+  std::unordered_map<uint64_t, std::shared_ptr<StoreRun>> runs_ WF_GUARDED_BY(mutex_);
+  int64_t next_extend_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
+  int64_t next_warning_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
+  bool refuses_ WF_GUARDED_BY(mutex_) = false;
+  std::atomic<size_t> live_{0};  // changed while mutex_ is held
 };
 
 }  // namespace workflow

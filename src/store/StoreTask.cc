@@ -27,16 +27,15 @@ StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request
                      StoreFailure refusal, WFTimerStore::Callback&& callback)
     : WFStoreTask(std::move(callback)),
       engine_(std::move(engine)),
-      call_(std::make_shared<StoreCall>()),
+      call_(std::make_shared<StoreCall>(std::move(request))),
       refusal_(std::move(refusal)) {
-  call_->request = std::move(request);
   const auto* const ask = std::get_if<AskRequest>(&call_->request.what);
   result_.request = ask ? ask->asked : call_->request.id;
 }
 
 void StoreTask::dispatch() {
   if (refusal_.error != 0 || cancel_reason() == 0) {
-    call_->task = this;
+    call_->will_answer(*this);
     StoreFailure failure = submit();
     if (failure.error != 0) {
       refuse(std::move(failure));
@@ -47,7 +46,7 @@ void StoreTask::dispatch() {
 
 WFStoreResult StoreTask::run_and_free() {
   StoreWaiter waiter;
-  call_->waiter = &waiter;
+  call_->will_answer(waiter);
   StoreFailure failure = submit();
   WFStoreResult result;
   if (failure.error == 0) {
@@ -103,8 +102,7 @@ void StoreTask::leave_waiting() {
   const bool taken = engine_->withdraw(*call_);
   const bool in_doubt = taken && result_.request.number != 0;
   if (in_doubt) {
-    result_.answers = std::move(call_->in_doubt);
-    result_.answers[0].verdict = WFStoreVerdict::kInDoubt;
+    call_->put_in_doubt(result_);
   }
   try {
     result_.message = in_doubt ? "ended before the store had answered"

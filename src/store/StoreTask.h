@@ -7,7 +7,7 @@
 
 namespace workflow {
 
-// A request as a task. It waits for the engine, which claims it under the engine's mutex: until
+// A request as a task. It waits for its StoreCall, which claims it when the answer has come: until
 // then a scope or the stop of the library may end it.
 class StoreTask final : public WFStoreTask {
  public:
@@ -21,8 +21,8 @@ class StoreTask final : public WFStoreTask {
   // callback.
   WFStoreResult run_and_free();
 
-  // For the engine, which holds its mutex. Returns false if the task has ended for another reason.
-  // After true, the task stays alive until finish().
+  // For the StoreCall, which holds its mutex. Returns false if the task has ended for another
+  // reason. After true, the task stays alive until finish().
   bool take_answer() { return claim(); }
   // After take_answer(), without the mutex.
   void finish(WFStoreResult&& result);

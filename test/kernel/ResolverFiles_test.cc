@@ -197,6 +197,7 @@ TEST_F(ResolverFilesTest, ASilentServerEndsTheTrialOfDomains) {
   be_impatient();
   server_.set("host.one.test", {.how = test_support::DnsReply::How::kDrop});
   EXPECT_EQ(look_up_patiently("host"), Found{EAI_AGAIN});
+  EXPECT_TRUE(server_.wait_for_questions("host.one.test", 2));
   EXPECT_EQ(server_.asked("host.one.test"), 2U);
   EXPECT_EQ(server_.asked("host.two.test"), 0U);
 }

@@ -75,6 +75,7 @@ TEST_F(ResolverForgedTest, WhatIsNoAnswerToTheQuestionIsIgnored) {
   for (const Ignored& ignored : ignored_messages()) {
     server_.set(ignored.name, {.v4 = {"192.0.2.66"}, .edit = ignored.edit});
     EXPECT_EQ(look_up_patiently(ignored.name), Found{EAI_AGAIN}) << ignored.name;
+    EXPECT_TRUE(server_.wait_for_questions(ignored.name, 2)) << ignored.name;
     EXPECT_EQ(server_.asked(ignored.name), 2U) << ignored.name;
     EXPECT_EQ(server_.asked_by_tcp(), 0U) << ignored.name;
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/BackendAround.h"
 #include "store/StoreBackend.h"
 
 namespace store_test {
@@ -17,7 +18,7 @@ namespace store_test {
 //
 // Used by one thread at a time, like every backend, but for now_us(). Any thread may tell it to
 // fail.
-class FaultyBackend final : public workflow::StoreBackend {
+class FaultyBackend final : public BackendAround {
  public:
   enum class Fault {
     kNone,
@@ -26,8 +27,7 @@ class FaultyBackend final : public workflow::StoreBackend {
     kAfter    // everything is carried out, and the answers are lost: in doubt
   };
 
-  explicit FaultyBackend(std::unique_ptr<workflow::StoreBackend> backend)
-      : backend_(std::move(backend)) {}
+  using BackendAround::BackendAround;
 
   // Makes the next call of execute() fail in that way.
   void fail_next(Fault fault) { fault_ = fault; }
@@ -70,16 +70,13 @@ class FaultyBackend final : public workflow::StoreBackend {
       *message = "the backend was told to fail";
       return EIO;
     }
-    return backend_->reopen(message);
+    return BackendAround::reopen(message);
   }
-  bool leases_are_lost() const override { return loses_leases_ || backend_->leases_are_lost(); }
-
-  WFStoreReceipt receipt() const override { return backend_->receipt(); }
-  int64_t now_us() override { return backend_->now_us(); }
-  void close() override { backend_->close(); }
+  bool leases_are_lost() const override {
+    return loses_leases_ || BackendAround::leases_are_lost();
+  }
 
  private:
-  const std::unique_ptr<workflow::StoreBackend> backend_;
   std::atomic<Fault> fault_{Fault::kNone};
   std::atomic<Fault> always_{Fault::kNone};
   std::atomic<int> failing_reopens_{0};

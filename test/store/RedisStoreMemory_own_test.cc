@@ -1,39 +1,32 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <new>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "fault/MemoryFaults.h"
-#include "redis/FakeRedis.h"
 #include "redis/RedisServer.h"
 #include "store/RedisStoreKit.h"
+#include "store/RedisStoreLink.h"
+#include "store/RedisUrl.h"
+#include "store/RedisWire.h"
 #include "store/StoreBackend.h"
-#include "support/Eventually.h"
 
 // Stores in a Redis while memory runs out.
 
 namespace {
 
-using redis_test::answering;
-using redis_test::bulk;
-using redis_test::RawServer;
 using redis_test::RedisServer;
 using store_test::ask;
-using store_test::carry_out;
 using store_test::names;
 using store_test::open_backend;
 using store_test::reopens;
 using store_test::timer;
 using store_test::url_of;
-using test_support::eventually;
 using workflow::kNeverUs;
-using workflow::ScheduleRequest;
-using workflow::StoreFailure;
 
 // Until disarm() the n-th allocation of this thread fails and `more` after it.
 void arm_here(long n, long more = 0) {
@@ -74,40 +67,40 @@ TEST(RedisStoreMemory, ClosingNeedsNone) {
   EXPECT_FALSE(has_thrown);
 }
 
-// Without memory to ask whether the master was replaced, the store gives up. Replies that come
-// later find nothing of it.
-TEST(RedisStoreMemory, ASilentMasterIsGivenUpWithoutMemory) {
-  RedisServer master({.on = RedisServer::On::kTcp});
-  std::atomic<int> asked{0};
-  RawServer sentinel(answering([&](const std::vector<std::string>& words, int) {
-    if (words[0] == "PING") {
-      return std::string("+PONG\r\n");
-    }
+// The server is silent, and whoever wants to find out whether it was replaced finds that memory has
+// run out, as does everything after that. Replies that come later find nothing of what waited.
+TEST(RedisStoreMemory, ASilentServerIsGivenUpWithoutMemory) {
+  RedisServer server;
+  workflow::RedisUrl url;
+  ASSERT_EQ(workflow::RedisUrl::parse(server.url(), &url), 0);
+  workflow::RedisStoreLink link(url);
+  std::string command;
+  workflow::append_command(&command, {"PING"});
+  ASSERT_EQ(link.ask(command).error, 0);
+  const std::vector<workflow::RedisStoreLink::Question> questions(3, {&link, command});
+  int asked = 0;
+  const auto find_out = [&asked] {
     asked++;
-    return "*6\r\n" + bulk("ip") + bulk("127.0.0.1") + bulk("port") +
-           bulk(std::to_string(master.port())) + bulk("config-epoch") + bulk("0");
-  }));
-  const auto backend =
-      open_backend("redis+sentinel://127.0.0.1:" + std::to_string(sentinel.port()) +
-                   "/main?namespace=app&shards=1");
-  const int before = asked;
-  master.signal(SIGSTOP);
-  std::thread client([&] {
-    fault::counts_here = true;
-    ScheduleRequest request = timer("a", kNeverUs);
-    StoreFailure failure;
-    try {
-      EXPECT_FALSE(carry_out(*backend, request, &failure, 1));
-    } catch (const std::bad_alloc&) {
-      // There is none for the failure, either.
-    }
-  });
-  EXPECT_TRUE(eventually([&] { return asked > before; }));
-  fault::arm(1, LONG_MAX - 1);
-  client.join();
+    arm_here(1, LONG_MAX - 1);
+    return !std::vector<char>(64).empty();
+  };
+  server.signal(SIGSTOP);
+  bool has_thrown = false;
+  std::vector<workflow::RedisStoreLink::Reply> replies;
+  try {
+    replies = workflow::RedisStoreLink::ask_each(questions, {.goes_on = find_out});
+  } catch (const std::bad_alloc&) {
+    has_thrown = true;
+  }
   fault::disarm();
-  master.signal(SIGCONT);
-  ASSERT_TRUE(reopens(*backend));
+  server.signal(SIGCONT);
+  EXPECT_FALSE(has_thrown);
+  EXPECT_EQ(asked, 1);
+  ASSERT_EQ(replies.size(), 3U);
+  for (const workflow::RedisStoreLink::Reply& reply : replies) {
+    EXPECT_EQ(reply.error, EAGAIN);  // ECANCELED would say that it was not done
+    EXPECT_TRUE(reply.sent);
+  }
 }
 
 }  // namespace

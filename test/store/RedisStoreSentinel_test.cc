@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -169,38 +170,51 @@ TEST(RedisStoreSentinel, AReplicaIsNoMaster) {
               HasSubstr(std::to_string(EROFS) + " 127.0.0.1:" + std::to_string(replica.port())));
 }
 
+// A master whose replica has timer "a", and a store that asks for both. The master is replaced
+// while it stands still.
+class RedisStoreReplaced : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(is_in_sync(replica_));
+    sentinel_.name(master_);
+    backend_ = open_backend(url_of_sentinels(sentinel_.address(), "&replicas=1"));
+    ask(*backend_, timer("a", kNeverUs), 1);
+    ASSERT_TRUE(replicas_have_it(*backend_));
+  }
+  void replace_the_master() {
+    EXPECT_EQ(run(replica_.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
+    sentinel_.epoch = 1;
+    sentinel_.name(replica_);
+    master_.signal(SIGCONT);
+  }
+
+  RedisServer master_{{.on = RedisServer::On::kTcp}};
+  RedisServer replica_{replica_of(master_)};
+  Naming sentinel_;
+  std::unique_ptr<workflow::StoreBackend> backend_;
+};
+
 // The old master never learns that it was replaced, as if it were cut off from everybody but the
 // store.
-TEST(RedisStoreSentinel, WhatAReplacedMasterSaysDoesNotCount) {
-  RedisServer master({.on = RedisServer::On::kTcp});
-  RedisServer replica(replica_of(master));
-  ASSERT_TRUE(is_in_sync(replica));
-  Naming sentinel;
-  sentinel.name(master);
-  const auto backend = open_backend(url_of_sentinels(sentinel.address(), "&replicas=1"));
-  ask(*backend, timer("a", kNeverUs), 1);
-  ASSERT_TRUE(replicas_have_it(*backend));
-  const int asked = sentinel.asked;
-  master.signal(SIGSTOP);
+TEST_F(RedisStoreReplaced, WhatAReplacedMasterSaysDoesNotCount) {
+  const int asked = sentinel_.asked;
+  master_.signal(SIGSTOP);
   ScheduleRequest request = timer("b", kNeverUs);
   StoreFailure failure;
-  std::thread client([&] { carry_out(*backend, request, &failure, 2); });
+  std::thread client([&] { carry_out(*backend_, request, &failure, 2); });
   // It has noticed the silence, and was told that all is well.
-  EXPECT_TRUE(eventually([&] { return sentinel.asked > asked; }));
-  EXPECT_EQ(run(replica.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
-  sentinel.epoch = 1;
-  sentinel.name(replica);
-  master.signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return sentinel_.asked > asked; }));
+  replace_the_master();
   client.join();
   EXPECT_EQ(failure.error, EAGAIN);  // ECANCELED would say that it was not done
   EXPECT_TRUE(failure.in_doubt);
 
-  ASSERT_TRUE(reopens(*backend));
+  ASSERT_TRUE(reopens(*backend_));
   AskRequest question;
   question.asked = {1, 2};
-  EXPECT_FALSE(ask(*backend, question).found);
-  EXPECT_EQ(names(*backend), std::vector<std::string>{"a"});
-  EXPECT_EQ(ask(*backend, timer("c", kNeverUs), 3).timer / kEpoch, 1U);
+  EXPECT_FALSE(ask(*backend_, question).found);
+  EXPECT_EQ(names(*backend_), std::vector<std::string>{"a"});
+  EXPECT_EQ(ask(*backend_, timer("c", kNeverUs), 3).timer / kEpoch, 1U);
 }
 
 TEST(RedisStoreSentinel, WhatIsGivenUpIsInDoubt) {
@@ -223,70 +237,48 @@ TEST(RedisStoreSentinel, WhatIsGivenUpIsInDoubt) {
 
 // The replica hangs, so that the store waits for it, and meanwhile the master is replaced. What it
 // has carried out before may be lost, and what it says after it does not count.
-TEST(RedisStoreSentinel, AMasterThatIsReplacedDuringTheWaitDoesNotCount) {
-  RedisServer master({.on = RedisServer::On::kTcp});
-  RedisServer replica(replica_of(master));
-  ASSERT_TRUE(is_in_sync(replica));
-  Naming sentinel;
-  sentinel.name(master);
-  const auto backend = open_backend(url_of_sentinels(sentinel.address(), "&replicas=1"));
-  ask(*backend, timer("a", kNeverUs), 1);
-  ASSERT_TRUE(replicas_have_it(*backend));
-  replica.signal(SIGSTOP);
-  const int asked = sentinel.asked;
+TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheWaitDoesNotCount) {
+  replica_.signal(SIGSTOP);
+  const int asked = sentinel_.asked;
   ScheduleRequest request = timer("b", kNeverUs);
   StoreFailure failure;
-  std::thread client([&] { carry_out(*backend, request, &failure, 2); });
+  std::thread client([&] { carry_out(*backend_, request, &failure, 2); });
   // The reply to the request is there, and WAIT is under way.
   EXPECT_TRUE(eventually([&] {
-    return run(master.url(), {"INFO", "clients"}).value.string_value().find("blocked_clients:1") !=
+    return run(master_.url(), {"INFO", "clients"}).value.string_value().find("blocked_clients:1") !=
            std::string::npos;
   }));
-  master.signal(SIGSTOP);
+  master_.signal(SIGSTOP);
   // Its silence was noticed, and all was well.
-  EXPECT_TRUE(eventually([&] { return sentinel.asked > asked; }));
-  replica.signal(SIGCONT);
-  EXPECT_EQ(run(replica.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
-  sentinel.epoch = 1;
-  sentinel.name(replica);
-  master.signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return sentinel_.asked > asked; }));
+  replica_.signal(SIGCONT);
+  replace_the_master();
   client.join();
   EXPECT_EQ(failure.error, EAGAIN);
   EXPECT_TRUE(failure.in_doubt);
 
   // Without a new connection nothing that it says counts, however fast it answers now.
   CancelRequest cancel = store_test::cancel_request("a");
-  EXPECT_FALSE(carry_out(*backend, cancel, &failure, 3));
-  ASSERT_TRUE(reopens(*backend));
-  EXPECT_THAT(names(*backend), testing::Contains("a"));
+  EXPECT_FALSE(carry_out(*backend_, cancel, &failure, 3));
+  ASSERT_TRUE(reopens(*backend_));
+  EXPECT_THAT(names(*backend_), testing::Contains("a"));
 }
 
 // The same while the store connects.
-TEST(RedisStoreSentinel, AMasterThatIsReplacedDuringTheOpeningDoesNotCount) {
-  RedisServer master({.on = RedisServer::On::kTcp});
-  RedisServer replica(replica_of(master));
-  ASSERT_TRUE(is_in_sync(replica));
-  Naming sentinel;
-  sentinel.name(master);
-  const auto backend = open_backend(url_of_sentinels(sentinel.address(), "&replicas=1"));
-  ask(*backend, timer("a", kNeverUs), 1);
-  ASSERT_TRUE(replicas_have_it(*backend));
-  const int asked = sentinel.asked;
-  master.signal(SIGSTOP);
+TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheOpeningDoesNotCount) {
+  const int asked = sentinel_.asked;
+  master_.signal(SIGSTOP);
   std::string message;
   int error = 0;
-  std::thread client([&] { error = backend->reopen(&message); });
-  EXPECT_TRUE(eventually([&] { return sentinel.asked > asked; }));
+  std::thread client([&] { error = backend_->reopen(&message); });
+  EXPECT_TRUE(eventually([&] { return sentinel_.asked > asked; }));
   // It has to be silent for so long that the silence means something.
   std::this_thread::sleep_for(milliseconds(2'500));
-  EXPECT_EQ(run(replica.url(), {"REPLICAOF", "NO", "ONE"}).text, "OK");
-  sentinel.epoch = 1;
-  sentinel.name(replica);
-  master.signal(SIGCONT);
+  replace_the_master();
   client.join();
   EXPECT_EQ(error, EAGAIN) << message;
-  ASSERT_TRUE(reopens(*backend));
-  EXPECT_EQ(ask(*backend, timer("b", kNeverUs), 2).timer / kEpoch, 1U);
+  ASSERT_TRUE(reopens(*backend_));
+  EXPECT_EQ(ask(*backend_, timer("b", kNeverUs), 2).timer / kEpoch, 1U);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "support/ChildProcess.h"
 #include "support/Tally.h"
 #include "util/UniqueFd.h"
 
@@ -22,31 +22,14 @@ namespace test_support {
 // whose lines on stdout the test reads. It is killed when this object goes.
 class SqliteChild {
  public:
-  explicit SqliteChild(std::vector<std::string> variables) {
+  explicit SqliteChild(const std::vector<std::string>& variables) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
       return;
     }
     output_.reset(ends[0]);
     const workflow::UniqueFd input(ends[1]);
-    std::vector<char*> environment;
-    for (std::string& each : variables) {
-      environment.push_back(each.data());
-    }
-    for (char** each = environ; *each; each++) {
-      environment.push_back(*each);
-    }
-    environment.push_back(nullptr);
-    char name[] = "child";
-    char* arguments[] = {name, nullptr};
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, input.get(), STDOUT_FILENO);
-    if (::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environment.data()) !=
-        0) {
-      pid_ = -1;
-    }
-    ::posix_spawn_file_actions_destroy(&actions);
+    pid_ = spawn_self(variables, input.get());
   }
   ~SqliteChild() { kill(); }
   SqliteChild(const SqliteChild&) = delete;

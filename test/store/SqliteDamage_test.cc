@@ -26,16 +26,8 @@ void write_file(const std::string& path, const std::string& bytes) {
 }
 
 // Stores, and the answers that they must give, as data: "name stage payload" of each timer.
-// For both layouts.
-class SqliteDamage : public ::testing::TestWithParam<workflow::SqliteLayout> {
+class SqliteDamage : public LayoutTest {
  protected:
-  static std::unique_ptr<workflow::StoreBackend> open_backend(
-      const std::string& path, const workflow::StoreBackendOptions& options,
-      const workflow::SqliteSettings& settings = {}, std::string* message = nullptr,
-      int* error = nullptr) {
-    return open_layout(GetParam(), path, options, settings, message, error);
-  }
-
   using Files = std::map<std::string, std::string>;
 
   SqliteDamage() {

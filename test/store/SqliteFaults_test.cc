@@ -20,16 +20,8 @@ namespace {
 
 using workflow::SqliteLayout;
 
-// Each fact holds for both layouts.
-class SqliteFaults : public testing::TestWithParam<SqliteLayout> {
+class SqliteFaults : public LayoutTest {
  protected:
-  static std::unique_ptr<workflow::StoreBackend> open_backend(
-      const std::string& path, const workflow::StoreBackendOptions& options,
-      const workflow::SqliteSettings& settings = {}, std::string* message = nullptr,
-      int* error = nullptr) {
-    return open_layout(GetParam(), path, options, settings, message, error);
-  }
-
   static std::string lose_power(uint64_t seed, bool full_sync);
   static bool play_with_fault(FaultVfs::Operation operation, int64_t count, int code);
   static void fail_each(FaultVfs::Operation operation, int code);

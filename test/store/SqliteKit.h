@@ -159,6 +159,17 @@ inline std::unique_ptr<workflow::StoreBackend> open_layout(
                                       message ? message : &own_message);
 }
 
+// Facts that hold for both layouts.
+class LayoutTest : public testing::TestWithParam<workflow::SqliteLayout> {
+ protected:
+  static std::unique_ptr<workflow::StoreBackend> open_backend(
+      const std::string& path, const workflow::StoreBackendOptions& options,
+      const workflow::SqliteSettings& settings = {}, std::string* message = nullptr,
+      int* error = nullptr) {
+    return open_layout(GetParam(), path, options, settings, message, error);
+  }
+};
+
 // For names of cases: INSTANTIATE_TEST_SUITE_P.
 inline std::string layout_name(const testing::TestParamInfo<workflow::SqliteLayout>& info) {
   return info.param == workflow::SqliteLayout::kOwned ? "Owned" : "Shared";

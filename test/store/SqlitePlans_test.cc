@@ -52,13 +52,13 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
   connection.run("BEGIN IMMEDIATE");
   meta.load();
   timers.begin();
-  answers.begin();
+  answers.begin(clock_.us);
   workflow::StoreFailure failure;
   const auto store = [&](WFTimerPolicy policy, uint64_t number) {
     workflow::StoreRequest request = make_request(schedule("tea", clock_.us, policy), number);
-    answers.find(request);
+    answers.repeat(request);
     timers.carry_out(std::get<workflow::ScheduleRequest>(request.what), request.failure, clock_.us);
-    answers.add(request, clock_.us);
+    answers.add(request);
   };
   const auto run = [&](auto request) {
     timers.carry_out(request, clock_.us);
@@ -71,10 +71,10 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
   store(WF_TIMER_APPEND, 20);
   store(WF_TIMER_APPEND, 21);
   workflow::StoreRequest old = make_request(cancel("tea"), 2);
-  answers.find(old);
+  answers.repeat(old);
   workflow::AskRequest ask;
   ask.asked = {1, 3};
-  answers.carry_out(ask, failure, clock_.us);
+  answers.carry_out(ask, failure);
   run(cancel("nobody"));
   const auto taken = run(claim()).claimed;
   ASSERT_GE(taken.size(), 4U);
@@ -103,7 +103,7 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
   run(look);
   run(workflow::FailedRequest{"tea", false, 0});
   for (uint64_t session = 2; session < 300; session++) {
-    answers.know(session, clock_.us);
+    answers.know(session);
   }
   timers.save();
   answers.save();

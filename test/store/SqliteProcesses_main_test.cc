@@ -36,25 +36,6 @@ namespace {
 
 using workflow::SqliteLayout;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-void say(const std::string& text) {
-  const std::string line = text + "\n";
-  // One write(2) for each line, so that a process which is killed has said all of it or nothing.
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-    ::_exit(3);
-  }
-}
-
-[[noreturn]] void sleep_for_ever() {
-  for (;;) {
-    ::pause();
-  }
-}
-
 std::unique_ptr<workflow::StoreBackend> open_own(std::function<void()> changed = nullptr) {
   auto options = options_of(workflow::system_clock(), static_cast<uint64_t>(::getpid()));
   options.changed = std::move(changed);
@@ -173,7 +154,7 @@ void hold_the_lock() {
   if (variable("STORE_NAME") == "ticket" || connection.run("BEGIN IMMEDIATE")) {
     say("held");
   }
-  sleep_for_ever();
+  wait_for_exit();
 }
 
 // Stores, takes and acknowledges timers, and says before and after each step what it does. Each run
@@ -200,13 +181,13 @@ void run_for_ever() {
 void own() {
   const auto backend = open_own();
   say("open");
-  sleep_for_ever();
+  wait_for_exit();
 }
 
 void listen() {
   const auto backend = open_own([] { say("changed"); });
   say("ready");
-  sleep_for_ever();
+  wait_for_exit();
 }
 
 void store_one() {

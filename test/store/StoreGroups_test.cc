@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "soak/Measures.h"
+#include "store/BackendAround.h"
 #include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
@@ -31,7 +32,7 @@ using store_test::StorePtr;
 using test_support::eventually;
 
 // Waits in execute() until it is told to go on, and notes how many requests each call has.
-class SlowBackend final : public workflow::StoreBackend {
+class SlowBackend final : public store_test::BackendAround {
  public:
   struct Sizes {
     std::mutex mutex;
@@ -39,7 +40,7 @@ class SlowBackend final : public workflow::StoreBackend {
     std::atomic<bool> waits{false};
   };
   SlowBackend(std::unique_ptr<workflow::StoreBackend> backend, Sizes& sizes)
-      : backend_(std::move(backend)), sizes_(sizes) {}
+      : BackendAround(std::move(backend)), sizes_(sizes) {}
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
     {
       const std::lock_guard lock(sizes_.mutex);
@@ -50,13 +51,8 @@ class SlowBackend final : public workflow::StoreBackend {
     }
     return backend_->execute(requests);
   }
-  int reopen(std::string* message) override { return backend_->reopen(message); }
-  WFStoreReceipt receipt() const override { return backend_->receipt(); }
-  int64_t now_us() override { return backend_->now_us(); }
-  void close() override { backend_->close(); }
 
  private:
-  const std::unique_ptr<workflow::StoreBackend> backend_;
   Sizes& sizes_;
 };
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <set>
@@ -38,11 +37,6 @@ namespace {
 using store_test::HistoryWorker;
 using store_test::history::HistoryChecker;
 using store_test::history::Reader;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 int64_t clock_us(clockid_t clock) {
   struct timespec now = {};
@@ -86,12 +80,6 @@ std::unique_ptr<workflow::StoreBackend> open_place(const std::string& place, uin
   ::_exit(2);
 }
 
-void say(const std::string& text) {
-  if (::write(STDOUT_FILENO, (text + "\n").data(), text.size() + 1) < 0) {
-    ::_exit(3);
-  }
-}
-
 // Parts of the children.
 
 // Works on HISTORY_THREADS threads, each with a store of its own.
@@ -132,9 +120,7 @@ void work_and_hold() {
   if (connection.run("BEGIN IMMEDIATE")) {
     say("held");
   }
-  for (;;) {
-    ::pause();
-  }
+  wait_for_exit();
 }
 
 class StoreHistory : public testing::Test {

@@ -159,6 +159,12 @@ class Gate {
   }
   bool wait_for_ended(size_t n) const { return ended_.wait_for(n); }
 
+  // A handler that notes the run, which then waits.
+  WFTimerStore::Handler handler(SeenRuns& runs, const WFTimerStore& store) {
+    return runs.handler(store,
+                        [this](WFStoredTimer* timer) { series_of(timer)->push_back(wait()); });
+  }
+
  private:
   void note(int error) {
     {

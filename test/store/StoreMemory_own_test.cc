@@ -17,6 +17,7 @@
 
 #include "fault/MemoryFaults.h"
 #include "redis/RedisServer.h"
+#include "store/BackendAround.h"
 #include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Descriptors.h"
@@ -38,24 +39,17 @@ using test_support::eventually;
 using test_support::kSanitized;
 
 // Lets the thread of the store count among those whose allocations fail.
-class CountedBackend final : public workflow::StoreBackend {
+class CountedBackend final : public store_test::BackendAround {
  public:
-  explicit CountedBackend(std::unique_ptr<workflow::StoreBackend> backend)
-      : backend_(std::move(backend)) {}
+  using BackendAround::BackendAround;
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
     fault::counts_here = true;
     return backend_->execute(requests);
   }
-  int reopen(std::string* message) override { return backend_->reopen(message); }
-  WFStoreReceipt receipt() const override { return backend_->receipt(); }
-  int64_t now_us() override { return backend_->now_us(); }
   void close() override {
     fault::counts_here = false;
-    backend_->close();
+    BackendAround::close();
   }
-
- private:
-  const std::unique_ptr<workflow::StoreBackend> backend_;
 };
 
 class StoreMemory : public testing::TestWithParam<const char*> {

@@ -15,8 +15,9 @@
 #include <variant>
 #include <vector>
 
-#include "FaultyBackend.h"
-#include "StoreKit.h"
+#include "store/BackendAround.h"
+#include "store/FaultyBackend.h"
+#include "store/StoreKit.h"
 #include "support/Background.h"
 #include "support/Eventually.h"
 #include "support/Tally.h"
@@ -44,7 +45,7 @@ using test_support::Tally;
 using testing::HasSubstr;
 
 // A backend that carries out nothing while it is held.
-class HeldBackend final : public workflow::StoreBackend {
+class HeldBackend final : public store_test::BackendAround {
  public:
   // Thread-safe.
   class Hold {
@@ -79,19 +80,14 @@ class HeldBackend final : public workflow::StoreBackend {
   };
 
   HeldBackend(std::unique_ptr<workflow::StoreBackend> backend, Hold& hold)
-      : backend_(std::move(backend)), hold_(hold) {}
+      : BackendAround(std::move(backend)), hold_(hold) {}
 
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
     hold_.pass();
     return backend_->execute(requests);
   }
-  int reopen(std::string* message) override { return backend_->reopen(message); }
-  WFStoreReceipt receipt() const override { return backend_->receipt(); }
-  int64_t now_us() override { return backend_->now_us(); }
-  void close() override { backend_->close(); }
 
  private:
-  const std::unique_ptr<workflow::StoreBackend> backend_;
   Hold& hold_;
 };
 
@@ -104,10 +100,9 @@ StorePtr open_held(HeldBackend::Hold& hold, const WFStoreOptions& options = {}) 
 }
 
 // A backend whose first claim that takes timers is answered when their leases are over.
-class LateBackend final : public workflow::StoreBackend {
+class LateBackend final : public store_test::BackendAround {
  public:
-  explicit LateBackend(std::unique_ptr<workflow::StoreBackend> backend)
-      : backend_(std::move(backend)) {}
+  using BackendAround::BackendAround;
 
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
     const bool works = backend_->execute(requests);
@@ -121,13 +116,8 @@ class LateBackend final : public workflow::StoreBackend {
     }
     return works;
   }
-  int reopen(std::string* message) override { return backend_->reopen(message); }
-  WFStoreReceipt receipt() const override { return backend_->receipt(); }
-  int64_t now_us() override { return backend_->now_us(); }
-  void close() override { backend_->close(); }
 
  private:
-  const std::unique_ptr<workflow::StoreBackend> backend_;
   bool was_late_ = false;
 };
 
@@ -337,9 +327,7 @@ TEST(StoreRequests, CloseWaitsForTheHandlers) {
   const std::string url = fresh_url();
   const StorePtr other = open_store(url);
   const StorePtr store = open_store(url);
-  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store->handle("kind", gate.handler(runs, *store));
   store->schedule({"a", seconds(0), "kind"});
   ASSERT_TRUE(runs.wait_for(1));
   bool closed = false;
@@ -359,9 +347,7 @@ TEST(StoreRequests, CloseHasALimit) {
   const std::string url = fresh_url();
   const StorePtr other = open_store(url);
   const StorePtr store = open_store(url);
-  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store->handle("kind", gate.handler(runs, *store));
   store->schedule({"a", seconds(0), "kind"});
   ASSERT_TRUE(runs.wait_for(1));
   EXPECT_FALSE(store->close(milliseconds(10)));
@@ -573,9 +559,7 @@ TEST_P(StoreFails, TheEndOfARunIsToldAgain) {
   SeenRuns runs;
   Gate gate;
   open();
-  store_->handle("kind", runs.handler(*store_, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store_->handle("kind", gate.handler(runs, *store_));
   store_->schedule({"a", seconds(0), "kind"});
   ASSERT_TRUE(runs.wait_for(1));
   backend_->fail_next(GetParam());

@@ -1,10 +1,9 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <time.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,18 +31,6 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 
 constexpr int kTimers = 20;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-void say(const std::string& text) {
-  const std::string line = text + "\n";
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-    ::_exit(3);
-  }
-}
 
 std::string us_text(std::chrono::system_clock::time_point time) {
   return std::to_string(std::chrono::duration_cast<microseconds>(time.time_since_epoch()).count());
@@ -87,9 +74,7 @@ void be_a_machine() {
   }
   // One that a fast clock would take for due.
   store->schedule({other + " later", minutes(5), other});
-  for (;;) {
-    ::pause();
-  }
+  wait_for_exit();
 }
 
 struct Begun {

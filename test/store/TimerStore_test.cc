@@ -136,9 +136,7 @@ TEST(TimerStore, ARunIsAcknowledgedWhenItsSeriesHasEnded) {
   WFStoreOptions options;
   options.owner = "this one";
   const StorePtr store = open_store(options);
-  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store->handle("kind", gate.handler(runs, *store));
   store->schedule({"a", seconds(0), "kind"});
   ASSERT_TRUE(runs.wait_for(1));
   const WFStoreResult listed = store->list("");
@@ -233,9 +231,7 @@ TEST(TimerStore, ReplaceOfARunWaitsForItsEnd) {
   SeenRuns runs;
   Gate gate;
   const StorePtr store = open_store();
-  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store->handle("kind", gate.handler(runs, *store));
   store->schedule({"a", seconds(0), "kind", "first"});
   ASSERT_TRUE(runs.wait_for(1));
   const WFStoreResult replaced =
@@ -384,9 +380,7 @@ TEST(TimerStore, ACancelledRecurringTimerHasNoFurtherDate) {
   SeenRuns runs;
   Gate gate;
   const StorePtr store = open_store();
-  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store->handle("kind", gate.handler(runs, *store));
   store->schedule({"a", WFStoreDue::every(milliseconds(10), seconds(0)), "kind"});
   ASSERT_TRUE(runs.wait_for(1));
   EXPECT_EQ(store->cancel("a").verdict(), WFStoreVerdict::kRunning);
@@ -431,9 +425,7 @@ TEST(TimerStore, ARescheduleOfARunHasOneSuccessor) {
   SeenRuns runs;
   Gate gate;
   const StorePtr store = open_store();
-  store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
-    series_of(timer)->push_back(gate.wait());
-  }));
+  store->handle("kind", gate.handler(runs, *store));
   store->schedule({"a", seconds(0), "kind", "payload"});
   ASSERT_TRUE(runs.wait_for(1));
   EXPECT_EQ(store->reschedule("a", hours(1)).verdict(), WFStoreVerdict::kAfterRun);

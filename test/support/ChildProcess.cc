@@ -8,31 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 namespace test_support {
 
 namespace {
-
-pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd) {
-  std::vector<char*> variables;
-  for (const std::string& each : environment) {
-    variables.push_back(const_cast<char*>(each.c_str()));
-  }
-  for (char** each = environ; *each; each++) {
-    variables.push_back(*each);
-  }
-  variables.push_back(nullptr);
-  char name[] = "child";
-  char* arguments[] = {name, nullptr};
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, stdout_fd, STDOUT_FILENO);
-  pid_t child = -1;
-  const int error =
-      ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments, variables.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  return error == 0 ? child : -1;
-}
 
 // Until the other end is closed; false when the time is over.
 bool read_all(int fd, std::string& output, std::chrono::seconds patience) {
@@ -55,6 +35,45 @@ bool read_all(int fd, std::string& output, std::chrono::seconds patience) {
 }
 
 }  // namespace
+
+pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd) {
+  std::vector<char*> variables;
+  for (const std::string& each : environment) {
+    variables.push_back(const_cast<char*>(each.c_str()));
+  }
+  for (char** each = environ; *each; each++) {
+    variables.push_back(*each);
+  }
+  variables.push_back(nullptr);
+  char name[] = "child";
+  char* arguments[] = {name, nullptr};
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, stdout_fd, STDOUT_FILENO);
+  pid_t child = -1;
+  const int error =
+      ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments, variables.data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  return error == 0 ? child : -1;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void say(const std::string& text) {
+  const std::string line = text + "\n";
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
+    std::abort();
+  }
+}
+
+void wait_for_exit() {
+  for (;;) {
+    ::pause();
+  }
+}
 
 ChildResult run_self(const std::vector<std::string>& environment, std::chrono::seconds patience) {
   ChildResult result;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -14,5 +16,21 @@ struct ChildResult {
 // Runs this very program again with `environment` ("NAME=value") added, and waits for its end. A
 // child that takes longer than `patience` is killed.
 ChildResult run_self(const std::vector<std::string>& environment, std::chrono::seconds patience);
+
+// The same without the wait: the caller ends the child and waits for it. What it writes to stdout
+// goes to `stdout_fd`. Returns -1 if it cannot be started.
+pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd);
+
+// For the child.
+
+// The value of an environment variable. Empty when it is not set.
+std::string variable(const char* name);
+
+// Sends a line to the test: all of it or, if the child is killed meanwhile, nothing. May be called
+// until the very end of the process.
+void say(const std::string& text);
+
+// Waits until somebody else has ended the process.
+[[noreturn]] void wait_for_exit();
 
 }  // namespace test_support

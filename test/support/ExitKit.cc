@@ -1,14 +1,12 @@
 #include "support/ExitKit.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
-#include "support/ChildProcess.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
@@ -40,24 +38,6 @@ int run(std::span<const Scenario> scenarios, int argc, char** argv) {
 std::string_view scenario_name() {
   const char* name = std::getenv(kScenarioVariable);
   return name ? name : "";
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-void say(const std::string& text) {
-  const std::string line = text + "\n";
-  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-    std::abort();
-  }
-}
-
-void wait_for_exit() {
-  for (;;) {
-    ::pause();
-  }
 }
 
 void begin_exit(std::function<void()> report) {

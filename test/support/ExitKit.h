@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/ChildProcess.h"
 #include "workflow/WFTask.h"
 
 // For tests of what happens when a process ends while something is under way. Each test runs its
@@ -30,14 +31,9 @@ int run(std::span<const Scenario> scenarios, int argc, char** argv);
 // The name of the scenario that this process plays. Empty unless it is a child.
 std::string_view scenario_name();
 
-// The value of an environment variable. Empty when it is not set.
-std::string variable(const char* name);
-
-// Sends a line to the test. May be called until the very end of the process.
-void say(const std::string& text);
-
-// Waits until another thread has ended the process.
-[[noreturn]] void wait_for_exit();
+using test_support::say;
+using test_support::variable;
+using test_support::wait_for_exit;
 
 // Calls `word` after the library has stopped.
 class LastWord {

@@ -1,0 +1,133 @@
+#include "store/StoreAlarms.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernel/Runtime.h"
+#include "store/BackendKit.h"
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+
+// When an engine is told that there is something to do: without an engine, and by a clock that the
+// test sets. What is due is told by set(), so no case waits for time to pass.
+
+namespace {
+
+using store_test::SetClock;
+using test_support::eventually;
+using workflow::kUsPerSec;
+using workflow::StoreAlarms;
+using workflow::StoreRuns;
+
+// The alarms with all that they need. They may ring until nobody has it any more.
+class AlarmDesk final : public StoreAlarms::Listener {
+ public:
+  static std::shared_ptr<AlarmDesk> create() {
+    auto desk = std::make_shared<AlarmDesk>();
+    desk->alarms.belong_to(desk);
+    return desk;
+  }
+  AlarmDesk() : backend_(open(clock)) {}
+  ~AlarmDesk() override { alarms.close(); }
+
+  void on_due(const StoreAlarms::Due& due) override {
+    claims += due.claim ? 1 : 0;
+    extensions += due.extend ? 1 : 0;
+  }
+  void handle_something() { runs.handle("kind", nullptr, {}, clock.now_us()); }
+
+  SetClock clock;
+  std::atomic<int> claims{0};
+  std::atomic<int> extensions{0};
+
+ private:
+  static std::unique_ptr<workflow::StoreBackend> open(SetClock& clock) {
+    workflow::StoreBackendOptions options;
+    options.clock = &clock;
+    int error = 0;
+    std::string message;
+    return workflow::open_memory_backend(store_test::fresh_url(), options, &error, &message);
+  }
+
+  const std::unique_ptr<workflow::StoreBackend> backend_;
+
+ public:
+  StoreRuns runs{60 * kUsPerSec, 1000, "owner"};
+  StoreAlarms alarms{workflow::Runtime::current(), *backend_, runs, *this};
+};
+
+TEST(StoreAlarms, ATimeThatHasComeIsToldOnce) {
+  const auto desk = AlarmDesk::create();
+  desk->handle_something();
+  EXPECT_FALSE(desk->alarms.must_set());
+  desk->alarms.due_at(desk->clock.now_us());
+  EXPECT_TRUE(desk->alarms.must_set());
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 1);
+  desk->alarms.leases_have_changed();
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 1);
+  EXPECT_FALSE(desk->alarms.must_set());
+}
+
+TEST(StoreAlarms, NobodyIsWokenForTimersThatNobodyTakes) {
+  const auto desk = AlarmDesk::create();
+  desk->alarms.due_at(desk->clock.now_us());
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 0);
+  // The time is not forgotten.
+  desk->handle_something();
+  desk->alarms.leases_have_changed();
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 1);
+  desk->runs.refuse();
+  desk->alarms.due_at(desk->clock.now_us());
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 1);
+}
+
+TEST(StoreAlarms, WhatTheStoreSaysReplacesWhatWasKnown) {
+  const auto desk = AlarmDesk::create();
+  desk->handle_something();
+  desk->alarms.due_at(desk->clock.now_us());
+  desk->alarms.next_claim_is(workflow::kNeverUs);
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 0);
+}
+
+TEST(StoreAlarms, ManyHintsAreOneLookAtTheLeases) {
+  const auto desk = AlarmDesk::create();
+  EXPECT_TRUE(desk->alarms.take_hint());
+  for (int i = 0; i < 10; i++) {
+    desk->clock.move_us(1);
+    EXPECT_FALSE(desk->alarms.take_hint());
+  }
+  desk->alarms.set();
+  EXPECT_EQ(desk->extensions, 0);
+  // Those that came too early are made up for.
+  desk->clock.move_us(kUsPerSec);
+  desk->alarms.leases_have_changed();
+  desk->alarms.set();
+  EXPECT_TRUE(eventually([&] { return desk->extensions == 1; }));
+}
+
+TEST(StoreAlarms, AClockThatIsSetBackMakesTheLeasesBeLookedAt) {
+  const auto desk = AlarmDesk::create();
+  desk->handle_something();
+  EXPECT_TRUE(desk->alarms.take_hint());
+  desk->alarms.due_at(desk->clock.now_us());
+  desk->alarms.set();
+  EXPECT_EQ(desk->extensions, 0);
+  desk->clock.move_us(-3600 * kUsPerSec);
+  desk->alarms.due_at(desk->clock.now_us());
+  desk->alarms.set();
+  EXPECT_EQ(desk->extensions, 1);
+  // Hints count anew, too.
+  EXPECT_TRUE(desk->alarms.take_hint());
+}
+
+}  // namespace
