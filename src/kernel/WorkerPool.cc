@@ -262,9 +262,8 @@ bool WorkerPool::wait_for_work() {
   idle_--;
   if (naps) {
     napping_ = false;
-  } else {
-    waking_ = false;
   }
+  waking_ = false;  // also after a nap: the notification may have reached this worker
   if (finished()) {
     work_.notify_all();
     return false;
@@ -315,7 +314,8 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     }
     return nullptr;
   }
-  const size_t share = pace_.share(waiting, static_cast<size_t>(awake()));
+  const size_t share =
+      options_.one_by_one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
   switch (std::exchange(rested_, Rest::kNone)) {
     case Rest::kNone:
       break;
@@ -353,11 +353,17 @@ void WorkerPool::steal() {
   }
 }
 
+void WorkerPool::return_items(WorkQueue& queue) {
+  RunnableList items;
+  queue.take_back(WorkQueue::Part::kAll, items);
+  taken_ -= items.size();
+  items.append(returned_);
+  returned_.append(items);
+}
+
 void WorkerPool::return_own_items() {
   if (WorkQueue* const own = ThreadContext::current().own_queue) {
-    const size_t before = returned_.size();
-    own->take_back(WorkQueue::Part::kAll, returned_);
-    taken_ -= returned_.size() - before;
+    return_items(*own);
   }
 }
 
@@ -448,9 +454,7 @@ void WorkerPool::join_retired() {
 void WorkerPool::return_stuck_items() {
   for (Worker& worker : workers_) {
     if (worker.queue.size() > 0 && worker.shares == worker.seen_shares) {
-      const size_t before = returned_.size();
-      worker.queue.take_back(WorkQueue::Part::kAll, returned_);
-      taken_ -= returned_.size() - before;
+      return_items(worker.queue);
       pace_.stuck();
     }
     worker.seen_shares = worker.shares;

@@ -59,6 +59,8 @@ class WorkerPool {
     int threads = 1;
     bool grow_when_starved = false;
     int max_threads = 1024;  // with grow_when_starved; threads in a BlockingScope do not count
+    bool one_by_one = false;  // a worker takes one item at a time: items begin in the order in which
+                              // next() returns them
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
   // Of the supervisor, while it watches. Two ticks are the promised millisecond.
@@ -117,8 +119,8 @@ class WorkerPool {
   void join_retired();
 
  protected:
-  // All of these are called with mutex_ held. How many items wait, at least: 0 only if none does,
-  // and 1 if they must be taken one by one.
+  // All of these are called with mutex_ held. How many items wait; some that were posted without
+  // mutex_ may be left out, but it is 0 only if none waits.
   virtual size_t waiting() const WF_REQUIRES(mutex_) = 0;
   // Moves items that were posted without mutex_ to where waiting() counts them all.
   virtual void gather() WF_REQUIRES(mutex_) {}
@@ -160,7 +162,9 @@ class WorkerPool {
   Runnable* take_next() WF_REQUIRES(mutex_);
   // Moves half of the items of another worker, if they are worth it, to returned_.
   void steal() WF_REQUIRES(mutex_);
-  // Gives back the items that the calling worker has taken and not begun.
+  // Takes the items of a queue that have not begun back to returned_, in front of later ones.
+  void return_items(WorkQueue& queue) WF_REQUIRES(mutex_);
+  // The same for the calling worker.
   void return_own_items() WF_REQUIRES(mutex_);
   // Runs `item` and the others of the share. Returns how many.
   static size_t run_share(Worker& worker, Runnable* item);
