@@ -1,5 +1,6 @@
 #include "kernel/HandlerPool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernel/ThreadContext.h"
@@ -23,12 +24,45 @@ void HandlerPool::post(RunnableList& batch, bool turn_ends) {
     return;
   }
   watch(batch.back());
-  if (!intake_.push(batch)) {
+  const bool uses_intake = may_use_intake(batch.size());
+  if (!(uses_intake ? intake_.push(batch) : append(batch, turn_ends))) {
     end_watch();
     run_here(batch);
-  } else if (!turn_ends) {
+  } else if (uses_intake && !turn_ends) {
     attend();
   }
+}
+
+bool HandlerPool::may_use_intake(size_t batch) {
+  ThreadContext& context = ThreadContext::current();
+  context.posted += batch;
+  if (context.posted_to == this && context.posted < kPiece) [[likely]] {
+    return true;
+  }
+  // It may have left items in the intake of this pool before it posted to another one.
+  context.posted_to = this;
+  context.posted = 0;
+  return false;
+}
+
+bool HandlerPool::append(RunnableList& batch, bool turn_ends) {
+  mutex_.lock();
+  if (intake_.closed()) {
+    mutex_.unlock();
+    return false;
+  }
+  gather();
+  queue_.append(batch);
+  if (turn_ends) {
+    mutex_.unlock();
+  } else {
+    unlock_and_wake();
+  }
+  return true;
+}
+
+void HandlerPool::gather() {
+  most_gathered_ = std::max(most_gathered_, intake_.take(queue_));
 }
 
 void HandlerPool::watch(const Runnable* last) {

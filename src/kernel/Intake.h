@@ -12,8 +12,8 @@ namespace workflow {
 // takes the whole stack at once and turns it round. Nobody removes a single item, so the same top
 // with another item below it (ABA) does no harm: a post then links the item that is the top now.
 //
-// Any thread may call push() and empty(). Only one thread at a time may call take() and close(). It
-// owns no item.
+// Any thread may call push() and empty(). Only one thread at a time may call take(), close() and
+// closed(). It owns no item.
 //
 // Invariants:
 // 1. An item that push() has taken is returned by exactly one take().
@@ -43,7 +43,7 @@ class alignas(64) Intake {
     Runnable* top = top_.load(std::memory_order_relaxed);
     schedule_point();
     do {
-      if (top == closed()) {
+      if (top == mark()) {
         oldest->next_ = nullptr;  // it led to a top that was there before the intake was closed
         turn_round(newest);       // the list is as it was
         return false;
@@ -57,11 +57,11 @@ class alignas(64) Intake {
     return true;
   }
 
-  // Appends all items to `items`. O(number of items).
-  void take(RunnableList& items) {
+  // Appends all items to `items`, and returns how many. O(number of items).
+  size_t take(RunnableList& items) {
     Runnable* top = top_.load(std::memory_order_relaxed);
-    if (!top || top == closed()) {
-      return;
+    if (!top || top == mark()) {
+      return 0;
     }
     schedule_point();
     // Nobody closes an intake that holds something, so what is taken now is not the mark.
@@ -71,20 +71,24 @@ class alignas(64) Intake {
       top = item->next_;
       taken.push_front(item);
     }
+    const size_t count = taken.size();
     items.append(taken);
+    return count;
   }
 
   bool empty() const {
     const Runnable* const top = top_.load(std::memory_order_seq_cst);
-    return !top || top == closed();
+    return !top || top == mark();
   }
+
+  // For the thread that may call close().
+  bool closed() const { return top_.load(std::memory_order_relaxed) == mark(); }
 
   // Closes it if it is empty. Returns whether it is closed now.
   bool close() {
     schedule_point();
     Runnable* top = nullptr;
-    return top_.compare_exchange_strong(top, closed(), std::memory_order_seq_cst) ||
-           top == closed();
+    return top_.compare_exchange_strong(top, mark(), std::memory_order_seq_cst) || top == mark();
   }
 
  private:
@@ -99,8 +103,8 @@ class alignas(64) Intake {
     }
     return turned;
   }
-  // An address that no item has.
-  Runnable* closed() const { return reinterpret_cast<Runnable*>(const_cast<Intake*>(this)); }
+  // Means that it is closed: an address that no item has.
+  Runnable* mark() const { return reinterpret_cast<Runnable*>(const_cast<Intake*>(this)); }
 
   // See "Memory order" above. The line of the cache in which it is holds nothing else.
   std::atomic<Runnable*> top_{nullptr};
