@@ -65,7 +65,8 @@ bool WorkerPool::spawn() {
 void WorkerPool::stop() {
   const bool on_worker = ThreadContext::current().pool == this;
   if (on_worker) {
-    begin_blocking();  // another thread works in its place, on what is still queued
+    begin_blocking(ThreadContext::current()
+                       .own_queue);  // another thread works in its place, on what is still queued
   }
   Workers to_join;
   {
@@ -91,7 +92,9 @@ void WorkerPool::abandon_caller() {
   Wake wake;
   {
     MutexLock lock(mutex_);
-    return_own_items();
+    Worker& worker = worker_of(ThreadContext::current().own_queue);
+    return_items(worker);
+    set_stalled(worker, !worker.blocked);
     lost_ = 1;
     work_.notify_all();
     ended_.notify_all();
@@ -171,11 +174,32 @@ uint64_t WorkerPool::taken() const {
   return taken_;
 }
 
+uint64_t WorkerPool::looks() const {
+  MutexLock lock(mutex_);
+  return looks_;
+}
+
+bool WorkerPool::ticks() const {
+  MutexLock lock(mutex_);
+  return watched_ == Watch::kTicks;
+}
+
 bool WorkerPool::attended() const {
   if (waking_ || napping_) {
     return true;
   }
-  return watched_ && (idle_ == 0 || (awake() > 0 && !pace_.worth_a_thread(1)));
+  if (idle_ == 0) {
+    return watched_ != Watch::kNone || !can_grow();
+  }
+  return watched_ == Watch::kTicks && awake() > 0 && !pace_.worth_a_thread(1);
+}
+
+bool WorkerPool::watch(Watch least) {
+  if (watched_ >= least) {
+    return false;
+  }
+  watched_ = least;
+  return true;
 }
 
 WorkerPool::Wake WorkerPool::claim_wake() {
@@ -184,8 +208,10 @@ WorkerPool::Wake WorkerPool::claim_wake() {
     if (work_waits() && !waking_ && !napping_) {
       if (idle_ > 0 && (awake() == 0 || pace_.worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
-      } else if (!watched_) {
-        watched_ = wake.supervisor = true;
+      } else if (idle_ > 0) {
+        wake.supervisor |= watch(Watch::kTicks);
+      } else if (can_grow()) {
+        wake.supervisor |= watch(Watch::kGrowth);
       }
     }
     const bool unattended = !attended();
@@ -314,8 +340,7 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     }
     return nullptr;
   }
-  const size_t share =
-      options_.one_by_one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
+  const size_t share = options_.one_by_one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
   switch (std::exchange(rested_, Rest::kNone)) {
     case Rest::kNone:
       break;
@@ -333,18 +358,19 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     for (; taken < share && work_waits(); taken++) {
       rest.push_back(take_next());
     }
-    worker.queue.fill(rest);
+    worker.fill(rest);
   }
   taken_ += taken;
   shares_++;
   worker.shares++;
+  worker.running = true;
   return first;
 }
 
 void WorkerPool::steal() {
   for (Worker& worker : workers_) {
-    if (pace_.worth_stealing(worker.queue.size())) {
-      worker.queue.take_back(WorkQueue::Part::kHalf, returned_);
+    if (pace_.worth_stealing(worker.size())) {
+      worker.take_back(WorkQueue::Part::kHalf, returned_);
       taken_ -= returned_.size();
       if (!returned_.empty()) {
         return;
@@ -353,17 +379,18 @@ void WorkerPool::steal() {
   }
 }
 
-void WorkerPool::return_items(WorkQueue& queue) {
+void WorkerPool::return_items(Worker& worker) {
   RunnableList items;
-  queue.take_back(WorkQueue::Part::kAll, items);
+  worker.take_back(WorkQueue::Part::kAll, items);
   taken_ -= items.size();
   items.append(returned_);
   returned_.append(items);
 }
 
-void WorkerPool::return_own_items() {
-  if (WorkQueue* const own = ThreadContext::current().own_queue) {
-    return_items(*own);
+void WorkerPool::set_stalled(Worker& worker, bool stalled) {
+  if (worker.stalled != stalled) {
+    worker.stalled = stalled;
+    stalled_ += stalled ? 1 : -1;
   }
 }
 
@@ -372,25 +399,27 @@ size_t WorkerPool::run_share(Worker& worker, Runnable* item) {
   do {
     item->run_queued();
     count++;
-  } while ((item = worker.queue.pop()) != nullptr);
+  } while ((item = worker.pop()) != nullptr);
   return count;
 }
 
 void WorkerPool::worker_main(Workers::iterator self) {
   ThreadContext& context = ThreadContext::current();
   context.pool = this;
-  context.own_queue = &self->queue;
+  context.own_queue = &*self;
   mutex_.lock();
   for (;;) {
     if (Runnable* const item = take_share(*self)) {
       // The supervisor looks after the items that this worker keeps to itself.
-      const bool watch = self->queue.size() > 0 && !std::exchange(watched_, true);
+      const bool notifies = self->size() > 0 && watch(Watch::kTicks);
       const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
       unlock_and_wake();
-      notify({.supervisor = watch});
+      notify({.supervisor = notifies});
       const size_t count = run_share(*self, item);
       const int64_t duration_ns = begin_ns ? wait_now_ns() - begin_ns : 0;
       mutex_.lock();
+      self->running = false;
+      set_stalled(*self, false);
       if (begin_ns) {
         pace_.ran(count, duration_ns);
       }
@@ -412,12 +441,15 @@ void WorkerPool::worker_main(Workers::iterator self) {
   unlock_and_wake();
 }
 
-void WorkerPool::begin_blocking() {
+void WorkerPool::begin_blocking(WorkQueue* own_queue) {
   Wake wake;
   {
     MutexLock lock(mutex_);
-    return_own_items();
+    Worker& worker = worker_of(own_queue);
+    return_items(worker);
     blocked_++;
+    worker.blocked = true;
+    set_stalled(worker, false);
     if (quiet()) {
       quiet_.notify_all();
     }
@@ -431,11 +463,12 @@ void WorkerPool::begin_blocking() {
   notify(wake);
 }
 
-void WorkerPool::end_blocking() {
+void WorkerPool::end_blocking(WorkQueue* own_queue) {
   Wake wake;
   {
     MutexLock lock(mutex_);
     blocked_--;
+    worker_of(own_queue).blocked = false;
     unblocked_++;
     wake = claim_wake();
   }
@@ -453,51 +486,84 @@ void WorkerPool::join_retired() {
 
 void WorkerPool::return_stuck_items() {
   for (Worker& worker : workers_) {
-    if (worker.queue.size() > 0 && worker.shares == worker.seen_shares) {
-      return_items(worker.queue);
-      pace_.stuck();
+    if (worker.running && worker.shares == worker.seen_shares) {
+      if (worker.size() > 0) {
+        return_items(worker);
+        pace_.stuck();
+      }
+      if (!worker.blocked) {
+        set_stalled(worker, true);
+      }
     }
     worker.seen_shares = worker.shares;
   }
 }
 
-bool WorkerPool::look(uint64_t shares_before) {
-  return_stuck_items();
+bool WorkerPool::ticks_help() const {
+  if (idle_ > 0 && work_waits()) {
+    return true;
+  }
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.size() > 0; });
+}
+
+WorkerPool::Watch WorkerPool::look(uint64_t seen_shares) {
   const int64_t now_ns = wait_now_ns();
-  if (shares_ != shares_before) {
+  if (watched_ == Watch::kTicks) {
+    return_stuck_items();
+  }
+  const bool quiet = shares_ == seen_shares;
+  if (!quiet) {
     starved_since_ns_ = now_ns;
-    quiet_ticks_ = 0;
   } else if (work_waits()) {
     pace_.stuck();
   }
-  if (work_waits()) {
-    quiet_ticks_ = 0;
-    if (idle_ == 0 && now_ns - starved_since_ns_ >= kStarvedNs &&
-        live_ - blocked_ < most_threads()) {
-      spawn();
-      starved_since_ns_ = now_ns;
-    }
-    return true;
+  if (work_waits() && idle_ == 0 && can_grow() && now_ns - starved_since_ns_ >= kStarvedNs) {
+    spawn();
+    starved_since_ns_ = now_ns;
   }
-  return ++quiet_ticks_ <= (VirtualScheduler::current() ? 1 : kQuietTicks);
+  const bool helps = ticks_help();
+  quiet_ticks_ = quiet && !helps ? quiet_ticks_ + 1 : 0;
+  if (helps || (watched_ == Watch::kTicks && quiet_ticks_ < kQuietTicks)) {
+    return Watch::kTicks;
+  }
+  return work_waits() && idle_ == 0 && can_grow() ? Watch::kGrowth : Watch::kNone;
+}
+
+int64_t WorkerPool::next_look_ns() const {
+  return watched_ == Watch::kTicks ? saturating_add(wait_now_ns(), kTickNs)
+                                   : saturating_add(starved_since_ns_, kStarvedNs);
 }
 
 void WorkerPool::supervise() {
   MutexLock lock(mutex_);
+  bool rested = true;
+  uint64_t seen_shares = 0;  // at its last look
   // This goes on while the pool stops, because callbacks may still wait for each other.
   while (!terminated_) {
-    if (!watched_) {
+    const Watch watched = watched_;
+    if (watched == Watch::kNone) {
       watch_.wait(mutex_);
-      starved_since_ns_ = wait_now_ns();
-      quiet_ticks_ = 0;
+      rested = true;
       continue;
     }
-    const uint64_t shares_before = shares_;
-    const int64_t tick_ns = saturating_add(wait_now_ns(), kTickNs);
-    // The notification for `watched_` may arrive only now, so check the time.
-    while (!terminated_ && watch_.wait_until(mutex_, tick_ns)) {
+    if (std::exchange(rested, false)) {
+      seen_shares = shares_;
+      starved_since_ns_ = wait_now_ns();
+      quiet_ticks_ = 0;
     }
-    watched_ = look(shares_before);
+    const int64_t look_ns = next_look_ns();
+    bool in_time = true;
+    while (in_time && !terminated_ && watched_ == watched) {
+      in_time = watch_.wait_until(mutex_, look_ns);
+    }
+    if (watched_ != watched) {
+      continue;  // it has to look sooner
+    }
+    looks_++;
+    watched_ = look(seen_shares);
+    seen_shares = shares_;
+    rested = watched_ == Watch::kNone;
     const Wake wake = claim_wake();
     Workers to_join;
     to_join.splice(to_join.end(), retired_);

@@ -27,9 +27,14 @@ namespace workflow {
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
-// one worker is awake and will take them within microseconds, no other is woken. When sleeps turn
-// out shorter than what a wake-up costs, a worker that runs out of items takes a nap before it
-// sleeps: it looks again after some 100 µs without being woken.
+// one worker is awake and will take them within microseconds, no other is woken. A worker that has
+// run the same share for a whole tick is stalled, and nothing is left to it. When sleeps turn out
+// shorter than what a wake-up costs, a worker that runs out of items takes a nap before it sleeps:
+// it looks again after some 100 µs without being woken.
+//
+// The supervisor ticks only while a tick can help: while a worker keeps items to itself, or work is
+// left to a worker although another one is idle. If all are busy and work waits, it looks when the
+// pool might grow. Otherwise it sleeps.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
@@ -39,11 +44,13 @@ namespace workflow {
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
-// 2. If work waits while mutex_ is free, then it is attended to: a worker is being woken, or takes
-// a
-//    nap; or the supervisor watches, and either no worker is idle or one is awake and the work is
-//    not worth another; or the thread that has posted the work reads true from unattended_, and
-//    will wake one of them.
+//    Any worker that wakes may be the one that was notified, so each of them, a napper too, ends
+//    it.
+// 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
+//    is being woken; one takes a nap; no worker is idle, and either the pool cannot grow or the
+//    supervisor watches; some worker is idle, one is awake, the work is not worth another, and the
+//    supervisor ticks; or the thread that has posted the work reads true from unattended_, and will
+//    see to one of the others.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that
 //    posts them, or are refused, as the derived class says.
@@ -58,14 +65,14 @@ class WorkerPool {
     const char* name = "worker";
     int threads = 1;
     bool grow_when_starved = false;
-    int max_threads = 1024;  // with grow_when_starved; threads in a BlockingScope do not count
-    bool one_by_one = false;  // a worker takes one item at a time: items begin in the order in which
-                              // next() returns them
+    int max_threads = 1024;   // with grow_when_starved; threads in a BlockingScope do not count
+    bool one_by_one = false;  // a worker takes one item at a time: items begin in the order in
+                              // which next() returns them
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
   // Of the supervisor, while it watches. Two ticks are the promised millisecond.
   static constexpr int64_t kTickNs = 500'000;
-  static constexpr int kQuietTicks = 32;  // after these it sleeps
+  static constexpr int kQuietTicks = 2;  // after these, in which nothing was taken, it stops
   static constexpr int64_t kSpareNs = 5'000'000'000;
 
   explicit WorkerPool(const Options& options);
@@ -111,9 +118,14 @@ class WorkerPool {
   // How many items were ever taken.
   uint64_t taken() const;
 
-  // To be called by a worker of this pool before and after a wait; see BlockingScope.
-  void begin_blocking();
-  void end_blocking();
+  // How often the supervisor has looked after the workers, and whether it ticks now.
+  uint64_t looks() const;
+  bool ticks() const;
+
+  // To be called before and after a wait of a worker of this pool; see BlockingScope. `own_queue`
+  // is the worker's. Only begin_blocking() must be called by the worker itself.
+  void begin_blocking(WorkQueue* own_queue);
+  void end_blocking(WorkQueue* own_queue);
 
   // Joins the threads that have ended.
   void join_retired();
@@ -145,15 +157,19 @@ class WorkerPool {
   mutable Mutex mutex_;
 
  private:
-  struct Worker {
+  // Its queue has what it has taken for itself. The other members are guarded by mutex_.
+  struct Worker final : WorkQueue {
     Thread thread;
-    WorkQueue queue;
-    // Guarded by mutex_.
-    uint64_t shares = 0;       // how often it has filled the queue
+    uint64_t shares = 0;       // how often it has taken a share
     uint64_t seen_shares = 0;  // the same at the last tick of the supervisor
+    bool running = false;      // a share
+    bool blocked = false;      // in a BlockingScope
+    bool stalled = false;      // at least one tick has found it running the same share as before
   };
   using Workers = std::list<Worker>;
   enum class Rest { kNone, kSleep, kNap };
+  // What the supervisor does: it sleeps; it looks after kStarvedNs, to grow the pool; it ticks.
+  enum class Watch { kNone, kGrowth, kTicks };
 
   void worker_main(Workers::iterator self);
   // Takes the share of the calling worker: returns the first item, and puts the rest into its
@@ -162,16 +178,23 @@ class WorkerPool {
   Runnable* take_next() WF_REQUIRES(mutex_);
   // Moves half of the items of another worker, if they are worth it, to returned_.
   void steal() WF_REQUIRES(mutex_);
-  // Takes the items of a queue that have not begun back to returned_, in front of later ones.
-  void return_items(WorkQueue& queue) WF_REQUIRES(mutex_);
-  // The same for the calling worker.
-  void return_own_items() WF_REQUIRES(mutex_);
+  // Takes the items of a worker that have not begun back to returned_, in front of later ones.
+  void return_items(Worker& worker) WF_REQUIRES(mutex_);
   // Runs `item` and the others of the share. Returns how many.
   static size_t run_share(Worker& worker, Runnable* item);
   void supervise();
-  // One tick of the supervisor. Returns whether it has to go on watching.
-  bool look(uint64_t shares_before) WF_REQUIRES(mutex_);
+  // A look of the supervisor, which saw shares_ at the last one. Returns what it has to do next.
+  Watch look(uint64_t seen_shares) WF_REQUIRES(mutex_);
   void return_stuck_items() WF_REQUIRES(mutex_);
+  // Whether a tick may find something to do.
+  bool ticks_help() const WF_REQUIRES(mutex_);
+  // When the supervisor looks next, if it starts to wait now.
+  int64_t next_look_ns() const WF_REQUIRES(mutex_);
+  // Makes the supervisor do at least this. Returns whether it has to be notified for that.
+  bool watch(Watch least) WF_REQUIRES(mutex_);
+  bool can_grow() const WF_REQUIRES(mutex_) { return live_ - blocked_ < most_threads(); }
+  void set_stalled(Worker& worker, bool stalled) WF_REQUIRES(mutex_);
+  static Worker& worker_of(WorkQueue* own_queue) { return *static_cast<Worker*>(own_queue); }
   // Which threads to notify, after unlocking, so that waiting work gets a thread.
   struct Wake {
     bool worker = false;
@@ -183,7 +206,8 @@ class WorkerPool {
   void attend_slowly();
   bool work_waits() const WF_REQUIRES(mutex_) { return !returned_.empty() || waiting() > 0; }
   size_t work_waiting() const WF_REQUIRES(mutex_) { return returned_.size() + waiting(); }
-  int awake() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_; }
+  // The workers that will soon look for work without being woken.
+  int awake() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_ - stalled_; }
   // Whether items that are posted now are attended to without a notification (invariant 2).
   bool attended() const WF_REQUIRES(mutex_);
   bool spawn() WF_REQUIRES(mutex_);
@@ -214,7 +238,8 @@ class WorkerPool {
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
-  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or abandon_caller()
+  int stalled_ WF_GUARDED_BY(mutex_) = 0;  // none of these is idle or blocked
+  int lost_ WF_GUARDED_BY(mutex_) = 0;     // 1 once a worker has called stop() or abandon_caller()
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
@@ -226,11 +251,12 @@ class WorkerPool {
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
   // How the last worker rested that has not yet looked how many items had come meanwhile.
   Rest rested_ WF_GUARDED_BY(mutex_) = Rest::kNone;
-  bool watched_ WF_GUARDED_BY(mutex_) = false;
+  uint64_t looks_ WF_GUARDED_BY(mutex_) = 0;
+  Watch watched_ WF_GUARDED_BY(mutex_) = Watch::kNone;
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
   bool terminated_ WF_GUARDED_BY(mutex_) = false;
   int64_t starved_since_ns_ WF_GUARDED_BY(mutex_) = 0;  // no worker took an item since then
-  int quiet_ticks_ WF_GUARDED_BY(mutex_) = 0;           // of the supervisor, one after the other
+  int quiet_ticks_ WF_GUARDED_BY(mutex_) = 0;           // one after the other
 
   // Changed under mutex_ only. Each post reads it, so it has a line of the cache to itself.
   // Seq_cst, for invariant 4: a thread that posts changes waiting() and then reads this word, and a

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "PostFunction.h"
 #include "kernel/BlockingScope.h"
@@ -68,6 +70,31 @@ void post_behind_a_blocked_item(HandlerPool& pool, const std::function<void()>& 
   pool.post(batch);
 }
 
+// Numbers in the order in which items noted them.
+class Noted {
+ public:
+  void add(size_t number) {
+    const std::lock_guard lock(mutex_);
+    numbers_.push_back(number);
+  }
+  std::vector<size_t> get() {
+    const std::lock_guard lock(mutex_);
+    return numbers_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<size_t> numbers_;
+};
+
+std::vector<size_t> first_numbers(size_t count) {
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < count; i++) {
+    numbers.push_back(i);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 TEST(HandOff, ItemsBehindABlockedOneRunElsewhere) {
@@ -76,7 +103,7 @@ TEST(HandOff, ItemsBehindABlockedOneRunElsewhere) {
   ShortItems<HandlerPool> pool(2);
   for (size_t round = 1; round <= 10; round++) {
     post_behind_a_blocked_item(
-        *pool, [&] { EXPECT_TRUE(released.wait_for(round)); }, others);
+        *pool, [&released, round] { EXPECT_TRUE(released.wait_for(round)); }, others);
     EXPECT_TRUE(others.wait_for(round * kKept));
     released.add();
   }
@@ -111,7 +138,7 @@ TEST(HandOff, APostIsNotedWhileTheOnlyWorkerThatIsAwakeBlocks) {
   Tally others;
   ShortItems<HandlerPool> pool(2);
   for (size_t round = 1; round <= 10; round++) {
-    post(*pool, [&] {
+    post(*pool, [&begun, &released, round] {
       begun.add();
       EXPECT_TRUE(released.wait_for(round));
     });
@@ -127,13 +154,141 @@ TEST(HandOff, ComputationsBehindABlockedOneRunElsewhere) {
   Tally others;
   ShortItems<ComputePool> pool(2);
   for (size_t round = 1; round <= 10; round++) {
-    pool.post_one([&] { EXPECT_TRUE(released.wait_for(round)); });
+    pool.post_one([&released, round] { EXPECT_TRUE(released.wait_for(round)); });
     for (size_t i = 0; i < kKept; i++) {
       pool.post_one([&others] { others.add(); });
     }
     EXPECT_TRUE(others.wait_for(round * kKept));
     released.add();
   }
+}
+
+// Each that blocks gives the others of its share back, in front of those that were given back
+// before.
+TEST(HandOff, ItemsThatBlockLeaveTheOrderAsItWas) {
+  static constexpr size_t kCount = 61;
+  Noted begun;
+  Tally ended;
+  {
+    ShortItems<HandlerPool> pool(1);
+    RunnableList batch;
+    for (size_t i = 0; i < kCount; i++) {
+      batch.push_back(new Item([&, i] {
+        begun.add(i);
+        if (i % 7 == 3) {
+          const BlockingScope blocking;
+          EXPECT_TRUE(ended.wait_for(1));
+        } else if (i + 1 == kCount) {
+          ended.add();
+        }
+      }));
+    }
+    (*pool).post(batch);
+    EXPECT_TRUE(ended.wait_for(1));
+  }
+  EXPECT_EQ(begun.get(), first_numbers(kCount));
+}
+
+// The first occupies one thread, so the other begins all that follow.
+TEST(HandOff, ShortComputationsOfAQueueBeginInOrder) {
+  Noted begun;
+  Tally ended;
+  {
+    ShortItems<ComputePool> pool(2);
+    Tally held;
+    pool.post_one([&] {
+      held.add();
+      EXPECT_TRUE(ended.wait_for(1));
+    });
+    EXPECT_TRUE(held.wait_for(1));
+    for (size_t i = 0; i < 2 * kKept; i++) {
+      pool.post_one([&begun, &ended, i] {
+        begun.add(i);
+        if (i + 1 == 2 * kKept) {
+          ended.add();
+        }
+      });
+    }
+    EXPECT_TRUE(ended.wait_for(1));
+  }
+  EXPECT_EQ(begun.get(), first_numbers(2 * kKept));
+}
+
+TEST(HandOff, FewItemsAreTurnedRoundAtATime) {
+  static constexpr size_t kItems = 20'000;
+  Tally released;
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  post(pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
+  Noted begun;
+  for (size_t i = 0; i < kItems;) {
+    RunnableList batch;
+    for (size_t n = 0; n < 1 + i % 3 && i < kItems; n++, i++) {
+      batch.push_back(new Item([&begun, i] { begun.add(i); }));
+    }
+    pool.post(batch);
+  }
+  RunnableList large;
+  for (size_t i = kItems; i < 2 * kItems; i++) {
+    large.push_back(new Item([&begun, i] { begun.add(i); }));
+  }
+  pool.post(large);
+  released.add();
+  pool.stop();
+  EXPECT_EQ(begun.get().size(), 2 * kItems);
+  EXPECT_LT(pool.most_gathered(), HandlerPool::kPiece);
+}
+
+// Real time passes in the next two, because the fact is that little happens meanwhile.
+TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
+  ShortItems<ComputePool> pool(1);
+  Tally released;
+  Tally begun;
+  pool.post_one([&] {
+    begun.add();
+    EXPECT_TRUE(released.wait_for(1));
+  });
+  EXPECT_TRUE(begun.wait_for(1));
+  pool.post_one([] {});
+  const uint64_t before = (*pool).looks();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LT((*pool).looks() - before, 10U);
+  released.add();
+}
+
+TEST(HandOff, FewTicksFollowAShare) {
+  static constexpr size_t kRounds = 5;
+  ShortItems<HandlerPool> pool(2);
+  const uint64_t before = (*pool).looks();
+  Tally runs;
+  for (size_t round = 0; round < kRounds; round++) {
+    RunnableList batch;
+    for (size_t i = 0; i < 3; i++) {
+      batch.push_back(new Item([&runs] { runs.add(); }));
+    }
+    (*pool).post(batch);
+    std::this_thread::sleep_for(std::chrono::milliseconds(12));
+  }
+  EXPECT_TRUE(runs.wait_for(3 * kRounds));
+  EXPECT_LT((*pool).looks() - before, 10 * kRounds);
+}
+
+// A thread that is busy for long is not one that takes what is posted soon.
+TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
+  ShortItems<HandlerPool> pool(2);
+  Tally released;
+  Tally runs;
+  post(*pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
+  post(*pool, [&] { runs.add(); });
+  EXPECT_TRUE(runs.wait_for(1));
+  EXPECT_TRUE(test_support::eventually([&] { return !(*pool).ticks(); }));
+  for (size_t round = 2; round < 20; round++) {
+    const uint64_t before = (*pool).looks();
+    post(*pool, [&] { runs.add(); });
+    EXPECT_TRUE(runs.wait_for(round));
+    EXPECT_EQ((*pool).looks(), before);
+  }
+  released.add();
 }
 
 // Real time passes, because the fact is that nothing happens meanwhile: no thread of the process

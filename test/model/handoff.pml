@@ -8,14 +8,17 @@
  *   queue              HandlerPool::queue_ and WorkerPool::returned_, guarded by M
  *   first, end, slot   WorkQueue of each worker. A push of `range_` is one word, so both change in one
  *                      step, and only if they are what was read (compare-and-swap)
- *   waking, napping, watched, idle, live, unattended    members of WorkerPool
+ *   waking, napping, idle, live, unattended    members of WorkerPool
+ *   watched            watched_ == Watch::kTicks. The pool cannot grow, so kGrowth does not occur
+ *   stalled            Worker::stalled of each worker; AWAKE does not count it
  *   lazy               not worth_a_thread(1). WorkPace may change its mind in every hold of M
  *   fresh              whether shares differs from seen_shares
  *
  * Item 1 blocks until all others have run, as a callback may; not in WITH_STOP, because a pool that
  * ends may need to grow for such an item, which is not modelled. Every access to shared data that is
  * not guarded by M is a step of its own; memory is sequentially consistent, as the operations on
- * intake and unattended are. A sleeping worker wakes only if it is notified.
+ * intake and unattended are. A sleeping worker wakes only if it is notified. A worker that naps waits in
+ * the same place, so that a notification may reach it instead of a sleeper, or it wakes by itself.
  *
  * Parameters (-D):
  *   ITEMS, WORKERS   how many; the names of two workers are built in
@@ -41,7 +44,7 @@ byte M;
 byte intake, queue, ran;
 bool closed;
 byte first[WORKERS], end[WORKERS], slot[WORKERS * ITEMS];
-bool fresh[WORKERS], sleeping[WORKERS];
+bool fresh[WORKERS], running[WORKERS], stalled[WORKERS], sleeping[WORKERS];
 byte idle, live = WORKERS;
 bool waking, napping, watched, unattended, lazy, stopping, took;
 
@@ -51,13 +54,13 @@ byte early;   /* ticks that came while something else could happen */
 
 #define LOCK atomic { M == 0 -> M = 1 }
 #define UNLOCK M = 0
-#define AWAKE (live - idle)
+#define AWAKE (live - idle - stalled[0] - stalled[1])
 #define WORK (queue != 0 || intake != 0)
 
 #ifdef MUT_AWAKE_IS_ENOUGH
 #define ATTENDED (waking || napping || AWAKE > 0)
 #else
-#define ATTENDED (waking || napping || (watched && (idle == 0 || (AWAKE > 0 && lazy))))
+#define ATTENDED (waking || napping || idle == 0 || (watched && AWAKE > 0 && lazy))
 #endif
 
 /* claim_wake() */
@@ -73,7 +76,8 @@ inline claim() {
           if
           :: idle > 0 && (AWAKE == 0 || !lazy) -> waking = true; wakes = true
           :: idle > 0 && AWAKE > 0 && lazy -> waking = true; wakes = true  /* many wait */
-          :: idle == 0 || (AWAKE > 0 && lazy) -> watched = true
+          :: idle > 0 && AWAKE > 0 && lazy -> watched = true
+          :: idle == 0
           fi
        :: else
        fi;
@@ -121,6 +125,16 @@ inline run_item(i) {
   atomic { MAY_END(i) -> count_run(i) }
 }
 
+/* gather() */
+inline gather() {
+#ifdef MUT_TAKE_IN_TWO_STEPS
+  queue = queue | intake;
+  intake = 0
+#else
+  atomic { queue = queue | intake; intake = 0 }
+#endif
+}
+
 proctype Poster(byte from; byte to) {
   byte i = from;
   bool wakes, unattends, seen;
@@ -143,18 +157,26 @@ proctype Poster(byte from; byte to) {
      :: else
      fi;
      i++
+  :: i < to ->  /* HandlerPool::append() */
+     LOCK;
+     if
+     :: closed -> UNLOCK; count_run(i)
+     :: else ->
+#ifndef MUT_APPEND_UNCLAIMED
+        gather();
+        queue = queue | BIT(i);
+        claim();
+        UNLOCK;
+        notify_one()
+#else
+        gather();
+        queue = queue | BIT(i);
+        UNLOCK
+#endif
+     fi;
+     i++
   :: else -> break
   od
-}
-
-/* gather() */
-inline gather() {
-#ifdef MUT_TAKE_IN_TWO_STEPS
-  queue = queue | intake;
-  intake = 0
-#else
-  atomic { queue = queue | intake; intake = 0 }
-#endif
 }
 
 /* WorkQueue::take_back(): some or all items of worker w. Under M. */
@@ -211,6 +233,7 @@ inline fill_queue() {
     :: break
     od;
     fresh[me] = true;
+    running[me] = true;
     took = true;
 #ifndef MUT_SHARE_UNWATCHED
     if :: end[me] > 0 -> watched = true :: else fi
@@ -276,7 +299,8 @@ proctype Worker(byte me) {
            pop();
            if :: mine == NONE -> break :: else fi
         od;
-        LOCK
+        LOCK;
+        atomic { running[me] = false; stalled[me] = false }
      :: else ->
         see_end();
         if :: ends -> break :: else fi;
@@ -292,7 +316,13 @@ proctype Worker(byte me) {
         wakes = false;
         if
         :: WORK
-        :: !WORK && naps -> UNLOCK; LOCK
+        :: !WORK && naps ->
+           atomic { sleeping[me] = true; UNLOCK };
+           if
+           :: !sleeping[me]
+           :: sleeping[me] = false
+           fi;
+           LOCK
         :: !WORK && !naps ->
            atomic { sleeping[me] = true; UNLOCK };
 end_sleep:
@@ -301,20 +331,16 @@ end_sleep:
         fi;
         atomic {
           idle--;
-          if
-          :: naps ->
 #ifndef MUT_NAP_GOES_ON
-             napping = false
-#else
-             skip
+          if :: naps -> napping = false :: else fi;
 #endif
-          :: else ->
-#ifndef MUT_WAKING_GOES_ON
-             waking = false
+#ifdef MUT_WAKING_GOES_ON
+          skip
+#elif defined(MUT_NAP_LEAVES_WAKING)
+          if :: naps :: else -> waking = false fi
 #else
-             skip
+          waking = false
 #endif
-          fi
         };
         see_end();
         if :: ends -> break :: else fi
@@ -333,13 +359,29 @@ inline tick() {
   do
   :: w < WORKERS ->
 #ifndef MUT_STUCK_ITEMS_STAY
-     if :: !fresh[w] -> take_back(w, true) :: else fi;
+     if :: running[w] && !fresh[w] -> take_back(w, true) :: else fi;
 #endif
-     fresh[w] = false;
+     atomic {
+       if :: running[w] && !fresh[w] -> stalled[w] = true :: else fi;
+       fresh[w] = false
+     };
      w++
   :: else -> break
   od;
-  atomic { watched = WORK || AWAKE > 0; pace_stuck = WORK && !took; took = false };
+  atomic {
+    /* look() */
+    if
+#ifndef MUT_TICKS_END_EARLY
+    :: (idle > 0 && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = true
+    :: else ->
+#else
+    :: true ->
+#endif
+       if :: watched = false :: took -> watched = true fi
+    fi;
+    pace_stuck = WORK && !took;
+    took = false
+  };
   claim();
   if
   :: pace_stuck && idle > 0 && !waking && !napping -> waking = true; wakes = true
