@@ -66,6 +66,10 @@ class alignas(64) Intake {
     schedule_point();
     // Nobody closes an intake that holds something, so what is taken now is not the mark.
     top = top_.exchange(nullptr, std::memory_order_acq_rel);
+    if (!top->next_) {
+      items.push_back(top);
+      return 1;
+    }
     RunnableList taken;
     while (Runnable* const item = top) {
       top = item->next_;

@@ -26,8 +26,8 @@ class WorkPace {
 
   // `items` were run one after the other and took `duration_ns` together.
   void ran(size_t items, int64_t duration_ns) {
-    const int64_t each_ns =
-        std::clamp<int64_t>(duration_ns / static_cast<int64_t>(items), 1, kLongNs);
+    const int64_t average_ns = items == 1 ? duration_ns : duration_ns / static_cast<int64_t>(items);
+    const int64_t each_ns = std::clamp<int64_t>(average_ns, 1, kLongNs);
     // Fast down, because one interruption of a thread makes its items look long, and slowly up.
     item_ns_ = each_ns < item_ns_ ? (item_ns_ + each_ns) / 2 : (3 * item_ns_ + each_ns) / 4;
   }
@@ -41,11 +41,15 @@ class WorkPace {
   void stuck() { item_ns_ = kLongNs; }
 
   // Whether the next items that run should be measured. Reading the clock for each would cost more
-  // than posting it.
-  bool measures() { return shares_++ % kMeasured == 0; }
+  // than posting it. Short items are measured more rarely: it costs more in proportion, and if they
+  // become long the supervisor notices.
+  bool measures() { return shares_++ % (worth_a_thread(1) ? kMeasured : kShortMeasured) == 0; }
 
   // How many of `waiting` items one of `workers` that are awake takes at a time.
   size_t share(size_t waiting, size_t workers) const {
+    if (waiting <= workers) {
+      return 1;  // a chain of items comes here with each, and the divisions below take long
+    }
     const auto in_time = static_cast<size_t>(kShareNs / item_ns_);
     const size_t fair = waiting / std::max<size_t>(workers, 1);
     return std::clamp<size_t>(std::min(in_time, fair), 1, kMostShared);
@@ -85,6 +89,7 @@ class WorkPace {
  private:
   static constexpr int64_t kLongNs = 100'000;
   static constexpr uint64_t kMeasured = 4;
+  static constexpr uint64_t kShortMeasured = 32;
   static constexpr int64_t kStealNs = 5'000;
   static constexpr size_t kNapItems = 4;
   static constexpr int kMinBackoff = 16;

@@ -330,10 +330,11 @@ Runnable* WorkerPool::take_next() {
 
 Runnable* WorkerPool::take_share(Worker& worker) {
   gather();
-  if (!work_waits()) {
+  size_t waiting = work_waiting();
+  if (waiting == 0) {
     steal();
+    waiting = returned_.size();
   }
-  const size_t waiting = work_waiting();
   if (waiting == 0) {
     if (std::exchange(rested_, Rest::kNone) == Rest::kNap) {
       pace_.napped(0);
@@ -413,8 +414,10 @@ void WorkerPool::worker_main(Workers::iterator self) {
       // The supervisor looks after the items that this worker keeps to itself.
       const bool notifies = self->size() > 0 && watch(Watch::kTicks);
       const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
-      unlock_and_wake();
-      notify({.supervisor = notifies});
+      Wake wake = claim_wake();
+      wake.supervisor |= notifies;
+      mutex_.unlock();
+      notify(wake);
       const size_t count = run_share(*self, item);
       const int64_t duration_ns = begin_ns ? wait_now_ns() - begin_ns : 0;
       mutex_.lock();

@@ -46,6 +46,18 @@ TEST(WorkPace, FewShortItemsAreNotWorthAThread) {
   EXPECT_TRUE(pace.worth_stealing(30));
 }
 
+TEST(WorkPace, ShortItemsAreMeasuredRarely) {
+  const auto measured = [](WorkPace pace) {
+    int count = 0;
+    for (int i = 0; i < 320; i++) {
+      count += pace.measures() ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(measured(WorkPace()), 80);
+  EXPECT_EQ(measured(short_pace()), 10);
+}
+
 TEST(WorkPace, AStuckWorkerMakesItemsLong) {
   WorkPace pace = short_pace();
   pace.stuck();
