@@ -39,8 +39,8 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 };
 
 // Threads for computations. Each queue starts its items in order. The queues take turns, one item
-// each, so that a long queue does not delay a short one. No thread takes several items at a time, or
-// an item might begin after a later one of its queue.
+// each, so that a long queue does not delay a short one. No thread takes several items at a time,
+// or an item might begin after a later one of its queue.
 class ComputePool final : public WorkerPool {
  public:
   explicit ComputePool(int threads);

