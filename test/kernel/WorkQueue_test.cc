@@ -20,8 +20,9 @@ namespace {
 class CountedItem final : public Runnable {
  public:
   ~CountedItem() override = default;
-  void run_queued() override { runs_.fetch_add(1, std::memory_order_relaxed); }
-  int runs() const { return runs_.load(std::memory_order_relaxed); }
+  // Release and acquire: who sees that it has run may put it into a list again.
+  void run_queued() override { runs_.fetch_add(1, std::memory_order_release); }
+  int runs() const { return runs_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<int> runs_{0};
