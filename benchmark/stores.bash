@@ -5,12 +5,13 @@
 # $long_runs, the array of peers and that of servers to be ended.
 # shellcheck disable=SC2154  # those come from run
 
-readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large}
+readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large owned redis}
 readonly store_requests=${BENCH_STORE_REQUESTS:-50000}
 readonly store_seconds=${BENCH_STORE_SECONDS:-60}
 readonly store_timers=${BENCH_STORE_TIMERS:-1000000}
 readonly store_sync_us=${BENCH_STORE_SYNC_US:-}
 readonly store_processes=4
+readonly bullmq_version=5.81.5
 store_directory=
 
 # as_user USER COMMAND...: the command in place of this shell, as that user if we are root.
@@ -80,6 +81,35 @@ start_postgresql() {
   fi
   say "postgresql did not start: $(cat "$temporary/postgresql.log")"
   end_server "$server"
+  return 1
+}
+
+# One core is the server's, so that what the clients do does not count. It keeps no log and no copy on
+# a disk.
+start_redis() {
+  command -v redis-server >/dev/null || { say "redis-server is not installed"; return 1; }
+  own_directory redis nobody
+  socket=$directory/socket
+  (as_user nobody taskset -c 0 redis-server --port 0 --unixsocket "$socket" --unixsocketperm 777 \
+    --dir "$directory" --save '' --appendonly no) >"$temporary/redis.log" 2>&1 &
+  server=$!
+  servers+=("$server")
+  wait_for_socket "$socket" && return
+  say "redis-server did not start: $(tail -3 "$temporary/redis.log")"
+  end_server "$server"
+  return 1
+}
+
+# Sets `modules`, where BullMQ is installed. It is downloaded once for each build directory.
+install_bullmq() {
+  modules=$build/bullmq
+  [[ -d $modules/node_modules/bullmq ]] && return
+  command -v npm >/dev/null || { say "npm is not installed: no column for BullMQ"; return 1; }
+  mkdir -p "$modules"
+  npm install --prefix "$modules" --no-save --no-audit --no-fund --ignore-scripts \
+    "bullmq@$bullmq_version" >"$temporary/npm.log" 2>&1 && return
+  rm -rf "$modules"
+  say "npm could not install BullMQ: $(tail -3 "$temporary/npm.log")"
   return 1
 }
 
@@ -187,10 +217,10 @@ copy_store() {
   sync "$file"
 }
 
-# fill_store NAME N DUE
+# fill_store NAME N DUE OPTION...
 fill_store() {
   own_directory "$1" root
-  measure_long "$large" --row=fill --file="$directory/timers.db" --n="$2" --due="$3"
+  measure_long "$large" --row=fill --file="$directory/timers.db" --n="$2" --due="$3" "${@:4}"
 }
 
 run_store_large() {
@@ -210,6 +240,84 @@ run_store_large() {
     { timeout 120 "$large" --row=crash --file="$file"; } 2>/dev/null
     measure "$large" --row=overdue --file="$file" --n="$store_timers"
   done
+}
+
+run_store_owned() {
+  local large directory file row seconds=10 many=$((4 * store_requests)) ours options
+  ((store_seconds < seconds)) && seconds=$store_seconds
+  ours=$(program store_timer_store) && large=$(program store_large_store) ||
+    { say "the store's programs are not built"; return; }
+  for ((turn = 0; turn < short_runs; ++turn)); do
+    for row in schedule cancel take; do
+      options=(--prefix=owned --directory="$store_directory" --row="$row" --n="$many" --callers=256)
+      measure "$ours" "${options[@]}" --layout=owned
+      measure "$ours" "${options[@]}" --peer=shared
+      measure_program 1 store_bare_sqlite "${options[@]}"
+    done
+  done
+  options=(--prefix=owned --layout=owned)
+  fill_store many "$store_timers" later "${options[@]}"
+  fill_store past "$store_timers" past "${options[@]}"
+  for ((turn = 0; turn < long_runs; ++turn)); do
+    copy_store many
+    measure "$large" "${options[@]}" --row=lateness --file="$file" --n="$store_timers" \
+      --seconds="$seconds"
+    copy_store past
+    { timeout 120 "$large" "${options[@]}" --row=crash --file="$file"; } 2>/dev/null
+    measure "$large" "${options[@]}" --row=overdue --file="$file" --n="$store_timers"
+  done
+}
+
+ask_redis() {
+  redis-cli -s "$socket" "$@"
+}
+
+redis_bytes() {
+  ask_redis INFO memory | tr -d '\r' | sed -n 's/^used_memory://p'
+}
+
+# redis_command PEER ROW: sets `command`; false if that peer is not there or lacks the row.
+redis_command() {
+  local url="redis+unix://$socket?namespace=bench&shards=1" clients
+  clients=$(($(nproc) > 1 ? 1 : 0))-$(($(nproc) - 1))
+  case $1-$2 in
+    ours-lateness) command=("$(program store_large_store)" --file="$url") ;;
+    remembered_0-lateness) return 1 ;;
+    ours-*) command=("$(program store_timer_store)" --file="$url") ;;
+    remembered_0-*) command=("$(program store_timer_store)" --file="$url" --remembered=0) ;;
+    bare-*) command=("$(program peers_redis_bare_store)" --socket="$socket") ;;
+    bullmq-*)
+      install_bullmq || return 1
+      command=(node "$here/peers/bullmq_store.mjs" --modules="$modules" --socket="$socket")
+      ;;
+  esac
+  [[ -n ${command[0]} ]] || { say "the program of $1 is not built"; return 1; }
+  command=(taskset -c "$clients" "${command[@]}" --prefix=redis --peer="$1" --server="$server"
+    --row="$2" --directory="$store_directory")
+}
+
+# Each row begins with an empty server, except that those that are due are stored beside others.
+run_store_redis() {
+  local directory socket modules command before peer row n=$((2 * store_requests)) seconds=10
+  local -x LD_PRELOAD=
+  ((store_seconds < seconds)) && seconds=$store_seconds
+  start_redis || return
+  for ((turn = 0; turn < long_runs; ++turn)); do
+    for row in cancel take schedule; do
+      for peer in ours "${redis_peers[@]}"; do
+        redis_command "$peer" "$row" || continue
+        ask_redis FLUSHALL SYNC >/dev/null
+        before=$(redis_bytes)
+        measure_long "${command[@]}" --n="$n" --callers=256
+        [[ $row == schedule ]] || continue
+        echo "row=redis_bytes peer=$peer n=$n" \
+          "bytes=$((($(redis_bytes) - before) / n))" >>"$raw"
+        redis_command "$peer" lateness || continue
+        measure "${command[@]}" --n="$n" --seconds="$seconds"
+      done
+    done
+  done
+  end_server "$server"
 }
 
 run_store() {

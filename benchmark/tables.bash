@@ -268,6 +268,18 @@ table_graph() {
   done
 }
 
+table_coroutine() {
+  local task
+  task=$(value ours cpu_ns row=series_self_extending)
+  table "coroutines, CPU ns" "${coroutine_peers[@]}"
+  line "await of an empty task" cpu_ns "row=coroutine_empty" "≤ $(number "$task") (the task) + 60" \
+    "le:abs:$(awk -v task="${task:-0}" 'BEGIN { print task + 60 }')" le:asio:1e9
+  line "call of a coroutine" cpu_ns "row=coroutine_child" "" le:asio:1e9
+  line "sleep without a delay" cpu_ns "row=coroutine_due" "≤ 1700" le:abs:1700 le:asio:1e9
+  line "request and answer over loopback" cpu_ns "row=coroutine_ping" "" le:asio:1e9
+  line "memory of one that sleeps, bytes" bytes "row=coroutine_memory" "" le:asio:1e9
+}
+
 # http_lines ROW "CONNECTIONS..." BUDGET CONDITION...
 http_lines() {
   local row=$1 counts=$2 budget=$3 connections
@@ -409,6 +421,55 @@ table_store_large() {
   line "the same, max µs" max_us "row=store_beside_overdue n=$n" "" le:abs:1e9
   line "overdue ones that begin meanwhile, per second" overdue_per_s \
     "row=store_beside_overdue n=$n" "" ge:abs:0
+}
+
+table_store_owned() {
+  local n=$store_timers
+  table "a store with one owner, 256 callers, per second" shared sqlite
+  line "schedule" per_s "row=owned_schedule" "≥ 200,000" ge:abs:200000 ge:sqlite:0
+  line "cancel by name" per_s "row=owned_cancel" "" ge:sqlite:0
+  line "claim and acknowledge, empty handlers" per_s "row=owned_take" "≥ 100,000" \
+    ge:abs:100000 ge:sqlite:0
+  table "the same, CPU of the process, µs" shared sqlite
+  line "schedule" cpu_us "row=owned_schedule" "" le:sqlite:1e9
+  line "cancel by name" cpu_us "row=owned_cancel" "" le:sqlite:1e9
+  line "claim and acknowledge" cpu_us "row=owned_take" "" le:sqlite:1e9
+
+  table "$n timers in a store with one owner"
+  line "bytes of the file for each" bytes "row=owned_bytes n=$n" "" le:abs:1e9
+  line "resident memory, MB" resident_mb "row=owned_lateness n=$n" "" le:abs:1e9
+  line "lateness, 1,000 due per second: p50 µs" p50_us "row=owned_lateness n=$n" "" le:abs:1e9
+  line "the same, p99 µs" p99_us "row=owned_lateness n=$n" "≤ 300" le:abs:300
+  line "the same, max µs" max_us "row=owned_lateness n=$n" "" le:abs:1e9
+  line "CPU for each that is due, µs" cpu_us "row=owned_lateness n=$n" "" le:abs:1e9
+  line "all overdue, after kill -9: open, ms" open_ms "row=owned_after_kill n=$n" "" le:abs:1e9
+  line "the same, until the first handler, ms" first_ms "row=owned_after_kill n=$n" "" le:abs:1e9
+}
+
+table_store_redis() {
+  table "timers in a Redis, 256 callers, per second" "${redis_peers[@]}"
+  line "schedule" per_s row=redis_schedule "≥ 0.9 × bare, 2 × BullMQ" ge:bare:0.9 ge:bullmq:2
+  line "cancel by name" per_s row=redis_cancel "≥ 0.9 × bare, 3 × BullMQ" ge:bare:0.9 ge:bullmq:3
+  line "claim and acknowledge, empty handlers" per_s row=redis_take "≥ 0.9 × bare" ge:bare:0.9
+
+  table "the same, CPU of the server, µs" "${redis_peers[@]}"
+  for row in schedule cancel take; do
+    line "$([[ $row == take ]] && echo "claim and acknowledge" || echo "$row")" server_us \
+      "row=redis_$row" "≤ 1.1 × bare, 0.55 × BullMQ" le:bare:1.1 le:bullmq:0.55
+  done
+
+  table "the same, CPU of the clients, µs" "${redis_peers[@]}"
+  line "schedule" cpu_us row=redis_schedule "" le:bare:1e9
+  line "cancel by name" cpu_us row=redis_cancel "" le:bare:1e9
+  line "claim and acknowledge" cpu_us row=redis_take "" le:bare:1e9
+
+  table "stored in a Redis: $((2 * store_requests)) timers" "${redis_peers[@]}"
+  line "memory of the server for each, bytes" bytes row=redis_bytes "≤ 280, 0.35 × BullMQ" \
+    le:bullmq:0.35 le:abs:280
+  line "lateness, 1,000 due per second: p50 µs" p50_us row=redis_lateness "" le:bare:1e9
+  line "the same, p99 µs" p99_us row=redis_lateness "≤ 400" le:abs:400 le:bare:1e9
+  line "the same, max µs" max_us row=redis_lateness "" le:bare:1e9
+  line "CPU of the server for each that is due, µs" server_us row=redis_lateness "" le:bare:1e9
 }
 
 table_store() {

@@ -19,6 +19,10 @@
 //   commits                  --group timers for each commit, for --seconds; the size of the log
 //   share                    as commits, as one of several processes: begins --begin-at seconds
 //                            after 1970, names timers by --process
+//
+// --peer and --prefix change the peer and the first word of the rows that are printed, so that one
+// program can stand for several peers of several tables. --server is the process id of a server
+// whose CPU is measured, too.
 #pragma once
 
 #include <cstdio>
@@ -79,20 +83,38 @@ class OwnDirectory {
   std::string path_;
 };
 
-// The CPU is that of this process, so that of a peer's server is missing.
+inline Line stored_line(const Options& options, const std::string& row, const char* peer) {
+  return Line(options.text("prefix", "store") + "_" + row, options.text("peer", peer));
+}
+
+// The CPU of the server --server so far; 0 if there is none.
+inline int64_t server_cpu_ns(const Options& options) {
+  const auto server = static_cast<pid_t>(options.number("server", 0));
+  clockid_t clock;
+  if (server == 0 || ::clock_getcpuclockid(server, &clock) != 0) return 0;
+  return read_clock_ns(clock);
+}
+
+// The CPU is that of this process, and besides that of --server.
 template <class Work>
-void measure_stored(const char* row, const char* peer, size_t n, size_t callers, Work work) {
+void measure_stored(const Options& options, const char* row, const char* peer, size_t n,
+                    size_t callers, Work work) {
+  const int64_t server_before = server_cpu_ns(options);
   const int64_t cpu_before = process_cpu_ns();
   const int64_t begin_ns = now_ns();
   work();
   const int64_t wall_ns = now_ns() - begin_ns;
-  Line(row, peer)
-      .add("n", n)
+  const int64_t cpu_ns = process_cpu_ns() - cpu_before;
+  Line line = stored_line(options, row, peer);
+  line.add("n", n)
       .add("callers", callers)
       .add("many", size_t{callers > 1})
       .add("per_s", static_cast<double>(n) * kNsPerSecond / static_cast<double>(wall_ns))
-      .add("cpu_us", per_op(process_cpu_ns() - cpu_before, n) / kNsPerUs)
-      .print();
+      .add("cpu_us", per_op(cpu_ns, n) / kNsPerUs);
+  if (server_before != 0) {
+    line.add("server_us", per_op(server_cpu_ns(options) - server_before, n) / kNsPerUs);
+  }
+  line.print();
 }
 
 struct Commits {
@@ -113,13 +135,20 @@ Commits commit_groups(Store& store, size_t first, size_t group, int64_t seconds)
   return commits;
 }
 
+inline void add_quantiles(Line& line, const Quantiles& ns) {
+  line.add("p50_us", static_cast<double>(ns.at(0.5)) / kNsPerUs)
+      .add("p99_us", static_cast<double>(ns.at(0.99)) / kNsPerUs)
+      .add("max_us", static_cast<double>(ns.max()) / kNsPerUs)
+      .add("min_us", static_cast<double>(ns.min()) / kNsPerUs);
+}
+
 template <class Store>
 void run_commits(Store& store, const Options& options) {
   const size_t group = options.count("group", 10);
   Commits commits = commit_groups(store, 0, group, options.number("seconds", 60));
   const size_t count = commits.ns.size();
   const Quantiles ns(std::move(commits.ns));
-  Line("store_commits", Store::kPeer)
+  stored_line(options, "commits", Store::kPeer)
       .add("group", group)
       .add("count", count)
       .add("p50_us", static_cast<double>(ns.at(0.5)) / kNsPerUs)
@@ -138,7 +167,7 @@ void run_share(Store& store, const Options& options) {
                                   options.number("seconds", 10));
   const size_t count = commits.ns.size();
   const Quantiles ns(std::move(commits.ns));
-  Line("store_share_of", Store::kPeer)
+  stored_line(options, "share_of", Store::kPeer)
       .add("process", process)
       .add("count", count)
       .add("p99_ms", static_cast<double>(ns.at(0.99)) / kNsPerMs)
@@ -154,14 +183,14 @@ void run_store_row(Store& store, const Options& options) {
   const size_t n = options.count("n", 10'000);
   const size_t callers = options.count("callers", 64);
   if (row == "schedule") {
-    measure_stored("store_schedule", Store::kPeer, n, callers,
+    measure_stored(options, "schedule", Store::kPeer, n, callers,
                    [&] { store.schedule(0, n, callers, Due::kLater); });
   } else if (row == "cancel") {
     store.schedule(0, n, kPreparing, Due::kLater);
-    measure_stored("store_cancel", Store::kPeer, n, callers, [&] { store.cancel(n, callers); });
+    measure_stored(options, "cancel", Store::kPeer, n, callers, [&] { store.cancel(n, callers); });
   } else if (row == "take") {
     store.schedule(0, n, kPreparing, Due::kNow);
-    measure_stored("store_take", Store::kPeer, n, callers, [&] { store.take(n, callers); });
+    measure_stored(options, "take", Store::kPeer, n, callers, [&] { store.take(n, callers); });
   } else if (row == "commits") {
     run_commits(store, options);
   } else if (row == "share") {

@@ -7,6 +7,8 @@
 //   crash     begins to run the timers of the store and kills its own process in the middle.
 //   overdue   opens the store after that: the time until the first handler begins, and how late
 //             timers of 10 ms are meanwhile.
+//
+// --file may be a URL. --prefix, --peer and --server are those of common/StoreRows.h.
 
 #include <signal.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@
 namespace bench {
 namespace {
 
+constexpr const char* kPeer = "ours";
 constexpr size_t kCallers = 256;
 constexpr const char* kStoredKind = "expire";
 constexpr const char* kMeasuredKind = "measured";
@@ -48,7 +51,10 @@ void fill(const std::string& file, const Options& options) {
   schedule_all(*store, n, kStoredKind,
                [first](size_t i) { return first + std::chrono::microseconds(i); });
   store->close();
-  Line("store_bytes", "ours").add("n", n).add("bytes", per_op(file_bytes(file), n)).print();
+  stored_line(options, "bytes", kPeer)
+      .add("n", n)
+      .add("bytes", per_op(file_bytes(file), n))
+      .print();
 }
 
 // How late handlers begin, in nanoseconds by the clock of the system.
@@ -79,13 +85,6 @@ class Lateness {
   std::vector<int64_t> samples_;
 };
 
-void add_quantiles(Line& line, const Quantiles& ns) {
-  line.add("p50_us", static_cast<double>(ns.at(0.5)) / kNsPerUs)
-      .add("p99_us", static_cast<double>(ns.at(0.99)) / kNsPerUs)
-      .add("max_us", static_cast<double>(ns.max()) / kNsPerUs)
-      .add("min_us", static_cast<double>(ns.min()) / kNsPerUs);
-}
-
 void handle_measured(WFTimerStore& store, Lateness& lateness) {
   if (store.handle(kMeasuredKind, [&lateness](WFStoredTimer* timer) { lateness.add(*timer); }) !=
       0) {
@@ -106,13 +105,16 @@ void measure_lateness(const std::string& file, const Options& options) {
   schedule_all(*store, due, kMeasuredKind,
                [first, interval](size_t i) { return first + interval * static_cast<int64_t>(i); });
   handle_measured(*store, lateness);
+  const int64_t server_before = server_cpu_ns(options);
   const int64_t cpu_before = process_cpu_ns();
   lateness.wait_for(due, 50 * kNsPerMs);
   const int64_t cpu_ns = process_cpu_ns() - cpu_before;
-  Line line("store_lateness", "ours");
+  const int64_t server_ns = server_cpu_ns(options) - server_before;
+  Line line = stored_line(options, "lateness", kPeer);
   line.add("n", n)
       .add("resident_mb", static_cast<double>(resident_bytes()) / 1e6)
       .add("cpu_us", per_op(cpu_ns, due) / kNsPerUs);
+  if (server_before != 0) line.add("server_us", per_op(server_ns, due) / kNsPerUs);
   add_quantiles(line, lateness.take());
   line.print();
   store->close();
@@ -146,7 +148,7 @@ void measure_overdue(const std::string& file, const Options& options) {
   while (first_ns == 0) {
     sleep_ns(kNsPerMs / 10);
   }
-  Line("store_after_kill", "ours")
+  stored_line(options, "after_kill", kPeer)
       .add("n", n)
       .add("open_ms", static_cast<double>(opened_ns - begin_ns) / kNsPerMs)
       .add("first_ms", static_cast<double>(first_ns - begin_ns) / kNsPerMs)
@@ -161,7 +163,7 @@ void measure_overdue(const std::string& file, const Options& options) {
     lateness.wait_for(i + 1, kNsPerMs);
   }
   const double passed_s = static_cast<double>(now_ns() - since_ns) / kNsPerSecond;
-  Line line("store_beside_overdue", "ours");
+  Line line = stored_line(options, "beside_overdue", kPeer);
   line.add("n", n).add("overdue_per_s", static_cast<double>(begun - begun_before) / passed_s);
   add_quantiles(line, lateness.take());
   line.print();

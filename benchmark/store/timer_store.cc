@@ -1,8 +1,8 @@
-// The rows of common/StoreRows.h for our store in a file of SQLite. Links: store.
+// The rows of common/StoreRows.h for our store in a file of SQLite or in a Redis. Links: store.
 //
 // One caller is a thread that makes blocking calls. Several callers are chains of tasks. A file
-// that is named by --file stays; otherwise there is a new one in --directory. --layout=owned is
-// that of a store which one process owns.
+// that is named by --file stays, and so does what is in the Redis whose URL --file is; otherwise
+// there is a new file in --directory. --layout=owned is that of a store which one process owns.
 
 #include <atomic>
 #include <chrono>
@@ -84,12 +84,12 @@ class OurTimerStore {
 };
 
 // How long the store took for its groups, which are not always those that were started together.
-void print_groups(const WFTimerStats::Lateness& commit, bool commits) {
+void print_groups(const Options& options, const WFTimerStats::Lateness& commit) {
   const auto us = [&commit](double part) {
     return static_cast<double>(commit.percentile(part).count()) / kNsPerUs;
   };
-  Line("store_groups", OurTimerStore::kPeer)
-      .add("commits", size_t{commits})
+  stored_line(options, "groups", OurTimerStore::kPeer)
+      .add("commits", size_t{options.text("row", "") == "commits"})
       .add("count", static_cast<size_t>(commit.count))
       .add("p50_us", us(0.5))
       .add("p99_us", us(0.99))
@@ -105,8 +105,7 @@ void run(const Options& options) {
   const std::string file = options.text("file", directory.path() + "/timers.db");
   OurTimerStore store(file, store_options, options.text("layout", ""));
   run_store_row(store, options);
-  const std::string row = options.text("row", "schedule");
-  if (row != "share") print_groups(store.stats().commit, row == "commits");
+  if (options.text("row", "") != "share") print_groups(options, store.stats().commit);
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ class SubTask : public workflow::Runnable {
   // The owning SeriesWork, or null if the task has not joined one yet.
   void *get_pointer() const {
     const uintptr_t owner = owner_.load(std::memory_order_acquire);
-    return owner == kAlone ? own_series() : reinterpret_cast<void *>(owner & ~kMark);
+    return owner == kAlone || (owner & kWaited) ? own_series()
+                                                : reinterpret_cast<void *>(owner & ~kMark);
   }
   void set_pointer(void *pointer) {
     owner_.store(reinterpret_cast<uintptr_t>(pointer), std::memory_order_release);
@@ -70,8 +71,21 @@ class SubTask : public workflow::Runnable {
   // The owning series, or null for a task that runs alone.
   SeriesWork *joined_series() const;
 
-  // Returns the owning series and leaves it. For a task that outlives its series.
-  SeriesWork *leave_series();
+  // What follows a task that does not end with delete_and_next(): take the place first, then give
+  // up the task, and return place.next() from done(). leave_place() is for a task that outlives its
+  // series.
+  class Place {
+   public:
+    // The next task of the series, or null.
+    SubTask *next() const;
+
+   private:
+    friend class SubTask;
+    explicit Place(uintptr_t owner) : owner_(owner) {}
+    const uintptr_t owner_;
+  };
+  Place place() const { return Place(owner_.load(std::memory_order_acquire)); }
+  Place leave_place();
 
   // Dispatches each of the tasks, and what follows from it, and leaves the list empty. If this
   // thread is already doing so for the same `owner` further up its stack, the tasks are left to be
@@ -91,6 +105,10 @@ class SubTask : public workflow::Runnable {
   SubTask *come_back_after(SubTask *task);
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
+  // Whether a task may still join a series or be started: it has done neither.
+  static bool is_unstarted(const SubTask *task) {
+    return task->owner_.load(std::memory_order_acquire) == 0;
+  }
 
   // Scopes end what waits inside them early (workflow/WFScope.h). A kind of task that can wait
   // takes part in this way:
@@ -138,9 +156,10 @@ class SubTask : public workflow::Runnable {
   // Runs the callback, deletes this and returns the next task to dispatch, or null.
   virtual SubTask *done() = 0;
 
-  // The lowest bit of owner_ is a mark; it is 0 in the address of a series.
+  // The lowest bits of owner_ are marks; they are 0 in the address of a series or task.
   static constexpr uintptr_t kMark = 1;
   static constexpr uintptr_t kAlone = kMark;
+  static constexpr uintptr_t kWaited = 2;
 
   void *own_series() const;
   static void run_chain(SubTask *finished);
@@ -158,6 +177,8 @@ class SubTask : public workflow::Runnable {
   //   0                      the task has not joined a series
   //   a series               the owning series
   //   kAlone                 the task runs alone, and nobody has asked for its series yet
+  //   a task, plus kWaited   the same, and the other task comes back after this one: it would stand
+  //                          in the series if there were one
   //   a series, plus kMark   the task is bare: a ParallelTask was given it without a series, or it
   //                          follows such a task. The series was made for its branch, but done() of
   //                          the task need not know that
@@ -195,8 +216,14 @@ class ParallelTask : public SubTask {
   // not started a branch of this task, the second one begins it and returns the task to dispatch,
   // and the third one deletes it.
   void adopt_series(SeriesWork *series);
+  // Whether that is allowed.
+  static bool may_adopt(const SeriesWork *series);
   static SubTask *begin_series(SeriesWork *series);
   static void delete_series(SeriesWork *series);
+
+  // Makes a branch of the subtask's series, or of a new series for it. The series will delete
+  // itself at its end. Returns the task to dispatch.
+  SubTask *begin_branch(SubTask *task);
 
   SubTask **subtasks = nullptr;
   size_t subtasks_nr = 0;
@@ -204,10 +231,6 @@ class ParallelTask : public SubTask {
  private:
   friend class SeriesWork;
   friend class SubTask;
-
-  // Makes a branch of the subtask's series, or of a new series for it. Returns the task to
-  // dispatch.
-  SubTask *begin_branch(SubTask *task);
 
   std::atomic<size_t> remaining_{0};
 };

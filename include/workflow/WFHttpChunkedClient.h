@@ -13,6 +13,23 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/detail/HttpClientTask.h"
 
+namespace workflow {
+
+// Takes the pieces of a response one by one, in its own time: see WFHttpChunkedTask::set_reader().
+class ChunkReader {
+ public:
+  // A piece has arrived. Its bytes are valid during the call. The task then leaves its series, so
+  // that the next task of the series runs, and may be started or join a series again.
+  virtual void piece(const char *data, size_t size) = 0;
+  // The task was dropped or dismissed: there will be no callback. Nothing is called after this.
+  virtual void dropped() = 0;
+
+ protected:
+  ~ChunkReader() = default;
+};
+
+}  // namespace workflow
+
 // An HTTP request whose response is passed on as it arrives, and never stored: the task needs
 // little memory however much the server sends.
 //
@@ -91,11 +108,19 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
     return this;
   }
 
+  // For WFCoChunks, before the start: the pieces go to the reader instead of `extract`. Each time
+  // that the task is dispatched it ends in one of two ways: with a piece, after which it is to be
+  // dispatched again, or with its callback. Until it is dispatched again nothing more is read. The
+  // reader must live until the callback.
+  void set_reader(workflow::ChunkReader *reader) { reader_ = reader; }
+
   // See WFHttpChunkedClient.
   WFHttpChunkedTask(const ParsedURI &uri, int redirect_max, extract_t extract, callback_t callback);
 
  protected:
+  void dispatch() override;
   SubTask *done() override;
+  void drop_unstarted() override;
   bool goes_on() override;
   protocol::ProtocolMessage *next_request() override;
   protocol::ProtocolMessage *next_response() override { return &resp_; }
@@ -109,6 +134,8 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // Calls extract for the data that has arrived.
   void deliver();
   void call_extract();
+  bool has_pieces() const;
+  SubTask *pass_piece();
 
   protocol::HttpMessageChunk chunk_;
   std::optional<extract_t> next_extract_;  // replaces extract_ before the next call
@@ -119,6 +146,9 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   bool header_reported_ = false;
   bool delivering_ = false;
   bool stopped_ = false;
+  bool is_over_ = false;  // with a reader: the exchange has ended, and pieces are left
+  bool has_begun_ = false;
+  workflow::ChunkReader *reader_ = nullptr;
 };
 
 class WFHttpChunkedClient {

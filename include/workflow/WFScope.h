@@ -20,6 +20,7 @@
 // scopes that are nested in it. docs/scopes.md lists how each kind of task ends.
 
 namespace workflow {
+class CoGroup;
 class DeadlineScope;
 }  // namespace workflow
 
@@ -91,6 +92,14 @@ class WFScope {
   // (std::stop_callback) run on the thread that ends the scope, and must not block. If this refers
   // to no scope, stop is never requested. Throws std::bad_alloc.
   std::stop_token stop_token() const;
+
+  // In a scope that wf::scope() has made (WFCoroutine.h): begins the coroutine f(args...) inside,
+  // on another thread or later on this one. f and the arguments are copied or moved into it. What
+  // it returns is dropped; what it throws ends the scope. Any thread may call this, while anything
+  // runs inside. Returns false, and does nothing, once everything inside has ended: errno is
+  // ECANCELED then. In any other scope it is EINVAL.
+  template <class F, class... A>
+  bool start(F f, A... args) const;
 #endif
 
   bool operator==(const WFScope &other) const {
@@ -105,6 +114,7 @@ class WFScope {
 
  private:
   friend class workflow::SeriesScope;
+  friend class workflow::CoGroup;
   workflow::DeadlineScope *scope_ = nullptr;  // a counted reference
 };
 

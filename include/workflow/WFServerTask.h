@@ -99,6 +99,9 @@ class WFServerTask : public WFNetworkTask<REQ, RESP>, public workflow::ServerExc
     return stream;
   }
 
+  // Whether a streamed reply has begun.
+  bool has_stream() const { return is_streaming(); }
+
   int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const override {
     return peer_addr(addr, addrlen);
   }

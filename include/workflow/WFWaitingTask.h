@@ -8,6 +8,19 @@
 
 #include "workflow/detail/WaitingTask.h"
 
+namespace workflow {
+
+class CoAccess;
+
+// How a conditional has ended, and what its signal brought.
+struct ConditionalEnd {
+  int state = WFT_STATE_UNDEFINED;
+  int error = 0;
+  void *message = nullptr;
+};
+
+}  // namespace workflow
+
 // Tasks that wait for something that other threads bring: counts, messages or signals.
 //
 // Each of them ends when two things have happened, in either order: the task was dispatched, and
@@ -113,7 +126,7 @@ class WFConditional : public workflow::MessageTask {
 
   // `msgbuf` must live until the task is dispatched. If it is null, `user_data` takes the message.
   WFConditional(SubTask *task, void **msgbuf) : MessageTask(msgbuf), task_(task) {
-    assert(task && !series_of(task));
+    assert(!task || !series_of(task));
   }
   explicit WFConditional(SubTask *task) : WFConditional(task, nullptr) {}
 
@@ -127,5 +140,12 @@ class WFConditional : public workflow::MessageTask {
   // cancelled.
   virtual void message_unused(void * /*msg*/) {}
 
-  SubTask *task_;
+  SubTask *task_;  // null only if a coroutine waits
+
+ private:
+  friend class workflow::CoAccess;
+
+  // Where a coroutine that waits for this learns how it has ended. Then the coroutine decides how
+  // the series goes on: a failure does not cancel it. Null if no coroutine waits.
+  workflow::ConditionalEnd *end_ = nullptr;
 };

@@ -163,7 +163,8 @@ bool ComputeTask::start_limit() {
 }
 
 void ComputeTask::on_cancel(int reason) {
-  if (reason == ETIMEDOUT ? limit_->claim() : limit_->claim_before_begin()) {
+  const bool abandons = reason == ETIMEDOUT && !waits_for_compute_;
+  if (abandons ? limit_->claim() : limit_->claim_before_begin()) {
     state = WFT_STATE_SYS_ERROR;
     error = reason;
     if (limit_->take_timer()) {
@@ -230,11 +231,11 @@ SubTask* ComputeTask::end_and_next() {
   if (!limit_) {
     return delete_and_next();
   }
-  SeriesWork* series = leave_series();
+  const Place after = leave_place();
   if (limit_->unref()) {
     delete this;
   }
-  return series ? series->pop() : nullptr;
+  return after.next();
 }
 
 }  // namespace workflow

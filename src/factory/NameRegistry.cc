@@ -1,6 +1,7 @@
 #include "factory/NameRegistry.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "util/Thread.h"
 
@@ -38,6 +39,7 @@ void NameRegistry::Shard::yield_lock() const {
 
 NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   Entry* entry = node->entry_;
+  assert(entry);
   visitors.leaves(node, node->next_);
   (node->previous_ ? node->previous_->next_ : entry->head) = node->next_;
   (node->next_ ? node->next_->previous_ : entry->tail) = node->previous_;

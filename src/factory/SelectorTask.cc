@@ -46,9 +46,9 @@ SubTask* WFSelectorTask::done() {
   if (callback_) {
     callback_(this);
   }
-  SeriesWork* series = joined_series();
+  const Place after = place();
   drop_unstarted();
-  return series ? series->pop() : nullptr;
+  return after.next();
 }
 
 void WFSelectorTask::drop_unstarted() {

@@ -79,13 +79,23 @@ void SubTask::run_queued() {
 }
 
 SeriesWork* SubTask::joined_series() const {
-  static_assert(alignof(SeriesWork) > kMark && (kAlone & ~kMark) == 0);
-  return reinterpret_cast<SeriesWork*>(owner_.load(std::memory_order_acquire) & ~kMark);
+  static_assert(alignof(SeriesWork) > (kMark | kWaited) && alignof(SubTask) > (kMark | kWaited) &&
+                (kAlone & ~kMark) == 0);
+  const uintptr_t owner = owner_.load(std::memory_order_acquire);
+  return owner & kWaited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMark);
 }
 
-SeriesWork* SubTask::leave_series() {
+SubTask* SubTask::Place::next() const {
+  if (owner_ & kWaited) {
+    return reinterpret_cast<SubTask*>(owner_ & ~kWaited);
+  }
+  SeriesWork* const series = reinterpret_cast<SeriesWork*>(owner_ & ~kMark);
+  return series ? series->pop() : nullptr;
+}
+
+SubTask::Place SubTask::leave_place() {
   workflow::schedule_point();
-  return reinterpret_cast<SeriesWork*>(owner_.exchange(0, std::memory_order_acq_rel) & ~kMark);
+  return Place(owner_.exchange(0, std::memory_order_acq_rel));
 }
 
 // Returns whether the task has ended when its dispatch() returns.
@@ -100,8 +110,9 @@ void SubTask::follow(TaskContext& context, SubTask* finished) {
   for (;;) {
     const uintptr_t owner = finished->owner_.load(std::memory_order_acquire);
     context.dispatching = nullptr;
-    context.series = reinterpret_cast<SeriesWork*>(owner & ~kMark);
-    const bool is_bare = (owner & kMark) && owner != kAlone;
+    const bool is_waited = owner & kWaited;
+    context.series = is_waited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMark);
+    const bool is_bare = !is_waited && (owner & kMark) && owner != kAlone;
     SubTask* next = is_bare ? end_bare_task(context, finished) : finished->done();
     if (!next || !dispatch_one(context, next)) {
       break;
@@ -169,20 +180,26 @@ void SubTask::start_alone() {
 }
 
 void* SubTask::own_series() const {
-  SeriesWork* series = new SeriesWork();
-  uintptr_t owner = kAlone;
-  if (owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
-                                     std::memory_order_acq_rel)) {
+  SeriesWork* const series = new SeriesWork();
+  uintptr_t owner = owner_.load(std::memory_order_acquire);
+  const bool is_alone = owner == kAlone || (owner & kWaited);
+  if (is_alone && owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
+                                                 std::memory_order_acq_rel)) {
+    if (owner & kWaited) {
+      SubTask* const waiting = reinterpret_cast<SubTask*>(owner & ~kWaited);
+      waiting->owner_.store(0, std::memory_order_relaxed);
+      series->push_front(waiting);
+    }
     return series;
   }
   delete series;
-  return reinterpret_cast<void*>(owner);
+  return reinterpret_cast<void*>(owner & ~kMark);  // another thread has made one
 }
 
 SubTask* SubTask::delete_and_next() {
-  SeriesWork* series = joined_series();
+  const Place after = place();
   delete this;
-  return series ? series->pop() : nullptr;
+  return after.next();
 }
 
 SubTask* SubTask::delete_and_continue_with(SubTask* task) {
@@ -192,6 +209,10 @@ SubTask* SubTask::delete_and_continue_with(SubTask* task) {
 }
 
 SubTask* SubTask::come_back_after(SubTask* task) {
+  if (owner_.load(std::memory_order_acquire) == kAlone) {
+    task->owner_.store(reinterpret_cast<uintptr_t>(this) | kWaited, std::memory_order_release);
+    return task;
+  }
   SeriesWork* const series = series_of(this);
   series->push_front_both(task, this);
   return series->pop();
@@ -335,8 +356,12 @@ void ParallelTask::branch_done() {
   }
 }
 
+bool ParallelTask::may_adopt(const SeriesWork* series) {
+  return !series->in_parallel_ && series->first_;
+}
+
 void ParallelTask::adopt_series(SeriesWork* series) {
-  assert(!series->in_parallel_ && series->first_);
+  assert(may_adopt(series));
   series->in_parallel_ = this;
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
@@ -102,8 +103,77 @@ bool WFHttpChunkedTask::goes_on() {
   return !stopped_ && HttpClientTask::goes_on();
 }
 
+bool WFHttpChunkedTask::has_pieces() const {
+  const protocol::HttpPieces* const pieces = pieces_of(resp_);
+  return pieces && !pieces->empty();
+}
+
+// With a reader this is called again after each piece.
+void WFHttpChunkedTask::dispatch() {
+  if (!reader_) {
+    HttpClientTask::dispatch();
+    return;
+  }
+  if (!std::exchange(has_begun_, true)) {
+    if (allow_cancel()) {  // it may come back in a scope
+      HttpClientTask::dispatch();
+    } else {
+      state = WFT_STATE_SYS_ERROR;
+      error = ENOMEM;
+      is_over_ = true;
+      subtask_done();
+    }
+    return;
+  }
+  if (is_over_ || (has_pieces() && !stopped_)) {
+    delivering_ = !is_over_;
+    subtask_done();
+    return;
+  }
+  if (protocol::HttpPieces* const pieces = pieces_of(resp_)) {
+    pieces->drop();  // frees the memory of those that were passed on
+  }
+  if (const int reason = enter_scope()) {
+    cancel(reason);
+  }
+  resume();
+}
+
+// With a reader the exchange may have begun: then it has to end before the task is deleted.
+void WFHttpChunkedTask::drop_unstarted() {
+  if (reader_) {
+    reader_->dropped();
+  }
+  if (!has_begun_) {
+    delete this;
+    return;
+  }
+  callback_ = nullptr;
+  set_pointer(nullptr);
+  stop();
+  start();
+}
+
+// The task keeps the response. It waits for nothing now, so it leaves its scope, too: the series
+// waits for other things meanwhile.
+SubTask* WFHttpChunkedTask::pass_piece() {
+  if (!leave_scope()) {
+    return nullptr;  // the canceller posts this, and done() is called again
+  }
+  delivering_ = false;
+  const char* data = nullptr;
+  size_t size = 0;
+  const bool has_one = pieces_of(resp_)->take(&data, &size);
+  const Place after = leave_place();
+  if (has_one) {
+    reader_->piece(data, size);
+  }
+  return after.next();
+}
+
 // Called to make a delivery, or at the end of the exchange.
 SubTask* WFHttpChunkedTask::done() {
+  if (delivering_ && reader_ && has_pieces()) return pass_piece();
   if (delivering_) {
     delivering_ = false;
     workflow::ThreadContext::current().deliveries++;
@@ -113,10 +183,16 @@ SubTask* WFHttpChunkedTask::done() {
     resume();
     return nullptr;
   }
-  if (goes_on()) return this;
+  if (!is_over_ && goes_on()) return this;
   const bool has_response =
       state == WFT_STATE_SUCCESS || state == WFT_STATE_SYS_ERROR || state == WFT_STATE_SSL_ERROR;
-  if (has_response && resp_.is_header_complete() && !stopped_) deliver();
+  if (has_response && resp_.is_header_complete() && !stopped_) {
+    if (reader_ && has_pieces() && !workflow::Runtime::current().stopping()) {
+      is_over_ = true;
+      return pass_piece();
+    }
+    deliver();
+  }
   const protocol::HttpPieces* pieces = pieces_of(resp_);
   if (stopped_ && state == WFT_STATE_SUCCESS) {
     state = WFT_STATE_SYS_ERROR;

@@ -242,14 +242,14 @@ SubTask* WaitingTask::end_and_next() {
   if (!is_kept()) {
     return delete_and_next();
   }
-  SeriesWork* series = joined_series();
+  const Place after = place();
   if (is_aborted()) {
     WaitingTasks::current().keep(this);
   } else {
     WaitingTasks::current().park(this);
     end_part(kEnded, kLate);
   }
-  return series ? series->pop() : nullptr;
+  return after.next();
 }
 
 }  // namespace workflow

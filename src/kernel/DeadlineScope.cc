@@ -55,6 +55,22 @@ DeadlineScope::~DeadlineScope() {
   }
 }
 
+void DeadlineScope::set_host(Host* host) {
+  MutexLock lock(deadline_mutex_);
+  host_ = host;
+  hosted_ = true;
+}
+
+bool DeadlineScope::was_hosted() const {
+  MutexLock lock(deadline_mutex_);
+  return hosted_;
+}
+
+DeadlineScope::Host* DeadlineScope::join_host() {
+  MutexLock lock(deadline_mutex_);
+  return host_ && host_->join() ? host_ : nullptr;
+}
+
 int DeadlineScope::set_deadline(TimerDue due, std::optional<ClockId> clock) {
   bool passed = false;
   int error = reason();

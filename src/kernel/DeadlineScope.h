@@ -56,6 +56,23 @@ class DeadlineScope final : public CancelScope, public Runnable {
   // there is none, 0 if the scope has ended.
   int64_t remaining_ns() const;
 
+  // What was made with a scope and takes more work into it, as long as it runs.
+  class Host {
+   public:
+    // Called with a lock held. Returns false if it has ended. Otherwise it goes on until the caller
+    // has given it the work.
+    virtual bool join() = 0;
+
+   protected:
+    ~Host() = default;
+  };
+  // Null when the host is about to go.
+  void set_host(Host* host);
+  // Joins the host, or returns null if there is none any more.
+  Host* join_host();
+  // Whether there is or was a host.
+  bool was_hosted() const;
+
   // A token of which stop is requested when the scope ends, by the thread that ends it. Throws
   // std::bad_alloc.
   std::stop_token stop_token();
@@ -89,6 +106,8 @@ class DeadlineScope final : public CancelScope, public Runnable {
   Ref<DeadlineScope> outer_ WF_GUARDED_BY(deadline_mutex_);
   int later_[2] WF_GUARDED_BY(deadline_mutex_) = {};    // by Kind: the reason, or 0
   bool posted_ WF_GUARDED_BY(deadline_mutex_) = false;  // for run_queued(), with a reference
+  Host* host_ WF_GUARDED_BY(deadline_mutex_) = nullptr;
+  bool hosted_ WF_GUARDED_BY(deadline_mutex_) = false;
   std::unique_ptr<StopRequest> stop_request_ WF_GUARDED_BY(deadline_mutex_);
 };
 

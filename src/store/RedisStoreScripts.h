@@ -14,7 +14,7 @@ namespace workflow {
 inline constexpr const char* kRedisStoreKeys[] = {
     "meta",      // a hash: the layout, the id of the store, the number of shards, counters
     "timers",    // a hash: number to what is known about the timer, packed
-    "payloads",  // a hash: number to payload, if there is one
+    "payloads",  // a hash: number to payload; a small one is packed with the timer instead
     "names",     // a sorted set in the order of bytes: name, number
     "queue",     // the same: kind, time, number of the timers that wait or are leased
     "marked",    // the same: end of the lease, number of the running timers that were cancelled
@@ -22,7 +22,7 @@ inline constexpr const char* kRedisStoreKeys[] = {
     "ended",     // a hash: name to the latest timer that has ended
     "ring",      // a list: the timers that have ended, the oldest first
     "answers",   // a hash: session and number of a request to its answer; empty: used up
-    "order",     // a sorted set in the order of bytes: session, place, number of a request
+    "order",     // a hash: session and place, a number without gaps, to the number of a request
     "sessions",  // a hash: session to what is known about it, packed
     "used",      // a sorted set: the sessions in the order in which they were used last
     // Never there. While a slot of a Cluster moves, a server runs a script only if it has all of

@@ -1,6 +1,7 @@
 #include "store/StoreTask.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -29,6 +30,7 @@ StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request
       engine_(std::move(engine)),
       call_(std::make_shared<StoreCall>(std::move(request))),
       refusal_(std::move(refusal)) {
+  assert(call_);
   const auto* const ask = std::get_if<AskRequest>(&call_->request.what);
   result_.request = ask ? ask->asked : call_->request.id;
 }

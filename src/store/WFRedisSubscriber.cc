@@ -148,9 +148,9 @@ SubTask* WFRedisSubscribeTask::done() {
   }
   extract_ = nullptr;
   next_extract_.reset();
-  SeriesWork* const series = joined_series();
+  const Place after = place();
   let_go();
-  return series ? series->pop() : nullptr;
+  return after.next();
 }
 
 void WFRedisSubscribeTask::drop_unstarted() {

@@ -79,19 +79,25 @@ struct Ended {
 
 template <class T, class CREATE>
 Ended<T> run_algo(CREATE&& create) {
-  Ended<T> ended;
-  Tally tally;
-  create([&](auto* task) {
-    ended = {task->get_state(),
-             task->get_error(),
-             task->get_output()->first,
-             task->get_output()->last,
-             workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute(),
-             workflow::ThreadContext::current().on_framework_thread()};
-    tally.add();
+  struct Run {
+    Ended<T> ended;
+    Tally tally;
+  };
+  // A task that takes too long ends after this function has returned.
+  const auto run = std::make_shared<Run>();
+  create([run](auto* task) {
+    run->ended = {
+        task->get_state(),
+        task->get_error(),
+        task->get_output()->first,
+        task->get_output()->last,
+        workflow::ThreadContext::current().pool == &workflow::Runtime::current().compute(),
+        workflow::ThreadContext::current().on_framework_thread()};
+    run->tally.add();
   })->start();
-  EXPECT_TRUE(tally.wait_for(1));
-  return ended;
+  const bool in_time = run->tally.wait_for(1);
+  EXPECT_TRUE(in_time);
+  return in_time ? run->ended : Ended<T>();
 }
 
 // Values around every size at which a parallel sort changes what it does.
@@ -104,9 +110,25 @@ std::vector<size_t> interesting_sizes() {
   return sizes;
 }
 
-void use_compute_threads(int n) {
-  workflow::Runtime::configure({.compute_threads = n});
-}
+// While it lives, tasks that this thread makes run in a runtime with so many computing threads. It
+// waits for them in the end, also if a test has failed: what they use is declared before it.
+class ComputeThreads {
+ public:
+  explicit ComputeThreads(int n)
+      : runtime_({.poller_threads = 1, .handler_threads = 2, .compute_threads = n}) {
+    EXPECT_TRUE(runtime_.start());
+    workflow::ThreadContext::current().runtime = &runtime_;
+  }
+  ~ComputeThreads() {
+    runtime_.stop();
+    workflow::ThreadContext::current().runtime = nullptr;
+  }
+  ComputeThreads(const ComputeThreads&) = delete;
+  ComputeThreads& operator=(const ComputeThreads&) = delete;
+
+ private:
+  workflow::Runtime runtime_;
+};
 
 }  // namespace
 
@@ -170,7 +192,7 @@ TEST(SortTask, WithoutACallbackAndDismissed) {
 class ParallelSort : public testing::TestWithParam<int> {};
 
 TEST_P(ParallelSort, SortsAsStdDoes) {
-  use_compute_threads(GetParam());
+  const ComputeThreads threads(GetParam());
   TestRandom random(test_support::test_seed());
   for (const size_t n : interesting_sizes()) {
     if (test_support::kSanitized && !random.one_in(4)) {
@@ -194,7 +216,7 @@ TEST_P(ParallelSort, SortsAsStdDoes) {
 INSTANTIATE_TEST_SUITE_P(Threads, ParallelSort, testing::Values(1, 2, 3, 4, 5));
 
 TEST(ParallelSort, AMillionNumbersForManySeeds) {
-  use_compute_threads(4);
+  const ComputeThreads threads(4);
   const size_t n = test_support::kSanitized ? 100'000 : 1'000'000;
   for (uint64_t stream = 0; stream < 5; stream++) {
     TestRandom random(test_support::test_seed(), stream);
@@ -211,7 +233,7 @@ TEST(ParallelSort, AMillionNumbersForManySeeds) {
 }
 
 TEST(ParallelSort, MovesMoveOnlyElements) {
-  use_compute_threads(3);
+  const ComputeThreads threads(3);
   TestRandom random(test_support::test_seed());
   std::vector<int> values = random_values(random, 50'000, 1000);
   std::vector<MoveOnly> elements = movables(values);
@@ -225,13 +247,13 @@ TEST(ParallelSort, MovesMoveOnlyElements) {
 
 // Each of two threads waits in its first comparison until the other has come to its own.
 TEST(ParallelSort, SortsPiecesSideBySide) {
-  use_compute_threads(2);
   Tally compared;
   static thread_local bool first_comparison;
   std::vector<int> values(100'000);
   std::iota(values.begin(), values.end(), 0);
   std::reverse(values.begin(), values.end());
   Tally begun;
+  const ComputeThreads threads(2);
   for (int i = 0; i < 2; i++) {
     WFTaskFactory::create_go_task("mark", [&] {
       first_comparison = true;
@@ -258,7 +280,6 @@ TEST(ParallelSort, SortsPiecesSideBySide) {
 }
 
 TEST(ParallelSort, ManyAtOnceInSeries) {
-  use_compute_threads(2);
   constexpr size_t kSeries = 20;
   std::vector<std::vector<int>> ranges;
   TestRandom random(test_support::test_seed());
@@ -266,6 +287,7 @@ TEST(ParallelSort, ManyAtOnceInSeries) {
     ranges.push_back(random_values(random, 40'000, 1'000'000));
   }
   Tally ended;
+  const ComputeThreads threads(2);
   for (std::vector<int>& values : ranges) {
     SeriesWork* series = Workflow::create_series_work(
         WFAlgoTaskFactory::create_psort_task("sort", begin_of(values), end_of(values), nullptr),

@@ -178,6 +178,7 @@ TEST(Conditional, MayHoldAParallelAGraphAndAModule) {
 }
 
 TEST(Conditional, DismissedItsTaskIsDropped) {
+  ASSERT_TRUE(probes::all_gone());  // of the cases before
   Log log;
   WFTaskFactory::create_conditional(new LogTask(&log, "!"))->dismiss();
   EXPECT_EQ(LogTask::alive(), 0);

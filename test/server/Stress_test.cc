@@ -130,7 +130,7 @@ void harass(std::atomic<uint16_t>& port, const std::atomic<bool>& enough, TestRa
 TEST(Stress, ManyClientsDoAllKindsOfThings) {
   const uint64_t seed = test_support::test_seed();
   const int64_t lives =
-      test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 150 : 600);
+      test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 150 : 300);
   TestServer server(serve);
   std::vector<std::string> problems(kThreads);
   std::vector<std::thread> threads;
@@ -155,7 +155,7 @@ TEST(Stress, ManyClientsDoAllKindsOfThings) {
 TEST(Stress, StopWhileClientsSendFuriously) {
   const uint64_t seed = test_support::test_seed();
   const int64_t rounds =
-      test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 200 : 2000);
+      test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 200 : 1000);
   struct WFServerParams params = http_params();
   params.linger_timeout = 5;  // a client that stays must not hold up each round for 2 s
   std::atomic<uint16_t> port{0};
@@ -197,7 +197,7 @@ TEST(Stress, OneServerStartsAndStopsManyTimes) {
     threads.emplace_back([&, t] { harass(port, enough, TestRandom(seed, 10 + t)); });
   }
   TestRandom random(seed, 2);
-  for (int round = 0; round < (test_support::kSanitized ? 50 : 500); round++) {
+  for (int round = 0; round < (test_support::kSanitized ? 50 : 250); round++) {
     ASSERT_EQ(server.start("127.0.0.1", 0), 0);
     port = test_support::port_of(server);
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(1000)));

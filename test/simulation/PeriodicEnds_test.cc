@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kPeriodicEndsSeeds = 1000;
+constexpr uint64_t kPeriodicEndsSeeds = 400;
 constexpr int64_t kPeriodNs = 100;
 
 struct PeriodicOutcome {

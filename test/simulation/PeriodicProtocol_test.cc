@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr uint64_t kPeriodicSeeds = 1500;
+constexpr uint64_t kPeriodicSeeds = 600;
 constexpr int64_t kEvery = 100;
 
 class PeriodicLedger {

@@ -19,7 +19,7 @@ using workflow::Runtime;
 
 namespace {
 
-constexpr uint64_t kResolverSeeds = 3000;
+constexpr uint64_t kResolverSeeds = 1200;
 
 class Request final : public ResolveRequest {
  public:

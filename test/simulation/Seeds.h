@@ -14,7 +14,7 @@
 #endif
 
 // How many seeds most scenarios take.
-inline constexpr uint64_t kSeeds = 2000;
+inline constexpr uint64_t kSeeds = 800;
 
 // The seed of the scenario that runs, for when the process dies in it.
 inline unsigned long long running_seed = 0;

@@ -242,7 +242,7 @@ TEST_P(BackendRules, AgreeWithTheReference) {
   const auto& [kind, stream] = GetParam();
   const uint64_t seed = test_seed();
   // A Redis answers over a socket, which takes longer.
-  const int64_t usual_steps = kind.redis_masters > 0 ? 1500 : kind.redis_shards > 0 ? 2500 : 10000;
+  const int64_t usual_steps = kind.redis_masters > 0 ? 1500 : kind.redis_shards > 0 ? 2500 : 5000;
   const auto steps = static_cast<size_t>(env_number("WORKFLOW_STORE_STEPS", usual_steps));
   Trial trial(kind, seed, stream);
   Difference difference;

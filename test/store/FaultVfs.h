@@ -7,14 +7,15 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/TestSeed.h"
+#include "support/Text.h"
 
 namespace test_support {
 
@@ -61,9 +62,9 @@ class FaultVfs {
 
   // What is in the file now is on the disk.
   void adopt(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
+    std::string bytes = text_of(path);
     std::lock_guard<std::mutex> lock(mutex_);
-    file_at(path) = {true, false, std::string(std::istreambuf_iterator<char>(file), {}), {}};
+    file_at(path) = {true, false, std::move(bytes), {}};
   }
 
   // Takes an image before the operation that comes after `count` others that change something.

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 #include "support/Eventually.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/Text.h"
 
 // What is particular to a store that one process owns. The rules and verdicts, faults of the disk
 // and damage are tested for both layouts together: BackendRules, StoreVerdicts, SqliteFaults,
@@ -51,8 +51,7 @@ class OwnedBackend : public ::testing::Test {
   std::map<std::string, std::string> read_files() const {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(directory_.path("."))) {
-      std::ifstream file(entry.path(), std::ios::binary);
-      files[entry.path().filename()] = {std::istreambuf_iterator<char>(file), {}};
+      files[entry.path().filename()] = text_of(entry.path());
     }
     return files;
   }

@@ -159,6 +159,7 @@ class RandomRequests {
     request.spec.name = name();
     request.spec.kind = kind();
     request.spec.payload = std::string(random_.below(4), '\0') + std::to_string(random_.below(99));
+    if (random_.one_in(4)) request.spec.payload += std::string(300, 'p');  // which are kept apart
     request.spec.repeat = random_.one_in(2) ? "repeat " + std::to_string(random_.below(9)) : "";
     request.spec.skip_after_us = random_.between(-1, 5);
     request.due_us = due(now_us);

@@ -155,6 +155,109 @@ TEST(RedisStore, ManyShardsAreOneStore) {
   EXPECT_EQ(failure.error, ECANCELED);
 }
 
+// Small payloads are kept with their timers, and large ones beside them.
+TEST(RedisStore, PayloadsOfAnySizeComeBack) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const int64_t now_us = backend->now_us();
+  const std::vector<size_t> sizes = {0, 1, 200, 201, 65536};
+  for (const size_t size : sizes) {
+    ScheduleRequest schedule = timer(std::to_string(size), now_us - kSecondUs);
+    schedule.spec.payload = std::string(size, 'p');
+    ask(*backend, schedule);
+  }
+  EXPECT_EQ(run(server.url(), {"HLEN", "{app:0}:payloads"}).text, "2");
+  const ClaimRequest claim = ask(*backend, claim_request(10));
+  ASSERT_EQ(claim.claimed.size(), sizes.size());
+  for (const ClaimRequest::Claimed& one : claim.claimed) {
+    EXPECT_EQ(std::to_string(one.spec.payload.size()), one.spec.name);
+    // A successor, whose payload is a copy.
+    workflow::RescheduleRequest move;
+    move.name = one.spec.name;
+    move.due_us = now_us - kSecondUs;
+    ask(*backend, move);
+    FinishRequest finish;
+    finish.run = one.run;
+    EXPECT_TRUE(ask(*backend, finish).accepted);
+  }
+  const ClaimRequest copies = ask(*backend, claim_request(10));
+  ASSERT_EQ(copies.claimed.size(), sizes.size());
+  for (const ClaimRequest::Claimed& one : copies.claimed) {
+    EXPECT_EQ(std::to_string(one.spec.payload.size()), one.spec.name);
+    FinishRequest finish;
+    finish.run = one.run;
+    EXPECT_TRUE(ask(*backend, finish).accepted);
+  }
+  EXPECT_EQ(run(server.url(), {"HLEN", "{app:0}:payloads"}).text, "0");
+}
+
+TEST(RedisStore, TimesThatLuaCannotCountStayExact) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  constexpr int64_t kExactUs = int64_t{1} << 53;
+  for (const int64_t due_us : {kExactUs - 1, kExactUs, kExactUs + 1, kNeverUs / 1000}) {
+    ask(*backend, timer(std::to_string(due_us), due_us));
+  }
+  ListRequest list;
+  list.max = 10;
+  list = ask(*backend, list);
+  ASSERT_EQ(list.timers.size(), 4U);
+  for (const WFStoreInfo& info : list.timers) {
+    const auto due =
+        std::chrono::duration_cast<std::chrono::microseconds>(info.due.time_since_epoch());
+    EXPECT_EQ(std::to_string(due.count()), info.name);
+  }
+}
+
+TEST(RedisStore, NothingIsRememberedIfNothingShallBe) {
+  RedisServer server;
+  StoreBackendOptions options;
+  options.session = 1;
+  options.remembered = 0;
+  std::string why;
+  const auto backend =
+      store_test::try_to_open(url_of(server, "&namespace=app&shards=1"), options, &why);
+  ASSERT_NE(backend, nullptr) << why;
+  ScheduleRequest schedule = timer("a", backend->now_us() + kHourUs);
+  ask(*backend, schedule, 1);
+  EXPECT_EQ(ask(*backend, cancel_request("a"), 2).answers.at(0).verdict, WFStoreVerdict::kWon);
+  const CancelRequest unknown = ask(*backend, cancel_request("a"), 3);
+  EXPECT_EQ(unknown.answers.at(0).verdict, WFStoreVerdict::kUnknown);
+  for (const char* key : {"answers", "order", "ended", "ring", "timers", "names", "queue"}) {
+    EXPECT_EQ(run(server.url(), {"EXISTS", std::string("{app:0}:") + key}).text, "0") << key;
+  }
+}
+
+TEST(RedisStore, OneBatchMayAskMoreThanIsRemembered) {
+  RedisServer server;
+  StoreBackendOptions options;
+  options.session = 1;
+  options.remembered = 2;
+  std::string why;
+  const auto backend =
+      store_test::try_to_open(url_of(server, "&namespace=app&shards=1"), options, &why);
+  ASSERT_NE(backend, nullptr) << why;
+  std::vector<StoreRequest> batch(5);
+  std::vector<StoreRequest*> requests;
+  for (StoreRequest& request : batch) {
+    requests.push_back(&request);
+    request.id = {1, requests.size()};
+    request.what = timer(std::to_string(requests.size()), kNeverUs);
+  }
+  ASSERT_TRUE(backend->execute(requests));
+  for (const char* key : {"answers", "order"}) {
+    EXPECT_EQ(run(server.url(), {"HLEN", std::string("{app:0}:") + key}).text, "2") << key;
+  }
+  for (uint64_t id = 1; id <= 5; id++) {
+    AskRequest question;
+    question.asked = {1, id};
+    StoreFailure failure;
+    carry_out(*backend, question, &failure);
+    EXPECT_EQ(question.found, id > 3) << id;
+    EXPECT_EQ(failure.error == 0, id > 3) << id;
+  }
+}
+
 TEST(RedisStore, LargeListsCome) {
   RedisServer server;
   const auto backend = open_backend(url_of(server));

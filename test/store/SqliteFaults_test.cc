@@ -3,8 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 
@@ -14,6 +12,7 @@
 #include "support/Eventually.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/Text.h"
 
 namespace test_support {
 namespace {
@@ -35,11 +34,6 @@ workflow::SqliteSettings settings_of(const FaultVfs& vfs) {
   settings.base_vfs = vfs.name();
   settings.reserve_bytes = kReserveBytes;
   return settings;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Loses the power at a random moment of a random history. Returns what is wrong with the store that
@@ -222,12 +216,12 @@ TEST_P(SqliteFaults, AStoreThatHasFailedIsClosedAsItIs) {
   vfs.fail_once(FaultVfs::kSync, 0, SQLITE_IOERR_FSYNC);
   carry_out(*backend, schedule("tea", clock.us));
   ASSERT_TRUE(vfs.has_failed());
-  const std::string file = read_file(path);
-  const std::string log = read_file(path + "-wal");
+  const std::string file = text_of(path);
+  const std::string log = text_of(path + "-wal");
   EXPECT_FALSE(log.empty());
   backend.reset();
-  EXPECT_TRUE(read_file(path) == file);
-  EXPECT_TRUE(read_file(path + "-wal") == log);
+  EXPECT_TRUE(text_of(path) == file);
+  EXPECT_TRUE(text_of(path + "-wal") == log);
 }
 
 // The system may still show what it could not write, and say nothing when it is asked again.

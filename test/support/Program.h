@@ -40,6 +40,7 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   bool started() const { return child_ > 0; }
+  pid_t pid() const { return child_; }
   const std::string& output() const { return output_; }
   void signal(int number) const;
   void close_stdin() { stdin_.reset(); }

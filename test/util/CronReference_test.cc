@@ -101,7 +101,7 @@ void compare(const SlowCron& slow, const char* zone, std::time_t start, std::tim
 }  // namespace
 
 TEST(CronReference, MinuteByMinute) {
-  const int64_t rounds = env_number("WORKFLOW_CRON_ROUNDS", test_support::kSanitized ? 15 : 300);
+  const int64_t rounds = env_number("WORKFLOW_CRON_ROUNDS", test_support::kSanitized ? 15 : 100);
   for (int64_t round = 0; round < rounds; ++round) {
     TestRandom random(test_seed(), static_cast<uint64_t>(round));
     const char* zone = kZones[random.below(std::size(kZones))];

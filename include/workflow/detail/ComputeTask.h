@@ -97,6 +97,11 @@ class ComputeTask : public TaskBase<> {
   const ComputePlace place_;
   std::unique_ptr<TimeLimit> limit_;  // null: no limit
   bool queued_ = false;               // the task's turn in the queue is still to come
+
+ protected:
+  // If set, the end of the scope around the task never ends it before a computation that has begun,
+  // whatever the reason. Constant after construction.
+  bool waits_for_compute_ = false;
 };
 
 }  // namespace workflow

@@ -9,6 +9,8 @@
 
 namespace workflow {
 
+class CoAccess;
+
 // What every kind of task offers to its users. STEP is SubTask, or ParallelTask for a task that
 // contains a series.
 template <class STEP = SubTask>
@@ -64,6 +66,9 @@ class TaskWithCallback : public BASE {
   }
 
   Callback callback_;
+
+ private:
+  friend class CoAccess;  // a coroutine that waits for the task learns how it ended
 };
 
 }  // namespace workflow

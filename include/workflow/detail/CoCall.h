@@ -1,0 +1,142 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "workflow/WFCo.h"
+#include "workflow/WFComputeTask.h"
+#include "workflow/WFScope.h"
+#include "workflow/detail/CoTask.h"
+
+namespace workflow {
+
+// A function and arguments to call it with, once. std::reference_wrapper becomes a reference.
+template <class F, class... A>
+class CoCallable {
+ public:
+  explicit CoCallable(F &&f, A &&...args) : f_(std::move(f)), args_(std::move(args)...) {}
+
+  decltype(auto) call() {
+    return std::apply(
+        [this](A &...args) -> decltype(auto) { return std::invoke(f_, std::move(args)...); },
+        args_);
+  }
+
+  template <class FIRST>
+  decltype(auto) call_with(FIRST &&first) {
+    return std::apply(
+        [this, &first](A &...args) -> decltype(auto) {
+          return std::invoke(f_, std::forward<FIRST>(first), std::move(args)...);
+        },
+        args_);
+  }
+
+ private:
+  F f_;
+  std::tuple<A...> args_;
+};
+
+// What WFCo<T> returns.
+template <class T>
+struct CoResultOf {
+  static constexpr bool kIsCoroutine = false;
+};
+template <class T>
+struct CoResultOf<WFCo<T>> {
+  static constexpr bool kIsCoroutine = true;
+  using type = T;
+};
+
+// Makes the coroutine that a call returns. In a function of its own, so that every wrong function
+// is refused with this message.
+template <class CALL>
+CoFrame *co_frame_of(CALL call) {
+  using Made = CoResultOf<std::invoke_result_t<CALL>>;
+  static_assert(Made::kIsCoroutine, "the function must be a coroutine: it must return a WFCo");
+  if constexpr (Made::kIsCoroutine) {
+    decltype(auto) co = call();
+    return CoAccess::release(co);
+  } else {
+    return nullptr;
+  }
+}
+
+// The coroutine that a function makes, when its turn has come.
+template <class F, class... A>
+class CoCall : public CoTask {
+ public:
+  explicit CoCall(F &&f, A &&...args) : call_(std::move(f), std::move(args)...) {}
+
+ protected:
+  ~CoCall() override = default;
+
+  CoFrame *make_frame() override {
+    return co_frame_of([this]() -> decltype(auto) { return call_.call(); });
+  }
+
+ private:
+  CoCallable<F, A...> call_;
+};
+
+// The task of wf::go().
+template <class F, class... A>
+class CoGoTask final : public WFGoTask {
+ public:
+  static constexpr bool kTakesToken = std::is_invocable_v<F, std::stop_token, A...>;
+  using Result =
+      typename std::conditional_t<kTakesToken, std::invoke_result<F, std::stop_token, A...>,
+                                  std::invoke_result<F, A...>>::type;
+  using Ended = WFEnded<Result>;
+
+  CoGoTask(const std::string &queue, F &&f, A &&...args)
+      : WFGoTask(ComputePlace::named(queue), TimeSpan::never(), nullptr) {
+    waits_for_compute_ = true;
+    call_.emplace(std::move(f), std::move(args)...);
+  }
+
+  // In the callback.
+  void take(Ended *ended) {
+    static_cast<WFEnd &>(*ended) = {state, error};
+    if (state == WFT_STATE_SUCCESS) {
+      if constexpr (!std::is_void_v<Result>) {
+        if (result_.value) ended->value.emplace(*std::move(result_.value));
+      }
+      ended->exception = std::exchange(result_.exception, nullptr);
+    }
+    // If the function never began, the task may live longer than what the function has borrowed.
+    call_.reset();
+  }
+
+ private:
+  ~CoGoTask() override = default;
+
+  void compute() override {
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        call();
+      } else {
+        result_.value.emplace(call());
+      }
+    } catch (...) {
+      result_.exception = std::current_exception();
+    }
+  }
+  decltype(auto) call() {
+    if constexpr (kTakesToken) {
+      return call_->call_with(WFScope::current().stop_token());
+    } else {
+      return call_->call();
+    }
+  }
+
+  std::optional<CoCallable<F, A...>> call_;
+  Ended result_;
+};
+
+}  // namespace workflow

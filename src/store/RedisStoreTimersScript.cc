@@ -1,0 +1,325 @@
+#include "store/RedisStoreScriptParts.h"
+
+namespace workflow {
+
+const char* const kRedisStoreTimers = R"lua(
+local META, TIMERS, PAYLOADS, NAMES, QUEUE, MARKED, FAILED, ENDED, RING, ANSWERS, ORDER, SESSIONS,
+      USED = unpack(KEYS)
+local NEVER = '9223372036854775807'
+local call, text = redis.call, string.format
+local remembered, sender, full, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'full', ARGV[6]
+
+local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'server')
+if meta[1] ~= ARGV[1] then return redis.error_reply('NOSTORE the store is not there any more') end
+if meta[7] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
+local last, position, uses = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[4])
+local since, dropped = tonumber(meta[5]), meta[6] == '1'
+
+local now = tonumber(ARGV[2])
+if not now then
+  local time = call('TIME')
+  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+local function pad(number)
+  return text('%019d', number > 0 and number or 0)
+end
+local NOW, AFTER_NOW = pad(now), pad(now + 1)
+-- Leases end by the time of this server, which is never changed. Timers are due by the time of the
+-- store, so far behind it. Nothing is due as long as nobody knows how far.
+local store_now = ARGV[8] == '' and 0 or now - tonumber(ARGV[8])
+local DUE, AFTER_DUE = ARGV[8] == '' and NOW or pad(store_now), pad(store_now + 1)
+
+-- Bytes that sort as the text does, and of which none is the beginning of another one.
+local function escaped(bytes)
+  return string.find(bytes, '\0', 1, true) and (string.gsub(bytes, '%z', '\0\255')) or bytes
+end
+local bases = {}
+local function base(bytes)
+  local known = bases[bytes]
+  if not known then
+    known = escaped(bytes) .. '\0\0'
+    bases[bytes] = known
+  end
+  return known
+end
+-- The range of everything that begins with these escaped bytes.
+local function range(prefix)
+  local stem = string.match(prefix, '^(.-)\255*$')
+  if stem == '' then return prefix == '' and '-' or '[' .. prefix, '+' end
+  return '[' .. prefix, '(' .. string.sub(stem, 1, -2) .. string.char(string.byte(stem, -1) + 1)
+end
+
+local earliest, has_marked = NEVER, false  -- what other processes might want to know
+local budget = 16000000  -- how many bytes of payloads may still be part of the answers
+local cache, changed, erased = {}, {}, {}
+
+-- Calls a command for many members at once, but not for more than unpack() can return.
+local function call_with_all(command, key, members)
+  for first = 1, #members, 4000 do
+    call(command, key, unpack(members, first, math.min(first + 3999, #members)))
+  end
+end
+-- What is in a hash for each of these fields, or false.
+local function get_all(key, fields)
+  local found = {}
+  for first = 1, #fields, 4000 do
+    local last_one = math.min(first + 3999, #fields)
+    for i, value in ipairs(call('HMGET', key, unpack(fields, first, last_one))) do
+      found[first + i - 1] = value
+    end
+  end
+  return found
+end
+
+-- A command costs more than what it does to one member. So members of sorted sets are added and
+-- removed together, at the end of the script or before somebody reads the set. Until then this is
+-- what is to become of them: a key to a member to whether it stays.
+local later = {}
+local function put(key, member, stays)
+  local members = later[key]
+  if not members then
+    members = {}
+    later[key] = members
+  end
+  members[member] = stays
+end
+local function settle(key)
+  local members = later[key]
+  if not members then return end
+  later[key] = nil
+  local added, removed, n, gone = {}, {}, 0, 0
+  for member, stays in pairs(members) do
+    if stays then
+      added[n + 1], added[n + 2] = '0', member
+      n = n + 2
+    else
+      gone = gone + 1
+      removed[gone] = member
+    end
+  end
+  call_with_all('ZREM', key, removed)
+  call_with_all('ZADD', key, added)
+end
+
+-- What a timer has as long as nothing else is said. Most have all of it until they are claimed.
+local usual = {state = 'waiting', fence = '', attempts = 0, again = '', skip = '-1',
+               marked = false, blocks = '', blocked_by = '', owner = '', reason = ''}
+local kUsual = {__index = usual}
+-- A payload up to that size is packed with the timer, which is written whenever something changes.
+local kSmallPayload = 200
+-- Numbers up to 2^53 are exact, and shorter than their digits.
+local function short(digits)
+  local number = tonumber(digits)
+  return number < 9007199254740992 and number or digits
+end
+local function long(number)
+  return type(number) == 'number' and pad(number) or number
+end
+local function pack(t)
+  local due, wake = short(t.due), t.wake ~= t.due and short(t.wake)
+  -- The fence of a timer that waits means nothing.
+  if t.state == 'waiting' and t.attempts == 0 and t.again == '' and t.skip == '-1' and
+     t.blocks == '' then
+    return cmsgpack.pack(t.name, t.kind, t.payload, due, wake)
+  end
+  return cmsgpack.pack(t.name, t.kind, t.payload, due, wake, t.state, t.fence, t.attempts, t.again,
+                       t.skip, t.marked, t.blocks, t.blocked_by, t.owner, t.reason)
+end
+local function load(number, packed)
+  local name, kind, payload, due, wake, state, fence, attempts, again, skip, marked, blocks,
+        blocked_by, owner, reason = cmsgpack.unpack(packed)
+  due = long(due)
+  local timer = {number = number, name = name, kind = kind, payload = payload, due = due,
+                 wake = wake and long(wake) or due}
+  if state then
+    timer.state, timer.fence, timer.attempts = state, fence, attempts
+    timer.again, timer.skip, timer.marked = again, skip, marked
+    timer.blocks, timer.blocked_by, timer.owner, timer.reason = blocks, blocked_by, owner, reason
+  end
+  return setmetatable(timer, kUsual)
+end
+-- Reads those of these timers that are not known yet.
+local function fetch(numbers)
+  local unknown = {}
+  for _, number in ipairs(numbers) do
+    if cache[number] == nil then unknown[#unknown + 1] = number end
+  end
+  for i, packed in ipairs(get_all(TIMERS, unknown)) do
+    cache[unknown[i]] = packed and load(unknown[i], packed)
+  end
+end
+local function find(number)
+  local timer = cache[number]
+  if timer == nil then
+    local packed = call('HGET', TIMERS, number)
+    timer = packed and load(number, packed)
+    cache[number] = timer
+  end
+  return timer
+end
+local function at(number)
+  return find(number) or error('timer ' .. number .. ' is missing')
+end
+local function touch(timer)
+  changed[timer.number] = timer
+end
+local function flush()
+  local fields, n = {}, 0
+  for number, timer in pairs(changed) do
+    fields[n + 1], fields[n + 2] = number, pack(timer)
+    n = n + 2
+  end
+  call_with_all('HSET', TIMERS, fields)
+  call_with_all('HDEL', TIMERS, erased)
+  for _, key in ipairs({NAMES, QUEUE, MARKED}) do settle(key) end
+end
+
+local function next_number()
+  last = last + 1
+  return pad(last)
+end
+local function is_live(timer)
+  return timer.state == 'leased' and NOW < timer.wake
+end
+local function find_run(number, fence)
+  local timer = find(number)
+  return timer and is_live(timer) and timer.fence == fence and timer
+end
+-- The numbers of the timers of that name in an index, oldest first.
+local added_names = {}
+local function named(index, name)
+  local first, numbers = base(name), {}
+  if added_names[name] then
+    settle(NAMES)
+    added_names = {}
+  end
+  local leaving = later[index] or {}
+  for _, member in ipairs(call('ZRANGEBYLEX', index, '[' .. first, '(' .. first .. ':')) do
+    if leaving[member] ~= false then numbers[#numbers + 1] = string.sub(member, -19) end
+  end
+  return numbers
+end
+
+local function enqueue(timer)
+  put(QUEUE, base(timer.kind) .. timer.wake .. timer.number, true)
+  if timer.marked then put(MARKED, timer.wake .. timer.number, true) end
+end
+local function dequeue(timer)
+  if timer.state ~= 'waiting' and timer.state ~= 'leased' then return end
+  put(QUEUE, base(timer.kind) .. timer.wake .. timer.number, false)
+  if timer.marked then put(MARKED, timer.wake .. timer.number, false) end
+end
+local function add(name, kind, payload, again, skip, due)
+  local number = next_number()
+  local timer = setmetatable({number = number, name = name, kind = kind, payload = payload,
+                              state = 'blocked', due = due, wake = due}, kUsual)
+  if again ~= '' then timer.again = again end
+  if skip ~= '-1' then timer.skip = skip end
+  cache[number] = timer
+  put(NAMES, base(name) .. number, true)
+  added_names[name] = true
+  if #payload > kSmallPayload then
+    call('HSET', PAYLOADS, number, payload)
+    timer.payload = false
+  end
+  touch(timer)
+  return timer
+end
+local function payload_of(timer)
+  return timer.payload or call('HGET', PAYLOADS, timer.number) or ''
+end
+local function copy(timer, due)
+  return add(timer.name, timer.kind, payload_of(timer), timer.again, timer.skip, due)
+end
+local function wait_until(timer, wake)
+  dequeue(timer)
+  timer.state, timer.wake = 'waiting', wake
+  if timer.marked then timer.marked = false end
+  if timer.owner ~= '' then timer.owner = '' end
+  if timer.reason ~= '' then timer.reason = '' end
+  enqueue(timer)
+  touch(timer)
+  if wake < earliest then earliest = wake end
+end
+local function block(timer, by)
+  timer.state, timer.blocked_by = 'blocked', by.number
+  by.blocks = timer.number
+  touch(timer)
+  touch(by)
+end
+local function release_successor(timer)
+  if timer.blocks == '' then return end
+  local successor = at(timer.blocks)
+  timer.blocks, successor.blocked_by = '', ''
+  touch(timer)
+  wait_until(successor, successor.due)
+end
+local function erase(timer)
+  dequeue(timer)
+  if timer.blocked_by ~= '' then
+    local by = at(timer.blocked_by)
+    by.blocks = ''
+    touch(by)
+  end
+  put(NAMES, base(timer.name) .. timer.number, false)
+  erased[#erased + 1] = timer.number
+  if not timer.payload then call('HDEL', PAYLOADS, timer.number) end
+  cache[timer.number] = false
+  changed[timer.number] = nil
+end
+
+-- The ends of this script are written together, too.
+local ended_later, ring_later, ring_length = {}, {}, call('LLEN', RING)
+local function settle_ended()
+  if #ring_later == 0 then return end
+  local fields, n = {}, 0
+  for name, packed in pairs(ended_later) do
+    fields[n + 1], fields[n + 2] = name, packed
+    n = n + 2
+  end
+  call_with_all('HSET', ENDED, fields)
+  call_with_all('RPUSH', RING, ring_later)
+  ended_later, ring_later = {}, {}
+end
+local function latest_end(name)
+  return ended_later[name] or call('HGET', ENDED, name)
+end
+local function note_end(timer, outcome)
+  position = position + 1
+  if remembered == 0 and ring_length == 0 then
+    since = math.max(since, now + 1)
+    return
+  end
+  ended_later[timer.name] = cmsgpack.pack(timer.number, outcome, NOW, position)
+  ring_later[#ring_later + 1] = cmsgpack.pack(timer.name, position, now)
+  ring_length = ring_length + 1
+end
+-- Forgets the oldest ends. Some more than were asked for may be kept, so that many can be forgotten
+-- by one command. A request that has ended very many timers leaves some of this work to later ones.
+local function trim_ended()
+  local over = ring_length - remembered
+  if over <= math.floor(remembered / 100) then return end
+  settle_ended()
+  local oldest, names, positions, gone = call('LPOP', RING, math.min(over, 1000)), {}, {}, {}
+  for i, packed in ipairs(oldest) do
+    local time
+    names[i], positions[i], time = cmsgpack.unpack(packed)
+    since = math.max(since, time + 1)  -- others may have ended in the same microsecond
+  end
+  for i, latest in ipairs(call('HMGET', ENDED, unpack(names))) do
+    if latest and select(4, cmsgpack.unpack(latest)) == positions[i] then
+      gone[#gone + 1] = names[i]
+    end
+  end
+  call_with_all('HDEL', ENDED, gone)
+  ring_length = ring_length - #oldest
+end
+local function finish(timer, outcome)
+  note_end(timer, outcome)
+  release_successor(timer)
+  erase(timer)
+end
+)lua";
+
+}  // namespace workflow

@@ -1,0 +1,161 @@
+// Each allocation fails in its turn while a coroutine makes works and waits for them. It is told
+// std::bad_alloc or ENOMEM, and nothing is lost: AddressSanitizer sees what leaks.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fault/MemoryFaults.h"
+#include "workflow/WFCoroutine.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using F = WFTaskFactory;
+
+// Every copy of it allocates.
+std::string long_text(char c) {
+  return std::string(100, c);
+}
+
+// Runs scenario(n), which lets its n-th allocation fail, for each of them. A scenario makes what is
+// not to be tested, calls fault::arm(n), and waits.
+template <class SCENARIO>
+void fail_each(SCENARIO scenario) {
+  long failures = 0;
+  // How many there are varies a little.
+  for (long n = 1, without = 0; without < 3; n++) {
+    long failed = 0;
+    const auto run = [&scenario, &failed, n]() -> WFCo<> {
+      try {
+        co_await scenario(n);
+      } catch (const std::bad_alloc&) {
+        EXPECT_EQ(fault::failures, 1);
+      }
+      failed = fault::disarm();
+    };
+    wf::wait(run);
+    without = failed == 0 ? without + 1 : 0;
+    failures += failed;
+  }
+  EXPECT_GT(failures, 0);
+}
+
+WFCo<size_t> child(std::string text) {
+  (co_await wf::sleep(0ms)).check();
+  co_return text.size();
+}
+
+TEST(CoroutineMemory, AChildAndASleep) {
+  fail_each([](long n) -> WFCo<> {
+    fault::arm(n);
+    const size_t size = co_await child(long_text('a'));
+    EXPECT_EQ(size, 100u);
+    (void)co_await wf::sleep(long_text('s'), 0ms);
+  });
+}
+
+TEST(CoroutineMemory, WorksSideBySide) {
+  const auto all = [](long n) -> WFCo<> {
+    auto one = wf::sleep(0ms);
+    auto two = wf::sleep(0ms);
+    fault::arm(n);
+    auto ended = co_await wf::all(std::move(one), std::move(two));
+    static_cast<void>(ended);
+  };
+  fail_each(all);
+  const auto any = [](long n) -> WFCo<> {
+    WFTimerTask* const one = F::create_timer_task(0, 0, nullptr);
+    SeriesWork* const two =
+        Workflow::create_series_work(F::create_timer_task(3600, 0, nullptr), nullptr);
+    fault::arm(n);
+    auto first = co_await wf::any(one, two);
+    static_cast<void>(first);
+  };
+  fail_each(any);
+  const auto all_ended = [](long n) -> WFCo<> {
+    auto one = wf::sleep(0ms);
+    fault::arm(n);
+    auto ended = co_await wf::all_ended(std::move(one));
+    static_cast<void>(ended);
+  };
+  fail_each(all_ended);
+}
+
+TEST(CoroutineMemory, WithinALimit) {
+  fail_each([](long n) -> WFCo<> {
+    const auto token = std::make_shared<int>(1);
+    fault::arm(n);
+    const auto get = [token] { return *token; };
+    const auto ended = co_await wf::within(1h, wf::go(long_text('q'), get));
+    static_cast<void>(ended);
+  });
+}
+
+TEST(CoroutineMemory, EachAndScope) {
+  const auto each = [](long n) -> WFCo<> {
+    const std::vector<int> numbers(3, 1);
+    const auto rest = [](int) -> WFCo<> { (void)co_await wf::sleep(0ms); };
+    fault::arm(n);
+    co_await wf::each(numbers, 2, rest);
+  };
+  fail_each(each);
+  const auto scope = [](long n) -> WFCo<> {
+    fault::arm(n);
+    co_await wf::scope([](WFScope& inside) { inside.start(child, long_text('d')); });
+  };
+  fail_each(scope);
+}
+
+TEST(CoroutineMemory, GuardsAndResources) {
+  const auto hold = [](long n) -> WFCo<> {
+    const std::string guard = long_text('g');
+    fault::arm(n);
+    const WFEnd held = co_await wf::hold(guard);
+    fault::disarm();
+    if (held) F::release_guard(guard, nullptr);
+  };
+  fail_each(hold);
+  const auto take = [](long n) -> WFCo<> {
+    int thing = 0;
+    void* resources[1] = {&thing};
+    WFResourcePool pool(resources, 1);
+    fault::arm(n);
+    const WFEnd taken = co_await wf::take(pool);
+    if (taken) pool.post(&thing);
+  };
+  fail_each(take);
+}
+
+TEST(CoroutineMemory, TasksAndSeriesOfTheUser) {
+  const auto series = [](long n) -> WFCo<> {
+    SeriesWork* const two = Workflow::create_series_work(F::create_empty_task(), nullptr);
+    two->push_back(F::create_empty_task());
+    fault::arm(n);
+    (void)co_await two;
+  };
+  fail_each(series);
+  const auto callback = [](long n) -> WFCo<> {
+    const std::string text = long_text('k');
+    WFTimerTask* const timer = F::create_timer_task(0, 0, [text](WFTimerTask*) {});
+    fault::arm(n);
+    (void)co_await timer;
+  };
+  fail_each(callback);
+  const auto chunks = [](long n) -> WFCo<> {
+    WFHttpChunkedTask* const task = WFHttpChunkedClient::create_chunked_task(
+        "http://127.0.0.1:1/", 0, nullptr, [](WFHttpChunkedTask*) {});
+    fault::arm(n);
+    const WFCoChunks unread(task);
+    co_return;
+  };
+  fail_each(chunks);
+}
+
+}  // namespace
