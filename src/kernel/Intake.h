@@ -12,14 +12,14 @@ namespace workflow {
 // takes the whole stack at once and turns it round. Nobody removes a single item, so the same top
 // with another item below it (ABA) does no harm: a post then links the item that is the top now.
 //
-// Any thread may call push() and empty(). Only one thread at a time may call take(), close() and
-// closed(). It owns no item.
+// Any thread may call push() and empty(). Only one thread at a time may call the others. It owns no
+// item.
 //
 // Invariants:
 // 1. An item that push() has taken is returned by exactly one take().
 // 2. take() returns the items of one thread in the order in which that thread pushed them, also
 //    across calls: what one take() returns was pushed before what later ones return.
-// 3. Once it is closed, it stays closed, holds nothing, and push() takes nothing.
+// 3. While it is closed, it holds nothing, and push() takes nothing.
 //
 // Memory order. push() is a read-modify-write that releases, and take() one that acquires, so what
 // a thread did before it pushed an item happens before the item runs. Successful pushes and the
@@ -93,6 +93,13 @@ class alignas(64) Intake {
     schedule_point();
     Runnable* top = nullptr;
     return top_.compare_exchange_strong(top, mark(), std::memory_order_seq_cst) || top == mark();
+  }
+
+  // Ends what close() has done.
+  void open() {
+    if (closed()) {
+      top_.store(nullptr, std::memory_order_release);
+    }
   }
 
  private:
