@@ -108,13 +108,11 @@ bool ComputePool::may_leave(const ComputeQueue* queue) {
   return false;
 }
 
-size_t ComputePool::list(ComputeQueue* queue) {
-  const size_t taken = queue->intake_.take(queue->items_);
-  waiting_ += taken;
+void ComputePool::list(ComputeQueue* queue) {
+  waiting_ += queue->intake_.take(queue->items_);
   if (!queue->listed_.load(std::memory_order_relaxed) && !queue->items_.empty()) {
     append(queue);
   }
-  return taken;
 }
 
 void ComputePool::append(ComputeQueue* queue) {
@@ -162,16 +160,12 @@ Runnable* ComputePool::next() {
 bool ComputePool::close() {
   MutexLock lock(names_mutex_);
   for (const auto& [name, queue] : names_) {
-    if (list(queue.get()) > 0) {
-      return false;
-    }
-  }
-  for (const auto& [name, queue] : names_) {
     if (!queue->intake_.close()) {
-      // What runs because of this item may post to any queue.
+      // What runs because of the item in there may post to any queue.
       for (const auto& [other_name, other] : names_) {
         other->intake_.open();
       }
+      list(queue.get());
       return false;
     }
   }

@@ -90,8 +90,8 @@ class ComputePool final : public WorkerPool {
   // Whether the calling thread may leave an item in the intake of the queue without emptying it.
   static bool may_leave(const ComputeQueue* queue);
   // Moves what is in the intake of the queue to items_. Lists the queue if it has an item and is
-  // not listed. Returns how many items were in the intake.
-  size_t list(ComputeQueue* queue) WF_REQUIRES(mutex_);
+  // not listed.
+  void list(ComputeQueue* queue) WF_REQUIRES(mutex_);
   void append(ComputeQueue* queue) WF_REQUIRES(mutex_);
 
   struct NameHash {
