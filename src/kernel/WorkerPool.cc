@@ -39,8 +39,16 @@ bool WorkerPool::start() {
       return false;
     }
   }
-  // Without a supervisor the pool still works, but does not grow by itself.
-  supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+  bool supervised = false;
+  try {
+    supervised =
+        supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+  } catch (const std::bad_alloc&) {
+    supervised = false;
+  }
+  mutex_.lock();
+  supervised_ = supervised;
+  unlock_and_wake();
   return true;
 }
 
@@ -191,7 +199,7 @@ bool WorkerPool::attended() const {
   if (idle_ == 0) {
     return watched_ != Watch::kNone || !can_grow();
   }
-  return watched_ == Watch::kTicks && awake() > 0 && !pace_.worth_a_thread(1);
+  return watched_ == Watch::kTicks && awake() > 0 && !worth_a_thread(1);
 }
 
 bool WorkerPool::watch(Watch least) {
@@ -206,7 +214,7 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
   for (;;) {
     if (work_waits() && !waking_ && !napping_) {
-      if (idle_ > 0 && (awake() == 0 || pace_.worth_a_thread(work_waiting()))) {
+      if (idle_ > 0 && (awake() == 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
       } else if (idle_ > 0) {
         wake.supervisor |= watch(Watch::kTicks);
@@ -341,7 +349,8 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     }
     return nullptr;
   }
-  const size_t share = options_.one_by_one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
+  const bool one = options_.one_by_one || !supervised_;
+  const size_t share = one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
   switch (std::exchange(rested_, Rest::kNone)) {
     case Rest::kNone:
       break;

@@ -34,7 +34,9 @@ namespace workflow {
 //
 // The supervisor ticks only while a tick can help: while a worker keeps items to itself, or work is
 // left to a worker although another one is idle. If all are busy and work waits, it looks when the
-// pool might grow. Otherwise it sleeps.
+// pool might grow. Otherwise it sleeps. If its thread could not be started, nobody looks: then the
+// pool counts all items as long, so each is taken alone and is worth a thread, and it grows only
+// when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
@@ -192,7 +194,14 @@ class WorkerPool {
   int64_t next_look_ns() const WF_REQUIRES(mutex_);
   // Makes the supervisor do at least this. Returns whether it has to be notified for that.
   bool watch(Watch least) WF_REQUIRES(mutex_);
-  bool can_grow() const WF_REQUIRES(mutex_) { return live_ - blocked_ < most_threads(); }
+  // Whether the supervisor would start another thread.
+  bool can_grow() const WF_REQUIRES(mutex_) {
+    return supervised_ && live_ - blocked_ < most_threads();
+  }
+  // Whether another worker should be woken for that many items, although one is awake.
+  bool worth_a_thread(size_t items) const WF_REQUIRES(mutex_) {
+    return !supervised_ || pace_.worth_a_thread(items);
+  }
   void set_stalled(Worker& worker, bool stalled) WF_REQUIRES(mutex_);
   static Worker& worker_of(WorkQueue* own_queue) { return *static_cast<Worker*>(own_queue); }
   // Which threads to notify, after unlocking, so that waiting work gets a thread.
@@ -245,8 +254,9 @@ class WorkerPool {
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
                                                   // kSpareNs
   WorkPace pace_ WF_GUARDED_BY(mutex_);
-  RunnableList returned_ WF_GUARDED_BY(mutex_);  // items that a worker took; they come first
-  uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;    // how often a worker took items
+  RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first
+  uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;      // how often a worker took items
+  bool supervised_ WF_GUARDED_BY(mutex_) = false;  // once the supervisor has started
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
   // How the last worker rested that has not yet looked how many items had come meanwhile.
