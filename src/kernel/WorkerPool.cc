@@ -140,19 +140,14 @@ int WorkerPool::increase_threads() {
 }
 
 int WorkerPool::decrease_threads() {
-  Workers to_join;
-  {
-    MutexLock lock(mutex_);
-    if (stopping_ || wanted_ == 1) {
-      errno = stopping_ ? ECANCELED : EINVAL;
-      return -1;
-    }
-    wanted_--;
-    leaving_++;
-    to_join.splice(to_join.end(), retired_);
-    work_.notify_all();
+  MutexLock lock(mutex_);
+  if (stopping_ || wanted_ == 1) {
+    errno = stopping_ ? ECANCELED : EINVAL;
+    return -1;
   }
-  join_all(to_join);
+  wanted_--;
+  leaving_++;
+  work_.notify_all();
   return 0;
 }
 
@@ -439,6 +434,10 @@ void WorkerPool::worker_main(Workers::iterator self) {
       break;
     }
   }
+  context.pool = nullptr;  // what runs when the thread ends is not the work of a worker
+  context.own_queue = nullptr;
+  Workers ended_before;
+  ended_before.splice(ended_before.end(), retired_);
   retired_.splice(retired_.end(), workers_, self);
   live_--;
   if (quiet()) {
@@ -451,6 +450,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
     ended_.notify_all();
   }
   unlock_and_wake();
+  join_all(ended_before);
 }
 
 void WorkerPool::begin_blocking(WorkQueue* own_queue) {
@@ -485,15 +485,6 @@ void WorkerPool::end_blocking(WorkQueue* own_queue) {
     wake = claim_wake();
   }
   notify(wake);
-}
-
-void WorkerPool::join_retired() {
-  Workers to_join;
-  {
-    MutexLock lock(mutex_);
-    to_join.splice(to_join.end(), retired_);
-  }
-  join_all(to_join);
 }
 
 void WorkerPool::return_stuck_items() {
@@ -577,11 +568,8 @@ void WorkerPool::supervise() {
     seen_shares = shares_;
     rested = watched_ == Watch::kNone;
     const Wake wake = claim_wake();
-    Workers to_join;
-    to_join.splice(to_join.end(), retired_);
     lock.unlock();
     notify(wake);
-    join_all(to_join);
     lock.lock();
   }
 }

@@ -42,7 +42,9 @@ namespace workflow {
 // thread works in its place, so that a pool of one thread still makes progress. With
 // grow_when_starved the pool also grows when work waits and no worker took an item for kStarvedNs.
 // This covers callbacks that block without announcing it. Threads above the configured number end
-// after kSpareNs without work.
+// after kSpareNs without work. A thread that ends joins the one that has ended before it, and
+// stop() joins the last. What a thread still does while it ends, such as destroying the
+// thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
@@ -128,9 +130,6 @@ class WorkerPool {
   // is the worker's. Only begin_blocking() must be called by the worker itself.
   void begin_blocking(WorkQueue* own_queue);
   void end_blocking(WorkQueue* own_queue);
-
-  // Joins the threads that have ended.
-  void join_retired();
 
  protected:
   // All of these are called with mutex_ held. How many items wait; some that were posted without
@@ -241,7 +240,7 @@ class WorkerPool {
   CondVar ended_;  // stop() waits here
   CondVar quiet_;  // wait_quiet() waits here
   Workers workers_ WF_GUARDED_BY(mutex_);
-  Workers retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
+  Workers retired_ WF_GUARDED_BY(mutex_);  // ended or about to: one at most, to be joined
   Thread supervisor_;
   int wanted_ WF_GUARDED_BY(mutex_);
   int live_ WF_GUARDED_BY(mutex_) = 0;
