@@ -333,6 +333,12 @@ Runnable* WorkerPool::take_next() {
 
 Runnable* WorkerPool::take_share(Worker& worker) {
   gather();
+  const bool one = takes_one();
+  if (one && std::exchange(kept_, false)) {
+    for (Worker& other : workers_) {
+      return_items(other);
+    }
+  }
   size_t waiting = work_waiting();
   if (waiting == 0) {
     steal();
@@ -344,7 +350,6 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     }
     return nullptr;
   }
-  const bool one = options_.one_by_one || !supervised_;
   const size_t share = one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
   switch (std::exchange(rested_, Rest::kNone)) {
     case Rest::kNone:
@@ -364,12 +369,17 @@ Runnable* WorkerPool::take_share(Worker& worker) {
       rest.push_back(take_next());
     }
     worker.fill(rest);
+    kept_ = true;
   }
   taken_ += taken;
   shares_++;
   worker.shares++;
   worker.running = true;
   return first;
+}
+
+bool WorkerPool::takes_one() const {
+  return options_.one_by_one || !supervised_ || awake() > wanted_;
 }
 
 void WorkerPool::steal() {

@@ -23,7 +23,9 @@ namespace workflow {
 // without a lock. If a worker has nothing to do while another has several items that are worth it,
 // it takes half of them. If a worker still has items of the same share after a tick of the
 // supervisor, these are given to other workers. So no item waits longer than two ticks behind one
-// that blocks, unless all threads are busy.
+// that blocks, unless all threads are busy. While more workers are awake than are configured, as
+// after a wait that was announced, they keep nothing and take one item at a time: with one
+// configured thread an item is overtaken at most by one for each other thread that is awake.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
@@ -177,6 +179,8 @@ class WorkerPool {
   // queue. Null if there is nothing to do.
   Runnable* take_share(Worker& worker) WF_REQUIRES(mutex_);
   Runnable* take_next() WF_REQUIRES(mutex_);
+  // Whether workers take one item at a time now, and keep none.
+  bool takes_one() const WF_REQUIRES(mutex_);
   // Moves half of the items of another worker, if they are worth it, to returned_.
   void steal() WF_REQUIRES(mutex_);
   // Takes the items of a worker that have not begun back to returned_, in front of later ones.
@@ -256,6 +260,7 @@ class WorkerPool {
   RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first
   uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;      // how often a worker took items
   bool supervised_ WF_GUARDED_BY(mutex_) = false;  // once the supervisor has started
+  bool kept_ WF_GUARDED_BY(mutex_) = false;        // a worker may have items in its own queue
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
   // How the last worker rested that has not yet looked how many items had come meanwhile.

@@ -52,6 +52,13 @@ class BegunItems {
     MutexLock lock(mutex_);
     return numbers_.size();
   }
+  // Each item begins when all earlier ones have begun, but `held` of them.
+  void expect_in_order_but(size_t held) const {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < numbers_.size(); i++) {
+      EXPECT_LE(numbers_[i], i + held);
+    }
+  }
   void expect_in_order(size_t count) const {
     MutexLock lock(mutex_);
     std::vector<size_t> expected(count);
@@ -133,6 +140,29 @@ void play_items_that_block(uint64_t seed) {
   begun.expect_in_order(kCount);
 }
 
+// The only thread tells that it blocks, and goes on soon. Another one works in its place meanwhile,
+// and both go on side by side afterwards. None of them has more than one item that has not begun.
+void play_a_short_wait(uint64_t seed) {
+  static constexpr size_t kCount = 64;
+  Simulation simulation(seed, {.handler_threads = 1});
+  BegunItems begun;
+  RunnableList batch;
+  for (size_t i = 0; i < kCount; i++) {
+    batch.push_back(new Item([&begun, i] {
+      begun.add(i);
+      if (i == 3) {
+        const BlockingScope blocking;
+        begun.wait_for(6);
+      }
+    }));
+  }
+  simulation.runtime().handlers().post(batch);
+  const auto result = simulation.run();
+  EXPECT_EQ(result.outcome, Simulation::Outcome::kQuiet) << result.description;
+  EXPECT_EQ(begun.count(), kCount);
+  begun.expect_in_order_but(1);
+}
+
 // Reads nothing. What happens when it begins may take virtual time.
 class EmptyRead final : public FileOperation {
  public:
@@ -192,6 +222,10 @@ TEST(HandOffShares, ComputationsOfAQueueBeginInOrder) {
 
 TEST(HandOffShares, ItemsThatBlockLeaveTheOrderAsItWas) {
   for_each_seed(kSeeds / 8, play_items_that_block);
+}
+
+TEST(HandOffShares, AfterAWaitNoThreadKeepsItems) {
+  for_each_seed(kSeeds / 4, play_a_short_wait);
 }
 
 TEST(HandOffShares, ManyFileOperationsWakeAThreadAtOnce) {
