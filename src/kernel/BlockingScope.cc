@@ -18,9 +18,7 @@ BlockingScope::BlockingScope(Later /*later*/)
   if (nested_) {
     return;
   }
-  if (pool_) {
-    pool_->join_retired();
-  } else if (leaders_) {
+  if (leaders_ && !pool_) {
     leaders_->join_ended();
   }
 }

@@ -39,8 +39,16 @@ bool WorkerPool::start() {
       return false;
     }
   }
-  // Without a supervisor the pool still works, but does not grow by itself.
-  supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+  bool supervised = false;
+  try {
+    supervised =
+        supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+  } catch (const std::bad_alloc&) {
+    supervised = false;
+  }
+  mutex_.lock();
+  supervised_ = supervised;
+  unlock_and_wake();
   return true;
 }
 
@@ -132,19 +140,14 @@ int WorkerPool::increase_threads() {
 }
 
 int WorkerPool::decrease_threads() {
-  Workers to_join;
-  {
-    MutexLock lock(mutex_);
-    if (stopping_ || wanted_ == 1) {
-      errno = stopping_ ? ECANCELED : EINVAL;
-      return -1;
-    }
-    wanted_--;
-    leaving_++;
-    to_join.splice(to_join.end(), retired_);
-    work_.notify_all();
+  MutexLock lock(mutex_);
+  if (stopping_ || wanted_ == 1) {
+    errno = stopping_ ? ECANCELED : EINVAL;
+    return -1;
   }
-  join_all(to_join);
+  wanted_--;
+  leaving_++;
+  work_.notify_all();
   return 0;
 }
 
@@ -191,7 +194,7 @@ bool WorkerPool::attended() const {
   if (idle_ == 0) {
     return watched_ != Watch::kNone || !can_grow();
   }
-  return watched_ == Watch::kTicks && awake() > 0 && !pace_.worth_a_thread(1);
+  return watched_ == Watch::kTicks && awake() > 0 && !worth_a_thread(1);
 }
 
 bool WorkerPool::watch(Watch least) {
@@ -206,7 +209,7 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
   for (;;) {
     if (work_waits() && !waking_ && !napping_) {
-      if (idle_ > 0 && (awake() == 0 || pace_.worth_a_thread(work_waiting()))) {
+      if (idle_ > 0 && (awake() == 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
       } else if (idle_ > 0) {
         wake.supervisor |= watch(Watch::kTicks);
@@ -330,6 +333,12 @@ Runnable* WorkerPool::take_next() {
 
 Runnable* WorkerPool::take_share(Worker& worker) {
   gather();
+  const bool one = takes_one();
+  if (one && std::exchange(kept_, false)) {
+    for (Worker& other : workers_) {
+      return_items(other);
+    }
+  }
   size_t waiting = work_waiting();
   if (waiting == 0) {
     steal();
@@ -341,7 +350,7 @@ Runnable* WorkerPool::take_share(Worker& worker) {
     }
     return nullptr;
   }
-  const size_t share = options_.one_by_one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
+  const size_t share = one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
   switch (std::exchange(rested_, Rest::kNone)) {
     case Rest::kNone:
       break;
@@ -360,12 +369,17 @@ Runnable* WorkerPool::take_share(Worker& worker) {
       rest.push_back(take_next());
     }
     worker.fill(rest);
+    kept_ = true;
   }
   taken_ += taken;
   shares_++;
   worker.shares++;
   worker.running = true;
   return first;
+}
+
+bool WorkerPool::takes_one() const {
+  return options_.one_by_one || !supervised_ || awake() > wanted_;
 }
 
 void WorkerPool::steal() {
@@ -430,6 +444,10 @@ void WorkerPool::worker_main(Workers::iterator self) {
       break;
     }
   }
+  context.pool = nullptr;  // what runs when the thread ends is not the work of a worker
+  context.own_queue = nullptr;
+  Workers ended_before;
+  ended_before.splice(ended_before.end(), retired_);
   retired_.splice(retired_.end(), workers_, self);
   live_--;
   if (quiet()) {
@@ -442,6 +460,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
     ended_.notify_all();
   }
   unlock_and_wake();
+  join_all(ended_before);
 }
 
 void WorkerPool::begin_blocking(WorkQueue* own_queue) {
@@ -476,15 +495,6 @@ void WorkerPool::end_blocking(WorkQueue* own_queue) {
     wake = claim_wake();
   }
   notify(wake);
-}
-
-void WorkerPool::join_retired() {
-  Workers to_join;
-  {
-    MutexLock lock(mutex_);
-    to_join.splice(to_join.end(), retired_);
-  }
-  join_all(to_join);
 }
 
 void WorkerPool::return_stuck_items() {
@@ -568,11 +578,8 @@ void WorkerPool::supervise() {
     seen_shares = shares_;
     rested = watched_ == Watch::kNone;
     const Wake wake = claim_wake();
-    Workers to_join;
-    to_join.splice(to_join.end(), retired_);
     lock.unlock();
     notify(wake);
-    join_all(to_join);
     lock.lock();
   }
 }

@@ -23,7 +23,9 @@ namespace workflow {
 // without a lock. If a worker has nothing to do while another has several items that are worth it,
 // it takes half of them. If a worker still has items of the same share after a tick of the
 // supervisor, these are given to other workers. So no item waits longer than two ticks behind one
-// that blocks, unless all threads are busy.
+// that blocks, unless all threads are busy. While more workers are awake than are configured, as
+// after a wait that was announced, they keep nothing and take one item at a time: with one
+// configured thread an item is overtaken at most by one for each other thread that is awake.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
@@ -34,13 +36,17 @@ namespace workflow {
 //
 // The supervisor ticks only while a tick can help: while a worker keeps items to itself, or work is
 // left to a worker although another one is idle. If all are busy and work waits, it looks when the
-// pool might grow. Otherwise it sleeps.
+// pool might grow. Otherwise it sleeps. If its thread could not be started, nobody looks: then the
+// pool counts all items as long, so each is taken alone and is worth a thread, and it grows only
+// when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
 // grow_when_starved the pool also grows when work waits and no worker took an item for kStarvedNs.
 // This covers callbacks that block without announcing it. Threads above the configured number end
-// after kSpareNs without work.
+// after kSpareNs without work. A thread that ends joins the one that has ended before it, and
+// stop() joins the last. What a thread still does while it ends, such as destroying the
+// thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
@@ -127,9 +133,6 @@ class WorkerPool {
   void begin_blocking(WorkQueue* own_queue);
   void end_blocking(WorkQueue* own_queue);
 
-  // Joins the threads that have ended.
-  void join_retired();
-
  protected:
   // All of these are called with mutex_ held. How many items wait; some that were posted without
   // mutex_ may be left out, but it is 0 only if none waits.
@@ -176,6 +179,8 @@ class WorkerPool {
   // queue. Null if there is nothing to do.
   Runnable* take_share(Worker& worker) WF_REQUIRES(mutex_);
   Runnable* take_next() WF_REQUIRES(mutex_);
+  // Whether workers take one item at a time now, and keep none.
+  bool takes_one() const WF_REQUIRES(mutex_);
   // Moves half of the items of another worker, if they are worth it, to returned_.
   void steal() WF_REQUIRES(mutex_);
   // Takes the items of a worker that have not begun back to returned_, in front of later ones.
@@ -192,7 +197,14 @@ class WorkerPool {
   int64_t next_look_ns() const WF_REQUIRES(mutex_);
   // Makes the supervisor do at least this. Returns whether it has to be notified for that.
   bool watch(Watch least) WF_REQUIRES(mutex_);
-  bool can_grow() const WF_REQUIRES(mutex_) { return live_ - blocked_ < most_threads(); }
+  // Whether the supervisor would start another thread.
+  bool can_grow() const WF_REQUIRES(mutex_) {
+    return supervised_ && live_ - blocked_ < most_threads();
+  }
+  // Whether another worker should be woken for that many items, although one is awake.
+  bool worth_a_thread(size_t items) const WF_REQUIRES(mutex_) {
+    return !supervised_ || pace_.worth_a_thread(items);
+  }
   void set_stalled(Worker& worker, bool stalled) WF_REQUIRES(mutex_);
   static Worker& worker_of(WorkQueue* own_queue) { return *static_cast<Worker*>(own_queue); }
   // Which threads to notify, after unlocking, so that waiting work gets a thread.
@@ -232,7 +244,7 @@ class WorkerPool {
   CondVar ended_;  // stop() waits here
   CondVar quiet_;  // wait_quiet() waits here
   Workers workers_ WF_GUARDED_BY(mutex_);
-  Workers retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
+  Workers retired_ WF_GUARDED_BY(mutex_);  // ended or about to: one at most, to be joined
   Thread supervisor_;
   int wanted_ WF_GUARDED_BY(mutex_);
   int live_ WF_GUARDED_BY(mutex_) = 0;
@@ -245,8 +257,10 @@ class WorkerPool {
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
                                                   // kSpareNs
   WorkPace pace_ WF_GUARDED_BY(mutex_);
-  RunnableList returned_ WF_GUARDED_BY(mutex_);  // items that a worker took; they come first
-  uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;    // how often a worker took items
+  RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first
+  uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;      // how often a worker took items
+  bool supervised_ WF_GUARDED_BY(mutex_) = false;  // once the supervisor has started
+  bool kept_ WF_GUARDED_BY(mutex_) = false;        // a worker may have items in its own queue
   bool waking_ WF_GUARDED_BY(mutex_) = false;
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
   // How the last worker rested that has not yet looked how many items had come meanwhile.

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "PostFunction.h"
+#include "ShortItems.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
@@ -19,7 +19,10 @@
 #include "support/Tally.h"
 
 using test_support::Item;
+using test_support::kKept;
 using test_support::post;
+using test_support::post_behind_a_blocked_item;
+using test_support::ShortItems;
 using test_support::Tally;
 using workflow::BlockingScope;
 using workflow::ComputePool;
@@ -27,48 +30,6 @@ using workflow::HandlerPool;
 using workflow::RunnableList;
 
 namespace {
-
-constexpr size_t kKept = 8;
-
-// A pool that is stopped in the end, and has run many short items.
-template <class Pool>
-class ShortItems {
- public:
-  explicit ShortItems(int threads) : pool_(threads) {
-    EXPECT_TRUE(pool_.start());
-    std::atomic<size_t> runs{0};
-    for (size_t i = 1; i <= 2000; i++) {
-      post_one([&runs] { runs++; });
-      while (i % 10 == 0 && runs < i) {
-        std::this_thread::yield();
-      }
-    }
-  }
-  ~ShortItems() { pool_.stop(); }
-  Pool& operator*() { return pool_; }
-
-  void post_one(std::function<void()> function) {
-    if constexpr (std::is_same_v<Pool, ComputePool>) {
-      post(pool_, "queue", std::move(function));
-    } else {
-      post(pool_, std::move(function));
-    }
-  }
-
- private:
-  Pool pool_;
-};
-
-// An item that blocks, and others behind it, which a worker may have taken together.
-void post_behind_a_blocked_item(HandlerPool& pool, const std::function<void()>& block,
-                                Tally& others) {
-  RunnableList batch;
-  batch.push_back(new Item(block));
-  for (size_t i = 0; i < kKept; i++) {
-    batch.push_back(new Item([&others] { others.add(); }));
-  }
-  pool.post(batch);
-}
 
 // Numbers in the order in which items noted them.
 class Noted {

@@ -285,6 +285,7 @@ proctype Worker(byte me) {
   :: gather();
      if
      :: queue == 0 -> take_back((1 - me), false)
+     :: true -> take_back((1 - me), true)  /* takes_one() */
      :: queue != 0
      :: queue == 0
      fi;
