@@ -147,6 +147,7 @@ Runnable* ComputePool::next() {
     append(queue);
     return item;
   }
+  schedule_point();
   queue->listed_.store(false, std::memory_order_seq_cst);
   schedule_point();
   if (queue->own_) {

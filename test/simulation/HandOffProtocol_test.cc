@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <random>
@@ -11,12 +12,15 @@
 
 #include "Seeds.h"
 #include "kernel/BlockingScope.h"
+#include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
 #include "util/Mutex.h"
 
 using workflow::BlockingScope;
+using workflow::ComputePool;
+using workflow::ComputeQueue;
 using workflow::CondVar;
 using workflow::HandlerPool;
 using workflow::Mutex;
@@ -127,6 +131,78 @@ void play_hand_off(uint64_t seed, const HandOffPlan& plan) {
   EXPECT_EQ(ledger.runs(), count);
 }
 
+// A computation that posts another one to another queue.
+struct QueueItem final : public Runnable {
+  ~QueueItem() override = default;
+  void run_queued() override {
+    ledger->ran(poster, number, ordered);
+    if (child) {
+      EXPECT_TRUE(pool->post(child_queue, child));
+    }
+  }
+
+  HandOffLedger* ledger = nullptr;
+  ComputePool* pool = nullptr;
+  ComputeQueue* child_queue = nullptr;
+  QueueItem* child = nullptr;
+  size_t poster = 0;
+  size_t number = 0;
+  bool ordered = false;
+};
+
+// Each of two threads posts to a queue of its own and, now and then, to one that they share. With
+// one worker, those of each thread in its own queue are seen to begin in order.
+void play_queues(uint64_t seed, int threads, bool stops) {
+  constexpr size_t kPosters = 2;
+  constexpr size_t kOfEach = 5;
+  std::mt19937_64 random(seed);
+  // The last two count what went to the shared queue and what was posted by items.
+  HandOffLedger ledger(kPosters + 2);
+  std::vector<QueueItem> items(kPosters * kOfEach);
+  std::vector<QueueItem> children(items.size());
+  std::atomic<size_t> taken{0};
+  Simulation simulation(seed, {.compute_threads = threads});
+  ComputePool& pool = simulation.runtime().compute();
+  std::vector<ComputeQueue*> queues;
+  for (const char* name : {"first", "second", "shared"}) {
+    queues.push_back(pool.queue(name));
+  }
+  for (size_t poster = 0; poster < kPosters; poster++) {
+    simulation.spawn([&, poster, seed = random()] {
+      std::mt19937_64 choice(seed);
+      size_t number = 0;
+      for (size_t i = poster * kOfEach; i < (poster + 1) * kOfEach; i++) {
+        const bool shared = choice() % 4 == 0;
+        QueueItem& item = items[i];
+        item.ledger = &ledger;
+        item.pool = &pool;
+        item.poster = shared ? kPosters : poster;
+        item.number = number;
+        item.ordered = !shared && threads == 1;
+        if (choice() % 3 == 0) {
+          children[i].ledger = &ledger;
+          children[i].poster = kPosters + 1;
+          item.child = &children[i];
+          item.child_queue = queues[choice() % queues.size()];
+        }
+        const bool has_child = item.child != nullptr;
+        if (pool.post(queues[item.poster], &item)) {
+          number += shared ? 0 : 1;
+          taken += has_child ? 2 : 1;
+        } else {
+          EXPECT_TRUE(stops);
+        }
+      }
+    });
+  }
+  if (stops) {
+    EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+  }
+  const auto result = simulation.run();
+  EXPECT_EQ(result.outcome, Simulation::Outcome::kQuiet) << result.description;
+  EXPECT_EQ(ledger.runs(), taken);
+}
+
 }  // namespace
 
 TEST(HandOffProtocol, EachItemRunsOnce) {
@@ -145,4 +221,18 @@ TEST(HandOffProtocol, AnItemThatBlocksHoldsNothingUp) {
 
 TEST(HandOffProtocol, NothingIsLostBetweenPostAndStop) {
   for_each_seed(kSeeds, [](uint64_t seed) { play_hand_off(seed, {.threads = 2, .stops = true}); });
+}
+
+TEST(HandOffProtocol, AQueueOfComputationsKeepsTheOrderOfEachPoster) {
+  for_each_seed(kSeeds, [](uint64_t seed) { play_queues(seed, 1, false); });
+}
+
+TEST(HandOffProtocol, EachComputationRunsOnce) {
+  for_each_seed(kSeeds,
+                [](uint64_t seed) { play_queues(seed, 1 + static_cast<int>(seed % 3), false); });
+}
+
+TEST(HandOffProtocol, NoComputationIsLostBetweenPostAndStop) {
+  for_each_seed(kSeeds,
+                [](uint64_t seed) { play_queues(seed, 1 + static_cast<int>(seed % 2), true); });
 }
