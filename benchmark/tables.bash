@@ -102,6 +102,10 @@ table_named() {
     line "the same, each cancelled as soon as created, CPU µs" cpu_at_once_us \
       "row=named_create_cancel n=$n" "≤ best" le:best:1
   done
+  for n in 100000 1000000; do
+    line "create $n, cancel them in random order, callbacks, CPU µs each" cpu_us \
+      "row=named_random n=$n" "≤ best" le:best:1
+  done
 }
 
 table_replace() {

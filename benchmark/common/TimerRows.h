@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/LatenessRow.h"
@@ -123,6 +124,40 @@ class NamedRows {
         .add("n", outstanding_)
         .add("cpu_us", per_op(Quantiles(cpu_apart).at(0.5), kBatch) / 1e3)
         .add("cpu_at_once_us", per_op(Quantiles(cpu_paired).at(0.5), kBatch) / 1e3)
+        .print();
+  }
+
+  // Row named_random: `outstanding` timers are created, started and cancelled in random order.
+  // Their names exist before and each is in a heap block of its own, as users have them.
+  void cancel_in_random_order() {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < outstanding_; ++i)
+      names.push_back(names_.at(i));
+    std::vector<size_t> order(outstanding_);
+    for (size_t i = 0; i < outstanding_; ++i) {
+      order[i] = i;
+      std::swap(order[i], order[static_cast<size_t>(random_.below(static_cast<int64_t>(i + 1)))]);
+    }
+    std::vector<int64_t> cpu;
+    std::vector<int64_t> wall;
+    constexpr size_t kRounds = 5;
+    for (size_t round = 0; round < kRounds; ++round) {
+      const int64_t cpu_before = process_cpu_ns();
+      const int64_t begin_ns = now_ns();
+      for (const std::string& name : names)
+        timers_.start_named(name, far_delay_ns(random_), tally_.completion());
+      timers_.settle();
+      for (const size_t i : order) {
+        if (timers_.cancel(names[i]) != 1) fail("a cancel did not find its one timer");
+      }
+      await_cancelled(outstanding_);
+      cpu.push_back(process_cpu_ns() - cpu_before);
+      wall.push_back(now_ns() - begin_ns);
+    }
+    Line("named_random", Timers::kPeer)
+        .add("n", outstanding_)
+        .add("cpu_us", per_op(Quantiles(cpu).at(0.5), outstanding_) / 1e3)
+        .add("wall_us", per_op(Quantiles(wall).at(0.5), outstanding_) / 1e3)
         .print();
   }
 
@@ -266,7 +301,8 @@ void measure_due(Timers& timers, size_t count) {
 }
 
 // Runs the row that the command line names:
-//   --row=named|replace|memory_named|memory_unnamed|lateness|stalls|due [--n=N] [--threads=T]
+//   --row=named|named_random|replace|memory_named|memory_unnamed|lateness|stalls|due [--n=N]
+//   [--threads=T]
 //   [--rounds=R]
 //   [--run=K]
 // and ends the process there and then: tearing down a million timers belongs to no row.
@@ -289,6 +325,9 @@ template <class Timers>
     } else if (row == "named") {
       static NamedRows<Timers> rows(timers, n);
       rows.create_and_cancel();
+    } else if (row == "named_random") {
+      static NamedRows<Timers> rows(timers, n);
+      rows.cancel_in_random_order();
     } else if (row == "replace") {
       static NamedRows<Timers> rows(timers, n);
       rows.replace(options.count("threads", 1), options.count("rounds", 500'000));

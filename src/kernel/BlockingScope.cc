@@ -11,15 +11,14 @@ namespace workflow {
 
 BlockingScope::BlockingScope(Later /*later*/)
     : pool_(ThreadContext::current().pool),
+      own_queue_(ThreadContext::current().own_queue),
       leaders_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
   PendingWork::hand_over_all();
   if (nested_) {
     return;
   }
-  if (pool_) {
-    pool_->join_retired();
-  } else if (leaders_) {
+  if (leaders_ && !pool_) {
     leaders_->join_ended();
   }
 }
@@ -39,7 +38,7 @@ void BlockingScope::begin() {
   }
   told_ = true;
   if (pool_) {
-    pool_->begin_blocking();
+    pool_->begin_blocking(own_queue_);
   } else if (leaders_) {
     leaders_->begin_blocking();
   }
@@ -50,7 +49,7 @@ void BlockingScope::end() {
     return;
   }
   if (pool_) {
-    pool_->end_blocking();
+    pool_->end_blocking(own_queue_);
   }
 }
 

@@ -3,6 +3,7 @@
 namespace workflow {
 
 class LeaderThreads;
+class WorkQueue;
 class WorkerPool;
 
 // Declares that the current thread is about to wait for something that other work may have to bring
@@ -34,6 +35,7 @@ class BlockingScope {
   void end();
 
   WorkerPool* const pool_;
+  WorkQueue* const own_queue_;  // of the worker that is in the scope
   LeaderThreads* const leaders_;
   const bool nested_;  // an enclosing scope of this thread does all the work
   bool told_ = false;

@@ -2,7 +2,46 @@
 
 namespace workflow {
 
-ComputePool::ComputePool(int threads) : WorkerPool({.name = "wf-compute", .threads = threads}) {}
+namespace {
+
+// The queue that a thread has found last, so that it finds that queue again without a lock.
+struct LastQueue {
+  uint64_t pool = 0;  // ComputePool::number_; 0: none
+  size_t length = 0;
+  char name[32] = {};
+  ComputeQueue* queue = nullptr;
+
+  bool is(uint64_t pool_number, std::string_view wanted) const {
+    return pool == pool_number && std::string_view(name, length) == wanted;
+  }
+  void set(uint64_t pool_number, std::string_view found, ComputeQueue* found_queue) {
+    if (found.size() <= sizeof name) {
+      pool = pool_number;
+      length = found.copy(name, sizeof name);
+      queue = found_queue;
+    }
+  }
+};
+
+constinit thread_local LastQueue last_queue;
+
+// How many items this thread has left in the intake of a queue since it last emptied that intake.
+struct Left {
+  const ComputeQueue* queue = nullptr;
+  size_t items = 0;
+};
+
+constexpr size_t kLeftIn = 8;
+constinit thread_local Left left_in[kLeftIn];
+
+// Relaxed: numbers need only be different.
+std::atomic<uint64_t> compute_pools{0};
+
+}  // namespace
+
+ComputePool::ComputePool(int threads)
+    : WorkerPool({.name = "wf-compute", .threads = threads, .one_by_one = true}),
+      number_(compute_pools.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 bool ComputeQueue::belongs_to(const ComputePool* pool) {
   const ComputePool* owner = pool_.load(std::memory_order_acquire);
@@ -10,56 +49,129 @@ bool ComputeQueue::belongs_to(const ComputePool* pool) {
 }
 
 ComputeQueue* ComputePool::queue(std::string_view name) {
-  MutexLock lock(names_mutex_);
-  const auto found = names_.find(name);
-  if (found != names_.end()) {
-    return found->second.get();
+  if (last_queue.is(number_, name)) {
+    return last_queue.queue;
   }
-  return names_.emplace(std::string(name), std::make_unique<ComputeQueue>(this))
-      .first->second.get();
+  MutexLock lock(names_mutex_);
+  auto found = names_.find(name);
+  if (found == names_.end()) {
+    found = names_.emplace(std::string(name), std::make_unique<ComputeQueue>(this)).first;
+    if (closed_) {
+      found->second->intake_.close();
+    }
+  }
+  last_queue.set(number_, name, found->second.get());
+  return found->second.get();
 }
 
 bool ComputePool::post(ComputeQueue* queue, Runnable* item) {
+  return queue->own_ ? post_to_own(queue, item) : post_to_foreign(queue, item);
+}
+
+bool ComputePool::post_to_own(ComputeQueue* queue, Runnable* item) {
+  const bool leaves = may_leave(queue);
+  RunnableList items;
+  items.push_back(item);
+  // The item may be gone when push() returns.
+  if (queue->pool_.load(std::memory_order_relaxed) != this || !queue->intake_.push(items)) {
+    return false;
+  }
+  if (!leaves || !queue->listed_.load(std::memory_order_seq_cst)) {
+    mutex_.lock();
+    list(queue);
+    unlock_and_wake();
+  }
+  return true;
+}
+
+bool ComputePool::post_to_foreign(ComputeQueue* queue, Runnable* item) {
   mutex_.lock();
   if (terminated() || !queue->belongs_to(this)) {
     mutex_.unlock();
     return false;
   }
   queue->items_.push_back(item);
-  if (!queue->ready_) {
-    make_ready(queue);
+  waiting_++;
+  if (!queue->listed_.load(std::memory_order_relaxed)) {
+    append(queue);
   }
   unlock_and_wake();
   return true;
 }
 
-void ComputePool::make_ready(ComputeQueue* queue) {
-  queue->ready_ = true;
-  queue->self_ = queue->weak_from_this().lock();  // null: the pool's own
-  queue->next_ready_ = nullptr;
-  if (ready_tail_) {
-    ready_tail_->next_ready_ = queue;
-  } else {
-    ready_head_ = queue;
+bool ComputePool::may_leave(const ComputeQueue* queue) {
+  Left& left = left_in[reinterpret_cast<uintptr_t>(queue) / sizeof(ComputeQueue) % kLeftIn];
+  if (left.queue == queue && ++left.items < kPiece) {
+    return true;
   }
-  ready_tail_ = queue;
+  left = {.queue = queue};
+  return false;
+}
+
+void ComputePool::list(ComputeQueue* queue) {
+  waiting_ += queue->intake_.take(queue->items_);
+  if (!queue->listed_.load(std::memory_order_relaxed) && !queue->items_.empty()) {
+    append(queue);
+  }
+}
+
+void ComputePool::append(ComputeQueue* queue) {
+  queue->listed_.store(true, std::memory_order_seq_cst);
+  queue->self_ = queue->weak_from_this().lock();  // null: the pool's own
+  queue->next_listed_ = nullptr;
+  if (last_listed_) {
+    last_listed_->next_listed_ = queue;
+  } else {
+    first_listed_ = queue;
+  }
+  last_listed_ = queue;
 }
 
 Runnable* ComputePool::next() {
-  ComputeQueue* queue = ready_head_;
-  ready_head_ = queue->next_ready_;
-  if (!ready_head_) {
-    ready_tail_ = nullptr;
+  ComputeQueue* const queue = first_listed_;
+  Runnable* const item = queue->items_.pop_front();
+  waiting_--;
+  if (queue->items_.empty() && queue->own_) {
+    waiting_ += queue->intake_.take(queue->items_);
   }
-  queue->ready_ = false;
+  const bool again = !queue->items_.empty();
+  if (again && queue == last_listed_) {
+    return item;  // it takes turns with no other
+  }
+  first_listed_ = queue->next_listed_;
+  if (!first_listed_) {
+    last_listed_ = nullptr;
+  }
   const std::shared_ptr<ComputeQueue> last = std::move(queue->self_);
-  Runnable* item = queue->items_.pop_front();
-  if (!queue->items_.empty()) {
-    make_ready(queue);
-  } else if (last) {
+  if (again) {
+    append(queue);
+    return item;
+  }
+  schedule_point();
+  queue->listed_.store(false, std::memory_order_seq_cst);
+  schedule_point();
+  if (queue->own_) {
+    list(queue);  // an item may have been posted before
+  } else {
     queue->pool_.store(nullptr, std::memory_order_release);
   }
   return item;
+}
+
+bool ComputePool::close() {
+  MutexLock lock(names_mutex_);
+  for (const auto& [name, queue] : names_) {
+    if (!queue->intake_.close()) {
+      // What runs because of the item in there may post to any queue.
+      for (const auto& [other_name, other] : names_) {
+        other->intake_.open();
+      }
+      list(queue.get());
+      return false;
+    }
+  }
+  closed_ = true;
+  return true;
 }
 
 }  // namespace workflow

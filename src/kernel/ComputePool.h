@@ -1,23 +1,32 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "kernel/Intake.h"
 #include "kernel/WorkerPool.h"
 
 namespace workflow {
 
 class ComputePool;
 
-// A FIFO of computations. While it holds an item, it belongs to one ComputePool, whose mutex guards
-// all members except pool_. A queue that a pool has created belongs to that pool for ever.
+// A FIFO of computations. A queue that a pool has created belongs to that pool for ever, and takes
+// items without a lock while it is busy. Any other queue belongs to one pool while it holds an
+// item.
+//
+// Invariants, for a queue that a pool has created:
+// 1. While the mutex of the pool is free, the queue is listed, that is among those that take turns,
+//    if and only if items_ holds an item. Each item there is older than all in the intake.
+// 2. If the queue is not listed while its intake holds an item, a thread is about to list it: one
+//    that has pushed an item and has not yet returned from ComputePool::post().
 class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
-  explicit ComputeQueue(const ComputePool* pool) : pool_(pool) {}
+  explicit ComputeQueue(const ComputePool* pool) : own_(true), pool_(pool) {}
   ComputeQueue(const ComputeQueue&) = delete;
   ComputeQueue& operator=(const ComputeQueue&) = delete;
 
@@ -28,17 +37,32 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
   // `pool` from now on. Returns whether it belongs to `pool`.
   bool belongs_to(const ComputePool* pool);
 
+  // Threads that post read these, so they have a line of the cache to themselves.
+  const bool own_ = false;                         // created by a pool
+  std::atomic<const ComputePool*> pool_{nullptr};  // the pool it belongs to, if any
+  // Changed only under the mutex of that pool. Seq_cst, for invariant 2: a thread that posts pushes
+  // an item and then reads this word, and a thread that takes the queue off the list clears this
+  // word and then looks into the intake. In the single order of these four operations one of the
+  // two reads comes after both writes.
+  std::atomic<bool> listed_{false};
+
+  Intake intake_;  // only of a queue that a pool has created
+
+  // Guarded by the mutex of the pool.
   RunnableList items_;
-  ComputeQueue* next_ready_ = nullptr;
-  bool ready_ = false;
-  // Not null while the queue is ready. An owner that knows of no item any more may release the
+  ComputeQueue* next_listed_ = nullptr;
+  // Not null while the queue is listed. An owner that knows of no item any more may release the
   // queue although it still holds an item, one whose time limit has passed.
   std::shared_ptr<ComputeQueue> self_;
-  std::atomic<const ComputePool*> pool_{nullptr};  // the pool it belongs to, if any
 };
 
 // Threads for computations. Each queue starts its items in order. The queues take turns, one item
-// each, so that a long queue does not delay a short one.
+// each, so that a long queue does not delay a short one. No thread takes several items at a time,
+// or an item might begin after a later one of its queue.
+//
+// A post to a listed queue of the pool's own takes no lock. Whoever empties an intake holds the
+// mutex meanwhile. So that this never takes long, a thread that has left kPiece items in an intake
+// empties it itself.
 class ComputePool final : public WorkerPool {
  public:
   explicit ComputePool(int threads);
@@ -56,19 +80,32 @@ class ComputePool final : public WorkerPool {
   bool is_abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
  private:
-  bool has_work() const WF_REQUIRES(mutex_) override { return ready_head_ != nullptr; }
+  static constexpr size_t kPiece = 256;
+
+  size_t waiting() const WF_REQUIRES(mutex_) override { return waiting_; }
   Runnable* next() WF_REQUIRES(mutex_) override;
-  void make_ready(ComputeQueue* queue) WF_REQUIRES(mutex_);
+  bool close() WF_REQUIRES(mutex_) override;
+  bool post_to_own(ComputeQueue* queue, Runnable* item);
+  bool post_to_foreign(ComputeQueue* queue, Runnable* item);
+  // Whether the calling thread may leave an item in the intake of the queue without emptying it.
+  static bool may_leave(const ComputeQueue* queue);
+  // Moves what is in the intake of the queue to items_. Lists the queue if it has an item and is
+  // not listed.
+  void list(ComputeQueue* queue) WF_REQUIRES(mutex_);
+  void append(ComputeQueue* queue) WF_REQUIRES(mutex_);
 
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
+  const uint64_t number_;  // no other pool of the process has the same
   Mutex names_mutex_;
   std::unordered_map<std::string, std::unique_ptr<ComputeQueue>, NameHash, std::equal_to<>> names_
       WF_GUARDED_BY(names_mutex_);
-  ComputeQueue* ready_head_ WF_GUARDED_BY(mutex_) = nullptr;
-  ComputeQueue* ready_tail_ WF_GUARDED_BY(mutex_) = nullptr;
+  bool closed_ WF_GUARDED_BY(names_mutex_) = false;  // no queue takes items any more
+  size_t waiting_ WF_GUARDED_BY(mutex_) = 0;         // items of all listed queues, without intakes
+  ComputeQueue* first_listed_ WF_GUARDED_BY(mutex_) = nullptr;
+  ComputeQueue* last_listed_ WF_GUARDED_BY(mutex_) = nullptr;
   std::atomic<bool> abandoned_{false};
 };
 

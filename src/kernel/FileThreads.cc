@@ -20,7 +20,8 @@ WorkerPool::Options options_for(int most) {
   return {.name = "wf-file",
           .threads = std::clamp(most, 1, usual),
           .grow_when_starved = true,
-          .max_threads = std::clamp(most, 1, kMostThreads)};
+          .max_threads = std::clamp(most, 1, kMostThreads),
+          .one_by_one = true};  // what a thread has taken cannot be withdrawn
 }
 
 }  // namespace
@@ -58,6 +59,7 @@ int FileThreads::post(FileOperation* operation, Progress progress) {
     return error;
   }
   (progress == Progress::kNew ? queue_ : begun_).push_back(operation);
+  waiting_++;
   operation->in_threads_ = FileOperation::Place::kWaiting;
   unlock_and_wake();
   return 0;
@@ -65,6 +67,7 @@ int FileThreads::post(FileOperation* operation, Progress progress) {
 
 Runnable* FileThreads::next() {
   FileOperation* const operation = (begun_.empty() ? queue_ : begun_).pop_front();
+  waiting_--;
   operation->in_threads_ = FileOperation::Place::kBegun;
   return operation;
 }
@@ -75,6 +78,7 @@ bool FileThreads::withdraw(FileOperation* operation) {
     return false;
   }
   FileQueue::remove(operation);
+  waiting_--;
   operation->in_threads_ = FileOperation::Place::kElsewhere;
   return true;
 }
@@ -91,6 +95,7 @@ void FileThreads::refuse() {
     MutexLock lock(mutex_);
     refusing_ = true;
     while (FileOperation* const operation = queue_.pop_front()) {
+      waiting_--;
       operation->in_threads_ = FileOperation::Place::kElsewhere;
       dropped.push_back(operation);
     }

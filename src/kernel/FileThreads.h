@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
 #include "kernel/FileOperation.h"
 #include "kernel/FileQueue.h"
@@ -49,7 +50,7 @@ class FileThreads final : public WorkerPool {
  private:
   friend class FileOperation;
 
-  bool has_work() const WF_REQUIRES(mutex_) override { return !begun_.empty() || !queue_.empty(); }
+  size_t waiting() const WF_REQUIRES(mutex_) override { return waiting_; }
   Runnable* next() WF_REQUIRES(mutex_) override;
   // Starts the threads if needed. Returns 0, or the error that post() returns if there are no
   // threads.
@@ -62,6 +63,7 @@ class FileThreads final : public WorkerPool {
   bool stopped_ WF_GUARDED_BY(starting_) = false;
   FileQueue queue_ WF_GUARDED_BY(mutex_);
   FileQueue begun_ WF_GUARDED_BY(mutex_);
+  size_t waiting_ WF_GUARDED_BY(mutex_) = 0;  // operations in both queues
   bool refusing_ WF_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,5 +1,6 @@
 #include "kernel/HandlerPool.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernel/ThreadContext.h"
@@ -22,37 +23,75 @@ void HandlerPool::post(RunnableList& batch, bool turn_ends) {
   if (batch.empty()) {
     return;
   }
-  mutex_.lock();
-  if (!terminated()) {
-    queue_.append(batch);
-    watch();
-    if (turn_ends) {
-      mutex_.unlock();
-    } else {
-      unlock_and_wake();
-    }
-    return;
+  watch(batch.back());
+  const bool uses_intake = may_use_intake(batch.size());
+  if (!(uses_intake ? intake_.push(batch) : append(batch, turn_ends))) {
+    end_watch();
+    run_here(batch);
+  } else if (uses_intake && !turn_ends) {
+    attend();
   }
-  mutex_.unlock();
-  run_here(batch);
 }
 
-void HandlerPool::watch() {
-  if (batches_++ % kWatched == 0 && watched_ == 0) {
-    watched_ = queue_.size();
-    watched_since_ns_ = monotonic_ns();
+bool HandlerPool::may_use_intake(size_t batch) {
+  ThreadContext& context = ThreadContext::current();
+  context.posted += batch;
+  if (context.posted_to == this && context.posted < kPiece) [[likely]] {
+    return true;
   }
+  // It may have left items in the intake of this pool before it posted to another one.
+  context.posted_to = this;
+  context.posted = 0;
+  return false;
+}
+
+bool HandlerPool::append(RunnableList& batch, bool turn_ends) {
+  mutex_.lock();
+  if (intake_.closed()) {
+    mutex_.unlock();
+    return false;
+  }
+  gather();
+  queue_.append(batch);
+  if (turn_ends) {
+    mutex_.unlock();
+  } else {
+    unlock_and_wake();
+  }
+  return true;
+}
+
+void HandlerPool::gather() {
+  most_gathered_ = std::max(most_gathered_, intake_.take(queue_));
+}
+
+void HandlerPool::watch(const Runnable* last) {
+  static thread_local uint32_t batches = 0;
+  const Runnable* none = nullptr;
+  if (batches++ % kWatched == 0 && !watched_.load(std::memory_order_relaxed) &&
+      watched_.compare_exchange_strong(none, last, std::memory_order_relaxed)) {
+    watched_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  }
+}
+
+void HandlerPool::end_watch() {
+  watched_.store(nullptr, std::memory_order_relaxed);
 }
 
 Runnable* HandlerPool::next() {
-  if (watched_ > 0 && --watched_ == 0) {
-    const int64_t waited_ns = monotonic_ns() - watched_since_ns_;
+  if (queue_.empty()) {
+    gather();
+  }
+  Runnable* const item = queue_.pop_front();
+  if (item == watched_.load(std::memory_order_relaxed)) {
+    const int64_t waited_ns = monotonic_ns() - watched_since_ns_.load(std::memory_order_relaxed);
     int64_t longest_ns = longest_wait_ns_.load(std::memory_order_relaxed);
     while (waited_ns > longest_ns && !longest_wait_ns_.compare_exchange_weak(
                                          longest_ns, waited_ns, std::memory_order_relaxed)) {
     }
+    end_watch();
   }
-  return queue_.pop_front();
+  return item;
 }
 
 void HandlerPool::run_here(RunnableList& batch) {

@@ -19,6 +19,16 @@
 
 namespace workflow {
 
+namespace {
+
+int64_t thread_cpu_ns(clockid_t clock) {
+  struct timespec used = {};
+  ::clock_gettime(clock, &used);
+  return static_cast<int64_t>(used.tv_sec) * kNsPerSec + used.tv_nsec;
+}
+
+}  // namespace
+
 LeaderThreads::LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead)
     : handlers_(handlers),
       watch_(handlers.configured_threads() > 1 ? watch : nullptr),
@@ -104,14 +114,28 @@ bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
     last_round_ns_ = now_ns;
     if ((follows_closely || finished.size() >= kBusyBatch) &&
         now_ns - replaced_ns_ >= hand_over_ns_) {
-      return run_callbacks(finished, now_ns + kMaxCallbacksNs);
+      return run_callbacks(finished, now_ns);
     }
   }
   handlers_.post(finished);
   return true;
 }
 
-bool LeaderThreads::run_callbacks(RunnableList& items, int64_t until_ns) {
+bool LeaderThreads::is_over(Turn& turn) {
+  const int64_t now_ns = monotonic_ns();
+  if (now_ns < turn.look_ns) {
+    return false;
+  }
+  const int64_t cpu_ns = thread_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+  if (turn.until_cpu_ns == 0) {
+    turn.until_cpu_ns = cpu_ns + kMaxCallbacksNs - kUnmeasuredNs;
+  }
+  const int64_t left_ns = turn.until_cpu_ns - cpu_ns;
+  turn.look_ns = now_ns + left_ns;
+  return left_ns <= 0;
+}
+
+bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
   ThreadContext& context = ThreadContext::current();
   context.running_for = this;
   {
@@ -121,9 +145,10 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t until_ns) {
   uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
   word_.store(callback_epoch, std::memory_order_seq_cst);
   watch_->leader_runs_callbacks();
+  Turn turn{begin_ns + kUnmeasuredNs};
   while (Runnable* item = next(callback_epoch)) {
     item->run_queued();
-    if (monotonic_ns() >= until_ns) {
+    if (is_over(turn)) {
       RunnableList late;
       {
         MutexLock lock(rest_mutex_);
@@ -207,9 +232,7 @@ uint64_t LeaderThreads::callback_epoch() const {
 }
 
 int64_t LeaderThreads::cpu_ns() const {
-  struct timespec used = {};
-  ::clock_gettime(cpu_clock_.load(std::memory_order_relaxed), &used);
-  return static_cast<int64_t>(used.tv_sec) * kNsPerSec + used.tv_nsec;
+  return thread_cpu_ns(cpu_clock_.load(std::memory_order_relaxed));
 }
 
 // proc(5), /proc/pid/stat: the state follows the name, which is in parentheses.

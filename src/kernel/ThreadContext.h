@@ -7,10 +7,12 @@
 namespace workflow {
 
 class BlockingScope;
+class HandlerPool;
 class LeaderThreads;
 class Poller;
 class RunnableList;
 class Runtime;
+class WorkQueue;
 class WorkerPool;
 
 class Activity;
@@ -21,6 +23,12 @@ struct WaitNote;
 struct ThreadContext {
   // The pool whose worker this thread is; null on threads that are not the library's.
   WorkerPool* pool = nullptr;
+  // The items that this worker has taken and not begun; null on other threads.
+  WorkQueue* own_queue = nullptr;
+  // The handlers to which this thread has posted last, and how many items it has posted to them
+  // without a lock since it had last taken theirs.
+  const HandlerPool* posted_to = nullptr;
+  size_t posted = 0;
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
   // The threads of the poller whose leader runs callbacks on this thread now, or null.

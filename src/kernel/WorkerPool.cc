@@ -19,7 +19,11 @@ int64_t wait_now_ns() {
 }  // namespace
 
 WorkerPool::WorkerPool(const Options& options)
-    : options_(options), wanted_(std::max(options.threads, 1)) {}
+    : options_(options), wanted_(std::max(options.threads, 1)) {
+  if (VirtualScheduler::current()) {
+    pace_.assume_short();
+  }
+}
 
 WorkerPool::~WorkerPool() = default;
 
@@ -35,25 +39,33 @@ bool WorkerPool::start() {
       return false;
     }
   }
-  // Without a supervisor the pool still works, but does not grow by itself.
-  supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+  bool supervised = false;
+  try {
+    supervised =
+        supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+  } catch (const std::bad_alloc&) {
+    supervised = false;
+  }
+  mutex_.lock();
+  supervised_ = supervised;
+  unlock_and_wake();
   return true;
 }
 
 bool WorkerPool::spawn() {
-  std::list<Thread> one;
+  Workers one;
   try {
     one.emplace_back();
     const auto self = one.begin();
-    // The new thread first needs mutex_, so *self is complete, and in threads_, when it looks.
-    if (!self->start(options_.name,
-                     ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
+    // The new thread first needs mutex_, so *self is complete, and in workers_, when it looks.
+    if (!self->thread.start(options_.name,
+                            ThreadContext::in_same_runtime([this, self] { worker_main(self); }))) {
       return false;
     }
   } catch (const std::bad_alloc&) {
     return false;
   }
-  threads_.splice(threads_.end(), one);
+  workers_.splice(workers_.end(), one);
   live_++;
   return true;
 }
@@ -61,9 +73,10 @@ bool WorkerPool::spawn() {
 void WorkerPool::stop() {
   const bool on_worker = ThreadContext::current().pool == this;
   if (on_worker) {
-    begin_blocking();  // another thread works in its place, on what is still queued
+    begin_blocking(ThreadContext::current()
+                       .own_queue);  // another thread works in its place, on what is still queued
   }
-  std::list<Thread> to_join;
+  Workers to_join;
   {
     MutexLock lock(mutex_);
     lost_ = on_worker ? 1 : lost_;
@@ -73,6 +86,9 @@ void WorkerPool::stop() {
       ended_.wait(mutex_);
     }
     terminated_ = true;
+    while (!close()) {  // it is closed already, unless all workers are lost
+      gather();
+    }
     watch_.notify_all();
     to_join.splice(to_join.end(), retired_);
   }
@@ -81,10 +97,18 @@ void WorkerPool::stop() {
 }
 
 void WorkerPool::abandon_caller() {
-  MutexLock lock(mutex_);
-  lost_ = 1;
-  work_.notify_all();
-  ended_.notify_all();
+  Wake wake;
+  {
+    MutexLock lock(mutex_);
+    Worker& worker = worker_of(ThreadContext::current().own_queue);
+    return_items(worker);
+    set_stalled(worker, !worker.blocked);
+    lost_ = 1;
+    work_.notify_all();
+    ended_.notify_all();
+    wake = claim_wake();
+  }
+  notify(wake);
 }
 
 bool WorkerPool::has_lost_worker() const {
@@ -116,19 +140,14 @@ int WorkerPool::increase_threads() {
 }
 
 int WorkerPool::decrease_threads() {
-  std::list<Thread> to_join;
-  {
-    MutexLock lock(mutex_);
-    if (stopping_ || wanted_ == 1) {
-      errno = stopping_ ? ECANCELED : EINVAL;
-      return -1;
-    }
-    wanted_--;
-    leaving_++;
-    to_join.splice(to_join.end(), retired_);
-    work_.notify_all();
+  MutexLock lock(mutex_);
+  if (stopping_ || wanted_ == 1) {
+    errno = stopping_ ? ECANCELED : EINVAL;
+    return -1;
   }
-  join_all(to_join);
+  wanted_--;
+  leaving_++;
+  work_.notify_all();
   return 0;
 }
 
@@ -137,9 +156,9 @@ int WorkerPool::configured_threads() const {
   return wanted_;
 }
 
-void WorkerPool::join_all(std::list<Thread>& threads) {
-  for (Thread& thread : threads) {
-    thread.join();
+void WorkerPool::join_all(Workers& workers) {
+  for (Worker& worker : workers) {
+    worker.thread.join();
   }
 }
 
@@ -158,17 +177,62 @@ uint64_t WorkerPool::taken() const {
   return taken_;
 }
 
+uint64_t WorkerPool::looks() const {
+  MutexLock lock(mutex_);
+  return looks_;
+}
+
+bool WorkerPool::ticks() const {
+  MutexLock lock(mutex_);
+  return watched_ == Watch::kTicks;
+}
+
+bool WorkerPool::attended() const {
+  if (waking_ || napping_) {
+    return true;
+  }
+  if (idle_ == 0) {
+    return watched_ != Watch::kNone || !can_grow();
+  }
+  return watched_ == Watch::kTicks && awake() > 0 && !worth_a_thread(1);
+}
+
+bool WorkerPool::watch(Watch least) {
+  if (watched_ >= least) {
+    return false;
+  }
+  watched_ = least;
+  return true;
+}
+
 WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
-  if (!has_work() || waking_) {
-    return wake;
+  for (;;) {
+    if (work_waits() && !waking_ && !napping_) {
+      if (idle_ > 0 && (awake() == 0 || worth_a_thread(work_waiting()))) {
+        waking_ = wake.worker = true;
+      } else if (idle_ > 0) {
+        wake.supervisor |= watch(Watch::kTicks);
+      } else if (can_grow()) {
+        wake.supervisor |= watch(Watch::kGrowth);
+      }
+    }
+    const bool unattended = !attended();
+    if (unattended == unattended_.load(std::memory_order_relaxed)) {
+      return wake;
+    }
+    unattended_.store(unattended, std::memory_order_seq_cst);
+    schedule_point();
+    // What is posted from now on is the poster's to attend to. What was posted before is seen here.
+    if (!unattended || !work_waits()) {
+      return wake;
+    }
   }
-  if (idle_ > 0) {
-    waking_ = wake.worker = true;
-  } else if (!watched_) {
-    watched_ = wake.supervisor = true;
-  }
-  return wake;
+}
+
+void WorkerPool::attend_slowly() {
+  mutex_.lock();
+  unlock_and_wake();
 }
 
 void WorkerPool::notify(Wake wake) {
@@ -190,9 +254,13 @@ bool WorkerPool::surplus() const {
   return live_ - blocked_ > wanted_;
 }
 
-// True if no worker is left that could post, because all others are idle.
-bool WorkerPool::finished() const {
-  return stopping_ && !has_work() && idle_ + 1 + lost_ == live_;
+// True if no worker is left that could post, because all others are idle. Other threads may still
+// post, until the last worker has closed the pool.
+bool WorkerPool::finished() {
+  if (!stopping_ || work_waits() || idle_ + 1 + lost_ != live_) {
+    return false;
+  }
+  return idle_ > 0 || close();
 }
 
 bool WorkerPool::wait_for_work() {
@@ -203,23 +271,47 @@ bool WorkerPool::wait_for_work() {
   if (leaves()) {
     return false;
   }
+  const bool naps = !napping_ && !stopping_ && pace_.naps();
   idle_++;
-  if (quiet()) {
-    quiet_.notify_all();
-  }
-  bool timed_out = false;
-  if (surplus()) {
-    timed_out = !work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
-  } else {
-    work_.wait(mutex_);
+  napping_ = napping_ || naps;
+  notify({.supervisor = claim_wake().supervisor});
+  bool needed = true;
+  if (!work_waits()) {
+    if (quiet()) {
+      quiet_.notify_all();
+    }
+    if (naps) {
+      nap();
+      rested_ = Rest::kNap;
+    } else {
+      needed = sleep();
+      rested_ = Rest::kSleep;
+    }
   }
   idle_--;
-  waking_ = false;
+  if (naps) {
+    napping_ = false;
+  }
+  waking_ = false;  // also after a nap: the notification may have reached this worker
   if (finished()) {
     work_.notify_all();
     return false;
   }
-  return !(timed_out && surplus() && !has_work() && !stopping_);
+  return needed || !surplus() || work_waits() || stopping_;
+}
+
+bool WorkerPool::sleep() {
+  if (surplus()) {
+    return work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
+  }
+  work_.wait(mutex_);
+  return true;
+}
+
+void WorkerPool::nap() {
+  // Virtual time does not pass while a thread could run, so there a nap only lets others go first.
+  const int64_t length_ns = VirtualScheduler::current() ? 0 : WorkPace::kNapNs;
+  work_.wait_until(mutex_, wait_now_ns() + length_ns);
 }
 
 bool WorkerPool::leaves() {
@@ -234,21 +326,129 @@ int WorkerPool::most_threads() const {
   return options_.grow_when_starved ? options_.max_threads : wanted_;
 }
 
-void WorkerPool::worker_main(std::list<Thread>::iterator self) {
-  ThreadContext::current().pool = this;
+Runnable* WorkerPool::take_next() {
+  Runnable* item = returned_.pop_front();
+  return item ? item : next();
+}
+
+Runnable* WorkerPool::take_share(Worker& worker) {
+  gather();
+  const bool one = takes_one();
+  if (one && std::exchange(kept_, false)) {
+    for (Worker& other : workers_) {
+      return_items(other);
+    }
+  }
+  size_t waiting = work_waiting();
+  if (waiting == 0) {
+    steal();
+    waiting = returned_.size();
+  }
+  if (waiting == 0) {
+    if (std::exchange(rested_, Rest::kNone) == Rest::kNap) {
+      pace_.napped(0);
+    }
+    return nullptr;
+  }
+  const size_t share = one ? 1 : pace_.share(waiting, static_cast<size_t>(awake()));
+  switch (std::exchange(rested_, Rest::kNone)) {
+    case Rest::kNone:
+      break;
+    case Rest::kSleep:
+      pace_.woke(waiting);
+      break;
+    case Rest::kNap:
+      pace_.napped(waiting);
+      break;
+  }
+  Runnable* const first = take_next();
+  size_t taken = 1;
+  if (share > 1) {
+    RunnableList rest;
+    for (; taken < share && work_waits(); taken++) {
+      rest.push_back(take_next());
+    }
+    worker.fill(rest);
+    kept_ = true;
+  }
+  taken_ += taken;
+  shares_++;
+  worker.shares++;
+  worker.running = true;
+  return first;
+}
+
+bool WorkerPool::takes_one() const {
+  return options_.one_by_one || !supervised_ || awake() > wanted_;
+}
+
+void WorkerPool::steal() {
+  for (Worker& worker : workers_) {
+    if (pace_.worth_stealing(worker.size())) {
+      worker.take_back(WorkQueue::Part::kHalf, returned_);
+      taken_ -= returned_.size();
+      if (!returned_.empty()) {
+        return;
+      }
+    }
+  }
+}
+
+void WorkerPool::return_items(Worker& worker) {
+  RunnableList items;
+  worker.take_back(WorkQueue::Part::kAll, items);
+  taken_ -= items.size();
+  items.append(returned_);
+  returned_.append(items);
+}
+
+void WorkerPool::set_stalled(Worker& worker, bool stalled) {
+  if (worker.stalled != stalled) {
+    worker.stalled = stalled;
+    stalled_ += stalled ? 1 : -1;
+  }
+}
+
+size_t WorkerPool::run_share(Worker& worker, Runnable* item) {
+  size_t count = 0;
+  do {
+    item->run_queued();
+    count++;
+  } while ((item = worker.pop()) != nullptr);
+  return count;
+}
+
+void WorkerPool::worker_main(Workers::iterator self) {
+  ThreadContext& context = ThreadContext::current();
+  context.pool = this;
+  context.own_queue = &*self;
   mutex_.lock();
   for (;;) {
-    if (has_work()) {
-      Runnable* item = next();
-      taken_++;
-      unlock_and_wake();
-      item->run_queued();
+    if (Runnable* const item = take_share(*self)) {
+      // The supervisor looks after the items that this worker keeps to itself.
+      const bool notifies = self->size() > 0 && watch(Watch::kTicks);
+      const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
+      Wake wake = claim_wake();
+      wake.supervisor |= notifies;
+      mutex_.unlock();
+      notify(wake);
+      const size_t count = run_share(*self, item);
+      const int64_t duration_ns = begin_ns ? wait_now_ns() - begin_ns : 0;
       mutex_.lock();
+      self->running = false;
+      set_stalled(*self, false);
+      if (begin_ns) {
+        pace_.ran(count, duration_ns);
+      }
     } else if (!wait_for_work()) {
       break;
     }
   }
-  retired_.splice(retired_.end(), threads_, self);
+  context.pool = nullptr;  // what runs when the thread ends is not the work of a worker
+  context.own_queue = nullptr;
+  Workers ended_before;
+  ended_before.splice(ended_before.end(), retired_);
+  retired_.splice(retired_.end(), workers_, self);
   live_--;
   if (quiet()) {
     quiet_.notify_all();
@@ -259,14 +459,19 @@ void WorkerPool::worker_main(std::list<Thread>::iterator self) {
     terminated_ = true;
     ended_.notify_all();
   }
-  mutex_.unlock();
+  unlock_and_wake();
+  join_all(ended_before);
 }
 
-void WorkerPool::begin_blocking() {
+void WorkerPool::begin_blocking(WorkQueue* own_queue) {
   Wake wake;
   {
     MutexLock lock(mutex_);
+    Worker& worker = worker_of(own_queue);
+    return_items(worker);
     blocked_++;
+    worker.blocked = true;
+    set_stalled(worker, false);
     if (quiet()) {
       quiet_.notify_all();
     }
@@ -280,44 +485,102 @@ void WorkerPool::begin_blocking() {
   notify(wake);
 }
 
-void WorkerPool::end_blocking() {
-  MutexLock lock(mutex_);
-  blocked_--;
-  unblocked_++;
-}
-
-void WorkerPool::join_retired() {
-  std::list<Thread> to_join;
+void WorkerPool::end_blocking(WorkQueue* own_queue) {
+  Wake wake;
   {
     MutexLock lock(mutex_);
-    to_join.splice(to_join.end(), retired_);
+    blocked_--;
+    worker_of(own_queue).blocked = false;
+    unblocked_++;
+    wake = claim_wake();
   }
-  join_all(to_join);
+  notify(wake);
+}
+
+void WorkerPool::return_stuck_items() {
+  for (Worker& worker : workers_) {
+    if (worker.running && worker.shares == worker.seen_shares) {
+      if (worker.size() > 0) {
+        return_items(worker);
+        pace_.stuck();
+      }
+      if (!worker.blocked) {
+        set_stalled(worker, true);
+      }
+    }
+    worker.seen_shares = worker.shares;
+  }
+}
+
+bool WorkerPool::ticks_help() const {
+  if (idle_ > 0 && work_waits()) {
+    return true;
+  }
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.size() > 0; });
+}
+
+WorkerPool::Watch WorkerPool::look(uint64_t seen_shares) {
+  const int64_t now_ns = wait_now_ns();
+  if (watched_ == Watch::kTicks) {
+    return_stuck_items();
+  }
+  const bool quiet = shares_ == seen_shares;
+  if (!quiet) {
+    starved_since_ns_ = now_ns;
+  } else if (work_waits()) {
+    pace_.stuck();
+  }
+  if (work_waits() && idle_ == 0 && can_grow() && now_ns - starved_since_ns_ >= kStarvedNs) {
+    spawn();
+    starved_since_ns_ = now_ns;
+  }
+  const bool helps = ticks_help();
+  quiet_ticks_ = quiet && !helps ? quiet_ticks_ + 1 : 0;
+  if (helps || (watched_ == Watch::kTicks && quiet_ticks_ < kQuietTicks)) {
+    return Watch::kTicks;
+  }
+  return work_waits() && idle_ == 0 && can_grow() ? Watch::kGrowth : Watch::kNone;
+}
+
+int64_t WorkerPool::next_look_ns() const {
+  return watched_ == Watch::kTicks ? saturating_add(wait_now_ns(), kTickNs)
+                                   : saturating_add(starved_since_ns_, kStarvedNs);
 }
 
 void WorkerPool::supervise() {
   MutexLock lock(mutex_);
+  bool rested = true;
+  uint64_t seen_shares = 0;  // at its last look
   // This goes on while the pool stops, because callbacks may still wait for each other.
   while (!terminated_) {
-    if (!watched_) {
+    const Watch watched = watched_;
+    if (watched == Watch::kNone) {
       watch_.wait(mutex_);
+      rested = true;
       continue;
     }
-    const uint64_t taken_before = taken_;
-    const int64_t starved_at_ns = saturating_add(wait_now_ns(), kStarvedNs);
-    // The notification for `watched_` may arrive only now, so check the time.
-    while (!terminated_ && watch_.wait_until(mutex_, starved_at_ns)) {
+    if (std::exchange(rested, false)) {
+      seen_shares = shares_;
+      starved_since_ns_ = wait_now_ns();
+      quiet_ticks_ = 0;
     }
-    if (!has_work()) {
-      watched_ = false;
-    } else if (taken_ == taken_before && live_ - blocked_ < most_threads()) {
-      spawn();
-      std::list<Thread> to_join;
-      to_join.splice(to_join.end(), retired_);
-      lock.unlock();
-      join_all(to_join);
-      lock.lock();
+    const int64_t look_ns = next_look_ns();
+    bool in_time = true;
+    while (in_time && !terminated_ && watched_ == watched) {
+      in_time = watch_.wait_until(mutex_, look_ns);
     }
+    if (watched_ != watched) {
+      continue;  // it has to look sooner
+    }
+    looks_++;
+    watched_ = look(seen_shares);
+    seen_shares = shares_;
+    rested = watched_ == Watch::kNone;
+    const Wake wake = claim_wake();
+    lock.unlock();
+    notify(wake);
+    lock.lock();
   }
 }
 

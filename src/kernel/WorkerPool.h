@@ -1,9 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
 
+#include "kernel/WorkPace.h"
+#include "kernel/WorkQueue.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
 #include "workflow/detail/Runnable.h"
@@ -13,35 +16,69 @@ namespace workflow {
 // Threads that run Runnables. A derived class keeps the queue of them and decides their order.
 //
 // Thread-safe. Until the pool has stopped, posting never allocates, and never waits for an item to
-// run. It fails only if the
-// derived class refuses the item.
+// run. It fails only if the derived class refuses the item.
 //
-// Wake-ups: at most one worker is being woken at any time. That worker first takes an item and
-// then, if more items wait, wakes the next worker. So a burst wakes no more threads than it needs,
-// and a stream of posts costs a wake-up only when workers had gone to sleep, not one per post.
+// Shares: a worker takes as many of the items that wait as should take it a few microseconds
+// (WorkPace), one item if they are long, and keeps them in a queue of its own. It runs these
+// without a lock. If a worker has nothing to do while another has several items that are worth it,
+// it takes half of them. If a worker still has items of the same share after a tick of the
+// supervisor, these are given to other workers. So no item waits longer than two ticks behind one
+// that blocks, unless all threads are busy. While more workers are awake than are configured, as
+// after a wait that was announced, they keep nothing and take one item at a time: with one
+// configured thread an item is overtaken at most by one for each other thread that is awake.
+//
+// Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
+// then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
+// one worker is awake and will take them within microseconds, no other is woken. A worker that has
+// run the same share for a whole tick is stalled, and nothing is left to it. When sleeps turn out
+// shorter than what a wake-up costs, a worker that runs out of items takes a nap before it sleeps:
+// it looks again after some 100 µs without being woken.
+//
+// The supervisor ticks only while a tick can help: while a worker keeps items to itself, or work is
+// left to a worker although another one is idle. If all are busy and work waits, it looks when the
+// pool might grow. Otherwise it sleeps. If its thread could not be started, nobody looks: then the
+// pool counts all items as long, so each is taken alone and is worth a thread, and it grows only
+// when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
 // grow_when_starved the pool also grows when work waits and no worker took an item for kStarvedNs.
 // This covers callbacks that block without announcing it. Threads above the configured number end
-// after kSpareNs without work.
+// after kSpareNs without work. A thread that ends joins the one that has ended before it, and
+// stop() joins the last. What a thread still does while it ends, such as destroying the
+// thread_local objects of callbacks, therefore holds up nobody who works.
 //
 // Invariants:
 // 1. While waking_ is true, a worker was notified or is about to be, and no worker has woken since.
-// 2. If work waits while a worker is idle, then waking_ is true, or another worker is about to take
-//    an item.
+//    Any worker that wakes may be the one that was notified, so each of them, a napper too, ends
+//    it.
+// 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
+//    is being woken; one takes a nap; no worker is idle, and either the pool cannot grow or the
+//    supervisor watches; some worker is idle, one is awake, the work is not worth another, and the
+//    supervisor ticks; or the thread that has posted the work reads true from unattended_, and will
+//    see to one of the others.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that
 //    posts them, or are refused, as the derived class says.
+// 4. A derived class may let threads post without mutex_. They first make waiting() positive, by an
+//    operation that is seq_cst, and then call attend(). While mutex_ is free, unattended_ is true
+//    unless posted work would be attended to as invariant 2 says. Each thread that sets it looks at
+//    waiting() once more afterwards.
+// 5. A worker that is idle, blocked or lost has no item in its own queue.
 class WorkerPool {
  public:
   struct Options {
     const char* name = "worker";
     int threads = 1;
     bool grow_when_starved = false;
-    int max_threads = 1024;  // with grow_when_starved; threads in a BlockingScope do not count
+    int max_threads = 1024;   // with grow_when_starved; threads in a BlockingScope do not count
+    bool one_by_one = false;  // a worker takes one item at a time: items begin in the order in
+                              // which next() returns them
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
+  // Of the supervisor, while it watches. Two ticks are the promised millisecond.
+  static constexpr int64_t kTickNs = 500'000;
+  static constexpr int kQuietTicks = 2;  // after these, in which nothing was taken, it stops
   static constexpr int64_t kSpareNs = 5'000'000'000;
 
   explicit WorkerPool(const Options& options);
@@ -87,69 +124,159 @@ class WorkerPool {
   // How many items were ever taken.
   uint64_t taken() const;
 
-  // To be called by a worker of this pool before and after a wait; see BlockingScope.
-  void begin_blocking();
-  void end_blocking();
+  // How often the supervisor has looked after the workers, and whether it ticks now.
+  uint64_t looks() const;
+  bool ticks() const;
 
-  // Joins the threads that have ended.
-  void join_retired();
+  // To be called before and after a wait of a worker of this pool; see BlockingScope. `own_queue`
+  // is the worker's. Only begin_blocking() must be called by the worker itself.
+  void begin_blocking(WorkQueue* own_queue);
+  void end_blocking(WorkQueue* own_queue);
 
  protected:
-  // Both are called with mutex_ held, next() only if has_work().
-  virtual bool has_work() const WF_REQUIRES(mutex_) = 0;
+  // All of these are called with mutex_ held. How many items wait; some that were posted without
+  // mutex_ may be left out, but it is 0 only if none waits.
+  virtual size_t waiting() const WF_REQUIRES(mutex_) = 0;
+  // Moves items that were posted without mutex_ to where waiting() counts them all.
+  virtual void gather() WF_REQUIRES(mutex_) {}
+  // The next item. Only if waiting() is not 0.
   virtual Runnable* next() WF_REQUIRES(mutex_) = 0;
+  // Makes posts without mutex_ fail from now on. Returns false, and does nothing, if items wait.
+  virtual bool close() WF_REQUIRES(mutex_) { return true; }
 
   // To be called after work was added or taken. Releases mutex_, and wakes a thread if one is
   // needed.
   void unlock_and_wake() WF_RELEASE(mutex_);
+
+  // To be called after work was added without mutex_ (invariant 4).
+  void attend() {
+    if (unattended_.load(std::memory_order_seq_cst)) [[unlikely]] {
+      attend_slowly();
+    }
+  }
 
   bool terminated() const WF_REQUIRES(mutex_) { return terminated_; }
 
   mutable Mutex mutex_;
 
  private:
-  void worker_main(std::list<Thread>::iterator self);
+  // Its queue has what it has taken for itself. The other members are guarded by mutex_.
+  struct Worker final : WorkQueue {
+    Thread thread;
+    uint64_t shares = 0;       // how often it has taken a share
+    uint64_t seen_shares = 0;  // the same at the last tick of the supervisor
+    bool running = false;      // a share
+    bool blocked = false;      // in a BlockingScope
+    bool stalled = false;      // at least one tick has found it running the same share as before
+  };
+  using Workers = std::list<Worker>;
+  enum class Rest { kNone, kSleep, kNap };
+  // What the supervisor does: it sleeps; it looks after kStarvedNs, to grow the pool; it ticks.
+  enum class Watch { kNone, kGrowth, kTicks };
+
+  void worker_main(Workers::iterator self);
+  // Takes the share of the calling worker: returns the first item, and puts the rest into its
+  // queue. Null if there is nothing to do.
+  Runnable* take_share(Worker& worker) WF_REQUIRES(mutex_);
+  Runnable* take_next() WF_REQUIRES(mutex_);
+  // Whether workers take one item at a time now, and keep none.
+  bool takes_one() const WF_REQUIRES(mutex_);
+  // Moves half of the items of another worker, if they are worth it, to returned_.
+  void steal() WF_REQUIRES(mutex_);
+  // Takes the items of a worker that have not begun back to returned_, in front of later ones.
+  void return_items(Worker& worker) WF_REQUIRES(mutex_);
+  // Runs `item` and the others of the share. Returns how many.
+  static size_t run_share(Worker& worker, Runnable* item);
   void supervise();
+  // A look of the supervisor, which saw shares_ at the last one. Returns what it has to do next.
+  Watch look(uint64_t seen_shares) WF_REQUIRES(mutex_);
+  void return_stuck_items() WF_REQUIRES(mutex_);
+  // Whether a tick may find something to do.
+  bool ticks_help() const WF_REQUIRES(mutex_);
+  // When the supervisor looks next, if it starts to wait now.
+  int64_t next_look_ns() const WF_REQUIRES(mutex_);
+  // Makes the supervisor do at least this. Returns whether it has to be notified for that.
+  bool watch(Watch least) WF_REQUIRES(mutex_);
+  // Whether the supervisor would start another thread.
+  bool can_grow() const WF_REQUIRES(mutex_) {
+    return supervised_ && live_ - blocked_ < most_threads();
+  }
+  // Whether another worker should be woken for that many items, although one is awake.
+  bool worth_a_thread(size_t items) const WF_REQUIRES(mutex_) {
+    return !supervised_ || pace_.worth_a_thread(items);
+  }
+  void set_stalled(Worker& worker, bool stalled) WF_REQUIRES(mutex_);
+  static Worker& worker_of(WorkQueue* own_queue) { return *static_cast<Worker*>(own_queue); }
   // Which threads to notify, after unlocking, so that waiting work gets a thread.
   struct Wake {
     bool worker = false;
     bool supervisor = false;
   };
+  // To be called before mutex_ is released, if something has changed on which invariant 2 depends.
   Wake claim_wake() WF_REQUIRES(mutex_);
   void notify(Wake wake);
+  void attend_slowly();
+  bool work_waits() const WF_REQUIRES(mutex_) { return !returned_.empty() || waiting() > 0; }
+  size_t work_waiting() const WF_REQUIRES(mutex_) { return returned_.size() + waiting(); }
+  // The workers that will soon look for work without being woken.
+  int awake() const WF_REQUIRES(mutex_) { return live_ - idle_ - blocked_ - stalled_; }
+  // Whether items that are posted now are attended to without a notification (invariant 2).
+  bool attended() const WF_REQUIRES(mutex_);
   bool spawn() WF_REQUIRES(mutex_);
   bool surplus() const WF_REQUIRES(mutex_);
   // Whether the calling worker, which has nothing to do, must end because the number of threads was
   // decreased.
   bool leaves() WF_REQUIRES(mutex_);
   int most_threads() const WF_REQUIRES(mutex_);
-  bool finished() const WF_REQUIRES(mutex_);
-  bool quiet() const WF_REQUIRES(mutex_) { return !has_work() && idle_ + blocked_ == live_; }
+  // Whether the calling worker must end because the pool stops and has nothing more to do.
+  bool finished() WF_REQUIRES(mutex_);
+  bool quiet() const WF_REQUIRES(mutex_) { return !work_waits() && idle_ + blocked_ == live_; }
   // Returns false when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
-  static void join_all(std::list<Thread>& threads);
+  // Sleeps until there may be work. Returns false if the worker was not needed for kSpareNs.
+  bool sleep() WF_REQUIRES(mutex_);
+  void nap() WF_REQUIRES(mutex_);
+  static void join_all(Workers& workers);
 
   const Options options_;
   CondVar work_;   // workers wait here
   CondVar watch_;  // the supervisor waits here
   CondVar ended_;  // stop() waits here
   CondVar quiet_;  // wait_quiet() waits here
-  std::list<Thread> threads_ WF_GUARDED_BY(mutex_);
-  std::list<Thread> retired_ WF_GUARDED_BY(mutex_);  // ended or about to; to be joined
+  Workers workers_ WF_GUARDED_BY(mutex_);
+  Workers retired_ WF_GUARDED_BY(mutex_);  // ended or about to: one at most, to be joined
   Thread supervisor_;
   int wanted_ WF_GUARDED_BY(mutex_);
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
   int blocked_ WF_GUARDED_BY(mutex_) = 0;
-  int lost_ WF_GUARDED_BY(mutex_) = 0;  // 1 once a worker has called stop() or abandon_caller()
+  int stalled_ WF_GUARDED_BY(mutex_) = 0;  // none of these is idle or blocked
+  int lost_ WF_GUARDED_BY(mutex_) = 0;     // 1 once a worker has called stop() or abandon_caller()
   uint64_t taken_ WF_GUARDED_BY(mutex_) = 0;
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
                                                   // kSpareNs
+  WorkPace pace_ WF_GUARDED_BY(mutex_);
+  RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first
+  uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;      // how often a worker took items
+  bool supervised_ WF_GUARDED_BY(mutex_) = false;  // once the supervisor has started
+  bool kept_ WF_GUARDED_BY(mutex_) = false;        // a worker may have items in its own queue
   bool waking_ WF_GUARDED_BY(mutex_) = false;
-  bool watched_ WF_GUARDED_BY(mutex_) = false;
+  bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
+  // How the last worker rested that has not yet looked how many items had come meanwhile.
+  Rest rested_ WF_GUARDED_BY(mutex_) = Rest::kNone;
+  uint64_t looks_ WF_GUARDED_BY(mutex_) = 0;
+  Watch watched_ WF_GUARDED_BY(mutex_) = Watch::kNone;
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
   bool terminated_ WF_GUARDED_BY(mutex_) = false;
+  int64_t starved_since_ns_ WF_GUARDED_BY(mutex_) = 0;  // no worker took an item since then
+  int quiet_ticks_ WF_GUARDED_BY(mutex_) = 0;           // one after the other
+
+  // Changed under mutex_ only. Each post reads it, so it has a line of the cache to itself.
+  // Seq_cst, for invariant 4: a thread that posts changes waiting() and then reads this word, and a
+  // worker sets this word and then reads waiting(). In the single order of these four operations
+  // one of the two reads comes after both writes.
+  alignas(64) std::atomic<bool> unattended_{false};
 };
 
 }  // namespace workflow

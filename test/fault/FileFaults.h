@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <liburing.h>
-#include <pthread.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <cstdlib>
 
 #include "support/RealFunction.h"
+#include "support/ThreadFaults.h"
 
 // System calls on files and functions of liburing that fail when a test says so. Included by the
 // one source file of a program: its definitions stand before those of the libraries.
@@ -39,8 +39,7 @@ inline std::atomic<unsigned> spoil_one_in{0};
 inline std::atomic<int> spoil_error{0};
 inline std::atomic<int> spoilt{0};
 
-// Threads that can still be started; negative: no limit.
-inline std::atomic<int> threads_left{-1};
+using test_support::threads_left;
 
 inline bool one_in(const std::atomic<unsigned>& n) {
   static std::atomic<uint32_t> state{1};
@@ -117,20 +116,6 @@ int fsync(int fd) {
 int fdatasync(int fd) {
   static const auto call = test_support::real_function<int(int)>("fdatasync");
   return fault::interrupted() ? -1 : call(fd);
-}
-
-int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
-                   void* argument) {
-  static const auto call =
-      test_support::real_function<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>(
-          "pthread_create");
-  if (fault::threads_left == 0) {
-    return EAGAIN;
-  }
-  if (fault::threads_left > 0) {
-    fault::threads_left--;
-  }
-  return call(thread, attributes, body, argument);
 }
 
 int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,

@@ -184,3 +184,32 @@ TEST(ComputePool, ManyQueuesFromManyThreads) {
   pool.stop();
   EXPECT_EQ(runs, kThreads * kItems);
 }
+
+TEST(ComputePool, WhatRunsDuringTheStopMayPost) {
+  for (int round = 0; round < 200; round++) {
+    ComputePool pool(2);
+    ASSERT_TRUE(pool.start());
+    ComputeQueue* const other = pool.queue("other");
+    std::atomic<int> taken{0};
+    std::atomic<int> children{0};
+    post(pool, "queue", [&] {
+      for (int i = 0; i < 3; i++) {
+        post(pool, "queue", [&] { post(pool, "third", [&] { children++; }); });
+      }
+    });
+    std::thread poster([&] {
+      for (int i = 0; i < 20; i++) {
+        Item* item = new Item([&taken] { taken--; });
+        if (pool.post(other, item)) {
+          taken++;
+        } else {
+          delete item;
+        }
+      }
+    });
+    pool.stop();
+    poster.join();
+    ASSERT_EQ(children, 3) << "round " << round;
+    ASSERT_EQ(taken, 0) << "round " << round;
+  }
+}

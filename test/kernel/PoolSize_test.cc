@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "PostFunction.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
@@ -44,6 +45,19 @@ class StartedComputePool {
  private:
   ComputePool pool_;
 };
+
+// What a callback leaves to the end of its thread, which takes until `released`.
+struct Lingering {
+  ~Lingering() {
+    if (ending) {
+      ending->add();
+      EXPECT_TRUE(released->wait_for(1));
+    }
+  }
+  Tally* ending = nullptr;
+  const Tally* released = nullptr;
+};
+thread_local Lingering lingering;
 
 bool count_becomes(const WorkerPool& pool, int threads) {
   return test_support::eventually([&] { return pool.thread_count() == threads; });
@@ -149,6 +163,39 @@ TEST(PoolSize, AnIncreaseBringsAThreadAtOnceWhileAllAreBusy) {
   ASSERT_EQ(pool->increase_threads(), 0);
   EXPECT_TRUE(ran.wait_for(1));
   all.open();
+}
+
+// Others leave, waits begin, and the supervisor adds threads, while one that has left still ends.
+TEST(PoolSize, AThreadThatTakesLongToEndHoldsNobodyUp) {
+  Tally begun;
+  Tally ending;
+  Tally released;
+  Tally others;
+  HandlerPool pool(3);
+  ASSERT_TRUE(pool.start());
+  for (int i = 0; i < 3; i++) {
+    test_support::post(pool, [&] {
+      lingering.ending = &ending;
+      lingering.released = &released;
+      begun.add();
+      EXPECT_TRUE(begun.wait_for(3));
+    });
+  }
+  EXPECT_TRUE(begun.wait_for(3));
+  EXPECT_EQ(pool.decrease_threads(), 0);
+  EXPECT_TRUE(ending.wait_for(1));
+  EXPECT_EQ(pool.decrease_threads(), 0);
+  EXPECT_TRUE(count_becomes(pool, 1));
+  for (int i = 0; i < 2; i++) {
+    test_support::post(pool, [&] {
+      { const BlockingScope tells; }
+      EXPECT_TRUE(others.wait_for(1));  // does not tell
+    });
+  }
+  test_support::post(pool, [&] { others.add(); });
+  EXPECT_TRUE(others.wait_for(1));
+  released.add();
+  pool.stop();
 }
 
 TEST(PoolSize, ItemsMayChangeIt) {

@@ -16,6 +16,7 @@ class Runnable {
   virtual ~Runnable() = default;
 
  private:
+  friend class Intake;
   friend class RunnableList;
   Runnable *next_ = nullptr;
 };
@@ -49,6 +50,9 @@ class RunnableList {
     size_++;
   }
 
+  // The newest, or null.
+  Runnable *back() const { return tail_; }
+
   // The oldest, or null.
   Runnable *pop_front() {
     Runnable *item = head_;
@@ -74,6 +78,7 @@ class RunnableList {
   }
 
  private:
+  friend class Intake;
   Runnable *head_ = nullptr;
   Runnable *tail_ = nullptr;
   size_t size_ = 0;

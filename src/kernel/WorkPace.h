@@ -1,0 +1,106 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace workflow {
+
+// How a pool shares out its items, from what they and the sleeps of its workers took of late: how
+// many items a worker takes at a time, whether it is worth while to wake another worker for those
+// that wait, and whether a worker that finds nothing to do sleeps only for a moment.
+//
+// Knows neither clock nor threads. Not thread-safe: the mutex of the pool guards it.
+//
+// Invariants:
+// 1. Items of which nothing is known count as long, so that each of them gets a thread at once.
+// 2. What is taken at a time is expected to take at most kShareNs, and is one item at least.
+// 3. If n items are not worth a thread, fewer are not either.
+class WorkPace {
+ public:
+  // About twice what it costs to wake a sleeping thread, on both sides together.
+  static constexpr int64_t kShareNs = 20'000;
+  static constexpr size_t kMostShared = 64;
+  // How long a nap is. The kernel adds about as much (timer slack, prctl(2)).
+  static constexpr int64_t kNapNs = 50'000;
+
+  // `items` were run one after the other and took `duration_ns` together.
+  void ran(size_t items, int64_t duration_ns) {
+    const int64_t average_ns = items == 1 ? duration_ns : duration_ns / static_cast<int64_t>(items);
+    const int64_t each_ns = std::clamp<int64_t>(average_ns, 1, kLongNs);
+    // Fast down, because one interruption of a thread makes its items look long, and slowly up.
+    item_ns_ = each_ns < item_ns_ ? (item_ns_ + each_ns) / 2 : (3 * item_ns_ + each_ns) / 4;
+  }
+  // For virtual time, in which items take no time until something else is known. Workers steal
+  // whatever there is.
+  void assume_short() {
+    item_ns_ = 1;
+    steal_ns_ = 0;
+  }
+  // An item keeps its worker, or all workers, for long.
+  void stuck() { item_ns_ = kLongNs; }
+
+  // Whether the next items that run should be measured. Reading the clock for each would cost more
+  // than posting it. Short items are measured more rarely: it costs more in proportion, and if they
+  // become long the supervisor notices.
+  bool measures() { return shares_++ % (worth_a_thread(1) ? kMeasured : kShortMeasured) == 0; }
+
+  // How many of `waiting` items one of `workers` that are awake takes at a time.
+  size_t share(size_t waiting, size_t workers) const {
+    if (waiting <= workers) {
+      return 1;  // a chain of items comes here with each, and the divisions below take long
+    }
+    const auto in_time = static_cast<size_t>(kShareNs / item_ns_);
+    const size_t fair = waiting / std::max<size_t>(workers, 1);
+    return std::clamp<size_t>(std::min(in_time, fair), 1, kMostShared);
+  }
+
+  // Whether another worker should be woken for that many items, although one is awake.
+  bool worth_a_thread(size_t waiting) const {
+    return waiting > 0 &&
+           static_cast<int64_t>(std::min<size_t>(waiting, kLongNs)) * item_ns_ > kShareNs;
+  }
+
+  // The same for a worker that is awake already, and finds nothing else to do.
+  bool worth_stealing(size_t waiting) const {
+    return static_cast<int64_t>(std::min(waiting, kMostShared)) * item_ns_ > steal_ns_;
+  }
+
+  // A worker that was woken found so many items.
+  void woke(size_t items) { woken_items_ = items; }
+  // Whether a worker that finds nothing to do should take a nap, during which no thread has to wake
+  // it, before it sleeps. It does so when several items had come until the last worker was awake.
+  bool naps() {
+    if (skipped_ > 0) {
+      skipped_--;
+      return false;
+    }
+    return woken_items_ >= kNapItems;
+  }
+  // After a nap, in which so many items have come. If they are not many more than come while a
+  // worker wakes up, then the threads that post wait for what they have posted, and naps make them
+  // slower.
+  void napped(size_t items) {
+    const bool pays = items >= 2 * woken_items_;
+    backoff_ = pays ? 0 : std::clamp(backoff_ * 2, kMinBackoff, kMaxBackoff);
+    skipped_ = backoff_;
+  }
+
+ private:
+  static constexpr int64_t kLongNs = 100'000;
+  static constexpr uint64_t kMeasured = 4;
+  static constexpr uint64_t kShortMeasured = 32;
+  static constexpr int64_t kStealNs = 5'000;
+  static constexpr size_t kNapItems = 4;
+  static constexpr int kMinBackoff = 16;
+  static constexpr int kMaxBackoff = 1024;
+
+  int64_t item_ns_ = kLongNs;
+  int64_t steal_ns_ = kStealNs;
+  uint64_t shares_ = 0;
+  size_t woken_items_ = 0;
+  int backoff_ = 0;
+  int skipped_ = 0;
+};
+
+}  // namespace workflow

@@ -1,0 +1,212 @@
+// How items reach the workers of a pool that knows its items to be short: it takes several of them
+// at a time, and wakes no thread for a few.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ShortItems.h"
+#include "kernel/BlockingScope.h"
+#include "kernel/ComputePool.h"
+#include "kernel/HandlerPool.h"
+#include "support/Eventually.h"
+#include "support/Item.h"
+#include "support/Tally.h"
+
+using test_support::Item;
+using test_support::kKept;
+using test_support::post;
+using test_support::post_behind_a_blocked_item;
+using test_support::ShortItems;
+using test_support::Tally;
+using workflow::BlockingScope;
+using workflow::ComputePool;
+using workflow::HandlerPool;
+using workflow::RunnableList;
+
+namespace {
+
+// Numbers in the order in which items noted them.
+class Noted {
+ public:
+  void add(size_t number) {
+    const std::lock_guard lock(mutex_);
+    numbers_.push_back(number);
+  }
+  std::vector<size_t> get() {
+    const std::lock_guard lock(mutex_);
+    return numbers_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<size_t> numbers_;
+};
+
+}  // namespace
+
+TEST(HandOff, ItemsBehindABlockedOneRunElsewhere) {
+  Tally released;
+  Tally others;
+  ShortItems<HandlerPool> pool(2);
+  for (size_t round = 1; round <= 10; round++) {
+    post_behind_a_blocked_item(
+        *pool, [&released, round] { EXPECT_TRUE(released.wait_for(round)); }, others);
+    EXPECT_TRUE(others.wait_for(round * kKept));
+    released.add();
+  }
+}
+
+TEST(HandOff, ItemsBehindABlockedOneGrowThePool) {
+  Tally released;
+  Tally others;
+  ShortItems<HandlerPool> pool(1);
+  post_behind_a_blocked_item(
+      *pool, [&] { EXPECT_TRUE(released.wait_for(1)); }, others);
+  EXPECT_TRUE(others.wait_for(kKept));
+  released.add();
+}
+
+TEST(HandOff, ABlockingScopeGivesTheItemsBehindItBack) {
+  Tally others;
+  ShortItems<HandlerPool> pool(1);
+  post_behind_a_blocked_item(
+      *pool,
+      [&] {
+        const BlockingScope blocking;
+        EXPECT_TRUE(others.wait_for(kKept));
+      },
+      others);
+  EXPECT_TRUE(others.wait_for(kKept));
+}
+
+TEST(HandOff, APostIsNotedWhileTheOnlyWorkerThatIsAwakeBlocks) {
+  Tally begun;
+  Tally released;
+  Tally others;
+  ShortItems<HandlerPool> pool(2);
+  for (size_t round = 1; round <= 10; round++) {
+    post(*pool, [&begun, &released, round] {
+      begun.add();
+      EXPECT_TRUE(released.wait_for(round));
+    });
+    EXPECT_TRUE(begun.wait_for(round));
+    post(*pool, [&] { others.add(); });
+    EXPECT_TRUE(others.wait_for(round));
+    released.add();
+  }
+}
+
+TEST(HandOff, ComputationsBehindABlockedOneRunElsewhere) {
+  Tally released;
+  Tally others;
+  ShortItems<ComputePool> pool(2);
+  for (size_t round = 1; round <= 10; round++) {
+    pool.post_one([&released, round] { EXPECT_TRUE(released.wait_for(round)); });
+    for (size_t i = 0; i < kKept; i++) {
+      pool.post_one([&others] { others.add(); });
+    }
+    EXPECT_TRUE(others.wait_for(round * kKept));
+    released.add();
+  }
+}
+
+TEST(HandOff, FewItemsAreTurnedRoundAtATime) {
+  static constexpr size_t kItems = 20'000;
+  Tally released;
+  HandlerPool pool(1);
+  ASSERT_TRUE(pool.start());
+  post(pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
+  Noted begun;
+  for (size_t i = 0; i < kItems;) {
+    RunnableList batch;
+    for (size_t n = 0; n < 1 + i % 3 && i < kItems; n++, i++) {
+      batch.push_back(new Item([&begun, i] { begun.add(i); }));
+    }
+    pool.post(batch);
+  }
+  RunnableList large;
+  for (size_t i = kItems; i < 2 * kItems; i++) {
+    large.push_back(new Item([&begun, i] { begun.add(i); }));
+  }
+  pool.post(large);
+  released.add();
+  pool.stop();
+  EXPECT_EQ(begun.get().size(), 2 * kItems);
+  EXPECT_LT(pool.most_gathered(), HandlerPool::kPiece);
+}
+
+// Real time passes in the next two, because the fact is that little happens meanwhile.
+TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
+  ShortItems<ComputePool> pool(1);
+  Tally released;
+  Tally begun;
+  pool.post_one([&] {
+    begun.add();
+    EXPECT_TRUE(released.wait_for(1));
+  });
+  EXPECT_TRUE(begun.wait_for(1));
+  pool.post_one([] {});
+  const uint64_t before = (*pool).looks();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LT((*pool).looks() - before, 10U);
+  released.add();
+}
+
+TEST(HandOff, FewTicksFollowAShare) {
+  static constexpr size_t kRounds = 5;
+  ShortItems<HandlerPool> pool(2);
+  const uint64_t before = (*pool).looks();
+  Tally runs;
+  for (size_t round = 0; round < kRounds; round++) {
+    RunnableList batch;
+    for (size_t i = 0; i < 3; i++) {
+      batch.push_back(new Item([&runs] { runs.add(); }));
+    }
+    (*pool).post(batch);
+    std::this_thread::sleep_for(std::chrono::milliseconds(12));
+  }
+  EXPECT_TRUE(runs.wait_for(3 * kRounds));
+  EXPECT_LT((*pool).looks() - before, 10 * kRounds);
+}
+
+// A thread that is busy for long is not one that takes what is posted soon.
+TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
+  ShortItems<HandlerPool> pool(2);
+  Tally released;
+  Tally runs;
+  post(*pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
+  post(*pool, [&] { runs.add(); });
+  EXPECT_TRUE(runs.wait_for(1));
+  EXPECT_TRUE(test_support::eventually([&] { return !(*pool).ticks(); }));
+  for (size_t round = 2; round < 20; round++) {
+    const uint64_t before = (*pool).looks();
+    post(*pool, [&] { runs.add(); });
+    EXPECT_TRUE(runs.wait_for(round));
+    EXPECT_EQ((*pool).looks(), before);
+  }
+  released.add();
+}
+
+// Real time passes, because the fact is that nothing happens meanwhile: no thread of the process
+// sleeps and wakes but this one, and perhaps one of a sanitizer. On a busy machine that may take
+// some attempts.
+TEST(HandOff, AnIdlePoolSleeps) {
+  ShortItems<HandlerPool> handlers(2);
+  ShortItems<ComputePool> computing(2);
+  const auto sleeps = [] {
+    struct rusage usage = {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  EXPECT_TRUE(test_support::eventually([&sleeps] {
+    const long before = sleeps();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return sleeps() - before <= 5;
+  }));
+}

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "PostFunction.h"
+#include "kernel/ComputePool.h"
+#include "kernel/HandlerPool.h"
+#include "support/Item.h"
+#include "support/Tally.h"
+
+namespace test_support {
+
+// How many items are posted behind one that blocks.
+inline constexpr size_t kKept = 8;
+
+// A pool that is stopped in the end, and has run many short items.
+template <class Pool>
+class ShortItems {
+ public:
+  explicit ShortItems(int threads) : pool_(threads) {
+    EXPECT_TRUE(pool_.start());
+    std::atomic<size_t> runs{0};
+    for (size_t i = 1; i <= 2000; i++) {
+      post_one([&runs] { runs++; });
+      while (i % 10 == 0 && runs < i) {
+        std::this_thread::yield();
+      }
+    }
+  }
+  ~ShortItems() { pool_.stop(); }
+  Pool& operator*() { return pool_; }
+
+  void post_one(std::function<void()> function) {
+    if constexpr (std::is_same_v<Pool, workflow::ComputePool>) {
+      post(pool_, "queue", std::move(function));
+    } else {
+      post(pool_, std::move(function));
+    }
+  }
+
+ private:
+  Pool pool_;
+};
+
+// An item that blocks, and others behind it, which a worker may have taken together.
+inline void post_behind_a_blocked_item(workflow::HandlerPool& pool,
+                                       const std::function<void()>& block, Tally& others) {
+  workflow::RunnableList batch;
+  batch.push_back(new Item(block));
+  for (size_t i = 0; i < kKept; i++) {
+    batch.push_back(new Item([&others] { others.add(); }));
+  }
+  pool.post(batch);
+}
+
+}  // namespace test_support

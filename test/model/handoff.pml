@@ -1,0 +1,430 @@
+/*
+ * How items reach the workers of a pool (WorkerPool): posts without a lock, the queues of the
+ * workers, stealing, sleeping, napping and waking, the supervisor, and the end.
+ *
+ * The names are those of the code:
+ *   M                  WorkerPool::mutex_
+ *   intake, closed     HandlerPool::intake_ (Intake)
+ *   queue              HandlerPool::queue_ and WorkerPool::returned_, guarded by M
+ *   first, end, slot   WorkQueue of each worker. A push of `range_` is one word, so both change in one
+ *                      step, and only if they are what was read (compare-and-swap)
+ *   waking, napping, idle, live, unattended    members of WorkerPool
+ *   watched            watched_ == Watch::kTicks. The pool cannot grow, so kGrowth does not occur
+ *   stalled            Worker::stalled of each worker; AWAKE does not count it
+ *   lazy               not worth_a_thread(1). WorkPace may change its mind in every hold of M
+ *   fresh              whether shares differs from seen_shares
+ *
+ * Item 1 blocks until all others have run, as a callback may; not in WITH_STOP, because a pool that
+ * ends may need to grow for such an item, which is not modelled. Every access to shared data that is
+ * not guarded by M is a step of its own; memory is sequentially consistent, as the operations on
+ * intake and unattended are. A sleeping worker wakes only if it is notified. A worker that naps waits in
+ * the same place, so that a notification may reach it instead of a sleeper, or it wakes by itself.
+ *
+ * Parameters (-D):
+ *   ITEMS, WORKERS   how many; the names of two workers are built in
+ *   EARLY            how many ticks may come while something else can happen
+ *   WITH_NAPS        workers may nap
+ *   WITH_STOP        one thread stops the pool meanwhile
+ *   MUT_x            breaks one rule: see the file `mutations`
+ */
+
+#ifndef ITEMS
+#define ITEMS 3
+#endif
+#ifndef WORKERS
+#define WORKERS 2
+#endif
+#ifndef EARLY
+#define EARLY 0
+#endif
+#define BIT(i) (1 << (i))
+#define ALL (BIT(ITEMS) - 1)
+
+byte M;
+byte intake, queue, ran;
+bool closed;
+byte first[WORKERS], end[WORKERS], slot[WORKERS * ITEMS];
+bool fresh[WORKERS], running[WORKERS], stalled[WORKERS], sleeping[WORKERS];
+byte idle, live = WORKERS;
+bool waking, napping, watched, unattended, lazy, stopping, took;
+
+/* Ghosts. */
+byte barren;  /* ticks since the last item ran, in which nothing else could happen */
+byte early;   /* ticks that came while something else could happen */
+
+#define LOCK atomic { M == 0 -> M = 1 }
+#define UNLOCK M = 0
+#define AWAKE (live - idle - stalled[0] - stalled[1])
+#define WORK (queue != 0 || intake != 0)
+
+#ifdef MUT_AWAKE_IS_ENOUGH
+#define ATTENDED (waking || napping || AWAKE > 0)
+#else
+#define ATTENDED (waking || napping || idle == 0 || (watched && AWAKE > 0 && lazy))
+#endif
+
+/* claim_wake() */
+inline claim() {
+  atomic {
+    wakes = false;
+    if :: lazy = true :: lazy = false fi
+  }
+  do
+  :: atomic {
+       if
+       :: WORK && !waking && !napping ->
+          if
+          :: idle > 0 && (AWAKE == 0 || !lazy) -> waking = true; wakes = true
+          :: idle > 0 && AWAKE > 0 && lazy -> waking = true; wakes = true  /* many wait */
+          :: idle > 0 && AWAKE > 0 && lazy -> watched = true
+          :: idle == 0
+          fi
+       :: else
+       fi;
+       unattends = !ATTENDED;
+       if :: unattends == unattended -> break :: else fi
+     };
+     unattended = unattends;
+#ifdef MUT_NO_SECOND_LOOK
+     break
+#else
+     if :: !unattends || !WORK -> break :: else fi
+#endif
+  od
+}
+
+/* Outside M: notify() */
+inline notify_one() {
+  atomic {
+    if
+    :: !wakes
+    :: wakes && sleeping[0] -> sleeping[0] = false
+    :: wakes && sleeping[1] -> sleeping[1] = false
+    :: wakes && !sleeping[0] && !sleeping[1]
+    fi;
+    wakes = false
+  }
+}
+
+inline notify_all() {
+  sleeping[0] = false; sleeping[1] = false
+}
+
+inline count_run(i) {
+  assert((ran & BIT(i)) == 0);
+  ran = ran | BIT(i);
+  barren = 0
+}
+
+#ifdef WITH_STOP
+#define MAY_END(i) true
+#else
+#define MAY_END(i) ((i) != 1 || (ran | BIT(1)) == ALL)
+#endif
+inline run_item(i) {
+  atomic { MAY_END(i) -> count_run(i) }
+}
+
+/* gather() */
+inline gather() {
+#ifdef MUT_TAKE_IN_TWO_STEPS
+  queue = queue | intake;
+  intake = 0
+#else
+  atomic { queue = queue | intake; intake = 0 }
+#endif
+}
+
+proctype Poster(byte from; byte to) {
+  byte i = from;
+  bool wakes, unattends, seen;
+  do
+  :: i < to ->
+#ifdef MUT_READ_BEFORE_PUSH
+     seen = unattended;
+#endif
+     atomic {
+       if
+       :: closed -> count_run(i)
+       :: else -> intake = intake | BIT(i)
+       fi
+     };
+#ifndef MUT_READ_BEFORE_PUSH
+     seen = unattended;
+#endif
+     if
+     :: seen -> LOCK; claim(); UNLOCK; notify_one()
+     :: else
+     fi;
+     i++
+  :: i < to ->  /* HandlerPool::append() */
+     LOCK;
+     if
+     :: closed -> UNLOCK; count_run(i)
+     :: else ->
+#ifndef MUT_APPEND_UNCLAIMED
+        gather();
+        queue = queue | BIT(i);
+        claim();
+        UNLOCK;
+        notify_one()
+#else
+        gather();
+        queue = queue | BIT(i);
+        UNLOCK
+#endif
+     fi;
+     i++
+  :: else -> break
+  od
+}
+
+/* WorkQueue::take_back(): some or all items of worker w. Under M. */
+inline take_back(w, all) {
+  atomic { r_first = first[w]; r_end = end[w] };
+  do
+  :: r_first == r_end -> break
+  :: else ->
+     atomic {
+#ifndef MUT_STEAL_WITHOUT_COMPARE
+       if
+       :: first[w] != r_first || end[w] != r_end -> r_first = first[w]; r_end = end[w]
+       :: else ->
+#endif
+          if
+          :: keep = r_first
+          :: !(all) && r_end - r_first == 2 -> keep = r_first + 1
+          fi;
+          end[w] = keep;
+#ifdef MUT_STEAL_WITHOUT_COMPARE
+          first[w] = r_first;
+#endif
+          do
+          :: keep < r_end -> queue = queue | BIT(slot[(w) * ITEMS + keep]); keep++
+          :: else -> break
+          od;
+          break
+#ifndef MUT_STEAL_WITHOUT_COMPARE
+       fi
+#endif
+     }
+  od
+}
+
+/* The next item of `queue` into `item`. */
+inline take_next() {
+  item = 0;
+  do
+  :: (queue & BIT(item)) != 0 -> queue = queue & ~BIT(item); break
+  :: else -> item++
+  od
+}
+
+/* take_share(), after gather(): the first item into `mine`, and others into the worker's queue. */
+inline fill_queue() {
+  atomic {
+    take_next();
+    mine = item;
+    assert(first[me] == end[me]);
+    first[me] = 0;
+    end[me] = 0;
+    do
+    :: queue != 0 -> take_next(); slot[me * ITEMS + end[me]] = item; end[me] = end[me] + 1
+    :: break
+    od;
+    fresh[me] = true;
+    running[me] = true;
+    took = true;
+#ifndef MUT_SHARE_UNWATCHED
+    if :: end[me] > 0 -> watched = true :: else fi
+#endif
+  }
+}
+
+/* WorkQueue::pop(): into `mine`, or NONE. */
+#define NONE ITEMS
+inline pop() {
+  atomic { r_first = first[me]; r_end = end[me] };
+  do
+  :: r_first == r_end -> mine = NONE; break
+  :: else ->
+     atomic {
+#ifdef MUT_POP_WITHOUT_COMPARE
+       first[me] = r_first + 1; end[me] = r_end; mine = slot[me * ITEMS + r_first]; break
+#else
+       if
+       :: first[me] == r_first && end[me] == r_end ->
+          first[me] = r_first + 1; mine = slot[me * ITEMS + r_first]; break
+       :: else -> r_first = first[me]; r_end = end[me]
+       fi
+#endif
+     }
+  od
+}
+
+/* finished() */
+inline see_end() {
+  atomic {
+    ends = stopping && !WORK && idle + 1 == live;
+#ifdef MUT_CLOSE_UNSEEN
+    skip
+  };
+  atomic {
+    if :: ends && idle == 0 -> closed = true :: else fi
+#else
+    if :: ends && idle == 0 -> closed = true :: else fi
+#endif
+  }
+}
+
+proctype Worker(byte me) {
+  byte mine, item, r_first, r_end, keep;
+  bool wakes, unattends, ends, naps;
+  LOCK;
+  do
+  :: gather();
+     if
+     :: queue == 0 -> take_back((1 - me), false)
+     :: true -> take_back((1 - me), true)  /* takes_one() */
+     :: queue != 0
+     :: queue == 0
+     fi;
+     if
+     :: queue != 0 ->
+        fill_queue();
+        claim();
+        UNLOCK;
+        notify_one();
+        do
+        :: run_item(mine);
+           pop();
+           if :: mine == NONE -> break :: else fi
+        od;
+        LOCK;
+        atomic { running[me] = false; stalled[me] = false }
+     :: else ->
+        see_end();
+        if :: ends -> break :: else fi;
+        /* wait_for_work() */
+        naps = false;
+#ifdef WITH_NAPS
+        if :: !napping && !stopping -> naps = true; napping = true :: true fi;
+#endif
+        idle++;
+#ifndef MUT_SLEEP_UNANNOUNCED
+        claim();
+#endif
+        wakes = false;
+        if
+        :: WORK
+        :: !WORK && naps ->
+           atomic { sleeping[me] = true; UNLOCK };
+           if
+           :: !sleeping[me]
+           :: sleeping[me] = false
+           fi;
+           LOCK
+        :: !WORK && !naps ->
+           atomic { sleeping[me] = true; UNLOCK };
+end_sleep:
+           !sleeping[me];
+           LOCK
+        fi;
+        atomic {
+          idle--;
+#ifndef MUT_NAP_GOES_ON
+          if :: naps -> napping = false :: else fi;
+#endif
+#ifdef MUT_WAKING_GOES_ON
+          skip
+#elif defined(MUT_NAP_LEAVES_WAKING)
+          if :: naps :: else -> waking = false fi
+#else
+          waking = false
+#endif
+        };
+        see_end();
+        if :: ends -> break :: else fi
+     fi
+  od;
+  notify_all();
+  live--;
+  claim();
+  UNLOCK;
+  notify_one()
+}
+
+inline tick() {
+  LOCK;
+  w = 0;
+  do
+  :: w < WORKERS ->
+#ifndef MUT_STUCK_ITEMS_STAY
+     if :: running[w] && !fresh[w] -> take_back(w, true) :: else fi;
+#endif
+     atomic {
+       if :: running[w] && !fresh[w] -> stalled[w] = true :: else fi;
+       fresh[w] = false
+     };
+     w++
+  :: else -> break
+  od;
+  atomic {
+    /* look() */
+    if
+#ifndef MUT_TICKS_END_EARLY
+    :: (idle > 0 && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = true
+    :: else ->
+#else
+    :: true ->
+#endif
+       if :: watched = false :: took -> watched = true fi
+    fi;
+    pace_stuck = WORK && !took;
+    took = false
+  };
+  claim();
+  if
+  :: pace_stuck && idle > 0 && !waking && !napping -> waking = true; wakes = true
+  :: else
+  fi;
+  UNLOCK;
+  notify_one()
+}
+
+/* The supervisor. It also judges: when nothing else can happen, all must have run, or a tick helps. */
+active proctype Supervisor() {
+  byte w, r_first, r_end, keep;
+  bool wakes, unattends, pace_stuck;
+  do
+  :: atomic { timeout && watched -> barren++; assert(barren < 4) };
+     tick()
+  :: atomic { watched && early < EARLY -> early++ };
+     tick()
+  :: atomic {
+       timeout && !watched ->
+       assert(ran == ALL && !WORK);
+#ifdef WITH_STOP
+       assert(live == 0 && closed);
+#endif
+       break
+     }
+  od
+}
+
+#ifdef WITH_STOP
+active proctype Stopper() {
+  LOCK;
+  atomic { stopping = true; notify_all() };
+  UNLOCK
+}
+#endif
+
+init {
+  atomic {
+    byte w0;
+    run Poster(0, 2);
+    run Poster(2, ITEMS);
+    for (w0 : 0 .. WORKERS - 1) { run Worker(w0) }
+  }
+}
