@@ -13,7 +13,7 @@ namespace workflow {
 
 namespace {
 
-// AddressSanitizer shall see each use of a frame that is gone.
+// Under AddressSanitizer frames are not recycled, so that it sees each use of a frame that is gone.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kRecycles = false;
 #elif defined(__has_feature)

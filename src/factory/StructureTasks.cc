@@ -12,7 +12,7 @@ SubTask* WFRepeaterTask::create() {
     return nullptr;
   }
   if (const int reason = cancel_reason()) {
-    // The same when the scope has ended.
+    // So would it when the scope has ended.
     state = WFT_STATE_SYS_ERROR;
     error = reason;
     return nullptr;

@@ -77,8 +77,8 @@ class ReplyStream {
   bool advance(WFStreamTask* task) WF_REQUIRES(mutex_);
   bool begin_to_wait(WFStreamTask* task, RunnableList& ended);
   // The task ends with that error, or with that of a lost connection, and so does the stream if
-  // bytes of the task are missing. One whose bytes were all taken, and that only waits for room,
-  // has done what it shall.
+  // bytes of the task are missing. A task whose bytes were all taken, and that only waits for room,
+  // has done its work.
   void cut(WFStreamTask* task, int asked, RunnableList& ended) WF_REQUIRES(mutex_);
   // There is no peer any more: ends the tasks that wait.
   void end_waiting(RunnableList& ended) WF_REQUIRES(mutex_);
