@@ -257,8 +257,7 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCreateItsNameAnew) {
   }
 }
 
-// What a refused timer has captured is destroyed in the call that creates the timer, or when the
-// timer ends.
+// What a refused timer has captured is destroyed when the timer is dismissed, or when it has ended.
 TEST(RefusedTimer, WhatItHasCapturedMayCallTheLibrary) {
   TimerOutcomes outcomes;
   WFTimer::create(hours(1), {"name"}, outcomes.callback())->start();
