@@ -63,8 +63,8 @@ class ServerHost {
 // order. The Server lists it; its references own it (see Channel).
 //
 // It is the state machine that docs/network-internals.md shows. Its parts do the work:
-// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows who wants to be told
-// that the client is lost, and LingeringInput throws away what comes after the last reply.
+// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows what is told that the
+// client is lost, and LingeringInput throws away what comes after the last reply.
 //
 // Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
 // reply.
