@@ -75,7 +75,7 @@ class RateLimiter {
 };
 
 void process(WFHttpTask* task, RateLimiter& limiter) {
-  // Who it is. A real server would know by now that the key is a right one.
+  // The key names the client. A real server would have checked it by now.
   std::string key;
   protocol::HttpHeaderCursor(task->get_req()).find("X-Api-Key", key);
   protocol::HttpResponse* response = task->get_resp();

@@ -28,10 +28,10 @@ struct HttpContent;
 
 // What requests and responses have in common: version, header fields, body.
 //
-// The same message can be received and sent: a received message may be changed and sent on. Text
-// returned as `const char *` is null-terminated, or null if it is absent. It stays valid until that
-// same text is set again or the message is destroyed, whatever else is set. Moving a message keeps
-// these pointers valid (they follow the content). Not thread-safe. A message that was never used
+// A message can be received and sent: a received message may be changed and sent on. Text returned
+// as `const char *` is null-terminated, or null if it is absent. It stays valid until that same
+// text is set again or the message is destroyed, whatever else is set. Moving a message keeps these
+// pointers valid (they follow the content). Not thread-safe. A message that was never used
 // allocates no memory.
 //
 // Setters return false with errno EINVAL for a null text, and for text that would break the framing

@@ -6,7 +6,7 @@
 
 namespace protocol {
 
-// A piece of a body. It either owns its bytes, or refers to bytes that somebody else keeps for a
+// A piece of a body. It either owns its bytes, or refers to bytes that another object keeps for a
 // stated time. Not thread-safe. Movable; a moved-from chunk has no bytes.
 class HttpMessageChunk {
  public:

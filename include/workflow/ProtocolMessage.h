@@ -28,7 +28,7 @@ class MessageChannel {
 // The base of every message of every protocol. append() takes received bytes, encode() returns
 // bytes to send.
 //
-// Ownership: whoever creates a message owns it, and the message owns its attachment. Not
+// Ownership: the creator of a message owns it, and the message owns its attachment. Not
 // thread-safe: one thread at a time. Movable, not copyable; a moved-from message is empty and
 // usable again. The channel belongs to the place where a message lives (a task on a connection),
 // not to its content, so a move leaves both channels where they are.

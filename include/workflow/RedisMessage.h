@@ -87,7 +87,7 @@ class RedisValue {
   RedisValue &operator[](size_t i) { return arr_at(i); }
   const RedisValue &operator[](size_t i) const { return arr_at(i); }
 
-  // The same as set_nil().
+  // Calls set_nil().
   void clear() { set_nil(); }
 
   // The value as one line of printable ASCII, for logs: bytes that are not printable are escaped as
@@ -146,7 +146,7 @@ class RedisRequest : public RedisMessage {
   // Return false if there is no command.
   bool get_command(std::string &command) const;
   bool get_params(std::vector<std::string> &params) const;
-  // The same without copying; empty if there is none.
+  // Return references. What they refer to is empty if there is no command.
   const std::string &command() const { return command_; }
   const std::vector<std::string> &params() const { return params_; }
 

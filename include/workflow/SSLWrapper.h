@@ -110,7 +110,7 @@ class SSLWrapper : public ProtocolWrapper {
   std::string output_;
 };
 
-// The same on the server's side: if the handshake has not been done, receiving begins with it.
+// An SSLWrapper on the server's side. If the handshake has not been done, receiving begins with it.
 class ServerSSLWrapper : public SSLWrapper {
  public:
   int append(const void *buf, size_t *size) override;

@@ -26,8 +26,8 @@ struct TaskContext;
 //
 // Threads: a task has one owner at a time. It may complete before dispatch() returns or much later,
 // on any thread. subtask_done() is the last thing that its caller does with the task. done() runs
-// on a framework thread: if subtask_done() is called on another thread, the task is handed over. A
-// chain of tasks that complete inside their dispatch() uses constant stack.
+// on a framework thread: if subtask_done() is called on another thread, the task is posted to the
+// handlers. A chain of tasks that complete inside their dispatch() uses constant stack.
 class SubTask : public workflow::Runnable {
  public:
   // Begins the work. Every call must lead to exactly one subtask_done().
@@ -57,8 +57,8 @@ class SubTask : public workflow::Runnable {
   // Without this call, a null ends the branch of a ParallelTask.
   void goes_on_elsewhere();
 
-  // The turn of a task that was handed over to a framework thread in order to end: runs done() and
-  // what follows.
+  // The turn of a task that was posted to a framework thread in order to end: runs done() and what
+  // follows.
   void run_queued() override;
 
   // Dispatches the task as the only one of a series. The series is created only if somebody asks

@@ -195,7 +195,8 @@ auto any(W... each) {
 // Runs the work with a time limit. When it has passed, what waits inside ends with ETIMEDOUT. Gives
 // the outcome of a task as `co_await` would. Of a WFCo<T> it gives a WFEnded<T>: SYS_ERROR and
 // ETIMEDOUT (or the error of the scope around it) if it has not returned in time, with the value
-// that it has returned nevertheless. A negative limit means none. What the work throws is thrown.
+// that it has returned nevertheless. For negative limits see docs/limits.md. What the work throws
+// is thrown.
 template <class W>
 auto within(workflow::Duration limit, W work) {
   return workflow::co_within<workflow::CoWorkResult<W>>(
@@ -206,7 +207,7 @@ auto within(workflow::Duration limit, W work) {
 // them at a time. Gives a std::vector of their results in the order of the range, or nothing if
 // they have none. After the first exception no other work begins, those that run end with
 // ECANCELED, and it is thrown. f is called by one thread or another, perhaps by several at a time.
-// The range is copied or moved; give a view of one that shall stay.
+// The range is copied or moved; to keep it in place, pass a view of it.
 template <class R, class F>
 auto each(R range, size_t at_most, F f) {
   return workflow::co_each<R, F>(std::move(range), at_most, std::move(f));

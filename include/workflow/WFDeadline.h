@@ -15,9 +15,9 @@ using WFDeadlineTask = WFScopeTask;
 
 // The callback may be null; a task or series must not be.
 //
-// A task that runs `task` with a time limit, which counts from the start of the returned task. A
-// negative limit means no deadline. Zero expires immediately. `task` may be a single step, a
-// parallel, a graph or another deadline; of two deadlines the earlier one counts.
+// A task that runs `task` with a time limit, which counts from the dispatch of the returned task.
+// For zero and negative limits see docs/limits.md. `task` may be a single step, a parallel, a graph
+// or another deadline; of two deadlines the earlier one counts.
 WFDeadlineTask *with_deadline(SubTask *task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback = nullptr);
 

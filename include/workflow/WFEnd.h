@@ -39,7 +39,7 @@ inline void WFEnd::check() const {
   if (!*this) throw WFError(*this);
 }
 
-// The same with a value, which is there after SUCCESS, and in a few cases after a failure.
+// A WFEnd with a value, which is there after SUCCESS, and in a few cases after a failure.
 // `exception` is set by wf::all_ended() only, for a coroutine that has thrown.
 template <class T>
 struct [[nodiscard]] WFEnded : WFEnd {
@@ -55,7 +55,7 @@ struct [[nodiscard]] WFEnded : WFEnd {
   }
 };
 
-// Of a function that returns a reference.
+// The WFEnded of a coroutine or function that returns a reference.
 template <class T>
 struct [[nodiscard]] WFEnded<T &> : WFEnd {
   std::optional<std::reference_wrapper<T>> value = std::nullopt;

@@ -37,7 +37,7 @@ class WFFacilities {
   // The future is ready after `microseconds`, or when the library stops.
   static WFFuture<void> async_usleep(unsigned int microseconds);
 
-  // Like usleep() and async_usleep(), for any std::chrono::duration. A negative one counts as 0.
+  // Like usleep() and async_usleep(), for any std::chrono::duration (negative: see docs/limits.md).
   // One that does not fit means for ever, that is, until the library stops.
   static void sleep_for(workflow::Duration duration);
   static WFFuture<void> async_sleep_for(workflow::Duration duration);
@@ -109,9 +109,9 @@ class WFFacilities::WaitGroup {
   void done();
 
   void wait() const;
-  // Waits at most that long. A negative time means no limit.
+  // Waits at most that long (negative: no limit; see docs/limits.md).
   std::future_status wait(int milliseconds) const;
-  // Waits at most that long. A negative duration does not wait.
+  // Waits at most that long (negative: see docs/limits.md).
   std::future_status wait_for(workflow::Duration duration) const;
 
  private:

@@ -67,7 +67,7 @@ class WFGlobal {
   // later settings do not change it.
   static const struct WFGlobalSettings *get_global_settings();
 
-  // The same as WORKFLOW_library_init().
+  // Does what WORKFLOW_library_init() does.
   static void set_global_settings(const struct WFGlobalSettings *settings);
 
   // Add a handler or computing thread, or remove one as soon as one is idle. They return 0, or -1

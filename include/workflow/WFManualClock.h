@@ -40,8 +40,7 @@ class WFManualClock {
   // The number of nanoseconds that the clock was moved since install().
   static int64_t now_ns();
 
-  // Moves all clocks forward. A negative duration counts as 0, which only waits for what is due
-  // now.
+  // Moves all clocks forward (negative: see docs/limits.md). 0 only waits for what is due now.
   static void advance(int64_t nanoseconds);
   static void advance(workflow::Duration duration) { advance(duration.ns()); }
 

@@ -70,10 +70,10 @@ class WFScope {
 
   // Gives the scope a deadline, or moves the one that it has, to an earlier or a later time: at
   // that time the scope ends with ETIMEDOUT. A delay counts from now, or from the start of the
-  // scope task if that is still to come. A negative delay means no deadline. A deadline that has
-  // passed already ends the scope soon, perhaps inside this call, or at the start of the scope
-  // task. A delay without a clock goes by the clock that the last deadline had. Of nested scopes,
-  // each has its own deadline.
+  // scope task if that is still to come (negative: see docs/limits.md). A deadline that has passed
+  // already ends the scope soon, perhaps inside this call, or at the start of the scope task. A
+  // delay without a clock goes by the clock that the last deadline had. Of nested scopes, each has
+  // its own deadline.
   //
   // Returns false, with errno, if nothing has changed: the scope has ended (errno is its error),
   // its deadline has just passed (ETIMEDOUT), everything inside has ended (ECANCELED), there is no

@@ -25,9 +25,9 @@ struct WFSimulationOptions {
 
 struct WFSimulationResult {
   enum Outcome {
-    QUIET,     // nothing can happen any more, and no thread is left waiting
-    DEADLOCK,  // somebody waits for ever: an application thread, the stop, locks for each other, or
-               // a callback in a call of the library (cancel_and_wait(), WaitGroup, WFFuture)
+    QUIET,      // nothing can happen any more, and no thread is left waiting
+    DEADLOCK,   // something waits for ever: an application thread, the stop, locks for each other,
+                // or a callback in a call of the library (cancel_and_wait(), WaitGroup, WFFuture)
     STEP_LIMIT  // still running after max_steps scheduling points
   };
   Outcome outcome = QUIET;

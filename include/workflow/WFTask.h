@@ -102,7 +102,7 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   // For clients only.
   void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
   void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
-  // A timeout may be any std::chrono::duration. A negative one means unlimited.
+  // A timeout may be any std::chrono::duration (negative: see docs/limits.md).
   void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
   void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
   void set_receive_timeout(workflow::Duration timeout) { receive_timeout_ = timeout.timeout_ms(); }
@@ -139,9 +139,9 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   // clients.
   virtual void cancel_on_closed() {}
 
-  // The same for timers only, and for scopes inside the series with everything in them. This
-  // includes timers in parallels, modules and graphs inside the series. Everything else goes on
-  // waiting.
+  // Like cancel_on_closed(), but ends only the timers of the series, and the scopes inside it with
+  // everything in them. This includes timers in parallels, modules and graphs inside the series.
+  // Everything else goes on waiting.
   virtual void cancel_timers_on_closed() {}
 
   // Server side: the scope of the request, in which its series runs (WFScope.h). It ends with

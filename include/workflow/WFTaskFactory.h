@@ -61,10 +61,10 @@ class WFTaskFactory {
  public:
   // Timers ------------------------------------------------------------------------------------
 
-  // Ends with SUCCESS `seconds` and `nanoseconds` after it was dispatched, never earlier. A
-  // negative number of seconds, such as -1, means never. Nanoseconds outside [0, 1e9) are refused:
-  // the task ends with SYS_ERROR/EINVAL, which get_error() returns from the creation on; nobody can
-  // cancel it, and it has no name.
+  // Ends with SUCCESS `seconds` and `nanoseconds` after it was dispatched, never earlier. For
+  // negative seconds see docs/limits.md. Nanoseconds outside [0, 1e9) are refused: the task ends
+  // with SYS_ERROR/EINVAL, which get_error() returns from the creation on; nobody can cancel it,
+  // and it has no name.
   static WFTimerTask *create_timer_task(time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
@@ -72,8 +72,8 @@ class WFTaskFactory {
   static WFTimerTask *create_timer_task(const std::string &name, time_t seconds, long nanoseconds,
                                         timer_callback_t callback);
 
-  // The delay may be any std::chrono::duration. A negative one means never. For dates, other clocks
-  // and more see WFTimer.h.
+  // The delay may be any std::chrono::duration (negative: see docs/limits.md). For dates, other
+  // clocks and more see WFTimer.h.
   static WFTimerTask *create_timer_task(workflow::Duration delay, timer_callback_t callback);
   static WFTimerTask *create_timer_task(const std::string &name, workflow::Duration delay,
                                         timer_callback_t callback);
@@ -200,7 +200,7 @@ class WFTaskFactory {
                         bind(std::forward<FUNC>(func), std::forward<ARGS>(args)...));
   }
 
-  // The limit may be any std::chrono::duration. A negative one means no limit.
+  // The limit may be any std::chrono::duration (negative: see docs/limits.md).
   template <class FUNC, class... ARGS>
   static WFGoTask *create_timedgo_task(workflow::Duration limit, const std::string &queue_name,
                                        FUNC &&func, ARGS &&...args) {
@@ -328,8 +328,9 @@ class WFTaskFactory {
   static WFScopeTask *create_scope_task(SubTask *task, scope_callback_t callback);
   static WFScopeTask *create_scope_task(SeriesWork *series, scope_callback_t callback);
 
-  // The same with a deadline, at which the scope ends with ETIMEDOUT. A delay counts from the
-  // dispatch of the scope task; a negative one means no deadline. WFScope::set_deadline() moves it.
+  // Creates a scope task with a deadline, at which the scope ends with ETIMEDOUT. A delay counts
+  // from the dispatch of the scope task (negative: see docs/limits.md). WFScope::set_deadline()
+  // moves it.
   static WFScopeTask *create_deadline_task(SubTask *task, const WFTimerDue &due,
                                            scope_callback_t callback);
   static WFScopeTask *create_deadline_task(SeriesWork *series, const WFTimerDue &due,

@@ -80,7 +80,7 @@ class WFTimerHandle {
   WFTimerVerdict cancel() const;
 
   // Calls cancel() and returns its verdict, but only after the callback has returned and what it
-  // had captured is destroyed, no matter who ended the timer. For a timer that was not
+  // had captured is destroyed, no matter which thread ended the timer. For a timer that was not
   // dispatched yet this waits until it is dispatched and ends, or is dropped. If the waiting thread
   // belongs to the library, another one works in its place meanwhile.
   //

@@ -36,9 +36,8 @@ struct WFBootClock {
 //   std::chrono::system_clock::from_time_t(t)         at that date
 //   WFBootClock::now() + 30s                          at that time
 //
-// A negative delay means never, and so does a time that does not fit (hours::max(), dates after
-// 2261). A time in the past, even before 1970, is due at once: the callback runs soon, and never
-// inside the call.
+// A time in the past is due at once: the callback runs soon, and never inside the call. For
+// negative delays, and times that do not fit, see docs/limits.md.
 class WFTimerDue {
  public:
   // A delay. A new timer measures it by the monotonic clock, an existing one by the clock that it

@@ -123,7 +123,7 @@ struct WFStoreReceipt {
 //   *WFCron::parse("0 2 * * *", "Europe/Berlin")     at each of those dates
 //   WFStoreDue::every(std::chrono::hours(1))         every hour, first in an hour
 //
-// A negative delay means never. Times are kept in microseconds, rounded up.
+// Times are kept in microseconds, rounded up. For negative delays see docs/limits.md.
 class WFStoreDue {
  public:
   template <class REP, class PERIOD>
@@ -163,7 +163,7 @@ struct WFStoreTimer {
   // that a run that is under way cannot be replaced: the new timer then waits for its end.
   WFTimerPolicy policy = WF_TIMER_APPEND;
   // A run that would begin later than this after its time is left out, and counted as missed. A
-  // recurring timer goes on with its next date. Negative: it runs however late it is.
+  // recurring timer goes on with its next date. For negative times see docs/limits.md.
   workflow::Duration skip_if_later = std::chrono::nanoseconds(-1);
   // Recurring timers, when several dates have passed: true runs the timer once for each of them,
   // false once for the latest.
@@ -287,10 +287,11 @@ class WFStoredTimer : public workflow::TaskBase<> {
   virtual WFScope scope() const = 0;
 
   // What happens when the series has ended, in place of the acknowledgement. The last call counts.
-  // Another run begins after that delay; a negative one counts as 0. It fails for good if the
+  // Another run begins after that delay (negative: see docs/limits.md). It fails for good if the
   // attempts are used up.
   virtual void retry_after(workflow::Duration delay) = 0;
-  // The same after a delay that grows with each attempt (WFStoreHandlerOptions).
+  // Another run begins after a delay that grows with each attempt (WFStoreHandlerOptions). It fails
+  // for good if the attempts are used up.
   virtual void retry() = 0;
   // The timer moves to the failed ones. A recurring timer goes on with its next date besides.
   virtual void give_up(const std::string &reason) = 0;
@@ -445,7 +446,7 @@ class WFTimerStore {
                                 Callback callback);
   WFStoreResult list(const std::string &prefix, const std::string &cursor = {}, size_t max = 1000);
 
-  // The same for those that have failed only.
+  // List only timers that have failed.
   WFStoreTask *create_list_failed_task(const std::string &prefix, const std::string &cursor,
                                        size_t max, Callback callback);
   WFStoreResult list_failed(const std::string &prefix, const std::string &cursor = {},

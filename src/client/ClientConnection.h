@@ -49,8 +49,8 @@ class SessionLocation;
 //
 // Invariants:
 // 1. session_ is set from kConnecting to kDelivered only, and in kClosed until resume() if the
-//    runtime has stopped in kDelivering. The thread that takes it out, under C, owns the session
-//    and its next step.
+//    runtime has stopped in kDelivering. The thread that takes it out, under mutex_, owns the
+//    session and its next step.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
 // 3. In kDelivering the session stays, whatever happens, because the thread that delivers uses the
 //    exchange. resume() ends this, once, on any thread.
@@ -98,7 +98,7 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   WFConnection* user() { return &user_; }
   const ClientEndpoint& endpoint() const { return *endpoint_; }
 
-  bool is_known_to_close = false;  // guarded by the endpoint's E
+  bool is_known_to_close = false;  // guarded by the ClientEndpoint lock
 
  private:
   // The order matters: those up to kDelivered have a session, and those before kClosing, except

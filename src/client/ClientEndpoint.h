@@ -22,8 +22,8 @@ class SessionLocation;
 // One address that clients talk to in one way: its connections, idle or not, and the sessions that
 // wait for a connection because the limit of connections is reached.
 //
-// Thread-safe. E is mutex_. While a thread holds E it calls no connection and no session. Order: E,
-// then P.
+// Thread-safe. While a thread holds mutex_ it calls no connection and no session. Order: mutex_,
+// then the PollerTimers lock.
 class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint> {
  public:
   // `key`: the key by which the hub finds this endpoint.
@@ -77,7 +77,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
 
  private:
   // A session's place in the queue, and its time limit. The thread that takes it out of the queue,
-  // under E, owns the session. The waiter is freed by the taker if the taker could cancel the
+  // under mutex_, owns the session. The waiter is freed by the taker if the taker could cancel the
   // timer, and otherwise when the timer ends.
   class Waiter;
   struct Wait {
@@ -116,7 +116,7 @@ class ClientEndpoint final : public std::enable_shared_from_this<ClientEndpoint>
   const std::shared_ptr<const ClientGreeting> greeting_;
   std::optional<ClientTls> tls_;  // constant
 
-  mutable Mutex mutex_;                                        // E
+  mutable Mutex mutex_;
   std::vector<ClientConnection*> idle_ WF_GUARDED_BY(mutex_);  // the most recently used is last
   std::unordered_set<ClientConnection*> all_ WF_GUARDED_BY(mutex_);
   size_t open_ WF_GUARDED_BY(mutex_) = 0;

@@ -18,8 +18,8 @@ class SessionLocation;
 
 // The clients of a runtime: its endpoints, and how many sessions are under way.
 //
-// Thread-safe. H is mutex_. Order: H, then an endpoint's E or the resolver's D. A session in
-// resolving_ is alive as long as H is held, because it leaves resolving_ before it goes on.
+// Thread-safe. Order: mutex_, then the ClientEndpoint lock or the Resolver lock. A session in
+// resolving_ is alive as long as mutex_ is held, because it leaves resolving_ before it goes on.
 class ClientHub final : public RuntimePart, public Service {
  public:
   ClientHub();
@@ -66,7 +66,7 @@ class ClientHub final : public RuntimePart, public Service {
   Runtime& runtime_;
   TlsSessions tls_sessions_;
   FailedAddresses failed_addresses_;
-  mutable Mutex mutex_;  // H
+  mutable Mutex mutex_;
   CondVar ended_;
   std::map<std::string, std::shared_ptr<ClientEndpoint>> endpoints_ WF_GUARDED_BY(mutex_);
   size_t sessions_ WF_GUARDED_BY(mutex_) = 0;

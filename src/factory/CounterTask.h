@@ -9,8 +9,8 @@
 namespace workflow {
 
 // A counter that can be counted by its name. It leaves its name when its target is reached, or when
-// it is aborted or cancelled. The thread that reaches the target claims the counter under B, and
-// publishes it when it is unlinked.
+// it is aborted or cancelled. The thread that reaches the target claims the counter under the
+// NameRegistry lock, and publishes it when it is unlinked.
 class NamedCounterTask final : public WFCounterTask, public NamedNode {
  public:
   // Throws std::bad_alloc.
@@ -31,7 +31,7 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
   bool is_known_by_address() const override { return false; }
 
  private:
-  unsigned int left_;  // of the target; guarded by B
+  unsigned int left_;  // of the target; guarded by the NameRegistry lock
 };
 
 }  // namespace workflow

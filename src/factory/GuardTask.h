@@ -19,12 +19,12 @@ struct GuardPlace final : NamedNode {
 // Runs a task when the guard holds a resource. That is when the guard was dispatched, and all
 // guards that were dispatched before it under the same name have released the resource.
 //
-// Invariants (B is the mutex of the name's shard):
+// Invariants:
 // 1. The oldest place linked under a name holds the resource. The others wait, in order.
 // 2. The task owns its place until it holds the resource. Then the registry owns the place, until
 //    the release.
-// 3. The thread that passes the resource on delivers the message under B. A guard that was aborted
-//    or cancelled refuses the message, and its place is unlinked.
+// 3. The thread that passes the resource on delivers the message under the NameRegistry lock. A
+//    guard that was aborted or cancelled refuses the message, and its place is unlinked.
 class GuardTask final : public WFConditional {
  public:
   GuardTask(const std::string& resource, SubTask* task, void** msgbuf)
@@ -50,7 +50,8 @@ class GuardTask final : public WFConditional {
 
  private:
   bool enqueue();
-  // Delivers the message. Requires B. Returns false if the guard refuses it.
+  // Delivers the message. The caller holds the NameRegistry lock. Returns false if the guard
+  // refuses it.
   bool take_over(void* message, bool* ends);
 
   const std::string resource_;

@@ -39,15 +39,17 @@ class NamedNode {
 // nodes.
 //
 // Thread-safe. Names are spread over shards by their hash, so that threads that work on different
-// names seldom contend. B is the mutex of a shard. A linked node is alive as long as B is held,
-// because its owner unlinks it, under B, before freeing it.
+// names seldom contend. Each shard has a mutex; the NameRegistry lock is that of the name's shard.
+// A linked node is alive as long as it is held, because the owner of the node unlinks it, under
+// that lock, before freeing it.
 //
 // Rules (numbers as in docs/timer-protocol.md; 4 and 6 as timers use it):
-// 4. A node is linked when it is created. The thread that unlinks it, under B, decides its outcome.
+// 4. A node is linked when it is created. The thread that unlinks it, under the lock, decides its
+//    outcome.
 // 6. The destructor of a node that was never started unlinks it.
 // 7. take() and for_each() see only the nodes that were linked before they began (see number_).
-//    They handle a bounded number of them in one hold of B, and pause between two holds if other
-//    threads wait.
+//    They handle a bounded number of them in one hold of the lock, and pause between two holds if
+//    other threads wait.
 //
 // Each call has an expected cost of O(1) for each node that it links or unlinks, unless stated
 // otherwise. When the table of one shard grows, the other shards are not affected.
@@ -66,7 +68,7 @@ class NameRegistry {
 
   // A name, which is not copied, and its place in the registry. If key_of() is called early, the
   // name's bucket is in the cache by the time it is needed. For that, key_of() reads the table's
-  // size and addresses without B: they are only a hint.
+  // size and addresses without the lock: they are only a hint.
   struct NameKey {
     std::string_view name;
     size_t shard;
@@ -97,25 +99,25 @@ class NameRegistry {
   // Unlinks the node. Returns false if it is not linked any more.
   bool unlink(NamedNode* node);
 
-  // If the node is linked, calls wanted() under B, and unlinks the node if that returns true.
-  // Returns whether this call has unlinked it.
+  // If the node is linked, calls wanted() under the lock, and unlinks the node if that returns
+  // true. Returns whether this call has unlinked it.
   template <class Wanted>
   bool unlink_if(NamedNode* node, Wanted&& wanted);
 
   // Unlinks nodes of `name` that were linked before the call, oldest first, and at most `max`.
   // Stops at the first node for which wanted(node) returns false. Calls unlinked(node) for each
-  // node that it has unlinked, still under B; after that call the node may belong to another
-  // thread. Calls between() after each chunk, without B. Returns the number of nodes it has
+  // node that it has unlinked, still under the lock; after that call the node may belong to another
+  // thread. Calls between() after each chunk, without the lock. Returns the number of nodes it has
   // unlinked.
   template <class Wanted, class Unlinked, class Between>
   size_t take(std::string_view name, size_t max, Wanted&& wanted, Unlinked&& unlinked,
               Between&& between);
 
-  // Calls visit(node), under B, for each node of `name` that was linked before the call and is
-  // still linked when its turn comes, oldest first. visit() must not throw. Works in chunks as
-  // take() does, and calls between() after each chunk, without B. If between() returns false the
-  // visit ends and for_each() returns false; what between() throws ends the visit, too. O(number of
-  // nodes).
+  // Calls visit(node), under the lock, for each node of `name` that was linked before the call and
+  // is still linked when its turn comes, oldest first. visit() must not throw. Works in chunks as
+  // take() does, and calls between() after each chunk, without the lock. If between() returns false
+  // the visit ends and for_each() returns false; what between() throws ends the visit, too.
+  // O(number of nodes).
   template <class Visit, class Between>
   bool for_each(std::string_view name, Visit&& visit, Between&& between);
   template <class Visit>
@@ -136,13 +138,13 @@ class NameRegistry {
   void set_quota(NameQuotas::Of of, std::string_view text, size_t max);
 
   // Unlinks the oldest node of `name`. Then unlinks each following node, until stays(node) returns
-  // true for one of them. Calls unlinked(node), under B, for each node that it has unlinked.
+  // true for one of them. Calls unlinked(node), under the lock, for each node that it has unlinked.
   // Returns false if the name has no node left.
   template <class Stays, class Unlinked>
   bool advance(std::string_view name, Stays&& stays, Unlinked&& unlinked);
 
-  // For the end of the registry: unlinks all nodes, and calls unlinked(node), under B, for each of
-  // them. O(nodes + buckets).
+  // For the end of the registry: unlinks all nodes, and calls unlinked(node), under the lock, for
+  // each of them. O(nodes + buckets).
   template <class Unlinked>
   void unlink_all(Unlinked&& unlinked);
 
@@ -172,10 +174,10 @@ class NameRegistry {
   };
 
   struct Shard {
-    mutable Mutex mutex;  // B
+    mutable Mutex mutex;
     Cursors<NamedNode> visitors WF_GUARDED_BY(mutex);
-    // How many threads wait for B. Without this, one visit after the other could keep them waiting
-    // for ever.
+    // How many threads wait for the mutex. Without this, one visit after the other could keep them
+    // waiting for ever.
     mutable std::atomic<int> waiting{0};
     NameTable table WF_GUARDED_BY(mutex);
     uint64_t next_number WF_GUARDED_BY(mutex) = 1;  // the least unused one
@@ -210,7 +212,7 @@ class NameRegistry {
 
   const SipKey key_;  // random, because an attacker may choose names that would collide
   std::array<Shard, kShards> shards_;
-  Mutex quotas_mutex_;  // held while quotas are changed; ordered before B
+  Mutex quotas_mutex_;  // held while quotas are changed; ordered before the shards' mutexes
   std::unique_ptr<const NameQuotas> quotas_ WF_GUARDED_BY(quotas_mutex_);
 };
 

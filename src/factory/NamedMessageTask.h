@@ -10,9 +10,9 @@
 namespace workflow {
 
 // A mailbox or a conditional that can get a message by its name. It leaves its name when it gets
-// its message, or when it is aborted or cancelled. The thread that unlinks it, under B, delivers
-// the message after that. It claims the task before it releases B, because a task that was
-// cancelled may be gone then.
+// its message, or when it is aborted or cancelled. The thread that unlinks it, under the
+// NameRegistry lock, delivers the message after that. It claims the task before it releases the
+// lock, because a task that was cancelled may be gone then.
 //
 // `Base`: WFMailboxTask or WFConditional.
 template <class Base>

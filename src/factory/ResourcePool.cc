@@ -11,9 +11,9 @@ class ResourceConditional;
 
 // The conditionals that wait for the resources of a source, and the number of free resources.
 //
-// Thread-safe. R is mutex_. Resources are delivered under R, and the source's pop() and push(),
-// which users may have overridden, are called under R. A conditional in the line is alive, because
-// it is taken out before it is completed. The source and the conditionals share the line, because a
+// Thread-safe. Resources are delivered under mutex_, and the source's pop() and push(), which users
+// may have overridden, are called under mutex_. A conditional in the line is alive, because it is
+// taken out before it is completed. The source and the conditionals share the line, because a
 // conditional may be aborted after the source is gone.
 class ResourceLine {
  public:
@@ -43,7 +43,7 @@ class ResourceLine {
  private:
   void unlink(ResourceConditional* conditional) WF_REQUIRES(mutex_);
 
-  Mutex mutex_;  // R
+  Mutex mutex_;
   ResourceSource* source_ WF_GUARDED_BY(mutex_);
   // The number of free resources. A negative value is the number of conditionals that wait.
   long value_ WF_GUARDED_BY(mutex_) = 0;
@@ -73,7 +73,7 @@ class ResourceConditional final : public WFConditional {
   friend class ResourceLine;
 
   const std::shared_ptr<ResourceLine> line_;
-  // Guarded by R.
+  // Guarded by the ResourceLine lock.
   ResourceConditional* next_ = nullptr;
   ResourceConditional* previous_ = nullptr;
   bool waits_ = false;

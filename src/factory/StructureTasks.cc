@@ -12,7 +12,7 @@ SubTask* WFRepeaterTask::create() {
     return nullptr;
   }
   if (const int reason = cancel_reason()) {
-    // The same when the scope has ended.
+    // When the scope has ended, such a `create` would go on for ever, too.
     state = WFT_STATE_SYS_ERROR;
     error = reason;
     return nullptr;

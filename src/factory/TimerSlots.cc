@@ -20,7 +20,7 @@ class alignas(64) TimerSlots::Slot {
   friend class RunningTimer;
   Shard& shard_;
   uint64_t tag_ = 0;
-  // Guarded by G. No handle has the generation of a slot that is not in use.
+  // Guarded by the mutex of the shard. No handle has the generation of a slot that is not in use.
   uint64_t generation_ = 1;
   TimerTask* task_ = nullptr;
   bool running_ = false;  // the callback, or the destruction of what it has captured
@@ -29,7 +29,7 @@ class alignas(64) TimerSlots::Slot {
 };
 
 struct TimerSlots::Shard {
-  Mutex mutex;  // G
+  Mutex mutex;
   LendingCondition given_up;
   Slot* free WF_GUARDED_BY(mutex) = nullptr;
   Shard* other = nullptr;  // of simulated_
@@ -37,7 +37,8 @@ struct TimerSlots::Shard {
   void add_slots() WF_REQUIRES(mutex);
 };
 
-// Adds few slots at a time: while a table of slots grew, every thread that needs G would wait.
+// Adds few slots at a time: while a table of slots grew, every thread that needs the mutex would
+// wait.
 void TimerSlots::Shard::add_slots() {
   constexpr size_t kSlots = 8;
   auto* const slots =

@@ -28,9 +28,10 @@ class TimerTask;
 // There is one instance for the process, which is never destroyed. Slots are used again and never
 // freed.
 //
-// Thread-safe. G is the mutex of a shard. Order: G, then B, P, or the mutex of a CancelScope, a
-// pool or LeaderThreads. The timer of a slot that is in use is alive as long as G is held, because
-// the slot is given up, under G, before the timer is freed.
+// Thread-safe. Each shard has a mutex, which is the TimerSlots lock. It is taken before the locks
+// of NameRegistry, PollerTimers, CancelScope, a pool and LeaderThreads. The timer of a slot that is
+// in use is alive as long as the mutex is held, because the slot is given up, under it, before the
+// timer is freed.
 //
 // Rules (numbers as in docs/timer-protocol.md):
 // 11. The generation of a handle equals that of its slot until the slot is given up, and never
@@ -87,7 +88,7 @@ class TimerSlots {
 
 // While this object lives, the calling thread is in the callback of the slot's timer or destroys
 // what that has captured (kCallback), or it is in a tick (kTick). With kCallback the constructor
-// takes G, and calls by handle are too late from then on.
+// takes the TimerSlots lock, and calls by handle are too late from then on.
 class RunningTimer {
  public:
   enum class Part { kTick, kCallback };

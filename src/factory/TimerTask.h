@@ -47,8 +47,8 @@ class TimerTask : public WFTimerTask, public TimerNode {
     return wanted.value_or(clock()) == clock();
   }
 
-  // Cancels for a handle. Requires G; at most once. If this call now owns the completion, it stores
-  // the outcome and appends the task to `ended`; the caller posts that.
+  // Cancels for a handle. The caller holds the TimerSlots lock. At most once. If this call now owns
+  // the completion, it stores the outcome and appends the task to `ended`; the caller posts that.
   WFTimerVerdict cancel(RunnableList& ended);
 
   // Describes the timer for the report of a simulation, for example: timer "a". A timer has no name
@@ -125,7 +125,7 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   // many.
   static size_t reschedule(std::string_view name, TimerDue due, std::optional<ClockId> clock);
 
-  // Describes a node that is linked under `name`. Requires B.
+  // Describes a node that is linked under `name`. The caller holds the NameRegistry lock.
   static WFTimerInfo info_of(std::string_view name, const NamedNode* node, int64_t now_ns);
 
   // Every outstanding named timer of the calling thread's runtime.

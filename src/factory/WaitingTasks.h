@@ -15,8 +15,8 @@ namespace workflow {
 // dismissed or ended by a scope while somebody may still use their address are kept until their
 // last user has come, or else as long. See WaitingTask for the protocol.
 //
-// Thread-safe. W is the mutex of a list. A task in the list is alive as long as W is held, because
-// it is taken out before it is completed or freed. Nothing is called under W.
+// Thread-safe. A task in a list is alive as long as the mutex of the list is held, because it is
+// taken out before it is completed or freed. Nothing is called under that mutex.
 class WaitingTasks final : public RuntimePart {
  public:
   ~WaitingTasks() override;
@@ -48,7 +48,7 @@ class WaitingTasks final : public RuntimePart {
   static constexpr size_t kLists = 64;
 
   struct alignas(64) List {
-    Mutex mutex;  // W
+    Mutex mutex;
     WaitingTask* head WF_GUARDED_BY(mutex) = nullptr;
 
     void insert(WaitingTask* task) WF_REQUIRES(mutex);

@@ -16,8 +16,8 @@ class BlockingScope {
   BlockingScope(const BlockingScope&) = delete;
   BlockingScope& operator=(const BlockingScope&) = delete;
 
-  // The same without an object: the scope begins with the first open() of this thread and ends with
-  // the matching close(). If memory has run out there is no scope.
+  // A scope without an object: it begins with the first open() of this thread and ends with the
+  // matching close(). If memory has run out there is no scope.
   static void open();
   static void close();
 

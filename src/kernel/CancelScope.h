@@ -32,7 +32,7 @@ namespace workflow {
 // that belongs to the scope itself keeps nothing alive.
 //
 // Thread-safe. The mutex is a leaf: nothing is called while it is held, so any other lock may be
-// held by those who call enter(), leave() and reason_for(). cancel() must be called with no lock
+// held by the callers of enter(), leave() and reason_for(). cancel() must be called with no lock
 // held.
 //
 // Invariants. There are two kinds of registrations: one for timers and nested scopes, one for all

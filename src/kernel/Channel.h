@@ -20,9 +20,9 @@ namespace workflow {
 // socket does not take at once, and an end after which nothing is in flight. The derived class
 // decides what is sent and when. A Channel also serves datagrams, except for the buffered writing.
 //
-// Threads. C is mutex_; order C, then the poller's P. Reading, timeouts and closing happen on the
-// poller's thread only; any thread may write. No user code runs under C, except the callbacks that
-// a program has set in OpenSSL, inside a handshake.
+// Threads. Order: mutex_, then the PollerTimers lock. Reading, timeouts and closing happen on the
+// poller's thread only; any thread may write. No user code runs under mutex_, except the callbacks
+// that a program has set in OpenSSL, inside a handshake.
 //
 // Invariants:
 // 1. The descriptor is closed on the poller's thread only, after retire(), or when the poller has
@@ -31,8 +31,8 @@ namespace workflow {
 //    the last one is released end() is called, once.
 // 3. The number of bytes written between two rounds of the poller is bounded, whichever thread
 //    writes and however fast the peer reads. So neither the poller's other work nor a thread that
-//    needs C waits long. Beyond kRoundBytes writing goes on in the next round, as after an EAGAIN
-//    (spent_, then ask_poller()).
+//    needs mutex_ waits long. Beyond kRoundBytes writing goes on in the next round, as after an
+//    EAGAIN (spent_, then ask_poller()).
 // 4. deadline_ns_ is the deadline that holds. The node is queued for that time or an earlier one
 //    (and need not be queued for kNever), so a deadline that moves later costs no queue operation.
 class Channel : public IoHandler, public TimerNode, protected Runnable {
@@ -108,7 +108,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   int resume_without_bound() WF_REQUIRES(mutex_);
 
   Poller& poller_;
-  mutable Mutex mutex_;  // C
+  mutable Mutex mutex_;
   Stream stream_ WF_GUARDED_BY(mutex_);
 
  private:
@@ -127,7 +127,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   RefCount references_;
   std::atomic<bool> asked_{false};  // run_queued() is queued at the poller
   std::atomic<bool> peer_closed_{false};
-  // How many bytes may still be written in this round. Reduced under C, reset by the poller's
+  // How many bytes may still be written in this round. Reduced under mutex_, reset by the poller's
   // thread.
   std::atomic<size_t> round_bytes_{kRoundBytes};
   bool spent_ WF_GUARDED_BY(mutex_) = false;

@@ -9,8 +9,8 @@
 
 namespace workflow {
 
-// Who sent a datagram, and to which of this machine's addresses. A reply must be sent from that
-// address, or the peer would not recognise it. A plain value.
+// The sender of a datagram, and the address of this machine to which it was sent. A reply must be
+// sent from that address, or the peer would not recognise it. A plain value.
 struct DatagramAddress {
   struct sockaddr_storage peer;
   socklen_t peer_length;  // 0: the sender has no address (unix sockets)

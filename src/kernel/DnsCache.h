@@ -96,7 +96,7 @@ class DnsCache {
 
   // Returns the entry and makes it the most recently used one; null when there is none.
   Entry* use(std::string_view key);
-  // The same, but null unless the entry has addresses that may still be used.
+  // Like use(), but returns null unless the entry has addresses that may still be used.
   Entry* use_stale(std::string_view key, int64_t now_ns);
   void put(Entry&& entry);
   void erase(std::string_view key);

@@ -35,7 +35,8 @@ using HostAddresses = std::shared_ptr<const std::vector<HostAddress>>;
 // another for an address can be used to get around checks.
 std::optional<HostAddress> numeric_host(std::string_view host);
 
-// The same with an optional port: "192.0.2.1", "192.0.2.1:53", "2001:db8::1", "[2001:db8::1]:53".
+// The address that `text` writes out, with an optional port: "192.0.2.1", "192.0.2.1:53",
+// "2001:db8::1", "[2001:db8::1]:53".
 std::optional<HostAddress> numeric_host_and_port(std::string_view text, uint16_t default_port);
 
 // Whether `host` could be known to a name server: at most 253 characters, labels of 1 to 63

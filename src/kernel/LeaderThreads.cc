@@ -191,7 +191,7 @@ void LeaderThreads::start_substitute(uint64_t callback_epoch) {
 }
 
 void LeaderThreads::begin_blocking() {
-  // In this order: whoever sees an item of a leader sees the identifier of that leader, too.
+  // In this order: a thread that sees an item of a leader sees the identifier of that leader, too.
   const uint64_t epoch = callback_epoch();
   if (thread_id_.load(std::memory_order_relaxed) == ::gettid()) {
     start_substitute(epoch);

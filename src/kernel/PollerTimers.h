@@ -29,40 +29,39 @@ class HandlerPool;
 // except for what only the leader may call. The static functions find the node's poller by
 // themselves.
 //
-// mutex_ is a leaf of the lock order. The models, the documentation and the comments call it P.
-// While it is held nothing is posted, freed or logged, and nothing but the clock and the
-// multiplexer is called.
+// mutex_ is a leaf of the lock order. While it is held nothing is posted, freed or logged, and
+// nothing but the clock and the multiplexer is called.
 //
 // Invariants. The numbers are those of the rules in docs/timer-protocol.md. The rules that are
 // missing here are kept by other classes.
 // 1. A node is in at most one queue. It is `removed` (TimerQueueNode::queued() is false, guarded by
-//    P) once it has left the queue, whichever thread removed it. The thread that removes a node
-//    owns its completion, or its tick if the node restarts (13).
-// 2. `stopped` is set under P before the queues are drained. Once it is set nothing is inserted,
-//    and the start of a node that nobody has ended before answers kStopped.
-// 3. Start and cancel both call flag_.exchange(true). Start does so while it holds P, and inserts
-//    the node only if it came first. After releasing P it never touches a node that it has
-//    inserted. A canceller that came second takes P and erases the node if it is still queued;
-//    then the canceller owns the completion.
-// 5. A canceller that finds the node removed may mark it in that same hold of P (13). The node may
-//    be freed from then on, unless the caller keeps it alive.
+//    mutex_) once it has left the queue, whichever thread removed it. The thread that removes a
+//    node owns its completion, or its tick if the node restarts (13).
+// 2. `stopped` is set under mutex_ before the queues are drained. Once it is set nothing is
+//    inserted, and the start of a node that nobody has ended before answers kStopped.
+// 3. Start and cancel both call flag_.exchange(true). Start does so while it holds mutex_, and
+//    inserts the node only if it came first. After releasing mutex_ it never touches a node that it
+//    has inserted. A canceller that came second takes mutex_ and erases the node if it is still
+//    queued; then the canceller owns the completion.
+// 5. A canceller that finds the node removed may mark it in that same hold of mutex_ (13). The node
+//    may be freed from then on, unless the caller keeps it alive.
 // 9. A scope that has ended does not use flag_. It calls end_for_scope(), which marks the node
-//    under P, unless it is marked already. If the node is queued, it is removed, and the caller
-//    owns the completion. A start or restart that comes later finds the mark and answers
+//    under mutex_, unless it is marked already. If the node is queued, it is removed, and the
+//    caller owns the completion. A start or restart that comes later finds the mark and answers
 //    kScopeEnded, or kCancelled if a canceller had marked the node before, or comes before the
-//    start. The caller holds no lock. It keeps the node alive by its registration in the
-//    scope (kernel/CancelScope.h).
+//    start. The caller holds no lock. It keeps the node alive by its registration in the scope
+//    (kernel/CancelScope.h).
 // 10. Start and move both change due_. Before the start, a move stores the new time there. Start
-//    exchanges due_ while it holds P. A move that comes later takes P and changes the deadline if
-//    the node is still queued. The queue learns of a later deadline only when the node is its head
-//    (settle).
+//    exchanges due_ while it holds mutex_. A move that comes later takes mutex_ and changes the
+//    deadline if the node is still queued. The queue learns of a later deadline only when the node
+//    is its head (settle).
 // 13. A node that restarts leaves the queue each time when it is due, and belongs to its tick then.
-//    restart() puts it back under P. A thread that wants to end the node in between marks it under
-//    P, as a scope does. The first thread that marks the node, or takes it out of the queue for
-//    another reason than that it is due, has ended it. The restart finds the mark and refuses, and
-//    its caller owns the completion.
+//    restart() puts it back under mutex_. A thread that wants to end the node in between marks it
+//    under mutex_, as a scope does. The first thread that marks the node, or takes it out of the
+//    queue for another reason than that it is due, has ended it. The restart finds the mark and
+//    refuses, and its caller owns the completion.
 // 18. A node that is due when it is started or restarted need not be queued. The start decides this
-//    under P, after every check that may refuse the node. Such a node counts as expired: it is
+//    under mutex_, after every check that may refuse the node. Such a node counts as expired: it is
 //    removed, and its starter owns the completion.
 class PollerTimers {
  public:
@@ -180,8 +179,8 @@ class PollerTimers {
   // which only the leader may end.
   enum class Ender { kLeader, kStop, kClock };
   // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues, then calls
-  // their left_queue() without P. Returns how many. After 0, nodes may still be due, except for
-  // kStop.
+  // their left_queue() without mutex_. Returns how many. After 0, nodes may still be due, except
+  // for kStop.
   int end_due(Ender ender, RunnableList& finished);
 
   // Leader only: whether stop() was called.
@@ -216,7 +215,7 @@ class PollerTimers {
   static constexpr int64_t kMaxSpacingNs = 400'000;
 
   // Removes the due nodes of one queue, appends them to due[*count..kMaxPopped), and advances
-  // *count. `looked` is how many nodes were looked at in this hold of P already. Returns that
+  // *count. `looked` is how many nodes were looked at in this hold of mutex_ already. Returns that
   // number plus the nodes that this call has looked at.
   int take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
                int looked) WF_REQUIRES(mutex_);
@@ -226,7 +225,7 @@ class PollerTimers {
   // The monotonic time at which `clock` will show `deadline_ns`, if `clock` is not set before. The
   // result is never too late, but may be some nanoseconds too early.
   int64_t monotonic_of(ClockId clock, int64_t deadline_ns) const;
-  // The same for the earliest deadline of all queues.
+  // The monotonic time at which the earliest deadline of all queues will be due.
   int64_t earliest_monotonic_ns() const WF_REQUIRES(mutex_);
   // Queues the node, or refuses it. If `due`, answers kDue instead of queueing it.
   Start queue_or_refuse(TimerNode* node, int64_t deadline_ns, bool due) WF_REQUIRES(mutex_);
@@ -245,7 +244,7 @@ class PollerTimers {
   Clock& clock_;
   Multiplexer* multiplexer_ = nullptr;
 
-  mutable Mutex mutex_;                               // P
+  mutable Mutex mutex_;
   TimerQueue queues_[kClocks] WF_GUARDED_BY(mutex_);  // by ClockId
   size_t first_queue_ WF_GUARDED_BY(mutex_) = 0;      // which queue is looked at first
   int64_t armed_ns_ WF_GUARDED_BY(mutex_) = kNever;

@@ -49,7 +49,7 @@ void ResolvConf::read_line(std::string_view line) {
   }
 }
 
-// Of several lines the last counts.
+// If there are several such lines, the last one counts.
 void ResolvConf::read_domains(std::string_view words, size_t most) {
   domains.clear();
   for (auto word = take_word(words); !word.empty(); word = take_word(words)) {

@@ -30,10 +30,10 @@ namespace workflow {
 // kRecheckNs: the first resolve() after that time goes to the poller's thread even if the answer is
 // cached. When a file has changed the cache is cleared.
 //
-// D is mutex_. Nothing is called, posted or waited for under D.
+// Nothing is called, posted or waited for under mutex_.
 //
 // Invariants:
-// 1. A request is in the list of one look-up, or in none. The thread that removes it, under D,
+// 1. A request is in the list of one look-up, or in none. The thread that removes it, under mutex_,
 //    calls resolved() or has cancelled it.
 // 2. A look-up is in lookups_ from its creation until its end, which removes all its requests.
 //    There is at most one for each (host, family).
@@ -117,7 +117,7 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   Poller& poller_;
   const size_t max_asking_;
 
-  Mutex mutex_;  // D
+  Mutex mutex_;
   DnsCache cache_ WF_GUARDED_BY(mutex_);
   std::unordered_map<std::string, std::unique_ptr<DnsLookup>> lookups_ WF_GUARDED_BY(mutex_);
   int64_t recheck_ns_ WF_GUARDED_BY(mutex_) = 0;  // when to check the files again

@@ -58,20 +58,21 @@ class TimerNode : public TimerQueueNode {
   // The small members come first because they fit behind the index of TimerQueueNode.
   // Set by both start and cancel: the first to exchange it to true decides (rule 3).
   std::atomic<bool> flag_{false};
-  // Guarded by P: what has ended the node. If the node was not queued then, its coming start, or
-  // restart, is refused.
+  // Guarded by the PollerTimers lock: what has ended the node. If the node was not queued then, its
+  // coming start, or restart, is refused.
   enum class Mark : uint8_t { kNone, kCancelled, kScopeEnded };
   Mark mark_ = Mark::kNone;
-  bool restarts_;  // guarded by P: periodic, and nothing has removed it for good
+  // Guarded by the PollerTimers lock: the timer is periodic, and nothing has removed it for good.
+  bool restarts_;
   const bool periodic_ : 1;
   const ClockId clock_ : 7;  // selects the queue
   // Changed by both start and move: start exchanges it to started(), after setting timers_ (rule
   // 10).
   std::atomic<TimerDue> due_;
-  // Guarded by P while the node is queued. The queue may hold an earlier deadline if the node was
-  // moved to a later one since.
+  // Guarded by the PollerTimers lock while the node is queued. The queue may hold an earlier
+  // deadline if the node was moved to a later one since.
   int64_t deadline_ns_ = 0;
-  PollerTimers* timers_ = nullptr;  // has P; set by start, before flag_
+  PollerTimers* timers_ = nullptr;  // set by start, before flag_
 };
 
 }  // namespace workflow

@@ -35,7 +35,7 @@ std::string_view value_or(std::string_view text, std::string_view otherwise) {
   return text.data() != nullptr ? text : otherwise;
 }
 
-// Of three digits.
+// The usual reason phrase of a status code, which has three digits.
 std::string_view usual_phrase(std::string_view code) {
   const char* phrase =
       HttpUtil::get_reason_phrase((code[0] - '0') * 100 + (code[1] - '0') * 10 + (code[2] - '0'));

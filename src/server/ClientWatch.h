@@ -8,14 +8,15 @@
 
 namespace workflow {
 
-// Who wants to know, while a request is processed, that its client is lost: the user's hook and the
-// scope of the request. The stream of the reply always does, and is told together with them.
+// Knows what is told when the client is lost while its request is processed: the user's hook and
+// the scope of the request, if they have asked for it. The stream of the reply is always told, in
+// the same notice.
 //
-// Owned by a ServerConnection and guarded by its C. Nobody is told under C: a Notice takes with it
-// who has to be told.
+// Owned by a ServerConnection and guarded by its Channel lock. Nothing is told under that lock: a
+// Notice holds what has to be told after the lock is released.
 //
-// Invariant: series_ is that of the last request. It and its scope are alive as long as C is held
-// while the request is processed, and in calls that the series makes.
+// Invariant: series_ is that of the last request. It and its scope are alive as long as the Channel
+// lock is held while the request is processed, and in calls that the series makes.
 class ClientWatch {
  public:
   using OnLeaving = ServerPeer::OnLeaving;

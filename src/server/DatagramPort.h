@@ -58,7 +58,7 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
   WFConnection* user_;
   RefCount references_;
 
-  // Guarded by the port's C.
+  // Guarded by the Channel lock of the port.
   bool replied_ = false;          // the request was replied to, or dropped
   bool cut_ = false;              // nothing is to be sent any more
   bool counted_ = false;          // was counted as cut short
@@ -91,8 +91,8 @@ class DatagramPeer final : public ServerPeer, public protocol::MessageChannel {
 // 1. under_way_ counts the exchanges that have begun and whose peer is not gone.
 // 2. readable_ stays true until a read finds nothing more. While paused_ is true, reading goes on
 //    when a request under way ends.
-// 3. The thread that takes a peer out of waiting_, under C, ends its exchange.
-// 4. A peer in open_ has not replied: its series is alive as long as C is held.
+// 3. The thread that takes a peer out of waiting_, under mutex_, ends its exchange.
+// 4. A peer in open_ has not replied: its series is alive as long as mutex_ is held.
 class DatagramPort final : public Channel {
  public:
   DatagramPort(ServerHost& host, Poller& poller, UniqueFd fd);
@@ -167,7 +167,7 @@ class DatagramPort final : public Channel {
   ServerHost& host_;
   const int fd_;  // open until on_retired(), or end_with_runtime()
   std::atomic<bool> shutting_down_{false};
-  std::atomic<size_t> under_way_{0};  // changed under C
+  std::atomic<size_t> under_way_{0};  // changed under mutex_
 
   bool closed_ WF_GUARDED_BY(mutex_) = false;
   bool readable_ WF_GUARDED_BY(mutex_) = false;

@@ -18,8 +18,8 @@ namespace workflow {
 // unless the hook itself has called end(). So the exchange's task and series are alive while the
 // hook runs. Tasks that the hook completes go on elsewhere, not inside it.
 //
-// Thread-safe. L is mutex_. No other lock is taken under it, except those of the pools to which a
-// waiter lends its thread.
+// Thread-safe. No other lock is taken under mutex_, except those of the pools to which a waiter
+// lends its thread.
 class LeaveHook final : public Runnable, public std::enable_shared_from_this<LeaveHook> {
  public:
   // `series`: the series of the request.
@@ -39,7 +39,7 @@ class LeaveHook final : public Runnable, public std::enable_shared_from_this<Lea
 
   const std::function<void()> hook_;
   SeriesWork* const series_;
-  Mutex mutex_;  // L
+  Mutex mutex_;
   State state_ WF_GUARDED_BY(mutex_) = State::kArmed;
   LendingCondition over_;
   std::shared_ptr<LeaveHook> self_;  // set from begin() until the hook runs

@@ -11,7 +11,7 @@ namespace workflow {
 // is closed with unread bytes is reset, and the client may lose the end of the reply (RFC 9112,
 // 9.6).
 //
-// Owned by a ServerConnection and guarded by its C.
+// Owned by a ServerConnection and guarded by its Channel lock.
 class LingeringInput {
  public:
   enum class Result { kNothing, kSome, kEnd };

@@ -14,7 +14,7 @@ namespace workflow {
 // the time without progress, and the memory of pushed bytes, which are those that are sent before
 // the end of a reply. It knows neither exchanges nor the states of a connection.
 //
-// Threads: see Channel. Everything here is guarded by C, the Channel's mutex_.
+// Threads: see Channel. Everything here is guarded by mutex_, the Channel lock.
 //
 // Invariants:
 // 1. Bytes are pushed between begin_pushing() and end_pushing() only; otherwise reply_stream_ is
@@ -44,17 +44,17 @@ class ReplyChannel : public Channel, public ServerPeer, public protocol::Message
   void set_send_limit(int timeout_ms) WF_REQUIRES(mutex_) { send_ms_ = timeout_ms; }
 
   void begin_pushing(int send_timeout_ms) WF_REQUIRES(mutex_);
-  // Returns the stream, if there is one. It is to be freed without C.
+  // Returns the stream, if there is one. The caller frees it after it has released mutex_.
   std::shared_ptr<ReplyStream> end_pushing() WF_REQUIRES(mutex_);
   // Begins a streamed reply. Returns 0 or an errno.
   int push_head(std::shared_ptr<ReplyStream> stream, const std::string& head) WF_REQUIRES(mutex_);
-  // To be called on the poller's thread, without C, when the socket may take more. Writes what was
-  // pushed; if `to_the_end`, as much as the socket takes, otherwise as invariant 3 of Channel
+  // To be called on the poller's thread, without mutex_, when the socket may take more. Writes what
+  // was pushed; if `to_the_end`, as much as the socket takes, otherwise as invariant 3 of Channel
   // allows. Then tells the stream that there is room or, if the write has failed, ends it.
   void continue_pushing(bool to_the_end);
   // The client is lost. Tasks of the stream that are cut short from now on, for example by the end
   // of a scope, end with `error`. Returns the stream, or null. The caller ends it with over(error),
-  // without C.
+  // after it has released mutex_.
   std::shared_ptr<ReplyStream> lose_stream(int error) WF_REQUIRES(mutex_);
   // Something was pushed for the current or the last request.
   bool has_pushed() const WF_REQUIRES(mutex_) { return pushed_; }

@@ -19,10 +19,10 @@ class ServerPeer;
 // Shared by the user's handles, by the exchange, which ends it, and by the connection, which
 // reports that there is room, or that the client has left.
 //
-// Thread-safe. T is mutex_. Order: T, then the Channel lock of the connection.
+// Thread-safe. Order: mutex_, then the Channel lock of the connection.
 // Invariants:
 // 1. While peer_ is set the exchange has not ended, so the peer is alive.
-// 2. The thread that takes a task out of waiting_, under T, owns its completion.
+// 2. The thread that takes a task out of waiting_, under mutex_, owns its completion.
 // 3. A task begins to wait only when more than kHighWater bytes are unsent. It waits until the
 //    number has come down to kLowWater, when the connection calls room().
 class ReplyStream {
@@ -77,8 +77,8 @@ class ReplyStream {
   bool advance(WFStreamTask* task) WF_REQUIRES(mutex_);
   bool begin_to_wait(WFStreamTask* task, RunnableList& ended);
   // The task ends with that error, or with that of a lost connection, and so does the stream if
-  // bytes of the task are missing. One whose bytes were all taken, and that only waits for room,
-  // has done what it shall.
+  // bytes of the task are missing. A task whose bytes were all taken, and that only waits for room,
+  // has done its work.
   void cut(WFStreamTask* task, int asked, RunnableList& ended) WF_REQUIRES(mutex_);
   // There is no peer any more: ends the tasks that wait.
   void end_waiting(RunnableList& ended) WF_REQUIRES(mutex_);
@@ -86,7 +86,7 @@ class ReplyStream {
   static void end(RunnableList& ended);
 
   const Form form_;
-  mutable Mutex mutex_;  // T
+  mutable Mutex mutex_;
   ServerPeer* peer_ WF_GUARDED_BY(mutex_);
   int error_ WF_GUARDED_BY(mutex_) = 0;  // why there is no peer
   std::atomic<int> lost_error_{0};

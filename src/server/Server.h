@@ -20,8 +20,8 @@ namespace workflow {
 
 // The implementation of WFServerBase: its listener and its connections, or its port for datagrams.
 //
-// Thread-safe. S is mutex_. While a thread holds S it calls no connection, and waits for nothing
-// but changed_.
+// Thread-safe. While a thread holds mutex_ it calls no connection, and waits for nothing but
+// changed_.
 class Server final : public ServerHost, public Service {
  public:
   explicit Server(WFServerBase& interface) : interface_(interface) {}
@@ -73,7 +73,7 @@ class Server final : public ServerHost, public Service {
   bool listen(Runtime& runtime, UniqueFd fd) WF_REQUIRES(mutex_);
   int listening_fd() const WF_REQUIRES(mutex_);
   void accept(UniqueFd fd);
-  // Connections that threads go through step by step; guarded by S.
+  // Connections that threads go through step by step; guarded by the Server lock.
   struct List {
     void add(ServerConnection* connection);
     // Returns false if the connection is in no list.
@@ -89,12 +89,13 @@ class Server final : public ServerHost, public Service {
   bool inside_own_series() const;
   // If so, prints a message on stderr and sets errno.
   bool would_wait_for_itself() const;
-  // Calls function(object) for each connection of a list, without S, where `get(connection)` under
-  // S has returned a reference to the object. May leave out connections that are added meanwhile.
-  // Allocates nothing, so that a server can be stopped when memory has run out.
+  // Calls function(object) for each connection of a list, without mutex_. Before that,
+  // get(connection) under mutex_ returns a reference to the object. May leave out connections that
+  // are added meanwhile. Allocates nothing, so that a server can be stopped when memory has run
+  // out.
   template <class Get, class Function>
   void for_each(List Server::*which, Get get, Function function);
-  // The same for open connections.
+  // Like for_each(), for the open connections.
   template <class Function>
   void for_each_open(Function function);
   // Ends the scopes of requests whose connections are closed while their series run.
@@ -119,8 +120,8 @@ class Server final : public ServerHost, public Service {
   static inline thread_local const Server* giving_back_for_ = nullptr;
 
   WFServerBase& interface_;
-  TlsContext tls_;       // constant while started
-  mutable Mutex mutex_;  // S
+  TlsContext tls_;  // constant while started
+  mutable Mutex mutex_;
   LendingCondition changed_;
   Runtime* runtime_ WF_GUARDED_BY(mutex_) = nullptr;    // while started
   Listener* listener_ WF_GUARDED_BY(mutex_) = nullptr;  // until it is asked to close

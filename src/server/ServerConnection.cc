@@ -289,7 +289,7 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
                             struct iovec* vectors, int count, int error) {
   int64_t began_ns = 0;
   bool ask = false;
-  ClientWatch::Notice watched;  // nothing happens to it; it is freed without C
+  ClientWatch::Notice watched;  // nothing happens to it; it is freed after the lock is released
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {
@@ -485,7 +485,7 @@ void ServerConnection::detach(int error, ClientWatch::Notice& notice) {
 }
 
 void ServerConnection::drop() {
-  ClientWatch::Notice watched;  // nothing happens to it; it is freed without C
+  ClientWatch::Notice watched;  // nothing happens to it; it is freed after the lock is released
   {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing) {

@@ -63,21 +63,21 @@ class ServerHost {
 // order. The Server lists it; its references own it (see Channel).
 //
 // It is the state machine that docs/network-internals.md shows. Its parts do the work:
-// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows who wants to be told
-// that the client is lost, and LingeringInput throws away what comes after the last reply.
+// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows what is told that the
+// client is lost, and LingeringInput throws away what comes after the last reply.
 //
 // Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
 // reply.
 //
 // Invariants, besides those of its parts. There is one reference for each series that has begun.
-// 1. In kReading only the poller's thread uses reader_, and without C. In the other states it
+// 1. In kReading only the poller's thread uses reader_, and without mutex_. In the other states it
 //    holds no request, and does not change.
 // 2. Events are edge-triggered: `readable_` stays true until a read finds nothing more.
-// 3. In kProcessing the exchange and its series are alive as long as C is held. The thread that
-//    changes this state decides how the exchange ends. Bytes may be pushed in this state only.
+// 3. In kProcessing the exchange and its series are alive as long as mutex_ is held. The thread
+//    that changes this state decides how the exchange ends. Bytes may be pushed in this state only.
 class ServerConnection final : public ReplyChannel {
  public:
-  // The place in one of the server's lists; guarded by the server's S.
+  // The place in one of the server's lists; guarded by the Server lock.
   struct Place {
     bool is_listed = false;
     ServerConnection* next = nullptr;
@@ -189,7 +189,7 @@ class ServerConnection final : public ReplyChannel {
   // Enters kLingering. `is_sending`: see LingeringInput. `whole`: nothing that has begun was cut
   // short.
   void start_lingering(bool is_sending, bool whole = true) WF_REQUIRES(mutex_);
-  // Writes the reply, or fails with `error` if that is not 0. C must not be held.
+  // Writes the reply, or fails with `error` if that is not 0. The caller does not hold mutex_.
   void send(ServerExchange* exchange, const ServerExchange::Reply& reply, struct iovec* vectors,
             int count, int error);
   // The whole reply was written: enters the next state. Returns true if the poller should look at
@@ -201,7 +201,7 @@ class ServerConnection final : public ReplyChannel {
   void fail_reply(int error);
   // In kProcessing: separates the exchange from the connection, which will carry no other one, and
   // enters kClosing. When the exchange ends it finds that it has failed with `error`. `notice` is
-  // to be freed without C.
+  // to be freed after mutex_ is released.
   void detach(int error, ClientWatch::Notice& notice) WF_REQUIRES(mutex_);
   int send_timeout(int asked) const { return asked >= -1 ? asked : host_.params().send_timeout; }
 

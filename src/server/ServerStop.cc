@@ -99,7 +99,7 @@ void Server::require_finished() const {
   }
 }
 
-// A time limit of wait_within(). Takes S when it passes, and ends the wait.
+// A time limit of wait_within(). Takes the Server lock when it passes, and ends the wait.
 class Server::Limit final : public TimerNode {
  public:
   explicit Limit(Server& server) : server_(server) {}
@@ -110,7 +110,7 @@ class Server::Limit final : public TimerNode {
     server_.changed_.notify_all();
   }
 
-  bool passed = false;  // guarded by S
+  bool passed = false;  // guarded by the Server lock
 
  private:
   Server& server_;

@@ -31,12 +31,12 @@ struct JournalEntry {
 // A journal is a sequence of numbered rows, each of which has some records. Rows are appended at
 // its end and dropped at its beginning, so that it is a queue. Whoever reads all rows in their
 // order knows the store. An entry has one complete record that counts, the last one. There are
-// other records, which only matter to those who read an earlier record too: what has changed of an
-// entry, and that it is gone. Such a record may be dropped with its row, because all rows before it
-// have been dropped by then.
+// other records, which matter only to readers of an earlier record: what has changed of an entry,
+// and that it is gone. Such a record may be dropped with its row, because all rows before it have
+// been dropped by then.
 //
-// Not thread-safe. Pure: it knows no file. Entries belong to others, who call forget() before they
-// free them.
+// Not thread-safe. Pure: it knows no file. Its user owns the entries, and calls forget() before it
+// frees one.
 //
 // Invariants:
 // 1. The entries that are recorded are in a list, ordered by their rows.

@@ -548,7 +548,7 @@ bool MemoryTimers::read(char kind, StoreBytes::Reader& record) {
     return true;
   }
   if (kind == MemoryRecord::kMove) {
-    // Of a timer whose earlier record was dropped, because a later one has it all.
+    // The earlier record of such a timer was dropped, because a later one has everything.
     Timer later;
     const auto found = timers_.find(number);
     Timer& timer = found == timers_.end() ? later : found->second;

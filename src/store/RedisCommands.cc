@@ -103,7 +103,7 @@ constexpr std::string_view kReading[] = {"BITCOUNT",
                                          "ZSCORE",
                                          "ZUNION"};
 
-// Of CLIENT, those that leave the connection as it is.
+// The subcommands of CLIENT that leave the connection as it is.
 constexpr std::string_view kHarmlessForClient[] = {"GETNAME", "GETREDIR", "HELP",        "ID",
                                                    "INFO",    "KILL",     "LIST",        "PAUSE",
                                                    "UNBLOCK", "UNPAUSE",  "TRACKINGINFO"};

@@ -28,14 +28,14 @@ namespace workflow {
 // the library: on a poller's, so they must not block or call user code. Each is called once, before
 // close() returns, and never inside post(). A callback may call post(), but not close().
 //
-// M is mutex_. Order: M, then the lock of the connection.
+// Order: mutex_, then the Channel lock of the connection.
 //
 // Invariants:
 // 1. entries_ holds the commands whose outcome is unknown, in the order of their posts. The first
 //    sent_ of them were handed to the connection; the bytes of the others are in chunks_, in the
 //    same order.
 // 2. connected_ is true from the answer to the first PING of a connection to its end. While it is
-//    true the connection stays the same, so that ask_to_send() may be called under M.
+//    true the connection stays the same, so that ask_to_send() may be called under mutex_.
 // 3. If connected_ is true and chunks_ is not empty, asked_ is true, and the poller's thread will
 //    take the chunks: no post is left behind.
 // 4. The pipeline ends after three things: the exchange (running_), the timer (timers_), and a
@@ -127,8 +127,8 @@ class RedisPipeline {
   const Options options_;
   const std::unique_ptr<Link> link_;
 
-  mutable Mutex mutex_;  // M
-  CondVar changed_;      // something of invariant 4 has ended
+  mutable Mutex mutex_;
+  CondVar changed_;  // something of invariant 4 has ended
   std::deque<Callback> entries_ WF_GUARDED_BY(mutex_);
   size_t sent_ WF_GUARDED_BY(mutex_) = 0;
   std::deque<Chunk> chunks_ WF_GUARDED_BY(mutex_);

@@ -286,7 +286,7 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
       StoreRequest share;
       share.what = shares[shard];
       RedisStorePart part = std::move(redis_store_parts(share, opened_.shards)[shard]);
-      // The same boundary between fresh and overdue as in the look.
+      // The claim takes the boundary between fresh and overdue from the look.
       const protocol::RedisValue& seen = peek[0].parts[shard].reply;
       if (seen.arr_size() == 5) {
         part.arguments[2] = "@" + seen[4].string_value();

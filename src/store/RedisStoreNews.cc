@@ -75,7 +75,7 @@ struct RedisStoreNews::State {
   CondVar called;
   int calls WF_GUARDED_BY(mutex) = 0;  // of `changed` that are in progress
   bool closed WF_GUARDED_BY(mutex) = false;
-  // Null if there is none. Released under the mutex by whoever sets it to null.
+  // Null if there is none. The thread that sets it to null releases it, under the mutex.
   WFRedisSubscribeTask* task WF_GUARDED_BY(mutex) = nullptr;
 };
 

@@ -275,8 +275,8 @@ WFStoreReceipt RedisStoreNodes::receipt(bool waits) {
       questions.push_back({&node->link, std::move(command)});
     }
   }
-  // The server waits for all that it knew when it had read the command before this one, whoever has
-  // written it.
+  // The server waits for all that it knew when it had read the command before this one, from
+  // whichever client.
   const auto replies = RedisStoreLink::ask_each(questions, patience());
   bool confirmed = !questions.empty();
   for (size_t i = 0; i < replies.size(); i++) {

@@ -76,8 +76,8 @@ class RedisStoreNodes {
   // Whether a server that was used has replied after a silence, now or earlier, and
   // is_still_right() has not found since then that it is a master.
   bool was_silent() const;
-  // If so, asks those who know whether the servers that were used are masters, and then the servers
-  // whether they still are what they were.
+  // If so, asks the Sentinels or nodes that know whether the servers that were used are masters,
+  // and then the servers whether they still are what they were.
   bool is_still_right();
   // Waits until as many replicas as the place says have what the servers know that were used, or
   // for a moment. Returns what an answer survives: the least of what it does on each server.

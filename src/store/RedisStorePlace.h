@@ -27,7 +27,8 @@ struct RedisStorePlace {
   static constexpr int kMaxReplicas = 100;
 
   Kind kind = Kind::kServer;
-  // The server. Of Sentinels and a Cluster: who logs in, and how; at() adds where.
+  // The server. For Sentinels and a Cluster, only the login and the transport; at() adds the
+  // address.
   RedisUrl server;
   std::vector<RedisUrl::Server> nodes;  // of a Cluster: those to begin with
   std::string name_space = "timers";

@@ -10,14 +10,14 @@ namespace workflow {
 
 // What a store has learnt about one of its servers. Plain data.
 struct RedisStoreServer {
-  // Of the process, and of the history of its data. It changes when what the server knows may have
-  // gone back: after a restart, and when a replica has become a master. (It also changes when the
-  // server gets its first replica.)
+  // Identifies the process of the server and the history of its data. It changes when the data may
+  // have gone back to an earlier state: after a restart, and when a replica has become a master. It
+  // also changes when the server gets its first replica.
   std::string identity;
   WFStoreReceipt receipt;
 
-  // Reads the configuration, and refuses a server that cannot keep a store. Returns 0 or an errno
-  // value, and then a message of one line.
+  // Reads the configuration, and refuses a server that cannot keep a store. Returns 0, or an errno
+  // value and a message of one line.
   int read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message);
 
  private:

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kMostAsked = 9;
 
-// Those who may know, each with a connection of its own: one that is there already may hang.
+// The Sentinels or nodes that may know the masters. Each is asked over a connection of its own,
+// because one that is there already may hang.
 class Knowing {
  public:
   Knowing(const RedisStorePlace& place, const std::vector<RedisUrl::Server>& servers)

@@ -9,22 +9,25 @@
 
 namespace workflow {
 
-// Which servers are the masters of a store, as those say who decide it: the Sentinels, or the nodes
-// of a Cluster. Plain data.
+// The servers that are the masters of a store. The Sentinels decide this, or the nodes of a
+// Cluster. Plain data.
 //
-// Somebody who was stopped or cut off may say what was true once. So several are asked at the same
-// time, and the answer counts that knows of the latest change: each failover has a number, the
-// epoch, that is larger than that of all earlier ones. In a Cluster that is decided for each slot,
-// by the config epoch of its master, and nodes that find that the Cluster has failed are not
-// believed while others find that it works. More than half of those that are asked are waited for,
-// as far as they answer.
+// A Sentinel or node that was stopped, or cut off from the others, may answer what is no longer
+// true. So find() asks several at the same time, and uses the answer that knows of the latest
+// failover. Each failover has a number, the epoch, which is larger than that of every earlier one.
+//
+// In a Cluster, find() decides this for each slot, by the config epoch of the slot's master. It
+// ignores nodes that report a failed Cluster while other nodes report that it works.
+//
+// find() waits until more than half of the Sentinels or nodes have answered. If fewer can answer,
+// it uses the answers that it has.
 struct RedisStoreTopology {
   std::vector<RedisUrl::Server> masters;
-  // Of a Cluster: for each slot the place of its master in `masters`, or -1. Otherwise empty.
+  // In a Cluster, the place of each slot's master in `masters`, or -1. Otherwise empty.
   std::vector<int> owners;
 
-  // `known`: nodes of the Cluster that may be asked besides those of the URL. Returns 0 or an errno
-  // value, and then a message of one line. Blocks.
+  // `known`: nodes of the Cluster that may be asked besides those of the URL. Returns 0, or an
+  // errno value and a message of one line. Blocks.
   static int find(const RedisStorePlace& place, const std::vector<RedisUrl::Server>& known,
                   RedisStoreTopology* topology, std::string* message);
 

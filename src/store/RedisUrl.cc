@@ -142,7 +142,7 @@ int set_master_name(std::string_view path, RedisUrl* url) {
 }  // namespace
 
 int RedisUrl::parse(const std::string& text, RedisUrl* url) {
-  // Of a URI, only the first Sentinel is the authority. The others are put aside.
+  // Only the first Sentinel is the authority of the URI. The others are put aside.
   ParsedURI uri;
   std::vector<std::string> others;
   std::string plain = text;

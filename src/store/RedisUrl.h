@@ -9,8 +9,8 @@
 
 namespace workflow {
 
-// What a URL says about a Redis: where it is, over which transport, and who logs in to which
-// database. WFTaskFactory::create_redis_task() has the forms of URLs. Plain data.
+// What a URL says about a Redis: its address, the transport, the login and the database.
+// WFTaskFactory::create_redis_task() has the forms of URLs. Plain data.
 struct RedisUrl {
   struct Server {
     std::string host;

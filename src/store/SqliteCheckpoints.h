@@ -10,7 +10,7 @@
 namespace workflow {
 
 // Copies what is in the log of a store to its file, so that the log does not grow without bound;
-// and syncs the log for those who do not wait for it.
+// and syncs the log for callers that do not wait for it.
 //
 // A thread of its own copies while transactions go on. The log begins anew when everything was
 // copied at a moment without a transaction, which between transactions is a matter of copying the
@@ -28,7 +28,7 @@ class SqliteCheckpoints {
   // The log begins anew only if not more than this remains to be copied.
   static constexpr int64_t kLastBytes = int64_t{1} * 1024 * 1024;
 
-  // For how long a log that is too large may make a commit wait for those who read it.
+  // For how long a log that is too large may make a commit wait for its readers.
   static constexpr int kReaderMs = 10;
 
   explicit SqliteCheckpoints(SqliteConnection& connection) : connection_(connection) {}

@@ -9,8 +9,8 @@ namespace workflow {
 // One connection to a database of SQLite.
 //
 // Used by one thread at a time. The first error sticks: from then on its statements do nothing and
-// find no rows, so that code which follows rules need not look after each step. Whoever began a
-// transaction looks at code() before he commits it, rolls it back after an error, and then calls
+// find no rows, so that code which follows rules need not look after each step. The caller that
+// began a transaction looks at code() before it commits, rolls back after an error, and then calls
 // forget_error().
 class SqliteConnection {
  public:

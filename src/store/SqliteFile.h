@@ -59,8 +59,8 @@ class SqliteFile {
   // Opens the store. The result is as that of check_directory().
   int open(std::string* message);
   void close();
-  // Whether the last one who closes the store copies the log into the file and deletes the log. It
-  // does not after open().
+  // Whether the last process that closes the store copies the log into the file and deletes the
+  // log. It does not after open().
   void set_copies_on_close(bool copies);
   // Copies all of the log into the file, syncs the file, and empties the log. Not to be called in a
   // transaction. The result is as that of check_directory().

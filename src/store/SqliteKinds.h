@@ -18,7 +18,7 @@ class SqliteKinds {
 
   // The number of a kind; 0 if there has been no timer of that kind.
   int64_t find(const std::string& name);
-  // The same, but gives the kind a number if it has none.
+  // Like find(), but gives the kind a number if it has none.
   int64_t add(const std::string& name);
   // The name of a kind.
   const std::string& name(int64_t id);

@@ -10,9 +10,8 @@ namespace workflow {
 // a whole. So there are three rules, which files alone cannot enforce:
 //
 // 1. A child of fork(2) does not open a store that its parent had open at that moment: it has a
-// copy
-//    of what SQLite knows about its locks, and has not the locks. This stays so whatever the child
-//    does with its copy of the parent's store.
+//    copy of what SQLite knows about its locks, and has not the locks. This stays so whatever the
+//    child does with its copy of the parent's store.
 // 2. The threads of a process create the files of a store one after the other.
 // 3. A store that has one owner is open once in its process.
 //
@@ -29,7 +28,7 @@ class SqliteOpened {
   // To be called when the files have been closed. No effect without enter().
   void leave();
 
-  // Held by whoever opens, creates or closes the file of a queue (rule 2). Any thread.
+  // Held by a thread that opens, creates or closes the file of a queue (rule 2). Any thread.
   static Mutex& creation();
 
  private:

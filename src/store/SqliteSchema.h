@@ -6,7 +6,7 @@
 
 namespace workflow {
 
-// Who uses a store, and so what is in its file. The numbers are those of the layouts in the files.
+// How many processes use a store, which decides what is in its file. The files hold these numbers.
 enum class SqliteLayout {
   kShared = 1,  // any number of processes
   kOwned = 2    // one process

@@ -52,7 +52,8 @@ class SqliteStore {
   void begin(bool with_thread);
   // All statements must be gone. `has_failed`: see invariant 1.
   void close(bool has_failed);
-  // The same for an owner that is going to open the store again: it stays the owner meanwhile.
+  // Closes the files of an owner that is going to open the store again. It stays the owner
+  // meanwhile.
   void close_files(bool has_failed);
   // Whether this is the owner of the store, which nobody else can open then.
   bool owns() const { return layout_ == SqliteLayout::kOwned && queue_.is_open(); }

@@ -95,7 +95,7 @@ class SqliteTimers {
   void add_successor(const Found& timer, const RescheduleRequest& request);
   void end(uint64_t id, const std::string& name, unsigned attempts, WFStoreOutcome outcome,
            int64_t now_us);
-  // The same for a run, which knows whether it blocks another timer.
+  // Ends a timer by its run, which knows whether it blocks another timer.
   void end_run(uint64_t id, const Run& run, WFStoreOutcome outcome, int64_t now_us);
   // The timer that `id` blocks waits from now on.
   void release(uint64_t id, int64_t now_us);

@@ -28,14 +28,14 @@ class StoreWaiter {
 };
 
 // A request of a user on its way to the store and back. Either a task or a thread waits for its
-// answer. The one who waits and the engine share it.
+// answer. The task or thread and the engine share the call.
 //
-// 1. Exactly one of answer() and withdraw() ends the call for those who wait. The other one, and
-//    every later answer(), does nothing but free what it was given.
+// 1. Exactly one of answer() and withdraw() ends the call for what waits. The other one, and every
+//    later answer(), does nothing but free what it was given.
 // 2. A task that waits withdraws before it ends for another reason. So it is alive when answer()
 //    finds it. A thread stays until it has its answer.
-// 3. `request` is used by one thread at a time: before submit() by the one who makes the call, and
-//    from then on by the thread of the engine.
+// 3. `request` is used by one thread at a time: before submit() by the thread that makes the call,
+//    and from then on by the thread of the engine.
 //
 // Thread-safe but for rule 3. The mutex is a leaf.
 class StoreCall {
@@ -44,18 +44,20 @@ class StoreCall {
 
   StoreRequest request;
 
-  // Who waits. One of the two, once, before the call is submitted.
+  // Names the task or the thread that waits. One of these is called, once, before the call is
+  // submitted.
   void will_answer(StoreTask& task);
   void will_answer(StoreWaiter& waiter);
 
-  // The store is about to see the request. Returns false if nobody waits any more: then it does
-  // not.
+  // The store is about to see the request. Returns false if nothing waits any more; then the store
+  // does not see it.
   bool take();
   // The task has ended for another reason. Returns whether the store may have seen the request.
   bool withdraw();
-  // Hands over the result to whoever waits. `in_doubt`: its only answer is kInDoubt.
+  // Gives the result to the task or thread that waits. `in_doubt`: its only answer is kInDoubt.
   void answer(WFStoreResult&& result, bool in_doubt);
-  // Makes kInDoubt the only answer of the result, without memory. For whoever ends the call.
+  // Makes kInDoubt the only answer of the result, without memory. For the thread that ends the
+  // call.
   void put_in_doubt(WFStoreResult& result);
 
  private:

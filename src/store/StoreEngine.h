@@ -31,8 +31,9 @@ namespace workflow {
 //
 // 1. The backend is used by the thread of the engine only. All that has come by the time it begins
 //    a group is carried out as one. Only after a group with several answers it waits, at most for a
-//    quarter of the time that this group took, for those who come again after an answer. Otherwise
-//    half of them would always meet a transaction that has just begun, and groups be half as large.
+//    quarter of the time that this group took, for callers that come again after an answer.
+//    Otherwise half of them would always meet a transaction that has just begun, and groups be half
+//    as large.
 // 2. Each call that is submitted is answered exactly once, unless its task has ended before.
 // 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
 //    lease is not over.
@@ -110,7 +111,7 @@ class StoreEngine final : public Service,
   bool stops();
   // After a failure that would repeat itself at once. Ends early when the engine stops.
   void pause() WF_REQUIRES(mutex_);
-  // Waits a moment for those who come again after an answer.
+  // Waits a moment for callers that come again after an answer.
   void gather() WF_REQUIRES(mutex_);
   size_t queued() const WF_REQUIRES(mutex_) { return calls_.size() + finishes_.size(); }
   // Lets the thread look at what has come, unless it does so anyway.
@@ -171,8 +172,8 @@ class StoreEngine final : public Service,
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
 
-  // How much will have come when everybody who got an answer from the last group has come again,
-  // and how long that group took. The next `gather_pause_` groups do not wait for them.
+  // How much will have come when every caller that got an answer from the last group has come
+  // again, and how long that group took. The next `gather_pause_` groups do not wait for them.
   size_t expected_ WF_GUARDED_BY(mutex_) = 0;
   int64_t group_ns_ WF_GUARDED_BY(mutex_) = 0;
   unsigned gather_pause_ WF_GUARDED_BY(mutex_) = 0;

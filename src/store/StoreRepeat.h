@@ -11,7 +11,7 @@ namespace workflow {
 // How a stored timer recurs. A value; the backends keep it as text.
 class StoreRepeat {
  public:
-  // Of a `due` with a cron expression or a period. `first_us` is the first date.
+  // `due` has a cron expression or a period. `first_us` is its first date.
   StoreRepeat(const WFStoreDue& due, int64_t first_us, bool every_missed_date);
 
   // Empty if `text` is none, or if its time zone is not known on this machine.

@@ -90,7 +90,7 @@ class StoreRun {
   };
   // What the store is asked for when the series has ended. `random` spreads retries.
   FinishRequest finish(const End& end, int64_t now_us, uint64_t random);
-  // The same if its handler is not called.
+  // What the store is asked for if the handler is not called.
   FinishRequest finish_without_run(FinishRequest::How how, const std::string& reason) const;
 
   // Why a run fails that has had too many attempts.

@@ -49,7 +49,7 @@ class BareTask : public SubTask {
   const std::function<SubTask*()> function_;
 };
 
-// The same, ended by a thread of its own.
+// A BareTask that a thread of its own ends.
 class BareThreadTask final : public BareTask {
  public:
   using BareTask::BareTask;
@@ -87,7 +87,7 @@ class PushingTask final : public BareTask {
   SubTask* const pushed_;
 };
 
-// Of tasks that it keeps in an array of its own, which it fills in after its base is made.
+// Keeps its tasks in an array of its own, which it fills in after its base is made.
 class OwnParallelTask final : public ParallelTask {
  public:
   OwnParallelTask(const std::vector<SubTask*>& tasks, std::function<void()> callback)

@@ -31,7 +31,7 @@ template <class Type>
 constexpr bool is(Type* /*function*/) {
   return true;
 }
-// The same for a member function.
+// Whether the class has a member function of that type.
 template <class Class, class Type>
 constexpr bool has(Type Class::* /*member*/) {
   return true;
@@ -341,7 +341,7 @@ TEST(Signatures, ASeriesMayHaveNoLastTask) {
   EXPECT_TRUE(ended.wait_for(1));
 }
 
-// Who waits for a resource is told by who gives one back, and by nobody else.
+// A task that waits for a resource goes on only when one is given back.
 TEST(Signatures, SignalsToGuardsAndGettersHaveNoEffect) {
   test_support::Tally ended;
   const auto counting = [&ended](WFTimerTask*) { ended.add(); };

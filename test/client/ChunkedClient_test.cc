@@ -462,7 +462,7 @@ long peak_kib() {
 
 TEST(ChunkedClient, MemoryStaysFlat) {
   constexpr size_t kTotal = size_t{512} * 1024 * 1024;
-  // Of every size: an endless chunk, large ones, small ones.
+  // The chunks have every size: one that is endless, large ones, small ones.
   for (const size_t chunk_size : {kTotal, size_t{100'000}, size_t{16 * 1024}}) {
     RawServer server([&](Peer& peer, int) {
       peer.request();

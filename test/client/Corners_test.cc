@@ -265,7 +265,7 @@ TEST(ClientCorners, WhoNeedsANewConnectionGetsOneAtTheLimit) {
     thread.join();
   }
   EXPECT_EQ(good, kThreads * kRequests);
-  // Who met a broken one did not meet another.
+  // No request met a broken connection twice.
   EXPECT_LE(broken, kThreads * kRequests);
   EXPECT_GT(broken, 0);
 }

@@ -130,7 +130,7 @@ class ClientDeadline : public testing::Test {
       closed_.add(peer.ended());
     };
   }
-  // The same before the client has said anything that this understands.
+  // Stalls before the client has said anything that the peer understands.
   Script stalls_at_once() {
     return [this](Peer& peer) {
       asked_.add();

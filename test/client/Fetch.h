@@ -64,7 +64,7 @@ inline Fetched fetch(const std::string& url, const FetchOptions& options = {}) {
   });
 }
 
-// The same through the proxy whose URL is `proxy`.
+// Fetches through the proxy whose URL is `proxy`.
 inline Fetched fetch_through(const std::string& url, const std::string& proxy,
                              const FetchOptions& options) {
   return fetch_task(options, [&](http_callback_t callback) {

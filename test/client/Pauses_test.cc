@@ -327,7 +327,7 @@ TEST_P(ClientPatience, HasNoEndWithoutAReceiveTimeout) {
   expect_patience([](auto* task) { task->set_receive_timeout(-1); });
 }
 
-// Of a piece that has begun.
+// The bytes of a piece that has begun.
 constexpr const char* kBegun = "1\r\nx\r\n5\r\nab";
 
 TEST_F(ClientPieceTimes, AReceiveTimeoutCountsFromTheFirstByteAfterAWatchTimeout) {

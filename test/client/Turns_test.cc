@@ -14,7 +14,8 @@
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"
 
-// Who waits for a connection has his turn, also when the one that he is given has just closed.
+// A request that waits for a connection gets its turn, also when the connection that it is given
+// has just closed.
 
 namespace client_test {
 namespace {

@@ -222,7 +222,7 @@ TEST(UdpClient, APortThatNobodyHasIsRefused) {
   EXPECT_EQ(tries, 5);
 }
 
-// Who asks a name server that sends the addresses in this order.
+// From now on look-ups ask this name server, which decides the order of the addresses.
 void resolve_by(const test_support::FakeDnsServer& names) {
   workflow::Resolver::configure(
       {.files = {.hosts_path = "", .resolv_conf_path = "", .servers = {names.address()}}});

@@ -254,7 +254,7 @@ TEST(CoroutineDropped, AllGivesBackWhatWasGotWhenOneThrows) {
     auto received = co_await wf::within(10s, wf::all_ended(wf::receive(queue)));
     EXPECT_TRUE(received);
     pool.post(&thing);
-    // Who gets to know of it keeps it.
+    // A coroutine that has learnt of its resource keeps it.
     auto both = co_await wf::within(1h, wf::all(wf::take(pool), wf::hold("coroutine a")));
     EXPECT_TRUE(both);
     EXPECT_EQ(std::get<0>(*both.value).value, &thing);

@@ -24,8 +24,8 @@
 #include "workflow/WFHttpChunkedClient.h"
 #include "workflow/WFTaskFactory.h"
 
-// A process that ends while its clients' requests are under way. Servers that shall not answer are
-// the parent's.
+// A process that ends while its clients' requests are under way. Servers that never answer belong
+// to the parent.
 
 namespace client_test {
 namespace {
@@ -102,12 +102,12 @@ void wait_in_every_stage() {
     request(url("http", "CLIENT_EXIT_SILENT"), count, 5'000'000);
     request(url("http", "CLIENT_EXIT_PARTIAL"));
   }
-  // Each is where it shall be, most likely; where else it is, is as good.
+  // By now each request has most likely reached its place. The test is right wherever they are.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   begin_exit();
 }
 
-// The same, at any moment.
+// The process begins to exit at any moment after it has made its requests.
 void leave_early() {
   limit_nothing(2);
   for (int i = 0; i < 10; i++) {

@@ -42,7 +42,7 @@ class Graph : public testing::Test {
     return log_.text();
   }
 
-  // The same for a graph whose tasks depend on each other in a circle.
+  // Runs a graph whose tasks depend on each other in a circle.
   void expect_deadlock() {
     graph_->start();
     ASSERT_TRUE(ended_.wait_for(1));

@@ -14,8 +14,8 @@
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
 
-// Time limits are on the manual clock; functions that shall run for long wait in a WaitGroup, which
-// that clock does not take for work to be waited for.
+// Time limits are on the manual clock; functions that run for long wait in a WaitGroup, which that
+// clock does not take for work to be waited for.
 
 using probes::on_compute_thread;
 using test_support::Tally;

@@ -18,8 +18,8 @@
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
 
-// Go tasks with time limits. Functions that shall run for long wait in a WaitGroup, which the
-// manual clock does not take for work to be waited for.
+// Go tasks with time limits. Functions that run for long wait in a WaitGroup, which the manual
+// clock does not take for work to be waited for.
 
 using test_support::Tally;
 using workflow::kNsPerSec;

@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Timers, TimerScenarios,
 
 }  // namespace
 
-// Who gets a handle before the timer is armed may use it at once, for all that it can do.
+// A thread that gets a handle before the timer is armed may make every call of it at once.
 TEST_P(TimerScenarios, AHandleThatIsPublishedBeforeTheTimerIsArmed) {
   const int rounds = test_support::kSanitized ? 1000 : 5000;
   test_support::TestRandom random(test_support::test_seed());
@@ -257,7 +257,7 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCreateItsNameAnew) {
   }
 }
 
-// The same of one that its policy or a quota refuses: it is destroyed in the call, or when it ends.
+// What a refused timer has captured is destroyed when the timer is dismissed, or when it has ended.
 TEST(RefusedTimer, WhatItHasCapturedMayCallTheLibrary) {
   TimerOutcomes outcomes;
   WFTimer::create(hours(1), {"name"}, outcomes.callback())->start();

@@ -187,7 +187,7 @@ TEST(Descriptors, ExhaustionDoesNotSpin) {
   const int64_t before_us = test_support::cpu_us();
   std::this_thread::sleep_for(milliseconds(1000));  // the claim is about real time
   EXPECT_LE(test_support::cpu_us() - before_us, 200'000);
-  // Who is connected already is served meanwhile.
+  // A client that is connected already is served meanwhile.
   EXPECT_EQ(established.ask(kGet)->status, 200);
 }
 

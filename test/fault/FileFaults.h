@@ -25,7 +25,7 @@ inline std::atomic<int> interrupts{0};
 
 // What setting up a ring answers instead; 0: as it is.
 inline std::atomic<int> ring_error{0};
-// The features and operations that the kernel shall seem not to have.
+// The features and operations that the kernel seems not to have.
 inline std::atomic<unsigned> missing_features{0};
 inline std::atomic<int> missing_opcode{-1};
 

@@ -29,7 +29,7 @@ inline constinit thread_local bool counts_here = false;
 // All memory of the library is malloc's here, so that every allocation can fail.
 inline const bool made_plain = (workflow::Pages::make_plain(), true);
 
-// Of those counted from now on the n-th fails, and `more` after it.
+// From now on allocations are counted anew. The n-th of them fails, and the `more` after it.
 inline void arm(long n, long more = 0) {
   allocations = 0;
   failures = 0;

@@ -27,7 +27,8 @@ using server_test::RawClient;
 using server_test::TestServer;
 using server_test::TlsClient;
 
-// Of "/large", as many bytes as more than one round of writing needs; each takes its time.
+// How many blocks of large() the reply of "/large" has. They are more bytes than one round of
+// writing takes. Each block costs time, so there are fewer under sanitizers.
 constexpr size_t kLargeBlocks = test_support::kSanitized ? 4 : 8;
 
 const std::string& large() {

@@ -34,7 +34,8 @@ inline std::atomic<int> send_failures{0};
 inline std::atomic<int> receive_error{0};
 inline std::atomic<int> receive_failures{0};
 inline std::atomic<int> receive_calls{0};
-// Of the calls by the library's threads that one is interrupted, counted down; 0: none.
+// Counts down with each call by the library's threads; the call that makes it 0 is interrupted. If
+// it is 0 from the beginning, no call is interrupted.
 inline std::atomic<int> interrupt_after{0};
 // Whether those of this thread count, too.
 inline constinit thread_local bool counts_here = false;

@@ -254,7 +254,8 @@ struct Replies {
       }
     }
   }
-  // Of these alone, so that what is another reply's, or none's, is seen.
+  // A body has this character alone, so bytes that belong to another reply, or to none, are
+  // noticed.
   static void check_body(std::string_view body) {
     require(body.find_first_not_of('b') == std::string_view::npos);
   }

@@ -25,7 +25,7 @@ struct Expectation {
   enum class Kind { kInterim, kAccept, kRefuse, kClose };
   Kind kind = Kind::kClose;
   int status = 0;
-  // Of kAccept: what the server must have understood, and how its reply looks.
+  // For kAccept: what the server must have understood, and how its reply looks.
   std::string method, target, version, body;
   Fields fields;
   std::vector<std::string> absent_fields;

@@ -156,7 +156,7 @@ TEST(Curl, IsToldBeforeItSendsTooMuch) {
   EXPECT_EQ(result.output, "413 0");
 }
 
-// Who sends without waiting is in the middle of it when the answer comes.
+// A client that sends without waiting is still sending when the answer comes.
 TEST(Curl, HearsThatItSendsTooMuch) {
   const TempDir folder;
   put(folder.path("file"), pattern(8 * 1024 * 1024));

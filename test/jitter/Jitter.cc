@@ -29,7 +29,7 @@ uint64_t rate_from_environment() {
   return rate > 0 ? rate : 200;
 }
 
-// Of this thread: another sequence in each run and in each thread.
+// The next random number of this thread. Each run and each thread has another sequence.
 uint64_t random() {
   thread_local uint64_t state = 0;
   if (state == 0) {

@@ -4,7 +4,7 @@
 #include "kernel/ResolverKit.h"
 #include "support/Eventually.h"
 
-// Who wants both families asks two questions, whose answers may disagree.
+// A look-up of both families asks two questions, whose answers may disagree.
 
 namespace {
 

@@ -135,7 +135,7 @@ class ResolverTest : public testing::Test {
   // For tests that wait until the limits have passed by every clock.
   void be_impatient() { options_.files.timeout_ms = 10; }
   static constexpr int64_t kImpatientNs = 10 * workflow::kNsPerMs;
-  // Of a name that some server does not answer.
+  // Looks up a name that some server does not answer.
   Found look_up_patiently(const std::string& host, int family = AF_INET) {
     Asker asker;
     resolver().resolve(host, family, &asker);

@@ -105,7 +105,7 @@ void siblings_wait(SubTask* (*make)(const std::vector<Function>&, Tally&)) {
   }
 }
 
-// Of two branches one waits for the other, in which the same happens again.
+// One of two branches waits for the other. Inside that one there are two such branches again.
 void nest_branches(int depth, bool waits_first) {
   if (depth == 0) {
     return;

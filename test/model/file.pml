@@ -1,18 +1,18 @@
 /*
- * A file operation whose scope may be cancelled at any moment (FileIo::withdraw, rule 16): the queue of
+ * A file operation whose scope may be cancelled at any moment (FileIo::withdraw, rule 9): the queue of
  * the ring, the kernel, the queue of the threads, one of these threads.
  *
  * The names are those of the code:
- *   R           the ring's mutex: in_ring, asleep, idle, refusing_ring
- *   F           the threads' pool's: in_threads, refusing_threads
+ *   R           the FileRing lock, which guards in_ring, asleep, idle and refusing_ring
+ *   F           the lock of the threads' WorkerPool, which guards in_threads and refusing_threads
  *   kernel      what the ring's kernel side does with it
  *   reg         the registration of the task's series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason, which is the operation's end_reason(). The mutex of the scope
  *               is a leaf and guards nothing else but reg, so each use of it is one step (scope.pml)
  *
- * One operation, in a ring that has room for one. Whoever answers may do so at any moment, or never
- * (silent); only a cancellation is always answered. Every other access to shared data is a step of its
- * own; memory is sequentially consistent.
+ * One operation, in a ring that has room for one. The kernel and the threads may answer at any
+ * moment, or never (silent); only a cancellation is always answered. Every other access to shared data
+ * is a step of its own; memory is sequentially consistent.
  *
  * Parameters (-D):
  *   MUT_x       breaks one rule: see the file `mutations`

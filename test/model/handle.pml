@@ -2,13 +2,14 @@
  * The handle of a timer: cancel, cancel_and_wait, reschedule and remaining against start, expiry, stop,
  * a refused start, drop, cancel by name and the end of its scope (rules 9 to 12), also of a timer that
  * was refused when it was created (rule 19). The names are those of timer.pml, and
- *   G            the mutex of the slot's shard
+ *   G            the TimerSlots lock of the slot's shard
  *   generation   guarded by G: the handle is of generation 0
  *   user         guarded by G: whose slot it is
  *   runner       guarded by G: the thread that is in the callback, or destroys it
  *   closed       guarded by G: no cancel by handle wins any more
  *   delay        atomic: where start and move meet
  *   poller_set   start has written TimerNode::timers_
+ *   B, P         the locks of NameRegistry and PollerTimers, as in timer.pml
  *   deadline     guarded by P while it is queued: when it expires
  *   queued_for   guarded by P: the deadline that the queue knows, never a later one
  *   reg          the registration of the timer's series in its scope (CancelRegistration::state_)
@@ -24,16 +25,16 @@
  * consistent. The slot is used again as soon as it is free, and the task is freed as soon as it can be.
  *
  * Parameters (-D):
- *   NAMED           the timer has a name, and somebody cancels by it
- *   CANCELLERS      how many cancel by handle; the first waits                       (1)
- *   MOVERS          how many reschedule by handle                                    (0)
- *   WITH_NAME_MOVER one more by the name
- *   WITH_LOOKER     one asks what remains
+ *   NAMED           the timer has a name, and a thread cancels by it
+ *   CANCELLERS      threads that cancel by handle; the first waits                      (1)
+ *   MOVERS          threads that reschedule by handle                                (0)
+ *   WITH_NAME_MOVER one more thread reschedules by the name
+ *   WITH_LOOKER     a thread asks for the remaining time
  *   WITH_DROP, WITH_REFUSAL  instead of its start the timer may be dropped; its start may be refused
  *   WITH_DUE        it may be due when it is started: then it never enters the queue
  *   ANNOUNCED       the timer was refused when it was created: it says EINVAL, and has no name
  *   WITH_STOP
- *   WITH_SCOPE      the series runs in a scope, and somebody cancels that
+ *   WITH_SCOPE      the series runs in a scope, and a thread cancels that
  */
 
 #ifndef CANCELLERS
@@ -52,7 +53,7 @@ mtype = { BEFORE_START, TAKEN, TOO_LATE };
 #define REFUSED 254
 #define FIRST_DEADLINE 10
 
-/* Mutexes: the process that holds it, or 0. Order G, B, P. */
+/* Mutexes: the process that holds it, or 0. Order: TimerSlots, NameRegistry, PollerTimers. */
 byte G, B, P;
 
 /* The slot. */
@@ -427,7 +428,7 @@ inline cancel_timer() {
   fi
 }
 
-/* TimerTask::cancel(), under G; needs the locals of HandleCanceller. */
+/* TimerTask::cancel(), under the TimerSlots lock; needs the locals of HandleCanceller. */
 inline cancel_task() {
 #if defined(ANNOUNCED) && !defined(MUT_REFUSED_IS_WON)
   d_step { TOUCH; assert(delay == REFUSED); answer = RUNNING }

@@ -3,7 +3,7 @@
  * stop and the canceller of the scope (TimeLimit).
  *
  * The names are those of the code:
- *   P         PollerTimers::mutex_; queued is guarded by it
+ *   P         the PollerTimers lock, which guards queued
  *   claimed   the thread that exchanges it first decides the outcome
  *   met       TimeLimit::arrived_. Of a timer that the poller has removed: the second thread to
  *             exchange it owns the completion

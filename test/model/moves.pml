@@ -1,4 +1,5 @@
-/* Who reschedules a timer, and who asks what remains: a part of handle.pml. */
+/* The processes that reschedule a timer, and those that ask for its remaining time: a part of
+ * handle.pml. */
 
 /*
  * PollerTimers::move(). The caller knows the timer to be alive; needs the locals before, seen, moved

@@ -109,7 +109,7 @@ inline settle(t, verdict_if_linked) {
 #endif
 }
 
-/* Parts of start, under P. */
+/* Parts of start, under the PollerTimers lock. */
 inline enter_queue(t) {
   verdict = SUCCESS;
   d_step {
@@ -221,7 +221,7 @@ inline dismiss(t) {
   d_step { release_memory(t) }
 }
 
-/* Takes t out of the queue, under P, into the batch. */
+/* Takes t out of the queue into the batch, under the PollerTimers lock. */
 inline pop(t) {
   RULE(P_OF(t) == _pid);
   TOUCH(t);

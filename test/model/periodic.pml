@@ -1,9 +1,11 @@
 /*
  * A periodic timer: how it is started again after each tick, and what ends it (rules 13 and 14), with a
  * name or without, its ticks one by one or overlapping. The names are those of handle.pml, and
- *   marked     guarded by P: it was ended (TimerNode::mark_)
- *   late       guarded by P: the end of its scope was the first to mark it (kScopeEnded)
- *   restarts   guarded by P: it is not queued, or will be again
+ *   G, B       the locks of TimerSlots and NameRegistry. What happens under the PollerTimers lock is one
+ *              step, so that lock has no variable
+ *   marked     guarded by PollerTimers: it was ended (TimerNode::mark_)
+ *   late       guarded by PollerTimers: the end of its scope was the first to mark it (kScopeEnded)
+ *   restarts   guarded by PollerTimers: it is not queued, or will be again
  *   ticks      the timer's coming turn is a tick
  *   posted     the timer is with the handlers
  *   spawned    so many overlapping ticks are with the handlers
@@ -12,16 +14,17 @@
  *   reg        the registration of the timer's series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason for timers; it is ETIMEDOUT
  *
- * What happens under P or the mutex of the scope is one step: nobody takes another lock there, and what
- * they guard is touched nowhere else. Who may end the timer may also stay away. Memory is sequentially consistent. A timer that nothing ends ticks
- * PASSES times and then is not due any more; the handlers and the poller wait for ever.
+ * What happens under the PollerTimers lock or the CancelScope lock is one step: no other lock is taken
+ * there, and what they guard is touched nowhere else. A thread that may end the timer may also never do
+ * so. Memory is sequentially consistent. A timer that nothing ends ticks PASSES times and then is not
+ * due any more; the handlers and the poller wait for ever.
  *
  * Parameters (-D):
- *   NAMED           the timer has a name, and somebody cancels by it
+ *   NAMED           the timer has a name, and a thread cancels by it
  *   OVERLAP         ticks overlap, on two handlers
  *   PASSES          how often its deadline passes                                    (2)
  *   WITH_STOP
- *   WITH_SCOPE      the series runs in a scope, and somebody cancels that
+ *   WITH_SCOPE      the series runs in a scope, and a thread cancels that
  *   WITH_NO_MEMORY  for a start, restart or overlapping tick; or its start is refused otherwise
  *   WITH_DUE        its time may have come already at its start, or, if ticks do not overlap, restart
  */
@@ -40,10 +43,10 @@ mtype = { WON, RUNNING, DONE };
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 mtype = { BEFORE_START, BEFORE_RESTART, TAKEN, TOO_LATE };
 
-/* Mutexes: the process that holds it, or 0. Order G, B. */
+/* Mutexes: the process that holds it, or 0. Order: TimerSlots, NameRegistry. */
 byte G, B;
 
-/* The slot of its handle, guarded by G. */
+/* The slot of its handle, guarded by the TimerSlots lock. */
 bool given_up, runner;
 
 /* The timer. */
@@ -63,11 +66,11 @@ bool alive = true;
 bool called_back;
 bool refused;    /* a start had no poller */
 bool called;     /* by the canceller of the scope, or refused by the scope */
-bool ended;      /* who has ended it was told so: a cancel that won, end() or the canceller of the scope returned */
+bool ended;      /* a call has reported the end: a cancel that won, end(), or the canceller of the scope */
 byte winners;
 byte running;    /* ticks */
 byte passes;
-byte returned;   /* of those who cancel */
+byte returned;   /* how many cancellers have returned */
 
 #ifdef NO_RULES
 #define RULE(condition) skip
@@ -146,7 +149,9 @@ inline choose_due() {
 inline choose_due() { skip }
 #endif
 
-/* PollerTimers::queue_or_refuse(), under P; needs the locals memory, due and verdict. */
+/*
+ * PollerTimers::queue_or_refuse(), under the PollerTimers lock; needs the locals memory, due and verdict.
+ */
 inline queue_or_refuse() {
   if
   :: marked -> verdict = (late -> ETIMEDOUT : ECANCELED)
@@ -284,7 +289,7 @@ proctype Owner() {
 
 /* ---- Ends ---- */
 
-/* PollerTimers::end(), under P; needs the locals first and how. */
+/* PollerTimers::end(), under the PollerTimers lock; needs the locals first and how. */
 inline end_timer() {
   first = !marked;
   how = (queued -> TAKEN : ((restarts && first) -> BEFORE_RESTART : TOO_LATE));

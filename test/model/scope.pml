@@ -1,7 +1,7 @@
 /*
- * Scopes: tasks that wait are ended early by whoever cancels their scope (class CancelScope).
+ * Scopes: a thread that cancels a scope ends the tasks that wait in it early (class CancelScope).
  *
- *   S[s]       the mutex of scope s; 0 is the outer one, 1 the one nested in it
+ *   S[s]       the CancelScope lock of scope s; 0 is the outer scope, 1 the one nested in it
  *   reason[s]  atomic, written under S[s]: NONE while the scope is open, then why it ended; with
  *              WITH_TIMERS, reason[FOR_TIMERS] is the outer scope's reason for timers
  *   reg[i]     guarded by the mutex of its scope: the registration of series i
@@ -10,15 +10,15 @@
  *
  * Series 0 and, unless NESTED, series 1 run directly in the outer scope. With NESTED, series 1 runs
  * in the nested scope. That scope belongs to a scope task, which is registered in the outer scope as
- * number 2: whoever cancels the outer scope cancels the nested one, too. The scope task completes
+ * number 2: a thread that cancels the outer scope cancels the nested one, too. The scope task completes
  * when series 1 has ended, and its scope may be freed then. With WITH_TIMERS, one more thread ends only
  * the timers of the outer scope (cancel_timers()). These are the tasks of series 0, or with NESTED the
  * scope task instead.
  *
  * Each series runs one task after the other, TASKS of them. A task enters the scope and goes to the
  * place. If its start does not fail, it is ended there by the process Finisher (an expiry, a message,
- * a reply) or by a canceller. A Finisher leaves the scope while it holds L, as a thread does that cancels timers by
- * name, or after it has released L. The order of locks is L, then S[0] or S[1].
+ * a reply) or by a canceller. A Finisher leaves the scope while it holds L, as a thread does that
+ * cancels timers by name, or after it has released L. The order of locks is L, then S[0] or S[1].
  *
  * What happens under S[s] is one step: no other lock is taken there, and what S[s] guards is touched
  * nowhere else. Only a mutation holds S[s] for longer. Every other access to shared data is a step of
@@ -380,7 +380,7 @@ proctype Canceller(mtype why) {
 }
 
 #ifdef NESTED
-/* The deadline of the scope task, or a user who has kept the scope: a reference each. */
+/* The deadline of the scope task, or a user's handle of the scope: a reference each. */
 proctype NestedCanceller() {
   bool taken, mine, ended;
   byte i;

@@ -1,18 +1,19 @@
 /*
- * A client's session whose scope may be cancelled at any moment (SessionLocation, rule 15): a look-up,
+ * A client's session whose scope may be cancelled at any moment (SessionLocation, rule 9): a look-up,
  * a queue, a connection, each with an end of its own.
  *
  * The names are those of the code:
- *   H, D        the mutexes of the hub and of the resolver: resolving, listed
- *   E           the endpoint's: queued
- *   C           the connection's: carried; told is ClientConnection::cancel_error_
- *   X           the SessionLocation's: place
+ *   H           the ClientHub lock, which guards resolving
+ *   D           the Resolver lock, which guards listed
+ *   E           the ClientEndpoint lock, which guards queued
+ *   C           the Channel lock, which guards carried; told is ClientConnection::cancel_error_
+ *   X           the SessionLocation lock, which guards place
  *   reg         the registration of the task's series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason, which is the end_reason() of the exchange. The mutex of the
  *               scope is a leaf and guards nothing else but reg, so each use of it is one step
  *               (scope.pml)
  *
- * One session. Who looks up, serves the queue or answers may do so at any moment, or never. Every
+ * One session. The look-up, the queue and the server may each go on at any moment, or never. Every
  * other access to shared data is a step of its own; memory is sequentially consistent.
  *
  * Parameters (-D):

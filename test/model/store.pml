@@ -4,16 +4,16 @@
  *
  * The names are those of the code:
  *   TRANSACTION   BEGIN IMMEDIATE to COMMIT of SQLite, the mutex of MemoryStore, a script of Redis.
- *                 Others wait for its end, so it is one step. A process that dies in it has changed
- *                 nothing; what it has committed stays, whoever dies
+ *                 Other processes wait for its end, so it is one step. A process that dies in it has
+ *                 changed nothing; what it has committed stays, whichever process dies
  *   stage, fence, marked   of a timer, as the store has them
  *   over          the lease of the timer is over by the clock of the store
  *   known, answer   what the store remembers of a request by its id
  *
  * Timer t + 1 is the successor of timer t: the copy that a reschedule of a running timer makes. A
  * waiting timer may be due at any moment, and a lease may end at any moment. A process may die, and
- * an answer may get lost, between any two steps. Whoever misses an answer sends the request again or
- * asks for it, while the first one may still be under way.
+ * an answer may get lost, between any two steps. A process that misses an answer sends the request
+ * again or asks for the answer, while the first one may still be under way.
  *
  * Parameters (-D):
  *   ROUNDS        how many timers one worker claims, one after the other                (2)
@@ -21,7 +21,7 @@
  *   CANCELS       requests that cancel all timers of the name                           (2)
  *   RESCHEDULES   requests that reschedule all of them                                  (0)
  *   TIMERS        timers in all                                                         (1)
- *   SURE          nobody sends a request again or asks for it
+ *   SURE          no process sends a request again or asks for its answer
  *   WITH_SCHEDULE the first timer is stored by a request; otherwise it is there
  *   MUT_x         breaks one rule: see the file `mutations`
  */

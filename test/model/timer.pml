@@ -2,8 +2,8 @@
  * The protocol of the cancellable named timer: create, replace, start, cancel, expire, stop, dismiss.
  *
  * The names are those of docs/timer-protocol.md and of the code:
- *   P         PollerTimers::mutex_ (one for each timer queue)
- *   B         the mutex of the name's shard in the registry
+ *   P         the PollerTimers lock (one for each timer queue)
+ *   B         the NameRegistry lock of the name's shard
  *   flag      the atomic on which start and cancel meet
  *   removed   guarded by P: the node has left the queue, or will never enter it
  *   stopped   guarded by P: nothing enters the queue any more
@@ -250,7 +250,7 @@ inline linked_set(set) {
   next = 0
 }
 
-/* Is there one more timer to take in this hold of B? It is `head`, the oldest. */
+/* Is there one more timer to take in this hold of the NameRegistry lock? It is `head`, the oldest. */
 inline look_at_head() {
   d_step {
     RULE(B == _pid);
@@ -270,7 +270,8 @@ inline look_at_head() {
 }
 
 /*
- * Takes the timer `head` under B: unlinks it and meets start. Needs the locals of Canceller.
+ * Takes the timer `head` under the NameRegistry lock: unlinks it and meets start. Needs the locals of
+ * Canceller.
  */
 inline unlink_and_meet_start() {
 #ifdef MUT_FLAG_BEFORE_UNLINK
@@ -287,7 +288,7 @@ inline unlink_and_meet_start() {
 #endif
 }
 
-/* Start came first: who takes the timer out of the queue completes it. */
+/* Start came first: the thread that removes the timer from the queue completes it. */
 inline take_out_of_queue() {
 #ifdef MUT_CANCEL_RELEASES_B
   unlock(B);

@@ -5,8 +5,8 @@
  * The names are those of docs/task-internals.md and of the code:
  *   parts     the atomic in which they meet: started, claimed, published, aborted, cancelled, and of a
  *             task that was cancelled part_ended, part_late
- *   W         the mutex of the list of started tasks; in_list is guarded by it
- *   B         the mutex of the name's shard; linked is guarded by it
+ *   W         the WaitingTasks lock of the list of started tasks, which guards in_list
+ *   B         the NameRegistry lock of the name's shard, which guards linked
  *   ended     Runtime::waits_ended()
  *   reg       the registration of the series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason. Its mutex is a leaf and guards nothing else but reg, so each
@@ -20,7 +20,7 @@
  * Parameters (-D):
  *   NAMED         two senders that know its name only
  *   SELECTOR      two candidates that hold pointers, each of which submits a message or null
- *   UNTOLD        nobody brings anything
+ *   UNTOLD        nothing is delivered
  *   WITH_STOP     one thread ends the waits
  *   WITH_SCOPE    the series runs in a scope, and one thread cancels that (rule 9)
  *   WITH_DISMISS  the owner may drop the task instead of starting it (NAMED, SELECTOR)
@@ -80,7 +80,7 @@ inline end_part(part, other) {
 }
 #endif
 
-/* The callback, and the end of the task: by who owns the completion. */
+/* The callback, and the end of the task: by the thread that owns the completion. */
 inline complete_task() {
   d_step {
     TOUCH;

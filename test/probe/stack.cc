@@ -72,7 +72,7 @@ Jumping jumping() {
   }
 }
 
-// The same in a loop: whoever suspends says who is next.
+// Resumes frames in a loop: a frame that suspends names the next one.
 probe::Frame next;
 bool has_next = false;
 

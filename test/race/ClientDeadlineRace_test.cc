@@ -122,7 +122,7 @@ class ClientDeadlineRound final : public Round {
     return first.empty() || plan_.conducts == kAllConducts ? ask_for_more() : first;
   }
 
-  // Of those that failed only the ones that were too late.
+  // Counts only the failed tasks that were too late.
   size_t outcomes(int state) const override {
     return state == WFT_STATE_SUCCESS     ? in_time_
            : state == WFT_STATE_SYS_ERROR ? too_late_
@@ -147,7 +147,7 @@ class ClientDeadlineRound final : public Round {
     int reason = 0;
     bool right = false;
     std::string received;
-    // Of the first of two.
+    // These three are of the first of two requests.
     int callbacks_before_deadline = 0;
     int deadline_state = -2;
     int deadline_error = 0;

@@ -134,7 +134,7 @@ class DeadlineRound final : public race::Round {
     return "";
   }
 
-  // Of those that failed only the ones that were too late.
+  // Counts only the failed tasks that were too late.
   size_t outcomes(int state) const override {
     return state == WFT_STATE_SUCCESS     ? account_.in_time.load()
            : state == WFT_STATE_SYS_ERROR ? account_.too_late.load()

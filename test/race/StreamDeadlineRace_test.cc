@@ -34,7 +34,7 @@ constexpr int kMaxPieceUs = 800;
 constexpr int kMaxPauseUs = 4000;
 constexpr size_t kMostBytes = size_t{1024} * 1024;
 
-// Of one request. Outlives its tasks.
+// The account of one request. It outlives the tasks of that request.
 class StreamAccount {
  public:
   explicit StreamAccount(uint64_t seed, uint64_t number) : random_(seed, number) {}
@@ -131,7 +131,7 @@ TEST(StreamDeadlineRace, EveryTaskIsToldOnceAndNoReplyLooksWholeThatIsNot) {
     RawClient client(server.port(), 16 * 1024);
     ASSERT_TRUE(client.send(kGet));
     const bool leaves = random.one_in(4);
-    std::this_thread::sleep_for(microseconds(random.below(kMaxPauseUs)));  // somebody shall wait
+    std::this_thread::sleep_for(microseconds(random.below(kMaxPauseUs)));  // so that tasks wait
     bool whole = false;
     size_t got = 0;
     if (leaves) {

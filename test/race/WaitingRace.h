@@ -262,7 +262,7 @@ class WaitingRace final : public Round {
     start_or_drop(random, task, entry);
   }
 
-  // Of a guard, a resource or a message.
+  // Makes a task that holds a guard, a resource or a message.
   void make_holder(Random& random, Entry& entry) {
     SubTask* inner = new Inner(this, &entry);
     WFConditional* task = nullptr;

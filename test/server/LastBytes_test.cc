@@ -105,7 +105,7 @@ class LastBytes : public testing::TestWithParam<Transport> {
     stop_.emplace([this] { server()->stop(); });
     return stop_->done();
   }
-  // The same, where a reply is delayed when the stop begins.
+  // Stops the server while a reply is delayed.
   bool stops_with_a_delayed_reply() {
     server()->shutdown();
     stop_.emplace([this] { server()->wait_finish(); });

@@ -71,7 +71,8 @@ void expect_limit(TestServer& server, const std::string& most, const std::string
   EXPECT_TRUE(server.serves());
 }
 
-// Of a line or section that never ends: refused without waiting for its end.
+// A request that begins with a line or section that never ends is refused without waiting for the
+// end.
 void expect_refusal_in_time(TestServer& server, const std::string& beginning, int status) {
   RawClient client = server.client();
   client.send(beginning);

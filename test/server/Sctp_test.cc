@@ -91,7 +91,7 @@ TEST(Sctp, OverTlsToo) {
   expect_what_the_kernel_says(TT_SCTP_SSL, &certificate);
 }
 
-// Of unix sockets there is no such kind, whatever the kernel.
+// No kernel has SCTP over unix sockets.
 TEST(Sctp, NotOverUnixSockets) {
   struct WFServerParams params = SERVER_PARAMS_DEFAULT;
   params.transport_type = TT_SCTP;

@@ -353,7 +353,7 @@ TEST(UdpServer, OverUnixSockets) {
   ASSERT_EQ(server.start(generic, sizeof address), 0);
   const workflow::UniqueFd client(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::connect(client.get(), generic, sizeof address), 0);
-  // Who has no address gets no reply, and one that is too large to be read is dropped.
+  // A sender without an address gets no reply. A datagram that is too large to be read is dropped.
   ASSERT_EQ(::send(client.get(), "=", 1, 0), 1);
   EXPECT_TRUE(eventually([&] { return error > 0; }));
   const std::string large = "=" + std::string(70'000, 'x');

@@ -144,7 +144,7 @@ TEST(SimulatedDeadlock, IsNoneThatATimeoutEnds) {
   EXPECT_EQ(status, std::future_status::timeout);
 }
 
-// Of a thread that was spawned what it waits in is said, too.
+// The report also says in what a spawned thread waits.
 TEST(SimulatedDeadlock, OfAThreadOfTheTest) {
   WFSimulation simulation(6);
   WFFacilities::WaitGroup group(1);

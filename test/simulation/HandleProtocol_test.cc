@@ -45,7 +45,7 @@ TEST(HandleProtocol, CancelMeetsCancelByNameAndTimeout) {
   });
 }
 
-// Of a timer without a name nobody but the poller knows who came first.
+// If a timer has no name, only the poller knows whether the start or the canceller came first.
 TEST(HandleProtocol, CancelOfAnUnnamedOneMeetsStartAndTimeout) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     TimerLedger ledger(seed);
@@ -324,7 +324,7 @@ TEST(HandleProtocol, WhatIsBeingStartedRemains) {
   });
 }
 
-// Who waited may free what the destruction of the callback uses.
+// When the wait has returned, the waiter may free what the destruction of the callback uses.
 TEST(HandleProtocol, AWaitReturnsWhenADroppedTimerHasDestroyedWhatItHadCaptured) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     WFSimulation simulation(seed);

@@ -126,7 +126,7 @@ class WaitingLedger {
     task->dismiss();
   }
 
-  // Of a task that is not gone.
+  // The record of a task that is not gone.
   template <class Task>
   Record& record_of(Task* task) {
     return *static_cast<Record*>(series_or_user(task));

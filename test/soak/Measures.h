@@ -23,7 +23,7 @@ inline long resident_kib() {
   return resident * (::sysconf(_SC_PAGESIZE) / 1024);
 }
 
-// The same without what malloc keeps for later.
+// Like resident_kib(), without the memory that malloc keeps for later.
 inline long settled_kib() {
   ::malloc_trim(0);
   return resident_kib();

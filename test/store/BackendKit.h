@@ -82,7 +82,7 @@ inline std::vector<BackendKind> backend_kinds() {
           {"Redis", &open_redis_with_clock, 1}};
 }
 
-// The same, and those whose numbers grow for each name only.
+// The kinds of backend_kinds(), and those whose numbers grow for each name only.
 inline std::vector<BackendKind> rules_backend_kinds() {
   std::vector<BackendKind> kinds = backend_kinds();
   kinds.push_back({"RedisShards", &open_redis_with_clock, 5});

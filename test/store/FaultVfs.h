@@ -55,7 +55,7 @@ class FaultVfs {
   // `extends` tells whether a write needs room. Null: nothing fails.
   using Fault = std::function<int(Operation operation, bool extends)>;
   void set_fault(Fault fault);
-  // The same for the operation of that kind that comes after `count` others; later ones succeed.
+  // Only the operation of that kind that comes after `count` others fails. Later ones succeed.
   void fail_once(Operation operation, int64_t count, int code);
   // Whether the operation of fail_once() has failed.
   bool has_failed() const { return has_failed_; }

@@ -28,7 +28,7 @@ class HistoryChecker {
     return checker.run();
   }
 
-  // The same for all names of a history; the first thing that is wrong.
+  // Checks all names of a history. Returns the first thing that is wrong.
   static std::string check_all(const Reader& reader, bool dies_with_worker) {
     for (const auto& [name, operations] : reader.by_name(dies_with_worker)) {
       if (std::string wrong = check(operations); !wrong.empty()) {

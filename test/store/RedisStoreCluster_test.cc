@@ -220,7 +220,7 @@ class ClusterLedger {
     EXPECT_TRUE(eventually([&] { return store_->schedule(timer).ok(); }));
     stored_.insert(name);
   }
-  // The same until replicas have it.
+  // Schedules until replicas have the timer.
   void schedule_safely(const std::string& name, milliseconds delay) {
     WFStoreTimer timer{name, delay, "kind"};
     timer.request = WFStoreRequestId{7, ++number_};

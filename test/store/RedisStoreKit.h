@@ -64,7 +64,7 @@ bool carry_out(workflow::StoreBackend& backend, WHAT& what, workflow::StoreFailu
   *failure = request.failure;
   return works;
 }
-// The same for one that must succeed.
+// Carries out a request that must succeed.
 template <class WHAT>
 WHAT ask(workflow::StoreBackend& backend, WHAT what, uint64_t id = 0) {
   workflow::StoreFailure failure;

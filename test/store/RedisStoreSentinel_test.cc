@@ -264,7 +264,7 @@ TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheWaitDoesNotCount) {
   EXPECT_THAT(names(*backend_), testing::Contains("a"));
 }
 
-// The same while the store connects.
+// The master is replaced while the store connects.
 TEST_F(RedisStoreReplaced, AMasterThatIsReplacedDuringTheOpeningDoesNotCount) {
   const int asked = sentinel_.asked;
   master_.signal(SIGSTOP);

@@ -145,7 +145,7 @@ inline std::unique_ptr<workflow::SqliteBackend> open_backend(
                                        message ? message : &own_message);
 }
 
-// The same for a store of that layout.
+// Opens a store of that layout.
 inline std::unique_ptr<workflow::StoreBackend> open_layout(
     workflow::SqliteLayout layout, const std::string& path,
     const workflow::StoreBackendOptions& options, const workflow::SqliteSettings& settings = {},

@@ -17,8 +17,8 @@ struct ChildResult {
 // child that takes longer than `patience` is killed.
 ChildResult run_self(const std::vector<std::string>& environment, std::chrono::seconds patience);
 
-// The same without the wait: the caller ends the child and waits for it. What it writes to stdout
-// goes to `stdout_fd`. Returns -1 if it cannot be started.
+// Starts the child without waiting: the caller ends the child and waits for it. What the child
+// writes to stdout goes to `stdout_fd`. Returns -1 if it cannot be started.
 pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd);
 
 // For the child.

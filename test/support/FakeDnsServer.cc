@@ -79,7 +79,7 @@ UniqueFd bind_to(int type, uint16_t port) {
 }  // namespace
 
 FakeDnsServer::FakeDnsServer() : wake_(::eventfd(0, EFD_CLOEXEC)) {
-  // The same port for both, which another program may have for one of them.
+  // Both sockets need the same port, which another program may have for one of them.
   while (!tcp_.valid()) {
     udp_ = bind_to(SOCK_DGRAM, 0);
     port_ = port_of(udp_.get());

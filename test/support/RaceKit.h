@@ -92,7 +92,7 @@ using Begin = std::function<std::unique_ptr<Round>(uint64_t number, workflow::Ru
 // Runs so many rounds, up to the first that fails. Prints and returns the totals.
 Totals run_rounds(uint64_t count, const Begin& begin);
 
-// The same, but each round has a runtime of its own, with some threads of each kind. That is
+// Runs rounds, each with a runtime of its own that has some threads of each kind. The runtime is
 // stopped at a random moment, at most so long after the round began. `enough`: goes_on() asks it.
 Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin,
                           const Enough& enough = nullptr);

@@ -460,7 +460,7 @@ TEST_F(FileServer, ChecksMatchBeforeNoneMatchBeforeRange) {
 
 TEST_F(FileServer, ChangesTheTagWithTheFile) {
   const std::string old = tag();
-  // The same size and time of modification, as cp -p would leave them.
+  // The new file has the size and the time of modification of the old one, as after cp -p.
   const auto modified = fs::last_write_time(www("digits.txt"));
   put(www("digits.txt"), "9876543210");
   fs::last_write_time(www("digits.txt"), modified);

@@ -82,7 +82,8 @@ TEST(BlockCache, ManyThreadsExchangeBlocks) {
   }
 }
 
-// Of all blocks but those of a few slabs, whatever the order in which they are freed and by whom.
+// All memory but that of a few slabs returns, in whatever order the blocks are freed and by
+// whichever threads.
 TEST(BlockCache, MemoryReturnsToTheSystem) {
   if (Pages::plain()) {
     GTEST_SKIP() << "all blocks are malloc's";

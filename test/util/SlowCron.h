@@ -84,7 +84,7 @@ class SlowField {
   bool has_step_ = false;
 };
 
-// The same day of another number, in the month of this one.
+// The day with that number in the month of `reading`.
 inline std::tm day_of_month(const std::tm& reading, int day) {
   std::tm other{};
   other.tm_year = reading.tm_year;
@@ -102,7 +102,7 @@ inline int last_day(const std::tm& reading) {
   return day;
 }
 
-// Of the days from Monday to Friday in this month, whether this one is nearest to that day.
+// Whether no other day from Monday to Friday of the month is nearer to `day` than `reading` is.
 inline bool is_nearest_workday(const std::tm& reading, int day) {
   if (day < 1 || day > last_day(reading)) return false;
   int nearest = 100;

@@ -18,7 +18,8 @@ class Query {
   std::optional<std::string> text(const std::string& key);
   // Absent, or a whole number from 0 to `max`.
   std::optional<uint64_t> number(const std::string& key, uint64_t max);
-  // The same, but it is wrong if it is absent; the value is then not to be used.
+  // These need the key to be there. If it is not, that is reported as wrong, and the value means
+  // nothing.
   std::string required_text(const std::string& key);
   uint64_t required_number(const std::string& key, uint64_t max);
 

@@ -24,7 +24,7 @@ struct Target {
   std::string_view query;
 };
 
-// Of "/path?query", or of the "http://host/path?query" that a proxy's client sends.
+// Parses "/path?query", or the "http://host/path?query" that a client of a proxy sends.
 Target target_of(const WFHttpTask* task) {
   std::string_view uri = task->get_req()->get_request_uri();
   if (!uri.empty() && uri.front() != '/') {

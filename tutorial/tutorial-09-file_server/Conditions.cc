@@ -85,7 +85,7 @@ std::string to_http_date(time_t time) {
 }
 
 std::optional<time_t> from_http_date(const std::string& text) {
-  // Of today, of RFC 850, of asctime().
+  // The form of today, that of RFC 850, and that of asctime().
   for (const char* form :
        {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"}) {
     struct tm parts = {};

@@ -162,7 +162,7 @@ void FileReply::finish() {
   if (validators_.modified) set("Last-Modified", to_http_date(*validators_.modified));
   set("Accept-Ranges", "bytes");
   set("Content-Type", type_of(file_.name));
-  set("X-Content-Type-Options", "nosniff");  // no browser shall guess another type
+  set("X-Content-Type-Options", "nosniff");  // so that browsers do not guess a type
   set("Content-Length", std::to_string(range_.size));
   if (status_ == HttpStatusPartialContent) {
     set("Content-Range", "bytes " + std::to_string(range_.first) + "-" +

@@ -3,7 +3,7 @@
 //
 // Try:   tutorial-15-own_protocol server 8080           in one terminal; Enter stops it
 //        tutorial-15-own_protocol client 8080 hello you  in another: prints HELLO, YOU
-//        The same with a path, such as /tmp/lines, instead of the port: a unix socket.
+//        With a path, such as /tmp/lines, instead of the port, both use a unix socket.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/un.h>

@@ -111,7 +111,7 @@ class [[nodiscard]] CoWork {
 // An object of the first type is what `co_await` waits for a task with; these differ in what they
 // give.
 
-// Of a task without a value.
+// The awaiter of a task without a value.
 template <class T>
 class CoPlainAwaiter {
  public:
@@ -142,7 +142,7 @@ class CoPlainAwaiter {
   };
 };
 
-// Of a task that brings a value.
+// The awaiter of a task that brings a value.
 template <class T>
 class CoValueAwaiter {
  public:
@@ -168,8 +168,8 @@ class CoValueAwaiter {
   WFEnded<CoValue<T>> end_;
 };
 
-// Of a conditional, a guard, or a wait for a resource or a message. If it was ended early, the task
-// that it was to run was dropped.
+// The awaiter of a conditional, a guard, or a wait for a resource or a message. If such a task was
+// ended early, the task that it was to run was dropped.
 class CoConditionalAwaiter {
  public:
   CoConditionalAwaiter(CoTask *waiter, WFConditional *task) : waiter_(waiter), task_(task) {}
@@ -262,9 +262,9 @@ struct CoGiven<WFEnded<T>> {
   }
 };
 
-// Of what must be given back. If the coroutine is dropped when it has been granted, and before the
-// coroutine has learnt of it, then it is given back. If RESULT is the CoGranted itself, that is
-// what the wait gives.
+// The awaiter of something that must be given back, such as a resource. If the coroutine is dropped
+// after that was granted, and before the coroutine has learnt of it, this object gives it back. If
+// RESULT is the CoGranted itself, that is what the wait gives.
 template <class BACK, class RESULT>
 class CoGrantAwaiter {
  public:
@@ -303,7 +303,7 @@ class [[nodiscard]] CoGrant {
   CoGrantAwaiter<BACK, RESULT> awaiter(CoTask *waiter) {
     return CoGrantAwaiter<BACK, RESULT>(waiter, work_.release(), std::move(back_));
   }
-  // The same wait for a coroutine of the library, whose result may come to nobody.
+  // This wait for a coroutine of the library, whose result may never be read.
   CoGrant<BACK, CoGranted<BACK>> unseen() { return {work_.release(), std::move(back_)}; }
 
  private:
@@ -333,7 +333,7 @@ inline CoGrant<CoPostBack> co_take(ResourceSource &source) {
   return {source.get(nullptr), CoPostBack(source)};
 }
 
-// Of a function on a computing thread (wf::go).
+// The awaiter of a function on a computing thread (wf::go).
 template <class T>
 class CoGoAwaiter {
  public:
@@ -380,7 +380,8 @@ class CoSeriesTask final : public TaskWithCallback<CoSeriesTask, TaskBase<Parall
   SeriesWork *const series_;
 };
 
-// Of a coroutine, which runs in the same series. What it throws is thrown here.
+// The awaiter of a coroutine, which runs in the series of its caller. What the coroutine throws is
+// thrown here.
 template <class T, class PROMISE>
 class CoChildAwaiter {
  public:
@@ -470,7 +471,7 @@ class CoPromise : public CoAwaits {
     if (auto exception = take_exception()) std::rethrow_exception(std::move(exception));
     return *std::move(value_);
   }
-  // The same without throwing. Null if it has thrown.
+  // Returns what take() would return, but does not throw. Null if the coroutine has thrown.
   T *result() { return value_ ? &*value_ : nullptr; }
 
  private:

@@ -52,7 +52,7 @@ struct CoGroupEnd {
 // branch or, for start(), after joining the host.
 class CoGroup final : public TaskWithCallback<CoGroup, TaskBase<ParallelTask>> {
  public:
-  // A negative limit means no deadline. It counts from the dispatch. Throws std::bad_alloc.
+  // The limit counts from the dispatch (negative: see docs/limits.md). Throws std::bad_alloc.
   static CoGroup *create(Duration limit);
 
   WFScope scope() const;

@@ -45,9 +45,9 @@ struct TimeSpan {
   int64_t ns;  // not negative; INT64_MAX: never
   int error;   // 0, or EINVAL
 
-  // Negative seconds mean never. Nanoseconds outside [0, 1e9) give EINVAL.
+  // For negative seconds see docs/limits.md. Nanoseconds outside [0, 1e9) give EINVAL.
   static TimeSpan of(time_t seconds, long nanoseconds);
-  // A negative duration means never.
+  // For negative durations see docs/limits.md.
   static TimeSpan of(Duration duration) {
     return duration.ns() < 0 ? never() : TimeSpan{duration.ns(), 0};
   }

@@ -45,7 +45,7 @@ class TaskBase : public STEP {
   int error = 0;
 };
 
-// The same with a callback, which gets a TASK: the class that derives from this.
+// A TaskBase with a callback. The callback gets a TASK, which is the class that derives from this.
 template <class TASK, class BASE = TaskBase<>>
 class TaskWithCallback : public BASE {
  public:
