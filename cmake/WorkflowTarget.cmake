@@ -3,8 +3,8 @@
 # consumer.
 #
 # workflow_precompile(<target> <header>...): precompiles headers for a target of the library, if
-# WORKFLOW_PRECOMPILE says so. A source file must not depend on that: the presets "check", "asan" and
-# "tsan" compile the library without. Where g++ optimises and warnings are errors it had better be
+# WORKFLOW_PRECOMPILE says so. A source file must not depend on that: the preset "check" compiles the
+# library without. Where g++ optimises and warnings are errors it had better be
 # off: g++ 12 takes what it has inlined from precompiled headers of the system for ours, and warns of
 # bounds that are right.
 

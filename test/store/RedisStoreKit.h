@@ -12,6 +12,7 @@
 
 #include "redis/RedisServer.h"
 #include "store/StoreBackend.h"
+#include "store/Units.h"
 #include "support/Eventually.h"
 
 // What tests of stores in a Redis have in common: a backend that is asked one thing after the
@@ -19,8 +20,6 @@
 
 namespace store_test {
 
-inline constexpr int64_t kSecondUs = 1'000'000;
-inline constexpr int64_t kHourUs = 3'600'000'000;
 // Between the numbers and fences of one epoch and the next.
 inline constexpr uint64_t kEpoch = uint64_t{1} << 38;
 

@@ -16,13 +16,15 @@
 #include "store/OwnedBackend.h"
 #include "store/SqliteBackend.h"
 #include "store/StoreBackend.h"
+#include "store/Units.h"
 #include "util/Clock.h"
 
 namespace test_support {
 
 // What the tests of the SQLite backend have in common: requests, and a backend to send them to.
 
-inline constexpr int64_t kSecondUs = 1'000'000;
+using store_test::kSecondUs;
+
 inline constexpr int64_t kLeaseUs = 30 * kSecondUs;
 
 // A clock that the test sets. Its wall clock shows what the test wants, and the backend takes it
