@@ -468,13 +468,15 @@ void RequestKinds::end(TestServer& server, std::vector<RawClient>& clients) {
 
 TEST_P(RequestKinds, AllEnd) {
   ASSERT_NO_FATAL_FAILURE(occupy());
-  TestServer server([this](WFHttpTask* task) {
-    if (task->get_req()->get_request_uri() == std::string("/streams")) {
-      begin_streams(task);
-    } else {
-      begin(task);
-    }
-  });
+  TestServer server(
+      [this](WFHttpTask* task) {
+        if (task->get_req()->get_request_uri() == std::string("/streams")) {
+          begin_streams(task);
+        } else {
+          begin(task);
+        }
+      },
+      patient_params());  // a stop must not end by force what the scope forgot
   std::vector<RawClient> clients;
   clients.push_back(server.client());
   ASSERT_TRUE(clients[0].send(get("/all")));
