@@ -235,6 +235,22 @@ table_series() {
   line "extending itself 1,000,000 times" ns "row=series_self_extending" "≤ 120" le:abs:120
 }
 
+table_scope() {
+  local outside
+  outside=$(value ours ns row=scope_none)
+  table "scopes"
+  line "a task that enters a scope and leaves it at once, ns" ns "row=scope_step" \
+    "≤ $(number "$outside") (in no scope) + 20" \
+    "le:abs:$(awk -v task="${outside:-0}" 'BEGIN { print task + 20 }')"
+  for kind in timers counters; do
+    line "cancel of 100,000 $kind that wait in one, ns each: the call" call_ns "row=scope_$kind" \
+      "≤ 500" le:abs:500
+    line "the same, until the last was called back" ns "row=scope_$kind" "" le:abs:1e9
+    line "the same: longest time that another thread took to enter it meanwhile, µs" longest_us \
+      "row=scope_$kind" "≤ 100" le:abs:100
+  done
+}
+
 table_due() {
   table "a timer without a delay, from its start to its callback, ns" "${timer_peers[@]}"
   line "each started in the callback of the one before" ns "row=due_chain" "≤ 1500" le:abs:1500 \

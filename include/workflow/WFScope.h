@@ -6,6 +6,7 @@
 
 #include "workflow/WFTimerDue.h"
 #include "workflow/Workflow.h"
+#include "workflow/detail/Ref.h"
 #include "workflow/detail/TaskBase.h"
 
 #if __cplusplus >= 202002L
@@ -29,17 +30,14 @@ class DeadlineScope;
 // the scope at the same time. A default-constructed WFScope refers to no scope.
 class WFScope {
  public:
-  WFScope() = default;
+  WFScope();
   WFScope(const WFScope &other);
-  WFScope(WFScope &&other) noexcept : scope_(std::exchange(other.scope_, nullptr)) {}
-  WFScope &operator=(WFScope other) noexcept {
-    std::swap(scope_, other.scope_);
-    return *this;
-  }
+  WFScope(WFScope &&other) noexcept;
+  WFScope &operator=(WFScope other) noexcept;
   ~WFScope();
 
   // Whether this refers to a scope.
-  explicit operator bool() const { return scope_ != nullptr; }
+  explicit operator bool() const { return scope_.get() != nullptr; }
 
   // Ends the scope. Each task that waits inside is called back once, with SYS_ERROR and `error`. An
   // `error` that is not an errno value counts as ECANCELED. From now on, each task that would begin
@@ -103,19 +101,19 @@ class WFScope {
 #endif
 
   bool operator==(const WFScope &other) const {
-    return scope_ == other.scope_;
+    return scope_.get() == other.scope_.get();
   }
   bool operator!=(const WFScope &other) const {
-    return scope_ != other.scope_;
+    return !(*this == other);
   }
 
-  // For the library: takes over a reference to `scope`, or refers to none if that is null.
-  explicit WFScope(workflow::DeadlineScope *scope) : scope_(scope) {}
+  // For the library.
+  explicit WFScope(workflow::Ref<workflow::DeadlineScope> scope);
 
  private:
   friend class workflow::SeriesScope;
   friend class workflow::CoGroup;
-  workflow::DeadlineScope *scope_ = nullptr;  // a counted reference
+  workflow::Ref<workflow::DeadlineScope> scope_;
 };
 
 // What was done in a scope task, for its callback.
@@ -139,7 +137,7 @@ class WFScopeTask
 
   // May be called until the callback has returned. The scope may be cancelled before the task is
   // started: then nothing inside waits.
-  WFScope scope() const;
+  WFScope scope() const { return scope_; }
 
   // The series inside. It may be extended until its last task is done, and lives until the callback
   // has returned. Once this task is dispatched, cancelling the series around it does not
@@ -148,11 +146,11 @@ class WFScopeTask
   const SeriesWork *sub_series() const { return series_; }
 
  protected:
-  WFScopeTask(SeriesWork *series, workflow::DeadlineScope *scope, Callback &&callback)
+  WFScopeTask(SeriesWork *series, const WFScope &scope, Callback &&callback)
       : TaskWithCallback(std::move(callback)), series_(series), scope_(scope) {}
   ~WFScopeTask() override = default;
 
   SeriesWork *const series_;
-  workflow::DeadlineScope *const scope_;  // a counted reference
+  const WFScope scope_;
   WFScopeExtent extent_ = WFScopeExtent::kNothing;
 };

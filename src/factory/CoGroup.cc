@@ -24,7 +24,7 @@ CoGroup* CoGroup::create(Duration limit) {
 }
 
 CoGroup::CoGroup(Duration limit)
-    : host_(std::make_unique<Host>(this)), scope_(new DeadlineScope()) {
+    : host_(std::make_unique<Host>(this)), scope_(Ref<DeadlineScope>::adopt(new DeadlineScope())) {
   state = WFT_STATE_SUCCESS;
   if (limit.ns() >= 0) {
     scope().set_deadline(std::chrono::nanoseconds(limit.ns()));  // only stored until the start
@@ -38,11 +38,9 @@ CoGroup::~CoGroup() {
     delete_series(series_of(branch));
     drop_unstarted(branch);
   }
-  scope_->release();
 }
 
 WFScope CoGroup::scope() const {
-  scope_->retain();
   return WFScope(scope_);
 }
 
@@ -59,7 +57,7 @@ SeriesWork* CoGroup::series_for(CoBranch* branch) {
 SubTask* CoGroup::begin(CoBranch* branch) {
   branch->group_ = this;
   SubTask* const first = begin_branch(branch);
-  SeriesScope::set(series_of(branch), scope_);
+  SeriesScope::set(series_of(branch), scope_.get());
   return first;
 }
 

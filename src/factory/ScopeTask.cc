@@ -11,27 +11,26 @@
 
 namespace workflow {
 
-ScopeTask::ScopeTask(SeriesWork* series, DeadlineScope* scope, Callback&& callback)
+ScopeTask::ScopeTask(SeriesWork* series, const WFScope& scope, Callback&& callback)
     : WFScopeTask(series, scope, std::move(callback)) {
-  scope_->retain();
   adopt_series(series);
-  SeriesScope::set(series, scope_);
+  SeriesScope::set(series, SeriesScope::get(scope_));
 }
 
 ScopeTask::~ScopeTask() {
   delete_series(series_);
-  scope_->release();
 }
 
 void ScopeTask::dispatch() {
+  DeadlineScope& scope = *SeriesScope::get(scope_);
   int reason = enter_scope(ScopeKind::kTimer);
   if (reason == 0) {
-    reason = scope_->start(SeriesScope::of(this));
+    reason = scope.start(SeriesScope::of(this));
   }
   if (reason != 0) {
-    scope_->cancel(reason);  // nothing is inside yet
+    scope.cancel(reason);  // nothing is inside yet
   }
-  extent_ = scope_->reason() == 0 ? WFScopeExtent::kPart : WFScopeExtent::kNothing;
+  extent_ = scope.reason() == 0 ? WFScopeExtent::kPart : WFScopeExtent::kNothing;
   RunnableList first;
   first.push_back(begin_series(series_));
   dispatch_all(first, this);
@@ -39,11 +38,11 @@ void ScopeTask::dispatch() {
 }
 
 void ScopeTask::on_cancel(int reason) {
-  scope_->cancel(reason);
+  SeriesScope::get(scope_)->cancel(reason);
 }
 
 void ScopeTask::branch_done() {
-  error = scope_->finish();
+  error = SeriesScope::get(scope_)->finish();
   if (error != 0) {
     state = WFT_STATE_SYS_ERROR;
   } else {
@@ -64,6 +63,7 @@ void ScopeTask::part_done() {
 }  // namespace workflow
 
 using workflow::DeadlineScope;
+using workflow::Ref;
 using workflow::ScopeTask;
 using workflow::SeriesScope;
 
@@ -80,9 +80,9 @@ SeriesWork* as_series(SubTask* task) {
 // If memory runs out, `inside` stays the caller's: the scope and the memory of the task come first.
 template <class Inside>
 WFScopeTask* create(Inside* inside, const WFTimerDue& due, WFScopeTask::Callback&& callback) {
-  const WFScope scope(new DeadlineScope());
+  const WFScope scope(Ref<DeadlineScope>::adopt(new DeadlineScope()));
   scope.set_deadline(due);  // only stored, because the scope is not started
-  return new ScopeTask(as_series(inside), SeriesScope::get(scope), std::move(callback));
+  return new ScopeTask(as_series(inside), scope, std::move(callback));
 }
 
 constexpr std::chrono::nanoseconds kNoDeadline(-1);
@@ -92,11 +92,6 @@ WFTimerDue within(workflow::Duration limit) {
 }
 
 }  // namespace
-
-WFScope WFScopeTask::scope() const {
-  scope_->retain();
-  return WFScope(scope_);
-}
 
 WFScopeTask* WFTaskFactory::create_scope_task(SeriesWork* series, WFScopeTask::Callback callback) {
   return create(series, kNoDeadline, std::move(callback));

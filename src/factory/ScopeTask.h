@@ -7,16 +7,16 @@
 
 namespace workflow {
 
-// A series with a scope: owns the series and a reference to the scope.
+// A series with a scope. Owns the series.
 //
 // 1. It ends when two parts have: dispatch(), and the series inside.
 // 2. The outcome is decided when the series inside ends, by whether the scope had ended before.
 // 3. In the scope around it, if there is one, it is a task that waits, from dispatch() to its end.
 class ScopeTask final : public WFScopeTask {
  public:
-  // `series`: not started, in no parallel; owned from now on. Adds a reference to the scope. Throws
+  // `series`: not started, in no parallel; owned from now on. `scope` refers to a scope. Throws
   // nothing.
-  ScopeTask(SeriesWork* series, DeadlineScope* scope, Callback&& callback);
+  ScopeTask(SeriesWork* series, const WFScope& scope, Callback&& callback);
 
   void dispatch() override;
 

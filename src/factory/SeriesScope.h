@@ -13,7 +13,7 @@ class SeriesScope {
   static DeadlineScope* of(const SeriesWork* series) { return series ? series->scope_ : nullptr; }
   static DeadlineScope* of(const SubTask* task) { return of(task->joined_series()); }
 
-  static DeadlineScope* get(const WFScope& scope) { return scope.scope_; }
+  static DeadlineScope* get(const WFScope& scope) { return scope.scope_.get(); }
 
   // Before the series begins. The caller keeps the scope alive until the series has ended.
   static void set(SeriesWork* series, DeadlineScope* scope) { series->scope_ = scope; }

@@ -1,23 +1,25 @@
 #include "workflow/WFScope.h"
 
+#include <utility>
+
 #include "factory/SeriesScope.h"
 #include "factory/TaskContext.h"
 #include "factory/UserDue.h"
 
 using workflow::DeadlineScope;
+using workflow::Ref;
 using workflow::SeriesScope;
 using workflow::TaskContext;
 
-WFScope::WFScope(const WFScope& other) : scope_(other.scope_) {
-  if (scope_) {
-    scope_->retain();
-  }
-}
+WFScope::WFScope() = default;
+WFScope::WFScope(const WFScope& other) = default;
+WFScope::WFScope(WFScope&& other) noexcept = default;
+WFScope::WFScope(Ref<DeadlineScope> scope) : scope_(std::move(scope)) {}
+WFScope::~WFScope() = default;
 
-WFScope::~WFScope() {
-  if (scope_) {
-    scope_->release();
-  }
+WFScope& WFScope::operator=(WFScope other) noexcept {
+  scope_ = std::move(other.scope_);
+  return *this;
 }
 
 bool WFScope::cancel(int error) const {
@@ -47,11 +49,8 @@ bool WFScope::set_deadline(const WFTimerDue& due) const {
 
 WFScope WFScope::current() {
   const TaskContext& context = TaskContext::current();
-  DeadlineScope* const scope = context.series ? SeriesScope::of(context.series) : context.scope;
-  if (scope) {
-    scope->retain();
-  }
-  return WFScope(scope);
+  return WFScope(
+      Ref<DeadlineScope>(context.series ? SeriesScope::of(context.series) : context.scope));
 }
 
 std::stop_token WFScope::stop_token() const {

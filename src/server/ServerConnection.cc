@@ -1,6 +1,7 @@
 #include "server/ServerConnection.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -16,6 +17,32 @@ ServerConnection::ServerConnection(ServerHost& host, Poller& poller, UniqueFd fd
                                    WFConnection* user)
     : ReplyChannel(poller, std::move(fd)), host_(host), user_(user) {}
 
+bool ServerConnection::may_become(State next) const {
+  switch (next) {
+    case State::kHandshaking:
+    case State::kProcessing:
+      return state_ == State::kReading;
+    case State::kReading:
+      return state_ < State::kLingering;
+    case State::kWriting:
+      return state_ == State::kProcessing;
+    case State::kLingering:
+      return state_ < State::kLingering;
+    case State::kClosing:
+      return state_ < State::kClosing;
+    case State::kParted:
+      return state_ == State::kReading || state_ == State::kLingering;
+    case State::kClosed:
+      return true;
+  }
+  return false;
+}
+
+void ServerConnection::become(State next) {
+  assert(may_become(next));
+  state_ = next;
+}
+
 bool ServerConnection::start() {
   SSL_CTX* const context = host_.tls_context();
   const WFServerParams& params = host_.params();
@@ -25,21 +52,21 @@ bool ServerConnection::start() {
   }
   if (context) {
     if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
-      state_ = State::kClosed;  // a shutdown may have asked the poller to look
+      become(State::kClosed);  // a shutdown may have asked the poller to look
       errno = ENOMEM;
       return false;
     }
-    state_ = State::kHandshaking;
+    become(State::kHandshaking);
   }
   if (watch() != 0) {
-    state_ = State::kClosed;
+    become(State::kClosed);
     return false;
   }
   if (!context) {
     // The first request gets the time of a header, not that of an idle connection.
     wait_for_request(now_ns(), timeout_ns(params.header_timeout));
   } else if (!set_deadline(in_ns(timeout_ns(params.ssl_accept_timeout)))) {
-    state_ = State::kClosing;
+    become(State::kClosing);
   }
   if (state_ == State::kClosing) {
     ask_poller();
@@ -51,7 +78,7 @@ void ServerConnection::wait_for_request(int64_t since_ns, int64_t timeout_ns) {
   idle_since_ns_.store(since_ns, std::memory_order_relaxed);
   // Without a time limit nobody would notice a client that says nothing.
   const bool is_limited = set_deadline(saturating_add(since_ns, timeout_ns));
-  state_ = is_limited ? State::kReading : State::kClosing;
+  become(is_limited ? State::kReading : State::kClosing);
 }
 
 ServerConnection::State ServerConnection::state() const {
@@ -104,7 +131,7 @@ bool ServerConnection::step(RunnableList& finished) {
 bool ServerConnection::handshake() {
   MutexLock lock(mutex_);
   if (stopping()) {
-    state_ = State::kClosing;
+    become(State::kClosing);
     return true;
   }
   if (!std::exchange(readable_, false)) {
@@ -120,7 +147,7 @@ bool ServerConnection::handshake() {
   } else if (error == EPROTO) {
     start_lingering(true);  // so that the client gets the TLS alert that says why
   } else {
-    state_ = State::kClosing;
+    become(State::kClosing);
   }
   return true;
 }
@@ -198,7 +225,7 @@ void ServerConnection::begin_exchange(RunnableList& finished) {
   Runnable* const begun = reader_.exchange()->begin(exchanges_++, params.keep_alive_timeout);
   {
     MutexLock lock(mutex_);
-    state_ = State::kProcessing;
+    become(State::kProcessing);
     exchange_ = reader_.take();
     counted_ = false;
     watch_.begin(exchange_->series());
@@ -212,7 +239,7 @@ void ServerConnection::refuse(bool timed_out) {
   const std::string answer = reader_.refuse(timed_out);
   MutexLock lock(mutex_);
   if (answer.empty()) {
-    state_ = State::kClosing;
+    become(State::kClosing);
     return;
   }
   // If the socket does not take these few bytes, the client does not read, and the answer is lost.
@@ -306,14 +333,14 @@ void ServerConnection::send(ServerExchange* exchange, const ServerExchange::Repl
         error = leave_to_poller(write_out(vectors, count));
       }
       if (error == EAGAIN) {
-        state_ = State::kWriting;
+        become(State::kWriting);
         idle_since_ns_.store(kNever, std::memory_order_relaxed);
         return;
       }
       if (error == 0) {
         ask = after_reply(began_ns);
       } else {
-        state_ = State::kClosing;
+        become(State::kClosing);
         ask = true;
       }
     }
@@ -339,7 +366,7 @@ void ServerConnection::start_lingering(bool is_sending, bool whole) {
   stream_.shut_down_write(whole);
   lingering_.begin(is_sending);
   const int64_t linger_ns = timeout_ns(host_.params().linger_timeout);
-  state_ = set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing;
+  become(set_deadline(in_ns(linger_ns)) ? State::kLingering : State::kClosing);
 }
 
 void ServerConnection::continue_writing(bool to_the_end) {
@@ -382,7 +409,7 @@ void ServerConnection::fail_reply(int error) {
     }
     exchange = std::exchange(exchange_, nullptr);
     forget_unsent();
-    state_ = State::kClosing;
+    become(State::kClosing);
   }
   if (exchange) {
     exchange->reply_ended(WFT_STATE_SYS_ERROR, error);
@@ -405,6 +432,7 @@ void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
       watch_.lose(notice);
       cut_off_scope_ = watch_.scope();
       detach(error, notice);
+      become(State::kClosing);
       is_lost_.store(true, std::memory_order_release);
     } else {
       quiet = await_heartbeat();
@@ -475,7 +503,6 @@ bool ServerConnection::look_for_client(RunnableList& finished) {
 }
 
 void ServerConnection::detach(int error, ClientWatch::Notice& notice) {
-  state_ = State::kClosing;
   exchange_ = nullptr;
   lost_error_ = error;
   keep_alive_ = false;
@@ -493,9 +520,8 @@ void ServerConnection::drop() {
     }
     detach(ECONNRESET, watched);
     // What was pushed is still sent.
-    if (leave_to_poller(resume_writing()) == EAGAIN) {
-      state_ = State::kWriting;
-    }
+    const bool is_left = leave_to_poller(resume_writing()) == EAGAIN;
+    become(is_left ? State::kWriting : State::kClosing);
   }
   ask_poller();
 }
@@ -518,13 +544,13 @@ bool ServerConnection::cut_short(WFStopAction action, const std::string& unavail
       detach(ECANCELED, notice);
       is_lost_.store(true, std::memory_order_release);
       // A reply that has begun cannot be replaced by another one.
-      if (action == WF_STOP_ANSWER && !unavailable.empty() && !has_pushed()) {
-        const int error = leave_to_poller(write_copy(unavailable.data(), unavailable.size()));
-        if (error == EAGAIN) {
-          state_ = State::kWriting;
-        } else if (error == 0) {
-          start_lingering(reader_.has_rest());
-        }
+      const bool answers = action == WF_STOP_ANSWER && !unavailable.empty() && !has_pushed();
+      const int error =
+          answers ? leave_to_poller(write_copy(unavailable.data(), unavailable.size())) : ECANCELED;
+      if (error == 0) {
+        start_lingering(reader_.has_rest());
+      } else {
+        become(error == EAGAIN ? State::kWriting : State::kClosing);
       }
     }
   }
@@ -542,7 +568,7 @@ bool ServerConnection::close_now() {
     if (state_ == State::kWriting) {
       counts |= !std::exchange(counted_, true);
     } else if (state_ == State::kLingering) {
-      state_ = State::kClosing;
+      become(State::kClosing);
     }
   }
   fail_reply(ECANCELED);
@@ -595,7 +621,7 @@ void ServerConnection::close(State last) {
       stream_.tls()->close_notify();  // nothing was cut: all replies have left
     }
     exchange_ = nullptr;
-    state_ = last;
+    become(last);
   }
   reader_.abandon();
   retire();
@@ -626,7 +652,7 @@ void ServerConnection::end_with_runtime() {
       replying = exchange_;
     }
     detach(ECANCELED, watched);
-    state_ = State::kClosed;
+    become(State::kClosed);
     stream_.close();
   }
   if (watched.stream) {

@@ -62,7 +62,38 @@ class ServerHost {
 // One accepted connection: reads requests, one exchange at a time, and writes their replies in
 // order. The Server lists it; its references own it (see Channel).
 //
-// It is the state machine that docs/network-internals.md shows. Its parts do the work:
+// The state machine, which docs/network-internals.md draws. Only the poller's thread changes the
+// state, unless another thread is named.
+//
+//  from          to            when
+//  kReading      kHandshaking  start(), any thread: the connection is over TLS
+//  kHandshaking  kReading      the handshake is done
+//  kReading      kReading      start(), any thread: the first request may come
+//  kReading      kProcessing   a request is whole, and its series begins
+//  kProcessing   kReading      send(), any thread: the socket took the whole reply at once
+//  kProcessing   kWriting      send(), drop(), cut_short(), any thread: it did not
+//  kWriting      kReading      it has taken the rest of the reply
+//  kHandshaking, kReading
+//                kLingering    the handshake or the request was refused, and the client is told
+//  kProcessing, kWriting
+//                kLingering    no request follows the reply, or the answer of cut_short(); from
+//                              kProcessing on any thread
+//  kHandshaking, kReading
+//                kClosing      an error or a stop, or no memory for a time limit
+//  kProcessing   kClosing      send(), drop(), cut_short(), any thread: nothing is left to send;
+//                              or the client took nothing for too long; or the runtime stops
+//  kWriting      kClosing      an error, or the time limit; close_now(), any thread
+//  kLingering    kClosing      close_now(), any thread
+//  kReading, kLingering
+//                kParted       the server stops: LingeringSocket gets the descriptor
+//  any           kClosed       the descriptor is closed; start() has failed, any thread;
+//                              end_with_runtime()
+//
+// kClosing exists because only the poller's thread may close the connection; it has been asked to.
+// Whenever a state that needs a time limit is entered without memory for that, kClosing is entered
+// instead.
+//
+// Its parts do the work:
 // RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows what is told that the
 // client is lost, and LingeringInput throws away what comes after the last reply.
 //
@@ -135,6 +166,8 @@ class ServerConnection final : public ReplyChannel {
   Place place;
 
  private:
+  // The order matters: a reply may end in those before kLingering, and those before kClosing may
+  // fail.
   enum class State {
     kHandshaking,
     kReading,
@@ -184,6 +217,9 @@ class ServerConnection final : public ReplyChannel {
   bool is_over() const WF_REQUIRES(mutex_) {
     return state_ == State::kParted || state_ == State::kClosed;
   }
+  // Whether the table allows it.
+  bool may_become(State next) const WF_REQUIRES(mutex_);
+  void become(State next) WF_REQUIRES(mutex_);
   // Enters kReading, or kClosing if there is no memory for the time limit.
   void wait_for_request(int64_t since_ns, int64_t timeout_ns) WF_REQUIRES(mutex_);
   // Enters kLingering. `is_sending`: see LingeringInput. `whole`: nothing that has begun was cut
@@ -199,9 +235,9 @@ class ServerConnection final : public ReplyChannel {
   bool after_reply(int64_t began_ns) WF_REQUIRES(mutex_);
   // In kWriting: gives up the rest of the reply.
   void fail_reply(int error);
-  // In kProcessing: separates the exchange from the connection, which will carry no other one, and
-  // enters kClosing. When the exchange ends it finds that it has failed with `error`. `notice` is
-  // to be freed after mutex_ is released.
+  // Separates the exchange from the connection, which will carry no other one. When the exchange
+  // ends it finds that it has failed with `error`. The caller enters the next state. `notice` is to
+  // be freed after mutex_ is released.
   void detach(int error, ClientWatch::Notice& notice) WF_REQUIRES(mutex_);
   int send_timeout(int asked) const { return asked >= -1 ? asked : host_.params().send_timeout; }
 

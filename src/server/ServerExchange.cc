@@ -32,15 +32,11 @@ void ServerExchange::cancel_timers_when_closed() {
 }
 
 WFScope ServerExchange::new_scope(ServerPeer* peer) {
-  return WFScope(new DeadlineScope(host_of(peer)));
+  return WFScope(Ref<DeadlineScope>::adopt(new DeadlineScope(host_of(peer))));
 }
 
 WFScope ServerExchange::scope_of(const SeriesWork* series) {
-  DeadlineScope* const scope = SeriesScope::of(series);
-  if (scope) {
-    scope->retain();
-  }
-  return WFScope(scope);
+  return WFScope(Ref<DeadlineScope>(SeriesScope::of(series)));
 }
 
 void ServerExchange::send_reply(const Reply& reply) {

@@ -186,7 +186,7 @@ void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed,
   const auto repeat = StoreRepeat::parse(claimed.spec.repeat);
   const int64_t date_us = repeat ? repeat->date_to_run_us(claimed.due_us, now_us) : claimed.due_us;
   const int64_t late_us = std::max<int64_t>(now_us - date_us, 0);
-  const WFScope scope(new DeadlineScope(owner.get()));
+  const WFScope scope(Ref<DeadlineScope>::adopt(new DeadlineScope(owner.get())));
   const auto run = std::make_shared<StoreRun>(claimed, handler, scope, date_us);
   WFStoreInfo info;
   info.timer = claimed.run.timer;

@@ -17,5 +17,4 @@
 #define WF_RELEASE(...) WF_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 #define WF_TRY_ACQUIRE(...) WF_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define WF_EXCLUDES(...) WF_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
-#define WF_ASSERT_CAPABILITY(x) WF_THREAD_ATTRIBUTE(assert_capability(x))
 #define WF_NO_THREAD_SAFETY_ANALYSIS WF_THREAD_ATTRIBUTE(no_thread_safety_analysis)

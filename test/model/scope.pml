@@ -224,6 +224,13 @@ inline cancel_tasks(s, first, last, why) {
           EXISTS(s);
           mine = reg[i] == HANDED;
           assert(alive[i] && (mine || reg[i] == CALLED));
+#ifdef MUT_LOSES_NEXT_BETWEEN_HOLDS
+          if
+          :: i + 1 < SERIES && SCOPE_OF(i + 1) == s && reg[i + 1] == ENTERED ->
+             reg[i + 1] = OUTSIDE
+          :: else
+          fi;
+#endif
           reg[i] = OUTSIDE
         };
         if

@@ -7,7 +7,8 @@
 class ScopedSeries final : public SeriesWork {
  public:
   explicit ScopedSeries(SubTask* first) : SeriesWork(first, nullptr) {
-    use_scope(WFScope(new workflow::DeadlineScope()));
+    use_scope(
+        WFScope(workflow::Ref<workflow::DeadlineScope>::adopt(new workflow::DeadlineScope())));
   }
 
   // May be used after the series has ended.

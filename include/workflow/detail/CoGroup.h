@@ -11,6 +11,7 @@
 #include "workflow/Workflow.h"
 #include "workflow/detail/CoTask.h"
 #include "workflow/detail/Duration.h"
+#include "workflow/detail/Ref.h"
 
 namespace workflow {
 
@@ -89,8 +90,8 @@ class CoGroup final : public TaskWithCallback<CoGroup, TaskBase<ParallelTask>> {
   bool join();
 
   const std::unique_ptr<Host> host_;
-  DeadlineScope *const scope_;  // a counted reference
-  RunnableList firsts_;         // the branches, until dispatch()
+  const Ref<DeadlineScope> scope_;
+  RunnableList firsts_;  // the branches, until dispatch()
   std::atomic<size_t> parts_{1};
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_first_{false};

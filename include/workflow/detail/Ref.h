@@ -18,7 +18,7 @@ class Ref {
   explicit Ref(T *object) : object_(object) {
     if (object_) object_->retain();
   }
-  // Takes over a reference that the caller has.
+  // Takes over a reference that the caller has, such as the first one of a new object.
   static Ref adopt(T *object) {
     Ref ref;
     ref.object_ = object;
