@@ -46,7 +46,11 @@ std::string key_of(const ClientTarget& target, const struct sockaddr* address, s
 }  // namespace
 
 ClientHub::ClientHub() : runtime_(Runtime::current()) {
-  closed_ = !runtime_.add_service(this);
+  // From the call on, refuse_new_work() may run on another thread, and set closed_ as well.
+  if (!runtime_.add_service(this)) {
+    MutexLock lock(mutex_);
+    closed_ = true;
+  }
 }
 
 std::shared_ptr<ClientEndpoint> ClientHub::endpoint(const ClientTarget& target,

@@ -49,14 +49,16 @@ StoreEngine::StoreEngine(std::unique_ptr<StoreBackend> backend, const WFStoreOpt
 StoreEngine::~StoreEngine() = default;
 
 int StoreEngine::start() {
-  if (!runtime_.add_service(this)) {
-    return ESHUTDOWN;
-  }
   alarms_.belong_to(weak_from_this());
   const auto body = ThreadContext::in_same_runtime([this] { run(); });
   if (!thread_.start("wf-store", body)) {
-    runtime_.remove_service(this);
+    backend_->close();
     return EAGAIN;
+  }
+  // From this call on, the runtime may stop the store on another thread.
+  if (!runtime_.add_service(this)) {
+    stop(kNever);
+    return ESHUTDOWN;
   }
   alarms_.start_to_look();
   return 0;

@@ -59,10 +59,8 @@ class StoreEngine final : public Service,
               uint64_t session);
   ~StoreEngine() override;
 
-  // Starts the thread. Returns 0 or an errno value.
+  // Starts the thread. Returns 0, or an errno value after which the store is closed.
   int start();
-  // In place of start(), or after it has failed.
-  void discard() { backend_->close(); }
 
   // See WFTimerStore.
   bool close(int64_t limit_ns);

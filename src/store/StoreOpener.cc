@@ -114,7 +114,6 @@ WFTimerStore* StoreOpener::open(const WFStoreOptions& options, const MakeBackend
   }
   const int refusal = engine->start();
   if (refusal != 0) {
-    engine->discard();
     *failure = {refusal, refusal == ESHUTDOWN ? "the library stops" : "no thread is to be had",
                 false};
     return nullptr;
