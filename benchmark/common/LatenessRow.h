@@ -57,9 +57,11 @@ class LatenessRow {
     int64_t late_ns;
   };
 
-  // Timers at least this late are in a burst, or kLate times the median if that is more.
-  static constexpr int64_t kLateNs = 250 * kNsPerUs;
+  // Timers are in a burst if they are late by kLate times the median, within these bounds. Without
+  // the upper one, whoever is late all the time would have no bursts.
   static constexpr int64_t kLate = 4;
+  static constexpr int64_t kLeastLateNs = 250 * kNsPerUs;
+  static constexpr int64_t kMostLateNs = kNsPerMs;
 
   static inline std::atomic<size_t> fired_;
 
@@ -86,7 +88,8 @@ class LatenessRow {
         .add("cpu_s", static_cast<double>(cpu_ns) / 1e9)
         .add("starting_ms", static_cast<double>(started_ns_ - begin_ns_) / 1e6)
         .print();
-    if (row_ == "stalls") print_bursts(std::max(kLateNs, kLate * quantiles.at(0.5)));
+    if (row_ == "stalls")
+      print_bursts(std::clamp(kLate * quantiles.at(0.5), kLeastLateNs, kMostLateNs));
   }
 
   void print_bursts(int64_t late_ns) {

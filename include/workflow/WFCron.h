@@ -60,8 +60,8 @@ class WFCron {
   //
   // `time_zone` is a name from the system's time zone database, such as "Europe/Berlin". An empty
   // name is UTC. "localtime" is the zone of the system: the one that the environment variable TZ
-  // names, or /etc/localtime if TZ is not set or empty. A TZ that names no zone is an error. Each
-  // zone is read from its file once per process.
+  // names, by its name or by the absolute path of its file, or /etc/localtime if TZ is not set or
+  // empty. A TZ that names no zone is an error. Each zone is read from its file once per process.
   //
   // If the expression or the zone is wrong, the result is empty, and *error says which one, where
   // and why.

@@ -87,8 +87,9 @@ class WFGlobal {
   // Call these before and after code that blocks a thread of the library by other means than the
   // library's own waits. Another thread works in its place meanwhile. Both calls must
   // be made on the same thread; pairs may be nested. They have no effect on other threads.
-  static void sync_operation_begin();
-  static void sync_operation_end();
+  // What begin() returns may be passed to end(), or ignored: it means nothing.
+  static int sync_operation_begin();
+  static void sync_operation_end(int cookie = 0);
 
   // Returns what get_state() and get_error() of a task mean, in English for people to read. Never
   // null, and valid for the life of the process.

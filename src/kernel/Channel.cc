@@ -13,15 +13,9 @@ namespace workflow {
 
 namespace {
 
-// False if memory has run out.
-bool append(std::string& text, const void* data, size_t size) {
-  try {
-    text.append(static_cast<const char*>(data), size);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
-}
+// How many blocks of copied bytes are written at once. A round may write little more than two full
+// ones.
+constexpr int kCopiedVectors = 4;
 
 }  // namespace
 
@@ -161,12 +155,12 @@ ssize_t Channel::write_some(struct iovec* vectors, int count) {
 
 int Channel::write_copied() {
   while (!copied_.empty()) {
-    struct iovec vector = {copied_.data(), copied_.size()};
-    const ssize_t n = write_some(&vector, 1);
+    struct iovec vectors[kCopiedVectors];
+    const ssize_t n = write_some(vectors, copied_.vectors(vectors, kCopiedVectors));
     if (n < 0) {
       return errno;
     }
-    copied_.erase(0, static_cast<size_t>(n));
+    copied_.consume(static_cast<size_t>(n));
   }
   return 0;
 }
@@ -213,7 +207,7 @@ int Channel::resume_without_bound() {
 }
 
 int Channel::write_copy(const void* data, size_t size) {
-  if (!append(copied_, data, size)) {
+  if (!copied_.append(data, size)) {
     return ENOMEM;
   }
   const int error = write_copied();
@@ -224,7 +218,7 @@ int Channel::append_copy(const void* data, size_t size) {
   if (unsent_.empty()) {
     return write_copy(data, size);
   }
-  return append(behind_, data, size) ? EAGAIN : ENOMEM;
+  return behind_.append(data, size) ? EAGAIN : ENOMEM;
 }
 
 void Channel::forget_unsent() {

@@ -5,11 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "kernel/Poller.h"
 #include "kernel/Stream.h"
+#include "util/ByteQueue.h"
 #include "util/Mutex.h"
 #include "workflow/detail/Ref.h"
 
@@ -134,9 +134,9 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   bool is_bounded_ WF_GUARDED_BY(mutex_) = true;
   int64_t deadline_ns_ WF_GUARDED_BY(mutex_) = kNever;
   int64_t queued_ns_ WF_GUARDED_BY(mutex_) = kNever;
-  std::string copied_ WF_GUARDED_BY(mutex_);                // unsent; goes first
+  ByteQueue copied_ WF_GUARDED_BY(mutex_);                  // unsent; goes first
   std::vector<struct iovec> unsent_ WF_GUARDED_BY(mutex_);  // unsent; after copied_
-  std::string behind_ WF_GUARDED_BY(mutex_);                // unsent; after unsent_
+  ByteQueue behind_ WF_GUARDED_BY(mutex_);                  // unsent; after unsent_
 };
 
 }  // namespace workflow

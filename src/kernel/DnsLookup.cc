@@ -1,7 +1,6 @@
 #include "kernel/DnsLookup.h"
 
 #include <netdb.h>
-#include <strings.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -66,10 +65,6 @@ bool is_shortage(int error) {
   return error == EAI_MEMORY || error == EAI_SYSTEM;
 }
 
-int64_t ttl_of(int seconds) {
-  return std::max(seconds, 0) * kNsPerSec;  // a value above 2^31 - 1 has come as a negative one
-}
-
 bool library_is_ready() {
   static const bool ready = ::ares_library_init(ARES_LIB_INIT_ALL) == ARES_SUCCESS;
   return ready;
@@ -93,28 +88,7 @@ struct ares_addr_port_node node_of(const HostAddress& server) {
   return node;
 }
 
-// Whether c-ares may see a datagram, which it does not check for these things itself. A datagram
-// that is not the response to a query need not come from the server. Every failure is given the
-// response code 2: c-ares would take some codes for an empty answer, and asks no other server after
-// code 1.
-bool admit_datagram(unsigned char* message, size_t size) {
-  constexpr size_t kHeaderSize = 12;
-  constexpr int kServFail = 2;
-  constexpr int kNxDomain = 3;
-  const bool is_response = size >= kHeaderSize && (message[2] & 0xf8) == 0x80;  // opcode QUERY
-  if (is_response) {
-    const int code = message[3] & 0x0f;
-    const bool fails = code != 0 && code != kNxDomain;
-    message[3] = static_cast<unsigned char>((message[3] & 0xf0) | (fails ? kServFail : code));
-  }
-  return is_response;
-}
-
 }  // namespace
-
-bool DnsAnswer::is_verdict() const {
-  return error == 0 || error == EAI_NONAME || error == EAI_NODATA;
-}
 
 DnsLookup::DnsLookup(Poller& poller, Owner& owner, std::string key, std::string_view host,
                      int family)
@@ -166,16 +140,15 @@ void DnsLookup::start(std::shared_ptr<const ResolvConf> conf, size_t first_serve
 void DnsLookup::ask() {
   const std::string name = candidates_[candidate_] + ".";  // so that c-ares adds no domain
   asked_ns_ = poller_.clock().now_ns();
-  // An answer may come before ares_getaddrinfo() returns.
+  // An answer may come before ares_query() returns.
   for (Question& question : questions_) {
     question.unanswered = true;
+    question.broken = false;
     question.answer = {.error = EAI_AGAIN};
   }
   for (Question& question : questions_) {
-    struct ares_addrinfo_hints hints = {};
-    hints.ai_family = question.family;
-    hints.ai_flags = ARES_AI_NOSORT;
-    ::ares_getaddrinfo(channel_, name.c_str(), nullptr, &hints, answered, &question);
+    ::ares_query(channel_, name.c_str(), DnsMessage::kClassIn, DnsMessage::type_of(question.family),
+                 answered, &question);
   }
 }
 
@@ -381,9 +354,10 @@ ares_ssize_t DnsLookup::receive(ares_socket_t fd, void* buffer, size_t size, int
   do {
     n = ::recvfrom(fd, buffer, size, flags, from, length);
   } while (n < 0 && errno == EINTR);
-  const Socket* const socket = static_cast<DnsLookup*>(self)->find(fd);
+  auto& lookup = *static_cast<DnsLookup*>(self);
+  const Socket* const socket = lookup.find(fd);
   if (n >= 0 && socket && socket->has_datagrams() &&
-      !admit_datagram(static_cast<unsigned char*>(buffer), static_cast<size_t>(n))) {
+      !lookup.admit_datagram(static_cast<unsigned char*>(buffer), static_cast<size_t>(n))) {
     errno = EAGAIN;
     return -1;
   }
@@ -412,59 +386,76 @@ void DnsLookup::socket_state(void* self, ares_socket_t fd, int readable, int wri
   }
 }
 
-void DnsLookup::answered(void* which, int status, int, struct ares_addrinfo* result) {
-  auto& question = *static_cast<Question*>(which);
-  question.unanswered = false;
+// c-ares does not check these things itself. A datagram that is not the response to a query need
+// not come from the server. Every failure is given the response code 2, after which c-ares asks the
+// next server: it would not do so after other codes. A broken answer is a failure, too.
+bool DnsLookup::admit_datagram(unsigned char* bytes, size_t size) {
+  constexpr int kServFail = 2;
+  constexpr int kNxDomain = 3;
+  if (size < DnsMessage::kHeaderSize) {
+    return false;
+  }
+  const DnsMessage message(bytes, size);
+  if (!message.is_response()) {
+    return false;
+  }
+  const int code = message.code();
+  if (code == 0 ? is_broken(message) : code != kNxDomain) {
+    bytes[3] = static_cast<unsigned char>((bytes[3] & 0xf0) | kServFail);
+  }
+  return true;
+}
+
+// Whoever forges a datagram without knowing its identifier can change the error of a look-up that
+// fails anyway, and nothing else.
+bool DnsLookup::is_broken(const DnsMessage& message) {
+  if (message.is_truncated()) {
+    return false;  // it will be asked for by TCP
+  }
   try {
-    question.answer = question.lookup->read(question, status, result);
+    const int family = message.family();
+    for (Question& question : questions_) {
+      if (question.family == family &&
+          message.read(candidates_[candidate_], family).error == EAI_FAIL) {
+        question.broken = true;
+        return true;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    // It is read again in answered(), which says so.
+  }
+  return false;
+}
+
+void DnsLookup::answered(void* which, int status, int, unsigned char* message, int size) {
+  auto& question = *static_cast<Question*>(which);
+  const DnsLookup& lookup = *question.lookup;
+  question.unanswered = false;
+  if (!message || size < static_cast<int>(DnsMessage::kHeaderSize)) {
+    question.answer = lookup.error_of(question, status);
+    return;
+  }
+  try {
+    question.answer = DnsMessage(message, static_cast<size_t>(size))
+                          .read(lookup.candidates_[lookup.candidate_], question.family);
   } catch (const std::bad_alloc&) {
     question.answer = {.error = EAI_MEMORY};
   }
-  if (result) {
-    ::ares_freeaddrinfo(result);
-  }
 }
 
-DnsAnswer DnsLookup::read(const Question& question, int status,
-                          const struct ares_addrinfo* result) const {
-  if (status != ARES_SUCCESS || !result) {
-    return read_error(status);
-  }
-  DnsAnswer answer{.error = EAI_NODATA, .ttl_ns = kNever};
-  // c-ares takes every alias for one of the name. The aliases must be a chain that begins there.
-  const char* owner = candidates_[candidate_].c_str();
-  for (const auto* alias = result->cnames; alias; alias = alias->next) {
-    if (!alias->alias || !alias->name || ::strcasecmp(alias->alias, owner) != 0) {
-      return {.error = EAI_FAIL};
-    }
-    owner = alias->name;
-    answer.ttl_ns = std::min(answer.ttl_ns, ttl_of(alias->ttl));
-  }
-  for (const auto* node = result->nodes; node; node = node->ai_next) {
-    const auto address = HostAddress::of(node->ai_addr, node->ai_addrlen);
-    if (address && address->family() == question.family &&
-        answer.addresses.size() < kMaxAddresses) {
-      answer.error = 0;
-      answer.addresses.push_back(*address);
-      answer.ttl_ns = std::min(answer.ttl_ns, ttl_of(node->ai_ttl));
-    }
-  }
-  return answer;
-}
-
-DnsAnswer DnsLookup::read_error(int status) const {
+DnsAnswer DnsLookup::error_of(const Question& question, int status) const {
   switch (status) {
-    case ARES_ENODATA:
-      return {.error = EAI_NODATA};
     case ARES_ENOTFOUND:
     case ARES_EBADNAME:  // too long, with a domain behind it
       return {.error = EAI_NONAME};
     case ARES_EBADRESP:
-    case ARES_EFORMERR:
       return {.error = EAI_FAIL};
     case ARES_ENOMEM:
       return {.error = EAI_MEMORY};
     default:
+      if (question.broken) {
+        return {.error = EAI_FAIL};
+      }
       return {.error = system_error_ ? EAI_SYSTEM : EAI_AGAIN, .system_error = system_error_};
   }
 }

@@ -9,35 +9,23 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel/HostAddress.h"
+#include "kernel/DnsMessage.h"
 #include "kernel/Poller.h"
 #include "kernel/ResolvConf.h"
 #include "kernel/ResolveRequest.h"
 
 namespace workflow {
 
-// What name servers say about a name.
-struct DnsAnswer {
-  // 0: there are addresses. EAI_NONAME, EAI_NODATA: the server says that there are none. EAI_AGAIN:
-  // no answer, or no server could find out. EAI_FAIL: the answer is broken. EAI_MEMORY, EAI_SYSTEM
-  // (with `system_error`): this process is short of memory, descriptors or the like.
-  int error = 0;
-  int system_error = 0;
-  std::vector<HostAddress> addresses = {};  // ports are 0
-  int64_t ttl_ns = 0;                       // how long the addresses are valid
-
-  // Whether a server has answered, with addresses or with the statement that there are none.
-  bool is_verdict() const;
-};
-
 // The search for one name's addresses at name servers. All requests for the same name and family
 // wait for the same look-up.
 //
-// c-ares decides which server is asked, how often and for how long. It changes to TCP, finds the
-// message that answers the question, and reads it. The look-up provides the sockets, their events
-// and the time, and keeps three decisions for itself:
-// - Each family is a question of its own. If c-ares is asked for both at once, the result is that
-//   of the family whose answer came last, and a failure of the other one would not be noticed.
+// c-ares decides which server is asked, how often and for how long. It changes to TCP, and finds
+// the message that answers the question. The look-up provides the sockets, their events and the
+// time, and keeps these decisions for itself:
+// - It reads the messages (DnsMessage). c-ares would not tell an answer without addresses from one
+//   whose records make no sense, takes every alias for one of the name, and needs 20 ms for some
+//   messages of 64 KiB.
+// - Each family is a question of its own, because one may be answered while the other fails.
 // - The search list is walked here, for both families together. c-ares would walk it for each
 //   question, and the addresses of two families might then belong to two different hosts.
 // - The look-up has a c-ares channel of its own, and therefore ports of its own. A channel sends
@@ -47,8 +35,7 @@ struct DnsAnswer {
 // except for `requests`, which the resolver's mutex guards, and the constant members. c-ares has
 // no locks.
 //
-// c-ares reads an answer within microseconds, but a hostile one of 64 KiB within some 20 ms, in
-// which the poller does nothing else. Its channels read no files except /dev/urandom.
+// The channels of c-ares read no files except /dev/urandom.
 //
 // Invariants:
 // 1. Callbacks of c-ares only note what has happened. proceed() uses it after c-ares has returned,
@@ -59,9 +46,6 @@ struct DnsAnswer {
 //    another socket of the same number.
 class DnsLookup final : public Runnable, private TimerNode {
  public:
-  // The most addresses that are taken from one answer. Others are left out.
-  static constexpr size_t kMaxAddresses = 32;
-
   class Owner {
    public:
     // The posted look-up has arrived at the poller's thread.
@@ -96,6 +80,7 @@ class DnsLookup final : public Runnable, private TimerNode {
     DnsLookup* lookup;
     int family;
     bool unanswered = false;
+    bool broken = false;  // a datagram that may have been its answer was broken
     DnsAnswer answer = {};
   };
 
@@ -127,12 +112,15 @@ class DnsLookup final : public Runnable, private TimerNode {
                               struct sockaddr* from, ares_socklen_t* length, void* self);
   static ares_ssize_t send(ares_socket_t fd, const struct iovec* parts, int count, void* self);
   static void socket_state(void* self, ares_socket_t fd, int readable, int writable);
-  static void answered(void* question, int status, int timeouts, struct ares_addrinfo* result);
+  static void answered(void* question, int status, int timeouts, unsigned char* message, int size);
 
   void process(ares_socket_t fd, uint32_t events);
   Socket* find(ares_socket_t fd) const;
-  DnsAnswer read(const Question& question, int status, const struct ares_addrinfo* result) const;
-  DnsAnswer read_error(int status) const;
+  // Whether c-ares may see a datagram. May change its response code.
+  bool admit_datagram(unsigned char* bytes, size_t size);
+  // Whether a datagram without a failure's code is broken all the same.
+  bool is_broken(const DnsMessage& message);
+  DnsAnswer error_of(const Question& question, int status) const;
 
   Poller& poller_;
   Owner& owner_;

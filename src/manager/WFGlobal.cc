@@ -133,11 +133,12 @@ Executor* WFGlobal::get_compute_executor() {
   return workflow::Runtime::current().part<workflow::LibraryExecutors>().executor();
 }
 
-void WFGlobal::sync_operation_begin() {
+int WFGlobal::sync_operation_begin() {
   workflow::BlockingScope::open();
+  return 0;
 }
 
-void WFGlobal::sync_operation_end() {
+void WFGlobal::sync_operation_end(int) {
   workflow::BlockingScope::close();
 }
 

@@ -31,8 +31,10 @@ ChunkedBody::Result ChunkedBody::feed(const char* data, size_t* size, const Http
 
 bool ChunkedBody::store_data(const char* data, size_t count, ByteBuffer* raw) {
   if (pieces_ == nullptr) return raw->append(data, count);
-  return pieces_->append(data, count) &&
-         ((chunk_left_ > 0 && chunk_size_ <= HttpPieces::kWholeChunk) || pieces_->close());
+  if (chunk_size_ > HttpPieces::kWholeChunk) return pieces_->append_whole(data, count);
+  if (!pieces_->append(data, count)) return false;
+  if (chunk_left_ == 0) pieces_->close();
+  return true;
 }
 
 size_t ChunkedBody::feed_data(const char* data, size_t size, ByteBuffer* raw) {

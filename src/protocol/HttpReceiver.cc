@@ -177,7 +177,7 @@ HttpReceiver::Result HttpReceiver::begin_body(const Rules& rules, const HttpCont
 }
 
 bool HttpReceiver::store(const char* data, size_t size) {
-  return pieces_ ? pieces_->append(data, size) && pieces_->close() : body_.append(data, size);
+  return pieces_ ? pieces_->append_whole(data, size) : body_.append(data, size);
 }
 
 HttpReceiver::Result HttpReceiver::receive_length(const char* data, size_t* size) {

@@ -68,9 +68,9 @@ std::optional<cctz::time_zone> find_by_name(std::string_view name) {
 
 std::optional<cctz::time_zone> find_local() {
   const std::string name = TimeZone::local_name();
-  if (name != kLocalFile) return find_by_name(name);
+  if (!name.starts_with('/')) return find_by_name(name);
   // POSIX: without any setting the zone is UTC.
-  if (::access(kLocalFile, F_OK) != 0) return cctz::utc_time_zone();
+  if (name == kLocalFile && ::access(kLocalFile, F_OK) != 0) return cctz::utc_time_zone();
   return load(name, name);
 }
 

@@ -70,9 +70,10 @@ std::optional<chrono::sys_seconds> next_time(const CronSchedule& schedule,
 std::string unknown_zone(std::string_view name) {
   if (name != "localtime") return "time zone: " + workflow::quoted(name) + " is unknown";
   const std::string local = TimeZone::local_name();
-  const bool is_file = local.starts_with('/');
-  return "time zone: localtime is " + workflow::quoted(local) +
-         (is_file ? ", which is no time zone" : ", because TZ says so, and that is unknown");
+  const std::string said = "time zone: localtime is " + workflow::quoted(local);
+  if (local == "/etc/localtime") return said + ", which is no time zone";
+  return said + ", because TZ says so, and that is " +
+         (local.starts_with('/') ? "no file of a time zone" : "unknown");
 }
 
 std::shared_ptr<const CronSchedule> make_schedule(std::string_view expression,

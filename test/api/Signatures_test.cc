@@ -122,6 +122,8 @@ static_assert(is<int()>(&WFGlobal::increase_handler_thread));
 static_assert(is<int()>(&WFGlobal::decrease_handler_thread));
 static_assert(is<int()>(&WFGlobal::increase_compute_thread));
 static_assert(is<int()>(&WFGlobal::decrease_compute_thread));
+static_assert(is<int()>(&WFGlobal::sync_operation_begin));
+static_assert(is<void(int)>(&WFGlobal::sync_operation_end));
 static_assert(is<ExecQueue*(const string&)>(&WFGlobal::get_exec_queue));
 static_assert(is<Executor*()>(&WFGlobal::get_compute_executor));
 

@@ -12,10 +12,12 @@
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
 #include "kernel/ThreadContext.h"
+#include "support/Loopback.h"
 #include "support/TempDir.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
+#include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
@@ -198,6 +200,8 @@ TEST(DueTimerSimulated, ADeadlineThatPassesWhileItWaitsForAHandlerIsTooLate) {
 TEST_F(DueTimer, AChainOfThemLetsAllOthersGoOn) {
   const test_support::TempDir directory;
   const std::string path = directory.path("file");
+  WFHttpServer server([](WFHttpTask*) {});
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
   Tally others;
   std::atomic<bool> all_others{false};
   // It goes on until all others have had their turns.
@@ -226,10 +230,16 @@ TEST_F(DueTimer, AChainOfThemLetsAllOthersGoOn) {
   go->start();
   WFTaskFactory::create_pwrite_task(path, "x", 1, 0, had_turn)->start();
   WFTaskFactory::create_counter_task(0, had_turn)->start();
-  EXPECT_TRUE(others.wait_for(9));
+  const std::string url = "http://127.0.0.1:" + std::to_string(test_support::port_of(server));
+  WFTaskFactory::create_http_task(url, 0, 0, [&](WFHttpTask* task) {
+    EXPECT_EQ(task->get_state(), WFT_STATE_SUCCESS);
+    had_turn(task);
+  })->start();
+  EXPECT_TRUE(others.wait_for(10));
   EXPECT_EQ(ended.count(), 0u);
   all_others = true;
   EXPECT_TRUE(ended.wait_for(2));
+  server.stop();
 }
 
 TEST_F(DueTimer, IsWaitedForInACallbackOfTheOneHandler) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,11 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "support/Certificates.h"
 #include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFHttpChunkedClient.h"
 #include "workflow/WFHttpServer.h"
+#include "workflow/WFHttpStream.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
@@ -198,6 +202,95 @@ TEST_F(LargeBlocks, NoneWhileAServerAnswersItsClients) {
     server.stop();
   });
   EXPECT_EQ(answered, kRounds * kAtOnce);
+}
+
+// Whoever asks for "/tasks" or "/writes" gets 400 KB as a stream, in pieces of 8,000 or 40,000
+// bytes; otherwise a body of 50,000.
+constexpr size_t kPieces = 50;
+constexpr size_t kPiece = 8000;
+constexpr size_t kWrites = 10;
+constexpr size_t kWrite = 40'000;
+constexpr size_t kStreamed = kPieces * kPiece;
+
+void answer_large(WFHttpTask* task) {
+  const std::string uri = task->get_req()->get_request_uri();
+  if (uri == "/tasks") {
+    WFHttpStream stream = WFHttpStream::begin(task);
+    for (size_t i = 0; i < kPieces; i++) {
+      series_of(task)->push_back(stream.create_write_task(std::string(kPiece, 'x'), nullptr));
+    }
+  } else if (uri == "/writes") {
+    WFHttpStream stream = WFHttpStream::begin(task);
+    const std::string piece(kWrite, 'x');
+    for (size_t i = 0; i < kWrites; i++) {
+      stream.write(piece.data(), piece.size());
+    }
+  } else {
+    task->get_resp()->append_output_body(std::string(50'000, 'x'));
+  }
+}
+
+TEST_F(LargeBlocks, NoneWhileStreamsAreWrittenAndReadInChunks) {
+  constexpr size_t kAtOnce = 10;
+  constexpr size_t kRounds = 4;
+  WFHttpServer server(answer_large);
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  const std::string base = "http://127.0.0.1:" + std::to_string(test_support::port_of(server));
+  for (const char* const path : {"/tasks", "/writes"}) {
+    Tally ended;
+    std::atomic<size_t> bytes{0};
+    expect_none_while([&] {
+      for (size_t round = 1; round <= kRounds; round++) {
+        for (size_t i = 0; i < kAtOnce; i++) {
+          WFHttpChunkedClient::create_chunked_task(
+              base + path, 0,
+              [&bytes](WFHttpChunkedTask* task) {
+                const void* data = nullptr;
+                size_t size = 0;
+                task->get_chunk()->get_chunk_data(&data, &size);
+                bytes += size;
+              },
+              [&ended](WFHttpChunkedTask*) { ended.add(); })
+              ->start();
+        }
+        ASSERT_TRUE(ended.wait_for(round * kAtOnce));
+      }
+    });
+    EXPECT_EQ(bytes, kRounds * kAtOnce * kStreamed) << path;
+  }
+  server.stop();
+}
+
+TEST_F(LargeBlocks, NoneWhileTlsCarriesMessages) {
+  test_support::Authority authority;
+  const auto certificate = authority.issue({"IP:127.0.0.1"});
+  WFHttpServer server(answer_large);
+  ASSERT_EQ(
+      server.start("127.0.0.1", 0, certificate.cert_file.c_str(), certificate.key_file.c_str()), 0);
+  ASSERT_EQ(::SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()),
+            1);
+  const std::string url =
+      "https://127.0.0.1:" + std::to_string(test_support::port_of(server)) + "/";
+  Tally ended;
+  std::atomic<size_t> answered{0};
+  const auto fetch = [&] {
+    constexpr size_t kAtOnce = 20;
+    const size_t before = ended.count();
+    for (size_t i = 0; i < kAtOnce; i++) {
+      WFTaskFactory::create_http_task(url, 0, 0, [&](WFHttpTask* done) {
+        answered += done->get_state() == WFT_STATE_SUCCESS;
+        ended.add();
+      })->start();
+    }
+    ASSERT_TRUE(ended.wait_for(before + kAtOnce));
+  };
+  fetch();  // what OpenSSL allocates once
+  expect_none_while([&fetch] {
+    fetch();
+    fetch();
+  });
+  EXPECT_EQ(answered, ended.count());
+  server.stop();
 }
 
 }  // namespace

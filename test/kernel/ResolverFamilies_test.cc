@@ -94,6 +94,18 @@ TEST_F(ResolverFamiliesTest, EveryResponseCodeHasItsError) {
   }
 }
 
+TEST_F(ResolverFamiliesTest, ACodeMeansTheSameByTcp) {
+  for (int rcode = 0; rcode < 16; rcode++) {
+    const std::string name = "a" + std::to_string(rcode) + ".test";
+    set_both(name, {.rcode = rcode, .only_tcp = true}, no_address());
+    const bool verdict = !is_failure(rcode);
+    EXPECT_EQ(look_up(name, AF_UNSPEC), Found{verdict ? EAI_NODATA : EAI_AGAIN}) << rcode;
+    set_both(name, {.v4 = {"192.0.2.1"}}, no_address());
+    EXPECT_EQ(look_up(name, AF_UNSPEC).error, verdict ? EAI_NODATA : 0) << rcode;
+  }
+  EXPECT_GE(server_.asked_by_tcp(), 16U);
+}
+
 TEST_F(ResolverFamiliesTest, NoFailureIsRemembered) {
   for (int rcode = 0; rcode < 16; rcode++) {
     const std::string name = "a" + std::to_string(rcode) + ".test";
@@ -108,6 +120,8 @@ TEST_F(ResolverFamiliesTest, NoFailureIsRemembered) {
 TEST_F(ResolverFamiliesTest, ABrokenAnswerBesideAnEmptyOneIsAFailure) {
   set_both("www.test", {.v4 = {"192.0.2.1"}, .how = How::kCutMessage}, no_address());
   EXPECT_EQ(look_up("www.test", AF_UNSPEC), Found{EAI_FAIL});
+  EXPECT_EQ(server_.asked("www.test", kDnsA), 2U);
+  EXPECT_EQ(server_.asked("www.test", kDnsAaaa), 1U);
   set_both("www.test", {.v4 = {"192.0.2.1"}}, no_address());
   EXPECT_EQ(look_up("www.test", AF_UNSPEC), (Found{0, {"192.0.2.1"}}));
 }

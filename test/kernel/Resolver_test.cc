@@ -212,7 +212,7 @@ TEST_F(ResolverTest, AnAnswerOfManyAddressesIsCutToABound) {
     reply.v4.push_back("10.0." + std::to_string(i / 256) + "." + std::to_string(i % 256));
   }
   server_.set("many.test", reply);
-  EXPECT_EQ(look_up("many.test").addresses.size(), workflow::DnsLookup::kMaxAddresses);
+  EXPECT_EQ(look_up("many.test").addresses.size(), workflow::DnsMessage::kMaxAddresses);
 }
 
 TEST_F(ResolverTest, ForgettingAsksAgainOnceTheAnswerIsOldEnough) {

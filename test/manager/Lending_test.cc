@@ -467,8 +467,8 @@ TEST_F(Lending, AFunctionBlocksBetweenBeginAndEnd) {
   Tally ended;
   WFTaskFactory::create_go_task("waits", [&] {
     WFGlobal::sync_operation_begin();
-    WFGlobal::sync_operation_begin();
-    WFGlobal::sync_operation_end();
+    const int cookie = WFGlobal::sync_operation_begin();
+    WFGlobal::sync_operation_end(cookie);
     EXPECT_EQ(brought.get_future().wait_for(kPatience), std::future_status::ready);
     WFGlobal::sync_operation_end();
     ended.add();

@@ -184,7 +184,14 @@ TEST(CronError, SaysWhatTheLocalZoneIs) {
   ASSERT_EQ(setenv("TZ", ":Nowhere/City", 1), 0);
   EXPECT_NE(error_of("* * * * *", "localtime").message.find("\"Nowhere/City\", because TZ"),
             std::string::npos);
-  for (const char* value : {"", ":", "Asia/Tokyo", ":Asia/Tokyo", "/etc/localtime"}) {
+  for (const char* value : {"/nonexistent", ":/etc/passwd"}) {
+    ASSERT_EQ(setenv("TZ", value, 1), 0);
+    EXPECT_EQ(error_of("* * * * *", "localtime").message,
+              std::string("time zone: localtime is \"") + (value + (*value == ':')) +
+                  "\", because TZ says so, and that is no file of a time zone");
+  }
+  for (const char* value :
+       {"", ":", "Asia/Tokyo", ":Asia/Tokyo", "/etc/localtime", "/usr/share/zoneinfo/Asia/Tokyo"}) {
     ASSERT_EQ(setenv("TZ", value, 1), 0);
     EXPECT_TRUE(WFCron::parse("* * * * *", "localtime")) << value;
   }

@@ -132,15 +132,18 @@ TEST(TimeZone, NamesThatAreNone) {
 
 TEST(TimeZone, LocalIsWhatTheVariableNames) {
   const sys_seconds summer = time_at(1792000000);
-  for (const char* value : {"Asia/Tokyo", ":Asia/Tokyo"}) {
+  for (const char* value : {"Asia/Tokyo", ":Asia/Tokyo", "/usr/share/zoneinfo/Asia/Tokyo",
+                            ":/usr/share/zoneinfo/Asia/Tokyo"}) {
     ASSERT_EQ(setenv("TZ", value, 1), 0);
     const auto zone = TimeZone::find("localtime");
     ASSERT_TRUE(zone) << value;
     EXPECT_EQ(zone->reading(summer).time_since_epoch(),
               summer.time_since_epoch() + std::chrono::hours(9));
   }
-  ASSERT_EQ(setenv("TZ", "Nowhere/City", 1), 0);
-  EXPECT_FALSE(TimeZone::find("localtime"));
+  for (const char* value : {"Nowhere/City", "/nonexistent", "/etc/passwd", "/"}) {
+    ASSERT_EQ(setenv("TZ", value, 1), 0);
+    EXPECT_FALSE(TimeZone::find("localtime")) << value;
+  }
 }
 
 TEST(TimeZone, LocalIsTheSystemsWithoutTheVariable) {
