@@ -1,5 +1,9 @@
 #include "kernel/ComputePool.h"
 
+#include <utility>
+
+#include "kernel/ThreadContext.h"
+
 namespace workflow {
 
 namespace {
@@ -25,15 +29,6 @@ struct LastQueue {
 
 constinit thread_local LastQueue last_queue;
 
-// How many items this thread has left in the intake of a queue since it last emptied that intake.
-struct Left {
-  const ComputeQueue* queue = nullptr;
-  size_t items = 0;
-};
-
-constexpr size_t kLeftIn = 8;
-constinit thread_local Left left_in[kLeftIn];
-
 // Relaxed: numbers need only be different.
 std::atomic<uint64_t> compute_pools{0};
 
@@ -55,7 +50,8 @@ ComputeQueue* ComputePool::queue(std::string_view name) {
   MutexLock lock(names_mutex_);
   auto found = names_.find(name);
   if (found == names_.end()) {
-    found = names_.emplace(std::string(name), std::make_unique<ComputeQueue>(this)).first;
+    auto made = std::make_unique<ComputeQueue>(this, names_.size());
+    found = names_.emplace(std::string(name), std::move(made)).first;
     if (closed_) {
       found->second->intake_.close();
     }
@@ -99,12 +95,13 @@ bool ComputePool::post_to_foreign(ComputeQueue* queue, Runnable* item) {
   return true;
 }
 
-bool ComputePool::may_leave(const ComputeQueue* queue) {
-  Left& left = left_in[reinterpret_cast<uintptr_t>(queue) / sizeof(ComputeQueue) % kLeftIn];
-  if (left.queue == queue && ++left.items < kPiece) {
+bool ComputePool::may_leave(const ComputeQueue* queue) const {
+  ThreadContext::LeftItems& left =
+      ThreadContext::current().left_in[queue->number_ % ThreadContext::kLeftIn];
+  if (left.pool == number_ && left.queue == queue->number_ && ++left.items < kPiece) {
     return true;
   }
-  left = {.queue = queue};
+  left = {.pool = number_, .queue = queue->number_};
   return false;
 }
 

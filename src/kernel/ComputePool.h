@@ -26,7 +26,8 @@ class ComputePool;
 class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
-  explicit ComputeQueue(const ComputePool* pool) : own_(true), pool_(pool) {}
+  // The queue of that number of a pool.
+  ComputeQueue(const ComputePool* pool, size_t number) : own_(true), number_(number), pool_(pool) {}
   ComputeQueue(const ComputeQueue&) = delete;
   ComputeQueue& operator=(const ComputeQueue&) = delete;
 
@@ -39,6 +40,7 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 
   // Threads that post read these, so they have a line of the cache to themselves.
   const bool own_ = false;                         // created by a pool
+  const size_t number_ = 0;                        // among those of its pool
   std::atomic<const ComputePool*> pool_{nullptr};  // the pool it belongs to, if any
   // Changed only under the mutex of that pool. Seq_cst, for invariant 2: a thread that posts pushes
   // an item and then reads this word, and a thread that takes the queue off the list clears this
@@ -88,7 +90,7 @@ class ComputePool final : public WorkerPool {
   bool post_to_own(ComputeQueue* queue, Runnable* item);
   bool post_to_foreign(ComputeQueue* queue, Runnable* item);
   // Whether the calling thread may leave an item in the intake of the queue without emptying it.
-  static bool may_leave(const ComputeQueue* queue);
+  bool may_leave(const ComputeQueue* queue) const;
   // Moves what is in the intake of the queue to items_. Lists the queue if it has an item and is
   // not listed.
   void list(ComputeQueue* queue) WF_REQUIRES(mutex_);

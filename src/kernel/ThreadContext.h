@@ -29,6 +29,15 @@ struct ThreadContext {
   // without a lock since it had last taken theirs.
   const HandlerPool* posted_to = nullptr;
   size_t posted = 0;
+  // For some queues of computations, how many items this thread has left in the intake of each
+  // of these queues since it last emptied that intake.
+  struct LeftItems {
+    uint64_t pool = 0;  // the number of its ComputePool; 0: no queue
+    size_t queue = 0;
+    size_t items = 0;
+  };
+  static constexpr size_t kLeftIn = 8;
+  LeftItems left_in[kLeftIn];
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;
   // The threads of the poller whose leader runs callbacks on this thread now, or null.
