@@ -207,7 +207,9 @@ TEST_P(StoreMemory, WhatWasReceiptedIsNotLost) {
     });
     EXPECT_TRUE(eventually([&] { return ledger.missing().empty(); })) << ledger.missing();
     EXPECT_EQ(ledger.wrong(), "");
-    EXPECT_GT(ledger.receipts(), 30U);
+    // Two in each of the last five rounds, in which nothing fails. How many of the others bring one
+    // depends on the seed.
+    EXPECT_GE(ledger.receipts(), 10U);
     // The last failure may have closed the store, which is opened again after a pause.
     EXPECT_TRUE(eventually([&] { return store->schedule({"last", seconds(0), "kind"}).ok(); }));
     EXPECT_TRUE(eventually([&] { return ledger.has_begun("last"); }));
