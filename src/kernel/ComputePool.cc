@@ -50,7 +50,7 @@ ComputeQueue* ComputePool::queue(std::string_view name) {
   MutexLock lock(names_mutex_);
   auto found = names_.find(name);
   if (found == names_.end()) {
-    auto made = std::make_unique<ComputeQueue>(this, names_.size());
+    auto made = std::make_unique<ComputeQueue>(this, static_cast<uint32_t>(names_.size()));
     found = names_.emplace(std::string(name), std::move(made)).first;
     if (closed_) {
       found->second->intake_.close();
@@ -157,6 +157,16 @@ Runnable* ComputePool::next() {
 
 bool ComputePool::close() {
   MutexLock lock(names_mutex_);
+  bool found = false;
+  for (const auto& [name, queue] : names_) {
+    if (!queue->intake_.empty()) {
+      list(queue.get());
+      found = true;
+    }
+  }
+  if (found) {
+    return false;
+  }
   for (const auto& [name, queue] : names_) {
     if (!queue->intake_.close()) {
       // What runs because of the item in there may post to any queue.

@@ -16,7 +16,7 @@ class ComputePool;
 
 // A FIFO of computations. A queue that a pool has created belongs to that pool for ever, and takes
 // items without a lock while it is busy. Any other queue belongs to one pool while it holds an
-// item.
+// item. Its intake is not used, and it is listed if it holds an item.
 //
 // Invariants, for a queue that a pool has created:
 // 1. While the mutex of the pool is free, the queue is listed, that is among those that take turns,
@@ -27,7 +27,8 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
  public:
   ComputeQueue() = default;
   // The queue of that number of a pool.
-  ComputeQueue(const ComputePool* pool, size_t number) : own_(true), number_(number), pool_(pool) {}
+  ComputeQueue(const ComputePool* pool, uint32_t number)
+      : own_(true), number_(number), pool_(pool) {}
   ComputeQueue(const ComputeQueue&) = delete;
   ComputeQueue& operator=(const ComputeQueue&) = delete;
 
@@ -40,7 +41,7 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 
   // Threads that post read these, so they have a line of the cache to themselves.
   const bool own_ = false;                         // created by a pool
-  const size_t number_ = 0;                        // among those of its pool
+  const uint32_t number_ = 0;                      // among those of its pool
   std::atomic<const ComputePool*> pool_{nullptr};  // the pool it belongs to, if any
   // Changed only under the mutex of that pool. Seq_cst, for invariant 2: a thread that posts pushes
   // an item and then reads this word, and a thread that takes the queue off the list clears this
@@ -62,9 +63,11 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 // each, so that a long queue does not delay a short one. No thread takes several items at a time,
 // or an item might begin after a later one of its queue.
 //
-// A post to a listed queue of the pool's own takes no lock. Whoever empties an intake holds the
-// mutex meanwhile. So that this never takes long, a thread that has left kPiece items in an intake
-// empties it itself.
+// A post to a listed queue of the pool's own takes no lock. A thread that empties an intake holds
+// the mutex meanwhile, and has a cache miss for each item. So a thread that has left kPiece items
+// in an intake empties it itself, and an intake holds less than kPiece items for each thread that
+// posts. The first post of a thread to a queue empties the intake too, as it does when the thread
+// uses more queues than it keeps counts of (ThreadContext::left_in).
 class ComputePool final : public WorkerPool {
  public:
   explicit ComputePool(int threads);
@@ -72,8 +75,8 @@ class ComputePool final : public WorkerPool {
   // The queue of that name, created on first use. Lives as long as the pool.
   ComputeQueue* queue(std::string_view name);
 
-  // Returns false, and does not take the item, if the pool has stopped or the queue belongs to
-  // another pool.
+  // Returns false, and does not take the item, if the pool has stopped or is about to, or if the
+  // queue belongs to another pool.
   bool post(ComputeQueue* queue, Runnable* item);
 
   // Requests that items which have not begun do not begin. Each item checks is_abandoned() when its
@@ -82,7 +85,7 @@ class ComputePool final : public WorkerPool {
   bool is_abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
  private:
-  static constexpr size_t kPiece = 256;
+  static constexpr uint32_t kPiece = 64;
 
   size_t waiting() const WF_REQUIRES(mutex_) override { return waiting_; }
   Runnable* next() WF_REQUIRES(mutex_) override;
@@ -100,15 +103,15 @@ class ComputePool final : public WorkerPool {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
-  const uint64_t number_;  // no other pool of the process has the same
-  Mutex names_mutex_;
+  alignas(64) const uint64_t number_;  // no other pool of the process has the same
+  std::atomic<bool> abandoned_{false};
+  alignas(64) Mutex names_mutex_;
   std::unordered_map<std::string, std::unique_ptr<ComputeQueue>, NameHash, std::equal_to<>> names_
       WF_GUARDED_BY(names_mutex_);
   bool closed_ WF_GUARDED_BY(names_mutex_) = false;  // no queue takes items any more
   size_t waiting_ WF_GUARDED_BY(mutex_) = 0;         // items of all listed queues, without intakes
   ComputeQueue* first_listed_ WF_GUARDED_BY(mutex_) = nullptr;
   ComputeQueue* last_listed_ WF_GUARDED_BY(mutex_) = nullptr;
-  std::atomic<bool> abandoned_{false};
 };
 
 }  // namespace workflow

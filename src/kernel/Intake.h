@@ -22,10 +22,10 @@ namespace workflow {
 // 3. While it is closed, it holds nothing, and push() takes nothing.
 //
 // Memory order. push() is a read-modify-write that releases, and take() one that acquires, so what
-// a thread did before it pushed an item happens before the item runs. Successful pushes and the
-// loads of empty() are also seq_cst, because of the sleepers (WorkerPool, invariant 4): a thread
-// that pushes and then reads `unattended_`, and a worker that sets `unattended_` and then calls
-// empty(), cannot both miss what the other has done.
+// a thread did before it pushed an item happens before the item runs. Successful pushes, the
+// loads of empty() and the first load of take() are also seq_cst. A thread that pushes and then
+// reads a flag, and a worker that changes this flag and then calls empty() or take(), cannot both
+// miss what the other has done. The flags are WorkerPool::unattended_ and ComputeQueue::listed_.
 class alignas(64) Intake {
  public:
   Intake() = default;
@@ -59,7 +59,7 @@ class alignas(64) Intake {
 
   // Appends all items to `items`, and returns how many. O(number of items).
   size_t take(RunnableList& items) {
-    Runnable* top = top_.load(std::memory_order_relaxed);
+    Runnable* top = top_.load(std::memory_order_seq_cst);
     if (!top || top == mark()) {
       return 0;
     }

@@ -126,12 +126,15 @@ bool LeaderThreads::is_over(Turn& turn) {
   if (now_ns < turn.look_ns) {
     return false;
   }
+  if (now_ns >= turn.until_ns) {
+    return true;
+  }
   const int64_t cpu_ns = thread_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
   if (turn.until_cpu_ns == 0) {
     turn.until_cpu_ns = cpu_ns + kMaxCallbacksNs - kUnmeasuredNs;
   }
   const int64_t left_ns = turn.until_cpu_ns - cpu_ns;
-  turn.look_ns = now_ns + left_ns;
+  turn.look_ns = std::min(now_ns + left_ns, turn.until_ns);
   return left_ns <= 0;
 }
 
@@ -145,7 +148,7 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
   uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
   word_.store(callback_epoch, std::memory_order_seq_cst);
   watch_->leader_runs_callbacks();
-  Turn turn{begin_ns + kUnmeasuredNs};
+  Turn turn{.look_ns = begin_ns + kUnmeasuredNs, .until_ns = begin_ns + kMaxTurnNs};
   while (Runnable* item = next(callback_epoch)) {
     item->run_queued();
     if (is_over(turn)) {

@@ -88,12 +88,14 @@ class LeaderThreads {
   // If a round finishes something within kCloseRoundsNs after the last one that did, or finishes at
   // least kBusyBatch items, the leader runs them itself, and posts to the handlers what is left
   // after it has run for kMaxCallbacksNs. Time that it has waited for a processor does not count:
-  // on a busy machine the handlers would wait for one, too. After a leader had to be replaced
+  // on a busy machine the handlers would wait for one, too. Nor does time in which callbacks slept,
+  // so a turn ends after kMaxTurnNs in any case. After a leader had to be replaced
   // everything is posted to the handlers for a while: first for kMinHandOverNs, and twice as long
   // each time (up to kMaxHandOverNs) if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr size_t kBusyBatch = 4;
   static constexpr int64_t kMaxCallbacksNs = 500'000;
+  static constexpr int64_t kMaxTurnNs = 2'000'000;
   // How much of it passes before the leader asks for its processor time, which costs a system call.
   static constexpr int64_t kUnmeasuredNs = 100'000;
   static constexpr int64_t kMinHandOverNs = 10'000'000;
@@ -117,6 +119,7 @@ class LeaderThreads {
   // What is left of the time that the leader may run callbacks.
   struct Turn {
     int64_t look_ns;           // the monotonic time at which to look again
+    int64_t until_ns;          // when the turn ends in any case
     int64_t until_cpu_ns = 0;  // when its processor time ends; 0: not looked yet
   };
   // Whether the turn is over. Called by the leader after each item.

@@ -33,10 +33,10 @@ struct ThreadContext {
   // of these queues since it last emptied that intake.
   struct LeftItems {
     uint64_t pool = 0;  // the number of its ComputePool; 0: no queue
-    size_t queue = 0;
-    size_t items = 0;
+    uint32_t queue = 0;
+    uint32_t items = 0;
   };
-  static constexpr size_t kLeftIn = 8;
+  static constexpr size_t kLeftIn = 32;
   LeftItems left_in[kLeftIn];
   // The poller whose thread this is, or null.
   Poller* poller = nullptr;

@@ -19,8 +19,7 @@ namespace workflow {
 //
 // Invariants:
 // 1. The items are slots_[first..end), and `first` and `end` are one word. Both pop() and
-// take_back()
-//    change that word by a compare-and-swap, so each item is removed exactly once.
+//    take_back() change that word by a compare-and-swap, so each item is removed exactly once.
 // 2. Slots are written only by fill(), which the owner calls under the mutex while the queue is
 //    empty. A slot is read by the owner itself, or under the mutex.
 //

@@ -86,7 +86,8 @@ void WorkerPool::stop() {
       ended_.wait(mutex_);
     }
     terminated_ = true;
-    while (!close()) {  // it is closed already, unless all workers are lost
+    // It is closed already, unless all workers are lost. Then nobody is left to run what waits.
+    while (!close()) {
       gather();
     }
     watch_.notify_all();
@@ -209,7 +210,7 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   Wake wake;
   for (;;) {
     if (work_waits() && !waking_ && !napping_) {
-      if (idle_ > 0 && (awake() == 0 || worth_a_thread(work_waiting()))) {
+      if (idle_ > 0 && (awake() <= 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
       } else if (idle_ > 0) {
         wake.supervisor |= watch(Watch::kTicks);

@@ -63,7 +63,8 @@ namespace workflow {
 // 4. A derived class may let threads post without mutex_. They first make waiting() positive, by an
 //    operation that is seq_cst, and then call attend(). While mutex_ is free, unattended_ is true
 //    unless posted work would be attended to as invariant 2 says. Each thread that sets it looks at
-//    waiting() once more afterwards.
+//    waiting() once more afterwards. ComputePool does it in another way: a thread that cannot leave
+//    its item to others takes mutex_ before its post returns.
 // 5. A worker that is idle, blocked or lost has no item in its own queue.
 class WorkerPool {
  public:
@@ -135,13 +136,14 @@ class WorkerPool {
 
  protected:
   // All of these are called with mutex_ held. How many items wait; some that were posted without
-  // mutex_ may be left out, but it is 0 only if none waits.
+  // mutex_ may be left out, but it is 0 only if none waits whose post has returned.
   virtual size_t waiting() const WF_REQUIRES(mutex_) = 0;
   // Moves items that were posted without mutex_ to where waiting() counts them all.
   virtual void gather() WF_REQUIRES(mutex_) {}
   // The next item. Only if waiting() is not 0.
   virtual Runnable* next() WF_REQUIRES(mutex_) = 0;
-  // Makes posts without mutex_ fail from now on. Returns false, and does nothing, if items wait.
+  // Makes posts without mutex_ fail from now on. Returns false if items wait that were posted so;
+  // then posts do not fail.
   virtual bool close() WF_REQUIRES(mutex_) { return true; }
 
   // To be called after work was added or taken. Releases mutex_, and wakes a thread if one is
@@ -272,7 +274,7 @@ class WorkerPool {
   int64_t starved_since_ns_ WF_GUARDED_BY(mutex_) = 0;  // no worker took an item since then
   int quiet_ticks_ WF_GUARDED_BY(mutex_) = 0;           // one after the other
 
-  // Changed under mutex_ only. Each post reads it, so it has a line of the cache to itself.
+  // Changed under mutex_ only. attend() reads it, so no other word of this class is in its line.
   // Seq_cst, for invariant 4: a thread that posts changes waiting() and then reads this word, and a
   // worker sets this word and then reads waiting(). In the single order of these four operations
   // one of the two reads comes after both writes.

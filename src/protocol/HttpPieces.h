@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -101,7 +102,10 @@ class HttpPieces {
   // busy moment has needed.
   static constexpr size_t kKept = kFirstBlock;
 
-  size_t open_size() const { return is_open_ ? last_->size - open_at_ - sizeof(size_t) : 0; }
+  size_t open_size() const {
+    assert(!is_open_ || last_ != nullptr);
+    return is_open_ ? last_->size - open_at_ - sizeof(size_t) : 0;
+  }
 
   static size_t capacity_for(size_t needed, size_t before) {
     if (needed <= kBlock) return std::max({needed, std::min(2 * before, kBlock), kFirstBlock});
@@ -130,6 +134,7 @@ class HttpPieces {
           drop_first();
       }
     }
+    assert(last_ != nullptr);
     if (!is_open_) {
       is_open_ = true;
       open_at_ = last_->size;
@@ -148,6 +153,7 @@ class HttpPieces {
     if (last_ == nullptr) return;
     while (first_ != last_)
       drop_first();
+    assert(last_ != nullptr);
     if (is_open_) {
       taken_ = open_at_;
     } else if (last_->capacity > kKept) {

@@ -11,6 +11,7 @@
 #include "support/OnPoller.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
 
 // A poller whose rounds follow each other closely runs what they finish on its own thread. These
 // facts hold on whatever thread a callback runs; the stream of timers makes it the poller's.
@@ -118,6 +119,28 @@ TEST_F(RunToCompletion, WhatABlockedCallbackHeldUpIsHandedOver) {
       EXPECT_EQ(left.wait(20'000), std::future_status::ready);
     });
   }
+}
+
+// The callbacks of one round, all of which sleep for a moment without telling, are shared out. The
+// thread of the poller must not run them one after the other, although they need little of a
+// processor.
+TEST_F(RunToCompletion, CallbacksThatSleepAreHandedOver) {
+  start_stream();
+  constexpr int kTimers = 60;
+  std::atomic<int> on_poller{0};
+  WFFacilities::WaitGroup left(kTimers);
+  run_on_poller([&] {
+    const auto due = Clock::now() + 5ms;
+    for (int i = 0; i < kTimers; i++) {
+      WFTimer::create(due, [&](WFTimerTask*) {
+        on_poller += ThreadContext::current().running_for != nullptr;
+        std::this_thread::sleep_for(800us);
+        left.done();
+      })->start();
+    }
+  });
+  left.wait();
+  EXPECT_LT(on_poller, kTimers / 4);
 }
 
 TEST_F(RunToCompletion, OneHandlerKeepsCallbacksOnThatThread) {

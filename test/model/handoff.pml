@@ -179,7 +179,7 @@ proctype Poster(byte from; byte to) {
   od
 }
 
-/* WorkQueue::take_back(): some or all items of worker w. Under M. */
+/* WorkQueue::take_back(): the newer half of the items of worker w, or all. Under M. */
 inline take_back(w, all) {
   atomic { r_first = first[w]; r_end = end[w] };
   do
@@ -191,10 +191,7 @@ inline take_back(w, all) {
        :: first[w] != r_first || end[w] != r_end -> r_first = first[w]; r_end = end[w]
        :: else ->
 #endif
-          if
-          :: keep = r_first
-          :: !(all) && r_end - r_first == 2 -> keep = r_first + 1
-          fi;
+          keep = r_first + ((all) -> 0 : (r_end - r_first) / 2);
           end[w] = keep;
 #ifdef MUT_STEAL_WITHOUT_COMPARE
           first[w] = r_first;

@@ -138,6 +138,16 @@ inline close_all() {
   q = 0;
   do
   :: q < QUEUES ->
+     if
+     :: len(intake[q]) > 0 -> list_queue(q); ends = false
+     :: else
+     fi;
+     q++
+  :: else -> break
+  od;
+  q = 0;
+  do
+  :: ends && q < QUEUES ->
      atomic {
        if
        :: len(intake[q]) == 0 -> closed[q] = true
@@ -148,13 +158,13 @@ inline close_all() {
   :: else -> break
   od;
   if
-  :: !ends ->
+  :: !ends && q < QUEUES ->
 #ifndef MUT_STAYS_HALF_CLOSED
      closed[0] = false;
      closed[1] = false;
 #endif
      list_queue(q)
-  :: ends
+  :: else
   fi
 }
 
