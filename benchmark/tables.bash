@@ -121,7 +121,7 @@ table_replace() {
 
 table_memory() {
   table "memory per outstanding timer (1,000,000), bytes" "${named_peers[@]}"
-  line "unnamed" bytes "row=memory_unnamed" "≤ 200" le:abs:200 le:best:1e9
+  line "unnamed" bytes "row=memory_unnamed" "≤ 144" le:abs:144 le:best:1e9
   line "named" bytes "row=memory_named" "≤ 260" le:abs:260 le:best:1e9
 }
 
@@ -231,8 +231,8 @@ table_reschedule() {
 
 table_series() {
   table "a step of a series (empty task: create + run), ns"
-  line "1,000,000 queued before the start" ns "row=series_queued" "≤ 120" le:abs:120
-  line "extending itself 1,000,000 times" ns "row=series_self_extending" "≤ 120" le:abs:120
+  line "1,000,000 queued before the start" ns "row=series_queued" "" le:abs:1e9
+  line "extending itself 1,000,000 times" ns "row=series_self_extending" "" le:abs:1e9
 }
 
 table_scope() {
@@ -265,16 +265,16 @@ table_due() {
 
 table_go() {
   table "a go task that does next to nothing, 1,000,000 started by one thread" tbb
-  line "start, ns of that thread" start_ns "row=go" "≤ 350" le:abs:350 le:tbb:1e9
-  line "start, run and callback, CPU ns of the process" cpu_ns "row=go" "≤ 1.1 × oneTBB" \
-    le:tbb:1.1
+  line "start, ns of that thread" start_ns "row=go" "≤ oneTBB" le:tbb:1
+  line "start, run and callback, CPU ns of the process" cpu_ns "row=go" "≤ oneTBB" \
+    le:tbb:1
 }
 
 table_graph() {
   table "graph of 1000 nodes in 20 layers, 4 arrows to each, µs" tbb ours_go
-  line "empty nodes: build, run and free" life_us "row=graph body_us=0" "≤ tbb" le:tbb:1
+  line "empty nodes: build, run and free" life_us "row=graph body_us=0" "≤ oneTBB" le:tbb:1
   line "the same, CPU" life_cpu_us "row=graph body_us=0" "" le:tbb:1e9
-  line "empty nodes: run" run_us "row=graph body_us=0" "≤ tbb" le:tbb:1
+  line "empty nodes: run" run_us "row=graph body_us=0" "≤ oneTBB" le:tbb:1
   line "the same, CPU" run_cpu_us "row=graph body_us=0" "" le:tbb:1e9
   for body in 1 10; do
     line "nodes of $body µs: build, run and free" life_us "row=graph body_us=$body" "" le:tbb:1e9
@@ -310,12 +310,12 @@ http_lines() {
 
 table_http() {
   table "HTTP small reply, server on one core" "${http_peers[@]}"
-  http_lines http_small "64 1000" "< nginx, ≤ 1.25 × bare" le:nginx:0.9999 le:bare:1.25
+  http_lines http_small "64 1000" "≤ nginx, ≤ 1.2 × bare" le:nginx:1 le:bare:1.2
 }
 
 table_waiting() {
   table "the same while 10,000 other replies wait" "${http_peers[@]}"
-  http_lines http_waiting "64 1000" "< nginx, ≤ 1.25 × bare" le:nginx:0.9999 le:bare:1.25
+  http_lines http_waiting "64 1000" "≤ nginx, ≤ 1.2 × bare" le:nginx:1 le:bare:1.2
 }
 
 table_delayed() {
