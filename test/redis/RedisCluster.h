@@ -162,12 +162,13 @@ class RedisCluster {
   // On a busy machine a node may answer too late, or be told before it has heard of the last
   // change.
   void tell_until_ok(size_t node, const std::vector<std::string>& words) {
-    std::string last;
+    Reply last;
     EXPECT_TRUE(test_support::eventually([&] {
-      last = run(nodes_[node].url(), words).text;
-      return last == "OK";
+      last = run(nodes_[node].url(), words);
+      return last.text == "OK";
     })) << words[1]
-        << " " << words[3] << ": " << last;
+        << " " << words[3] << ", node " << node << ": '" << last.text << "', state " << last.state
+        << ", error " << last.error << " " << last.value.debug_string();
   }
   // The id of the master that has the slot, as the node says.
   std::string owner_by(size_t node, size_t slot) {
