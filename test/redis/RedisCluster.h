@@ -109,6 +109,9 @@ class RedisCluster {
     for (;;) {
       // One at a time, so that there is something in between to be met.
       const auto keys = run(nodes_[from].url(), {"CLUSTER", "GETKEYSINSLOT", number, "1"}).value;
+      if (!keys.is_array()) {
+        continue;  // a busy node has not answered: it may still hold keys, and would refuse to part
+      }
       if (keys.arr_size() == 0) {
         break;
       }
