@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -21,7 +22,8 @@ class DnsLookup::Socket final : public IoHandler {
       : lookup_(&lookup), fd_(std::move(fd)), has_datagrams_(datagrams) {}
 
   int fd() const { return fd_.get(); }
-  bool has_datagrams() const { return has_datagrams_; }
+  // How much of a message by TCP c-ares has not taken yet.
+  size_t left() const { return left_; }
 
   // False with errno.
   bool watch(uint32_t events) {
@@ -36,6 +38,21 @@ class DnsLookup::Socket final : public IoHandler {
     return events_ != 0;
   }
 
+  // As recvfrom(2). A message that is not admitted is dropped, and EAGAIN returned. This does not
+  // keep c-ares from what stands behind it: the socket is level-triggered.
+  ssize_t receive(unsigned char* buffer, size_t size, int flags, struct sockaddr* from,
+                  socklen_t* length) {
+    if (!has_datagrams_) {
+      return receive_stream(buffer, size, flags);
+    }
+    const ssize_t n = receive_some(buffer, size, flags, from, length);
+    if (n >= 0 && !lookup_->admit(buffer, static_cast<size_t>(n), true)) {
+      errno = EAGAIN;
+      return -1;
+    }
+    return n;
+  }
+
   // To be called when c-ares no longer needs the socket.
   void close() { std::exchange(lookup_, nullptr)->poller_.retire(fd(), this); }
 
@@ -47,10 +64,72 @@ class DnsLookup::Socket final : public IoHandler {
   }
   void on_retired() override { delete this; }
 
+  ssize_t receive_some(void* buffer, size_t size, int flags, struct sockaddr* from,
+                       socklen_t* length) {
+    ssize_t n;
+    do {
+      n = ::recvfrom(fd(), buffer, size, flags, from, length);
+    } while (n < 0 && errno == EINTR);
+    return n;
+  }
+
+  // c-ares takes a message in two parts, its length and its bytes. It gets none before the whole
+  // has arrived and is admitted.
+  ssize_t receive_stream(unsigned char* buffer, size_t size, int flags) {
+    if (left_ == 0) {
+      const ssize_t n = read_more(flags);
+      if (n <= 0) {
+        return n;
+      }
+    }
+    const size_t taken = std::min(size, left_);
+    std::copy_n(message_.end() - static_cast<std::ptrdiff_t>(left_), taken, buffer);
+    left_ -= taken;
+    if (left_ == 0) {
+      message_.clear();
+    }
+    return static_cast<ssize_t>(taken);
+  }
+
+  // Above 0 if a message is complete and admitted. Otherwise as recvfrom(2).
+  ssize_t read_more(int flags) {
+    const size_t had = message_.size();
+    const size_t wanted = had < kLengthSize ? kLengthSize : whole_size();
+    try {
+      message_.resize(wanted);
+    } catch (const std::bad_alloc&) {
+      lookup_->system_error_ = errno = ENOMEM;
+      return -1;
+    }
+    const ssize_t n = receive_some(&message_[had], wanted - had, flags, nullptr, nullptr);
+    message_.resize(n > 0 ? had + static_cast<size_t>(n) : had);
+    if (n <= 0) {
+      return n;
+    }
+    if (message_.size() >= kLengthSize && message_.size() == whole_size()) {
+      if (lookup_->admit(&message_[kLengthSize], message_.size() - kLengthSize, false)) {
+        left_ = message_.size();
+        return n;
+      }
+      message_.clear();
+    }
+    errno = EAGAIN;
+    return -1;
+  }
+
+  // Of a message and the length in front of it (RFC 1035, 4.2.2).
+  size_t whole_size() const {
+    return kLengthSize + (static_cast<size_t>(message_[0]) << 8 | message_[1]);
+  }
+
+  static constexpr size_t kLengthSize = 2;
+
   DnsLookup* lookup_;  // null once closed
   const UniqueFd fd_;
   const bool has_datagrams_;
   uint32_t events_ = 0;
+  std::vector<unsigned char> message_;  // by TCP, with its length; what has arrived of it
+  size_t left_ = 0;  // of a complete message, the bytes that c-ares has not taken
 };
 
 namespace {
@@ -235,6 +314,13 @@ void DnsLookup::process(ares_socket_t fd, uint32_t events) {
   const bool readable = failed || (events & EPOLLIN);
   const bool writable = failed || (events & EPOLLOUT);
   ::ares_process_fd(channel_, readable ? fd : ARES_SOCKET_BAD, writable ? fd : ARES_SOCKET_BAD);
+  // What the socket has read already makes no further event.
+  size_t before = SIZE_MAX;
+  for (const Socket* socket = find(fd); socket && socket->left() != 0 && socket->left() < before;
+       socket = find(fd)) {
+    before = socket->left();
+    ::ares_process_fd(channel_, fd, ARES_SOCKET_BAD);
+  }
   proceed();
 }
 
@@ -346,22 +432,14 @@ int DnsLookup::connect_socket(ares_socket_t fd, const struct sockaddr* to, ares_
   return result;
 }
 
-// A datagram that is dropped does not keep c-ares from the one behind it: the socket is
-// level-triggered.
 ares_ssize_t DnsLookup::receive(ares_socket_t fd, void* buffer, size_t size, int flags,
                                 struct sockaddr* from, ares_socklen_t* length, void* self) {
-  ares_ssize_t n;
-  do {
-    n = ::recvfrom(fd, buffer, size, flags, from, length);
-  } while (n < 0 && errno == EINTR);
-  auto& lookup = *static_cast<DnsLookup*>(self);
-  const Socket* const socket = lookup.find(fd);
-  if (n >= 0 && socket && socket->has_datagrams() &&
-      !lookup.admit_datagram(static_cast<unsigned char*>(buffer), static_cast<size_t>(n))) {
-    errno = EAGAIN;
+  Socket* const socket = static_cast<DnsLookup*>(self)->find(fd);
+  if (!socket) {
+    errno = EBADF;
     return -1;
   }
-  return n;
+  return socket->receive(static_cast<unsigned char*>(buffer), size, flags, from, length);
 }
 
 ares_ssize_t DnsLookup::send(ares_socket_t fd, const struct iovec* parts, int count, void*) {
@@ -389,7 +467,7 @@ void DnsLookup::socket_state(void* self, ares_socket_t fd, int readable, int wri
 // c-ares does not check these things itself. A datagram that is not the response to a query need
 // not come from the server. Every failure is given the response code 2, after which c-ares asks the
 // next server: it would not do so after other codes. A broken answer is a failure, too.
-bool DnsLookup::admit_datagram(unsigned char* bytes, size_t size) {
+bool DnsLookup::admit(unsigned char* bytes, size_t size, bool is_datagram) {
   constexpr int kServFail = 2;
   constexpr int kNxDomain = 3;
   if (size < DnsMessage::kHeaderSize) {
@@ -400,7 +478,9 @@ bool DnsLookup::admit_datagram(unsigned char* bytes, size_t size) {
     return false;
   }
   const int code = message.code();
-  if (code == 0 ? is_broken(message) : code != kNxDomain) {
+  // A datagram that was cut off will be asked for by TCP.
+  const bool will_be_whole = is_datagram && message.is_truncated();
+  if (code == 0 ? !will_be_whole && is_broken(message) : code != kNxDomain) {
     bytes[3] = static_cast<unsigned char>((bytes[3] & 0xf0) | kServFail);
   }
   return true;
@@ -409,9 +489,6 @@ bool DnsLookup::admit_datagram(unsigned char* bytes, size_t size) {
 // Whoever forges a datagram without knowing its identifier can change the error of a look-up that
 // fails anyway, and nothing else.
 bool DnsLookup::is_broken(const DnsMessage& message) {
-  if (message.is_truncated()) {
-    return false;  // it will be asked for by TCP
-  }
   try {
     const int family = message.family();
     for (Question& question : questions_) {

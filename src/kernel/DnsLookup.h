@@ -80,7 +80,7 @@ class DnsLookup final : public Runnable, private TimerNode {
     DnsLookup* lookup;
     int family;
     bool unanswered = false;
-    bool broken = false;  // a datagram that may have been its answer was broken
+    bool broken = false;  // a message that may have been its answer was broken
     DnsAnswer answer = {};
   };
 
@@ -116,9 +116,9 @@ class DnsLookup final : public Runnable, private TimerNode {
 
   void process(ares_socket_t fd, uint32_t events);
   Socket* find(ares_socket_t fd) const;
-  // Whether c-ares may see a datagram. May change its response code.
-  bool admit_datagram(unsigned char* bytes, size_t size);
-  // Whether a datagram without a failure's code is broken all the same.
+  // Whether c-ares may see a message. May change its response code.
+  bool admit(unsigned char* bytes, size_t size, bool is_datagram);
+  // Whether a message without a failure's code is broken all the same. Notes it with its question.
   bool is_broken(const DnsMessage& message);
   DnsAnswer error_of(const Question& question, int status) const;
 

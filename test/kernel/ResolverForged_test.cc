@@ -177,6 +177,43 @@ TEST_F(ResolverForgedTest, TheNextServerIsAskedAfterABrokenAnswer) {
   }
 }
 
+// The first server's answer by TCP is broken, forged or a failure of any code.
+TEST_F(ResolverForgedTest, TheNextServerIsAskedAfterABrokenAnswerByTcp) {
+  test_support::FakeDnsServer bad;
+  options_.files.servers = {bad.address(), server_.address()};
+  std::vector<DnsReply> replies = {
+      {.v4 = {"192.0.2.66"}, .how = DnsReply::How::kCutMessage, .only_tcp = true},
+      {.only_tcp = true, .records = {{"one.test", kDnsCname, "two.test"}}}};
+  for (const int rcode : {1, 2, 6, 9, 15}) {
+    replies.push_back({.rcode = rcode, .only_tcp = true});
+  }
+  for (size_t i = 0; i < replies.size(); i++) {
+    const std::string name = "a" + std::to_string(i) + ".test";
+    bad.set(name, replies[i]);
+    server_.set(name, {.v4 = {"192.0.2.1"}, .only_tcp = i % 2 == 0});
+    EXPECT_EQ(look_up(name), (Found{0, {"192.0.2.1"}})) << i;
+  }
+  EXPECT_EQ(bad.asked_by_tcp(), replies.size());
+}
+
+TEST_F(ResolverForgedTest, AnAnswerByTcpIsReadInPartsOfAnySize) {
+  for (const bool one_by_one : {false, true}) {
+    const std::string name = one_by_one ? "bytes.test" : "whole.test";
+    server_.set(
+        name, {.v4 = {"192.0.2.1", "192.0.2.2"}, .only_tcp = true, .in_single_bytes = one_by_one});
+    EXPECT_EQ(look_up(name), (Found{0, {"192.0.2.1", "192.0.2.2"}})) << name;
+  }
+}
+
+TEST_F(ResolverForgedTest, WhatIsNoResponseIsIgnoredByTcpToo) {
+  server_.set("www.test", {.v4 = {"192.0.2.1"},
+                           .only_tcp = true,
+                           .edit = [](std::string& message) { message[2] &= 0x7f; },
+                           .then_unedited = true});
+  EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
+  EXPECT_EQ(server_.asked_by_tcp(), 1U);
+}
+
 TEST_F(ResolverForgedTest, AChainIsFollowedInAnyCaseOfLetters) {
   server_.set("www.test", {.records = {{"WWW.test", kDnsCname, "B.test"},
                                        {"b.TEST", kDnsCname, "c.test"},

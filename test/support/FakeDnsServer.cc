@@ -1,6 +1,7 @@
 #include "support/FakeDnsServer.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -190,6 +191,8 @@ void FakeDnsServer::run() {
     }
     if (fds[1].revents) {
       streams.emplace_back(::accept4(tcp_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const int on = 1;  // so that parts of a message are sent as they are
+      ::setsockopt(streams.back().get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     if (fds[2].revents) {
       eventfd_t ignored;
@@ -264,7 +267,10 @@ bool FakeDnsServer::on_stream(int fd) {
     std::string message;
     put16(message, static_cast<uint32_t>(reply.size()));
     message += reply;
-    ::send(fd, message.data(), message.size(), MSG_NOSIGNAL);
+    const size_t part = is_sent_in_bytes(query) ? 1 : message.size();
+    for (size_t at = 0; at < message.size(); at += part) {
+      ::send(fd, &message[at], part, MSG_NOSIGNAL);
+    }
   }
   return !replies.empty();
 }
@@ -288,6 +294,12 @@ DnsReply FakeDnsServer::reply_for(const std::string& name, int type) const {
     }
   }
   return others_;
+}
+
+bool FakeDnsServer::is_sent_in_bytes(const std::string& query) const {
+  const auto asked = parse(query);
+  std::lock_guard<std::mutex> lock(mutex_);
+  return asked && reply_for(asked->name, asked->type).in_single_bytes;
 }
 
 std::vector<std::string> FakeDnsServer::replies_to(const std::string& query, bool by_tcp) {
@@ -336,7 +348,7 @@ std::vector<std::string> FakeDnsServer::replies_to(const std::string& query, boo
   if (reply.edit) {
     reply.edit(messages[0]);
   }
-  if (reply.then_unedited && !by_tcp) {
+  if (reply.then_unedited) {
     messages.push_back(std::move(message));
   }
   return messages;

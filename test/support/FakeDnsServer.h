@@ -42,7 +42,8 @@ struct DnsReply {
   std::vector<DnsRecord> records = {};  // stand before all others in the answer
   // Changes the message before it is sent. Called by the server's thread.
   std::function<void(std::string& message)> edit = {};
-  bool then_unedited = false;  // by UDP, the message as it was before `edit` follows at once
+  bool then_unedited = false;    // the message as it was before `edit` follows at once
+  bool in_single_bytes = false;  // by TCP, each in a segment of its own
 };
 
 // A name server on a port of 127.0.0.1, by UDP and TCP. Names it was not told of do not exist.
@@ -89,6 +90,7 @@ class FakeDnsServer {
   bool on_stream(int fd);
   // The messages to send.
   std::vector<std::string> replies_to(const std::string& query, bool by_tcp);
+  bool is_sent_in_bytes(const std::string& query) const;
   DnsReply reply_for(const std::string& name, int type) const;  // under mutex_
   void corrupt(std::string& message, size_t question_end);
 
