@@ -229,6 +229,16 @@ table_reschedule() {
   line "CPU of the round that finds it put off" cpu_ns "row=reschedule_put_off" "" le:abs:1e9
 }
 
+table_manual() {
+  table "a deadline on the manual clock, µs"
+  line "ticks of a periodic timer, one call" us "row=manual_ticks" "≤ 14" le:abs:14
+  line "the same, CPU" cpu_us "row=manual_ticks" "" le:abs:1e9
+  line "timers of their own, one call" us "row=manual_timers" "≤ 14" le:abs:14
+  line "the same, CPU" cpu_us "row=manual_timers" "" le:abs:1e9
+  line "a call for each timer" us "row=manual_calls" "≤ 14" le:abs:14
+  line "the same, CPU" cpu_us "row=manual_calls" "" le:abs:1e9
+}
+
 table_series() {
   table "a step of a series (empty task: create + run), ns"
   line "1,000,000 queued before the start" ns "row=series_queued" "" le:abs:1e9
