@@ -50,6 +50,8 @@ class Noted {
 
 }  // namespace
 
+// In each case the pool is destroyed first, which waits for the items that still use the tallies.
+
 TEST(HandOff, ItemsBehindABlockedOneRunElsewhere) {
   Tally released;
   Tally others;
@@ -143,9 +145,9 @@ TEST(HandOff, FewItemsAreTurnedRoundAtATime) {
 
 // Real time passes in the next two, because the fact is that little happens meanwhile.
 TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
-  ShortItems<ComputePool> pool(1);
   Tally released;
   Tally begun;
+  ShortItems<ComputePool> pool(1);
   pool.post_one([&] {
     begun.add();
     EXPECT_TRUE(released.wait_for(1));
@@ -160,9 +162,9 @@ TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
 
 TEST(HandOff, FewTicksFollowAShare) {
   static constexpr size_t kRounds = 5;
+  Tally runs;
   ShortItems<HandlerPool> pool(2);
   const uint64_t before = (*pool).looks();
-  Tally runs;
   for (size_t round = 0; round < kRounds; round++) {
     RunnableList batch;
     for (size_t i = 0; i < 3; i++) {
@@ -177,9 +179,9 @@ TEST(HandOff, FewTicksFollowAShare) {
 
 // A thread that is busy for long is not one that takes what is posted soon.
 TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
-  ShortItems<HandlerPool> pool(2);
   Tally released;
   Tally runs;
+  ShortItems<HandlerPool> pool(2);
   post(*pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
   post(*pool, [&] { runs.add(); });
   EXPECT_TRUE(runs.wait_for(1));
