@@ -30,18 +30,18 @@ void SqliteCheckpoints::committed(int64_t log_bytes) {
   }
   const int64_t left = log_bytes - copied;
   const bool restarts =
-      log_bytes >= kRestartBytes && (left <= kLastBytes || log_bytes >= kMostLogBytes);
-  if (failed_ || (left < kStepBytes && log_bytes < kRestartBytes)) {
+      log_bytes >= restart_bytes_ && (left <= last_bytes_ || log_bytes >= most_bytes_);
+  if (failed_ || (left < step_bytes_ && log_bytes < restart_bytes_)) {
     return;
   }
   if (restarts || !thread_.joinable()) {
-    if (log_bytes >= kMostLogBytes) {
+    if (log_bytes >= most_bytes_) {
       mutex_.lock();
     } else if (!mutex_.try_lock()) {
       return;
     }
     copy(restarts ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE,
-         log_bytes >= kMostLogBytes ? kReaderMs : 0);
+         log_bytes >= most_bytes_ ? kReaderMs : 0);
     mutex_.unlock();
     return;
   }

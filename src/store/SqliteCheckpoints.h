@@ -18,20 +18,16 @@ namespace workflow {
 //
 // Invariants:
 // 1. The connection is used with mutex_ locked. Nobody waits for the mutex, except when the log is
-//    larger than kMostLogBytes.
+//    larger than most_bytes_.
 // 2. After an error of the disk nothing is copied any more. failed() is true then.
 class SqliteCheckpoints {
  public:
-  static constexpr int64_t kStepBytes = int64_t{4} * 1024 * 1024;
-  static constexpr int64_t kRestartBytes = int64_t{64} * 1024 * 1024;
-  static constexpr int64_t kMostLogBytes = int64_t{76} * 1024 * 1024;
-  // The log begins anew only if not more than this remains to be copied.
-  static constexpr int64_t kLastBytes = int64_t{1} * 1024 * 1024;
-
   // For how long a log that is too large may make a commit wait for its readers.
   static constexpr int kReaderMs = 10;
 
-  explicit SqliteCheckpoints(SqliteConnection& connection) : connection_(connection) {}
+  // The log begins anew when it has `log_bytes`, if nearly all of it is copied by then.
+  SqliteCheckpoints(SqliteConnection& connection, int64_t log_bytes)
+      : connection_(connection), restart_bytes_(log_bytes) {}
   ~SqliteCheckpoints() { stop(); }
   SqliteCheckpoints(const SqliteCheckpoints&) = delete;
   SqliteCheckpoints& operator=(const SqliteCheckpoints&) = delete;
@@ -57,6 +53,12 @@ class SqliteCheckpoints {
   void sync() WF_REQUIRES(mutex_);
 
   SqliteConnection& connection_;
+  const int64_t restart_bytes_;
+  const int64_t step_bytes_ = restart_bytes_ / 16;  // so much is copied at a time
+  // The log begins anew only if not more than this remains to be copied, or if the log is too
+  // large.
+  const int64_t last_bytes_ = restart_bytes_ / 64;
+  const int64_t most_bytes_ = restart_bytes_ + 3 * step_bytes_;
   Thread thread_;
   Mutex mutex_;
   Mutex wake_mutex_;

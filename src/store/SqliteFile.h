@@ -18,6 +18,7 @@ struct SqliteSettings {
   bool full_sync = true;           // false: a loss of power may undo the last transactions
   int busy_ms = SqliteConnection::kBusyMs;
   int64_t reserve_bytes = int64_t{8} * 1024 * 1024;
+  int64_t log_bytes = int64_t{64} * 1024 * 1024;  // as large as this the log begins anew
   // The type of the file system of a path, as statfs(2) tells it.
   std::function<long(const std::string& path)> file_system_type;
   // How many bytes are free on the file system of a path, as statvfs(3) tells it.

@@ -139,7 +139,7 @@ int SqliteStore::verify(std::string* message) {
 
 void SqliteStore::begin(bool with_thread) {
   file_.set_copies_on_close(true);
-  checkpoints_.emplace(file_.checkpoints());
+  checkpoints_.emplace(file_.checkpoints(), log_bytes_);
   if (SqliteReserve::is_full(reserve_.make())) {
     queue_.page().disk_is_full = 1;
   }

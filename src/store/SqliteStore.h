@@ -39,7 +39,10 @@ namespace workflow {
 class SqliteStore {
  public:
   SqliteStore(const std::string& path, SqliteLayout layout, const SqliteSettings& settings)
-      : layout_(layout), file_(path, settings, layout), reserve_(path + "-reserve", settings) {}
+      : layout_(layout),
+        log_bytes_(settings.log_bytes),
+        file_(path, settings, layout),
+        reserve_(path + "-reserve", settings) {}
   SqliteStore(const SqliteStore&) = delete;
   SqliteStore& operator=(const SqliteStore&) = delete;
 
@@ -96,6 +99,7 @@ class SqliteStore {
   int verify(std::string* message);
 
   const SqliteLayout layout_;
+  const int64_t log_bytes_;
   SqliteOpened opened_;
   SqliteFile file_;
   SqliteReserve reserve_;

@@ -264,8 +264,9 @@ TEST_P(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
     SetClock clock;
     const FastDir directory;
     FaultVfs vfs;
-    const auto backend =
-        open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    workflow::SqliteSettings settings = settings_of(vfs);
+    settings.log_bytes = 1024 * 1024;
+    const auto backend = open_backend(directory.path("timers"), options_of(clock), settings);
     ASSERT_TRUE(backend);
     vfs.set_fault([system_error](FaultVfs::Operation operation, bool) {
       errno = system_error;
@@ -291,8 +292,9 @@ TEST_P(SqliteFaults, AFailedCheckpointFailsTheStoreForEachErrno) {
     SetClock clock;
     const FastDir directory;
     FaultVfs vfs;
-    const auto backend =
-        open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+    workflow::SqliteSettings settings = settings_of(vfs);
+    settings.log_bytes = 1024 * 1024;
+    const auto backend = open_backend(directory.path("timers"), options_of(clock), settings);
     ASSERT_TRUE(backend);
     vfs.set_fault([system_error](FaultVfs::Operation operation, bool) {
       errno = system_error;
