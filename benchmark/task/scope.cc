@@ -1,11 +1,11 @@
 // Row scope: what a scope costs. Links: workflow.
 //
 // step: a series of --n tasks that enter a scope and leave it at once, and the same tasks in a
-// series that runs in no scope; they differ by what enter and leave cost. cancel: --waiting tasks
-// wait in one scope that is cancelled, timers or counters: the call for each of them, and the time
-// until the last has been called back. The only handler is occupied meanwhile: it takes the lock of
-// the scope again and again, as a task does that would begin to wait, and notes the longest time
-// that this took.
+// series that runs in no scope; they differ by what enter and leave cost. timers, counters:
+// --waiting tasks wait in one scope that is cancelled: the call for each of them, and the time
+// until the last has been called back. The only handler is occupied meanwhile. leave: the longest
+// time that it took another thread to end one of --leaving counters while their scope was
+// cancelled, and before.
 
 #include <workflow/WFFacilities.h>
 #include <workflow/WFGlobal.h>
@@ -14,6 +14,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "common/Measure.h"
 
@@ -49,65 +52,115 @@ void run_steps(const char* way, bool scoped, size_t n) {
   Line(way, "ours").add("n", n).add("ns", per_op(now_ns() - begin_ns, n)).print();
 }
 
-// What a Prober has found.
-struct Probe {
-  std::atomic<bool> begun{false};
-  std::atomic<bool> over{false};  // set when the cancel call has returned
-  int64_t longest_ns = 0;         // valid once the task has ended
-};
+std::string counter_name(size_t i) {
+  return "counter " + std::to_string(i);
+}
 
-// Occupies a handler from its dispatch until the cancel call has returned. The scope that it enters
-// then has ended and refuses it, so nobody calls it.
+// Ends the counters of these numbers by their names, one after the other. Returns the longest time
+// that one call took.
+int64_t end_counters(size_t from, size_t to) {
+  int64_t longest_ns = 0;
+  for (size_t i = from; i < to; ++i) {
+    const std::string name = counter_name(i);
+    const int64_t begin_ns = now_ns();
+    WFTaskFactory::count_by_name(name);
+    longest_ns = std::max(longest_ns, now_ns() - begin_ns);
+  }
+  return longest_ns;
+}
+
+// Occupies a handler, from its dispatch, for as long as `body` runs.
 class Prober : public WFGenericTask {
  public:
-  explicit Prober(Probe* probe) : probe_(probe) {}
+  explicit Prober(std::function<void()> body) : body_(std::move(body)) {}
 
  private:
   void dispatch() override {
-    probe_->begun = true;
-    while (cancel_reason() == 0) {
-    }
-    for (int64_t before = now_ns(); !probe_->over.load(std::memory_order_relaxed);) {
-      enter_scope();
-      const int64_t after = now_ns();
-      probe_->longest_ns = std::max(probe_->longest_ns, after - before);
-      before = after;
-    }
+    body_();
     WFGenericTask::dispatch();
   }
 
-  Probe* const probe_;
+  const std::function<void()> body_;
 };
 
-template <class Create>
-void run_cancel(const char* way, size_t n, Create create) {
-  std::atomic<size_t> ended{0};
-  Probe probe;
-  WFFacilities::WaitGroup finished(1);
+// A scope task with a branch for each task that `add` adds to a parallel.
+template <class Add>
+WFScopeTask* scope_of(Add add, WFFacilities::WaitGroup& finished) {
   ParallelWork* const all = Workflow::create_parallel_work(nullptr);
-  for (size_t i = 0; i < n; ++i) {
-    all->add_series(Workflow::create_series_work(create(&ended), nullptr));
-  }
   // Branches are dispatched in order, by one thread.
-  all->add_series(Workflow::create_series_work(new Prober(&probe), nullptr));
+  add([all](SubTask* task) { all->add_series(Workflow::create_series_work(task, nullptr)); });
   // After a timer the handler dispatches the branches, not this thread.
   WFScopeTask* const task = WFTaskFactory::create_scope_task(
       WFTaskFactory::create_timer_task(0, 0, nullptr), [&](WFScopeTask*) { finished.done(); });
   task->sub_series()->push_back(all);
+  return task;
+}
+
+template <class Create>
+void run_cancel(const char* way, size_t n, Create create) {
+  std::atomic<size_t> ended{0};
+  std::atomic<bool> begun{false};
+  std::atomic<bool> over{false};
+  WFFacilities::WaitGroup finished(1);
+  WFScopeTask* const task = scope_of(
+      [&](auto add) {
+        for (size_t i = 0; i < n; ++i)
+          add(create(&ended));
+        add(new Prober([&] {
+          for (begun = true; !over;) {
+          }
+        }));
+      },
+      finished);
   const WFScope scope = task->scope();
   task->start();
-  while (!probe.begun)
+  while (!begun)
     sleep_ns(kNsPerMs);
   const int64_t begin_ns = now_ns();
   scope.cancel();
   const int64_t call_ns = now_ns() - begin_ns;
-  probe.over = true;
+  over = true;
   finished.wait();
   Line(way, "ours")
       .add("n", n)
       .add("call_ns", per_op(call_ns, n))
       .add("ns", per_op(now_ns() - begin_ns, n))
-      .add("longest_us", static_cast<double>(probe.longest_ns) / kNsPerUs)
+      .print();
+}
+
+// So many counters wait in a scope, half of them with names. A handler ends the first half of those
+// before the scope is cancelled, and the others meanwhile, as far as they still wait.
+void run_leave(size_t n) {
+  std::atomic<bool> ready{false};
+  std::atomic<bool> cancels{false};
+  int64_t before_ns = 0;
+  int64_t meanwhile_ns = 0;
+  WFFacilities::WaitGroup finished(1);
+  WFScopeTask* const task = scope_of(
+      [&](auto add) {
+        for (size_t i = 0; i < n / 2; ++i) {
+          add(WFTaskFactory::create_counter_task(1, nullptr));
+          add(WFTaskFactory::create_counter_task(counter_name(i), 1, nullptr));
+        }
+        add(new Prober([&] {
+          before_ns = end_counters(0, n / 4);
+          for (ready = true; !cancels;) {
+          }
+          meanwhile_ns = end_counters(n / 4, n / 2);
+        }));
+      },
+      finished);
+  const WFScope scope = task->scope();
+  task->start();
+  while (!ready)
+    sleep_ns(kNsPerMs);
+  cancels = true;
+  scope.cancel();
+  finished.wait();
+  Line("scope_leave", "ours")
+      .add("n", n)
+      .add("before_us", static_cast<double>(before_ns) / kNsPerUs)
+      .add("longest_us", static_cast<double>(meanwhile_ns) / kNsPerUs)
       .print();
 }
 
@@ -130,5 +183,6 @@ int main(int argc, char** argv) {
   bench::run_cancel("scope_counters", waiting, [](std::atomic<size_t>* ended) {
     return WFTaskFactory::create_counter_task(1, [ended](WFCounterTask*) { ++*ended; });
   });
+  bench::run_leave(options.count("leaving", 20'000));
   return 0;
 }

@@ -20,8 +20,13 @@ void CancelScope::release() {
 
 int CancelScope::enter(CancelRegistration& registration, Kind kind) {
   schedule_point();
+  // A thread that is refused again and again must not wait for a canceller that locks in a loop.
+  int reason = reason_for(kind);
+  if (reason != 0) {
+    return reason;
+  }
   MutexLock lock(mutex_);
-  const int reason = list(kind).reason.load(std::memory_order_relaxed);
+  reason = list(kind).reason.load(std::memory_order_relaxed);
   if (reason == 0) {
     assert(registration.state_ == CancelRegistration::State::kOutside);
     registration.kind_ = kind;

@@ -45,7 +45,8 @@ namespace workflow {
 // 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
 //    It is posted exactly once: by its own thread if leave() returns true, otherwise by the
 //    canceller.
-// 5. No thread holds the mutex longer than it takes to link or unlink one registration.
+// 5. No thread holds the mutex longer than it takes to link or unlink one registration. Once there
+//    is a reason, enter() does not lock.
 class CancelScope {
  public:
   using Kind = CancelRegistration::Kind;
