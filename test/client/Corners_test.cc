@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // What clients do where things meet that seldom do.

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "client/DeadlineFixture.h"
-#include "server/TestServer.h"
 #include "support/FakeDnsServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "support/UdpSocket.h"
 #include "workflow/TLVMessage.h"
 #include "workflow/WFDeadline.h"

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 

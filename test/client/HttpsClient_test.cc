@@ -7,10 +7,10 @@
 #include <string>
 #include <thread>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // HTTP requests over TLS: whom a client trusts, and what it says when it does not.

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/RawServer.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"

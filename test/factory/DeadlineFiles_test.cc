@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "DeadlineProbes.h"
-#include "FileProbes.h"
+#include "support/FileProbes.h"
 #include "support/TempDir.h"
 #include "util/UniqueFd.h"
 

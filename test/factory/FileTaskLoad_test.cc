@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "FileProbes.h"
 #include "support/CpuTime.h"
+#include "support/FileProbes.h"
 #include "support/TestSeed.h"
 #include "util/Time.h"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "FileProbes.h"
 #include "support/Descriptors.h"
+#include "support/FileProbes.h"
 #include "workflow/WFFacilities.h"
 
 // What each kind of file task does, on both backends.

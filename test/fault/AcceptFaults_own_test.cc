@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "fault/SystemFaults.h"
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/CpuTime.h"
 #include "support/Descriptors.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 
 // What accept(2) may answer without ending the listener, and life without descriptors.
 

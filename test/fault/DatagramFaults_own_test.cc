@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fault/SystemFaults.h"
-#include "server/Datagrams.h"
+#include "support/Datagrams.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 

@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <string>
 
-#include "factory/FileProbes.h"
-#include "fault/MemoryFaults.h"
-#include "server/TestServer.h"
+#include "support/FileProbes.h"
+#include "support/MemoryFaults.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFHttpStream.h"
 

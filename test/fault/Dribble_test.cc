@@ -5,11 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
 #include "fault/CutStream.h"
-#include "fault/Descriptors.h"
+#include "support/Descriptors.h"
+#include "support/Fetch.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 

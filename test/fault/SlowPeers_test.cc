@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#include "fault/Descriptors.h"
 #include "fault/Slowness.h"
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/CpuTime.h"
+#include "support/Descriptors.h"
 #include "support/Sanitizers.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 #include "workflow/WFGlobal.h"
 
 // Peers that are stopped or never read, and callbacks that block: the others are served throughout.
@@ -192,7 +192,7 @@ TEST(SlowPeers, OthersAreServedMeanwhile) {
   TestServer plain(process);
   TestServer tls(process, server_test::http_params(), &certificate);
   ASSERT_TRUE(TlsClient(tls.port(), {}).connected() && plain.serves());
-  const size_t descriptors = fault::descriptor_count();
+  const size_t descriptors = test_support::descriptor_count();
   {
     // One that is stopped in the middle of a reply, some that never read theirs, over TLS, too, and
     // some whose callbacks block, more than there are handlers.
@@ -226,5 +226,5 @@ TEST(SlowPeers, OthersAreServedMeanwhile) {
   EXPECT_TRUE(plain.has_connections(0));
   EXPECT_TRUE(tls.has_connections(0));
   EXPECT_TRUE(server_test::eventually([&] { return behind.ended == behind.begun; }));
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
 }

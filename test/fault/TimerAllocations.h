@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "fault/MemoryFaults.h"
+#include "support/MemoryFaults.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "kernel/ThreadContext.h"
-#include "server/TestServer.h"
 #include "support/RealFunction.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpStream.h"
 

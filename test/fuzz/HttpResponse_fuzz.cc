@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "Fuzzing.h"
-#include "protocol/HttpFeeding.h"
 #include "protocol/HttpGrammar.h"
+#include "support/HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 

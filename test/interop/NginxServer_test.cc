@@ -3,9 +3,9 @@
 #include <atomic>
 #include <filesystem>
 
-#include "client/Fetch.h"
 #include "interop/Origin.h"
 #include "interop/Servers.h"
+#include "support/Fetch.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 

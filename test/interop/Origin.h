@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/TestServer.h"
 #include "support/Sanitizers.h"
+#include "support/TestServer.h"
 #include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"

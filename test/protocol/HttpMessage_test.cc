@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "Append.h"
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 
 using http_feeding::body_of;
 using http_feeding::describe;

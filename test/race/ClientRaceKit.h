@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/RawServer.h"
 #include "support/Certificates.h"
 #include "support/RaceKit.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 

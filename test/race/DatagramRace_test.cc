@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernel/Runtime.h"
-#include "server/Datagrams.h"
+#include "support/Datagrams.h"
 #include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "factory/FileProbes.h"
+#include "support/FileProbes.h"
 #include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFHttpStream.h"
 

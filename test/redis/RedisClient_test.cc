@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Tally.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFDeadline.h"

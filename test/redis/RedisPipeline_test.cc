@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "store/RedisWire.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 

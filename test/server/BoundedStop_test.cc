@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Background.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 
 // A stop with a time limit: what becomes of the replies that are still delayed, and what it tells.

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 
 // What a request knows of its connection, and what a user keeps with it.
 

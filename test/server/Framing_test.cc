@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 
 // Requests that another recipient could read differently: each is refused, nothing that follows it
 // on its connection is processed, and the server goes on serving others.

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/RawClient.h"
 #include "support/Eventually.h"
 #include "support/Loopback.h"
+#include "support/RawClient.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"

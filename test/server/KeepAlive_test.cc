@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 
 // How long a connection lasts, and the order of what is on it.
 

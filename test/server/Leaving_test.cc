@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "server/TestServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 
 // A client that leaves while its reply is delayed: what the request learns of it, and when.

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 
 // The sizes and numbers a client may not exceed, each at its default and as a parameter. What
 // passes at exactly the limit is processed; one more is refused.

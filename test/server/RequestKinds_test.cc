@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Background.h"
 #include "support/FakeDnsServer.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "support/UdpSocket.h"
 #include "workflow/Executor.h"
 #include "workflow/TLVMessage.h"

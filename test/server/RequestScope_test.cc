@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "server/TestServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 
 // The request of a server's task is a scope.
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 #include "support/Text.h"
 
 // Requests with bodies, and the conversation before a body.

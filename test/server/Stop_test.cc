@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "kernel/ThreadContext.h"
-#include "server/TestServer.h"
 #include "support/Background.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "server/TaskEnds.h"
-#include "server/TestServer.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpStream.h"
 #include "workflow/WFManualClock.h"

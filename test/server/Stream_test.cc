@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/TaskEnds.h"
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpStream.h"

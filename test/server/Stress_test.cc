@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 
 // Everything at once, from a printed seed: pipelining, resets, delays, cancels, starts and stops.
 

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/Certificates.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 #include "workflow/WFGlobal.h"
 
 // The server over TLS, with OpenSSL on the other side.

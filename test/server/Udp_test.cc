@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/Datagrams.h"
 #include "support/Certificates.h"
+#include "support/Datagrams.h"
 #include "support/TempDir.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ComputeLedger.h"
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFAlgoTaskFactory.h"
 #include "workflow/WFFacilities.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFCoroutine.h"
 #include "workflow/WFSimulation.h"
 

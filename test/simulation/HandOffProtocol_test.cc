@@ -10,12 +10,12 @@
 #include <random>
 #include <vector>
 
-#include "Seeds.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
+#include "support/Seeds.h"
 #include "util/Mutex.h"
 
 using workflow::BlockingScope;

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "Seeds.h"
 #include "TimerLedger.h"
+#include "support/Seeds.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "ScopedSeries.h"
-#include "Seeds.h"
 #include "factory/TimerTask.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"

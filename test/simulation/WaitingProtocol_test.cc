@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "Seeds.h"
 #include "WaitingLedger.h"
+#include "support/Seeds.h"
 #include "workflow/WFFacilities.h"
 
 namespace {

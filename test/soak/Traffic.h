@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFTaskFactory.h"
 

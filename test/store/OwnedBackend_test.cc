@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "store/FaultVfs.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteSeals.h"
 #include "support/Eventually.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "support/Text.h"
 

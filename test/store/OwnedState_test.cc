@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "store/SqliteKit.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 
 // How the journal of a store with one owner is kept short.
 

@@ -16,10 +16,6 @@
 #include <variant>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisCluster.h"
-#include "redis/RedisServer.h"
 #include "store/RedisSlots.h"
 #include "store/RedisStoreKit.h"
 #include "store/RedisStorePlace.h"
@@ -27,6 +23,10 @@
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCluster.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/TestSeed.h"
 
 // Stores in a Redis Cluster. What happened is judged by receipts, by what has started, and by what

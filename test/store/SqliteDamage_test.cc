@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "store/SqliteKit.h"
 #include "store/SqliteSeals.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/Text.h"
 
 namespace test_support {

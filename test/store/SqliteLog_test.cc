@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "store/SqliteCheckpoints.h"
-#include "store/SqliteKit.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 
 namespace test_support {
 namespace {

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "store/SqliteFile.h"
-#include "store/SqliteKit.h"
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
 #include "store/SqliteSeals.h"
 #include "support/Descriptors.h"
+#include "support/SqliteKit.h"
 #include "support/TempDir.h"
 
 namespace test_support {

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <string>
 
-#include "store/SqliteKit.h"
+#include "support/SqliteKit.h"
 
 namespace test_support {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
+#include "support/SqliteKit.h"
 #include "workflow/WFCron.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTimerStore.h"

@@ -14,15 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
 #include "store/HistoryChecker.h"
 #include "store/HistoryWorker.h"
 #include "store/SqliteChild.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteQueue.h"
 #include "store/SqliteSeals.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "support/Text.h"
 

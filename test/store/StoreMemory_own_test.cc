@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "fault/MemoryFaults.h"
-#include "redis/RedisServer.h"
 #include "store/BackendAround.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Descriptors.h"
 #include "support/Eventually.h"
+#include "support/MemoryFaults.h"
+#include "support/RedisServer.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "workflow/RedisMessage.h"
 #include "workflow/WFGlobal.h"

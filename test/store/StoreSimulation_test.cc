@@ -12,7 +12,7 @@
 
 #include "FaultyBackend.h"
 #include "StoreKit.h"
-#include "simulation/Seeds.h"
+#include "support/Seeds.h"
 #include "support/TestSeed.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFSimulation.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "redis/RedisServer.h"
 #include "store/SqliteChild.h"
+#include "support/RedisServer.h"
 #include "support/ShiftedClocks.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"

@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "redis/RedisServer.h"
 #include "store/SqliteChild.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/RedisServer.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 
 // A worker that is stopped (SIGSTOP) beyond its lease and then continued, and a server that is. The

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/RawClient.h"
-#include "tutorial/Program.h"
+#include "support/RawClient.h"
+#include "support/TutorialProgram.h"
 
 namespace tutorial_test {
 

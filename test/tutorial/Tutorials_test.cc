@@ -3,9 +3,9 @@
 #include <chrono>
 #include <string>
 
-#include "server/RawClient.h"
+#include "support/RawClient.h"
 #include "support/Text.h"
-#include "tutorial/Program.h"
+#include "support/TutorialProgram.h"
 
 using server_test::HttpReply;
 using server_test::RawClient;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 #include "support/UdpSocket.h"
 #include "workflow/WFServer.h"
 #include "workflow/WFTaskFactory.h"

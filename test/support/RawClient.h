@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/TlsLayer.h"
 #include "support/Tally.h"
+#include "support/TlsLayer.h"
 #include "util/UniqueFd.h"
 
 namespace server_test {

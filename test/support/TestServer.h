@@ -11,10 +11,10 @@
 #include <thread>
 #include <utility>
 
-#include "server/RawClient.h"
 #include "support/Certificates.h"
 #include "support/Eventually.h"
 #include "support/Loopback.h"
+#include "support/RawClient.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
