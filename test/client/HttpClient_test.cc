@@ -313,20 +313,6 @@ TEST(HttpClient, SilentServersTimeOut) {
   EXPECT_EQ(server.connections(), 3) << "a request that timed out may have been carried out";
 }
 
-TEST(HttpClient, ServersThatTakeNothingTimeOut) {
-  WFFacilities::WaitGroup over(1);
-  RawServer server([&over](Peer&, int) { over.wait(); });  // does not read
-  const std::string large(20'000'000, 'z');
-  const Fetched got = fetch(server.url(), {.change = [&](auto* t) {
-                              t->get_req()->set_method("POST");
-                              t->get_req()->append_output_body_nocopy(large);
-                              t->set_send_timeout(50);
-                            }});
-  over.done();
-  EXPECT_EQ(got.error, ETIMEDOUT);
-  EXPECT_EQ(got.timeout_reason, TOR_TRANSMIT_TIMEOUT);
-}
-
 TEST(HttpClient, NoMoreConnectionsThanAllowed) {
   struct WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
   settings.endpoint_params.max_connections = 2;
