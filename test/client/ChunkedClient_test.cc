@@ -19,7 +19,6 @@
 #include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"
-#include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
 
 // Responses that are handed out as they arrive.

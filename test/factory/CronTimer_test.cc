@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "ManualTime.h"

@@ -1,14 +1,11 @@
 #include <gtest/gtest.h>
-#include <sys/uio.h>
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "TaskProbes.h"
 #include "factory/CounterTask.h"

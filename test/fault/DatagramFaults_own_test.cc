@@ -5,8 +5,6 @@
 #include <chrono>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "fault/SystemFaults.h"
 #include "support/Datagrams.h"

@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <csignal>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "support/Descriptors.h"
+#include "support/Loopback.h"
 #include "support/MemoryFaults.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
@@ -190,10 +190,7 @@ TEST(OutOfMemory, AListenerThatRestsGoesOn) {
   const struct rlimit none = {static_cast<rlim_t>(early.get()) + 1, before.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &none);
   fault::arm(1, 1'000'000'000);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(server.port());
+  struct sockaddr_in address = test_support::loopback(server.port());
   ASSERT_EQ(
       ::connect(early.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address),
       0);

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "fault/Slowness.h"
 #include "support/CpuTime.h"
 #include "support/Descriptors.h"
-#include "support/Sanitizers.h"
 #include "support/TestServer.h"
 #include "support/TlsClient.h"
 #include "workflow/WFGlobal.h"
@@ -147,7 +145,7 @@ void expect_others_served(const TestServer& plain, const TestServer& tls, millis
   std::atomic<int> asked{0};
   std::atomic<int> failed{0};
   std::vector<milliseconds> waits(6);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t i = 0; i < waits.size(); i++) {
     threads.emplace_back([&, i] {
       RawClient kept = plain.client();
@@ -166,9 +164,7 @@ void expect_others_served(const TestServer& plain, const TestServer& tls, millis
   }
   std::this_thread::sleep_for(time);
   enough = true;
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   const milliseconds longest = *std::max_element(waits.begin(), waits.end());
   std::printf("%d requests, the longest took %lld ms\n", asked.load(),
               static_cast<long long>(longest.count()));

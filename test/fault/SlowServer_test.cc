@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 
@@ -13,7 +11,6 @@
 #include "fault/Slowness.h"
 #include "support/Certificates.h"
 #include "support/CpuTime.h"
-#include "support/Descriptors.h"
 #include "support/Fetch.h"
 #include "support/Loopback.h"
 #include "support/RawServer.h"

@@ -10,7 +10,6 @@
 #include <new>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "support/MemoryFaults.h"
 #include "support/Tally.h"

@@ -1,7 +1,6 @@
 #include <sys/uio.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>

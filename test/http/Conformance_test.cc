@@ -2,7 +2,6 @@
 #include <netdb.h>
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <random>
 #include <string>
-#include <string_view>
 
 #include "support/Sanitizers.h"
 #include "support/TestServer.h"

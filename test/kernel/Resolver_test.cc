@@ -1,7 +1,5 @@
 #include "kernel/Resolver.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <set>
 

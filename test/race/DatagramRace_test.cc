@@ -3,10 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <memory>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "kernel/Runtime.h"
 #include "support/Datagrams.h"

@@ -3,16 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <functional>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "support/RaceKit.h"
 #include "support/Tally.h"

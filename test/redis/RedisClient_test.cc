@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 

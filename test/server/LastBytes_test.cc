@@ -6,7 +6,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "support/Certificates.h"
 #include "support/Datagrams.h"

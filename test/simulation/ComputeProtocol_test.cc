@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "ComputeLedger.h"

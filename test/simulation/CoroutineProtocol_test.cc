@@ -5,8 +5,6 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "support/Seeds.h"
 #include "workflow/WFCoroutine.h"

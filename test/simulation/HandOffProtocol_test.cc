@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <random>
 #include <vector>
 

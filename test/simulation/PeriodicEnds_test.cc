@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "ScopedSeries.h"
 #include "factory/TimerTask.h"

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <deque>
 #include <string>
-#include <utility>
 
 #include "factory/TimerTask.h"
 #include "kernel/Runtime.h"

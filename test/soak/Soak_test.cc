@@ -31,7 +31,7 @@ class Soak : public testing::Test {
     for (uint64_t i = 0; i < kUsers; i++) {
       (new soak::User(ledger_, enough, plain_.port(), tls_.port(), random(phase, i)))->ask();
     }
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (uint64_t i = 0; i < 3; i++) {
       threads.emplace_back([&, i] {
         soak::harass(ledger_, enough, plain_.port(), tls_.port(), random(phase, 100 + i));
@@ -45,9 +45,7 @@ class Soak : public testing::Test {
       samples.push_back(test_support::resident_kib());
     }
     enough = true;
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     EXPECT_TRUE(server_test::eventually([&] { return ledger_.balanced(); }));
     // The last users end with their last callbacks; connections within their keep-alive time.
     EXPECT_TRUE(plain_.has_connections(0));

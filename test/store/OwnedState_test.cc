@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>

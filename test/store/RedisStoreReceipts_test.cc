@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 

@@ -9,12 +9,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "store/RedisStoreBackend.h"

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "store/FaultVfs.h"

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "store/SqliteCheckpoints.h"
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
 

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <memory>

@@ -1,19 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <set>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "store/BackendAround.h"
 #include "store/StoreKit.h"

@@ -3,13 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "store/SqliteChild.h"
 #include "support/RedisServer.h"

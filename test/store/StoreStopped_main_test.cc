@@ -3,12 +3,9 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "store/SqliteChild.h"
@@ -16,7 +13,6 @@
 #include "support/Eventually.h"
 #include "support/RedisServer.h"
 #include "support/SqliteKit.h"
-#include "support/TestSeed.h"
 
 // A worker that is stopped (SIGSTOP) beyond its lease and then continued, and a server that is. The
 // workers are children of the test.

@@ -3,7 +3,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 
 #include "support/Sanitizers.h"
