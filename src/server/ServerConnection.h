@@ -25,8 +25,6 @@ struct WFServerParams;
 
 namespace workflow {
 
-class Server;
-
 class ServerConnection;
 
 // What a connection needs from its server. The server outlives the connection.

@@ -89,7 +89,6 @@ class RedisPipeline {
  private:
   // The exchange that lasts as long as a connection.
   class Link;
-  friend class Link;
 
   struct Chunk {
     std::string bytes;

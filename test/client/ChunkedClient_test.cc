@@ -28,7 +28,6 @@ namespace {
 
 using server_test::TestServer;
 using test_support::chunk;
-using Clock = std::chrono::steady_clock;
 
 // How a streamed request ended, and what was handed out before.
 struct Streamed {

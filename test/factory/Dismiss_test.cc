@@ -20,7 +20,6 @@
 // callback never runs, it leaves its name. Leak checkers see the rest.
 
 using probes::CountedSeries;
-using probes::HeldTask;
 using probes::Log;
 using probes::LogTask;
 using test_support::Tally;

@@ -18,10 +18,8 @@
 
 namespace {
 
-using probes::FileOutcome;
 using probes::success;
 using probes::UniqueFd;
-using test_support::kPatience;
 using test_support::Tally;
 using test_support::TestRandom;
 

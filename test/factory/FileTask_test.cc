@@ -12,7 +12,6 @@
 
 namespace {
 
-using probes::FileOutcome;
 using probes::run_file_task;
 using probes::success;
 using probes::text_of;

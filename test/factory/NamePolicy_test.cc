@@ -11,7 +11,6 @@
 #include "workflow/WFTimer.h"
 
 using std::chrono::hours;
-using std::chrono::nanoseconds;
 using test_support::TimerOutcomes;
 
 namespace {

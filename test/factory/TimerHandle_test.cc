@@ -19,7 +19,6 @@
 
 using probes::kQuiet;
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using test_support::eventually;

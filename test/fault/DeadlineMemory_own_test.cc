@@ -20,7 +20,6 @@
 
 namespace {
 
-using probes::FileBackend;
 using test_support::Tally;
 
 constexpr std::chrono::hours kLong{1};

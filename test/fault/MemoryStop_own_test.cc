@@ -19,7 +19,6 @@ namespace {
 
 using server_test::eventually;
 using server_test::get;
-using server_test::kGet;
 using server_test::NoteServer;
 using server_test::NoteTask;
 using server_test::RawClient;

@@ -22,7 +22,6 @@
 namespace {
 
 using server_test::get;
-using server_test::post;
 using server_test::RawClient;
 using server_test::TestServer;
 using server_test::TlsClient;

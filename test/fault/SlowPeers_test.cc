@@ -27,7 +27,6 @@ using server_test::RawClient;
 using server_test::TestServer;
 using server_test::TlsClient;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kSendTimeout{1500};

@@ -16,7 +16,6 @@ namespace {
 
 using client_test::fetch;
 using client_test::Fetched;
-using client_test::FetchOptions;
 using test_support::Authority;
 using test_support::Certificate;
 

@@ -9,9 +9,6 @@ using test_support::Asker;
 using test_support::DnsReply;
 using test_support::FakeDnsServer;
 using test_support::Found;
-using workflow::kNsPerMs;
-using workflow::kNsPerSec;
-using workflow::UniqueFd;
 
 // What servers do wrong, and what the resolver makes of it.
 

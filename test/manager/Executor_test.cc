@@ -24,7 +24,6 @@
 #include "workflow/WFTaskFactory.h"
 
 using test_support::Tally;
-using test_support::TestRandom;
 
 namespace {
 

@@ -12,7 +12,6 @@
 #include "support/HttpFeeding.h"
 
 using http_feeding::body_of;
-using http_feeding::describe;
 using message_kit::append;
 using protocol::HttpMessageHeader;
 using protocol::HttpRequest;

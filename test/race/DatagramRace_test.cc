@@ -20,7 +20,6 @@ namespace {
 using server_test::Note;
 using server_test::NoteTask;
 using test_support::TestRandom;
-using test_support::UdpSocket;
 using workflow::Runtime;
 using Factory = WFNetworkTaskFactory<Note, Note>;
 

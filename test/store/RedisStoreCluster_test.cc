@@ -39,7 +39,6 @@ using redis_test::RawServer;
 using redis_test::RedisCluster;
 using redis_test::RedisServer;
 using redis_test::run;
-using std::chrono::hours;
 using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::cancel_request;

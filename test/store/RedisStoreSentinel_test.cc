@@ -32,7 +32,6 @@ using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::carry_out;
 using store_test::kEpoch;
-using store_test::kHourUs;
 using store_test::names;
 using store_test::open_backend;
 using store_test::reopens;

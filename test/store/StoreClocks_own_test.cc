@@ -18,7 +18,6 @@
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using store_test::Gate;

@@ -25,7 +25,6 @@
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using store_test::SeenRuns;
 using store_test::StorePtr;

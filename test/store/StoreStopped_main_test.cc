@@ -19,7 +19,6 @@
 
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using store_test::Gate;
 using store_test::SeenRuns;
