@@ -29,7 +29,6 @@ class ExecQueue {
   void deinit();
 
  private:
-  friend class Executor;
   friend class workflow::LibraryExecutors;
   friend struct workflow::ComputePlace;
 

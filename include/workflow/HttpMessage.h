@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "workflow/HttpMessageChunk.h"
@@ -131,7 +132,8 @@ class HttpMessage : public ProtocolMessage {
 
   // The parts of the start line, in the order of HttpContent::StartPart.
   const char *get_start_part(int part) const;
-  bool set_start_part(int part, const char *text, size_t size);
+  // Fails with EINVAL if the text is not allowed there.
+  bool set_start_part(int part, std::string_view text, bool is_allowed);
   static bool to_string(const char *text, std::string &string) {
     if (text == nullptr) return false;
     string.assign(text);

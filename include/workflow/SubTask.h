@@ -7,7 +7,6 @@
 #include "workflow/detail/CancelRegistration.h"
 #include "workflow/detail/Runnable.h"
 
-class ParallelWork;
 class SeriesWork;
 class Workflow;
 
@@ -141,7 +140,6 @@ class SubTask : public workflow::Runnable {
 
  private:
   friend class ParallelTask;
-  friend class ParallelWork;
   friend class SeriesWork;
   friend class workflow::SeriesScope;
   friend class workflow::TaskRegistration;

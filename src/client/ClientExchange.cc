@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include "client/ClientConnection.h"
 #include "client/ClientEndpoint.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "client/ClientConnection.h"
 #include "kernel/ResolveRequest.h"

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 
 #include "kernel/Runtime.h"
 #include "util/BlockCache.h"

@@ -1,7 +1,5 @@
 #include "factory/CounterTask.h"
 
-#include <algorithm>
-
 #include "factory/Names.h"
 #include "util/VirtualScheduler.h"
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "factory/SeriesScope.h"
-#include "factory/UserDue.h"
 #include "kernel/Runtime.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/WFDeadline.h"

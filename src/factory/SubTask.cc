@@ -4,14 +4,17 @@
 #include <new>
 #include <utility>
 
+#include "factory/SeriesScope.h"
 #include "factory/TaskContext.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/Workflow.h"
 
+using workflow::DeadlineScope;
 using workflow::RunnableList;
 using workflow::Runtime;
+using workflow::SeriesScope;
 using workflow::TaskContext;
 using workflow::ThreadContext;
 
@@ -221,6 +224,34 @@ SubTask* SubTask::come_back_after(SubTask* task) {
 bool SubTask::is_series_canceled() const {
   const SeriesWork* series = joined_series();
   return series && series->is_canceled();
+}
+
+int SubTask::enter_scope(ScopeKind kind) {
+  SeriesWork* const series = joined_series();
+  if (!series || !series->scope_) {
+    return 0;
+  }
+  series->registration_.task = this;
+  return series->scope_->enter(series->registration_, kind);
+}
+
+bool SubTask::leave_scope(workflow::Runnable* ended) {
+  SeriesWork* const series = joined_series();
+  return !series || !series->scope_ ||
+         series->scope_->leave(series->registration_, ended ? ended : this);
+}
+
+bool SubTask::has_scope() const {
+  return SeriesScope::of(this) != nullptr;
+}
+
+int SubTask::cancel_reason(ScopeKind kind) const {
+  const DeadlineScope* const scope = SeriesScope::of(this);
+  return scope ? scope->reason_for(kind) : 0;
+}
+
+void SubTask::share_scope(SeriesWork* inside) {
+  inside->share_scope(joined_series());
 }
 
 namespace {

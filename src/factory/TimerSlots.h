@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include "util/Clock.h"
 #include "util/Mutex.h"
 #include "workflow/WFTimer.h"
-#include "workflow/detail/Runnable.h"
 
 namespace workflow {
 

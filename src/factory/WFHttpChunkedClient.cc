@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "kernel/Runtime.h"

@@ -4,6 +4,9 @@
 #include "util/VirtualScheduler.h"
 #include "workflow/WFTask.h"
 
+using workflow::DeadlineScope;
+using workflow::SeriesScope;
+
 namespace {
 
 // Locks the mutex of a series: a std::mutex, because the public header holds it, that a simulation
@@ -189,6 +192,19 @@ void SeriesWork::after_callback() {
     delete this;
   }
   parallel->branch_done();  // the parallel, and a series that it owns, may be gone now
+}
+
+void SeriesWork::use_scope(const WFScope& scope) {
+  scope_ = SeriesScope::get(scope);
+  scope_->retain();
+  scope_->start(nullptr);  // without a deadline this does not fail
+  owns_scope_ = true;
+}
+
+void SeriesWork::share_scope(const SeriesWork* outer) {
+  if (DeadlineScope* const scope = SeriesScope::of(outer)) {
+    scope_ = scope;
+  }
 }
 
 ParallelWork::ParallelWork(SeriesWork* const all_series[], size_t n,

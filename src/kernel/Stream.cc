@@ -2,8 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <cerrno>
-
 #include "kernel/Socket.h"
 
 namespace workflow {

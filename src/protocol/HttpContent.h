@@ -1,7 +1,8 @@
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
-#include <cstring>
 #include <string_view>
 
 #include "protocol/Arena.h"
@@ -24,14 +25,18 @@ struct HttpContent {
   HttpContent(const HttpContent&) = delete;
   HttpContent& operator=(const HttpContent&) = delete;
 
-  // Returns a null-terminated copy, or null when memory is exhausted.
-  const char* store(std::string_view string) {
-    char* copy = text.allocate(string.size() + 1);
-    if (copy == nullptr) return nullptr;
-    std::memcpy(copy, string.data(), string.size());
-    copy[string.size()] = '\0';
-    return copy;
-  }
+  // These three copy what they are given. They return false with EINVAL if the field must not be
+  // sent, and with ENOMEM when memory is exhausted.
+  bool set_start_part(int part, std::string_view string);
+  bool add_field(std::string_view name, std::string_view value);
+  // Replaces the first field of that name, and removes all others.
+  bool set_field(std::string_view name, std::string_view value);
+
+  bool has_field(std::string_view name) const { return fields.find(name) != HttpFields::kNotFound; }
+
+  // Writes the head into `encoded`, which has `room` bytes behind it. Returns false with ENOMEM
+  // when memory is exhausted.
+  bool encode_head(bool is_request, size_t room, struct iovec* head);
 
   // Removes the start line and the fields. Their text stays in `text` until the message is gone.
   void clear_head() {
@@ -50,6 +55,9 @@ struct HttpContent {
   // The buffer of the encoded head, which is kept so that the next head can be written into it.
   char* encoded = nullptr;
   size_t encoded_capacity = 0;
+
+ private:
+  bool store_field(std::string_view name, std::string_view value, HttpFields::Field* field);
 };
 
 }  // namespace protocol

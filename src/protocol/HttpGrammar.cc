@@ -1,7 +1,6 @@
 #include "protocol/HttpGrammar.h"
 
 #include <array>
-#include <cstring>
 
 #include "workflow/HttpLimits.h"
 

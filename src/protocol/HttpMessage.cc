@@ -4,10 +4,12 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "protocol/HttpContent.h"
 #include "protocol/HttpFraming.h"
+#include "protocol/HttpGrammar.h"
 #include "workflow/HttpLimits.h"
 
 namespace protocol {
@@ -43,6 +45,27 @@ bool succeed_or_enomem(bool success) {
   return success;
 }
 
+std::string_view view_of(const void* bytes, size_t size) {
+  return {static_cast<const char*>(bytes), size};
+}
+
+// A null text is refused like one that contains a NUL.
+std::string_view text_of(const char* text) {
+  return text != nullptr ? std::string_view(text) : std::string_view("\0", 1);
+}
+
+bool has_field(const HttpContent* content, std::string_view name) {
+  return content != nullptr && content->has_field(name);
+}
+
+bool add_field(HttpContent* content, std::string_view name, std::string_view value) {
+  return content != nullptr && content->add_field(name, value);
+}
+
+bool set_field(HttpContent* content, std::string_view name, std::string_view value) {
+  return content != nullptr && content->set_field(name, value);
+}
+
 }  // namespace
 
 void HttpMessage::ContentDeleter::operator()(HttpContent* content) const {
@@ -76,6 +99,149 @@ HttpContent* HttpMessage::use_content() {
     if (!content_) errno = ENOMEM;
   }
   return content_.get();
+}
+
+const char* HttpMessage::get_start_part(int part) const {
+  return content_ ? content_->start[part].data() : nullptr;
+}
+
+bool HttpMessage::set_start_part(int part, std::string_view text, bool is_allowed) {
+  if (!is_allowed) {
+    errno = EINVAL;
+    return false;
+  }
+  HttpContent* content = use_content();
+  return content != nullptr && content->set_start_part(part, text);
+}
+
+const char* HttpMessage::get_http_version() const {
+  return get_start_part(HttpContent::kVersion);
+}
+
+bool HttpMessage::set_http_version(const std::string& version) {
+  return set_start_part(HttpContent::kVersion, version, is_http_version(version));
+}
+
+bool HttpMessage::set_http_version(const char* version) {
+  return set_start_part(HttpContent::kVersion, text_of(version), is_http_version(text_of(version)));
+}
+
+const char* HttpRequest::get_method() const {
+  return get_start_part(HttpContent::kFirst);
+}
+
+bool HttpRequest::set_method(const char* method) {
+  return set_start_part(HttpContent::kFirst, text_of(method), is_token(text_of(method)));
+}
+
+bool HttpRequest::set_method(const std::string& method) {
+  return set_start_part(HttpContent::kFirst, method, is_token(method));
+}
+
+const char* HttpRequest::get_request_uri() const {
+  return get_start_part(HttpContent::kSecond);
+}
+
+bool HttpRequest::set_request_uri(const char* uri) {
+  return set_start_part(HttpContent::kSecond, text_of(uri), is_sendable_target(text_of(uri)));
+}
+
+bool HttpRequest::set_request_uri(const std::string& uri) {
+  return set_start_part(HttpContent::kSecond, uri, is_sendable_target(uri));
+}
+
+const char* HttpResponse::get_status_code() const {
+  return get_start_part(HttpContent::kFirst);
+}
+
+bool HttpResponse::set_status_code(const char* code) {
+  return set_start_part(HttpContent::kFirst, text_of(code), is_status_code(text_of(code)));
+}
+
+bool HttpResponse::set_status_code(const std::string& code) {
+  return set_start_part(HttpContent::kFirst, code, is_status_code(code));
+}
+
+const char* HttpResponse::get_reason_phrase() const {
+  return get_start_part(HttpContent::kSecond);
+}
+
+bool HttpResponse::set_reason_phrase(const char* phrase) {
+  return set_start_part(HttpContent::kSecond, text_of(phrase), is_safe_text(text_of(phrase)));
+}
+
+bool HttpResponse::set_reason_phrase(const std::string& phrase) {
+  return set_start_part(HttpContent::kSecond, phrase, is_safe_text(phrase));
+}
+
+bool HttpMessage::is_chunked() const {
+  return content_ && protocol::is_chunked(content_->fields);
+}
+
+bool HttpMessage::is_keep_alive() const {
+  return !content_ ||
+         protocol::is_keep_alive(content_->fields, content_->start[HttpContent::kVersion]);
+}
+
+bool HttpMessage::add_header(const struct HttpMessageHeader* header) {
+  return add_field(use_content(), view_of(header->name, header->name_len),
+                   view_of(header->value, header->value_len));
+}
+
+bool HttpMessage::set_header(const struct HttpMessageHeader* header) {
+  return set_field(use_content(), view_of(header->name, header->name_len),
+                   view_of(header->value, header->value_len));
+}
+
+bool HttpMessage::add_header_pair(const char* name, const char* value) {
+  return add_field(use_content(), text_of(name), text_of(value));
+}
+
+bool HttpMessage::set_header_pair(const char* name, const char* value) {
+  return set_field(use_content(), text_of(name), text_of(value));
+}
+
+bool HttpMessage::add_header_pair(const std::string& name, const std::string& value) {
+  return add_field(use_content(), name, value);
+}
+
+bool HttpMessage::set_header_pair(const std::string& name, const std::string& value) {
+  return set_field(use_content(), name, value);
+}
+
+bool HttpMessage::has_connection_header() const {
+  return has_field(content(), "Connection");
+}
+
+bool HttpMessage::has_content_length_header() const {
+  return has_field(content(), "Content-Length");
+}
+
+bool HttpMessage::has_keep_alive_header() const {
+  return has_field(content(), "Keep-Alive");
+}
+
+int HttpMessage::encode(struct iovec vectors[], int max) {
+  if (max < 1) {
+    errno = EINVAL;
+    return -1;
+  }
+  HttpContent* content = use_content();
+  if (content == nullptr) return -1;
+  // With a single vector the body is merged behind the head.
+  const size_t merged = max == 1 ? content->output.size() : 0;
+  if (!content->encode_head(is_request_, merged, &vectors[0])) return -1;
+  if (max == 1) {
+    content->output.copy_to(content->encoded + vectors[0].iov_len);
+    vectors[0].iov_len += merged;
+    return 1;
+  }
+  const int blocks = content->output.describe(vectors + 1, max - 1);
+  if (blocks < 0) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return 1 + blocks;
 }
 
 int HttpMessage::append(const void* buf, size_t* size) {

@@ -2,7 +2,9 @@
 
 #include <strings.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <string_view>
 
 #include "protocol/HttpContent.h"
@@ -12,11 +14,89 @@ namespace protocol {
 
 namespace {
 
+struct StatusPhrase {
+  int status;
+  const char* phrase;
+};
+
+// In the order of the codes.
+constexpr StatusPhrase kStatusPhrases[] = {
+    {HttpStatusContinue, "Continue"},
+    {HttpStatusSwitchingProtocols, "Switching Protocols"},
+    {HttpStatusProcessing, "Processing"},
+    {HttpStatusEarlyHints, "Early Hints"},
+    {HttpStatusOK, "OK"},
+    {HttpStatusCreated, "Created"},
+    {HttpStatusAccepted, "Accepted"},
+    {HttpStatusNonAuthoritativeInfo, "Non-Authoritative Information"},
+    {HttpStatusNoContent, "No Content"},
+    {HttpStatusResetContent, "Reset Content"},
+    {HttpStatusPartialContent, "Partial Content"},
+    {HttpStatusMultiStatus, "Multi-Status"},
+    {HttpStatusAlreadyReported, "Already Reported"},
+    {HttpStatusIMUsed, "IM Used"},
+    {HttpStatusMultipleChoices, "Multiple Choices"},
+    {HttpStatusMovedPermanently, "Moved Permanently"},
+    {HttpStatusFound, "Found"},
+    {HttpStatusSeeOther, "See Other"},
+    {HttpStatusNotModified, "Not Modified"},
+    {HttpStatusUseProxy, "Use Proxy"},
+    {HttpStatusTemporaryRedirect, "Temporary Redirect"},
+    {HttpStatusPermanentRedirect, "Permanent Redirect"},
+    {HttpStatusBadRequest, "Bad Request"},
+    {HttpStatusUnauthorized, "Unauthorized"},
+    {HttpStatusPaymentRequired, "Payment Required"},
+    {HttpStatusForbidden, "Forbidden"},
+    {HttpStatusNotFound, "Not Found"},
+    {HttpStatusMethodNotAllowed, "Method Not Allowed"},
+    {HttpStatusNotAcceptable, "Not Acceptable"},
+    {HttpStatusProxyAuthRequired, "Proxy Authentication Required"},
+    {HttpStatusRequestTimeout, "Request Timeout"},
+    {HttpStatusConflict, "Conflict"},
+    {HttpStatusGone, "Gone"},
+    {HttpStatusLengthRequired, "Length Required"},
+    {HttpStatusPreconditionFailed, "Precondition Failed"},
+    {HttpStatusRequestEntityTooLarge, "Content Too Large"},
+    {HttpStatusRequestURITooLong, "URI Too Long"},
+    {HttpStatusUnsupportedMediaType, "Unsupported Media Type"},
+    {HttpStatusRequestedRangeNotSatisfiable, "Range Not Satisfiable"},
+    {HttpStatusExpectationFailed, "Expectation Failed"},
+    {HttpStatusTeapot, "I'm a Teapot"},
+    {HttpStatusMisdirectedRequest, "Misdirected Request"},
+    {HttpStatusUnprocessableEntity, "Unprocessable Content"},
+    {HttpStatusLocked, "Locked"},
+    {HttpStatusFailedDependency, "Failed Dependency"},
+    {HttpStatusTooEarly, "Too Early"},
+    {HttpStatusUpgradeRequired, "Upgrade Required"},
+    {HttpStatusPreconditionRequired, "Precondition Required"},
+    {HttpStatusTooManyRequests, "Too Many Requests"},
+    {HttpStatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large"},
+    {HttpStatusUnavailableForLegalReasons, "Unavailable For Legal Reasons"},
+    {HttpStatusInternalServerError, "Internal Server Error"},
+    {HttpStatusNotImplemented, "Not Implemented"},
+    {HttpStatusBadGateway, "Bad Gateway"},
+    {HttpStatusServiceUnavailable, "Service Unavailable"},
+    {HttpStatusGatewayTimeout, "Gateway Timeout"},
+    {HttpStatusHTTPVersionNotSupported, "HTTP Version Not Supported"},
+    {HttpStatusVariantAlsoNegotiates, "Variant Also Negotiates"},
+    {HttpStatusInsufficientStorage, "Insufficient Storage"},
+    {HttpStatusLoopDetected, "Loop Detected"},
+    {HttpStatusNotExtended, "Not Extended"},
+    {HttpStatusNetworkAuthenticationRequired, "Network Authentication Required"},
+};
+
 void describe(const HttpFields::Field& field, struct HttpMessageHeader* header) {
   *header = {field.name, field.name_size, field.value, field.value_size};
 }
 
 }  // namespace
+
+const char* HttpUtil::get_reason_phrase(int status) {
+  const StatusPhrase* const found =
+      std::lower_bound(std::begin(kStatusPhrases), std::end(kStatusPhrases), status,
+                       [](const StatusPhrase& each, int wanted) { return each.status < wanted; });
+  return found != std::end(kStatusPhrases) && found->status == status ? found->phrase : nullptr;
+}
 
 bool HttpUtil::set_response_status(HttpResponse* response, int status) {
   if (status < 100 || status > 999) {

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <new>
-#include <utility>
 
 #include "kernel/Runtime.h"
 #include "server/ServerPeer.h"

@@ -3,7 +3,6 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -25,8 +24,6 @@
 struct WFServerParams;
 
 namespace workflow {
-
-class Server;
 
 class ServerConnection;
 

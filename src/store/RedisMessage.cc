@@ -1,8 +1,6 @@
 #include "workflow/RedisMessage.h"
 
-#include <cassert>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <utility>
 

@@ -11,7 +11,6 @@
 #include "kernel/BlockingScope.h"
 #include "kernel/Runtime.h"
 #include "store/RedisParser.h"
-#include "store/RedisWire.h"
 #include "util/Time.h"
 #include "workflow/WFTaskError.h"
 #include "workflow/WFTaskFactory.h"

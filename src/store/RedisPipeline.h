@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -90,7 +89,6 @@ class RedisPipeline {
  private:
   // The exchange that lasts as long as a connection.
   class Link;
-  friend class Link;
 
   struct Chunk {
     std::string bytes;

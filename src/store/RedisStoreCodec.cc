@@ -6,7 +6,6 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "store/RedisStorePlace.h"

@@ -1,7 +1,6 @@
 #include "store/RedisStoreNodes.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <string_view>
 #include <thread>

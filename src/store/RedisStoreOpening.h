@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "store/RedisStoreLink.h"
 #include "store/RedisStoreNodes.h"
 #include "store/RedisStorePlace.h"
 #include "workflow/RedisMessage.h"

@@ -2,13 +2,11 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstdint>
 #include <iterator>
 #include <string_view>
 
 #include "store/RedisStoreScripts.h"
 #include "store/RedisWire.h"
-#include "util/Clock.h"
 
 namespace workflow {
 

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string_view>
 

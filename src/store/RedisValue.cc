@@ -1,5 +1,4 @@
 #include <cassert>
-#include <cstring>
 #include <string_view>
 #include <utility>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <type_traits>
 
 #include "store/OwnedBackend.h"

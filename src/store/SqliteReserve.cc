@@ -1,7 +1,6 @@
 #include "store/SqliteReserve.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 

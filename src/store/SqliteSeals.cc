@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 #include <map>
-#include <new>
 #include <string>
 
 #include "util/Mutex.h"

@@ -1,12 +1,9 @@
 #include "store/StoreTask.h"
 
-#include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "store/StoreText.h"

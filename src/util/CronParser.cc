@@ -1,7 +1,6 @@
 #include "util/CronParser.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 

@@ -1,16 +1,15 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "server/TestServer.h"
 #include "support/FakeDnsServer.h"
+#include "support/Fetch.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "util/Time.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"

@@ -11,15 +11,14 @@
 #include <thread>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/Sanitizers.h"
+#include "support/TestServer.h"
 #include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"
-#include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
 
 // Responses that are handed out as they arrive.
@@ -29,7 +28,6 @@ namespace {
 
 using server_test::TestServer;
 using test_support::chunk;
-using Clock = std::chrono::steady_clock;
 
 // How a streamed request ended, and what was handed out before.
 struct Streamed {

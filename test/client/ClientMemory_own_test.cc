@@ -11,9 +11,9 @@
 #include <string>
 #include <utility>
 
-#include "client/RawServer.h"
 #include "kernel/ThreadContext.h"
 #include "support/Certificates.h"
+#include "support/RawServer.h"
 #include "util/Sanitizers.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"

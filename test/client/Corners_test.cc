@@ -12,14 +12,14 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
+#include "support/Fetch.h"
+#include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // What clients do where things meet that seldom do.
@@ -57,16 +57,14 @@ TEST(ClientCorners, ManyThreadsMakeTheFirstRequest) {
   constexpr int kThreads = 8;
   std::barrier together(kThreads);
   std::atomic<int> good{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&] {
       together.arrive_and_wait();
       good += fetch(url).status == "200";
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(good, kThreads);
 }
 
@@ -80,7 +78,7 @@ TEST(ClientCorners, AFailedConnectIsTheNextOnesTurn) {
   struct sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   folder.path("nobody").copy(address.sun_path, sizeof address.sun_path - 1);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   std::atomic<int> refused{0};
   constexpr int kRequests = 500;
   constexpr int kThreads = 4;
@@ -93,9 +91,7 @@ TEST(ClientCorners, AFailedConnectIsTheNextOnesTurn) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(refused, kThreads * kRequests);
 }
 
@@ -177,7 +173,7 @@ TEST(ClientCorners, TheEndOfTheIdleTimeIsNoTimeoutOfTheNextRequest) {
   const std::string url = "http://127.0.0.1:" + std::to_string(server.port()) + "/";
   std::atomic<int> good{0};
   constexpr int kRequests = 400;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < 2; i++) {
     threads.emplace_back([&] {
       for (int n = 0; n < kRequests; n++) {
@@ -189,9 +185,7 @@ TEST(ClientCorners, TheEndOfTheIdleTimeIsNoTimeoutOfTheNextRequest) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(good, 2 * kRequests);
 }
 
@@ -253,7 +247,7 @@ TEST(ClientCorners, WhoNeedsANewConnectionGetsOneAtTheLimit) {
   });
   constexpr int kThreads = 6;
   constexpr int kRequests = 300;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&] {
       for (int n = 0; n < kRequests; n++) {
@@ -261,9 +255,7 @@ TEST(ClientCorners, WhoNeedsANewConnectionGetsOneAtTheLimit) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(good, kThreads * kRequests);
   // No request met a broken connection twice.
   EXPECT_LE(broken, kThreads * kRequests);
@@ -472,10 +464,7 @@ TEST(ClientCorners, AnAddressIsAHost) {
     seen = peer.request();
     peer.reply("x");
   });
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(server.port());
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  struct sockaddr_in address = test_support::loopback(server.port());
   EXPECT_EQ(fetch_from(reinterpret_cast<const struct sockaddr*>(&address), sizeof address).body,
             "x");
   EXPECT_NE(seen.find("Host: 127.0.0.1:" + std::to_string(server.port()) + "\r\n"),

@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
 #include "support/FakeDnsServer.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
 #include "workflow/WFDeadline.h"

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "client/DeadlineFixture.h"
-#include "server/TestServer.h"
 #include "support/FakeDnsServer.h"
+#include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "support/UdpSocket.h"
 #include "workflow/TLVMessage.h"
 #include "workflow/WFDeadline.h"
@@ -73,9 +74,7 @@ TEST_F(ClientDeadline, WaitingForItsTurn) {
 
 TEST_F(ClientDeadline, Connecting) {
   workflow::UniqueFd listen(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  struct sockaddr_in address = test_support::loopback();
   socklen_t length = sizeof address;
   auto* const generic = reinterpret_cast<struct sockaddr*>(&address);
   ASSERT_EQ(::bind(listen.get(), generic, length), 0);
@@ -319,10 +318,7 @@ TEST_F(ClientDeadline, HasTheReasonOfTheScopeAroundIt) {
   });
   {
     workflow::UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(outer.port());
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr_in address = test_support::loopback(outer.port());
     ASSERT_EQ(::connect(client.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address),
               0);
     constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";

@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "util/Clock.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // What a hostile or broken peer, or a careless caller, may not achieve.

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 
@@ -311,20 +311,6 @@ TEST(HttpClient, SilentServersTimeOut) {
   EXPECT_EQ(watched.error, ETIMEDOUT);
   EXPECT_TRUE(server_test::eventually([&] { return server.connections() >= 3; }));
   EXPECT_EQ(server.connections(), 3) << "a request that timed out may have been carried out";
-}
-
-TEST(HttpClient, ServersThatTakeNothingTimeOut) {
-  WFFacilities::WaitGroup over(1);
-  RawServer server([&over](Peer&, int) { over.wait(); });  // does not read
-  const std::string large(20'000'000, 'z');
-  const Fetched got = fetch(server.url(), {.change = [&](auto* t) {
-                              t->get_req()->set_method("POST");
-                              t->get_req()->append_output_body_nocopy(large);
-                              t->set_send_timeout(50);
-                            }});
-  over.done();
-  EXPECT_EQ(got.error, ETIMEDOUT);
-  EXPECT_EQ(got.timeout_reason, TOR_TRANSMIT_TIMEOUT);
 }
 
 TEST(HttpClient, NoMoreConnectionsThanAllowed) {

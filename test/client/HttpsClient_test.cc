@@ -7,10 +7,11 @@
 #include <string>
 #include <thread>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
+#include "support/Fetch.h"
+#include "support/Loopback.h"
+#include "support/RawServer.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // HTTP requests over TLS: whom a client trusts, and what it says when it does not.
@@ -126,10 +127,7 @@ TEST_F(HttpsClient, AContextOfOnesOwn) {
                                                                   &SSL_CTX_free);
   SSL_CTX_load_verify_file(context.get(), stranger.file().c_str());
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(server.port());
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  struct sockaddr_in address = test_support::loopback(server.port());
   WFFacilities::WaitGroup group(1);
   Fetched got;
   WFNetworkTaskFactory<protocol::HttpRequest, protocol::HttpResponse>::create_client_task(

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "client/RawServer.h"
 #include "support/Certificates.h"
+#include "support/RawServer.h"
 #include "support/TempDir.h"
 #include "workflow/TLVMessage.h"
 #include "workflow/WFFacilities.h"

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/RawServer.h"
-#include "server/TestServer.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "support/Text.h"
 #include "util/Clock.h"
 #include "workflow/WFFacilities.h"

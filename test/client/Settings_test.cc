@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
 #include "support/FakeDnsServer.h"
+#include "support/Fetch.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "util/Time.h"
 #include "workflow/WFGlobal.h"

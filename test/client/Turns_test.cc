@@ -7,9 +7,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "client/RawServer.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"

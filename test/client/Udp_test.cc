@@ -123,7 +123,7 @@ TEST(UdpClient, AsksByHostUrlAndAddress) {
 
 TEST(UdpClient, ManyAtOnce) {
   EchoServer server(500);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   std::atomic<int> right{0};
   for (int n = 0; n < 8; n++) {
     threads.emplace_back([&, n] {
@@ -133,9 +133,7 @@ TEST(UdpClient, ManyAtOnce) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(right, 8 * 300);
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
+#include "support/Fetch.h"
+#include "support/RawServer.h"
 
 // What becomes of the characters of a URL, and of a redirect that names none.
 

@@ -1,13 +1,11 @@
 // What co_await gives for each kind of task, and how each ends when the scope around it does.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>

@@ -11,14 +11,14 @@
 #include <thread>
 #include <vector>
 
-#include "client/RawServer.h"
 #include "kernel/Resolver.h"
-#include "server/TestServer.h"
 #include "support/Certificates.h"
 #include "support/ExitKit.h"
 #include "support/FakeDnsServer.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"

@@ -10,7 +10,6 @@
 // Coroutines that are suspended when the process ends.
 
 using exit_kit::begin_exit;
-using exit_kit::play;
 using exit_kit::play_promptly;
 using exit_kit::say;
 using namespace std::chrono_literals;

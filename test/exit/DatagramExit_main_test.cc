@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "server/Datagrams.h"
+#include "support/Datagrams.h"
 #include "support/ExitKit.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"

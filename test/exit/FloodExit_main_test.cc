@@ -9,11 +9,11 @@
 #include <string>
 #include <thread>
 
-#include "client/RawServer.h"
-#include "server/Datagrams.h"
-#include "server/TestServer.h"
+#include "support/Datagrams.h"
 #include "support/ExitKit.h"
+#include "support/RawServer.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 #include "util/Time.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"

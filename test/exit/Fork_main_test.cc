@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 
 #include <atomic>
 #include <functional>

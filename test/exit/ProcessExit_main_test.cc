@@ -12,11 +12,11 @@
 #include "kernel/BlockingScope.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
-#include "race/TimerRace.h"
 #include "support/ExitKit.h"
 #include "support/OnPoller.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
+#include "support/TimerRace.h"
 #include "workflow/WFTaskFactory.h"
 
 // What happens when a process ends while tasks are outstanding.

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <climits>
 #include <string>
 #include <thread>
@@ -98,7 +97,7 @@ TEST(Counter, CountsOfManyThreadsAndTheStartEndItOnce) {
     constexpr unsigned int kCounts = 10;
     Tally ended;
     WFCounterTask* counter = WFTaskFactory::create_counter_task(kThreads * kCounts, adding(ended));
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (unsigned int i = 0; i < kThreads; i++) {
       threads.emplace_back([counter] {
         for (unsigned int j = 0; j < kCounts; j++) {
@@ -107,9 +106,7 @@ TEST(Counter, CountsOfManyThreadsAndTheStartEndItOnce) {
       });
     }
     counter->start();
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_TRUE(ended.wait_for(1));
     ASSERT_EQ(ended.count(), 1u);
   }
@@ -306,7 +303,7 @@ TEST(NamedCounter, CountsOfManyThreadsAreExact) {
     WFTaskFactory::create_counter_task("name", kTarget, adding(ended))->start();
   }
   std::atomic<int> reached{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&reached, i] {
       // Together exactly as many as needed; every second thread counts in larger steps.
@@ -316,9 +313,7 @@ TEST(NamedCounter, CountsOfManyThreadsAreExact) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(reached, kCounters);
   EXPECT_TRUE(ended.wait_for(kCounters));
   EXPECT_TRUE(NamedCounterTask::registry().empty());

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "ManualTime.h"
@@ -17,7 +16,6 @@ using probes::advance;
 using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::nanoseconds;
-using std::chrono::seconds;
 using test_support::TimerOutcomes;
 using TimePoint = WFCron::TimePoint;
 

@@ -7,12 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "DeadlineProbes.h"
-#include "FileProbes.h"
+#include "support/FileProbes.h"
 #include "support/TempDir.h"
 #include "util/UniqueFd.h"
 

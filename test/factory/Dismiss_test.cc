@@ -1,14 +1,11 @@
 #include <gtest/gtest.h>
-#include <sys/uio.h>
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "TaskProbes.h"
 #include "factory/CounterTask.h"
@@ -23,7 +20,6 @@
 // callback never runs, it leaves its name. Leak checkers see the rest.
 
 using probes::CountedSeries;
-using probes::HeldTask;
 using probes::Log;
 using probes::LogTask;
 using test_support::Tally;

@@ -3,8 +3,6 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using test_support::Tally;
-
 TEST(EmptyTask, HasSucceededFromTheBeginning) {
   WFEmptyTask* task = WFTaskFactory::create_empty_task();
   EXPECT_EQ(task->get_state(), WFT_STATE_SUCCESS);

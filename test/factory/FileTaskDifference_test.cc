@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "FileProbes.h"
+#include "support/FileProbes.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "FileProbes.h"
+#include "support/FileProbes.h"
 
 // The errors of file tasks, as the system calls give them, on both backends.
 

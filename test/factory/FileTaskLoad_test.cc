@@ -1,9 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -12,19 +10,16 @@
 #include <thread>
 #include <vector>
 
-#include "FileProbes.h"
 #include "support/CpuTime.h"
+#include "support/FileProbes.h"
 #include "support/TestSeed.h"
-#include "util/Time.h"
 
 // Many file tasks at once, on both backends: none is lost, each gets its own data.
 
 namespace {
 
-using probes::FileOutcome;
 using probes::success;
 using probes::UniqueFd;
-using test_support::kPatience;
 using test_support::Tally;
 using test_support::TestRandom;
 
@@ -118,7 +113,7 @@ TEST_P(FileTaskLoad, EightThreadsStartThem) {
   constexpr size_t kEach = 2000;
   const uint64_t seed = test_support::test_seed();
   Tally ended;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
       TestRandom random(seed, t);
@@ -131,9 +126,7 @@ TEST_P(FileTaskLoad, EightThreadsStartThem) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(ended.wait_for(kThreads * kEach));
 }
 

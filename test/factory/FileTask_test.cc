@@ -2,18 +2,16 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <cstring>
 #include <string>
 
-#include "FileProbes.h"
 #include "support/Descriptors.h"
+#include "support/FileProbes.h"
 #include "workflow/WFFacilities.h"
 
 // What each kind of file task does, on both backends.
 
 namespace {
 
-using probes::FileOutcome;
 using probes::run_file_task;
 using probes::success;
 using probes::text_of;

@@ -9,7 +9,6 @@
 
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
 #include "workflow/WFTaskFactory.h"
 
 using probes::Log;
@@ -125,7 +124,7 @@ TEST(GoTask, ManyFromManyThreadsAllRun) {
   constexpr int kThreads = 4;
   constexpr int kTasks = 5000;
   Tally ran;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&ran, i] {
       for (int j = 0; j < kTasks; j++) {
@@ -133,9 +132,7 @@ TEST(GoTask, ManyFromManyThreadsAllRun) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(ran.wait_for(kThreads * kTasks));
 }
 

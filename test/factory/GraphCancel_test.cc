@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -193,7 +192,7 @@ TEST_F(GraphCancel, RacesWithTheRunningGraph) {
     WFCounterTask* gate = WFTaskFactory::create_counter_task(3, nullptr);
     graph->create_graph_node(gate);
     Workflow::start_series_work(graph, probes::counting(ended));
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (unsigned t = 0; t < 2; t++) {
       threads.emplace_back([&, t] {
         for (size_t i = 0; i < 4; i++) {
@@ -203,9 +202,7 @@ TEST_F(GraphCancel, RacesWithTheRunningGraph) {
       });
     }
     gate->count();
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_TRUE(ended.wait_for(1));
     ASSERT_TRUE(probes::all_gone());
   }

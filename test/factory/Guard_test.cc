@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -315,7 +313,7 @@ TEST(Guard, OneHolderAtATimeAmongManyThreads) {
   std::atomic<int> holders{0};
   std::atomic<int> most{0};
   int count = 0;  // guarded
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&, thread] {
       for (int i = 0; i < kGuards / kThreads; i++) {
@@ -333,9 +331,7 @@ TEST(Guard, OneHolderAtATimeAmongManyThreads) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   ASSERT_TRUE(ended.wait_for(kGuards));
   EXPECT_EQ(most, 1);
   EXPECT_EQ(count, kGuards);

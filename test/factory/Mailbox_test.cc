@@ -395,7 +395,7 @@ TEST(NamedMailbox, SendsOfManyThreadsAreExact) {
   start_mailboxes("name", slots, ended);
   std::vector<int> numbers(kMailboxes);
   std::atomic<size_t> sent{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&, thread] {
       for (size_t i = thread; i < kMailboxes; i += kThreads) {
@@ -403,9 +403,7 @@ TEST(NamedMailbox, SendsOfManyThreadsAreExact) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(sent, kMailboxes);
   ASSERT_TRUE(ended.wait_for(kMailboxes));
   // Each message to one mailbox.

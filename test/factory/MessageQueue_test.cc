@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <deque>
 #include <thread>
 #include <vector>
@@ -139,7 +137,7 @@ TEST(MessageQueue, PostsOfAnyThreadAreTakenOnce) {
   WFMessageQueue queue;
   Tally ended;
   std::deque<void*> got(std::size(many_messages));
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&, thread] {
       for (size_t i = thread; i < std::size(many_messages); i += kThreads) {
@@ -157,9 +155,7 @@ TEST(MessageQueue, PostsOfAnyThreadAreTakenOnce) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   ASSERT_TRUE(ended.wait_for(got.size()));
   std::sort(got.begin(), got.end());
   for (size_t i = 0; i < got.size(); i++) {

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <string>
@@ -12,7 +11,6 @@
 #include "workflow/WFTimer.h"
 
 using std::chrono::hours;
-using std::chrono::nanoseconds;
 using test_support::TimerOutcomes;
 
 namespace {
@@ -68,7 +66,7 @@ TEST(NamePolicy, OneOfManyThatReplaceAtOnceStays) {
   TimerOutcomes outcomes;
   constexpr int kThreads = 4;
   constexpr int kEach = 500;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&outcomes] {
       for (int i = 0; i < kEach; i++) {
@@ -76,9 +74,7 @@ TEST(NamePolicy, OneOfManyThatReplaceAtOnceStays) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(outcomes.wait_for(kThreads * kEach - 1));
   EXPECT_EQ(WFTimer::count("busy"), 1u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("busy"), 1);
@@ -114,14 +110,12 @@ TEST(NamePolicy, ExactlyOneOfManyThatKeepAtOnceGetsTheName) {
   constexpr int kThreads = 4;
   for (int round = 0; round < 300; round++) {
     TimerOutcomes outcomes;
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int t = 0; t < kThreads; t++) {
       threads.emplace_back(
           [&outcomes, t] { start_with_policy("first", WF_TIMER_KEEP, outcomes, t); });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_TRUE(outcomes.wait_for(kThreads - 1));
     ASSERT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, EEXIST), size_t{kThreads - 1});
     ASSERT_EQ(WFTaskFactory::cancel_by_name("first"), 1);

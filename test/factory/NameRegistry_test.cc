@@ -271,7 +271,7 @@ TEST(NameRegistry, EachNodeIsTakenByExactlyOneThread) {
   std::atomic<size_t> taken{0};
   std::atomic<size_t> unlinked{0};
   const uint64_t seed = test_support::test_seed();
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
       test_support::TestRandom random(seed, static_cast<uint64_t>(t));
@@ -289,9 +289,7 @@ TEST(NameRegistry, EachNodeIsTakenByExactlyOneThread) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(taken + unlinked, size_t{kThreads} * kRounds * kItems);
   EXPECT_TRUE(registry.empty());
 }

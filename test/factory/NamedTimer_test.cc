@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -315,16 +314,14 @@ TEST(NamedTimer, CancellersOfOneNameShareTheTimersBetweenThem) {
     })->start();
   }
   std::atomic<int> counted{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t t = 0; t < 4; t++) {
     threads.emplace_back([&counted, t] {
       counted += t % 2 ? WFTaskFactory::cancel_by_name("name")
                        : WFTaskFactory::cancel_by_name("name", 7000);
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(counted, kTimers);
   EXPECT_TRUE(done.wait_for(kTimers));
   EXPECT_EQ(cancelled, kTimers);

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -49,14 +47,12 @@ TEST(Parallel, BranchesReleasedByManyThreadsEndItOnce) {
       held.push_back(new HeldTask(&log, "a"));
       parallel->add_series(Workflow::create_series_work(held.back(), nullptr));
     }
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (HeldTask* task : held) {
       threads.emplace_back([task] { task->release(); });
     }
     parallel->start();
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_TRUE(ended.wait_for(1));
     EXPECT_EQ(log.text(), "aaaa");
   }

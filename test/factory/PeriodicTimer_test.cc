@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "ManualTime.h"
@@ -20,8 +19,6 @@
 #include "workflow/Workflow.h"
 
 using probes::advance;
-using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using test_support::TimerOutcomes;

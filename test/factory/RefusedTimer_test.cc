@@ -4,7 +4,6 @@
 #include <chrono>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "support/Tally.h"
 #include "support/TimerOutcomes.h"

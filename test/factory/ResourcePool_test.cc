@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <set>
 #include <thread>
 #include <vector>
@@ -273,7 +272,7 @@ TEST(ResourcePool, NeverLendsOneTwiceToManyThreads) {
     void* got = nullptr;
   };
   std::vector<Take> takes(kThreads * kTakes);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&, thread] {
       for (size_t i = 0; i < kTakes; i++) {
@@ -291,9 +290,7 @@ TEST(ResourcePool, NeverLendsOneTwiceToManyThreads) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   ASSERT_TRUE(ended.wait_for(kThreads * kTakes));
   EXPECT_EQ(problems, 0);
   // All three are back.

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <future>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>

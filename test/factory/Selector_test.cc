@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -250,7 +249,7 @@ TEST(Selector, OfManyThreadsExactlyOneWins) {
     auto* selector = new CountedSelector(kThreads, outcome.callback());
     std::atomic<int> won{0};
     std::atomic<void*> winner{nullptr};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (size_t i = 0; i < kThreads; i++) {
       threads.emplace_back([&, i] {
         // One of them has nothing.
@@ -262,9 +261,7 @@ TEST(Selector, OfManyThreadsExactlyOneWins) {
       });
     }
     selector->start();
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_TRUE(outcome.ended.wait_for(1));
     ASSERT_EQ(won, 1);
     ASSERT_EQ(outcome.message, winner);

@@ -85,7 +85,7 @@ TEST(Series, PushesFromManyThreadsWhileTasksRunAllRun) {
   // Last, so that the series lives until all have pushed, whatever it has run by then.
   series->set_last_task(held);
   series->start();
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&, i] {
       for (int j = 0; j < kTasks; j++) {
@@ -94,9 +94,7 @@ TEST(Series, PushesFromManyThreadsWhileTasksRunAllRun) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   held->release();
   ASSERT_TRUE(ended.wait_for(1));
   EXPECT_EQ(ran.count(), size_t{kThreads * kTasks});

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cerrno>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -191,7 +190,7 @@ TEST(LoneTask, ThreadsThatAskForItsSeriesAtOnceGetTheSame) {
     task->start();
     std::atomic<int> ready{0};
     SeriesWork* seen[2] = {};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (SeriesWork*& series : seen) {
       threads.emplace_back([&] {
         for (ready++; ready < 2;) {
@@ -200,9 +199,7 @@ TEST(LoneTask, ThreadsThatAskForItsSeriesAtOnceGetTheSame) {
         series->push_back(new LogTask(&log, "", [&](LogTask*) { ended.add(); }));
       });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     EXPECT_EQ(seen[0], seen[1]);
     task->release();
     ASSERT_TRUE(ended.wait_for(2));

@@ -1,14 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "TaskProbes.h"
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
 #include "util/Time.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFManualClock.h"

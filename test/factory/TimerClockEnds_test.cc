@@ -13,7 +13,6 @@
 #include "workflow/WFTimerStats.h"
 
 using std::chrono::hours;
-using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using std::chrono::system_clock;
 using test_support::TimerOutcomes;

@@ -4,11 +4,9 @@
 
 #include <cerrno>
 #include <chrono>
-#include <string>
 #include <vector>
 
 #include "support/TimerOutcomes.h"
-#include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"

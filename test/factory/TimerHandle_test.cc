@@ -19,7 +19,6 @@
 
 using probes::kQuiet;
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using test_support::eventually;
@@ -73,7 +72,7 @@ TEST_P(TimerHandle, OnlyOneOfManyCancelsWins) {
     WFTimerTask* task = create(hours(1));
     const WFTimerHandle handle = WFTimer::handle_of(task);
     std::atomic<int> won{0};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int i = 0; i < 3; i++) {
       threads.emplace_back([&, i] {
         won += i == 2 && GetParam() ? WFTaskFactory::cancel_by_name("name")
@@ -81,9 +80,7 @@ TEST_P(TimerHandle, OnlyOneOfManyCancelsWins) {
       });
     }
     task->start();
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_EQ(won, 1);
   }
   EXPECT_TRUE(outcomes_.wait_for(300));

@@ -190,7 +190,7 @@ TEST_F(TimerQuota, HoldsAgainstManyThreads) {
   }
   test_support::Tally ended;
   std::atomic<bool> exceeded{false};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
       test_support::TestRandom random(test_support::test_seed(), t);
@@ -217,9 +217,7 @@ TEST_F(TimerQuota, HoldsAgainstManyThreads) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(ended.wait_for(kThreads * rounds));
   EXPECT_FALSE(exceeded);
   EXPECT_EQ(WFTimer::count_prefix("x/"), 0u);

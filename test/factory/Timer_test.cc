@@ -1,12 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
 #include <limits>
 #include <memory>
-#include <string>
 
 #include "factory/TimerTask.h"
 #include "support/TimerOutcomes.h"

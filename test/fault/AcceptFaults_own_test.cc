@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "fault/SystemFaults.h"
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/CpuTime.h"
 #include "support/Descriptors.h"
+#include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 
 // What accept(2) may answer without ending the listener, and life without descriptors.
 
@@ -176,10 +177,7 @@ TEST(Descriptors, ExhaustionDoesNotSpin) {
     waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   }
   test_support::NoDescriptors exhausted;
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(server.port());
+  struct sockaddr_in address = test_support::loopback(server.port());
   for (const workflow::UniqueFd& fd : waiting) {
     ASSERT_EQ(
         ::connect(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address), 0);

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "fault/MemoryFaults.h"
-#include "server/RawClient.h"
-#include "server/TestServer.h"
+#include "support/MemoryFaults.h"
+#include "support/RawClient.h"
+#include "support/TestServer.h"
 #include "workflow/WFCoroutine.h"
 
 namespace {

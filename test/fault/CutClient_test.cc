@@ -4,12 +4,12 @@
 #include <string>
 #include <thread>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
 #include "fault/CutStream.h"
-#include "fault/Descriptors.h"
 #include "support/Certificates.h"
+#include "support/Descriptors.h"
+#include "support/Fetch.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/Sanitizers.h"
 #include "workflow/WFGlobal.h"
 
@@ -114,14 +114,14 @@ class CutByServer : public testing::TestWithParam<CutResponse> {
     bool whole = false;
     fetch(SIZE_MAX, &whole);
     ASSERT_TRUE(whole);
-    const size_t descriptors = fault::descriptor_count();
+    const size_t descriptors = test_support::descriptor_count();
     size_t n = 0;
     for (whole = false; !whole; n += step) {
       ASSERT_NO_FATAL_FAILURE(cut(n, &whole));
       ASSERT_LT(n, 10'000u);
     }
     std::printf("%zu bytes\n", n);
-    EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+    EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
   }
 
   test_support::Authority authority_;

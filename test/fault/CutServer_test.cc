@@ -5,10 +5,10 @@
 #include <string>
 
 #include "fault/CutStream.h"
-#include "fault/Descriptors.h"
-#include "server/TestServer.h"
+#include "support/Descriptors.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 
 // A client goes away, by FIN or by RST, at each byte of its request and of the reply: each exchange
 // ends once, others are served, nothing is left behind.
@@ -41,7 +41,7 @@ class CutByClient : public testing::TestWithParam<CutRequest> {
     // The library has all that it keeps open.
     ASSERT_TRUE(talk(kAll, kAll));
     ASSERT_TRUE(server_.has_connections(0));
-    descriptors_ = fault::descriptor_count();
+    descriptors_ = test_support::descriptor_count();
   }
 
   // Ends a connection when so many bytes have gone either way. Whether the exchange was whole.
@@ -72,7 +72,7 @@ class CutByClient : public testing::TestWithParam<CutRequest> {
     std::printf("%zu bytes\n", n);
     EXPECT_TRUE(server_.has_connections(0));
     EXPECT_TRUE(server_test::eventually([this] { return ended_ == begun_; }));
-    EXPECT_TRUE(fault::descriptors_return_to(descriptors_));
+    EXPECT_TRUE(test_support::descriptors_return_to(descriptors_));
   }
 
   size_t step() const { return !test_support::kSanitized ? 1 : GetParam().over_tls ? 13 : 3; }
@@ -130,7 +130,7 @@ TEST_P(CutByClient, WhileALargeReplyIsWritten) {
   EXPECT_TRUE(server.has_connections(0));
   EXPECT_TRUE(server_test::eventually([this] { return ended_ == begun_; }));
   server->stop();
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors_));
+  EXPECT_TRUE(test_support::descriptors_return_to(descriptors_));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CutByClient,

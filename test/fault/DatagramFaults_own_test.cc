@@ -5,11 +5,9 @@
 #include <chrono>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "fault/SystemFaults.h"
-#include "server/Datagrams.h"
+#include "support/Datagrams.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 

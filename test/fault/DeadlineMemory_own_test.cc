@@ -11,16 +11,15 @@
 #include <cstdio>
 #include <string>
 
-#include "factory/FileProbes.h"
-#include "fault/MemoryFaults.h"
-#include "server/TestServer.h"
+#include "support/FileProbes.h"
+#include "support/MemoryFaults.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFHttpStream.h"
 
 namespace {
 
-using probes::FileBackend;
 using test_support::Tally;
 
 constexpr std::chrono::hours kLong{1};

@@ -5,12 +5,12 @@
 #include <thread>
 #include <vector>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
 #include "fault/CutStream.h"
-#include "fault/Descriptors.h"
+#include "support/Fetch.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/Sanitizers.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // The smallest socket buffers there are, and peers that send and take one byte at a time.
@@ -75,7 +75,7 @@ TEST_P(Dribble, ClientsOfAServer) {
             0);
   SSL_CTX* const context = client_context();
   std::atomic<int> right{0};
-  std::vector<std::thread> clients;
+  std::vector<std::jthread> clients;
   for (int i = 0; i < 10; i++) {
     clients.emplace_back([&] {
       RawClient client(port_, 1);
@@ -88,9 +88,7 @@ TEST_P(Dribble, ClientsOfAServer) {
                });
     });
   }
-  for (std::thread& client : clients) {
-    client.join();
-  }
+  clients.clear();  // joins them
   EXPECT_EQ(right, 10);
   server.stop();
 }

@@ -4,14 +4,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "factory/FileProbes.h"
 #include "fault/FileFaults.h"
 #include "support/CpuTime.h"
 #include "support/Descriptors.h"
+#include "support/FileProbes.h"
 
 // File tasks while system calls are interrupted and resources run out.
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "client/Fetch.h"
 #include "fault/SystemFaults.h"
-#include "server/TestServer.h"
 #include "support/FakeDnsServer.h"
+#include "support/Fetch.h"
 #include "support/Loopback.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 
 // System calls that are interrupted or do less than they were asked for.

@@ -1,15 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "fault/Descriptors.h"
-#include "fault/MemoryFaults.h"
-#include "server/Datagrams.h"
-#include "server/TestServer.h"
+#include "support/Datagrams.h"
+#include "support/Descriptors.h"
+#include "support/MemoryFaults.h"
+#include "support/TestServer.h"
 #include "workflow/WFHttpStream.h"
 
 // A server that is stopped when memory has run out: each allocation of the stop, and of the
@@ -20,7 +19,6 @@ namespace {
 
 using server_test::eventually;
 using server_test::get;
-using server_test::kGet;
 using server_test::NoteServer;
 using server_test::NoteTask;
 using server_test::RawClient;
@@ -59,7 +57,7 @@ class MemoryStop : public testing::TestWithParam<long> {
   template <class Scene>
   void fail_each(void (*stop)(Scene&)) {
     { Scene first; }  // so that the library runs
-    const size_t descriptors = fault::descriptor_count();
+    const size_t descriptors = test_support::descriptor_count();
     long n = 1;
     // How many there are varies a little.
     for (int without = 0; without < 3; n += 1) {
@@ -74,7 +72,7 @@ class MemoryStop : public testing::TestWithParam<long> {
       ASSERT_TRUE(scene.ends()) << "allocation " << n;
     }
     std::printf("%ld allocations\n", n);
-    EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+    EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
   }
 };
 

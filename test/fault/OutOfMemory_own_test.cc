@@ -6,15 +6,15 @@
 #include <cerrno>
 #include <csignal>
 #include <functional>
-#include <memory>
 #include <string>
 
-#include "fault/Descriptors.h"
-#include "fault/MemoryFaults.h"
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
+#include "support/Descriptors.h"
+#include "support/Loopback.h"
+#include "support/MemoryFaults.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 
 // Each allocation of the library's threads, from accept to reply, fails in its turn. The connection
 // may be closed, refused or served; the next one is served.
@@ -22,7 +22,6 @@
 namespace {
 
 using server_test::get;
-using server_test::post;
 using server_test::RawClient;
 using server_test::TestServer;
 using server_test::TlsClient;
@@ -124,7 +123,7 @@ void fail_each(const Talk& talk, bool over_tls, long more) {
   ASSERT_TRUE(server.started());
   ASSERT_TRUE(serves(server, over_tls));
   ASSERT_TRUE(server.has_connections(0));
-  const size_t descriptors = fault::descriptor_count();
+  const size_t descriptors = test_support::descriptor_count();
   // Under a sanitizer every fourth, beginning with one that the seed chooses.
   constexpr long kStep = test_support::kSanitized ? 4 : 1;
   long n = 1 + static_cast<long>(test_support::test_seed() % kStep);
@@ -140,7 +139,7 @@ void fail_each(const Talk& talk, bool over_tls, long more) {
     ASSERT_TRUE(server.has_connections(0)) << "allocation " << n;
   }
   std::printf("%ld allocations\n", n);
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
 }
 
 class OutOfMemory : public testing::TestWithParam<long> {};
@@ -190,10 +189,7 @@ TEST(OutOfMemory, AListenerThatRestsGoesOn) {
   const struct rlimit none = {static_cast<rlim_t>(early.get()) + 1, before.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &none);
   fault::arm(1, 1'000'000'000);
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(server.port());
+  struct sockaddr_in address = test_support::loopback(server.port());
   ASSERT_EQ(
       ::connect(early.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address),
       0);
@@ -232,7 +228,7 @@ void start_fails_cleanly(const test_support::Certificate* cert) {
   TestServer running;  // so is the library
   ASSERT_TRUE(running.serves());
   ASSERT_TRUE(running.has_connections(0));
-  const size_t descriptors = fault::descriptor_count();
+  const size_t descriptors = test_support::descriptor_count();
   fault::counts_here = true;
   // Beyond the first ones OpenSSL reads the certificate.
   for (long n = 1;; n += n < 500 ? 1 : (test_support::kSanitized ? 29 : 7)) {
@@ -255,7 +251,7 @@ void start_fails_cleanly(const test_support::Certificate* cert) {
     }
   }
   fault::counts_here = false;
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
   EXPECT_TRUE(running.serves());
 }
 

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -10,12 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "fault/Descriptors.h"
 #include "fault/Slowness.h"
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/CpuTime.h"
-#include "support/Sanitizers.h"
+#include "support/Descriptors.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 #include "workflow/WFGlobal.h"
 
 // Peers that are stopped or never read, and callbacks that block: the others are served throughout.
@@ -29,7 +27,6 @@ using server_test::RawClient;
 using server_test::TestServer;
 using server_test::TlsClient;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kSendTimeout{1500};
@@ -147,7 +144,7 @@ void expect_others_served(const TestServer& plain, const TestServer& tls, millis
   std::atomic<int> asked{0};
   std::atomic<int> failed{0};
   std::vector<milliseconds> waits(6);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t i = 0; i < waits.size(); i++) {
     threads.emplace_back([&, i] {
       RawClient kept = plain.client();
@@ -166,9 +163,7 @@ void expect_others_served(const TestServer& plain, const TestServer& tls, millis
   }
   std::this_thread::sleep_for(time);
   enough = true;
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   const milliseconds longest = *std::max_element(waits.begin(), waits.end());
   std::printf("%d requests, the longest took %lld ms\n", asked.load(),
               static_cast<long long>(longest.count()));
@@ -192,7 +187,7 @@ TEST(SlowPeers, OthersAreServedMeanwhile) {
   TestServer plain(process);
   TestServer tls(process, server_test::http_params(), &certificate);
   ASSERT_TRUE(TlsClient(tls.port(), {}).connected() && plain.serves());
-  const size_t descriptors = fault::descriptor_count();
+  const size_t descriptors = test_support::descriptor_count();
   {
     // One that is stopped in the middle of a reply, some that never read theirs, over TLS, too, and
     // some whose callbacks block, more than there are handlers.
@@ -226,5 +221,5 @@ TEST(SlowPeers, OthersAreServedMeanwhile) {
   EXPECT_TRUE(plain.has_connections(0));
   EXPECT_TRUE(tls.has_connections(0));
   EXPECT_TRUE(server_test::eventually([&] { return behind.ended == behind.begun; }));
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
+  EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
 }

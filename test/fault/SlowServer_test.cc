@@ -1,22 +1,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 
-#include "client/Fetch.h"
-#include "client/RawServer.h"
 #include "fault/CutStream.h"
-#include "fault/Descriptors.h"
 #include "fault/Slowness.h"
 #include "support/Certificates.h"
 #include "support/CpuTime.h"
+#include "support/Fetch.h"
 #include "support/Loopback.h"
+#include "support/RawServer.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "fault/MemoryFaults.h"
 #include "fault/TimerAllocations.h"
+#include "support/MemoryFaults.h"
 #include "workflow/WFCron.h"
 #include "workflow/WFTimer.h"
 

@@ -10,9 +10,8 @@
 #include <new>
 #include <string>
 #include <thread>
-#include <utility>
 
-#include "fault/MemoryFaults.h"
+#include "support/MemoryFaults.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFTaskFactory.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "fault/MemoryFaults.h"
 #include "fault/TimerAllocations.h"
+#include "support/MemoryFaults.h"
 #include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "workflow/WFDeadline.h"

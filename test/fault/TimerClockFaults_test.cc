@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 
-#include "Descriptors.h"
 #include "support/Descriptors.h"
 #include "support/TimerOutcomes.h"
 #include "workflow/WFTaskFactory.h"
@@ -48,13 +47,13 @@ TEST(TimerClockFaults, ManyTimersOfOtherClocksTakeNoMoreDescriptors) {
   TimerOutcomes outcomes;
   WFTimer::create(milliseconds(0), outcomes.callback())->start();
   ASSERT_TRUE(outcomes.wait_for(1));
-  const size_t before = fault::descriptor_count();
+  const size_t before = test_support::descriptor_count();
   for (int i = 0; i < 1000; i++) {
     WFTimer::create({hours(1), i % 2 ? WF_CLOCK_BOOTTIME : WF_CLOCK_WALL}, {"a"},
                     outcomes.callback())
         ->start();
   }
-  EXPECT_LE(fault::descriptor_count(), before + 1);
+  EXPECT_LE(test_support::descriptor_count(), before + 1);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 1000);
   EXPECT_TRUE(outcomes.wait_for(1001));
 }

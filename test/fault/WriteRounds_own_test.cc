@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "kernel/ThreadContext.h"
-#include "server/TestServer.h"
 #include "support/RealFunction.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpStream.h"
 
@@ -111,9 +111,7 @@ class WriteRounds : public testing::TestWithParam<Transport> {
         server_test::http_params(), GetParam());
     RawClient other = server.client();
     ASSERT_EQ(other.ask(kGet)->status, 200);
-    RawClient taker = server.client();
-    ASSERT_TRUE(taker.send(get("/large")));
-    ASSERT_TRUE(eventually([&] { return server.processed() == 2; }));
+    RawClient taker = server.asking_client(get("/large"));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until the buffers are full
     swallows = true;
     taker.set_patience(std::chrono::milliseconds(1));  // nothing comes when it is swallowed

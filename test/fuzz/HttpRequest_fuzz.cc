@@ -1,14 +1,13 @@
 #include <sys/uio.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
 
 #include "Fuzzing.h"
-#include "protocol/HttpFeeding.h"
 #include "protocol/HttpGrammar.h"
+#include "support/HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 

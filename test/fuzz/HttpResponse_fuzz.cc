@@ -1,12 +1,10 @@
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "Fuzzing.h"
-#include "protocol/HttpFeeding.h"
-#include "protocol/HttpGrammar.h"
+#include "support/HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 

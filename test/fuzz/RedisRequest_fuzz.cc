@@ -1,4 +1,3 @@
-#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "Fuzzing.h"
-#include "protocol/SSLPair.h"
+#include "support/SSLPair.h"
 #include "workflow/SSLWrapper.h"
 
 // Whatever bytes a client sends where TLS should begin: the verdict does not depend on how they are

@@ -1,8 +1,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -2,7 +2,6 @@
 #include <netdb.h>
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,8 +9,8 @@
 
 #include "http/CaseFile.h"
 #include "http/Echo.h"
-#include "server/TestServer.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 
 // Plays the cases of cases/*.txt: each over real connections, in several ways of cutting it into
 // writes, which must all end the same. Behind each case goes a sentinel, a further request: when

@@ -9,7 +9,7 @@
 
 #include "interop/Origin.h"
 #include "support/TempDir.h"
-#include "tutorial/Program.h"
+#include "support/TutorialProgram.h"
 #include "workflow/WFTimer.h"
 
 // Our server, curl as its client.

@@ -3,11 +3,11 @@
 #include <fstream>
 #include <memory>
 
-#include "client/Fetch.h"
 #include "interop/Curl.h"
 #include "interop/Origin.h"
 #include "interop/Servers.h"
-#include "tutorial/Program.h"
+#include "support/Fetch.h"
+#include "support/TutorialProgram.h"
 #include "workflow/WFGlobal.h"
 
 // Proxies that clients are told of: tinyproxy for our client, the proxy of the tutorials for curl.

@@ -2,10 +2,10 @@
 
 #include <atomic>
 
-#include "client/Fetch.h"
 #include "interop/Curl.h"
 #include "interop/Origin.h"
 #include "interop/Servers.h"
+#include "support/Fetch.h"
 #include "workflow/WFGlobal.h"
 
 // haproxy in front of our server, or in the way of our client.

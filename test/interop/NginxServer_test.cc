@@ -3,9 +3,9 @@
 #include <atomic>
 #include <filesystem>
 
-#include "client/Fetch.h"
 #include "interop/Origin.h"
 #include "interop/Servers.h"
+#include "support/Fetch.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 
@@ -16,7 +16,6 @@ namespace {
 
 using client_test::fetch;
 using client_test::Fetched;
-using client_test::FetchOptions;
 using test_support::Authority;
 using test_support::Certificate;
 

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <thread>
 
-#include "client/Fetch.h"
 #include "interop/Openssl.h"
 #include "interop/Origin.h"
+#include "support/Fetch.h"
 #include "workflow/WFGlobal.h"
 
 // "openssl s_server", our client. With -www it answers in HTTP/1.0, ends the connection, and says

@@ -7,10 +7,9 @@
 #include <fstream>
 #include <random>
 #include <string>
-#include <string_view>
 
-#include "server/TestServer.h"
 #include "support/Sanitizers.h"
+#include "support/TestServer.h"
 #include "support/Text.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFFacilities.h"

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <filesystem>
 
-#include "client/Fetch.h"
 #include "interop/Origin.h"
+#include "support/Fetch.h"
 #include "support/Program.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"

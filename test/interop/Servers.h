@@ -1,23 +1,20 @@
 #pragma once
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "support/Certificates.h"
+#include "support/Loopback.h"
 #include "support/Program.h"
 #include "support/TempDir.h"
 #include "util/UniqueFd.h"
@@ -37,16 +34,12 @@ class LocalSocket {
       : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     const int on = 1;
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
+    const struct sockaddr_in address = test_support::loopback();
+    ::bind(fd_.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
     if (use == Use::kListens) {
       ::listen(fd_.get(), 511);
     }
-    socklen_t length = sizeof address;
-    ::getsockname(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+    port_ = test_support::port_of(fd_.get());
   }
 
   int fd() const { return fd_.get(); }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -170,7 +169,7 @@ TEST(ComputePool, ManyQueuesFromManyThreads) {
   ComputePool pool(2);
   ASSERT_TRUE(pool.start());
   std::atomic<int> runs{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int t = 0; t < kThreads; t++) {
     threads.emplace_back([&] {
       for (int i = 0; i < kItems; i++) {
@@ -178,9 +177,7 @@ TEST(ComputePool, ManyQueuesFromManyThreads) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   pool.stop();
   EXPECT_EQ(runs, kThreads * kItems);
 }

@@ -26,7 +26,6 @@ using test_support::kDnsResponse;
 using test_support::kDnsTxt;
 using test_support::put16;
 using test_support::put32;
-using test_support::put_name;
 using test_support::set16;
 using workflow::DnsAnswer;
 using workflow::DnsMessage;

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>

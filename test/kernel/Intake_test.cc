@@ -108,7 +108,7 @@ TEST(IntakeStress, KeepsTheOrderOfEachThreadAndLosesNothing) {
   for (size_t t = 0; t < kThreads; t++) {
     items.push_back(numbered(t, kItems));
   }
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (size_t t = 0; t < kThreads; t++) {
     threads.emplace_back([&intake, &own = items[t], t] {
       for (size_t i = 0; i < kItems;) {
@@ -129,8 +129,6 @@ TEST(IntakeStress, KeepsTheOrderOfEachThreadAndLosesNothing) {
       ASSERT_EQ(item->number(), next[item->thread()]++);
     }
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(intake.close());
 }

@@ -1,7 +1,6 @@
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <unistd.h>
 

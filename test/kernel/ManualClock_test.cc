@@ -14,8 +14,6 @@
 #include <mutex>
 #include <random>
 #include <stdexcept>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "kernel/Runtime.h"

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -216,7 +215,7 @@ TEST(PoolSize, NothingIsLostUnderLoad) {
   constexpr int kThreads = 3;
   constexpr int kItems = 20'000;
   std::atomic<int> runs{0};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   StartedComputePool pool(2);
   for (int thread = 0; thread < kThreads; thread++) {
     threads.emplace_back([&] {
@@ -236,9 +235,7 @@ TEST(PoolSize, NothingIsLostUnderLoad) {
     }
     ASSERT_EQ(pool->configured_threads(), wanted);
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(test_support::eventually([&] { return runs == kThreads * kItems; }));
   EXPECT_TRUE(count_becomes(*pool.operator->(), wanted));
 }

@@ -8,7 +8,6 @@
 
 namespace {
 
-using test_support::Asker;
 using test_support::DnsReply;
 using test_support::FakeDnsServer;
 using test_support::Found;

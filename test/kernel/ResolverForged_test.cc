@@ -7,14 +7,11 @@
 
 namespace {
 
-using test_support::Asker;
 using test_support::DnsReply;
 using test_support::Found;
 using test_support::kDnsA;
-using test_support::kDnsAaaa;
 using test_support::kDnsCname;
 using test_support::kDnsTruncated;
-using test_support::put16;
 using test_support::set16;
 
 constexpr size_t kHeader = 12;

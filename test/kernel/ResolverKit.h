@@ -7,7 +7,6 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>

@@ -3,14 +3,12 @@
 
 #include "kernel/Resolver.h"
 #include "kernel/ResolverKit.h"
+#include "support/UdpSocket.h"
 
 using test_support::Asker;
 using test_support::DnsReply;
 using test_support::FakeDnsServer;
 using test_support::Found;
-using workflow::kNsPerMs;
-using workflow::kNsPerSec;
-using workflow::UniqueFd;
 
 // What servers do wrong, and what the resolver makes of it.
 
@@ -22,14 +20,7 @@ class ResolverServersTest : public test_support::ResolverTest {
  protected:
   // An address of 127.0.0.1 where nobody listens.
   static std::string nobody() {
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    const UniqueFd fd(::socket(AF_INET, SOCK_DGRAM, 0));
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<struct sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<struct sockaddr*>(&address), &length), 0);
-    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    return "127.0.0.1:" + std::to_string(test_support::UdpSocket().port());
   }
 };
 

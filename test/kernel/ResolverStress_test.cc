@@ -139,7 +139,7 @@ TEST(ResolverStress, EachRequestEndsOnce) {
     Resolver& resolver = runtime.part<Resolver>();
     std::array<Requests, kThreads> requests;
     std::atomic<bool> over{false};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (size_t i = 0; i < kThreads; i++) {
       threads.emplace_back([&, i] {
         ask_at_random(resolver, requests[i],
@@ -150,9 +150,7 @@ TEST(ResolverStress, EachRequestEndsOnce) {
     std::this_thread::sleep_for(std::chrono::microseconds(random.between(0, 15'000)));
     runtime.stop();
     over = true;
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     workflow::ThreadContext::current().runtime = nullptr;
     for (const Requests& of_thread : requests) {
       for (const Repeated& request : of_thread) {

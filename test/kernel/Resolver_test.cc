@@ -1,7 +1,5 @@
 #include "kernel/Resolver.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <set>
 
@@ -9,12 +7,8 @@
 
 using test_support::Asker;
 using test_support::DnsReply;
-using test_support::FakeDnsServer;
 using test_support::Found;
-using test_support::write_file;
-using workflow::HostAddress;
 using workflow::HostAddresses;
-using workflow::kNsPerMs;
 using workflow::kNsPerSec;
 using workflow::Resolver;
 using workflow::ResolveRequest;

@@ -75,7 +75,7 @@ TEST(HandlerPool, BurstsFromManyThreadsAllRun) {
   constexpr int kItems = 20'000;
   std::atomic<int> runs{0};
   {
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     StartedHandlerPool pool(4);
     for (int t = 0; t < kThreads; t++) {
       threads.emplace_back([&] {
@@ -87,9 +87,7 @@ TEST(HandlerPool, BurstsFromManyThreadsAllRun) {
         }
       });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
   }
   EXPECT_EQ(runs, kThreads * kItems);
 }

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <functional>
 #include <memory>
@@ -25,7 +24,6 @@
 #include "workflow/WFTaskFactory.h"
 
 using test_support::Tally;
-using test_support::TestRandom;
 
 namespace {
 
@@ -265,7 +263,7 @@ TEST(Executor, QueuesOfManyThreadsAllMakeProgress) {
   Own own(3);
   std::array<ExecQueue, kQueues> queues;
   std::array<std::atomic<int>, kQueues> runs{};
-  std::vector<std::thread> starters;
+  std::vector<std::jthread> starters;
   std::atomic<bool> enough{false};
   std::atomic<size_t> started{0};
   for (ExecQueue& queue : queues) {
@@ -302,9 +300,7 @@ TEST(Executor, QueuesOfManyThreadsAllMakeProgress) {
     return std::all_of(runs.begin() + 3, runs.end(), [](const auto& n) { return n == 20; });
   }));
   enough = true;
-  for (std::thread& starter : starters) {
-    starter.join();
-  }
+  starters.clear();  // joins them
   EXPECT_TRUE(own.succeeded.wait_for(started));
 }
 

@@ -380,7 +380,7 @@ TEST_F(Lending, BranchesWaitOnManyThreadsAtOnce) {
   constexpr size_t kThreads = 4;
   constexpr size_t kRounds = 50;
   Tally ended;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   std::deque<WFFacilities::WaitGroup> groups;
   for (size_t i = 0; i < kThreads * kRounds; i++) {
     groups.emplace_back(1);
@@ -400,9 +400,7 @@ TEST_F(Lending, BranchesWaitOnManyThreadsAtOnce) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_TRUE(ended.wait_for(kThreads * kRounds));
 }
 

@@ -101,19 +101,17 @@ TEST(WaitGroup, TimedWaitIsNotEarlyAndEndsWhenDone) {
 
 TEST(WaitGroup, WakesEveryWaiter) {
   WFFacilities::WaitGroup group(1);
-  std::vector<std::thread> waiters;
+  std::vector<std::jthread> waiters;
   for (int i = 0; i < 4; i++) {
     waiters.emplace_back([&group, i] { i % 2 ? group.wait() : (void)group.wait(60'000); });
   }
   group.done();
-  for (std::thread& waiter : waiters) {
-    waiter.join();
-  }
+  waiters.clear();  // joins them
 }
 
 TEST(WaitGroup, MayDieAsSoonAsWaitReturns) {
   for (int round = 0; round < 2000; round++) {
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     {
       WFFacilities::WaitGroup group(2);
       for (int i = 0; i < 2; i++) {
@@ -121,9 +119,7 @@ TEST(WaitGroup, MayDieAsSoonAsWaitReturns) {
       }
       group.wait();
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
   }
 }
 

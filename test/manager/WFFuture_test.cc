@@ -12,7 +12,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "FutureStatus.h"
 #include "support/Tally.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 
 // What is accepted and what is refused, as one table; every row is fed whole, byte by byte and
 // cut in two at every place, and must come out the same.

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <string>
 
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 
 // Each limit at its edge: the largest that passes, the smallest that does not.
 

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "Append.h"
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 
 using http_feeding::body_of;
-using http_feeding::describe;
 using message_kit::append;
 using protocol::HttpMessageHeader;
 using protocol::HttpRequest;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "Append.h"
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 
 using http_feeding::body_of;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "Append.h"
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "HttpFeeding.h"
+#include "support/HttpFeeding.h"
 
 using protocol::HttpChunkCursor;
 using protocol::HttpHeaderCursor;

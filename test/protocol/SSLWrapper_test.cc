@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "SSLPair.h"
+#include "support/SSLPair.h"
 #include "workflow/HttpMessage.h"
 #include "workflow/TLVMessage.h"
 

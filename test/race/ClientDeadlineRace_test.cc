@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -15,20 +14,18 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "client/ClientHub.h"
 #include "client/ClientSettings.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "race/ClientRaceKit.h"
-#include "server/TestServer.h"
 #include "support/Descriptors.h"
 #include "support/FakeDnsServer.h"
 #include "support/RaceKit.h"
 #include "support/Sanitizers.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFGlobal.h"

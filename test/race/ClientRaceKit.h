@@ -3,20 +3,14 @@
 #include <openssl/ssl.h>
 #include <signal.h>
 
-#include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
-#include "client/RawServer.h"
 #include "support/Certificates.h"
 #include "support/RaceKit.h"
-#include "support/Tally.h"
+#include "support/RawServer.h"
 #include "support/TestSeed.h"
 
 namespace race {

@@ -5,7 +5,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -15,9 +14,9 @@
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "race/ClientRaceKit.h"
-#include "server/TestServer.h"
 #include "support/Descriptors.h"
 #include "support/RaceKit.h"
+#include "support/TestServer.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
@@ -447,7 +446,7 @@ TEST_F(ClientRace, ConnectionsThatFailAtOnceKeepNobodyWaiting) {
   for (uint64_t round = 0; round < count; round++) {
     test_support::Tally ended;
     std::atomic<size_t> told{0};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (size_t t = 0; t < kThreads; t++) {
       threads.emplace_back([&] {
         for (size_t i = 0; i < kEach; i++) {
@@ -461,9 +460,7 @@ TEST_F(ClientRace, ConnectionsThatFailAtOnceKeepNobodyWaiting) {
         }
       });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_TRUE(ended.wait_for(kThreads * kEach));
     ASSERT_EQ(told, kThreads * kEach) << "round " << round;
   }

@@ -5,11 +5,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "kernel/Runtime.h"
 #include "support/RaceKit.h"

@@ -3,9 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "kernel/Runtime.h"
 #include "support/RaceKit.h"

@@ -3,13 +3,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <memory>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "kernel/Runtime.h"
-#include "server/Datagrams.h"
+#include "support/Datagrams.h"
 #include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
@@ -23,7 +20,6 @@ namespace {
 using server_test::Note;
 using server_test::NoteTask;
 using test_support::TestRandom;
-using test_support::UdpSocket;
 using workflow::Runtime;
 using Factory = WFNetworkTaskFactory<Note, Note>;
 

@@ -10,14 +10,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "factory/FileProbes.h"
+#include "support/FileProbes.h"
 #include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"

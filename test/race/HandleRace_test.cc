@@ -6,7 +6,6 @@
 #include <chrono>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "kernel/Runtime.h"
 #include "support/RaceKit.h"

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "kernel/Runtime.h"
-#include "race/TimerRace.h"
 #include "support/RaceKit.h"
+#include "support/TimerRace.h"
 
 using race::rounds;
 using race::TimerRace;

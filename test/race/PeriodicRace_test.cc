@@ -6,12 +6,10 @@
 #include <chrono>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "kernel/Runtime.h"
 #include "support/RaceKit.h"
 #include "support/TestSeed.h"
-#include "util/Time.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 

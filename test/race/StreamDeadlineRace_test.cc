@@ -3,21 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <functional>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "server/TestServer.h"
 #include "support/RaceKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFHttpStream.h"
 

@@ -70,7 +70,7 @@ void run_structure_rounds(uint64_t count, size_t threads) {
               .seed = seed, .stream = round * threads + i, .gates = i == 0 ? 1u : 2u})
           .build();
     }
-    std::vector<std::thread> running;
+    std::vector<std::jthread> running;
     for (size_t i = 0; i < threads; i++) {
       running.emplace_back([&, i] {
         TestRandom random(seed, ~(round * threads + i));
@@ -92,9 +92,7 @@ void run_structure_rounds(uint64_t count, size_t threads) {
         }
       });
     }
-    for (std::thread& thread : running) {
-      thread.join();
-    }
+    running.clear();  // joins them
     ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
     totals.account(structures, round);
     if (testing::Test::HasFatalFailure()) return;
@@ -118,16 +116,14 @@ TEST(StructureRace, EverythingRunsOnce) {
   const uint64_t seed = test_support::test_seed();
   for (uint64_t round = 0; round < rounds(400); round++) {
     std::deque<RandomStructure> structures;
-    std::vector<std::thread> running;
+    std::vector<std::jthread> running;
     for (uint64_t i = 0; i < 3; i++) {
       RandomStructure& structure = structures.emplace_back(
           RandomStructure::Options{.seed = seed, .stream = round * 3 + i, .cancels = false});
       structure.build();
       running.emplace_back([&structure] { structure.start(); });
     }
-    for (std::thread& thread : running) {
-      thread.join();
-    }
+    running.clear();  // joins them
     ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
     for (const RandomStructure& structure : structures) {
       ASSERT_EQ(structure.account(), "") << "round " << round;
@@ -148,7 +144,7 @@ TEST(StructureRace, StoppedMeanwhile) {
       structures.emplace_back(RandomStructure::Options{
           .seed = seed, .stream = round * 12 + i, .depth = 2, .cancels = i % 2 == 0});
     }
-    std::vector<std::thread> running;
+    std::vector<std::jthread> running;
     for (size_t thread = 0; thread < 3; thread++) {
       running.emplace_back([&, thread] {
         ThreadContext::current().runtime = runtime.get();
@@ -160,9 +156,7 @@ TEST(StructureRace, StoppedMeanwhile) {
     }
     race::pause_us(random.below(2000));
     runtime.stop();
-    for (std::thread& thread : running) {
-      thread.join();
-    }
+    running.clear();  // joins them
     ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
     totals.account(structures, round);
     if (testing::Test::HasFatalFailure()) return;

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "recipes/Recipes.h"
 #include "workflow/WFResourcePool.h"

@@ -4,14 +4,13 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Tally.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFDeadline.h"

@@ -1,4 +1,4 @@
-#include "redis/RedisCluster.h"
+#include "support/RedisCluster.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <chrono>
 #include <string>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
 #include "support/Tally.h"
 #include "workflow/WFDeadline.h"
 

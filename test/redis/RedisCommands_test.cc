@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 
 using workflow::changes_connection;
 using workflow::only_reads;

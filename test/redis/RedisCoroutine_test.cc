@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "redis/RedisServer.h"
+#include "support/RedisServer.h"
 #include "workflow/WFCoroutine.h"
 
 namespace redis_test {

@@ -3,13 +3,13 @@
 #include <atomic>
 #include <string>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "store/RedisPipeline.h"
 #include "store/RedisWire.h"
 #include "support/Eventually.h"
 #include "support/ExitKit.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "workflow/WFRedisSubscriber.h"
 
 // Commands, subscriptions and pipelines that are under way when the process ends.

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <string>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
 
 // What a hostile or broken server may not achieve.
 

@@ -5,16 +5,15 @@
 #include <atomic>
 #include <cerrno>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "store/RedisWire.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Tally.h"
 #include "workflow/WFGlobal.h"
 
@@ -343,7 +342,7 @@ TEST(RedisPipelineStress, EveryOutcomeIsTrue) {
   {
     RedisPipeline pipeline(parsed(server.url()), options);
     std::atomic<bool> enough{false};
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (int i = 0; i < 3; i++) {
       threads.emplace_back([&] {
         while (!enough) {
@@ -369,9 +368,7 @@ TEST(RedisPipelineStress, EveryOutcomeIsTrue) {
       run(server.url(), {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
     }
     enough = true;
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
   }
   EXPECT_EQ(done.count() + in_doubt + unsent, posted);
   const Reply executed = run(server.url(), {"GET", "n"});

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <string>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
 #include "support/Loopback.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 
 // A master that Sentinels know: which of the servers a command goes to.
 

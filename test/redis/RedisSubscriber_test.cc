@@ -7,12 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Tally.h"
-#include "workflow/WFDeadline.h"
 #include "workflow/WFRedisSubscriber.h"
 
 namespace redis_test {
@@ -366,7 +365,7 @@ TEST(RedisSubscriber, ManyThreadsMaySendAtOnce) {
   news.task->start();
   constexpr int kThreads = 4;
   constexpr int kPings = 500;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < kThreads; i++) {
     threads.emplace_back([&] {
       for (int n = 0; n < kPings; n++) {
@@ -374,9 +373,7 @@ TEST(RedisSubscriber, ManyThreadsMaySendAtOnce) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   EXPECT_EQ(news.seen(1 + kThreads * kPings), "[\"pong\", \"x\"]");
   news.task->quit();
   ASSERT_TRUE(news.wait_for_end());

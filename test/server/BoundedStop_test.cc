@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Background.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 
 // A stop with a time limit: what becomes of the replies that are still delayed, and what it tells.
@@ -77,9 +77,7 @@ TEST_P(BoundedStop, WaitsForRepliesThatComeInTime) {
   BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(get("/ms=200")));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/ms=200"));
   stop.begin(server, 3600 * 1000, WF_STOP_DROP);
   ASSERT_TRUE(stop.ended());
   EXPECT_EQ(stop.result().cut_short, 0u);
@@ -114,9 +112,7 @@ TEST_P(BoundedStop, AnswerTellsTheClients) {
   BoundedEnds ends;
   TestServer server(delayed(ends), patient_params(), GetParam());
   Stopping stop;
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(get("/answer")));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/answer"));
   stop.begin(server, 0, WF_STOP_ANSWER);
   const auto reply = client.reply();
   ASSERT_TRUE(reply);
@@ -152,9 +148,7 @@ TEST_P(BoundedStop, AnswerTellsAClientThatHasSentHalfOfItsNextRequest) {
 TEST_P(BoundedStop, DropCloses) {
   BoundedEnds ends;
   TestServer server(GetParam(), delayed(ends));
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(get("/drop")));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/drop"));
   const WFStopResult result = server->stop(0, WF_STOP_DROP);
   EXPECT_EQ(result.cut_short, 1u);
   EXPECT_EQ(result.running, 0u);
@@ -168,9 +162,7 @@ TEST_P(BoundedStop, TellsWhatStillRuns) {
   struct WFServerParams params = http_params();
   params.linger_timeout = 50;
   TestServer server(delayed(ends, &never), params, GetParam());
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(get("/never")));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/never"));
   const auto start = steady_clock::now();
   WFStopResult result = server->stop(10, WF_STOP_ANSWER);
   EXPECT_LT(seconds_since(start), 30);
@@ -267,7 +259,7 @@ TEST(StopWithin, MeetsEverything) {
           task->cancel_timers_on_closed();
         }
       });
-      std::vector<std::thread> clients;
+      std::vector<std::jthread> clients;
       for (int i = 0; i < 4; i++) {
         clients.emplace_back([&, i] {
           while (!stopped) {
@@ -287,9 +279,7 @@ TEST(StopWithin, MeetsEverything) {
       const auto action = static_cast<WFStopAction>(round % 3);
       running += static_cast<int>(server->stop(round % 4, action).running);
       stopped = true;
-      for (std::thread& client : clients) {
-        client.join();
-      }
+      clients.clear();  // joins them
     }
     EXPECT_EQ(running, 0);
     EXPECT_EQ(ends.count, begun) << round;

@@ -3,12 +3,10 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <vector>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 
 // What a request knows of its connection, and what a user keeps with it.
 
@@ -40,9 +38,7 @@ class ClosedWatcher {
 
   // A client whose request is being processed.
   RawClient begin() {
-    RawClient client = server.client();
-    client.send(kGet);
-    EXPECT_TRUE(eventually([this] { return server.processed() == 1; }));
+    RawClient client = server.asking_client();
     return client;
   }
   bool notices() {
@@ -232,9 +228,7 @@ TEST(Context, OutlivesTheSocketWhileASeriesRuns) {
     });
     series_of(task)->push_back(timer);
   });
-  RawClient client = server.client();
-  client.send(kGet);
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.reset();
   ASSERT_TRUE(ended.wait_for(1));
   EXPECT_TRUE(eventually([&] { return deleted == 1; }));

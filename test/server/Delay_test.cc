@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Sanitizers.h"
+#include "support/TestServer.h"
 
 // Replies delayed by a timer on the request's series.
 

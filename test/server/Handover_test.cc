@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/RawClient.h"
 #include "support/Eventually.h"
 #include "support/Loopback.h"
+#include "support/RawClient.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
@@ -152,7 +152,7 @@ TEST(Handover, NoConnectionIsRefusedAndNoRequestLost) {
   ServerProcess b("B", fd.get());
   ASSERT_TRUE(a.command());
   Counts counts;
-  std::vector<std::thread> clients;
+  std::vector<std::jthread> clients;
   for (int i = 0; i < 8; i++) {
     clients.emplace_back([&, i] { keep_asking(port, i % 2 == 1, counts); });
   }
@@ -168,9 +168,7 @@ TEST(Handover, NoConnectionIsRefusedAndNoRequestLost) {
   load_for(300);
   EXPECT_TRUE(test_support::eventually([&] { return counts.by_b > 0; }));
   counts.enough = true;
-  for (std::thread& client : clients) {
-    client.join();
-  }
+  clients.clear();  // joins them
   std::printf("%d by A, %d by B, %d asked again\n", counts.by_a.load(), counts.by_b.load(),
               counts.repeated.load());
   EXPECT_LE(counts.by_a, by_a + 8);

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 
 // How long a connection lasts, and the order of what is on it.
 
@@ -42,21 +42,6 @@ TEST(KeepAlive, Http11KeepsWithoutSayingSo) {
   EXPECT_TRUE(server.has_connections(0));
 }
 
-TEST(KeepAlive, CloseFromTheClient) {
-  TestServer server;
-  RawClient client = server.client();
-  client.send(get("/", "Connection: close\r\n") + get("/ignored"));
-  expect_closing(client, "close");
-  EXPECT_EQ(server.requests(), 1);
-}
-
-TEST(KeepAlive, CloseAmongOtherOptions) {
-  TestServer server;
-  RawClient client = server.client();
-  client.send(get("/", "Connection: foo, CLOSE\r\n"));
-  expect_closing(client, "close");
-}
-
 TEST(KeepAlive, CloseFromTheProcess) {
   TestServer server([](WFHttpTask* task) {
     task->get_resp()->set_header_pair("Connection", "close");
@@ -66,25 +51,6 @@ TEST(KeepAlive, CloseFromTheProcess) {
   client.send(get("/") + get("/ignored"));
   expect_closing(client, "close");
   EXPECT_EQ(server.requests(), 1);
-}
-
-TEST(KeepAlive, ZeroKeepAliveCloses) {
-  TestServer server([](WFHttpTask* task) {
-    task->set_keep_alive(0);
-    echo(task);
-  });
-  RawClient client = server.client();
-  client.send(get("/") + get("/ignored"));
-  expect_closing(client, "close");
-}
-
-TEST(KeepAlive, ZeroKeepAliveOfTheServerCloses) {
-  struct WFServerParams params = http_params();
-  params.keep_alive_timeout = 0;
-  TestServer server(echo, params);
-  RawClient client = server.client();
-  client.send(get("/"));
-  expect_closing(client, "close");
 }
 
 TEST(KeepAlive, ProcessCannotKeepWhatTheClientCloses) {
@@ -97,30 +63,6 @@ TEST(KeepAlive, ProcessCannotKeepWhatTheClientCloses) {
   expect_closing(client, "close");
 }
 
-TEST(KeepAlive, Http10ClosesByDefault) {
-  TestServer server;
-  RawClient client = server.client();
-  client.send("GET /old HTTP/1.0\r\n\r\n");
-  const auto got = client.reply();
-  ASSERT_TRUE(got);
-  EXPECT_EQ(got->body, "GET /old ");
-  EXPECT_EQ(client.ending(), Ending::kClosed);
-}
-
-TEST(KeepAlive, Http10KeepsWhenAsked) {
-  TestServer server;
-  RawClient client = server.client();
-  for (int i = 0; i < 3; i++) {
-    const auto got = client.ask("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
-    ASSERT_TRUE(got);
-    EXPECT_EQ(got->field("Connection"), "keep-alive");
-    EXPECT_EQ(got->body, "GET / ");
-  }
-  client.send("GET / HTTP/1.0\r\n\r\n");
-  EXPECT_EQ(client.status(), 200);
-  EXPECT_EQ(client.ending(), Ending::kClosed);
-}
-
 TEST(KeepAlive, Http10KeepAliveRefusedByTheProcess) {
   TestServer server([](WFHttpTask* task) {
     task->set_keep_alive(0);
@@ -129,16 +71,6 @@ TEST(KeepAlive, Http10KeepAliveRefusedByTheProcess) {
   RawClient client = server.client();
   client.send("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
   expect_closing(client, "close");
-}
-
-TEST(KeepAlive, EmptyLinesBetweenRequestsAreTolerated) {
-  TestServer server;
-  RawClient client = server.client();
-  client.send(get("/1") + "\r\n" + get("/2"));
-  EXPECT_EQ(client.body(), "GET /1 ");
-  EXPECT_EQ(client.body(), "GET /2 ");
-  client.send("\r\n");
-  EXPECT_EQ(client.ask(get("/3"))->body, "GET /3 ");
 }
 
 TEST(KeepAlive, SequenceNumbersCountPerConnection) {
@@ -151,22 +83,6 @@ TEST(KeepAlive, SequenceNumbersCountPerConnection) {
       EXPECT_EQ(client.ask(kGet)->body, std::to_string(i));
     }
   }
-}
-
-TEST(Pipelining, RepliesInOrder) {
-  constexpr int kRequests = 2000;
-  TestServer server;
-  RawClient client = server.client();
-  std::string requests;
-  for (int i = 0; i < kRequests; i++) {
-    requests += i % 2 == 0 ? get("/" + std::to_string(i)) : post("/" + std::to_string(i), "body");
-  }
-  ASSERT_TRUE(client.send(requests));
-  for (int i = 0; i < kRequests; i++) {
-    const std::string number = std::to_string(i);
-    ASSERT_EQ(client.body(), i % 2 == 0 ? "GET /" + number + " " : "POST /" + number + " body");
-  }
-  EXPECT_EQ(server.requests(), kRequests);
 }
 
 TEST(Pipelining, ADelayedReplyHoldsUpThoseBehindIt) {
@@ -187,9 +103,7 @@ TEST(Pipelining, OneRequestAtATimeIsProcessed) {
       series_of(task)->push_back(WFTaskFactory::create_timer_task("held", 3600, 0, nullptr));
     }
   });
-  RawClient client = server.client();
-  client.send(get("/1") + get("/2") + get("/3"));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/1") + get("/2") + get("/3"));
   // Time for a second to slip through, if it could.
   EXPECT_TRUE(client.silent_for(std::chrono::milliseconds(30)));
   EXPECT_EQ(server.requests(), 1);
@@ -209,21 +123,6 @@ TEST(Pipelining, HalfClosedClientGetsEveryReply) {
   EXPECT_EQ(client.body(), "GET /3?ms=30 ");
   EXPECT_EQ(client.ending(), Ending::kClosed);
   EXPECT_TRUE(server.has_connections(0));
-}
-
-TEST(Pipelining, RequestCutShortIsNotProcessed) {
-  TestServer server;
-  RawClient client = server.client();
-  client.send(get("/1") + "GET /2 HTTP/1.1\r\nHost: x\r\n");
-  client.half_close();
-  EXPECT_EQ(client.body(), "GET /1 ");
-  EXPECT_TRUE(client.ended());
-  RawClient another = server.client();
-  another.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345");
-  another.half_close();
-  EXPECT_TRUE(another.ended());
-  EXPECT_TRUE(server.has_connections(0));
-  EXPECT_EQ(server.requests(), 1);
 }
 
 }  // namespace server_test

@@ -6,16 +6,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Background.h"
 #include "support/Descriptors.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 
 // A server that stops waits for no client to close its connection, and yet a client that reads its
 // reply loses no byte of it.

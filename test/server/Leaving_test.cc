@@ -3,11 +3,10 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <string>
 #include <thread>
 
-#include "server/TestServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 
 // A client that leaves while its reply is delayed: what the request learns of it, and when.
@@ -54,9 +53,7 @@ TEST_P(OnClosed, IsCalledOnceWhenTheClientLeaves) {
     series_of(task)->push_back(WFTaskFactory::create_timer_task("delay", 3600, 0, nullptr));
     task->set_callback([&seen](WFHttpTask*) { seen.ended++; });
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   EXPECT_EQ(seen.hooks, 0);
   client.close();
   ASSERT_TRUE(all_ended(seen, 1));
@@ -110,9 +107,7 @@ TEST_P(OnClosed, ALaterHookTakesThePlaceOfTheFirst) {
     });
     series_of(task)->push_back(WFTaskFactory::create_timer_task("delay", 3600, 0, nullptr));
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(server.has_connections(0));
   EXPECT_EQ(seen.hooks, 1);
@@ -134,9 +129,7 @@ TEST_P(OnClosed, TheReplyWaitsForAHookThatRuns) {
     series_of(task)->push_back(WFTaskFactory::create_timer_task("delay", 3600, 0, nullptr));
     task->set_callback([&seen](WFHttpTask*) { seen.ended++; });
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.half_close();
   ASSERT_TRUE(eventually([&] { return in_hook.load(); }));
   EXPECT_EQ(WFTaskFactory::cancel_by_name("delay"), 1);
@@ -158,9 +151,7 @@ TEST_P(OnClosed, AHookMayEndTheExchangeItself) {
     series_of(task)->push_back(counter);
     task->set_callback([&seen](WFHttpTask*) { seen.ended++; });
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(all_ended(seen, 1));
   EXPECT_TRUE(server.has_connections(0));
@@ -198,9 +189,7 @@ TEST_P(CancelTimersOnClosed, EndsTheOneThatDelaysTheReply) {
     series_of(task)->push_back(watched_hour(seen));
     series_of(task)->push_back(watched_hour(seen));  // starts after that: ends as well
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   EXPECT_TRUE(client.silent_for(milliseconds(50)));
   EXPECT_EQ(seen.ended, 0);
   client.close();
@@ -229,9 +218,7 @@ TEST_P(CancelTimersOnClosed, EndsTimersInWhateverIsInsideTheSeries) {
     outer->add_series(Workflow::create_series_work(graph, nullptr));
     series_of(task)->push_back(outer);
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(all_ended(seen, 53));
   EXPECT_EQ(seen.error, ECANCELED);
@@ -248,9 +235,7 @@ TEST_P(CancelTimersOnClosed, NamedOnesLeaveTheirNames) {
           seen.ended++;
         }));
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(all_ended(seen, 1));
   EXPECT_EQ(seen.error, ECANCELED);
@@ -263,9 +248,7 @@ TEST_P(CancelTimersOnClosed, WithoutItTheDelayGoesOn) {
     series_of(task)->push_back(WFTaskFactory::create_timer_task(
         "stays", 3600, 0, [&seen](WFTimerTask*) { seen.ended++; }));
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   // Long enough for the server to have seen it leave.
   WFFacilities::usleep(100'000);

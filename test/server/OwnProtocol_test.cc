@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <string>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFServer.h"

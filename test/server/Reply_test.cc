@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <string>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 #include "workflow/WFHttpStream.h"
 
 // What goes over the wire as the reply to a request.

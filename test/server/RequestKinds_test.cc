@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -11,15 +10,14 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Background.h"
 #include "support/FakeDnsServer.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "support/UdpSocket.h"
 #include "workflow/Executor.h"
 #include "workflow/TLVMessage.h"

@@ -3,10 +3,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <thread>
 
-#include "server/TestServer.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 
 // The request of a server's task is a scope.
 
@@ -49,9 +48,7 @@ TEST(RequestScope, EndsEverythingWhenTheClientLeaves) {
     task->cancel_on_closed();
     waits.wait_in(task);
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   EXPECT_EQ(waits.scope.error(), 0);
   client.close();
   ASSERT_TRUE(waits.ended.wait_for(2));
@@ -68,9 +65,7 @@ TEST(RequestScope, TheOlderCallEndsTimersOnly) {
     task->cancel_timers_on_closed();
     waits.wait_in(task);
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(waits.ended.wait_for(1));
   EXPECT_EQ(waits.timer_error, ECANCELED);
@@ -119,9 +114,7 @@ TEST(RequestScope, HasADeadline) {
 TEST(RequestScope, CanBeCancelledFromOutside) {
   Waits waits;
   TestServer server([&](WFHttpTask* task) { waits.wait_in(task); });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   EXPECT_TRUE(waits.scope.cancel(EBUSY));
   const auto reply = client.reply();
   ASSERT_TRUE(reply);
@@ -135,9 +128,7 @@ TEST(RequestScope, CanBeCancelledFromOutside) {
 TEST(RequestScope, ABoundedStopEndsEverything) {
   Waits waits;
   TestServer server([&](WFHttpTask* task) { waits.wait_in(task); });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   const WFStopResult result = server->stop(0, WF_STOP_FINISH);
   EXPECT_EQ(result.cut_short, 1u);
   EXPECT_EQ(result.running, 0u);

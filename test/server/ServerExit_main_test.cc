@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/ExitKit.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 
 // A process that ends while its server is running.
 

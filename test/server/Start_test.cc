@@ -7,8 +7,8 @@
 #include <string>
 
 #include "kernel/Socket.h"
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 
 // The ways to start a server, and what stops it from starting.
 

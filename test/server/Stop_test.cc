@@ -4,14 +4,13 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "kernel/ThreadContext.h"
-#include "server/TestServer.h"
 #include "support/Background.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 
@@ -98,9 +97,7 @@ TEST(Stop, WaitsForTheSeriesNotOnlyForTheReply) {
 TEST(Stop, DoesNotWaitForAClientThatStays) {
   TestServer server(hold, patient_params());
   std::optional<Background> stop;  // ends after the client
-  RawClient client = server.client();
-  client.send(get("/held"));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/held"));
   stop.emplace([&] { server->stop(); });
   EXPECT_TRUE(eventually([&] { return WFTaskFactory::cancel_by_name("held") == 1; }));
   EXPECT_TRUE(stop->done());
@@ -109,9 +106,7 @@ TEST(Stop, DoesNotWaitForAClientThatStays) {
 
 TEST(Stop, ShutdownReturnsAtOnceAndWaitIsForAnyThread) {
   TestServer server(hold);
-  RawClient client = server.client();
-  client.send(get("/held"));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client(get("/held"));
   Background first([&] { server->wait_finish(); });
   Background second([&] { server->wait_finish(); });
   EXPECT_FALSE(first.done_within(milliseconds(20)));  // nobody has shut it down

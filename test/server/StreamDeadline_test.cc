@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFHttpStream.h"
 #include "workflow/WFTimer.h"

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "server/TaskEnds.h"
-#include "server/TestServer.h"
 #include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFHttpStream.h"
 #include "workflow/WFManualClock.h"
@@ -70,9 +70,7 @@ TEST(Hook, ThatWaitsForItsServerIsToldSo) {
     series_of(task)->push_back(hour());
   });
   self = server.operator->();
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(server.has_connections(0));
   EXPECT_EQ(error, EDEADLK);
@@ -92,9 +90,7 @@ TEST(Hook, TheTaskLivesAsLongAsItAlsoWhenItWakesTheSeries) {
     });
     series_of(task)->push_back(counter);
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.close();
   ASSERT_TRUE(ends.reached(1));
   EXPECT_EQ(ends.hooks, 1);
@@ -112,9 +108,7 @@ TEST(Hook, IsCalledWhenTheStopCutsTheReply) {
     });
     series_of(task)->push_back(counter);
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   const WFStopResult result = server->stop(0, WF_STOP_DROP);
   EXPECT_EQ(result.cut_short, 1u);
   EXPECT_EQ(result.running, 0u);
@@ -200,9 +194,7 @@ TEST(StreamEnd, WhatWasCutOffDoesNotLookWhole) {
     series_of(task)->push_back(hour());
     series_of(task)->push_back(stream.create_write_task(" of it", nullptr));
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   client.half_close();
   EXPECT_FALSE(client.reply()) << "the last chunk must not come";
   ASSERT_TRUE(ends.reached(1));
@@ -255,9 +247,7 @@ TEST(Push, IsNotFollowedByAnotherAnswer) {
     EXPECT_GT(task->push(head.data(), head.size()), 0);
     series_of(task)->push_back(hour());
   });
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   const WFStopResult result = server->stop(0, WF_STOP_ANSWER);
   EXPECT_EQ(result.cut_short, 1u);
   std::string all;
@@ -278,9 +268,7 @@ TEST(StopWithin, CountsEachReplyOnce) {
         series_of(task)->push_back(counter);
       },
       params);
-  RawClient client = server.client();
-  ASSERT_TRUE(client.send(kGet));
-  ASSERT_TRUE(eventually([&] { return server.processed() == 1; }));
+  RawClient client = server.asking_client();
   const WFStopResult result = server->stop(0, WF_STOP_FINISH);
   EXPECT_EQ(result.cut_short, 1u);
   EXPECT_EQ(result.running, 1u);

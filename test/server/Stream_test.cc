@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/TaskEnds.h"
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpStream.h"
@@ -366,7 +366,7 @@ TEST(HttpStream, ManyWritersOfOneStream) {
   ASSERT_TRUE(client.send(kGet));
   const WFHttpStream stream = handle.wait();
   std::atomic<size_t> written{0};
-  std::vector<std::thread> writers;
+  std::vector<std::jthread> writers;
   for (int i = 0; i < 4; i++) {
     writers.emplace_back([&stream, &written, i] {
       const std::string text(static_cast<size_t>(100 * (i + 1)), static_cast<char>('a' + i));
@@ -375,9 +375,7 @@ TEST(HttpStream, ManyWritersOfOneStream) {
       }
     });
   }
-  for (std::thread& writer : writers) {
-    writer.join();
-  }
+  writers.clear();  // joins them
   EXPECT_EQ(WFTaskFactory::cancel_by_name("held"), 1);
   EXPECT_EQ(client.body().size(), written);
   EXPECT_GT(written, 0u);
@@ -478,7 +476,7 @@ TEST(HttpStream, MeetsEverything) {
     }
   });
   std::atomic<bool> stopped{false};
-  std::vector<std::thread> clients;
+  std::vector<std::jthread> clients;
   for (int i = 0; i < 4; i++) {
     clients.emplace_back([&, i] {
       for (int k = 0; !stopped; k++) {
@@ -500,9 +498,7 @@ TEST(HttpStream, MeetsEverything) {
   WFFacilities::usleep(1'000'000);
   const WFStopResult result = server->stop(0, WF_STOP_DROP);
   stopped = true;
-  for (std::thread& client : clients) {
-    client.join();
-  }
+  clients.clear();  // joins them
   EXPECT_EQ(result.running, 0u);
   EXPECT_EQ(ends.tasks, begun);
   EXPECT_GT(begun, 10);

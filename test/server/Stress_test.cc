@@ -1,15 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 
 // Everything at once, from a printed seed: pipelining, resets, delays, cancels, starts and stops.
 
@@ -133,7 +132,7 @@ TEST(Stress, ManyClientsDoAllKindsOfThings) {
       test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 150 : 300);
   TestServer server(serve);
   std::vector<std::string> problems(kThreads);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (unsigned t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] {
       TestRandom random(seed, t);
@@ -142,9 +141,7 @@ TEST(Stress, ManyClientsDoAllKindsOfThings) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   for (const std::string& problem : problems) {
     EXPECT_EQ(problem, "");
   }
@@ -160,7 +157,7 @@ TEST(Stress, StopWhileClientsSendFuriously) {
   params.linger_timeout = 5;  // a client that stays must not hold up each round for 2 s
   std::atomic<uint16_t> port{0};
   std::atomic<bool> enough{false};
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (unsigned t = 0; t < kThreads; t++) {
     threads.emplace_back([&, t] { harass(port, enough, TestRandom(seed, 1 + t)); });
   }
@@ -178,9 +175,7 @@ TEST(Stress, StopWhileClientsSendFuriously) {
     requests += server.requests();
   }
   enough = true;
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
   std::printf("%d requests in %lld rounds\n", requests, static_cast<long long>(rounds));
   EXPECT_GT(requests, 0);
 }
@@ -192,7 +187,7 @@ TEST(Stress, OneServerStartsAndStopsManyTimes) {
   std::atomic<uint16_t> port{0};
   std::atomic<bool> enough{false};
   WFHttpServer server(&params, serve);
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (unsigned t = 0; t < 2; t++) {
     threads.emplace_back([&, t] { harass(port, enough, TestRandom(seed, 10 + t)); });
   }
@@ -206,9 +201,7 @@ TEST(Stress, OneServerStartsAndStopsManyTimes) {
     ASSERT_EQ(server.get_conn_count(), 0u);
   }
   enough = true;
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
 }
 
 }  // namespace server_test

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "server/TestServer.h"
+#include "support/TestServer.h"
 
 namespace server_test {
 

@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <string>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 

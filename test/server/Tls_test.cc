@@ -6,12 +6,11 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/Certificates.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 #include "workflow/WFGlobal.h"
 
 // The server over TLS, with OpenSSL on the other side.
@@ -59,26 +58,6 @@ TEST_F(Tls, Speaks12And13AndNothingOlder) {
   EXPECT_EQ(connect({.max_version = TLS1_2_VERSION}).version(), "TLSv1.2");
   EXPECT_FALSE(connect({.max_version = TLS1_1_VERSION}).connected());
   EXPECT_TRUE(serves());
-}
-
-TEST_F(Tls, PipelinedRequestsAreAnsweredInOrder) {
-  serve();
-  TlsClient client = connect();
-  ASSERT_TRUE(client.send(get("/1") + get("/2") + post("/3", std::string(100'000, 'x'))));
-  EXPECT_EQ(client.body(), "GET /1 ");
-  EXPECT_EQ(client.body(), "GET /2 ");
-  EXPECT_EQ(client.body().size(), 8u + 100'000u);
-}
-
-TEST_F(Tls, RequestsMayComeByteByByte) {
-  serve();
-  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
-    TlsClient client = connect({.max_version = version});
-    for (const char byte : post("/slow", "abc")) {
-      ASSERT_TRUE(client.send(std::string(1, byte)));
-    }
-    EXPECT_EQ(client.body(), "POST /slow abc");
-  }
 }
 
 // What is read ahead holds several records, or a part of one: nothing of it may be left lying.
@@ -165,17 +144,6 @@ TEST_F(Tls, PushedBytesComeBeforeTheReply) {
   EXPECT_EQ(client.body(), "GET /pushed ");
 }
 
-TEST_F(Tls, ExpectedBodiesAreAskedFor) {
-  serve();
-  TlsClient client = connect();
-  ASSERT_TRUE(
-      client.send("POST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
-                  "Expect: 100-continue\r\n\r\n"));
-  EXPECT_EQ(client.read_until("\r\n\r\n").substr(0, 12), "HTTP/1.1 100");
-  ASSERT_TRUE(client.send("ok"));
-  EXPECT_EQ(client.body(), "POST /e ok");
-}
-
 TEST_F(Tls, EndsInOrder) {
   serve();
   TlsClient client = connect();
@@ -225,15 +193,6 @@ TEST_F(Tls, WhatIsCutDoesNotEndInOrder) {
     EXPECT_EQ(client.read_until("never").size() % piece.size(), 0u) << target;
     EXPECT_FALSE(client.ends_in_order()) << target;
   }
-}
-
-TEST_F(Tls, RefusedRequestsAreAnsweredThenClosedInOrder) {
-  serve();
-  TlsClient client = connect();
-  ASSERT_TRUE(client.send("NONSENSE\r\n\r\n"));
-  EXPECT_EQ(client.read_until("\r\n").substr(0, 12), "HTTP/1.1 400");
-  client.read_until("\r\n\r\n");
-  EXPECT_TRUE(client.ends_in_order());
 }
 
 TEST_F(Tls, ResumesSessions) {

@@ -6,10 +6,9 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "server/Datagrams.h"
 #include "support/Certificates.h"
+#include "support/Datagrams.h"
 #include "support/Loopback.h"
 #include "support/TestSeed.h"
 

@@ -3,13 +3,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "server/Datagrams.h"
-#include "support/Certificates.h"
+#include "support/Datagrams.h"
 #include "support/TempDir.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
@@ -296,7 +294,7 @@ TEST(UdpServer, ManyClientsAtOnce) {
     echo_note(task);
     series_of(task)->push_back(WFTaskFactory::create_timer_task(500, nullptr));
   });
-  std::vector<std::thread> clients;
+  std::vector<std::jthread> clients;
   std::atomic<int> right{0};
   for (int n = 0; n < 8; n++) {
     clients.emplace_back([&, n] {
@@ -307,9 +305,7 @@ TEST(UdpServer, ManyClientsAtOnce) {
       }
     });
   }
-  for (std::thread& client : clients) {
-    client.join();
-  }
+  clients.clear();  // joins them
   EXPECT_EQ(right, 8 * 500);
 }
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTimer.h"
 

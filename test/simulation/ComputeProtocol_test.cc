@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "ComputeLedger.h"
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFAlgoTaskFactory.h"
 #include "workflow/WFFacilities.h"
 

@@ -5,10 +5,8 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <vector>
 
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFCoroutine.h"
 #include "workflow/WFSimulation.h"
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <random>
 
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"

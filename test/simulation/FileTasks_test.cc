@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "support/TempDir.h"
 #include "util/UniqueFd.h"
 #include "workflow/WFDeadline.h"

@@ -6,16 +6,15 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <random>
 #include <vector>
 
-#include "Seeds.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
+#include "support/Seeds.h"
 #include "util/Mutex.h"
 
 using workflow::BlockingScope;

@@ -9,13 +9,13 @@
 #include <numeric>
 #include <vector>
 
-#include "Seeds.h"
 #include "kernel/BlockingScope.h"
 #include "kernel/ComputePool.h"
 #include "kernel/FileThreads.h"
 #include "kernel/HandlerPool.h"
 #include "kernel/Simulation.h"
 #include "support/Item.h"
+#include "support/Seeds.h"
 #include "util/Mutex.h"
 
 namespace {

@@ -6,12 +6,11 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "Seeds.h"
 #include "TimerLedger.h"
+#include "support/Seeds.h"
 
 namespace {
 
@@ -352,7 +351,7 @@ TEST(HandleProtocol, AWaitReturnsWhenADroppedTimerHasDestroyedWhatItHadCaptured)
 
 // System threads may have a simulation each, and their locks keep out only their own threads.
 TEST(HandleProtocol, SimulationsBesideEachOtherShareNoSlots) {
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int i = 0; i < 3; i++) {
     threads.emplace_back([] {
       for (uint64_t seed = 1; seed <= kSeeds / 10; seed++) {
@@ -374,9 +373,7 @@ TEST(HandleProtocol, SimulationsBesideEachOtherShareNoSlots) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
 }
 
 }  // namespace

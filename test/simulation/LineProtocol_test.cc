@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "Seeds.h"
 #include "WaitingLedger.h"
+#include "support/Seeds.h"
 #include "workflow/WFMessageQueue.h"
 
 namespace {

@@ -7,11 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "ScopedSeries.h"
-#include "Seeds.h"
 #include "factory/TimerTask.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"

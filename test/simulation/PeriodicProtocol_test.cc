@@ -9,12 +9,11 @@
 #include <chrono>
 #include <deque>
 #include <string>
-#include <utility>
 
-#include "Seeds.h"
 #include "factory/TimerTask.h"
 #include "kernel/Runtime.h"
 #include "support/Sanitizers.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"

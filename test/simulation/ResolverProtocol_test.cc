@@ -8,8 +8,8 @@
 #include <deque>
 #include <string>
 
-#include "Seeds.h"
 #include "kernel/Resolver.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 
 using workflow::HostAddresses;

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "ScopedSeries.h"
-#include "Seeds.h"
 #include "factory/TimerTask.h"
 #include "kernel/Runtime.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTaskFactory.h"
 

@@ -5,8 +5,8 @@
 
 #include <deque>
 
-#include "Seeds.h"
 #include "support/RandomStructure.h"
+#include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
 
 using test_support::RandomStructure;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "Seeds.h"
 #include "TimerLedger.h"
+#include "support/Seeds.h"
 
 namespace {
 

@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "Seeds.h"
 #include "WaitingLedger.h"
+#include "support/Seeds.h"
 #include "workflow/WFFacilities.h"
 
 namespace {

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/Loopback.h"
+
 namespace soak {
 
 struct LoadPlan {
@@ -86,10 +88,7 @@ class LoadClients {
   }
 
   void connect_all(std::vector<Client>& clients, int count, int receive_buffer) {
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(plan_.port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr_in address = test_support::loopback(plan_.port);
     for (int i = 0; i < count; i++) {
       const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
       const int on = 1;

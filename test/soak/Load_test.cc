@@ -7,11 +7,11 @@
 #include <string_view>
 #include <thread>
 
-#include "server/TestServer.h"
 #include "soak/LoadClients.h"
-#include "soak/Measures.h"
+#include "support/ResidentMemory.h"
 #include "support/Sanitizers.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
 
 // 10,000 idle connections, 1000 slow ones and 200 active clients at once, from another process: the
 // active ones are answered soon. script/load measures it for longer.
@@ -107,13 +107,13 @@ TEST(LoadLateness, ActiveClientsAreAnsweredSoonAmongIdleAndSlowOnes) {
       },
       params);
   ASSERT_TRUE(server.serves());
-  const long before_kib = soak::settled_kib();
+  const long before_kib = test_support::settled_kib();
   plan.port = server.port();
   ASSERT_TRUE(clients.begin(plan));
   ASSERT_TRUE(server.has_connections(static_cast<size_t>(all)));
   // All have come; some of what they ask is under way.
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  const long held_kib = soak::resident_kib();
+  const long held_kib = test_support::resident_kib();
   LoadResult got;
   ASSERT_TRUE(clients.result(&got));
   std::printf(

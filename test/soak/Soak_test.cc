@@ -5,9 +5,9 @@
 #include <numeric>
 #include <vector>
 
-#include "fault/Descriptors.h"
-#include "soak/Measures.h"
 #include "soak/Traffic.h"
+#include "support/Descriptors.h"
+#include "support/ResidentMemory.h"
 #include "workflow/WFGlobal.h"
 
 // Everything at once for a while: WORKFLOW_SOAK_SECONDS (script/soak). Afterwards nothing is lost
@@ -31,7 +31,7 @@ class Soak : public testing::Test {
     for (uint64_t i = 0; i < kUsers; i++) {
       (new soak::User(ledger_, enough, plain_.port(), tls_.port(), random(phase, i)))->ask();
     }
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (uint64_t i = 0; i < 3; i++) {
       threads.emplace_back([&, i] {
         soak::harass(ledger_, enough, plain_.port(), tls_.port(), random(phase, 100 + i));
@@ -42,12 +42,10 @@ class Soak : public testing::Test {
     const auto end = steady_clock::now() + time;
     while (steady_clock::now() < end) {
       std::this_thread::sleep_for(std::min<steady_clock::duration>(milliseconds(500), time / 20));
-      samples.push_back(soak::resident_kib());
+      samples.push_back(test_support::resident_kib());
     }
     enough = true;
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     EXPECT_TRUE(server_test::eventually([&] { return ledger_.balanced(); }));
     // The last users end with their last callbacks; connections within their keep-alive time.
     EXPECT_TRUE(plain_.has_connections(0));
@@ -88,11 +86,11 @@ TEST_F(Soak, LosesNothingAndLeavesNothing) {
   const milliseconds time =
       seconds(test_support::env_number("WORKFLOW_SOAK_SECONDS", test_support::kSanitized ? 4 : 10));
   run(time / 5, 1);
-  const long before_kib = soak::settled_kib();
-  const size_t descriptors = fault::descriptor_count();
+  const long before_kib = test_support::settled_kib();
+  const size_t descriptors = test_support::descriptor_count();
   const std::vector<long> samples = run(time * 4 / 5, 2);
-  EXPECT_TRUE(fault::descriptors_return_to(descriptors));
-  const long after_kib = soak::settled_kib();
+  EXPECT_TRUE(test_support::descriptors_return_to(descriptors));
+  const long after_kib = test_support::settled_kib();
   ledger_.print();
   const size_t quarter = samples.size() / 4;
   long load_kib[4];
@@ -103,11 +101,11 @@ TEST_F(Soak, LosesNothingAndLeavesNothing) {
       "soak: %lld s; memory at rest %ld KiB after warm-up, %ld KiB at the end; under load %ld, "
       "%ld, %ld, %ld KiB in the quarters; descriptors %zu, then %zu\n",
       static_cast<long long>(time.count() / 1000), before_kib, after_kib, load_kib[0], load_kib[1],
-      load_kib[2], load_kib[3], descriptors, fault::descriptor_count());
+      load_kib[2], load_kib[3], descriptors, test_support::descriptor_count());
   EXPECT_TRUE(ledger_.balanced());
   EXPECT_EQ(ledger_.wrong, 0);
   EXPECT_GT(ledger_.succeeded, 100);
   EXPECT_GT(ledger_.cancels, 100);
-  EXPECT_TRUE(soak::is_flat(before_kib, after_kib));
-  EXPECT_TRUE(soak::is_flat(load_kib[1], load_kib[3]));
+  EXPECT_TRUE(test_support::is_flat(before_kib, after_kib));
+  EXPECT_TRUE(test_support::is_flat(load_kib[1], load_kib[3]));
 }

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "soak/Measures.h"
-#include "store/SqliteKit.h"
+#include "support/ResidentMemory.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
 #include "support/TestSeed.h"
@@ -199,7 +199,7 @@ TEST(StoreSoak, MemoryFileAndLogStayFlatUnderLoad) {
     load.go_on();
     std::this_thread::sleep_for(milliseconds(1));
     if (steady_clock::now() - begin >= time * next / 40) {
-      memory_kib.push_back(soak::resident_kib());
+      memory_kib.push_back(test_support::resident_kib());
       file_kib.push_back(place.kib(""));
       log_kib.push_back(place.kib("-wal"));
       next++;
@@ -222,8 +222,8 @@ TEST(StoreSoak, MemoryFileAndLogStayFlatUnderLoad) {
   EXPECT_EQ(load.scheduled, load.cancelled + load.begun);
   EXPECT_EQ(left.count, 0U);
   EXPECT_GT(load.cancelled, 500);
-  EXPECT_TRUE(soak::is_flat(largest(memory_kib, 1, 4), largest(memory_kib, 3, 4)));
-  EXPECT_TRUE(soak::is_flat(largest(file_kib, 1, 4), largest(file_kib, 3, 4)));
+  EXPECT_TRUE(test_support::is_flat(largest(memory_kib, 1, 4), largest(memory_kib, 3, 4)));
+  EXPECT_TRUE(test_support::is_flat(largest(file_kib, 1, 4), largest(file_kib, 3, 4)));
   // It begins anew at 64 MB, after the commit that is under way then.
   EXPECT_LE(*std::max_element(log_kib.begin(), log_kib.end()), 80 * 1024);
 }

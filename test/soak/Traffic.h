@@ -7,11 +7,10 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "server/TestServer.h"
-#include "server/TlsClient.h"
 #include "support/TestSeed.h"
+#include "support/TestServer.h"
+#include "support/TlsClient.h"
 #include "workflow/HttpUtil.h"
 #include "workflow/WFTaskFactory.h"
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "redis/RedisCluster.h"
-#include "redis/RedisServer.h"
 #include "store/RedisStoreBackend.h"
 #include "store/StoreBackend.h"
+#include "support/RedisCluster.h"
+#include "support/RedisServer.h"
 #include "support/TempDir.h"
 #include "util/Clock.h"
 

@@ -1,12 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <cerrno>
-#include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "store/BackendAround.h"

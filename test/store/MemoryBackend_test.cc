@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "kernel/Simulation.h"
 #include "store/BackendKit.h"

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,10 +10,10 @@
 #include <vector>
 
 #include "store/FaultVfs.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteSeals.h"
 #include "support/Eventually.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "support/Text.h"
 
@@ -36,6 +35,12 @@ class OwnedBackend : public ::testing::Test {
     message_.clear();
     error_ = 0;
     return open_layout(layout, path_, options_, settings, &message_, &error_);
+  }
+
+  std::unique_ptr<StoreBackend> open(const FaultVfs& vfs) {
+    workflow::SqliteSettings settings;
+    settings.base_vfs = vfs.name();
+    return open(settings);
   }
 
   // As if the owner had died at this moment: the store is at another place from now on.
@@ -136,9 +141,7 @@ TEST_F(OwnedBackend, AnOwnerThatOpensItsStoreAgainKeepsItsLeases) {
 
 TEST_F(OwnedBackend, AnOwnerThatWasReplacedMeanwhileHasLostItsLeases) {
   FaultVfs vfs;
-  workflow::SqliteSettings settings;
-  settings.base_vfs = vfs.name();
-  const auto first = open(settings);
+  const auto first = open(vfs);
   carry_out(*first, schedule("tea", clock_.us));
   const auto run = carry_out(*first, claim()).claimed.at(0).run;
   vfs.set_fault([](FaultVfs::Operation operation, bool) {
@@ -164,9 +167,7 @@ TEST_F(OwnedBackend, AnOwnerThatWasReplacedMeanwhileHasLostItsLeases) {
 
 TEST_F(OwnedBackend, AnOwnerThatCannotOpenItsFileKeepsOthersOut) {
   FaultVfs vfs;
-  workflow::SqliteSettings settings;
-  settings.base_vfs = vfs.name();
-  const auto first = open(settings);
+  const auto first = open(vfs);
   carry_out(*first, schedule("tea", clock_.us));
   const auto run = carry_out(*first, claim()).claimed.at(0).run;
   vfs.set_fault([](FaultVfs::Operation operation, bool) {
@@ -210,9 +211,7 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
   std::atomic<int> syncs{0};
   std::atomic<int> writes{0};
   FaultVfs vfs;
-  workflow::SqliteSettings settings;
-  settings.base_vfs = vfs.name();
-  const auto backend = open(settings);
+  const auto backend = open(vfs);
   ASSERT_TRUE(backend) << message_;
   carry_out(*backend, schedule("tea", clock_.us));
   vfs.set_fault([&syncs, &writes](FaultVfs::Operation operation, bool) {
@@ -243,10 +242,8 @@ TEST_F(OwnedBackend, NoRunWaitsForASync) {
 TEST_F(OwnedBackend, AVerdictIsSyncedWithWhatItFollowsFrom) {
   std::atomic<int> syncs{0};
   FaultVfs vfs;
-  workflow::SqliteSettings settings;
-  settings.base_vfs = vfs.name();
   options_.remembered = 0;
-  const auto backend = open(settings);
+  const auto backend = open(vfs);
   ASSERT_TRUE(backend) << message_;
   carry_out(*backend, schedule("tea", clock_.us), 1);
   vfs.set_fault([&syncs](FaultVfs::Operation operation, bool) {
@@ -265,9 +262,7 @@ TEST_F(OwnedBackend, AVerdictIsSyncedWithWhatItFollowsFrom) {
 TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
   std::atomic<int> syncs{0};
   FaultVfs vfs;
-  workflow::SqliteSettings settings;
-  settings.base_vfs = vfs.name();
-  const auto backend = open(settings);
+  const auto backend = open(vfs);
   ASSERT_TRUE(backend) << message_;
   carry_out(*backend, schedule("tea", clock_.us));
   const auto run = carry_out(*backend, claim()).claimed.at(0).run;
@@ -291,9 +286,7 @@ TEST_F(OwnedBackend, AFailedSyncOfAnEndFailsTheStore) {
 
 TEST_F(OwnedBackend, WhatFailedForWantOfRoomWasNotDone) {
   FaultVfs vfs;
-  workflow::SqliteSettings settings;
-  settings.base_vfs = vfs.name();
-  const auto backend = open(settings);
+  const auto backend = open(vfs);
   ASSERT_TRUE(backend) << message_;
   carry_out(*backend, schedule("tea", clock_.us));
   vfs.set_fault([](FaultVfs::Operation operation, bool) {
@@ -318,12 +311,10 @@ TEST_F(OwnedBackend, ALossOfPowerRepeatsNoFence) {
     TestRandom random(seed + round);
     const FastDir after;
     FaultVfs vfs;
-    workflow::SqliteSettings settings;
-    settings.base_vfs = vfs.name();
     path_ = directory_.path("power" + std::to_string(round));
     { ASSERT_TRUE(open()) << message_; }
     vfs.adopt(path_);
-    auto backend = open(settings);
+    auto backend = open(vfs);
     for (int i = 0; i < 5; i++) {
       carry_out(*backend, schedule("tea", clock_.us));
     }

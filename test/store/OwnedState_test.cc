@@ -5,10 +5,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "store/SqliteKit.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 
 // How the journal of a store with one owner is kept short.
 

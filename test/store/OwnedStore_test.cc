@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -9,9 +8,9 @@
 
 #include "store/FaultVfs.h"
 #include "store/FaultyBackend.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/SqliteKit.h"
 #include "util/UniqueFd.h"
 
 // What becomes of the runs of a store that one process owns when the store fails.

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -16,10 +15,6 @@
 #include <variant>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisCluster.h"
-#include "redis/RedisServer.h"
 #include "store/RedisSlots.h"
 #include "store/RedisStoreKit.h"
 #include "store/RedisStorePlace.h"
@@ -27,6 +22,10 @@
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCluster.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/TestSeed.h"
 
 // Stores in a Redis Cluster. What happened is judged by receipts, by what has started, and by what
@@ -40,7 +39,6 @@ using redis_test::RawServer;
 using redis_test::RedisCluster;
 using redis_test::RedisServer;
 using redis_test::run;
-using std::chrono::hours;
 using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::cancel_request;

@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "redis/RedisServer.h"
 #include "store/StoreBackend.h"
-#include "store/Units.h"
 #include "support/Eventually.h"
+#include "support/RedisServer.h"
+#include "support/StoreUnits.h"
 
 // What tests of stores in a Redis have in common: a backend that is asked one thing after the
 // other.

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "fault/MemoryFaults.h"
-#include "redis/RedisServer.h"
 #include "store/RedisStoreKit.h"
 #include "store/RedisStoreLink.h"
 #include "store/RedisUrl.h"
 #include "store/RedisWire.h"
 #include "store/StoreBackend.h"
+#include "support/MemoryFaults.h"
+#include "support/RedisServer.h"
 
 // Stores in a Redis while memory runs out.
 

@@ -4,17 +4,16 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
 #include "store/RedisStoreKit.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Certificates.h"
 #include "support/Eventually.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "workflow/WFGlobal.h"
 
 // What the receipts of a store in a Redis are worth: replicas, and servers that lose the end of

@@ -11,13 +11,13 @@
 #include <thread>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/FakeRedis.h"
-#include "redis/RedisServer.h"
 #include "store/RedisStoreKit.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 
 // Stores in the master that Sentinels name.
 
@@ -32,7 +32,6 @@ using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::carry_out;
 using store_test::kEpoch;
-using store_test::kHourUs;
 using store_test::names;
 using store_test::open_backend;
 using store_test::reopens;

@@ -9,22 +9,19 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
 #include "store/RedisStoreBackend.h"
 #include "store/RedisStoreKit.h"
 #include "store/RedisStorePlace.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 
 // What is special about a store in a Redis. StoreRules, StoreVerdicts and BackendRules check the
 // rules that all stores follow.

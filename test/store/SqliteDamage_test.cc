@@ -1,18 +1,15 @@
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "store/SqliteKit.h"
 #include "store/SqliteSeals.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/Text.h"
 
 namespace test_support {

@@ -3,14 +3,13 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "store/FaultVfs.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteLedger.h"
 #include "support/Eventually.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "support/Text.h"
 

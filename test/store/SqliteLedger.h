@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/SqliteKit.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 
 namespace test_support {

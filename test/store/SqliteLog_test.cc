@@ -7,9 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "store/SqliteCheckpoints.h"
-#include "store/SqliteKit.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 
 namespace test_support {
 namespace {

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "store/SqliteFile.h"
-#include "store/SqliteKit.h"
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
 #include "store/SqliteSeals.h"
 #include "support/Descriptors.h"
+#include "support/SqliteKit.h"
 #include "support/TempDir.h"
 
 namespace test_support {
@@ -229,7 +229,7 @@ TEST(SqliteOpenTogether, TwoThreadsCreateOneStore) {
     SetClock clock;
     std::latch begin(2);
     std::string messages[2];
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;
     for (uint64_t i = 0; i < 2; i++) {
       threads.emplace_back([&, i] {
         begin.arrive_and_wait();
@@ -242,9 +242,7 @@ TEST(SqliteOpenTogether, TwoThreadsCreateOneStore) {
         }
       });
     }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    threads.clear();  // joins them
     ASSERT_EQ(messages[0], "") << round;
     ASSERT_EQ(messages[1], "") << round;
     const auto backend = open_backend(directory.path("timers"), options_of(clock));

@@ -6,8 +6,8 @@
 
 #include "store/SqliteAnswers.h"
 #include "store/SqliteFile.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteTimers.h"
+#include "support/SqliteKit.h"
 
 namespace test_support {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -18,12 +17,12 @@
 
 #include "store/FaultVfs.h"
 #include "store/SqliteChild.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteQueue.h"
 #include "store/SqliteSeals.h"
 #include "support/Eventually.h"
 #include "support/InChild.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
 #include "util/Sanitizers.h"

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
+#include "support/SqliteKit.h"
 #include "workflow/WFCron.h"
 #include "workflow/WFManualClock.h"
 #include "workflow/WFTimerStore.h"
@@ -20,7 +18,6 @@
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using store_test::Gate;

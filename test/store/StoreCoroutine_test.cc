@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
 
 #include "workflow/WFCoroutine.h"
 #include "workflow/WFTimerStore.h"

@@ -1,20 +1,19 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
 #include "store/FaultyBackend.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Descriptors.h"
 #include "support/Eventually.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
+#include "support/SqliteKit.h"
 
 // A process that has no descriptors left: a store that is open goes on, what fails says so, and
 // nothing that was receipted is lost.

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "soak/Measures.h"
 #include "store/BackendAround.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
+#include "support/ResidentMemory.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/Tally.h"
 
 // How an engine uses its backend: in groups, without hints, and with little memory.
@@ -25,7 +25,6 @@
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using store_test::SeenRuns;
 using store_test::StorePtr;
@@ -133,12 +132,12 @@ TEST(StoreGroups, MemoryDoesNotGrowWithTheNumberOfTimers) {
   };
   // First so many that the cache of 16 MB is full.
   add(test_support::kSanitized ? 5'000 : 90'000);
-  const long before_kib = soak::settled_kib();
+  const long before_kib = test_support::settled_kib();
   add(test_support::kSanitized ? 5'000 : 60'000);
-  const long after_kib = soak::settled_kib();
+  const long after_kib = test_support::settled_kib();
   std::printf("%ld KiB, then %ld KiB\n", before_kib, after_kib);
   // The 60,000 have more than 12 MB of payloads alone.
-  EXPECT_TRUE(soak::is_flat(before_kib, after_kib));
+  EXPECT_TRUE(test_support::is_flat(before_kib, after_kib));
 }
 
 }  // namespace

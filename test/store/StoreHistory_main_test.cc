@@ -6,23 +6,21 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
 #include "store/HistoryChecker.h"
 #include "store/HistoryWorker.h"
 #include "store/SqliteChild.h"
-#include "store/SqliteKit.h"
 #include "store/SqliteQueue.h"
 #include "store/SqliteSeals.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "support/Text.h"
 
@@ -86,7 +84,7 @@ std::unique_ptr<workflow::StoreBackend> open_place(const std::string& place, uin
 void work() {
   const std::string place = variable("HISTORY_PLACE");
   const auto first = static_cast<uint64_t>(env_number("HISTORY_NUMBER", 0));
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int64_t i = 0; i < env_number("HISTORY_THREADS", 1); i++) {
     threads.emplace_back([&place, number = first + static_cast<uint64_t>(i)] {
       const auto backend = open_place(place, number);
@@ -102,9 +100,7 @@ void work() {
       HistoryWorker(*backend, plan).run();
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
 }
 
 // Works for a while, and then holds the lock of the file until it is killed.

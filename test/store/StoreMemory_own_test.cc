@@ -1,28 +1,23 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <set>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "fault/MemoryFaults.h"
-#include "redis/RedisServer.h"
 #include "store/BackendAround.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Descriptors.h"
 #include "support/Eventually.h"
+#include "support/MemoryFaults.h"
+#include "support/RedisServer.h"
 #include "support/Sanitizers.h"
+#include "support/SqliteKit.h"
 #include "support/TestSeed.h"
 #include "workflow/RedisMessage.h"
 #include "workflow/WFGlobal.h"

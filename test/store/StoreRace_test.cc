@@ -32,7 +32,6 @@ namespace race {
 namespace {
 
 using std::chrono::microseconds;
-using std::chrono::seconds;
 using test_support::TestRandom;
 using workflow::Runtime;
 

@@ -21,7 +21,6 @@
 #include "support/Background.h"
 #include "support/Eventually.h"
 #include "support/Tally.h"
-#include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTimerStore.h"
 

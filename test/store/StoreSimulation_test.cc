@@ -7,12 +7,11 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "FaultyBackend.h"
 #include "StoreKit.h"
-#include "simulation/Seeds.h"
+#include "support/Seeds.h"
 #include "support/TestSeed.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFSimulation.h"

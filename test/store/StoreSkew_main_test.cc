@@ -3,16 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
-#include <vector>
 
-#include "redis/RedisServer.h"
 #include "store/SqliteChild.h"
+#include "support/RedisServer.h"
 #include "support/ShiftedClocks.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"

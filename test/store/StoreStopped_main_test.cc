@@ -3,27 +3,22 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "redis/RedisServer.h"
 #include "store/SqliteChild.h"
-#include "store/SqliteKit.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
-#include "support/TestSeed.h"
+#include "support/RedisServer.h"
+#include "support/SqliteKit.h"
 
 // A worker that is stopped (SIGSTOP) beyond its lease and then continued, and a server that is. The
 // workers are children of the test.
 
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using store_test::Gate;
 using store_test::SeenRuns;

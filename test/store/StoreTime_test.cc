@@ -12,7 +12,6 @@
 
 #include "FaultyBackend.h"
 #include "StoreKit.h"
-#include "workflow/WFManualClock.h"
 #include "workflow/WFSimulation.h"
 #include "workflow/WFTimerStore.h"
 
@@ -50,6 +49,15 @@ class StoreTime : public testing::Test {
     }
   }
 
+  // The same, with a store and runs for a handler of it to note.
+  void simulate_store(const std::function<void(SeenRuns&, WFTimerStore&)>& body) {
+    simulate([&body] {
+      SeenRuns runs;
+      const StorePtr store = store_test::open_store();
+      body(runs, *store);
+    });
+  }
+
   // Lets time pass.
   void pass(std::chrono::nanoseconds time) {
     const WFSimulationResult result = simulation_->run_for(time);
@@ -82,15 +90,13 @@ std::vector<Time> dates(const SeenRuns& runs) {
 // Due times --------------------------------------------------------------------------------------
 
 TEST_F(StoreTime, ATimerBeginsExactlyWhenItIsDue) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store));
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store));
     const Time start = now();
-    store->schedule({"c", seconds(3), "kind"});
-    store->schedule({"a", milliseconds(1), "kind"});
-    store->schedule({"b", start + minutes(1), "kind"});
-    store->schedule({"d", std::chrono::nanoseconds(1'000'001), "kind"});
+    store.schedule({"c", seconds(3), "kind"});
+    store.schedule({"a", milliseconds(1), "kind"});
+    store.schedule({"b", start + minutes(1), "kind"});
+    store.schedule({"d", std::chrono::nanoseconds(1'000'001), "kind"});
     pass(hours(1));
     EXPECT_THAT(runs.names(), testing::UnorderedElementsAre("a", "d", "c", "b"));
     for (const SeenRun& run : runs.all()) {
@@ -105,21 +111,19 @@ TEST_F(StoreTime, ATimerBeginsExactlyWhenItIsDue) {
 }
 
 TEST_F(StoreTime, AMovedTimerBeginsAtItsNewTime) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store));
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store));
     const Time start = now();
-    store->schedule({"sooner", hours(1), "kind"});
-    store->schedule({"later", seconds(1), "kind"});
-    store->schedule({"never", seconds(1), "kind"});
-    store->reschedule("sooner", seconds(10));
-    store->reschedule("later", hours(2));
-    store->reschedule("never", seconds(-1));
+    store.schedule({"sooner", hours(1), "kind"});
+    store.schedule({"later", seconds(1), "kind"});
+    store.schedule({"never", seconds(1), "kind"});
+    store.reschedule("sooner", seconds(10));
+    store.reschedule("later", hours(2));
+    store.reschedule("never", seconds(-1));
     pass(hours(3));
     EXPECT_THAT(runs.names(), ElementsAre("sooner", "later"));
     EXPECT_THAT(began(runs), ElementsAre(start + seconds(10), start + hours(2)));
-    EXPECT_EQ(store->count("").count, 1u);
+    EXPECT_EQ(store.count("").count, 1u);
   });
 }
 
@@ -143,15 +147,13 @@ TEST_F(StoreTime, AnotherProcessLearnsOfAnEarlierTime) {
 }
 
 TEST_F(StoreTime, ATimerWhoseKindHasNoHandlerWaitsForOne) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("other", runs.handler(*store));
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("other", runs.handler(store));
     const Time start = now();
-    store->schedule({"a", seconds(1), "kind"});
+    store.schedule({"a", seconds(1), "kind"});
     pass(minutes(1));
     EXPECT_EQ(runs.count(), 0u);
-    store->handle("kind", runs.handler(*store));
+    store.handle("kind", runs.handler(store));
     pass(minutes(1));
     EXPECT_THAT(began(runs), ElementsAre(start + minutes(1)));
     EXPECT_EQ(runs.at(0).lateness, seconds(59));
@@ -162,16 +164,14 @@ TEST_F(StoreTime, ATimerWhoseKindHasNoHandlerWaitsForOne) {
 // Retries ----------------------------------------------------------------------------------------
 
 TEST_F(StoreTime, ARetryBeginsAfterItsDelay) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store, [](WFStoredTimer* timer) {
       if (timer->attempt() < 3) {
         timer->retry_after(seconds(5));
       }
     }));
     const Time start = now();
-    store->schedule({"a", seconds(1), "kind", "payload"});
+    store.schedule({"a", seconds(1), "kind", "payload"});
     pass(minutes(1));
     EXPECT_THAT(began(runs),
                 ElementsAre(start + seconds(1), start + seconds(6), start + seconds(11)));
@@ -182,30 +182,28 @@ TEST_F(StoreTime, ARetryBeginsAfterItsDelay) {
     }
     EXPECT_LT(runs.at(0).fence, runs.at(1).fence);
     EXPECT_LT(runs.at(1).fence, runs.at(2).fence);
-    const WFTimerStoreStats stats = store->stats();
+    const WFTimerStoreStats stats = store.stats();
     EXPECT_EQ(stats.begun, 3u);
     EXPECT_EQ(stats.retried, 2u);
     EXPECT_EQ(stats.acknowledged, 1u);
-    EXPECT_EQ(store->count("").count, 0u);
+    EXPECT_EQ(store.count("").count, 0u);
   });
 }
 
 TEST_F(StoreTime, TheBackOffGrowsUpToItsLimit) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     WFStoreHandlerOptions options;
     options.retry_delay = seconds(4);
     options.max_retry_delay = seconds(50);
-    store->handle("kind",
-                  runs.handler(*store,
-                               [](WFStoredTimer* timer) {
-                                 if (timer->attempt() < 8) {
-                                   timer->retry();
-                                 }
-                               }),
-                  options);
-    store->schedule({"a", seconds(1), "kind"});
+    store.handle("kind",
+                 runs.handler(store,
+                              [](WFStoredTimer* timer) {
+                                if (timer->attempt() < 8) {
+                                  timer->retry();
+                                }
+                              }),
+                 options);
+    store.schedule({"a", seconds(1), "kind"});
     pass(hours(1));
     ASSERT_EQ(runs.count(), 8u);
     const std::vector<Time> times = began(runs);
@@ -257,10 +255,8 @@ TEST_F(StoreTime, TheLastWordOfAHandlerCounts) {
 }
 
 TEST_F(StoreTime, WhatIsSaidLaterInTheSeriesCounts) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store, [](WFStoredTimer* timer) {
       const bool first = timer->attempt() == 1;
       *series_of(timer) << WFTimer::create(seconds(1), [timer, first](WFTimerTask*) {
         if (first) {
@@ -269,7 +265,7 @@ TEST_F(StoreTime, WhatIsSaidLaterInTheSeriesCounts) {
       }) << lasting(seconds(1));
     }));
     const Time start = now();
-    store->schedule({"a", seconds(0), "kind"});
+    store.schedule({"a", seconds(0), "kind"});
     pass(minutes(1));
     // The delay counts from the end of the series.
     EXPECT_THAT(began(runs), ElementsAre(start, start + seconds(4)));
@@ -277,55 +273,49 @@ TEST_F(StoreTime, WhatIsSaidLaterInTheSeriesCounts) {
 }
 
 TEST_F(StoreTime, ACancelledSeriesIsARunThatIsRetried) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store, [](WFStoredTimer* timer) {
       if (timer->attempt() == 1) {
         *series_of(timer) << lasting(seconds(1));
         series_of(timer)->cancel();
       }
     }));
-    store->schedule({"a", seconds(0), "kind"});
+    store.schedule({"a", seconds(0), "kind"});
     pass(minutes(1));
     EXPECT_EQ(runs.count(), 2u);
-    EXPECT_EQ(store->count("").count, 0u);
+    EXPECT_EQ(store.count("").count, 0u);
   });
 }
 
 // Failed timers ----------------------------------------------------------------------------------
 
 TEST_F(StoreTime, ATimerFailsWhenItsAttemptsAreUsedUp) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     WFStoreHandlerOptions options;
     options.max_attempts = 3;
-    store->handle(
-        "kind", runs.handler(*store, [](WFStoredTimer* timer) { timer->retry_after(seconds(1)); }),
-        options);
-    store->schedule({"a", seconds(0), "kind"});
+    store.handle("kind",
+                 runs.handler(store, [](WFStoredTimer* timer) { timer->retry_after(seconds(1)); }),
+                 options);
+    store.schedule({"a", seconds(0), "kind"});
     pass(hours(1));
     EXPECT_EQ(runs.count(), 3u);
-    const WFStoreResult failed = store->list_failed("");
+    const WFStoreResult failed = store.list_failed("");
     ASSERT_EQ(failed.timers.size(), 1u);
     EXPECT_EQ(failed.timers[0].reason, "its attempts are used up");
     EXPECT_EQ(failed.timers[0].attempts, 3u);
-    EXPECT_EQ(store->stats().failed, 1u);
-    EXPECT_EQ(store->stats().retried, 2u);
+    EXPECT_EQ(store.stats().failed, 1u);
+    EXPECT_EQ(store.stats().retried, 2u);
   });
 }
 
 TEST_F(StoreTime, NoLimitOfAttempts) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     WFStoreHandlerOptions options;
     options.max_attempts = 0;
-    store->handle(
-        "kind", runs.handler(*store, [](WFStoredTimer* timer) { timer->retry_after(seconds(1)); }),
-        options);
-    store->schedule({"a", seconds(0), "kind"});
+    store.handle("kind",
+                 runs.handler(store, [](WFStoredTimer* timer) { timer->retry_after(seconds(1)); }),
+                 options);
+    store.schedule({"a", seconds(0), "kind"});
     pass(seconds(49) + milliseconds(500));
     EXPECT_EQ(runs.count(), 50u);
   });
@@ -414,17 +404,15 @@ TEST_F(StoreTime, ATimerThatIsTooLateIsLeftOut) {
 }
 
 TEST_F(StoreTime, ARetryIsNeverLeftOut) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store, [](WFStoredTimer* timer) {
       if (timer->attempt() == 1) {
         timer->retry_after(minutes(1));
       }
     }));
     WFStoreTimer timer = {"a", seconds(1), "kind"};
     timer.skip_if_later = seconds(5);
-    store->schedule(timer);
+    store.schedule(timer);
     pass(hours(1));
     EXPECT_EQ(runs.count(), 2u);
   });
@@ -456,12 +444,10 @@ TEST_F(StoreTime, APeriodHasOneRunForEachDate) {
 }
 
 TEST_F(StoreTime, ACronExpressionIsRunAtItsDates) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store));
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store));
     const WFCron cron = *WFCron::parse("30 2 * * *", "Europe/Berlin");
-    store->schedule({"a", cron, "kind"});
+    store.schedule({"a", cron, "kind"});
     const Time start = now();
     pass(hours(72));
     ASSERT_EQ(runs.count(), 3u);
@@ -475,13 +461,11 @@ TEST_F(StoreTime, ACronExpressionIsRunAtItsDates) {
 }
 
 TEST_F(StoreTime, OnlyTheLatestMissedDateRuns) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     const Time start = now();
-    store->schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
+    store.schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
     pass(minutes(5) + seconds(30));
-    store->handle("kind", runs.handler(*store));
+    store.handle("kind", runs.handler(store));
     pass(minutes(1));
     EXPECT_THAT(dates(runs), ElementsAre(start + minutes(5), start + minutes(6)));
     EXPECT_THAT(began(runs), ElementsAre(start + minutes(5) + seconds(30), start + minutes(6)));
@@ -490,15 +474,13 @@ TEST_F(StoreTime, OnlyTheLatestMissedDateRuns) {
 }
 
 TEST_F(StoreTime, EveryMissedDateRunsIfItIsToldTo) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     const Time start = now();
     WFStoreTimer timer = {"a", WFStoreDue::every(minutes(1)), "kind"};
     timer.every_missed_date = true;
-    store->schedule(timer);
+    store.schedule(timer);
     pass(minutes(3) + seconds(30));
-    store->handle("kind", runs.handler(*store));
+    store.handle("kind", runs.handler(store));
     pass(minutes(1));
     EXPECT_THAT(dates(runs), ElementsAre(start + minutes(1), start + minutes(2), start + minutes(3),
                                          start + minutes(4)));
@@ -506,16 +488,14 @@ TEST_F(StoreTime, EveryMissedDateRunsIfItIsToldTo) {
 }
 
 TEST_F(StoreTime, ADateThatComesDuringARunIsRunAfterIt) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store, [&](WFStoredTimer* timer) {
       if (runs.count() == 1) {
         series_of(timer)->push_back(lasting(minutes(2) + seconds(30)));
       }
     }));
     const Time start = now();
-    store->schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
+    store.schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
     pass(minutes(4) + seconds(30));
     EXPECT_THAT(dates(runs),
                 ElementsAre(start + minutes(1), start + minutes(3), start + minutes(4)));
@@ -546,39 +526,35 @@ TEST_F(StoreTime, AMissedDateOfARecurringTimerIsFollowedByTheNext) {
 }
 
 TEST_F(StoreTime, ARecurringTimerThatFailsGoesOnWithItsNextDate) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store, [&](WFStoredTimer* timer) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store, [&](WFStoredTimer* timer) {
       if (runs.count() == 1) {
         timer->give_up("once");
       }
     }));
     const Time start = now();
-    store->schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
+    store.schedule({"a", WFStoreDue::every(minutes(1)), "kind"});
     pass(minutes(2) + seconds(1));
     EXPECT_THAT(dates(runs), ElementsAre(start + minutes(1), start + minutes(2)));
-    EXPECT_EQ(store->list_failed("a").timers.size(), 1u);
-    EXPECT_EQ(store->count("a").count, 2u);
+    EXPECT_EQ(store.list_failed("a").timers.size(), 1u);
+    EXPECT_EQ(store.count("a").count, 2u);
     // Run once more, the failed one does not recur.
-    store->retry_failed("a");
+    store.retry_failed("a");
     pass(milliseconds(1));
     EXPECT_EQ(runs.count(), 3u);
-    EXPECT_EQ(store->count("a").count, 1u);
+    EXPECT_EQ(store.count("a").count, 1u);
   });
 }
 
 TEST_F(StoreTime, ARescheduleMovesTheNextDateOnlyUnlessItRecurs) {
-  simulate([&] {
-    SeenRuns runs;
-    const StorePtr store = store_test::open_store();
-    store->handle("kind", runs.handler(*store));
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store));
     const Time start = now();
-    store->schedule({"a", WFStoreDue::every(minutes(10)), "kind"});
-    store->reschedule("a", minutes(12));
+    store.schedule({"a", WFStoreDue::every(minutes(10)), "kind"});
+    store.reschedule("a", minutes(12));
     pass(minutes(21));
     EXPECT_THAT(began(runs), ElementsAre(start + minutes(12), start + minutes(20)));
-    store->reschedule("a", WFStoreDue::every(minutes(2)));
+    store.reschedule("a", WFStoreDue::every(minutes(2)));
     pass(minutes(5));
     EXPECT_EQ(runs.count(), 4u);
     EXPECT_EQ(runs.at(2).began, start + minutes(23));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/Eventually.h"
 #include "util/Sanitizers.h"
 #include "util/UniqueFd.h"
 
@@ -38,6 +39,11 @@ inline size_t descriptor_count() {
     count--;  // the directory's own
   }
   return count;
+}
+
+// Whether there are soon no more than that.
+inline bool descriptors_return_to(size_t count) {
+  return eventually([count] { return descriptor_count() <= count; });
 }
 
 // Takes all descriptors that the process may still have, and gives them back.

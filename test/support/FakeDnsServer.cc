@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <optional>
 
 #include "support/Loopback.h"
@@ -67,10 +65,7 @@ std::vector<DnsRecord> records(const DnsReply& reply, const Asked& asked) {
 
 UniqueFd bind_to(int type, uint16_t port) {
   UniqueFd fd(::socket(AF_INET, type | SOCK_CLOEXEC, 0));
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
+  struct sockaddr_in address = loopback(port);
   if (::bind(fd.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address) != 0) {
     fd.reset();
   }

@@ -14,7 +14,6 @@
 namespace race {
 
 using test_support::TestRandom;
-using workflow::Runtime;
 using workflow::ThreadContext;
 
 uint64_t rounds(uint64_t by_default) {

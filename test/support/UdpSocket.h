@@ -7,11 +7,11 @@
 #include <sys/time.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "support/Loopback.h"
 #include "util/UniqueFd.h"
 
 namespace test_support {
@@ -21,11 +21,9 @@ namespace test_support {
 class UdpSocket {
  public:
   UdpSocket() : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    struct sockaddr_in address = at(0);
-    ::bind(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
-    socklen_t length = sizeof address;
-    ::getsockname(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
+    const struct sockaddr_in address = at(0);
+    ::bind(fd_.get(), reinterpret_cast<const struct sockaddr*>(&address), sizeof address);
+    port_ = port_of(fd_.get());
     set_patience_ms(20'000);
   }
   // That sends to this port, and hears nobody else.
@@ -35,13 +33,7 @@ class UdpSocket {
     ::connect(fd_.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof address);
   }
 
-  static struct sockaddr_in at(uint16_t port) {
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    return address;
-  }
+  static struct sockaddr_in at(uint16_t port) { return loopback(port); }
 
   int fd() const { return fd_.get(); }
   uint16_t port() const { return port_; }

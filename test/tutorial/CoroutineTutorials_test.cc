@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "server/RawClient.h"
-#include "server/TestServer.h"
+#include "support/RawClient.h"
 #include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
+#include "support/TestServer.h"
 #include "support/Text.h"
-#include "tutorial/Program.h"
+#include "support/TutorialProgram.h"
 
 // The tutorials that are written as coroutines.
 

@@ -2,13 +2,12 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "server/RawClient.h"
-#include "tutorial/Program.h"
+#include "support/RawClient.h"
+#include "support/TutorialProgram.h"
 
 namespace tutorial_test {
 

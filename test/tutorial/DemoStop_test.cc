@@ -10,7 +10,6 @@
 
 using server_test::Ending;
 using tutorial_test::Demo;
-using tutorial_test::json;
 using tutorial_test::Program;
 using tutorial_test::RawClient;
 

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "server/RawClient.h"
+#include "support/RawClient.h"
 #include "support/TempDir.h"
-#include "tutorial/Program.h"
+#include "support/TutorialProgram.h"
 
 using server_test::HttpReply;
 using server_test::RawClient;

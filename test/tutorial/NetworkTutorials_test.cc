@@ -5,10 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/RawServer.h"
-#include "server/TestServer.h"
+#include "support/RawServer.h"
 #include "support/TempDir.h"
-#include "tutorial/Program.h"
+#include "support/TestServer.h"
+#include "support/TutorialProgram.h"
 
 // The tutorials that speak to other servers, and those that are servers for more than one client.
 

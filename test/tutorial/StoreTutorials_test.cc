@@ -12,7 +12,7 @@
 #include "support/Eventually.h"
 #include "support/TempDir.h"
 #include "support/Text.h"
-#include "tutorial/Program.h"
+#include "support/TutorialProgram.h"
 #include "workflow/WFTimerStore.h"
 
 using test_support::count_of;

@@ -3,9 +3,10 @@
 #include <chrono>
 #include <string>
 
-#include "server/RawClient.h"
+#include "support/Loopback.h"
+#include "support/RawClient.h"
 #include "support/Text.h"
-#include "tutorial/Program.h"
+#include "support/TutorialProgram.h"
 
 using server_test::HttpReply;
 using server_test::RawClient;
@@ -18,14 +19,7 @@ constexpr char kGet[] = "GET / HTTP/1.1\r\nHost: tutorial\r\n\r\n";
 
 // A port that was free a moment ago, for a program that does not say which one it got.
 uint16_t some_free_port() {
-  const workflow::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  struct sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  ::bind(fd.get(), reinterpret_cast<struct sockaddr*>(&address), length);
-  ::getsockname(fd.get(), reinterpret_cast<struct sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
+  return test_support::port_of(test_support::listen_on_loopback().get());
 }
 
 }  // namespace

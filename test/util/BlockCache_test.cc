@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -66,7 +65,7 @@ TEST(BlockCache, BlocksTravelFromWhoFreesToWhoAllocates) {
 
 TEST(BlockCache, ManyThreadsExchangeBlocks) {
   constexpr size_t kSize = 56;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (int thread = 0; thread < 4; thread++) {
     threads.emplace_back([] {
       for (int round = 0; round < 100; round++) {
@@ -77,9 +76,7 @@ TEST(BlockCache, ManyThreadsExchangeBlocks) {
       }
     });
   }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  threads.clear();  // joins them
 }
 
 // All memory but that of a few slabs returns, in whatever order the blocks are freed and by

@@ -8,7 +8,6 @@
 // What happens to times that clocks skip or show twice. Times are in UTC.
 
 using cron_test::after;
-using cron_test::at;
 using cron_test::parse;
 using cron_test::Texts;
 

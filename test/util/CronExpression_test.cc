@@ -12,7 +12,6 @@ using cron_test::after;
 using cron_test::at;
 using cron_test::days_after;
 using cron_test::parse;
-using cron_test::text_of;
 using cron_test::Texts;
 
 TEST(CronFields, FiveBeginWithTheMinute) {

@@ -3,12 +3,11 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 
 #include "support/Sanitizers.h"
 
-namespace soak {
+namespace test_support {
 
 // Resident memory of this process now, in KiB.
 inline long resident_kib() {
@@ -34,8 +33,8 @@ inline bool is_flat(long before_kib, long after_kib) {
   constexpr double kRatio = 1.10;
   constexpr long kSlackKib = 4096;
   // A sanitizer keeps what was freed for a while.
-  return test_support::kSanitized ||
+  return kSanitized ||
          after_kib <= static_cast<long>(static_cast<double>(before_kib) * kRatio) + kSlackKib;
 }
 
-}  // namespace soak
+}  // namespace test_support

@@ -1,13 +1,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -16,7 +12,8 @@
 #include "store/OwnedBackend.h"
 #include "store/SqliteBackend.h"
 #include "store/StoreBackend.h"
-#include "store/Units.h"
+#include "support/StoreUnits.h"
+#include "support/TempDir.h"
 #include "util/Clock.h"
 
 namespace test_support {
@@ -35,32 +32,6 @@ class SetClock : public workflow::Clock {
   int64_t now_ns_on(workflow::ClockId) override { return us * 1000; }
 
   std::atomic<int64_t> us{1'000'000 * kSecondUs};
-};
-
-// A directory of its own for one test, in memory where there is /dev/shm: most tests are about the
-// order of operations and not about disks, which may be slow.
-class FastDir {
- public:
-  FastDir() {
-    std::string name = "/dev/shm/workflow-test-XXXXXX";
-    if (::access("/dev/shm", W_OK) != 0 || !::mkdtemp(name.data())) {
-      name = (std::filesystem::temp_directory_path() / "workflow-test-XXXXXX").string();
-      path_ = ::mkdtemp(name.data()) ? name : "";
-    } else {
-      path_ = name;
-    }
-  }
-  ~FastDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  FastDir(const FastDir&) = delete;
-  FastDir& operator=(const FastDir&) = delete;
-
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
 };
 
 inline workflow::StoreRequest make_request(decltype(workflow::StoreRequest::what) what,

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/RawServer.h"
+#include "support/RawServer.h"
 #include "workflow/RedisMessage.h"
 
 namespace redis_test {

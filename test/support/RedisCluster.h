@@ -7,12 +7,11 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "redis/Commands.h"
-#include "redis/RedisServer.h"
 #include "support/Eventually.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 
 namespace redis_test {
 

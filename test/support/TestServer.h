@@ -1,20 +1,15 @@
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 
-#include "server/RawClient.h"
 #include "support/Certificates.h"
 #include "support/Eventually.h"
 #include "support/Loopback.h"
+#include "support/RawClient.h"
 #include "workflow/WFHttpServer.h"
 #include "workflow/WFTaskFactory.h"
 
@@ -84,6 +79,8 @@ inline const Credentials& credentials() {
   return all;
 }
 
+inline constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
 // A server on 127.0.0.1, started, that counts the requests it is given. Stops when destroyed.
 class TestServer {
  public:
@@ -125,6 +122,15 @@ class TestServer {
     return client;
   }
 
+  // A client whose request has been given to `process`, which has returned.
+  RawClient asking_client(const std::string& request = kGet) {
+    const int before = processed_;
+    RawClient asking = client();
+    EXPECT_TRUE(asking.send(request));
+    EXPECT_TRUE(eventually([&] { return processed_ > before; }));
+    return asking;
+  }
+
   bool has_connections(size_t count) {
     return eventually([this, count] { return server_.get_conn_count() == count; });
   }
@@ -144,8 +150,6 @@ class TestServer {
   uint16_t port_ = 0;
   bool clients_speak_tls_ = false;
 };
-
-inline constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 inline std::string get(const std::string& target, const std::string& fields = "") {
   return "GET " + target + " HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n";

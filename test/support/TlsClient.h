@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/RawClient.h"
+#include "support/RawClient.h"
 
 namespace server_test {
 

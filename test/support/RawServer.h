@@ -1,7 +1,5 @@
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -105,9 +103,7 @@ class RawServer {
         ::shutdown(peer->fd(), SHUT_RDWR);
       }
     }
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
+    threads_.clear();  // joins them
   }
 
   uint16_t port() const { return port_; }
@@ -147,7 +143,7 @@ class RawServer {
   std::set<const Peer*> open_;
   bool ending_ = false;
   std::thread acceptor_;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace client_test

@@ -4,11 +4,10 @@
 
 #include <cerrno>
 #include <string>
-#include <string_view>
 #include <utility>
 
-#include "server/TestServer.h"
 #include "support/Loopback.h"
+#include "support/TestServer.h"
 #include "support/UdpSocket.h"
 #include "workflow/WFServer.h"
 #include "workflow/WFTaskFactory.h"

@@ -17,8 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/TlsLayer.h"
+#include "support/Loopback.h"
 #include "support/Tally.h"
+#include "support/TlsLayer.h"
 #include "util/UniqueFd.h"
 
 namespace server_test {
@@ -55,10 +56,7 @@ class RawClient {
   RawClient() = default;
   // `receive_buffer`: SO_RCVBUF, to be a client that takes little at a time.
   explicit RawClient(uint16_t port, int receive_buffer = 0) {
-    struct sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr_in address = test_support::loopback(port);
     connect(reinterpret_cast<const struct sockaddr*>(&address), sizeof address, receive_buffer);
   }
   RawClient(const struct sockaddr* address, socklen_t length) { connect(address, length, 0); }
