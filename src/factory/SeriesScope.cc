@@ -42,4 +42,5 @@ int SubTask::cancel_reason(ScopeKind kind) const {
 
 void SubTask::share_scope(SeriesWork* inside) {
   inside->share_scope(joined_series());
+  inside->borrows_ = borrows();
 }

@@ -96,7 +96,7 @@ class CoGoTask final : public WFGoTask {
 
   CoGoTask(const std::string &queue, F &&f, A &&...args)
       : WFGoTask(ComputePlace::named(queue), TimeSpan::never(), nullptr) {
-    waits_for_compute_ = true;
+    runs_on_ = RunsOn::kAfterNothing;
     call_.emplace(std::move(f), std::move(args)...);
   }
 
@@ -109,8 +109,6 @@ class CoGoTask final : public WFGoTask {
       }
       ended->exception = std::exchange(result_.exception, nullptr);
     }
-    // If the function never began, the task may live longer than what the function has borrowed.
-    call_.reset();
   }
 
  private:
@@ -127,6 +125,7 @@ class CoGoTask final : public WFGoTask {
       result_.exception = std::current_exception();
     }
   }
+  void forget_computation() override { call_.reset(); }
   decltype(auto) call() {
     if constexpr (kTakesToken) {
       return call_->call_with(WFScope::current().stop_token());
