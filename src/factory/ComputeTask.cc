@@ -25,8 +25,8 @@ ComputePlace ComputePlace::named(const std::string& queue_name) {
   return {.pool = &pool, .queue = pool.queue(queue_name)};
 }
 
-bool ComputePlace::post(Runnable* item) const {
-  return pool ? pool->post(queue, item) : post_to_own(item);
+bool ComputePlace::Kept::post(Runnable* item) const {
+  return pool && queue && pool->post(queue, item);
 }
 
 size_t ComputePlace::threads() const {
@@ -117,6 +117,8 @@ ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit) : pla
 ComputeTask::~ComputeTask() = default;
 
 void ComputeTask::dispatch() {
+  // The task may end, and the user's executor may be gone, before the task is posted.
+  const ComputePlace::Kept place = place_.keep();
   if (error != 0) {
     state = WFT_STATE_SYS_ERROR;
     subtask_done();
@@ -124,7 +126,7 @@ void ComputeTask::dispatch() {
     subtask_done();
   } else if (!limit_ || !limit_->has_timer() || start_limit()) {
     queued_ = true;
-    if (!place_.post(this) && computed(WFT_STATE_ABORTED)) {
+    if (!place.post(this) && computed(WFT_STATE_ABORTED)) {
       queued_ = false;
       subtask_done();
     }

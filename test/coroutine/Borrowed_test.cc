@@ -225,7 +225,7 @@ TEST(CoroutineBorrowed, TasksReturnBeforeAWaitThatTheirOwnLimitEnds) {
     const auto ended = co_await task;
     co_return ended;
   };
-  const auto run = [](const std::function<WFCo<WFEnd>(Lent&)>& wait) -> WFCo<> {
+  const auto run = [](std::function<WFCo<WFEnd>(Lent&)> wait) -> WFCo<> {
     int begun = 0;
     while (begun == 0) {
       Account account;
@@ -351,11 +351,11 @@ TEST(CoroutineBorrowed, AFrameThatIsDroppedOutlivesTheFunction) {
 
 // What a function that never begins has captured may refer to variables of the coroutine, too.
 TEST(CoroutineBorrowed, AFunctionThatNeverBeginsIsGoneBeforeTheCoroutineGoesOn) {
+  Tally release;
   ExecQueue queue;
   ASSERT_EQ(queue.init(), 0);
   Executor executor;
   ASSERT_EQ(executor.init(1), 0);
-  Tally release;
   const auto run = [&]() -> WFCo<> {
     const auto occupy = [&release] { EXPECT_TRUE(release.wait_for(1)); };
     F::create_go_task(&queue, &executor, occupy)->start();
@@ -381,6 +381,22 @@ TEST(CoroutineBorrowed, AFunctionThatNeverBeginsIsGoneBeforeTheCoroutineGoesOn) 
     release.add();
   };
   wf::wait(run);
+}
+
+// The dispatch of a task may still be posting it when the task has ended.
+TEST(CoroutineBorrowed, AnExecutorMayBeAVariableOfTheCoroutine) {
+  const auto run = []() -> WFCo<> {
+    ExecQueue queue;
+    EXPECT_EQ(queue.init(), 0);
+    Executor executor;
+    EXPECT_EQ(executor.init(1), 0);
+    auto* const go = F::create_timedgo_task(0, 0, &queue, &executor, [] {});
+    const WFEnd ended = co_await go;
+    EXPECT_TRUE(ended || ended == kTooLate);
+  };
+  for (int i = 0; i < 50; i++) {
+    wf::wait(run);
+  }
 }
 
 // What stands behind a coroutine, and is not waited for by one, goes on at the limit as ever.

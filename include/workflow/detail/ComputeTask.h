@@ -19,7 +19,8 @@ class ComputeQueue;
 class TimeLimit;
 
 // The queue in which a computation waits, and the threads that run it: either a queue of the
-// library's threads, or a queue and an executor of the user's, which must outlive the computation.
+// library's threads, or a queue and an executor of the user's. These must exist until the task has
+// ended.
 struct ComputePlace {
   ComputePool *pool = nullptr;
   ComputeQueue *queue = nullptr;
@@ -29,15 +30,27 @@ struct ComputePlace {
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // Posts the item: it runs when its turn in the queue has come, on the threads that exist now.
-  // Returns false, and does not take the item, if there are no threads (any more).
-  bool post(Runnable *item) const;
+  // Where to post. Keeps what is the user's alive.
+  struct Kept {
+    ComputePool *pool = nullptr;
+    ComputeQueue *queue = nullptr;
+    std::shared_ptr<const void> own_pool;
+    std::shared_ptr<const void> own_queue;
+
+    // Posts the item: it runs when its turn in the queue has come, on the threads that existed when
+    // this was made. Returns false, and does not take the item, if there are none (any more).
+    bool post(Runnable *item) const;
+  };
+  Kept keep() const {
+    if (own_executor) return keep_own();
+    return {pool, queue, nullptr, nullptr};
+  }
 
   // The number of the library's threads that compute there.
   size_t threads() const;
 
  private:
-  bool post_to_own(Runnable *item) const;
+  Kept keep_own() const;
 };
 
 // A duration as the creating functions take it. A value that is out of range is kept as an error.
