@@ -36,7 +36,7 @@ class SubTask : public workflow::Runnable {
   void *get_pointer() const {
     const uintptr_t owner = owner_.load(std::memory_order_acquire);
     return owner == kAlone || (owner & kWaited) ? own_series()
-                                                : reinterpret_cast<void *>(owner & ~kMark);
+                                                : reinterpret_cast<void *>(owner & ~kMarks);
   }
   void set_pointer(void *pointer) {
     owner_.store(reinterpret_cast<uintptr_t>(pointer), std::memory_order_release);
@@ -100,8 +100,18 @@ class SubTask : public workflow::Runnable {
   // next.
   SubTask *delete_and_continue_with(SubTask *task);
   // How done() ends for a task that comes back: pushes `task`, which is new, to the front of the
-  // series, and this task behind it. Returns the next task of the series.
-  SubTask *come_back_after(SubTask *task);
+  // series, and this task behind it. Returns the next task of the series. If `lends` is set, what
+  // runs before this task comes back borrows; then its turn begins with came_back().
+  SubTask *come_back_after(SubTask *task, bool lends = false);
+  void came_back();
+
+  // Whether a coroutine waits behind this task in its series, or in that of something that contains
+  // the task. If so, a function of the task may be using the coroutine's variables, so the series
+  // must not go on before that has returned.
+  bool borrows() const;
+  // How a task that borrows ends if its done() has returned null, after goes_on_elsewhere():
+  // deletes the task and dispatches what follows. Called on a framework thread.
+  void end_late();
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
   // Whether a task may still join a series or be started: it has done neither.
@@ -130,7 +140,7 @@ class SubTask : public workflow::Runnable {
   int cancel_reason(ScopeKind kind = ScopeKind::kOther) const;
 
   // For kinds of tasks that contain a series, before that series begins: it runs in the scope of
-  // this task.
+  // this task, and what is in it borrows if this task does.
   void share_scope(SeriesWork *inside);
 
   // The task will not be dispatched (again). Deletes it. Kinds that others still point to override
@@ -158,6 +168,8 @@ class SubTask : public workflow::Runnable {
   static constexpr uintptr_t kMark = 1;
   static constexpr uintptr_t kAlone = kMark;
   static constexpr uintptr_t kWaited = 2;
+  static constexpr uintptr_t kBorrows = 4;
+  static constexpr uintptr_t kMarks = kMark | kWaited | kBorrows;
 
   void *own_series() const;
   static void run_chain(SubTask *finished);
@@ -180,6 +192,7 @@ class SubTask : public workflow::Runnable {
   //   a series, plus kMark   the task is bare: a ParallelTask was given it without a series, or it
   //                          follows such a task. The series was made for its branch, but done() of
   //                          the task need not know that
+  // With kWaited, kBorrows says that the other task is a coroutine. Elsewhere the series knows.
   mutable std::atomic<uintptr_t> owner_{0};
 };
 

@@ -19,6 +19,7 @@ class WFGoTask : public workflow::TaskWithCallback<WFGoTask, workflow::ComputeTa
   void compute() override {
     if (function_) function_();
   }
+  void forget_computation() override { function_ = nullptr; }
 
   std::function<void()> function_;
 
@@ -28,6 +29,7 @@ class WFGoTask : public workflow::TaskWithCallback<WFGoTask, workflow::ComputeTa
 
 // A task that runs a function with an input and an output on a computing thread. The task holds
 // both. See ComputeTask for how it ends: after a timeout the function may still be using them.
+// (When a coroutine goes on that has waited for the task, the function has returned.)
 template <class IN, class OUT>
 class WFThreadTask
     : public workflow::TaskWithCallback<WFThreadTask<IN, OUT>, workflow::ComputeTask> {

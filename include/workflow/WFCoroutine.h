@@ -42,6 +42,9 @@
 // - How a wait has ended is a value: WFEnd, or WFEnded<T> with what the task brought. co_await
 //   throws nothing by itself; but what an awaited coroutine throws is thrown at its co_await. What
 //   the outermost coroutine of a task throws ends the process, except in wf::serve().
+// - A function on a computing thread has returned when the coroutine that has waited for it goes on,
+//   however the wait has ended: so it may use the coroutine's variables. Only wf::go_detached()
+//   differs.
 // - When a scope ends, what waits in it ends with ECANCELED or ETIMEDOUT, and so does every later
 //   wait in it, at once. When the process exits, every wait ends with ABORTED. The coroutine goes
 //   on in each case. Only a cancelled series destroys the coroutines in it where they wait.
@@ -96,6 +99,19 @@ template <class F, class... A>
 auto go(const std::string &queue, F f, A... args) {
   using Task = workflow::CoGoTask<F, A...>;
   return workflow::CoWork<Task>(new Task(queue, std::move(f), std::move(args)...));
+}
+
+// The same with a time limit after which the function may run on. Gives ETIMEDOUT when the limit
+// has passed, or the error of the scope as soon as that ends, whatever it is; see docs/limits.md
+// for negative limits. A function that has begun runs on then, and what it returns or throws is
+// dropped. The std::stop_token of such a function says that nobody waits for it any more. So it
+// must not use the coroutine's variables, nor must what it has captured: the arguments are copied
+// or moved into the task, which lives until the function has returned, and std::ref is refused.
+template <class F, class... A>
+requires workflow::CoCopies<F, A...>
+auto go_detached(const std::string &queue, workflow::Duration limit, F f, A... args) {
+  using Task = workflow::CoDetachedTask<F, A...>;
+  return workflow::CoWork<Task>(new Task(queue, limit, std::move(f), std::move(args)...));
 }
 
 // The coroutine f(args...) as a task, for series, parallels, graphs, scopes and deadlines. f and

@@ -183,8 +183,9 @@ class WFTaskFactory {
   }
 
   // Creates a go task with a time limit that counts from its dispatch. When that has passed, the
-  // task ends with SYS_ERROR/ETIMEDOUT; if the function has begun, it runs on. -1 seconds means no
-  // limit. Nanoseconds outside [0, 1e9) end the task with SYS_ERROR/EINVAL.
+  // task ends with SYS_ERROR/ETIMEDOUT; if the function has begun, it runs on. (A coroutine that
+  // waits for the task goes on when the function has returned.) -1 seconds means no limit.
+  // Nanoseconds outside [0, 1e9) end the task with SYS_ERROR/EINVAL.
   template <class FUNC, class... ARGS>
   static WFGoTask *create_timedgo_task(time_t seconds, long nanoseconds,
                                        const std::string &queue_name, FUNC &&func, ARGS &&...args) {
@@ -446,9 +447,13 @@ class WFThreadTaskFactory {
     void compute() override {
       if (routine_) routine_(&this->input_, &this->output_);
     }
+    void forget_computation() override {
+      routine_ = nullptr;
+      if constexpr (std::is_move_assignable_v<IN>) this->input_ = IN{};
+    }
 
    private:
-    const routine_t routine_;
+    routine_t routine_;
   };
 
  public:

@@ -144,6 +144,7 @@ class SeriesWork {
 
   SubTask *first_ = nullptr;  // null once it is dispatched
   SubTask *last_ = nullptr;
+  const SubTask *lender_ = nullptr;  // of the coroutines that wait in this series the first to wait
   ParallelTask *in_parallel_ = nullptr;
   workflow::DeadlineScope *scope_ = nullptr;  // constant once the series runs; null: none
   workflow::TaskRegistration registration_;
@@ -151,6 +152,7 @@ class SeriesWork {
   // Set if this is a branch of a ParallelTask, which does not own its branches: the series deletes
   // itself at its end.
   bool deletes_itself_ = false;
+  bool borrows_ = false;  // a coroutine waits for what contains this; constant once this runs
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   // Whether queue_ holds something. Written with mutex_ held. A pop() that reads false does not

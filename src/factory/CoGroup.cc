@@ -58,6 +58,7 @@ SubTask* CoGroup::begin(CoBranch* branch) {
   branch->group_ = this;
   SubTask* const first = begin_branch(branch);
   SeriesScope::set(series_of(branch), scope_.get());
+  SeriesScope::set_borrows(series_of(branch), true);  // a coroutine waits for the group
   return first;
 }
 

@@ -106,12 +106,13 @@ bool CoTask::goes_on_after_stop() {
 }
 
 SubTask* CoTask::done() {
+  came_back();
   CoTurn turn(top_);
   turn_ = &turn;
   SubTask* const awaited = take_turn();
   top_ = turn.top;
   if (awaited && goes_on_after_stop()) {
-    return come_back_after(awaited);
+    return come_back_after(awaited, true);
   }
   if (awaited) {
     SubTask::drop_unstarted(awaited);

@@ -25,8 +25,8 @@ ComputePlace ComputePlace::named(const std::string& queue_name) {
   return {.pool = &pool, .queue = pool.queue(queue_name)};
 }
 
-bool ComputePlace::post(Runnable* item) const {
-  return pool ? pool->post(queue, item) : post_to_own(item);
+bool ComputePlace::Kept::post(Runnable* item) const {
+  return pool && queue && pool->post(queue, item);
 }
 
 size_t ComputePlace::threads() const {
@@ -39,13 +39,20 @@ PollerTimers::Start TimeLimit::start() {
 
 bool TimeLimit::claim() {
   schedule_point();
-  return stage_.exchange(Stage::kClaimed, std::memory_order_acq_rel) != Stage::kClaimed;
+  Stage found = stage_.load(std::memory_order_acquire);
+  while (found == Stage::kQueued || found == Stage::kBegun) {
+    const Stage claimed = found == Stage::kQueued ? Stage::kRefused : Stage::kClaimed;
+    if (stage_.compare_exchange_weak(found, claimed, std::memory_order_acq_rel)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool TimeLimit::claim_before_begin() {
   schedule_point();
   Stage expected = Stage::kQueued;
-  return stage_.compare_exchange_strong(expected, Stage::kClaimed, std::memory_order_acq_rel);
+  return stage_.compare_exchange_strong(expected, Stage::kRefused, std::memory_order_acq_rel);
 }
 
 bool TimeLimit::begin() {
@@ -57,6 +64,10 @@ bool TimeLimit::begin() {
 bool TimeLimit::arrive() {
   schedule_point();
   return arrived_.exchange(true, std::memory_order_acq_rel);
+}
+
+bool TimeLimit::has_begun() const {
+  return stage_.load(std::memory_order_acquire) == Stage::kClaimed;
 }
 
 bool TimeLimit::unref() {
@@ -106,6 +117,8 @@ ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit) : pla
 ComputeTask::~ComputeTask() = default;
 
 void ComputeTask::dispatch() {
+  // The task may end, and the user's executor may be gone, before the task is posted.
+  const ComputePlace::Kept place = place_.keep();
   if (error != 0) {
     state = WFT_STATE_SYS_ERROR;
     subtask_done();
@@ -113,7 +126,7 @@ void ComputeTask::dispatch() {
     subtask_done();
   } else if (!limit_ || !limit_->has_timer() || start_limit()) {
     queued_ = true;
-    if (!place_.post(this) && computed(WFT_STATE_ABORTED)) {
+    if (!place.post(this) && computed(WFT_STATE_ABORTED)) {
       queued_ = false;
       subtask_done();
     }
@@ -163,7 +176,8 @@ bool ComputeTask::start_limit() {
 }
 
 void ComputeTask::on_cancel(int reason) {
-  const bool abandons = reason == ETIMEDOUT && !waits_for_compute_;
+  const bool abandons = runs_on_ == RunsOn::kAfterAnything ||
+                        (runs_on_ == RunsOn::kAfterTimeout && reason == ETIMEDOUT);
   if (abandons ? limit_->claim() : limit_->claim_before_begin()) {
     state = WFT_STATE_SYS_ERROR;
     error = reason;
@@ -174,8 +188,12 @@ void ComputeTask::on_cancel(int reason) {
 }
 
 // The task's turn in its queue, or the turn on a handler that completes a task whose computation
-// has ended on another thread.
+// has ended on another thread, or that ends a task which has kept its place.
 void ComputeTask::run_queued() {
+  if (stays_) {
+    end_late();
+    return;
+  }
   if (!queued_) {
     complete_here();
     return;
@@ -218,7 +236,11 @@ bool ComputeTask::computed(int end_state) {
     }
   }
   if (limit_->unref()) {
-    delete this;
+    if (stays_) {
+      end_late();
+    } else {
+      delete this;
+    }
   }
   return false;
 }
@@ -227,9 +249,24 @@ void ComputeTask::complete_here() {
   SubTask::run_queued();
 }
 
+bool ComputeTask::keeps_place() const {
+  return limit_->has_begun() && runs_on_ != RunsOn::kAfterAnything && borrows();
+}
+
 SubTask* ComputeTask::end_and_next() {
   if (!limit_) {
     return delete_and_next();
+  }
+  if (keeps_place()) {
+    stays_ = true;
+    goes_on_elsewhere();
+    if (limit_->unref()) {
+      Runtime::current().handlers().post(this);  // done() has to end before its chain goes on
+    }
+    return nullptr;
+  }
+  if (!limit_->has_begun() && borrows()) {
+    forget_computation();
   }
   const Place after = leave_place();
   if (limit_->unref()) {

@@ -121,13 +121,8 @@ ComputePlace ComputePlace::of(ExecQueue* queue, Executor* executor) {
   return {.own_queue = queue, .own_executor = executor};
 }
 
-bool ComputePlace::post_to_own(Runnable* item) const {
-  // The item may have ended, and the executor may be gone, before post() returns. So this keeps
-  // what it uses alive.
-  const std::shared_ptr<OwnedPool> own = own_executor->own_;
-  ComputePool* const threads = own_executor->pool_;
-  ComputeQueue* const line = own_queue->queue_;
-  return threads && line && threads->post(line, item);
+ComputePlace::Kept ComputePlace::keep_own() const {
+  return {own_executor->pool_, own_queue->queue_, own_executor->own_, own_queue->own_};
 }
 
 }  // namespace workflow

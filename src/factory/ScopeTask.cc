@@ -30,6 +30,7 @@ void ScopeTask::dispatch() {
     scope.cancel(reason);  // nothing is inside yet
   }
   extent_ = scope.reason() == 0 ? WFScopeExtent::kPart : WFScopeExtent::kNothing;
+  SeriesScope::set_borrows(series_, borrows());
   RunnableList first;
   first.push_back(begin_series(series_));
   dispatch_all(first, this);

@@ -17,6 +17,10 @@ class SeriesScope {
 
   // Before the series begins. The caller keeps the scope alive until the series has ended.
   static void set(SeriesWork* series, DeadlineScope* scope) { series->scope_ = scope; }
+
+  // Before the series begins. What SubTask::share_scope() does besides, for a series that runs in
+  // another scope than the task that contains it.
+  static void set_borrows(SeriesWork* series, bool borrows) { series->borrows_ = borrows; }
 };
 
 }  // namespace workflow

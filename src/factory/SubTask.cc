@@ -82,17 +82,17 @@ void SubTask::run_queued() {
 }
 
 SeriesWork* SubTask::joined_series() const {
-  static_assert(alignof(SeriesWork) > (kMark | kWaited) && alignof(SubTask) > (kMark | kWaited) &&
-                (kAlone & ~kMark) == 0);
+  static_assert(alignof(SeriesWork) > kMarks && alignof(SubTask) > kMarks &&
+                (kAlone & ~kMarks) == 0);
   const uintptr_t owner = owner_.load(std::memory_order_acquire);
-  return owner & kWaited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMark);
+  return owner & kWaited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMarks);
 }
 
 SubTask* SubTask::Place::next() const {
   if (owner_ & kWaited) {
-    return reinterpret_cast<SubTask*>(owner_ & ~kWaited);
+    return reinterpret_cast<SubTask*>(owner_ & ~kMarks);
   }
-  SeriesWork* const series = reinterpret_cast<SeriesWork*>(owner_ & ~kMark);
+  SeriesWork* const series = reinterpret_cast<SeriesWork*>(owner_ & ~kMarks);
   return series ? series->pop() : nullptr;
 }
 
@@ -114,7 +114,7 @@ void SubTask::follow(TaskContext& context, SubTask* finished) {
     const uintptr_t owner = finished->owner_.load(std::memory_order_acquire);
     context.dispatching = nullptr;
     const bool is_waited = owner & kWaited;
-    context.series = is_waited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMark);
+    context.series = is_waited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMarks);
     const bool is_bare = !is_waited && (owner & kMark) && owner != kAlone;
     SubTask* next = is_bare ? end_bare_task(context, finished) : finished->done();
     if (!next || !dispatch_one(context, next)) {
@@ -186,17 +186,20 @@ void* SubTask::own_series() const {
   SeriesWork* const series = new SeriesWork();
   uintptr_t owner = owner_.load(std::memory_order_acquire);
   const bool is_alone = owner == kAlone || (owner & kWaited);
+  if (is_alone && (owner & kBorrows)) {
+    series->lender_ = reinterpret_cast<SubTask*>(owner & ~kMarks);
+  }
   if (is_alone && owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
                                                  std::memory_order_acq_rel)) {
     if (owner & kWaited) {
-      SubTask* const waiting = reinterpret_cast<SubTask*>(owner & ~kWaited);
+      SubTask* const waiting = reinterpret_cast<SubTask*>(owner & ~kMarks);
       waiting->owner_.store(0, std::memory_order_relaxed);
       series->push_front(waiting);
     }
     return series;
   }
   delete series;
-  return reinterpret_cast<void*>(owner & ~kMark);  // another thread has made one
+  return reinterpret_cast<void*>(owner & ~kMarks);  // another thread has made one
 }
 
 SubTask* SubTask::delete_and_next() {
@@ -211,14 +214,43 @@ SubTask* SubTask::delete_and_continue_with(SubTask* task) {
   return task;
 }
 
-SubTask* SubTask::come_back_after(SubTask* task) {
+SubTask* SubTask::come_back_after(SubTask* task, bool lends) {
   if (owner_.load(std::memory_order_acquire) == kAlone) {
-    task->owner_.store(reinterpret_cast<uintptr_t>(this) | kWaited, std::memory_order_release);
+    const uintptr_t marks = lends ? kWaited | kBorrows : kWaited;
+    task->owner_.store(reinterpret_cast<uintptr_t>(this) | marks, std::memory_order_release);
     return task;
   }
   SeriesWork* const series = series_of(this);
+  if (lends && !series->lender_) {
+    series->lender_ = this;
+  }
   series->push_front_both(task, this);
   return series->pop();
+}
+
+void SubTask::came_back() {
+  if (SeriesWork* const series = joined_series(); series && series->lender_ == this) {
+    series->lender_ = nullptr;
+  }
+}
+
+bool SubTask::borrows() const {
+  if (owner_.load(std::memory_order_acquire) & kBorrows) {
+    return true;
+  }
+  const SeriesWork* const series = joined_series();
+  return series && (series->borrows_ || series->lender_);
+}
+
+void SubTask::end_late() {
+  TaskContext& context = TaskContext::current();
+  const ChainScope scope(context);
+  context.dispatching = nullptr;
+  context.series = joined_series();
+  SubTask* const next = delete_and_next();
+  if (next && dispatch_one(context, next)) {
+    follow(context, next);
+  }
 }
 
 bool SubTask::is_series_canceled() const {
@@ -252,6 +284,7 @@ int SubTask::cancel_reason(ScopeKind kind) const {
 
 void SubTask::share_scope(SeriesWork* inside) {
   inside->share_scope(joined_series());
+  inside->borrows_ = borrows();
 }
 
 namespace {
@@ -369,7 +402,7 @@ SubTask* ParallelTask::begin_branch(SubTask* task) {
   assert(!series->in_parallel_);
   series->in_parallel_ = this;
   series->deletes_itself_ = true;
-  series->share_scope(joined_series());
+  share_scope(series);
   return is_bare ? task : series->begin();
 }
 

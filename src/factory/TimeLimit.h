@@ -23,6 +23,9 @@ namespace workflow {
 //    task that is gone. If the poller refuses the timer, the start owns the completion. Without a
 //    timer, the thread that has claimed the outcome does.
 // 3. The task has two users, its completion and its computation. The last of them deletes it.
+// 4. If a coroutine waits for the task, and the computation had begun when the outcome was claimed,
+//    the task keeps its place in the series after its callback. Then the last of the users also
+//    dispatches what follows. Otherwise the completion does.
 //
 // A timer that the stop of the library ends decides nothing. The computation does, for which the
 // stop waits.
@@ -49,6 +52,8 @@ class TimeLimit final : public TimerNode, public Runnable {
   // the caller owns the completion. Otherwise the thread that it meets owns it, or the coming
   // start.
   bool take_timer();
+  // After the outcome was claimed: whether the computation had begun before that.
+  bool has_begun() const;
   // Returns true if the caller has to delete the task.
   bool unref();
 
@@ -62,7 +67,8 @@ class TimeLimit final : public TimerNode, public Runnable {
   ComputeTask* const task_;
   const int64_t limit_ns_;
   Ref<DeadlineScope> scope_;
-  enum class Stage { kQueued, kBegun, kClaimed };
+  // The outcome is claimed in kRefused, before the computation began, and in kClaimed, after it.
+  enum class Stage { kQueued, kBegun, kRefused, kClaimed };
   std::atomic<Stage> stage_{Stage::kQueued};
   std::atomic<bool> arrived_{false};
   std::atomic<int> users_{2};

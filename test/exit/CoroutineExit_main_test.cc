@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "support/ExitKit.h"
+#include "support/Tally.h"
 #include "workflow/WFCoroutine.h"
 
 // Coroutines that are suspended when the process ends.
@@ -93,9 +96,52 @@ void leave_one_that_never_ends() {
   begin_exit(report);
 }
 
+std::atomic<bool> computes{false};
+std::atomic<bool> was_left{false};
+std::atomic<int> timed_out{0};
+test_support::Tally called_back;
+
+struct Lent {
+  Lent() { begun++; }
+  ~Lent() {
+    was_left = was_left || computes;
+    destroyed++;
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  int value = 0;
+};
+
+// Waits for a function that runs on after the end of its scope.
+WFCo<> lend() {
+  Lent lent;
+  const auto compute = [&lent] {
+    computes = true;
+    WFScope::current().cancel(ETIMEDOUT);
+    std::this_thread::sleep_for(20ms);  // the exit begins meanwhile
+    lent.value++;
+    computes = false;
+  };
+  WFGoTask* const task = WFTaskFactory::create_go_task("queue", compute);
+  task->set_callback([](WFGoTask*) { called_back.add(); });
+  const WFEnd end = co_await task;
+  timed_out += end.error == ETIMEDOUT && lent.value == 1;
+}
+
+void leave_a_function_that_runs() {
+  WFTaskFactory::create_scope_task(wf::task(lend), nullptr)->start();
+  EXPECT_TRUE(called_back.wait_for(1));
+  begin_exit([] {
+    say(std::to_string(timed_out) + " timed out");
+    say(was_left ? "left" : "waited for");
+    say(begun == destroyed ? "all destroyed" : "some left");
+  });
+}
+
 constexpr exit_kit::Scenario kScenarios[] = {
     {"asleep", leave_them_asleep},
     {"for ever", leave_one_that_never_ends},
+    {"lends", leave_a_function_that_runs},
 };
 
 }  // namespace
@@ -107,6 +153,10 @@ TEST(CoroutineExit, WhatSleepsIsToldAndItsFramesAreGone) {
 
 TEST(CoroutineExit, OneThatTakesNoNoticeIsDestroyed) {
   EXPECT_EQ(play_promptly("for ever"), "0 aborted\nall destroyed\n");
+}
+
+TEST(CoroutineExit, AFunctionReturnsBeforeTheFrameThatItUsesIsGone) {
+  EXPECT_EQ(play_promptly("lends"), "1 timed out\nwaited for\nall destroyed\n");
 }
 
 int main(int argc, char** argv) {

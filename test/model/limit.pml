@@ -20,6 +20,8 @@
  *   WITH_STOP     the poller may end the timer because it stops
  *   WITH_SCOPE    the series runs in a scope, which one thread cancels; the timer's start may be refused
  *   NO_LIMIT      there is no timer (WITH_SCOPE)
+ *   BORROWS       a coroutine waits behind the task, which keeps its place until the function has
+ *                 returned (ComputeTask::end_and_next)
  *   MUT_x         breaks one rule: see the file `mutations`
  */
 
@@ -32,8 +34,11 @@
 
 byte P = NOBODY;
 bool queued, removed, claimed, met;
-#ifdef WITH_SCOPE
 bool begun;  /* the computation has begun: together with `claimed` this is TimeLimit::stage_ */
+#ifdef BORROWS
+bool stays;
+#endif
+#ifdef WITH_SCOPE
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 mtype reg = OUTSIDE;
 bool flag, scope_ended;
@@ -42,6 +47,7 @@ byte users = 2, outcome = UNDECIDED;
 
 /* Ghosts. */
 bool alive = true, function_runs, function_ran;
+bool gone_on;  /* what follows in the series was dispatched */
 byte callbacks;
 
 #ifdef NO_RULES
@@ -54,12 +60,29 @@ byte callbacks;
 #define LOCK(mutex) atomic { mutex == NOBODY -> mutex = _pid + 1 }
 #define UNLOCK(mutex) mutex = NOBODY
 
+/* What follows the task is dispatched: a coroutine that goes on has its variables no longer. */
+inline go_on() {
+  assert(!gone_on && callbacks == 1);
+#ifdef BORROWS
+  assert(!function_runs);
+#endif
+  gone_on = true
+}
+
 inline unref() {
   d_step {
     TOUCH;
     users--;
     if
-    :: users == 0 -> assert(!function_runs && !queued); alive = false
+    :: users == 0 ->
+       assert(!function_runs && !queued);
+#if defined(BORROWS) && !defined(MUT_LAST_USER_ONLY_DELETES)
+       if
+       :: stays -> go_on()
+       :: else
+       fi;
+#endif
+       alive = false
     :: else
     fi
   }
@@ -83,6 +106,18 @@ inline complete_task() {
 #endif
     callbacks++
   };
+#if defined(BORROWS) && !defined(MUT_LEAVES_A_FUNCTION)
+  d_step {
+    TOUCH;
+    stays = begun;
+    if
+    :: !stays -> go_on()
+    :: else
+    fi
+  };
+#else
+  d_step { TOUCH; go_on() };
+#endif
 #ifdef MUT_COMPLETION_DELETES
   d_step { TOUCH; alive = false }
 #else
@@ -112,9 +147,7 @@ proctype Computation() {
   d_step {
     TOUCH;
     first = !claimed;
-#ifdef WITH_SCOPE
     begun = first
-#endif
   };
   if
   :: first ->
@@ -333,7 +366,7 @@ init {
   };
   (_nr_pr == 1);
   d_step {
-    assert(callbacks == 1);
+    assert(callbacks == 1 && gone_on);
     assert(!alive && !queued);
 #ifdef WITH_SCOPE
     assert(reg == OUTSIDE);

@@ -13,6 +13,7 @@
 #include "workflow/WFComputeTask.h"
 #include "workflow/WFScope.h"
 #include "workflow/detail/CoTask.h"
+#include "workflow/detail/Duration.h"
 
 namespace workflow {
 
@@ -84,9 +85,9 @@ class CoCall : public CoTask {
   CoCallable<F, A...> call_;
 };
 
-// The task of wf::go().
+// The function of a computation, and what it has returned or thrown.
 template <class F, class... A>
-class CoGoTask final : public WFGoTask {
+class CoComputation : public WFGoTask {
  public:
   static constexpr bool kTakesToken = std::is_invocable_v<F, std::stop_token, A...>;
   using Result =
@@ -94,13 +95,7 @@ class CoGoTask final : public WFGoTask {
                                   std::invoke_result<F, A...>>::type;
   using Ended = WFEnded<Result>;
 
-  CoGoTask(const std::string &queue, F &&f, A &&...args)
-      : WFGoTask(ComputePlace::named(queue), TimeSpan::never(), nullptr) {
-    waits_for_compute_ = true;
-    call_.emplace(std::move(f), std::move(args)...);
-  }
-
-  // In the callback.
+  // In the callback. After an early end the function may still be running.
   void take(Ended *ended) {
     static_cast<WFEnd &>(*ended) = {state, error};
     if (state == WFT_STATE_SUCCESS) {
@@ -109,13 +104,19 @@ class CoGoTask final : public WFGoTask {
       }
       ended->exception = std::exchange(result_.exception, nullptr);
     }
-    // If the function never began, the task may live longer than what the function has borrowed.
-    call_.reset();
   }
 
- private:
-  ~CoGoTask() override = default;
+ protected:
+  CoComputation(const std::string &queue, const TimeSpan &limit, F &&f, A &&...args)
+      : WFGoTask(ComputePlace::named(queue), limit, nullptr) {
+    call_.emplace(std::move(f), std::move(args)...);
+  }
+  ~CoComputation() override = default;
 
+  // If the function takes a token.
+  virtual std::stop_token stop_token() const = 0;
+
+ private:
   void compute() override {
     try {
       if constexpr (std::is_void_v<Result>) {
@@ -127,9 +128,10 @@ class CoGoTask final : public WFGoTask {
       result_.exception = std::current_exception();
     }
   }
+  void forget_computation() override { call_.reset(); }
   decltype(auto) call() {
     if constexpr (kTakesToken) {
-      return call_->call_with(WFScope::current().stop_token());
+      return call_->call_with(stop_token());
     } else {
       return call_->call();
     }
@@ -138,5 +140,52 @@ class CoGoTask final : public WFGoTask {
   std::optional<CoCallable<F, A...>> call_;
   Ended result_;
 };
+
+// The task of wf::go().
+template <class F, class... A>
+class CoGoTask final : public CoComputation<F, A...> {
+ public:
+  CoGoTask(const std::string &queue, F &&f, A &&...args)
+      : CoComputation<F, A...>(queue, TimeSpan::never(), std::move(f), std::move(args)...) {
+    this->runs_on_ = WFGoTask::RunsOn::kAfterNothing;
+  }
+
+ private:
+  ~CoGoTask() override = default;
+
+  std::stop_token stop_token() const override { return WFScope::current().stop_token(); }
+};
+
+// The task of wf::go_detached().
+template <class F, class... A>
+class CoDetachedTask final : public CoComputation<F, A...> {
+ public:
+  CoDetachedTask(const std::string &queue, Duration limit, F &&f, A &&...args)
+      : CoComputation<F, A...>(queue, TimeSpan::of(limit), std::move(f), std::move(args)...) {
+    this->runs_on_ = WFGoTask::RunsOn::kAfterAnything;
+    if constexpr (CoDetachedTask::kTakesToken) stop_ = std::stop_source();
+  }
+
+  // In the callback.
+  void take(typename CoDetachedTask::Ended *ended) {
+    CoComputation<F, A...>::take(ended);
+    if (!*ended) stop_.request_stop();
+  }
+
+ private:
+  ~CoDetachedTask() override = default;
+
+  std::stop_token stop_token() const override { return stop_.get_token(); }
+
+  std::stop_source stop_{std::nostopstate};
+};
+
+template <class T>
+struct CoIsReference : std::false_type {};
+template <class T>
+struct CoIsReference<std::reference_wrapper<T>> : std::true_type {};
+// What a function uses that may outlive its caller: no std::ref().
+template <class... T>
+concept CoCopies = (!CoIsReference<T>::value && ...);
 
 }  // namespace workflow

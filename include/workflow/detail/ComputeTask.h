@@ -19,7 +19,8 @@ class ComputeQueue;
 class TimeLimit;
 
 // The queue in which a computation waits, and the threads that run it: either a queue of the
-// library's threads, or a queue and an executor of the user's, which must outlive the computation.
+// library's threads, or a queue and an executor of the user's. These must exist until the task has
+// ended.
 struct ComputePlace {
   ComputePool *pool = nullptr;
   ComputeQueue *queue = nullptr;
@@ -29,15 +30,27 @@ struct ComputePlace {
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // Posts the item: it runs when its turn in the queue has come, on the threads that exist now.
-  // Returns false, and does not take the item, if there are no threads (any more).
-  bool post(Runnable *item) const;
+  // Where to post. Keeps what is the user's alive.
+  struct Kept {
+    ComputePool *pool = nullptr;
+    ComputeQueue *queue = nullptr;
+    std::shared_ptr<const void> own_pool;
+    std::shared_ptr<const void> own_queue;
+
+    // Posts the item: it runs when its turn in the queue has come, on the threads that existed when
+    // this was made. Returns false, and does not take the item, if there are none (any more).
+    bool post(Runnable *item) const;
+  };
+  Kept keep() const {
+    if (own_executor) return keep_own();
+    return {pool, queue, nullptr, nullptr};
+  }
 
   // The number of the library's threads that compute there.
   size_t threads() const;
 
  private:
-  bool post_to_own(Runnable *item) const;
+  Kept keep_own() const;
 };
 
 // A duration as the creating functions take it. A value that is out of range is kept as an error.
@@ -65,15 +78,31 @@ struct TimeSpan {
 // begun, only ETIMEDOUT ends the task before it, as the task's own limit does. The task ends with
 // EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
 //
+// If a coroutine waits for the task (SubTask::borrows()), it may have lent its variables to the
+// computation. The callback runs as it would otherwise. But then the task keeps its place in the
+// series until a computation that has begun has returned. One that will never begin is forgotten
+// with all that it has captured.
+//
 // The callback runs on the computing thread after compute(). It runs on another thread after a
-// timeout or the end of a scope, or if compute() ends at the same moment. ABORTED means that the
-// library, or the user's executor, stopped before the computation began.
+// timeout or the end of a scope, or if compute() ends at the same moment. What follows a task that
+// has kept its place runs on the computing thread, or on a handler if compute() ends before the
+// callback. ABORTED means that the library, or the user's executor, stopped before the computation
+// began.
 class ComputeTask : public TaskBase<> {
  protected:
   ComputeTask(const ComputePlace &place, const TimeSpan &limit);
   ~ComputeTask() override;
 
+  // Which ends of the scope around the task may end it before a computation that has begun.
+  enum class RunsOn : unsigned char {
+    kAfterNothing,  // none; such a task has no time limit
+    kAfterTimeout,  // those with ETIMEDOUT
+    kAfterAnything  // all; and a coroutine that waits for the task has lent it nothing
+  };
+
   virtual void compute() = 0;
+  // The task has ended, and compute() will never be called: drops what that would have used.
+  virtual void forget_computation() {}
 
   void dispatch() override;
   void run_queued() override;
@@ -89,6 +118,8 @@ class ComputeTask : public TaskBase<> {
   bool enter_own_scope();
   bool start_limit();
   void compute_here();
+  // After the outcome was claimed: whether the task keeps its place until compute() has returned.
+  bool keeps_place() const;
   // Called when the computation has ended with `end_state`. If it returns true, the caller owns the
   // completion. If it returns false, the task may be gone.
   bool computed(int end_state);
@@ -97,11 +128,12 @@ class ComputeTask : public TaskBase<> {
   const ComputePlace place_;
   std::unique_ptr<TimeLimit> limit_;  // null: no limit
   bool queued_ = false;               // the task's turn in the queue is still to come
+  // The callback has run, and the task has kept its place. Written by the completion before it
+  // gives the task up.
+  bool stays_ = false;
 
  protected:
-  // If set, the end of the scope around the task never ends it before a computation that has begun,
-  // whatever the reason. Constant after construction.
-  bool waits_for_compute_ = false;
+  RunsOn runs_on_ = RunsOn::kAfterTimeout;  // constant after construction
 };
 
 }  // namespace workflow

@@ -44,6 +44,14 @@ WFCo<> holds_twice() {
   static_cast<void>(held);
 }
 
+WFCo<> detaches_a_function_that_refers_to_a_variable() {
+  int n = 0;
+  const auto takes_a_value = [](int) {};
+  (void)co_await wf::go_detached("queue", 1s, takes_a_value, n);
+  const auto refers_to_it = [](int&) {};
+  (void)co_await wf::go_detached("queue", 1s, refers_to_it, std::ref(n));  // refused
+}
+
 WFCo<> awaits_a_number() {
   co_await 5;  // refused
 }
