@@ -3,6 +3,7 @@
 // kinds of wait are in simulation/CoroutineWaits_test.cc.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
@@ -118,6 +120,14 @@ TEST(CoroutineNetworkWaits, RequestsEndWhenTheLibraryStops) {
     wait.place().note_stop();
     runtime.stop();
     wait.expect(kEndAborted);
+  }
+}
+
+TEST(CoroutineNetworkWaits, LosersOfAnyAreGoneWhenItReturns) {
+  for (const WaitKind& kind : test_support::network_wait_kinds()) {
+    WaitPlace place(kind, "network");
+    EXPECT_TRUE(wf::wait(&WaitPlace::lose, &place)) << kind.name;
+    EXPECT_EQ(place.ended, kEndCanceled) << kind.name;
   }
 }
 
@@ -242,6 +252,55 @@ TEST(CoroutineNetworkWaits, WritesToAStreamEndWhenTheLibraryStops) {
   EXPECT_TRUE(wait.wait_until_gone());
   EXPECT_EQ(wait.ended, kEndCanceled);
   EXPECT_EQ(wait.again, kEndCanceled);
+}
+
+// A server that sends a response of this size, as fast as it is taken.
+constexpr size_t kLongResponse = size_t{64} << 20;
+
+// Reads the request, sends the head and as much of the body as the other side takes, until it takes
+// nothing for a while. Returns how much that was.
+size_t send_until_stuck(int listener, const Tally& reader_waits) {
+  const UniqueFd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  struct pollfd asked = {peer.get(), POLLIN, 0};
+  ::poll(&asked, 1, -1);
+  const std::string head =
+      "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(kLongResponse) + "\r\n\r\nbegin";
+  ::send(peer.get(), head.data(), head.size(), MSG_NOSIGNAL);
+  EXPECT_TRUE(reader_waits.wait_for(1));
+  const std::string bytes(1 << 16, 'x');
+  size_t sent = 0;
+  struct pollfd room = {peer.get(), POLLOUT, 0};
+  // On a busy machine it may stop too early, which is right, too.
+  while (sent < kLongResponse && ::poll(&room, 1, 50) == 1) {
+    const ssize_t n = ::send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN) break;
+    sent += n > 0 ? static_cast<size_t>(n) : 0;
+  }
+  return sent;
+}
+
+TEST(CoroutineNetworkWaits, NothingIsReadWhileTheReaderOfChunksDoesOtherThings) {
+  const UniqueFd listener = test_support::listen_on_loopback();
+  Tally reader_waits;
+  size_t sent = 0;
+  std::thread server([&] {
+    sent = send_until_stuck(listener.get(), reader_waits);
+    WFTaskFactory::send_by_name("network reader", &sent);
+  });
+  const auto read = [&]() -> WFCo<> {
+    const std::string url =
+        "http://127.0.0.1:" + std::to_string(test_support::port_of(listener.get())) + "/";
+    WFCoChunks chunks(WFHttpChunkedClient::create_chunked_task(url, 0, nullptr, nullptr));
+    const auto piece = co_await chunks.next();
+    EXPECT_EQ(piece, "begin");
+    auto stuck = wf::receive("network reader");
+    reader_waits.add();
+    (void)co_await std::move(stuck);
+  };
+  wf::wait(read);
+  server.join();
+  EXPECT_GT(sent, 0u);
+  EXPECT_LT(sent, kLongResponse);
 }
 
 }  // namespace

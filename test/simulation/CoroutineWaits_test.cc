@@ -131,6 +131,24 @@ TEST(CoroutineWaitKinds, EachEndsInEachWay) {
   }
 }
 
+TEST(CoroutineWaitKinds, LosersOfAnyAreGoneWhenItReturns) {
+  for (const WaitKind& kind : local_wait_kinds()) {
+    if (!kind.bring) continue;  // it wins
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+      WFSimulation simulation(seed);
+      WaitPlace place(kind, "place");
+      std::optional<bool> is_gone;
+      const auto run = [&]() -> WFCo<> { is_gone = co_await place.lose(); };
+      wf::task(run)->start();
+      simulation.run_for(1ms);
+      ASSERT_EQ(is_gone, true) << kind.name;
+      ASSERT_EQ(place.ended, (WFEnd{WFT_STATE_SYS_ERROR, ECANCELED})) << kind.name;
+      const WFSimulationResult stopped = simulation.stop();
+      ASSERT_TRUE(stopped.ok()) << stopped.description;
+    }
+  }
+}
+
 // Two of the ways are gone by other threads, each at some moment: before the wait has begun, while
 // it begins, while it ends.
 void end_in_two_ways(uint64_t seed) {

@@ -64,6 +64,15 @@ WFCo<> WaitPlace::stay() {
   if (is_over && !*ended) again = co_await kind_.wait(*this);
 }
 
+WFCo<bool> WaitPlace::lose() {
+  const auto wait = [this]() -> WFCo<> {
+    const Frame frame(*this);
+    ended = co_await kind_.wait(*this);
+  };
+  const auto first = co_await wf::any(wait(), wf::sleep(std::chrono::microseconds(1)));
+  co_return first.index == 1 && frames_begun_ > 0 && frames_begun_ == frames_gone_;
+}
+
 void WaitPlace::bring() {
   ways_.brought = true;
   if (kind_.bring) kind_.bring(*this);

@@ -71,6 +71,10 @@ class WaitPlace {
   // The coroutine: it waits, and if its scope ended or the library stopped meanwhile, once more.
   WFCo<> stay();
 
+  // Another coroutine: it loses in wf::any(). Returns whether its frames had gone when that
+  // returned. After it `ended` says how its wait has ended.
+  WFCo<bool> lose();
+
   // The ways to end it. Each may be gone at any time.
   void bring();
   void cancel(const WFScope& scope);
