@@ -45,9 +45,11 @@ WFCo<> retry(Server& server) {
       std::printf("answered, tries: %d\n", tries);
       co_return;
     }
-    const WFEnd pause = co_await wf::sleep(jittered(longest));
-    if (!pause) {
-      std::printf("given up: %s\n", WFGlobal::get_error_string(pause.state, pause.error));
+    const milliseconds pause = jittered(longest);
+    std::printf("again in %d ms\n", static_cast<int>(pause.count()));
+    const WFEnd paused = co_await wf::sleep(pause);
+    if (!paused) {
+      std::printf("given up: %s\n", WFGlobal::get_error_string(paused.state, paused.error));
       co_return;
     }
     longest = std::min(2 * longest, milliseconds(5000));

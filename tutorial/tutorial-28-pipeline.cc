@@ -46,11 +46,14 @@ WFCo<std::string> describe(const char* path) {
 int main(int argc, char* argv[]) {
   const std::span<char*> paths(argv + 1, static_cast<size_t>(argc - 1));
   std::atomic<size_t> inside{0};
-  const auto one = [&inside](const char* path) -> WFCo<std::string> {
-    const bool is_one_too_many = ++inside > kAtOnce;
+  std::atomic<size_t> most{0};
+  const auto one = [&inside, &most](const char* path) -> WFCo<std::string> {
+    const size_t now = ++inside;
+    for (size_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+    }
     std::string description = co_await describe(path);
     inside--;
-    co_return is_one_too_many ? "one too many" : description;
+    co_return description;
   };
   // The results are in the order of the files, whichever was done first.
   const auto all = [&]() -> WFCo<std::vector<std::string>> {
@@ -60,4 +63,5 @@ int main(int argc, char* argv[]) {
   for (size_t i = 0; i < descriptions.size(); i++) {
     std::printf("%s: %s\n", paths[i], descriptions[i].c_str());
   }
+  std::printf("at most %zu at a time\n", most.load());
 }

@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "support/RawClient.h"
-#include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
 #include "support/TestServer.h"
@@ -67,11 +67,48 @@ TEST(Tutorial26, SaysThatNobodyAnswers) {
   EXPECT_EQ(program.exit_code(), 0);
 }
 
+namespace {
+
+// The pauses that a part of the output tells of, in milliseconds.
+std::vector<int> pauses_of(const std::string& output) {
+  std::vector<int> pauses;
+  const std::string begin = "again in ";
+  for (size_t at = output.find(begin); at != std::string::npos; at = output.find(begin, at + 1))
+    pauses.push_back(std::stoi(output.substr(at + begin.size())));
+  return pauses;
+}
+
+}  // namespace
+
 TEST(Tutorial27, AnswersIsLateAndIsStopped) {
+  const auto begin = std::chrono::steady_clock::now();
   Program program("tutorial-27-retry", {});
   EXPECT_EQ(program.exit_code(), 0);
-  EXPECT_EQ(program.output(),
-            "answered, tries: 4\ngiven up: Connection timed out\ngiven up: Operation canceled\n");
+  const auto took = std::chrono::steady_clock::now() - begin;
+  const std::string& output = program.output();
+  const size_t answered = output.find("answered, tries: 4\n");
+  const size_t late = output.find("given up: Connection timed out\n");
+  const size_t stopped = output.find("given up: Operation canceled\n");
+  ASSERT_TRUE(answered < late && late < stopped && stopped != std::string::npos) << output;
+
+  // Each pause is longer than the one before, and they have been made.
+  const std::vector<int> pauses = pauses_of(output.substr(0, answered));
+  ASSERT_EQ(pauses.size(), 3u) << output;
+  int sum = 0;
+  for (size_t i = 0, longest = 10; i < pauses.size(); i++, longest *= 2) {
+    EXPECT_GE(pauses[i], static_cast<int>(longest / 2)) << output;
+    EXPECT_LE(pauses[i], static_cast<int>(longest)) << output;
+    sum += pauses[i];
+  }
+  EXPECT_GE(took, std::chrono::milliseconds(sum)) << output;
+  // By chance some of them are the longest possible, but not all of them, in several runs.
+  std::vector<int> all = pauses;
+  for (int run = 0; run < 20 && all == std::vector<int>{10, 20, 40}; run++) {
+    Program again("tutorial-27-retry", {});
+    EXPECT_EQ(again.exit_code(), 0);
+    all = pauses_of(again.output().substr(0, again.output().find("answered")));
+  }
+  EXPECT_NE(all, (std::vector<int>{10, 20, 40}));
 }
 
 TEST(Tutorial28, CountsWordsOfAFewFilesAtATime) {
@@ -87,9 +124,16 @@ TEST(Tutorial28, CountsWordsOfAFewFilesAtATime) {
   }
   paths.push_back(folder.path("none"));
   expected += paths.back() + ": No such file or directory\n";
-  Program program("tutorial-28-pipeline", paths);
-  EXPECT_EQ(program.exit_code(), 0);
-  EXPECT_EQ(program.output(), expected);
+  // On a busy machine a file may be done before the next one begins, but not each time.
+  size_t most = 0;
+  for (int run = 0; run < 50 && most < 3; run++) {
+    Program program("tutorial-28-pipeline", paths);
+    EXPECT_EQ(program.exit_code(), 0);
+    ASSERT_EQ(program.output().substr(0, expected.size()), expected);
+    const std::string rest = program.output().substr(expected.size());
+    ASSERT_EQ(std::sscanf(rest.c_str(), "at most %zu at a time\n", &most), 1) << rest;
+  }
+  EXPECT_EQ(most, 3u);
 }
 
 TEST(Tutorial29, EndsWithTheProcess) {
@@ -99,27 +143,6 @@ TEST(Tutorial29, EndsWithTheProcess) {
   EXPECT_EQ(program.exit_code(), 0);
   const std::string& output = program.output();
   EXPECT_EQ(count_of(output, "job: the process ends after "), 1U) << output;
-}
-
-// What docs/coroutines.md says of script/gdb/coroutines.py.
-TEST(CoroutineScript, PrintsWhatWaitsInAProcess) {
-  if (test_support::kSanitized || !std::filesystem::exists("/usr/bin/gdb")) {
-    GTEST_SKIP() << "needs gdb, and memory without the shadow of a sanitizer";
-  }
-  Program job("tutorial-29-background_job", {});
-  ASSERT_TRUE(job.prints("job: report 1"));
-  const std::string script = std::string(SOURCE_TREE) + "/script/gdb/coroutines.py";
-  test_support::Program gdb("gdb", {"-p", std::to_string(job.pid()), "-batch", "-x", script},
-                            {.stderr_is_output = true});
-  gdb.exit_code();
-  if (gdb.output().find("Operation not permitted") != std::string::npos) {
-    GTEST_SKIP() << "this process may not look into others";
-  }
-  EXPECT_EQ(count_of(gdb.output(), "(anonymous namespace)::report(char const*)\n"), 1U)
-      << gdb.output();
-  EXPECT_EQ(count_of(gdb.output(), "\n1 coroutines wait\n"), 1U) << gdb.output();
-  job.close_stdin();
-  EXPECT_EQ(job.exit_code(), 0);
 }
 
 TEST(Tutorial30, SendsEventsUntilTheClientLeaves) {
