@@ -14,7 +14,7 @@
 #include <span>
 #include <string>
 
-#include "Seeds.h"
+#include "support/Seeds.h"
 #include "workflow/WFCoroutine.h"
 #include "workflow/WFSimulation.h"
 
