@@ -2,14 +2,12 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "server/RawClient.h"
 #include "server/TestServer.h"
-#include "support/Sanitizers.h"
 #include "support/Tally.h"
 #include "support/TempDir.h"
 #include "support/Text.h"
@@ -145,27 +143,6 @@ TEST(Tutorial29, EndsWithTheProcess) {
   EXPECT_EQ(program.exit_code(), 0);
   const std::string& output = program.output();
   EXPECT_EQ(count_of(output, "job: the process ends after "), 1U) << output;
-}
-
-// What docs/coroutines.md says of script/gdb/coroutines.py.
-TEST(CoroutineScript, PrintsWhatWaitsInAProcess) {
-  if (test_support::kSanitized || !std::filesystem::exists("/usr/bin/gdb")) {
-    GTEST_SKIP() << "needs gdb, and memory without the shadow of a sanitizer";
-  }
-  Program job("tutorial-29-background_job", {});
-  ASSERT_TRUE(job.prints("job: report 1"));
-  const std::string script = std::string(SOURCE_TREE) + "/script/gdb/coroutines.py";
-  test_support::Program gdb("gdb", {"-p", std::to_string(job.pid()), "-batch", "-x", script},
-                            {.stderr_is_output = true});
-  gdb.exit_code();
-  if (gdb.output().find("Operation not permitted") != std::string::npos) {
-    GTEST_SKIP() << "this process may not look into others";
-  }
-  EXPECT_EQ(count_of(gdb.output(), "(anonymous namespace)::report(char const*)\n"), 1U)
-      << gdb.output();
-  EXPECT_EQ(count_of(gdb.output(), "\n1 coroutines wait\n"), 1U) << gdb.output();
-  job.close_stdin();
-  EXPECT_EQ(job.exit_code(), 0);
 }
 
 TEST(Tutorial30, SendsEventsUntilTheClientLeaves) {
