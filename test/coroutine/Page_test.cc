@@ -10,7 +10,9 @@
 #include <functional>
 #include <set>
 #include <sstream>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "support/Loopback.h"
@@ -112,6 +114,24 @@ WFCo<> pass_on(WFHttpTask* task, std::string url) {       // a handler of wf::se
   if (!chunks.end()) task->noreply();                     // cut: not to be taken for a whole one
 }
 // End of example
+
+namespace detached {
+// Example
+size_t count_words(const std::stop_token& stop, const std::string& text);
+
+WFCo<> answer(WFHttpTask* task, std::string text) {
+  const auto words = co_await wf::go_detached("count", 200ms, count_words, std::move(text));
+  if (!words) task->get_resp()->set_status_code("503");      // count_words may run on
+}
+// End of example
+
+// Until the limit of answer() has passed.
+size_t count_words(const std::stop_token& stop, const std::string& text) {
+  while (!stop.stop_requested())
+    std::this_thread::yield();
+  return static_cast<size_t>(std::count(text.begin(), text.end(), ' ')) + 1;
+}
+}  // namespace detached
 
 std::string buffer_;
 std::string name_ = "a name that is too long to be kept in the object itself";
@@ -263,6 +283,18 @@ TEST(CoroutinePage, ExamplesOfRequestsRun) {
   EXPECT_EQ(wf::wait(get, url_of(front)), "from the back");
   front.stop();
   back.stop();
+}
+
+TEST(CoroutinePage, TheExampleOfADetachedFunctionIsAnsweredAtItsLimit) {
+  WFHttpServer server(wf::serve(
+      [](WFHttpTask* task) -> WFCo<> { co_await detached::answer(task, "two words"); }));
+  ASSERT_EQ(server.start("127.0.0.1", 0), 0);
+  const auto get = [](std::string url) -> WFCo<std::string> {
+    auto response = co_await WFTaskFactory::create_http_task(url, 0, 0, nullptr);
+    co_return response ? response.value->get_status_code() : "";
+  };
+  EXPECT_EQ(wf::wait(get, url_of(server)), "503");
+  server.stop();
 }
 
 // The blocks of a text between lines, without the indentation that all lines of a block have.

@@ -122,13 +122,13 @@ class WaitKindsRound final : public Round {
 };
 
 TEST(CoroutineWaitRace, EachEndsAsItMayAndNothingIsLost) {
-  const uint64_t count = rounds(60);
+  const uint64_t count = rounds(120) / 2;  // each of them takes long
   const Totals totals = run_rounds(count, begin<WaitKindsRound>());
   expect_each_side_won(totals, count / 10);
 }
 
 TEST(CoroutineWaitRace, StoppedMeanwhile) {
-  const uint64_t count = rounds(40);
+  const uint64_t count = rounds(120) / 3;
   const auto enough = [](const Totals& totals) {
     return totals.succeeded > 0 && totals.failed > 0 && totals.aborted > 0;
   };
