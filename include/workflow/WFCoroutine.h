@@ -42,9 +42,9 @@
 // - How a wait has ended is a value: WFEnd, or WFEnded<T> with what the task brought. co_await
 //   throws nothing by itself; but what an awaited coroutine throws is thrown at its co_await. What
 //   the outermost coroutine of a task throws ends the process, except in wf::serve().
-// - A function on a computing thread has returned when the coroutine that has waited for it goes on,
-//   however the wait has ended: so it may use the coroutine's variables. Only wf::go_detached()
-//   differs.
+// - When a coroutine goes on that has waited for a function on a computing thread, the function has
+//   returned, however the wait has ended. So it may use the coroutine's variables. Only
+//   wf::go_detached() differs.
 // - When a scope ends, what waits in it ends with ECANCELED or ETIMEDOUT, and so does every later
 //   wait in it, at once. When the process exits, every wait ends with ABORTED. The coroutine goes
 //   on in each case. Only a cancelled series destroys the coroutines in it where they wait.

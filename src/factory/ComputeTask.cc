@@ -25,10 +25,6 @@ ComputePlace ComputePlace::named(const std::string& queue_name) {
   return {.pool = &pool, .queue = pool.queue(queue_name)};
 }
 
-bool ComputePlace::Kept::post(Runnable* item) const {
-  return pool && queue && pool->post(queue, item);
-}
-
 size_t ComputePlace::threads() const {
   return static_cast<size_t>(pool->configured_threads());
 }
@@ -117,8 +113,16 @@ ComputeTask::ComputeTask(const ComputePlace& place, const TimeSpan& limit) : pla
 ComputeTask::~ComputeTask() = default;
 
 void ComputeTask::dispatch() {
-  // The task may end, and the user's executor may be gone, before the task is posted.
-  const ComputePlace::Kept place = place_.keep();
+  if (place_.pool) {
+    dispatch_to(place_.pool, place_.queue);
+  } else {
+    // The task may end, and the user's executor may be gone, before the task is posted to it.
+    const ComputePlace::Kept kept = place_.keep_own();
+    dispatch_to(kept.pool, kept.queue);
+  }
+}
+
+void ComputeTask::dispatch_to(ComputePool* pool, ComputeQueue* queue) {
   if (error != 0) {
     state = WFT_STATE_SYS_ERROR;
     subtask_done();
@@ -126,7 +130,8 @@ void ComputeTask::dispatch() {
     subtask_done();
   } else if (!limit_ || !limit_->has_timer() || start_limit()) {
     queued_ = true;
-    if (!place.post(this) && computed(WFT_STATE_ABORTED)) {
+    const bool posted = pool && queue && pool->post(queue, this);
+    if (!posted && computed(WFT_STATE_ABORTED)) {
       queued_ = false;
       subtask_done();
     }

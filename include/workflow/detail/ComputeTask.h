@@ -30,27 +30,18 @@ struct ComputePlace {
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // Where to post. Keeps what is the user's alive.
+  // What an executor and a queue of the user's are made of. Keeps that alive. Both pointers are
+  // null if these were not initialised.
   struct Kept {
-    ComputePool *pool = nullptr;
-    ComputeQueue *queue = nullptr;
+    ComputePool *pool;
+    ComputeQueue *queue;
     std::shared_ptr<const void> own_pool;
     std::shared_ptr<const void> own_queue;
-
-    // Posts the item: it runs when its turn in the queue has come, on the threads that existed when
-    // this was made. Returns false, and does not take the item, if there are none (any more).
-    bool post(Runnable *item) const;
   };
-  Kept keep() const {
-    if (own_executor) return keep_own();
-    return {pool, queue, nullptr, nullptr};
-  }
+  Kept keep_own() const;
 
   // The number of the library's threads that compute there.
   size_t threads() const;
-
- private:
-  Kept keep_own() const;
 };
 
 // A duration as the creating functions take it. A value that is out of range is kept as an error.
@@ -115,6 +106,9 @@ class ComputeTask : public TaskBase<> {
   friend class TimeLimit;
 
   void on_cancel(int reason) override;
+  // Posted there, the task runs when its turn in the queue has come, on the threads that exist now.
+  // It is aborted if there are none (any more).
+  void dispatch_to(ComputePool *pool, ComputeQueue *queue);
   bool enter_own_scope();
   bool start_limit();
   void compute_here();
