@@ -286,8 +286,8 @@ TEST(CoroutinePage, ExamplesOfRequestsRun) {
 }
 
 TEST(CoroutinePage, TheExampleOfADetachedFunctionIsAnsweredAtItsLimit) {
-  WFHttpServer server(wf::serve(
-      [](WFHttpTask* task) -> WFCo<> { co_await detached::answer(task, "two words"); }));
+  WFHttpServer server(
+      wf::serve([](WFHttpTask* task) -> WFCo<> { co_await detached::answer(task, "two words"); }));
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
   const auto get = [](std::string url) -> WFCo<std::string> {
     auto response = co_await WFTaskFactory::create_http_task(url, 0, 0, nullptr);
