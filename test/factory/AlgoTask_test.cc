@@ -214,10 +214,10 @@ TEST_P(ParallelSort, SortsAsStdDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, ParallelSort, testing::Values(1, 2, 3, 4, 5));
 
-TEST(ParallelSort, AMillionNumbersForManySeeds) {
+TEST(ParallelSort, AMillionNumbers) {
   const ComputeThreads threads(4);
   const size_t n = test_support::kSanitized ? 100'000 : 1'000'000;
-  for (uint64_t stream = 0; stream < 5; stream++) {
+  for (uint64_t stream = 0; stream < 2; stream++) {
     TestRandom random(test_support::test_seed(), stream);
     std::vector<int> values = random_values(random, n, 1u << 30);
     std::vector<int> expected = values;
@@ -303,7 +303,7 @@ TEST(ParallelSort, ManyAtOnceInSeries) {
 
 // At every moment of a sort; what succeeded is sorted, what was aborted has lost nothing.
 TEST(ParallelSort, StoppedInTheMiddle) {
-  const uint64_t rounds = test_support::kSanitized ? 10 : 150;
+  const uint64_t rounds = test_support::kSanitized ? 10 : 50;
   TestRandom random(test_support::test_seed());
   size_t aborted = 0;
   for (uint64_t round = 0; round < rounds; round++) {
