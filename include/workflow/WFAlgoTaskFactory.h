@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -163,8 +164,12 @@ class ParallelSortTask final : public WFSortTask<T> {
 
   // Sorts the whole range as one task.
   void compute() override {
-    std::sort(this->input_.first, this->input_.last, compare_);
+    std::sort(this->input_.first, this->input_.last, *compare_);
     set_output();
+  }
+  void forget_computation() override {
+    this->callback_ = nullptr;  // it has been called
+    compare_.reset();
   }
 
  private:
@@ -194,7 +199,7 @@ class ParallelSortTask final : public WFSortTask<T> {
     T *const middle = begin_of(i + std::max<size_t>(sorted_, 1));
     T *const end = sorted_ == 0 ? middle : begin_of(std::min(i + 2 * sorted_, pieces_));
     WFGoTask *task =
-        WFTaskFactory::create_go_task(queue_name_, [begin, middle, end, compare = compare_] {
+        WFTaskFactory::create_go_task(queue_name_, [begin, middle, end, compare = *compare_] {
           if (middle == end) {
             std::sort(begin, end, compare);
           } else {
@@ -228,7 +233,7 @@ class ParallelSortTask final : public WFSortTask<T> {
   void set_output() { this->output_ = {this->input_.first, this->input_.last}; }
 
   const std::string queue_name_;
-  const CMP compare_;
+  std::optional<CMP> compare_;  // always, but for a task that will never begin
   // Written between rounds.
   size_t pieces_ = 0;
   size_t sorted_ = 0;  // the number of pieces in each sorted group of neighbours; 0: none yet

@@ -19,7 +19,10 @@ class WFGoTask : public workflow::TaskWithCallback<WFGoTask, workflow::ComputeTa
   void compute() override {
     if (function_) function_();
   }
-  void forget_computation() override { function_ = nullptr; }
+  void forget_computation() override {
+    function_ = nullptr;
+    callback_ = nullptr;  // it has been called
+  }
 
   std::function<void()> function_;
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <ctime>
 #include <functional>
+#include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -449,10 +451,21 @@ class WFThreadTaskFactory {
     }
     void forget_computation() override {
       routine_ = nullptr;
-      if constexpr (std::is_move_assignable_v<IN>) this->input_ = IN{};
+      this->callback_ = nullptr;  // it has been called
+      renew(this->input_);
+      renew(this->output_);
     }
 
    private:
+    // A value need not be one that can be assigned.
+    template <class V>
+    static void renew(V &value) noexcept {
+      if constexpr (!std::is_array_v<V>) {
+        value.~V();
+        ::new (static_cast<void *>(std::addressof(value))) V{};
+      }
+    }
+
     routine_t routine_;
   };
 

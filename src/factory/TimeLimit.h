@@ -16,16 +16,17 @@ namespace workflow {
 //
 // 1. claim() decides the outcome: it succeeds for the first of the timeout, the canceller of the
 //    scope and the end of the computation. Once the computation has begun, only a timeout may end
-//    the task before it: what the function has borrowed may be gone when its series goes on.
+//    the task before it: what the function has borrowed may be gone when its series goes on. A
+//    detached one (wf::go_detached) has borrowed nothing, so any end of its scope may.
 // 2. The thread that takes the timer out of the poller owns the completion. If the timer has
 //    already expired, two threads come to arrive(): the one that handles the expiry, and the one
 //    that has claimed the outcome. The second of them owns the completion, so neither touches a
 //    task that is gone. If the poller refuses the timer, the start owns the completion. Without a
 //    timer, the thread that has claimed the outcome does.
 // 3. The task has two users, its completion and its computation. The last of them deletes it.
-// 4. If a coroutine waits for the task, and the computation had begun when the outcome was claimed,
-//    the task keeps its place in the series after its callback. Then the last of the users also
-//    dispatches what follows. Otherwise the completion does.
+// 4. If a coroutine waits for the task, which is not detached, and the computation had begun when
+//    the outcome was claimed, the task keeps its place in the series after its callback. Then the
+//    last of the users also dispatches what follows. Otherwise the completion does.
 //
 // A timer that the stop of the library ends decides nothing. The computation does, for which the
 // stop waits.

@@ -107,7 +107,7 @@ class DnsLookup::Socket final : public IoHandler {
       return n;
     }
     if (message_.size() >= kLengthSize && message_.size() == whole_size()) {
-      if (lookup_->admit(&message_[kLengthSize], message_.size() - kLengthSize, false)) {
+      if (lookup_->admit(message_.data() + kLengthSize, message_.size() - kLengthSize, false)) {
         left_ = message_.size();
         return n;
       }

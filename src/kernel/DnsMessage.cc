@@ -18,6 +18,7 @@ constexpr int kNxDomain = 3;
 constexpr size_t kQuestionTail = 4;   // type and class
 constexpr size_t kRecordHeader = 10;  // type, class, time to live, size of the data
 constexpr size_t kMaxName = 255;
+constexpr int kMaxLabels = 127;  // of such a name, each of which may be behind a pointer
 
 // RFC 2181, 8: a value with the highest bit counts as zero.
 int64_t ttl_of(uint32_t seconds) {
@@ -119,6 +120,7 @@ std::optional<DnsMessage::WireName> DnsMessage::read_name(size_t& at) const {
   size_t position = at;
   size_t limit = size_;  // every pointer leads to before the part that it ends, so this terminates
   bool moved = false;
+  int pointers = 0;
   for (size_t part = position;;) {
     if (position >= limit) {
       return std::nullopt;
@@ -131,7 +133,7 @@ std::optional<DnsMessage::WireName> DnsMessage::read_name(size_t& at) const {
       const size_t target = get16(position) & 0x3fff;
       at = moved ? at : position + 2;
       moved = true;
-      if (target >= part) {
+      if (target >= part || ++pointers > kMaxLabels) {
         return std::nullopt;
       }
       limit = part;

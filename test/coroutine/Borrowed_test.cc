@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -384,6 +385,85 @@ TEST(CoroutineBorrowed, AFunctionThatNeverBeginsIsGoneBeforeTheCoroutineGoesOn) 
 }
 
 // The dispatch of a task may still be posting it when the task has ended.
+// In the end of a task that never begins nothing of it is left that the coroutine may have lent.
+TEST(CoroutineBorrowed, NothingIsLeftOfATaskThatNeverBegins) {
+  struct Input {
+    std::mutex cannot_be_moved;
+    std::shared_ptr<int> value;
+  };
+  using Others = WFThreadTaskFactory<Input, std::shared_ptr<int>>;
+  Tally release;
+  ExecQueue queue;
+  ASSERT_EQ(queue.init(), 0);
+  Executor executor;
+  ASSERT_EQ(executor.init(1), 0);
+  const auto run = [&]() -> WFCo<> {
+    F::create_go_task(&queue, &executor, [&release] { EXPECT_TRUE(release.wait_for(1)); })->start();
+    const auto held = std::make_shared<int>(0);
+    auto* const go = F::create_timedgo_task(0, 0, &queue, &executor, [] {});
+    go->set_callback([held](WFGoTask*) {});
+    const WFEnd go_ended = co_await go;
+    EXPECT_EQ(go_ended.error, ETIMEDOUT);
+    EXPECT_EQ(held.use_count(), 1) << "of the callback";
+    auto* const thread = Others::create_thread_task(
+        0, 0, &queue, &executor, [](Input*, std::shared_ptr<int>*) {}, nullptr);
+    thread->get_input()->value = held;
+    *thread->get_output() = held;
+    const auto thread_ended = co_await thread;
+    EXPECT_EQ(thread_ended.error, ETIMEDOUT);
+    EXPECT_EQ(held.use_count(), 1) << "of the input or the output";
+    release.add();
+  };
+  wf::wait(run);
+}
+
+// Of this type std::is_move_assignable_v is true, but its assignment does not compile.
+TEST(CoroutineBorrowed, AnInputNeedNotBeAssignable) {
+  struct Parts {
+    virtual ~Parts() = default;
+    std::vector<std::unique_ptr<int>> parts;
+  };
+  using Others = WFThreadTaskFactory<Parts, int>;
+  const auto run = []() -> WFCo<> {
+    auto* const thread = Others::create_thread_task(
+        "queue", [](Parts* in, int* out) { *out = static_cast<int>(in->parts.size()); }, nullptr);
+    thread->get_input()->parts.push_back(std::make_unique<int>(0));
+    const auto ended = co_await thread;
+    EXPECT_EQ(ended.value, 1);
+  };
+  wf::wait(run);
+}
+
+// That a function has borrowed variables is known by the series alone here: the coroutine is in no
+// group, and its series is made when the callback or another coroutine asks for it.
+TEST(CoroutineBorrowed, AFunctionThatIsPushedLaterReturnsFirstToo) {
+  for (const bool by_a_coroutine : {false, true}) {
+    SCOPED_TRACE(by_a_coroutine);
+    Account account;
+    const auto work = [&account, by_a_coroutine]() -> WFCo<> {
+      Lent lent(&account);
+      const auto late = [&lent] {
+        return lent.told(F::create_timedgo_task(0, 20'000'000, "queue", lent.function([] {})));
+      };
+      if (by_a_coroutine) {
+        const auto inner = [&late]() -> WFCo<> {
+          (void)co_await wf::sleep(0s);
+          SeriesWork* const series = co_await wf::own_series();
+          series->push_front(late());
+        };
+        auto* const task = wf::task(inner);
+        (void)co_await task;
+      } else {
+        auto* const timer = F::create_timer_task(
+            0, 0, [&late](WFTimerTask* ended) { series_of(ended)->push_front(late()); });
+        (void)co_await timer;
+      }
+    };
+    wf::wait(work);
+    EXPECT_EQ(account.begun, 1);
+  }
+}
+
 TEST(CoroutineBorrowed, AnExecutorMayBeAVariableOfTheCoroutine) {
   const auto run = []() -> WFCo<> {
     ExecQueue queue;

@@ -186,9 +186,38 @@ int64_t used_cpu_ns() {
 
 // Far more than the millisecond that it takes, so that a busy machine does not matter. It is 20 ms
 // if all is compared with all.
+// Every name in it leads through thousands of pointers, with no label between them.
+std::string message_of_pointers() {
+  std::string message = response({});
+  const auto add = [&message](uint32_t owner, uint32_t type, const std::string& data) {
+    owner == 0 ? message.push_back('\0') : put16(message, owner);
+    put16(message, type);
+    put16(message, 1);
+    put32(message, 300);
+    put16(message, static_cast<uint32_t>(data.size()));
+    message += data;
+  };
+  std::string pointers;
+  uint32_t last = 0xc000U | 12;
+  const size_t begin = message.size() + 11;
+  while (begin + pointers.size() + 2 < 0x3fff) {
+    const size_t at = begin + pointers.size();
+    put16(pointers, last);
+    last = 0xc000U | static_cast<uint32_t>(at);
+  }
+  add(0, kDnsTxt, pointers);
+  std::string target;
+  put16(target, last);
+  for (int i = 1; i < 256; i++) {
+    add(last, kDnsCname, target);
+  }
+  set16(message, 6, 256);
+  return message;
+}
+
 TEST(DnsMessage, ABigMessageHoldsNobodyUp) {
-  for (const int type : {kDnsCname, kDnsA}) {
-    const std::string message = expensive_message(type);
+  for (const int type : {kDnsCname, kDnsA, 0}) {
+    const std::string message = type == 0 ? message_of_pointers() : expensive_message(type);
     int64_t best_ns = workflow::kNever;
     for (int i = 0; i < 5; i++) {
       const int64_t begin_ns = used_cpu_ns();
@@ -196,7 +225,7 @@ TEST(DnsMessage, ABigMessageHoldsNobodyUp) {
       best_ns = std::min(best_ns, used_cpu_ns() - begin_ns);
     }
     std::cout << "type " << type << ": " << best_ns << " ns\n";
-    EXPECT_LT(best_ns, test_support::kSanitized ? 50'000'000 : 10'000'000) << type;
+    EXPECT_LT(best_ns, test_support::kSanitized ? 50'000'000 : 5'000'000) << type;
   }
 }
 

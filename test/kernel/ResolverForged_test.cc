@@ -202,10 +202,22 @@ TEST_F(ResolverForgedTest, AnAnswerByTcpIsReadInPartsOfAnySize) {
   }
 }
 
+TEST_F(ResolverForgedTest, AMessageOfLengthZeroByTcpIsIgnored) {
+  server_.set("www.test", {.v4 = {"192.0.2.1"},
+                           .only_tcp = true,
+                           .edit = [](std::string& message) { message.clear(); },
+                           .then_unedited = true});
+  EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
+}
+
 TEST_F(ResolverForgedTest, WhatIsNoResponseIsIgnoredByTcpToo) {
   server_.set("www.test", {.v4 = {"192.0.2.1"},
                            .only_tcp = true,
-                           .edit = [](std::string& message) { message[2] &= 0x7f; },
+                           .edit =
+                               [](std::string& message) {
+                                 message[2] &= 0x7f;
+                                 message.back() = 66;  // another address
+                               },
                            .then_unedited = true});
   EXPECT_EQ(look_up("www.test"), (Found{0, {"192.0.2.1"}}));
   EXPECT_EQ(server_.asked_by_tcp(), 1U);

@@ -66,7 +66,8 @@ struct TimeSpan {
 // begun runs on, and the task object lives until it has returned, but in no series: series_of() is
 // null once the callback has returned. If the scope around the task ends (WFScope.h) before the
 // computation has begun, the task ends with SYS_ERROR and the error of the scope. Once it has
-// begun, only ETIMEDOUT ends the task before it, as the task's own limit does. The task ends with
+// begun, only ETIMEDOUT ends the task before it, as the task's own limit does; a detached one is
+// ended by any error of its scope. The task ends with
 // EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
 //
 // If a coroutine waits for the task (SubTask::borrows()), it may have lent its variables to the
