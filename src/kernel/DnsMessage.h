@@ -32,7 +32,7 @@ struct DnsAnswer {
 // bytes, which must stay, and changes nothing.
 //
 // The cost is linear in the size of the message, and bounded by kMaxRecords names of 255 bytes: a
-// message of 64 KiB that is made to be expensive takes less than a millisecond.
+// message of 64 KiB that is made to be expensive takes about a millisecond.
 class DnsMessage {
  public:
   // The most addresses that are taken from one message. Others are left out.
