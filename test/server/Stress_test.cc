@@ -152,7 +152,7 @@ TEST(Stress, ManyClientsDoAllKindsOfThings) {
 TEST(Stress, StopWhileClientsSendFuriously) {
   const uint64_t seed = test_support::test_seed();
   const int64_t rounds =
-      test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 200 : 1000);
+      test_support::env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 200 : 500);
   struct WFServerParams params = http_params();
   params.linger_timeout = 5;  // a client that stays must not hold up each round for 2 s
   std::atomic<uint16_t> port{0};

@@ -91,7 +91,7 @@ TEST(LoadLateness, ActiveClientsAreAnsweredSoonAmongIdleAndSlowOnes) {
   // With few descriptors the claim can be tested only for fewer.
   plan.idle = std::min(number("WORKFLOW_LOAD_IDLE", 10'000 / kScale),
                        descriptors - 200 - plan.slow - plan.active);
-  plan.seconds = number("WORKFLOW_LOAD_SECONDS", 5);
+  plan.seconds = number("WORKFLOW_LOAD_SECONDS", 3);
   const int all = plan.idle + plan.slow + plan.active;
 
   struct WFServerParams params = server_test::http_params();

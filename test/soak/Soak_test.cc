@@ -83,8 +83,7 @@ class Soak : public testing::Test {
 
 TEST_F(Soak, LosesNothingAndLeavesNothing) {
   // Under a sanitizer, where the memory says nothing, it shows only that nothing is lost.
-  const milliseconds time =
-      seconds(test_support::env_number("WORKFLOW_SOAK_SECONDS", test_support::kSanitized ? 4 : 10));
+  const milliseconds time = seconds(test_support::env_number("WORKFLOW_SOAK_SECONDS", 4));
   run(time / 5, 1);
   const long before_kib = test_support::settled_kib();
   const size_t descriptors = test_support::descriptor_count();

@@ -16,10 +16,9 @@ namespace race {
 using test_support::TestRandom;
 using workflow::ThreadContext;
 
-uint64_t rounds(uint64_t by_default) {
+uint64_t rounds(uint64_t many) {
   return static_cast<uint64_t>(test_support::env_number(
-      "WORKFLOW_RACE_ROUNDS",
-      static_cast<int64_t>(test_support::kSanitized ? by_default / 4 : by_default)));
+      "WORKFLOW_RACE_ROUNDS", static_cast<int64_t>(many / (test_support::kSanitized ? 4 : 2))));
 }
 
 void pause_us(uint64_t us) {

@@ -19,8 +19,9 @@
 
 namespace race {
 
-// How many rounds a race takes: WORKFLOW_RACE_ROUNDS, or so many, which take a second or two.
-uint64_t rounds(uint64_t by_default);
+// How many rounds a race takes: WORKFLOW_RACE_ROUNDS, or half of `many`, which take about a second.
+// Under a sanitizer it is a quarter.
+uint64_t rounds(uint64_t many);
 
 // Lets other threads come to any state.
 void pause_us(uint64_t us);
