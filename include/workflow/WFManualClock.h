@@ -20,9 +20,10 @@
 // other. A callback that blocks, except in a wait of WFFacilities or WFFuture, blocks these calls,
 // too. They do not wait for events of descriptors, nor for the threads of an Executor.
 //
-// A deadline costs some ten microseconds and the time of its callback. It costs more in a process
-// with open connections or servers, because each poller looks at its descriptors before time moves
-// on.
+// Within one call, a deadline costs about half a microsecond and the time of its callback. A call
+// costs some 20 microseconds more, to wake a thread of the library and to be woken by it. In a
+// process with open connections or servers each deadline costs that much, because each poller looks
+// at its descriptors before time moves on.
 //
 // There are three clocks, as in the system: the monotonic and the boottime clock begin at 0, the
 // wall clock at 2000-01-01 00:00:00 UTC. WFTimer::steady_now(), WFBootClock::now() and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,25 +14,43 @@ namespace workflow {
 
 namespace {
 
-// Waits until each pool has been quiet at some moment. Returns a sum of counters that only grow:
-// while it stays the same the pools stay quiet.
-uint64_t wait_quiet(Runtime& runtime) {
-  const uint64_t handlers = runtime.handlers().wait_quiet();
-  return handlers + runtime.compute().wait_quiet();
+// A sum of counters that only grow: while it stays the same the pools stay quiet. Nothing if one of
+// them is not quiet.
+std::optional<uint64_t> quiet_count(Runtime& runtime) {
+  const std::optional<uint64_t> handlers = runtime.handlers().quiet_count();
+  const std::optional<uint64_t> compute = runtime.compute().quiet_count();
+  if (!handlers || !compute) {
+    return std::nullopt;
+  }
+  return *handlers + *compute;
 }
 
 // Ends the timers that are due, and posts them to the handlers. If the poller's thread did this,
-// each deadline would cost more thread switches.
-void expire(Runtime& runtime) {
+// each deadline would cost more thread switches. Returns whether there were any.
+bool expire(Runtime& runtime) {
   RunnableList finished;
   for (size_t i = 0; i < runtime.poller_count(); i++) {
     PollerTimers& timers = runtime.poller(i).timers();
     while (timers.end_due(PollerTimers::Ender::kClock, finished) > 0) {
     }
   }
-  if (!finished.empty()) {
-    runtime.handlers().post(finished);
+  if (finished.empty()) {
+    return false;
   }
+  // A handler that has called this takes the first of them itself.
+  const bool on_worker = ThreadContext::current().pool == &runtime.handlers();
+  runtime.handlers().post(finished, on_worker);
+  return true;
+}
+
+bool all_settled(Runtime& runtime) {
+  for (size_t i = 0; i < runtime.poller_count(); i++) {
+    const Poller& poller = runtime.poller(i);
+    if (!poller.settled() || poller.has_descriptors()) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // Waits until the pollers' threads have ended the timers that only they may end, have finished what
@@ -56,19 +75,6 @@ bool wait_for_pollers(Runtime& runtime) {
     }
   }
   return had_work;
-}
-
-// Waits until nothing is due, posted or running. The last two calls of wait_quiet() have returned
-// the same number. So both pools were quiet at the same time, from the first check of the compute
-// pool to the second check of the handlers, and between these no poller had anything to do.
-void settle(Runtime& runtime) {
-  uint64_t before = 0;
-  bool had_work = false;
-  do {
-    expire(runtime);
-    before = wait_quiet(runtime);
-    had_work = wait_for_pollers(runtime);
-  } while (had_work || wait_quiet(runtime) != before);
 }
 
 int64_t earliest_ns(Runtime& runtime) {
@@ -111,31 +117,99 @@ int64_t ManualClock::now_ns_on(ClockId clock) {
   return now;
 }
 
-void ManualClock::step_to(Runtime& runtime, int64_t now_ns) {
+void ManualClock::move_to(int64_t now_ns) {
   now_ns_.store(std::max(now_ns, now_ns_.load(std::memory_order_relaxed)),
                 std::memory_order_release);
+}
+
+void ManualClock::step_to(Runtime& runtime, int64_t now_ns) {
+  move_to(now_ns);
   settle(runtime);
+}
+
+uint64_t ManualClock::wait_quiet(Runtime& runtime) {
+  std::optional<uint64_t> handlers;
+  while (!handlers) {
+    stepping_.unlock();
+    runtime.handlers().wait_quiet();
+    stepping_.lock();
+    // A handler that has woken without a reason may have moved time before the mutex was locked.
+    handlers = runtime.handlers().quiet_count();
+  }
+  return *handlers + runtime.compute().wait_quiet();
+}
+
+// The last two calls of wait_quiet() have returned the same number. So both pools were quiet at the
+// same time, from the first check of the compute pool to the second check of the handlers, and
+// between these no poller had anything to do.
+void ManualClock::settle(Runtime& runtime) {
+  uint64_t before = 0;
+  bool had_work = false;
+  do {
+    expire(runtime);
+    before = wait_quiet(runtime);
+    had_work = wait_for_pollers(runtime);
+  } while (had_work || wait_quiet(runtime) != before);
+}
+
+bool ManualClock::post_more() {
+  // If the thread that called advance() has it, that thread is about to look itself.
+  if (!stepping_.try_lock()) {
+    return false;
+  }
+  const bool more = step_on_worker();
+  stepping_.unlock();
+  return more;
+}
+
+// As settle(), but it gives up where settle() would wait.
+bool ManualClock::step_on_worker() {
+  Runtime& runtime = Runtime::current();
+  if (advancing_ != &runtime) {
+    return false;
+  }
+  const std::optional<uint64_t> before = quiet_count(runtime);
+  if (!before) {
+    return false;
+  }
+  if (expire(runtime)) {
+    return true;
+  }
+  if (!all_settled(runtime) || quiet_count(runtime) != before) {
+    return false;
+  }
+  const int64_t next_ns = earliest_ns(runtime);
+  if (next_ns == kNever || next_ns > target_ns_) {
+    return false;
+  }
+  move_to(next_ns);
+  return expire(runtime);
 }
 
 void ManualClock::advance(Runtime& runtime, int64_t duration_ns) {
   require_foreign_thread();
-  MutexLock lock(moving_);
+  MutexLock moving(moving_);
+  MutexLock stepping(stepping_);
+  target_ns_ = std::min(saturating_add(now_ns(), std::max<int64_t>(duration_ns, 0)), kLastNs);
+  advancing_ = &runtime;
+  runtime.handlers().set_source(this);
   settle(runtime);
-  const int64_t target_ns =
-      std::min(saturating_add(now_ns(), std::max<int64_t>(duration_ns, 0)), kLastNs);
   for (;;) {
     const int64_t next_ns = earliest_ns(runtime);
-    if (next_ns == kNever || next_ns > target_ns) {
+    if (next_ns == kNever || next_ns > target_ns_) {
       break;
     }
     step_to(runtime, next_ns);
   }
-  step_to(runtime, target_ns);
+  step_to(runtime, target_ns_);
+  runtime.handlers().set_source(nullptr);
+  advancing_ = nullptr;
 }
 
 void ManualClock::set_wall(Runtime& runtime, int64_t wall_ns) {
   require_foreign_thread();
-  MutexLock lock(moving_);
+  MutexLock moving(moving_);
+  MutexLock stepping(stepping_);
   settle(runtime);
   wall_ahead_ns_.store(std::max<int64_t>(wall_ns, 0) - now_ns(), std::memory_order_release);
   settle(runtime);
@@ -143,7 +217,8 @@ void ManualClock::set_wall(Runtime& runtime, int64_t wall_ns) {
 
 void ManualClock::suspend(Runtime& runtime, int64_t duration_ns) {
   require_foreign_thread();
-  MutexLock lock(moving_);
+  MutexLock moving(moving_);
+  MutexLock stepping(stepping_);
   settle(runtime);
   for (std::atomic<int64_t>* ahead_ns : {&boottime_ahead_ns_, &wall_ahead_ns_}) {
     const int64_t before_ns = ahead_ns->load(std::memory_order_relaxed);
@@ -154,7 +229,8 @@ void ManualClock::suspend(Runtime& runtime, int64_t duration_ns) {
 
 bool ManualClock::advance_to_next_deadline(Runtime& runtime) {
   require_foreign_thread();
-  MutexLock lock(moving_);
+  MutexLock moving(moving_);
+  MutexLock stepping(stepping_);
   settle(runtime);
   const int64_t next_ns = earliest_ns(runtime);
   if (next_ns == kNever) {

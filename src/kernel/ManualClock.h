@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "kernel/WorkerPool.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
 
@@ -21,11 +22,16 @@ class Runtime;
 //    left the queue and every handler and compute thread is idle again. So timers with different
 //    deadlines complete in the order of their deadlines, whatever their pollers and callbacks do.
 //    Only set_wall() and suspend() jump; timers that are due then expire at the new time.
-class ManualClock final : public Clock {
+// 3. While advance() waits for the handlers, the last of them that has nothing more to do moves
+//    time to the next deadline itself, under the same conditions. So a deadline costs no thread
+//    switch. If such a handler cannot tell at once whether it may, it becomes idle, and the thread
+//    that called advance() goes on.
+class ManualClock final : public Clock, private WorkerPool::Source {
  public:
   int64_t now_ns() override { return now_ns_.load(std::memory_order_acquire); }
 
   int64_t now_ns_on(ClockId clock) override;
+  bool is_moved_by_hand() const override { return true; }
 
   // Moves all clocks forward by `duration_ns` (>= 0). `runtime` must use this clock. Must not be
   // called on a thread of the library, which would wait for itself.
@@ -43,9 +49,23 @@ class ManualClock final : public Clock {
   void suspend(Runtime& runtime, int64_t duration_ns) WF_EXCLUDES(moving_);
 
  private:
-  void step_to(Runtime& runtime, int64_t now_ns) WF_REQUIRES(moving_);
+  void step_to(Runtime& runtime, int64_t now_ns) WF_REQUIRES(moving_, stepping_);
+  void move_to(int64_t now_ns) WF_REQUIRES(stepping_);
+  // Waits until nothing is due, posted or running.
+  void settle(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
+  // Waits until each pool has been quiet at some moment. Returns what quiet_count() does. Releases
+  // stepping_ while it waits for the handlers.
+  uint64_t wait_quiet(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
+  // A worker of the handlers calls it while the others are idle.
+  bool post_more() override WF_EXCLUDES(stepping_);
+  bool step_on_worker() WF_REQUIRES(stepping_);
 
-  Mutex moving_;
+  Mutex moving_;  // held by the thread whose call moves time
+  // Held by who looks whether time may move, and then moves it. The order is moving_, stepping_.
+  Mutex stepping_;
+  // Which runtime's handlers may move time, and how far; null outside advance().
+  Runtime* advancing_ WF_GUARDED_BY(stepping_) = nullptr;
+  int64_t target_ns_ WF_GUARDED_BY(stepping_) = 0;
   std::atomic<int64_t> now_ns_{0};
   // How far these clocks are ahead of the monotonic one.
   std::atomic<int64_t> boottime_ahead_ns_{0};

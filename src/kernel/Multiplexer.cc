@@ -140,6 +140,8 @@ class EpollMultiplexer final : public Multiplexer {
 
 class VirtualMultiplexer final : public Multiplexer {
  public:
+  explicit VirtualMultiplexer(Clock& clock) : clock_(clock) {}
+
   Result wait(struct epoll_event*, int) override {
     MutexLock lock(mutex_);
     Result result;
@@ -151,12 +153,17 @@ class VirtualMultiplexer final : public Multiplexer {
     }
     result.woken = woken_;
     woken_ = false;
+    result.deadline_due |= result.woken && clock_.is_moved_by_hand();
     return result;
   }
 
   void arm(int64_t deadline_ns) override {
     MutexLock lock(mutex_);
-    armed_ns_ = deadline_ns;
+    if (clock_.is_moved_by_hand()) {
+      woken_ = woken_ || deadline_ns <= clock_.now_ns();  // as EpollMultiplexer does
+    } else {
+      armed_ns_ = deadline_ns;
+    }
     changed_.notify_one();
   }
 
@@ -177,6 +184,7 @@ class VirtualMultiplexer final : public Multiplexer {
   int remove(int) override { return add(-1, 0, nullptr); }
 
  private:
+  Clock& clock_;
   Mutex mutex_;
   CondVar changed_;
   int64_t armed_ns_ WF_GUARDED_BY(mutex_) = kNever;
@@ -187,7 +195,7 @@ class VirtualMultiplexer final : public Multiplexer {
 
 std::unique_ptr<Multiplexer> Multiplexer::create(Clock& clock) {
   if (VirtualScheduler::current()) {
-    return std::make_unique<VirtualMultiplexer>();
+    return std::make_unique<VirtualMultiplexer>(clock);
   }
   auto multiplexer = std::make_unique<EpollMultiplexer>(clock);
   if (!multiplexer->open()) {

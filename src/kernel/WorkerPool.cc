@@ -125,6 +125,31 @@ uint64_t WorkerPool::wait_quiet() {
   return taken_ + unblocked_;
 }
 
+std::optional<uint64_t> WorkerPool::quiet_count() const {
+  const int callers = ThreadContext::current().pool == this ? 1 : 0;
+  MutexLock lock(mutex_);
+  if (!quiet(callers)) {
+    return std::nullopt;
+  }
+  return taken_ + unblocked_;
+}
+
+void WorkerPool::set_source(Source* source) {
+  MutexLock lock(mutex_);
+  source_ = source;
+}
+
+bool WorkerPool::source_has_more() {
+  Source* const source = source_;
+  if (!source || stopping_ || !quiet(1)) {
+    return false;
+  }
+  mutex_.unlock();
+  const bool more = source->post_more();
+  mutex_.lock();
+  return more;
+}
+
 int WorkerPool::increase_threads() {
   MutexLock lock(mutex_);
   if (stopping_) {
@@ -441,7 +466,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
       if (begin_ns) {
         pace_.ran(count, duration_ns);
       }
-    } else if (!wait_for_work()) {
+    } else if (!source_has_more() && !wait_for_work()) {
       break;
     }
   }

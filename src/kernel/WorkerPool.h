@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <optional>
 
 #include "kernel/WorkPace.h"
 #include "kernel/WorkQueue.h"
@@ -76,6 +77,17 @@ class WorkerPool {
     bool one_by_one = false;  // a worker takes one item at a time: items begin in the order in
                               // which next() returns them
   };
+  // May have more work once everything that was posted has run.
+  class Source {
+   public:
+    // Posts work to the pool and returns true, or returns false. A worker that found nothing to do
+    // calls this, without a lock, while all others are idle or blocked. Until it has returned, that
+    // worker counts as busy.
+    virtual bool post_more() = 0;
+
+   protected:
+    ~Source() = default;
+  };
   static constexpr int64_t kStarvedNs = 10'000'000;
   // Of the supervisor, while it watches. Two ticks are the promised millisecond.
   static constexpr int64_t kTickNs = 500'000;
@@ -105,6 +117,14 @@ class WorkerPool {
   // items were ever taken plus how many blocking waits have ended: if two calls return the same
   // number, the pool was quiet all the time between them.
   uint64_t wait_quiet();
+
+  // What wait_quiet() returns, if it need not wait. A worker of this pool that calls this does not
+  // count as busy.
+  std::optional<uint64_t> quiet_count() const;
+
+  // Sets who is asked for more work, or null. A call of the former source may still go on
+  // afterwards, so the source must live as long as the pool.
+  void set_source(Source* source);
 
   // Increase or decrease the configured number of threads by one. When it decreases, a thread ends
   // once it has nothing to do. Return 0, or -1 with errno: EINVAL for the last thread, EAGAIN if
@@ -232,7 +252,13 @@ class WorkerPool {
   int most_threads() const WF_REQUIRES(mutex_);
   // Whether the calling worker must end because the pool stops and has nothing more to do.
   bool finished() WF_REQUIRES(mutex_);
-  bool quiet() const WF_REQUIRES(mutex_) { return !work_waits() && idle_ + blocked_ == live_; }
+  // With 1 for `callers`: whether it would be quiet if the calling worker were idle.
+  bool quiet(int callers = 0) const WF_REQUIRES(mutex_) {
+    return !work_waits() && idle_ + blocked_ + callers == live_;
+  }
+  // Asks the source, if the calling worker is the last one with something to do. Returns whether
+  // the worker has to look for work again. Releases mutex_ meanwhile.
+  bool source_has_more() WF_REQUIRES(mutex_);
   // Returns false when the worker should end.
   bool wait_for_work() WF_REQUIRES(mutex_);
   // Sleeps until there may be work. Returns false if the worker was not needed for kSpareNs.
@@ -258,6 +284,7 @@ class WorkerPool {
   uint64_t unblocked_ WF_GUARDED_BY(mutex_) = 0;  // how many blocking waits have ended
   int leaving_ WF_GUARDED_BY(mutex_) = 0;         // surplus workers that end without waiting for
                                                   // kSpareNs
+  Source* source_ WF_GUARDED_BY(mutex_) = nullptr;
   WorkPace pace_ WF_GUARDED_BY(mutex_);
   RunnableList returned_ WF_GUARDED_BY(mutex_);    // items that a worker took; they come first
   uint64_t shares_ WF_GUARDED_BY(mutex_) = 0;      // how often a worker took items

@@ -43,6 +43,9 @@ class Clock {
   // True when the operating system's timers follow this clock, so that a timerfd may be armed with
   // its deadlines. Otherwise the thread that moves the clock must wake the pollers.
   virtual bool is_system_clock() const { return false; }
+
+  // True when time passes only by calls of this clock, also in a simulation.
+  virtual bool is_moved_by_hand() const { return false; }
 };
 
 // The system's clocks: CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_REALTIME. Lives as long as the
