@@ -277,6 +277,40 @@ TEST(CoroutineBorrowed, PiecesOfASortReturnBeforeAWaitThatIsLate) {
   EXPECT_EQ(sorting.too_late, 0);
 }
 
+// A small range is sorted by one function, which is the task's own. Here it waits behind functions
+// that occupy all threads.
+TEST(CoroutineBorrowed, ASmallSortThatNeverBeginsForgetsItsComparator) {
+  constexpr int kMoreThanThreads = 256;
+  Tally release;
+  Tally released;
+  for (int i = 0; i < kMoreThanThreads; i++) {
+    F::create_go_task("sorts", [&release, &released] {
+      EXPECT_TRUE(release.wait_for(1));
+      released.add();
+    })->start();
+  }
+  const auto work = [&release]() -> WFCo<> {
+    std::vector<int> numbers(8);
+    const auto captured = std::make_shared<int>(0);
+    const auto less = [captured](int a, int b) {
+      ADD_FAILURE() << "it was late";
+      return a < b;
+    };
+    auto* const task = WFAlgoTaskFactory::create_psort_task(
+        "sorts", numbers.data(), numbers.data() + numbers.size(), less, nullptr);
+    const auto sorted = co_await task;
+    EXPECT_EQ(static_cast<const WFEnd&>(sorted), kTooLate);
+    EXPECT_EQ(captured.use_count(), 2) << "`captured` and `less`";
+    release.add();
+  };
+  const auto run = [&work]() -> WFCo<> {
+    const auto ended = co_await wf::within(5ms, work());
+    EXPECT_EQ(static_cast<const WFEnd&>(ended), kTooLate);
+  };
+  wf::wait(run);
+  EXPECT_TRUE(released.wait_for(kMoreThanThreads));
+}
+
 TEST(CoroutineBorrowed, ALoserOfAnyReturnsBeforeAny) {
   Account account;
   Lent lent(&account);
