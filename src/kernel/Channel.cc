@@ -60,7 +60,9 @@ void Channel::run_queued() {
     end();
     return;
   }
-  asked_.store(false, std::memory_order_release);
+  // A store would do on x86 only: whoever has found it set relies on this call to see what it has
+  // changed before, and only an operation that also reads gets to see that.
+  asked_.exchange(false, std::memory_order_acq_rel);
   bool spent = false;
   {
     MutexLock lock(mutex_);

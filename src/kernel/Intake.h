@@ -26,6 +26,8 @@ namespace workflow {
 // loads of empty() and the first load of take() are also seq_cst. A thread that pushes and then
 // reads a flag, and a worker that changes this flag and then calls empty() or take(), cannot both
 // miss what the other has done. The flags are WorkerPool::unattended_ and ComputeQueue::listed_.
+// A push() that finds the intake closed acquires: its caller runs the items itself, after all that
+// was done before close().
 class alignas(64) Intake {
  public:
   Intake() = default;
@@ -40,7 +42,7 @@ class alignas(64) Intake {
     }
     Runnable* const oldest = items.head_;
     Runnable* const newest = turn_round(oldest);
-    Runnable* top = top_.load(std::memory_order_relaxed);
+    Runnable* top = top_.load(std::memory_order_acquire);
     schedule_point();
     do {
       if (top == mark()) {
@@ -50,7 +52,7 @@ class alignas(64) Intake {
       }
       oldest->next_ = top;
     } while (!top_.compare_exchange_weak(top, newest, std::memory_order_seq_cst,
-                                         std::memory_order_relaxed));
+                                         std::memory_order_acquire));
     items.head_ = items.tail_ = nullptr;
     items.size_ = 0;
     schedule_point();

@@ -44,8 +44,9 @@ class EpollMultiplexer final : public Multiplexer {
         result.deadline_due = true;
       } else if (events[i].data.ptr == &wake_) {
         // Cleared before the caller looks for the reason of the wake-up, so that a later wake()
-        // writes again.
-        wake_pending_.store(false, std::memory_order_seq_cst);
+        // writes again. A wake() that found it set has written nothing: this operation reads what
+        // that one has left, so the caller sees the reason. A store would read nothing.
+        wake_pending_.exchange(false, std::memory_order_acq_rel);
         result.woken = true;
       } else {
         events[result.events++] = events[i];
@@ -101,7 +102,7 @@ class EpollMultiplexer final : public Multiplexer {
   }
 
   void wake() override {
-    if (!wake_pending_.exchange(true, std::memory_order_seq_cst)) {
+    if (!wake_pending_.exchange(true, std::memory_order_acq_rel)) {
       const uint64_t one = 1;
       // EAGAIN means the counter is full, so that the poller is being woken anyway.
       while (::write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
