@@ -10,11 +10,13 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "support/FileProbes.h"
+#include "support/Program.h"
 
 // The errors of file tasks, as the system calls give them, on both backends.
 
@@ -202,7 +204,13 @@ TEST_P(FileTaskError, WhatMayNotBeOpenedSaysWhy) {
   ASSERT_EQ(::chmod(path().c_str(), 0), 0);
   const UniqueFd as_root(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(read_path(path()), as_root.valid() ? success(1) : failure(EACCES));
-  EXPECT_EQ(write_path("/proc/self/exe"), failure(ETXTBSY));
+
+  const std::string program = path("program");
+  std::filesystem::copy_file("/bin/cat", program);
+  test_support::Program running(program, {});
+  ASSERT_TRUE(running.write("it runs\n"));
+  ASSERT_TRUE(running.prints("it runs"));
+  EXPECT_EQ(write_path(program), failure(ETXTBSY));
 }
 
 TEST_P(FileTaskError, AFifoIsNotWaitedFor) {
