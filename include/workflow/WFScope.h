@@ -133,7 +133,7 @@ class WFScope {
 
 // How much of a scope task was done.
 enum class WFScopeExtent {
-  kNothing,    // the scope had ended before the task was dispatched, so nothing inside has waited
+  kNothing,    // the scope ended before the first task inside was dispatched: none has waited
   kPart,       // the scope ended, or the library stopped, before the series inside had ended
   kEverything  // the series inside ended first: the scope is finished
 };
