@@ -59,8 +59,9 @@ enum WFTimerVerdict {
   // callback runs now or soon or, if it was not dispatched, after the dispatch, unless it is
   // dropped. After such a verdict no call through a handle of the timer succeeds. There is one
   // exception: reschedule() also returns this during a tick of a periodic timer without overlap,
-  // because a tick cannot be moved. That timer goes on, and later calls may succeed. (If reschedule() has
-  // returned this for a timer with a name, a cancel by that name may still come in time.)
+  // because a tick cannot be moved. That timer goes on, and later calls may succeed. (If
+  // reschedule() has returned this for a timer with a name, a cancel by that name may still come in
+  // time.)
   WF_TIMER_RUNNING = 1,
   // Its callback has returned, or the timer was dropped.
   WF_TIMER_DONE = 2,
