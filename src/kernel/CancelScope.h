@@ -10,41 +10,46 @@
 
 namespace workflow {
 
-// Ends what waits inside it: the timers alone, or everything. Each kind of registration is ended at
-// most once. Scope tasks and their deadlines, clients that leave, and stops of servers that have a
-// limit all use it.
+// A scope: one call of cancel(), with an errno value as the reason, ends everything that waits
+// inside it. cancel_timers() ends only timers and nested scopes. Scope tasks and their deadlines
+// use it (kernel/DeadlineScope.h), and servers do for a request whose client leaves, or when a stop
+// has reached its time limit.
 //
-// Its contract is that of std::stop_source and std::stop_callback, with three differences. A
-// registration that comes after the end is not called: enter() returns the reason instead. Timers
-// can be ended alone. And leave() never waits for a canceller that is in on_cancel(); only
-// leave_after_call() does, which is for threads that block anyway. A task enters before it begins
-// to wait, and leaves when it has ended. cancel() calls on_cancel() of each registration that is
-// inside. If a task ends while its on_cancel() runs, it is handed over to the canceller, which
-// posts it once the call has returned. So the task is not freed during the call.
+// What waits, usually a task, has a CancelRegistration. It *enters* the scope before it begins to
+// wait, and is *inside* until it *leaves*. The canceller, a thread in cancel() or cancel_timers(),
+// calls on_cancel() of each registration inside, which ends the wait. The one thread that may
+// complete the task stores the outcome and calls leave(). Then it posts the task, which a handler
+// may free. But if on_cancel() is still running, leave() hands the task over: the canceller posts
+// it when on_cancel() has returned. So the task is not freed during the call.
 //
-// A task that has entered may be called before it has arrived at the place where it waits. Under
-// the lock of that place, or in one atomic, it therefore looks for the reason, or for the mark that
-// on_cancel() left, and stays out if it finds one.
+// The contract is that of std::stop_source and std::stop_callback, with three differences. When the
+// scope has ended, enter() returns the reason, and on_cancel() is not called. Timers can be ended
+// alone. And leave() never waits for a canceller that is in on_cancel(). Only leave_after_call()
+// does, which is for threads that block anyway.
 //
-// Ownership: reference counted. A thread that cancels the scope holds a reference, because the last
-// task that it ends may drop the last other one. A registration belongs to what waits. That keeps
-// the scope alive as long as the registration is inside or may still enter. Only a registration
-// that belongs to the scope itself keeps nothing alive.
+// on_cancel() may come before the task has arrived at the place where it waits, such as a queue.
+// So the task looks there, under the lock of the place or in one atomic operation, for the reason
+// or for a mark that on_cancel() has left. If it finds one, it does not wait.
 //
-// Thread-safe. The mutex is a leaf: nothing is called while it is held, so any other lock may be
-// held by the callers of enter(), leave() and reason_for(). cancel() must be called with no lock
-// held.
+// Ownership: reference counted. A canceller must hold a reference, because the last task that it
+// ends may drop the last other reference. The owner of a registration keeps the scope alive as long
+// as the registration is inside or may still enter, unless the scope itself is that owner, as for
+// DeadlineScope::stop_token().
 //
-// Invariants. There are two kinds of registrations: one for timers and nested scopes, one for all
-// others.
-// 1. reason_for(kind) is 0 while registrations of that kind may enter. The first reason that it is
-//    given stays for ever.
+// Thread-safe. The mutex is a leaf: nothing is called while it is held. So enter(), leave(),
+// finish() and reason_for() may be called with any lock held that is not a leaf itself. cancel()
+// and cancel_timers() must be called with no lock held, because on_cancel() may take any.
+//
+// Invariants. There are two kinds of registrations, Kind::kTimer for timers and nested scopes, and
+// Kind::kOther. Each kind has a reason and a list.
+// 1. reason_for(kind) is 0 while registrations of that kind may enter. Once it is another value it
+//    never changes.
 // 2. A registration is in the list of its kind exactly while its state is kEntered.
 // 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
-//    empties the list, so it calls each registration at most once.
+//    takes each registration out of the list before it calls it, so it calls each at most once.
 // 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
-//    It is posted exactly once: by its own thread if leave() returns true, otherwise by the
-//    canceller.
+//    A task is posted exactly once: by the thread that called leave() if that returned true,
+//    otherwise by the canceller.
 // 5. No thread holds the mutex longer than it takes to link or unlink one registration. Once there
 //    is a reason, enter() does not lock.
 class CancelScope {
@@ -56,34 +61,36 @@ class CancelScope {
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
 
-  // Returns 0, or the reason for which waits of this kind have ended. In the second case nothing
-  // has entered. O(1), never allocates.
+  // Returns 0 if the registration has entered. Otherwise returns the reason for which waits of this
+  // kind have ended. A registration may enter again after it has left. O(1), never allocates.
   int enter(CancelRegistration& registration, Kind kind);
 
-  // Called by the one thread that may complete the task, after it has stored the outcome and before
-  // it posts `ended`. Returns false if the canceller posts `ended` instead. Then the caller must
-  // not touch the task any more. Returns true, too, if the registration is not in the scope. O(1).
+  // Called by the one thread that may complete the task, perhaps inside on_cancel(), after it has
+  // stored the outcome. `ended` is what is to be posted, usually the task. Returns true if the
+  // registration is outside now (or was before), and the caller goes on with the task. Returns
+  // false if the canceller posts `ended`; then the caller must not touch the task any more. O(1).
   bool leave(CancelRegistration& registration, Runnable* ended);
 
-  // For a thread that has blocked, with a registration on its stack: leaves the scope, and
-  // returns when no canceller is calling the registration any more. Its on_cancel() must be short.
+  // Instead of leave(), for a thread that has blocked, with the registration on its stack. Returns
+  // when no canceller is calling on_cancel() any more. That must be short, because this waits in a
+  // loop. Not to be called inside on_cancel(), or with a lock held that on_cancel() takes.
   void leave_after_call(CancelRegistration& registration);
 
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
-  // after the other. If cancel_timers() came before, all timers and nested scopes are left to that
-  // call: they end with its reason, perhaps after this call has returned. Posts to the handlers
-  // what was handed over to this call. Returns whether this call has ended the scope; if it had
-  // ended before, nothing happens. O(registrations).
+  // after the other, posts the tasks that were handed over to the handlers, and returns true.
+  // Returns false at once if finish() or another call has come first, even if the other call has
+  // not called every registration yet. If cancel_timers() came first, that call ends the timers and
+  // nested scopes with its own reason, perhaps after this call has returned. O(registrations).
   bool cancel(int reason) WF_EXCLUDES(mutex_);
 
-  // Does the same for the timers and nested scopes only, now and in future. The scope stays open
-  // for everything else.
+  // Does the same for timers and nested scopes only, and later ones cannot enter. The scope stays
+  // open for everything else. Does nothing if these have ended before, or if finish() came first.
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
-  // To be called when no task is inside, and none will enter any more. A computation that outlives
-  // its task may still wait inside, or enter; nothing ends its waits then. Returns why the scope
-  // has ended, or 0; then no call ends it from now on. So the result of this call and those of all
-  // calls of cancel() agree.
+  // To be called when no task is inside, and none will enter any more. Returns why the scope has
+  // ended, or 0; then all calls of cancel() return false. From now on cancel_timers() does nothing.
+  // A function that outlives its task (docs/scopes.md) may still wait inside, or enter; if the
+  // scope is open, nothing ends its waits early.
   int finish();
 
   // 0 while the scope is open, otherwise why it ended.
@@ -92,8 +99,8 @@ class CancelScope {
   int reason_for(Kind kind) const { return list(kind).reason.load(std::memory_order_acquire); }
 
   void retain() { references_.add(); }
-  // Frees the scope with the last reference. Only what belongs to the scope itself may be inside
-  // then.
+  // Frees the scope with the last reference. Only a registration that the scope itself owns may be
+  // inside then; the destructor of the derived class takes it out.
   void release();
 
  protected:
@@ -113,7 +120,7 @@ class CancelScope {
   List& list(Kind kind) { return lists_[static_cast<size_t>(kind)]; }
   const List& list(Kind kind) const { return lists_[static_cast<size_t>(kind)]; }
 
-  // Gives the reason, unless there is one. Returns whether it did.
+  // Gives the reason, unless there is one or finish() was called. Returns whether it did.
   bool close(Kind kind, int reason) WF_REQUIRES(mutex_);
   void call_all(Kind kind, int reason) WF_EXCLUDES(mutex_);
   CancelRegistration* take_first(Kind kind) WF_EXCLUDES(mutex_);
