@@ -22,8 +22,9 @@ class TimerSlots;
 //
 // A timer is a task. It is *dispatched* when its turn comes: at once if it is started alone, in a
 // series when the task before it has ended. Delays count from then. The callback of a timer that
-// was dispatched runs exactly once, on a thread of the library, and must not throw. There
-// get_state() and get_error() of the timer return one of these outcomes:
+// was dispatched runs exactly once, on a thread of the library or, when that has stopped, inside
+// start(). It must not throw. There get_state() and get_error() of the timer return one of these
+// outcomes:
 //
 //   SUCCESS    0            its time has come; never early. A periodic timer: a tick called end()
 //   SYS_ERROR  ECANCELED    it was cancelled by name or handle, or replaced by another timer of its
@@ -38,12 +39,12 @@ class TimerSlots;
 //              EMFILE, ENFILE, ENOSPC  its poller could not open or watch the descriptor that it
 //                           needs for its first timer by another clock than the monotonic one
 //   ABORTED    0            the library stops because the process exits, or had stopped before the
-//                           dispatch: then the callback runs inside start()
+//                           dispatch
 //
 // A timer is *dropped*, and its callback never runs, if it is dismissed, or if its series is
-// cancelled or dismissed before the timer is dispatched. That is so even if it was cancelled
-// before. A *poller* is a thread of the library, or several, with a queue of timers for each clock.
-// In the costs, n is the length of such a queue. docs/glossary.md explains the other terms.
+// cancelled or dismissed before the timer is dispatched. Even a timer that was cancelled can be
+// dropped. A *poller* is a thread of the library, or several, with a queue of timers for each
+// clock. In the costs, n is the length of such a queue. docs/glossary.md explains the other terms.
 
 // What a call about one timer has found. It holds whatever other threads do at the same time: of
 // all calls that try to end a timer, at most one succeeds.
@@ -58,12 +59,12 @@ enum WFTimerVerdict {
   // Too late: the timer was refused, its time has come, or something else has ended it. Its
   // callback runs now or soon or, if it was not dispatched, after the dispatch, unless it is
   // dropped. After such a verdict no call through a handle of the timer succeeds. There is one
-  // exception: reschedule() also returns this during a tick of a periodic timer without overlap,
-  // because a tick cannot be moved. That timer goes on, and later calls may succeed. (If
+  // exception: reschedule() also returns this while a periodic timer is out of its queue for a
+  // tick, if ticks overlap only for a moment. That timer goes on, and later calls may succeed. (If
   // reschedule() has returned this for a timer with a name, a cancel by that name may still come in
   // time.)
   WF_TIMER_RUNNING = 1,
-  // Its callback has returned, or the timer was dropped.
+  // Its callback has returned, and what it had captured is destroyed, or the timer was dropped.
   WF_TIMER_DONE = 2,
   // The handle refers to no timer.
   WF_TIMER_UNKNOWN = 3,
@@ -106,8 +107,8 @@ class WFTimerHandle {
 
   // The time until the timer expires, by the timer's clock as it stands now: 0 if it is overdue,
   // nanoseconds::max() if it never expires. Before the dispatch it is the delay, or the time until
-  // the deadline. Empty if the timer was cancelled or refused, has left its queue or has ended, or
-  // if it is periodic, a tick runs, and ticks do not overlap.
+  // the deadline. Empty if there is no timer, or it was cancelled or refused, has ended, or is not
+  // in its queue, as in a tick that does not overlap others.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {
@@ -247,17 +248,17 @@ class WFTimer {
   // cancel_and_wait() waits for that one, too. A tick must not throw.
   //
   // Rescheduling the timer while it waits moves the next tick, and the ticks after it follow that
-  // one. While a tick runs, reschedule() fails with WF_TIMER_RUNNING, unless ticks overlap. A
-  // period that is not positive is refused with EINVAL: the timer has no name and replaces no
-  // other. Without a `tick` the ticks are only counted.
+  // one. While a tick runs, reschedule() fails with WF_TIMER_RUNNING; if ticks overlap, it does so
+  // only for a moment. A period that is not positive is refused with EINVAL: the timer has no name
+  // and replaces no other. Without a `tick` the ticks are only counted.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);
 
   // Creates a periodic timer that ticks at the times of a cron expression that come after its
   // dispatch, by the wall clock; ticks do not overlap. If a tick lasts beyond the next time, that
-  // is missed. If the clock is set forward past the time for which the timer waits, or the system
-  // was suspended then, there is one tick at once. The other times that have passed are missed:
+  // is missed. If the time for which the timer waits passes because the clock is set forward or the
+  // system is suspended, it has one tick, at once. The other times that have passed are missed:
   // they are left out, and at most 1000 of them are counted in WFTimerTick::missed. When the clock
   // is set back, no time has a second tick. An expression that is never due is refused with EINVAL,
   // like a period that is not positive.

@@ -18,8 +18,8 @@ namespace workflow {
 // What waits, usually a task, has a CancelRegistration. It *enters* the scope before it begins to
 // wait, and is *inside* until it *leaves*. The canceller, a thread in cancel() or cancel_timers(),
 // calls on_cancel() of each registration inside, which ends the wait. The one thread that may
-// complete the task stores the outcome and calls leave(). Then it posts the task, which a handler
-// may free. But if on_cancel() is still running, leave() hands the task over: the canceller posts
+// complete the task stores the outcome and calls leave(). Then it posts or ends the task, which may
+// free it. But if on_cancel() is still running, leave() hands the task over: the canceller posts
 // it when on_cancel() has returned. So the task is not freed during the call.
 //
 // The contract is that of std::stop_source and std::stop_callback, with three differences. When the
@@ -27,9 +27,9 @@ namespace workflow {
 // alone. And leave() never waits for a canceller that is in on_cancel(). Only leave_after_call()
 // does, which is for threads that block anyway.
 //
-// on_cancel() may come before the task has arrived at the place where it waits, such as a queue.
-// So the task looks there, under the lock of the place or in one atomic operation, for the reason
-// or for a mark that on_cancel() has left. If it finds one, it does not wait.
+// on_cancel() may come before the task has arrived at the place where it waits, such as a queue. So
+// the task looks, under the lock of the place or in one atomic operation, for the reason or for a
+// mark that on_cancel() has left. If it finds one, it does not wait.
 //
 // Ownership: reference counted. A canceller must hold a reference, because the last task that it
 // ends may drop the last other reference. The owner of a registration keeps the scope alive as long
@@ -48,8 +48,8 @@ namespace workflow {
 // 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
 //    takes each registration out of the list before it calls it, so it calls each at most once.
 // 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
-//    A task is posted exactly once: by the thread that called leave() if that returned true,
-//    otherwise by the canceller.
+//    Exactly one thread goes on with a task: the one that called leave() if that returned true,
+//    otherwise the canceller.
 // 5. No thread holds the mutex longer than it takes to link or unlink one registration. Once there
 //    is a reason, enter() does not lock.
 class CancelScope {
@@ -66,14 +66,14 @@ class CancelScope {
   int enter(CancelRegistration& registration, Kind kind);
 
   // Called by the one thread that may complete the task, perhaps inside on_cancel(), after it has
-  // stored the outcome. `ended` is what is to be posted, usually the task. Returns true if the
-  // registration is outside now (or was before), and the caller goes on with the task. Returns
-  // false if the canceller posts `ended`; then the caller must not touch the task any more. O(1).
+  // stored the outcome. `ended` is what is to be posted, usually the task. Returns true if no
+  // canceller calls on_cancel() now or later; then the caller goes on with the task. Returns false
+  // if the canceller posts `ended`; then the caller must not touch the task any more. O(1).
   bool leave(CancelRegistration& registration, Runnable* ended);
 
   // Instead of leave(), for a thread that has blocked, with the registration on its stack. Returns
-  // when no canceller is calling on_cancel() any more. That must be short, because this waits in a
-  // loop. Not to be called inside on_cancel(), or with a lock held that on_cancel() takes.
+  // when no canceller is in its on_cancel(), which must be short, because this waits in a loop. Not
+  // to be called inside on_cancel(), or with a lock held that on_cancel() takes.
   void leave_after_call(CancelRegistration& registration);
 
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
@@ -88,7 +88,7 @@ class CancelScope {
   void cancel_timers(int reason) WF_EXCLUDES(mutex_);
 
   // To be called when no task is inside, and none will enter any more. Returns why the scope has
-  // ended, or 0; then all calls of cancel() return false. From now on cancel_timers() does nothing.
+  // ended, or 0: no cancel() has ended it, and none will. From now on cancel_timers() does nothing.
   // A function that outlives its task (docs/scopes.md) may still wait inside, or enter; if the
   // scope is open, nothing ends its waits early.
   int finish();

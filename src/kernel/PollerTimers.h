@@ -25,10 +25,11 @@ class HandlerPool;
 //
 // Each clock has a queue, with deadlines on that clock. The multiplexer, however, waits until one
 // time on the monotonic clock. So the time left in each queue is added to the present monotonic
-// time, and the earliest of the sums is armed. When a clock is set or the system was suspended, the
-// sums for the other clocks are wrong. The multiplexer watches for this from the first timer of
-// such a clock on. It then wakes the leader, which computes the sums again, in O(1) whatever the
-// number of timers. A node expires only when its own clock shows its deadline, so never too early.
+// time, and the earliest of the sums is armed. When a clock is set or the system was suspended, any
+// sum but the monotonic clock's may be wrong. The multiplexer watches for this from the first timer
+// of another clock on. It then wakes the leader, which computes the sums again, in O(1) whatever
+// the number of timers. A node expires only when its own clock shows its deadline, so never too
+// early.
 //
 // Part of its Poller, to which it has no pointer. It owns no node. A function may be called on any
 // thread unless its comment names one. The static functions are for callers that do not know the
@@ -65,8 +66,8 @@ class HandlerPool;
 //    queued. The queue may then know an earlier deadline than the node. It is corrected only when
 //    the node comes to the head of the queue (settle).
 // 13. A periodic node that is due leaves the queue and belongs to its tick, until restart() puts it
-//    back under mutex_. A canceller or scope sets the mark under mutex_, unless it is set. The
-//    first to set it in between has ended the node. The restart finds the mark and refuses, and the
+//    back under mutex_. Meanwhile a canceller or scope sets the mark under mutex_, unless it is
+//    set, and so ends the node. The restart finds the mark and refuses, and the
 //    caller of restart() owns the completion.
 // 18. A node that is due when it is started or restarted need not be queued. With IfDue::kReport
 //    the answer is kDue, unless one of the checks under mutex_ refuses the node. Such a node counts
@@ -126,8 +127,7 @@ class PollerTimers {
     kBeforeRestart,  // the coming restart will answer kCancelled
     kTaken,          // the node was removed from the queue; the caller owns the completion
     kTooLate         // the node was removed for good, was closed instead of started, or was ended
-                     // by another thread; from now on it may be freed, unless the caller keeps it
-                     // alive
+                     // before; from now on it may be freed, unless the caller keeps it alive
   };
   // Cancels the node. Before the start it may be called only once. After the start it does what
   // end() does. The caller must know that the node is alive.
@@ -149,7 +149,7 @@ class PollerTimers {
   enum class Move {
     kMoved,
     kInTick,  // nothing was changed: the node is periodic, in its tick, and not ended
-    kTooLate  // the node is cancelled, refused, or has left the queue for good
+    kTooLate  // the node is cancelled, refused, closed, or gone from the queue for good
   };
   // Replaces the node's deadline by `due`, on the node's clock. A delay counts from now, or from
   // the start if the node is not started yet. May be called any number of times. The caller must
@@ -158,8 +158,8 @@ class PollerTimers {
 
   // Returns how long it is until the node is due: 0 if it is due, kNever if it has no deadline. If
   // the node is not started, returns what that would be if it were started now; it has no poller
-  // yet, so `clock` tells the time. Returns -1 if the node is cancelled, refused, or has left the
-  // queue. The caller must know that the node is alive.
+  // yet, so `clock` tells the time. Returns -1 if the node is cancelled, refused, closed, or has
+  // left the queue. The caller must know that the node is alive.
   static int64_t remaining_ns(const TimerNode* node, Clock& clock);
 
   static bool is_started(const TimerNode* node) {
@@ -187,13 +187,13 @@ class PollerTimers {
   void wait_until_ended();
 
   // Which thread removes nodes: the leader (kLeader), the leader in end_all() (kStop), or the
-  // thread that moves a manual clock (kClock), which is not a thread of the library. A call with
-  // kClock leaves nodes of schedule() in the queue, because only the leader may remove those.
+  // thread that moves a manual clock (kClock), perhaps a handler. A call with kClock leaves nodes
+  // of schedule() in the queue, because only the leader may end those.
   enum class Ender { kLeader, kStop, kClock };
   // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues, then calls
   // their left_queue() without mutex_, which adds to `finished` what is to be posted. Returns how
-  // many nodes were removed. If that is 0, the queues are empty for kStop. Otherwise nodes may
-  // still be due, because the nodes looked at were only moved (settle), or by kClock's exception.
+  // many nodes were removed. After 0 for kStop the queues are empty. After 0 for the others nodes
+  // may still be due: those looked at were only moved (settle), or it is kClock's exception.
   int end_due(Ender ender, RunnableList& finished);
 
   // Leader only: whether stop() was called.
@@ -268,7 +268,7 @@ class PollerTimers {
   bool draining_ WF_GUARDED_BY(mutex_) = false;  // stop() was called
   bool drained_ WF_GUARDED_BY(mutex_) = false;   // end_all() is done
   CondVar drained_changed_;
-  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // end_round() has to arm the multiplexer
+  bool unarmed_ WF_GUARDED_BY(mutex_) = false;         // end_round() arms: armed_ns_ was reset
   bool returns_memory_ WF_GUARDED_BY(mutex_) = false;  // a queue has surplus; the poller was woken
                                                        // to free it
   bool leaving_ WF_GUARDED_BY(mutex_) = false;         // the leader has removed nodes in this round
