@@ -49,9 +49,9 @@ class TimerSlots;
 // What a call about one timer has found. It holds whatever other threads do at the same time: of
 // all calls that try to end a timer, at most one succeeds.
 enum WFTimerVerdict {
-  // Returned by cancel_and_wait() only, inside the callback or a tick of that very timer, where it
-  // would wait for itself. The call has cancelled the timer if that was still possible, but has not
-  // waited. The verdict does not say whether this call was the one that ended the timer.
+  // Returned by cancel_and_wait() only, where it would wait for itself. The call has cancelled the
+  // timer if that was still possible, but has not waited. The verdict does not say whether this
+  // call was the one that ended the timer.
   WF_TIMER_WOULD_DEADLOCK = -1,
   // The call took effect. After cancel(), the callback sees SYS_ERROR with ECANCELED, unless the
   // timer is dropped.
@@ -59,8 +59,8 @@ enum WFTimerVerdict {
   // Too late: the timer was refused, its time has come, or something else has ended it. Its
   // callback runs now or soon or, if it was not dispatched, after the dispatch, unless it is
   // dropped. After such a verdict no call through a handle of the timer succeeds. There is one
-  // exception: reschedule() also returns this while a periodic timer is out of its queue for a
-  // tick, if ticks overlap only for a moment. That timer goes on, and later calls may succeed. (If
+  // exception: reschedule() also returns this while a periodic timer is out of its queue for a tick
+  // (only a moment if ticks overlap). That timer goes on, and later calls may succeed. (If
   // reschedule() has returned this for a timer with a name, a cancel by that name may still come in
   // time.)
   WF_TIMER_RUNNING = 1,
@@ -84,9 +84,9 @@ class WFTimerHandle {
   // A handle that refers to no timer.
   WFTimerHandle() = default;
 
-  // Ends the timer. If the result is WF_TIMER_WON, the callback runs soon or, if the timer was not
-  // dispatched yet, after the dispatch: on a thread of the library, never inside this call.
-  // O(log n).
+  // Ends the timer. After WF_TIMER_WON the callback runs soon, after a tick that is running or, if
+  // the timer was not dispatched yet, after the dispatch: on a thread of the library, never inside
+  // this call. O(log n).
   WFTimerVerdict cancel() const;
 
   // Calls cancel() and returns its verdict, but only after the callback has returned and all that
@@ -94,9 +94,9 @@ class WFTimerHandle {
   // that was not dispatched yet is waited for until it is dispatched and ends, or is dropped. If
   // this blocks a thread of the library, another one does that thread's other work meanwhile.
   //
-  // If this is called inside the callback, or inside a tick, of that very timer, it returns
-  // WF_TIMER_WOULD_DEADLOCK at once, with errno EDEADLK. Other circles are not detected: for
-  // example, two callbacks that wait for each other's timers wait for ever.
+  // In the callback or a tick of that very timer, or in a destructor of what these have captured,
+  // it returns WF_TIMER_WOULD_DEADLOCK at once, with errno EDEADLK. Other circles are not detected:
+  // for example, two callbacks that wait for each other's timers wait for ever.
   WFTimerVerdict cancel_and_wait() const;
 
   // Makes the timer expire at `due`, which may be earlier or later than its present time. A delay
@@ -107,8 +107,8 @@ class WFTimerHandle {
 
   // The time until the timer expires, by the timer's clock as it stands now: 0 if it is overdue,
   // nanoseconds::max() if it never expires. Before the dispatch it is the delay, or the time until
-  // the deadline. Empty if there is no timer, or it was cancelled or refused, has ended, or is not
-  // in its queue, as in a tick that does not overlap others.
+  // the deadline. Empty if there is no timer, or it was cancelled or refused, has ended, or has
+  // left its queue, as in a tick that does not overlap others.
   std::optional<std::chrono::nanoseconds> remaining() const;
 
   friend bool operator==(const WFTimerHandle &a, const WFTimerHandle &b) {

@@ -127,33 +127,31 @@ void ManualClock::step_to(Runtime& runtime, int64_t now_ns) {
   settle(runtime);
 }
 
-uint64_t ManualClock::wait_quiet(Runtime& runtime) {
-  std::optional<uint64_t> handlers;
-  while (!handlers) {
-    stepping_.unlock();
-    runtime.handlers().wait_quiet();
-    stepping_.lock();
-    // A handler that has woken without a reason may have moved time before the mutex was locked.
-    handlers = runtime.handlers().quiet_count();
-  }
-  return *handlers + runtime.compute().wait_quiet();
+uint64_t ManualClock::let_handlers_move(Runtime& runtime) {
+  stepping_.unlock();
+  const uint64_t count = runtime.handlers().wait_quiet();
+  stepping_.lock();
+  return count;
 }
 
-// The last two calls of wait_quiet() have returned the same number. So both pools were quiet at the
-// same time, from the first check of the compute pool to the second check of the handlers, and
-// between these no poller had anything to do.
+// If the two looks at each pool have found the same number, both pools were quiet at the same time,
+// from the first look at the compute pool to the second look at the handlers, and between these no
+// poller had anything to do. From the end of the first look at the handlers on, no handler moves
+// time, because stepping_ is held.
 void ManualClock::settle(Runtime& runtime) {
   uint64_t before = 0;
+  uint64_t after = 0;
   bool had_work = false;
   do {
     expire(runtime);
-    before = wait_quiet(runtime);
+    before = let_handlers_move(runtime) + runtime.compute().wait_quiet();
     had_work = wait_for_pollers(runtime);
-  } while (had_work || wait_quiet(runtime) != before);
+    after = runtime.handlers().wait_quiet() + runtime.compute().wait_quiet();
+  } while (had_work || after != before);
 }
 
 bool ManualClock::post_more() {
-  // If the thread that called advance() has it, that thread is about to look itself.
+  // Whoever has it, most likely the thread that called advance(), looks itself.
   if (!stepping_.try_lock()) {
     return false;
   }
@@ -179,7 +177,7 @@ bool ManualClock::step_on_worker() {
     return false;
   }
   const int64_t next_ns = earliest_ns(runtime);
-  if (next_ns == kNever || next_ns > target_ns_) {
+  if (next_ns > target_ns_) {  // or kNever, which no clock reaches
     return false;
   }
   move_to(next_ns);
@@ -194,11 +192,8 @@ void ManualClock::advance(Runtime& runtime, int64_t duration_ns) {
   advancing_ = &runtime;
   runtime.handlers().set_source(this);
   settle(runtime);
-  for (;;) {
-    const int64_t next_ns = earliest_ns(runtime);
-    if (next_ns == kNever || next_ns > target_ns_) {
-      break;
-    }
+  for (int64_t next_ns = earliest_ns(runtime); next_ns <= target_ns_;
+       next_ns = earliest_ns(runtime)) {
     step_to(runtime, next_ns);
   }
   step_to(runtime, target_ns_);

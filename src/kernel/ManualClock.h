@@ -53,9 +53,9 @@ class ManualClock final : public Clock, private WorkerPool::Source {
   void move_to(int64_t now_ns) WF_REQUIRES(stepping_);
   // Waits until nothing is due, posted or running.
   void settle(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
-  // Waits until each pool has been quiet at some moment. Returns what quiet_count() does. Releases
-  // stepping_ while it waits for the handlers.
-  uint64_t wait_quiet(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
+  // Waits until the handlers are quiet. Releases stepping_ meanwhile, so that they may move time.
+  // Returns what quiet_count() does.
+  uint64_t let_handlers_move(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
   // A worker of the handlers calls it while the others are idle.
   bool post_more() override WF_EXCLUDES(stepping_);
   bool step_on_worker() WF_REQUIRES(stepping_);

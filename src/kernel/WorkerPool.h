@@ -81,8 +81,8 @@ class WorkerPool {
   class Source {
    public:
     // Posts work to the pool and returns true, or returns false. A worker that found nothing to do
-    // calls this, without a lock, while all others are idle or blocked. Until it has returned, that
-    // worker counts as busy.
+    // calls this, without a lock, if all others are idle or blocked. Until it has returned, that
+    // worker counts as busy, and items that others post may wait for it. So it should be short.
     virtual bool post_more() = 0;
 
    protected:

@@ -19,12 +19,16 @@
  *
  * Parameters (-D):
  *   ACTIONS   how often items start or post something
+ *   NOISE     how often a handler, and the poller, may wake without a reason
  *   WITH_FDS  the poller has a descriptor, so that its thread must be asked
  *   MUT_x     breaks one rule: see the file `mutations`
  */
 
 #ifndef ACTIONS
-#define ACTIONS 2
+#define ACTIONS 1
+#endif
+#ifndef NOISE
+#define NOISE 1
 #endif
 #define HANDLERS 2
 #define TIMERS 3
@@ -38,7 +42,8 @@ byte handlers, computations, inbox, asked, made;
 byte busy_handlers, busy_computing, taken_handlers, taken_computing;
 bool S, advancing, returned, in_round;
 byte left = ACTIONS;
-byte spurious = 1;  /* how often an idle handler may still wake without a reason */
+byte unasked = NOISE;   /* how often the poller may still wake without having been asked for a round */
+byte spurious = NOISE;  /* how often an idle handler may still wake without a reason */
 
 /* Ghost: the work that there is. */
 byte work;
@@ -203,7 +208,9 @@ proctype Leader() {
 end_wait:
   do
   :: atomic {
-       asked != made -> round = asked; items = inbox; inbox = 0; in_round = true;
+       asked != made || (unasked > 0 && (DUE(0) || DUE(1) || DUE(LEADERS))) ->
+       if :: asked == made -> unasked-- :: else fi;
+       round = asked; items = inbox; inbox = 0; in_round = true;
        if :: DUE(0) -> due[0] = NONE; items++; work++ :: else fi;
        if :: DUE(1) -> due[1] = NONE; items++; work++ :: else fi;
        if :: DUE(LEADERS) -> due[LEADERS] = NONE; items++; work++ :: else fi
@@ -213,22 +220,10 @@ end_wait:
   od
 }
 
-/* The wait for the handlers releases S. */
-inline wait_quiet(sum) {
-#ifdef MUT_LOCKS_AFTER_THE_LOOK
+inline let_handlers_move(sum) {
   UNLOCK_S;
   atomic { QUIET_HANDLERS(0) -> sum = taken_handlers };
-  LOCK_S;
-#else
-  do
-  :: UNLOCK_S;
-     QUIET_HANDLERS(0);
-     LOCK_S;
-     atomic { quiet = QUIET_HANDLERS(0); sum = taken_handlers };
-     if :: quiet -> break :: else fi
-  od;
-#endif
-  atomic { QUIET_COMPUTING -> sum = sum + taken_computing }
+  LOCK_S
 }
 
 inline wait_for_pollers() {
@@ -246,12 +241,17 @@ inline wait_for_pollers() {
 inline settle() {
   do
   :: expire();
-     wait_quiet(before);
+     let_handlers_move(before);
+     atomic { QUIET_COMPUTING -> before = before + taken_computing };
      wait_for_pollers();
-#ifdef MUT_SETTLES_AFTER_ONE_LOOK
+#if defined(MUT_SETTLES_AFTER_ONE_LOOK)
      after = before;
+#elif defined(MUT_SECOND_LOOK_LETS_HANDLERS_MOVE)
+     let_handlers_move(after);
+     atomic { QUIET_COMPUTING -> after = after + taken_computing };
 #else
-     wait_quiet(after);
+     atomic { QUIET_HANDLERS(0) -> after = taken_handlers };
+     atomic { QUIET_COMPUTING -> after = after + taken_computing };
 #endif
      if :: !had_work && before == after -> break :: else fi
   od
@@ -260,7 +260,7 @@ inline settle() {
 /* ManualClock::advance() */
 active proctype Mover() {
   byte count, next, before, after, round;
-  bool had_work, quiet;
+  bool had_work;
   atomic {
     due[0] = 1; due[1] = 3; due[LEADERS] = 2;
     busy_handlers = HANDLERS;

@@ -36,10 +36,14 @@ class ManualClockRound final : public Round {
                                       .compute_threads = static_cast<int>(random.between(1, 3)),
                                       .clock = &clock_});
     require(runtime_->start(), "the runtime does not start");
+    ThreadContext::current().runtime = &*runtime_;
+    walk_.start(4, ClockWalk::Time::kStands);
+    ThreadContext::current().runtime = nullptr;
     for (uint64_t i = 0; i < 2; i++) {
       start_thread([this, i] { move(i); });
     }
     start_thread([this] { start_timers(); });
+    start_thread([this] { change_threads(); });
   }
 
   std::string finish() override {
@@ -70,8 +74,18 @@ class ManualClockRound final : public Round {
 
   void start_timers() {
     ThreadContext::current().runtime = &*runtime_;
-    for (int i = 0; i < 10; i++) {
-      walk_.start(1, ClockWalk::Time::kMayMove);
+    for (int i = 0; i < 5; i++) {
+      walk_.start(2, ClockWalk::Time::kMayMove);
+    }
+    ThreadContext::current().runtime = nullptr;
+  }
+
+  // Each wakes handlers, which find nothing to do.
+  void change_threads() {
+    ThreadContext::current().runtime = &*runtime_;
+    for (int i = 0; i < 5; i++) {
+      require(runtime_->handlers().increase_threads() == 0, "there is no thread");
+      require(runtime_->handlers().decrease_threads() == 0, "the last thread ends");
     }
     ThreadContext::current().runtime = nullptr;
   }

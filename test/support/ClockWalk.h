@@ -12,6 +12,7 @@
 #include "support/TestSeed.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimer.h"
 
 namespace test_support {
 
@@ -29,7 +30,7 @@ class ClockWalk {
 
   void start(int count, Time time) {
     for (int i = 0; i < count; i++) {
-      start_timer(time);
+      start_timer(time, i % 2 == 1);
     }
   }
 
@@ -48,8 +49,11 @@ class ClockWalk {
 
  private:
   static constexpr uint64_t kLongest = 3;
+  static constexpr int64_t kFar = 1'000'000;  // later than anything that a test waits for
 
-  void start_timer(Time time) {
+  // `is_moved`: moves it to its time after the start. Such a timer is queued although it may be
+  // due, so the poller wakes to end it.
+  void start_timer(Time time, bool is_moved = false) {
     if (left_.fetch_sub(1) <= 0) {
       return;
     }
@@ -62,14 +66,20 @@ class ClockWalk {
       const std::lock_guard<std::mutex> lock(mutex_);
       due_.insert(due_ns);
     }
-    WFTaskFactory::create_timer_task(0, static_cast<long>(delay_ns),
-                                     [this, due_ns, exact, number](WFTimerTask* task) {
-                                       end_timer(task, due_ns, exact);
-                                       if (exact) {
+    const auto end = [this, due_ns, exact, number](WFTimerTask* task) {
+      end_timer(task, due_ns, exact);
+      if (exact) {
         go_on(series_of(task), TestRandom(seed_ + 1, number));
       }
-                                     })
-        ->start();
+    };
+    WFTimerTask* const timer =
+        WFTaskFactory::create_timer_task(0, static_cast<long>(is_moved ? kFar : delay_ns), end);
+    const WFTimerHandle handle = is_moved ? WFTimer::handle_of(timer) : WFTimerHandle();
+    timer->start();
+    if (is_moved) {
+      require(handle.reschedule(std::chrono::nanoseconds(delay_ns)) == WF_TIMER_WON,
+              "a timer is not moved", due_ns);
+    }
   }
 
   void end_timer(WFTimerTask* task, int64_t due_ns, bool exact) {
@@ -107,6 +117,9 @@ class ClockWalk {
         start(1, Time::kStands);
         break;
       }
+      case 4:
+        start_timer(Time::kStands, true);
+        break;
       default:
         start(1, Time::kStands);
     }
