@@ -75,8 +75,12 @@ using coherence::touch;
 extern "C" {
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
+void __tsan_func_entry(void* caller) {
+  coherence::Machine::enter(reinterpret_cast<uintptr_t>(caller));
+}
+void __tsan_func_exit() {
+  coherence::Machine::leave();
+}
 void __tsan_atomic_thread_fence(int) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

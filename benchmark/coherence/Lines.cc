@@ -38,7 +38,7 @@ uint64_t hash(const Line& line) {
 }
 
 uint64_t hash(const Site& site) {
-  return mix(site.line ^ mix(site.pc));
+  return mix(site.line ^ mix(site.pc ^ mix(site.caller)));
 }
 
 template <class Record>
@@ -77,13 +77,17 @@ Line& Lines::line(uintptr_t number) {
   return line;
 }
 
-void Lines::count_site(uintptr_t number, uintptr_t pc) {
+void Lines::count_site(uintptr_t number, uintptr_t pc, uintptr_t caller) {
   if (sites_.full()) grow(sites_);
   Site key;
   key.line = number;
   key.pc = pc;
+  key.caller = caller;
   Site& site = sites_.find(
-      hash(key), [&](const Site& other) { return other.line == number && other.pc == pc; },
+      hash(key),
+      [&](const Site& other) {
+        return other.line == number && other.pc == pc && other.caller == caller;
+      },
       [](const Site& other) { return is_free(other); });
   if (is_free(site)) {
     site = key;
@@ -92,7 +96,8 @@ void Lines::count_site(uintptr_t number, uintptr_t pc) {
   site.transfers++;
 }
 
-Lines::Outcome Lines::access(int thread, uintptr_t number, Access kind, uintptr_t pc) {
+Lines::Outcome Lines::access(int thread, uintptr_t number, Access kind, uintptr_t pc,
+                             uintptr_t caller) {
   Line& found = line(number);
   const auto word = static_cast<size_t>(thread) / 64;
   const uint64_t bit = uint64_t{1} << (static_cast<unsigned>(thread) % 64);
@@ -119,7 +124,7 @@ Lines::Outcome Lines::access(int thread, uintptr_t number, Access kind, uintptr_
   if (transfer) {
     counts.transfers++;
     found.transfers++;
-    count_site(number, pc);
+    count_site(number, pc, caller);
   }
   return {&found, transfer};
 }

@@ -37,6 +37,7 @@ struct Line {
 struct Site {
   uintptr_t line = 0;
   uintptr_t pc = 0;
+  uintptr_t caller = 0;  // where the function was called that contains the place
   uint64_t transfers = 0;
 };
 
@@ -93,8 +94,8 @@ class Lines {
     Line* line;  // valid until the next call
     bool transfer;
   };
-  // An access to one line by the instruction at `pc`.
-  Outcome access(int thread, uintptr_t line, Access kind, uintptr_t pc);
+  // An access to one line by the instruction at `pc`, in a function that was called at `caller`.
+  Outcome access(int thread, uintptr_t line, Access kind, uintptr_t pc, uintptr_t caller);
 
   void clear_counts();
   const Counts& counts(int thread) const { return counts_[thread]; }
@@ -103,7 +104,7 @@ class Lines {
 
  private:
   Line& line(uintptr_t number);
-  void count_site(uintptr_t line, uintptr_t pc);
+  void count_site(uintptr_t line, uintptr_t pc, uintptr_t caller);
 
   Table<Line> lines_;
   Table<Site> sites_;

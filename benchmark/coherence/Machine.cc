@@ -57,6 +57,11 @@ namespace {
 
 thread_local Thread* current = nullptr;
 
+// Where the functions were called that have not returned. Deeper ones count as the last.
+constexpr int kDeepest = 255;
+thread_local uintptr_t calls[kDeepest + 1];
+thread_local int depth = 0;
+
 void sleep_until_go(Thread* thread) {
   while (thread->go.exchange(0, std::memory_order_acquire) == 0)
     ::syscall(SYS_futex, &thread->go, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
@@ -264,6 +269,14 @@ void Machine::switch_from(Thread* thread) {
   sleep_until_go(thread);
 }
 
+void Machine::enter(uintptr_t pc) {
+  if (++depth <= kDeepest) calls[depth] = pc;
+}
+
+void Machine::leave() {
+  if (depth > 0) --depth;
+}
+
 void Machine::access(const void* address, size_t size, Access kind, uintptr_t pc) {
   if (!takes_part()) return;
   Thread* const thread = self();
@@ -279,7 +292,8 @@ void Machine::access(const void* address, size_t size, Access kind, uintptr_t pc
   const uintptr_t last =
       (reinterpret_cast<uintptr_t>(address) + std::max<size_t>(size, 1) - 1) / kLineBytes;
   for (uintptr_t number = first; number <= last; ++number) {
-    const Lines::Outcome outcome = lines_.access(thread->number, number, kind, pc);
+    const Lines::Outcome outcome =
+        lines_.access(thread->number, number, kind, pc, calls[std::min(depth, kDeepest)]);
     if (outcome.transfer) {
       const int64_t begin_ns = std::max(thread->clock_ns, outcome.line->free_at_ns);
       thread->clock_ns = begin_ns + transfer_ns_ + static_cast<int64_t>(random() & 7);

@@ -45,6 +45,10 @@ class Machine {
   // To be called by an instruction before it touches this memory.
   void access(const void* address, size_t size, Access kind, uintptr_t pc);
 
+  // The calling thread enters a function that is called at `pc`, or leaves it.
+  static void enter(uintptr_t pc);
+  static void leave();
+
   // Time of the calling thread; never less than what any thread was told before.
   int64_t now_ns();
   // The calling thread computes, or is in the kernel, for that long.

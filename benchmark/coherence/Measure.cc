@@ -83,35 +83,47 @@ std::string short_name(const std::string& function) {
   std::string text;
   int depth = 0;
   for (const char c : function) {
-    if (c == '(' && depth == 0 && !text.empty() && text.find("operator") == std::string::npos)
-      break;
     if (c == '<') ++depth;
     if (depth == 0) text += c;
     if (c == '>') --depth;
   }
-  const size_t space = text.rfind(' ');
-  if (space != std::string::npos) text = text.substr(space + 1);
+  const size_t call = text.find("operator()");
+  text = text.substr(0, text.find('(', call == std::string::npos ? 0 : call + 10));
+  text = text.substr(text.rfind(' ') + 1);
   if (text.rfind("workflow::", 0) == 0) text = text.substr(10);
   return text;
 }
 
-bool is_ours(const Frame& frame) {
-  for (const char* part : {"/usr/", "util/Mutex.h", "detail/References", "util/BlockCache.h"}) {
+// Whether it says for whom the access was, as a mutex does not.
+bool is_telling(const Frame& frame) {
+  for (const char* part : {"/usr/", "util/Mutex.", "detail/References", "util/BlockCache.h"}) {
     if (frame.file.find(part) != std::string::npos) return false;
   }
   return frame.file.find('/') != std::string::npos;
 }
 
-std::string name_of(const Frames& frames) {
-  if (frames.empty()) return "outside";
+const Frame* telling_frame(const Frames& frames) {
   for (const Frame& frame : frames) {
-    if (is_ours(frame)) {
-      const size_t slash = frame.file.rfind('/');
-      return short_name(frame.function) + " (" + frame.file.substr(slash + 1) + ":" + frame.line +
-             ")";
-    }
+    if (is_telling(frame)) return &frame;
   }
-  return short_name(frames.back().function);
+  return nullptr;
+}
+
+// The innermost function of ours, and its place in the source.
+std::string name_of(const Frames& frames, const Frames& callers) {
+  const Frame* frame = telling_frame(frames);
+  const bool inside = frame != nullptr;
+  if (!inside) frame = telling_frame(callers);
+  if (frame == nullptr) return frames.empty() ? "outside" : short_name(frames.back().function);
+  const size_t slash = frame->file.rfind('/');
+  std::string name =
+      short_name(frame->function) + " (" + frame->file.substr(slash + 1) + ":" + frame->line + ")";
+  // A lock that was not free at once.
+  if (!inside && !frames.empty() &&
+      frames.back().function.find("lock_contended") != std::string::npos) {
+    name = "spinning in " + name;
+  }
+  return name;
 }
 
 double per(uint64_t count, size_t operations) {
@@ -172,26 +184,24 @@ Total total() {
           lines.empty() ? 0 : lines.front().transfers};
 }
 
-void report(const char* row, size_t threads, size_t operations) {
+void report(const char* row, size_t threads, size_t pollers, size_t operations) {
   const Total sum = total();
   const std::vector<Line> lines = hot_lines();
   const std::vector<Site> sites = hot_sites();
-  std::map<uintptr_t, uint64_t> places;
-  for (const Site& site : sites)
-    places[site.pc] += site.transfers;
   std::vector<uintptr_t> pcs;
-  for (const auto& [pc, transfers] : places)
-    pcs.push_back(pc);
-  const std::map<uintptr_t, Frames> frames = look_up(pcs);
-  const auto name = [&](uintptr_t pc) {
-    const auto found = frames.find(pc);
-    return found == frames.end() ? std::string("outside") : name_of(found->second);
-  };
+  for (const Site& site : sites) {
+    pcs.push_back(site.pc);
+    if (site.caller != 0) pcs.push_back(site.caller);
+  }
+  std::sort(pcs.begin(), pcs.end());
+  pcs.erase(std::unique(pcs.begin(), pcs.end()), pcs.end());
+  std::map<uintptr_t, Frames> frames = look_up(pcs);
+  const auto name = [&](const Site& site) { return name_of(frames[site.pc], frames[site.caller]); };
 
   std::printf(
-      "row=%s threads=%zu transfer_ns=%lld operations=%zu accesses=%.1f rmw=%.2f "
+      "row=%s threads=%zu pollers=%zu transfer_ns=%lld operations=%zu accesses=%.1f rmw=%.2f "
       "transfers=%.2f hottest=%.2f ns=%.1f\n",
-      row, threads, static_cast<long long>(Machine::the().transfer_ns()), operations,
+      row, threads, pollers, static_cast<long long>(Machine::the().transfer_ns()), operations,
       per(sum.accesses, operations), per(sum.read_modify_writes, operations),
       per(sum.transfers, operations), per(sum.of_one_line, operations),
       static_cast<double>(sum.ns) / static_cast<double>(operations));
@@ -202,7 +212,7 @@ void report(const char* row, size_t threads, size_t operations) {
   for (size_t i = 0; i < std::min(kHotLines, lines.size()); ++i) {
     std::map<std::string, uint64_t> functions;
     for (const Site& site : sites) {
-      if (site.line == lines[i].number) functions[name(site.pc)] += site.transfers;
+      if (site.line == lines[i].number) functions[name(site)] += site.transfers;
     }
     std::vector<std::pair<uint64_t, std::string>> sorted;
     for (const auto& [function, count] : functions)
@@ -216,8 +226,8 @@ void report(const char* row, size_t threads, size_t operations) {
     std::printf("\n");
   }
   std::map<std::string, uint64_t> functions;
-  for (const auto& [pc, transfers] : places)
-    functions[name(pc)] += transfers;
+  for (const Site& site : sites)
+    functions[name(site)] += site.transfers;
   std::vector<std::pair<uint64_t, std::string>> sorted;
   for (const auto& [function, count] : functions)
     sorted.emplace_back(count, function);

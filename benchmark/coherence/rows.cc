@@ -29,6 +29,7 @@ using coherence::Gate;
 struct Setting {
   std::string row;
   size_t threads;
+  size_t pollers;
   size_t operations;
 };
 
@@ -69,7 +70,7 @@ void run_callers(const Setting& setting, size_t callers,
   coherence::begin_counting();
   open.arrive();
   ended.wait_for((warm_up + share) * callers);
-  coherence::report(setting.row.c_str(), setting.threads, share * callers);
+  coherence::report(setting.row.c_str(), setting.threads, setting.pollers, share * callers);
   for (std::thread& thread : threads)
     thread.join();
 }
@@ -178,7 +179,7 @@ void shared_scope(const Setting& setting, size_t handlers) {
   coherence::begin_counting();
   WFTaskFactory::create_scope_task(all, [&](WFScopeTask*) { counted.arrive(); })->start();
   ended.wait_for(share * handlers);
-  coherence::report(setting.row.c_str(), setting.threads, share * handlers);
+  coherence::report(setting.row.c_str(), setting.threads, setting.pollers, share * handlers);
   counted.wait_for(1);
 }
 
@@ -215,7 +216,8 @@ void graph(const Setting& setting) {
     task->start();
     finished.wait_for(1);
   }
-  coherence::report(setting.row.c_str(), setting.threads, bench::LayeredGraph::kNodes);
+  coherence::report(setting.row.c_str(), setting.threads, setting.pollers,
+                    bench::LayeredGraph::kNodes);
 }
 
 }  // namespace
@@ -225,13 +227,14 @@ int main(int argc, char** argv) {
   coherence::configure(argc, argv);
   const size_t threads = options.count("threads", 8);
   const size_t half = std::max<size_t>(threads / 2, 1);
-  Setting setting{options.text("row", "post"), threads, options.count("operations", 4096)};
+  Setting setting{options.text("row", "post"), threads,
+                  options.count("pollers", std::min<size_t>(threads, 4)),
+                  options.count("operations", 4096)};
   // These have no callers, or nobody that is called.
   const bool alone = setting.row == "graph" || setting.row == "scope_shared";
 
   WFGlobalSettings settings = GLOBAL_SETTINGS_DEFAULT;
-  settings.poller_threads =
-      static_cast<int>(options.count("pollers", std::min<size_t>(threads, 4)));
+  settings.poller_threads = static_cast<int>(setting.pollers);
   settings.handler_threads = static_cast<int>(alone ? threads : half);
   settings.compute_threads = static_cast<int>(alone ? threads : half);
   WORKFLOW_library_init(&settings);
