@@ -46,7 +46,8 @@ struct Thread {
   State state = State::kRunnable;
   bool timed_out = false;
   int64_t clock_ns = 0;
-  int64_t limit_ns = 0;  // another thread may be behind when the clock has passed this
+  int64_t limit_ns = 0;       // another thread may be behind when the clock has passed this
+  int64_t held_until_ns = 0;  // nobody else runs before
   const void* object = nullptr;
   int epoll_fd = -1;
   int64_t deadline_ns = kNever;
@@ -280,8 +281,10 @@ void Machine::leave() {
 void Machine::access(const void* address, size_t size, Access kind, uintptr_t pc) {
   if (!takes_part()) return;
   Thread* const thread = self();
-  const int64_t ahead_ns = kind == Access::kReadModifyWrite ? 0 : kAheadNs;
-  if (thread->clock_ns - ahead_ns > thread->limit_ns) switch_from(thread);
+  if (thread->clock_ns - (kind == Access::kReadModifyWrite ? 0 : kAheadNs) > thread->limit_ns &&
+      thread->clock_ns > thread->held_until_ns) {
+    switch_from(thread);
+  }
   int turn = thread->number * 2;
   while (!turn_.compare_exchange_strong(turn, thread->number * 2 + 1, std::memory_order_acquire)) {
     take_turn(thread);
@@ -298,6 +301,7 @@ void Machine::access(const void* address, size_t size, Access kind, uintptr_t pc
       const int64_t begin_ns = std::max(thread->clock_ns, outcome.line->free_at_ns);
       thread->clock_ns = begin_ns + transfer_ns_ + static_cast<int64_t>(random() & 7);
       outcome.line->free_at_ns = thread->clock_ns;
+      if (kind != Access::kRead) thread->held_until_ns = thread->clock_ns + hold_ns_;
     }
     thread->clock_ns += kind == Access::kReadModifyWrite ? kReadModifyWriteNs : kAccessNs;
   }

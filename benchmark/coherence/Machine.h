@@ -83,6 +83,8 @@ class Machine {
   Lines& lines() { return lines_; }
   int threads();
   void set_transfer_ns(int64_t ns) { transfer_ns_ = ns; }
+  void set_hold_ns(int64_t ns) { hold_ns_ = ns; }
+  int64_t hold_ns() const { return hold_ns_; }
   int64_t transfer_ns() const { return transfer_ns_; }
   void seed(uint64_t seed) { random_ = seed * 2 + 1; }
 
@@ -104,6 +106,8 @@ class Machine {
 
   Lines lines_;
   int64_t transfer_ns_ = 60;
+  // For so long after a line has come to a core, for a write, no other core gets it.
+  int64_t hold_ns_ = 0;
   uint64_t random_ = 1;
   int64_t told_ns_ = 0;
   struct Timer {

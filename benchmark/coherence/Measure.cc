@@ -165,6 +165,7 @@ int64_t option(int argc, char** argv, const char* name, int64_t fallback) {
 void configure(int argc, char** argv) {
   const int64_t seed = option(argc, argv, "seed", 1);
   Machine::the().seed(static_cast<uint64_t>(seed));
+  Machine::the().set_hold_ns(option(argc, argv, "hold-ns", 0));
   Machine::the().set_transfer_ns(option(argc, argv, "transfer-ns", 60));
 }
 
@@ -199,11 +200,13 @@ void report(const char* row, size_t threads, size_t pollers, size_t operations) 
   const auto name = [&](const Site& site) { return name_of(frames[site.pc], frames[site.caller]); };
 
   std::printf(
-      "row=%s threads=%zu pollers=%zu transfer_ns=%lld operations=%zu accesses=%.1f rmw=%.2f "
+      "row=%s threads=%zu pollers=%zu transfer_ns=%lld hold_ns=%lld operations=%zu accesses=%.1f "
+      "rmw=%.2f "
       "transfers=%.2f hottest=%.2f ns=%.1f\n",
-      row, threads, pollers, static_cast<long long>(Machine::the().transfer_ns()), operations,
-      per(sum.accesses, operations), per(sum.read_modify_writes, operations),
-      per(sum.transfers, operations), per(sum.of_one_line, operations),
+      row, threads, pollers, static_cast<long long>(Machine::the().transfer_ns()),
+      static_cast<long long>(Machine::the().hold_ns()), operations, per(sum.accesses, operations),
+      per(sum.read_modify_writes, operations), per(sum.transfers, operations),
+      per(sum.of_one_line, operations),
       static_cast<double>(sum.ns) / static_cast<double>(operations));
   const auto share = [&](uint64_t count) {
     return 100 * static_cast<double>(count) /

@@ -7,7 +7,8 @@
 // counts.
 namespace coherence {
 
-// Takes the seed and the cost of a transfer from the command line: --seed=N --transfer-ns=N.
+// Takes from the command line: --seed=N, --transfer-ns=N, and --hold-ns=N, for how long a line
+// stays with a core to which it has just come.
 void configure(int argc, char** argv);
 
 // Counts begin at zero here.
