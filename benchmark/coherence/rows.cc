@@ -104,14 +104,18 @@ void replace(const Setting& setting, size_t callers) {
   constexpr size_t kOutstanding = 10'000;
   const size_t share = kOutstanding / callers;
   std::vector<bench::Random> randoms;
-  for (size_t caller = 0; caller < callers; ++caller) {
+  for (size_t caller = 0; caller < callers; ++caller)
     randoms.emplace_back(1000 + caller);
+  // Each thread creates its own, because a timer is in the poller of the thread that has started
+  // it.
+  const auto fill = [share](size_t caller) {
     for (size_t i = 0; i < share; ++i)
       WFTaskFactory::create_timer_task(name_of(caller, i), 600 + static_cast<time_t>(i), 0,
                                        end_timer)
           ->start();
-  }
-  run_callers(setting, callers, [&](size_t caller, size_t) {
+  };
+  run_callers(setting, callers, [&](size_t caller, size_t turn) {
+    if (turn == 0) fill(caller);
     bench::Random random = randoms[caller];
     const auto i = static_cast<size_t>(random.below(static_cast<int64_t>(share)));
     const auto seconds = 600 + static_cast<time_t>(random.below(3600));
