@@ -68,6 +68,7 @@ int lock(pthread_mutex_t* mutex, uintptr_t pc) {
   for (;;) {
     machine.access(mutex, 1, Access::kReadModifyWrite, pc);
     const int result = Real::functions().try_lock(mutex);
+    if (result == 0) machine.locked(mutex, pc);
     if (result != EBUSY) return result;
     if (!Machine::takes_part()) return Real::functions().lock(mutex);
     machine.wait(mutex, kNever);
@@ -77,6 +78,7 @@ int lock(pthread_mutex_t* mutex, uintptr_t pc) {
 int unlock(pthread_mutex_t* mutex, uintptr_t pc) {
   Machine& machine = Machine::the();
   machine.access(mutex, 1, Access::kReadModifyWrite, pc);
+  machine.unlocks(mutex);
   const int result = Real::functions().unlock(mutex);
   machine.wake(mutex, false);
   return result;
@@ -199,6 +201,7 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
 int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
   Machine::the().access(mutex, 1, Access::kReadModifyWrite, WF_CALLER);
   const int result = Real::functions().try_lock(mutex);
+  if (result == 0) Machine::the().locked(mutex, WF_CALLER);
   if (result == EBUSY) Machine::the().spend(coherence::kPauseNs);
   return result;
 }

@@ -41,6 +41,15 @@ struct Site {
   uint64_t transfers = 0;
 };
 
+// How long a mutex was locked, and where last.
+struct HeldMutex {
+  const void* mutex = nullptr;
+  uintptr_t pc = 0;
+  uintptr_t caller = 0;
+  int64_t since_ns = 0;
+  int64_t held_ns = 0;
+};
+
 // A place of memory for records that are found by a hash; never allocates by malloc(), because the
 // program under test is between two of its own accesses. Records stay until clear(). Grows by
 // doubling. Not thread-safe.

@@ -411,8 +411,32 @@ void Machine::arm(int timer_fd, int64_t deadline_ns) {
   thread->limit_ns = std::min(thread->limit_ns, deadline_ns);
 }
 
+void Machine::locked(const void* mutex, uintptr_t pc) {
+  if (!takes_part()) return;
+  HeldMutex& held = mutexes_[(reinterpret_cast<uintptr_t>(mutex) / 8 * 0x9e3779b97f4a7c15U) >> 52];
+  if (held.mutex == nullptr) held.mutex = mutex;
+  if (held.mutex != mutex) return;
+  held.pc = pc;
+  held.caller = calls[std::min(depth, kDeepest)];
+  held.since_ns = self()->clock_ns;
+}
+
+void Machine::unlocks(const void* mutex) {
+  if (!takes_part()) return;
+  HeldMutex& held = mutexes_[(reinterpret_cast<uintptr_t>(mutex) / 8 * 0x9e3779b97f4a7c15U) >> 52];
+  if (held.mutex == mutex) held.held_ns += self()->clock_ns - held.since_ns;
+}
+
+HeldMutex Machine::longest_held() const {
+  return *std::max_element(
+      std::begin(mutexes_), std::end(mutexes_),
+      [](const HeldMutex& a, const HeldMutex& b) { return a.held_ns < b.held_ns; });
+}
+
 void Machine::begin_counting() {
   (void)self();
+  for (HeldMutex& held : mutexes_)
+    held.held_ns = 0;
   lines_.clear_counts();
 }
 

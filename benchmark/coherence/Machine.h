@@ -68,6 +68,12 @@ class Machine {
   // The timerfd expires at that time; kNever disarms it.
   void arm(int timer_fd, int64_t deadline_ns);
 
+  // The calling thread has locked the mutex, at `pc`, or is about to unlock it.
+  void locked(const void* mutex, uintptr_t pc);
+  void unlocks(const void* mutex);
+  // The mutex that was locked longest since begin_counting().
+  HeldMutex longest_held() const;
+
   // A thread that is about to start, and its begin and end, called by itself.
   Thread* create();
   void begin(Thread* thread);
@@ -110,6 +116,9 @@ class Machine {
   int64_t hold_ns_ = 0;
   uint64_t random_ = 1;
   int64_t told_ns_ = 0;
+  // By a hash of their addresses; the first mutex of a place keeps it.
+  static constexpr size_t kMutexes = 4096;
+  HeldMutex mutexes_[kMutexes];
   struct Timer {
     int fd = -1;
     int64_t deadline_ns = kNever;

@@ -194,6 +194,9 @@ void report(const char* row, size_t threads, size_t pollers, size_t operations) 
     pcs.push_back(site.pc);
     if (site.caller != 0) pcs.push_back(site.caller);
   }
+  const HeldMutex held = Machine::the().longest_held();
+  pcs.push_back(held.pc);
+  pcs.push_back(held.caller);
   std::sort(pcs.begin(), pcs.end());
   pcs.erase(std::unique(pcs.begin(), pcs.end()), pcs.end());
   std::map<uintptr_t, Frames> frames = look_up(pcs);
@@ -208,6 +211,11 @@ void report(const char* row, size_t threads, size_t pollers, size_t operations) 
       per(sum.read_modify_writes, operations), per(sum.transfers, operations),
       per(sum.of_one_line, operations),
       static_cast<double>(sum.ns) / static_cast<double>(operations));
+  std::printf(
+      "  mutex row=%s threads=%zu locked=%.0f%% of the time, %.0f ns per operation, by: %s\n", row,
+      threads, 100 * static_cast<double>(held.held_ns) / static_cast<double>(sum.ns),
+      static_cast<double>(held.held_ns) / static_cast<double>(operations),
+      name_of(frames[held.pc], frames[held.caller]).c_str());
   const auto share = [&](uint64_t count) {
     return 100 * static_cast<double>(count) /
            static_cast<double>(std::max<uint64_t>(sum.transfers, 1));

@@ -24,9 +24,9 @@ struct Total {
 // What all threads did since begin_counting().
 Total total();
 
-// Prints what one of `operations` has cost since begin_counting(), one line for the row and one for
-// each of the lines that change hands most, and one for each of the functions that make lines do
-// so.
+// Prints what one of `operations` has cost since begin_counting(): one line for the row, one for
+// the mutex that was locked longest, and one for each of the lines that change hands most, and one
+// for each of the functions that make lines do so.
 void report(const char* row, size_t threads, size_t pollers, size_t operations);
 
 // Waits for other threads, and tells them, without an access. All that wait at a time wait for the
