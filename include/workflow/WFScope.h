@@ -47,11 +47,11 @@ class WFScope {
 
   // Ends the scope. Each task that waits inside ends with SYS_ERROR and `error`, and its callback
   // runs once. From then on, each task that would begin to wait inside ends at once in the same
-  // way. Tasks that need not wait run as usual, and a function that runs is not stopped. So the
-  // series inside goes on to its end. There are two exceptions:
+  // way. Tasks that need not wait run as usual. A function that runs goes on, but ETIMEDOUT ends
+  // its go or thread task at once. So the series inside goes on to its end. The main exceptions:
   //
-  // - A conditional, a guard, or a wait for a resource pool or message queue cancels the series
-  //   that it is in instead. The tasks that follow in that series are dropped.
+  // - A conditional, a guard, or a wait for a resource pool or message queue cancels its series
+  //   instead: what follows is dropped.
   // - If the client of a request has left, cancel_timers_on_closed() or a streamed reply may have
   //   ended the timers and nested scopes of the request before. These end with ECANCELED.
   //
@@ -71,10 +71,10 @@ class WFScope {
   // ended, and for ever if it is finished.
   int error() const;
 
-  // The time until the earliest of the deadlines of this scope and of the scopes around it, which
-  // count once the scope task is dispatched. Zero if the scope has ended, nanoseconds::max() if
-  // there is no deadline. A scope that is finished has no deadline of its own any more. Each
-  // deadline is measured by its own clock, as it stands now.
+  // The time until the earliest deadline of this scope and, once the scope task is dispatched, of
+  // the scopes around it. Zero if the scope has ended, nanoseconds::max() if there is no deadline.
+  // A scope that is finished has no deadline of its own any more. Each deadline is measured by its
+  // own clock, as it stands now.
   std::chrono::nanoseconds remaining() const;
 
   // Sets the time at which the scope ends with ETIMEDOUT. If it has a deadline, moves that to an
@@ -156,8 +156,8 @@ class WFScopeTask
   WFScope scope() const { return scope_; }
 
   // The series inside. Tasks may be added until its last task is done. It lives until the callback
-  // has returned. SeriesWork::cancel() of the series around this task drops this task and all that
-  // is inside if it comes before the dispatch; afterwards it does not reach the series inside.
+  // has returned. Before the dispatch, SeriesWork::cancel() of the series around this task drops
+  // this task and all that is inside; afterwards it does not reach the series inside.
   SeriesWork *sub_series() { return series_; }
   const SeriesWork *sub_series() const { return series_; }
 
