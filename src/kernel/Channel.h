@@ -22,18 +22,18 @@ namespace workflow {
 // or sends in a way of its own.
 //
 // Threads. "The poller's thread" is the leader, and a round is one pass of its loop
-// (kernel/Poller.h). Reading, deadlines and closing happen on the poller's thread only; any thread
-// may write. Lock order: mutex_, then that of PollerTimers. No user code runs under mutex_, except
+// (kernel/Poller.h). on_ready() and on_deadline() come on the poller's thread only; any thread may
+// write. Lock order: mutex_, then those of the poller. No user code runs under mutex_, except
 // what OpenSSL calls in a TLS handshake (docs/locks.md).
 //
 // Invariants:
 // 1. Once watch() has succeeded, the descriptor is closed only on the poller's thread, after
 //    retire(), or on any thread when the poller has stopped.
-// 2. The creator has the first reference. watch() gives it to the poller, which releases it when it
-//    has closed the descriptor. retain() adds others. When the last one is released, end() is
+// 2. The creator has the first reference. watch() gives it to the poller; it is released when the
+//    descriptor has been closed. retain() adds others. When the last one is released, end() is
 //    called, once.
-// 3. While the poller runs, at most kRoundBytes are written between two of its calls of on_ready(),
-//    whichever thread writes and however fast the peer reads. So neither the poller's other work
+// 3. While the poller runs, bounded writes take at most kRoundBytes between two of its calls of
+//    on_ready(), on all threads and however fast the peer reads. So neither the poller's other work
 //    nor a thread that needs mutex_ waits long. The rest is kept as after an EAGAIN. Then spent_ is
 //    set and ask_poller() called, so that on_ready() comes with EPOLLOUT.
 // 4. deadline_ns_ is the deadline in force, kNever if there is none. This TimerNode is queued for
@@ -74,8 +74,8 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   // Makes the poller's thread call on_ready() soon, once for several requests. A reference is held
   // until on_ready() has returned. Any thread. False when the poller has stopped.
   bool ask_poller();
-  // To be called once, in on_ready() or on_deadline(), without mutex_. No further event is
-  // reported, and no deadline unless it is set anew. At the end of the round on_closing() is
+  // To be called once, in on_ready() or on_deadline(), without mutex_. No further event or
+  // deadline is reported. Set no deadline any more. At the end of the round on_closing() is
   // called, and then the descriptor is closed. After ask_poller(), on_ready() may come even later.
   void retire();
 
@@ -115,8 +115,8 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   bool request_write_turn() WF_REQUIRES(mutex_);
   // Turns the bound of invariant 3 off. For datagrams, which must not be cut.
   void write_unbounded() WF_REQUIRES(mutex_) { is_bounded_ = false; }
-  // As resume_writing(), but not bounded by invariant 3. Used when the poller stops, because no
-  // later round will send the rest, and when little is unsent.
+  // As resume_writing(), but not bounded by invariant 3. For when no later round can send the rest,
+  // or the caller bounds how much may be unsent.
   int resume_without_bound() WF_REQUIRES(mutex_);
 
   Poller& poller_;
