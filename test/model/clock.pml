@@ -33,7 +33,7 @@
 #define HANDLERS 2
 #define TIMERS 3
 #define LEADERS 2
-#define TARGET 3
+#define TARGET 4
 #define NONE 255
 
 byte now, target;
@@ -183,6 +183,7 @@ end_idle:
         if
         :: atomic { handlers > 0 -> busy_handlers++ }
         :: atomic { spurious > 0 -> spurious--; busy_handlers++ }
+        :: returned -> break
         fi
      fi
   od
@@ -199,6 +200,7 @@ end_idle:
      fi;
      work--;
      busy_computing--
+  :: returned -> break
   od
 }
 
@@ -217,6 +219,7 @@ end_wait:
      };
      handlers = handlers + items;
      atomic { made = round; in_round = false }
+  :: returned -> break
   od
 }
 
