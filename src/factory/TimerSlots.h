@@ -37,8 +37,8 @@ class TimerTask;
 //     destroyed, or when a timer that was not started is destroyed.
 // 12. At most one cancel by handle is carried out: it goes to the name and the poller, which decide
 //     whether it came before everything else that ends the timer. After that cancel, or a call by
-//     handle that was too late, no call by handle succeeds. A reschedule fails
-//     while a periodic timer is out of its queue for a tick, but later calls may succeed.
+//     handle that was too late, no call by handle succeeds. A reschedule fails while a periodic
+//     timer is out of its queue for a tick, but later calls may succeed.
 class TimerSlots {
  public:
   class Slot;
