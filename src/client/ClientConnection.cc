@@ -94,9 +94,7 @@ void ClientConnection::on_ready(uint32_t events, RunnableList& finished) {
 ClientConnection::Step ClientConnection::next_step() {
   MutexLock lock(mutex_);
   const bool may_fail = state_ < State::kClosing && state_ != State::kDelivering;
-  if (may_fail && (aborting_ || cancel_error_ != 0)) {
-    return Step::kFail;
-  }
+  if (may_fail && (aborting_ || cancel_error_ != 0)) return Step::kFail;
   switch (state_) {
     case State::kConnecting:
       return std::exchange(setup_.reads() ? readable_ : writable_, false) ? Step::kSetUp
@@ -105,9 +103,7 @@ ClientConnection::Step ClientConnection::next_step() {
       return Step::kGoOn;
     case State::kExchanging:
       // Reads first: what has come may be the answer to a request of which the peer takes no more.
-      if (std::exchange(readable_, false)) {
-        return Step::kReceive;
-      }
+      if (std::exchange(readable_, false)) return Step::kReceive;
       break;
     case State::kIdle:
       if (std::exchange(readable_, false) && !is_still_idle()) {
@@ -117,9 +113,7 @@ ClientConnection::Step ClientConnection::next_step() {
       }
       break;
     case State::kClosing:
-      if (!flushing_ || aborting_) {
-        return Step::kClose;
-      }
+      if (!flushing_ || aborting_) return Step::kClose;
       break;
     case State::kClosed:
       return Step::kWait;
@@ -127,9 +121,7 @@ ClientConnection::Step ClientConnection::next_step() {
       break;
   }
   const bool may_send = session_ && !progress_.is_sending() && !flushing_;
-  if (may_send && std::exchange(asked_to_send_, false)) {
-    return Step::kSendMore;
-  }
+  if (may_send && std::exchange(asked_to_send_, false)) return Step::kSendMore;
   return std::exchange(writable_, false) && (progress_.is_sending() || flushing_) ? Step::kSend
                                                                                   : Step::kWait;
 }
@@ -162,9 +154,7 @@ void ClientConnection::advance(RunnableList& finished) {
         close();
         return;
     }
-    if (!more) {
-      return;
-    }
+    if (!more) return;
   }
   ask_poller();
 }
@@ -211,17 +201,13 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   long long sequence = 0;
   {
     MutexLock lock(mutex_);
-    if (state_ != expected) {
-      return Begin::kNotIdle;
-    }
+    if (state_ != expected) return Begin::kNotIdle;
     sequence = exchanges_;
   }
   session->use(this, sequence);
   EncodedRequest request(session->exchange(), is_datagram());
   MutexLock lock(mutex_);
-  if (state_ != expected) {
-    return Begin::kNotIdle;
-  }
+  if (state_ != expected) return Begin::kNotIdle;
   Begin outcome = Begin::kFailed;
   if (request.error != 0) {
     *failure = ClientFailure::of_system(request.error);
@@ -258,9 +244,7 @@ bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& re
   progress_ = ExchangeProgress(session->exchange()->times(), endpoint_->params().response_timeout,
                                error == 0, now_ns());
   const bool can_go_on = error == 0 || error == EAGAIN;
-  if (can_go_on && set_deadline(progress_.deadline_ns(now_ns()))) {
-    return true;
-  }
+  if (can_go_on && set_deadline(progress_.deadline_ns(now_ns()))) return true;
   if (can_go_on && endpoint_->runtime_stops()) {
     *failure = {.state = WFT_STATE_ABORTED};
   } else {
@@ -277,9 +261,7 @@ bool ClientConnection::is_still_idle() {
 }
 
 void ClientConnection::limit(int64_t deadline_ns) {
-  if (set_deadline(deadline_ns)) {
-    return;
-  }
+  if (set_deadline(deadline_ns)) return;
   // If the runtime stops, abort() comes.
   if (cancel_error_ == 0 && !endpoint_->runtime_stops()) {
     cancel_error_ = ENOMEM;
@@ -292,9 +274,7 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
   {
     MutexLock lock(mutex_);
     error = resume_writing();
-    if (error == EAGAIN) {
-      return readable_;
-    }
+    if (error == EAGAIN) return readable_;
     flushing_ = false;
     if (!progress_.is_sending()) {
       return true;  // the next read will find an error, too
@@ -347,9 +327,7 @@ void ClientConnection::send_more() {
     cancel_error_ = ENOMEM;
     return;
   }
-  if (bytes.empty()) {
-    return;
-  }
+  if (bytes.empty()) return;
   MutexLock lock(mutex_);
   asked_to_send_ = true;
   const int error = append_copy(bytes.data(), bytes.size());
@@ -549,9 +527,7 @@ void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
 void ClientConnection::cancel(const SessionLocation& location, int reason) {
   {
     MutexLock lock(mutex_);
-    if (!session_ || session_->location() != &location) {
-      return;
-    }
+    if (!session_ || session_->location() != &location) return;
     cancel_error_ = reason;
   }
   ask_poller();
@@ -590,9 +566,7 @@ void ClientConnection::limit_flushing() {
 void ClientConnection::close() {
   {
     MutexLock lock(mutex_);
-    if (state_ == State::kClosed) {
-      return;
-    }
+    if (state_ == State::kClosed) return;
     become(State::kClosed);
     stream_.shut_down_write();
   }

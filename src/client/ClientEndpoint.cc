@@ -80,9 +80,7 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
         *failure = {.state = WFT_STATE_ABORTED};
         return Acquire::kFailed;
       }
-      if (retired_) {
-        return Acquire::kRetired;
-      }
+      if (retired_) return Acquire::kRetired;
       // While others wait there is room only for an instant, and that belongs to them.
       const bool others_first = wait ? waiting_.promised() > 0 : !waiting_.empty();
       full = open_ >= params_.max_connections || others_first;
@@ -98,9 +96,7 @@ ClientEndpoint::Acquire ClientEndpoint::acquire(ClientSession* session, bool fre
     if (displaced) {
       displaced->close_idle();
     }
-    if (!idle && full) {
-      return queued;
-    }
+    if (!idle && full) return queued;
     if (!idle) {
       const Acquire connected = connect(session, failure);
       if (connected == Acquire::kFailed) {
@@ -173,9 +169,7 @@ bool ClientEndpoint::leave_queue(SessionPlace* place) {
 }
 
 ClientSession* ClientEndpoint::take(SessionPlace* place, Wait* wait) {
-  if (!place) {
-    return nullptr;
-  }
+  if (!place) return nullptr;
   leave_queue(place);
   Waiter* const waiter = static_cast<Waiter*>(place);
   ClientSession* session = waiter->session;
@@ -264,9 +258,7 @@ void ClientEndpoint::returned(ClientConnection* connection, RunnableList& finish
     if (!place && !closed_) {
       idle_.push_back(connection);
     }
-    if (!place) {
-      return;
-    }
+    if (!place) return;
     next = place->fresh ? nullptr : take(place, &wait);
   }
   if (!next) {
@@ -316,9 +308,7 @@ void ClientEndpoint::connect_next(RunnableList& finished) {
     {
       MutexLock lock(mutex_);
       next = open_ < params_.max_connections ? take(waiting_.next_for_new()) : nullptr;
-      if (!next) {
-        return;
-      }
+      if (!next) return;
       open_++;
     }
     ClientFailure failure = {};

@@ -58,13 +58,9 @@ std::shared_ptr<ClientEndpoint> ClientHub::endpoint(const ClientTarget& target,
                                                     socklen_t length) {
   std::string key = key_of(target, address, length);
   MutexLock lock(mutex_);
-  if (closed_) {
-    return nullptr;
-  }
+  if (closed_) return nullptr;
   const auto found = endpoints_.find(key);
-  if (found != endpoints_.end()) {
-    return found->second;
-  }
+  if (found != endpoints_.end()) return found->second;
   auto made = std::make_shared<ClientEndpoint>(*this, key, target, address, length);
   endpoints_.emplace(std::move(key), made);
   return made;
@@ -94,9 +90,7 @@ void ClientHub::session_ended() {
 
 bool ClientHub::session_resolves(ClientSession* session) {
   MutexLock lock(mutex_);
-  if (closed_) {
-    return false;
-  }
+  if (closed_) return false;
   const auto inserted = resolving_.insert(session);
   if (session->location() && session->location()->enter_lookup(*this, session) != 0) {
     resolving_.erase(inserted.first);

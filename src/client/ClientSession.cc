@@ -49,16 +49,10 @@ void ClientSession::proceed(RunnableList& finished) {
       return;
     }
     const ClientEndpoint::Acquire acquired = endpoint->acquire(this, fresh_, &failure);
-    if (acquired == ClientEndpoint::Acquire::kUnderWay) {
-      return;
-    }
-    if (acquired == ClientEndpoint::Acquire::kRetired) {
-      continue;
-    }
+    if (acquired == ClientEndpoint::Acquire::kUnderWay) return;
+    if (acquired == ClientEndpoint::Acquire::kRetired) continue;
     hub_.forget_if_unused(endpoint);
-    if (!goes_on_after(failure, finished)) {
-      return;
-    }
+    if (!goes_on_after(failure, finished)) return;
   }
 }
 
@@ -144,9 +138,7 @@ void ClientSession::failed(const ClientFailure& failure, RunnableList& finished)
 
 bool ClientSession::goes_on_after(const ClientFailure& failure, RunnableList& finished) {
   const int reason = end_reason();
-  if (reason == 0 && may_try_again(failure)) {
-    return true;
-  }
+  if (reason == 0 && may_try_again(failure)) return true;
   if (reason != 0 && failure.state == WFT_STATE_SYS_ERROR) {
     // Whatever has failed, the address may be all right, and there might have been another try.
     end(WFT_STATE_SYS_ERROR, reason, TOR_NOT_TIMEOUT, finished);
@@ -194,19 +186,13 @@ bool ClientSession::may_try_again(const ClientFailure& failure) {
   }
   if (!failure.connected) {
     note_failed(failure);
-    if (++next_address_ < addresses_->size()) {
-      return true;
-    }
+    if (++next_address_ < addresses_->size()) return true;
     next_address_ = 0;
-    if (retries_left_-- > 0) {
-      return true;
-    }
+    if (retries_left_-- > 0) return true;
     forget_addresses();
     return false;
   }
-  if (failure.sent && !exchange_->is_repeatable()) {
-    return false;
-  }
+  if (failure.sent && !exchange_->is_repeatable()) return false;
   // The peer may close an idle connection just when it is used again. This is not counted as a
   // retry, and cannot happen again on a new connection.
   if (failure.reused) {

@@ -72,19 +72,13 @@ int ClientTarget::parse(enum TransportType transport, const std::string& url,
 }
 
 int ClientTarget::parse(enum TransportType transport, const ParsedURI& uri, ClientTarget* target) {
-  if (uri.state != URI_STATE_SUCCESS || !uri.host) {
-    return WFT_ERR_URI_PARSE_FAILED;
-  }
+  if (uri.state != URI_STATE_SUCCESS || !uri.host) return WFT_ERR_URI_PARSE_FAILED;
   const char* port = uri.port;
   if (!port) {
     port = uri.scheme ? SchemePorts::process().get(uri.scheme) : nullptr;
-    if (!port) {
-      return WFT_ERR_URI_SCHEME_INVALID;
-    }
+    if (!port) return WFT_ERR_URI_SCHEME_INVALID;
   }
-  if (port_of(port) == 0) {
-    return WFT_ERR_URI_PORT_INVALID;
-  }
+  if (port_of(port) == 0) return WFT_ERR_URI_PORT_INVALID;
   *target = of(transport, uri.host, port_of(port));
   return 0;
 }

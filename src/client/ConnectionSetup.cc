@@ -39,12 +39,8 @@ ConnectionSetup::Progress ConnectionSetup::advance(Stream& stream, ClientFailure
 ConnectionSetup::Progress ConnectionSetup::finish_connecting(Stream& stream,
                                                              ClientFailure* failure) {
   const int error = socket_error(stream.fd());
-  if (error == EINPROGRESS) {
-    return Progress::kWaits;
-  }
-  if (error != 0) {
-    return failed(ClientFailure::of_system(error), failure);
-  }
+  if (error == EINPROGRESS) return Progress::kWaits;
+  if (error != 0) return failed(ClientFailure::of_system(error), failure);
   set_no_delay(stream.fd(), endpoint_.transport());
   return endpoint_.tunnel_request().empty() ? reached_peer(stream, failure)
                                             : ask_proxy(stream, failure);
@@ -57,15 +53,11 @@ ConnectionSetup::Progress ConnectionSetup::ask_proxy(Stream& stream, ClientFailu
     // A new socket always takes these few bytes at once.
     struct iovec rest = {const_cast<char*>(request.data()) + sent, request.size() - sent};
     const ssize_t n = stream.write(&rest, 1);
-    if (n < 0) {
-      return failed(ClientFailure::of_system(errno), failure);
-    }
+    if (n < 0) return failed(ClientFailure::of_system(errno), failure);
     sent += static_cast<size_t>(n);
   }
   proxy_reply_.reset(new (std::nothrow) protocol::HttpResponse());
-  if (!proxy_reply_) {
-    return failed(ClientFailure::of_system(ENOMEM), failure);
-  }
+  if (!proxy_reply_) return failed(ClientFailure::of_system(ENOMEM), failure);
   proxy_reply_->parse_connect_reply();
   return Progress::kWaits;
 }
@@ -75,17 +67,11 @@ ConnectionSetup::Progress ConnectionSetup::read_proxy_reply(Stream& stream,
   char buffer[4096];
   bool drained = true;
   const ssize_t n = stream.read(buffer, sizeof buffer, &drained);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return Progress::kWaits;
-  }
-  if (n <= 0) {
-    return failed(ClientFailure::of_system(n < 0 ? errno : ECONNRESET), failure);
-  }
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Progress::kWaits;
+  if (n <= 0) return failed(ClientFailure::of_system(n < 0 ? errno : ECONNRESET), failure);
   size_t taken = static_cast<size_t>(n);
   const int result = proxy_reply_->append(buffer, &taken);
-  if (result == 0 && !proxy_reply_->is_header_complete()) {
-    return Progress::kAgain;
-  }
+  if (result == 0 && !proxy_reply_->is_header_complete()) return Progress::kAgain;
   // The body of a refusal does not matter. After it has opened a tunnel, a proxy must not send
   // anything yet, because the client speaks first.
   const bool open =
@@ -98,33 +84,23 @@ ConnectionSetup::Progress ConnectionSetup::read_proxy_reply(Stream& stream,
 
 // The connection reaches the peer itself now, not only a proxy.
 ConnectionSetup::Progress ConnectionSetup::reached_peer(Stream& stream, ClientFailure* failure) {
-  if (!endpoint_.tls()) {
-    return ready_for_use(stream, failure);
-  }
-  if (!endpoint_.tls()->begin(stream)) {
-    return failed(ClientFailure::of_system(ENOMEM), failure);
-  }
+  if (!endpoint_.tls()) return ready_for_use(stream, failure);
+  if (!endpoint_.tls()->begin(stream)) return failed(ClientFailure::of_system(ENOMEM), failure);
   stage_ = Stage::kHandshaking;
   return Progress::kHandshakes;
 }
 
 ConnectionSetup::Progress ConnectionSetup::handshake(Stream& stream, ClientFailure* failure) {
   const int error = stream.handshake();
-  if (error == EAGAIN) {
-    return Progress::kWaits;
-  }
+  if (error == EAGAIN) return Progress::kWaits;
   return error == 0 ? ready_for_use(stream, failure)
                     : failed(ClientFailure::of_stream(error, stream), failure);
 }
 
 ConnectionSetup::Progress ConnectionSetup::ready_for_use(Stream& stream, ClientFailure* failure) {
-  if (!endpoint_.greeting()) {
-    return Progress::kDone;
-  }
+  if (!endpoint_.greeting()) return Progress::kDone;
   answer_ = endpoint_.greeting()->new_answer();
-  if (!answer_) {
-    return failed(ClientFailure::of_system(ENOMEM), failure);
-  }
+  if (!answer_) return failed(ClientFailure::of_system(ENOMEM), failure);
   stage_ = Stage::kGreeting;
   return greet(stream, failure);
 }
@@ -144,12 +120,8 @@ ConnectionSetup::Progress ConnectionSetup::greet(Stream& stream, ClientFailure* 
   if (error == 0) {
     error = stream.flush();
   }
-  if (error == EAGAIN) {
-    return Progress::kWaits;
-  }
-  if (error != 0) {
-    return failed(ClientFailure::of_stream(error, stream), failure);
-  }
+  if (error == EAGAIN) return Progress::kWaits;
+  if (error != 0) return failed(ClientFailure::of_stream(error, stream), failure);
   stage_ = Stage::kAnswering;
   return Progress::kAgain;
 }
@@ -158,12 +130,8 @@ ConnectionSetup::Progress ConnectionSetup::read_answer(Stream& stream, ClientFai
   char buffer[4096];
   bool drained = true;
   const ssize_t n = stream.read(buffer, sizeof buffer, &drained);
-  if (n < 0 && errno == EAGAIN) {
-    return Progress::kWaits;
-  }
-  if (n <= 0) {
-    return failed(ClientFailure::of_stream(n < 0 ? errno : ECONNRESET, stream), failure);
-  }
+  if (n < 0 && errno == EAGAIN) return Progress::kWaits;
+  if (n <= 0) return failed(ClientFailure::of_stream(n < 0 ? errno : ECONNRESET, stream), failure);
   size_t taken = static_cast<size_t>(n);
   int result = -1;
   errno = 0;
@@ -172,9 +140,7 @@ ConnectionSetup::Progress ConnectionSetup::read_answer(Stream& stream, ClientFai
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
   }
-  if (result == 0) {
-    return Progress::kAgain;
-  }
+  if (result == 0) return Progress::kAgain;
   if (result < 0 && errno >= WFT_ERR_URI_PARSE_FAILED) {
     return failed({.state = WFT_STATE_TASK_ERROR, .error = errno}, failure);
   }

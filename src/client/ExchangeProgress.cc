@@ -41,9 +41,7 @@ void ExchangeProgress::resumed(int64_t now_ns) {
 }
 
 int64_t ExchangeProgress::deadline_ns(int64_t now_ns) const {
-  if (sending_) {
-    return after_ms(sent_ns_, times_.send);
-  }
+  if (sending_) return after_ms(sent_ns_, times_.send);
   int next_bytes = times_.between_reads;
   if (awaits_first_) {
     const bool renewed = restarted_ && times_.after_renew >= -1;

@@ -43,9 +43,7 @@ void FailedAddresses::worked(const HostAddress& address) {
 
 HostAddresses FailedAddresses::in_order(HostAddresses addresses, uint16_t port, int64_t now_ns) {
   MutexLock lock(mutex_);
-  if (until_ns_.empty()) {
-    return addresses;
-  }
+  if (until_ns_.empty()) return addresses;
   try {
     std::vector<HostAddress> first;
     std::vector<HostAddress> last;
@@ -54,9 +52,7 @@ HostAddresses FailedAddresses::in_order(HostAddresses addresses, uint16_t port, 
       at.set_port(port);
       (is_avoided(at, now_ns) ? last : first).push_back(address);
     }
-    if (last.empty() || first.empty()) {
-      return addresses;
-    }
+    if (last.empty() || first.empty()) return addresses;
     first.insert(first.end(), last.begin(), last.end());
     return std::make_shared<const std::vector<HostAddress>>(std::move(first));
   } catch (const std::bad_alloc&) {
@@ -66,12 +62,8 @@ HostAddresses FailedAddresses::in_order(HostAddresses addresses, uint16_t port, 
 
 bool FailedAddresses::is_avoided(const HostAddress& address, int64_t now_ns) {
   const auto found = until_ns_.find(key_of(address));
-  if (found == until_ns_.end()) {
-    return false;
-  }
-  if (now_ns < found->second) {
-    return true;
-  }
+  if (found == until_ns_.end()) return false;
+  if (now_ns < found->second) return true;
   found->second = saturating_add(now_ns, kAvoidedNs);
   return false;
 }

@@ -25,9 +25,7 @@ ResponseReader::Result ResponseReader::read(Stream& stream, bool* drained, Clien
   *drained = false;
   const ssize_t n = datagrams_ ? receive_datagram(stream.fd(), buffer, sizeof buffer, &from)
                                : stream.read(buffer, sizeof buffer, drained);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return Result::kNothing;
-  }
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Result::kNothing;
   if (n < 0) {
     const int error = errno;
     *failure = ClientFailure::of_stream(error, stream);
@@ -48,9 +46,7 @@ ResponseReader::Result ResponseReader::parse(ClientFailure* failure) {
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
   }
-  if (result == 0) {
-    return Result::kPart;
-  }
+  if (result == 0) return Result::kPart;
   if (result < 0 || (datagrams_ && taken != size_)) {
     const int error = result < 0 && errno != 0 ? errno : EBADMSG;
     *failure = ClientFailure::of_system(error);

@@ -50,9 +50,7 @@ class SessionQueue {
 
   // Returns false if the place is not in the queue any more.
   bool erase(SessionPlace* place) {
-    if (!place->queued_) {
-      return false;
-    }
+    if (!place->queued_) return false;
     (place->previous_ ? place->previous_->next_ : head_) = place->next_;
     (place->next_ ? place->next_->previous_ : tail_) = place->previous_;
     place->queued_ = false;

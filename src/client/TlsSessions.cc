@@ -32,9 +32,7 @@ TlsSessions::Kept::Kept(SSL* ssl) {
 
 // `kept` and `dropped` live longer than the lock, so no session is freed under it.
 void TlsSessions::keep(const std::string& endpoint, Kept kept) {
-  if (!kept.session()) {
-    return;
-  }
+  if (!kept.session()) return;
   decltype(sessions_)::node_type dropped;
   MutexLock lock(mutex_);
   try {

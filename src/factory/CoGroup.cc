@@ -71,9 +71,7 @@ bool CoGroup::join() {
   schedule_point();
   size_t parts = parts_.load(std::memory_order_acquire);
   while (parts != 0) {
-    if (parts_.compare_exchange_weak(parts, parts + 1, std::memory_order_acq_rel)) {
-      return true;
-    }
+    if (parts_.compare_exchange_weak(parts, parts + 1, std::memory_order_acq_rel)) return true;
   }
   return false;
 }
@@ -99,9 +97,7 @@ void CoGroup::fail(std::exception_ptr exception) {
 }
 
 bool CoGroup::claim_first(size_t index) {
-  if (has_first_.exchange(true, std::memory_order_acq_rel)) {
-    return false;
-  }
+  if (has_first_.exchange(true, std::memory_order_acq_rel)) return false;
   end_.first = index;
   scope_->cancel(ECANCELED);
   return true;
@@ -127,9 +123,7 @@ void CoGroup::on_cancel(int reason) {
 // Called for each part that ends.
 void CoGroup::branch_done() {
   schedule_point();
-  if (parts_.fetch_sub(1, std::memory_order_acq_rel) != 1) {
-    return;
-  }
+  if (parts_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   end_.reason = scope_->finish();
   if (leave_scope()) {
     subtask_done();

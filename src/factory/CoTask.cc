@@ -89,9 +89,7 @@ bool CoTask::begin() noexcept {
 
 // Runs frames. Returns what they wait for, or null if there are none any more.
 SubTask* CoTask::take_turn() {
-  if (!turn_->top && !begin()) {
-    return nullptr;
-  }
+  if (!turn_->top && !begin()) return nullptr;
   CoFrame* const ran = run();
   if (!turn_->top) {  // so it was the outermost one
     ended(ran, ran->take_exception());
@@ -111,9 +109,7 @@ SubTask* CoTask::done() {
   turn_ = &turn;
   SubTask* const awaited = take_turn();
   top_ = turn.top;
-  if (awaited && goes_on_after_stop()) {
-    return come_back_after(awaited, true);
-  }
+  if (awaited && goes_on_after_stop()) return come_back_after(awaited, true);
   if (awaited) {
     SubTask::drop_unstarted(awaited);
     destroy_frames();

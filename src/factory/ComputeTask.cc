@@ -14,9 +14,7 @@
 namespace workflow {
 
 TimeSpan TimeSpan::of(time_t seconds, long nanoseconds) {
-  if (nanoseconds < 0 || nanoseconds >= kNsPerSec) {
-    return {0, EINVAL};
-  }
+  if (nanoseconds < 0 || nanoseconds >= kNsPerSec) return {0, EINVAL};
   return seconds < 0 ? never() : TimeSpan{duration_ns(seconds, nanoseconds), 0};
 }
 
@@ -38,9 +36,7 @@ bool TimeLimit::claim() {
   Stage found = stage_.load(std::memory_order_acquire);
   while (found == Stage::kQueued || found == Stage::kBegun) {
     const Stage claimed = found == Stage::kQueued ? Stage::kRefused : Stage::kClaimed;
-    if (stage_.compare_exchange_weak(found, claimed, std::memory_order_acq_rel)) {
-      return true;
-    }
+    if (stage_.compare_exchange_weak(found, claimed, std::memory_order_acq_rel)) return true;
   }
   return false;
 }
@@ -73,9 +69,7 @@ bool TimeLimit::unref() {
 
 bool TimeLimit::take_timer() {
   using Cancel = PollerTimers::Cancel;
-  if (!has_timer()) {
-    return true;
-  }
+  if (!has_timer()) return true;
   switch (PollerTimers::cancel(this)) {
     case Cancel::kTaken:
       return true;
@@ -140,9 +134,7 @@ void ComputeTask::dispatch_to(ComputePool* pool, ComputeQueue* queue) {
 
 // Returns false if the task has ended instead, and has its outcome.
 bool ComputeTask::enter_own_scope() {
-  if (!has_scope()) {
-    return true;
-  }
+  if (!has_scope()) return true;
   if (!limit_) {
     limit_.reset(new (std::nothrow) TimeLimit(this, kNever));
   }
@@ -163,9 +155,7 @@ bool ComputeTask::enter_own_scope() {
 bool ComputeTask::start_limit() {
   using Start = PollerTimers::Start;
   const Start started = limit_->start();
-  if (started == Start::kQueued) {
-    return true;
-  }
+  if (started == Start::kQueued) return true;
   if (limit_->claim()) {
     const bool stops = started == Start::kStopped;
     state = stops ? WFT_STATE_ABORTED : WFT_STATE_SYS_ERROR;
@@ -259,9 +249,7 @@ bool ComputeTask::keeps_place() const {
 }
 
 SubTask* ComputeTask::end_and_next() {
-  if (!limit_) {
-    return delete_and_next();
-  }
+  if (!limit_) return delete_and_next();
   if (keeps_place()) {
     stays_ = true;
     goes_on_elsewhere();

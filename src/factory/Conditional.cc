@@ -20,12 +20,8 @@ SubTask* WFConditional::done() {
     const bool dropped = state == WFT_STATE_SUCCESS;
     *end_ = {dropped ? WFT_STATE_SYS_ERROR : state, dropped ? ECANCELED : error, nullptr};
   }
-  if (granted && task_) {
-    return delete_and_continue_with(std::exchange(task_, nullptr));
-  }
-  if (granted) {
-    return end_and_next();
-  }
+  if (granted && task_) return delete_and_continue_with(std::exchange(task_, nullptr));
+  if (granted) return end_and_next();
   if (state == WFT_STATE_SUCCESS) {
     message_unused(*slot_);
   } else if (SeriesWork* series = end_ ? nullptr : joined_series()) {

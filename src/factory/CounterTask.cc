@@ -5,9 +5,7 @@
 
 void WFCounterTask::count() {
   workflow::schedule_point();
-  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) {
-    return;
-  }
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (!claim()) {
     release_late();
   } else if (publish()) {

@@ -19,9 +19,7 @@ class DynamicTask final : public WFGenericTask {
   // Calls create_ here and not in dispatch(), because user code runs on threads of the library.
   SubTask* done() override {
     SubTask* task = create_ ? create_(this) : nullptr;
-    if (task && !is_series_canceled()) {
-      return delete_and_continue_with(task);
-    }
+    if (task && !is_series_canceled()) return delete_and_continue_with(task);
     if (task) {
       SubTask::drop_unstarted(task);
     }

@@ -23,9 +23,7 @@ class OwnedPool final : public Service, public std::enable_shared_from_this<Owne
   // Returns 0 or an errno.
   int start() {
     runtime_ = &Runtime::current();
-    if (!pool_.start()) {
-      return EAGAIN;
-    }
+    if (!pool_.start()) return EAGAIN;
     if (!runtime_->add_service(this)) {
       stop();
       return ECANCELED;
@@ -175,9 +173,7 @@ int Executor::init(size_t nthreads) {
 }
 
 void Executor::deinit() {
-  if (!own_ || ended_) {
-    return;
-  }
+  if (!own_ || ended_) return;
   ended_ = true;
   if (workflow::ThreadContext::current().pool == pool_) {
     own_->end_elsewhere();

@@ -66,9 +66,7 @@ WFGraphNode& WFGraphTask::create_graph_node(SubTask* task) {
 // Removes the nodes that depend on no other, again and again. The nodes that are left are in
 // cycles, or depend on nodes in cycles.
 bool WFGraphTask::has_cycle() const {
-  if (in_order_) {
-    return false;
-  }
+  if (in_order_) return false;
   WFGraphNode* free = nullptr;
   const auto add_free = [&free](WFGraphNode* node) {
     node->next_free_ = std::exchange(free, node);

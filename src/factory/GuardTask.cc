@@ -59,9 +59,7 @@ void GuardTask::leave_waiting() {
 }
 
 bool GuardTask::take_over(void* message, bool* ends) {
-  if (!claim()) {
-    return false;
-  }
+  if (!claim()) return false;
   // This comes first: as soon as the start can see the message, the task may be gone.
   static_cast<void>(place_.release());
   *ends = claimed_delivery(message) == Delivery::kEnds;
@@ -76,9 +74,7 @@ bool GuardTask::release(const std::string& resource, void* message, bool elsewhe
       resource,
       [&](NamedNode* node) {
         GuardTask* task = static_cast<GuardPlace*>(node)->task;
-        if (!task->take_over(message, &ends)) {
-          return false;
-        }
+        if (!task->take_over(message, &ends)) return false;
         next = task;
         return true;
       },

@@ -130,17 +130,13 @@ bool prepare_framing(HttpRequest* request) {
 
 // Returns false and sets errno if not.
 bool is_sendable_version(const HttpRequest* request) {
-  if (protocol::is_spoken_version(request->get_http_version())) {
-    return true;
-  }
+  if (protocol::is_spoken_version(request->get_http_version())) return true;
   errno = EINVAL;
   return false;
 }
 
 std::string host_of(const workflow::ClientTarget& target) {
-  if (!target.authority.empty()) {
-    return target.authority;
-  }
+  if (!target.authority.empty()) return target.authority;
   const char* default_port =
       workflow::SchemePorts::process().get(target.is_tls() ? "https" : "http");
   const std::string& host = target.host.empty() ? target.verified_host : target.host;
@@ -157,9 +153,7 @@ bool prepare_host(const workflow::ClientTarget& target, HttpRequest* request) {
   protocol::HttpFields& fields = request->content()->fields;
   const size_t first = fields.find(kHost);
   if (first == protocol::HttpFields::kNotFound) {
-    if (!request->add_header_pair(kHost, host_of(target))) {
-      return false;
-    }
+    if (!request->add_header_pair(kHost, host_of(target))) return false;
     std::rotate(&fields[0], &fields[fields.size() - 1], &fields[0] + fields.size());
     return true;
   }
@@ -185,9 +179,7 @@ bool Protocol::prepare(const workflow::ClientTarget& target, HttpRequest* reques
                         prepare_framing(request) &&
                         (keep_alive || request->has_connection_header() ||
                          request->add_header_pair("Connection", "close"));
-  if (!complete) {
-    return false;
-  }
+  if (!complete) return false;
   response->set_limits(&kClientLimits);
   if (method_of(request) == "HEAD") {
     response->parse_zero_body();
@@ -244,9 +236,7 @@ int check_uri(const ParsedURI& uri) {
 }  // namespace
 
 int HttpClientTask::aim() {
-  if (const int invalid = check_uri(uri_)) {
-    return invalid;
-  }
+  if (const int invalid = check_uri(uri_)) return invalid;
   ClientTarget target;
   if (const int invalid =
           ClientTarget::parse(is_https(uri_) ? TT_TCP_SSL : TT_TCP, uri_, &target)) {
@@ -256,18 +246,14 @@ int HttpClientTask::aim() {
   if (uri_.query) {
     path.append("?").append(uri_.query);
   }
-  if (!req_.set_request_uri(path)) {
-    return WFT_ERR_URI_PARSE_FAILED;
-  }
+  if (!req_.set_request_uri(path)) return WFT_ERR_URI_PARSE_FAILED;
   const std::string authority =
       authority_of(target.host, target.port, SchemePorts::process().get(uri_.scheme));
   if (uri_.userinfo && *uri_.userinfo) {
     req_.set_header_pair("Authorization", basic_credentials(uri_.userinfo));
   }
   if (uses_proxy_) {
-    if (const int invalid = aim_at_proxy(path, &target)) {
-      return invalid;
-    }
+    if (const int invalid = aim_at_proxy(path, &target)) return invalid;
   }
   target.authority = authority;
   target.ssl_ctx = target_.ssl_ctx;
@@ -278,15 +264,9 @@ int HttpClientTask::aim() {
 
 int HttpClientTask::aim_at_proxy(const std::string& path, ClientTarget* target) {
   ClientTarget proxy;
-  if (const int invalid = check_uri(proxy_)) {
-    return invalid;
-  }
-  if (is_https(proxy_)) {
-    return WFT_ERR_URI_SCHEME_INVALID;
-  }
-  if (const int invalid = ClientTarget::parse(target->transport, proxy_, &proxy)) {
-    return invalid;
-  }
+  if (const int invalid = check_uri(proxy_)) return invalid;
+  if (is_https(proxy_)) return WFT_ERR_URI_SCHEME_INVALID;
+  if (const int invalid = ClientTarget::parse(target->transport, proxy_, &proxy)) return invalid;
   const bool has_credentials = proxy_.userinfo && *proxy_.userinfo;
   const std::string credentials = has_credentials ? basic_credentials(proxy_.userinfo) : "";
   if (target->is_tls()) {
@@ -336,9 +316,7 @@ bool HttpClientTask::follow() {
   std::string location;
   protocol::HttpHeaderCursor(&resp_).find("Location", location);
   ParsedURI next;
-  if (URIParser::resolve(uri_, location, next) != 0) {
-    return fail_redirect();
-  }
+  if (URIParser::resolve(uri_, location, next) != 0) return fail_redirect();
   redirects_left_--;
   // The user's Host field was meant for the first target.
   const bool same = next.host && next.scheme && same_origin(uri_, next);
@@ -356,9 +334,7 @@ bool HttpClientTask::follow() {
     drop_body(&req_);
   }
   uri_ = std::move(next);
-  if (aim() != 0) {
-    return fail_redirect();
-  }
+  if (aim() != 0) return fail_redirect();
   HttpResponse fresh;
   fresh.set_size_limit(resp_.get_size_limit());
   resp_ = std::move(fresh);

@@ -81,9 +81,7 @@ void NameQuotas::add(Of of, std::string_view text, size_t nodes) const {
 template <class Visit>
 bool NameQuotas::visit(std::string_view name, Visit&& visit) const {
   if (Quota* const quota = find(Of::kName, name)) {
-    if (!visit(*quota)) {
-      return false;
-    }
+    if (!visit(*quota)) return false;
   }
   // In this order everything between a prefix of the name and the name itself begins with that
   // prefix. So the last entry that is not after the name is the longest prefix of the name, or its
@@ -94,9 +92,7 @@ bool NameQuotas::visit(std::string_view name, Visit&& visit) const {
   for (size_t i = behind == prefixes_.begin() ? kNoWider
                                               : static_cast<size_t>(behind - prefixes_.begin()) - 1;
        i != kNoWider; i = prefixes_[i].wider) {
-    if (begins_with(name, prefixes_[i].quota->text) && !visit(*prefixes_[i].quota)) {
-      return false;
-    }
+    if (begins_with(name, prefixes_[i].quota->text) && !visit(*prefixes_[i].quota)) return false;
   }
   return true;
 }
@@ -104,9 +100,7 @@ bool NameQuotas::visit(std::string_view name, Visit&& visit) const {
 bool NameQuotas::Quota::take(bool beyond) {
   size_t before = used.load(std::memory_order_relaxed);
   do {
-    if (!beyond && before >= max.load(std::memory_order_relaxed)) {
-      return false;
-    }
+    if (!beyond && before >= max.load(std::memory_order_relaxed)) return false;
   } while (!used.compare_exchange_weak(before, before + 1, std::memory_order_relaxed));
   return true;
 }
@@ -119,9 +113,7 @@ bool NameQuotas::take(std::string_view name, bool beyond) const {
   });
   if (!taken) {
     visit(name, [full](Quota& quota) {
-      if (&quota == full) {
-        return false;
-      }
+      if (&quota == full) return false;
       quota.used.fetch_sub(1, std::memory_order_relaxed);
       return true;
     });

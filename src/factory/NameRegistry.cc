@@ -48,9 +48,7 @@ NameRegistry::Entry* NameRegistry::Shard::unlink(NamedNode* node) {
   if (quotas) {
     quotas->give_back(entry->name());
   }
-  if (entry->head) {
-    return nullptr;
-  }
+  if (entry->head) return nullptr;
   table.remove(entry);
   return entry;
 }
@@ -61,14 +59,10 @@ NameRegistry::Linked NameRegistry::link(NamedNode* node, const NameKey& name_key
   Shard& shard = shards_[name_key.shard];
   const ShardLock lock(shard);
   Entry* entry = shard.table.find(name, name_key.tag);
-  if (entry && policy == Policy::kKeep) {
-    return Linked::kNameTaken;
-  }
+  if (entry && policy == Policy::kKeep) return Linked::kNameTaken;
   const bool alone = !entry;
   const bool takes_place = entry && policy == Policy::kReplace;
-  if (shard.quotas && !shard.quotas->take(name, takes_place)) {
-    return Linked::kOverQuota;
-  }
+  if (shard.quotas && !shard.quotas->take(name, takes_place)) return Linked::kOverQuota;
   if (!entry) {
     try {
       entry = shard.table.add(name, name_key.tag);
@@ -99,9 +93,7 @@ void NameRegistry::set_quota(NameQuotas::Of of, std::string_view text, size_t ma
     quotas_->set_max(of, text, max);
     return;
   }
-  if (!exists && max == NameQuotas::kNone) {
-    return;
-  }
+  if (!exists && max == NameQuotas::kNone) return;
   const NameQuotas none;
   const NameQuotas& before = quotas_ ? *quotas_ : none;
   std::unique_ptr<const NameQuotas> set =
@@ -173,9 +165,7 @@ size_t NameRegistry::count_prefix(std::string_view prefix) {
 bool NameRegistry::empty() const {
   for (const Shard& shard : shards_) {
     const ShardLock lock(shard);
-    if (shard.table.size() > 0) {
-      return false;
-    }
+    if (shard.table.size() > 0) return false;
   }
   return true;
 }

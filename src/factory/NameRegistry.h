@@ -343,9 +343,7 @@ bool NameRegistry::for_each_prefix(std::string_view prefix, Visit&& visit, Betwe
   for (Shard& shard : shards_) {
     for (Scan position; !position.over;) {
       scan(shard, position, prefix, visit_entry);
-      if (!between()) {
-        return false;
-      }
+      if (!between()) return false;
       for (; !crowded.empty(); crowded.pop_back()) {
         const std::string& name = crowded.back();
         if (!for_each(
@@ -383,9 +381,7 @@ bool NameRegistry::advance(std::string_view name, Stays&& stays, Unlinked&& unli
   Entry* entry = shard.table.find(name, name_key.tag);
   for (bool first = true; entry && !emptied; first = false) {
     NamedNode* node = entry->head;
-    if (!first && stays(node)) {
-      break;
-    }
+    if (!first && stays(node)) break;
     emptied = shard.unlink(node);
     unlinked(node);
   }

@@ -19,9 +19,7 @@ std::string_view NameEntry::name() const {
 
 NameEntry* NameTable::find(std::string_view name, uint32_t tag) const {
   const Bucket& bucket = bucket_of(tag);
-  if (!bucket.may_have(tag)) {
-    return nullptr;
-  }
+  if (!bucket.may_have(tag)) return nullptr;
   NameEntry* entry = bucket.first();
   while (entry && (entry->tag != tag || entry->name() != name)) {
     entry = entry->chain;

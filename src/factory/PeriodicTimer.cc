@@ -34,9 +34,7 @@ WFTimerTask* PeriodicTimer::create(TimerDue first, ClockId clock,
 }
 
 void PeriodicTimer::before_start() {
-  if (created_due_.is_refused()) {
-    return;
-  }
+  if (created_due_.is_refused()) return;
   if (const std::optional<int64_t> first_ns = schedule_->first(now_ns())) {
     change_due(created_due_, TimerDue::at(*first_ns));
   }
@@ -154,17 +152,11 @@ bool PeriodicTimer::restart() {
 
 void PeriodicTimer::end_with_tick() {
   using Cancel = PollerTimers::Cancel;
-  if (PollerTimers::is_ended(this)) {
-    return;
-  }
+  if (PollerTimers::is_ended(this)) return;
   const Name name = leave_name();
-  if (name == Name::kTaken) {
-    return;
-  }
+  if (name == Name::kTaken) return;
   const Cancel found = PollerTimers::end(this);
-  if (name == Name::kUnnamed && found == Cancel::kTooLate) {
-    return;
-  }
+  if (name == Name::kUnnamed && found == Cancel::kTooLate) return;
   schedule_point();
   ended_by_tick_.store(true, std::memory_order_release);
   if (found == Cancel::kTaken && leave_scope()) {

@@ -89,9 +89,7 @@ SeriesWork* SubTask::joined_series() const {
 }
 
 SubTask* SubTask::Place::next() const {
-  if (owner_ & kWaited) {
-    return reinterpret_cast<SubTask*>(owner_ & ~kMarks);
-  }
+  if (owner_ & kWaited) return reinterpret_cast<SubTask*>(owner_ & ~kMarks);
   SeriesWork* const series = reinterpret_cast<SeriesWork*>(owner_ & ~kMarks);
   return series ? series->pop() : nullptr;
 }
@@ -117,9 +115,7 @@ void SubTask::follow(TaskContext& context, SubTask* finished) {
     context.series = is_waited ? nullptr : reinterpret_cast<SeriesWork*>(owner & ~kMarks);
     const bool is_bare = !is_waited && (owner & kMark) && owner != kAlone;
     SubTask* next = is_bare ? end_bare_task(context, finished) : finished->done();
-    if (!next || !dispatch_one(context, next)) {
-      break;
-    }
+    if (!next || !dispatch_one(context, next)) break;
     finished = next;
   }
 }
@@ -130,9 +126,7 @@ SubTask* SubTask::end_bare_task(TaskContext& context, SubTask* task) {
   if (context.series != branch) {
     return nullptr;  // done() asked the series for the next task; there was none, so that it ended
   }
-  if (!next) {
-    return branch->pop();
-  }
+  if (!next) return branch->pop();
   if (next->owner_.load(std::memory_order_acquire) == 0) {
     next->owner_.store(reinterpret_cast<uintptr_t>(branch) | kMark, std::memory_order_release);
   } else if (next->joined_series() != branch) {
@@ -167,9 +161,7 @@ void SubTask::dispatch_chain(SubTask* first) {
   const bool runs = TaskContext::runs_callbacks();
   const ChainScope scope(context);
   context.series = first->joined_series();
-  if (!dispatch_one(context, first)) {
-    return;
-  }
+  if (!dispatch_one(context, first)) return;
   if (runs) {
     follow(context, first);
   } else {
@@ -235,9 +227,7 @@ void SubTask::came_back() {
 }
 
 bool SubTask::borrows() const {
-  if (owner_.load(std::memory_order_acquire) & kBorrows) {
-    return true;
-  }
+  if (owner_.load(std::memory_order_acquire) & kBorrows) return true;
   const SeriesWork* const series = joined_series();
   return series && (series->borrows_ || series->lender_);
 }
@@ -260,9 +250,7 @@ bool SubTask::is_series_canceled() const {
 
 int SubTask::enter_scope(ScopeKind kind) {
   SeriesWork* const series = joined_series();
-  if (!series || !series->scope_) {
-    return 0;
-  }
+  if (!series || !series->scope_) return 0;
   series->registration_.task = this;
   return series->scope_->enter(series->registration_, kind);
 }

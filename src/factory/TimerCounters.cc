@@ -105,9 +105,7 @@ WFTimerStats WFTimerStats::snapshot() {
 }
 
 std::chrono::nanoseconds WFTimerStats::Lateness::percentile(double part) const {
-  if (count == 0) {
-    return std::chrono::nanoseconds(0);
-  }
+  if (count == 0) return std::chrono::nanoseconds(0);
   const double wanted = part * static_cast<double>(count);
   uint64_t seen = 0;
   for (size_t i = 0; i < kBuckets; i++) {

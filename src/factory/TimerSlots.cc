@@ -122,9 +122,7 @@ void TimerSlots::give_up(Slot* slot) {
 // nothing yet.
 std::string TimerSlots::describe(const void* slot) {
   const auto* const its = static_cast<const Slot*>(slot);
-  if (!its->task_) {
-    return "a timer that has ended";
-  }
+  if (!its->task_) return "a timer that has ended";
   const std::string text = TimerTask::describe(its->task_);
   const bool is_waiting = !its->running_ && its->task_->get_state() == WFT_STATE_UNDEFINED;
   return is_waiting && !PollerTimers::is_started(its->task_) ? text + ", which was not started"
@@ -133,16 +131,12 @@ std::string TimerSlots::describe(const void* slot) {
 
 WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
-  if (!slot) {
-    return WF_TIMER_UNKNOWN;
-  }
+  if (!slot) return WF_TIMER_UNKNOWN;
   RunnableList ended;
   WFTimerVerdict verdict = WF_TIMER_RUNNING;
   {
     MutexLock lock(slot->shard_.mutex);
-    if (slot->generation_ != handle.generation_) {
-      return WF_TIMER_DONE;
-    }
+    if (slot->generation_ != handle.generation_) return WF_TIMER_DONE;
     if (!slot->running_ && !std::exchange(slot->closed_, true)) {
       verdict = slot->task_->cancel(ended);
     }
@@ -155,15 +149,11 @@ WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
 
 bool TimerSlots::wait(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
-  if (!slot) {
-    return true;
-  }
+  if (!slot) return true;
   LendingCondition::Waiter waiter({"cancel_and_wait()", slot, &TimerSlots::describe});
   MutexLock lock(slot->shard_.mutex);
   while (slot->generation_ == handle.generation_) {
-    if (RunningTimer::is_here(slot)) {
-      return false;
-    }
+    if (RunningTimer::is_here(slot)) return false;
     slot->shard_.given_up.wait(slot->shard_.mutex, waiter);
   }
   return true;
@@ -173,19 +163,11 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
                                       std::optional<ClockId> clock) {
   using Move = PollerTimers::Move;
   Slot* const slot = slot_of(handle);
-  if (!slot) {
-    return WF_TIMER_UNKNOWN;
-  }
+  if (!slot) return WF_TIMER_UNKNOWN;
   MutexLock lock(slot->shard_.mutex);
-  if (slot->generation_ != handle.generation_) {
-    return WF_TIMER_DONE;
-  }
-  if (!slot->task_->uses_clock(clock)) {
-    return WF_TIMER_OTHER_CLOCK;
-  }
-  if (slot->running_ || slot->closed_) {
-    return WF_TIMER_RUNNING;
-  }
+  if (slot->generation_ != handle.generation_) return WF_TIMER_DONE;
+  if (!slot->task_->uses_clock(clock)) return WF_TIMER_OTHER_CLOCK;
+  if (slot->running_ || slot->closed_) return WF_TIMER_RUNNING;
   switch (PollerTimers::move(slot->task_, due)) {
     case Move::kMoved:
       TimerCounters::add(TimerCounters::kRescheduled);
@@ -202,9 +184,7 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
-  if (!slot) {
-    return -1;
-  }
+  if (!slot) return -1;
   MutexLock lock(slot->shard_.mutex);
   return slot->generation_ == handle.generation_ && !slot->running_
              ? PollerTimers::remaining_ns(slot->task_, Runtime::current_clock())

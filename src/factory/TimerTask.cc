@@ -155,9 +155,7 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
     return WF_TIMER_RUNNING;  // too late from its creation on (rule 19)
   }
   const Name name = leave_name();
-  if (name == Name::kTaken) {
-    return WF_TIMER_RUNNING;
-  }
+  if (name == Name::kTaken) return WF_TIMER_RUNNING;
   switch (PollerTimers::cancel(this)) {
     case Cancel::kBeforeStart:
     case Cancel::kBeforeRestart:
@@ -227,9 +225,7 @@ void NamedTimerTask::give_up_name_and_slot() {
 }
 
 TimerTask::Name NamedTimerTask::leave_name() {
-  if (!NameRegistry::was_linked(this)) {
-    return Name::kUnnamed;
-  }
+  if (!NameRegistry::was_linked(this)) return Name::kUnnamed;
   return registry().unlink(this) ? Name::kLeft : Name::kTaken;
 }
 
@@ -246,9 +242,7 @@ WFTimerTask* NamedTimerTask::create(std::string_view name, TimerDue due, WFTimer
 
 WFTimerTask* NamedTimerTask::give_name(NamedTimerTask* task, const NameRegistry::NameKey& name,
                                        WFTimerPolicy policy, uint64_t tag) {
-  if (task->due().is_refused()) {
-    return task;
-  }
+  if (task->due().is_refused()) return task;
   using Policy = NameRegistry::Policy;
   using Linked = NameRegistry::Linked;
   const Policy others = policy == WF_TIMER_KEEP      ? Policy::kKeep

@@ -69,9 +69,7 @@ WFTimerVerdict WFTimerHandle::reschedule(const WFTimerDue& due) const {
 
 std::optional<std::chrono::nanoseconds> WFTimerHandle::remaining() const {
   const int64_t remaining_ns = TimerSlots::remaining_ns(*this);
-  if (remaining_ns < 0) {
-    return std::nullopt;
-  }
+  if (remaining_ns < 0) return std::nullopt;
   return std::chrono::nanoseconds(remaining_ns);
 }
 
@@ -81,9 +79,7 @@ WFTimerTask* WFTimer::create(const WFTimerDue& due, Callback callback) {
 
 WFTimerTask* WFTimer::create(const WFTimerDue& due, const WFTimerOptions& options,
                              Callback callback) {
-  if (!options.name) {
-    return new TimerTask(timer_due(due), std::move(callback), clock_of(due));
-  }
+  if (!options.name) return new TimerTask(timer_due(due), std::move(callback), clock_of(due));
   return NamedTimerTask::create(*options.name, timer_due(due), options.policy, options.tag,
                                 std::move(callback), clock_of(due));
 }
@@ -108,9 +104,7 @@ WFTimerTask* WFTimer::create_cron(const WFCron& cron, const WFTimerOptions& opti
 
 WFTimerHandle WFTimer::handle_of(WFTimerTask* task) {
   auto* const timer = dynamic_cast<TimerTask*>(task);
-  if (!timer || timer->get_state() != WFT_STATE_UNDEFINED) {
-    return WFTimerHandle();
-  }
+  if (!timer || timer->get_state() != WFT_STATE_UNDEFINED) return WFTimerHandle();
   try {
     return timer->handle();
   } catch (const std::bad_alloc&) {
@@ -144,9 +138,7 @@ size_t WFTimer::count_prefix(const std::string& prefix) {
 
 bool WFTimer::for_each(const std::string& prefix,
                        const std::function<bool(const WFTimerInfo&)>& visit) {
-  if (!visit) {
-    return true;
-  }
+  if (!visit) return true;
   std::vector<WFTimerInfo> seen;
   bool has_memory = true;
   bool is_showing = false;

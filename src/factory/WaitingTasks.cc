@@ -159,9 +159,7 @@ bool WaitingTask::claim_for(int new_error) {
   schedule_point();
   unsigned parts = parts_.load(std::memory_order_acquire);
   do {
-    if (parts & (kClaimed | kAborted)) {
-      return false;
-    }
+    if (parts & (kClaimed | kAborted)) return false;
   } while (!parts_.compare_exchange_weak(parts, parts | kClaimed | kCancelled,
                                          std::memory_order_acq_rel));
   state = WFT_STATE_SYS_ERROR;
@@ -239,9 +237,7 @@ void WaitingTask::dispatch() {
 }
 
 SubTask* WaitingTask::end_and_next() {
-  if (!is_kept()) {
-    return delete_and_next();
-  }
+  if (!is_kept()) return delete_and_next();
   const Place after = place();
   if (is_aborted()) {
     WaitingTasks::current().keep(this);

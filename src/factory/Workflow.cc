@@ -142,9 +142,7 @@ void SeriesWork::push_first(SubTask* task) {
 
 SubTask* SeriesWork::take_next() {
   workflow::schedule_point();
-  if (!queued_.load(std::memory_order_acquire)) {
-    return std::exchange(last_, nullptr);
-  }
+  if (!queued_.load(std::memory_order_acquire)) return std::exchange(last_, nullptr);
   SeriesLock lock(mutex_);
   SubTask* next = static_cast<SubTask*>(queue_.pop_front());
   queued_.store(!queue_.empty(), std::memory_order_relaxed);

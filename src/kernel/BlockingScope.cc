@@ -15,9 +15,7 @@ BlockingScope::BlockingScope(Later /*later*/)
       leaders_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
   PendingWork::hand_over_all();
-  if (nested_) {
-    return;
-  }
+  if (nested_) return;
   if (leaders_ && !pool_) {
     leaders_->join_ended();
   }
@@ -33,9 +31,7 @@ BlockingScope::~BlockingScope() {
 }
 
 void BlockingScope::begin() {
-  if (nested_) {
-    return;
-  }
+  if (nested_) return;
   told_ = true;
   if (pool_) {
     pool_->begin_blocking(own_queue_);
@@ -45,9 +41,7 @@ void BlockingScope::begin() {
 }
 
 void BlockingScope::end() {
-  if (!std::exchange(told_, false)) {
-    return;
-  }
+  if (!std::exchange(told_, false)) return;
   if (pool_) {
     pool_->end_blocking(own_queue_);
   }

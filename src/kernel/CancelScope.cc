@@ -22,9 +22,7 @@ int CancelScope::enter(CancelRegistration& registration, Kind kind) {
   schedule_point();
   // A thread that is refused again and again must not wait for a canceller that locks in a loop.
   int reason = reason_for(kind);
-  if (reason != 0) {
-    return reason;
-  }
+  if (reason != 0) return reason;
   MutexLock lock(mutex_);
   reason = list(kind).reason.load(std::memory_order_relaxed);
   if (reason == 0) {
@@ -57,9 +55,7 @@ void CancelScope::leave_after_call(CancelRegistration& registration) {
       if (registration.state_ == CancelRegistration::State::kEntered) {
         unlink(registration);
       }
-      if (registration.state_ == CancelRegistration::State::kOutside) {
-        return;
-      }
+      if (registration.state_ == CancelRegistration::State::kOutside) return;
     }
     std::this_thread::yield();
   }
@@ -70,9 +66,7 @@ bool CancelScope::cancel(int reason) {
   bool ends_timers = false;
   {
     MutexLock lock(mutex_);
-    if (!close(Kind::kOther, reason)) {
-      return false;
-    }
+    if (!close(Kind::kOther, reason)) return false;
     ends_timers = close(Kind::kTimer, reason);
   }
   if (ends_timers) {
@@ -86,9 +80,7 @@ void CancelScope::cancel_timers(int reason) {
   schedule_point();
   {
     MutexLock lock(mutex_);
-    if (!close(Kind::kTimer, reason)) {
-      return;
-    }
+    if (!close(Kind::kTimer, reason)) return;
   }
   call_all(Kind::kTimer, reason);
 }
@@ -102,9 +94,7 @@ int CancelScope::finish() {
 
 bool CancelScope::close(Kind kind, int reason) {
   assert(reason != 0);
-  if (finished_ || list(kind).reason.load(std::memory_order_relaxed) != 0) {
-    return false;
-  }
+  if (finished_ || list(kind).reason.load(std::memory_order_relaxed) != 0) return false;
   list(kind).reason.store(reason, std::memory_order_release);
   return true;
 }

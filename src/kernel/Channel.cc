@@ -20,9 +20,7 @@ constexpr int kCopiedVectors = 4;
 }  // namespace
 
 void Channel::release() {
-  if (!references_.drop()) {
-    return;
-  }
+  if (!references_.drop()) return;
   if (ThreadContext::current().poller) {
     // User code that runs in end() may block, which it must not do on a poller's thread.
     RunnableList last;
@@ -38,13 +36,9 @@ int Channel::watch() {
 }
 
 bool Channel::ask_poller() {
-  if (asked_.exchange(true, std::memory_order_acq_rel)) {
-    return true;
-  }
+  if (asked_.exchange(true, std::memory_order_acq_rel)) return true;
   retain();
-  if (poller_.post(this)) {
-    return true;
-  }
+  if (poller_.post(this)) return true;
   asked_.store(false, std::memory_order_release);
   release();
   return false;
@@ -85,9 +79,7 @@ void Channel::on_events(uint32_t events, RunnableList& finished) {
 
 bool Channel::set_deadline(int64_t deadline_ns) {
   deadline_ns_ = deadline_ns;
-  if (deadline_ns >= queued_ns_) {
-    return true;
-  }
+  if (deadline_ns >= queued_ns_) return true;
   const bool queued = poller_.timers().schedule(this, deadline_ns);
   queued_ns_ = queued ? deadline_ns : kNever;
   return queued;
@@ -98,9 +90,7 @@ void Channel::left_queue(bool stopped, RunnableList& finished) {
     MutexLock lock(mutex_);
     queued_ns_ = kNever;
     if (!stopped && !deadline_passed()) {
-      if (set_deadline(deadline_ns_)) {
-        return;
-      }
+      if (set_deadline(deadline_ns_)) return;
       deadline_ns_ = 0;  // nothing would report it later
       stopped = poller_.timers().refuses();
     }
@@ -131,9 +121,7 @@ void Channel::on_retired() {
 }
 
 ssize_t Channel::write_some(struct iovec* vectors, int count) {
-  if (!is_bounded_) {
-    return stream_.write(vectors, count);
-  }
+  if (!is_bounded_) return stream_.write(vectors, count);
   size_t most = round_bytes_.load(std::memory_order_relaxed);
   if (most == 0) {
     if (request_write_turn()) {
@@ -159,9 +147,7 @@ int Channel::write_copied() {
   while (!copied_.empty()) {
     struct iovec vectors[kCopiedVectors];
     const ssize_t n = write_some(vectors, copied_.vectors(vectors, kCopiedVectors));
-    if (n < 0) {
-      return errno;
-    }
+    if (n < 0) return errno;
     copied_.consume(static_cast<size_t>(n));
   }
   return 0;
@@ -209,17 +195,13 @@ int Channel::resume_without_bound() {
 }
 
 int Channel::write_copy(const void* data, size_t size) {
-  if (!copied_.append(data, size)) {
-    return ENOMEM;
-  }
+  if (!copied_.append(data, size)) return ENOMEM;
   const int error = write_copied();
   return error == 0 ? stream_.flush() : error;
 }
 
 int Channel::append_copy(const void* data, size_t size) {
-  if (unsent_.empty()) {
-    return write_copy(data, size);
-  }
+  if (unsent_.empty()) return write_copy(data, size);
   return behind_.append(data, size) ? EAGAIN : ENOMEM;
 }
 

@@ -44,9 +44,7 @@ bool ComputeQueue::belongs_to(const ComputePool* pool) {
 }
 
 ComputeQueue* ComputePool::queue(std::string_view name) {
-  if (last_queue.is(number_, name)) {
-    return last_queue.queue;
-  }
+  if (last_queue.is(number_, name)) return last_queue.queue;
   MutexLock lock(names_mutex_);
   auto found = names_.find(name);
   if (found == names_.end()) {
@@ -98,9 +96,7 @@ bool ComputePool::post_to_foreign(ComputeQueue* queue, Runnable* item) {
 bool ComputePool::may_leave(const ComputeQueue* queue) const {
   ThreadContext::LeftItems& left =
       ThreadContext::current().left_in[queue->number_ % ThreadContext::kLeftIn];
-  if (left.pool == number_ && left.queue == queue->number_ && ++left.items < kPiece) {
-    return true;
-  }
+  if (left.pool == number_ && left.queue == queue->number_ && ++left.items < kPiece) return true;
   left = {.pool = number_, .queue = queue->number_};
   return false;
 }
@@ -164,9 +160,7 @@ bool ComputePool::close() {
       found = true;
     }
   }
-  if (found) {
-    return false;
-  }
+  if (found) return false;
   for (const auto& [name, queue] : names_) {
     if (!queue->intake_.close()) {
       // What runs because of the item in there may post to any queue.

@@ -71,9 +71,7 @@ int send_message(int fd, const struct msghdr& message) {
 void learn_local_addresses(int fd) {
   struct sockaddr_storage address = {};
   socklen_t length = sizeof address;
-  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length) < 0) {
-    return;
-  }
+  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length) < 0) return;
   const int on = 1;
   const auto* v4 = reinterpret_cast<const struct sockaddr_in*>(&address);
   const auto* v6 = reinterpret_cast<const struct sockaddr_in6*>(&address);
@@ -98,9 +96,7 @@ ssize_t receive_datagram(int fd, void* buffer, size_t size, DatagramAddress* fro
     message.msg_controllen = sizeof control;
     n = ::recvmsg(fd, &message, 0);
   } while (n < 0 && errno == EINTR);
-  if (n < 0) {
-    return n;
-  }
+  if (n < 0) return n;
   if (message.msg_flags & MSG_TRUNC) {
     errno = EMSGSIZE;
     return -1;

@@ -92,17 +92,13 @@ int DeadlineScope::set_deadline(TimerDue due, std::optional<ClockId> clock) {
 }
 
 int DeadlineScope::set_timer(TimerDue due, ClockId clock, bool* passed) {
-  if (expired_) {
-    return ETIMEDOUT;
-  }
+  if (expired_) return ETIMEDOUT;
   if (timer_ && clock_ == clock) {
     return PollerTimers::move(timer_, due) == PollerTimers::Move::kMoved ? 0 : ETIMEDOUT;
   }
   // The new timer comes first: if it cannot be started, nothing has changed.
   Timer* after = nullptr;
-  if (const int error = start_timer(due, clock, &after, passed)) {
-    return error;
-  }
+  if (const int error = start_timer(due, clock, &after, passed)) return error;
   if (!stop(timer_)) {
     *passed = false;
     stop(after);
@@ -118,13 +114,9 @@ int DeadlineScope::start_timer(TimerDue due, ClockId clock, Timer** started, boo
   using Start = PollerTimers::Start;
   Poller& poller = Runtime::current().own_poller();
   const int64_t now_ns = poller.clock().now_ns_on(clock);
-  if (due.deadline_ns(now_ns) == kNever) {
-    return 0;
-  }
+  if (due.deadline_ns(now_ns) == kNever) return 0;
   auto* const timer = new (std::nothrow) Timer(this, due, clock);
-  if (!timer) {
-    return ENOMEM;
-  }
+  if (!timer) return ENOMEM;
   switch (poller.timers().start(timer, PollerTimers::IfDue::kReport)) {
     case Start::kQueued:
       *started = timer;
@@ -151,12 +143,8 @@ int DeadlineScope::start_timer(TimerDue due, ClockId clock, Timer** started, boo
 }
 
 bool DeadlineScope::stop(Timer* timer) {
-  if (!timer) {
-    return true;
-  }
-  if (PollerTimers::cancel(timer) != PollerTimers::Cancel::kTaken) {
-    return false;
-  }
+  if (!timer) return true;
+  if (PollerTimers::cancel(timer) != PollerTimers::Cancel::kTaken) return false;
   delete timer;  // its reference is not the last one: the caller has one
   return true;
 }
@@ -188,9 +176,7 @@ Runnable* DeadlineScope::later(Kind kind, int reason) {
   MutexLock lock(deadline_mutex_);
   int& stored = later_[static_cast<size_t>(kind)];
   stored = stored != 0 ? stored : reason;
-  if (std::exchange(posted_, true)) {
-    return nullptr;
-  }
+  if (std::exchange(posted_, true)) return nullptr;
   retain();
   return this;
 }
@@ -221,12 +207,8 @@ int64_t DeadlineScope::own_remaining_ns() const {
     const int64_t deadline_ns = due_.deadline_ns(now_ns);
     return deadline_ns == kNever ? kNever : std::max<int64_t>(deadline_ns - now_ns, 0);
   }
-  if (stage_ == Stage::kFinished) {
-    return kNever;
-  }
-  if (expired_) {
-    return 0;
-  }
+  if (stage_ == Stage::kFinished) return kNever;
+  if (expired_) return 0;
   return timer_ ? std::max<int64_t>(PollerTimers::remaining_ns(timer_, clock), 0) : kNever;
 }
 
@@ -244,9 +226,7 @@ bool DeadlineScope::belongs_to(const void* owner) const {
 }
 
 int64_t DeadlineScope::remaining_ns() const {
-  if (reason() != 0) {
-    return 0;
-  }
+  if (reason() != 0) return 0;
   int64_t remaining_ns = kNever;
   for (const DeadlineScope* scope = this; scope; scope = scope->outer()) {
     remaining_ns = std::min(remaining_ns, scope->own_remaining_ns());

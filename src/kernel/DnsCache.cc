@@ -9,9 +9,7 @@ namespace workflow {
 
 DnsCache::Entry* DnsCache::use(std::string_view key) {
   const auto found = names_.find(key);
-  if (found == names_.end()) {
-    return nullptr;
-  }
+  if (found == names_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   return &*found->second;
 }
@@ -26,9 +24,7 @@ void DnsCache::erase(std::string_view key) {
 
 void DnsCache::put(Entry&& entry) {
   erase(entry.key);
-  if (limits_.max_names == 0) {
-    return;
-  }
+  if (limits_.max_names == 0) return;
   if (entries_.size() >= limits_.max_names) {
     erase(std::string(entries_.back().key));
   }
@@ -43,9 +39,7 @@ void DnsCache::put(Entry&& entry) {
 
 std::optional<DnsCache::Answer> DnsCache::find(std::string_view key, int64_t now_ns) {
   const Entry* entry = use(key);
-  if (!entry || entry->fresh_until_ns <= now_ns) {
-    return std::nullopt;
-  }
+  if (!entry || entry->fresh_until_ns <= now_ns) return std::nullopt;
   return entry->answer;
 }
 
@@ -83,9 +77,7 @@ std::optional<DnsCache::Stale> DnsCache::find_stale(std::string_view key, int64_
 
 HostAddresses DnsCache::take_stale(std::string_view key, int64_t now_ns) {
   Entry* entry = use_stale(key, now_ns);
-  if (!entry) {
-    return nullptr;
-  }
+  if (!entry) return nullptr;
   const int64_t retry_ns = saturating_add(now_ns, limits_.stale_retry_ns);
   entry->fresh_until_ns =
       std::max(entry->fresh_until_ns, std::min(retry_ns, entry->stale_until_ns));
@@ -94,9 +86,7 @@ HostAddresses DnsCache::take_stale(std::string_view key, int64_t now_ns) {
 
 void DnsCache::forget(std::string_view key, int64_t now_ns) {
   const auto found = names_.find(key);
-  if (found == names_.end()) {
-    return;
-  }
+  if (found == names_.end()) return;
   Entry& entry = *found->second;
   const int64_t earliest_ns = saturating_add(entry.stored_ns, limits_.ttl_min_ns);
   entry.fresh_until_ns = std::min(entry.fresh_until_ns, std::max(earliest_ns, now_ns));

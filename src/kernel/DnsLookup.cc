@@ -27,9 +27,7 @@ class DnsLookup::Socket final : public IoHandler {
 
   // False with errno.
   bool watch(uint32_t events) {
-    if (events == events_) {
-      return true;
-    }
+    if (events == events_) return true;
     Poller& poller = lookup_->poller_;
     if (events_ != 0) {
       poller.remove(fd());
@@ -42,9 +40,7 @@ class DnsLookup::Socket final : public IoHandler {
   // keep c-ares from what stands behind it: the socket is level-triggered.
   ssize_t receive(unsigned char* buffer, size_t size, int flags, struct sockaddr* from,
                   socklen_t* length) {
-    if (!has_datagrams_) {
-      return receive_stream(buffer, size, flags);
-    }
+    if (!has_datagrams_) return receive_stream(buffer, size, flags);
     const ssize_t n = receive_some(buffer, size, flags, from, length);
     if (n >= 0 && !lookup_->admit(buffer, static_cast<size_t>(n), true)) {
       errno = EAGAIN;
@@ -78,9 +74,7 @@ class DnsLookup::Socket final : public IoHandler {
   ssize_t receive_stream(unsigned char* buffer, size_t size, int flags) {
     if (left_ == 0) {
       const ssize_t n = read_more(flags);
-      if (n <= 0) {
-        return n;
-      }
+      if (n <= 0) return n;
     }
     const size_t taken = std::min(size, left_);
     std::copy_n(message_.end() - static_cast<std::ptrdiff_t>(left_), taken, buffer);
@@ -103,9 +97,7 @@ class DnsLookup::Socket final : public IoHandler {
     }
     const ssize_t n = receive_some(&message_[had], wanted - had, flags, nullptr, nullptr);
     message_.resize(n > 0 ? had + static_cast<size_t>(n) : had);
-    if (n <= 0) {
-      return n;
-    }
+    if (n <= 0) return n;
     if (message_.size() >= kLengthSize && message_.size() == whole_size()) {
       if (lookup_->admit(message_.data() + kLengthSize, message_.size() - kLengthSize, false)) {
         left_ = message_.size();
@@ -470,13 +462,9 @@ void DnsLookup::socket_state(void* self, ares_socket_t fd, int readable, int wri
 bool DnsLookup::admit(unsigned char* bytes, size_t size, bool is_datagram) {
   constexpr int kServFail = 2;
   constexpr int kNxDomain = 3;
-  if (size < DnsMessage::kHeaderSize) {
-    return false;
-  }
+  if (size < DnsMessage::kHeaderSize) return false;
   const DnsMessage message(bytes, size);
-  if (!message.is_response()) {
-    return false;
-  }
+  if (!message.is_response()) return false;
   const int code = message.code();
   // A datagram that was cut off will be asked for by TCP.
   const bool will_be_whole = is_datagram && message.is_truncated();
@@ -530,9 +518,7 @@ DnsAnswer DnsLookup::error_of(const Question& question, int status) const {
     case ARES_ENOMEM:
       return {.error = EAI_MEMORY};
     default:
-      if (question.broken) {
-        return {.error = EAI_FAIL};
-      }
+      if (question.broken) return {.error = EAI_FAIL};
       return {.error = system_error_ ? EAI_SYSTEM : EAI_AGAIN, .system_error = system_error_};
   }
 }

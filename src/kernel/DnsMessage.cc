@@ -48,20 +48,14 @@ bool DnsAnswer::is_verdict() const {
 
 int DnsMessage::family() const {
   size_t at = kHeaderSize;
-  if (get16(4) != 1 || !read_name(at) || size_ - at < kQuestionTail) {
-    return AF_UNSPEC;
-  }
+  if (get16(4) != 1 || !read_name(at) || size_ - at < kQuestionTail) return AF_UNSPEC;
   const int type = static_cast<int>(get16(at));
   return type == type_of(AF_INET) ? AF_INET : type == type_of(AF_INET6) ? AF_INET6 : AF_UNSPEC;
 }
 
 DnsAnswer DnsMessage::read(std::string_view name, int family) const {
-  if (code() == kNxDomain) {
-    return {.error = EAI_NONAME};
-  }
-  if (code() != 0) {
-    return {.error = EAI_AGAIN};
-  }
+  if (code() == kNxDomain) return {.error = EAI_NONAME};
+  if (code() != 0) return {.error = EAI_AGAIN};
   const std::optional<Records> records = read_records(family);
   return records ? choose(*records, wire_name(name)) : DnsAnswer{.error = EAI_FAIL};
 }
@@ -122,20 +116,14 @@ std::optional<DnsMessage::WireName> DnsMessage::read_name(size_t& at) const {
   bool moved = false;
   int pointers = 0;
   for (size_t part = position;;) {
-    if (position >= limit) {
-      return std::nullopt;
-    }
+    if (position >= limit) return std::nullopt;
     const size_t length = bytes_[position];
     if (length >= 0xc0) {
-      if (limit - position < 2) {
-        return std::nullopt;
-      }
+      if (limit - position < 2) return std::nullopt;
       const size_t target = get16(position) & 0x3fff;
       at = moved ? at : position + 2;
       moved = true;
-      if (target >= part || ++pointers > kMaxLabels) {
-        return std::nullopt;
-      }
+      if (target >= part || ++pointers > kMaxLabels) return std::nullopt;
       limit = part;
       part = position = target;
       continue;
@@ -159,44 +147,32 @@ std::optional<DnsMessage::WireName> DnsMessage::read_name(size_t& at) const {
 std::optional<DnsMessage::Records> DnsMessage::read_records(int family) const {
   size_t at = kHeaderSize;
   for (uint32_t i = get16(4); i > 0; i--) {
-    if (!read_name(at) || size_ - at < kQuestionTail) {
-      return std::nullopt;
-    }
+    if (!read_name(at) || size_ - at < kQuestionTail) return std::nullopt;
     at += kQuestionTail;
   }
   Records records;
   const size_t count = get16(6);
   records.all_read = count <= kMaxRecords;
   for (size_t i = std::min(count, kMaxRecords); i > 0; i--) {
-    if (!read_record(at, family, records)) {
-      return std::nullopt;
-    }
+    if (!read_record(at, family, records)) return std::nullopt;
   }
   return records;
 }
 
 bool DnsMessage::read_record(size_t& at, int family, Records& records) const {
   std::optional<WireName> owner = read_name(at);
-  if (!owner || size_ - at < kRecordHeader) {
-    return false;
-  }
+  if (!owner || size_ - at < kRecordHeader) return false;
   const int type = static_cast<int>(get16(at));
   const int klass = static_cast<int>(get16(at + 2));
   const uint32_t ttl_s = get32(at + 4);
   const size_t size = get16(at + 8);
   size_t data = at + kRecordHeader;
-  if (size > size_ - data) {
-    return false;
-  }
+  if (size > size_ - data) return false;
   at = data + size;
-  if (klass != kClassIn) {
-    return true;
-  }
+  if (klass != kClassIn) return true;
   if (type == kTypeCname) {
     std::optional<WireName> target = read_name(data);
-    if (!target || data != at) {
-      return false;
-    }
+    if (!target || data != at) return false;
     records.aliases.emplace(std::move(*owner), Alias{std::move(*target), ttl_s});
   } else if (type == type_of(family)) {
     if (size != (family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr))) {

@@ -65,9 +65,7 @@ void FiberScheduler::point() {
   if (options_.spurious_wakeups && waiting_ > 0) {
     maybe_wake_spuriously();
   }
-  if (ready_.empty()) {
-    return;
-  }
+  if (ready_.empty()) return;
   if (interleaving_.by_priority()) {
     if (interleaving_.preempt()) {
       current_->priority = interleaving_.lowest_priority();
@@ -99,9 +97,7 @@ void FiberScheduler::yield_to(VirtualThread* next) {
 }
 
 void FiberScheduler::maybe_wake_spuriously() {
-  if (!interleaving_.one_in_power_of_two(kSpuriousBits)) {
-    return;
-  }
+  if (!interleaving_.one_in_power_of_two(kSpuriousBits)) return;
   const size_t first = interleaving_.below(threads_.size());
   for (size_t i = 0; i < threads_.size(); i++) {
     VirtualThread* thread = threads_[(first + i) % threads_.size()].get();
@@ -124,9 +120,7 @@ void FiberScheduler::make_ready(VirtualThread* thread, bool timed_out) {
 }
 
 size_t FiberScheduler::choose_ready() {
-  if (!interleaving_.by_priority()) {
-    return interleaving_.below(ready_.size());
-  }
+  if (!interleaving_.by_priority()) return interleaving_.below(ready_.size());
   size_t best = 0;
   for (size_t i = 1; i < ready_.size(); i++) {
     if (ready_[i]->priority > ready_[best]->priority) {
@@ -140,9 +134,7 @@ size_t FiberScheduler::choose_ready() {
 // reached, or thread 0.
 FiberScheduler::VirtualThread* FiberScheduler::take_next() {
   while (ready_.empty()) {
-    if (!advance_time()) {
-      return threads_[0].get();
-    }
+    if (!advance_time()) return threads_[0].get();
   }
   const size_t i = choose_ready();
   VirtualThread* next = ready_[i];
@@ -200,9 +192,7 @@ void FiberScheduler::switch_to(VirtualThread* next) {
 
 FiberScheduler::HeldMutex* FiberScheduler::find_held(const void* mutex) {
   for (HeldMutex& held : held_) {
-    if (held.mutex == mutex) {
-      return &held;
-    }
+    if (held.mutex == mutex) return &held;
   }
   return nullptr;
 }
@@ -243,9 +233,7 @@ void FiberScheduler::lock(const void* mutex) {
 
 bool FiberScheduler::try_lock(const void* mutex) {
   point();
-  if (find_held(mutex)) {
-    return false;
-  }
+  if (find_held(mutex)) return false;
   held_.push_back({mutex, current_});
   return true;
 }
@@ -277,9 +265,7 @@ void FiberScheduler::notify(const void* condition, bool all) {
   size_t found = 0;
   for (size_t i = 0; waiting_ > 0 && i < threads_.size(); i++) {
     VirtualThread* thread = threads_[i].get();
-    if (thread->state != State::kWaiting || thread->object != condition) {
-      continue;
-    }
+    if (thread->state != State::kWaiting || thread->object != condition) continue;
     if (all) {
       make_ready(thread, false);
     } else if (interleaving_.below(++found) == 0) {
@@ -354,9 +340,7 @@ void FiberScheduler::run_others(int64_t until_ns) {
   if (!on_main_thread()) {
     fail("run() belongs to the thread that made the simulation");
   }
-  if (over_limit()) {
-    return;
-  }
+  if (over_limit()) return;
   run_until_ns_ = until_ns;
   current_->state = State::kResting;
   block();

@@ -11,9 +11,7 @@ namespace {
 
 bool ring_wanted(FileBackend backend) {
   // A simulation cannot schedule the kernel's threads.
-  if (VirtualScheduler::current()) {
-    return false;
-  }
+  if (VirtualScheduler::current()) return false;
   if (backend == FileBackend::kChoose) {
     const char* given = std::getenv(FileIo::kVariable);
     return !given || std::string_view(given) != "threads";
@@ -30,9 +28,7 @@ FileIo::~FileIo() = default;
 
 void FileIo::choose() {
   schedule_point();
-  if (chosen_.load(std::memory_order_acquire)) {
-    return;
-  }
+  if (chosen_.load(std::memory_order_acquire)) return;
   MutexLock lock(mutex_);
   if (!chosen_.load(std::memory_order_relaxed)) {
     if (!refusing_ && ring_wanted(options_.backend)) {
@@ -44,9 +40,7 @@ void FileIo::choose() {
 
 int FileIo::submit(FileOperation* operation) {
   choose();
-  if (ring_ && FileRing::suits(operation->request())) {
-    return ring_->post(operation);
-  }
+  if (ring_ && FileRing::suits(operation->request())) return ring_->post(operation);
   return threads_.post(operation, FileThreads::Progress::kNew);
 }
 

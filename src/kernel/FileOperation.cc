@@ -65,9 +65,7 @@ UniqueFd open_path(const FileRequest& request) {
 
 long call_on_path(const FileRequest& request) {
   const UniqueFd fd = open_path(request);
-  if (!fd.valid()) {
-    return -errno;
-  }
+  if (!fd.valid()) return -errno;
   const long result = call(request, fd.get());
   if (result == -EAGAIN && ::fcntl(fd.get(), F_SETFL, 0) == 0) {
     // A device for which O_NONBLOCK affects more than opening.

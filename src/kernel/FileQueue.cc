@@ -13,9 +13,7 @@ void FileQueue::push_back(FileOperation* operation) {
 }
 
 FileOperation* FileQueue::pop_front() {
-  if (empty()) {
-    return nullptr;
-  }
+  if (empty()) return nullptr;
   auto* const operation = static_cast<FileOperation*>(behind_);
   remove(operation);
   return operation;

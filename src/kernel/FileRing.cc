@@ -45,9 +45,7 @@ bool has_positions(int fd) {
   if (::statx(fd, "", kFlags, kMask, &status) != 0 || (status.stx_mask & kMask) != kMask) {
     return false;
   }
-  if (S_ISBLK(status.stx_mode)) {
-    return true;
-  }
+  if (S_ISBLK(status.stx_mode)) return true;
   return S_ISREG(status.stx_mode) &&
          (status.stx_dev_major != 0 || (status.stx_size > 0 && ::lseek(fd, 0, SEEK_CUR) >= 0));
 }
@@ -93,9 +91,7 @@ int FileRing::open(int most_in_flight) {
   most_in_flight_ =
       std::clamp(static_cast<unsigned>(std::max(most_in_flight, 1)), 1U, kMostCompletions / 2);
   wake_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
-  if (!wake_fd_.valid()) {
-    return errno;
-  }
+  if (!wake_fd_.valid()) return errno;
   struct io_uring_params params = {};
   params.flags = IORING_SETUP_CQSIZE;
   params.cq_entries = std::max(most_in_flight_ + kMostCancels + 1, kBatch);
@@ -103,9 +99,7 @@ int FileRing::open(int most_in_flight) {
     return -result;
   }
   ring_open_ = true;
-  if ((params.features & kFeatures) != kFeatures || !supports_all()) {
-    return ENOSYS;
-  }
+  if ((params.features & kFeatures) != kFeatures || !supports_all()) return ENOSYS;
   unsigned workers[2] = {kMostWorkers, 0};  // 0: unchanged
   // A kernel before 5.15 keeps its own limit.
   ::io_uring_register_iowq_max_workers(&ring_, workers);
@@ -116,9 +110,7 @@ int FileRing::open(int most_in_flight) {
 
 bool FileRing::supports_all() const {
   struct io_uring_probe* probe = ::io_uring_get_probe_ring(const_cast<struct io_uring*>(&ring_));
-  if (!probe) {
-    return false;
-  }
+  if (!probe) return false;
   const bool all = std::all_of(std::begin(kOpcodes), std::end(kOpcodes), [probe](int opcode) {
     return ::io_uring_opcode_supported(probe, opcode) != 0;
   });
@@ -134,13 +126,9 @@ FileRing::~FileRing() {
 
 bool FileRing::suits(const FileRequest& request) {
   using Kind = FileRequest::Kind;
-  if (request.path || request.offset < 0 || request.size > kMostBytes) {
-    return false;
-  }
+  if (request.path || request.offset < 0 || request.size > kMostBytes) return false;
   const bool vector = request.kind == Kind::kReadVector || request.kind == Kind::kWriteVector;
-  if (vector && (request.vector_count < 1 || request.vector_count > IOV_MAX)) {
-    return false;
-  }
+  if (vector && (request.vector_count < 1 || request.vector_count > IOV_MAX)) return false;
   return has_positions(request.fd) && !(request.writes() && file_size_limited());
 }
 
@@ -148,9 +136,7 @@ int FileRing::post(FileOperation* operation) {
   bool wake;
   {
     MutexLock lock(mutex_);
-    if (const int error = refusing_ ? ECANCELED : operation->end_reason()) {
-      return error;
-    }
+    if (const int error = refusing_ ? ECANCELED : operation->end_reason()) return error;
     waiting_.push_back(operation);
     operation->in_ring_ = FileOperation::Place::kWaiting;
     wake = asleep_ && idle_;

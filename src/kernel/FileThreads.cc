@@ -31,26 +31,18 @@ FileThreads::FileThreads(HandlerPool& handlers, int most)
 
 int FileThreads::ensure_started() {
   schedule_point();
-  if (started_.load(std::memory_order_acquire)) {
-    return 0;
-  }
+  if (started_.load(std::memory_order_acquire)) return 0;
   MutexLock lock(starting_);
-  if (stopped_) {
-    return ECANCELED;
-  }
+  if (stopped_) return ECANCELED;
   if (!started_.load(std::memory_order_relaxed)) {
-    if (!start()) {
-      return EAGAIN;
-    }
+    if (!start()) return EAGAIN;
     started_.store(true, std::memory_order_release);
   }
   return 0;
 }
 
 int FileThreads::post(FileOperation* operation, Progress progress) {
-  if (const int error = ensure_started()) {
-    return error;
-  }
+  if (const int error = ensure_started()) return error;
   operation->threads_ = this;
   mutex_.lock();
   const bool refused = progress == Progress::kNew && refusing_;
@@ -74,9 +66,7 @@ Runnable* FileThreads::next() {
 
 bool FileThreads::withdraw(FileOperation* operation) {
   MutexLock lock(mutex_);
-  if (operation->in_threads_ != FileOperation::Place::kWaiting) {
-    return false;
-  }
+  if (operation->in_threads_ != FileOperation::Place::kWaiting) return false;
   FileQueue::remove(operation);
   waiting_--;
   operation->in_threads_ = FileOperation::Place::kElsewhere;

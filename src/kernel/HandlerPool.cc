@@ -20,9 +20,7 @@ HandlerPool::HandlerPool(int threads)
     : WorkerPool({.name = "wf-handler", .threads = threads, .grow_when_starved = true}) {}
 
 void HandlerPool::post(RunnableList& batch, bool turn_ends) {
-  if (batch.empty()) {
-    return;
-  }
+  if (batch.empty()) return;
   watch(batch.back());
   const bool uses_intake = may_use_intake(batch.size());
   if (!(uses_intake ? intake_.push(batch) : append(batch, turn_ends))) {
@@ -36,9 +34,8 @@ void HandlerPool::post(RunnableList& batch, bool turn_ends) {
 bool HandlerPool::may_use_intake(size_t batch) {
   ThreadContext& context = ThreadContext::current();
   context.posted += batch;
-  if (context.posted_to == this && context.posted < kPiece) [[likely]] {
+  if (context.posted_to == this && context.posted < kPiece) [[likely]]
     return true;
-  }
   // It may have left items in the intake of this pool before it posted to another one.
   context.posted_to = this;
   context.posted = 0;

@@ -37,9 +37,7 @@ std::optional<Number> number(std::string_view text) {
 
 // The index of an interface given by number or name.
 std::optional<uint32_t> scope_index(std::string_view scope) {
-  if (const auto index = number<uint32_t>(scope)) {
-    return index;
-  }
+  if (const auto index = number<uint32_t>(scope)) return index;
   char name[IF_NAMESIZE] = {};
   if (scope.empty() || scope.size() >= sizeof name || scope.find('\0') != scope.npos) {
     return std::nullopt;
@@ -53,9 +51,7 @@ std::optional<uint32_t> scope_index(std::string_view scope) {
 template <class Address>
 std::optional<Address> parse(int family, std::string_view text) {
   char terminated[INET6_ADDRSTRLEN] = {};
-  if (text.size() >= sizeof terminated || text.find('\0') != text.npos) {
-    return std::nullopt;
-  }
+  if (text.size() >= sizeof terminated || text.find('\0') != text.npos) return std::nullopt;
   text.copy(terminated, text.size());
   Address address;
   return ::inet_pton(family, terminated, &address) == 1 ? std::optional(address) : std::nullopt;
@@ -109,9 +105,7 @@ std::optional<HostAddress> HostAddress::of(const struct sockaddr* address, sockl
       address &&
       ((address->sa_family == AF_INET && length >= static_cast<socklen_t>(sizeof(sockaddr_in))) ||
        (address->sa_family == AF_INET6 && length >= static_cast<socklen_t>(sizeof(sockaddr_in6))));
-  if (!complete) {
-    return std::nullopt;
-  }
+  if (!complete) return std::nullopt;
   HostAddress result = {};
   result.length = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   std::memcpy(&result.address, address, result.length);
@@ -127,20 +121,14 @@ void HostAddress::set_port(uint16_t port) {
 }
 
 std::optional<HostAddress> numeric_host(std::string_view host) {
-  if (const auto v4 = parse<struct in_addr>(AF_INET, host)) {
-    return HostAddress::of(*v4);
-  }
+  if (const auto v4 = parse<struct in_addr>(AF_INET, host)) return HostAddress::of(*v4);
   const size_t percent = host.find('%');
   const auto v6 = parse<struct in6_addr>(AF_INET6, host.substr(0, percent));
-  if (!v6) {
-    return std::nullopt;
-  }
+  if (!v6) return std::nullopt;
   uint32_t scope = 0;
   if (percent != host.npos) {
     const auto index = scope_index(host.substr(percent + 1));
-    if (!index) {
-      return std::nullopt;
-    }
+    if (!index) return std::nullopt;
     scope = *index;
   }
   return HostAddress::of(*v6, 0, scope);
@@ -162,9 +150,7 @@ std::optional<HostAddress> numeric_host_and_port(std::string_view text, uint16_t
   }
   const auto value = port.empty() ? std::optional(default_port) : number<uint16_t>(port.substr(1));
   auto address = numeric_host(host);
-  if (!address || !value || *value == 0) {
-    return std::nullopt;
-  }
+  if (!address || !value || *value == 0) return std::nullopt;
   address->set_port(*value);
   return address;
 }
@@ -175,9 +161,7 @@ bool is_host_name(std::string_view host) {
   if (host.ends_with('.')) {
     host.remove_suffix(1);
   }
-  if (host.empty() || host.size() > kMaxName) {
-    return false;
-  }
+  if (host.empty() || host.size() > kMaxName) return false;
   for (;;) {
     const size_t dot = host.find('.');
     const std::string_view label = host.substr(0, dot);
@@ -185,9 +169,7 @@ bool is_host_name(std::string_view host) {
         !std::all_of(label.begin(), label.end(), is_name_character)) {
       return false;
     }
-    if (dot == host.npos) {
-      return !looks_like_number(label);
-    }
+    if (dot == host.npos) return !looks_like_number(label);
     host.remove_prefix(dot + 1);
   }
 }
@@ -201,9 +183,7 @@ std::string lower_case(std::string_view text) {
 void sort_by_route(std::vector<HostAddress>& addresses) {
   const auto is_v6 = [](const HostAddress& address) { return address.family() == AF_INET6; };
   const auto first_v6 = std::find_if(addresses.begin(), addresses.end(), is_v6);
-  if (first_v6 == addresses.end() || std::all_of(addresses.begin(), addresses.end(), is_v6)) {
-    return;
-  }
+  if (first_v6 == addresses.end() || std::all_of(addresses.begin(), addresses.end(), is_v6)) return;
   const bool v6_first = has_route(*first_v6);
   std::stable_partition(addresses.begin(), addresses.end(),
                         [&](const HostAddress& address) { return is_v6(address) == v6_first; });

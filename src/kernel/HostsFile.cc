@@ -21,9 +21,7 @@ HostsFile::HostsFile(std::string_view text) {
 
 void HostsFile::add_line(std::string_view line) {
   const auto address = numeric_host(take_word(line));
-  if (!address) {
-    return;
-  }
+  if (!address) return;
   for (std::string_view name = take_word(line); !name.empty(); name = take_word(line)) {
     if (name.ends_with('.')) {
       name.remove_suffix(1);

@@ -37,9 +37,7 @@ class alignas(64) Intake {
   // Takes all items of the list, which is empty then. Returns false, and takes none, if the intake
   // is closed. One atomic operation, unless other threads push at the same time.
   bool push(RunnableList& items) {
-    if (items.empty()) {
-      return true;
-    }
+    if (items.empty()) return true;
     Runnable* const oldest = items.head_;
     Runnable* const newest = turn_round(oldest);
     Runnable* top = top_.load(std::memory_order_acquire);
@@ -62,9 +60,7 @@ class alignas(64) Intake {
   // Appends all items to `items`, and returns how many. O(number of items).
   size_t take(RunnableList& items) {
     Runnable* top = top_.load(std::memory_order_seq_cst);
-    if (!top || top == mark()) {
-      return 0;
-    }
+    if (!top || top == mark()) return 0;
     schedule_point();
     // Nobody closes an intake that holds something, so what is taken now is not the mark.
     top = top_.exchange(nullptr, std::memory_order_acq_rel);

@@ -105,9 +105,7 @@ void LeaderThreads::note_replacement() {
 }
 
 bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
-  if (finished.empty()) {
-    return true;
-  }
+  if (finished.empty()) return true;
   if (watch_ && !stopping) {
     const int64_t now_ns = monotonic_ns();
     const bool follows_closely = now_ns - last_round_ns_ < kCloseRoundsNs;
@@ -123,12 +121,8 @@ bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
 
 bool LeaderThreads::is_over(Turn& turn) {
   const int64_t now_ns = monotonic_ns();
-  if (now_ns < turn.look_ns) {
-    return false;
-  }
-  if (now_ns >= turn.until_ns) {
-    return true;
-  }
+  if (now_ns < turn.look_ns) return false;
+  if (now_ns >= turn.until_ns) return true;
   const int64_t cpu_ns = thread_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
   if (turn.until_cpu_ns == 0) {
     turn.until_cpu_ns = cpu_ns + kMaxCallbacksNs - kUnmeasuredNs;
@@ -169,9 +163,7 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
 
 Runnable* LeaderThreads::next(uint64_t& callback_epoch) {
   MutexLock lock(rest_mutex_);
-  if (word_.load(std::memory_order_relaxed) != callback_epoch) {
-    return nullptr;
-  }
+  if (word_.load(std::memory_order_relaxed) != callback_epoch) return nullptr;
   Runnable* item = rest_.pop_front();
   if (item) {
     callback_epoch += 2;

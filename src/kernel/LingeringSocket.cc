@@ -41,16 +41,12 @@ LingeringSocket::LingeringSocket(Poller& poller, UniqueFd fd, size_t size_limit)
 void LingeringSocket::end_connection(Poller& poller, UniqueFd fd, int64_t deadline_ns,
                                      size_t size_limit, bool is_sending) {
   ::shutdown(fd.get(), SHUT_WR);
-  if (!is_sending && !has_unacknowledged_bytes(fd.get())) {
-    return;
-  }
+  if (!is_sending && !has_unacknowledged_bytes(fd.get())) return;
   std::unique_ptr<LingeringSocket> socket(new (std::nothrow)
                                               LingeringSocket(poller, std::move(fd), size_limit));
   // The timer keeps the object alive: even without a deadline, left_queue() ends it when the poller
   // stops.
-  if (!socket || poller.add(socket->fd_.get(), EPOLLIN | EPOLLRDHUP, socket.get()) != 0) {
-    return;
-  }
+  if (!socket || poller.add(socket->fd_.get(), EPOLLIN | EPOLLRDHUP, socket.get()) != 0) return;
   if (poller.timers().schedule(socket.get(), std::min(deadline_ns, kNever - 1))) {
     static_cast<void>(socket.release());
   } else {
@@ -64,9 +60,7 @@ void LingeringSocket::on_events(uint32_t /*events*/, RunnableList& /*finished*/)
   constexpr size_t kReadSize = size_t{16} * 1024;
   char buffer[kReadSize];
   const ssize_t n = socket_read(fd_.get(), buffer, sizeof buffer);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    return;
-  }
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
   if (n <= 0) {
     end();
     return;

@@ -83,9 +83,7 @@ void Listener::pause() {
 }
 
 void Listener::left_queue(bool stopped, RunnableList&) {
-  if (stopped || closing_ || !paused_) {
-    return;
-  }
+  if (stopped || closing_ || !paused_) return;
   if (!spare_.valid()) {
     spare_ = open_spare();
   }

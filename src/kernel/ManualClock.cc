@@ -19,9 +19,7 @@ namespace {
 std::optional<uint64_t> quiet_count(Runtime& runtime) {
   const std::optional<uint64_t> handlers = runtime.handlers().quiet_count();
   const std::optional<uint64_t> compute = runtime.compute().quiet_count();
-  if (!handlers || !compute) {
-    return std::nullopt;
-  }
+  if (!handlers || !compute) return std::nullopt;
   return *handlers + *compute;
 }
 
@@ -34,9 +32,7 @@ bool expire(Runtime& runtime) {
     while (timers.end_due(PollerTimers::Ender::kClock, finished) > 0) {
     }
   }
-  if (finished.empty()) {
-    return false;
-  }
+  if (finished.empty()) return false;
   // A handler that has called this takes the first of them itself.
   const bool on_worker = ThreadContext::current().pool == &runtime.handlers();
   runtime.handlers().post(finished, on_worker);
@@ -46,9 +42,7 @@ bool expire(Runtime& runtime) {
 bool all_settled(Runtime& runtime) {
   for (size_t i = 0; i < runtime.poller_count(); i++) {
     const Poller& poller = runtime.poller(i);
-    if (!poller.settled() || poller.has_descriptors()) {
-      return false;
-    }
+    if (!poller.settled() || poller.has_descriptors()) return false;
   }
   return true;
 }
@@ -152,9 +146,7 @@ void ManualClock::settle(Runtime& runtime) {
 
 bool ManualClock::post_more() {
   // Whoever has it, most likely the thread that called advance(), looks itself.
-  if (!stepping_.try_lock()) {
-    return false;
-  }
+  if (!stepping_.try_lock()) return false;
   const bool more = step_on_worker();
   stepping_.unlock();
   return more;
@@ -163,19 +155,11 @@ bool ManualClock::post_more() {
 // As settle(), but it gives up where settle() would wait.
 bool ManualClock::step_on_worker() {
   Runtime& runtime = Runtime::current();
-  if (advancing_ != &runtime) {
-    return false;
-  }
+  if (advancing_ != &runtime) return false;
   const std::optional<uint64_t> before = quiet_count(runtime);
-  if (!before) {
-    return false;
-  }
-  if (expire(runtime)) {
-    return true;
-  }
-  if (!all_settled(runtime) || quiet_count(runtime) != before) {
-    return false;
-  }
+  if (!before) return false;
+  if (expire(runtime)) return true;
+  if (!all_settled(runtime) || quiet_count(runtime) != before) return false;
   const int64_t next_ns = earliest_ns(runtime);
   if (next_ns > target_ns_) {  // or kNever, which no clock reaches
     return false;
@@ -228,9 +212,7 @@ bool ManualClock::advance_to_next_deadline(Runtime& runtime) {
   MutexLock stepping(stepping_);
   settle(runtime);
   const int64_t next_ns = earliest_ns(runtime);
-  if (next_ns == kNever) {
-    return false;
-  }
+  if (next_ns == kNever) return false;
   step_to(runtime, next_ns);
   return true;
 }

@@ -58,9 +58,7 @@ class EpollMultiplexer final : public Multiplexer {
   }
 
   void arm(int64_t deadline_ns) override {
-    if (deadline_ns == kNever) {
-      return;
-    }
+    if (deadline_ns == kNever) return;
     if (!follows_system_clock_) {
       // The thread that moves the clock wakes the poller, but it does not know of timers that are
       // due without a move.
@@ -195,13 +193,9 @@ class VirtualMultiplexer final : public Multiplexer {
 }  // namespace
 
 std::unique_ptr<Multiplexer> Multiplexer::create(Clock& clock) {
-  if (VirtualScheduler::current()) {
-    return std::make_unique<VirtualMultiplexer>(clock);
-  }
+  if (VirtualScheduler::current()) return std::make_unique<VirtualMultiplexer>(clock);
   auto multiplexer = std::make_unique<EpollMultiplexer>(clock);
-  if (!multiplexer->open()) {
-    return nullptr;
-  }
+  if (!multiplexer->open()) return nullptr;
   return multiplexer;
 }
 

@@ -15,9 +15,7 @@ Poller::Poller(Clock& clock, HandlerPool& handlers, LeaderWatch* watch)
 
 bool Poller::start() {
   multiplexer_ = Multiplexer::create(clock_);
-  if (!multiplexer_) {
-    return false;
-  }
+  if (!multiplexer_) return false;
   timers_.attach(*multiplexer_);
   return threads_.start();
 }
@@ -72,9 +70,7 @@ void Poller::finish_retired() {
 bool Poller::post(Runnable* item) {
   {
     MutexLock lock(inbox_mutex_);
-    if (inbox_closed_) {
-      return false;
-    }
+    if (inbox_closed_) return false;
     inbox_.push_back(item);
     rounds_asked_++;
   }
@@ -108,9 +104,7 @@ uint64_t Poller::ask_for_round() {
   uint64_t round = 0;
   {
     MutexLock lock(inbox_mutex_);
-    if (inbox_closed_) {
-      return 0;
-    }
+    if (inbox_closed_) return 0;
     round = ++rounds_asked_;
   }
   multiplexer_->wake();
@@ -127,9 +121,7 @@ void Poller::wait_for_round(uint64_t round) {
 bool Poller::settled() const {
   {
     MutexLock lock(inbox_mutex_);
-    if (rounds_made_ != rounds_asked_) {
-      return false;
-    }
+    if (rounds_made_ != rounds_asked_) return false;
   }
   return timers_.settled();
 }
@@ -152,9 +144,7 @@ void Poller::lead() {
       closing = handle_wake_up();
     }
     finish_retired();
-    if (!threads_.deliver(finished_, stopping_)) {
-      return;
-    }
+    if (!threads_.deliver(finished_, stopping_)) return;
     end_round();
   }
 }

@@ -13,9 +13,7 @@ namespace workflow {
 // The monotonic clock is read first, so the result is too early by the time between the two
 // readings. A poller that wakes too early computes the time again.
 int64_t PollerTimers::monotonic_of(ClockId clock, int64_t deadline_ns) const {
-  if (clock == ClockId::kMonotonic || deadline_ns == kNever) {
-    return deadline_ns;
-  }
+  if (clock == ClockId::kMonotonic || deadline_ns == kNever) return deadline_ns;
   const int64_t now_ns = clock_.now_ns();
   const int64_t left_ns = deadline_ns - clock_.now_ns_on(clock);
   return saturating_add(now_ns, std::max<int64_t>(left_ns, 0));
@@ -46,9 +44,7 @@ void PollerTimers::erase(TimerNode* node) {
 void PollerTimers::return_memory() {
   TimerQueue::Surplus surplus[kClocks];  // freed after the lock is
   MutexLock lock(mutex_);
-  if (!returns_memory_) {
-    return;
-  }
+  if (!returns_memory_) return;
   returns_memory_ = false;
   for (size_t i = 0; i < kClocks; i++) {
     surplus[i] = queues_[i].take_surplus();
@@ -72,9 +68,7 @@ void PollerTimers::insert(TimerNode* node, int64_t deadline_ns) {
 void PollerTimers::move_queued(TimerNode* node, int64_t deadline_ns) {
   const bool later = deadline_ns >= node->deadline_ns_;
   node->deadline_ns_ = deadline_ns;
-  if (later) {
-    return;
-  }
+  if (later) return;
   TimerQueue& queue = queue_of(node);
   if (deadline_ns < queue.deadline_ns(node) && queue.move(node, deadline_ns)) {
     arm(monotonic_of(node->clock_, deadline_ns));
@@ -83,9 +77,7 @@ void PollerTimers::move_queued(TimerNode* node, int64_t deadline_ns) {
 
 bool PollerTimers::settle(TimerNode* node) {
   TimerQueue& queue = queue_of(node);
-  if (node->deadline_ns_ <= queue.deadline_ns(node)) {
-    return false;
-  }
+  if (node->deadline_ns_ <= queue.deadline_ns(node)) return false;
   queue.move(node, node->deadline_ns_);
   return true;
 }
@@ -111,9 +103,7 @@ void PollerTimers::end_round() {
 // To be called after a round that found `due` timers. Decides how long the next timers are
 // collected before the next round.
 void PollerTimers::space_rounds(int64_t now_ns, int due) {
-  if (!clock_.is_system_clock()) {
-    return;
-  }
+  if (!clock_.is_system_clock()) return;
   const bool dense = due >= 2 && (now_ns - last_expiry_ns_) / due < kDenseNs;
   if (dense) {
     spacing_ns_ = std::clamp(spacing_ns_ * 2, kMinSpacingNs, kMaxSpacingNs);
@@ -167,9 +157,7 @@ PollerTimers::Start PollerTimers::queue_or_refuse(TimerNode* node, int64_t deadl
 
 PollerTimers::Cancel PollerTimers::cancel(TimerNode* node) {
   schedule_point();
-  if (!node->flag_.exchange(true, std::memory_order_acq_rel)) {
-    return Cancel::kBeforeStart;
-  }
+  if (!node->flag_.exchange(true, std::memory_order_acq_rel)) return Cancel::kBeforeStart;
   return node->timers_ ? end(node) : Cancel::kTooLate;  // closed, unstarted
 }
 
@@ -206,9 +194,7 @@ PollerTimers::Move PollerTimers::move(TimerNode* node, TimerDue due) {
   schedule_point();
   TimerDue before = node->due_.load(std::memory_order_acquire);
   while (!before.is_started()) {
-    if (before.is_refused()) {
-      return Move::kTooLate;
-    }
+    if (before.is_refused()) return Move::kTooLate;
     schedule_point();
     if (node->flag_.load(std::memory_order_acquire)) {
       if (!node->due_.load(std::memory_order_acquire).is_started()) {
@@ -254,9 +240,7 @@ int64_t PollerTimers::remaining_ns(const TimerNode* node, Clock& clock) {
   PollerTimers* const timers = node->timers_;
   const int64_t now_ns = timers->clock_.now_ns_on(node->clock_);
   MutexLock lock(timers->mutex_);
-  if (!node->queued()) {
-    return -1;
-  }
+  if (!node->queued()) return -1;
   return time_left(node->deadline_ns_, now_ns);
 }
 
@@ -266,9 +250,7 @@ bool PollerTimers::end_for_scope(TimerNode* node) {
   if (node->mark_ == TimerNode::Mark::kNone) {
     node->mark_ = TimerNode::Mark::kScopeEnded;
   }
-  if (!node->queued()) {
-    return false;
-  }
+  if (!node->queued()) return false;
   timers->erase(node);
   node->restarts_ = false;
   return true;
@@ -279,9 +261,7 @@ bool PollerTimers::schedule(TimerNode* node, int64_t deadline_ns) {
   if (node->queued()) {
     erase(node);
   }
-  if (stopped_) {
-    return false;
-  }
+  if (stopped_) return false;
   try {
     insert(node, deadline_ns);
   } catch (const std::bad_alloc&) {
@@ -299,13 +279,9 @@ void PollerTimers::unschedule(TimerNode* node) {
 
 bool PollerTimers::settled() const {
   MutexLock lock(mutex_);
-  if (leaving_) {
-    return false;
-  }
+  if (leaving_) return false;
   for (size_t i = 0; i < kClocks; i++) {
-    if (queues_[i].earliest_ns() <= clock_.now_ns_on(static_cast<ClockId>(i))) {
-      return false;
-    }
+    if (queues_[i].earliest_ns() <= clock_.now_ns_on(static_cast<ClockId>(i))) return false;
   }
   return true;
 }

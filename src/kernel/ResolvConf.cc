@@ -11,9 +11,7 @@ namespace {
 
 // The number after `name` in "name:number", at most `most`; -1 when `option` is something else.
 int option_number(std::string_view option, std::string_view name, int most) {
-  if (!option.starts_with(name)) {
-    return -1;
-  }
+  if (!option.starts_with(name)) return -1;
   option.remove_prefix(name.size());
   int value = -1;
   std::from_chars(option.data(), option.data() + option.size(), value);
@@ -29,9 +27,7 @@ ResolvConf::ResolvConf(std::string_view text) {
 }
 
 void ResolvConf::read_line(std::string_view line) {
-  if (line.starts_with('#') || line.starts_with(';')) {
-    return;
-  }
+  if (line.starts_with('#') || line.starts_with(';')) return;
   const std::string_view keyword = take_word(line);
   if (keyword == "nameserver") {
     const auto server = numeric_host_and_port(take_word(line), ResolvConf::kPort);
@@ -75,9 +71,7 @@ void ResolvConf::read_option(std::string_view option) {
 }
 
 std::vector<std::string> ResolvConf::candidates(std::string_view host) const {
-  if (host.ends_with('.')) {
-    return {std::string(host.substr(0, host.size() - 1))};
-  }
+  if (host.ends_with('.')) return {std::string(host.substr(0, host.size() - 1))};
   std::vector<std::string> names;
   for (const std::string& domain : domains) {
     std::string name = std::string(host) + "." + domain;

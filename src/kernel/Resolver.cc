@@ -65,18 +65,12 @@ void Resolver::resolve(std::string_view host, int family, ResolveRequest* reques
 
 std::optional<Resolver::Answer> Resolver::answer_now(std::string_view host, int family,
                                                      ResolveRequest* request) {
-  if (family != AF_UNSPEC && family != AF_INET && family != AF_INET6) {
-    return no(EAI_FAMILY);
-  }
+  if (family != AF_UNSPEC && family != AF_INET && family != AF_INET6) return no(EAI_FAMILY);
   if (const auto address = numeric_host(host)) {
-    if (family != AF_UNSPEC && family != address->family()) {
-      return no(EAI_ADDRFAMILY);
-    }
+    if (family != AF_UNSPEC && family != address->family()) return no(EAI_ADDRFAMILY);
     return Answer{{0, std::make_shared<const std::vector<HostAddress>>(1, *address)}};
   }
-  if (!is_host_name(host)) {
-    return no(EAI_NONAME);
-  }
+  if (!is_host_name(host)) return no(EAI_NONAME);
   return join(host, family, request);
 }
 
@@ -88,13 +82,9 @@ std::optional<Resolver::Answer> Resolver::join(std::string_view host, int family
   DnsLookup* made = nullptr;
   {
     MutexLock lock(mutex_);
-    if (runtime_.waits_ended()) {
-      return no(EAI_CANCELED);
-    }
+    if (runtime_.waits_ended()) return no(EAI_CANCELED);
     if (now_ns < recheck_ns_) {
-      if (auto known = cache_.find(key, now_ns)) {
-        return Answer{std::move(*known)};
-      }
+      if (auto known = cache_.find(key, now_ns)) return Answer{std::move(*known)};
     }
     auto found = lookups_.find(key);
     if (found == lookups_.end()) {
@@ -159,18 +149,14 @@ std::optional<Resolver::Answer> Resolver::find_here(const DnsLookup& lookup) {
   recheck(now_ns);
   {
     MutexLock lock(mutex_);
-    if (auto known = cache_.find(lookup.key(), now_ns)) {
-      return Answer{std::move(*known)};
-    }
+    if (auto known = cache_.find(lookup.key(), now_ns)) return Answer{std::move(*known)};
   }
   std::string_view name = lookup.host();
   if (name.ends_with('.')) {
     name.remove_suffix(1);
   }
   std::vector<HostAddress> addresses = files_.hosts().find(name, lookup.family());
-  if (addresses.empty()) {
-    return std::nullopt;
-  }
+  if (addresses.empty()) return std::nullopt;
   sort_by_route(addresses);
   const DnsCache::Answer answer{
       0, std::make_shared<const std::vector<HostAddress>>(std::move(addresses))};
@@ -182,9 +168,7 @@ std::optional<Resolver::Answer> Resolver::find_here(const DnsLookup& lookup) {
 void Resolver::recheck(int64_t now_ns) {
   {
     MutexLock lock(mutex_);
-    if (now_ns < recheck_ns_) {
-      return;
-    }
+    if (now_ns < recheck_ns_) return;
   }
   const bool changed = files_.refresh();
   MutexLock lock(mutex_);
@@ -197,18 +181,12 @@ void Resolver::recheck(int64_t now_ns) {
 // A look-up may end inside its start(), and end() then calls this function again. The inner call
 // returns at once, and the outer call goes on.
 void Resolver::start_waiting() {
-  if (std::exchange(starting_, true)) {
-    return;
-  }
+  if (std::exchange(starting_, true)) return;
   while (asking_ < max_asking_) {
     Runnable* const next = waiting_.pop_front();
-    if (!next) {
-      break;
-    }
+    if (!next) break;
     auto& lookup = *static_cast<DnsLookup*>(next);
-    if (drop_unwanted(lookup)) {
-      continue;
-    }
+    if (drop_unwanted(lookup)) continue;
     asking_++;
     lookup.start(files_.conf(), files_.conf()->rotate ? turn_++ : 0);
   }
@@ -217,9 +195,7 @@ void Resolver::start_waiting() {
 
 bool Resolver::drop_unwanted(DnsLookup& lookup) {
   MutexLock lock(mutex_);
-  if (!lookup.requests.empty()) {
-    return false;
-  }
+  if (!lookup.requests.empty()) return false;
   lookups_.erase(lookups_.find(lookup.key()));
   return true;
 }
@@ -233,17 +209,13 @@ void Resolver::end(DnsLookup& lookup, DnsAnswer result) noexcept {
 
 int64_t Resolver::add_stale(const DnsLookup& lookup, std::vector<HostAddress>& addresses,
                             int64_t now_ns) {
-  if (!lookup.is_open(AF_INET) && !lookup.is_open(AF_INET6)) {
-    return kNever;
-  }
+  if (!lookup.is_open(AF_INET) && !lookup.is_open(AF_INET6)) return kNever;
   std::optional<DnsCache::Stale> stale;
   {
     MutexLock lock(mutex_);
     stale = cache_.find_stale(lookup.key(), now_ns);
   }
-  if (!stale) {
-    return kNever;
-  }
+  if (!stale) return kNever;
   const size_t found = addresses.size();
   std::copy_if(stale->addresses->begin(), stale->addresses->end(), std::back_inserter(addresses),
                [&](const HostAddress& address) { return lookup.is_open(address.family()); });
@@ -270,9 +242,7 @@ Resolver::Answer Resolver::keep(const DnsLookup& lookup, DnsAnswer& result) {
   } catch (const std::bad_alloc&) {
     return no(EAI_MEMORY);
   }
-  if (outdated || result.error == EAI_CANCELED) {
-    return answer;
-  }
+  if (outdated || result.error == EAI_CANCELED) return answer;
   MutexLock lock(mutex_);
   try {
     if (result.error == 0) {

@@ -25,15 +25,9 @@ std::optional<std::string> read_all(int fd) {
   char buffer[64 * 1024];
   while (text.size() < WatchedFile::kMaxBytes) {
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n < 0) {
-      return std::nullopt;
-    }
-    if (n == 0) {
-      break;
-    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return std::nullopt;
+    if (n == 0) break;
     text.append(buffer, static_cast<size_t>(n));
   }
   return text;
@@ -46,16 +40,12 @@ std::optional<std::string> WatchedFile::changed_text() {
   if (path_.empty() || ::stat(path_.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) {
     now = {};
   }
-  if (seen_ && same_file(now, stamp_)) {
-    return std::nullopt;
-  }
+  if (seen_ && same_file(now, stamp_)) return std::nullopt;
   std::optional<std::string> text("");
   if (now.st_ino != 0) {
     const UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     const bool short_of_descriptors = !fd.valid() && (errno == EMFILE || errno == ENFILE);
-    if (short_of_descriptors) {
-      return std::nullopt;
-    }
+    if (short_of_descriptors) return std::nullopt;
     if (fd.valid()) {
       // A change between stat() and here is read now, and once more the next time.
       text = read_all(fd.get());

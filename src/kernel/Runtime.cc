@@ -189,9 +189,7 @@ bool Runtime::start_threads() {
     return false;
   }
   for (const auto& poller : pollers_) {
-    if (!poller->start()) {
-      return false;
-    }
+    if (!poller->start()) return false;
   }
   if (runs_to_completion() && !watch_.start()) {
     errno = EAGAIN;
@@ -279,9 +277,7 @@ void Runtime::call_services(const std::function<bool(Service&)>& call) {
   for (Service* service : services) {
     {
       MutexLock lock(services_mutex_);
-      if (std::find(services_.begin(), services_.end(), service) == services_.end()) {
-        continue;
-      }
+      if (std::find(services_.begin(), services_.end(), service) == services_.end()) continue;
       called_ = service;
     }
     const bool stays = call(*service);
@@ -304,9 +300,7 @@ Poller& Runtime::own_poller() {
 
 bool Runtime::add_service(Service* service) {
   MutexLock lock(services_mutex_);
-  if (services_closed_) {
-    return false;
-  }
+  if (services_closed_) return false;
   services_.push_back(service);
   return true;
 }

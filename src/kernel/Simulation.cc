@@ -47,16 +47,12 @@ Simulation::Result Simulation::run_for(int64_t duration_ns) {
 Simulation::Result Simulation::run_until(int64_t until_ns) {
   scheduler_.run_others(until_ns);
   // A thread that still waits after a limited time may be waiting for something later.
-  if (until_ns != kNever && !scheduler_.over_limit()) {
-    return {};
-  }
+  if (until_ns != kNever && !scheduler_.over_limit()) return {};
   return judge("run()");
 }
 
 Simulation::Result Simulation::stop() {
-  if (stop_begun_) {
-    return stop_result_;
-  }
+  if (stop_begun_) return stop_result_;
   stop_begun_ = true;
   if (!scheduler_.over_limit()) {
     // This runs on a thread of its own, so that the calling thread can report it if it blocks for

@@ -57,9 +57,7 @@ UniqueFd open_socket(enum TransportType transport, int family) {
 UniqueFd listen_on(enum TransportType transport, const struct sockaddr* address, socklen_t length,
                    int backlog) {
   UniqueFd fd = open_socket(transport, address->sa_family);
-  if (!fd.valid()) {
-    return fd;
-  }
+  if (!fd.valid()) return fd;
   const bool listens = !is_datagram(transport);
   if (listens) {
     const int on = 1;
@@ -76,17 +74,11 @@ UniqueFd listen_on(enum TransportType transport, const struct sockaddr* address,
 bool make_listen(int fd) {
   int listens = 0;
   socklen_t length = sizeof listens;
-  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) < 0) {
-    return false;
-  }
-  if (listens != 0) {
-    return true;
-  }
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) < 0) return false;
+  if (listens != 0) return true;
   struct sockaddr_storage address = {};
   length = sizeof address;
-  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length) < 0) {
-    return false;
-  }
+  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &length) < 0) return false;
   // The port is at the same place for both families.
   const bool has_port = address.ss_family == AF_INET || address.ss_family == AF_INET6;
   if (has_port && reinterpret_cast<const struct sockaddr_in*>(&address)->sin_port == 0) {
@@ -99,9 +91,7 @@ bool make_listen(int fd) {
 int socket_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
-  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) {
-    return errno;
-  }
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) return errno;
   if (error == 0) {
     struct sockaddr_storage peer;
     length = sizeof peer;

@@ -7,9 +7,7 @@
 namespace workflow {
 
 ssize_t Stream::read(void* buffer, size_t size, bool* drained) {
-  if (tls_) {
-    return tls_->read(buffer, size, drained);
-  }
+  if (tls_) return tls_->read(buffer, size, drained);
   const ssize_t n = socket_read(fd(), buffer, size);
   *drained = n < 0 || static_cast<size_t>(n) < size;
   return n;

@@ -58,9 +58,7 @@ void TimerQueue::erase(TimerQueueNode* node) {
 }
 
 TimerQueueNode* TimerQueue::pop_due(int64_t now_ns) {
-  if (empty() || slot(kRoot).deadline_ns > now_ns) {
-    return nullptr;
-  }
+  if (empty() || slot(kRoot).deadline_ns > now_ns) return nullptr;
   TimerQueueNode* node = slot(kRoot).node;
   remove_at(kRoot);
   return node;
@@ -69,9 +67,7 @@ TimerQueueNode* TimerQueue::pop_due(int64_t now_ns) {
 size_t TimerQueue::sift_up(size_t i, const Slot& value) {
   while (i > kRoot) {
     const size_t parent = parent_of(i);
-    if (slot(parent).deadline_ns <= value.deadline_ns) {
-      break;
-    }
+    if (slot(parent).deadline_ns <= value.deadline_ns) break;
     put(i, slot(parent));
     i = parent;
   }
@@ -82,9 +78,7 @@ size_t TimerQueue::sift_up(size_t i, const Slot& value) {
 void TimerQueue::sift_down(size_t i, const Slot& value) {
   for (;;) {
     const size_t first = first_child_of(i);
-    if (first >= end_) {
-      break;
-    }
+    if (first >= end_) break;
     const size_t end = std::min(first + kArity, end_);
     size_t smallest = first;
     for (size_t child = first + 1; child < end; child++) {
@@ -92,9 +86,7 @@ void TimerQueue::sift_down(size_t i, const Slot& value) {
         smallest = child;
       }
     }
-    if (value.deadline_ns <= slot(smallest).deadline_ns) {
-      break;
-    }
+    if (value.deadline_ns <= slot(smallest).deadline_ns) break;
     put(i, slot(smallest));
     i = smallest;
   }

@@ -80,9 +80,7 @@ TlsContext new_client_tls_context() {
 
 int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_file) {
   for (const char* file : {cert_file, key_file}) {
-    if (::access(file, R_OK) != 0) {
-      return errno;
-    }
+    if (::access(file, R_OK) != 0) return errno;
   }
   ERR_clear_error();
   int error = 0;

@@ -71,9 +71,7 @@ int bio_create(BIO* bio) {
 BIO_METHOD* bio_method() {
   static std::atomic<BIO_METHOD*> method{nullptr};
   BIO_METHOD* found = method.load(std::memory_order_acquire);
-  if (found) {
-    return found;
-  }
+  if (found) return found;
   BIO_METHOD* made =
       BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK | BIO_TYPE_DESCRIPTOR, "socket");
   if (!made) {
@@ -83,9 +81,7 @@ BIO_METHOD* bio_method() {
   BIO_meth_set_write(made, bio_write);
   BIO_meth_set_ctrl(made, bio_control);
   BIO_meth_set_create(made, bio_create);
-  if (method.compare_exchange_strong(found, made, std::memory_order_acq_rel)) {
-    return made;
-  }
+  if (method.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return made;
   BIO_meth_free(made);
   return found;
 }
@@ -178,15 +174,11 @@ int TlsStream::failure(int returned) {
 }
 
 int TlsStream::handshake() {
-  if (broken_) {
-    return EPROTO;
-  }
+  if (broken_) return EPROTO;
   ERR_clear_error();
   errno = 0;
   const int returned = SSL_do_handshake(ssl());
-  if (returned == 1) {
-    return 0;
-  }
+  if (returned == 1) return 0;
   const int error = failure(returned);
   return error == kEnd ? ECONNRESET : error;
 }
@@ -212,9 +204,7 @@ ssize_t TlsStream::read(void* buffer, size_t size, bool* drained) {
       }
     } else if (error == EAGAIN) {
       *drained = true;
-      if (total > 0) {
-        return static_cast<ssize_t>(total);
-      }
+      if (total > 0) return static_cast<ssize_t>(total);
       errno = EAGAIN;
       return -1;
     } else {
@@ -222,23 +212,15 @@ ssize_t TlsStream::read(void* buffer, size_t size, bool* drained) {
     }
   }
   *drained = false;
-  if (total > 0) {
-    return static_cast<ssize_t>(total);
-  }
-  if (read_failure_ == kEnd) {
-    return 0;
-  }
+  if (total > 0) return static_cast<ssize_t>(total);
+  if (read_failure_ == kEnd) return 0;
   errno = read_failure_;
   return -1;
 }
 
 int TlsStream::flush() {
-  if (unsent_.empty()) {
-    return 0;
-  }
-  if (broken_) {
-    return EPROTO;
-  }
+  if (unsent_.empty()) return 0;
+  if (broken_) return EPROTO;
   ERR_clear_error();
   errno = 0;
   const int returned = SSL_write(ssl(), unsent_.data(), static_cast<int>(unsent_.size()));
@@ -269,15 +251,11 @@ ssize_t TlsStream::write(const struct iovec* vectors, int count) {
       size += part;
     }
   }
-  if (size == 0) {
-    return 0;
-  }
+  if (size == 0) return 0;
   ERR_clear_error();
   errno = 0;
   const int returned = SSL_write(ssl(), record, static_cast<int>(size));
-  if (returned > 0) {
-    return returned;
-  }
+  if (returned > 0) return returned;
   const int error = failure(returned);
   if (error == EAGAIN) {
     try {

@@ -31,13 +31,9 @@ bool WorkerPool::start() {
   {
     MutexLock lock(mutex_);
     for (int i = 0; i < wanted_; i++) {
-      if (!spawn()) {
-        break;
-      }
+      if (!spawn()) break;
     }
-    if (live_ == 0) {
-      return false;
-    }
+    if (live_ == 0) return false;
   }
   bool supervised = false;
   try {
@@ -128,9 +124,7 @@ uint64_t WorkerPool::wait_quiet() {
 std::optional<uint64_t> WorkerPool::quiet_count() const {
   const int callers = ThreadContext::current().pool == this ? 1 : 0;
   MutexLock lock(mutex_);
-  if (!quiet(callers)) {
-    return std::nullopt;
-  }
+  if (!quiet(callers)) return std::nullopt;
   return taken_ + unblocked_;
 }
 
@@ -141,9 +135,7 @@ void WorkerPool::set_source(Source* source) {
 
 bool WorkerPool::source_has_more() {
   Source* const source = source_;
-  if (!source || stopping_ || !quiet(1)) {
-    return false;
-  }
+  if (!source || stopping_ || !quiet(1)) return false;
   mutex_.unlock();
   const bool more = source->post_more();
   mutex_.lock();
@@ -214,19 +206,13 @@ bool WorkerPool::ticks() const {
 }
 
 bool WorkerPool::attended() const {
-  if (waking_ || napping_) {
-    return true;
-  }
-  if (idle_ == 0) {
-    return watched_ != Watch::kNone || !can_grow();
-  }
+  if (waking_ || napping_) return true;
+  if (idle_ == 0) return watched_ != Watch::kNone || !can_grow();
   return watched_ == Watch::kTicks && awake() > 0 && !worth_a_thread(1);
 }
 
 bool WorkerPool::watch(Watch least) {
-  if (watched_ >= least) {
-    return false;
-  }
+  if (watched_ >= least) return false;
   watched_ = least;
   return true;
 }
@@ -244,15 +230,11 @@ WorkerPool::Wake WorkerPool::claim_wake() {
       }
     }
     const bool unattended = !attended();
-    if (unattended == unattended_.load(std::memory_order_relaxed)) {
-      return wake;
-    }
+    if (unattended == unattended_.load(std::memory_order_relaxed)) return wake;
     unattended_.store(unattended, std::memory_order_seq_cst);
     schedule_point();
     // What is posted from now on is the poster's to attend to. What was posted before is seen here.
-    if (!unattended || !work_waits()) {
-      return wake;
-    }
+    if (!unattended || !work_waits()) return wake;
   }
 }
 
@@ -283,9 +265,7 @@ bool WorkerPool::surplus() const {
 // True if no worker is left that could post, because all others are idle. Other threads may still
 // post, until the last worker has closed the pool.
 bool WorkerPool::finished() {
-  if (!stopping_ || work_waits() || idle_ + 1 + lost_ != live_) {
-    return false;
-  }
+  if (!stopping_ || work_waits() || idle_ + 1 + lost_ != live_) return false;
   return idle_ > 0 || close();
 }
 
@@ -294,9 +274,7 @@ bool WorkerPool::wait_for_work() {
     work_.notify_all();
     return false;
   }
-  if (leaves()) {
-    return false;
-  }
+  if (leaves()) return false;
   const bool naps = !napping_ && !stopping_ && pace_.naps();
   idle_++;
   napping_ = napping_ || naps;
@@ -327,9 +305,7 @@ bool WorkerPool::wait_for_work() {
 }
 
 bool WorkerPool::sleep() {
-  if (surplus()) {
-    return work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
-  }
+  if (surplus()) return work_.wait_until(mutex_, saturating_add(wait_now_ns(), kSpareNs));
   work_.wait(mutex_);
   return true;
 }
@@ -341,9 +317,7 @@ void WorkerPool::nap() {
 }
 
 bool WorkerPool::leaves() {
-  if (leaving_ == 0 || !surplus() || stopping_) {
-    return false;
-  }
+  if (leaving_ == 0 || !surplus() || stopping_) return false;
   leaving_--;
   return true;
 }
@@ -413,9 +387,7 @@ void WorkerPool::steal() {
     if (pace_.worth_stealing(worker.size())) {
       worker.take_back(WorkQueue::Part::kHalf, returned_);
       taken_ -= returned_.size();
-      if (!returned_.empty()) {
-        return;
-      }
+      if (!returned_.empty()) return;
     }
   }
 }
@@ -539,9 +511,7 @@ void WorkerPool::return_stuck_items() {
 }
 
 bool WorkerPool::ticks_help() const {
-  if (idle_ > 0 && work_waits()) {
-    return true;
-  }
+  if (idle_ > 0 && work_waits()) return true;
   return std::any_of(workers_.begin(), workers_.end(),
                      [](const Worker& worker) { return worker.size() > 0; });
 }
@@ -563,9 +533,7 @@ WorkerPool::Watch WorkerPool::look(uint64_t seen_shares) {
   }
   const bool helps = ticks_help();
   quiet_ticks_ = quiet && !helps ? quiet_ticks_ + 1 : 0;
-  if (helps || (watched_ == Watch::kTicks && quiet_ticks_ < kQuietTicks)) {
-    return Watch::kTicks;
-  }
+  if (helps || (watched_ == Watch::kTicks && quiet_ticks_ < kQuietTicks)) return Watch::kTicks;
   return work_waits() && idle_ == 0 && can_grow() ? Watch::kGrowth : Watch::kNone;
 }
 

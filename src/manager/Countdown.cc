@@ -11,9 +11,7 @@ namespace {
 
 // When CondVar::wait_until gives up.
 int64_t deadline_of(int64_t timeout_ns) {
-  if (timeout_ns < 0) {
-    return kNever;
-  }
+  if (timeout_ns < 0) return kNever;
   VirtualScheduler* scheduler = VirtualScheduler::current();
   return saturating_add(scheduler ? scheduler->now_ns() : monotonic_ns(), timeout_ns);
 }
@@ -66,9 +64,7 @@ bool Countdown::wait(int64_t timeout_ns, const char* how) {
   uint64_t arrivals_before = 0;
   {
     MutexLock lock(mutex_);
-    if (left_ <= 0 || timeout_ns == 0) {
-      return left_ <= 0;
-    }
+    if (left_ <= 0 || timeout_ns == 0) return left_ <= 0;
     arrivals_before = arrivals_;
   }
   const int64_t deadline_ns = deadline_of(timeout_ns);

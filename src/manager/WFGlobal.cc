@@ -100,9 +100,7 @@ const char* ssl_library_string(int error) {
 }
 
 const char* ssl_error_string(int error) {
-  if (error < 0) {
-    return ::X509_verify_cert_error_string(-static_cast<long>(error));
-  }
+  if (error < 0) return ::X509_verify_cert_error_string(-static_cast<long>(error));
   // Two kinds of codes: what SSL_get_error(3) returns, and those of ERR_get_error(3), which carry
   // a library number in the high bits and so are never small.
   switch (error) {

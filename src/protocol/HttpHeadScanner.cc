@@ -47,9 +47,7 @@ void HttpHeadScanner::drop_front() {
 int HttpHeadScanner::judge_complete_line(std::string_view line, bool is_request,
                                          const HttpLimits& limits) {
   if (fields_start_ != 0) return judge_field_line(line, limits);
-  if (line == "\r\n") {
-    return is_request && ++empty_lines_ <= limits.leading_empty_lines ? 0 : 400;
-  }
+  if (line == "\r\n") return is_request && ++empty_lines_ <= limits.leading_empty_lines ? 0 : 400;
   started_ = true;
   int refusal = judge_start_line(line, is_request, limits);
   if (refusal == 0) fields_start_ = line_start_ + line.size();

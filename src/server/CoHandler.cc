@@ -19,9 +19,7 @@ void serve_request(WFHttpTask* request, CoHandlerBase* handler) {
 
 void CoHandlerBase::ended(CoFrame* /*frame*/, std::exception_ptr exception) noexcept {
   HandledRequest* const request = exception ? dynamic_cast<HandledRequest*>(request_) : nullptr;
-  if (!request) {
-    return;
-  }
+  if (!request) return;
   if (request->has_stream()) {
     request->noreply();  // an incomplete reply must not look complete
     return;

@@ -55,9 +55,7 @@ ServerHost& DatagramPeer::host() const {
 }
 
 void DatagramPeer::release() {
-  if (!references_.drop()) {
-    return;
-  }
+  if (!references_.drop()) return;
   DatagramPort& port = port_;
   WFConnection* const user = user_;
   delete this;

@@ -47,9 +47,7 @@ void DatagramPort::on_ready(uint32_t events, RunnableList& finished) {
 
 bool DatagramPort::may_read() {
   MutexLock lock(mutex_);
-  if (closed_ || shutting_down() || !readable_ || rests_until_ns_ != kNever) {
-    return false;
-  }
+  if (closed_ || shutting_down() || !readable_ || rests_until_ns_ != kNever) return false;
   paused_ = under_way_.load(std::memory_order_relaxed) >= host_.params().max_connections;
   return !paused_;
 }
@@ -58,9 +56,7 @@ void DatagramPort::read_requests(RunnableList& finished) {
   static thread_local char buffer[kReadSize];
   int errors = 0;
   for (int i = 0; i < kMaxDatagrams; i++) {
-    if (!may_read()) {
-      return;
-    }
+    if (!may_read()) return;
     DatagramAddress from;
     const ssize_t n = receive_datagram(fd_, buffer, sizeof buffer, &from);
     if (n >= 0) {
@@ -115,9 +111,7 @@ Runnable* DatagramPort::begin(DatagramPeer* peer, ServerExchange* exchange, cons
   const bool whole = request->append(data, &taken) == 1 && taken == size;
   request->set_channel(nullptr);
   peer->user_ = whole ? host_.new_user(fd_) : nullptr;
-  if (!peer->user_) {
-    return nullptr;
-  }
+  if (!peer->user_) return nullptr;
   Runnable* const begun = exchange->begin(requests_++, host_.params().keep_alive_timeout);
   retain();
   MutexLock lock(mutex_);
@@ -131,9 +125,7 @@ Runnable* DatagramPort::begin(DatagramPeer* peer, ServerExchange* exchange, cons
 }
 
 void DatagramPort::take_out(DatagramPeer* peer) {
-  if (!peer->series_) {
-    return;
-  }
+  if (!peer->series_) return;
   peer->series_ = nullptr;
   (peer->previous_ ? peer->previous_->next_ : open_) = peer->next_;
   if (peer->next_) {
@@ -192,9 +184,7 @@ void DatagramPort::reply(DatagramPeer* peer, ServerExchange* exchange,
         peer->exchange_ = exchange;
         try {
           peer->vectors_.assign(vectors, vectors + count);
-          if (wait_for_room(peer, reply.send_timeout)) {
-            return;
-          }
+          if (wait_for_room(peer, reply.send_timeout)) return;
           error = ECANCELED;
         } catch (const std::bad_alloc&) {
           error = ENOMEM;
@@ -232,14 +222,10 @@ void DatagramPort::send_waiting() {
     int error = 0;
     {
       MutexLock lock(mutex_);
-      if (waiting_.empty()) {
-        return;
-      }
+      if (waiting_.empty()) return;
       DatagramPeer* const peer = waiting_.front();
       error = send(*peer, peer->vectors_.data(), static_cast<int>(peer->vectors_.size()));
-      if (error == EAGAIN) {
-        return;
-      }
+      if (error == EAGAIN) return;
       exchange = peer->exchange_;
       waiting_.pop_front();
       if (waiting_.empty()) {
@@ -308,9 +294,7 @@ void DatagramPort::on_deadline(bool stopped, RunnableList& finished) {
 void DatagramPort::close_if_done() {
   {
     MutexLock lock(mutex_);
-    if (closed_ || !shutting_down() || under_way_.load(std::memory_order_relaxed) > 0) {
-      return;
-    }
+    if (closed_ || !shutting_down() || under_way_.load(std::memory_order_relaxed) > 0) return;
     closed_ = true;
   }
   retire();
@@ -325,9 +309,7 @@ size_t DatagramPort::cut_short(enum WFStopAction action, const std::string& unav
     if (Runnable* const cancel = SeriesScope::of(peer->series_)->cancel_later(ECANCELED)) {
       cancels.push_back(cancel);
     }
-    if (peer->cut_) {
-      continue;
-    }
+    if (peer->cut_) continue;
     if (action == WF_STOP_ANSWER && !unavailable.empty()) {
       const struct iovec answer = {const_cast<char*>(unavailable.data()), unavailable.size()};
       send(*peer, &answer, 1);

@@ -15,9 +15,7 @@ thread_local const LeaveHook* running = nullptr;
 
 bool LeaveHook::begin() {
   MutexLock lock(mutex_);
-  if (state_ != State::kArmed) {
-    return false;
-  }
+  if (state_ != State::kArmed) return false;
   state_ = State::kBegun;
   self_ = shared_from_this();
   return true;
@@ -31,9 +29,7 @@ void LeaveHook::end() {
       return;
     }
   }
-  if (running == this) {
-    return;
-  }
+  if (running == this) return;
   LendingCondition::Waiter waiter;
   MutexLock lock(mutex_);
   while (state_ == State::kBegun) {

@@ -20,12 +20,8 @@ LingeringInput::Result LingeringInput::discard(Stream& stream) {
   if (n == 0 || (n < 0 && !would_block())) {
     n = socket_read(stream.fd(), buffer, sizeof buffer);
   }
-  if (n < 0 && would_block()) {
-    return Result::kNothing;
-  }
-  if (n <= 0) {
-    return Result::kEnd;
-  }
+  if (n < 0 && would_block()) return Result::kNothing;
+  if (n <= 0) return Result::kEnd;
   size_ += static_cast<size_t>(n);
   is_sending_ = true;
   return Result::kSome;

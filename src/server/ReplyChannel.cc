@@ -49,12 +49,8 @@ int ReplyChannel::push_bytes(const void* buffer, size_t size) {
     // The socket may have room for bytes that only wait for the poller's next turn.
     const size_t bytes_before = unsent_bytes();
     const int error = limit_push(resume_without_bound(), bytes_before);
-    if (error != 0 && error != EAGAIN) {
-      return error;
-    }
-    if (size > room()) {
-      return ENOBUFS;
-    }
+    if (error != 0 && error != EAGAIN) return error;
+    if (size > room()) return ENOBUFS;
   }
   return push_now(buffer, size);
 }
@@ -63,9 +59,7 @@ int ReplyChannel::push_now(const void* buffer, size_t size) {
   pushed_ = true;
   const size_t bytes_before = unsent_bytes() + size;
   const int error = limit_push(write_copy(buffer, size), bytes_before);
-  if (error == ECANCELED) {
-    return resume_without_bound() == 0 ? 0 : ECANCELED;
-  }
+  if (error == ECANCELED) return resume_without_bound() == 0 ? 0 : ECANCELED;
   return error == EAGAIN ? 0 : error;
 }
 
@@ -82,9 +76,7 @@ void ReplyChannel::continue_pushing(bool to_the_end) {
   int error = 0;
   {
     MutexLock lock(mutex_);
-    if (!pushing_ && !reply_stream_) {
-      return;
-    }
+    if (!pushing_ && !reply_stream_) return;
     const size_t bytes_before = unsent_bytes();
     error = to_the_end ? resume_without_bound() : resume_writing();
     if (pushing_) {
@@ -148,9 +140,7 @@ std::shared_ptr<ReplyStream> ReplyChannel::await_heartbeat() {
 }
 
 int ReplyChannel::leave_to_poller(int error) {
-  if (error != EAGAIN || limit_write()) {
-    return error;
-  }
+  if (error != EAGAIN || limit_write()) return error;
   error = resume_without_bound();
   return error == EAGAIN ? ECANCELED : error;
 }

@@ -11,9 +11,7 @@
 namespace workflow {
 
 void ReplyStream::append_framed(std::string& text, std::string_view data, Form form) {
-  if (data.empty() || form.discards) {
-    return;
-  }
+  if (data.empty() || form.discards) return;
   if (!form.chunked) {
     text.append(data);
     return;
@@ -32,9 +30,7 @@ int ReplyStream::write_piece(std::string_view data) {
   try {
     std::string piece;
     append_framed(piece, data, form_);
-    if (piece.empty() || peer_->push(piece.data(), piece.size()) >= 0) {
-      return 0;
-    }
+    if (piece.empty() || peer_->push(piece.data(), piece.size()) >= 0) return 0;
   } catch (const std::bad_alloc&) {
     errno = ENOMEM;
     return -1;
@@ -84,9 +80,7 @@ bool ReplyStream::advance(WFStreamTask* task) {
       task->error = error_;
       return true;
     }
-    if (peer_->unsent() > kHighWater) {
-      return false;
-    }
+    if (peer_->unsent() > kHighWater) return false;
     if (task->written_ == task->data_.size()) {
       task->state = WFT_STATE_SUCCESS;
       return true;
@@ -117,9 +111,7 @@ bool ReplyStream::begin_to_wait(WFStreamTask* task, RunnableList& ended) {
     return false;
   }
   // If other tasks wait, this one waits behind them, so that the bytes stay in order.
-  if (waiting_.empty() && advance(task)) {
-    return false;
-  }
+  if (waiting_.empty() && advance(task)) return false;
   try {
     waiting_.push_back(task);
   } catch (const std::bad_alloc&) {

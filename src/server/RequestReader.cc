@@ -21,9 +21,7 @@ RequestReader::Result RequestReader::append(const char* data, size_t size) {
   received_ += size;
   size_t taken = size;
   const int result = exchange_->request()->append(data, &taken);
-  if (result <= 0) {
-    return result < 0 ? Result::kBad : Result::kPart;
-  }
+  if (result <= 0) return result < 0 ? Result::kBad : Result::kPart;
   rest_.assign(data + taken, size - taken);
   exchange_->request()->set_channel(nullptr);
   return Result::kWhole;

@@ -25,9 +25,7 @@ namespace {
 size_t descriptor_room() {
   constexpr rlim_t kReserved = 64;
   struct rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) {
-    return SIZE_MAX;
-  }
+  if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
   return limit.rlim_cur > kReserved ? static_cast<size_t>(limit.rlim_cur - kReserved) : 1;
 }
 
@@ -91,15 +89,11 @@ void Server::accept(UniqueFd fd) {
   Ref<ServerConnection> idle;
   {
     MutexLock lock(mutex_);
-    if (!listener_) {
-      return;
-    }
+    if (!listener_) return;
     if (alive_ >= max_connections_) {
       idle = open_count_ < max_connections_ + kMaxMakingRoom ? take_oldest_idle()
                                                              : Ref<ServerConnection>();
-      if (!idle) {
-        return;
-      }
+      if (!idle) return;
     }
     alive_++;
     poller = &runtime_->poller(next_poller_++ % runtime_->poller_count());
@@ -150,9 +144,7 @@ void Server::List::add(ServerConnection* connection) {
 
 bool Server::List::remove(ServerConnection* connection) {
   ServerConnection::Place& place = connection->place;
-  if (!std::exchange(place.is_listed, false)) {
-    return false;
-  }
+  if (!std::exchange(place.is_listed, false)) return false;
   (place.previous ? place.previous->place.next : first) = place.next;
   if (place.next) {
     place.next->place.previous = place.previous;
@@ -165,20 +157,14 @@ Ref<ServerConnection> Server::take_oldest_idle() {
   for (;;) {
     if (idle_.empty()) {
       const int64_t now_ns = runtime_->clock().now_ns();
-      if (now_ns < next_look_ns_) {
-        return nullptr;
-      }
+      if (now_ns < next_look_ns_) return nullptr;
       next_look_ns_ = now_ns + static_cast<int64_t>(open_count_) * kLookRestNs;
       look_for_idle();
-      if (idle_.empty()) {
-        return nullptr;
-      }
+      if (idle_.empty()) return nullptr;
     }
     const Idle idle = idle_.back();
     idle_.pop_back();
-    if (idle.connection->idle_since_ns() == idle.since_ns) {
-      return Ref(idle.connection);
-    }
+    if (idle.connection->idle_since_ns() == idle.since_ns) return Ref(idle.connection);
   }
 }
 
@@ -213,9 +199,7 @@ void Server::look_for_idle() {
 
 void Server::connection_closed(ServerConnection* connection, Ref<DeadlineScope> still_runs) {
   MutexLock lock(mutex_);
-  if (connection->place.still_runs || !open_.remove(connection)) {
-    return;
-  }
+  if (connection->place.still_runs || !open_.remove(connection)) return;
   open_count_--;
   std::erase_if(idle_, [connection](const Idle& idle) { return idle.connection == connection; });
   if (still_runs) {
@@ -283,9 +267,7 @@ size_t Server::connection_count() const {
 }
 
 int Server::listening_fd() const {
-  if (listener_) {
-    return listener_->fd();
-  }
+  if (listener_) return listener_->fd();
   return port_ && !port_->shutting_down() ? port_->fd() : -1;
 }
 
@@ -298,9 +280,7 @@ int Server::listen_addr(struct sockaddr* address, socklen_t* length) const {
   }
   struct sockaddr_storage storage;
   socklen_t actual = sizeof storage;
-  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&storage), &actual) < 0) {
-    return -1;
-  }
+  if (::getsockname(fd, reinterpret_cast<struct sockaddr*>(&storage), &actual) < 0) return -1;
   if (*length < actual) {
     errno = ENOBUFS;
     return -1;
@@ -366,9 +346,7 @@ bool Server::would_wait_for_itself() const {
   const ThreadContext& context = ThreadContext::current();
   // A poller's thread runs user code only to make or delete connections, unless it is away.
   const bool is_polling = context.poller && !context.running_for;
-  if (!is_polling && giving_back_for_ != this && !inside_own_series()) {
-    return false;
-  }
+  if (!is_polling && giving_back_for_ != this && !inside_own_series()) return false;
   std::fprintf(stderr,
                "workflow: a server's wait_finish() or stop() was called by one of its own "
                "requests or connections; it does not wait\n");
@@ -377,9 +355,7 @@ bool Server::would_wait_for_itself() const {
 }
 
 void Server::wait() {
-  if (would_wait_for_itself() || !is_open()) {
-    return;
-  }
+  if (would_wait_for_itself() || !is_open()) return;
   wait_within(-1, &Server::is_finished);
   forget_runtime();
 }
@@ -457,9 +433,7 @@ struct WFStopResult Server::stop_within(int timeout_ms, enum WFStopAction action
                                         const std::string& unavailable) {
   struct WFStopResult result = {};
   shut_down();
-  if (would_wait_for_itself() || !is_open()) {
-    return result;
-  }
+  if (would_wait_for_itself() || !is_open()) return result;
   wait_within(timeout_ms, &Server::is_finished);
   // The caller wants an end, so a limit applies even if linger_timeout is unlimited.
   constexpr int kLingerMs = 2000;

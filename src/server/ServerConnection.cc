@@ -47,9 +47,7 @@ bool ServerConnection::start() {
   SSL_CTX* const context = host_.tls_context();
   const WFServerParams& params = host_.params();
   MutexLock lock(mutex_);
-  if (is_over()) {
-    return true;
-  }
+  if (is_over()) return true;
   if (context) {
     if (!stream_.begin_tls(context, TlsStream::Role::kServer)) {
       become(State::kClosed);  // a shutdown may have asked the poller to look
@@ -100,9 +98,7 @@ void ServerConnection::on_ready(uint32_t events, RunnableList& finished) {
   }
   try {
     for (int steps = 0; steps < kMaxSteps; steps++) {
-      if (!step(finished)) {
-        return;
-      }
+      if (!step(finished)) return;
     }
     ask_poller();
   } catch (const std::bad_alloc&) {
@@ -134,13 +130,9 @@ bool ServerConnection::handshake() {
     become(State::kClosing);
     return true;
   }
-  if (!std::exchange(readable_, false)) {
-    return false;
-  }
+  if (!std::exchange(readable_, false)) return false;
   const int error = stream_.handshake();
-  if (error == EAGAIN) {
-    return false;
-  }
+  if (error == EAGAIN) return false;
   if (error == 0) {
     readable_ = true;
     wait_for_request(now_ns(), timeout_ns(host_.params().header_timeout));
@@ -171,17 +163,13 @@ bool ServerConnection::read(RunnableList& finished) {
     } else if (std::exchange(readable_, false)) {
       bool drained = true;
       n = stream_.read(buffer, sizeof buffer, &drained);
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        return is_last;
-      }
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return is_last;
       readable_ |= !drained || peer_closed();
     } else if (!is_last || reader_.exchange()) {
       return false;
     }
   }
-  if (n > 0) {
-    return feed(buffer, static_cast<size_t>(n), finished);
-  }
+  if (n > 0) return feed(buffer, static_cast<size_t>(n), finished);
   // Nobody needs the connection any more. If the client has left, or will send no more, nobody
   // would read an answer to a partial request.
   close(last);
@@ -379,15 +367,11 @@ void ServerConnection::continue_writing(bool to_the_end) {
       resume_writing();  // an error shows again with the next read or write
       return;
     }
-    if (state_ != State::kWriting) {
-      return;
-    }
+    if (state_ != State::kWriting) return;
     const int64_t began_ns = now_ns();
     // When the server stops, progress does not extend the time limit any more.
     error = resume_reply(to_the_end, !stopping());
-    if (error == EAGAIN) {
-      return;
-    }
+    if (error == EAGAIN) return;
     if (error == 0) {
       exchange = exchange_;
       after_reply(began_ns);
@@ -404,9 +388,7 @@ void ServerConnection::fail_reply(int error) {
   ServerExchange* exchange = nullptr;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kWriting) {
-      return;
-    }
+    if (state_ != State::kWriting) return;
     exchange = std::exchange(exchange_, nullptr);
     forget_unsent();
     become(State::kClosing);
@@ -424,9 +406,7 @@ void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
   std::shared_ptr<ReplyStream> quiet;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kProcessing || (!stopped && !deadline_passed())) {
-      return;
-    }
+    if (state_ != State::kProcessing || (!stopped && !deadline_passed())) return;
     if (is_pushing()) {
       notice.stream = lose_stream(error);
       watch_.lose(notice);
@@ -468,9 +448,7 @@ void ServerConnection::watch_leaving(std::shared_ptr<LeaveHook> hook, OnLeaving 
   {
     MutexLock lock(mutex_);
     was_cut_off = is_lost_.load(std::memory_order_relaxed);
-    if (state_ != State::kProcessing && !was_cut_off) {
-      return;
-    }
+    if (state_ != State::kProcessing && !was_cut_off) return;
     watch_.add(hook, what);
     if (was_cut_off) {
       watch_.lose(notice);  // the poller does not look for the client any more
@@ -489,12 +467,8 @@ bool ServerConnection::look_for_client(RunnableList& finished) {
   ClientWatch::Notice notice;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
-      return true;
-    }
-    if (!peer_closed() || !watch_.is_asked()) {
-      return false;
-    }
+    if (state_ != State::kProcessing) return true;
+    if (!peer_closed() || !watch_.is_asked()) return false;
     notice.stream = lose_stream(ECONNRESET);
     watch_.lose(notice);
   }
@@ -515,9 +489,7 @@ void ServerConnection::drop() {
   ClientWatch::Notice watched;  // nothing happens to it; it is freed after the lock is released
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kProcessing) {
-      return;
-    }
+    if (state_ != State::kProcessing) return;
     detach(ECONNRESET, watched);
     // What was pushed is still sent.
     const bool is_left = leave_to_poller(resume_writing()) == EAGAIN;
@@ -591,9 +563,7 @@ bool ServerConnection::linger() {
   State last = State::kClosed;
   {
     MutexLock lock(mutex_);
-    if (state_ != State::kLingering) {
-      return true;
-    }
+    if (state_ != State::kLingering) return true;
     // Whether the client is sending is known once everything that has come was read.
     if (stopping() && (lingering_.is_sending() || !readable_)) {
       last = State::kParted;
@@ -602,9 +572,7 @@ bool ServerConnection::linger() {
     } else {
       const LingeringInput::Result result = lingering_.discard(stream_);
       readable_ = result == LingeringInput::Result::kSome;
-      if (result != LingeringInput::Result::kEnd) {
-        return true;
-      }
+      if (result != LingeringInput::Result::kEnd) return true;
     }
   }
   close(last);
@@ -614,9 +582,7 @@ bool ServerConnection::linger() {
 void ServerConnection::close(State last) {
   {
     MutexLock lock(mutex_);
-    if (is_over()) {
-      return;
-    }
+    if (is_over()) return;
     if (state_ == State::kReading && stream_.tls()) {
       stream_.tls()->close_notify();  // nothing was cut: all replies have left
     }

@@ -63,9 +63,7 @@ std::shared_ptr<ReplyStream> ServerExchange::open_stream(const StreamForm& form,
   const ReplyStream::Form how = {form.chunked, form.discards, of_events};
   ReplyStream::append_framed(head, form.first, how);
   auto stream = std::make_shared<ReplyStream>(peer_, how);
-  if (peer_->begin_stream(stream, head, reply.send_timeout) != 0) {
-    return nullptr;
-  }
+  if (peer_->begin_stream(stream, head, reply.send_timeout) != 0) return nullptr;
   stream_ = stream;
   stream_reply_ = reply;
   return stream;

@@ -22,9 +22,7 @@ void append_lines(std::string& text, std::string_view field, std::string_view li
   for (;;) {
     const size_t end = lines.find_first_of("\r\n");
     text.append(field).append(lines.substr(0, end)).append("\n");
-    if (end == std::string_view::npos) {
-      return;
-    }
+    if (end == std::string_view::npos) return;
     const bool both = lines.compare(end, 2, "\r\n") == 0;
     lines.remove_prefix(end + (both ? 2 : 1));
   }
@@ -64,9 +62,7 @@ int WFHttpStream::write(const void* data, size_t size) const {
 }
 
 int WFHttpStream::send_event(const WFServerEvent& event) const {
-  if (!stream_) {
-    return no_stream();
-  }
+  if (!stream_) return no_stream();
   if (!is_one_line(event.event) || !is_one_line(event.id)) {
     errno = EINVAL;
     return -1;
@@ -86,9 +82,7 @@ int WFHttpStream::send_event(const WFServerEvent& event) const {
 }
 
 int WFHttpStream::send_comment(const std::string& comment) const {
-  if (!stream_) {
-    return no_stream();
-  }
+  if (!stream_) return no_stream();
   try {
     std::string text;
     append_lines(text, ": ", comment);

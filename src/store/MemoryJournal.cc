@@ -54,9 +54,7 @@ void MemoryJournal::appended() {
 }
 
 size_t MemoryJournal::drop_first() {
-  if (!has_appended_rows() || (list_.newer != &list_ && list_.newer->row == first_row_)) {
-    return 0;
-  }
+  if (!has_appended_rows() || (list_.newer != &list_ && list_.newer->row == first_row_)) return 0;
   const size_t size = sizes_.front();
   sizes_.pop_front();
   bytes_ -= static_cast<int64_t>(size);

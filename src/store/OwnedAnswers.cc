@@ -19,9 +19,7 @@ OwnedAnswers::Found OwnedAnswers::find(const WFStoreRequestId& id, WFStoreResult
     return id.number <= session->second.forgotten || remembered_ == 0 ? Found::kForgotten
                                                                       : Found::kNo;
   }
-  if (found->second.used_up) {
-    return Found::kUsedUp;
-  }
+  if (found->second.used_up) return Found::kUsedUp;
   decode_answer(found->second.text, &result);  // what was read from a file was verified then
   return Found::kYes;
 }

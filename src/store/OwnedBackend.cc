@@ -16,9 +16,7 @@ std::unique_ptr<OwnedBackend> OwnedBackend::open(const std::string& place,
   std::string path;
   SqliteLayout layout = SqliteLayout::kOwned;
   *error = find_sqlite_file(place, &path, &layout, message);
-  if (*error != 0) {
-    return nullptr;
-  }
+  if (*error != 0) return nullptr;
   std::unique_ptr<OwnedBackend> backend(new OwnedBackend(path, options, settings));
   *error = backend->open_file(options.create, message);
   return *error == 0 ? std::move(backend) : nullptr;
@@ -30,9 +28,7 @@ OwnedBackend::~OwnedBackend() {
 
 int OwnedBackend::open_file(bool create, std::string* message) {
   state_.reset();
-  if (const int error = store_.open(create, now_us(), message)) {
-    return error;
-  }
+  if (const int error = store_.open(create, now_us(), message)) return error;
   statements_.emplace(store_.connection());
   syncs_ = settings_.full_sync;
   sync_ = OwnedState::Sync::kNotNeeded;
@@ -105,9 +101,7 @@ void OwnedBackend::look_at_owner() {
 // in the journal, and is written with the first group.
 int OwnedBackend::commit_session(std::string* message) {
   sync_ = std::max(sync_, state_->write());
-  if (!must_commit()) {
-    return 0;
-  }
+  if (!must_commit()) return 0;
   StoreFailure failure;
   if (commit(&failure) == Outcome::kFailed && !SqliteFile::goes_on_after(failure.error)) {
     *message = failure.message;
@@ -163,9 +157,7 @@ void OwnedBackend::carry_out_group(Requests requests) {
 }
 
 bool OwnedBackend::must_commit() {
-  if (!state_->journal().written().empty()) {
-    return true;
-  }
+  if (!state_->journal().written().empty()) return true;
   // What a user is told may follow from what was written before, such as the end of a run.
   const OwnedState::Sync sync = std::exchange(sync_, OwnedState::Sync::kNotNeeded);
   if (sync == OwnedState::Sync::kNow && has_unsynced_) {

@@ -10,12 +10,8 @@
 namespace workflow {
 
 bool OwnedState::carry_out(StoreRequest& request, bool stores) {
-  if (answers_.repeat(request)) {
-    return true;
-  }
-  if (!stores && std::holds_alternative<ScheduleRequest>(request.what)) {
-    return false;
-  }
+  if (answers_.repeat(request)) return true;
+  if (!stores && std::holds_alternative<ScheduleRequest>(request.what)) return false;
   carry_out_new(request);
   timers_.trim(remembered_);
   answers_.add(request);

@@ -59,13 +59,9 @@ class AskingResponse final : public protocol::ProtocolWrapper {
     if (!asked_) {
       used = *size;
       const int result = answer_.append(buffer, &used);
-      if (result <= 0) {
-        return result;
-      }
+      if (result <= 0) return result;
       asked_ = true;
-      if (used == *size) {
-        return 0;
-      }
+      if (used == *size) return 0;
     }
     size_t rest = *size - used;
     const int result =
@@ -98,9 +94,7 @@ RedisClientTask::RedisClientTask(RedisUrl url, int url_error, int retry_max, Cal
 }
 
 int RedisClientTask::check_command() const {
-  if (req_.command().empty()) {
-    return EINVAL;
-  }
+  if (req_.command().empty()) return EINVAL;
   return changes_connection(req_.command(), req_.params()) ? int{WFT_ERR_REDIS_COMMAND_DISALLOWED}
                                                            : 0;
 }
@@ -132,30 +126,22 @@ int RedisClientTask::find_master() {
 }
 
 ProtocolMessage* RedisClientTask::next_request() {
-  if (question_) {
-    return &question_->request;
-  }
+  if (question_) return &question_->request;
   ProtocolMessage* const request = WFClientTask::next_request();
   // The user's set_prepare() may have changed the command.
   if (const int refusal = check_command()) {
     errno = refusal;
     return nullptr;
   }
-  if (!asking_response_) {
-    return request;
-  }
+  if (!asking_response_) return request;
   asking_request_ = std::make_unique<AskingRequest>(request);
   return asking_request_.get();
 }
 
 ProtocolMessage* RedisClientTask::next_response() {
-  if (question_) {
-    return &question_->response;
-  }
+  if (question_) return &question_->response;
   ProtocolMessage* const response = WFClientTask::next_response();
-  if (!asking_response_) {
-    return response;
-  }
+  if (!asking_response_) return response;
   asking_response_ = std::make_unique<AskingResponse>(response);
   return asking_response_.get();
 }
@@ -169,13 +155,9 @@ Runnable* RedisClientTask::ended(int end_state, int end_error, int timeout_reaso
 }
 
 SubTask* RedisClientTask::done() {
-  if (!goes_on()) {
-    return end_task();
-  }
+  if (!goes_on()) return end_task();
   const int pause = std::exchange(pause_ms_, 0);
-  if (pause == 0) {
-    return this;
-  }
+  if (pause == 0) return this;
   return come_back_after(
       WFTaskFactory::create_timer_task(std::chrono::milliseconds(pause), nullptr));
 }
@@ -196,9 +178,7 @@ void RedisClientTask::drop_unstarted() {
 
 bool RedisClientTask::goes_on() {
   // If it was not sent at all, nothing else will change that.
-  if (target_error_ != 0) {
-    return false;
-  }
+  if (target_error_ != 0) return false;
   try {
     return question_ ? after_question() : after_command();
   } catch (const std::bad_alloc&) {
@@ -210,9 +190,7 @@ bool RedisClientTask::goes_on() {
 
 // Sets the target to the next Sentinel. Returns false if all were asked.
 bool RedisClientTask::ask_next_sentinel() {
-  if (sentinels_asked_ == url_.sentinels.size()) {
-    return false;
-  }
+  if (sentinels_asked_ == url_.sentinels.size()) return false;
   question_ = std::make_unique<Question>();
   question_->request.set_request("SENTINEL", {"get-master-addr-by-name", url_.master_name});
   question_->response.set_size_limit(size_t{64} * 1024);
@@ -221,9 +199,7 @@ bool RedisClientTask::ask_next_sentinel() {
 }
 
 bool RedisClientTask::after_question() {
-  if (state == WFT_STATE_ABORTED || cancel_reason() != 0) {
-    return false;
-  }
+  if (state == WFT_STATE_ABORTED || cancel_reason() != 0) return false;
   const RedisValue* answer = state == WFT_STATE_SUCCESS ? question_->response.result() : nullptr;
   RedisUrl::Server master;
   if (answer && answer->arr_size() == 2) {
@@ -238,9 +214,7 @@ bool RedisClientTask::after_question() {
     return true;
   }
   sentinel_answered_ |= answer != nullptr;
-  if (ask_next_sentinel()) {
-    return true;
-  }
+  if (ask_next_sentinel()) return true;
   if (sentinel_answered_) {
     state = WFT_STATE_TASK_ERROR;
     error = WFT_ERR_UPSTREAM_UNAVAILABLE;
@@ -253,9 +227,7 @@ bool RedisClientTask::after_command() {
     const RedisValue* reply = resp_.result();
     return reply && reply->is_error() && after_error_reply(*reply->string_view());
   }
-  if (url_.sentinels.empty() || state == WFT_STATE_ABORTED || cancel_reason() != 0) {
-    return false;
-  }
+  if (url_.sentinels.empty() || state == WFT_STATE_ABORTED || cancel_reason() != 0) return false;
   // Another server may be the master by now. If the command may have reached this one, it must not
   // be sent to the other one as well, unless it only reads.
   RedisMasters::process().forget(url_);
@@ -284,16 +256,12 @@ bool RedisClientTask::after_error_reply(const std::string& text) {
     return follow(*redirection);
   }
   // The server has not executed the command.
-  if (starts_with(text, "TRYAGAIN") || starts_with(text, "CLUSTERDOWN")) {
-    return try_later();
-  }
+  if (starts_with(text, "TRYAGAIN") || starts_with(text, "CLUSTERDOWN")) return try_later();
   return starts_with(text, "READONLY") && !url_.sentinels.empty() && ask_sentinels_again();
 }
 
 bool RedisClientTask::follow(const RedisRedirection& redirection) {
-  if (hops_left_ == 0) {
-    return false;
-  }
+  if (hops_left_ == 0) return false;
   hops_left_--;
   target_ = url_.target_of(redirection.server);
   drop_response();
@@ -305,9 +273,7 @@ bool RedisClientTask::follow(const RedisRedirection& redirection) {
 }
 
 bool RedisClientTask::try_later() {
-  if (pauses_left_ == 0) {
-    return false;
-  }
+  if (pauses_left_ == 0) return false;
   pauses_left_--;
   if (question_) {
     // None of the Sentinels knew; each is asked again.

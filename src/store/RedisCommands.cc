@@ -131,9 +131,7 @@ static_assert(is_sorted(kStateful) && is_sorted(kReading));
 
 bool changes_connection(std::string_view command, const std::vector<std::string>& params) {
   const std::string name = upper(command);
-  if (is_in(kStateful, name)) {
-    return true;
-  }
+  if (is_in(kStateful, name)) return true;
   const std::string first = params.empty() ? "" : upper(params[0]);
   if (name == "CLIENT") {
     return std::find(std::begin(kHarmlessForClient), std::end(kHarmlessForClient), first) ==

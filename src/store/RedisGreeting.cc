@@ -20,9 +20,7 @@ class Answer final : public protocol::ProtocolMessage {
   Answer(int logins, bool asks_role) : logins_(logins), asks_role_(asks_role) {}
 
   int append(const void* buffer, size_t* size) override {
-    if (const int error = parser_.feed(buffer, *size)) {
-      return fail(error);
-    }
+    if (const int error = parser_.feed(buffer, *size)) return fail(error);
     while (logins_ > 0 || asks_role_) {
       RedisValue value;
       switch (parser_.next(kMaxReply, &value)) {
@@ -33,9 +31,7 @@ class Answer final : public protocol::ProtocolMessage {
         case RedisParser::Result::kValue:
           break;
       }
-      if (const int error = check(value)) {
-        return fail(error);
-      }
+      if (const int error = check(value)) return fail(error);
     }
     *size -= parser_.unparsed_bytes();
     return 1;

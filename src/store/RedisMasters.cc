@@ -19,9 +19,7 @@ bool RedisMasters::find(const RedisUrl& url, RedisUrl::Server* master) const {
   const std::string key = key_of(url);
   MutexLock lock(mutex_);
   const auto found = masters_.find(key);
-  if (found == masters_.end()) {
-    return false;
-  }
+  if (found == masters_.end()) return false;
   *master = found->second;
   return true;
 }

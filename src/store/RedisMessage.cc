@@ -34,9 +34,7 @@ RedisMessage& RedisMessage::operator=(RedisMessage&& message) noexcept {
 }
 
 int RedisMessage::append(const void* buf, size_t* size) {
-  if (refusal_ != 0) {
-    return refuse(refusal_);
-  }
+  if (refusal_ != 0) return refuse(refusal_);
   if (complete_) {
     *size = 0;
     return 1;
@@ -45,9 +43,7 @@ int RedisMessage::append(const void* buf, size_t* size) {
     if (!parser_) {
       parser_ = std::make_unique<RedisParser>();
     }
-    if (const int error = parser_->feed(buf, *size)) {
-      return refuse(error);
-    }
+    if (const int error = parser_->feed(buf, *size)) return refuse(error);
     RedisValue value;
     switch (parser_->next(size_limit, &value)) {
       case RedisParser::Result::kMore:
@@ -58,9 +54,7 @@ int RedisMessage::append(const void* buf, size_t* size) {
         break;
     }
     *size -= parser_->unparsed_bytes();
-    if (const int error = received(std::move(value))) {
-      return refuse(error);
-    }
+    if (const int error = received(std::move(value))) return refuse(error);
   } catch (const std::bad_alloc&) {
     return refuse(ENOMEM);
   }
@@ -139,13 +133,9 @@ int RedisRequest::encode(struct iovec vectors[], int max) {
 int RedisRequest::received(RedisValue&& value) {
   const size_t size = value.arr_size();
   for (size_t i = 0; i < size; i++) {
-    if (value[i].get_type() != REDIS_REPLY_TYPE_STRING) {
-      return EBADMSG;
-    }
+    if (value[i].get_type() != REDIS_REPLY_TYPE_STRING) return EBADMSG;
   }
-  if (size == 0 || value[0].string_view()->empty()) {
-    return EBADMSG;
-  }
+  if (size == 0 || value[0].string_view()->empty()) return EBADMSG;
   command_ = *value[0].string_view();
   params_.clear();
   params_.reserve(size - 1);

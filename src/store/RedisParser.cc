@@ -45,9 +45,7 @@ struct RedisParser::Builder {
   }
 
   static void* make_string(const redisReadTask* task, char* text, size_t size) {
-    if (task->type != REDIS_REPLY_STRING && size > kMaxLine) {
-      return refuse(task, EMSGSIZE);
-    }
+    if (task->type != REDIS_REPLY_STRING && size > kMaxLine) return refuse(task, EMSGSIZE);
     // The reader does not look at the two bytes behind a bulk string. They have arrived.
     if (task->type == REDIS_REPLY_STRING && std::memcmp(text + size, "\r\n", 2) != 0) {
       return refuse(task, EBADMSG);
@@ -56,9 +54,7 @@ struct RedisParser::Builder {
   }
   static void* make_array(const redisReadTask* task, int elements) {
     const auto count = static_cast<size_t>(elements);
-    if (!parser_of(task).allows_array(count)) {
-      return refuse(task, EMSGSIZE);
-    }
+    if (!parser_of(task).allows_array(count)) return refuse(task, EMSGSIZE);
     return make(task, [count](RedisValue& value) {
       value.arr_clear();
       std::get<RedisValue::Array>(value.content_).reserve(std::min(count, kReserved));
@@ -98,9 +94,7 @@ RedisParser::RedisParser() : reader_(::redisReaderCreateWithFunctions(&Builder::
 RedisParser::~RedisParser() = default;
 
 int RedisParser::feed(const void* bytes, size_t size) {
-  if (size == 0) {
-    return 0;
-  }
+  if (size == 0) return 0;
   if (::redisReaderFeed(reader_.get(), static_cast<const char*>(bytes), size) != REDIS_OK) {
     return ENOMEM;
   }
@@ -118,9 +112,7 @@ RedisParser::Result RedisParser::refuse(int error) {
 }
 
 RedisParser::Result RedisParser::next(size_t limit, RedisValue* value) {
-  if (error_ != 0) {
-    return Result::kRefused;
-  }
+  if (error_ != 0) return Result::kRefused;
   limit_ = limit;
   void* reply = nullptr;
   if (::redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
@@ -130,9 +122,7 @@ RedisParser::Result RedisParser::next(size_t limit, RedisValue* value) {
     const int refusal = check_pending();
     return refusal == 0 ? Result::kMore : refuse(refusal);
   }
-  if (value_bytes() > limit_) {
-    return refuse(EMSGSIZE);
-  }
+  if (value_bytes() > limit_) return refuse(EMSGSIZE);
   fed_ = unparsed_bytes();
   memory_ = 0;
   *value = std::move(root_);
@@ -140,12 +130,8 @@ RedisParser::Result RedisParser::next(size_t limit, RedisValue* value) {
 }
 
 int RedisParser::check_pending() const {
-  if (fed_ > limit_) {
-    return EMSGSIZE;
-  }
-  if (reader_->ridx < 0) {
-    return 0;
-  }
+  if (fed_ > limit_) return EMSGSIZE;
+  if (reader_->ridx < 0) return 0;
   const std::string_view rest(reader_->buf + reader_->pos, unparsed_bytes());
   const int type = reader_->rstack[reader_->ridx].type;
   if (type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR) {
@@ -155,12 +141,8 @@ int RedisParser::check_pending() const {
     return 0;  // not even the first byte of an item has come
   }
   const size_t end = rest.substr(0, kMaxNumber).find("\r\n");
-  if (end == std::string_view::npos) {
-    return rest.size() >= kMaxNumber ? EBADMSG : 0;
-  }
-  if (type != REDIS_REPLY_STRING) {
-    return 0;
-  }
+  if (end == std::string_view::npos) return rest.size() >= kMaxNumber ? EBADMSG : 0;
+  if (type != REDIS_REPLY_STRING) return 0;
   size_t length = 0;
   const auto parsed = std::from_chars(rest.data(), rest.data() + end, length);
   if (parsed.ec != std::errc() || parsed.ptr != rest.data() + end) {
@@ -176,9 +158,7 @@ bool RedisParser::allows_array(size_t elements) const {
 }
 
 RedisValue* RedisParser::place(const redisReadTask* task) {
-  if (!task->parent) {
-    return &root_;
-  }
+  if (!task->parent) return &root_;
   memory_ += sizeof(RedisValue);
   if (memory_ > std::max(limit_, kFreeMemory)) {
     error_ = EMSGSIZE;

@@ -144,15 +144,11 @@ int64_t RedisPipeline::now_ms() const {
 
 int RedisPipeline::post(const std::string& command, Callback callback) {
   MutexLock lock(mutex_);
-  if (closing_) {
-    return ECANCELED;
-  }
+  if (closing_) return ECANCELED;
   const bool is_full =
       unsent_bytes_ > 0 && (command.size() > options_.max_unsent_bytes ||
                             unsent_bytes_ > options_.max_unsent_bytes - command.size());
-  if (entries_.size() >= options_.max_commands || is_full) {
-    return ENOBUFS;
-  }
+  if (entries_.size() >= options_.max_commands || is_full) return ENOBUFS;
   try {
     entries_.push_back(std::move(callback));
   } catch (const std::bad_alloc&) {
@@ -227,9 +223,7 @@ RedisPipeline::Callback RedisPipeline::take_first() {
 bool RedisPipeline::replies_came(std::deque<RedisValue>& replies) {
   {
     MutexLock lock(mutex_);
-    if (replies.size() > sent_) {
-      return false;
-    }
+    if (replies.size() > sent_) return false;
     progress_ms_ = now_ms();
   }
   for (RedisValue& reply : replies) {
@@ -318,9 +312,7 @@ void RedisPipeline::lost(int state, int error) {
 void RedisPipeline::connect() {
   {
     MutexLock lock(mutex_);
-    if (closing_ || running_) {
-      return;
-    }
+    if (closing_ || running_) return;
     running_ = true;
   }
   link_->begin_anew();
@@ -373,9 +365,7 @@ void RedisPipeline::drop_waiting() {
     Callback callback;
     {
       MutexLock lock(mutex_);
-      if (!closing_ || entries_.empty()) {
-        return;
-      }
+      if (!closing_ || entries_.empty()) return;
       callback = std::move(entries_.front());
       entries_.pop_front();
       chunks_.clear();
@@ -446,9 +436,7 @@ void RedisPipeline::cancel_link(int reason) {
     while (cancelling_) {
       changed_.wait(mutex_);
     }
-    if (!running_) {
-      return;
-    }
+    if (!running_) return;
     cancelling_ = true;
   }
   link_->cancel_for(reason);

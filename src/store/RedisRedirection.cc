@@ -11,9 +11,7 @@ std::optional<RedisRedirection> RedisRedirection::parse(const std::string& error
   std::string_view text = error;
   RedisRedirection redirection;
   redirection.asks = text.starts_with("ASK ");
-  if (!redirection.asks && !text.starts_with("MOVED ")) {
-    return std::nullopt;
-  }
+  if (!redirection.asks && !text.starts_with("MOVED ")) return std::nullopt;
   text.remove_prefix(text.find(' ') + 1);
   const size_t space = text.find(' ');
   const size_t colon = text.rfind(':');

@@ -38,9 +38,7 @@ bool RedisSlots::parse(const protocol::RedisValue& reply, const std::string& fro
   slots->masters.clear();
   slots->ids.clear();
   slots->owners.assign(kCount, -1);
-  if (!reply.is_array()) {
-    return false;
-  }
+  if (!reply.is_array()) return false;
   for (size_t i = 0; i < reply.arr_size(); i++) {
     const protocol::RedisValue& range = reply[i];
     if (range.arr_size() < 3 || !range[0].is_int() || !range[1].is_int() ||

@@ -37,9 +37,7 @@ std::unique_ptr<RedisStoreBackend> RedisStoreBackend::open(const std::string& ur
   }
   RedisStorePlace place;
   *error = RedisStorePlace::parse(url, &place, message);
-  if (*error != 0) {
-    return nullptr;
-  }
+  if (*error != 0) return nullptr;
   std::unique_ptr<RedisStoreBackend> backend(
       new RedisStoreBackend(std::move(place), options, test_clock));
   *error = backend->connect(options.create, message);
@@ -107,9 +105,7 @@ int RedisStoreBackend::load_scripts(std::string* message) {
   for (const auto& node : nodes_.all()) {
     const auto replies = node->link.ask(std::vector<std::string>{load, load_full, time});
     for (const RedisStoreLink::Reply& reply : replies) {
-      if (const int error = redis_store_failure(reply, message)) {
-        return error;
-      }
+      if (const int error = redis_store_failure(reply, message)) return error;
     }
     script_sha_ = replies[0].value.string_value();
     full_script_sha_ = replies[1].value.string_value();
@@ -157,9 +153,7 @@ std::string RedisStoreBackend::time_argument() const {
 }
 
 std::string RedisStoreBackend::ahead_argument(const RedisStoreNode& node) const {
-  if (test_clock_ != nullptr) {
-    return "0";
-  }
+  if (test_clock_ != nullptr) return "0";
   // A lease must not count as over before it is, so the time of the store is never ahead.
   return node.knows_offset ? std::to_string(std::max<int64_t>(node.offset_us - offset_us_, 0)) : "";
 }
@@ -222,9 +216,7 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
     const bool works = is_divided ? claim_over_shards(*rest[0]) : carry_out(rest.first(count));
     confirm(rest.first(count));
     done += count;
-    if (!works) {
-      break;
-    }
+    if (!works) break;
   }
   for (StoreRequest* request : requests.subspan(done)) {
     request->failure = {failure_.error, failure_.message, false};
@@ -242,9 +234,7 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
     receipt_ = has_waited_ && receipt_.level < receipt.level ? receipt_ : receipt;
     has_waited_ = true;
   }
-  if (!nodes_.was_silent() || nodes_.is_still_right()) {
-    return;
-  }
+  if (!nodes_.was_silent() || nodes_.is_still_right()) return;
   failure_ = {EAGAIN, kMayBeReplaced};  // also instead of what such a server has said
   for (StoreRequest* request : requests) {
     redis_store_clear(request);
@@ -329,9 +319,7 @@ void RedisStoreBackend::fill(Lane& lane) {
   lane.under_way = 0;
   for (size_t i = lane.done; i < lane.waiting.size() && lane.under_way < kMostAtOnce; i++) {
     bytes += lane.waiting[i].second->bytes();
-    if (lane.under_way > 0 && bytes > kMostBytes) {
-      break;
-    }
+    if (lane.under_way > 0 && bytes > kMostBytes) break;
     lane.under_way++;
   }
 }
@@ -397,9 +385,7 @@ bool RedisStoreBackend::take_error(Lane& lane, RedisStoreNodes::Question& asked)
   if (starts_with_code(text, "NEWSERVER") && lane.openings++ < kMostOpenings) {
     error.error =
         opened_.open_again(nodes_, place_, asked.shard, *asked.node, time_argument(), &message);
-    if (error.error == 0) {
-      return true;
-    }
+    if (error.error == 0) return true;
   }
   fail(error.error, std::move(message));
   fail_lane(lane, error.in_doubt);
@@ -413,9 +399,7 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
     fail_lane(lane, reply.sent);
     return false;
   }
-  if (reply.value.is_error()) {
-    return take_error(lane, asked);
-  }
+  if (reply.value.is_error()) return take_error(lane, asked);
   int64_t server_us = 0;
   const std::string time = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "";
   std::from_chars(time.data(), time.data() + time.size(), server_us);
@@ -457,9 +441,7 @@ void RedisStoreBackend::fail_lane(Lane& lane, bool in_doubt) {
 void RedisStoreBackend::settle(std::vector<Job>& jobs) {
   for (Job& job : jobs) {
     if (job.answered == job.parts.size()) {
-      if (redis_store_answer(job.parts, opened_.shards, job.request)) {
-        continue;
-      }
+      if (redis_store_answer(job.parts, opened_.shards, job.request)) continue;
       fail(EILSEQ, "Redis: a reply makes no sense");
       job.request->failure.in_doubt = true;
     }

@@ -249,9 +249,7 @@ bool read_word(const Word<ENUM> (&words)[N], const std::string& text, ENUM* valu
 }
 
 bool read_failure(const std::string& word, StoreFailure* failure) {
-  if (word.empty()) {
-    return true;
-  }
+  if (word.empty()) return true;
   if (word == "exists") {
     *failure = {EEXIST, "a timer of that name exists", false};
   } else if (word == "full") {
@@ -285,9 +283,7 @@ bool read_result(Elements elements, StoreFailure* failure, WFStoreResult* result
   result->timer = elements.global();
   result->count = elements.count();
   while (elements.more()) {
-    if (!read_answer(elements.array(), &result->answers.emplace_back())) {
-      return false;
-    }
+    if (!read_answer(elements.array(), &result->answers.emplace_back())) return false;
   }
   return good && elements.good();
 }
@@ -321,14 +317,10 @@ class Answers {
       Elements claimed = reply.array();
       while (claimed.more()) {
         ClaimRequest::Claimed& one = what.claimed.emplace_back();
-        if (!read_claimed(claimed.array(), &one)) {
-          return false;
-        }
+        if (!read_claimed(claimed.array(), &one)) return false;
         one.lease_end_us = in_store_time(one.lease_end_us, part.ahead_us);
       }
-      if (!reply.good() || !claimed.good()) {
-        return false;
-      }
+      if (!reply.good() || !claimed.good()) return false;
     }
     return true;
   }
@@ -348,17 +340,13 @@ class Answers {
     }
     for (const RunId& run : what.runs) {
       const std::optional<size_t> place = of_shard[run.timer % shards_];
-      if (!place) {
-        return false;
-      }
+      if (!place) return false;
       Elements reply = replies[*place].array();
       ExtendRequest::Extended& extended = what.extended.emplace_back();
       extended.live = reply.count() != 0;
       extended.cancelled = reply.count() != 0;
       extended.lease_end_us = in_store_time(reply.number(), ahead_us[*place]);
-      if (!reply.good()) {
-        return false;
-      }
+      if (!reply.good()) return false;
     }
     return true;
   }
@@ -371,18 +359,14 @@ class Answers {
       const std::string word = reply.text();
       if (word == "yes") {
         StoreFailure failure;
-        if (!read_result(reply.array(), &failure, &what.result)) {
-          return false;
-        }
+        if (!read_result(reply.array(), &failure, &what.result)) return false;
         what.found = true;
         what.result.error = failure.error;
         what.result.message = failure.message;
         what.result.state = failure.error != 0 ? WFT_STATE_SYS_ERROR : WFT_STATE_SUCCESS;
         return true;
       }
-      if (word != "no" && word != "forgotten") {
-        return false;
-      }
+      if (word != "no" && word != "forgotten") return false;
       forgotten = forgotten || word == "forgotten";
     }
     if (forgotten) {
@@ -404,9 +388,7 @@ class Answers {
       const bool ends_early = reply.count() != 0;
       const size_t before = what.timers.size();
       while (reply.more()) {
-        if (!read_info(reply.array(), &what.timers.emplace_back())) {
-          return false;
-        }
+        if (!read_info(reply.array(), &what.timers.emplace_back())) return false;
       }
       if (!reply.good() || (ends_early && what.timers.size() == before && what.max > 0)) {
         return false;
@@ -434,9 +416,7 @@ class Answers {
       what.stored += reply.count();
       what.overdue += reply.count();
       what.unhandled += reply.count();
-      if (!reply.good()) {
-        return false;
-      }
+      if (!reply.good()) return false;
     }
     what.overdue = std::min(what.overdue, kMostOverdue);
     what.unhandled = std::min(what.unhandled, what.overdue);
@@ -547,9 +527,7 @@ bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePa
         while (times.more()) {
           due->emplace_back(times.number(), part.shard);
         }
-        if (!times.good()) {
-          return false;
-        }
+        if (!times.good()) return false;
       }
     }
   }

@@ -76,9 +76,7 @@ struct Awaited {
     const int64_t end_ns = system_clock().now_ns() + us * 1000;
     const size_t before = left;
     while (left > 0 && left == before && good < enough) {
-      if (!changed.wait_until(mutex, end_ns)) {
-        break;
-      }
+      if (!changed.wait_until(mutex, end_ns)) break;
     }
     return left == 0;
   }
@@ -106,19 +104,13 @@ enum class Waited { kForAll, kForEnough, kTooLong };
 Waited wait_for(Awaited& awaited, const RedisStoreLink::Patience& patience) {
   while (!awaited.has(patience.enough)) {
     const size_t missing = awaited.missing();
-    if (awaited.wait(RedisStoreLink::kSilenceUs, patience.enough)) {
-      return Waited::kForAll;
-    }
+    if (awaited.wait(RedisStoreLink::kSilenceUs, patience.enough)) return Waited::kForAll;
     const bool is_silent = awaited.missing() == missing;
-    if (is_silent && !may_go_on(patience)) {
-      return Waited::kTooLong;
-    }
+    if (is_silent && !may_go_on(patience)) return Waited::kTooLong;
   }
   const int64_t end_us = mono_us() + kGraceUs;
   while (mono_us() < end_us) {
-    if (awaited.wait(end_us - mono_us(), SIZE_MAX)) {
-      return Waited::kForAll;
-    }
+    if (awaited.wait(end_us - mono_us(), SIZE_MAX)) return Waited::kForAll;
   }
   return Waited::kForEnough;
 }

@@ -25,9 +25,7 @@ struct RedisStoreNews::State {
 
   // Something may have been published while nobody listened, so the beginning counts as news.
   bool is_news(const protocol::RedisValue& reply) const {
-    if (reply.arr_size() != 3) {
-      return false;
-    }
+    if (reply.arr_size() != 3) return false;
     const std::string what = reply[0].string_value();
     return what == "subscribe" || (what == "message" && reply[2].string_value() != sender);
   }
@@ -35,17 +33,13 @@ struct RedisStoreNews::State {
   void received(protocol::RedisResponse& response) {
     try {
       protocol::RedisValue reply;
-      if (!response.get_result(reply) || !is_news(reply)) {
-        return;
-      }
+      if (!response.get_result(reply) || !is_news(reply)) return;
     } catch (const std::bad_alloc&) {
       // It may be news.
     }
     {
       MutexLock lock(mutex);
-      if (closed) {
-        return;
-      }
+      if (closed) return;
       calls++;
     }
     if (changed) {
@@ -92,9 +86,7 @@ void RedisStoreNews::keep(const RedisUrl& server) {
   {
     MutexLock lock(state_->mutex);
     const bool is_there = state_->task != nullptr && server_ == server.server;
-    if (is_there || state_->closed || system_clock().now_ns() < next_try_ns_) {
-      return;
-    }
+    if (is_there || state_->closed || system_clock().now_ns() < next_try_ns_) return;
     state_->drop();
   }
   next_try_ns_ = system_clock().now_ns() + kTryPauseNs;

@@ -158,9 +158,7 @@ RedisStoreLink::Patience RedisStoreNodes::patience() {
 
 bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
   RedisStoreLink::Reply& reply = attempt.question->reply;
-  if (reply.error != 0 || !reply.value.is_error()) {
-    return false;
-  }
+  if (reply.error != 0 || !reply.value.is_error()) return false;
   const std::string text = reply.value.string_value();
   if (begins_with(text, "TRYAGAIN") || begins_with(text, "CLUSTERDOWN")) {
     attempt.node = &of_shard(attempt.question->shard);
@@ -168,13 +166,9 @@ bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
     *pauses = true;
     return true;
   }
-  if (owners_.empty()) {
-    return false;
-  }
+  if (owners_.empty()) return false;
   const auto redirection = RedisRedirection::parse(text, attempt.node->url.server.host);
-  if (!redirection) {
-    return false;
-  }
+  if (!redirection) return false;
   RedisStoreNode* node = node_at(redirection->server);
   if (node == nullptr) {
     std::string message;
@@ -210,14 +204,10 @@ bool RedisStoreNodes::was_silent() const {
 }
 
 bool RedisStoreNodes::is_still_right() {
-  if (place_.kind == RedisStorePlace::Kind::kServer) {
-    return true;
-  }
+  if (place_.kind == RedisStorePlace::Kind::kServer) return true;
   // A server may be silent again while it is asked. Then that is no answer.
   for (int i = 0; was_silent() && i < kMostChecks; i++) {
-    if (!check_once()) {
-      return false;
-    }
+    if (!check_once()) return false;
   }
   return !was_silent();
 }
@@ -230,9 +220,7 @@ bool RedisStoreNodes::check_once() {
     return !node->was_used || (present.read(node->link, place_.kind, &message) == 0 &&
                                present.identity == node->about.identity);
   };
-  if (!are_still_masters() || !std::all_of(nodes_.begin(), nodes_.end(), is_the_same)) {
-    return false;
-  }
+  if (!are_still_masters() || !std::all_of(nodes_.begin(), nodes_.end(), is_the_same)) return false;
   for (const auto& node : nodes_) {
     if (node->was_used) {
       node->link.was_checked(began_us);
@@ -248,9 +236,7 @@ bool RedisStoreNodes::are_still_masters() {
   }
   RedisStoreTopology topology;
   std::string message;
-  if (RedisStoreTopology::find(place_, known, &topology, &message) != 0) {
-    return false;
-  }
+  if (RedisStoreTopology::find(place_, known, &topology, &message) != 0) return false;
   return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
     return !node->was_used || topology.has(node->url.server);
   });

@@ -84,9 +84,7 @@ int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place
   has_lost = false;
   int error = open_first(way, create, &complete, message);
   error = error != 0 ? error : open_others(way, complete, message);
-  if (error != 0 || complete) {
-    return error;
-  }
+  if (error != 0 || complete) return error;
   OpenedShard opened;
   return OpenedShard::read(way.ask(id, 0, std::to_string(shards), false, "done").reply, &opened,
                            message);
@@ -105,9 +103,7 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                                   std::string* message) {
   const std::string known_id = id;
   id = new_id();
-  if (id.empty()) {
-    return refuse_store(EAGAIN, "no random numbers are to be had", message);
-  }
+  if (id.empty()) return refuse_store(EAGAIN, "no random numbers are to be had", message);
   // What a new store gets. One that is there says how many it has.
   std::string count = way.place.shards == 0 ? "" : std::to_string(way.place.shards);
   RedisStoreNodes::Question first = way.ask(id, 0, count, false);
@@ -120,9 +116,7 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
     first = way.ask(id, 0, count, true);
     error = OpenedShard::read(first.reply, &opened, message);
   }
-  if (error != 0) {
-    return error;
-  }
+  if (error != 0) return error;
   if (opened.word == "none") {
     return known_id.empty()
                ? refuse_store(ENOENT, "there is no " + way.name.substr(4) + " on the server",
@@ -166,9 +160,7 @@ int RedisStoreOpening::open_others(const Way& way, bool complete, std::string* m
   way.nodes.ask(questions);
   for (const RedisStoreNodes::Question& question : questions) {
     OpenedShard opened;
-    if (const int error = OpenedShard::read(question.reply, &opened, message)) {
-      return error;
-    }
+    if (const int error = OpenedShard::read(question.reply, &opened, message)) return error;
     if (opened.word != "ok" || opened.detail != id) {
       return refuse_store(EILSEQ, way.name + " is damaged: keys of it were removed or replaced",
                           message);
@@ -183,15 +175,11 @@ int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace&
                                   std::string* message) const {
   // Its identity may have changed since it was read. Two processes that knew different ones would
   // open the shard in turn for ever.
-  if (const int error = node.about.read(node.link, place.kind, message)) {
-    return error;
-  }
+  if (const int error = node.about.read(node.link, place.kind, message)) return error;
   const Way way{nodes, place, time};
   const RedisStoreNodes::Question asked = way.ask(id, shard, std::to_string(shards), false);
   OpenedShard opened;
-  if (const int error = OpenedShard::read(asked.reply, &opened, message)) {
-    return error;
-  }
+  if (const int error = OpenedShard::read(asked.reply, &opened, message)) return error;
   return opened.word == "ok" && opened.detail == id
              ? 0
              : refuse_store(EILSEQ, way.name + " was removed from the server, or is damaged",

@@ -79,9 +79,7 @@ bool parse_cluster(const std::string& url, RedisStorePlace* place) {
     RedisUrl node;
     std::string node_url = scheme + login;
     node_url.append(url, begin, comma - begin).append(url, end);
-    if (RedisUrl::parse(node_url, &node) != 0) {
-      return false;
-    }
+    if (RedisUrl::parse(node_url, &node) != 0) return false;
     place->nodes.push_back(node.server);
     place->server = std::move(node);
     begin = comma + 1;
@@ -99,9 +97,7 @@ int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::
   while (begin < url.size()) {
     const size_t end = std::min(url.find('&', begin), url.size());
     const std::string_view parameter = std::string_view(url).substr(begin, end - begin);
-    if (const int error = set_parameter(parameter, place, &rest, message)) {
-      return error;
-    }
+    if (const int error = set_parameter(parameter, place, &rest, message)) return error;
     begin = end + 1;
   }
   const std::string server_url = url.substr(0, mark) + rest;

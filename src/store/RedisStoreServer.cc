@@ -30,17 +30,13 @@ std::string command_of(std::initializer_list<std::string_view> parts) {
 std::string redis_info_field(const std::string& info, const std::string& name) {
   const std::string line = "\n" + name + ":";
   size_t begin = ("\n" + info).find(line);
-  if (begin == std::string::npos) {
-    return {};
-  }
+  if (begin == std::string::npos) return {};
   begin += line.size() - 1;
   return info.substr(begin, std::min(info.find_first_of("\r\n", begin), info.size()) - begin);
 }
 
 int redis_store_failure(const RedisStoreLink::Reply& reply, std::string* message) {
-  if (reply.error != 0) {
-    return refuse_server(reply.error, reply.reason, message);
-  }
+  if (reply.error != 0) return refuse_server(reply.error, reply.reason, message);
   if (reply.value.is_error()) {
     const std::string text = reply.value.string_value();
     return refuse_server(RedisStoreError::of(text).error, "Redis: " + text, message);
@@ -60,9 +56,7 @@ RedisStoreError RedisStoreError::of(const std::string& text) {
   };
   const std::string_view code = std::string_view(text).substr(0, text.find(' '));
   for (const auto& refusal : kRefusals) {
-    if (code == refusal.code) {
-      return {refusal.error, false};
-    }
+    if (code == refusal.code) return {refusal.error, false};
   }
   // A script that has stopped in the middle has found something that no script has written.
   return {code == "NOPERM" ? EACCES : EILSEQ, true};
@@ -86,9 +80,7 @@ std::string redis_store_command(const std::string& how, const std::string& scrip
 int RedisStoreServer::read_mode(const std::string& mode, RedisStorePlace::Kind kind,
                                 std::string* message) const {
   const bool is_cluster = kind == RedisStorePlace::Kind::kCluster;
-  if (mode == (is_cluster ? "cluster" : "standalone")) {
-    return 0;
-  }
+  if (mode == (is_cluster ? "cluster" : "standalone")) return 0;
   return refuse_server(
       ENOTSUP,
       mode == "cluster"    ? "the server is part of a Cluster: say redis+cluster:// in the URL"
@@ -100,12 +92,8 @@ int RedisStoreServer::read_mode(const std::string& mode, RedisStorePlace::Kind k
 int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {
   const std::vector<RedisStoreLink::Reply> replies = link.ask(
       std::vector<std::string>{command_of({"INFO"}), command_of({"CONFIG", "GET", "appendfsync"})});
-  if (const int error = redis_store_failure(replies[0], message)) {
-    return error;
-  }
-  if (replies[1].error != 0) {
-    return redis_store_failure(replies[1], message);
-  }
+  if (const int error = redis_store_failure(replies[0], message)) return error;
+  if (replies[1].error != 0) return redis_store_failure(replies[1], message);
   const std::string info = replies[0].value.string_value();
   const std::string version = redis_info_field(info, "redis_version");
   int major = 0;

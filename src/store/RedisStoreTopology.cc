@@ -148,9 +148,7 @@ class MergedSlots {
 
   void add(const RedisSlots& slots, const std::map<std::string, uint64_t>& epochs) {
     for (size_t slot = 0; slot < RedisSlots::kCount; slot++) {
-      if (slots.owners[slot] < 0) {
-        continue;
-      }
+      if (slots.owners[slot] < 0) continue;
       const auto its = static_cast<size_t>(slots.owners[slot]);
       const auto found = epochs.find(slots.ids[its]);
       const uint64_t epoch = found == epochs.end() ? 0 : found->second;
@@ -213,9 +211,7 @@ int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server
       continue;
     }
     RedisSlots its;
-    if (!RedisSlots::parse(slots.value, nodes.server(i).host, &its)) {
-      continue;
-    }
+    if (!RedisSlots::parse(slots.value, nodes.server(i).host, &its)) continue;
     // One that does not see most masters, or not all slots, may be cut off. It counts only if all
     // say so.
     const bool is_ok = redis_info_field(info.value.string_value(), "cluster_state") == "ok";
@@ -228,9 +224,7 @@ int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server
       found = true;
     }
   }
-  if (!found) {
-    return error;
-  }
+  if (!found) return error;
   merged.write(topology);
   const auto missing = std::count(topology->owners.begin(), topology->owners.end(), -1);
   if (missing > 0) {

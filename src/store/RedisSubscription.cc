@@ -43,9 +43,7 @@ int RedisSubscription::append(const void* buffer, size_t* size) {
 }
 
 bool RedisSubscription::next(RedisValue* reply) {
-  if (arrived_.empty()) {
-    return false;
-  }
+  if (arrived_.empty()) return false;
   *reply = std::move(arrived_.front());
   arrived_.pop_front();
   return true;
@@ -54,9 +52,7 @@ bool RedisSubscription::next(RedisValue* reply) {
 void RedisSubscription::connected() {
   {
     MutexLock lock(mutex_);
-    if (std::exchange(connected_, true) || unsent_.empty()) {
-      return;
-    }
+    if (std::exchange(connected_, true) || unsent_.empty()) return;
   }
   task_->ask_to_send();
 }
@@ -64,14 +60,10 @@ void RedisSubscription::connected() {
 int RedisSubscription::send(const std::string& command, const std::vector<std::string>& params) {
   {
     MutexLock lock(mutex_);
-    if (over_) {
-      return ENOTCONN;
-    }
+    if (over_) return ENOTCONN;
     append_command(&unsent_, command, params);
     quits_ = quits_ || command == "QUIT";
-    if (!connected_) {
-      return 0;
-    }
+    if (!connected_) return 0;
   }
   // If the exchange ends meanwhile, this does nothing: the caller keeps the task.
   task_->ask_to_send();

@@ -46,37 +46,27 @@ enum class Form { kUnknown, kServer, kUnixSocket, kSentinels };
 Form form_of(std::string_view scheme, enum TransportType* transport) {
   const bool tls = is_scheme(scheme, "rediss") || is_scheme(scheme, "rediss+sentinel");
   *transport = tls ? TT_TCP_SSL : TT_TCP;
-  if (is_scheme(scheme, "redis") || is_scheme(scheme, "rediss")) {
-    return Form::kServer;
-  }
-  if (is_scheme(scheme, "redis+unix")) {
-    return Form::kUnixSocket;
-  }
+  if (is_scheme(scheme, "redis") || is_scheme(scheme, "rediss")) return Form::kServer;
+  if (is_scheme(scheme, "redis+unix")) return Form::kUnixSocket;
   return tls || is_scheme(scheme, "redis+sentinel") ? Form::kSentinels : Form::kUnknown;
 }
 
 // `port`: null or empty means the default. Returns 0 or an error.
 int set_server(std::string_view host, std::string_view port, unsigned short default_port,
                RedisUrl::Server* server) {
-  if (host.empty()) {
-    return WFT_ERR_URI_PARSE_FAILED;
-  }
+  if (host.empty()) return WFT_ERR_URI_PARSE_FAILED;
   server->host = percent_decoded(host);
   server->port = default_port;
   if (!port.empty()) {
     const auto number = parse_number<unsigned int>(port, 65535);
-    if (!number || *number == 0) {
-      return WFT_ERR_URI_PORT_INVALID;
-    }
+    if (!number || *number == 0) return WFT_ERR_URI_PORT_INVALID;
     server->port = static_cast<unsigned short>(*number);
   }
   return 0;
 }
 
 int set_userinfo(std::string_view userinfo, RedisUrl* url) {
-  if (userinfo.empty() || userinfo == ":") {
-    return 0;
-  }
+  if (userinfo.empty() || userinfo == ":") return 0;
   const size_t colon = userinfo.find(':');
   if (colon == std::string_view::npos) {
     return WFT_ERR_URI_PARSE_FAILED;  // it could be a user or a password
@@ -89,17 +79,13 @@ int set_userinfo(std::string_view userinfo, RedisUrl* url) {
 
 int set_db(std::string_view text, RedisUrl* url) {
   const auto number = parse_number<unsigned int>(text, kMaxDb);
-  if (!number) {
-    return WFT_ERR_URI_PARSE_FAILED;
-  }
+  if (!number) return WFT_ERR_URI_PARSE_FAILED;
   url->db = *number;
   return 0;
 }
 
 int set_db_of_query(const char* query, RedisUrl* url) {
-  if (!query) {
-    return 0;
-  }
+  if (!query) return 0;
   const auto pairs = URIParser::split_query(query);
   const auto db = pairs.find("db");
   return db == pairs.end() ? 0 : set_db(db->second, url);
@@ -114,9 +100,7 @@ int add_sentinel(std::string_view text, RedisUrl* url) {
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
     host = text.substr(0, colon);
     port = text.substr(colon + 1);
-    if (port.empty()) {
-      return WFT_ERR_URI_PORT_INVALID;
-    }
+    if (port.empty()) return WFT_ERR_URI_PORT_INVALID;
   }
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
@@ -130,9 +114,7 @@ int add_sentinel(std::string_view text, RedisUrl* url) {
 }
 
 int set_master_name(std::string_view path, RedisUrl* url) {
-  if (path.empty() || path.front() != '/') {
-    return WFT_ERR_URI_PARSE_FAILED;
-  }
+  if (path.empty() || path.front() != '/') return WFT_ERR_URI_PARSE_FAILED;
   url->master_name = percent_decoded(path.substr(1));
   const bool is_name = !url->master_name.empty() && url->master_name.find('/') == std::string::npos;
   return is_name ? 0 : int{WFT_ERR_URI_PARSE_FAILED};
@@ -178,16 +160,12 @@ int RedisUrl::parse(const ParsedURI& uri, RedisUrl* url) {
     return uri.error == ENOMEM ? ENOMEM : int{WFT_ERR_URI_PARSE_FAILED};
   }
   const Form form = form_of(view(uri.scheme), &url->transport);
-  if (form == Form::kUnknown) {
-    return WFT_ERR_URI_SCHEME_INVALID;
-  }
+  if (form == Form::kUnknown) return WFT_ERR_URI_SCHEME_INVALID;
   int error = set_userinfo(view(uri.userinfo), url);
   if (error == 0) {
     error = set_db_of_query(uri.query, url);
   }
-  if (error != 0) {
-    return error;
-  }
+  if (error != 0) return error;
   const std::string_view path = view(uri.path);
   switch (form) {
     case Form::kUnixSocket:
@@ -205,9 +183,7 @@ int RedisUrl::parse(const ParsedURI& uri, RedisUrl* url) {
     default:
       break;
   }
-  if (path.size() > 1 && (error = set_db(path.substr(1), url)) != 0) {
-    return error;
-  }
+  if (path.size() > 1 && (error = set_db(path.substr(1), url)) != 0) return error;
   const char* const port = SchemePorts::process().get("redis");
   const auto default_port = parse_number<unsigned int>(view(port), 65535);
   return set_server(view(uri.host), view(uri.port),
@@ -215,9 +191,7 @@ int RedisUrl::parse(const ParsedURI& uri, RedisUrl* url) {
 }
 
 ClientTarget RedisUrl::target() const {
-  if (unix_path.empty()) {
-    return target_of(server);
-  }
+  if (unix_path.empty()) return target_of(server);
   struct sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, unix_path.data(), unix_path.size());

@@ -38,18 +38,14 @@ std::string encode_answer(const WFStoreResult& result) {
 
 bool decode_answer(std::string_view bytes, WFStoreResult* result) {
   StoreBytes::Reader reader(bytes);
-  if (reader.number() != kVersion) {
-    return false;
-  }
+  if (reader.number() != kVersion) return false;
   result->error = static_cast<int>(reader.number());
   result->state = result->error ? WFT_STATE_SYS_ERROR : WFT_STATE_SUCCESS;
   result->message = reader.text();
   result->timer = reader.number();
   result->count = reader.number();
   const uint64_t answers = reader.number();
-  if (answers > reader.left() / kLeastAnswerBytes) {
-    return false;
-  }
+  if (answers > reader.left() / kLeastAnswerBytes) return false;
   result->answers.clear();
   for (uint64_t i = 0; i < answers && reader.good(); i++) {
     WFStoreAnswer& answer = result->answers.emplace_back();

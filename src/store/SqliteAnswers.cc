@@ -21,15 +21,11 @@ SqliteAnswers::Session& SqliteAnswers::session(uint64_t id) {
 SqliteAnswers::Found SqliteAnswers::find(const WFStoreRequestId& id, WFStoreResult& result) {
   const Session& session = this->session(id.session);
   const auto number = static_cast<int64_t>(id.number);
-  if (!session.known) {
-    return meta_.has_dropped || remembered_ == 0 ? Found::kForgotten : Found::kNo;
-  }
+  if (!session.known) return meta_.has_dropped || remembered_ == 0 ? Found::kForgotten : Found::kNo;
   if (number <= session.newest) {
     SqliteCursor row = select_.find(id.session, id.number);
     if (row.next()) {
-      if (row.is_null(0)) {
-        return Found::kUsedUp;
-      }
+      if (row.is_null(0)) return Found::kUsedUp;
       if (!decode_answer(row.bytes(0), &result)) {
         connection_.note(SQLITE_CORRUPT);
       }
@@ -41,9 +37,7 @@ SqliteAnswers::Found SqliteAnswers::find(const WFStoreRequestId& id, WFStoreResu
 
 void SqliteAnswers::know(uint64_t id) {
   Session& session = this->session(id);
-  if (session.known) {
-    return;
-  }
+  if (session.known) return;
   session.known = true;
   session.changed = true;
   session.used_us = next_use();
@@ -56,9 +50,7 @@ void SqliteAnswers::know(uint64_t id) {
 }
 
 void SqliteAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&& answer) {
-  if (remembered_ == 0) {
-    return;
-  }
+  if (remembered_ == 0) return;
   const auto number = static_cast<int64_t>(id.number);
   Session& session = this->session(id.session);
   if (!session.known) {
@@ -94,15 +86,11 @@ int64_t SqliteAnswers::next_use() {
 }
 
 void SqliteAnswers::drop_oldest(uint64_t kept) {
-  if (meta_.dropping != 0) {
-    return;
-  }
+  if (meta_.dropping != 0) return;
   save_sessions();
   {
     SqliteCursor row = count_sessions_.find();
-    if (!row.next() || row.integer(0) <= kMostSessions) {
-      return;
-    }
+    if (!row.next() || row.integer(0) <= kMostSessions) return;
   }
   uint64_t oldest = 0;
   {

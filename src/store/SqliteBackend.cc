@@ -21,9 +21,7 @@ std::unique_ptr<SqliteBackend> SqliteBackend::open(const std::string& place,
     *error = EINVAL;
     *message = path + ": this backend is for shared stores only";
   }
-  if (*error != 0) {
-    return nullptr;
-  }
+  if (*error != 0) return nullptr;
   std::unique_ptr<SqliteBackend> backend(new SqliteBackend(path, options, settings));
   *error = backend->open_file(options.create, message);
   return *error == 0 ? std::move(backend) : nullptr;
@@ -34,9 +32,7 @@ SqliteBackend::~SqliteBackend() {
 }
 
 int SqliteBackend::open_file(bool create, std::string* message) {
-  if (const int error = store_.open(create, now_us(), message)) {
-    return error;
-  }
+  if (const int error = store_.open(create, now_us(), message)) return error;
   rules_.emplace(store_.connection(), options_.remembered);
   news_.emplace(store_.queue());
   const bool has_threads = VirtualScheduler::current() == nullptr;
@@ -54,9 +50,7 @@ int SqliteBackend::open_file(bool create, std::string* message) {
 }
 
 int SqliteBackend::know_session(std::string* message) {
-  if (options_.session == 0) {
-    return 0;
-  }
+  if (options_.session == 0) return 0;
   SqliteConnection& connection = store_.connection();
   if (connection.run("BEGIN IMMEDIATE")) {
     rules_->answers.begin(now_us());
@@ -159,22 +153,16 @@ SqliteBackend::Outcome SqliteBackend::transact(Requests requests, bool schedules
 
 bool SqliteBackend::carry_out_all(Requests requests, bool schedules) {
   SqliteConnection& connection = store_.connection();
-  if (!connection.run("BEGIN IMMEDIATE")) {
-    return false;
-  }
+  if (!connection.run("BEGIN IMMEDIATE")) return false;
   const int64_t before = sqlite3_total_changes64(connection.handle());
   rules_->answers.begin(now_us());
   rules_->timers.begin();
   rules_->meta.load();
   for (StoreRequest* request : requests) {
-    if (connection.code() != SQLITE_OK) {
-      return false;
-    }
+    if (connection.code() != SQLITE_OK) return false;
     carry_out(*request, schedules);
   }
-  if (sqlite3_total_changes64(connection.handle()) == before) {
-    return false;
-  }
+  if (sqlite3_total_changes64(connection.handle()) == before) return false;
   rules_->timers.save();
   rules_->answers.save();
   rules_->meta.commits++;
@@ -183,9 +171,7 @@ bool SqliteBackend::carry_out_all(Requests requests, bool schedules) {
 }
 
 void SqliteBackend::carry_out(StoreRequest& request, bool schedules) {
-  if (rules_->answers.repeat(request)) {
-    return;
-  }
+  if (rules_->answers.repeat(request)) return;
   if (!schedules && std::holds_alternative<ScheduleRequest>(request.what)) {
     refuse_for_room(request);
     return;
@@ -227,9 +213,7 @@ std::unique_ptr<StoreBackend> open_sqlite_backend(const std::string& place,
   std::string path;
   SqliteLayout layout = SqliteLayout::kShared;
   *error = find_sqlite_file(place, &path, &layout, message);
-  if (*error != 0) {
-    return nullptr;
-  }
+  if (*error != 0) return nullptr;
   if (layout == SqliteLayout::kOwned) {
     return OwnedBackend::open(place, options, SqliteSettings(), error, message);
   }

@@ -31,9 +31,7 @@ void SqliteCheckpoints::committed(int64_t log_bytes) {
   const int64_t left = log_bytes - copied;
   const bool restarts =
       log_bytes >= restart_bytes_ && (left <= last_bytes_ || log_bytes >= most_bytes_);
-  if (failed_ || (left < step_bytes_ && log_bytes < restart_bytes_)) {
-    return;
-  }
+  if (failed_ || (left < step_bytes_ && log_bytes < restart_bytes_)) return;
   if (restarts || !thread_.joinable()) {
     if (log_bytes >= most_bytes_) {
       mutex_.lock();
@@ -74,9 +72,7 @@ void SqliteCheckpoints::run() {
       }
       syncs = std::exchange(asked_to_sync_, false);
       copies = std::exchange(asked_, false) && !stops_;
-      if (stops_ && !syncs) {
-        return;
-      }
+      if (stops_ && !syncs) return;
     }
     MutexLock lock(mutex_);
     if (syncs) {
@@ -90,9 +86,7 @@ void SqliteCheckpoints::run() {
 
 // By the file that this connection has of the log: the other one is in use.
 void SqliteCheckpoints::sync() {
-  if (failed_) {
-    return;
-  }
+  if (failed_) return;
   sqlite3_file* log = nullptr;
   for (int i = 0; i < 2 && (log == nullptr || log->pMethods == nullptr); i++) {
     if (i > 0) {
@@ -107,9 +101,7 @@ void SqliteCheckpoints::sync() {
 
 // Whoever reads just now is not waited for, unless the caller says so: the next time does it.
 void SqliteCheckpoints::copy(int mode, int patience_ms) {
-  if (failed_) {
-    return;
-  }
+  if (failed_) return;
   int frames = 0;
   int copied = 0;
   connection_.set_patience(patience_ms);

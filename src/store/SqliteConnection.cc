@@ -84,9 +84,7 @@ int SqliteConnection::busy(void* connection, int count) {
   if (count == 0) {
     self->busy_since_ns_ = now;
   }
-  if (now - self->busy_since_ns_ >= self->patience_ms_ * kNsPerMs) {
-    return 0;
-  }
+  if (now - self->busy_since_ns_ >= self->patience_ms_ * kNsPerMs) return 0;
   pause_ns(static_cast<long>(std::min<int64_t>(kNsPerMs, (count + 1) * 50 * kNsPerUs)));
   return 1;
 }

@@ -13,15 +13,11 @@ void SqliteEnded::add(std::string_view name, uint64_t timer, unsigned attempts,
 }
 
 void SqliteEnded::prune() {
-  if (added_ == 0) {
-    return;
-  }
+  if (added_ == 0) return;
   int64_t last = meta_.ended - remembered_;
   {
     SqliteCursor row = oldest_.find();
-    if (!row.next() || row.integer(0) > last) {
-      return;
-    }
+    if (!row.next() || row.integer(0) > last) return;
     last = std::min(last, row.integer(0) + added_ + kOldRows);
   }
   {

@@ -65,16 +65,12 @@ int sync_directory(const std::string& path) {
 // process closes it.
 int read_first_page(const char* vfs_name, const std::string& path, FirstPage* page) {
   sqlite3_vfs* const vfs = sqlite3_vfs_find(vfs_name);
-  if (vfs == nullptr) {
-    return SQLITE_ERROR;
-  }
+  if (vfs == nullptr) return SQLITE_ERROR;
   const std::unique_ptr<void, decltype(&std::free)> memory(
       std::calloc(1, static_cast<size_t>(vfs->szOsFile)), &std::free);
   const std::unique_ptr<const char, decltype(&sqlite3_free_filename)> name(
       sqlite3_create_filename(path.c_str(), "", "", 0, nullptr), &sqlite3_free_filename);
-  if (!memory || !name) {
-    return SQLITE_NOMEM;
-  }
+  if (!memory || !name) return SQLITE_NOMEM;
   auto* file = static_cast<sqlite3_file*>(memory.get());
   int result =
       vfs->xOpen(vfs, name.get(), file, SQLITE_OPEN_READONLY | SQLITE_OPEN_MAIN_DB, nullptr);
@@ -96,25 +92,17 @@ int SqliteFile::check_directory(std::string* message) const {
     type = settings_.file_system_type(directory);
   } else {
     struct statfs status = {};
-    if (::statfs(directory.c_str(), &status) != 0) {
-      return say_errno(directory, message);
-    }
+    if (::statfs(directory.c_str(), &status) != 0) return say_errno(directory, message);
     type = static_cast<long>(status.f_type);
   }
   if (is_network_file_system(type)) {
     return say(ENOTSUP, directory + ": a store must not be on a network file system", message);
   }
   if (exists()) {
-    if (!allows(path_, R_OK)) {
-      return say_errno(path_, message);
-    }
-    if (!allows(path_, W_OK)) {
-      return say(EROFS, path_ + ": the file can only be read", message);
-    }
+    if (!allows(path_, R_OK)) return say_errno(path_, message);
+    if (!allows(path_, W_OK)) return say(EROFS, path_ + ": the file can only be read", message);
   }
-  if (!allows(directory, W_OK | X_OK)) {
-    return say_errno(directory, message);
-  }
+  if (!allows(directory, W_OK | X_OK)) return say_errno(directory, message);
   return 0;
 }
 
@@ -209,13 +197,9 @@ int SqliteFile::check_header(std::string* message) const {
 }
 
 int SqliteFile::open(std::string* message) {
-  if (const int error = check_header(message)) {
-    return error;
-  }
+  if (const int error = check_header(message)) return error;
   struct stat status = {};
-  if (::stat(path_.c_str(), &status) != 0) {
-    return say_errno(path_, message);
-  }
+  if (::stat(path_.c_str(), &status) != 0) return say_errno(path_, message);
   device_ = status.st_dev;
   inode_ = status.st_ino;
   log_bytes_ = 0;

@@ -4,9 +4,7 @@ namespace workflow {
 
 bool SqliteMeta::load() {
   SqliteCursor row = select_.find();
-  if (!row.next()) {
-    return connection_.note(SQLITE_CORRUPT);
-  }
+  if (!row.next()) return connection_.note(SQLITE_CORRUPT);
   identity = row.unsigned_integer(0);
   fence = row.integer(1);
   timer = row.integer(2);

@@ -48,12 +48,8 @@ int SqliteOpened::enter(const std::string& path, bool owns) {
   Registry& registry = Registry::registry();
   MutexLock lock(registry.mutex);
   Opened& opened = registry.files[path];
-  if (opened.count > 0 && opened.forks != registry.forks) {
-    return ECHILD;
-  }
-  if (opened.count > 0 && (owns || opened.is_owned)) {
-    return EBUSY;
-  }
+  if (opened.count > 0 && opened.forks != registry.forks) return ECHILD;
+  if (opened.count > 0 && (owns || opened.is_owned)) return EBUSY;
   opened.is_owned = owns;
   opened.forks = registry.forks;
   opened.count++;
@@ -63,9 +59,7 @@ int SqliteOpened::enter(const std::string& path, bool owns) {
 }
 
 void SqliteOpened::leave() {
-  if (path_.empty()) {
-    return;
-  }
+  if (path_.empty()) return;
   Registry& registry = Registry::registry();
   MutexLock lock(registry.mutex);
   const auto found = registry.files.find(path_);

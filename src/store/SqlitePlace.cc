@@ -42,37 +42,27 @@ int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayo
     const std::string parameter = parameters.substr(1, parameters.find('=') - 1);
     return refuse(EINVAL, "unknown parameter in the URL: " + parameter, message);
   }
-  if (place.empty()) {
-    return refuse(EINVAL, "the URL names no file", message);
-  }
+  if (place.empty()) return refuse(EINVAL, "the URL names no file", message);
   if (place.starts_with("//")) {
     return refuse(EINVAL, "the URL names a host: write sqlite:/path, with one slash", message);
   }
   if (place.find('\0') != std::string::npos || place.find('#') != std::string::npos) {
     return refuse(EINVAL, "the path contains a character that is not allowed", message);
   }
-  if (place.ends_with('/')) {
-    return refuse(EINVAL, "the path ends in a slash: " + place, message);
-  }
+  if (place.ends_with('/')) return refuse(EINVAL, "the path ends in a slash: " + place, message);
   struct stat status = {};
   if (::stat(place.c_str(), &status) == 0) {
-    if (!S_ISREG(status.st_mode)) {
-      return refuse(EINVAL, "not a regular file: " + place, message);
-    }
+    if (!S_ISREG(status.st_mode)) return refuse(EINVAL, "not a regular file: " + place, message);
     *path = real_path(place);
     return path->empty() ? refuse(errno, place + ": " + std::strerror(errno), message) : 0;
   }
-  if (errno != ENOENT) {
-    return refuse(errno, place + ": " + std::strerror(errno), message);
-  }
+  if (errno != ENOENT) return refuse(errno, place + ": " + std::strerror(errno), message);
   const size_t slash = place.rfind('/');
   const std::string directory = slash == std::string::npos ? "."
                                 : slash == 0               ? "/"
                                                            : place.substr(0, slash);
   const std::string real = real_path(directory);
-  if (real.empty()) {
-    return refuse(errno, directory + ": " + std::strerror(errno), message);
-  }
+  if (real.empty()) return refuse(errno, directory + ": " + std::strerror(errno), message);
   *path = (real == "/" ? "" : real) + "/" +
           (slash == std::string::npos ? place : place.substr(slash + 1));
   return 0;

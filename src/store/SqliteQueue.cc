@@ -47,9 +47,7 @@ int SqliteQueue::open(const std::string& path, std::string* message) {
   path_ = path;
   // As readable and writable as the umask allows, as SQLite does with the store.
   file_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file_.valid()) {
-    return say(path, errno, message);
-  }
+  if (!file_.valid()) return say(path, errno, message);
   int error = lock_creation();
   struct stat status = {};
   if (error == 0 && ::fstat(file_.get(), &status) != 0) {
@@ -117,9 +115,7 @@ int SqliteQueue::lock(int type, int64_t byte, bool waits) const {
   lock.l_start = byte;
   lock.l_len = 1;
   while (::fcntl(file_.get(), waits ? F_SETLKW : F_SETLK, &lock) != 0) {
-    if (errno != EINTR) {
-      return errno;
-    }
+    if (errno != EINTR) return errno;
   }
   return 0;
 }
@@ -167,14 +163,10 @@ bool SqliteQueue::draw_ticket(int64_t deadline_ns) {
 void SqliteQueue::enter(int patience_ms) {
   const int64_t deadline_ns = monotonic_ns() + patience_ms * kNsPerMs;
   has_ticket_ = draw_ticket(deadline_ns);
-  if (!has_ticket_) {
-    return;
-  }
+  if (!has_ticket_) return;
   for (;;) {
     const uint32_t seen = page_->turns;
-    if (!is_locked_elsewhere(byte_of(ticket_ - 1)) || monotonic_ns() >= deadline_ns) {
-      return;
-    }
+    if (!is_locked_elsewhere(byte_of(ticket_ - 1)) || monotonic_ns() >= deadline_ns) return;
     wait(page_->turns, seen, kLookMs);
   }
 }

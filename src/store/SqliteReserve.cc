@@ -12,9 +12,7 @@ namespace workflow {
 
 int SqliteReserve::make() const {
   const UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.valid()) {
-    return errno;
-  }
+  if (!file.valid()) return errno;
   const int error = ::posix_fallocate(file.get(), 0, bytes_);
   if (error != 0) {
     // What was occupied of it stays occupied if even this fails. The error is the first one.

@@ -87,9 +87,7 @@ int read_database(SealedFile* file, unsigned char* out, int size, int64_t offset
     // A database that is just being created has no pages.
     return size_result == SQLITE_OK && length > 0 ? SQLITE_IOERR_DATA : result;
   }
-  if (result != SQLITE_OK || size != kPage || offset % kPage != 0) {
-    return result;
-  }
+  if (result != SQLITE_OK || size != kPage || offset % kPage != 0) return result;
   const auto number = static_cast<uint64_t>(offset / kPage) + 1;
   return SqliteSeals::is_whole(out, number) ? SQLITE_OK : SQLITE_IOERR_DATA;
 }
@@ -151,9 +149,7 @@ int read_log(SealedFile* file, unsigned char* out, int size, int64_t offset) {
     result = base->pMethods->xRead(base, before, sizeof before,
                                    start == kLogHeader ? kLogHeader - 8 : start - kFrame + 16);
   }
-  if (result != SQLITE_OK) {
-    return result == SQLITE_IOERR_SHORT_READ ? SQLITE_IOERR_DATA : result;
-  }
+  if (result != SQLITE_OK) return result == SQLITE_IOERR_SHORT_READ ? SQLITE_IOERR_DATA : result;
   std::memcpy(out, frame + kFrameHeader, kPage);
   return fits({load_big(before), load_big(before + 4)}, frame, file->byte_order == ByteOrder::kBig)
              ? SQLITE_OK
@@ -263,9 +259,7 @@ const char* SqliteSeals::over(const char* base_name) {
   static auto* const known = new std::map<std::string, SealsVfs>();
   MutexLock lock(mutex);
   sqlite3_vfs* const base = sqlite3_vfs_find(base_name);
-  if (base == nullptr || base->iVersion < 2) {
-    return nullptr;
-  }
+  if (base == nullptr || base->iVersion < 2) return nullptr;
   const auto [place, is_new] = known->try_emplace(base->zName);
   SealsVfs& seals = place->second;
   if (is_new) {

@@ -3,9 +3,7 @@
 namespace workflow {
 
 bool SqliteCursor::next() {
-  if (connection_.code() != SQLITE_OK) {
-    return false;
-  }
+  if (connection_.code() != SQLITE_OK) return false;
   const int code = sqlite3_step(statement_);
   connection_.note(code);
   return code == SQLITE_ROW;

@@ -57,12 +57,8 @@ int SqliteStore::enter(std::string* message) {
 
 int SqliteStore::open_queue(bool create, int64_t now_us, std::string* message) {
   MutexLock lock(SqliteOpened::creation());
-  if (owns()) {
-    return make_file(create, now_us, message);
-  }
-  if (const int error = queue_.open(file_.path() + "-queue", message)) {
-    return error;
-  }
+  if (owns()) return make_file(create, now_us, message);
+  if (const int error = queue_.open(file_.path() + "-queue", message)) return error;
   if (layout_ == SqliteLayout::kOwned) {
     if (const int error = queue_.own()) {
       *message = file_.path() + (error == EBUSY
@@ -125,9 +121,7 @@ int SqliteStore::verify(std::string* message) {
   }
   uint32_t failed_syncs = page.failed_syncs;
   if (failed_syncs != 0) {
-    if (const int error = file_.copy_log(message)) {
-      return error;
-    }
+    if (const int error = file_.copy_log(message)) return error;
     page.failed_syncs.compare_exchange_strong(failed_syncs, 0);
   }
   if (layout_ == SqliteLayout::kShared) {

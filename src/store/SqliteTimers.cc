@@ -200,9 +200,7 @@ void SqliteTimers::release(uint64_t id, int64_t now_us) {
   int64_t due_us = 0;
   {
     SqliteCursor row = follower_.find(id);
-    if (!row.next()) {
-      return;
-    }
+    if (!row.next()) return;
     successor = row.unsigned_integer(0);
     due_us = row.integer(1);
   }
@@ -228,9 +226,7 @@ bool SqliteTimers::find_run(const RunId& run, int64_t now_us, Run& found) {
 
 void SqliteTimers::carry_out(FinishRequest& request, int64_t now_us) {
   Run run;
-  if (!find_run(request.run, now_us, run)) {
-    return;
-  }
+  if (!find_run(request.run, now_us, run)) return;
   request.accepted = true;
   const uint64_t id = request.run.timer;
   if (request.how == FinishRequest::How::kFailed) {
@@ -302,9 +298,7 @@ void SqliteTimers::end_marked(int64_t now_us) {
 
 void SqliteTimers::claim(const ClaimRequest::Kind& kind, ClaimRequest& request, int64_t now_us) {
   const int64_t id = kinds_.find(kind.name);
-  if (id == 0) {
-    return;
-  }
+  if (id == 0) return;
   const int64_t fresh_since_us = earlier(now_us, request.fresh_us);
   const size_t before = request.claimed.size();
   if (kind.max > 0) {

@@ -81,9 +81,7 @@ void StoreAlarms::set() {
   bool sets_look = false;
   {
     MutexLock lock(mutex_);
-    if (!std::exchange(must_set_, false)) {
-      return;
-    }
+    if (!std::exchange(must_set_, false)) return;
     sets_look = std::exchange(sets_look_, false);
     reopen_us = std::exchange(sets_reopen_, false) ? reopen_delay_us_ : 0;
     next_us = std::min(runs_.next_us(), next_hint_us_);
@@ -115,9 +113,7 @@ void StoreAlarms::set() {
 void StoreAlarms::set_look() {
   // In a simulation time moves only if nothing else can happen, and no hint is lost. A manual clock
   // would stop at each second.
-  if (!runtime_.clock().is_system_clock()) {
-    return;
-  }
+  if (!runtime_.clock().is_system_clock()) return;
   look_.set(std::chrono::seconds(1), when_alive(&StoreAlarms::look_around),
             when_alive(&StoreAlarms::look_lost));
 }

@@ -7,9 +7,7 @@
 namespace workflow {
 
 bool StoreAnswers::repeat(StoreRequest& request) {
-  if (request.id.number == 0) {
-    return false;
-  }
+  if (request.id.number == 0) return false;
   WFStoreResult result;
   switch (find(request.id, result)) {
     case Found::kYes:

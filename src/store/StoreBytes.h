@@ -37,9 +37,7 @@ struct StoreBytes {
         const auto byte = static_cast<unsigned char>(bytes_.front());
         bytes_.remove_prefix(1);
         value |= uint64_t{byte & 0x7fU} << shift;
-        if (byte < 0x80) {
-          return value;
-        }
+        if (byte < 0x80) return value;
       }
       fail();
       return 0;

@@ -76,14 +76,10 @@ WFStoreRequestId StoreEngine::next_id() {
 
 int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& handler,
                         const WFStoreHandlerOptions& options) {
-  if (runtime_.belongs_to_parent_process()) {
-    return ECHILD;
-  }
+  if (runtime_.belongs_to_parent_process()) return ECHILD;
   std::shared_ptr<StoreHandler> replaced;
   MutexLock lock(mutex_);
-  if (closed_) {
-    return ESHUTDOWN;
-  }
+  if (closed_) return ESHUTDOWN;
   replaced = runs_.handle(kind, handler, options, backend_->now_us());
   claim_ = true;
   work_.notify_one();
@@ -91,16 +87,10 @@ int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& ha
 }
 
 int StoreEngine::submit(const std::shared_ptr<StoreCall>& call) {
-  if (runtime_.belongs_to_parent_process()) {
-    return ECHILD;
-  }
+  if (runtime_.belongs_to_parent_process()) return ECHILD;
   MutexLock lock(mutex_);
-  if (closed_) {
-    return ESHUTDOWN;
-  }
-  if (calls_.size() >= options_.max_queued) {
-    return EAGAIN;
-  }
+  if (closed_) return ESHUTDOWN;
+  if (calls_.size() >= options_.max_queued) return EAGAIN;
   try {
     calls_.push_back(call);
   } catch (const std::bad_alloc&) {
@@ -175,9 +165,7 @@ void StoreEngine::run() {
   MutexLock lock(mutex_);
   for (;;) {
     while (!has_work()) {
-      if (stop_) {
-        return;
-      }
+      if (stop_) return;
       work_.wait(mutex_);
     }
     busy_ = true;
@@ -237,9 +225,7 @@ void StoreEngine::pause() {
 void StoreEngine::gather() {
   const size_t expected = std::exchange(expected_, 0);
   const int64_t longest_ns = std::min(group_ns_ / 4, kLongestGatherNs);
-  if (expected < 2 || longest_ns < kShortestGatherNs) {
-    return;
-  }
+  if (expected < 2 || longest_ns < kShortestGatherNs) return;
   if (gather_pause_ > 0) {
     gather_pause_--;
     return;
@@ -248,9 +234,7 @@ void StoreEngine::gather() {
   expected_ = expected;
   gathers_ = true;
   while (queued() < expected && !runs_.refuses() && !failed_) {
-    if (!work_.wait_until(mutex_, deadline_ns)) {
-      break;
-    }
+    if (!work_.wait_until(mutex_, deadline_ns)) break;
   }
   gathers_ = false;
   expected_ = 0;
@@ -264,17 +248,13 @@ bool StoreEngine::has_work() const {
   if (stop_) {
     return waiting;  // what is asked for is carried out, but nothing else
   }
-  if (failed_) {
-    return reopen_ || alarms_.must_set();
-  }
+  if (failed_) return reopen_ || alarms_.must_set();
   return waiting || look_ || alarms_.must_set() || (extend_ && runs_.any_known()) ||
          (claim_ && runs_.takes_timers());
 }
 
 void StoreEngine::note_failure() {
-  if (failed_) {
-    return;
-  }
+  if (failed_) return;
   failed_ = true;
   // At once for the first time. Opening may succeed again and again although nothing works.
   reopen_ = reopen_delay_us_ == 0;
@@ -309,9 +289,7 @@ void StoreEngine::fill(StoreGroup& group) {
   }
   // After a failure the requests of users come first and alone: what the thread itself asks for may
   // be what fails.
-  if (reopen_delay_us_ > 0 && !group.calls.empty()) {
-    return;
-  }
+  if (reopen_delay_us_ > 0 && !group.calls.empty()) return;
   if (std::exchange(extend_, false) && runs_.any_known()) {
     group.extend.emplace().what = runs_.extend(group.extended);
   }
@@ -333,9 +311,7 @@ void StoreEngine::fill(StoreGroup& group) {
 
 void StoreEngine::carry_out(StoreGroup& group) {
   const std::vector<StoreRequest*> requests = group.requests();
-  if (requests.empty()) {
-    return;
-  }
+  if (requests.empty()) return;
   const int64_t began_ns = monotonic_now_ns();
   group.has_begun = true;
   const bool works = backend_->execute(requests);
@@ -444,9 +420,7 @@ void StoreEngine::fail_all(int error, const std::string& message) {
     std::shared_ptr<StoreCall> call;
     {
       MutexLock lock(mutex_);
-      if (calls_.empty()) {
-        break;
-      }
+      if (calls_.empty()) break;
       call = std::move(calls_.front());
       calls_.pop_front();
     }
@@ -461,9 +435,7 @@ void StoreEngine::fail_all(int error, const std::string& message) {
   for (;;) {
     StoreFinish dropped;  // freed without the mutex: the handler in it is the user's
     MutexLock lock(mutex_);
-    if (!stop_ || finishes_.empty()) {
-      break;
-    }
+    if (!stop_ || finishes_.empty()) break;
     dropped = std::move(finishes_.front());
     finishes_.pop_front();
     runs_.forget(*dropped.run);
@@ -473,9 +445,7 @@ void StoreEngine::fail_all(int error, const std::string& message) {
 // The end
 
 bool StoreEngine::close(int64_t limit_ns) {
-  if (runtime_.belongs_to_parent_process()) {
-    return true;
-  }
+  if (runtime_.belongs_to_parent_process()) return true;
   if (is_in_run()) {
     errno = EDEADLK;
     return false;
@@ -505,9 +475,7 @@ bool StoreEngine::stop(int64_t limit_ns) {
     if (failed_ && runs_.live() <= own) {
       break;  // the thread answers what is left
     }
-    if (!progress_.wait_until(mutex_, waiter, deadline_ns)) {
-      break;
-    }
+    if (!progress_.wait_until(mutex_, waiter, deadline_ns)) break;
   }
   closed_ = true;
   if (std::exchange(stop_, true)) {

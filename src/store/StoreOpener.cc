@@ -70,12 +70,8 @@ StoreFailure StoreOpener::check(const WFStoreOptions& options) {
   if (options.remembered > kMaxRemembered) {
     return {EINVAL, "WFStoreOptions::remembered is above one million", false};
   }
-  if (options.catch_up_rate == 0) {
-    return {EINVAL, "WFStoreOptions::catch_up_rate is 0", false};
-  }
-  if (options.max_queued == 0) {
-    return {EINVAL, "WFStoreOptions::max_queued is 0", false};
-  }
+  if (options.catch_up_rate == 0) return {EINVAL, "WFStoreOptions::catch_up_rate is 0", false};
+  if (options.max_queued == 0) return {EINVAL, "WFStoreOptions::max_queued is 0", false};
   if (options.owner.size() > kMaxOwner) {
     return {EMSGSIZE, "WFStoreOptions::owner has more than 255 bytes", false};
   }
@@ -85,9 +81,7 @@ StoreFailure StoreOpener::check(const WFStoreOptions& options) {
 WFTimerStore* StoreOpener::open(const WFStoreOptions& options, const MakeBackend& make_backend,
                                 StoreFailure* failure) {
   *failure = check(options);
-  if (failure->error != 0) {
-    return nullptr;
-  }
+  if (failure->error != 0) return nullptr;
   WFStoreOptions used = options;
   if (used.owner.empty()) {
     used.owner = default_owner();
@@ -104,9 +98,7 @@ WFTimerStore* StoreOpener::open(const WFStoreOptions& options, const MakeBackend
     }
   };
   std::unique_ptr<StoreBackend> backend = make_backend(backend_options, failure);
-  if (!backend) {
-    return nullptr;
-  }
+  if (!backend) return nullptr;
   auto engine = std::make_shared<StoreEngine>(std::move(backend), used, backend_options.session);
   {
     MutexLock lock(target->mutex);

@@ -28,9 +28,7 @@ std::string_view take_word(std::string_view& text) {
 std::optional<int64_t> number(std::string_view word) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size()) {
-    return std::nullopt;
-  }
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
   return value;
 }
 
@@ -44,9 +42,7 @@ StoreRepeat::StoreRepeat(const WFStoreDue& due, int64_t first_us, bool every_mis
 
 std::string StoreRepeat::to_text() const {
   const char* const missed = every_missed_date_ ? " each " : " latest ";
-  if (cron_) {
-    return "cron" + (missed + cron_->time_zone()) + " " + cron_->expression();
-  }
+  if (cron_) return "cron" + (missed + cron_->time_zone()) + " " + cron_->expression();
   return "every" + (missed + std::to_string(period_us_)) + " " + std::to_string(first_us_);
 }
 
@@ -54,9 +50,7 @@ std::optional<StoreRepeat> StoreRepeat::parse(const std::string& text) {
   std::string_view rest = text;
   const std::string_view kind = take_word(rest);
   const std::string_view missed = take_word(rest);
-  if (missed != "each" && missed != "latest") {
-    return std::nullopt;
-  }
+  if (missed != "each" && missed != "latest") return std::nullopt;
   StoreRepeat repeat;
   repeat.every_missed_date_ = missed == "each";
   if (kind == "cron") {
@@ -66,25 +60,19 @@ std::optional<StoreRepeat> StoreRepeat::parse(const std::string& text) {
   }
   const std::optional<int64_t> period_us = number(take_word(rest));
   const std::optional<int64_t> first_us = number(take_word(rest));
-  if (kind != "every" || !period_us || *period_us <= 0 || !first_us) {
-    return std::nullopt;
-  }
+  if (kind != "every" || !period_us || *period_us <= 0 || !first_us) return std::nullopt;
   repeat.period_us_ = *period_us;
   repeat.first_us_ = *first_us;
   return repeat;
 }
 
 int64_t StoreRepeat::next_us(int64_t after_us) const {
-  if (after_us >= kLastDateUs) {
-    return kNeverUs;
-  }
+  if (after_us >= kLastDateUs) return kNeverUs;
   if (cron_) {
     const auto date = cron_->next(system_clock::time_point(microseconds(after_us)));
     return date ? std::chrono::ceil<microseconds>(date->time_since_epoch()).count() : kNeverUs;
   }
-  if (after_us < first_us_) {
-    return first_us_;
-  }
+  if (after_us < first_us_) return first_us_;
   const int64_t passed = (after_us - first_us_) / period_us_;
   int64_t next = 0;
   const bool too_late = __builtin_mul_overflow(passed + 1, period_us_, &next) ||
@@ -93,9 +81,7 @@ int64_t StoreRepeat::next_us(int64_t after_us) const {
 }
 
 int64_t StoreRepeat::date_to_run_us(int64_t due_us, int64_t now_us) const {
-  if (every_missed_date_ || next_us(due_us) > now_us) {
-    return due_us;
-  }
+  if (every_missed_date_ || next_us(due_us) > now_us) return due_us;
   // Looks back from now, twice as far each time, until there is a date. Few are left after it.
   int64_t date_us = kNeverUs;
   for (int64_t back_us = kUsPerSec; date_us > now_us; back_us *= 2) {

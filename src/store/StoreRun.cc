@@ -68,9 +68,7 @@ FinishRequest StoreRun::finish_without_run(FinishRequest::How how,
   request.run = id;
   request.how = how;
   request.reason = reason;
-  if (repeat.empty()) {
-    return request;
-  }
+  if (repeat.empty()) return request;
   if (const auto dates = StoreRepeat::parse(repeat)) {
     // If it has come already, the timer is due at once, for the latest that has come by then.
     request.next_us = dates->next_us(date_us);

@@ -77,9 +77,7 @@ ClaimRequest StoreRuns::claim(int64_t now_us) {
     kind.filled_us = now_us;
     const size_t running = kind.running;
     const size_t places = kind.handler->options.max_running;
-    if (running >= places) {
-      continue;
-    }
+    if (running >= places) continue;
     // Overdue timers leave half of the places to those that are due now.
     const size_t overdue_places = std::max<size_t>(places / 2, 1);
     const size_t overdue_free = overdue_places > running ? overdue_places - running : 0;
@@ -173,9 +171,7 @@ std::shared_ptr<StoreRun> StoreRuns::find(const RunId& id) const {
 
 bool StoreRuns::must_extend(int64_t now_us) {
   MutexLock lock(mutex_);
-  if (now_us < next_extend_us_) {
-    return false;
-  }
+  if (now_us < next_extend_us_) return false;
   const bool any_known = !runs_.empty();
   next_extend_us_ = any_known ? saturating_add(now_us, lease_us_ / 12) : kNeverUs;
   return any_known;
@@ -184,9 +180,7 @@ bool StoreRuns::must_extend(int64_t now_us) {
 std::vector<StoreRuns::Notice> StoreRuns::about_to_be_lost(int64_t now_us) {
   std::vector<Notice> notices;
   MutexLock lock(mutex_);
-  if (now_us < next_warning_us_) {
-    return notices;
-  }
+  if (now_us < next_warning_us_) return notices;
   for (const auto& [fence, run] : runs_) {
     const int64_t end_us = run->lease_end_us.load(std::memory_order_acquire);
     if (!run->ended && !run->warned && now_us >= end_us - lease_us_ / 6) {

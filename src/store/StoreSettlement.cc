@@ -122,9 +122,7 @@ StoreCounters::Count& StoreSettlement::counter_of(FinishRequest::How how) {
 
 void StoreSettlement::settle_finishes(StoreGroup& group) {
   for (StoreFinish& finish : group.finishes) {
-    if (finish.request.failure.error != 0) {
-      continue;
-    }
+    if (finish.request.failure.error != 0) continue;
     const auto& request = std::get<FinishRequest>(finish.request.what);
     StoreCounters::Count& counter = request.accepted ? counter_of(request.how) : counters_.lost;
     counter.fetch_add(1, std::memory_order_relaxed);
@@ -137,9 +135,7 @@ void StoreSettlement::settle_finishes(StoreGroup& group) {
 }
 
 void StoreSettlement::settle_extend(const StoreGroup& group) {
-  if (!group.extend || group.extend->failure.error != 0) {
-    return;
-  }
+  if (!group.extend || group.extend->failure.error != 0) return;
   const auto& extend = std::get<ExtendRequest>(group.extend->what);
   const std::vector<StoreRuns::Notice> notices = runs_.extended(group.extended, extend.extended);
   alarms_.leases_have_changed();
@@ -156,9 +152,7 @@ void StoreSettlement::lose_leases() {
 }
 
 void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner) {
-  if (!group.claim || group.claim->failure.error != 0) {
-    return;
-  }
+  if (!group.claim || group.claim->failure.error != 0) return;
   auto& claim = std::get<ClaimRequest>(group.claim->what);
   alarms_.next_claim_is(claim.next_us);
   if (claim.more) {

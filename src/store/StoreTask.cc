@@ -70,9 +70,7 @@ StoreFailure StoreTask::submit() noexcept {
 }
 
 StoreFailure StoreTask::try_to_submit() {
-  if (refusal_.error != 0) {
-    return refusal_;
-  }
+  if (refusal_.error != 0) return refusal_;
   const int refusal = engine_->submit(call_);
   switch (refusal) {
     case 0:

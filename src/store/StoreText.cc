@@ -11,9 +11,7 @@ std::string StoreText::cursor_at(const WFStoreInfo& info) {
 
 bool StoreText::read_cursor(const std::string& cursor, ListRequest& list) {
   const size_t colon = cursor.find(':');
-  if (colon == std::string::npos) {
-    return cursor.empty();
-  }
+  if (colon == std::string::npos) return cursor.empty();
   const char* const number_end = cursor.data() + colon;
   const auto [end, error] = std::from_chars(cursor.data(), number_end, list.after_timer);
   list.after_name = cursor.substr(colon + 1);

@@ -62,9 +62,7 @@ bool is_valid(const WFStoreRequestId& id) {
 }
 
 StoreFailure check_kind(const std::string& kind) {
-  if (kind.empty()) {
-    return wrong(EINVAL, "the kind is empty");
-  }
+  if (kind.empty()) return wrong(EINVAL, "the kind is empty");
   return kind.size() > kMaxKind ? too_long("the kind", kind.size(), kMaxKind) : StoreFailure();
 }
 
@@ -91,9 +89,7 @@ StoreFailure read_due(const WFStoreDue& due, bool every_missed_date, int64_t now
   if (due.cron()) {
     const StoreRepeat repeat(due, now_us, every_missed_date);
     due_us = repeat.next_us(now_us);
-    if (due_us == kNeverUs) {
-      return wrong(EINVAL, "the cron expression is never due");
-    }
+    if (due_us == kNeverUs) return wrong(EINVAL, "the cron expression is never due");
     repeat_text = repeat.to_text();
     return {};
   }

@@ -33,9 +33,7 @@ class BlockCache {
   // The block is aligned to 16 bytes if `size` is a multiple of that, and else to 8. Throws
   // std::bad_alloc.
   static void* take(size_t size) {
-    if (size > kLargest || Pages::plain()) {
-      return ::operator new(size);
-    }
+    if (size > kLargest || Pages::plain()) return ::operator new(size);
     const size_t kind = kind_of(size);
     Local& local = local_[kind];
     if (!local.open.head) {

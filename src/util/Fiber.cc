@@ -52,9 +52,7 @@ class StackPool {
   }
 
   char* take() {
-    if (free_.empty()) {
-      return map();
-    }
+    if (free_.empty()) return map();
     char* stack = free_.back();
     free_.pop_back();
     return stack;

@@ -23,9 +23,7 @@ void relax() {
 void Mutex::lock_contended() {
   for (int i = 0; i < kSpins; i++) {
     relax();
-    if (mutex_.try_lock()) {
-      return;
-    }
+    if (mutex_.try_lock()) return;
   }
   mutex_.lock();
 }

@@ -39,9 +39,7 @@ std::atomic<char*> lowest{nullptr};
 
 // Returns null if the memory that the kernel offers there is not aligned.
 char* map_near(char* place) {
-  if (!place) {
-    return nullptr;
-  }
+  if (!place) return nullptr;
   char* const pages = map(place, Pages::kSize);
   if (offset_of(pages) != 0) {
     unmap(pages, Pages::kSize);
@@ -79,9 +77,7 @@ void* Pages::take() {
 }
 
 void Pages::give(void* pages) noexcept {
-  if (!pages) {
-    return;
-  }
+  if (!pages) return;
   count_.fetch_sub(1, std::memory_order_relaxed);
   if (plain()) {
     ::operator delete (pages, std::align_val_t{kSize});

@@ -103,9 +103,7 @@ void Slabs::give_one(Block* block) {
 
 Slabs::Slab* Slabs::take_unneeded() {
   const size_t most = std::max(kLeastEmpty, (slab_count_ - empty_count_) / 2);
-  if (empty_count_ <= most) {
-    return nullptr;
-  }
+  if (empty_count_ <= most) return nullptr;
   Slab* const slab = empty_;
   unlink(empty_, slab);
   empty_count_--;

@@ -31,9 +31,7 @@ thread_local bool looks = false;  // the thread's context may have to be allocat
 
 // On pollers' threads, and where the test says so: the test and its server need their memory.
 bool allocation_fails() {
-  if (fails_in.load(std::memory_order_relaxed) < 0 || looks) {
-    return false;
-  }
+  if (fails_in.load(std::memory_order_relaxed) < 0 || looks) return false;
   looks = true;
   const bool concerned = asks || workflow::ThreadContext::current().poller;
   looks = false;
@@ -191,9 +189,7 @@ class ClientMemory : public testing::Test {
     SSL_CTX_use_PrivateKey_file(context.get(), certificate_.key_file.c_str(), SSL_FILETYPE_PEM);
     const std::unique_ptr<SSL, decltype(&SSL_free)> ssl(SSL_new(context.get()), &SSL_free);
     SSL_set_fd(ssl.get(), peer.fd());
-    if (SSL_accept(ssl.get()) != 1) {
-      return;
-    }
+    if (SSL_accept(ssl.get()) != 1) return;
     std::string input;
     char buffer[4096];
     for (int n = 0; (n = SSL_read(ssl.get(), buffer, sizeof buffer)) > 0;) {

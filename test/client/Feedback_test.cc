@@ -97,9 +97,7 @@ std::string read_all(Peer& peer, size_t request_size, const Talkative::Answer& a
   std::string all;
   std::vector<char> buffer(1024 * 1024);
   for (ssize_t n = 0; all.size() < size; all.append(buffer.data(), static_cast<size_t>(n))) {
-    if ((n = ::recv(peer.fd(), buffer.data(), buffer.size(), 0)) <= 0) {
-      return all;
-    }
+    if ((n = ::recv(peer.fd(), buffer.data(), buffer.size(), 0)) <= 0) return all;
   }
   const ssize_t more = ::recv(peer.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   all.append(buffer.data(), more > 0 ? static_cast<size_t>(more) : 0);

@@ -384,9 +384,7 @@ TEST(HttpClient, FollowsRedirectsAsFarAsAllowed) {
   RawServer server([](Peer& peer, int) {
     for (int i = 0;; i++) {
       const std::string request = peer.request();
-      if (request.empty()) {
-        return;
-      }
+      if (request.empty()) return;
       const int n = std::atoi(request.c_str() + 5);
       if (n == 3) {
         peer.reply("there");

@@ -196,9 +196,7 @@ void relay(int a, int b) {
     char buffer[65536];
     for (;;) {
       const ssize_t n = ::recv(from, buffer, sizeof buffer, 0);
-      if (n <= 0 || ::send(to, buffer, static_cast<size_t>(n), MSG_NOSIGNAL) != n) {
-        break;
-      }
+      if (n <= 0 || ::send(to, buffer, static_cast<size_t>(n), MSG_NOSIGNAL) != n) break;
     }
     ::shutdown(to, SHUT_WR);
   };

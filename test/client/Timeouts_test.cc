@@ -142,9 +142,7 @@ class ToAFullServer : public ClientTimeouts {
       // Over loopback an answer takes no time.
       const bool connected = ::poll(&poll_fd, 1, 1000) == 1;
       waiting_.push_back(std::move(fd));
-      if (!connected) {
-        return;
-      }
+      if (!connected) return;
       ASSERT_LT(waiting_.size(), 20u);
     }
   }

@@ -136,9 +136,7 @@ class EndOfTheFlood {
   // kept.
   EndOfTheFlood() { ::OPENSSL_init_crypto(OPENSSL_INIT_ASYNC, nullptr); }
   ~EndOfTheFlood() {
-    if (!threads[0].joinable()) {
-      return;
-    }
+    if (!threads[0].joinable()) return;
     TestRandom random(seed, kThreads + 1);
     // The threads go on a little without the library.
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(2000)));
@@ -153,9 +151,7 @@ const EndOfTheFlood end_of_the_flood;
 
 // After the last static object's.
 [[gnu::destructor]] void say_what_was() {
-  if (end_began_ns == 0) {
-    return;
-  }
+  if (end_began_ns == 0) return;
   size_t missing = 0;
   size_t too_often = 0;
   for (size_t i = 0; i < started; i++) {

@@ -194,9 +194,7 @@ TEST_P(ParallelSort, SortsAsStdDoes) {
   const ComputeThreads threads(GetParam());
   TestRandom random(test_support::test_seed());
   for (const size_t n : interesting_sizes()) {
-    if (test_support::kSanitized && !random.one_in(4)) {
-      continue;
-    }
+    if (test_support::kSanitized && !random.one_in(4)) continue;
     std::vector<int> values = random_values(random, n, random.one_in(2) ? 100 : n + 1);
     std::vector<int> expected = values;
     std::sort(expected.begin(), expected.end());

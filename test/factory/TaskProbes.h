@@ -158,9 +158,7 @@ inline SeriesWork* series_with(Log* log, const std::string& letters) {
 inline bool all_gone() {
   const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
   while (LogTask::alive() > 0 || CountedSeries::alive() > 0) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return false;
-    }
+    if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::yield();
   }
   return true;

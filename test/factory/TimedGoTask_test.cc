@@ -78,9 +78,7 @@ class Captured {
   bool is_freed() const {
     const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
     while (alive()) {
-      if (std::chrono::steady_clock::now() > give_up) {
-        return false;
-      }
+      if (std::chrono::steady_clock::now() > give_up) return false;
       std::this_thread::yield();
     }
     return true;

@@ -176,9 +176,7 @@ TEST_F(TimerList, SeesWhoStaysExactlyOnce) {
       names.push_back("stay/crowd" + std::to_string(i));
       created++;
       WFTimer::create(hours(1), {names.back()}, [&ended](WFTimerTask*) { ended.add(); })->start();
-      if (random.one_in(2) && names.size() < 20'000) {
-        continue;
-      }
+      if (random.one_in(2) && names.size() < 20'000) continue;
       std::swap(names[random.below(names.size())], names.back());
       WFTaskFactory::cancel_by_name(names.back());
       names.pop_back();

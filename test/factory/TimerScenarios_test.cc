@@ -51,9 +51,7 @@ class TimerScenarios : public testing::TestWithParam<TimerKind> {
     if (GetParam() != TimerKind::kUnnamed) {
       options.name = "name";
     }
-    if (!is_periodic()) {
-      return WFTimer::create(due, options, std::move(callback));
-    }
+    if (!is_periodic()) return WFTimer::create(due, options, std::move(callback));
     WFTimerPeriod period;
     period.every = due;
     period.overlap = GetParam() == TimerKind::kOverlapping;

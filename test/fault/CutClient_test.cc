@@ -79,9 +79,7 @@ class CutByServer : public testing::TestWithParam<CutResponse> {
   static std::string response() {
     const std::string framing = GetParam().framing;
     const std::string head = "HTTP/1.1 200 OK\r\nX-Field: some value\r\n";
-    if (framing == "Length") {
-      return head + "Content-Length: 20\r\n\r\n01234567890123456789";
-    }
+    if (framing == "Length") return head + "Content-Length: 20\r\n\r\n01234567890123456789";
     if (framing == "Chunked") {
       return head +
              "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n";

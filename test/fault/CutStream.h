@@ -43,9 +43,7 @@ class CutStream {
     return !ssl_ || until_done([this] { return SSL_do_handshake(ssl_.get()); });
   }
   bool send(std::string_view bytes) {
-    if (!ssl_) {
-      return send_raw(bytes.data(), bytes.size());
-    }
+    if (!ssl_) return send_raw(bytes.data(), bytes.size());
     return until_done(
         [&] { return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())); });
   }
@@ -61,9 +59,7 @@ class CutStream {
       } else {
         n = receive_raw(buffer, sizeof buffer);
       }
-      if (n == 0) {
-        return false;
-      }
+      if (n == 0) return false;
       received_.append(buffer, n);
     }
     return true;
@@ -80,9 +76,7 @@ class CutStream {
     may_send_ -= allowed;
     for (size_t sent = 0; sent < allowed;) {
       const ssize_t n = ::send(fd_, bytes + sent, std::min(allowed - sent, piece_), MSG_NOSIGNAL);
-      if (n <= 0) {
-        return false;
-      }
+      if (n <= 0) return false;
       sent += static_cast<size_t>(n);
     }
     return allowed == size;
@@ -101,17 +95,11 @@ class CutStream {
       const int error = SSL_get_error(ssl_.get(), result);
       char buffer[4096];
       for (int n; (n = BIO_read(SSL_get_wbio(ssl_.get()), buffer, sizeof buffer)) > 0;) {
-        if (!send_raw(buffer, static_cast<size_t>(n))) {
-          return false;
-        }
+        if (!send_raw(buffer, static_cast<size_t>(n))) return false;
       }
-      if (result > 0) {
-        return true;
-      }
+      if (result > 0) return true;
       const size_t n = error == SSL_ERROR_WANT_READ ? receive_raw(buffer, sizeof buffer) : 0;
-      if (n == 0) {
-        return false;
-      }
+      if (n == 0) return false;
       BIO_write(SSL_get_rbio(ssl_.get()), buffer, static_cast<int>(n));
     }
   }

@@ -44,17 +44,13 @@ using test_support::threads_left;
 inline bool one_in(const std::atomic<unsigned>& n) {
   static std::atomic<uint32_t> state{1};
   const unsigned chance = n.load(std::memory_order_relaxed);
-  if (chance == 0) {
-    return false;
-  }
+  if (chance == 0) return false;
   const uint32_t random = state.fetch_add(0x9e3779b9, std::memory_order_relaxed) * 0x85ebca6b;
   return (random >> 8) % chance == 0;
 }
 
 inline bool interrupted() {
-  if (!one_in(interrupt_one_in)) {
-    return false;
-  }
+  if (!one_in(interrupt_one_in)) return false;
   interrupts++;
   errno = EINTR;
   return true;
@@ -123,9 +119,7 @@ int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,
   static const auto call =
       test_support::real_function<int(unsigned, struct io_uring*, struct io_uring_params*)>(
           "io_uring_queue_init_params");
-  if (fault::ring_error != 0) {
-    return -fault::ring_error;
-  }
+  if (fault::ring_error != 0) return -fault::ring_error;
   const int result = call(entries, ring, params);
   params->features &= ~fault::missing_features;
   return result;

@@ -90,9 +90,7 @@ struct HttpScene {
   bool prepare(const std::vector<const char*>& targets) {
     for (const char* target : targets) {
       clients.push_back(server.client());
-      if (!clients.back().send(get(target))) {
-        return false;
-      }
+      if (!clients.back().send(get(target))) return false;
     }
     clients.push_back(server.client());  // asks for nothing
     const auto requests = static_cast<int>(targets.size());

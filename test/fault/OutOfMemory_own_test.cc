@@ -42,9 +42,7 @@ bool fill_in(WFHttpTask* task) {
   protocol::HttpResponse* response = task->get_resp();
   if (target == "/large") {
     for (size_t i = 0; i < kLargeBlocks; i++) {
-      if (!response->append_output_body_nocopy(large())) {
-        return false;
-      }
+      if (!response->append_output_body_nocopy(large())) return false;
     }
     return true;
   }
@@ -217,9 +215,7 @@ TEST(OutOfMemory, AProcessThatThrowsDropsItsRequest) {
   std::atomic<int> error{0};
   test_support::Tally ended;
   TestServer server([&](WFHttpTask* task) {
-    if (std::string_view(task->get_req()->get_request_uri()) != "/throws") {
-      return;
-    }
+    if (std::string_view(task->get_req()->get_request_uri()) != "/throws") return;
     task->set_callback([&](WFHttpTask* done) {
       state = done->get_state();
       error = done->get_error();

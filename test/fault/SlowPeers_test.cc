@@ -75,19 +75,13 @@ class Child {
  private:
   static int live(int port_end) {
     uint16_t port = 0;
-    if (::read(port_end, &port, sizeof port) != sizeof port) {
-      return 1;
-    }
+    if (::read(port_end, &port, sizeof port) != sizeof port) return 1;
     RawClient client(port, 4096);
-    if (!client.send(get("/large"))) {
-      return 2;
-    }
+    if (!client.send(get("/large"))) return 2;
     size_t total = 0;
     while (const size_t n = client.take(1000)) {
       total += n;
-      if (total > kLargeSize) {
-        return 0;
-      }
+      if (total > kLargeSize) return 0;
     }
     return 3;
   }

@@ -51,30 +51,20 @@ inline std::atomic<size_t> send_at_most{0};
 
 inline bool is_interrupted_in_its_turn() {
   const workflow::ThreadContext& context = workflow::ThreadContext::current();
-  if (interrupt_after == 0 || !(context.pool || context.poller || counts_here)) {
-    return false;
-  }
-  if (--interrupt_after != 0) {
-    return false;
-  }
+  if (interrupt_after == 0 || !(context.pool || context.poller || counts_here)) return false;
+  if (--interrupt_after != 0) return false;
   interrupts++;
   errno = EINTR;
   return true;
 }
 
 inline bool interrupted() {
-  if (is_interrupted_in_its_turn()) {
-    return true;
-  }
+  if (is_interrupted_in_its_turn()) return true;
   static std::atomic<uint32_t> state{1};
   const unsigned one_in = interrupt_one_in.load(std::memory_order_relaxed);
-  if (one_in == 0) {
-    return false;
-  }
+  if (one_in == 0) return false;
   const uint32_t random = state.fetch_add(0x9e3779b9, std::memory_order_relaxed) * 0x85ebca6b;
-  if ((random >> 8) % one_in != 0) {
-    return false;
-  }
+  if ((random >> 8) % one_in != 0) return false;
   interrupts.fetch_add(1, std::memory_order_relaxed);
   errno = EINTR;
   return true;
@@ -95,9 +85,7 @@ extern "C" {
 int accept4(int fd, struct sockaddr* address, socklen_t* length, int flags) {
   static const auto call = test_support::real_function<decltype(::accept4)>("accept4");
   fault::accept_calls++;
-  if (fault::interrupted()) {
-    return -1;
-  }
+  if (fault::interrupted()) return -1;
   if (fault::accept_failures != 0) {
     if (fault::accept_failures > 0) {
       fault::accept_failures--;
@@ -116,9 +104,7 @@ ssize_t recv(int fd, void* buffer, size_t size, int flags) {
 ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
   static const auto call = test_support::real_function<decltype(::recvmsg)>("recvmsg");
   fault::receive_calls++;
-  if (fault::interrupted()) {
-    return -1;
-  }
+  if (fault::interrupted()) return -1;
   if (fault::fails(fault::receive_failures)) {
     errno = fault::receive_error;
     return -1;
@@ -169,17 +155,13 @@ int epoll_wait(int fd, struct epoll_event* events, int max, int timeout) {
 
 ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
   static const auto call = test_support::real_function<decltype(::sendmsg)>("sendmsg");
-  if (fault::interrupted()) {
-    return -1;
-  }
+  if (fault::interrupted()) return -1;
   if (fault::fails(fault::send_failures)) {
     errno = fault::send_error;
     return -1;
   }
   size_t left = fault::send_at_most;
-  if (left == 0) {
-    return call(fd, message, flags);
-  }
+  if (left == 0) return call(fd, message, flags);
   std::vector<struct iovec> vectors(message->msg_iov, message->msg_iov + message->msg_iovlen);
   for (struct iovec& vector : vectors) {
     vector.iov_len = vector.iov_len < left ? vector.iov_len : left;

@@ -254,9 +254,7 @@ TEST_P(TimerAllocations, Start) {
   for (const WFTimerClock clock : {WF_CLOCK_MONOTONIC, WF_CLOCK_BOOTTIME, WF_CLOCK_WALL}) {
     // The first of their clock, and the first beyond the room that there is.
     for (const bool full : {false, true}) {
-      if (clock == WF_CLOCK_MONOTONIC && !full) {
-        continue;
-      }
+      if (clock == WF_CLOCK_MONOTONIC && !full) continue;
       const std::optional<FullQueue> queue =
           full ? std::optional<FullQueue>(std::in_place, clock, 0) : std::nullopt;
       fail_each(1, [&] {

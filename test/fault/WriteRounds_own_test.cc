@@ -51,9 +51,7 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
     errno = EAGAIN;
     return -1;
   }
-  if (!swallows || size < kLarge) {
-    return call(fd, message, flags);
-  }
+  if (!swallows || size < kLarge) return call(fd, message, flags);
   if (!others_served) {
     std::this_thread::sleep_for(std::chrono::microseconds(size * 1000 / kBytesPerMs));
   }

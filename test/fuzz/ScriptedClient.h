@@ -71,9 +71,7 @@ class ScriptedClient {
     while (size > 0 && !ended_) {
       const ssize_t n =
           ::recv(fd_.get(), buffer, std::min({size, sizeof buffer, piece_}), MSG_DONTWAIT);
-      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-        break;
-      }
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
       moved = true;
       if (n <= 0) {
         ended_ = true;
@@ -117,9 +115,7 @@ class ScriptedClient {
   };
 
   void advance_tls() {
-    if (!ssl_) {
-      return;
-    }
+    if (!ssl_) return;
     if (SSL_do_handshake(ssl_.get()) == 1) {
       if (!unencrypted_.empty() &&
           SSL_write(ssl_.get(), unencrypted_.data(), static_cast<int>(unencrypted_.size())) > 0) {
@@ -170,9 +166,7 @@ struct Replies {
     std::string line = "\r\n";
     line.append(name).append(": ");
     const size_t at = head.find(line);
-    if (at == std::string_view::npos) {
-      return "";
-    }
+    if (at == std::string_view::npos) return "";
     require(head.find(line, at + 1) == std::string_view::npos);
     const size_t from = at + line.size();
     return std::string(head.substr(from, head.find("\r\n", from) - from));
@@ -186,9 +180,7 @@ struct Replies {
   // False when it is not whole.
   bool take(std::string_view& bytes) {
     const size_t end = bytes.find("\r\n\r\n");
-    if (end == std::string_view::npos) {
-      return false;
-    }
+    if (end == std::string_view::npos) return false;
     std::string_view rest = bytes.substr(end + 4);
     // With the end of the last line.
     const std::string_view head = bytes.substr(0, end + 2);
@@ -201,9 +193,7 @@ struct Replies {
     }
     const std::string which = field(head, "X-Number");
     const bool bodiless = field(head, "X-Method") == "HEAD" || status == 204 || status == 304;
-    if (!bodiless && !take_body(head, rest)) {
-      return false;
-    }
+    if (!bodiless && !take_body(head, rest)) return false;
     if (which.empty()) {
       require(status >= 400 && field(head, "Connection") == "close");
       refusals++;
@@ -229,9 +219,7 @@ struct Replies {
       return true;
     }
     const size_t size = number(length, 10, "0123456789");
-    if (rest.size() < size) {
-      return false;
-    }
+    if (rest.size() < size) return false;
     check_body(rest.substr(0, size));
     rest.remove_prefix(size);
     return true;
@@ -239,19 +227,13 @@ struct Replies {
   static bool take_chunks(std::string_view& rest) {
     for (;;) {
       const size_t end = rest.find("\r\n");
-      if (end == std::string_view::npos) {
-        return false;
-      }
+      if (end == std::string_view::npos) return false;
       const size_t size = number(std::string(rest.substr(0, end)), 16, "0123456789abcdefABCDEF");
-      if (rest.size() < end + 2 + size + 2) {
-        return false;
-      }
+      if (rest.size() < end + 2 + size + 2) return false;
       check_body(rest.substr(end + 2, size));
       require(rest.substr(end + 2 + size, 2) == "\r\n");
       rest.remove_prefix(end + 2 + size + 2);
-      if (size == 0) {
-        return true;
-      }
+      if (size == 0) return true;
     }
   }
   // A body has this character alone, so bytes that belong to another reply, or to none, are

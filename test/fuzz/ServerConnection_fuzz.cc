@@ -309,9 +309,7 @@ class Script {
       while ((sends_rest && client_->send(SIZE_MAX)) || client_->receive(SIZE_MAX)) {
         moved = true;
       }
-      if (client_->ended() && !harness_.connected() && ledger.begun == ledger.ended) {
-        return;
-      }
+      if (client_->ended() && !harness_.connected() && ledger.begun == ledger.ended) return;
       if (moved) {
         step_ms = kFirstStepMs / 4;
         continue;
@@ -325,9 +323,7 @@ class Script {
   void check() {
     const Replies replies(client_->received());
     require(replies.numbered <= ledger.begun);
-    if (closed_) {
-      return;
-    }
+    if (closed_) return;
     require(replies.numbered == ledger.sent ||
             (replies.open_ended && replies.numbered == ledger.sent + 1));
     require(!replies.cut || ledger.sent < ledger.begun);

@@ -164,9 +164,7 @@ class CaseFile {
   }
 
   void finish_case() {
-    if (cases_.empty()) {
-      return;
-    }
+    if (cases_.empty()) return;
     const Case& done = cases_.back();
     if (done.why.empty()) {
       fail("the case before does not say why");

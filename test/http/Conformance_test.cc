@@ -116,9 +116,7 @@ class Player {
   void send(std::string_view bytes) {
     while (!bytes.empty()) {
       const size_t size = next_piece(bytes.size());
-      if (!client_.send(bytes.substr(0, size))) {
-        return;
-      }
+      if (!client_.send(bytes.substr(0, size))) return;
       bytes.remove_prefix(size);
       sent_ += size;
       if (!bytes.empty()) {
@@ -130,9 +128,7 @@ class Player {
 
   size_t next_piece(size_t left) const {
     constexpr size_t kSingleBytes = 4096;  // further ones would take too long
-    if (feeding_.byte_by_byte && sent_ < kSingleBytes) {
-      return 1;
-    }
+    if (feeding_.byte_by_byte && sent_ < kSingleBytes) return 1;
     const auto cut = feeding_.cuts.upper_bound(sent_);
     return cut == feeding_.cuts.end() ? left : std::min(left, *cut - sent_);
   }
@@ -142,9 +138,7 @@ class Player {
       const size_t at = outcome.replies.size();
       const Expectation* expected = at < expected_.size() ? expected_[at] : nullptr;
       std::optional<HttpReply> reply = client_.reply(expected && expected->method == "HEAD");
-      if (!reply) {
-        return;
-      }
+      if (!reply) return;
       const bool optional_interim =
           reply->status == 100 && played_.may_continue && expected->kind != Kind::kInterim;
       if (!optional_interim) {
@@ -195,9 +189,7 @@ void expect_accepted(const Expectation& expected, const HttpReply& reply, bool f
       expected.method == "HEAD" || expected.status == 204 || expected.status == 304 || tunnel;
   if (foreign) {
     EXPECT_FALSE(is_refusal(reply.status)) << reply.status;
-    if (!is_echo(reply)) {
-      return;
-    }
+    if (!is_echo(reply)) return;
   }
   EXPECT_EQ(reply.status, expected.status);
   if (bodiless) {
@@ -246,9 +238,7 @@ void expect_outcome(const Case& played, const Outcome& outcome, bool foreign) {
   for (const Block& block : played.blocks) {
     for (const Expectation& expected : block.expected) {
       ends = expected.kind == Kind::kRefuse || expected.kind == Kind::kClose || expected.closes;
-      if (expected.kind == Kind::kClose) {
-        continue;
-      }
+      if (expected.kind == Kind::kClose) continue;
       if (at == replies.size()) {
         // Another server may close without an answer where we have one.
         EXPECT_TRUE(foreign && expected.kind == Kind::kRefuse) << "no answer";
@@ -281,12 +271,8 @@ void expect_outcome(const Case& played, const Outcome& outcome, bool foreign) {
 }
 
 std::vector<Case> cases_to_play(Transport transport) {
-  if (target_address() == nullptr) {
-    return read_cases(CONFORMANCE_CASES);
-  }
-  if (transport != Transport::kPlain) {
-    return {};
-  }
+  if (target_address() == nullptr) return read_cases(CONFORMANCE_CASES);
+  if (transport != Transport::kPlain) return {};
   // A foreign server has its own limits and times.
   std::vector<Case> common;
   for (Case& each : read_cases(CONFORMANCE_CASES)) {
@@ -317,9 +303,7 @@ class ForeignServer {
   }
 
   RawClient client() const {
-    if (found_ == nullptr) {
-      return RawClient();
-    }
+    if (found_ == nullptr) return RawClient();
     RawClient client(found_->ai_addr, found_->ai_addrlen);
     client.set_patience(std::chrono::seconds(5));
     return client;

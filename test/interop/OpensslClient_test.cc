@@ -197,9 +197,7 @@ class NamedServer : public WFHttpServer {
 
  protected:
   SSL_CTX* get_server_ssl_ctx(const char* name) override {
-    if (std::string(name) == "unknown.test") {
-      return nullptr;
-    }
+    if (std::string(name) == "unknown.test") return nullptr;
     return std::string(name) == "other.test" ? other_ : WFHttpServer::get_server_ssl_ctx(name);
   }
 

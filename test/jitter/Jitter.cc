@@ -47,9 +47,7 @@ uint64_t random() {
 // Keeps errno. System calls are made without the functions of libc, which sanitizers replace.
 void delay_sometimes() {
   static const uint64_t rate = rate_from_environment();
-  if (random() % rate != 0) {
-    return;
-  }
+  if (random() % rate != 0) return;
   const int error = errno;
   const bool long_one = random() % 16 == 0;
   const uint64_t us = long_one ? 2000 + random() % 12000 : 50 + random() % 300;

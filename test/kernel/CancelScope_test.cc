@@ -88,9 +88,7 @@ class Waiter final : public Runnable {
     Waiter* waiter = nullptr;
     {
       MutexLock lock(place.mutex);
-      if (place.waiters.empty()) {
-        return false;
-      }
+      if (place.waiters.empty()) return false;
       waiter = *place.waiters.begin();
       place.waiters.erase(waiter);
     }

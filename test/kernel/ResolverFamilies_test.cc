@@ -49,9 +49,7 @@ bool is_failure(int rcode) {
 
 TEST_F(ResolverFamiliesTest, EveryFailureBesideAnEmptyAnswerIsAFailure) {
   for (int rcode = 0; rcode < 16; rcode++) {
-    if (!is_failure(rcode)) {
-      continue;
-    }
+    if (!is_failure(rcode)) continue;
     const std::string v4_fails = "a" + std::to_string(rcode) + ".test";
     const std::string v6_fails = "b" + std::to_string(rcode) + ".test";
     set_both(v4_fails, code(rcode), no_address());
@@ -68,9 +66,7 @@ TEST_F(ResolverFamiliesTest, EveryFailureBesideAnEmptyAnswerIsAFailure) {
 
 TEST_F(ResolverFamiliesTest, EveryFailureBesideANameThatDoesNotExistIsAFailure) {
   for (int rcode = 0; rcode < 16; rcode++) {
-    if (!is_failure(rcode)) {
-      continue;
-    }
+    if (!is_failure(rcode)) continue;
     const std::string name = "a" + std::to_string(rcode) + ".test";
     set_both(name, code(rcode), code(kNxDomain));
     EXPECT_EQ(look_up(name, AF_UNSPEC), Found{EAI_AGAIN}) << rcode;

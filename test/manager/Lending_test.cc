@@ -47,9 +47,7 @@ class Lending : public testing::Test {
 
 // Waits `depth` callbacks deep: each waits for the one that it starts.
 void nest(int depth) {
-  if (depth == 0) {
-    return;
-  }
+  if (depth == 0) return;
   WFFacilities::WaitGroup group(1);
   WFTaskFactory::create_timer_task(0u, [&group, depth](WFTimerTask*) {
     nest(depth - 1);
@@ -107,9 +105,7 @@ void siblings_wait(SubTask* (*make)(const std::vector<Function>&, Tally&)) {
 
 // One of two branches waits for the other. Inside that one there are two such branches again.
 void nest_branches(int depth, bool waits_first) {
-  if (depth == 0) {
-    return;
-  }
+  if (depth == 0) return;
   WFFacilities::WaitGroup sibling(1);
   WFFacilities::WaitGroup parallel(1);
   ParallelWork* work =

@@ -102,9 +102,7 @@ class ClientDeadlineRound final : public Round {
     join_threads();
     const bool all_ended = ended_.wait_for(entries_.size() / 2);
     deaf_ = false;
-    if (!all_ended) {
-      return "callbacks are missing: " + std::to_string(ended_.count());
-    }
+    if (!all_ended) return "callbacks are missing: " + std::to_string(ended_.count());
     for (size_t i = 0; i < entries_.size(); i++) {
       account_for(i);
     }
@@ -173,9 +171,7 @@ class ClientDeadlineRound final : public Round {
       if (number == kWitness || plan_.silent) {
         conduct = number == kWitness ? Conduct::kAtOnce : Conduct::kSilent;
       }
-      if (!serve(link, number, conduct, random)) {
-        return;
-      }
+      if (!serve(link, number, conduct, random)) return;
     }
   }
 

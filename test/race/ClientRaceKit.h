@@ -72,14 +72,10 @@ class Link {
 
   // The target of the next request; "" at the end.
   std::string request() {
-    if (!ssl_) {
-      return target_of(peer_.request());
-    }
+    if (!ssl_) return target_of(peer_.request());
     size_t end = std::string::npos;
     while ((end = input_.find("\r\n\r\n")) == std::string::npos) {
-      if (!fill()) {
-        return "";
-      }
+      if (!fill()) return "";
     }
     size_t size = end + 4;
     const size_t at = input_.find("Content-Length: ");
@@ -87,9 +83,7 @@ class Link {
       size += std::strtoul(input_.c_str() + at + 16, nullptr, 10);
     }
     while (input_.size() < size) {
-      if (!fill()) {
-        return "";
-      }
+      if (!fill()) return "";
     }
     const std::string target = target_of(input_);
     input_.erase(0, size);

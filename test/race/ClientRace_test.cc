@@ -200,9 +200,7 @@ class ClientRound final : public Round {
       const uint64_t number = number_in(target);
       TestRandom random = random_for(number, note(number));
       const auto conduct = static_cast<Conduct>(random.below(plan_.conducts));
-      if (!serve(link, number, conduct, random)) {
-        return;
-      }
+      if (!serve(link, number, conduct, random)) return;
     }
   }
 
@@ -281,12 +279,8 @@ class ClientRound final : public Round {
   // The account ------------------------------------------------------------------------------
 
   bool has_reason(const Entry& entry) const {
-    if (entry.state == WFT_STATE_ABORTED) {
-      return is_stopped_meanwhile() && entry.error == 0;
-    }
-    if (entry.state != WFT_STATE_SYS_ERROR) {
-      return false;
-    }
+    if (entry.state == WFT_STATE_ABORTED) return is_stopped_meanwhile() && entry.error == 0;
+    if (entry.state != WFT_STATE_SYS_ERROR) return false;
     switch (entry.error) {
       case ETIMEDOUT:
         return entry.reason == TOR_TRANSMIT_TIMEOUT

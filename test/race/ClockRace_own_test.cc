@@ -125,9 +125,7 @@ class ClockRound final : public Round {
   }
 
   static WFTimerDue due_of(WFTimerClock clock, bool deadline, int64_t ns) {
-    if (!deadline) {
-      return {nanoseconds(ns), clock};
-    }
+    if (!deadline) return {nanoseconds(ns), clock};
     const nanoseconds at(now_ns(clock) + ns);
     switch (clock) {
       case WF_CLOCK_BOOTTIME:
@@ -163,9 +161,7 @@ class ClockRound final : public Round {
   void disturb(TestRandom& random) {
     const size_t i = random.below(timers_.size());
     Timer& timer = timers_[i];
-    if (!timer.is_shared) {
-      return;
-    }
+    if (!timer.is_shared) return;
     const int64_t ns = random.between(0, kLongest);
     switch (random.below(6)) {
       case 0:

@@ -59,9 +59,7 @@ class ComputeRound final : public race::Round {
     EXPECT_EQ(captured_, 0);
     for (size_t i = 0; i < created_; i++) {
       account_for(table_[i]);
-      if (testing::Test::HasFailure()) {
-        return "task " + std::to_string(i);
-      }
+      if (testing::Test::HasFailure()) return "task " + std::to_string(i);
     }
     return "";
   }
@@ -238,9 +236,7 @@ class ComputeRound final : public race::Round {
     EXPECT_EQ(task.callbacks, task.dropped ? 0 : 1);
     EXPECT_LE(task.begun, task.dropped ? 0 : 1);
     EXPECT_EQ(task.returned, task.begun);
-    if (task.dropped) {
-      return;
-    }
+    if (task.dropped) return;
     switch (task.state) {
       case WFT_STATE_SUCCESS:
         EXPECT_EQ(task.error, 0);

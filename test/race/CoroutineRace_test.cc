@@ -44,18 +44,10 @@ class CoroutineRound final : public Round {
            std::chrono::steady_clock::now() < give_up) {
       WFTaskFactory::cancel_by_name(name_);
     }
-    if (ended_.count() != kThreads * kEach) {
-      return std::to_string(ended_.count()) + " series ended";
-    }
-    if (frames_ != 0) {
-      return std::to_string(frames_) + " frames are left";
-    }
-    if (overlap_) {
-      return "the guard had two holders";
-    }
-    if (aborted_ == 0 && taken_ != 0) {
-      return std::to_string(taken_) + " resources are lost";
-    }
+    if (ended_.count() != kThreads * kEach) return std::to_string(ended_.count()) + " series ended";
+    if (frames_ != 0) return std::to_string(frames_) + " frames are left";
+    if (overlap_) return "the guard had two holders";
+    if (aborted_ == 0 && taken_ != 0) return std::to_string(taken_) + " resources are lost";
     return problem();
   }
   size_t outcomes(int state) const override {

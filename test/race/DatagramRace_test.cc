@@ -71,9 +71,7 @@ class Askers final : public Round {
       return "callbacks are missing: " + std::to_string(ended_.count());
     }
     for (const std::atomic<int>& each : callbacks_) {
-      if (each != 1) {
-        return "a callback ran " + std::to_string(each) + " times";
-      }
+      if (each != 1) return "a callback ran " + std::to_string(each) + " times";
     }
     return problem();
   }

@@ -105,9 +105,7 @@ class DeadlineRound final : public race::Round {
 
   std::string finish() override {
     join_threads();
-    if (!ended_.wait_for(kFlows)) {
-      return "callbacks are missing: " + std::to_string(ended_.count());
-    }
+    if (!ended_.wait_for(kFlows)) return "callbacks are missing: " + std::to_string(ended_.count());
     // What the last callbacks have captured goes just after them.
     for (int i = 0; i < 10'000 && account_.alive > 0; i++) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -177,9 +175,7 @@ class DeadlineRound final : public race::Round {
   // `drops`: the flow may have conditionals, which take what follows with them; so nobody may know
   // an address of what may follow, nor be told that he has cancelled it.
   SubTask* step(bool drops) {
-    if (random_.one_in(6)) {
-      return nested(drops);
-    }
+    if (random_.one_in(6)) return nested(drops);
     const auto entry = std::make_shared<FlowEntry>(account_, drops);
     switch (random_.below(6)) {
       case 0:

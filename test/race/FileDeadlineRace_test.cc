@@ -75,9 +75,7 @@ class FileRound final : public race::Round {
   }
 
   std::string finish() override {
-    if (!ended_.wait_for(kFlows)) {
-      return "callbacks are missing: " + std::to_string(ended_.count());
-    }
+    if (!ended_.wait_for(kFlows)) return "callbacks are missing: " + std::to_string(ended_.count());
     // Whatever is on its way to a buffer that it must not have.
     EXPECT_EQ(
         probes::run_file_task(WFTaskFactory::create_fdatasync_task(target_.get(), nullptr)).error,

@@ -219,12 +219,8 @@ class HandleRound final : public Round {
     if (timer.callbacks != (timer.dropped ? 0 : 1)) {
       return "called " + std::to_string(timer.callbacks) + " times";
     }
-    if (timer.won > 1) {
-      return "cancelled " + std::to_string(timer.won) + " times";
-    }
-    if (timer.dropped) {
-      return "";
-    }
+    if (timer.won > 1) return "cancelled " + std::to_string(timer.won) + " times";
+    if (timer.dropped) return "";
     if (timer.announced != 0) {
       const bool is_true = timer.state == WFT_STATE_SYS_ERROR && timer.error == timer.announced;
       return is_true && timer.won == 0 ? "" : "not what it announced";

@@ -167,22 +167,14 @@ class PeriodicRound final : public Round {
   }
 
   std::string account(const Timer& timer) const {
-    if (timer.wrong) {
-      return timer.wrong.load();
-    }
-    if (timer.callbacks != 1) {
-      return "called " + std::to_string(timer.callbacks) + " times";
-    }
+    if (timer.wrong) return timer.wrong.load();
+    if (timer.callbacks != 1) return "called " + std::to_string(timer.callbacks) + " times";
     const bool cancelled = timer.state == WFT_STATE_SYS_ERROR && timer.error == ECANCELED;
     if (timer.won > 1 || (timer.won == 1) != cancelled) {
       return std::to_string(timer.won) + " won, and the state is " + std::to_string(timer.state);
     }
-    if (timer.state == WFT_STATE_SUCCESS && !timer.ended) {
-      return "ended by no tick";
-    }
-    if (timer.state == WFT_STATE_ABORTED && !is_stopped_meanwhile()) {
-      return "aborted";
-    }
+    if (timer.state == WFT_STATE_SUCCESS && !timer.ended) return "ended by no tick";
+    if (timer.state == WFT_STATE_ABORTED && !is_stopped_meanwhile()) return "aborted";
     return "";
   }
 

@@ -52,12 +52,8 @@ class ReplaceRound final : public Round {
     if (!all_ended) {
       return std::to_string(started_) + " started, " + std::to_string(ended_.count()) + " ended";
     }
-    if (left > 1 || (calm_ && left != 1)) {
-      return std::to_string(left) + " have the name";
-    }
-    if (was_free_) {
-      return "the name was free";
-    }
+    if (left > 1 || (calm_ && left != 1)) return std::to_string(left) + " have the name";
+    if (was_free_) return "the name was free";
     return account();
   }
   size_t outcomes(int state) const override {

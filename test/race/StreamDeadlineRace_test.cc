@@ -52,9 +52,7 @@ class StreamAccount {
     EXPECT_TRUE(reply_.wait_for(1));
     EXPECT_EQ(reply_.count(), 1U);
     EXPECT_EQ(calls_, created_);
-    if (client_left) {
-      return;
-    }
+    if (client_left) return;
     EXPECT_EQ(other_errors_, 0);
     EXPECT_EQ(reply_state_ == WFT_STATE_SUCCESS, cut_ == 0);
     EXPECT_EQ(got_whole, cut_ == 0);

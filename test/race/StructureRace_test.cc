@@ -31,9 +31,7 @@ bool wait_for_all(std::deque<RandomStructure>& structures) {
     while (!structure.all_freed()) {
       structure.release();
       std::this_thread::yield();
-      if (std::chrono::steady_clock::now() > give_up) {
-        return false;
-      }
+      if (std::chrono::steady_clock::now() > give_up) return false;
     }
   }
   return true;

@@ -161,9 +161,7 @@ class WaitingRace final : public Round {
 
   Entry* add(Kind kind, size_t name) {
     const size_t id = created_.fetch_add(1);
-    if (id >= capacity_) {
-      return nullptr;
-    }
+    if (id >= capacity_) return nullptr;
     table_[id].kind = kind;
     table_[id].name = name;
     return &table_[id];
@@ -173,9 +171,7 @@ class WaitingRace final : public Round {
     const Kind kind = static_cast<Kind>(random.below(kKinds));
     const bool named = kind == kGuard || (kind != kSelector && kind < kPool && random.one_in(2));
     Entry* entry = add(kind, named ? random.below(kNames) : kNames);
-    if (!entry) {
-      return;
-    }
+    if (!entry) return;
     switch (kind) {
       case kCounter:
         return make_counter(random, *entry);
@@ -393,9 +389,7 @@ class WaitingRace final : public Round {
       }
       ended_.wait_for(started_.load(), std::chrono::milliseconds(2));
       done_.wait_for(pending_.load(), std::chrono::milliseconds(2));
-      if (std::chrono::steady_clock::now() > give_up) {
-        return false;
-      }
+      if (std::chrono::steady_clock::now() > give_up) return false;
     }
     // Selectors are freed by the last to come, a moment after its submit.
     while (selectors_ != 0 && std::chrono::steady_clock::now() < give_up) {

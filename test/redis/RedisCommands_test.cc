@@ -45,9 +45,7 @@ TEST(RedisCommands, WhatIsRepeatedIsReadOnlyForTheServer) {
   size_t known = 0;
   for (size_t i = 0; i < all.value.arr_size(); i++) {
     const std::string name = all.value[i][0].string_value();
-    if (!only_reads(name)) {
-      continue;
-    }
+    if (!only_reads(name)) continue;
     known++;
     bool writes = false;
     for (size_t flag = 0; flag < all.value[i][2].arr_size(); flag++) {

@@ -141,9 +141,7 @@ TEST(RedisHostile, ARedirectionWithoutEndIsFollowedAFewTimes) {
     uint16_t port = 0;
     std::atomic<int> gets{0};
     RawServer server(answering([&](const std::vector<std::string>& words, int) {
-      if (words[0] == "ASKING") {
-        return std::string("+OK\r\n");
-      }
+      if (words[0] == "ASKING") return std::string("+OK\r\n");
       gets++;
       return std::string("-") + kind + " 1 127.0.0.1:" + std::to_string(port) + "\r\n";
     }));

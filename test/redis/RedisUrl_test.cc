@@ -13,9 +13,7 @@ namespace {
 // What a URL says, on one line; or the error.
 std::string said(const std::string& text) {
   RedisUrl url;
-  if (const int error = RedisUrl::parse(text, &url)) {
-    return std::to_string(error);
-  }
+  if (const int error = RedisUrl::parse(text, &url)) return std::to_string(error);
   std::string line = url.transport == TT_TCP_SSL ? "tls " : "";
   if (url.logs_in) {
     line += "[" + url.user + "][" + url.password + "] ";

@@ -265,12 +265,8 @@ TEST(StopWithin, MeetsEverything) {
           while (!stopped) {
             RawClient client = server.client();
             for (int k = 0; k < 3 && client.connected(); k++) {
-              if (!client.send(get("/ms=" + std::to_string(1 + i)))) {
-                break;
-              }
-              if (k < 2 && client.status() == 0) {
-                break;
-              }
+              if (!client.send(get("/ms=" + std::to_string(1 + i)))) break;
+              if (k < 2 && client.status() == 0) break;
             }
           }
         });

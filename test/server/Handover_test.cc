@@ -33,9 +33,7 @@ class ServerProcess {
   ServerProcess(const std::string& name, int listen_fd) {
     int down[2];
     int up[2];
-    if (::pipe(down) != 0 || ::pipe(up) != 0) {
-      return;
-    }
+    if (::pipe(down) != 0 || ::pipe(up) != 0) return;
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(down[1]);
@@ -69,9 +67,7 @@ class ServerProcess {
  private:
   static int live(const std::string& name, int listen_fd, int commands, int answers) {
     char byte = 0;
-    if (::read(commands, &byte, 1) != 1) {
-      return 1;
-    }
+    if (::read(commands, &byte, 1) != 1) return 1;
     WFHttpServer server([&name](WFHttpTask* task) {
       task->get_resp()->append_output_body(name);
       series_of(task)->push_back(WFTaskFactory::create_timer_task(5000, nullptr));
@@ -103,9 +99,7 @@ struct Counts {
 // Whether it was answered. What a server that stops has closed without a byte of a reply is asked
 // again, as a client does (RFC 9110, 9.2.2).
 bool ask(RawClient& client, const char* request, Counts& counts) {
-  if (!client.send(request)) {
-    return false;
-  }
+  if (!client.send(request)) return false;
   const auto got = client.reply();
   if (got) {
     counts.note(got->body);
@@ -124,9 +118,7 @@ void keep_asking(uint16_t port, bool keeps, Counts& counts) {
       client = RawClient(port);
       counts.refused += !client.connected();
     }
-    if (ask(client, keeps ? kKept : kOnce, counts)) {
-      continue;
-    }
+    if (ask(client, keeps ? kKept : kOnce, counts)) continue;
     // While it closes its listener a server that stops may take the next one, too.
     bool answered = false;
     for (int tries = 0; tries < 5 && !answered; tries++) {

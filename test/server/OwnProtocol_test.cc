@@ -28,9 +28,7 @@ class Line : public protocol::ProtocolMessage {
       errno = EMSGSIZE;
       return -1;
     }
-    if (end == std::string_view::npos) {
-      return 0;
-    }
+    if (end == std::string_view::npos) return 0;
     *size = end + 1;
     return 1;
   }

@@ -34,9 +34,7 @@ std::optional<HttpReply> first_of_two(TestServer& server, const std::string& req
   const auto first = client.reply(to_head);
   const auto second = client.reply(to_head);
   EXPECT_TRUE(first && second);
-  if (!first || !second) {
-    return std::nullopt;
-  }
+  if (!first || !second) return std::nullopt;
   EXPECT_EQ(first->status, second->status);
   EXPECT_EQ(first->body, second->body);
   client.half_close();

@@ -481,9 +481,7 @@ TEST(HttpStream, MeetsEverything) {
     clients.emplace_back([&, i] {
       for (int k = 0; !stopped; k++) {
         RawClient client(server.port(), 4096);
-        if (!client.send(kGet)) {
-          continue;
-        }
+        if (!client.send(kGet)) continue;
         if (k % 3 == 0) {
           client.take(100);
           client.reset();

@@ -67,9 +67,7 @@ std::string random_request(TestRandom& random, std::string& expected) {
 // One client's life. Returns what was wrong, if anything.
 std::string live(uint16_t port, TestRandom& random) {
   RawClient client(port, random.one_in(4) ? 4096 : 0);
-  if (!client.connected()) {
-    return "cannot connect";
-  }
+  if (!client.connected()) return "cannot connect";
   const uint64_t rounds = 1 + random.below(6);
   for (uint64_t round = 0; round < rounds; round++) {
     std::vector<std::string> expected(1 + random.below(8));
@@ -89,19 +87,13 @@ std::string live(uint16_t port, TestRandom& random) {
       return "";
     }
     for (const std::string& each : expected) {
-      if (each.empty()) {
-        return client.ended() ? "" : "a connection went on that must end";
-      }
+      if (each.empty()) return client.ended() ? "" : "a connection went on that must end";
       const auto got = client.reply();
-      if (!got) {
-        return "no reply to " + each.substr(0, 40);
-      }
+      if (!got) return "no reply to " + each.substr(0, 40);
       if (got->body != each) {
         return "a wrong reply to " + each.substr(0, 40) + ": " + got->body.substr(0, 40);
       }
-      if (each == "/close") {
-        return client.ended() ? "" : "a connection stayed that must close";
-      }
+      if (each == "/close") return client.ended() ? "" : "a connection stayed that must close";
     }
   }
   return "";
@@ -114,9 +106,7 @@ void harass(std::atomic<uint16_t>& port, const std::atomic<bool>& enough, TestRa
     for (uint64_t i = random.below(4); i > 0 && client.connected(); i--) {
       std::string expected;
       client.send(random_request(random, expected));
-      if (random.one_in(2) && !client.reply()) {
-        break;
-      }
+      if (random.one_in(2) && !client.reply()) break;
     }
     if (client.connected() && random.one_in(3)) {
       client.reset();

@@ -291,9 +291,7 @@ TEST_P(Timeout, SendWithoutProgress) {
   int reason = -2;
   test_support::Tally ended;
   serve([&](WFHttpTask* task) {
-    if (std::string(task->get_req()->get_request_uri()) == "/witness") {
-      return;
-    }
+    if (std::string(task->get_req()->get_request_uri()) == "/witness") return;
     task->get_resp()->append_output_body_nocopy(kLarge);
     task->set_callback([&](WFHttpTask* each) {
       state = each->get_state();
@@ -331,9 +329,7 @@ TEST_P(Timeout, SendWithoutProgress) {
 TEST_P(Timeout, SendTimeOfOneReply) {
   test_support::Tally ended;
   serve([&](WFHttpTask* task) {
-    if (std::string(task->get_req()->get_request_uri()) == "/witness") {
-      return;
-    }
+    if (std::string(task->get_req()->get_request_uri()) == "/witness") return;
     task->get_resp()->append_output_body_nocopy(kLarge);
     task->set_send_timeout(2000);
     task->set_callback([&](WFHttpTask*) { ended.add(); });

@@ -379,9 +379,7 @@ class NamedHosts final : public WFHttpServer {
 
  protected:
   SSL_CTX* get_server_ssl_ctx(const char* name) override {
-    if (std::string(name) == "b.test") {
-      return b_;
-    }
+    if (std::string(name) == "b.test") return b_;
     return std::string(name) == "a.test" ? WFHttpServer::get_server_ssl_ctx(name) : nullptr;
   }
 

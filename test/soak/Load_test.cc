@@ -38,9 +38,7 @@ class ClientProcess {
   ClientProcess() {
     int plan_ends[2];
     int result_ends[2];
-    if (::pipe(plan_ends) != 0 || ::pipe(result_ends) != 0) {
-      return;
-    }
+    if (::pipe(plan_ends) != 0 || ::pipe(result_ends) != 0) return;
     pid_ = ::fork();
     if (pid_ == 0) {
       LoadPlan plan = {};

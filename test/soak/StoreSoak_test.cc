@@ -98,12 +98,8 @@ class Load {
       while (cancel_one(0)) {
       }
       // In this order: a callback may leave something to be cancelled.
-      if (under_way == 0 && begun == soon && !cancel_one(0)) {
-        return true;
-      }
-      if (steady_clock::now() >= end) {
-        return false;
-      }
+      if (under_way == 0 && begun == soon && !cancel_one(0)) return true;
+      if (steady_clock::now() >= end) return false;
       std::this_thread::sleep_for(milliseconds(1));
     }
   }
@@ -142,9 +138,7 @@ class Load {
     std::string name;
     {
       const std::lock_guard lock(mutex_);
-      if (stored_.size() <= more_than) {
-        return false;
-      }
+      if (stored_.size() <= more_than) return false;
       name = std::move(stored_.front());
       stored_.pop_front();
     }

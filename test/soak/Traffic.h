@@ -93,15 +93,9 @@ inline void serve(Ledger& ledger, WFHttpTask* task) {
 
 inline std::string random_target(TestRandom& random) {
   const uint64_t kind = random.below(20);
-  if (kind < 1) {
-    return "/large";
-  }
-  if (kind < 2) {
-    return random.one_in(2) ? "/noreply" : "/close";
-  }
-  if (kind < 10) {
-    return "/";
-  }
+  if (kind < 1) return "/large";
+  if (kind < 2) return random.one_in(2) ? "/noreply" : "/close";
+  if (kind < 10) return "/";
   return "/" + (random.one_in(2) ? random_name(random) : "") +
          "?ms=" + std::to_string(random.below(20));
 }

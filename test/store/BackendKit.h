@@ -155,9 +155,7 @@ class StorePlace {
  private:
   std::string place() const {
     const std::string store = "namespace=test&shards=" + std::to_string(kind_.redis_shards);
-    if (cluster_ != nullptr) {
-      return cluster_->store_url(store);
-    }
+    if (cluster_ != nullptr) return cluster_->store_url(store);
     return server_ == nullptr ? directory_.path(std::to_string(crashes_) + "timers")
                               : server_->url() + "&" + store;
   }

@@ -192,16 +192,12 @@ inline int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int6
   return base(file)->pMethods->xWrite(base(file), bytes, size, offset);
 }
 inline int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
-  if (const int fault = own(file)->vfs->before(FaultVfs::kTruncate)) {
-    return fault;
-  }
+  if (const int fault = own(file)->vfs->before(FaultVfs::kTruncate)) return fault;
   own(file)->vfs->changed(own(file)->path, {size, {}, true});
   return base(file)->pMethods->xTruncate(base(file), size);
 }
 inline int x_sync(sqlite3_file* file, int) {
-  if (const int fault = own(file)->vfs->before(FaultVfs::kSync)) {
-    return fault;
-  }
+  if (const int fault = own(file)->vfs->before(FaultVfs::kSync)) return fault;
   own(file)->vfs->synced(own(file)->path);
   return SQLITE_OK;
 }
@@ -271,9 +267,7 @@ inline int x_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int fl
 }
 inline int x_delete(sqlite3_vfs* vfs, const char* name, int) {
   auto* self = static_cast<FaultVfs*>(vfs->pAppData);
-  if (const int fault = self->before(FaultVfs::kDelete)) {
-    return fault;
-  }
+  if (const int fault = self->before(FaultVfs::kDelete)) return fault;
   self->deleted(name);
   return base(vfs)->xDelete(base(vfs), name, 0);
 }
@@ -314,9 +308,7 @@ inline void FaultVfs::set_fault(Fault fault) {
 inline void FaultVfs::fail_once(Operation operation, int64_t count, int code) {
   has_failed_ = false;
   set_fault([this, operation, count, code](Operation each, bool) mutable {
-    if (each != operation || count-- != 0) {
-      return SQLITE_OK;
-    }
+    if (each != operation || count-- != 0) return SQLITE_OK;
     has_failed_ = true;
     return code;
   });
@@ -330,9 +322,7 @@ inline void FaultVfs::take_image_after(int64_t count) {
 inline void FaultVfs::write_image(const std::string& directory, TestRandom& random) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [name, file] : image_ ? image_->files : now_.files) {
-    if ((file.was_deleted && random.one_in(2)) || (!file.was_synced && random.one_in(2))) {
-      continue;
-    }
+    if ((file.was_deleted && random.one_in(2)) || (!file.was_synced && random.one_in(2))) continue;
     std::string bytes = file.durable;
     for (const Image::Change& change : file.unsynced) {
       const uint64_t fate = random.below(3);

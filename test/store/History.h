@@ -81,9 +81,7 @@ class Reader {
   void read(const std::string& text) {
     for (size_t begin = 0;;) {
       const size_t end = text.find('\n', begin);
-      if (end == std::string::npos) {
-        return;
-      }
+      if (end == std::string::npos) return;
       read_line(text.substr(begin, end - begin));
       begin = end + 1;
     }
@@ -94,9 +92,7 @@ class Reader {
   std::map<std::string, std::vector<Operation>> by_name(bool dies_with_worker) const {
     std::map<std::string, std::vector<Operation>> names;
     for (const auto& [key, operation] : operations_) {
-      if (operation.result == "refused") {
-        continue;
-      }
+      if (operation.result == "refused") continue;
       Operation copy = operation;
       if (!copy.answered) {
         const auto death = deaths_.find(copy.worker);

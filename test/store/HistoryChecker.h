@@ -31,9 +31,7 @@ class HistoryChecker {
   // Checks all names of a history. Returns the first thing that is wrong.
   static std::string check_all(const Reader& reader, bool dies_with_worker) {
     for (const auto& [name, operations] : reader.by_name(dies_with_worker)) {
-      if (std::string wrong = check(operations); !wrong.empty()) {
-        return name + ": " + wrong;
-      }
+      if (std::string wrong = check(operations); !wrong.empty()) return name + ": " + wrong;
     }
     return {};
   }
@@ -82,12 +80,8 @@ class HistoryChecker {
         continue;
       }
       Configurations next = configurations_after(configurations, event.operation);
-      if (next.empty()) {
-        return report(event.operation, configurations);
-      }
-      if (next.size() > kMostConfigurations) {
-        return "too many possibilities";
-      }
+      if (next.empty()) return report(event.operation, configurations);
+      if (next.size() > kMostConfigurations) return "too many possibilities";
       open_.erase(event.operation);
       configurations = std::move(next);
     }
@@ -112,9 +106,7 @@ class HistoryChecker {
         done.carried_out.erase(operation);
         result[done.text()] = std::move(done);
       }
-      if (has_happened) {
-        continue;
-      }
+      if (has_happened) continue;
       for (const size_t other : open_) {
         if (configuration.carried_out.count(other) == 0) {
           carry_out(configuration, other, seen, todo);

@@ -529,9 +529,7 @@ class HistorySpec {
   // counted.
   static std::vector<std::set<uint64_t>> choices(const State& state, const Operation& operation) {
     std::vector<std::set<uint64_t>> choices = {{}};
-    if (operation.argument("parts") != "1") {
-      return choices;
-    }
+    if (operation.argument("parts") != "1") return choices;
     for (const Timer& timer : state.timers) {
       const bool is_due = timer.is_reached && (timer.stage == Timer::Stage::kWaiting ||
                                                timer.stage == Timer::Stage::kLeased);
@@ -564,9 +562,7 @@ class HistorySpec {
           }
         }
       }
-      if (!first) {
-        return;
-      }
+      if (!first) return;
       state.end(first->key, "cancelled");
     }
   }

@@ -125,9 +125,7 @@ class HistoryWorker {
     if (has_id) {
       request.id = {plan_.number, number_ + 1};
     }
-    if (kind < 5) {
-      return make_schedule(request, name);
-    }
+    if (kind < 5) return make_schedule(request, name);
     if (kind < 7) {
       workflow::CancelRequest cancel;
       cancel.name = name;
@@ -151,9 +149,7 @@ class HistoryWorker {
       request.what = failed;
       return (failed.remove ? "remove_failed " : "retry_failed ") + name;
     }
-    if (kind < 15) {
-      return make_claim(request, name);
-    }
+    if (kind < 15) return make_claim(request, name);
     if (kind < 18 && !runs_.empty()) {
       const Run run = random_run(name);
       return random_.one_in(5) ? make_extend(request, run) : make_finish(request, run);
@@ -237,9 +233,7 @@ class HistoryWorker {
 
   // Finds out what has become of a request that is in doubt, if it has an id.
   void ask(workflow::StoreRequest& request) {
-    if (request.id.number == 0) {
-      return;
-    }
+    if (request.id.number == 0) return;
     for (;;) {
       workflow::StoreRequest question;
       workflow::AskRequest what;

@@ -80,9 +80,7 @@ std::string name_on(RedisCluster& cluster, size_t master, size_t shards, int num
   for (int i = 0;; i++) {
     const std::string name = std::to_string(number) + " " + std::to_string(i);
     const size_t shard = workflow::redis_store_shard(name, shards);
-    if (cluster.owner_of(cluster.slot_of(key_of(shard, "meta"))) == master) {
-      return name;
-    }
+    if (cluster.owner_of(cluster.slot_of(key_of(shard, "meta"))) == master) return name;
   }
 }
 

@@ -61,9 +61,7 @@ bool is_in_sync(const RedisServer& replica) {
 struct Naming {
   Naming()
       : server(answering([this](const std::vector<std::string>& words, int) {
-          if (words[0] == "PING") {
-            return std::string("+PONG\r\n");
-          }
+          if (words[0] == "PING") return std::string("+PONG\r\n");
           EXPECT_EQ(words[0] + " " + words[1] + " " + words[2], "SENTINEL MASTER main");
           asked++;
           const int port = named_port;

@@ -24,9 +24,7 @@ class SqliteChild {
  public:
   explicit SqliteChild(const std::vector<std::string>& variables) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) {
-      return;
-    }
+    if (::pipe2(ends, O_CLOEXEC) != 0) return;
     output_.reset(ends[0]);
     const workflow::UniqueFd input(ends[1]);
     pid_ = spawn_self(variables, input.get());
@@ -47,9 +45,7 @@ class SqliteChild {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           end - std::chrono::steady_clock::now());
       struct pollfd poll_fd = {output_.get(), POLLIN, 0};
-      if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) {
-        return {};
-      }
+      if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) return {};
       char buffer[4096];
       const ssize_t n = ::read(output_.get(), buffer, sizeof buffer);
       if (n > 0) {

@@ -46,9 +46,7 @@ std::string SqliteFaults::lose_power(uint64_t seed, bool full_sync) {
   workflow::SqliteSettings settings = settings_of(vfs);
   settings.full_sync = full_sync;
   SqliteLedger ledger(random, GetParam() == SqliteLayout::kOwned);
-  if (!open_backend(before.path("timers"), options_of(clock))) {
-    return "cannot create the store";
-  }
+  if (!open_backend(before.path("timers"), options_of(clock))) return "cannot create the store";
   vfs.adopt(before.path("timers"));
   vfs.take_image_after(static_cast<int64_t>(random.below(200)));
   bool keeps_queue = random.one_in(2);
@@ -56,9 +54,7 @@ std::string SqliteFaults::lose_power(uint64_t seed, bool full_sync) {
   while (!vfs.has_image()) {
     // Now and then the store is closed, and so copied from its log.
     auto backend = open_backend(before.path("timers"), options_of(clock), settings, &message);
-    if (!backend) {
-      return message;
-    }
+    if (!backend) return message;
     for (uint64_t steps = random.below(20); steps > 0 && !vfs.has_image(); steps--) {
       if (keeps_queue) {
         std::filesystem::copy_file(before.path("timers-queue"), after.path("timers-queue"),

@@ -55,17 +55,11 @@ class SqliteLedger {
     all.max = 100'000;
     workflow::StoreFailure failure;
     all = carry_out(backend, all, 0, 1, &failure);
-    if (failure.error) {
-      return failure.message;
-    }
+    if (failure.error) return failure.message;
     std::set<std::string> present;
     for (const WFStoreInfo& info : all.timers) {
-      if (states_.count(info.name) == 0) {
-        return info.name + " was never stored";
-      }
-      if (!present.insert(info.name).second) {
-        return info.name + " is there twice";
-      }
+      if (states_.count(info.name) == 0) return info.name + " was never stored";
+      if (!present.insert(info.name).second) return info.name + " is there twice";
     }
     for (const auto& [name, state] : states_) {
       if (state == State::kStored && present.count(name) == 0) {

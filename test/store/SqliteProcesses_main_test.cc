@@ -649,9 +649,7 @@ TEST_F(SqliteProcesses, AChildDoesNotOpenWhatItsParentOwns) {
 
 int main(int argc, char** argv) {
   const std::string part = variable("STORE_PART");
-  if (!part.empty()) {
-    return play(part);
-  }
+  if (!part.empty()) return play(part);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

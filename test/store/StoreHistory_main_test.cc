@@ -70,9 +70,7 @@ std::unique_ptr<workflow::StoreBackend> open_place(const std::string& place, uin
   for (int i = 0; i < 20; i++) {
     const auto open =
         is_redis(place) ? &workflow::open_redis_backend : &workflow::open_sqlite_backend;
-    if (auto backend = open(place, options, &error, &message)) {
-      return backend;
-    }
+    if (auto backend = open(place, options, &error, &message)) return backend;
   }
   std::fprintf(stderr, "cannot open %s: %s\n", place.c_str(), message.c_str());
   ::_exit(2);

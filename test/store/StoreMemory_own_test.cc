@@ -148,9 +148,7 @@ class Ledger {
 // The true answer to a request. It is asked for again while there is no memory. One that was not
 // carried out, and never will be, has not succeeded.
 WFStoreResult settle(WFTimerStore& store, WFStoreResult result) {
-  if (result.verdict() != WFStoreVerdict::kInDoubt) {
-    return result;
-  }
+  if (result.verdict() != WFStoreVerdict::kInDoubt) return result;
   const WFStoreRequestId request = result.request;
   EXPECT_TRUE(eventually([&] {
     result = store.ask(request);

@@ -71,9 +71,7 @@ class StoreRound final : public Round {
 
   std::string finish() override {
     join_threads();
-    if (!stores_[0] || !stores_[1]) {
-      return problem();
-    }
+    if (!stores_[0] || !stores_[1]) return problem();
     if (!ended_.wait_for(started_)) {
       return std::to_string(started_) + " requests, " + std::to_string(ended_.count()) + " answers";
     }

@@ -248,9 +248,7 @@ class World {
 
   // Finds out what has become of a request that nobody has answered.
   WFStoreResult settle(WFStoreResult result) {
-    if (result.ok() || result.verdict() != WFStoreVerdict::kInDoubt) {
-      return result;
-    }
+    if (result.ok() || result.verdict() != WFStoreVerdict::kInDoubt) return result;
     totals_.in_doubt++;
     WFStoreResult asked = keeper_->store->ask(result.request);
     EXPECT_NE(asked.error, ENODATA);

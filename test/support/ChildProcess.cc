@@ -21,9 +21,7 @@ bool read_all(int fd, std::string& output, std::chrono::seconds patience) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
     struct pollfd poll_fd = {fd, POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) {
-      return false;
-    }
+    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) return false;
     char buffer[4096];
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n > 0) {
@@ -78,9 +76,7 @@ void wait_for_exit() {
 ChildResult run_self(const std::vector<std::string>& environment, std::chrono::seconds patience) {
   ChildResult result;
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return result;
-  }
+  if (::pipe2(ends, O_CLOEXEC) != 0) return result;
   const pid_t child = spawn_self(environment, ends[1]);
   ::close(ends[1]);
   if (child > 0) {

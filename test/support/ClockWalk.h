@@ -54,9 +54,7 @@ class ClockWalk {
   // `is_moved`: moves it to its time after the start. Such a timer is queued although it may be
   // due, so the poller wakes to end it.
   void start_timer(Time time, bool is_moved = false) {
-    if (left_.fetch_sub(1) <= 0) {
-      return;
-    }
+    if (left_.fetch_sub(1) <= 0) return;
     const uint64_t number = started_++;
     TestRandom random(seed_, number);
     const auto delay_ns = static_cast<int64_t>(random.below(kLongest + 1));

@@ -30,9 +30,7 @@ class Note : public protocol::ProtocolMessage {
     if (text[0] == '!') {
       feedback("heard", 5);
     }
-    if (text.empty() || text[0] == '=' || text[0] == '!') {
-      return 1;
-    }
+    if (text.empty() || text[0] == '=' || text[0] == '!') return 1;
     if (text[0] == '2') {
       *size -= 1;
       return 1;

@@ -13,9 +13,7 @@ inline bool eventually(const std::function<bool()>& condition,
                        std::chrono::milliseconds patience = kPatience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) {
-      return false;
-    }
+    if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // lets other threads run
   }
   return true;

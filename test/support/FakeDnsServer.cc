@@ -35,9 +35,7 @@ std::optional<Asked> parse(const std::string& query) {
     asked.name += (asked.name.empty() ? "" : ".") + query.substr(at + 1, length);
     at += length + 1;
   }
-  if (at + 5 > query.size()) {
-    return std::nullopt;
-  }
+  if (at + 5 > query.size()) return std::nullopt;
   asked.type =
       static_cast<unsigned char>(query[at + 1]) << 8 | static_cast<unsigned char>(query[at + 2]);
   asked.end = at + 5;
@@ -158,9 +156,7 @@ bool FakeDnsServer::wait_for_questions(const std::string& name, size_t n) const 
     return found == handled_.end() ? 0 : found->second;
   };
   while (handled() < n) {
-    if (std::chrono::steady_clock::now() > end) {
-      return false;
-    }
+    if (std::chrono::steady_clock::now() > end) return false;
     // Nobody tells when a datagram arrives.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -195,9 +191,7 @@ void FakeDnsServer::run() {
       std::vector<Question> released;
       {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (stopping_) {
-          return;
-        }
+        if (stopping_) return;
         released.swap(kept_);
       }
       for (const Question& question : released) {
@@ -213,9 +207,7 @@ void FakeDnsServer::on_datagram() {
   socklen_t length = sizeof from;
   const ssize_t n = ::recvfrom(udp_.get(), buffer, sizeof buffer, 0,
                                reinterpret_cast<struct sockaddr*>(&from), &length);
-  if (n < static_cast<ssize_t>(kHeader)) {
-    return;
-  }
+  if (n < static_cast<ssize_t>(kHeader)) return;
   const Question question{std::string(buffer, static_cast<size_t>(n)),
                           std::string(reinterpret_cast<const char*>(&from), sizeof from)};
   const auto asked = parse(question.bytes);
@@ -250,9 +242,7 @@ void FakeDnsServer::answer(const Question& question) {
 
 bool FakeDnsServer::on_stream(int fd) {
   unsigned char size[2];
-  if (::recv(fd, size, sizeof size, MSG_WAITALL) != sizeof size) {
-    return false;
-  }
+  if (::recv(fd, size, sizeof size, MSG_WAITALL) != sizeof size) return false;
   std::string query(static_cast<size_t>(size[0]) << 8 | size[1], '\0');
   if (::recv(fd, query.data(), query.size(), MSG_WAITALL) != static_cast<ssize_t>(query.size())) {
     return false;
@@ -299,9 +289,7 @@ bool FakeDnsServer::is_sent_in_bytes(const std::string& query) const {
 
 std::vector<std::string> FakeDnsServer::replies_to(const std::string& query, bool by_tcp) {
   const auto asked = parse(query);
-  if (!asked) {
-    return {};
-  }
+  if (!asked) return {};
   DnsReply reply;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -312,16 +300,10 @@ std::vector<std::string> FakeDnsServer::replies_to(const std::string& query, boo
     }
   }
   using How = DnsReply::How;
-  if (reply.how == How::kDrop || (reply.how == How::kDropV6 && asked->type == kDnsAaaa)) {
-    return {};
-  }
-  if (reply.how == How::kGarbage) {
-    return {"\xff\xff garbage that is no message at all"};
-  }
+  if (reply.how == How::kDrop || (reply.how == How::kDropV6 && asked->type == kDnsAaaa)) return {};
+  if (reply.how == How::kGarbage) return {"\xff\xff garbage that is no message at all"};
   const bool no_stream = reply.how == How::kCloseStream;
-  if (no_stream && by_tcp) {
-    return {};
-  }
+  if (no_stream && by_tcp) return {};
   const bool cut_off = (reply.only_tcp || no_stream) && !by_tcp;
   const bool empty = cut_off || (reply.rcode != 0 && reply.records.empty());
   std::string message = dns_message(

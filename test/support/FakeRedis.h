@@ -34,9 +34,7 @@ class CommandReader {
       }
       char buffer[65536];
       const ssize_t n = ::recv(peer_.fd(), buffer, sizeof buffer, 0);
-      if (n <= 0) {
-        return {};
-      }
+      if (n <= 0) return {};
       input_.assign(buffer, static_cast<size_t>(n));
     }
   }
@@ -55,13 +53,9 @@ inline std::function<void(Peer&, int)> answering(Answer answer) {
     CommandReader commands(peer);
     for (;;) {
       const std::vector<std::string> words = commands.next();
-      if (words.empty()) {
-        return;
-      }
+      if (words.empty()) return;
       const std::string bytes = answer(words, connection);
-      if (bytes.empty() || !peer.send(bytes)) {
-        return;
-      }
+      if (bytes.empty() || !peer.send(bytes)) return;
     }
   };
 }

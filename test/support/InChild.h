@@ -22,9 +22,7 @@ inline bool all_others_sleep() {
     // The state follows the name, which stands in parentheses. See proc(5).
     const size_t state = stat.rfind(") ");
     const bool sleeps = state != std::string::npos && stat[state + 2] == 'S';
-    if (!sleeps && thread.path().filename() != own) {
-      return false;
-    }
+    if (!sleeps && thread.path().filename() != own) return false;
   }
   return true;
 }
@@ -36,9 +34,7 @@ inline bool all_others_sleep() {
 // moment holds its lock, and the allocator of clang's AddressSanitizer does not release it in the
 // child.
 inline int in_child(const std::function<int()>& body) {
-  if (!eventually(all_others_sleep)) {
-    return -1;
-  }
+  if (!eventually(all_others_sleep)) return -1;
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);

@@ -44,13 +44,9 @@ inline long disarm() {
 
 inline bool fails_now() {
   const workflow::ThreadContext& context = workflow::ThreadContext::current();
-  if (!context.pool && !context.poller && !counts_here) {
-    return false;
-  }
+  if (!context.pool && !context.poller && !counts_here) return false;
   const long number = ++allocations;
-  if (number < first_failing || number > last_failing) {
-    return false;
-  }
+  if (number < first_failing || number > last_failing) return false;
   failures++;
   errno = ENOMEM;
   return true;

@@ -25,16 +25,12 @@ constexpr int kNoEnd = -1000;
 
 // "" when there is none. An ordinary user's PATH has no folder of servers: ours has.
 std::string find_program(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    return name;
-  }
+  if (name.find('/') != std::string::npos) return name;
   const std::string folders = kPath;
   for (size_t begin = 0; begin < folders.size();) {
     const size_t end = std::min(folders.find(':', begin), folders.size());
     const std::string path = folders.substr(begin, end - begin) + "/" + name;
-    if (::access(path.c_str(), X_OK) == 0) {
-      return path;
-    }
+    if (::access(path.c_str(), X_OK) == 0) return path;
     begin = end + 1;
   }
   std::fprintf(stderr, "there is no %s; script/bootstrap test installs it\n", name.c_str());
@@ -81,14 +77,10 @@ Program::Program(const std::string& name, const std::vector<std::string>& argume
   int in[2];
   int out[2];
   const std::string path = find_program(name);
-  if (path.empty() || ::pipe2(in, O_CLOEXEC) != 0) {
-    return;
-  }
+  if (path.empty() || ::pipe2(in, O_CLOEXEC) != 0) return;
   const workflow::UniqueFd its_stdin(in[0]);
   stdin_.reset(in[1]);
-  if (::pipe2(out, O_CLOEXEC) != 0) {
-    return;
-  }
+  if (::pipe2(out, O_CLOEXEC) != 0) return;
   const workflow::UniqueFd its_stdout(out[1]);
   stdout_.reset(out[0]);
   spawn(path, arguments, options, its_stdin.get(), its_stdout.get());
@@ -155,9 +147,7 @@ bool Program::prints(std::string_view text, int times) {
   for (size_t begin = 0; times > 0; times--) {
     size_t at = std::string::npos;
     while ((at = output_.find(text, begin)) == std::string::npos) {
-      if (!read_some(deadline)) {
-        return false;
-      }
+      if (!read_some(deadline)) return false;
     }
     begin = at + text.size();
   }
@@ -170,9 +160,7 @@ uint16_t Program::port() {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while ((at = output_.find(before)) == std::string::npos ||
          output_.find('\n', at) == std::string::npos) {
-    if (!read_some(deadline)) {
-      return 0;
-    }
+    if (!read_some(deadline)) return 0;
   }
   return static_cast<uint16_t>(std::strtoul(output_.c_str() + at + before.size(), nullptr, 10));
 }
@@ -189,31 +177,23 @@ bool Program::read_some(std::chrono::steady_clock::time_point deadline) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     struct pollfd poll_fd = {stdout_.get(), POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) {
-      return false;
-    }
+    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) return false;
     char buffer[65536];
     const ssize_t n = ::read(stdout_.get(), buffer, sizeof buffer);
     if (n > 0) {
       output_.append(buffer, static_cast<size_t>(n));
       return true;
     }
-    if (n == 0 || errno != EINTR) {
-      return false;
-    }
+    if (n == 0 || errno != EINTR) return false;
   }
 }
 
 int Program::wait_for_end(std::chrono::milliseconds patience) {
-  if (child_ <= 0) {
-    return kNoEnd;
-  }
+  if (child_ <= 0) return kNoEnd;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   int status = 0;
   while (::waitpid(child_, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return kNoEnd;
-    }
+    if (std::chrono::steady_clock::now() > deadline) return kNoEnd;
     // There is no portable wait with a limit for the end of a process.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }

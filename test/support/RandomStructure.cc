@@ -93,9 +93,7 @@ void RandomStructure::cancel(size_t branch) {
 // Making ----------------------------------------------------------------------------------------
 
 SubTask* RandomStructure::make_task(TestRandom& random, int depth, Record* parent) {
-  if (depth == 0 || random.one_in(2)) {
-    return make_leaf(random, parent, true);
-  }
+  if (depth == 0 || random.one_in(2)) return make_leaf(random, parent, true);
   switch (random.below(6)) {
     case 0:
     case 1:
@@ -113,9 +111,7 @@ SubTask* RandomStructure::make_task(TestRandom& random, int depth, Record* paren
 
 SubTask* RandomStructure::make_leaf(TestRandom& random, Record* parent, bool acts) {
   const uint64_t kind = random.below(8);
-  if (kind < 4) {
-    return new Leaf(this, token_of(add("leaf", parent)), acts);
-  }
+  if (kind < 4) return new Leaf(this, token_of(add("leaf", parent)), acts);
   const auto called = [this, acts](const Token& token, SubTask* task) {
     const Call call(this, token.get(), task);
     if (acts) {
@@ -302,9 +298,7 @@ void RandomStructure::require(bool holds, const char* what, const Record* record
 bool RandomStructure::all_freed() const {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Record& record : records_) {
-    if (record.freed == 0) {
-      return false;
-    }
+    if (record.freed == 0) return false;
   }
   return true;
 }

@@ -92,23 +92,17 @@ class RawClient {
 
   // False when the peer does not take it all.
   bool send(std::string_view bytes) {
-    if (!tls_) {
-      return send_raw(bytes);
-    }
+    if (!tls_) return send_raw(bytes);
     return tls_->write(bytes) && send_records();
   }
 
   // The next reply; none when the connection ends or nothing comes. `to_head`: it has no body.
   std::optional<HttpReply> reply(bool to_head = false) {
     HttpReply reply;
-    if (!read_head(reply)) {
-      return std::nullopt;
-    }
+    if (!read_head(reply)) return std::nullopt;
     const bool no_body =
         to_head || reply.status / 100 == 1 || reply.status == 204 || reply.status == 304;
-    if (!no_body && !read_body(reply)) {
-      return std::nullopt;
-    }
+    if (!no_body && !read_body(reply)) return std::nullopt;
     return reply;
   }
 
@@ -128,9 +122,7 @@ class RawClient {
 
   Ending ending() { return ending(patience_); }
   Ending ending(std::chrono::milliseconds patience) {
-    if (!input_.empty()) {
-      return Ending::kMoreData;
-    }
+    if (!input_.empty()) return Ending::kMoreData;
     switch (fill(patience)) {
       case Fill::kData:
         return Ending::kMoreData;
@@ -151,9 +143,7 @@ class RawClient {
 
   // Takes up to `size` bytes, however they fall; none at the end.
   std::string take_text(size_t size) {
-    if (input_.empty() && fill(patience_) != Fill::kData) {
-      return "";
-    }
+    if (input_.empty() && fill(patience_) != Fill::kData) return "";
     const std::string text = input_.substr(0, size);
     input_.erase(0, text.size());
     return text;
@@ -202,12 +192,8 @@ class RawClient {
           end - std::chrono::steady_clock::now());
       struct pollfd poll_fd = {fd_.get(), events, 0};
       const int n = ::poll(&poll_fd, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
-      if (n > 0) {
-        return true;
-      }
-      if (n == 0 || errno != EINTR) {
-        return false;
-      }
+      if (n > 0) return true;
+      if (n == 0 || errno != EINTR) return false;
     }
   }
 
@@ -218,9 +204,7 @@ class RawClient {
         bytes.remove_prefix(static_cast<size_t>(n));
         sent_ += static_cast<size_t>(n);
       } else if (errno == EAGAIN) {
-        if (!wait_for(POLLOUT, patience_)) {
-          return false;
-        }
+        if (!wait_for(POLLOUT, patience_)) return false;
       } else if (errno != EINTR) {
         return false;
       }
@@ -237,47 +221,29 @@ class RawClient {
   }
 
   Fill fill(std::chrono::milliseconds patience) {
-    if (!tls_) {
-      return fill_raw(patience, input_);
-    }
+    if (!tls_) return fill_raw(patience, input_);
     for (;;) {
       const TlsLayer::Result result = tls_->read(input_);
-      if (result == TlsLayer::Result::kDone) {
-        return Fill::kData;
-      }
-      if (result == TlsLayer::Result::kFailed) {
-        return Fill::kError;
-      }
+      if (result == TlsLayer::Result::kDone) return Fill::kData;
+      if (result == TlsLayer::Result::kFailed) return Fill::kError;
       const Fill filled = fill_records(patience);
-      if (result == TlsLayer::Result::kEnd) {
-        return filled;
-      }
-      if (filled != Fill::kData) {
-        return filled == Fill::kEnd ? Fill::kError : filled;
-      }
+      if (result == TlsLayer::Result::kEnd) return filled;
+      if (filled != Fill::kData) return filled == Fill::kEnd ? Fill::kError : filled;
     }
   }
 
   Fill fill_raw(std::chrono::milliseconds patience, std::string& input) {
-    if (!fd_.valid()) {
-      return Fill::kError;
-    }
+    if (!fd_.valid()) return Fill::kError;
     char buffer[65536];
     for (;;) {
-      if (!wait_for(POLLIN, patience)) {
-        return Fill::kNothing;
-      }
+      if (!wait_for(POLLIN, patience)) return Fill::kNothing;
       const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
       if (n > 0) {
         input.append(buffer, static_cast<size_t>(n));
         return Fill::kData;
       }
-      if (n == 0) {
-        return Fill::kEnd;
-      }
-      if (errno != EINTR && errno != EAGAIN) {
-        return Fill::kError;
-      }
+      if (n == 0) return Fill::kEnd;
+      if (errno != EINTR && errno != EAGAIN) return Fill::kError;
     }
   }
 
@@ -292,17 +258,13 @@ class RawClient {
         return true;
       }
       from = input_.size() < mark.size() ? 0 : input_.size() - mark.size() + 1;
-      if (fill(patience_) != Fill::kData) {
-        return false;
-      }
+      if (fill(patience_) != Fill::kData) return false;
     }
   }
 
   bool read_bytes(size_t size, std::string& text) {
     while (input_.size() < size) {
-      if (fill(patience_) != Fill::kData) {
-        return false;
-      }
+      if (fill(patience_) != Fill::kData) return false;
     }
     text.append(input_, 0, size);
     input_.erase(0, size);
@@ -310,14 +272,10 @@ class RawClient {
   }
 
   bool read_head(HttpReply& reply) {
-    if (!read_until("\r\n\r\n", reply.head)) {
-      return false;
-    }
+    if (!read_until("\r\n\r\n", reply.head)) return false;
     size_t at = reply.head.find("\r\n");
     const std::string line = reply.head.substr(0, at);
-    if (line.size() < 12 || line.compare(0, 7, "HTTP/1.") != 0) {
-      return false;
-    }
+    if (line.size() < 12 || line.compare(0, 7, "HTTP/1.") != 0) return false;
     reply.version = line.substr(0, 8);
     reply.status = std::atoi(line.c_str() + 9);
     while (at != std::string::npos) {
@@ -325,9 +283,7 @@ class RawClient {
       at = reply.head.find("\r\n", begin);
       const std::string field = reply.head.substr(begin, at - begin);
       const size_t colon = field.find(':');
-      if (colon == std::string::npos) {
-        return false;
-      }
+      if (colon == std::string::npos) return false;
       const size_t value = field.find_first_not_of(' ', colon + 1);
       reply.fields.emplace_back(field.substr(0, colon),
                                 value == std::string::npos ? "" : field.substr(value));
@@ -337,9 +293,7 @@ class RawClient {
 
   bool read_body(HttpReply& reply) {
     const std::string length = reply.field("Content-Length");
-    if (reply.field("Transfer-Encoding") == "chunked") {
-      return length.empty() && read_chunks(reply);
-    }
+    if (reply.field("Transfer-Encoding") == "chunked") return length.empty() && read_chunks(reply);
     if (!length.empty()) {
       return length.find_first_not_of("0123456789") == std::string::npos &&
              read_bytes(std::strtoull(length.c_str(), nullptr, 10), reply.body);
@@ -353,16 +307,10 @@ class RawClient {
   bool read_chunks(HttpReply& reply) {
     for (;;) {
       std::string line;
-      if (!read_until("\r\n", line)) {
-        return false;
-      }
+      if (!read_until("\r\n", line)) return false;
       const size_t size = std::strtoull(line.c_str(), nullptr, 16);
-      if (!read_bytes(size, reply.body) || !read_until("\r\n", line) || !line.empty()) {
-        return false;
-      }
-      if (size == 0) {
-        return true;
-      }
+      if (!read_bytes(size, reply.body) || !read_until("\r\n", line) || !line.empty()) return false;
+      if (size == 0) return true;
     }
   }
 

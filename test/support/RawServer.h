@@ -28,9 +28,7 @@ class Peer {
   std::string request() {
     size_t end = std::string::npos;
     while ((end = input_.find("\r\n\r\n")) == std::string::npos) {
-      if (!fill()) {
-        return "";
-      }
+      if (!fill()) return "";
     }
     size_t size = end + 4;
     const size_t at = input_.find("Content-Length: ");
@@ -47,9 +45,7 @@ class Peer {
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n <= 0) {
-        return false;
-      }
+      if (n <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(n));
     }
     return true;
@@ -116,9 +112,7 @@ class RawServer {
   void accept() {
     for (;;) {
       const int fd = ::accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC);
-      if (fd < 0) {
-        return;
-      }
+      if (fd < 0) return;
       threads_.emplace_back([this, fd, number = connections_++] {
         Peer peer(fd);
         {

@@ -86,9 +86,7 @@ class RedisCluster {
   size_t owner_of(size_t slot) {
     const std::lock_guard lock(mutex_);
     const auto moved = moved_.find(slot);
-    if (moved != moved_.end()) {
-      return moved->second;
-    }
+    if (moved != moved_.end()) return moved->second;
     size_t node = masters_ - 1;
     while (slot < kSlots * node / masters_) {
       node--;
@@ -99,9 +97,7 @@ class RedisCluster {
   // Moves a slot with its keys to another master, as redis-cli does. One thread at a time.
   void move(size_t slot, size_t to) {
     const size_t from = owner_of(slot);
-    if (from == to) {
-      return;
-    }
+    if (from == to) return;
     const std::string number = std::to_string(slot);
     tell_until_ok(to, {"CLUSTER", "SETSLOT", number, "IMPORTING", ids_[from]});
     tell_until_ok(from, {"CLUSTER", "SETSLOT", number, "MIGRATING", ids_[to]});
@@ -111,9 +107,7 @@ class RedisCluster {
       if (!keys.is_array()) {
         continue;  // a busy node has not answered: it may still hold keys, and would refuse to part
       }
-      if (keys.arr_size() == 0) {
-        break;
-      }
+      if (keys.arr_size() == 0) break;
       // If it fails, the key is moved in the next round.
       run(nodes_[from].url(), {"MIGRATE", "127.0.0.1", std::to_string(nodes_[to].port()),
                                keys[0].string_value(), "0", "5000"});
@@ -195,9 +189,7 @@ class RedisCluster {
   }
   bool every_node_says_now(const std::string& line) {
     for (size_t i = 0; i < nodes_.size(); i++) {
-      if (cluster_info(i).find(line + "\r") == std::string::npos) {
-        return false;
-      }
+      if (cluster_info(i).find(line + "\r") == std::string::npos) return false;
     }
     return true;
   }

@@ -83,9 +83,7 @@ int clock_gettime(clockid_t clock, struct timespec* now) noexcept {
 
 int timerfd_create(int clock, int flags) noexcept {
   static const auto call = test_support::real_function<int(int, int)>("timerfd_create");
-  if (clock != CLOCK_REALTIME) {
-    return call(clock, flags);
-  }
+  if (clock != CLOCK_REALTIME) return call(clock, flags);
   if (shifted_clocks::watch_error != 0) {
     errno = shifted_clocks::watch_error;
     return -1;
@@ -104,9 +102,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec* value,
   if (shifted_clocks::is_watch(fd)) {
     shifted_clocks::watches_setting =
         (flags & TFD_TIMER_CANCEL_ON_SET) != 0 && (flags & TFD_TIMER_ABSTIME) != 0;
-    if (shifted_clocks::signalled_by_hand) {
-      return 0;
-    }
+    if (shifted_clocks::signalled_by_hand) return 0;
   }
   return call(fd, flags, value, before);
 }

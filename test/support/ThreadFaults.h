@@ -24,9 +24,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   static const auto call =
       test_support::real_function<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>(
           "pthread_create");
-  if (test_support::threads_left == 0) {
-    return EAGAIN;
-  }
+  if (test_support::threads_left == 0) return EAGAIN;
   if (test_support::threads_left > 0) {
     test_support::threads_left--;
   }

@@ -154,9 +154,7 @@ class TimerRace final : public Round {
 
   Unstarted make(Random& random, Kind kind, int generation = 0) {
     const size_t id = created_.fetch_add(1);
-    if (id >= capacity_) {
-      return {nullptr, nullptr};
-    }
+    if (id >= capacity_) return {nullptr, nullptr};
     Timer* timer = &table_[id];
     timer->kind = kind;
     timer->name = kind == kOwn ? id : random.below(kNames);
@@ -204,9 +202,7 @@ class TimerRace final : public Round {
   void drop_series(Random& random) {
     const bool dismissed = random.one_in(2);
     const Unstarted first = make(random, dismissed ? kOwn : random_kind(random));
-    if (!first.timer) {
-      return;
-    }
+    if (!first.timer) return;
     SeriesWork* series = Workflow::create_series_work(first.task, nullptr);
     for (const Kind kind : {kOwn, kDropped, kUnnamed}) {
       if (const Unstarted made = make(random, kind); made.timer) {
@@ -278,9 +274,7 @@ class TimerRace final : public Round {
     }
     if (timer->generation < kLastGeneration && random.one_in(2)) {
       const Unstarted again = make(random, timer->kind, timer->generation + 1);
-      if (!again.timer) {
-        return;
-      }
+      if (!again.timer) return;
       if (random.one_in(3)) {
         will_start(again.timer);
         series_of(task)->push_back(again.task);
@@ -306,9 +300,7 @@ class TimerRace final : public Round {
         cancel(kOwn, id, SIZE_MAX);
       }
       ended_.wait_for(started_.load(), std::chrono::milliseconds(5));
-      if (std::chrono::steady_clock::now() > give_up) {
-        return false;
-      }
+      if (std::chrono::steady_clock::now() > give_up) return false;
     }
     return true;
   }

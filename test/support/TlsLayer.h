@@ -69,9 +69,7 @@ class TlsLayer {
   };
 
   Result result_of(int returned) {
-    if (returned > 0) {
-      return Result::kDone;
-    }
+    if (returned > 0) return Result::kDone;
     switch (SSL_get_error(ssl_.get(), returned)) {
       case SSL_ERROR_WANT_READ:
         return Result::kNeedsRecords;

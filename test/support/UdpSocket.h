@@ -59,9 +59,7 @@ class UdpSocket {
     socklen_t length = sizeof address;
     const ssize_t n = ::recvfrom(fd_.get(), buffer.data(), buffer.size(), 0,
                                  reinterpret_cast<struct sockaddr*>(&address), &length);
-    if (n < 0) {
-      return std::nullopt;
-    }
+    if (n < 0) return std::nullopt;
     if (from) {
       *from = ntohs(address.sin_port);
     }
