@@ -16,7 +16,7 @@
 namespace {
 
 constexpr size_t kAtOnce = 3;
-constexpr size_t kMost = 1 << 20;  // bytes of a file
+constexpr size_t kMax = 1 << 20;  // bytes of a file
 
 size_t count_words(const std::string& text) {
   size_t words = 0;
@@ -32,7 +32,7 @@ size_t count_words(const std::string& text) {
 // What is read stays in this frame. The function on the computing thread may use it, because the
 // coroutine goes on only when the function has returned.
 WFCo<std::string> describe(const char* path) {
-  std::string text(kMost, '\0');
+  std::string text(kMax, '\0');
   const auto read =
       co_await WFTaskFactory::create_pread_task(path, text.data(), text.size(), 0, nullptr);
   if (!read) co_return WFGlobal::get_error_string(read.state, read.error);

@@ -143,7 +143,7 @@ struct Joinable {
   pthread_t id;
   Thread* thread;
 };
-Joinable joinables[kMostThreads];
+Joinable joinables[kMaxThreads];
 
 uintptr_t caller(void* address) {
   return reinterpret_cast<uintptr_t>(address);

@@ -102,7 +102,7 @@ Lines::Outcome Lines::access(int thread, uintptr_t number, Access kind, uintptr_
   const auto word = static_cast<size_t>(thread) / 64;
   const uint64_t bit = uint64_t{1} << (static_cast<unsigned>(thread) % 64);
   bool alone = (found.copies[word] & ~bit) == 0;
-  for (size_t i = 0; i < kMostThreads / 64; ++i)
+  for (size_t i = 0; i < kMaxThreads / 64; ++i)
     alone = alone && (i == word || found.copies[i] == 0);
   const bool has_copy = (found.copies[word] & bit) != 0;
 

@@ -6,7 +6,7 @@
 namespace coherence {
 
 inline constexpr size_t kLineBytes = 64;
-inline constexpr int kMostThreads = 512;
+inline constexpr int kMaxThreads = 512;
 
 enum class Access : uint8_t { kRead, kWrite, kReadModifyWrite };
 
@@ -29,8 +29,8 @@ struct Line {
   uintptr_t number = 0;  // its address divided by kLineBytes; 0 for a free place of the table
   int owner = -1;        // the thread that has written it last
   uint64_t transfers = 0;
-  int64_t free_at_ns = 0;                   // when the last transfer of it ends
-  uint64_t copies[kMostThreads / 64] = {};  // the threads whose core has it
+  int64_t free_at_ns = 0;                  // when the last transfer of it ends
+  uint64_t copies[kMaxThreads / 64] = {};  // the threads whose core has it
 };
 
 // How often a place in the program has made a line change hands.
@@ -117,7 +117,7 @@ class Lines {
 
   Table<Line> lines_;
   Table<Site> sites_;
-  Counts counts_[kMostThreads];
+  Counts counts_[kMaxThreads];
 };
 
 }  // namespace coherence

@@ -122,7 +122,7 @@ Thread* Machine::create() {
   auto* const thread = new Thread;
   const Lock lock;
   thread->number = count_.load(std::memory_order_relaxed);
-  if (thread->number >= kMostThreads) std::abort();
+  if (thread->number >= kMaxThreads) std::abort();
   thread->clock_ns = current != nullptr ? current->clock_ns + kStartNs : told_ns_;
   if (current != nullptr) current->limit_ns = std::min(current->limit_ns, thread->clock_ns);
   threads_[thread->number] = thread;

@@ -124,7 +124,7 @@ class Machine {
     int64_t deadline_ns = kNever;
   };
   Timer timers_[64];
-  Thread* threads_[kMostThreads] = {};
+  Thread* threads_[kMaxThreads] = {};
   std::atomic<int> count_{0};
   // Whose turn it is: twice its number, and one more while it is in the middle of an access. -2
   // when it is nobody's.

@@ -61,7 +61,7 @@ class LatenessRow {
   // the upper one, whoever is late all the time would have no bursts.
   static constexpr int64_t kLate = 4;
   static constexpr int64_t kLeastLateNs = 250 * kNsPerUs;
-  static constexpr int64_t kMostLateNs = kNsPerMs;
+  static constexpr int64_t kMaxLateNs = kNsPerMs;
 
   static inline std::atomic<size_t> fired_;
 
@@ -89,7 +89,7 @@ class LatenessRow {
         .add("starting_ms", static_cast<double>(started_ns_ - begin_ns_) / 1e6)
         .print();
     if (row_ == "stalls")
-      print_bursts(std::clamp(kLate * quantiles.at(0.5), kLeastLateNs, kMostLateNs));
+      print_bursts(std::clamp(kLate * quantiles.at(0.5), kLeastLateNs, kMaxLateNs));
   }
 
   void print_bursts(int64_t late_ns) {

@@ -24,7 +24,7 @@ class [[nodiscard]] WFCo {
   }
 
   // For compilers.
-  WFCo(workflow::CoBorn<T> born) noexcept : promise_(born.promise) {}
+  WFCo(workflow::CoReturnObject<T> born) noexcept : promise_(born.promise) {}
 
  private:
   friend class workflow::CoAccess;

@@ -71,7 +71,8 @@ inline auto sleep(const WFTimerDue &due, WFTimerHandle *handle) {
   *handle = WFTimer::handle_of(timer);
   return workflow::CoWork<WFTimerTask>(timer);
 }
-// The same. A WFTimerDue that is made in the caller would be kept in its frame.
+// These overloads build the WFTimerDue here, because one built by the caller would take room in the
+// caller's frame.
 template <class DUE>
 requires std::is_convertible_v<const DUE &, WFTimerDue>
 auto sleep(const DUE &due) {
@@ -101,12 +102,12 @@ auto go(const std::string &queue, F f, A... args) {
   return workflow::CoWork<Task>(new Task(queue, std::move(f), std::move(args)...));
 }
 
-// The same with a time limit after which the function may run on. Gives ETIMEDOUT when the limit
-// has passed, or the error of the scope as soon as that ends, whatever it is; see docs/limits.md
-// for negative limits. A function that has begun runs on then, and what it returns or throws is
-// dropped. The std::stop_token of such a function says that nobody waits for it any more. So it
-// must not use the coroutine's variables, nor must what it has captured: the arguments are copied
-// or moved into the task, which lives until the function has returned, and std::ref is refused.
+// Like go(), but the wait lasts no longer than `limit` (negative: see docs/limits.md). It gives
+// ETIMEDOUT when the limit has passed, or the error of the scope as soon as the scope ends. A
+// function that has begun then runs on: stop is requested on its std::stop_token, and its result or
+// exception is discarded. So neither the function nor what it has captured may refer to the
+// coroutine's variables. The arguments are copied or moved into the task, which lives until the
+// function has returned; std::ref does not compile.
 template <class F, class... A>
 requires workflow::CoCopies<F, A...>
 auto go_detached(const std::string &queue, workflow::Duration limit, F f, A... args) {
@@ -188,14 +189,14 @@ inline auto take(WFResourcePool &pool) {
 // have ended.
 template <class... W>
 auto all(W... each) {
-  return workflow::co_all(workflow::co_all_unbegun(workflow::co_own(each)...));
+  return workflow::co_all(workflow::co_all_unstarted(workflow::co_own(each)...));
 }
 
 // Waits for all. Gives a std::tuple of outcomes: WFEnded<T> of a WFCo<T>, with what it has returned
 // or thrown, and of each task what `co_await` gives. No work ends another, and nothing is thrown.
 template <class... W>
 auto all_ended(W... each) {
-  return workflow::co_all_ended(workflow::co_all_unbegun(workflow::co_own(each)...));
+  return workflow::co_all_ended(workflow::co_all_unstarted(workflow::co_own(each)...));
 }
 
 // Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
@@ -205,7 +206,7 @@ auto all_ended(W... each) {
 // of your own has got is lost with its result, unless it gives it back itself.
 template <class... W>
 auto any(W... each) {
-  return workflow::co_any(workflow::co_all_unbegun(workflow::co_own(each)...));
+  return workflow::co_any(workflow::co_all_unstarted(workflow::co_own(each)...));
 }
 
 // Runs the work with a time limit. When it has passed, what waits inside ends with ETIMEDOUT. Gives
@@ -216,7 +217,7 @@ auto any(W... each) {
 template <class W>
 auto within(workflow::Duration limit, W work) {
   return workflow::co_within<workflow::CoWorkResult<W>>(
-      limit, workflow::co_unbegun(workflow::co_own(work)));
+      limit, workflow::co_unstarted(workflow::co_own(work)));
 }
 
 // Calls f with each item of the range, and waits for the work that it returns; at most `at_most` of

@@ -254,13 +254,14 @@ class WFTaskFactory {
   // Sends one command to Redis and receives its reply: get_req()->set_request() before the start,
   // get_resp()->get_result() in the callback. These functions are in the library workflow::store;
   // docs/redis.md says more. The URL is one of
-  //   redis://[user]:password@host:port/db         port 6379 and database 0 unless they are there
-  //   rediss://...                                 the same over TLS, which verifies the
-  //   certificate redis+unix://[user]:password@/path?db=0      a unix socket
-  //   redis+sentinel://[user]:password@host:port,host:port/name?db=0   the master of that name,
-  //   which
-  //                                                these Sentinels know; rediss+sentinel:// over
-  //                                                TLS
+  //   redis://[user]:password@host:port/db
+  //       The default port is 6379, the default database 0.
+  //   rediss://...
+  //       The same over TLS. The server's certificate is verified.
+  //   redis+unix://[user]:password@/path?db=0
+  //       A unix socket.
+  //   redis+sentinel://[user]:password@host:port,host:port/name?db=0
+  //       The master that these Sentinels know by that name. rediss+sentinel:// uses TLS.
   //
   // A reply that is an error ends the task with SUCCESS: see RedisValue::is_error(). In a cluster
   // the task follows MOVED and ASK. `retry_max`: a command is tried again if no connection could be

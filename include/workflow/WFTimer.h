@@ -152,7 +152,7 @@ enum WFTimerPace {
   // Ticks are due at multiples of the period from the first tick, without drift. Missed ticks are
   // left out.
   WF_TIMER_SKIP = 0,
-  // The same, but missed ticks follow at once.
+  // Ticks are due at multiples of the period, without drift. Missed ticks follow at once.
   WF_TIMER_BURST = 1,
   // The next tick is due one period after the previous one was due or, if that time is missed,
   // one period after the previous one is over.

@@ -274,8 +274,8 @@ class WFStoredTimer : public workflow::TaskBase<> {
   // How much later than due() the run began, by the clock of the store.
   std::chrono::microseconds lateness() const { return lateness_; }
   // Grows with each run and each move of any timer of the store; in a Redis with several shards, of
-  // any timer of the same name. Pass it to whatever the run
-  // changes, so that an earlier run that was taken for dead can be refused there.
+  // any timer of the same name. Pass it to whatever the run changes, so that an earlier run that
+  // was wrongly taken for dead can be refused there.
   uint64_t fence() const { return fence_; }
 
   // For how long no other process takes the timer. While the series runs the lease is extended by

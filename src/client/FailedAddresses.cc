@@ -19,10 +19,10 @@ std::string key_of(const HostAddress& address) {
 void FailedAddresses::failed(const HostAddress& address, int64_t now_ns) {
   try {
     MutexLock lock(mutex_);
-    if (until_ns_.size() >= kMost) {
+    if (until_ns_.size() >= kMax) {
       forget_old(now_ns);
     }
-    if (until_ns_.size() < kMost) {
+    if (until_ns_.size() < kMax) {
       until_ns_[key_of(address)] = saturating_add(now_ns, kAvoidedNs);
     }
   } catch (const std::bad_alloc&) {

@@ -19,7 +19,7 @@ class FailedAddresses {
   // turn. For other requests the address counts as failed until that one has succeeded.
   static constexpr int64_t kAvoidedNs = 30 * kNsPerSec;
   // At most this many are remembered.
-  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMax = 1024;
 
   // If there is no memory, nothing is remembered.
   void failed(const HostAddress& address, int64_t now_ns);

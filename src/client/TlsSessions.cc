@@ -40,7 +40,7 @@ void TlsSessions::keep(const std::string& endpoint, Kept kept) {
   } catch (const std::bad_alloc&) {
     return;  // the next handshake is a full one
   }
-  if (sessions_.size() > kMost) {
+  if (sessions_.size() > kMax) {
     // Drops any other session, because each of them saves only a little time.
     auto victim = sessions_.begin();
     if (victim->first == endpoint) {

@@ -11,10 +11,10 @@
 namespace workflow {
 
 // The last TLS session of each endpoint, so that the next connection can resume it (RFC 8446, 2.2).
-// At most kMost endpoints are remembered. Thread-safe.
+// At most kMax endpoints are remembered. Thread-safe.
 class TlsSessions {
  public:
-  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMax = 1024;
 
   // A TLS session that is kept. Freeing it may run user code that is attached to it, so the thread
   // that frees it holds no lock.

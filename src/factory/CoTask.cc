@@ -88,7 +88,7 @@ bool CoTask::begin() noexcept {
 }
 
 // Runs frames. Returns what they wait for, or null if there are none any more.
-SubTask* CoTask::take_turn() {
+SubTask* CoTask::run_frames() {
   if (!turn_->top && !begin()) return nullptr;
   CoFrame* const ran = run();
   if (!turn_->top) {  // so it was the outermost one
@@ -107,7 +107,7 @@ SubTask* CoTask::done() {
   came_back();
   CoTurn turn(top_);
   turn_ = &turn;
-  SubTask* const awaited = take_turn();
+  SubTask* const awaited = run_frames();
   top_ = turn.top;
   if (awaited && goes_on_after_stop()) return come_back_after(awaited, true);
   if (awaited) {

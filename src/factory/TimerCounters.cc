@@ -87,8 +87,8 @@ WFTimerStats TimerCounters::snapshot() {
   const uint64_t ended =
       stats.fired + stats.cancelled + stats.aborted + stats.failed + stats.dropped;
   stats.outstanding = stats.created > ended ? stats.created - ended : 0;
-  constexpr double kMost = 9.2e18;
-  stats.lateness.sum = std::chrono::nanoseconds(static_cast<int64_t>(std::min(sum_ns, kMost)));
+  constexpr double kMax = 9.2e18;
+  stats.lateness.sum = std::chrono::nanoseconds(static_cast<int64_t>(std::min(sum_ns, kMax)));
   stats.lateness.max = std::chrono::nanoseconds(max_ns);
   stats.longest_callback = std::chrono::nanoseconds(longest_ns);
   stats.longest_handler_wait = std::chrono::nanoseconds(HandlerPool::longest_wait_ns());

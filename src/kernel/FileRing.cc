@@ -18,13 +18,13 @@ namespace workflow {
 namespace {
 
 // The most that one system call transfers (read(2)).
-constexpr size_t kMostBytes = 0x7ffff000;
+constexpr size_t kMaxBytes = 0x7ffff000;
 // What the kernel lets a completion queue have.
-constexpr unsigned kMostCompletions = 65536;
+constexpr unsigned kMaxCompletions = 65536;
 
 // The most threads of the kernel for operations that block. They are many, so that a file system
 // that does not answer does not soon block the operations of others.
-constexpr unsigned kMostWorkers = 128;
+constexpr unsigned kMaxWorkers = 128;
 
 // From 5.12 on, operations that block run on threads of this process, with its credentials and
 // limits, and are completed in full as the system call is.
@@ -89,18 +89,18 @@ std::unique_ptr<FileRing> FileRing::create(HandlerPool& handlers, FileThreads& t
 
 int FileRing::open(int most_in_flight) {
   most_in_flight_ =
-      std::clamp(static_cast<unsigned>(std::max(most_in_flight, 1)), 1U, kMostCompletions / 2);
+      std::clamp(static_cast<unsigned>(std::max(most_in_flight, 1)), 1U, kMaxCompletions / 2);
   wake_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   if (!wake_fd_.valid()) return errno;
   struct io_uring_params params = {};
   params.flags = IORING_SETUP_CQSIZE;
-  params.cq_entries = std::max(most_in_flight_ + kMostCancels + 1, kBatch);
+  params.cq_entries = std::max(most_in_flight_ + kMaxCancels + 1, kBatch);
   if (const int result = ::io_uring_queue_init_params(kBatch, &ring_, &params); result < 0) {
     return -result;
   }
   ring_open_ = true;
   if ((params.features & kFeatures) != kFeatures || !supports_all()) return ENOSYS;
-  unsigned workers[2] = {kMostWorkers, 0};  // 0: unchanged
+  unsigned workers[2] = {kMaxWorkers, 0};  // 0: unchanged
   // A kernel before 5.15 keeps its own limit.
   ::io_uring_register_iowq_max_workers(&ring_, workers);
   const bool started =
@@ -126,7 +126,7 @@ FileRing::~FileRing() {
 
 bool FileRing::suits(const FileRequest& request) {
   using Kind = FileRequest::Kind;
-  if (request.path || request.offset < 0 || request.size > kMostBytes) return false;
+  if (request.path || request.offset < 0 || request.size > kMaxBytes) return false;
   const bool vector = request.kind == Kind::kReadVector || request.kind == Kind::kWriteVector;
   if (vector && (request.vector_count < 1 || request.vector_count > IOV_MAX)) return false;
   return has_positions(request.fd) && !(request.writes() && file_size_limited());
@@ -217,7 +217,7 @@ FileRing::Next FileRing::fill() {
     unsigned room = ::io_uring_sq_space_left(&ring_);
     arm = !wake_armed_ && !has_ended() && room > 0;
     room -= arm ? 1 : 0;
-    while (room > 0 && cancels_in_flight_ < kMostCancels && !to_cancel_.empty()) {
+    while (room > 0 && cancels_in_flight_ < kMaxCancels && !to_cancel_.empty()) {
       FileOperation* const operation = to_cancel_.pop_front();
       operation->in_ring_ = Place::kBegun;
       cancels.push_back(operation);
@@ -259,7 +259,7 @@ FileRing::Next FileRing::next_after(bool wakeable) {
     return wakeable ? Next::kWait : Next::kEnd;
   }
   const bool more = (!waiting_.empty() && in_flight_ < most_in_flight_) ||
-                    (!to_cancel_.empty() && cancels_in_flight_ < kMostCancels);
+                    (!to_cancel_.empty() && cancels_in_flight_ < kMaxCancels);
   return more || !wakeable ? Next::kSubmit : Next::kWait;
 }
 

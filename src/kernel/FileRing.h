@@ -28,7 +28,7 @@ namespace workflow {
 // Invariants:
 // 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
 //    withdraw() gives it back.
-// 2. At most most_in_flight_ operations, kMostCancels requests to cancel one, and the wake-up, are
+// 2. At most most_in_flight_ operations, kMaxCancels requests to cancel one, and the wake-up, are
 //    in the ring. The completion queue has room for all of them, so it never overflows. The others
 //    wait in waiting_ and to_cancel_, first in first out.
 // 3. While asleep_ is true the thread waits, or is about to, and only a completion or wake_fd_ will
@@ -73,7 +73,7 @@ class FileRing {
   // From this size on the copying is left to threads of the kernel.
   static constexpr size_t kAsyncBytes = size_t{256} * 1024;
   static constexpr long kRetryNs = 1'000'000;
-  static constexpr unsigned kMostCancels = 64;
+  static constexpr unsigned kMaxCancels = 64;
 
   FileRing(HandlerPool& handlers, FileThreads& threads) : handlers_(handlers), threads_(threads) {}
   // Returns 0 or an errno.

@@ -11,7 +11,7 @@ namespace {
 
 // The number of threads before any of them has blocked for long, and the highest number.
 constexpr int kThreads = 8;
-constexpr int kMostThreads = 128;
+constexpr int kMaxThreads = 128;
 // Virtual threads never wait for a disk.
 constexpr int kVirtualThreads = 2;
 
@@ -20,7 +20,7 @@ WorkerPool::Options options_for(int most) {
   return {.name = "wf-file",
           .threads = std::clamp(most, 1, usual),
           .grow_when_starved = true,
-          .max_threads = std::clamp(most, 1, kMostThreads),
+          .max_threads = std::clamp(most, 1, kMaxThreads),
           .one_by_one = true};  // what a thread has taken cannot be withdrawn
 }
 

@@ -39,13 +39,13 @@ class alignas(64) Intake {
   bool push(RunnableList& items) {
     if (items.empty()) return true;
     Runnable* const oldest = items.head_;
-    Runnable* const newest = turn_round(oldest);
+    Runnable* const newest = reverse(oldest);
     Runnable* top = top_.load(std::memory_order_acquire);
     schedule_point();
     do {
       if (top == mark()) {
         oldest->next_ = nullptr;  // it led to a top that was there before the intake was closed
-        turn_round(newest);       // the list is as it was
+        reverse(newest);          // the list is as it was
         return false;
       }
       oldest->next_ = top;
@@ -103,7 +103,7 @@ class alignas(64) Intake {
  private:
   // Links the items the other way round, and returns the one that is the first now. Afterwards the
   // former first item is the last one.
-  static Runnable* turn_round(Runnable* first) {
+  static Runnable* reverse(Runnable* first) {
     Runnable* turned = nullptr;
     while (Runnable* const item = first) {
       first = item->next_;

@@ -61,7 +61,7 @@ class ManualClock final : public Clock, private WorkerPool::Source {
   bool step_on_worker() WF_REQUIRES(stepping_);
 
   Mutex moving_;  // held by the thread whose call moves time
-  // Held by who looks whether time may move, and then moves it. The order is moving_, stepping_.
+  // Held while a thread checks whether time may move, and moves it. Lock order: moving_, stepping_.
   Mutex stepping_;
   // Which runtime's handlers may move time, and how far; null outside advance().
   Runtime* advancing_ WF_GUARDED_BY(stepping_) = nullptr;

@@ -99,8 +99,8 @@ class PollerTimers {
   // Called once per node, by its owner. The node stays queued until its clock shows the time of
   // due(), unless it is ended or moved, or the poller stops. The time kNever never comes.
   Start start(TimerNode* node, IfDue if_due = IfDue::kQueue);
-  // The same with kQueue and with this delay instead of due(). For a node that no other thread can
-  // move before the start.
+  // Starts the node with kQueue, and with this delay instead of due(). Only for nodes that no other
+  // thread can move before the start.
   Start start(TimerNode* node, int64_t delay_ns) {
     node->due_.store(TimerDue::after(delay_ns), std::memory_order_relaxed);
     return start(node);

@@ -43,8 +43,8 @@ int compute_threads_of(const Runtime::Options& options) {
 
 // More pollers than processors would only delay each other.
 int poller_threads_of(const Runtime::Options& options) {
-  constexpr int kMost = 4;
-  return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMost);
+  constexpr int kMax = 4;
+  return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMax);
 }
 
 std::atomic<int> forks{0};

@@ -48,7 +48,7 @@ Simulation::Result Simulation::run_until(int64_t until_ns) {
   scheduler_.run_others(until_ns);
   // A thread that still waits after a limited time may be waiting for something later.
   if (until_ns != kNever && !scheduler_.over_limit()) return {};
-  return judge("run()");
+  return outcome("run()");
 }
 
 Simulation::Result Simulation::stop() {
@@ -62,7 +62,7 @@ Simulation::Result Simulation::stop() {
     scheduler_.run_others(kNever);
     stopped_ = scheduler_.ended(exit);
   }
-  stop_result_ = judge("stop()");
+  stop_result_ = outcome("stop()");
   return stop_result_;
 }
 
@@ -70,7 +70,7 @@ void Simulation::sleep_for(int64_t duration_ns) {
   scheduler_.sleep_until(saturating_add(scheduler_.now_ns(), std::max<int64_t>(duration_ns, 0)));
 }
 
-Simulation::Result Simulation::judge(const char* during) {
+Simulation::Result Simulation::outcome(const char* during) {
   Result result;
   const char* what = "";
   if (scheduler_.over_limit()) {

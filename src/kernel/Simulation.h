@@ -67,7 +67,7 @@ class Simulation {
   };
 
   Result run_until(int64_t until_ns);
-  Result judge(const char* during);
+  Result outcome(const char* during);
 
   const ThreadContext outer_context_;
   FiberScheduler scheduler_;

@@ -95,7 +95,7 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
   return error;
 }
 
-void speak_only(SSL_CTX* context, const char* names) {
+void restrict_alpn(SSL_CTX* context, const char* names) {
   SSL_CTX_set_alpn_select_cb(context, select_protocol, const_cast<char*>(names));
 }
 

@@ -26,6 +26,6 @@ int use_certificate(SSL_CTX* context, const char* cert_file, const char* key_fil
 
 // Restricts a server to these protocols (RFC 7301), in the form "a,b" with the preferred one first.
 // A client that offers only other protocols is refused. `names` must live as long as the context.
-void speak_only(SSL_CTX* context, const char* names);
+void restrict_alpn(SSL_CTX* context, const char* names);
 
 }  // namespace workflow

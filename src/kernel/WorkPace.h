@@ -20,7 +20,7 @@ class WorkPace {
  public:
   // About twice what it costs to wake a sleeping thread, on both sides together.
   static constexpr int64_t kShareNs = 20'000;
-  static constexpr size_t kMostShared = 64;
+  static constexpr size_t kMaxShared = 64;
   // How long a nap is. The kernel adds about as much (timer slack, prctl(2)).
   static constexpr int64_t kNapNs = 50'000;
 
@@ -52,7 +52,7 @@ class WorkPace {
     }
     const auto in_time = static_cast<size_t>(kShareNs / item_ns_);
     const size_t fair = waiting / std::max<size_t>(workers, 1);
-    return std::clamp<size_t>(std::min(in_time, fair), 1, kMostShared);
+    return std::clamp<size_t>(std::min(in_time, fair), 1, kMaxShared);
   }
 
   // Whether another worker should be woken for that many items, although one is awake.
@@ -61,9 +61,9 @@ class WorkPace {
            static_cast<int64_t>(std::min<size_t>(waiting, kLongNs)) * item_ns_ > kShareNs;
   }
 
-  // The same for a worker that is awake already, and finds nothing else to do.
+  // Whether a worker that is awake and has nothing else to do should steal some of that many items.
   bool worth_stealing(size_t waiting) const {
-    return static_cast<int64_t>(std::min(waiting, kMostShared)) * item_ns_ > steal_ns_;
+    return static_cast<int64_t>(std::min(waiting, kMaxShared)) * item_ns_ > steal_ns_;
   }
 
   // A worker that was woken found so many items.

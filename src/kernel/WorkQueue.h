@@ -28,13 +28,13 @@ namespace workflow {
 // decides who reads which slot, and that follows from its modification order alone.
 class alignas(64) WorkQueue {
  public:
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMax = 64;
 
   WorkQueue() = default;
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  // Takes all items of a list of at most kMost items. The queue must be empty.
+  // Takes all items of a list of at most kMax items. The queue must be empty.
   void fill(RunnableList& items) {
     uint32_t count = 0;
     while (Runnable* const item = items.pop_front()) {
@@ -85,7 +85,7 @@ class alignas(64) WorkQueue {
   static uint32_t end_of(uint64_t range) { return static_cast<uint32_t>(range); }
 
   std::atomic<uint64_t> range_{0};  // `first` in the upper half, `end` in the lower half
-  std::array<Runnable*, kMost> slots_{};
+  std::array<Runnable*, kMax> slots_{};
 };
 
 }  // namespace workflow

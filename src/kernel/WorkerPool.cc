@@ -238,7 +238,7 @@ WorkerPool::Wake WorkerPool::claim_wake() {
   }
 }
 
-void WorkerPool::attend_slowly() {
+void WorkerPool::attend_locked() {
   mutex_.lock();
   unlock_and_wake();
 }

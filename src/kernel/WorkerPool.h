@@ -89,7 +89,7 @@ class WorkerPool {
     ~Source() = default;
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
-  // Of the supervisor, while it watches. Two ticks are the promised millisecond.
+  // The interval at which a watching supervisor looks. Two of them make the promised millisecond.
   static constexpr int64_t kTickNs = 500'000;
   static constexpr int kQuietTicks = 2;  // after these, in which nothing was taken, it stops
   static constexpr int64_t kSpareNs = 5'000'000'000;
@@ -173,7 +173,7 @@ class WorkerPool {
   // To be called after work was added without mutex_ (invariant 4).
   void attend() {
     if (unattended_.load(std::memory_order_seq_cst)) [[unlikely]] {
-      attend_slowly();
+      attend_locked();
     }
   }
 
@@ -237,7 +237,7 @@ class WorkerPool {
   // To be called before mutex_ is released, if something has changed on which invariant 2 depends.
   Wake claim_wake() WF_REQUIRES(mutex_);
   void notify(Wake wake);
-  void attend_slowly();
+  void attend_locked();
   bool work_waits() const WF_REQUIRES(mutex_) { return !returned_.empty() || waiting() > 0; }
   size_t work_waiting() const WF_REQUIRES(mutex_) { return returned_.size() + waiting(); }
   // The workers that will soon look for work without being woken.

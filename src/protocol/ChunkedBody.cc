@@ -57,17 +57,17 @@ size_t ChunkedBody::feed_line(const char* data, size_t size, const HttpLimits& l
   const void* found = std::memchr(data, '\n', size);
   size_t count =
       found == nullptr ? size : static_cast<size_t>(static_cast<const char*>(found) - data) + 1;
-  refusal_ = judge_size(raw->size() - line_start_ + count, found != nullptr, limits);
+  refusal_ = check_size(raw->size() - line_start_ + count, found != nullptr, limits);
   if (refusal_ == 0 && !raw->append(data, count)) refusal_ = kOutOfMemory;
   if (refusal_ != 0 || found == nullptr) return count;
-  refusal_ = judge_line({raw->data() + line_start_, raw->size() - line_start_}, limits, body_limit);
+  refusal_ = check_line({raw->data() + line_start_, raw->size() - line_start_}, limits, body_limit);
   if (pieces_ != nullptr) raw->clear();
   line_start_ = raw->size();
   return count;
 }
 
 // An incomplete line is too large when one more byte, its LF, would be too much.
-int ChunkedBody::judge_size(size_t line_size, bool complete, const HttpLimits& limits) const {
+int ChunkedBody::check_size(size_t line_size, bool complete, const HttpLimits& limits) const {
   size_t least = complete ? line_size : line_size + 1;
   switch (phase_) {
     case Phase::kSizeLine:
@@ -80,21 +80,21 @@ int ChunkedBody::judge_size(size_t line_size, bool complete, const HttpLimits& l
   }
 }
 
-int ChunkedBody::judge_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit) {
+int ChunkedBody::check_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit) {
   if (line.find('\r') != line.size() - kLineEndSize) return 400;
   switch (phase_) {
     case Phase::kSizeLine:
-      return judge_size_line(line, limits, body_limit);
+      return check_size_line(line, limits, body_limit);
     case Phase::kDataEnd:
       overhead_bytes_ += kLineEndSize;
       phase_ = Phase::kSizeLine;
       return grammar_.take(line.data(), line.size()) ? 0 : 400;
     default:
-      return judge_trailer_line(line, limits);
+      return check_trailer_line(line, limits);
   }
 }
 
-int ChunkedBody::judge_size_line(std::string_view line, const HttpLimits& limits,
+int ChunkedBody::check_size_line(std::string_view line, const HttpLimits& limits,
                                  uint64_t body_limit) {
   size_t digits = 0;
   while (hex_digit_value(line[digits]) >= 0)
@@ -116,7 +116,7 @@ int ChunkedBody::judge_size_line(std::string_view line, const HttpLimits& limits
   return 0;
 }
 
-int ChunkedBody::judge_trailer_line(std::string_view line, const HttpLimits& limits) {
+int ChunkedBody::check_trailer_line(std::string_view line, const HttpLimits& limits) {
   bool is_end = line.size() == kLineEndSize;
   field_bytes_ += line.size();
   if (!is_end && ++field_count_ > limits.header_fields) return 431;

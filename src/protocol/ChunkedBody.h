@@ -50,10 +50,10 @@ class ChunkedBody {
   bool store_data(const char* data, size_t count, ByteBuffer* raw);
   size_t feed_line(const char* data, size_t size, const HttpLimits& limits, uint64_t body_limit,
                    ByteBuffer* raw);
-  int judge_size(size_t line_size, bool complete, const HttpLimits& limits) const;
-  int judge_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit);
-  int judge_size_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit);
-  int judge_trailer_line(std::string_view line, const HttpLimits& limits);
+  int check_size(size_t line_size, bool complete, const HttpLimits& limits) const;
+  int check_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit);
+  int check_size_line(std::string_view line, const HttpLimits& limits, uint64_t body_limit);
+  int check_trailer_line(std::string_view line, const HttpLimits& limits);
 
   HttpPieces* const pieces_;
   ChunkGrammar grammar_;

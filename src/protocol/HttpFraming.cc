@@ -46,7 +46,7 @@ struct FramingFields {
 
 // Returns 0 for exactly one "chunked", 501 for a list that a recipient with more codings could
 // read, and 400 for a list that no recipient can read.
-int judge_transfer_coding(std::string_view value) {
+int check_transfer_coding(std::string_view value) {
   if (equal_ignoring_case(value, "chunked")) return 0;
   ListElements elements(value);
   std::string_view element;
@@ -68,7 +68,7 @@ Framing frame(const FramingFields& found, std::string_view version, bool until_c
   } else if (found.coding != nullptr) {
     // HTTP/1.0 has no transfer codings, so a server or proxy before us may have ignored the field.
     framing.refusal =
-        version == "HTTP/1.0" ? 400 : judge_transfer_coding(found.coding->value_view());
+        version == "HTTP/1.0" ? 400 : check_transfer_coding(found.coding->value_view());
     framing.body = BodyKind::kChunked;
   } else if (found.length != nullptr) {
     auto length = parse_content_length(found.length->value_view());

@@ -23,13 +23,13 @@ HttpHeadScanner::Result HttpHeadScanner::scan(const char* bytes, size_t size, bo
     if (found == nullptr) {
       scanned_ = size;
       std::string_view rest(bytes + line_start_, size - line_start_);
-      refusal_ = judge_incomplete_line(rest, limits);
+      refusal_ = check_incomplete_line(rest, limits);
       started_ = started_ || (!rest.empty() && rest[0] != '\r');
       return refusal_ == 0 ? Result::kMore : Result::kRefused;
     }
     size_t line_end = static_cast<size_t>(static_cast<const char*>(found) - bytes) + 1;
     std::string_view line(bytes + line_start_, line_end - line_start_);
-    refusal_ = judge_complete_line(line, is_request, limits);
+    refusal_ = check_complete_line(line, is_request, limits);
     if (refusal_ != 0) return Result::kRefused;
     line_start_ = scanned_ = line_end;
     if (fields_start_ == 0) start_ = line_end;
@@ -44,17 +44,17 @@ void HttpHeadScanner::drop_front() {
   start_ = 0;
 }
 
-int HttpHeadScanner::judge_complete_line(std::string_view line, bool is_request,
+int HttpHeadScanner::check_complete_line(std::string_view line, bool is_request,
                                          const HttpLimits& limits) {
-  if (fields_start_ != 0) return judge_field_line(line, limits);
+  if (fields_start_ != 0) return check_field_line(line, limits);
   if (line == "\r\n") return is_request && ++empty_lines_ <= limits.leading_empty_lines ? 0 : 400;
   started_ = true;
-  int refusal = judge_start_line(line, is_request, limits);
+  int refusal = check_start_line(line, is_request, limits);
   if (refusal == 0) fields_start_ = line_start_ + line.size();
   return refusal;
 }
 
-int HttpHeadScanner::judge_incomplete_line(std::string_view line, const HttpLimits& limits) const {
+int HttpHeadScanner::check_incomplete_line(std::string_view line, const HttpLimits& limits) const {
   if (line.empty()) return 0;
   if (fields_start_ == 0) {
     // Binary noise, such as a TLS hello, often has no line end to wait for.
@@ -67,7 +67,7 @@ int HttpHeadScanner::judge_incomplete_line(std::string_view line, const HttpLimi
   return too_large ? 431 : 0;
 }
 
-int HttpHeadScanner::judge_start_line(std::string_view line, bool is_request,
+int HttpHeadScanner::check_start_line(std::string_view line, bool is_request,
                                       const HttpLimits& limits) {
   if (!is_token_char(line[0])) return 400;
   if (line.size() > limits.request_line_bytes) return 414;
@@ -76,7 +76,7 @@ int HttpHeadScanner::judge_start_line(std::string_view line, bool is_request,
   return is_request ? parse_request_line(line) : parse_status_line(line);
 }
 
-int HttpHeadScanner::judge_field_line(std::string_view line, const HttpLimits& limits) {
+int HttpHeadScanner::check_field_line(std::string_view line, const HttpLimits& limits) {
   if (line.size() > limits.field_line_bytes ||
       line_start_ + line.size() - fields_start_ > limits.header_bytes) {
     return 431;

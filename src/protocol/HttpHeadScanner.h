@@ -47,10 +47,10 @@ class HttpHeadScanner {
     uint32_t size;
   };
 
-  int judge_complete_line(std::string_view line, bool is_request, const HttpLimits& limits);
-  int judge_incomplete_line(std::string_view line, const HttpLimits& limits) const;
-  int judge_start_line(std::string_view line, bool is_request, const HttpLimits& limits);
-  int judge_field_line(std::string_view line, const HttpLimits& limits);
+  int check_complete_line(std::string_view line, bool is_request, const HttpLimits& limits);
+  int check_incomplete_line(std::string_view line, const HttpLimits& limits) const;
+  int check_start_line(std::string_view line, bool is_request, const HttpLimits& limits);
+  int check_field_line(std::string_view line, const HttpLimits& limits);
   int parse_request_line(std::string_view line);
   int parse_status_line(std::string_view line);
 

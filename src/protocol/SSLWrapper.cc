@@ -52,7 +52,7 @@ bool use_memory_bios(SSL* ssl) {
 
 // Judges a call on `ssl` that has returned `result`. Returns 0 if the call only needs more bytes,
 // or else -1 with errno.
-int judge(SSL* ssl, int result) {
+int result_of(SSL* ssl, int result) {
   switch (SSL_get_error(ssl, result)) {
     case SSL_ERROR_WANT_READ:
       return 0;
@@ -77,7 +77,7 @@ int handshake(SSL* ssl, bool speaks_first) {
     }
     result = SSL_do_handshake(ssl);
   }
-  return result == 1 ? 1 : judge(ssl, result);
+  return result == 1 ? 1 : result_of(ssl, result);
 }
 
 int feed(SSL* ssl, const void* data, size_t size) {
@@ -187,7 +187,7 @@ int SSLWrapper::encrypt(const struct iovec vectors[], int count) {
       ERR_clear_error();
       int result = SSL_write_ex(ssl_, bytes, size, &written);
       // The call needs bytes from the peer, so the handshake is not complete.
-      if (result != 1) return judge(ssl_, result) < 0 ? -1 : fail(ENOTCONN);
+      if (result != 1) return result_of(ssl_, result) < 0 ? -1 : fail(ENOTCONN);
     }
     return 0;
   };
@@ -261,7 +261,7 @@ int SSLWrapper::decrypt() {
     ERR_clear_error();
     size_t size = 0;
     int result = SSL_peek_ex(ssl_, plain, sizeof plain, &size);
-    if (result != 1) return judge(ssl_, result);
+    if (result != 1) return result_of(ssl_, result);
     size_t taken = size;
     int appended = append_to(message, plain, &taken, size_limit);
     if (appended < 0) return -1;

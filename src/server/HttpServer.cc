@@ -81,7 +81,7 @@ std::string without_framing(std::string_view chunks) {
 }
 
 // Removes the chunks: Transfer-Encoding is sent to HTTP/1.1 clients only (RFC 9112, 6.1).
-void take_framing_off(HttpResponse* response) {
+void strip_framing(HttpResponse* response) {
   std::string chunks;
   response->get_output_body_merged(chunks);
   response->clear_output_body();
@@ -129,7 +129,7 @@ void prepare_body(const Protocol::RequestFacts& request, HttpResponse* response)
   const bool bodiless = has_no_body(request, response->get_status_code());
   if (!bodiless && !is_clearly_framed(request, response)) become_an_error(response);
   const std::string_view status = response->get_status_code();
-  if (!bodiless && request.is_http10 && response->is_chunked()) take_framing_off(response);
+  if (!bodiless && request.is_http10 && response->is_chunked()) strip_framing(response);
   const size_t size = response->get_output_body_size();
   if (bodiless) {
     erase_header(response, "Transfer-Encoding");

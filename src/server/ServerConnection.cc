@@ -30,7 +30,7 @@ bool ServerConnection::may_become(State next) const {
       return state_ < State::kLingering;
     case State::kClosing:
       return state_ < State::kClosing;
-    case State::kParted:
+    case State::kDetached:
       return state_ == State::kReading || state_ == State::kLingering;
     case State::kClosed:
       return true;
@@ -159,7 +159,7 @@ bool ServerConnection::read(RunnableList& finished) {
     if (stopping()) {
       // The client may be sending another request before it has read the last reply.
       lingering_.begin(exchanges_ > 0 && (reader_.exchange() || reader_.has_rest() || readable_));
-      last = State::kParted;
+      last = State::kDetached;
     } else if (std::exchange(readable_, false)) {
       bool drained = true;
       n = stream_.read(buffer, sizeof buffer, &drained);
@@ -566,7 +566,7 @@ bool ServerConnection::linger() {
     if (state_ != State::kLingering) return true;
     // Whether the client is sending is known once everything that has come was read.
     if (stopping() && (lingering_.is_sending() || !readable_)) {
-      last = State::kParted;
+      last = State::kDetached;
     } else if (!readable_ || lingering_.is_over(host_.params().linger_size_limit)) {
       return false;  // over the limit the socket stays open, unread, until its time is up
     } else {
@@ -601,7 +601,7 @@ void ServerConnection::on_closing() {
   }
   host_.connection_closed(this, std::move(cut_off_scope));
   MutexLock lock(mutex_);
-  if (state_ == State::kParted && stream_.is_open()) {
+  if (state_ == State::kDetached && stream_.is_open()) {
     const WFServerParams& params = host_.params();
     LingeringSocket::end_connection(
         poller_, stream_.take_fd(), in_ns(timeout_ns(params.linger_timeout)),

@@ -82,7 +82,7 @@ class ServerHost {
 //  kWriting      kClosing      an error, or the time limit; close_now(), any thread
 //  kLingering    kClosing      close_now(), any thread
 //  kReading, kLingering
-//                kParted       the server stops: LingeringSocket gets the descriptor
+//                kDetached       the server stops: LingeringSocket gets the descriptor
 //  any           kClosed       the descriptor is closed; start() has failed, any thread;
 //                              end_with_runtime()
 //
@@ -172,7 +172,7 @@ class ServerConnection final : public ReplyChannel {
     kWriting,
     kLingering,
     kClosing,
-    kParted,
+    kDetached,
     kClosed
   };
 
@@ -205,14 +205,14 @@ class ServerConnection final : public ReplyChannel {
   // The socket may take more now. `to_the_end`: writes all that it takes, because the poller stops.
   void continue_writing(bool to_the_end);
   void pushing_timed_out(bool stopped, RunnableList& finished);
-  // `last`: kClosed or kParted.
+  // `last`: kClosed or kDetached.
   void close(State last);
 
   // The rest is for any thread.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
   State state() const;
   bool is_over() const WF_REQUIRES(mutex_) {
-    return state_ == State::kParted || state_ == State::kClosed;
+    return state_ == State::kDetached || state_ == State::kClosed;
   }
   // Whether the table allows it.
   bool may_become(State next) const WF_REQUIRES(mutex_);

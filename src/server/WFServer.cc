@@ -66,7 +66,7 @@ SSL_CTX* WFServerBase::new_ssl_ctx(const char* cert_file, const char* key_file) 
     errno = error;
     return nullptr;
   }
-  if (params_.alpn_protocol) workflow::speak_only(tls.get(), params_.alpn_protocol);
+  if (params_.alpn_protocol) workflow::restrict_alpn(tls.get(), params_.alpn_protocol);
   return tls.release();
 }
 

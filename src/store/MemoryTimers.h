@@ -25,9 +25,9 @@ namespace workflow {
 // that it finds, except that count() and look() walk over what they count.
 //
 // Where the rules leave a choice:
-// 1. What blocked the timers that a claim ends may be taken by the same claim.
-// 2. Of each kind a claim takes fresh timers first. Of those that are due at the same time, it
-//    takes first what was stored first.
+// 1. If a claim ends a timer that blocks another, the same claim may take the blocked one.
+// 2. A claim takes the fresh timers of a kind before the overdue ones. Timers that are due at the
+//    same time are taken in the order in which they were stored.
 // 3. Lists show a timer whose lease is over as one that waits.
 //
 // A journal, if there is one, is told what changes. Then each request is followed by write().

@@ -66,7 +66,7 @@ void OwnedAnswers::trim(Session& session) {
 }
 
 void OwnedAnswers::drop_oldest(uint64_t kept) {
-  while (sessions_.size() > kMostSessions || answers_ > kFullSessions * remembered_) {
+  while (sessions_.size() > kMaxSessions || answers_ > kFullSessions * remembered_) {
     uint64_t oldest = 0;
     uint64_t oldest_use = std::numeric_limits<uint64_t>::max();
     for (const auto& [id, session] : sessions_) {

@@ -22,7 +22,7 @@ namespace workflow {
 // Invariants:
 // 1. A session has at most `remembered` answers, those with the largest numbers. Answers up to
 //    `forgotten` may be missing, those above are not.
-// 2. There are at most kMostSessions sessions, those that were used last. `used` counts uses. All
+// 2. There are at most kMaxSessions sessions, those that were used last. `used` counts uses. All
 //    together they have at most kFullSessions times `remembered` answers, so that memory is
 //    bounded: the session that was used longest ago goes first, as a whole.
 // 3. Once a session was dropped (has_dropped), what an unknown session has asked may be forgotten.
@@ -64,7 +64,7 @@ class OwnedAnswers final : public StoreAnswers {
   bool has_dropped() const { return has_dropped_; }
 
  private:
-  static constexpr size_t kMostSessions = 256;
+  static constexpr size_t kMaxSessions = 256;
   static constexpr size_t kFullSessions = 4;
 
   Found find(const WFStoreRequestId& id, WFStoreResult& result) override;

@@ -23,7 +23,7 @@ class RedisMasters {
   void forget(const RedisUrl& url);
 
  private:
-  // The Sentinels and the name. Who logs in does not matter.
+  // Made of the Sentinels and the master's name. The user and the password are not part of it.
   static std::string key_of(const RedisUrl& url);
 
   mutable Mutex mutex_;

@@ -17,9 +17,8 @@ namespace workflow {
 // Belongs to a message or a connection. Not thread-safe.
 //
 // Invariants:
-// 1. No memory is taken for a length that the peer announces, apart from kReserved elements for
-// each
-//    of the at most eight arrays that are open. Everything grows with what has arrived.
+// 1. A length that the peer announces allocates nothing, except kReserved elements for each of the
+//    open arrays, of which there are eight at most. Everything else grows with what has arrived.
 // 2. `task->obj` of an open array points to its value. That stays where it is, because the array in
 //    which it lies does not grow before it is complete.
 // 3. After a refusal nothing is parsed any more.

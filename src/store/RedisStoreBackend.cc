@@ -317,9 +317,9 @@ bool RedisStoreBackend::run(std::vector<Job>& jobs) {
 void RedisStoreBackend::fill(Lane& lane) {
   size_t bytes = 0;
   lane.under_way = 0;
-  for (size_t i = lane.done; i < lane.waiting.size() && lane.under_way < kMostAtOnce; i++) {
+  for (size_t i = lane.done; i < lane.waiting.size() && lane.under_way < kMaxAtOnce; i++) {
     bytes += lane.waiting[i].second->bytes();
-    if (lane.under_way > 0 && bytes > kMostBytes) break;
+    if (lane.under_way > 0 && bytes > kMaxBytes) break;
     lane.under_way++;
   }
 }
@@ -382,7 +382,7 @@ bool RedisStoreBackend::take_error(Lane& lane, RedisStoreNodes::Question& asked)
   }
   RedisStoreError error = RedisStoreError::of(text);
   std::string message = "Redis, shard " + std::to_string(asked.shard) + ": " + text;
-  if (starts_with_code(text, "NEWSERVER") && lane.openings++ < kMostOpenings) {
+  if (starts_with_code(text, "NEWSERVER") && lane.openings++ < kMaxOpenings) {
     error.error =
         opened_.open_again(nodes_, place_, asked.shard, *asked.node, time_argument(), &message);
     if (error.error == 0) return true;

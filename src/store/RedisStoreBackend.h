@@ -76,9 +76,9 @@ class RedisStoreBackend final : public StoreBackend {
     std::string message;
   };
 
-  static constexpr int kMostOpenings = 3;
-  static constexpr size_t kMostAtOnce = 100;
-  static constexpr size_t kMostBytes = 1'000'000;
+  static constexpr int kMaxOpenings = 3;
+  static constexpr size_t kMaxAtOnce = 100;
+  static constexpr size_t kMaxBytes = 1'000'000;
 
   RedisStoreBackend(RedisStorePlace place, const StoreBackendOptions& options, Clock* test_clock);
 

@@ -19,9 +19,9 @@ namespace {
 using protocol::RedisValue;
 
 // Lua counts exactly that far.
-constexpr int64_t kMostLengthUs = int64_t{1} << 50;
-constexpr size_t kMostCount = 1'000'000;
-constexpr uint64_t kMostOverdue = 10'000;
+constexpr int64_t kMaxLengthUs = int64_t{1} << 50;
+constexpr size_t kMaxCount = 1'000'000;
+constexpr uint64_t kMaxOverdue = 10'000;
 
 std::string padded(uint64_t number, size_t digits = 19) {
   const std::string text = std::to_string(number);
@@ -32,10 +32,10 @@ std::string time_text(int64_t us) {
   return padded(static_cast<uint64_t>(std::max<int64_t>(us, 0)));
 }
 std::string length_text(int64_t us) {
-  return std::to_string(std::clamp<int64_t>(us, 0, kMostLengthUs));
+  return std::to_string(std::clamp<int64_t>(us, 0, kMaxLengthUs));
 }
 std::string count_text(size_t count) {
-  return std::to_string(std::min(count, kMostCount));
+  return std::to_string(std::min(count, kMaxCount));
 }
 std::string session_key(uint64_t session) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -418,7 +418,7 @@ class Answers {
       what.unhandled += reply.count();
       if (!reply.good()) return false;
     }
-    what.overdue = std::min(what.overdue, kMostOverdue);
+    what.overdue = std::min(what.overdue, kMaxOverdue);
     what.unhandled = std::min(what.unhandled, what.overdue);
     return true;
   }

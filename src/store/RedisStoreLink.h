@@ -54,9 +54,9 @@ class RedisStoreLink {
   std::vector<Reply> ask(const std::vector<std::string>& commands);
   Reply ask(const std::string& command);
 
-  // Whether any reply has come kSilenceUs or more after the one before it, or after the connection
-  // was begun. It stays so, whatever comes then, until somebody has found out that the server is
-  // what it was: was_checked(). Replies that came after `began_us` were not part of that check.
+  // Whether a reply came kSilenceUs or more after the previous one, or after the connection was
+  // begun. Stays true until was_checked() reports that the server is still a master. That check
+  // began at `began_us`, so it says nothing about replies that came later.
   bool was_silent() const { return last_silence_us_ != 0; }
   void was_checked(int64_t began_us);
 

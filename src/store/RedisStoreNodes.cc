@@ -17,7 +17,7 @@ namespace workflow {
 namespace {
 
 constexpr int64_t kFirstPauseUs = 2'000;
-constexpr int64_t kMostPauseUs = 50'000;
+constexpr int64_t kMaxPauseUs = 50'000;
 
 int64_t steady_us() {
   return system_clock().now_ns() / 1000;
@@ -119,10 +119,10 @@ void RedisStoreNodes::ask(std::span<Question> questions) {
     bool pauses = false;
     const bool may_again = steady_us() < end_us;
     std::erase_if(attempts,
-                  [&](Attempt& attempt) { return !may_again || !comes_again(attempt, &pauses); });
+                  [&](Attempt& attempt) { return !may_again || !must_retry(attempt, &pauses); });
     if (pauses) {
       pause_for(pause_us);
-      pause_us = std::min(2 * pause_us, kMostPauseUs);
+      pause_us = std::min(2 * pause_us, kMaxPauseUs);
     }
   }
 }
@@ -156,7 +156,7 @@ RedisStoreLink::Patience RedisStoreNodes::patience() {
   return patience;
 }
 
-bool RedisStoreNodes::comes_again(Attempt& attempt, bool* pauses) {
+bool RedisStoreNodes::must_retry(Attempt& attempt, bool* pauses) {
   RedisStoreLink::Reply& reply = attempt.question->reply;
   if (reply.error != 0 || !reply.value.is_error()) return false;
   const std::string text = reply.value.string_value();
@@ -206,7 +206,7 @@ bool RedisStoreNodes::was_silent() const {
 bool RedisStoreNodes::is_still_right() {
   if (place_.kind == RedisStorePlace::Kind::kServer) return true;
   // A server may be silent again while it is asked. Then that is no answer.
-  for (int i = 0; was_silent() && i < kMostChecks; i++) {
+  for (int i = 0; was_silent() && i < kMaxChecks; i++) {
     if (!check_once()) return false;
   }
   return !was_silent();

@@ -35,12 +35,13 @@ struct RedisStoreNode {
 // The masters of a store, each with a connection, and which shard is where: one server, the master
 // that Sentinels name, or the masters of a Cluster.
 //
-// 1. What a server refuses because a slot moves or is elsewhere (MOVED, ASK, TRYAGAIN, CLUSTERDOWN)
-//    has not been executed. It is sent again to whom it concerns, for kPatienceUs at most.
-// 2. A server whose replies have come after a silence may have been replaced meanwhile, and not
-//    know it. What it has said counts only when is_still_right() has found that it is still a
-//    master. A failover takes longer than RedisStoreLink::kSilenceUs with any reasonable setting.
-// 3. All connections have ended when one of them has: connect() makes them anew.
+// 1. A command that is refused because its slot moves or is elsewhere (MOVED, ASK, TRYAGAIN,
+//    CLUSTERDOWN) has not been executed. It is sent again, to the node that has the slot, for at
+//    most kPatienceUs.
+// 2. A server that replies after a silence may have been replaced without knowing it. Its replies
+//    count only once is_still_right() has confirmed that it is still a master. With any reasonable
+//    setting a failover takes longer than RedisStoreLink::kSilenceUs.
+// 3. When one connection ends, all of them are ended. connect() makes new ones.
 //
 // Used by one thread at a time. Blocks.
 class RedisStoreNodes {
@@ -95,7 +96,7 @@ class RedisStoreNodes {
   static constexpr int kReplicasMs = 1000;
   static constexpr int kAbsentReplicasMs = 50;
 
-  static constexpr int kMostChecks = 3;
+  static constexpr int kMaxChecks = 3;
 
   // How long the servers that were used are waited for: as long as they are masters.
   RedisStoreLink::Patience patience();
@@ -106,7 +107,7 @@ class RedisStoreNodes {
   RedisStoreNode* add_node(const RedisUrl& url, int* error, std::string* message);
   void ask_once(std::span<Attempt> attempts);
   // Decides what follows from a reply. Returns whether it is asked again, `*pauses`: not at once.
-  bool comes_again(Attempt& attempt, bool* pauses);
+  bool must_retry(Attempt& attempt, bool* pauses);
   size_t slot_of(size_t shard) const;
 
   const RedisStorePlace& place_;

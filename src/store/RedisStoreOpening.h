@@ -11,9 +11,9 @@
 
 namespace workflow {
 
-// Opens the shards of a store, or makes them. Whoever opens a shard tells it which server it is on.
-// If that is another one than before, the epoch of the shard rises, and until somebody has said so
-// the shard refuses all requests (NEWSERVER).
+// Opens the shards of a store, or creates them. Opening a shard records the server it is on. On
+// another server than before, a shard refuses all requests (NEWSERVER) until it has been opened
+// there, which raises its epoch.
 //
 // Plain data, and functions that block.
 struct RedisStoreOpening {

@@ -16,7 +16,7 @@ namespace workflow {
 
 namespace {
 
-constexpr size_t kMostAsked = 9;
+constexpr size_t kMaxAsked = 9;
 
 // The Sentinels or nodes that may know the masters. Each is asked over a connection of its own,
 // because one that is there already may hang.
@@ -116,7 +116,7 @@ std::vector<RedisUrl::Server> some_of(std::vector<RedisUrl::Server> nodes,
       nodes.push_back(server);
     }
   }
-  nodes.resize(std::min(nodes.size(), kMostAsked));
+  nodes.resize(std::min(nodes.size(), kMaxAsked));
   return nodes;
 }
 
@@ -139,9 +139,9 @@ std::map<std::string, uint64_t> read_epochs(const std::string& nodes) {
   return epochs;
 }
 
-// What the nodes of a Cluster say, put together. Each slot is that of the master with the latest
-// config epoch among those that somebody takes for its master, which is how the nodes themselves
-// decide. Who knows of the latest change of all may not know all others yet.
+// Merges the answers of the nodes of a Cluster. Each slot belongs to the claimed master with the
+// latest config epoch, which is how the nodes themselves decide. No single answer is enough: a node
+// that knows the latest change may not know all earlier ones yet.
 class MergedSlots {
  public:
   MergedSlots() : epochs_(RedisSlots::kCount), owners_(RedisSlots::kCount, -1) {}

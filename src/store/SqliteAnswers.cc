@@ -90,7 +90,7 @@ void SqliteAnswers::drop_oldest(uint64_t kept) {
   save_sessions();
   {
     SqliteCursor row = count_sessions_.find();
-    if (!row.next() || row.integer(0) <= kMostSessions) return;
+    if (!row.next() || row.integer(0) <= kMaxSessions) return;
   }
   uint64_t oldest = 0;
   {

@@ -20,7 +20,7 @@ namespace workflow {
 // Invariants:
 // 1. A session has at most `remembered` rows, those with the largest numbers. Rows up to
 //    `forgotten` may have been deleted, those above have not.
-// 2. At most kMostSessions sessions have a row, those that were used last, unless another one is
+// 2. At most kMaxSessions sessions have a row, those that were used last, unless another one is
 //    just being dropped. `used` grows with each use, even if the clock has been set back. The
 //    answers of a session that was dropped are deleted a few at a time (meta.dropping), one session
 //    after the other.
@@ -45,7 +45,7 @@ class SqliteAnswers final : public StoreAnswers {
   }
 
  private:
-  static constexpr int64_t kMostSessions = 256;
+  static constexpr int64_t kMaxSessions = 256;
   static constexpr int64_t kDroppedRows = 64;  // deleted in one transaction
 
   struct Session {

@@ -39,7 +39,7 @@ int say(int error, const std::string& what, std::string* message) {
   return error;
 }
 
-int say_errno(const std::string& path, std::string* message) {
+int errno_message(const std::string& path, std::string* message) {
   const int error = errno;
   return say(error, path + ": " + std::strerror(error), message);
 }
@@ -92,17 +92,17 @@ int SqliteFile::check_directory(std::string* message) const {
     type = settings_.file_system_type(directory);
   } else {
     struct statfs status = {};
-    if (::statfs(directory.c_str(), &status) != 0) return say_errno(directory, message);
+    if (::statfs(directory.c_str(), &status) != 0) return errno_message(directory, message);
     type = static_cast<long>(status.f_type);
   }
   if (is_network_file_system(type)) {
     return say(ENOTSUP, directory + ": a store must not be on a network file system", message);
   }
   if (exists()) {
-    if (!allows(path_, R_OK)) return say_errno(path_, message);
+    if (!allows(path_, R_OK)) return errno_message(path_, message);
     if (!allows(path_, W_OK)) return say(EROFS, path_ + ": the file can only be read", message);
   }
-  if (!allows(directory, W_OK | X_OK)) return say_errno(directory, message);
+  if (!allows(directory, W_OK | X_OK)) return errno_message(directory, message);
   return 0;
 }
 
@@ -121,7 +121,7 @@ int SqliteFile::create(int64_t now_us, std::string* message) const {
   uint64_t identity = 0;
   while (identity == 0) {
     if (::getrandom(&identity, sizeof identity, 0) < 0 && errno != EINTR) {
-      return say_errno("getrandom", message);
+      return errno_message("getrandom", message);
     }
   }
   {
@@ -150,13 +150,13 @@ int SqliteFile::create(int64_t now_us, std::string* message) const {
     ::unlink(draft.c_str());
   } else if ((errno != EPERM && errno != EOPNOTSUPP) ||
              ::rename(draft.c_str(), path_.c_str()) != 0) {
-    const int error = say_errno(path_, message);
+    const int error = errno_message(path_, message);
     remove_database(draft);
     return error;
   }
   if (const int error = sync_directory(directory_of(path_))) {
     errno = error;
-    return say_errno(directory_of(path_), message);
+    return errno_message(directory_of(path_), message);
   }
   return 0;
 }
@@ -199,7 +199,7 @@ int SqliteFile::check_header(std::string* message) const {
 int SqliteFile::open(std::string* message) {
   if (const int error = check_header(message)) return error;
   struct stat status = {};
-  if (::stat(path_.c_str(), &status) != 0) return say_errno(path_, message);
+  if (::stat(path_.c_str(), &status) != 0) return errno_message(path_, message);
   device_ = status.st_dev;
   inode_ = status.st_ino;
   log_bytes_ = 0;

@@ -28,7 +28,7 @@ void SqliteNews::tell() {
 void SqliteNews::listen(uint32_t word, uint32_t told) {
   std::atomic<uint32_t>& news = queue_.page().news;
   while (!stops_) {
-    SqliteQueue::wait(news, word, kMostSleepMs);
+    SqliteQueue::wait(news, word, kMaxSleepMs);
     word = news;
     const uint32_t others = word - own_;
     if (static_cast<int32_t>(others - told) > 0) {

@@ -29,7 +29,7 @@ class SqliteNews {
 
  private:
   // A thread that was woken before it slept would sleep until the next news.
-  static constexpr int kMostSleepMs = 1000;
+  static constexpr int kMaxSleepMs = 1000;
 
   // `word` is the counter as it was seen last, and `told` what others have added to it.
   void listen(uint32_t word, uint32_t told);

@@ -174,9 +174,9 @@ int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offse
 
 // Hands a call on to the base. FUNCTION is a member of sqlite3_io_methods.
 template <auto FUNCTION>
-struct HandOn;
+struct Forward;
 template <class... ARGUMENTS, int (*sqlite3_io_methods::*FUNCTION)(sqlite3_file*, ARGUMENTS...)>
-struct HandOn<FUNCTION> {
+struct Forward<FUNCTION> {
   static int call(sqlite3_file* file, ARGUMENTS... arguments) {
     return (base(file)->pMethods->*FUNCTION)(base(file), arguments...);
   }
@@ -191,19 +191,19 @@ const sqlite3_io_methods kMethods = {
     x_close,
     x_read,
     x_write,
-    HandOn<&sqlite3_io_methods::xTruncate>::call,
-    HandOn<&sqlite3_io_methods::xSync>::call,
-    HandOn<&sqlite3_io_methods::xFileSize>::call,
-    HandOn<&sqlite3_io_methods::xLock>::call,
-    HandOn<&sqlite3_io_methods::xUnlock>::call,
-    HandOn<&sqlite3_io_methods::xCheckReservedLock>::call,
-    HandOn<&sqlite3_io_methods::xFileControl>::call,
-    HandOn<&sqlite3_io_methods::xSectorSize>::call,
-    HandOn<&sqlite3_io_methods::xDeviceCharacteristics>::call,
-    HandOn<&sqlite3_io_methods::xShmMap>::call,
-    HandOn<&sqlite3_io_methods::xShmLock>::call,
+    Forward<&sqlite3_io_methods::xTruncate>::call,
+    Forward<&sqlite3_io_methods::xSync>::call,
+    Forward<&sqlite3_io_methods::xFileSize>::call,
+    Forward<&sqlite3_io_methods::xLock>::call,
+    Forward<&sqlite3_io_methods::xUnlock>::call,
+    Forward<&sqlite3_io_methods::xCheckReservedLock>::call,
+    Forward<&sqlite3_io_methods::xFileControl>::call,
+    Forward<&sqlite3_io_methods::xSectorSize>::call,
+    Forward<&sqlite3_io_methods::xDeviceCharacteristics>::call,
+    Forward<&sqlite3_io_methods::xShmMap>::call,
+    Forward<&sqlite3_io_methods::xShmLock>::call,
     x_shm_barrier,
-    HandOn<&sqlite3_io_methods::xShmUnmap>::call,
+    Forward<&sqlite3_io_methods::xShmUnmap>::call,
     nullptr,
     nullptr,
 };

@@ -216,7 +216,7 @@ void SqliteStore::use_reserve() {
 size_t SqliteStore::group_size(std::span<StoreRequest* const> requests) {
   size_t size = 0;
   size_t bytes = 0;
-  for (; size < requests.size() && size < kMostRequests && bytes < kMostBytes; size++) {
+  for (; size < requests.size() && size < kMaxRequests && bytes < kMaxBytes; size++) {
     if (const auto* schedule = std::get_if<ScheduleRequest>(&requests[size]->what)) {
       bytes += schedule->spec.payload.size() + schedule->spec.name.size();
     }

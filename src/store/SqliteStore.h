@@ -84,8 +84,8 @@ class SqliteStore {
 
  private:
   // The most requests, and bytes of payloads, of one transaction.
-  static constexpr size_t kMostRequests = 4096;
-  static constexpr size_t kMostBytes = size_t{8} * 1024 * 1024;
+  static constexpr size_t kMaxRequests = 4096;
+  static constexpr size_t kMaxBytes = size_t{8} * 1024 * 1024;
 
   // Notes that this process has the store open, as far as it may.
   int enter(std::string* message);

@@ -427,7 +427,7 @@ void SqliteTimers::carry_out(LookRequest& request, int64_t now_us) {
   for (const int64_t kind : kinds_.all()) {
     uint64_t count = 0;
     {
-      SqliteCursor row = count_overdue_.find(kind, before_us, kMostOverdue - request.overdue);
+      SqliteCursor row = count_overdue_.find(kind, before_us, kMaxOverdue - request.overdue);
       count = row.next() ? row.unsigned_integer(0) : 0;
     }
     request.overdue += count;

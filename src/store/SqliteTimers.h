@@ -61,7 +61,7 @@ class SqliteTimers {
  private:
   // A timer that is due this much later, or earlier, is news.
   static constexpr int64_t kSoonUs = 1'100'000;
-  static constexpr uint64_t kMostOverdue = 10'000;  // that a LookRequest counts
+  static constexpr uint64_t kMaxOverdue = 10'000;  // that a LookRequest counts
 
   struct Found {
     uint64_t id;

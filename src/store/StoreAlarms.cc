@@ -118,7 +118,7 @@ void StoreAlarms::set_look() {
             when_alive(&StoreAlarms::look_lost));
 }
 
-bool StoreAlarms::took_loss() {
+bool StoreAlarms::lost_an_alarm() {
   MutexLock lock(mutex_);
   return std::exchange(lost_, false);
 }

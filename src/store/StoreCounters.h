@@ -30,9 +30,9 @@ class StoreCounters {
         values.buckets[i] = buckets_[i].load(std::memory_order_relaxed);
         values.count += values.buckets[i];
       }
-      constexpr double kMost = 9.2e18;
+      constexpr double kMax = 9.2e18;
       values.sum = std::chrono::nanoseconds(
-          static_cast<int64_t>(std::min(sum_ns_.load(std::memory_order_relaxed), kMost)));
+          static_cast<int64_t>(std::min(sum_ns_.load(std::memory_order_relaxed), kMax)));
       values.max = std::chrono::nanoseconds(max_ns_.load(std::memory_order_relaxed));
       return values;
     }

@@ -173,7 +173,7 @@ void StoreEngine::run() {
     std::unique_ptr<StoreGroup> group;
     bool had_memory = failed_ || take_group(group);
     lock.unlock();
-    had_memory = had_memory && take_turn(tries_to_reopen, group.get());
+    had_memory = had_memory && run_turn(tries_to_reopen, group.get());
     if (!had_memory && group) {
       give_back(*group);
     }
@@ -187,7 +187,7 @@ void StoreEngine::run() {
       claim_ = extend_ = look_ = true;
       alarms_.set_all_again();
       reopen_ = reopen_ || failed_;
-    } else if (alarms_.took_loss()) {
+    } else if (alarms_.lost_an_alarm()) {
       pause();
     }
     gather();
@@ -196,7 +196,7 @@ void StoreEngine::run() {
   }
 }
 
-bool StoreEngine::take_turn(bool tries_to_reopen, StoreGroup* group) {
+bool StoreEngine::run_turn(bool tries_to_reopen, StoreGroup* group) {
   try {
     if (tries_to_reopen) {
       reopen();

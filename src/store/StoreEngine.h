@@ -37,9 +37,9 @@ namespace workflow {
 // 2. Each call that is submitted is answered exactly once, unless its task has ended before.
 // 3. The finish of a run is asked for exactly once, and again only if the store has failed and the
 //    lease is not over.
-// 4. User code never runs on the thread of the engine. mutex_ is not held when a scope is
-// cancelled,
-//    when an answer is made known, or when the backend is called, except for its time.
+// 4. User code never runs on the thread of the engine. mutex_ is not held while a scope is
+//    cancelled, an answer is delivered or the backend is called. The one call of the backend that
+//    is made under it is now_us().
 // 5. When memory runs out, what was asked for ends with ENOMEM, in doubt if the store may have seen
 //    it, and the timers that were claimed run again after their leases. The thread tries again
 //    after a pause, and sets the alarms that could not be set. Once the engine stops it makes no
@@ -106,7 +106,7 @@ class StoreEngine final : public Service,
   bool has_work() const WF_REQUIRES(mutex_);
   // Both return false if memory has run out.
   bool take_group(std::unique_ptr<StoreGroup>& group) WF_REQUIRES(mutex_);
-  bool take_turn(bool tries_to_reopen, StoreGroup* group);
+  bool run_turn(bool tries_to_reopen, StoreGroup* group);
   void fill(StoreGroup& group) WF_REQUIRES(mutex_);
   bool stops();
   // After a failure that would repeat itself at once. Ends early when the engine stops.
@@ -172,8 +172,8 @@ class StoreEngine final : public Service,
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
 
-  // How much will have come when every caller that got an answer from the last group has come
-  // again, and how long that group took. The next `gather_pause_` groups do not wait for them.
+  // The length of the queue at which every caller answered by the last group has come again, and
+  // how long that group took. The next `gather_pause_` groups do not wait for such callers.
   size_t expected_ WF_GUARDED_BY(mutex_) = 0;
   int64_t group_ns_ WF_GUARDED_BY(mutex_) = 0;
   unsigned gather_pause_ WF_GUARDED_BY(mutex_) = 0;

@@ -75,8 +75,8 @@ struct RescheduleRequest {
 struct ClaimRequest {
   struct Kind {
     std::string name;
-    // At most so many, those first that have been due for at most `fresh_us`, then those that have
-    // been due for longer. Of each the oldest first.
+    // The most timers to claim. Timers that have been due for at most `fresh_us` come before the
+    // overdue ones. Within each group, the oldest come first.
     size_t max = 0;
     size_t max_overdue = 0;  // of those that have been due for longer
   };

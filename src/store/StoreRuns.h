@@ -74,8 +74,8 @@ class StoreRuns {
   // The run with that fence, or null.
   std::shared_ptr<StoreRun> find(const RunId& id) const;
 
-  // Whether leases must be extended now. It then says so again only after a while, in case that the
-  // store does not answer.
+  // Whether leases must be extended now. After it has returned true, it returns false for a while,
+  // so that a store that does not answer is not asked again and again.
   bool must_extend(int64_t now_us);
   // The runs whose leases are about to be lost, each once.
   std::vector<Notice> about_to_be_lost(int64_t now_us);

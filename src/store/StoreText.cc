@@ -19,10 +19,10 @@ bool StoreText::read_cursor(const std::string& cursor, ListRequest& list) {
 }
 
 std::string StoreText::quoted(std::string_view text) {
-  constexpr size_t kMost = 40;
+  constexpr size_t kMax = 40;
   constexpr char kDigits[] = "0123456789abcdef";
   std::string result = "\"";
-  for (const char c : text.substr(0, kMost)) {
+  for (const char c : text.substr(0, kMax)) {
     if (c >= ' ' && c <= '~') {
       result += c;
     } else {
@@ -32,7 +32,7 @@ std::string StoreText::quoted(std::string_view text) {
       result += kDigits[byte & 15];
     }
   }
-  return result + (text.size() > kMost ? "\"..." : "\"");
+  return result + (text.size() > kMax ? "\"..." : "\"");
 }
 
 std::string StoreText::label_value(std::string_view text) {

@@ -113,7 +113,7 @@ size_t all_bytes_taken() {
 }
 
 // Without optimisation clang keeps more in frames, and that is how sanitizers are used.
-constexpr size_t kMost = test_support::kSanitized ? 450 : 320;
+constexpr size_t kMax = test_support::kSanitized ? 450 : 320;
 
 // 64 bytes for its task, 112 for its frame (96 with clang) and 136 for its timer.
 TEST(CoroutineAllocations, ASleepingCoroutineTakes320Bytes) {
@@ -129,7 +129,7 @@ TEST(CoroutineAllocations, ASleepingCoroutineTakes320Bytes) {
     const size_t bytes = all_bytes_taken();
     start(n);
     EXPECT_EQ(sleeping, n + n / 10);
-    EXPECT_LE((all_bytes_taken() - bytes) / n, kMost);
+    EXPECT_LE((all_bytes_taken() - bytes) / n, kMax);
     co_return;  // they end with the process
   };
   wf::wait(run);

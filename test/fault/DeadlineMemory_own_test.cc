@@ -29,7 +29,8 @@ class FileDeadlineMemory : public probes::OnEachBackend {
  protected:
   FileDeadlineMemory() : fd_(open(make_file("0123"), O_RDONLY)) {}
 
-  // Reads side by side, of one deadline; the n-th allocation fails, none for 0. Whether one did.
+  // Starts several reads inside one deadline while the n-th allocation fails (0: none fails).
+  // Returns whether an allocation has failed.
   bool read_with_failure(long n) {
     std::array<std::string, kBranches> buffers;
     std::array<std::atomic<int>, kBranches> calls{};

@@ -202,7 +202,7 @@ TEST_F(ResolverFilesTest, ASilentServerEndsTheTrialOfDomains) {
   EXPECT_EQ(server_.asked("host.two.test"), 0U);
 }
 
-TEST_F(ResolverFilesTest, ServersTakeTurnsIfTheyShall) {
+TEST_F(ResolverFilesTest, OptionRotateMakesServersTakeTurns) {
   FakeDnsServer other;
   options_.files.servers = {server_.address(), other.address()};
   write_conf("options rotate\n");

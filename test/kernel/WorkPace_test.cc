@@ -31,7 +31,7 @@ TEST(WorkPace, ShortItemsAreTakenTogether) {
   const size_t share = pace.share(1000, 1);
   EXPECT_GT(share, 10u);
   EXPECT_LE(static_cast<int64_t>(share) * kShortNs, WorkPace::kShareNs);
-  EXPECT_LE(share, WorkPace::kMostShared);
+  EXPECT_LE(share, WorkPace::kMaxShared);
   EXPECT_EQ(pace.share(6, 1), 6u);
   EXPECT_EQ(pace.share(6, 3), 2u) << "the workers share what waits";
   EXPECT_EQ(pace.share(1, 3), 1u);

@@ -41,7 +41,7 @@ void fill(WorkQueue& queue, std::array<CountedItem, N>& items) {
 
 TEST(WorkQueue, ItsOwnerRemovesTheOldest) {
   WorkQueue queue;
-  std::array<CountedItem, WorkQueue::kMost> items;
+  std::array<CountedItem, WorkQueue::kMax> items;
   for (int round = 0; round < 3; round++) {
     EXPECT_EQ(queue.pop(), nullptr);
     fill(queue, items);

@@ -20,12 +20,12 @@
 // Threads that create, start, cancel and reschedule timers of all clocks at random, while another
 // one sets the wall clock and suspends the system; then an account of every timer:
 //
-// 1. The callback of each ran once.
-// 2. Who ended it was told so once, by handle or by name, and then, and only then, the outcome is
-//    ECANCELED.
-// 3. None that nobody rescheduled expired before its clock had ever shown its deadline.
-// 4. Once the clocks are past all deadlines every timer ends, unless it is cancelled; or the
-//    library stops, and it ends as ABORTED.
+// 1. The callback of each timer ran once.
+// 2. At most one call, by handle or by name, reported that it ended the timer. One did if, and only
+//    if, the outcome is ECANCELED.
+// 3. A timer that was never rescheduled did not expire before its clock had shown its deadline.
+// 4. Once the clocks are past all deadlines, every timer has ended: it expired, was cancelled, or
+//    was ABORTED because the library stopped.
 
 namespace race {
 namespace {

@@ -21,13 +21,12 @@
 //
 // 1. The callback of a started timer ran once, that of a dropped one never.
 // 2. At most one call was told that it won, and then, and only then, the outcome is ECANCELED.
-// 3. Who was told that it is done found the callback returned, or the timer dropped; so did
-//    everyone whose cancel_and_wait() returned.
-// 4. None expired before what the last reschedule that won had asked for.
-// 5. No thread was told that it is too late, or done, and later that it has won.
-// 6. A timer that was refused when it was created ended with the error that it said then, and
-// nobody
-//    won against it.
+// 3. When a call returned DONE, or cancel_and_wait() returned, the callback had returned or the
+//    timer had been dropped.
+// 4. No timer expired before the time set by the last reschedule that won.
+// 5. After a call of a thread had returned RUNNING or DONE, no later call of that thread won.
+// 6. A timer that was refused at its creation ended with the error that get_error() returned then,
+//    and no call won against it.
 
 namespace race {
 namespace {
@@ -55,7 +54,7 @@ class HandleRound final : public Round {
   std::string finish() override {
     join_threads();
     for (Timer& timer : timers_) {
-      judge(timer, timer.handle.cancel_and_wait());
+      check(timer, timer.handle.cancel_and_wait());
     }
     std::string wrong = problem();
     for (size_t i = 0; i < kTimers && wrong.empty(); i++) {
@@ -175,7 +174,7 @@ class HandleRound final : public Round {
   void cancel(Timer& timer, bool& told_late) {
     const WFTimerVerdict verdict = timer.handle.cancel();
     look_back(verdict, told_late);
-    judge(timer, verdict);
+    check(timer, verdict);
   }
 
   void meddle(size_t i, Timer& timer, TestRandom& random, bool& told_late) {
@@ -190,7 +189,7 @@ class HandleRound final : public Round {
         break;
       case 2:
         if (timer.callbacks > 0) {  // it was started: who waits for a start may wait for a thread
-          judge(timer, timer.handle.cancel_and_wait());
+          check(timer, timer.handle.cancel_and_wait());
           require(timer.gone, "cancel_and_wait returns before the end");
         }
         break;
@@ -209,7 +208,7 @@ class HandleRound final : public Round {
     told_late = told_late || verdict == WF_TIMER_RUNNING || verdict == WF_TIMER_DONE;
   }
 
-  void judge(Timer& timer, WFTimerVerdict verdict) {
+  void check(Timer& timer, WFTimerVerdict verdict) {
     timer.won += verdict == WF_TIMER_WON;
     require(verdict != WF_TIMER_DONE || timer.gone, "done, says cancel, and it is not");
     require(verdict != WF_TIMER_UNKNOWN, "unknown");

@@ -28,7 +28,7 @@ using test_support::TestRandom;
 
 constexpr int kMaxPieceUs = 800;
 constexpr int kMaxPauseUs = 4000;
-constexpr size_t kMostBytes = size_t{1024} * 1024;
+constexpr size_t kMaxBytes = size_t{1024} * 1024;
 
 // The account of one request. It outlives the tasks of that request.
 class StreamAccount {
@@ -80,7 +80,7 @@ class StreamAccount {
     if (random_.one_in(3)) {
       return stream.create_room_task([this](WFStreamTask* task) { note(task, 0); });
     }
-    const size_t size = 1 + random_.below(kMostBytes);
+    const size_t size = 1 + random_.below(kMaxBytes);
     return stream.create_write_task(std::string(size, 'x'),
                                     [this, size](WFStreamTask* task) { note(task, size); });
   }

@@ -18,7 +18,7 @@ using test_support::text_of;
 
 const fs::path kFolder = fs::path(SOURCE_TREE) / "test" / "recipes";
 
-constexpr size_t kMostLines = 25;
+constexpr size_t kMaxLines = 25;
 
 // What stands between each line `begin` and the next line `end`.
 std::vector<std::string> parts_of(const fs::path& path, std::string_view begin,
@@ -79,7 +79,7 @@ TEST(RecipesPage, RecipesAreShort) {
     size_t count = 0;
     for (std::string line; std::getline(lines, line);)
       count += line.empty() ? 0 : 1;
-    EXPECT_LE(count, kMostLines) << code;
+    EXPECT_LE(count, kMaxLines) << code;
   }
 }
 

@@ -66,7 +66,7 @@ class Load {
   // Operations per second.
   static constexpr int64_t kRate = 10'000;
   // No more operations than this are under way: a slow machine has a lower rate.
-  static constexpr int64_t kMostUnderWay = 5'000;
+  static constexpr int64_t kMaxUnderWay = 5'000;
   // So many timers wait to be cancelled.
   static constexpr size_t kStored = 1'000;
 
@@ -83,7 +83,7 @@ class Load {
     const auto elapsed = std::min<steady_clock::duration>(now - last_, milliseconds(100));
     last_ = now;
     owed_ += std::chrono::duration<double>(elapsed).count() * static_cast<double>(kRate);
-    for (; owed_ >= 1 && under_way < kMostUnderWay; owed_--) {
+    for (; owed_ >= 1 && under_way < kMaxUnderWay; owed_--) {
       if (!cancel_one(kStored)) {
         schedule_one();
       }

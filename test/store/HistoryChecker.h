@@ -37,7 +37,7 @@ class HistoryChecker {
   }
 
  private:
-  static constexpr size_t kMostConfigurations = 200'000;
+  static constexpr size_t kMaxConfigurations = 200'000;
 
   struct Event {
     int64_t us = 0;
@@ -81,7 +81,7 @@ class HistoryChecker {
       }
       Configurations next = configurations_after(configurations, event.operation);
       if (next.empty()) return report(event.operation, configurations);
-      if (next.size() > kMostConfigurations) return "too many possibilities";
+      if (next.size() > kMaxConfigurations) return "too many possibilities";
       open_.erase(event.operation);
       configurations = std::move(next);
     }

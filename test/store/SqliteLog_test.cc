@@ -17,7 +17,7 @@ constexpr uintmax_t kMiB = 1024 * 1024;
 // Much smaller than that of users, which only takes longer to fill.
 constexpr int64_t kLogBytes = 8 * kMiB;
 // The log has most of its promised size plus what one of our groups adds.
-constexpr uintmax_t kMostLog = 13 * kMiB;
+constexpr uintmax_t kMaxLog = 13 * kMiB;
 
 workflow::SqliteSettings small_log() {
   workflow::SqliteSettings settings;
@@ -62,7 +62,7 @@ TEST(SqliteLog, BeginsAnewBeforeItIsLarge) {
   const std::string path = directory.path("timers");
   const auto backend = open_backend(path, options_of(workflow::system_clock()), small_log());
   ASSERT_TRUE(backend);
-  EXPECT_LE(log_after(*backend, path, 24 * kMiB), kMostLog);
+  EXPECT_LE(log_after(*backend, path, 24 * kMiB), kMaxLog);
   // It was copied meanwhile.
   EXPECT_GT(std::filesystem::file_size(path), 2 * kMiB);
 }

@@ -72,7 +72,7 @@ class World {
     simulation_.spawn([this] { restart(); });
     const WFSimulationResult result = simulation_.run();
     EXPECT_TRUE(result.ok()) << result.description;
-    judge();
+    check();
     close_all();
     const WFSimulationResult stopped = simulation_.stop();
     EXPECT_TRUE(stopped.ok()) << stopped.description;
@@ -351,7 +351,7 @@ class World {
 
   // The end --------------------------------------------------------------------------------------
 
-  void judge() {
+  void check() {
     for (size_t id = 0; id < scheduled_.size(); id++) {
       const Scheduled& scheduled = scheduled_[id];
       if (!scheduled.stored) {

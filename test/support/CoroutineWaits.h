@@ -44,7 +44,7 @@ struct WaitKind {
 std::span<const WaitKind> local_wait_kinds();
 std::span<const WaitKind> network_wait_kinds();
 
-// What has been done to a coroutine that waits. A way is noted before it is gone.
+// What a test has done to end a coroutine's wait. Each flag is set before the attempt is made.
 struct WaitWays {
   std::atomic<bool> brought{false};
   std::atomic<bool> canceled{false};   // its scope, with ECANCELED
@@ -53,9 +53,9 @@ struct WaitWays {
   std::atomic<bool> dropped{false};    // its series was cancelled
 };
 
-// Where one coroutine waits: what it waits for, and an account of its frames. It outlives the
-// coroutine. Thread-safe, but that what is said to be for after the end is called when the
-// coroutine has gone.
+// What one coroutine waits for, and a count of its frames. It outlives the coroutine. Thread-safe,
+// except for the functions marked "After the end", which may be called only when the coroutine is
+// gone.
 class WaitPlace {
  public:
   // The name is that of everything in it; no other place has it at the same time. Not in a

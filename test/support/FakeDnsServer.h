@@ -45,8 +45,8 @@ struct DnsReply {
   bool in_single_bytes = false;  // by TCP, each in a segment of its own
 };
 
-// A name server on a port of 127.0.0.1, by UDP and TCP. Names it was not told of do not exist.
-// Its own thread; the rest is thread-safe.
+// A name server on a port of 127.0.0.1, by UDP and TCP, with a thread of its own. A name that was
+// not set does not exist. Thread-safe.
 class FakeDnsServer {
  public:
   FakeDnsServer();
@@ -57,7 +57,7 @@ class FakeDnsServer {
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   void set(const std::string& name, DnsReply reply);
-  // For questions of this type only, which it goes before the above for.
+  // Sets the reply to questions of this type only. It takes precedence over the call above.
   void set(const std::string& name, int type, DnsReply reply);
   // For names it was not told of.
   void set_others(DnsReply reply);

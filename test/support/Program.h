@@ -14,21 +14,21 @@
 namespace test_support {
 
 struct ProgramOptions {
-  // "NAME=value". Besides, the program sees a PATH, a plain locale and no home; with
-  // `keeps_environment` instead all that this process sees.
+  // "NAME=value". These are added to a minimal environment (PATH, the C locale, no HOME) or, with
+  // `keeps_environment`, to the environment of this process.
   std::vector<std::string> environment = {};
   bool keeps_environment = false;
   // Descriptors of this process that the program finds as 3, 4, ...
   std::vector<int> inherited = {};
-  // Else it goes where this process's goes.
+  // Whether output() includes stderr. If not, the program inherits the stderr of this process.
   bool stderr_is_output = false;
-  // What ends it. Not SIGKILL for one that has processes of its own to end.
+  // The signal that the destructor sends. A program with child processes needs one that it can
+  // handle, not SIGKILL.
   int end_signal = SIGKILL;
 };
 
-// A program that runs as a process of its own with pipes for stdin and stdout. It is ended by its
-// pid at the latest by the destructor, and by the system when the thread that made it ends, however
-// that comes. Not thread-safe.
+// A child process with pipes for stdin and stdout. The destructor ends it by its pid if it still
+// runs. The system ends it if the thread that created it ends for any reason. Not thread-safe.
 class Program {
  public:
   // `name`: a path, or looked for in the folders of the system. One that cannot be run says so on
@@ -44,10 +44,12 @@ class Program {
   const std::string& output() const { return output_; }
   void signal(int number) const;
   void close_stdin() { stdin_.reset(); }
-  // False when it does not take all of it. Waits while it reads nothing.
+  // Writes `text` to stdin. Blocks while the program reads nothing. Returns false if the program
+  // does not take all of it.
   bool write(std::string_view text);
 
-  // Until `text` was printed so many times; false when it ends or takes too long without.
+  // Waits until the program has printed `text` `times` times. Returns false if it ends first, or
+  // takes too long.
   bool prints(std::string_view text, int times = 1);
   // The port in the first "127.0.0.1:<port>" printed; 0 when there is none.
   uint16_t port();

@@ -80,12 +80,12 @@ struct Totals {
   void print() const;
 };
 
-// Whether so much has happened that the race was one. The seed, and how busy the machine is, decide
-// how many rounds that takes.
+// Returns whether enough of each outcome was seen for the test to mean something. How many rounds
+// that takes depends on the seed and on how busy the machine is.
 using Enough = std::function<bool(const Totals&)>;
 
-// Whether a race goes on after so many rounds: up to `count`, and as long as there was not enough,
-// up to 20 times as many. Without `enough`, `count` rounds are enough.
+// Whether another round follows. A race runs `count` rounds. If `enough` is set and returns false
+// then, the race goes on until it returns true, for at most 20 * `count` rounds.
 bool goes_on(uint64_t rounds_done, uint64_t count, const Totals& totals, const Enough& enough);
 
 using Begin = std::function<std::unique_ptr<Round>(uint64_t number, workflow::Runtime* runtime)>;

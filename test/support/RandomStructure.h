@@ -25,9 +25,9 @@ namespace test_support {
 // 5. The callbacks of the tasks of one series never run at once.
 //
 // Callbacks push tasks, sleep, count counters and, if wanted, cancel the series they are in and
-// those around it. The root is a parallel or graph in a series of its own. It ends when the
-// leaves did and open_gate() was called so often as said; until then others may cancel() its
-// branches.
+// those around it. The root is a parallel or graph in a series of its own. It ends when all leaves
+// have ended and open_gate() has been called Options::gates times. Until then other threads may
+// cancel() its branches.
 //
 // It uses no test framework, and no lock around a call to the library. It outlives the tasks.
 class RandomStructure {

@@ -5,8 +5,9 @@
 
 namespace test_support {
 
-// The seed of a random test: that of the environment variable WORKFLOW_TEST_SEED, else a fresh
-// one. Printed at the first call, so that a failure can be replayed. The same for the process.
+// Returns the seed of this process's random tests: WORKFLOW_TEST_SEED from the environment, or else
+// a fresh one. Every call returns the same seed. The first call prints it, so that a failure can be
+// replayed.
 uint64_t test_seed();
 
 // The number in an environment variable; `fallback` when it is not set.

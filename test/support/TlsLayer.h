@@ -10,8 +10,8 @@
 namespace server_test {
 
 // The client's side of TLS, between bytes and records in memory, by OpenSSL alone, so that the
-// library is not tested with itself. Who has the socket moves the records: so nothing
-// blocks or raises SIGPIPE that would not in the clear. Not thread-safe.
+// library is not tested with itself. The owner of the socket moves the records, so TLS adds no call
+// that blocks or raises SIGPIPE. Not thread-safe.
 class TlsLayer {
  public:
   enum class Result { kDone, kNeedsRecords, kEnd, kFailed };

@@ -17,7 +17,7 @@ namespace {
 
 // What is sent is in memory until it has been sent. A larger file is sent in ranges, each of which
 // may be shorter than what was asked for (RFC 9110, 15.3.7); whole, it is refused.
-constexpr off_t kMostBytes = 64 * 1024 * 1024;
+constexpr off_t kMaxBytes = 64 * 1024 * 1024;
 
 const char* type_of(const std::string& name) {
   static constexpr std::pair<const char*, const char*> kTypes[] = {
@@ -124,8 +124,8 @@ void FileReply::send_file() {
     set("Content-Range", "bytes */" + std::to_string(size));
     return fail(status_);
   }
-  if (status_ == HttpStatusPartialContent) range_.size = std::min(range_.size, kMostBytes);
-  if (range_.size > kMostBytes) return fail(HttpStatusForbidden);
+  if (status_ == HttpStatusPartialContent) range_.size = std::min(range_.size, kMaxBytes);
+  if (range_.size > kMaxBytes) return fail(HttpStatusForbidden);
   if (is_head || range_.size == 0) return finish();
   body_.reset(new (std::nothrow) char[static_cast<size_t>(range_.size)]);
   if (!body_) return fail(HttpStatusServiceUnavailable);

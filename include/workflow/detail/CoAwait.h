@@ -108,8 +108,8 @@ class [[nodiscard]] CoWork {
   T *task_;
 };
 
-// An object of the first type is what `co_await` waits for a task with; these differ in what they
-// give.
+// The classes CoPlainAwaiter to CoGrantAwaiter are the awaiters of tasks. They differ in what a
+// `co_await` gives.
 
 // The awaiter of a task without a value.
 template <class T>
@@ -153,7 +153,7 @@ class CoValueAwaiter {
     CoAccess::add_callback(task_, [this] {
       end_.state = task_->get_state();
       end_.error = task_->get_error();
-      if (end_ || kSaysWhy) end_.value.emplace(co_value(task_));
+      if (end_ || kAlwaysHasResult) end_.value.emplace(co_value(task_));
     });
     waiter_->wait_for(task_);
   }
@@ -161,7 +161,7 @@ class CoValueAwaiter {
 
  private:
   // The result of a task that has failed says why.
-  static constexpr bool kSaysWhy = requires(T * task) { task->result(); };
+  static constexpr bool kAlwaysHasResult = requires(T * task) { task->result(); };
 
   CoTask *const waiter_;
   T *const task_;
@@ -191,8 +191,8 @@ class CoConditionalAwaiter {
   ConditionalEnd end_;
 };
 
-// What was granted, and must be given back: `back` is called with it, unless give() has been called
-// before the object is destroyed. So a result that nobody gets to know is given back.
+// Owns something that was granted and must be given back, such as a resource. Unless give() was
+// called before, the destructor passes it to `back`. So a result that nobody reads is not lost.
 template <class BACK>
 class CoGranted {
  public:
@@ -414,7 +414,7 @@ class CoPromise;
 // How a coroutine's promise becomes what its function returns. clang 14 would need the result
 // itself to be movable.
 template <class T>
-struct CoBorn {
+struct CoReturnObject {
   CoPromise<T> *promise;
 };
 
@@ -460,7 +460,7 @@ template <class T>
 class CoPromise : public CoAwaits {
  public:
   auto initial_suspend() noexcept { return initial<alignof(CoPromise)>(); }
-  CoBorn<T> get_return_object() noexcept { return {this}; }
+  CoReturnObject<T> get_return_object() noexcept { return {this}; }
 
   template <class U = T>
   requires std::is_convertible_v<U &&, T>
@@ -482,7 +482,7 @@ template <class T>
 class CoPromise<T &> : public CoAwaits {
  public:
   auto initial_suspend() noexcept { return initial<alignof(CoPromise)>(); }
-  CoBorn<T &> get_return_object() noexcept { return {this}; }
+  CoReturnObject<T &> get_return_object() noexcept { return {this}; }
   void return_value(T &value) noexcept { value_ = &value; }
   T &take() {
     if (auto exception = take_exception()) std::rethrow_exception(std::move(exception));
@@ -497,7 +497,7 @@ template <>
 class CoPromise<void> : public CoAwaits {
  public:
   auto initial_suspend() noexcept { return initial<alignof(CoPromise)>(); }
-  CoBorn<void> get_return_object() noexcept { return {this}; }
+  CoReturnObject<void> get_return_object() noexcept { return {this}; }
   void return_void() noexcept {}
   void take() {
     if (auto exception = take_exception()) std::rethrow_exception(std::move(exception));

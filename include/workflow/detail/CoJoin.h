@@ -65,12 +65,12 @@ struct CoSlot {
 
 // Owns a coroutine that has not begun.
 template <class T>
-class CoUnbegun {
+class CoUnstarted {
  public:
-  explicit CoUnbegun(CoPromise<T> *frame) : frame_(frame) {}
-  CoUnbegun(CoUnbegun &&other) noexcept : frame_(other.release()) {}
-  CoUnbegun &operator=(CoUnbegun &&) = delete;
-  ~CoUnbegun() {
+  explicit CoUnstarted(CoPromise<T> *frame) : frame_(frame) {}
+  CoUnstarted(CoUnstarted &&other) noexcept : frame_(other.release()) {}
+  CoUnstarted &operator=(CoUnstarted &&) = delete;
+  ~CoUnstarted() {
     if (frame_) frame_->destroy();
   }
   CoPromise<T> *release() { return std::exchange(frame_, nullptr); }
@@ -132,10 +132,10 @@ WFCo<typename CoOutcomeOf<W>::type> co_await_task(CoOwned<W> work) {
 // An owner of a work. Nothing throws here, so of several works all have owners before the first
 // coroutine is made that may lack memory.
 template <class T>
-CoUnbegun<T> co_own(WFCo<T> &co) {
+CoUnstarted<T> co_own(WFCo<T> &co) {
   CoPromise<T> *const frame = CoAccess::release(co);
   if (!frame) co_misuse("a coroutine that was awaited before is given away");
-  return CoUnbegun<T>(frame);
+  return CoUnstarted<T>(frame);
 }
 template <class W>
 CoOwned<W> co_own(W &work) {
@@ -144,17 +144,17 @@ CoOwned<W> co_own(W &work) {
 
 // A work as a coroutine.
 template <class T>
-CoUnbegun<T> co_unbegun(CoUnbegun<T> &&owned) {
+CoUnstarted<T> co_unstarted(CoUnstarted<T> &&owned) {
   return std::move(owned);
 }
 template <class W>
-auto co_unbegun(CoOwned<W> &&owned) {
+auto co_unstarted(CoOwned<W> &&owned) {
   auto co = co_await_task(std::move(owned));
   return co_own(co);
 }
 template <class... OWNED>
-auto co_all_unbegun(OWNED... owned) {
-  return std::tuple<decltype(co_unbegun(std::move(owned)))...>(co_unbegun(std::move(owned))...);
+auto co_all_unstarted(OWNED... owned) {
+  return std::tuple<decltype(co_unstarted(std::move(owned)))...>(co_unstarted(std::move(owned))...);
 }
 template <class W>
 struct CoResultOfWork {
@@ -177,7 +177,7 @@ enum class CoPolicy {
 template <class T>
 class CoChildBranch final : public CoBranch {
  public:
-  CoChildBranch(CoUnbegun<T> child, CoSlot<T> *slot, CoPolicy policy, size_t index)
+  CoChildBranch(CoUnstarted<T> child, CoSlot<T> *slot, CoPolicy policy, size_t index)
       : child_(std::move(child)), slot_(slot), policy_(policy), index_(index) {}
 
  private:
@@ -195,7 +195,7 @@ class CoChildBranch final : public CoBranch {
     }
   }
 
-  CoUnbegun<T> child_;
+  CoUnstarted<T> child_;
   CoPromise<T> *frame_ = nullptr;
   CoSlot<T> *const slot_;
   const CoPolicy policy_;
@@ -253,7 +253,7 @@ class CoNewGroup {
 };
 
 template <class... T, size_t... I>
-void co_add(CoNewGroup &group, std::tuple<CoUnbegun<T>...> &children,
+void co_add(CoNewGroup &group, std::tuple<CoUnstarted<T>...> &children,
             std::tuple<CoSlot<T>...> &slots, CoPolicy policy, std::index_sequence<I...>) {
   (group->add(
        new CoChildBranch<T>(std::move(std::get<I>(children)), &std::get<I>(slots), policy, I)),
@@ -261,7 +261,7 @@ void co_add(CoNewGroup &group, std::tuple<CoUnbegun<T>...> &children,
 }
 
 template <class... T>
-WFCo<std::tuple<CoStored<T>...>> co_all(std::tuple<CoUnbegun<T>...> children) {
+WFCo<std::tuple<CoStored<T>...>> co_all(std::tuple<CoUnstarted<T>...> children) {
   std::tuple<CoSlot<T>...> slots;
   CoNewGroup group(co_no_limit());
   co_add(group, children, slots, CoPolicy::kAll, std::index_sequence_for<T...>());
@@ -312,7 +312,7 @@ CoEnded<T> co_ended(CoSlot<T> &slot, const WFEnd &end) {
 }
 
 template <class... T>
-WFCo<std::tuple<CoEnded<T>...>> co_all_ended(std::tuple<CoUnbegun<T>...> children) {
+WFCo<std::tuple<CoEnded<T>...>> co_all_ended(std::tuple<CoUnstarted<T>...> children) {
   std::tuple<CoSlot<T>...> slots;
   CoNewGroup group(co_no_limit());
   co_add(group, children, slots, CoPolicy::kEnded, std::index_sequence_for<T...>());
@@ -364,7 +364,7 @@ FIRST co_first_from(std::tuple<CoSlot<T>...> &slots, size_t index) {
 }
 
 template <class... T>
-WFCo<WFFirst<CoStored<T>...>> co_any(std::tuple<CoUnbegun<T>...> children) {
+WFCo<WFFirst<CoStored<T>...>> co_any(std::tuple<CoUnstarted<T>...> children) {
   std::tuple<CoSlot<T>...> slots;
   CoNewGroup group(co_no_limit());
   co_add(group, children, slots, CoPolicy::kFirst, std::index_sequence_for<T...>());
@@ -373,7 +373,7 @@ WFCo<WFFirst<CoStored<T>...>> co_any(std::tuple<CoUnbegun<T>...> children) {
 }
 
 template <class T>
-WFCo<CoEnded<T>> co_within(Duration limit, CoUnbegun<T> child) {
+WFCo<CoEnded<T>> co_within(Duration limit, CoUnstarted<T> child) {
   CoSlot<T> slot;
   CoNewGroup group(limit);
   group->add(new CoChildBranch<T>(std::move(child), &slot, CoPolicy::kAll, 0));

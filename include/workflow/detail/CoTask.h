@@ -110,10 +110,10 @@ class CoFrame {
 
   static constexpr uintptr_t kShifted = 1;
 
-  // The program and the library may be of different compilers, so all do the same here. A frame
-  // begins with the functions that resume and destroy it, and the promise follows `offset` bytes
-  // behind, which begins with this object. Or all of that begins a word behind `address`. Then the
-  // first of the places is where caller_ is.
+  // The program and the library may be built by different compilers, so the layout is detected at
+  // run time. A frame begins with the functions that resume and destroy it, and the promise, which
+  // begins with this object, follows `offset` bytes after `address`. In the other layout all of
+  // this begins one word later; then what is read below as where_ is in fact caller_.
   static void locate(void *address, size_t offset) noexcept {
     auto *frame = reinterpret_cast<CoFrame *>(static_cast<char *>(address) + offset);
     const auto begin = reinterpret_cast<uintptr_t>(address);
@@ -206,7 +206,7 @@ class CoTask : public TaskBase<> {
     }
   }
 
-  // A new coroutine that throws before it has a caller: whether somebody takes the exception.
+  // Whether somebody takes an exception of a coroutine that was just created and has no caller yet.
   virtual bool takes_exceptions() const { return false; }
 
  protected:
@@ -218,7 +218,7 @@ class CoTask : public TaskBase<> {
   // The outermost frame has ended, and will be destroyed when this returns. `exception`: what it
   // has thrown, or null. If `frame` is null, make_frame() has thrown.
   virtual void ended(CoFrame * /*frame*/, std::exception_ptr /*exception*/) noexcept {}
-  // The frames are gone: of a coroutine that has ended, or was dropped, begun or not.
+  // Called when all frames are destroyed: the coroutine has ended or was dropped, begun or not.
   virtual void frames_gone() noexcept {}
 
   void dispatch() override { subtask_done(); }
@@ -232,7 +232,7 @@ class CoTask : public TaskBase<> {
 
   bool begin() noexcept;
   CoFrame *run();
-  SubTask *take_turn();
+  SubTask *run_frames();
   bool goes_on_after_stop();
   void destroy_frames() noexcept;
 
