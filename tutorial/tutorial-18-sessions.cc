@@ -35,7 +35,7 @@ int main(int argc, char* argv[]) {
   size_t renewed = 0;
   for (int requests = 0; requests < 10; requests++) {
     for (const WFTimerHandle& handle : handles) {
-      renewed += handle.reschedule(minutes(30)) == WF_TIMER_WON;
+      renewed += handle.reschedule(minutes(30)) == WFTimerMove::kWon;
     }
   }
   std::printf("%zu renewals\n", renewed);
@@ -44,7 +44,7 @@ int main(int argc, char* argv[]) {
   size_t cancelled = 0;
   for (size_t i = 0; i < sessions; i++) {
     if (i % 2 == 0) {
-      cancelled += handles[i].cancel() == WF_TIMER_WON;
+      cancelled += handles[i].cancel() == WFTimerCancel::kWon;
     } else {
       handles[i].reschedule(milliseconds(20));
     }
@@ -56,5 +56,5 @@ int main(int argc, char* argv[]) {
   // A handle is safe to use when its timer is gone.
   std::printf(
       "renewed then: %s\n",
-      !handles.empty() && handles[0].reschedule(minutes(30)) == WF_TIMER_WON ? "yes" : "no");
+      !handles.empty() && handles[0].reschedule(minutes(30)) == WFTimerMove::kWon ? "yes" : "no");
 }

@@ -46,31 +46,42 @@ class TimerSlots;
 // dropped. A *poller* is a thread of the library, or several, with a queue of timers for each
 // clock. In the costs, n is the length of such a queue. docs/glossary.md explains the other terms.
 
-// What a call about one timer has found. It holds whatever other threads do at the same time: of
-// all calls that try to end a timer, at most one succeeds.
-enum WFTimerVerdict {
+// What WFTimerHandle::cancel() and cancel_and_wait() have found. It holds whatever other threads do
+// at the same time: of all calls that try to end a timer, at most one succeeds.
+enum class WFTimerCancel {
   // Returned by cancel_and_wait() only, where it would wait for itself. The call has cancelled the
-  // timer if that was still possible, but has not waited. The verdict does not say whether this
-  // call was the one that ended the timer.
-  WF_TIMER_WOULD_DEADLOCK = -1,
-  // The call took effect. After cancel(), the callback sees SYS_ERROR with ECANCELED, unless the
-  // timer is dropped.
-  WF_TIMER_WON = 0,
-  // Too late: the timer was refused, its time has come, or something else has ended it. Its
-  // callback runs now or soon or, if it was not dispatched, after the dispatch, unless it is
-  // dropped. After such a verdict no call through a handle of the timer succeeds. There is one
-  // exception: reschedule() also returns this while a periodic timer is out of its queue for a tick
-  // (only a moment if ticks overlap). That timer goes on, and later calls may succeed. (If
-  // reschedule() has returned this for a timer with a name, a cancel by that name may still come in
-  // time.)
-  WF_TIMER_RUNNING = 1,
+  // timer if that was still possible, but has not waited. The value does not say whether this call
+  // was the one that ended the timer.
+  kWouldDeadlock = -1,
+  // This call has ended the timer. Its callback sees SYS_ERROR with ECANCELED, unless the timer is
+  // dropped.
+  kWon = 0,
+  // The timer was refused, its time has come, or something else has ended it. Its callback runs now
+  // or soon or, if it was not dispatched, after the dispatch, unless it is dropped. After this
+  // answer no call through a handle of the timer succeeds.
+  kTooLate = 1,
   // Its callback has returned, and what it had captured is destroyed, or the timer was dropped.
-  WF_TIMER_DONE = 2,
+  kDone = 2,
   // The handle refers to no timer.
-  WF_TIMER_UNKNOWN = 3,
-  // Returned by reschedule() only. Nothing has changed, because the WFTimerDue names another clock
-  // than the timer's.
-  WF_TIMER_OTHER_CLOCK = 4,
+  kNoTimer = 3,
+};
+
+// What WFTimerHandle::reschedule() has found. It holds whatever other threads do at the same time.
+// In all cases but kWon the call has changed nothing.
+enum class WFTimerMove {
+  // The timer has its new time.
+  kWon = 0,
+  // As WFTimerCancel::kTooLate, with one exception: it is also the answer while a periodic timer is
+  // out of its queue for a tick (only a moment if ticks overlap). That timer goes on, and later
+  // calls may succeed. (After this answer a cancel by the name of the timer may still come in
+  // time.)
+  kTooLate = 1,
+  // As WFTimerCancel::kDone.
+  kDone = 2,
+  // The handle refers to no timer.
+  kNoTimer = 3,
+  // The WFTimerDue names another clock than the timer's.
+  kOtherClock = 4,
 };
 
 // Refers to one timer, with or without a name. A handle is safe to use for ever, even long after
@@ -84,26 +95,26 @@ class WFTimerHandle {
   // A handle that refers to no timer.
   WFTimerHandle() = default;
 
-  // Ends the timer. After WF_TIMER_WON the callback runs soon, after a tick that is running or, if
-  // the timer was not dispatched yet, after the dispatch: on a thread of the library, never inside
-  // this call. O(log n).
-  WFTimerVerdict cancel() const;
+  // Ends the timer. After kWon the callback runs soon, after a tick that is running or, if the
+  // timer was not dispatched yet, after the dispatch: on a thread of the library, never inside this
+  // call. O(log n).
+  WFTimerCancel cancel() const;
 
-  // Calls cancel() and returns its verdict, but only after the callback has returned and all that
+  // Calls cancel() and returns its answer, but only after the callback has returned and all that
   // the callback and the tick function had captured is destroyed, whatever ended the timer. A timer
   // that was not dispatched yet is waited for until it is dispatched and ends, or is dropped. If
   // this blocks a thread of the library, another one does that thread's other work meanwhile.
   //
   // In the callback or a tick of that very timer, or in a destructor of what these have captured,
-  // it returns WF_TIMER_WOULD_DEADLOCK at once, with errno EDEADLK. Other circles are not detected:
-  // for example, two callbacks that wait for each other's timers wait for ever.
-  WFTimerVerdict cancel_and_wait() const;
+  // it returns kWouldDeadlock at once, with errno EDEADLK. Other circles are not detected: for
+  // example, two callbacks that wait for each other's timers wait for ever.
+  WFTimerCancel cancel_and_wait() const;
 
   // Makes the timer expire at `due`, which may be earlier or later than its present time. A delay
   // counts from now, by the timer's clock; if the timer was not dispatched yet, it counts from the
-  // dispatch. After WF_TIMER_WON the timer expires at that time, unless something ends it or moves
-  // it again before. Moving it to a later time costs O(1), to an earlier one O(log n).
-  WFTimerVerdict reschedule(const WFTimerDue &due) const;
+  // dispatch. After kWon the timer expires at that time, unless something ends it or moves it again
+  // before. Moving it to a later time costs O(1), to an earlier one O(log n).
+  WFTimerMove reschedule(const WFTimerDue &due) const;
 
   // The time until the timer expires, by the timer's clock as it stands now: 0 if it is overdue,
   // nanoseconds::max() if it never expires. Before the dispatch it is the delay, or the time until
@@ -169,7 +180,7 @@ struct WFTimerPeriod {
   bool overlap = false;
   // When the first tick is due. All ticks use the clock of this time. If empty, the first tick is
   // due one period after the dispatch of the timer, by the monotonic clock.
-  std::optional<WFTimerDue> first;
+  std::optional<WFTimerDue> first = std::nullopt;
 };
 
 // One tick of a periodic timer, valid while the tick runs.
@@ -194,19 +205,19 @@ class WFTimerTick {
 };
 
 // The stage that a timer has reached on the way to its callback.
-enum WFTimerStage {
-  WF_TIMER_CREATED = 0,  // not dispatched yet
-  WF_TIMER_WAITING = 1,
-  WF_TIMER_ENDING = 2,   // it has left its queue, and its callback runs soon; perhaps a cancel by
-                         // name still comes in time
-  WF_TIMER_TICKING = 3,  // a periodic timer: it is in a tick, is about to be, or is ending
+enum class WFTimerStage {
+  kCreated = 0,  // not dispatched yet
+  kWaiting = 1,
+  kEnding = 2,  // it has left its queue, and its callback runs soon; perhaps a cancel by name still
+                // comes in time
+  kTicking = 3,  // a periodic timer: it is in a tick, is about to be, or is ending
 };
 
 // A named timer, as it was when for_each() or list() came to it.
 struct WFTimerInfo {
   std::string name;
   uint64_t tag = 0;
-  WFTimerStage stage = WF_TIMER_CREATED;
+  WFTimerStage stage = WFTimerStage::kCreated;
   WFTimerClock clock = WF_CLOCK_MONOTONIC;
   // The time until the timer expires, as WFTimerHandle::remaining() returns it, but 0 where that is
   // empty.
@@ -248,9 +259,9 @@ class WFTimer {
   // cancel_and_wait() waits for that one, too. A tick must not throw.
   //
   // Rescheduling the timer while it waits moves the next tick, and the ticks after it follow that
-  // one. While a tick runs, reschedule() fails with WF_TIMER_RUNNING; if ticks overlap, it does so
-  // only for a moment. A period that is not positive is refused with EINVAL: the timer has no name
-  // and replaces no other. Without a `tick` the ticks are only counted.
+  // one. While a tick runs, reschedule() answers WFTimerMove::kTooLate; if ticks overlap, it does
+  // so only for a moment. A period that is not positive is refused with EINVAL: the timer has no
+  // name and replaces no other. Without a `tick` the ticks are only counted.
   using Tick = std::function<void(const WFTimerTick &)>;
   static WFTimerTask *create_periodic(const WFTimerPeriod &period, const WFTimerOptions &options,
                                       Tick tick, Callback callback);
@@ -325,3 +336,27 @@ class WFTimer {
   static std::chrono::steady_clock::time_point steady_now();
   static std::chrono::system_clock::time_point wall_now();
 };
+
+// Older names of the answers and stages, for programs that use them.
+using WFTimerVerdict = WFTimerCancel;
+
+namespace workflow {
+// A value of the same name in WFTimerCancel and WFTimerMove, which converts to both.
+struct TimerVerdict {
+  int value;
+  constexpr operator WFTimerCancel() const { return static_cast<WFTimerCancel>(value); }
+  constexpr operator WFTimerMove() const { return static_cast<WFTimerMove>(value); }
+};
+}  // namespace workflow
+
+inline constexpr workflow::TimerVerdict WF_TIMER_WON{0};
+inline constexpr workflow::TimerVerdict WF_TIMER_RUNNING{1};  // kTooLate
+inline constexpr workflow::TimerVerdict WF_TIMER_DONE{2};
+inline constexpr workflow::TimerVerdict WF_TIMER_UNKNOWN{3};  // kNoTimer
+inline constexpr WFTimerCancel WF_TIMER_WOULD_DEADLOCK = WFTimerCancel::kWouldDeadlock;
+inline constexpr WFTimerMove WF_TIMER_OTHER_CLOCK = WFTimerMove::kOtherClock;
+
+inline constexpr WFTimerStage WF_TIMER_CREATED = WFTimerStage::kCreated;
+inline constexpr WFTimerStage WF_TIMER_WAITING = WFTimerStage::kWaiting;
+inline constexpr WFTimerStage WF_TIMER_ENDING = WFTimerStage::kEnding;
+inline constexpr WFTimerStage WF_TIMER_TICKING = WFTimerStage::kTicking;

@@ -129,14 +129,14 @@ std::string TimerSlots::describe(const void* slot) {
                                                              : text;
 }
 
-WFTimerVerdict TimerSlots::cancel(const WFTimerHandle& handle) {
+WFTimerCancel TimerSlots::cancel(const WFTimerHandle& handle) {
   Slot* const slot = slot_of(handle);
-  if (!slot) return WF_TIMER_UNKNOWN;
+  if (!slot) return WFTimerCancel::kNoTimer;
   RunnableList ended;
-  WFTimerVerdict verdict = WF_TIMER_RUNNING;
+  WFTimerCancel verdict = WFTimerCancel::kTooLate;
   {
     MutexLock lock(slot->shard_.mutex);
-    if (slot->generation_ != handle.generation_) return WF_TIMER_DONE;
+    if (slot->generation_ != handle.generation_) return WFTimerCancel::kDone;
     if (!slot->running_ && !std::exchange(slot->closed_, true)) {
       verdict = slot->task_->cancel(ended);
     }
@@ -159,19 +159,19 @@ bool TimerSlots::wait(const WFTimerHandle& handle) {
   return true;
 }
 
-WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
-                                      std::optional<ClockId> clock) {
+WFTimerMove TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
+                                   std::optional<ClockId> clock) {
   using Move = PollerTimers::Move;
   Slot* const slot = slot_of(handle);
-  if (!slot) return WF_TIMER_UNKNOWN;
+  if (!slot) return WFTimerMove::kNoTimer;
   MutexLock lock(slot->shard_.mutex);
-  if (slot->generation_ != handle.generation_) return WF_TIMER_DONE;
-  if (!slot->task_->uses_clock(clock)) return WF_TIMER_OTHER_CLOCK;
-  if (slot->running_ || slot->closed_) return WF_TIMER_RUNNING;
+  if (slot->generation_ != handle.generation_) return WFTimerMove::kDone;
+  if (!slot->task_->uses_clock(clock)) return WFTimerMove::kOtherClock;
+  if (slot->running_ || slot->closed_) return WFTimerMove::kTooLate;
   switch (PollerTimers::move(slot->task_, due)) {
     case Move::kMoved:
       TimerCounters::add(TimerCounters::kRescheduled);
-      return WF_TIMER_WON;
+      return WFTimerMove::kWon;
     case Move::kInTick:
       break;
     case Move::kTooLate:
@@ -179,7 +179,7 @@ WFTimerVerdict TimerSlots::reschedule(const WFTimerHandle& handle, TimerDue due,
       slot->closed_ = true;
       break;
   }
-  return WF_TIMER_RUNNING;
+  return WFTimerMove::kTooLate;
 }
 
 int64_t TimerSlots::remaining_ns(const WFTimerHandle& handle) {

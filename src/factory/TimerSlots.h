@@ -58,12 +58,12 @@ class TimerSlots {
   static std::string describe(const void* slot);
 
   // These implement WFTimerHandle.
-  static WFTimerVerdict cancel(const WFTimerHandle& handle);
+  static WFTimerCancel cancel(const WFTimerHandle& handle);
   // Blocks until the slot is given up. Returns false, and does not block, if the calling thread is
   // in the timer's callback, destroys what that has captured, or is in a tick of the timer.
   static bool wait(const WFTimerHandle& handle);
-  static WFTimerVerdict reschedule(const WFTimerHandle& handle, TimerDue due,
-                                   std::optional<ClockId> clock);
+  static WFTimerMove reschedule(const WFTimerHandle& handle, TimerDue due,
+                                std::optional<ClockId> clock);
   static int64_t remaining_ns(
       const WFTimerHandle& handle);  // kNever: no deadline; -1: it is cancelled, refused,
                                      // in a tick that does not overlap others, or has ended

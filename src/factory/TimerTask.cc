@@ -149,13 +149,13 @@ void TimerTask::give_up_slot() {
   }
 }
 
-WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
+WFTimerCancel TimerTask::cancel(RunnableList& ended) {
   using Cancel = PollerTimers::Cancel;
   if (due().is_refused()) {
-    return WF_TIMER_RUNNING;  // too late from its creation on (rule 19)
+    return WFTimerCancel::kTooLate;  // too late from its creation on (rule 19)
   }
   const Name name = leave_name();
-  if (name == Name::kTaken) return WF_TIMER_RUNNING;
+  if (name == Name::kTaken) return WFTimerCancel::kTooLate;
   switch (PollerTimers::cancel(this)) {
     case Cancel::kBeforeStart:
     case Cancel::kBeforeRestart:
@@ -168,9 +168,9 @@ WFTimerVerdict TimerTask::cancel(RunnableList& ended) {
       break;
     case Cancel::kTooLate:
       // The owner of the completion will find that the name was taken: this cancel decides.
-      return name == Name::kLeft ? WF_TIMER_WON : WF_TIMER_RUNNING;
+      return name == Name::kLeft ? WFTimerCancel::kWon : WFTimerCancel::kTooLate;
   }
-  return WF_TIMER_WON;
+  return WFTimerCancel::kWon;
 }
 
 TimerTask::~TimerTask() {
@@ -288,11 +288,11 @@ WFTimerInfo NamedTimerTask::info_of(std::string_view name, const NamedNode* node
   const int64_t remaining_ns = PollerTimers::remaining_ns(task, Runtime::current_clock());
   info.remaining = std::chrono::nanoseconds(std::max<int64_t>(remaining_ns, 0));
   if (!started) {
-    info.stage = WF_TIMER_CREATED;
+    info.stage = WFTimerStage::kCreated;
   } else if (remaining_ns >= 0) {
-    info.stage = WF_TIMER_WAITING;
+    info.stage = WFTimerStage::kWaiting;
   } else {
-    info.stage = task->is_periodic() ? WF_TIMER_TICKING : WF_TIMER_ENDING;
+    info.stage = task->is_periodic() ? WFTimerStage::kTicking : WFTimerStage::kEnding;
   }
   return info;
 }

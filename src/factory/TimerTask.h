@@ -49,7 +49,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   // Cancels for a handle. The caller holds the TimerSlots lock. At most once. If this call now owns
   // the completion, it stores the outcome and appends the task to `ended`; the caller posts that.
-  WFTimerVerdict cancel(RunnableList& ended);
+  WFTimerCancel cancel(RunnableList& ended);
 
   // Describes the timer for the report of a simulation, for example: timer "a". A timer has no name
   // any more when its callback runs, so a simulation notes the names of all its timers.

@@ -50,20 +50,20 @@ int set_quota_of(NameQuotas::Of of, const std::string& text, size_t max) {
 
 }  // namespace
 
-WFTimerVerdict WFTimerHandle::cancel() const {
+WFTimerCancel WFTimerHandle::cancel() const {
   return TimerSlots::cancel(*this);
 }
 
-WFTimerVerdict WFTimerHandle::cancel_and_wait() const {
-  const WFTimerVerdict verdict = cancel();
+WFTimerCancel WFTimerHandle::cancel_and_wait() const {
+  const WFTimerCancel verdict = cancel();
   if (!TimerSlots::wait(*this)) {
     errno = EDEADLK;
-    return WF_TIMER_WOULD_DEADLOCK;
+    return WFTimerCancel::kWouldDeadlock;
   }
   return verdict;
 }
 
-WFTimerVerdict WFTimerHandle::reschedule(const WFTimerDue& due) const {
+WFTimerMove WFTimerHandle::reschedule(const WFTimerDue& due) const {
   return TimerSlots::reschedule(*this, timer_due(due), given_clock(due));
 }
 

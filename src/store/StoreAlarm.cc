@@ -10,7 +10,7 @@ namespace workflow {
 void StoreAlarm::set(const WFTimerDue& due, const std::function<void()>& expired,
                      const std::function<void()>& lost) {
   MutexLock lock(mutex_);
-  if (closed_ || timer_.reschedule(due) == WF_TIMER_WON) return;
+  if (closed_ || timer_.reschedule(due) == WFTimerMove::kWon) return;
   WFTimerTask* const timer = WFTimer::create(due, [expired, lost](WFTimerTask* task) {
     if (task->get_state() == WFT_STATE_SUCCESS) {
       expired();

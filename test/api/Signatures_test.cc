@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <type_traits>
 
@@ -21,6 +23,7 @@
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFTaskFactory.h"
 
+#include "workflow/WFTimer.h"
 namespace {
 
 using F = WFTaskFactory;
@@ -96,6 +99,34 @@ static_assert(std::is_base_of_v<SubTask, WFModuleTask>);
 static_assert(std::is_base_of_v<ParallelTask, ParallelWork>);
 
 static_assert(has<WFCounterTask, void()>(&WFCounterTask::count));
+static_assert(has<WFTimerHandle, WFTimerCancel() const>(&WFTimerHandle::cancel));
+static_assert(has<WFTimerHandle, WFTimerCancel() const>(&WFTimerHandle::cancel_and_wait));
+static_assert(has<WFTimerHandle, WFTimerMove(const WFTimerDue&) const>(&WFTimerHandle::reschedule));
+static_assert(std::is_same_v<WFTimerVerdict, WFTimerCancel>);
+static_assert(std::is_same_v<decltype(WFTimerInfo::stage), WFTimerStage>);
+
+// The older names of the answers, also as constants of switches and templates.
+constexpr bool is_cancel(WFTimerCancel older, WFTimerCancel name) {
+  return older == name;
+}
+constexpr bool is_move(WFTimerMove older, WFTimerMove name) {
+  return older == name;
+}
+static_assert(is_cancel(WF_TIMER_WOULD_DEADLOCK, WFTimerCancel::kWouldDeadlock));
+static_assert(is_cancel(WF_TIMER_WON, WFTimerCancel::kWon));
+static_assert(is_cancel(WF_TIMER_RUNNING, WFTimerCancel::kTooLate));
+static_assert(is_cancel(WF_TIMER_DONE, WFTimerCancel::kDone));
+static_assert(is_cancel(WF_TIMER_UNKNOWN, WFTimerCancel::kNoTimer));
+static_assert(is_move(WF_TIMER_WON, WFTimerMove::kWon));
+static_assert(is_move(WF_TIMER_RUNNING, WFTimerMove::kTooLate));
+static_assert(is_move(WF_TIMER_DONE, WFTimerMove::kDone));
+static_assert(is_move(WF_TIMER_UNKNOWN, WFTimerMove::kNoTimer));
+static_assert(is_move(WF_TIMER_OTHER_CLOCK, WFTimerMove::kOtherClock));
+static_assert(WF_TIMER_CREATED == WFTimerStage::kCreated);
+static_assert(WF_TIMER_WAITING == WFTimerStage::kWaiting);
+static_assert(WF_TIMER_ENDING == WFTimerStage::kEnding);
+static_assert(WF_TIMER_TICKING == WFTimerStage::kTicking);
+
 static_assert(has<WFMailboxTask, void(void*)>(&WFMailboxTask::send));
 static_assert(has<WFMailboxTask, void**() const>(&WFMailboxTask::get_mailbox));
 static_assert(has<WFSelectorTask, int(void*)>(&WFSelectorTask::submit));
@@ -363,3 +394,37 @@ TEST(Signatures, SignalsToGuardsAndGettersHaveNoEffect) {
   EXPECT_TRUE(ended.wait_for(3));
   EXPECT_EQ(F::release_guard("resource", nullptr), 0);
 }
+// As programs use them that were written with the older names.
+TEST(Signatures, OlderNamesOfTheAnswersOfTimersAreUnderstood) {
+  WFTimerTask* task = WFTimer::create(std::chrono::hours(1), nullptr);
+  const WFTimerHandle handle = WFTimer::handle_of(task);
+  if (handle.reschedule(std::chrono::hours(2)) != WF_TIMER_WON) ADD_FAILURE();
+  EXPECT_EQ(handle.reschedule(std::chrono::system_clock::now()), WF_TIMER_OTHER_CLOCK);
+  std::atomic<WFTimerVerdict> answer{WF_TIMER_UNKNOWN};
+  answer = handle.cancel();
+  EXPECT_EQ(answer, WF_TIMER_WON);
+  switch (handle.reschedule(std::chrono::hours(1))) {
+    case WF_TIMER_WON:
+    case WF_TIMER_DONE:
+    case WF_TIMER_UNKNOWN:
+    case WF_TIMER_OTHER_CLOCK:
+      ADD_FAILURE();
+      break;
+    case WF_TIMER_RUNNING:
+      break;
+  }
+  task->dismiss();
+  WFTimerVerdict last = WF_TIMER_WON;
+  switch (last = handle.cancel()) {
+    case WF_TIMER_WON:
+    case WF_TIMER_RUNNING:
+    case WF_TIMER_UNKNOWN:
+    case WF_TIMER_WOULD_DEADLOCK:
+      ADD_FAILURE();
+      break;
+    case WF_TIMER_DONE:
+      break;
+  }
+  EXPECT_EQ(last, WF_TIMER_DONE);
+}
+

@@ -93,9 +93,9 @@ TEST(NullFunction, VisitsNoTimers) {
 TEST(NullTask, HasAHandleOfNoTimer) {
   const WFTimerHandle handle = WFTimer::handle_of(nullptr);
   EXPECT_EQ(handle, WFTimerHandle());
-  EXPECT_EQ(handle.cancel(), WF_TIMER_UNKNOWN);
-  EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_UNKNOWN);
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_UNKNOWN);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kNoTimer);
+  EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kNoTimer);
+  EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kNoTimer);
   EXPECT_FALSE(handle.remaining());
 }
 

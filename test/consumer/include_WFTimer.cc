@@ -21,6 +21,6 @@ size_t lease() {
   WFTimer::create_periodic(
       period, {"tick"}, [](const WFTimerTick& tick) { tick.end(); }, callback)
       ->start();
-  if (handle.reschedule(std::chrono::seconds(60)) != WF_TIMER_WON) return 0;
+  if (handle.reschedule(std::chrono::seconds(60)) != WFTimerMove::kWon) return 0;
   return WFTimer::cancel("lease", 1) + WFTimer::cancel("tick");
 }

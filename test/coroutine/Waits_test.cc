@@ -42,7 +42,7 @@ TEST(CoroutineWaits, SleepWithAHandleEndsWhenItIsCancelled) {
   const auto run = []() -> WFCo<> {
     WFTimerHandle handle;
     auto sleeping = wf::sleep(1h, &handle);
-    EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+    EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
     EXPECT_EQ(co_await std::move(sleeping), kCanceled);
   };
   wf::wait(run);

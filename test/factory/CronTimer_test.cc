@@ -101,7 +101,7 @@ TEST_F(CronTimer, CountsFromItsStartAndNotFromItsCreation) {
 
 TEST_F(CronTimer, ARescheduleBeforeTheStartStays) {
   WFTimerTask* task = create("0 * * * *");
-  EXPECT_EQ(handle_.reschedule(minutes(7)), WF_TIMER_WON);
+  EXPECT_EQ(handle_.reschedule(minutes(7)), WFTimerMove::kWon);
   task->start();
   advance(hours(1));
   EXPECT_EQ(ticked(), (Minutes{minutes(7), hours(1)}));

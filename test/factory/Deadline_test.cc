@@ -202,7 +202,7 @@ TEST_F(Deadline, TakesTheNameAndTheHandleTellsTheTruth) {
   EXPECT_EQ(text(), "n!D!");
   EXPECT_EQ(WFTimer::count("Deadline"), 0u);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("Deadline"), 0);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
 }
 
 TEST_F(Deadline, CancelledBeforeItsStartStaysCancelled) {
@@ -211,7 +211,7 @@ TEST_F(Deadline, CancelledBeforeItsStartStaysCancelled) {
   WFDeadlineTask* task = limited(timer("a", 1000), 10);
   *task->sub_series() << later;
   start(task);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   pass(10);
   EXPECT_EQ(text(), "a!b-D!");
 }
@@ -220,7 +220,7 @@ TEST_F(Deadline, RescheduledTimersStillEnd) {
   WFTimerTask* inside = timer("a", 5);
   const WFTimerHandle handle = WFTimer::handle_of(inside);
   start(limited(inside, 10));
-  EXPECT_EQ(handle.reschedule(milliseconds(100)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(milliseconds(100)), WFTimerMove::kWon);
   pass(10);
   EXPECT_EQ(text(), "a!D!");
 }
@@ -235,7 +235,7 @@ TEST_F(Deadline, EndsPeriodicTimers) {
   start(limited(ticking, 10));
   pass(10);
   EXPECT_EQ(text(), "..p!D!");
-  EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
 }
 
 TEST_F(Deadline, ExtendedFromInside) {

@@ -130,9 +130,9 @@ TEST_F(DueTimer, CannotBeCancelledOrMovedOnceItIsStarted) {
     for (WFTimerTask* task : tasks) {
       const WFTimerHandle handle = WFTimer::handle_of(task);
       start(task);
-      EXPECT_NE(handle.reschedule(1h), WF_TIMER_WON);
+      EXPECT_NE(handle.reschedule(1h), WFTimerMove::kWon);
       EXPECT_FALSE(handle.remaining().has_value());
-      EXPECT_NE(handle.cancel(), WF_TIMER_WON);
+      EXPECT_NE(handle.cancel(), WFTimerCancel::kWon);
     }
     EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 0);
     EXPECT_EQ(WFTimer::reschedule("name", 1h), 0u);
@@ -144,7 +144,7 @@ TEST_F(DueTimer, CannotBeCancelledOrMovedOnceItIsStarted) {
 
 TEST_F(DueTimer, CancelledBeforeItsStartIsCancelled) {
   WFTimerTask* const unnamed = WFTimer::create(0s, callback());
-  EXPECT_EQ(WFTimer::handle_of(unnamed).cancel(), WF_TIMER_WON);
+  EXPECT_EQ(WFTimer::handle_of(unnamed).cancel(), WFTimerCancel::kWon);
   WFTimerTask* const named = WFTimer::create(0s, {"name"}, callback());
   EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 1);
   on_handler([&] {
@@ -158,9 +158,9 @@ TEST_F(DueTimer, CancelledBeforeItsStartIsCancelled) {
 TEST_F(DueTimer, PutOffBeforeItsStartIsNotDue) {
   WFTimerTask* const task = WFTimer::create(0s, callback());
   const WFTimerHandle handle = WFTimer::handle_of(task);
-  EXPECT_EQ(handle.reschedule(1h), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(1h), WFTimerMove::kWon);
   task->start();
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   ASSERT_TRUE(outcomes_.wait_for(1));
   EXPECT_EQ(outcomes_.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
 }
@@ -249,7 +249,7 @@ TEST_F(DueTimer, IsWaitedForInACallbackOfTheOneHandler) {
     WFTimerTask* const task = WFTimer::create(0s, callback());
     const WFTimerHandle handle = WFTimer::handle_of(task);
     start(task);
-    EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WON);
+    EXPECT_NE(handle.cancel_and_wait(), WFTimerCancel::kWon);
     EXPECT_EQ(outcomes_.count(WFT_STATE_SUCCESS, 0), 1u);
   });
 }
@@ -318,7 +318,7 @@ TEST_F(DueTimer, PeriodicThatIsDueCanBeCancelled) {
   const WFTimerHandle handle = WFTimer::handle_of(task);
   on_handler([&] {
     start(task);
-    EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+    EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   });
   ASSERT_TRUE(outcomes_.wait_for(1));
   EXPECT_EQ(outcomes_.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);

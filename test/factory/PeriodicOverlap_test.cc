@@ -138,7 +138,7 @@ TEST(PeriodicOverlap, TheCallbackWaitsForAllTicks) {
   const WFTimerHandle handle = WFTimer::handle_of(task);
   task->start();
   EXPECT_TRUE(began.wait_for(2));
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   EXPECT_EQ(outcomes.size(), 0u);
   go_on.add();
   EXPECT_TRUE(outcomes.wait_for(1));

@@ -158,9 +158,9 @@ TEST_F(PeriodicTimer, DoesNotDrift) {
 TEST_F(PeriodicTimer, CancelledByItsHandleItTicksNoMore) {
   const WFTimerHandle handle = start(every(seconds(1)), ticks_.record());
   advance(seconds(2));
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   expect_ended(WFT_STATE_SYS_ERROR, ECANCELED);
-  EXPECT_NE(handle.cancel(), WF_TIMER_WON);
+  EXPECT_NE(handle.cancel(), WFTimerCancel::kWon);
   advance(seconds(5));
   EXPECT_EQ(ticks_.size(), 2u);
 }
@@ -187,8 +187,8 @@ TEST_F(PeriodicTimer, CancelledInsideATickItEndsWithThatTick) {
             if (by_name) {
               EXPECT_EQ(WFTaskFactory::cancel_by_name("inside"), 1);
             } else {
-              EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
-              EXPECT_NE(handle.cancel(), WF_TIMER_WON);
+              EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
+              EXPECT_NE(handle.cancel(), WFTimerCancel::kWon);
             }
             EXPECT_EQ(outcomes.size(), 0u);
           }
@@ -200,17 +200,17 @@ TEST_F(PeriodicTimer, CancelledInsideATickItEndsWithThatTick) {
     EXPECT_TRUE(outcomes.wait_for(1));
     EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
     EXPECT_EQ(ticks.size(), 3u);
-    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_DONE);
+    EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kDone);
   }
 }
 
 TEST_F(PeriodicTimer, ATickCannotWaitForItsOwnTimer) {
   WFTimerHandle handle;
-  WFTimerVerdict answer = WF_TIMER_WON;
+  WFTimerCancel answer = WFTimerCancel::kWon;
   handle = start(every(seconds(1)), [&](const WFTimerTick&) { answer = handle.cancel_and_wait(); });
   advance(seconds(1));
   expect_ended(WFT_STATE_SYS_ERROR, ECANCELED);
-  EXPECT_EQ(answer, WF_TIMER_WOULD_DEADLOCK);
+  EXPECT_EQ(answer, WFTimerCancel::kWouldDeadlock);
 }
 
 TEST_F(PeriodicTimer, ATickMayEndIt) {
@@ -235,7 +235,7 @@ TEST_F(PeriodicTimer, ATickMayEndIt) {
 TEST_F(PeriodicTimer, WhatCameFirstInATickDecides) {
   WFTimerHandle handle;
   handle = start(every(seconds(1)), [&](const WFTimerTick& tick) {
-    EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+    EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
     tick.end();
   });
   advance(seconds(1));
@@ -245,23 +245,23 @@ TEST_F(PeriodicTimer, WhatCameFirstInATickDecides) {
 TEST_F(PeriodicTimer, IsOutstandingWhileItTicks) {
   start(every(seconds(1)), ticks_.record([](const WFTimerTick&) {
     EXPECT_EQ(WFTimer::count("seen"), 1u);
-    EXPECT_EQ(WFTimer::list("seen", 2).at(0).stage, WF_TIMER_TICKING);
+    EXPECT_EQ(WFTimer::list("seen", 2).at(0).stage, WFTimerStage::kTicking);
   }),
         named("seen"));
   advance(seconds(1));
   EXPECT_EQ(ticks_.size(), 1u);
-  EXPECT_EQ(WFTimer::list("seen", 2).at(0).stage, WF_TIMER_WAITING);
+  EXPECT_EQ(WFTimer::list("seen", 2).at(0).stage, WFTimerStage::kWaiting);
   EXPECT_EQ(WFTimer::list("seen", 2).at(0).remaining, seconds(1));
 }
 
 TEST_F(PeriodicTimer, ReschedulingMovesTheNextTickAndThoseAfterIt) {
   const WFTimerHandle handle = start(every(seconds(10)), ticks_.record());
   advance(seconds(12));
-  EXPECT_EQ(handle.reschedule(seconds(3)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(3)), WFTimerMove::kWon);
   EXPECT_EQ(handle.remaining(), seconds(3));
   advance(seconds(20));
   EXPECT_EQ(ticks_.seconds_seen(), (std::vector<int64_t>{10, 15, 25}));
-  EXPECT_EQ(handle.reschedule(seconds(100)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(100)), WFTimerMove::kWon);
   advance(seconds(110));
   EXPECT_EQ(ticks_.seconds_seen(), (std::vector<int64_t>{10, 15, 25, 132, 142}));
 }
@@ -315,7 +315,7 @@ TEST_F(PeriodicTimer, DismissedItIsGone) {
   const WFTimerHandle handle = WFTimer::handle_of(task);
   task->dismiss();
   EXPECT_EQ(captured.use_count(), 1);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
   EXPECT_EQ(WFTimer::count("gone"), 0u);
 }
 
@@ -326,7 +326,7 @@ TEST_F(PeriodicTimer, WhoWaitedForItMayFreeWhatTicksUse) {
   const WFTimerHandle handle = WFTimer::handle_of(task);
   task->start();
   advance(seconds(3));
-  EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWon);
   EXPECT_EQ(captured.use_count(), 1);
 }
 

@@ -131,16 +131,17 @@ INSTANTIATE_TEST_SUITE_P(Each, RefusedTimer, testing::ValuesIn(kRefusals), kind_
 
 TEST_P(RefusedTimer, IsTooLateToCancelAndRescheduleBeforeItsStart) {
   EXPECT_EQ(task_->get_error(), GetParam().error);
-  EXPECT_EQ(handle_.reschedule(seconds(1)), WF_TIMER_RUNNING);
-  EXPECT_EQ(handle_.cancel(), WF_TIMER_RUNNING);
-  EXPECT_EQ(handle_.cancel(), WF_TIMER_RUNNING);
-  EXPECT_EQ(handle_.reschedule(seconds(1)), WF_TIMER_RUNNING);
+  EXPECT_EQ(handle_.reschedule(seconds(1)), WFTimerMove::kTooLate);
+  EXPECT_EQ(handle_.cancel(), WFTimerCancel::kTooLate);
+  EXPECT_EQ(handle_.cancel(), WFTimerCancel::kTooLate);
+  EXPECT_EQ(handle_.reschedule(seconds(1)), WFTimerMove::kTooLate);
   EXPECT_FALSE(handle_.remaining());
   EXPECT_EQ(task_->get_error(), GetParam().error);
   task_->start();
   expect_that_it_ends_as_announced();
-  EXPECT_NE(handle_.cancel_and_wait(), WF_TIMER_WON);  // RUNNING if the callback is about to return
-  EXPECT_EQ(handle_.cancel(), WF_TIMER_DONE);
+  // kTooLate if the callback is about to return.
+  EXPECT_NE(handle_.cancel_and_wait(), WFTimerCancel::kWon);
+  EXPECT_EQ(handle_.cancel(), WFTimerCancel::kDone);
 }
 
 TEST_P(RefusedTimer, HasNoName) {
@@ -156,7 +157,7 @@ TEST_P(RefusedTimer, HasNoName) {
 TEST_P(RefusedTimer, IsWaitedForUntilItHasEnded) {
   Tally told;
   std::thread waiter([&] {
-    EXPECT_NE(handle_.cancel_and_wait(), WF_TIMER_WON);
+    EXPECT_NE(handle_.cancel_and_wait(), WFTimerCancel::kWon);
     EXPECT_EQ(outcomes_.size(), 1u);
     told.add();
   });
@@ -167,7 +168,7 @@ TEST_P(RefusedTimer, IsWaitedForUntilItHasEnded) {
 }
 
 TEST_P(RefusedTimer, IsWaitedForUntilItIsDropped) {
-  std::thread waiter([&] { EXPECT_NE(handle_.cancel_and_wait(), WF_TIMER_WON); });
+  std::thread waiter([&] { EXPECT_NE(handle_.cancel_and_wait(), WFTimerCancel::kWon); });
   task_->dismiss();
   waiter.join();
   EXPECT_EQ(outcomes_.size(), 0u);
@@ -193,12 +194,12 @@ TEST(TooLateTimer, ToldByAHandleIsNeverFollowedByWon) {
         WFTimer::create(std::chrono::microseconds(i % 50), {"too late"}, outcomes.callback());
     const WFTimerHandle handle = WFTimer::handle_of(task);
     task->start();
-    WFTimerVerdict verdict = WF_TIMER_WON;
-    while (verdict == WF_TIMER_WON) {
+    WFTimerMove verdict = WFTimerMove::kWon;
+    while (verdict == WFTimerMove::kWon) {
       verdict = handle.reschedule(std::chrono::nanoseconds(0));
     }
-    late += verdict == WF_TIMER_RUNNING;
-    EXPECT_NE(handle.cancel(), WF_TIMER_WON);
+    late += verdict == WFTimerMove::kTooLate;
+    EXPECT_NE(handle.cancel(), WFTimerCancel::kWon);
   }
   EXPECT_TRUE(outcomes.wait_for(kTimers));
   EXPECT_EQ(outcomes.count(WFT_STATE_SUCCESS, 0), static_cast<size_t>(kTimers));
@@ -223,10 +224,10 @@ TEST(TooLateTimer, OfAPeriodicTimerInATickIsTheTickAlone) {
   const WFTimerHandle handle = WFTimer::handle_of(task);
   task->start();
   EXPECT_TRUE(ticks.wait_for(1));
-  EXPECT_EQ(handle.reschedule(seconds(0)), WF_TIMER_RUNNING);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
-  EXPECT_EQ(handle.reschedule(seconds(0)), WF_TIMER_RUNNING);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);
+  EXPECT_EQ(handle.reschedule(seconds(0)), WFTimerMove::kTooLate);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
+  EXPECT_EQ(handle.reschedule(seconds(0)), WFTimerMove::kTooLate);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kTooLate);
   go_on.add();
   EXPECT_TRUE(outcomes.wait_for(1));
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), 1u);

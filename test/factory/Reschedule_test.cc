@@ -42,19 +42,19 @@ class Reschedule : public testing::Test {
 TEST_F(Reschedule, MovesLater) {
   const WFTimerHandle handle = start("a", seconds(10));
   advance(seconds(9));
-  EXPECT_EQ(handle.reschedule(seconds(10)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(10)), WFTimerMove::kWon);
   EXPECT_EQ(handle.remaining(), seconds(10));
   advance(seconds(10) - nanoseconds(1));
   EXPECT_EQ(succeeded(), 0u);
   EXPECT_EQ(handle.remaining(), nanoseconds(1));
   advance(nanoseconds(1));
   EXPECT_EQ(succeeded(), 1u);
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_DONE);
+  EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kDone);
 }
 
 TEST_F(Reschedule, MovesEarlier) {
   const WFTimerHandle handle = start("a", hours(1));
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kWon);
   EXPECT_EQ(handle.remaining(), seconds(1));
   advance(seconds(1));
   EXPECT_EQ(succeeded(), 1u);
@@ -86,11 +86,11 @@ TEST_F(Reschedule, BetweenAnEarlierMoveAndTheQueue) {
 
 TEST_F(Reschedule, ToNeverAndBack) {
   const WFTimerHandle handle = start("a", seconds(10));
-  EXPECT_EQ(handle.reschedule(kForever), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(kForever), WFTimerMove::kWon);
   EXPECT_EQ(handle.remaining(), nanoseconds::max());
   advance(hours(100));
   EXPECT_EQ(outcomes_.size(), 0u);
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kWon);
   advance(seconds(1));
   EXPECT_EQ(succeeded(), 1u);
 }
@@ -99,7 +99,7 @@ TEST_F(Reschedule, BeforeTheStartChangesTheDelay) {
   WFTimerTask* task = WFTimer::create(hours(1), outcomes_.callback());
   const WFTimerHandle handle = WFTimer::handle_of(task);
   EXPECT_EQ(handle.remaining(), hours(1));
-  EXPECT_EQ(handle.reschedule(seconds(3)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(3)), WFTimerMove::kWon);
   EXPECT_EQ(handle.remaining(), seconds(3));
   advance(hours(2));
   task->start();
@@ -111,8 +111,8 @@ TEST_F(Reschedule, BeforeTheStartChangesTheDelay) {
 TEST_F(Reschedule, OfACancelledTimerIsTooLate) {
   WFTimerTask* task = WFTimer::create(hours(1), outcomes_.callback());
   const WFTimerHandle handle = WFTimer::handle_of(task);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
-  EXPECT_EQ(handle.reschedule(seconds(3)), WF_TIMER_RUNNING);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
+  EXPECT_EQ(handle.reschedule(seconds(3)), WFTimerMove::kTooLate);
   EXPECT_FALSE(handle.remaining());
   task->start();
   advance(seconds(0));
@@ -155,7 +155,7 @@ TEST_F(Reschedule, AMillionRenewals) {
   const WFTimerHandle handle = start("lease", seconds(30));
   start("tick", hours(1));
   for (int i = 0; i < 1'000'000; i++) {
-    ASSERT_EQ(handle.reschedule(seconds(30)), WF_TIMER_WON);
+    ASSERT_EQ(handle.reschedule(seconds(30)), WFTimerMove::kWon);
     if (i % 1000 == 0) {
       advance(seconds(1));
     }

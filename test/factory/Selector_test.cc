@@ -287,7 +287,7 @@ TEST(Selector, OfTimersTheFastestWins) {
   ASSERT_TRUE(outcome.ended.wait_for(1));
   EXPECT_EQ(outcome.message, &messages[2]);
   for (size_t i = 0; i < 2; i++) {  // the others submit later
-    EXPECT_EQ(handles[i].reschedule(0ms), WF_TIMER_WON);
+    EXPECT_EQ(handles[i].reschedule(0ms), WFTimerMove::kWon);
   }
   EXPECT_TRUE(submitted.wait_for(3));
 }

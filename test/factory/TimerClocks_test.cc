@@ -247,7 +247,7 @@ TEST_F(TimerClocks, CancelByHandleAndByNameOnEachClock) {
                                         WFTimer::steady_now() + seconds(10)};
   for (const WFTimerDue& due : dues) {
     const WFTimerHandle handle = start(due);
-    EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+    EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
     start(due);
     EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 1);
     WFTimerTask* task = nullptr;
@@ -267,7 +267,7 @@ TEST_F(TimerClocks, ADelayReschedulesByTheTimersOwnClock) {
   EXPECT_EQ(boottime.remaining(), hours(2));
   EXPECT_EQ(date.remaining(), hours(2));
   WFManualClock::suspend(hours(1));
-  EXPECT_EQ(boottime.reschedule(hours(3)), WF_TIMER_WON);
+  EXPECT_EQ(boottime.reschedule(hours(3)), WFTimerMove::kWon);
   WFManualClock::set_wall(kFirstDate + hours(2) - kTick);
   EXPECT_EQ(succeeded(), 0u);
   WFManualClock::advance(kTick);
@@ -278,11 +278,11 @@ TEST_F(TimerClocks, ADelayReschedulesByTheTimersOwnClock) {
 
 TEST_F(TimerClocks, ADeadlineReschedulesEarlierAndLater) {
   const WFTimerHandle date = start(kFirstDate + hours(5));
-  EXPECT_EQ(date.reschedule(kFirstDate + hours(8)), WF_TIMER_WON);
+  EXPECT_EQ(date.reschedule(kFirstDate + hours(8)), WFTimerMove::kWon);
   EXPECT_EQ(date.remaining(), hours(8));
-  EXPECT_EQ(date.reschedule(kFirstDate + hours(1)), WF_TIMER_WON);
+  EXPECT_EQ(date.reschedule(kFirstDate + hours(1)), WFTimerMove::kWon);
   EXPECT_EQ(date.remaining(), hours(1));
-  EXPECT_EQ(date.reschedule(kFirstDate + hours(2)), WF_TIMER_WON);
+  EXPECT_EQ(date.reschedule(kFirstDate + hours(2)), WFTimerMove::kWon);
   WFManualClock::advance(hours(2) - kTick);
   EXPECT_EQ(succeeded(), 0u);
   WFManualClock::advance(kTick);
@@ -292,10 +292,10 @@ TEST_F(TimerClocks, ADeadlineReschedulesEarlierAndLater) {
 TEST_F(TimerClocks, AnUnstartedTimerTakesADeadlineInsteadOfItsDelay) {
   WFTimerTask* task = nullptr;
   const WFTimerHandle handle = create(seconds(10), &task);
-  EXPECT_EQ(handle.reschedule(WFTimer::steady_now() + seconds(5)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(WFTimer::steady_now() + seconds(5)), WFTimerMove::kWon);
   WFManualClock::advance(seconds(1));
   EXPECT_EQ(handle.remaining(), seconds(4));
-  EXPECT_EQ(handle.reschedule(seconds(7)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(seconds(7)), WFTimerMove::kWon);
   WFManualClock::advance(seconds(1));
   EXPECT_EQ(handle.remaining(), seconds(7));
   task->start();
@@ -306,9 +306,9 @@ TEST_F(TimerClocks, AnUnstartedTimerTakesADeadlineInsteadOfItsDelay) {
 TEST_F(TimerClocks, ATimeOfAnotherClockChangesNothing) {
   const WFTimerHandle monotonic = start(seconds(10), 1);
   const WFTimerHandle date = start(kFirstDate + seconds(20), 2);
-  EXPECT_EQ(monotonic.reschedule(kFirstDate + hours(1)), WF_TIMER_OTHER_CLOCK);
-  EXPECT_EQ(monotonic.reschedule({hours(1), WF_CLOCK_BOOTTIME}), WF_TIMER_OTHER_CLOCK);
-  EXPECT_EQ(date.reschedule(WFTimer::steady_now() + hours(1)), WF_TIMER_OTHER_CLOCK);
+  EXPECT_EQ(monotonic.reschedule(kFirstDate + hours(1)), WFTimerMove::kOtherClock);
+  EXPECT_EQ(monotonic.reschedule({hours(1), WF_CLOCK_BOOTTIME}), WFTimerMove::kOtherClock);
+  EXPECT_EQ(date.reschedule(WFTimer::steady_now() + hours(1)), WFTimerMove::kOtherClock);
   EXPECT_EQ(monotonic.remaining(), seconds(10));
   EXPECT_EQ(date.remaining(), seconds(20));
   EXPECT_EQ(WFTimer::reschedule("a", WFTimer::steady_now() + seconds(30)), 1u);
@@ -316,12 +316,12 @@ TEST_F(TimerClocks, ATimeOfAnotherClockChangesNothing) {
   EXPECT_EQ(date.remaining(), seconds(20));
   WFManualClock::advance(seconds(30));
   EXPECT_EQ(outcomes_.tags(), (std::vector<int>{2, 1}));
-  EXPECT_EQ(date.reschedule(WFTimer::steady_now()), WF_TIMER_DONE);
+  EXPECT_EQ(date.reschedule(WFTimer::steady_now()), WFTimerMove::kDone);
 }
 
 TEST_F(TimerClocks, APutOffDateFollowsTheWallClock) {
   const WFTimerHandle date = start(kFirstDate + hours(1));
-  EXPECT_EQ(date.reschedule(kFirstDate + hours(10)), WF_TIMER_WON);
+  EXPECT_EQ(date.reschedule(kFirstDate + hours(10)), WFTimerMove::kWon);
   WFManualClock::set_wall(kFirstDate + hours(10) - kTick);
   EXPECT_EQ(succeeded(), 0u);
   EXPECT_EQ(date.remaining(), kTick);

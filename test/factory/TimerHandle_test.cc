@@ -51,7 +51,7 @@ TEST_P(TimerHandle, CancelWinsAndTheCallbackSeesIt) {
   WFTimerTask* task = create(hours(1));
   const WFTimerHandle handle = WFTimer::handle_of(task);
   task->start();
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   EXPECT_TRUE(outcomes_.wait_for(1));
   EXPECT_EQ(ended(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
 }
@@ -59,9 +59,9 @@ TEST_P(TimerHandle, CancelWinsAndTheCallbackSeesIt) {
 TEST_P(TimerHandle, CancelBeforeTheStartIsMetByTheStart) {
   WFTimerTask* task = create(hours(1));
   const WFTimerHandle handle = WFTimer::handle_of(task);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   EXPECT_FALSE(outcomes_.wait_for(1, kQuiet));
-  EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);  // decided by the first
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kTooLate);  // decided by the first
   task->start();
   EXPECT_TRUE(outcomes_.wait_for(1));
   EXPECT_EQ(ended(WFT_STATE_SYS_ERROR, ECANCELED), 1u);
@@ -76,7 +76,7 @@ TEST_P(TimerHandle, OnlyOneOfManyCancelsWins) {
     for (int i = 0; i < 3; i++) {
       threads.emplace_back([&, i] {
         won += i == 2 && GetParam() ? WFTaskFactory::cancel_by_name("name")
-                                    : handle.cancel() == WF_TIMER_WON;
+                                    : handle.cancel() == WFTimerCancel::kWon;
       });
     }
     task->start();
@@ -100,13 +100,13 @@ TEST_P(TimerHandle, IsSafeForEverAfterTheEnd) {
   last->start();
   for (const WFTimerHandle& old : handles) {
     old.cancel_and_wait();  // the callback may be on its way out
-    ASSERT_EQ(old.cancel(), WF_TIMER_DONE);
-    ASSERT_EQ(old.reschedule(seconds(0)), WF_TIMER_DONE);
+    ASSERT_EQ(old.cancel(), WFTimerCancel::kDone);
+    ASSERT_EQ(old.reschedule(seconds(0)), WFTimerMove::kDone);
     ASSERT_FALSE(old.remaining());
     ASSERT_NE(old, handle);
   }
   EXPECT_EQ(outcomes_.size(), 1000u);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   EXPECT_TRUE(outcomes_.wait_for(1001));
 }
 
@@ -114,16 +114,16 @@ TEST_P(TimerHandle, OfADismissedTimerSaysDone) {
   WFTimerTask* task = create(hours(1));
   const WFTimerHandle handle = WFTimer::handle_of(task);
   task->dismiss();
-  EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
-  EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_DONE);
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_DONE);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
+  EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kDone);
+  EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kDone);
 }
 
 TEST_P(TimerHandle, WhileTheTimerIsDismissedEveryCallIsTooLate) {
   struct Captured {
     ~Captured() {
-      EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);
-      EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_RUNNING);
+      EXPECT_EQ(handle.cancel(), WFTimerCancel::kTooLate);
+      EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kTooLate);
       EXPECT_FALSE(handle.remaining());
     }
     WFTimerHandle handle;
@@ -149,7 +149,7 @@ TEST_P(TimerHandle, OfATimerOfACancelledSeriesSaysDone) {
   series->push_back(task);
   series->start();
   over.wait();
-  EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
   EXPECT_EQ(outcomes_.size(), 0u);
 }
 
@@ -177,11 +177,11 @@ TEST_P(TimerHandle, InsideTheCallbackSaysRunning) {
   Tally done;
   task->set_callback([&](WFTimerTask* self) {
     EXPECT_EQ(self->get_state(), WFT_STATE_SUCCESS);
-    EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);
-    EXPECT_EQ(handle.reschedule(seconds(0)), WF_TIMER_RUNNING);
+    EXPECT_EQ(handle.cancel(), WFTimerCancel::kTooLate);
+    EXPECT_EQ(handle.reschedule(seconds(0)), WFTimerMove::kTooLate);
     EXPECT_FALSE(handle.remaining());
     errno = 0;
-    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
+    EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWouldDeadlock);
     EXPECT_EQ(errno, EDEADLK);
     done.add();
   });
@@ -202,17 +202,17 @@ TEST_P(TimerHandle, CancelAndWaitReturnsAfterTheCallback) {
   });
   task->start();
   ASSERT_TRUE(begun.wait_for(1));
-  EXPECT_EQ(handle.cancel(), WF_TIMER_RUNNING);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kTooLate);
   std::thread waiter([&] {
-    // WF_TIMER_DONE if this thread begins so late that nothing is left to wait for.
-    EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WON);
+    // WFTimerCancel::kDone if this thread begins so late that nothing is left to wait for.
+    EXPECT_NE(handle.cancel_and_wait(), WFTimerCancel::kWon);
     EXPECT_TRUE(over);
   });
   std::this_thread::sleep_for(kQuiet);  // usually the waiter waits now
   EXPECT_FALSE(over);
   go_on.add();
   waiter.join();
-  EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_DONE);
+  EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kDone);
 }
 
 TEST_P(TimerHandle, CancelAndWaitWaitsForItsOwnCancel) {
@@ -226,7 +226,7 @@ TEST_P(TimerHandle, CancelAndWaitWaitsForItsOwnCancel) {
     captured.reset();
     const WFTimerHandle handle = WFTimer::handle_of(task);
     task->start();
-    ASSERT_EQ(handle.cancel_and_wait(), WF_TIMER_WON);
+    ASSERT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWon);
     ASSERT_EQ(runs, 1);
     ASSERT_TRUE(left.expired());
   }
@@ -241,7 +241,7 @@ TEST_P(TimerHandle, AWaitOnAFrameworkThreadLendsIt) {
   task->start();
   Tally done;
   WFTimer::create(nanoseconds(0), [&](WFTimerTask*) {
-    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WON);
+    EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWon);
     EXPECT_EQ(outcomes_.size(), 1u);
     done.add();
   })->start();
@@ -253,7 +253,7 @@ TEST_P(TimerHandle, WaitsForOneThatIsNotStartedUntilItIsDropped) {
   const WFTimerHandle handle = WFTimer::handle_of(task);
   Tally returned;
   std::thread waiter([&] {
-    EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WON);
+    EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWon);
     returned.add();
   });
   EXPECT_TRUE(eventually([&] { return !handle.remaining(); }));  // cancelled
@@ -265,9 +265,9 @@ TEST_P(TimerHandle, WaitsForOneThatIsNotStartedUntilItIsDropped) {
 
 TEST(TimerHandleOfNothing, SaysSo) {
   const WFTimerHandle handle;
-  EXPECT_EQ(handle.cancel(), WF_TIMER_UNKNOWN);
-  EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_UNKNOWN);
-  EXPECT_EQ(handle.reschedule(seconds(1)), WF_TIMER_UNKNOWN);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kNoTimer);
+  EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kNoTimer);
+  EXPECT_EQ(handle.reschedule(seconds(1)), WFTimerMove::kNoTimer);
   EXPECT_FALSE(handle.remaining());
   EXPECT_EQ(handle, WFTimerHandle());
   EXPECT_EQ(WFTimer::handle_of(nullptr), WFTimerHandle());
@@ -278,7 +278,7 @@ TEST(TimerHandleOfOthers, MayBeCancelledByWhatTheCallbackDestroys) {
   struct Owner {
     ~Owner() {
       for (const WFTimerHandle& handle : handles) {
-        EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WON);
+        EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWon);
       }
     }
     std::vector<WFTimerHandle> handles;

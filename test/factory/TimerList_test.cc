@@ -72,10 +72,10 @@ TEST_F(TimerList, TellsNameTagStageDeadlineAndAge) {
   auto infos = by_tag("session/");
   ASSERT_EQ(infos.size(), 3u);
   EXPECT_EQ(infos[1].name, "session/1");
-  EXPECT_EQ(infos[1].stage, WF_TIMER_WAITING);
+  EXPECT_EQ(infos[1].stage, WFTimerStage::kWaiting);
   EXPECT_EQ(infos[1].remaining, seconds(19));
   EXPECT_LT(std::chrono::abs(infos[1].age - seconds(11)), kSteps);
-  EXPECT_EQ(infos[2].stage, WF_TIMER_CREATED);
+  EXPECT_EQ(infos[2].stage, WFTimerStage::kCreated);
   EXPECT_EQ(infos[2].remaining, seconds(5));
   EXPECT_LT(std::chrono::abs(infos[2].age - seconds(1)), kSteps);
   EXPECT_EQ(infos[3].remaining, nanoseconds::max());

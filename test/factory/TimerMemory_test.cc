@@ -77,7 +77,7 @@ TEST_F(TimerMemory, ReturnsWhenTheyAreCancelled) {
   }
   EXPECT_GE(Pages::count(), before_ + 500);
   for (size_t i = 0; i < kTimers; i++) {
-    ASSERT_EQ(handles[i * 7919 % kTimers].cancel(), WF_TIMER_WON);
+    ASSERT_EQ(handles[i * 7919 % kTimers].cancel(), WFTimerCancel::kWon);
   }
   ASSERT_TRUE(ended.wait_for(kTimers));
   expect_returned(0);

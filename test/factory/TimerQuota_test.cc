@@ -105,7 +105,7 @@ TEST_F(TimerQuota, RoomIsBackWhenATimerHasEndedInAnyWay) {
   task = create("one");
   const WFTimerHandle handle = WFTimer::handle_of(task);
   start(task);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   task = create("one");
   EXPECT_EQ(task->get_error(), 0);
   EXPECT_EQ(WFTaskFactory::cancel_by_name("one"), 1);  // has no name from now on

@@ -87,8 +87,8 @@ TEST_P(TimerScenarios, AHandleThatIsPublishedBeforeTheTimerIsArmed) {
       handle->remaining();
       handle->reschedule(hours(2));
       handle->remaining();
-      won +=
-          round % 2 ? handle->cancel() == WF_TIMER_WON : handle->cancel_and_wait() == WF_TIMER_WON;
+      won += round % 2 ? handle->cancel() == WFTimerCancel::kWon
+                       : handle->cancel_and_wait() == WFTimerCancel::kWon;
       EXPECT_FALSE(handle->remaining());
       delete handle;
     }
@@ -122,21 +122,22 @@ TEST_P(TimerScenarios, CallbacksOfAStopCancelTheOthers) {
         EXPECT_TRUE(ended->get_state() == WFT_STATE_ABORTED || ended->get_error() == ECANCELED);
         cancelled += ended->get_error() == ECANCELED;
         for (size_t other = 0; other < kTimers; other++) {
-          won += handles[other].cancel() == WF_TIMER_WON;
+          won += handles[other].cancel() == WFTimerCancel::kWon;
         }
         won += WFTaskFactory::cancel_by_name("name", 1);
-        EXPECT_EQ(handles[i].cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
+        EXPECT_EQ(handles[i].cancel_and_wait(), WFTimerCancel::kWouldDeadlock);
       });
       handles[i] = WFTimer::handle_of(task);
       task->start();
     }
-    simulation.spawn([&] { won += handles[seed % kTimers].cancel_and_wait() == WF_TIMER_WON; });
+    simulation.spawn(
+        [&] { won += handles[seed % kTimers].cancel_and_wait() == WFTimerCancel::kWon; });
     const WFSimulationResult result = simulation.stop();
     ASSERT_TRUE(result.ok()) << result.description;
     ASSERT_EQ(calls, std::vector<int>(kTimers, 1)) << "seed " << seed;
     ASSERT_EQ(won, cancelled) << "seed " << seed;
     for (const WFTimerHandle& handle : handles) {
-      ASSERT_EQ(handle.cancel_and_wait(), WF_TIMER_DONE);
+      ASSERT_EQ(handle.cancel_and_wait(), WFTimerCancel::kDone);
     }
   }
 }
@@ -152,7 +153,7 @@ TEST_P(TimerScenarios, ACancelledTimerMayOwnATimerThatItCancels) {
   for (size_t i = 0; i < kTimers; i++) {
     const AtTheEnd cancels_next([next] {
       if (next != WFTimerHandle()) {
-        EXPECT_EQ(next.cancel(), WF_TIMER_WON);
+        EXPECT_EQ(next.cancel(), WFTimerCancel::kWon);
       }
     });
     WFTimerTask* task =
@@ -160,7 +161,7 @@ TEST_P(TimerScenarios, ACancelledTimerMayOwnATimerThatItCancels) {
     next = WFTimer::handle_of(task);
     task->start();
   }
-  EXPECT_EQ(next.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(next.cancel(), WFTimerCancel::kWon);
   EXPECT_TRUE(outcomes.wait_for(kTimers));
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), kTimers);
 }
@@ -173,11 +174,11 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCancelItsOwnTimer) {
     Tally destroyed;
     auto handle = std::make_shared<WFTimerHandle>();
     AtTheEnd cancels_own([handle, &destroyed] {
-      EXPECT_EQ(handle->cancel(), WF_TIMER_RUNNING);
+      EXPECT_EQ(handle->cancel(), WFTimerCancel::kTooLate);
       handle->reschedule(seconds(1));
       handle->remaining();
       errno = 0;
-      EXPECT_EQ(handle->cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
+      EXPECT_EQ(handle->cancel_and_wait(), WFTimerCancel::kWouldDeadlock);
       EXPECT_EQ(errno, EDEADLK);
       EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 0);
       destroyed.add();
@@ -189,12 +190,12 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCancelItsOwnTimer) {
       task->dismiss();
     } else {
       task->start();
-      EXPECT_EQ(handle->cancel(), WF_TIMER_WON);
+      EXPECT_EQ(handle->cancel(), WFTimerCancel::kWon);
       EXPECT_TRUE(outcomes.wait_for(1));
     }
     EXPECT_TRUE(destroyed.wait_for(1));
-    EXPECT_GT(handle->cancel_and_wait(), WF_TIMER_WON);
-    EXPECT_EQ(handle->cancel(), WF_TIMER_DONE);
+    EXPECT_GT(handle->cancel_and_wait(), WFTimerCancel::kWon);
+    EXPECT_EQ(handle->cancel(), WFTimerCancel::kDone);
     EXPECT_EQ(outcomes.size(), dismissed ? 0u : 1u);
   }
 }
@@ -246,7 +247,7 @@ TEST_P(TimerScenarios, WhatACallbackHasCapturedMayCreateItsNameAnew) {
           if (how != End::kExpired && (how != End::kCancelled || !has_handle)) {
             EXPECT_EQ(WFTaskFactory::cancel_by_name("name"), 1);
           } else if (how == End::kCancelled) {
-            EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+            EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
           }
       }
       EXPECT_TRUE(anew.wait_for(1));

@@ -83,12 +83,13 @@ TEST(TimerStats, ReschedulesAndTicksAreCounted) {
       },
       outcomes.callback());
   const WFTimerHandle handle = WFTimer::handle_of(task);
-  EXPECT_EQ(handle.reschedule(milliseconds(2)), WF_TIMER_WON);
+  EXPECT_EQ(handle.reschedule(milliseconds(2)), WFTimerMove::kWon);
   EXPECT_EQ(WFTimer::reschedule("ticks", milliseconds(3)), 1u);
   task->start();
   EXPECT_TRUE(outcomes.wait_for(1));
-  EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);  // until the callback has returned
-  EXPECT_EQ(handle.reschedule(milliseconds(1)), WF_TIMER_DONE);
+  EXPECT_NE(handle.cancel_and_wait(),
+            WFTimerCancel::kWouldDeadlock);  // until the callback has returned
+  EXPECT_EQ(handle.reschedule(milliseconds(1)), WFTimerMove::kDone);
   EXPECT_EQ(since(&WFTimerStats::rescheduled), 2u);
   EXPECT_EQ(since(&WFTimerStats::ticks), 3u);
   EXPECT_EQ(since(&WFTimerStats::fired), 1u);

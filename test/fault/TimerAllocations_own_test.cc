@@ -133,7 +133,7 @@ TEST_P(TimerAllocations, TheFirstHandleAndTheFirstName) {
     tries += handle == WFTimerHandle();
   });
   EXPECT_GT(tries, GetParam() == 0 ? 1 : 0);
-  EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+  EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
   task->start();
   EXPECT_TRUE(probe.ended_with(WFT_STATE_SYS_ERROR, ECANCELED));
   const WFTimerOptions named = options();
@@ -155,14 +155,14 @@ TEST_P(TimerAllocations, HandleOfIsAHandleOrOfNoTimer) {
       EXPECT_TRUE(completes([&] { handle = WFTimer::handle_of(task); }));
       EXPECT_TRUE(failed() || handle != WFTimerHandle());
       if (handle == WFTimerHandle()) {
-        EXPECT_EQ(handle.cancel(), WF_TIMER_UNKNOWN);
+        EXPECT_EQ(handle.cancel(), WFTimerCancel::kNoTimer);
         handle = WFTimer::handle_of(task);
       }
       handles.push_back(handle);
       task->start();
     }
     for (size_t i = 0; i < handles.size(); i++) {
-      EXPECT_EQ(handles[i].cancel(), WF_TIMER_WON);
+      EXPECT_EQ(handles[i].cancel(), WFTimerCancel::kWon);
       EXPECT_TRUE(probes[i].ended_with(WFT_STATE_SYS_ERROR, ECANCELED));
     }
   });
@@ -287,14 +287,14 @@ TEST_P(TimerAllocations, WhatEndsOrMovesOrCountsTimersTakesNoMemory) {
   fault::arm(1, fault::kAllThatFollow);
   size_t right = 0;
   for (const WFTimerHandle& handle : handles) {
-    right += handle.reschedule(hours(2)) == WF_TIMER_WON;
-    right += handle.reschedule(hours(1)) == WF_TIMER_WON;
+    right += handle.reschedule(hours(2)) == WFTimerMove::kWon;
+    right += handle.reschedule(hours(1)) == WFTimerMove::kWon;
     right += handle.remaining() > seconds(0);
   }
   right += WFTimer::reschedule(name, hours(3));
   right += WFTimer::count(name) + WFTimer::count_prefix("a name");
-  right += handles[0].cancel() == WF_TIMER_WON;
-  right += handles[0].cancel_and_wait() != WF_TIMER_WON;
+  right += handles[0].cancel() == WFTimerCancel::kWon;
+  right += handles[0].cancel_and_wait() != WFTimerCancel::kWon;
   right += static_cast<size_t>(WFTaskFactory::cancel_by_name(name));
   for (const Probe& probe : probes) {
     right += probe.ended();

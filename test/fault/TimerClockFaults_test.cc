@@ -29,8 +29,9 @@ TEST(TimerClockFaults, WithoutDescriptorsTimersOfOtherClocksEndAndMonotonicOnesG
     ASSERT_TRUE(outcomes.wait_for(3));
     EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, EMFILE), 2u);
     EXPECT_EQ(WFTimer::count("a"), 0u);
-    EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WON);  // its callback may be about to return
-    EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+    EXPECT_NE(handle.cancel_and_wait(),
+              WFTimerCancel::kWon);  // its callback may be about to return
+    EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
     WFTimer::create(milliseconds(1), outcomes.callback())->start();
     WFTimer::create(system_clock::now(), outcomes.callback())->start();  // due: needs none
     ASSERT_TRUE(outcomes.wait_for(5));

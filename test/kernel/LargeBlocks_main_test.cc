@@ -158,7 +158,7 @@ TEST_F(LargeBlocks, NoneWhileHandlesComeAndGo) {
       task->start();
     }
     for (const WFTimerHandle& handle : handles) {
-      EXPECT_EQ(handle.cancel(), WF_TIMER_WON);
+      EXPECT_EQ(handle.cancel(), WFTimerCancel::kWon);
     }
     EXPECT_TRUE(ended.wait_for(handles.size()));
   });

@@ -613,7 +613,7 @@ proctype Handler() {
 #else
      begin_slot();
 #endif
-     /* Inside the callback: cancel_and_wait() finds itself there, WF_TIMER_WOULD_DEADLOCK. */
+     /* Inside the callback: cancel_and_wait() finds itself there, WFTimerCancel::kWouldDeadlock. */
 #ifndef MUT_GIVES_UP_BEFORE_CALLBACK
      lock(G);
      d_step { assert(generation == 0 && user == 1); assert(runner == _pid) };

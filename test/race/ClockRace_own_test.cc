@@ -165,7 +165,7 @@ class ClockRound final : public Round {
     const int64_t ns = random.between(0, kLongest);
     switch (random.below(6)) {
       case 0:
-        timer.won += timer.handle.cancel() == WF_TIMER_WON;
+        timer.won += timer.handle.cancel() == WFTimerCancel::kWon;
         break;
       case 1:
         timer.won += WFTaskFactory::cancel_by_name(name_of(i));
@@ -179,14 +179,14 @@ class ClockRound final : public Round {
         }
     }
     EXPECT_NE(timer.handle.reschedule(due_of(WFTimerClock((timer.clock + 1) % 3), true, ns)),
-              WF_TIMER_WON);
+              WFTimerMove::kWon);
   }
 
   void move(const Timer& timer, size_t i, const WFTimerDue& due, bool by_name) const {
     if (by_name) {
       EXPECT_LE(WFTimer::reschedule(name_of(i), due), 1u);
     } else {
-      EXPECT_NE(timer.handle.reschedule(due), WF_TIMER_OTHER_CLOCK);
+      EXPECT_NE(timer.handle.reschedule(due), WFTimerMove::kOtherClock);
     }
   }
 

@@ -253,7 +253,7 @@ class DeadlineRound final : public race::Round {
     }
     WFTimerTask* const task = WFTimer::create(some_time(), noting<WFTimerTask>(entry));
     const WFTimerHandle handle = WFTimer::handle_of(task);
-    later([this, handle] { account_.cancels_won += handle.cancel() == WF_TIMER_WON; });
+    later([this, handle] { account_.cancels_won += handle.cancel() == WFTimerCancel::kWon; });
     return task;
   }
 

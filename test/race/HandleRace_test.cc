@@ -105,9 +105,10 @@ class HandleRound final : public Round {
       timer.state = task->get_state();
       timer.error = task->get_error();
       timer.ended_ns = workflow::monotonic_ns();
-      require(timer.handle.cancel() == WF_TIMER_RUNNING, "not running in its callback");
+      require(timer.handle.cancel() == WFTimerCancel::kTooLate, "not running in its callback");
       if (timer.callbacks == 1 && timer.state == WFT_STATE_SUCCESS) {
-        require(timer.handle.cancel_and_wait() == WF_TIMER_WOULD_DEADLOCK, "waits for itself");
+        require(timer.handle.cancel_and_wait() == WFTimerCancel::kWouldDeadlock,
+                "waits for itself");
       }
       timer.over = true;
       timer.gone = true;
@@ -162,17 +163,17 @@ class HandleRound final : public Round {
 
   void reschedule(Timer& timer, nanoseconds delay, bool& told_late) {
     const int64_t now_ns = workflow::monotonic_ns();
-    const WFTimerVerdict verdict = timer.handle.reschedule(delay);
+    const WFTimerMove verdict = timer.handle.reschedule(delay);
     look_back(verdict, told_late);
-    if (verdict == WF_TIMER_WON) {
+    if (verdict == WFTimerMove::kWon) {
       timer.not_before_ns = now_ns + delay.count();
     } else {
-      require(verdict != WF_TIMER_DONE || timer.gone, "done, says reschedule, and it is not");
+      require(verdict != WFTimerMove::kDone || timer.gone, "done, says reschedule, and it is not");
     }
   }
 
   void cancel(Timer& timer, bool& told_late) {
-    const WFTimerVerdict verdict = timer.handle.cancel();
+    const WFTimerCancel verdict = timer.handle.cancel();
     look_back(verdict, told_late);
     check(timer, verdict);
   }
@@ -203,15 +204,16 @@ class HandleRound final : public Round {
     }
   }
 
-  void look_back(WFTimerVerdict verdict, bool& told_late) {
-    require(verdict != WF_TIMER_WON || !told_late, "won after it was too late");
-    told_late = told_late || verdict == WF_TIMER_RUNNING || verdict == WF_TIMER_DONE;
+  template <class Verdict>  // WFTimerCancel or WFTimerMove
+  void look_back(Verdict verdict, bool& told_late) {
+    require(verdict != Verdict::kWon || !told_late, "won after it was too late");
+    told_late = told_late || verdict == Verdict::kTooLate || verdict == Verdict::kDone;
   }
 
-  void check(Timer& timer, WFTimerVerdict verdict) {
-    timer.won += verdict == WF_TIMER_WON;
-    require(verdict != WF_TIMER_DONE || timer.gone, "done, says cancel, and it is not");
-    require(verdict != WF_TIMER_UNKNOWN, "unknown");
+  void check(Timer& timer, WFTimerCancel verdict) {
+    timer.won += verdict == WFTimerCancel::kWon;
+    require(verdict != WFTimerCancel::kDone || timer.gone, "done, says cancel, and it is not");
+    require(verdict != WFTimerCancel::kNoTimer, "unknown");
   }
 
   static std::string account(const Timer& timer) {

@@ -45,7 +45,7 @@ class PeriodicRound final : public Round {
   std::string finish() override {
     join_threads();
     for (Timer& timer : timers_) {
-      timer.won += timer.handle.cancel_and_wait() == WF_TIMER_WON;
+      timer.won += timer.handle.cancel_and_wait() == WFTimerCancel::kWon;
     }
     for (size_t i = 0; i < kTimers; i++) {
       const std::string wrong = account(timers_[i]);
@@ -140,7 +140,7 @@ class PeriodicRound final : public Round {
       Timer& timer = timers_[i];
       switch (random.below(10)) {
         case 0:
-          timer.won += timer.handle.cancel() == WF_TIMER_WON;
+          timer.won += timer.handle.cancel() == WFTimerCancel::kWon;
           break;
         case 1:
           if (timer.named) {

@@ -33,7 +33,7 @@ class Session final {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  bool touch() { return timer_.reschedule(idle_time_) == WF_TIMER_WON; }
+  bool touch() { return timer_.reschedule(idle_time_) == WFTimerMove::kWon; }
 
  private:
   const std::chrono::milliseconds idle_time_;

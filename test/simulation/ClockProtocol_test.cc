@@ -61,13 +61,13 @@ TEST(ClockProtocol, DeadlinesMeetMovesStartsAndCancels) {
     simulation.spawn([&] {
       simulation.sleep_for(static_cast<int64_t>(seed % 2) * 100);
       for (size_t i = 0; i < 3; i++) {
-        moved[i] += handles[i].reschedule(then[i]) == WF_TIMER_WON;
-        EXPECT_NE(handles[i].reschedule(then[(i + 1) % 3]), WF_TIMER_WON);
+        moved[i] += handles[i].reschedule(then[i]) == WFTimerMove::kWon;
+        EXPECT_NE(handles[i].reschedule(then[(i + 1) % 3]), WFTimerMove::kWon);
       }
     });
     simulation.spawn([&] {
       simulation.sleep_for(static_cast<int64_t>(seed % 3) * 100);
-      won[seed % 3] += handles[seed % 3].cancel() == WF_TIMER_WON;
+      won[seed % 3] += handles[seed % 3].cancel() == WFTimerCancel::kWon;
     });
     const WFSimulationResult result = simulation.run();
     ASSERT_TRUE(result.ok()) << result.description;

@@ -39,7 +39,7 @@ TEST(HandleProtocol, CancelMeetsCancelByNameAndTimeout) {
     EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS) + static_cast<size_t>(ledger.cancelled()), 3u);
     ledger.close();
     for (const WFTimerHandle& handle : handles) {
-      EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+      EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
     }
   });
 }
@@ -81,7 +81,7 @@ TEST(HandleProtocol, CancelMeetsDismiss) {
       const WFTimerHandle handle = WFTimer::handle_of(task);
       ledger.simulation().spawn([&ledger, handle] {
         ledger.cancel(handle);
-        EXPECT_NE(ledger.cancel(handle), WF_TIMER_WON);
+        EXPECT_NE(ledger.cancel(handle), WFTimerCancel::kWon);
         handle.remaining();
         handle.reschedule(std::chrono::nanoseconds(5));
       });
@@ -104,9 +104,9 @@ TEST(HandleProtocol, CancelAndWaitReturnsAfterTheEnd) {
       for (int64_t at_ns : {0, 100}) {
         ledger.simulation().spawn([&, handle, at_ns] {
           ledger.simulation().sleep_for(at_ns);
-          EXPECT_NE(ledger.cancel_and_wait(handle), WF_TIMER_WOULD_DEADLOCK);
+          EXPECT_NE(ledger.cancel_and_wait(handle), WFTimerCancel::kWouldDeadlock);
           EXPECT_EQ(record.callbacks, 1);
-          EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+          EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
         });
       }
     }
@@ -173,15 +173,15 @@ TEST(HandleProtocol, TooLateIsNeverFollowedByWon) {
       ledger.start(task);
       ledger.simulation().spawn([&, handle] {
         ledger.simulation().sleep_for(100);
-        if (ledger.reschedule(handle, record, 50) == WF_TIMER_RUNNING) {
+        if (ledger.reschedule(handle, record, 50) == WFTimerMove::kTooLate) {
           late++;
-          EXPECT_NE(ledger.cancel(handle), WF_TIMER_WON);
+          EXPECT_NE(ledger.cancel(handle), WFTimerCancel::kWon);
         }
       });
       ledger.simulation().spawn([&, handle] {
         ledger.simulation().sleep_for(100);
-        if (ledger.cancel(handle) == WF_TIMER_RUNNING) {
-          EXPECT_NE(ledger.reschedule(handle, record, 50), WF_TIMER_WON);
+        if (ledger.cancel(handle) == WFTimerCancel::kTooLate) {
+          EXPECT_NE(ledger.reschedule(handle, record, 50), WFTimerMove::kWon);
         }
       });
     }
@@ -206,8 +206,8 @@ TEST(HandleProtocol, ARefusedTimerEndsAsAnnouncedWhateverItMeets) {
     simulation.spawn([&] { EXPECT_EQ(WFTaskFactory::cancel_by_name("a"), 0); });
     for (int i = 0; i < 2; i++) {
       simulation.spawn([&] {
-        EXPECT_NE(handle.reschedule(std::chrono::seconds(1)), WF_TIMER_WON);
-        EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WON);
+        EXPECT_NE(handle.reschedule(std::chrono::seconds(1)), WFTimerMove::kWon);
+        EXPECT_NE(handle.cancel_and_wait(), WFTimerCancel::kWon);
         EXPECT_EQ(callbacks, 1);
       });
     }
@@ -225,7 +225,7 @@ TEST(HandleProtocol, RescheduleMeetsStart) {
     TimerLedger::Record& record = TimerLedger::record_of(task);
     ledger.simulation().spawn([&] { task->start(); });
     ledger.simulation().spawn(
-        [&] { EXPECT_EQ(handle.reschedule(std::chrono::nanoseconds(7)), WF_TIMER_WON); });
+        [&] { EXPECT_EQ(handle.reschedule(std::chrono::nanoseconds(7)), WFTimerMove::kWon); });
     ledger.run();
     EXPECT_EQ(record.state, WFT_STATE_SUCCESS);
     EXPECT_EQ(ledger.simulation().now_ns(), 7);
@@ -280,7 +280,7 @@ TEST(HandleProtocol, StopMeetsEverything) {
     });
     ledger.close();
     for (const WFTimerHandle& handle : handles) {
-      EXPECT_EQ(handle.cancel(), WF_TIMER_DONE);
+      EXPECT_EQ(handle.cancel(), WFTimerCancel::kDone);
     }
   });
 }
@@ -330,7 +330,7 @@ TEST(HandleProtocol, AWaitReturnsWhenADroppedTimerHasDestroyedWhatItHadCaptured)
     bool destroyed = false;
     WFTimerHandle handle;
     std::shared_ptr<void> captured(&destroyed, [&](void*) {
-      EXPECT_EQ(handle.cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);  // for itself
+      EXPECT_EQ(handle.cancel_and_wait(), WFTimerCancel::kWouldDeadlock);  // for itself
       simulation.sleep_for(100);
       destroyed = true;
     });
@@ -340,7 +340,7 @@ TEST(HandleProtocol, AWaitReturnsWhenADroppedTimerHasDestroyedWhatItHadCaptured)
     handle = WFTimer::handle_of(task);
     simulation.spawn([=] { task->dismiss(); });
     simulation.spawn([&] {
-      EXPECT_NE(handle.cancel_and_wait(), WF_TIMER_WOULD_DEADLOCK);
+      EXPECT_NE(handle.cancel_and_wait(), WFTimerCancel::kWouldDeadlock);
       EXPECT_TRUE(destroyed);
       EXPECT_EQ(WFTimer::count("a"), 0u);
     });
@@ -364,7 +364,7 @@ TEST(HandleProtocol, SimulationsBesideEachOtherShareNoSlots) {
           });
           const WFTimerHandle handle = WFTimer::handle_of(task);
           simulation.spawn([task] { task->start(); });
-          simulation.spawn([&won, handle] { won += handle.cancel() == WF_TIMER_WON; });
+          simulation.spawn([&won, handle] { won += handle.cancel() == WFTimerCancel::kWon; });
         }
         EXPECT_TRUE(simulation.run().ok());
         EXPECT_EQ(won, 10);

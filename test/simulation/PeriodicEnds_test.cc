@@ -76,7 +76,9 @@ TEST(PeriodicEnds, ATickThatWaitsForItsTurnWhenItsTimerIsCancelledDoesNotBegin) 
       task->start();
       simulation.spawn([&] {
         simulation.sleep_for(220);
-        EXPECT_EQ(*name ? WFTaskFactory::cancel_by_name(name) : handle.cancel() == WF_TIMER_WON, 1);
+        EXPECT_EQ(
+            *name ? WFTaskFactory::cancel_by_name(name) : handle.cancel() == WFTimerCancel::kWon,
+            1);
         ended_ns = simulation.now_ns();
       });
       run(simulation);
@@ -147,7 +149,7 @@ TEST(PeriodicEnds, TheEndByATickMeetsTheStopAndACancel) {
         series->start();
         simulation.spawn([&] {
           simulation.sleep_for(seed % 3 * 60 + 100);
-          won = handle.cancel() == WF_TIMER_WON;
+          won = handle.cancel() == WFTimerCancel::kWon;
         });
         if (seed % 5 < 3) {
           simulation.run_for(seed % 5 * 100 + 100);
@@ -178,9 +180,9 @@ TEST(PeriodicEnds, NoMoveByHandleSucceedsAfterACancelWasTooLate) {
         task->start();
         simulation.spawn([&] {
           simulation.sleep_for(kPeriodNs);
-          if (handle.cancel() == WF_TIMER_RUNNING) {
+          if (handle.cancel() == WFTimerCancel::kTooLate) {
             late++;
-            EXPECT_NE(handle.reschedule(nanoseconds(kPeriodNs)), WF_TIMER_WON);
+            EXPECT_NE(handle.reschedule(nanoseconds(kPeriodNs)), WFTimerMove::kWon);
           }
         });
         run(simulation);

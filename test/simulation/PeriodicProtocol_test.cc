@@ -83,7 +83,7 @@ class PeriodicLedger {
     return record;
   }
 
-  void cancel(Record& record) { record.won += record.handle.cancel() == WF_TIMER_WON; }
+  void cancel(Record& record) { record.won += record.handle.cancel() == WFTimerCancel::kWon; }
 
   void close() {
     const WFSimulationResult result = simulation_.stop();
@@ -196,7 +196,7 @@ TEST(PeriodicProtocol, WhoWaitsReturnsAfterTheLastTick) {
         PeriodicLedger::Record& record = ledger.start(name, overlap, 130, kNothing);
         ledger.simulation().spawn([&ledger, &record] {
           ledger.simulation().sleep_for(200);
-          record.won += record.handle.cancel_and_wait() == WF_TIMER_WON;
+          record.won += record.handle.cancel_and_wait() == WFTimerCancel::kWon;
           EXPECT_EQ(record.callbacks, 1);
           EXPECT_EQ(record.running, 0);
         });

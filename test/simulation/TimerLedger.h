@@ -85,20 +85,20 @@ class TimerLedger {
     return counted(n);
   }
 
-  WFTimerVerdict cancel(const WFTimerHandle& handle) {
-    const WFTimerVerdict verdict = handle.cancel();
-    counted(verdict == WF_TIMER_WON);
+  WFTimerCancel cancel(const WFTimerHandle& handle) {
+    const WFTimerCancel verdict = handle.cancel();
+    counted(verdict == WFTimerCancel::kWon);
     return verdict;
   }
-  WFTimerVerdict cancel_and_wait(const WFTimerHandle& handle) {
-    const WFTimerVerdict verdict = handle.cancel_and_wait();
-    counted(verdict == WF_TIMER_WON);
+  WFTimerCancel cancel_and_wait(const WFTimerHandle& handle) {
+    const WFTimerCancel verdict = handle.cancel_and_wait();
+    counted(verdict == WFTimerCancel::kWon);
     return verdict;
   }
   // One thread at a time for each timer, and never to 0: so it is noted before the timer expires.
-  WFTimerVerdict reschedule(const WFTimerHandle& handle, Record& record, int64_t delay_ns) {
-    const WFTimerVerdict verdict = handle.reschedule(std::chrono::nanoseconds(delay_ns));
-    if (verdict == WF_TIMER_WON) {
+  WFTimerMove reschedule(const WFTimerHandle& handle, Record& record, int64_t delay_ns) {
+    const WFTimerMove verdict = handle.reschedule(std::chrono::nanoseconds(delay_ns));
+    if (verdict == WFTimerMove::kWon) {
       record.delay_ns = delay_ns;
       record.started_ns = record.started_ns < 0 ? -1 : simulation_.now_ns();
     }

@@ -89,8 +89,8 @@ TEST(TimerProtocol, ADueTimerHasExpiredWhenItsStartReturns) {
         const WFTimerHandle handle = WFTimer::handle_of(task);
         ledger.start(task);
         EXPECT_EQ(ledger.cancel(name), 0);
-        EXPECT_NE(handle.reschedule(std::chrono::nanoseconds(10)), WF_TIMER_WON);
-        EXPECT_NE(ledger.cancel(handle), WF_TIMER_WON);
+        EXPECT_NE(handle.reschedule(std::chrono::nanoseconds(10)), WFTimerMove::kWon);
+        EXPECT_NE(ledger.cancel(handle), WFTimerCancel::kWon);
       });
     }
     ledger.run();

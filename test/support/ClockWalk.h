@@ -75,7 +75,7 @@ class ClockWalk {
     const WFTimerHandle handle = is_moved ? WFTimer::handle_of(timer) : WFTimerHandle();
     timer->start();
     if (is_moved) {
-      require(handle.reschedule(std::chrono::nanoseconds(delay_ns)) == WF_TIMER_WON,
+      require(handle.reschedule(std::chrono::nanoseconds(delay_ns)) == WFTimerMove::kWon,
               "a timer is not moved", due_ns);
     }
   }
