@@ -86,14 +86,16 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // SYS_ERROR and ECANCELED, unless it has already failed for another reason.
   void stop() { stopped_ = true; }
 
-  // Limits the whole response, from when the request was sent, in ms. -1 means unlimited.
-  void set_total_timeout(int timeout) { total_timeout_ = timeout; }
+  // Limits the whole response, from when the request was sent, in ms. A negative time means
+  // unlimited.
+  void set_total_timeout(int timeout) { total_timeout_ = workflow::Duration::timeout_ms(timeout); }
   void set_total_timeout(workflow::Duration timeout) { total_timeout_ = timeout.timeout_ms(); }
   // Limits the time between two reads of the response, in place of the endpoint's response_timeout,
-  // in ms. -1 means unlimited. If neither a watch nor a receive timeout is set, it also limits the
-  // wait for each piece but the first: for those after the head, and for the head after a 1xx. The
-  // wait for the first byte of the whole response remains limited by response_timeout.
-  void set_read_timeout(int timeout) { read_timeout_ = timeout; }
+  // in ms. A negative time means unlimited. If neither a watch nor a receive timeout is set, it
+  // also limits the wait for each piece but the first: for those after the head, and for the head
+  // after a 1xx. The wait for the first byte of the whole response remains limited by
+  // response_timeout.
+  void set_read_timeout(int timeout) { read_timeout_ = workflow::Duration::timeout_ms(timeout); }
   void set_read_timeout(workflow::Duration timeout) { read_timeout_ = timeout.timeout_ms(); }
 
   // An older name of set_receive_timeout().

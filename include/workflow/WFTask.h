@@ -94,18 +94,21 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   // Null without a connection.
   virtual WFConnection *get_connection() const = 0;
 
-  // Both times are in milliseconds; -1 means unlimited. On the server they limit how long sending
-  // may go without progress, and how long the connection may then stay idle (0 closes it after the
-  // reply). Set them before the reply.
-  void set_send_timeout(int timeout) { send_timeout_ = timeout; }
-  void set_keep_alive(int timeout) { keep_alive_timeout_ = timeout; }
-  // For clients only.
-  void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
-  void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
-  // A timeout may be any std::chrono::duration (negative: see docs/limits.md).
+  // The times are in milliseconds, or any std::chrono::duration. A negative time means unlimited.
+  // On the server they limit how long sending may go without progress, and how long the connection
+  // may then stay idle (0 closes it after the reply). Set them before the reply.
+  void set_send_timeout(int timeout) { send_timeout_ = workflow::Duration::timeout_ms(timeout); }
   void set_send_timeout(workflow::Duration timeout) { send_timeout_ = timeout.timeout_ms(); }
+  void set_keep_alive(int timeout) {
+    keep_alive_timeout_ = workflow::Duration::timeout_ms(timeout);
+  }
   void set_keep_alive(workflow::Duration timeout) { keep_alive_timeout_ = timeout.timeout_ms(); }
+  // For clients only.
+  void set_receive_timeout(int timeout) {
+    receive_timeout_ = workflow::Duration::timeout_ms(timeout);
+  }
   void set_receive_timeout(workflow::Duration timeout) { receive_timeout_ = timeout.timeout_ms(); }
+  void set_watch_timeout(int timeout) { watch_timeout_ = workflow::Duration::timeout_ms(timeout); }
   void set_watch_timeout(workflow::Duration timeout) { watch_timeout_ = timeout.timeout_ms(); }
 
   // Server side, before the reply: makes the server send nothing and close the connection instead.

@@ -327,6 +327,14 @@ TEST_P(ClientPatience, HasNoEndWithoutAReceiveTimeout) {
   expect_patience([](auto* task) { task->set_receive_timeout(-1); });
 }
 
+TEST_P(ClientPatience, HasNoEndWithAnyNegativeWatchTimeout) {
+  expect_patience([](auto* task) { task->set_watch_timeout(-5); });
+}
+
+TEST_P(ClientPatience, HasNoEndWithAnyNegativeReceiveTimeout) {
+  expect_patience([](auto* task) { task->set_receive_timeout(-5); });
+}
+
 // The bytes of a piece that has begun.
 constexpr const char* kBegun = "1\r\nx\r\n5\r\nab";
 

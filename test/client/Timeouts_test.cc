@@ -12,6 +12,7 @@
 #include "support/Tally.h"
 #include "util/Time.h"
 #include "workflow/WFGlobal.h"
+#include "workflow/WFHttpChunkedClient.h"
 #include "workflow/WFManualClock.h"
 
 // The client's time limits, by a clock that the test moves.
@@ -74,8 +75,10 @@ class ClientTimeouts : public testing::Test {
   }
   void ask(const std::function<void(WFHttpTask*)>& change = nullptr,
            const std::string& scheme = "http") {
-    asking_ = std::make_unique<Fetching>(
-        scheme + "://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)) + "/", change);
+    asking_ = std::make_unique<Fetching>(url(scheme), change);
+  }
+  std::string url(const std::string& scheme) const {
+    return scheme + "://127.0.0.1:" + std::to_string(ntohs(address_.sin_port)) + "/";
   }
   // The peer of the next connection, on which the request has left.
   std::unique_ptr<Peer> accept() {
@@ -246,6 +249,36 @@ TEST_F(ClientTimeouts, BetweenTwoReadsThereMayBeNoLimit) {
   EXPECT_FALSE(asking_->ended());
   send(*peer, "x");
   EXPECT_EQ(asking_->result().body, "x");
+}
+
+TEST_F(ClientTimeouts, AnyNegativeWatchTimeoutIsNone) {
+  begin();
+  ask([](WFHttpTask* task) { task->set_watch_timeout(-5); });
+  const auto peer = accept();
+  pass(3600 * kNsPerSec);
+  EXPECT_FALSE(asking_->ended());
+  send(*peer, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx");
+  EXPECT_EQ(asking_->result().body, "x");
+}
+
+TEST_F(ClientTimeouts, AnyNegativeReadTimeoutIsNone) {
+  begin();
+  test_support::Tally ended;
+  int state = WFT_STATE_UNDEFINED;
+  WFHttpChunkedTask* task =
+      WFHttpChunkedClient::create_chunked_task(url("http"), 0, nullptr, [&](auto* done) {
+        state = done->get_state();
+        ended.add();
+      });
+  task->set_read_timeout(-5);
+  task->start();
+  const auto peer = accept();
+  send(*peer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx");
+  pass(3600 * kNsPerSec);
+  EXPECT_EQ(ended.count(), 0u);
+  send(*peer, "x");
+  EXPECT_TRUE(ended.wait_for(1));
+  EXPECT_EQ(state, WFT_STATE_SUCCESS);
 }
 
 TEST_F(ClientTimeouts, WholeResponse) {

@@ -344,6 +344,23 @@ TEST_P(Timeout, SendTimeOfOneReply) {
   EXPECT_TRUE(ended.wait_for(1));
 }
 
+TEST_P(Timeout, AnyNegativeSendTimeOfOneReplyIsNone) {
+  test_support::Tally ended;
+  serve([&](WFHttpTask* task) {
+    if (std::string(task->get_req()->get_request_uri()) == "/witness") return;
+    task->get_resp()->append_output_body_nocopy(kLarge);
+    task->set_send_timeout(-5);
+    task->set_callback([&](WFHttpTask*) { ended.add(); });
+  });
+  RawClient client = connect();
+  send(client, kGet);
+  ASSERT_EQ(client.take(1), 1u);
+  let_it_write();
+  advance(60 * kSecond);
+  EXPECT_EQ(ended.count(), 0u);
+  EXPECT_EQ(connections(), 1u);
+}
+
 TEST_P(Timeout, LingeringEnds) {
   serve();
   RawClient client = connect();

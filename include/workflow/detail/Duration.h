@@ -24,6 +24,8 @@ class Duration {
     const int64_t ms = ns_ / ns_per_ms + (ns_ % ns_per_ms > 0 ? 1 : 0);
     return ns_ < 0 || ms > INT32_MAX ? -1 : static_cast<int>(ms);
   }
+  // The same for a limit that is given as an int: every negative one becomes -1.
+  static constexpr int timeout_ms(int ms) { return ms < 0 ? -1 : ms; }
 
  private:
   template <class REP, class PERIOD>
