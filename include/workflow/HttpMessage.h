@@ -45,8 +45,8 @@ class HttpMessage : public ProtocolMessage {
   bool get_http_version(std::string &version) const {
     return to_string(get_http_version(), version);
   }
-  bool set_http_version(const char *version);
-  bool set_http_version(const std::string &version);
+  bool set_http_version(const char *version) { return put_http_version(text_of(version)); }
+  bool set_http_version(const std::string &version) { return put_http_version(version); }
 
   // These depend on the header fields, received or set. is_chunked(): "Transfer-Encoding: chunked".
   // is_keep_alive(): HTTP/1.1 without "Connection: close", or HTTP/1.0 with "Connection:
@@ -55,13 +55,21 @@ class HttpMessage : public ProtocolMessage {
   bool is_keep_alive() const;
 
   // The add functions append a field. The set functions replace every field of that name by one.
-  // Names match without regard to case.
+  // Names match without regard to case. A null header is refused like a null text.
   bool add_header(const struct HttpMessageHeader *header);
   bool set_header(const struct HttpMessageHeader *header);
-  bool add_header_pair(const char *name, const char *value);
-  bool set_header_pair(const char *name, const char *value);
-  bool add_header_pair(const std::string &name, const std::string &value);
-  bool set_header_pair(const std::string &name, const std::string &value);
+  bool add_header_pair(const char *name, const char *value) {
+    return add_field(text_of(name), text_of(value));
+  }
+  bool set_header_pair(const char *name, const char *value) {
+    return set_field(text_of(name), text_of(value));
+  }
+  bool add_header_pair(const std::string &name, const std::string &value) {
+    return add_field(name, value);
+  }
+  bool set_header_pair(const std::string &name, const std::string &value) {
+    return set_field(name, value);
+  }
 
   // Returns the body of a completely received message. For a chunked message it is the raw body
   // with its chunk framing (see HttpChunkCursor, HttpUtil::decode_chunked_body). False, null and 0
@@ -74,15 +82,22 @@ class HttpMessage : public ProtocolMessage {
   // arrived.
   void end_parsing();
 
-  // The body to send, as a list of blocks. These return false with errno EINVAL for a null text, or
-  // with ENOMEM. The nocopy forms keep the caller's pointer, which must stay valid until the
-  // message has been sent. A received body may be passed to the nocopy forms of its own message.
+  // The body to send, as a list of blocks. These return false with errno EINVAL for a null text or
+  // null bytes of a size other than 0, or with ENOMEM. The nocopy forms keep the caller's pointer,
+  // which must stay valid until the message has been sent. A received body may be passed to the
+  // nocopy forms of its own message.
   bool append_output_body(const void *buf, size_t size);
   bool append_output_body_nocopy(const void *buf, size_t size);
-  bool append_output_body(const char *buf);
-  bool append_output_body_nocopy(const char *buf);
-  bool append_output_body(const std::string &buf);
-  bool append_output_body_nocopy(const std::string &buf);
+  bool append_output_body(const char *buf) { return append_output_body(buf, text_of(buf).size()); }
+  bool append_output_body_nocopy(const char *buf) {
+    return append_output_body_nocopy(buf, text_of(buf).size());
+  }
+  bool append_output_body(const std::string &buf) {
+    return append_output_body(buf.data(), buf.size());
+  }
+  bool append_output_body_nocopy(const std::string &buf) {
+    return append_output_body_nocopy(buf.data(), buf.size());
+  }
 
   size_t get_output_body_size() const;
   size_t get_output_body_blocks(const void *buf[], size_t size[], size_t max) const;
@@ -134,6 +149,10 @@ class HttpMessage : public ProtocolMessage {
   const char *get_start_part(int part) const;
   // Fails with EINVAL if the text is not allowed there.
   bool set_start_part(int part, std::string_view text, bool is_allowed);
+  // A text that is refused everywhere, one byte of NUL, if there is none.
+  static std::string_view text_of(const char *text) {
+    return text != nullptr ? std::string_view(text) : std::string_view("", 1);
+  }
   static bool to_string(const char *text, std::string &string) {
     if (text == nullptr) return false;
     string.assign(text);
@@ -153,6 +172,9 @@ class HttpMessage : public ProtocolMessage {
     void operator()(HttpContent *content) const;
   };
   HttpContent *use_content();
+  bool put_http_version(std::string_view version);
+  bool add_field(std::string_view name, std::string_view value);
+  bool set_field(std::string_view name, std::string_view value);
 
   bool is_request_;
   const HttpLimits *limits_ = nullptr;
@@ -163,13 +185,13 @@ class HttpRequest : public HttpMessage {
  public:
   const char *get_method() const;
   bool get_method(std::string &method) const { return to_string(get_method(), method); }
-  bool set_method(const char *method);
-  bool set_method(const std::string &method);
+  bool set_method(const char *method) { return put_method(text_of(method)); }
+  bool set_method(const std::string &method) { return put_method(method); }
 
   const char *get_request_uri() const;
   bool get_request_uri(std::string &uri) const { return to_string(get_request_uri(), uri); }
-  bool set_request_uri(const char *uri);
-  bool set_request_uri(const std::string &uri);
+  bool set_request_uri(const char *uri) { return put_request_uri(text_of(uri)); }
+  bool set_request_uri(const std::string &uri) { return put_request_uri(uri); }
 
   HttpRequest() noexcept : HttpMessage(true) {}
   HttpRequest(HttpRequest &&) noexcept = default;
@@ -178,6 +200,10 @@ class HttpRequest : public HttpMessage {
  protected:
   // Answers "Expect: 100-continue" by feedback() if no byte of the body has arrived.
   int header_completed(size_t rest) override;
+
+ private:
+  bool put_method(std::string_view method);
+  bool put_request_uri(std::string_view uri);
 };
 
 // When a response is received, it begins with the first answer that is not interim: each 1xx but
@@ -189,15 +215,15 @@ class HttpResponse : public HttpMessage {
  public:
   const char *get_status_code() const;
   bool get_status_code(std::string &code) const { return to_string(get_status_code(), code); }
-  bool set_status_code(const char *code);
-  bool set_status_code(const std::string &code);
+  bool set_status_code(const char *code) { return put_status_code(text_of(code)); }
+  bool set_status_code(const std::string &code) { return put_status_code(code); }
 
   const char *get_reason_phrase() const;
   bool get_reason_phrase(std::string &phrase) const {
     return to_string(get_reason_phrase(), phrase);
   }
-  bool set_reason_phrase(const char *phrase);
-  bool set_reason_phrase(const std::string &phrase);
+  bool set_reason_phrase(const char *phrase) { return put_reason_phrase(text_of(phrase)); }
+  bool set_reason_phrase(const std::string &phrase) { return put_reason_phrase(phrase); }
 
   // Both say which request the response answers, where that decides about its body (RFC 9112, 6.3).
   // Call them before the first byte.
@@ -217,6 +243,10 @@ class HttpResponse : public HttpMessage {
   HttpResponse() noexcept : HttpMessage(false) {}
   HttpResponse(HttpResponse &&) noexcept = default;
   HttpResponse &operator=(HttpResponse &&) noexcept = default;
+
+ private:
+  bool put_status_code(std::string_view code);
+  bool put_reason_phrase(std::string_view phrase);
 };
 
 }  // namespace protocol

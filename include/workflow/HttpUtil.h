@@ -106,11 +106,11 @@ using namespace http_constants;
 class HttpUtil {
  public:
   // Sets the status code and its usual reason phrase ("Unknown" if it has none). False with EINVAL
-  // unless 100 <= status <= 999.
+  // unless 100 <= status <= 999, and for a null response.
   static bool set_response_status(HttpResponse *response, int status);
 
   // Returns the decoded body of a received message. The chunk framing is removed if the message is
-  // chunked; otherwise this is a copy of the body. Empty if there is no body.
+  // chunked; otherwise this is a copy of the body. Empty if there is no body, or no message.
   static std::string decode_chunked_body(const HttpMessage *message);
 
   // The reason phrase of RFC 9110 and the IANA registry; null for a status without one.
@@ -118,7 +118,7 @@ class HttpUtil {
 };
 
 // Iterates over the header fields of a message in order. The message must outlive the cursor;
-// erase() changes it. Fields that are added meanwhile are visited, too.
+// erase() changes it. Fields that are added meanwhile are visited, too. A null message has none.
 class HttpHeaderCursor {
  public:
   explicit HttpHeaderCursor(const HttpMessage *message) : message_(message) {}
@@ -141,6 +141,7 @@ class HttpHeaderCursor {
 
  private:
   bool find_field(const char *name, size_t name_len);
+  HttpContent *content() const { return message_ ? message_->content() : nullptr; }
 
   const HttpMessage *message_;
   size_t next_ = 0;        // index of the field that next() returns
@@ -148,7 +149,7 @@ class HttpHeaderCursor {
 };
 
 // Iterates over the decoded chunks of a received message. The body of a message that is not chunked
-// is its only chunk. The message must outlive the cursor.
+// is its only chunk. The message must outlive the cursor. A null message has no body.
 class HttpChunkCursor {
  public:
   explicit HttpChunkCursor(const HttpMessage *message);
@@ -164,7 +165,8 @@ class HttpChunkCursor {
   bool chunked_ = false;
 };
 
-// A snapshot of the header fields, for lookups by name without regard to case.
+// A snapshot of the header fields, for lookups by name without regard to case. A null message has
+// none.
 class HttpHeaderMap {
  public:
   explicit HttpHeaderMap(const HttpMessage *message);

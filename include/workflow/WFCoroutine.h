@@ -65,10 +65,10 @@ inline auto sleep(const std::string &name, const WFTimerDue &due) {
   options.name = name;
   return workflow::CoWork<WFTimerTask>(WFTimer::create(due, options, nullptr));
 }
-// `*handle` refers to the timer before it waits.
+// `*handle` refers to the timer before it waits. `handle` may be null.
 inline auto sleep(const WFTimerDue &due, WFTimerHandle *handle) {
   WFTimerTask *const timer = WFTimer::create(due, nullptr);
-  *handle = WFTimer::handle_of(timer);
+  if (handle) *handle = WFTimer::handle_of(timer);
   return workflow::CoWork<WFTimerTask>(timer);
 }
 // These overloads build the WFTimerDue here, because one built by the caller would take room in the
@@ -221,10 +221,10 @@ auto within(workflow::Duration limit, W work) {
 }
 
 // Calls f with each item of the range, and waits for the work that it returns; at most `at_most` of
-// them at a time. Gives a std::vector of their results in the order of the range, or nothing if
-// they have none. After the first exception no other work begins, those that run end with
-// ECANCELED, and it is thrown. f is called by one thread or another, perhaps by several at a time.
-// The range is copied or moved; to keep it in place, pass a view of it.
+// them at a time, where 0 counts as 1. Gives a std::vector of their results in the order of the
+// range, or nothing if they have none. After the first exception no other work begins, those that
+// run end with ECANCELED, and it is thrown. f is called by one thread or another, perhaps by
+// several at a time. The range is copied or moved; to keep it in place, pass a view of it.
 template <class R, class F>
 auto each(R range, size_t at_most, F f) {
   return workflow::co_each<R, F>(std::move(range), at_most, std::move(f));

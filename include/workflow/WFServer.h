@@ -36,9 +36,9 @@ class WFServerBase {
   // get_listen_addr). Without a host the server listens on every IPv4 address.
   //
   // With a certificate chain and its key, both PEM files, the server speaks TLS 1.2 and later. Then
-  // errno may also be that of opening the files; EINVAL if their contents are wrong or the key is
-  // encrypted (there is no password prompt); EKEYREJECTED if the key does not belong to the
-  // certificate.
+  // errno may also be that of opening the files; EINVAL if one of the two is null, if their
+  // contents are wrong or the key is encrypted (there is no password prompt); EKEYREJECTED if the
+  // key does not belong to the certificate.
   int start(unsigned short port) { return start(AF_INET, nullptr, port); }
   int start(int family, unsigned short port) { return start(family, nullptr, port); }
   int start(const char *host, unsigned short port) { return start(AF_UNSPEC, host, port); }

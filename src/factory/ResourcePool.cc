@@ -169,7 +169,7 @@ WFResourcePool::WFResourcePool(size_t n)
 }
 
 WFResourcePool::WFResourcePool(void* const* res, size_t n) : WFResourcePool(n) {
-  std::reverse_copy(res, res + n, data.res);  // the next one taken is in front
+  if (res) std::reverse_copy(res, res + n, data.res);  // the next one taken is in front
 }
 
 WFResourcePool::~WFResourcePool() = default;

@@ -1,7 +1,6 @@
 #include "workflow/HttpMessage.h"
 
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <new>
 #include <string_view>
@@ -45,25 +44,22 @@ bool succeed_or_enomem(bool success) {
   return success;
 }
 
-std::string_view view_of(const void* bytes, size_t size) {
-  return {static_cast<const char*>(bytes), size};
+bool refuse_argument() {
+  errno = EINVAL;
+  return false;
 }
 
-// A null text is refused like one that contains a NUL.
-std::string_view text_of(const char* text) {
-  return text != nullptr ? std::string_view(text) : std::string_view("\0", 1);
+bool are_bytes(const void* bytes, size_t size) {
+  return bytes != nullptr || size == 0;
+}
+
+bool is_whole(const struct HttpMessageHeader* header) {
+  return header != nullptr && are_bytes(header->name, header->name_len) &&
+         are_bytes(header->value, header->value_len);
 }
 
 bool has_field(const HttpContent* content, std::string_view name) {
   return content != nullptr && content->has_field(name);
-}
-
-bool add_field(HttpContent* content, std::string_view name, std::string_view value) {
-  return content != nullptr && content->add_field(name, value);
-}
-
-bool set_field(HttpContent* content, std::string_view name, std::string_view value) {
-  return content != nullptr && content->set_field(name, value);
 }
 
 }  // namespace
@@ -106,10 +102,7 @@ const char* HttpMessage::get_start_part(int part) const {
 }
 
 bool HttpMessage::set_start_part(int part, std::string_view text, bool is_allowed) {
-  if (!is_allowed) {
-    errno = EINVAL;
-    return false;
-  }
+  if (!is_allowed) return refuse_argument();
   HttpContent* content = use_content();
   return content != nullptr && content->set_start_part(part, text);
 }
@@ -118,23 +111,15 @@ const char* HttpMessage::get_http_version() const {
   return get_start_part(HttpContent::kVersion);
 }
 
-bool HttpMessage::set_http_version(const std::string& version) {
+bool HttpMessage::put_http_version(std::string_view version) {
   return set_start_part(HttpContent::kVersion, version, is_http_version(version));
-}
-
-bool HttpMessage::set_http_version(const char* version) {
-  return set_start_part(HttpContent::kVersion, text_of(version), is_http_version(text_of(version)));
 }
 
 const char* HttpRequest::get_method() const {
   return get_start_part(HttpContent::kFirst);
 }
 
-bool HttpRequest::set_method(const char* method) {
-  return set_start_part(HttpContent::kFirst, text_of(method), is_token(text_of(method)));
-}
-
-bool HttpRequest::set_method(const std::string& method) {
+bool HttpRequest::put_method(std::string_view method) {
   return set_start_part(HttpContent::kFirst, method, is_token(method));
 }
 
@@ -142,11 +127,7 @@ const char* HttpRequest::get_request_uri() const {
   return get_start_part(HttpContent::kSecond);
 }
 
-bool HttpRequest::set_request_uri(const char* uri) {
-  return set_start_part(HttpContent::kSecond, text_of(uri), is_sendable_target(text_of(uri)));
-}
-
-bool HttpRequest::set_request_uri(const std::string& uri) {
+bool HttpRequest::put_request_uri(std::string_view uri) {
   return set_start_part(HttpContent::kSecond, uri, is_sendable_target(uri));
 }
 
@@ -154,11 +135,7 @@ const char* HttpResponse::get_status_code() const {
   return get_start_part(HttpContent::kFirst);
 }
 
-bool HttpResponse::set_status_code(const char* code) {
-  return set_start_part(HttpContent::kFirst, text_of(code), is_status_code(text_of(code)));
-}
-
-bool HttpResponse::set_status_code(const std::string& code) {
+bool HttpResponse::put_status_code(std::string_view code) {
   return set_start_part(HttpContent::kFirst, code, is_status_code(code));
 }
 
@@ -166,11 +143,7 @@ const char* HttpResponse::get_reason_phrase() const {
   return get_start_part(HttpContent::kSecond);
 }
 
-bool HttpResponse::set_reason_phrase(const char* phrase) {
-  return set_start_part(HttpContent::kSecond, text_of(phrase), is_safe_text(text_of(phrase)));
-}
-
-bool HttpResponse::set_reason_phrase(const std::string& phrase) {
+bool HttpResponse::put_reason_phrase(std::string_view phrase) {
   return set_start_part(HttpContent::kSecond, phrase, is_safe_text(phrase));
 }
 
@@ -183,30 +156,26 @@ bool HttpMessage::is_keep_alive() const {
          protocol::is_keep_alive(content_->fields, content_->start[HttpContent::kVersion]);
 }
 
+bool HttpMessage::add_field(std::string_view name, std::string_view value) {
+  HttpContent* content = use_content();
+  return content != nullptr && content->add_field(name, value);
+}
+
+bool HttpMessage::set_field(std::string_view name, std::string_view value) {
+  HttpContent* content = use_content();
+  return content != nullptr && content->set_field(name, value);
+}
+
 bool HttpMessage::add_header(const struct HttpMessageHeader* header) {
-  return add_field(use_content(), view_of(header->name, header->name_len),
-                   view_of(header->value, header->value_len));
+  if (!is_whole(header)) return refuse_argument();
+  return add_field({static_cast<const char*>(header->name), header->name_len},
+                   {static_cast<const char*>(header->value), header->value_len});
 }
 
 bool HttpMessage::set_header(const struct HttpMessageHeader* header) {
-  return set_field(use_content(), view_of(header->name, header->name_len),
-                   view_of(header->value, header->value_len));
-}
-
-bool HttpMessage::add_header_pair(const char* name, const char* value) {
-  return add_field(use_content(), text_of(name), text_of(value));
-}
-
-bool HttpMessage::set_header_pair(const char* name, const char* value) {
-  return set_field(use_content(), text_of(name), text_of(value));
-}
-
-bool HttpMessage::add_header_pair(const std::string& name, const std::string& value) {
-  return add_field(use_content(), name, value);
-}
-
-bool HttpMessage::set_header_pair(const std::string& name, const std::string& value) {
-  return set_field(use_content(), name, value);
+  if (!is_whole(header)) return refuse_argument();
+  return set_field({static_cast<const char*>(header->name), header->name_len},
+                   {static_cast<const char*>(header->value), header->value_len});
 }
 
 bool HttpMessage::has_connection_header() const {
@@ -337,33 +306,15 @@ bool HttpMessage::get_parsed_body(const void** body, size_t* size) const {
 }
 
 bool HttpMessage::append_output_body(const void* buf, size_t size) {
+  if (!are_bytes(buf, size)) return refuse_argument();
   HttpContent* content = use_content();
   return content != nullptr && succeed_or_enomem(content->output.append(buf, size, &content->text));
 }
 
 bool HttpMessage::append_output_body_nocopy(const void* buf, size_t size) {
+  if (!are_bytes(buf, size)) return refuse_argument();
   HttpContent* content = use_content();
   return content != nullptr && succeed_or_enomem(content->output.append_nocopy(buf, size));
-}
-
-bool HttpMessage::append_output_body(const char* buf) {
-  if (buf) return append_output_body(buf, std::strlen(buf));
-  errno = EINVAL;
-  return false;
-}
-
-bool HttpMessage::append_output_body_nocopy(const char* buf) {
-  if (buf) return append_output_body_nocopy(buf, std::strlen(buf));
-  errno = EINVAL;
-  return false;
-}
-
-bool HttpMessage::append_output_body(const std::string& buf) {
-  return append_output_body(buf.data(), buf.size());
-}
-
-bool HttpMessage::append_output_body_nocopy(const std::string& buf) {
-  return append_output_body_nocopy(buf.data(), buf.size());
 }
 
 size_t HttpMessage::get_output_body_size() const {

@@ -99,7 +99,7 @@ const char* HttpUtil::get_reason_phrase(int status) {
 }
 
 bool HttpUtil::set_response_status(HttpResponse* response, int status) {
-  if (status < 100 || status > 999) {
+  if (!response || status < 100 || status > 999) {
     errno = EINVAL;
     return false;
   }
@@ -122,7 +122,7 @@ std::string HttpUtil::decode_chunked_body(const HttpMessage* message) {
 }
 
 bool HttpHeaderCursor::next(struct HttpMessageHeader* header) {
-  const HttpContent* content = message_->content();
+  const HttpContent* content = this->content();
   at_field_ = content != nullptr && next_ < content->fields.size();
   if (!at_field_) return false;
   describe(content->fields[next_++], header);
@@ -139,7 +139,7 @@ bool HttpHeaderCursor::next(std::string& name, std::string& value) {
 
 // Moves to the position after the next field of that name.
 bool HttpHeaderCursor::find_field(const char* name, size_t name_len) {
-  const HttpContent* content = message_->content();
+  const HttpContent* content = this->content();
   at_field_ = false;
   if (content == nullptr) return false;
   size_t found = content->fields.find({name, name_len}, next_);
@@ -180,7 +180,9 @@ void HttpHeaderCursor::rewind() {
   at_field_ = false;
 }
 
-HttpChunkCursor::HttpChunkCursor(const HttpMessage* message) : chunked_(message->is_chunked()) {
+HttpChunkCursor::HttpChunkCursor(const HttpMessage* message) {
+  if (!message) return;
+  chunked_ = message->is_chunked();
   const void* body;
   message->get_parsed_body(&body, &body_size_);
   body_ = static_cast<const char*>(body);

@@ -8,8 +8,10 @@
 
 #include "support/Tally.h"
 #include "workflow/HttpMessage.h"
+#include "workflow/HttpUtil.h"
 #include "workflow/URIParser.h"
 #include "workflow/WFGraphTask.h"
+#include "workflow/WFResourcePool.h"
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
@@ -179,4 +181,60 @@ TEST(NullText, IsRefusedInHttpMessages) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_FALSE(response.append_output_body_nocopy(null));
   EXPECT_EQ(response.get_output_body_size(), 0u);
+}
+
+TEST(NullBytes, AreNoBodyUnlessTheyAreNone) {
+  protocol::HttpResponse response;
+  errno = 0;
+  EXPECT_FALSE(response.append_output_body(static_cast<const void*>(nullptr), 1));
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_FALSE(response.append_output_body_nocopy(static_cast<const void*>(nullptr), 1));
+  EXPECT_TRUE(response.append_output_body(static_cast<const void*>(nullptr), 0));
+  EXPECT_EQ(response.get_output_body_size(), 0u);
+}
+
+TEST(NullHeader, IsRefused) {
+  protocol::HttpRequest request;
+  for (const auto set : {&protocol::HttpRequest::add_header, &protocol::HttpRequest::set_header}) {
+    errno = 0;
+    EXPECT_FALSE((request.*set)(nullptr));
+    EXPECT_EQ(errno, EINVAL);
+    const protocol::HttpMessageHeader nameless = {nullptr, 4, "value", 5};
+    EXPECT_FALSE((request.*set)(&nameless));
+    const protocol::HttpMessageHeader worthless = {"Name", 4, nullptr, 5};
+    EXPECT_FALSE((request.*set)(&worthless));
+  }
+  const protocol::HttpMessageHeader empty = {"Name", 4, nullptr, 0};
+  EXPECT_TRUE(request.add_header(&empty));
+}
+
+TEST(NullMessage, HasNothing) {
+  errno = 0;
+  EXPECT_FALSE(protocol::HttpUtil::set_response_status(nullptr, 200));
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(protocol::HttpUtil::decode_chunked_body(nullptr), "");
+  protocol::HttpHeaderCursor fields(nullptr);
+  std::string name = "Name";
+  std::string value;
+  EXPECT_FALSE(fields.find(name, value));
+  EXPECT_FALSE(fields.next(name, value));
+  EXPECT_FALSE(fields.find_and_erase(name));
+  EXPECT_FALSE(fields.erase());
+  protocol::HttpChunkCursor chunks(nullptr);
+  const void* chunk = nullptr;
+  size_t size = 0;
+  EXPECT_FALSE(chunks.next(&chunk, &size));
+  EXPECT_FALSE(protocol::HttpHeaderMap(nullptr).key_exists(name));
+}
+
+TEST(NullResources, AreThoseOfAPool) {
+  Tally ended;
+  WFResourcePool pool(nullptr, 2);
+  void* resource = &pool;
+  for (int i = 0; i < 2; i++) {
+    pool.get(F::create_timer_task(0u, [&ended](WFTimerTask*) { ended.add(); }), &resource)->start();
+    ASSERT_TRUE(ended.wait_for(static_cast<size_t>(i) + 1));
+    EXPECT_EQ(resource, nullptr);
+    resource = &pool;
+  }
 }

@@ -128,6 +128,18 @@ TEST(CoroutineJoin, EachGivesResultsInOrderAndKeepsTheLimit) {
   EXPECT_LE(most, 3);
 }
 
+TEST(CoroutineJoin, EachOfNoneAtATimeTakesOneAtATime) {
+  std::atomic<int> running{0};
+  const auto run = [&running]() -> WFCo<> {
+    co_await wf::each(std::vector<int>{1, 2, 3}, 0, [&running](int) -> WFCo<> {
+      EXPECT_EQ(++running, 1);
+      (co_await wf::sleep(100us)).check();
+      --running;
+    });
+  };
+  wf::wait(run);
+}
+
 TEST(CoroutineJoin, EachWithoutResultsStopsAtAnException) {
   std::atomic<int> begun{0};
   const auto run = [&]() -> WFCo<> {

@@ -48,6 +48,14 @@ TEST(CoroutineWaits, SleepWithAHandleEndsWhenItIsCancelled) {
   wf::wait(run);
 }
 
+TEST(CoroutineWaits, SleepWithANullHandleIsASleep) {
+  const auto run = []() -> WFCo<> {
+    WFTimerHandle* const nowhere = nullptr;
+    EXPECT_EQ(co_await wf::sleep(0s, nowhere), kSuccess);
+  };
+  wf::wait(run);
+}
+
 TEST(CoroutineWaits, TheUsersCallbackRunsFirst) {
   std::string order;
   const auto run = [&order]() -> WFCo<> {
