@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "workflow/ProtocolMessage.h"
+#include "workflow/detail/TLSRecordBoundary.h"
 
 // TLS as a layer between a message and a plain connection, for protocols that begin without TLS and
 // change to it later. Connections that use TLS from the start need none of this.
@@ -30,21 +31,6 @@
 // say more); ECONNRESET if the peer ends TLS and that does not complete the message; EINVAL for an
 // SSL with other BIOs; ENOMEM. The alert that informs the peer is written by feedback().
 namespace protocol {
-
-// Finds where TLS records end in the bytes received (RFC 8446, 5.1). Internal.
-class TLSRecordBoundary {
- public:
-  // Returns how many of the `size` bytes belong to the record that is being received. That is at
-  // least 1.
-  size_t next(const unsigned char *data, size_t size);
-
- private:
-  static constexpr size_t kHeadSize = 5;
-
-  size_t head_size_ = 0;  // bytes of the head that have arrived
-  size_t left_ = 0;       // bytes of the content still to arrive, once the head is complete
-  unsigned char head_[kHeadSize] = {};
-};
 
 // The handshake as a message of its own. When it is sent, it is our first flight. When it is
 // received, it is the rest of the handshake. It is complete as soon as the handshake is complete on

@@ -1,33 +1,31 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <cstddef>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <random>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "workflow/WFTaskFactory.h"
-#include "workflow/Workflow.h"
+#include "workflow/detail/ParallelSortTask.h"
 
 // The inputs and outputs of algorithm tasks. The ranges belong to the user. They must outlive the
 // task, and nothing else may use them while it runs. A range may be empty, and both its ends null.
 namespace algorithm {
 
-template <class T>
-struct SortInput {
+// The algorithms are only names, so that the tasks of each have a type of their own.
+template <class T, class ALGORITHM>
+struct Range {
   T *first;
   T *last;
 };
+
 template <class T>
-struct SortOutput {
-  T *first;
-  T *last;
-};
+using SortInput = Range<T, class Sort>;
+template <class T>
+using SortOutput = Range<T, class Sort>;
 
 template <class T>
 struct MergeInput {
@@ -38,54 +36,27 @@ struct MergeInput {
   T *d_first;
 };
 template <class T>
-struct MergeOutput {
-  T *first;
-  T *last;
-};
+using MergeOutput = Range<T, class Merge>;
 
 template <class T>
-struct ShuffleInput {
-  T *first;
-  T *last;
-};
+using ShuffleInput = Range<T, class Shuffle>;
 template <class T>
-struct ShuffleOutput {
-  T *first;
-  T *last;
-};
+using ShuffleOutput = Range<T, class Shuffle>;
 
 template <class T>
-struct RemoveInput {
-  T *first;
-  T *last;
-};
+using RemoveInput = Range<T, class Remove>;
 template <class T>
-struct RemoveOutput {
-  T *first;
-  T *last;
-};
+using RemoveOutput = Range<T, class Remove>;
 
 template <class T>
-struct UniqueInput {
-  T *first;
-  T *last;
-};
+using UniqueInput = Range<T, class Unique>;
 template <class T>
-struct UniqueOutput {
-  T *first;
-  T *last;
-};
+using UniqueOutput = Range<T, class Unique>;
 
 template <class T>
-struct ReverseInput {
-  T *first;
-  T *last;
-};
+using ReverseInput = Range<T, class Reverse>;
 template <class T>
-struct ReverseOutput {
-  T *first;
-  T *last;
-};
+using ReverseOutput = Range<T, class Reverse>;
 
 template <class T>
 struct RotateInput {
@@ -94,10 +65,7 @@ struct RotateInput {
   T *last;
 };
 template <class T>
-struct RotateOutput {
-  T *first;
-  T *last;
-};
+using RotateOutput = Range<T, class Rotate>;
 
 }  // namespace algorithm
 
@@ -130,118 +98,6 @@ template <class T>
 using reverse_callback_t = std::function<void(WFReverseTask<T> *)>;
 template <class T>
 using rotate_callback_t = std::function<void(WFRotateTask<T> *)>;
-
-namespace workflow {
-
-// Sorts a range in rounds of go tasks that run side by side. In the first round each task sorts a
-// piece; in each later round each task merges two neighbours. A round begins when the previous one
-// has ended completely, so the stack does not grow with the rounds. An aborted round ends the task.
-//
-// Between dispatch() and its end the task waits in no queue. Between the rounds only the callback
-// of the round's parallel uses it.
-template <class T, class CMP>
-class ParallelSortTask final : public WFSortTask<T> {
- public:
-  // The smallest piece that is worth a task.
-  static constexpr size_t kGrain = 8192;
-
-  ParallelSortTask(const std::string &queue_name, CMP &&compare, sort_callback_t<T> &&callback)
-      : WFSortTask<T>(ComputePlace::named(queue_name), TimeSpan::never(), std::move(callback)),
-        queue_name_(queue_name),
-        compare_(std::move(compare)) {}
-
- protected:
-  ~ParallelSortTask() override = default;
-
-  void dispatch() override {
-    pieces_ = std::min(ComputePlace::named(queue_name_).threads(), size() / kGrain);
-    if (pieces_ > 1) {
-      begin_round();
-    } else {
-      WFSortTask<T>::dispatch();
-    }
-  }
-
-  // Sorts the whole range as one task.
-  void compute() override {
-    std::sort(this->input_.first, this->input_.last, *compare_);
-    set_output();
-  }
-  void forget_computation() override {
-    this->callback_ = nullptr;  // it has been called
-    compare_.reset();
-  }
-
- private:
-  size_t size() const { return static_cast<size_t>(this->input_.last - this->input_.first); }
-
-  T *begin_of(size_t piece) const {
-    return this->input_.first + size() / pieces_ * piece + std::min(piece, size() % pieces_);
-  }
-
-  void begin_round() {
-    ParallelWork *round =
-        Workflow::create_parallel_work([this](const ParallelWork *) { end_round(); });
-    for (size_t i = 0; i < pieces_; i += std::max<size_t>(2 * sorted_, 1)) {
-      if (sorted_ == 0 || i + sorted_ < pieces_) {
-        round->add_series(Workflow::create_series_work(step(i), nullptr));
-      }
-    }
-    SeriesWork *const inside = Workflow::create_series_work(round, nullptr);
-    this->share_scope(inside);
-    inside->start();
-  }
-
-  // The function of a step may outlive this task, for instance after a deadline, so it captures
-  // everything it needs.
-  WFGoTask *step(size_t i) {
-    T *const begin = begin_of(i);
-    T *const middle = begin_of(i + std::max<size_t>(sorted_, 1));
-    T *const end = sorted_ == 0 ? middle : begin_of(std::min(i + 2 * sorted_, pieces_));
-    WFGoTask *task =
-        WFTaskFactory::create_go_task(queue_name_, [begin, middle, end, compare = *compare_] {
-          if (middle == end) {
-            std::sort(begin, end, compare);
-          } else {
-            std::inplace_merge(begin, middle, end, compare);
-          }
-        });
-    task->set_callback([this](WFGoTask *done) {
-      if (done->get_error() != 0) failed_.store(done->get_error(), std::memory_order_relaxed);
-      if (done->get_state() == WFT_STATE_ABORTED) aborted_.store(true, std::memory_order_relaxed);
-    });
-    return task;
-  }
-
-  void end_round() {
-    sorted_ = std::max<size_t>(2 * sorted_, 1);
-    if (const int failure = failed_.load(std::memory_order_relaxed)) {
-      this->state = WFT_STATE_SYS_ERROR;
-      this->error = failure;
-    } else if (aborted_.load(std::memory_order_relaxed)) {
-      this->state = WFT_STATE_ABORTED;
-    } else if (sorted_ < pieces_) {
-      begin_round();
-      return;
-    } else {
-      this->state = WFT_STATE_SUCCESS;
-      set_output();
-    }
-    this->subtask_done();
-  }
-
-  void set_output() { this->output_ = {this->input_.first, this->input_.last}; }
-
-  const std::string queue_name_;
-  std::optional<CMP> compare_;  // always, but for a task that will never begin
-  // Written between rounds.
-  size_t pieces_ = 0;
-  size_t sorted_ = 0;  // the number of pieces in each sorted group of neighbours; 0: none yet
-  std::atomic<bool> aborted_{false};
-  std::atomic<int> failed_{0};
-};
-
-}  // namespace workflow
 
 // Creates tasks that run an algorithm of <algorithm> on a computing thread, in the queue of that
 // name. They end as go tasks do, for instance with ABORTED if the library stopped first. After
@@ -286,8 +142,8 @@ class WFAlgoTaskFactory {
   template <class T, class CMP>
   static WFSortTask<T> *create_psort_task(const std::string &queue_name, T *first, T *last,
                                           CMP compare, Given<sort_callback_t<T>> callback) {
-    auto *task =
-        new workflow::ParallelSortTask<T, CMP>(queue_name, std::move(compare), std::move(callback));
+    auto *task = new workflow::ParallelSortTask<WFSortTask<T>, CMP>(queue_name, std::move(compare),
+                                                                    std::move(callback));
     *task->get_input() = {first, last};
     return task;
   }

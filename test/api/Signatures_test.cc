@@ -15,6 +15,7 @@
 #include "workflow/PackageWrapper.h"
 #include "workflow/SSLWrapper.h"
 #include "workflow/TLVMessage.h"
+#include "workflow/WFAlgoTaskFactory.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFGraphTask.h"
@@ -22,8 +23,8 @@
 #include "workflow/WFOperator.h"
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFTaskFactory.h"
-
 #include "workflow/WFTimer.h"
+
 namespace {
 
 using F = WFTaskFactory;
@@ -98,7 +99,6 @@ static_assert(std::is_base_of_v<SubTask, WFGoTask>);
 static_assert(std::is_base_of_v<SubTask, WFModuleTask>);
 static_assert(std::is_base_of_v<ParallelTask, ParallelWork>);
 
-static_assert(has<WFCounterTask, void()>(&WFCounterTask::count));
 static_assert(has<WFTimerHandle, WFTimerCancel() const>(&WFTimerHandle::cancel));
 static_assert(has<WFTimerHandle, WFTimerCancel() const>(&WFTimerHandle::cancel_and_wait));
 static_assert(has<WFTimerHandle, WFTimerMove(const WFTimerDue&) const>(&WFTimerHandle::reschedule));
@@ -127,6 +127,7 @@ static_assert(WF_TIMER_WAITING == WFTimerStage::kWaiting);
 static_assert(WF_TIMER_ENDING == WFTimerStage::kEnding);
 static_assert(WF_TIMER_TICKING == WFTimerStage::kTicking);
 
+static_assert(has<WFCounterTask, void()>(&WFCounterTask::count));
 static_assert(has<WFMailboxTask, void(void*)>(&WFMailboxTask::send));
 static_assert(has<WFMailboxTask, void**() const>(&WFMailboxTask::get_mailbox));
 static_assert(has<WFSelectorTask, int(void*)>(&WFSelectorTask::submit));
@@ -144,6 +145,33 @@ static_assert(
     has<workflow::ResourceSource, WFConditional*(SubTask*, void**)>(&WFResourcePool::get));
 static_assert(has<workflow::ResourceSource, WFConditional*(SubTask*)>(&WFMessageQueue::get));
 static_assert(has<workflow::ResourceSource, void(void*)>(&WFMessageQueue::post));
+
+// The ranges of algorithm tasks are plain structs, and each algorithm has a type of task of its
+// own.
+template <class RANGE>
+constexpr bool is_range(RANGE range) {
+  auto [first, last] = range;
+  return std::is_aggregate_v<RANGE> && first == range.first && last == range.last;
+}
+static_assert(is_range(algorithm::SortInput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::SortOutput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::MergeOutput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::ShuffleInput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::ShuffleOutput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::RemoveInput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::RemoveOutput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::UniqueInput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::UniqueOutput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::ReverseInput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::ReverseOutput<int>{nullptr, nullptr}));
+static_assert(is_range(algorithm::RotateOutput<int>{nullptr, nullptr}));
+static_assert(!std::is_same_v<WFSortTask<int>, WFShuffleTask<int>>);
+static_assert(!std::is_same_v<WFUniqueTask<int>, WFReverseTask<int>>);
+template <class T>
+constexpr bool sorts(WFSortTask<T>* /*task*/) {  // T is deduced
+  return true;
+}
+static_assert(sorts(static_cast<WFSortTask<int>*>(nullptr)));
 
 static_assert(has<Executor, int(size_t)>(&Executor::init));
 static_assert(has<Executor, void()>(&Executor::deinit));
@@ -367,33 +395,6 @@ TEST(Signatures, DerivedKindsHaveTheirOwnNames) {
   (new BusyTask)->dismiss();
 }
 
-TEST(Signatures, ASeriesMayHaveNoLastTask) {
-  test_support::Tally ended;
-  Workflow::start_series_work(F::create_empty_task(), nullptr,
-                              [&ended](const SeriesWork*) { ended.add(); });
-  EXPECT_TRUE(ended.wait_for(1));
-}
-
-// A task that waits for a resource goes on only when one is given back.
-TEST(Signatures, SignalsToGuardsAndGettersHaveNoEffect) {
-  test_support::Tally ended;
-  const auto counting = [&ended](WFTimerTask*) { ended.add(); };
-  WFResourcePool pool(1);
-  WFConditional* getter = pool.get(F::create_timer_task(0, counting));
-  WFConditional* guard = F::create_guard("resource", F::create_timer_task(0, counting));
-  getter->signal(nullptr);
-  guard->signal(nullptr);
-  getter->start();
-  guard->start();
-  EXPECT_TRUE(ended.wait_for(2));
-  WFConditional* second = pool.get(F::create_timer_task(0, counting));
-  second->start();
-  second->signal(nullptr);
-  EXPECT_EQ(ended.count(), 2u);
-  pool.post(nullptr);
-  EXPECT_TRUE(ended.wait_for(3));
-  EXPECT_EQ(F::release_guard("resource", nullptr), 0);
-}
 // As programs use them that were written with the older names.
 TEST(Signatures, OlderNamesOfTheAnswersOfTimersAreUnderstood) {
   WFTimerTask* task = WFTimer::create(std::chrono::hours(1), nullptr);
@@ -428,3 +429,30 @@ TEST(Signatures, OlderNamesOfTheAnswersOfTimersAreUnderstood) {
   EXPECT_EQ(last, WF_TIMER_DONE);
 }
 
+TEST(Signatures, ASeriesMayHaveNoLastTask) {
+  test_support::Tally ended;
+  Workflow::start_series_work(F::create_empty_task(), nullptr,
+                              [&ended](const SeriesWork*) { ended.add(); });
+  EXPECT_TRUE(ended.wait_for(1));
+}
+
+// A task that waits for a resource goes on only when one is given back.
+TEST(Signatures, SignalsToGuardsAndGettersHaveNoEffect) {
+  test_support::Tally ended;
+  const auto counting = [&ended](WFTimerTask*) { ended.add(); };
+  WFResourcePool pool(1);
+  WFConditional* getter = pool.get(F::create_timer_task(0, counting));
+  WFConditional* guard = F::create_guard("resource", F::create_timer_task(0, counting));
+  getter->signal(nullptr);
+  guard->signal(nullptr);
+  getter->start();
+  guard->start();
+  EXPECT_TRUE(ended.wait_for(2));
+  WFConditional* second = pool.get(F::create_timer_task(0, counting));
+  second->start();
+  second->signal(nullptr);
+  EXPECT_EQ(ended.count(), 2u);
+  pool.post(nullptr);
+  EXPECT_TRUE(ended.wait_for(3));
+  EXPECT_EQ(F::release_guard("resource", nullptr), 0);
+}

@@ -101,7 +101,7 @@ Ended<T> run_algo(CREATE&& create) {
 
 // Values around every size at which a parallel sort changes what it does.
 std::vector<size_t> interesting_sizes() {
-  constexpr size_t kGrain = workflow::ParallelSortTask<int, std::less<int>>::kGrain;
+  constexpr size_t kGrain = workflow::ParallelSortTask<WFSortTask<int>, std::less<int>>::kGrain;
   std::vector<size_t> sizes = {0, 1, 2, 3, 1000};
   for (const size_t pieces : std::vector<size_t>{1, 2, 3, 4, 5, 7, 8, 9}) {
     sizes.insert(sizes.end(), {pieces * kGrain - 1, pieces * kGrain, pieces * kGrain + 1});

@@ -286,7 +286,7 @@ TEST(ComputeProtocol, GrowingAndShrinkingMeetPosting) {
 TEST(ComputeProtocol, AParallelSortMeetsStop) {
   for_each_seed(kSeeds / 20, [](uint64_t seed) {
     constexpr int kGrain =
-        static_cast<int>(workflow::ParallelSortTask<int, std::less<int>>::kGrain);
+        static_cast<int>(workflow::ParallelSortTask<WFSortTask<int>, std::less<int>>::kGrain);
     WFSimulation simulation(seed, threads(3));
     std::vector<int> values;
     for (int i = 0; i < 3 * kGrain; i++) {

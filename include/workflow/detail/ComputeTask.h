@@ -59,27 +59,14 @@ struct TimeSpan {
 };
 
 // A task that computes on a computing thread: compute() is called once, after the task's turn in
-// the queue has come.
+// the queue has come. WFComputeTask.h says how it ends.
 //
-// A time limit counts from dispatch(). If it passes before compute() has returned, the task ends
-// with SYS_ERROR/ETIMEDOUT. A computation that has not begun by then never begins. One that has
-// begun runs on, and the task object lives until it has returned, but in no series: series_of() is
-// null once the callback has returned. If the scope around the task ends (WFScope.h) before the
-// computation has begun, the task ends with SYS_ERROR and the error of the scope. Once it has
-// begun, only ETIMEDOUT ends the task before it, as the task's own limit does; a detached one is
-// ended by any error of its scope. The task ends with
-// EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
-//
-// If a coroutine waits for the task (SubTask::borrows()), it may have lent its variables to the
-// computation. The callback runs as it would otherwise. But then the task keeps its place in the
-// series until a computation that has begun has returned. One that will never begin is forgotten
-// with all that it has captured.
-//
-// The callback runs on the computing thread after compute(). It runs on another thread after a
-// timeout or the end of a scope, or if compute() ends at the same moment. What follows a task that
-// has kept its place runs on the computing thread, or on a handler if compute() ends before the
-// callback. ABORTED means that the library, or the user's executor, stopped before the computation
-// began.
+// A task whose limit or scope has ended it while it computes lives until compute() has returned,
+// but in no series: series_of() is null once the callback has returned. If a coroutine waits for
+// the task (SubTask::borrows()), it may have lent its variables to the computation. Then the task
+// keeps its place in the series until a computation that has begun has returned, and what follows
+// it runs on the computing thread, or on a handler if compute() ends before the callback. A
+// computation that will never begin is forgotten with all that it has captured.
 class ComputeTask : public TaskBase<> {
  protected:
   ComputeTask(const ComputePlace &place, const TimeSpan &limit);
