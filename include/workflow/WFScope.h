@@ -133,8 +133,9 @@ class WFScope {
 
 // How much of a scope task was done.
 enum class WFScopeExtent {
-  kNothing,    // the scope ended before the first task inside was dispatched: none has waited
-  kPart,       // the scope ended, or the library stopped, before the series inside had ended
+  kNothing,  // the scope ended before the first task inside was dispatched: none has waited
+  kPart,     // the scope ended, or the library stopped, before the series inside had ended: perhaps
+             // before a step of it had
   kEverything  // the series inside ended first: the scope is finished
 };
 
