@@ -18,15 +18,6 @@ TimeSpan TimeSpan::of(time_t seconds, long nanoseconds) {
   return seconds < 0 ? never() : TimeSpan{duration_ns(seconds, nanoseconds), 0};
 }
 
-ComputePlace ComputePlace::named(const std::string& queue_name) {
-  ComputePool& pool = Runtime::current().compute();
-  return {.pool = &pool, .queue = pool.queue(queue_name)};
-}
-
-size_t ComputePlace::threads() const {
-  return static_cast<size_t>(pool->configured_threads());
-}
-
 PollerTimers::Start TimeLimit::start() {
   return Runtime::current().own_poller().timers().start(this, limit_ns_);
 }

@@ -115,12 +115,21 @@ void OwnedPool::end_elsewhere() {
   }
 }
 
+ComputePlace ComputePlace::named(const std::string& queue_name) {
+  ComputePool& pool = Runtime::current().compute();
+  return {.pool = &pool, .queue = pool.queue(queue_name)};
+}
+
 ComputePlace ComputePlace::of(ExecQueue* queue, Executor* executor) {
   return {.own_queue = queue, .own_executor = executor};
 }
 
 ComputePlace::Kept ComputePlace::keep_own() const {
   return {own_executor->pool_, own_queue->queue_, own_executor->own_, own_queue->own_};
+}
+
+size_t ComputePlace::threads() const {
+  return static_cast<size_t>(pool->configured_threads());
 }
 
 }  // namespace workflow

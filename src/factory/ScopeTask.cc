@@ -62,30 +62,7 @@ void ScopeTask::part_done() {
 
 }  // namespace workflow
 
-using workflow::DeadlineScope;
-using workflow::Ref;
-using workflow::ScopeTask;
-using workflow::SeriesScope;
-
 namespace {
-
-SeriesWork* as_series(SeriesWork* series) {
-  return series;
-}
-
-SeriesWork* as_series(SubTask* task) {
-  return Workflow::create_series_work(task, nullptr);
-}
-
-// If memory runs out, `inside` stays the caller's: the scope and the memory of the task come first.
-template <class Inside>
-WFScopeTask* create(Inside* inside, const WFTimerDue& due, WFScopeTask::Callback&& callback) {
-  const WFScope scope(Ref<DeadlineScope>::adopt(new DeadlineScope()));
-  scope.set_deadline(due);  // only stored, because the scope is not started
-  return new ScopeTask(as_series(inside), scope, std::move(callback));
-}
-
-constexpr std::chrono::nanoseconds kNoDeadline(-1);
 
 WFTimerDue within(workflow::Duration limit) {
   return std::chrono::nanoseconds(limit.ns());
@@ -93,40 +70,22 @@ WFTimerDue within(workflow::Duration limit) {
 
 }  // namespace
 
-WFScopeTask* WFTaskFactory::create_scope_task(SeriesWork* series, WFScopeTask::Callback callback) {
-  return create(series, kNoDeadline, std::move(callback));
-}
-
-WFScopeTask* WFTaskFactory::create_scope_task(SubTask* task, WFScopeTask::Callback callback) {
-  return create(task, kNoDeadline, std::move(callback));
-}
-
-WFScopeTask* WFTaskFactory::create_deadline_task(SeriesWork* series, const WFTimerDue& due,
-                                                 WFScopeTask::Callback callback) {
-  return create(series, due, std::move(callback));
-}
-
-WFScopeTask* WFTaskFactory::create_deadline_task(SubTask* task, const WFTimerDue& due,
-                                                 WFScopeTask::Callback callback) {
-  return create(task, due, std::move(callback));
-}
-
 WFDeadlineTask* with_deadline(SubTask* task, workflow::Duration limit,
                               WFDeadlineTask::Callback callback) {
-  return create(task, within(limit), std::move(callback));
+  return WFTaskFactory::create_deadline_task(task, within(limit), std::move(callback));
 }
 
 WFDeadlineTask* with_deadline(SeriesWork* series, workflow::Duration limit,
                               WFDeadlineTask::Callback callback) {
-  return create(series, within(limit), std::move(callback));
+  return WFTaskFactory::create_deadline_task(series, within(limit), std::move(callback));
 }
 
 WFDeadlineTask* with_deadline(SubTask* task, std::chrono::steady_clock::time_point deadline,
                               WFDeadlineTask::Callback callback) {
-  return create(task, deadline, std::move(callback));
+  return WFTaskFactory::create_deadline_task(task, deadline, std::move(callback));
 }
 
 WFDeadlineTask* with_deadline(SeriesWork* series, std::chrono::steady_clock::time_point deadline,
                               WFDeadlineTask::Callback callback) {
-  return create(series, deadline, std::move(callback));
+  return WFTaskFactory::create_deadline_task(series, deadline, std::move(callback));
 }

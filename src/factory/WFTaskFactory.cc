@@ -1,25 +1,37 @@
 #include "workflow/WFTaskFactory.h"
 
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdint>
+#include <utility>
 
 #include "factory/CounterTask.h"
 #include "factory/DynamicTask.h"
+#include "factory/FileTask.h"
 #include "factory/GuardTask.h"
 #include "factory/NamedMessageTask.h"
+#include "factory/ScopeTask.h"
 #include "factory/TimerTask.h"
+#include "kernel/DeadlineScope.h"
 #include "util/BlockCache.h"
 #include "util/Time.h"
+#include "workflow/detail/HttpClientTask.h"
 
 using workflow::ComputePlace;
+using workflow::DeadlineScope;
 using workflow::Duration;
 using workflow::DynamicTask;
+using workflow::FileTask;
 using workflow::GuardTask;
+using workflow::HttpClientTask;
 using workflow::NamedConditional;
 using workflow::NamedCounterTask;
 using workflow::NamedMailboxTask;
 using workflow::NamedTimerTask;
+using workflow::PathTask;
+using workflow::Ref;
+using workflow::ScopeTask;
 using workflow::TimerDue;
 using workflow::TimerTask;
 using workflow::TimeSpan;
@@ -221,4 +233,143 @@ WFModuleTask* WFTaskFactory::create_module_task(SubTask* first, module_callback_
 WFModuleTask* WFTaskFactory::create_module_task(SubTask* first, SubTask* last,
                                                 module_callback_t callback) {
   return new WFModuleTask(first, last, std::move(callback));
+}
+
+namespace {
+
+SeriesWork* as_series(SeriesWork* series) {
+  return series;
+}
+
+SeriesWork* as_series(SubTask* task) {
+  return Workflow::create_series_work(task, nullptr);
+}
+
+// If memory runs out, `inside` stays the caller's: the scope and the memory of the task come first.
+template <class Inside>
+WFScopeTask* in_scope(Inside* inside, const WFTimerDue& due, WFScopeTask::Callback&& callback) {
+  const WFScope scope(Ref<DeadlineScope>::adopt(new DeadlineScope()));
+  scope.set_deadline(due);  // only stored, because the scope is not started
+  return new ScopeTask(as_series(inside), scope, std::move(callback));
+}
+
+constexpr std::chrono::nanoseconds kNoDeadline(-1);
+
+}  // namespace
+
+WFScopeTask* WFTaskFactory::create_scope_task(SeriesWork* series, WFScopeTask::Callback callback) {
+  return in_scope(series, kNoDeadline, std::move(callback));
+}
+
+WFScopeTask* WFTaskFactory::create_scope_task(SubTask* task, WFScopeTask::Callback callback) {
+  return in_scope(task, kNoDeadline, std::move(callback));
+}
+
+WFScopeTask* WFTaskFactory::create_deadline_task(SeriesWork* series, const WFTimerDue& due,
+                                                 WFScopeTask::Callback callback) {
+  return in_scope(series, due, std::move(callback));
+}
+
+WFScopeTask* WFTaskFactory::create_deadline_task(SubTask* task, const WFTimerDue& due,
+                                                 WFScopeTask::Callback callback) {
+  return in_scope(task, due, std::move(callback));
+}
+
+namespace {
+
+using Kind = workflow::FileRequest::Kind;
+
+constexpr int kNoFd = -1;
+
+// The operation only reads from it.
+void* unconst(const void* buf) {
+  return const_cast<void*>(buf);
+}
+
+}  // namespace
+
+WFFileIOTask* WFTaskFactory::create_pread_task(int fd, void* buf, size_t count, off_t offset,
+                                               fio_callback_t callback) {
+  return new FileTask<FileIOArgs>(Kind::kRead, {fd, buf, count, offset}, std::move(callback));
+}
+
+WFFileIOTask* WFTaskFactory::create_pread_task(const std::string& path, void* buf, size_t count,
+                                               off_t offset, fio_callback_t callback) {
+  return new PathTask<FileIOArgs>(Kind::kRead, path, {kNoFd, buf, count, offset},
+                                  std::move(callback));
+}
+
+WFFileIOTask* WFTaskFactory::create_pwrite_task(int fd, const void* buf, size_t count, off_t offset,
+                                                fio_callback_t callback) {
+  return new FileTask<FileIOArgs>(Kind::kWrite, {fd, unconst(buf), count, offset},
+                                  std::move(callback));
+}
+
+WFFileIOTask* WFTaskFactory::create_pwrite_task(const std::string& path, const void* buf,
+                                                size_t count, off_t offset,
+                                                fio_callback_t callback) {
+  return new PathTask<FileIOArgs>(Kind::kWrite, path, {kNoFd, unconst(buf), count, offset},
+                                  std::move(callback));
+}
+
+WFFileVIOTask* WFTaskFactory::create_preadv_task(int fd, const struct iovec* iov, int iovcnt,
+                                                 off_t offset, fvio_callback_t callback) {
+  return new FileTask<FileVIOArgs>(Kind::kReadVector, {fd, iov, iovcnt, offset},
+                                   std::move(callback));
+}
+
+WFFileVIOTask* WFTaskFactory::create_preadv_task(const std::string& path, const struct iovec* iov,
+                                                 int iovcnt, off_t offset,
+                                                 fvio_callback_t callback) {
+  return new PathTask<FileVIOArgs>(Kind::kReadVector, path, {kNoFd, iov, iovcnt, offset},
+                                   std::move(callback));
+}
+
+WFFileVIOTask* WFTaskFactory::create_pwritev_task(int fd, const struct iovec* iov, int iovcnt,
+                                                  off_t offset, fvio_callback_t callback) {
+  return new FileTask<FileVIOArgs>(Kind::kWriteVector, {fd, iov, iovcnt, offset},
+                                   std::move(callback));
+}
+
+WFFileVIOTask* WFTaskFactory::create_pwritev_task(const std::string& path, const struct iovec* iov,
+                                                  int iovcnt, off_t offset,
+                                                  fvio_callback_t callback) {
+  return new PathTask<FileVIOArgs>(Kind::kWriteVector, path, {kNoFd, iov, iovcnt, offset},
+                                   std::move(callback));
+}
+
+WFFileSyncTask* WFTaskFactory::create_fsync_task(int fd, fsync_callback_t callback) {
+  return new FileTask<FileSyncArgs>(Kind::kSync, {fd}, std::move(callback));
+}
+
+WFFileSyncTask* WFTaskFactory::create_fdatasync_task(int fd, fsync_callback_t callback) {
+  return new FileTask<FileSyncArgs>(Kind::kDataSync, {fd}, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  ParsedURI uri;
+  URIParser::parse(url, uri);
+  return create_http_task(uri, redirect_max, retry_max, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  return new HttpClientTask(uri, nullptr, redirect_max, retry_max, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const std::string& url, const std::string& proxy_url,
+                                            int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  ParsedURI uri;
+  ParsedURI proxy;
+  URIParser::parse(url, uri);
+  URIParser::parse(proxy_url, proxy);
+  return create_http_task(uri, proxy, redirect_max, retry_max, std::move(callback));
+}
+
+WFHttpTask* WFTaskFactory::create_http_task(const ParsedURI& uri, const ParsedURI& proxy,
+                                            int redirect_max, int retry_max,
+                                            http_callback_t callback) {
+  return new HttpClientTask(uri, &proxy, redirect_max, retry_max, std::move(callback));
 }
