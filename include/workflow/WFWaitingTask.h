@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "workflow/detail/Ref.h"
 #include "workflow/detail/WaitingTask.h"
 
 namespace workflow {
@@ -107,7 +108,7 @@ class WFSelectorTask : public workflow::TaskWithCallback<WFSelectorTask, workflo
   void unref();
 
   std::atomic<size_t> candidates_left_;
-  std::atomic<int> users_;  // the task is one user, all its candidates together are another
+  workflow::RefCount users_;  // the task is one user, all its candidates together are another
 };
 
 // Runs another task when it was both started and signalled: that task takes its place in the

@@ -55,7 +55,7 @@ bool TimeLimit::has_begun() const {
 
 bool TimeLimit::unref() {
   schedule_point();
-  return users_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  return users_.drop();
 }
 
 bool TimeLimit::take_timer() {

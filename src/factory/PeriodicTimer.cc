@@ -85,7 +85,7 @@ void PeriodicTimer::spawn_tick(RunnableList& finished) {
     return;
   }
   number_++;
-  users_.fetch_add(1, std::memory_order_relaxed);
+  users_.add();
   finished.push_back(tick);
 }
 
@@ -165,9 +165,7 @@ void PeriodicTimer::end_with_tick() {
 }
 
 void PeriodicTimer::drop_user() {
-  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    end_by_last_user();
-  }
+  if (users_.drop()) end_by_last_user();
 }
 
 void PeriodicTimer::end_by_last_user() {

@@ -6,6 +6,7 @@
 
 #include "factory/TickSchedule.h"
 #include "factory/TimerTask.h"
+#include "workflow/detail/Ref.h"
 
 namespace workflow {
 
@@ -66,7 +67,7 @@ class PeriodicTimer final : public NamedTimerTask {
   uint64_t lost_ = 0;  // ticks left out for lack of memory
 
   std::atomic<bool> ended_by_tick_{false};
-  std::atomic<size_t> users_{1};
+  RefCount users_;
 };
 
 }  // namespace workflow

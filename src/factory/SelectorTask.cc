@@ -62,7 +62,7 @@ void WFSelectorTask::drop_unstarted() {
 
 void WFSelectorTask::unref() {
   workflow::schedule_point();
-  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  if (users_.drop()) {
     WaitingTasks::remove(this);
     delete this;
   }

@@ -8,6 +8,7 @@
 #include "kernel/PollerTimers.h"
 #include "util/Time.h"
 #include "workflow/WFComputeTask.h"
+#include "workflow/detail/Ref.h"
 
 namespace workflow {
 
@@ -72,7 +73,7 @@ class TimeLimit final : public TimerNode, public Runnable {
   enum class Stage { kQueued, kBegun, kRefused, kClaimed };
   std::atomic<Stage> stage_{Stage::kQueued};
   std::atomic<bool> arrived_{false};
-  std::atomic<int> users_{2};
+  RefCount users_{2};
 };
 
 }  // namespace workflow

@@ -1,28 +1,14 @@
 #include "factory/WaitingTasks.h"
 
 #include <cstdint>
-#include <utility>
 
 #include "util/VirtualScheduler.h"
 
 namespace workflow {
 
 WaitingTasks::~WaitingTasks() {
-  RunnableList kept;
-  WaitingTask* parked = nullptr;
-  {
-    MutexLock lock(kept_mutex_);
-    kept.append(kept_);
-  }
-  {
-    MutexLock lock(parked_.mutex);
-    parked = std::exchange(parked_.head, nullptr);
-  }
-  while (Runnable* task = kept.pop_front()) {
-    delete static_cast<WaitingTask*>(task);
-  }
-  while (parked) {
-    delete std::exchange(parked, parked->next_);
+  while (WaitingTask* task = parked_.pop()) {
+    delete task;  // this may free others, if what it has captured was their last user
   }
 }
 
@@ -42,6 +28,13 @@ void WaitingTasks::List::erase(WaitingTask* task) {
     task->next_->previous_ = task->previous_;
   }
   task->list_ = nullptr;
+}
+
+WaitingTask* WaitingTasks::List::pop() {
+  MutexLock lock(mutex);
+  WaitingTask* const first = head;
+  if (first) erase(first);
+  return first;
 }
 
 WaitingTasks::List& WaitingTasks::list_of(const WaitingTask* task) {
@@ -86,11 +79,6 @@ void WaitingTasks::remove(WaitingTask* task) {
     MutexLock lock(list->mutex);
     list->erase(task);
   }
-}
-
-void WaitingTasks::keep(WaitingTask* task) {
-  MutexLock lock(kept_mutex_);
-  kept_.push_back(task);
 }
 
 bool WaitingTasks::abort(WaitingTask* task) {
@@ -239,12 +227,8 @@ void WaitingTask::dispatch() {
 SubTask* WaitingTask::end_and_next() {
   if (!is_kept()) return delete_and_next();
   const Place after = place();
-  if (is_aborted()) {
-    WaitingTasks::current().keep(this);
-  } else {
-    WaitingTasks::current().park(this);
-    end_part(kEnded, kLate);
-  }
+  WaitingTasks::current().park(this);
+  end_part(kEnded, kLate);  // an aborted task has no last sender, and stays parked
   return after.next();
 }
 

@@ -10,9 +10,9 @@
 namespace workflow {
 
 // The waiting tasks of a runtime. Those that are started and not completed are listed here, so that
-// the stop finds them. Those that were aborted are kept until the runtime is gone. Those that were
-// dismissed or ended by a scope while somebody may still use their address are kept until their
-// last user has come, or else as long. See WaitingTask for the protocol.
+// the stop finds them. Those that have ended or were dismissed while somebody may still use their
+// address are parked here until their last user has come, or until the runtime is gone. An aborted
+// task has no last user. See WaitingTask for the protocol.
 //
 // Thread-safe. A task in a list is alive as long as the mutex of the list is held, because it is
 // taken out before it is completed or freed. Nothing is called under that mutex.
@@ -28,16 +28,13 @@ class WaitingTasks final : public RuntimePart {
   // it is aborted. After kWaits the task may be gone.
   Start start(WaitingTask* task);
 
-  // Keeps a task that has no owner, but whose address somebody may still use. The task has to be
-  // passed to remove() before it is freed.
+  // Keeps a task that has no owner, but whose address somebody may still use. Its last user passes
+  // it to remove() and frees it; without one, the destructor of this object does.
   void park(WaitingTask* task);
 
   // Takes the task out of its list, if any. For the owner of the completion, or the last user of a
   // parked task.
   static void remove(WaitingTask* task);
-
-  // Keeps an aborted task after its callback.
-  void keep(WaitingTask* task);
 
   // RuntimePart
   void end_waits(Runtime& runtime) override;
@@ -52,6 +49,8 @@ class WaitingTasks final : public RuntimePart {
 
     void insert(WaitingTask* task) WF_REQUIRES(mutex);
     void erase(WaitingTask* task) WF_REQUIRES(mutex);
+    // Returns null if the list is empty.
+    WaitingTask* pop();
   };
 
   List& list_of(const WaitingTask* task);
@@ -63,8 +62,6 @@ class WaitingTasks final : public RuntimePart {
 
   std::array<List, kLists> waiting_;
   List parked_;
-  Mutex kept_mutex_;
-  RunnableList kept_ WF_GUARDED_BY(kept_mutex_);
 };
 
 }  // namespace workflow

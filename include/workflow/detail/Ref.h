@@ -44,9 +44,12 @@ class Ref {
   T *object_ = nullptr;
 };
 
-// The count behind retain() and release(). A new object has one reference, its creator's.
+// The count behind retain() and release(), or of the users of an object, the last of which ends it.
+// A new object has one reference, its creator's, unless it begins with several.
 class RefCount {
  public:
+  explicit constexpr RefCount(int begin = 1) : count_(begin) {}
+
   void add() { count_.fetch_add(1, std::memory_order_relaxed); }
   // Returns whether that was the last reference. If so, what other threads did before they dropped
   // theirs is visible.
@@ -54,7 +57,7 @@ class RefCount {
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
 
  private:
-  std::atomic<int> count_{1};
+  std::atomic<int> count_;
 };
 
 }  // namespace workflow

@@ -79,7 +79,7 @@ class WaitingTask : public WFGenericTask {
     kPublished = 4,
     kAborted = 8,
     kCancelled = 16,  // always together with kClaimed
-    kEnded = 32,      // of a cancelled task: its callback has returned
+    kEnded = 32,      // of a task that is parked: its callback has returned
     kLate = 64        // of a cancelled task: its last sender has come
   };
   bool has(unsigned part) const { return parts_.load(std::memory_order_acquire) & part; }
