@@ -184,7 +184,7 @@ TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
   post(*pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
   post(*pool, [&] { runs.add(); });
   EXPECT_TRUE(runs.wait_for(1));
-  EXPECT_TRUE(test_support::eventually([&] { return !(*pool).ticks(); }));
+  EXPECT_TRUE(test_support::eventually([&] { return !(*pool).is_looking(); }));
   for (size_t round = 2; round < 20; round++) {
     const uint64_t before = (*pool).looks();
     post(*pool, [&] { runs.add(); });

@@ -132,7 +132,7 @@ void play_items_that_block(uint64_t seed) {
     }));
   }
   pool.post(batch);
-  simulation.run_for(3 * HandlerPool::kTickNs);
+  simulation.run_for(3 * HandlerPool::kLookNs);
   EXPECT_EQ(begun.count(), 1U);
   EXPECT_EQ(pool.increase_threads(), 0);
   const auto result = simulation.run();
