@@ -143,7 +143,7 @@ TEST(HandOff, FewItemsAreTurnedRoundAtATime) {
 }
 
 // Real time passes in the next two, because the fact is that little happens meanwhile.
-TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
+TEST(HandOff, NobodyLooksWhileWorkWaitsForThreadsThatAreBusy) {
   Tally released;
   Tally begun;
   ShortItems<ComputePool> pool(1);
@@ -159,7 +159,7 @@ TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
   released.add();
 }
 
-TEST(HandOff, FewTicksFollowAShare) {
+TEST(HandOff, FewLooksFollowAShare) {
   static constexpr size_t kRounds = 5;
   Tally runs;
   ShortItems<HandlerPool> pool(2);
