@@ -48,7 +48,7 @@ class NamedNode {
 //    outcome.
 // 6. The destructor of a node that was never started unlinks it.
 // 7. take() and for_each() see only the nodes that were linked before they began (see number_).
-//    They handle a bounded number of them in one hold of the lock, and pause between two holds if
+//    They handle a bounded number of them in one critical section, and pause between two of them if
 //    other threads wait.
 //
 // Each call has an expected cost of O(1) for each node that it links or unlinks, unless stated

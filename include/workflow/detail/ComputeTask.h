@@ -30,8 +30,8 @@ struct ComputePlace {
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // What an executor and a queue of the user's are made of. Keeps that alive. Both pointers are
-  // null if these were not initialised.
+  // The insides of an executor and a queue of the user. This object keeps them alive. Both pointers
+  // are null if the executor or the queue was not initialised.
   struct Kept {
     ComputePool *pool;
     ComputeQueue *queue;
@@ -40,7 +40,7 @@ struct ComputePlace {
   };
   Kept keep_own() const;
 
-  // The number of the library's threads that compute there.
+  // Returns how many threads of the library run its computations.
   size_t threads() const;
 };
 
@@ -49,7 +49,7 @@ struct TimeSpan {
   int64_t ns;  // not negative; INT64_MAX: never
   int error;   // 0, or EINVAL
 
-  // For negative seconds see docs/limits.md. Nanoseconds outside [0, 1e9) give EINVAL.
+  // Negative seconds: see docs/limits.md. Nanoseconds outside [0, 1e9) give EINVAL.
   static TimeSpan of(time_t seconds, long nanoseconds);
   // For negative durations see docs/limits.md.
   static TimeSpan of(Duration duration) {
@@ -62,30 +62,30 @@ struct TimeSpan {
 // the queue has come.
 //
 // A time limit counts from dispatch(). If it passes before compute() has returned, the task ends
-// with SYS_ERROR/ETIMEDOUT. A computation that has not begun by then never begins. One that has
-// begun runs on, and the task object lives until it has returned, but in no series: series_of() is
-// null once the callback has returned. If the scope around the task ends (WFScope.h) before the
-// computation has begun, the task ends with SYS_ERROR and the error of the scope. Once it has
-// begun, only ETIMEDOUT ends the task before it, as the task's own limit does; a detached one is
-// ended by any error of its scope. The task ends with
-// EINVAL if the limit is out of range, and with ENOMEM if the limit could not be set.
+// with SYS_ERROR/ETIMEDOUT. A computation that has not begun by then never begins. A computation
+// that has begun runs on, and the task object lives until it has returned, but in no series:
+// series_of() is null once the callback has returned. If the scope around the task ends (WFScope.h)
+// before the computation has begun, the task ends with SYS_ERROR and the error of the scope. Once
+// the computation has begun, only ETIMEDOUT ends the task before the computation, as the limit of
+// the task does. A detached task is ended by any error of its scope. The task ends with EINVAL if
+// the limit is out of range, and with ENOMEM if the limit could not be set.
 //
 // If a coroutine waits for the task (SubTask::borrows()), it may have lent its variables to the
 // computation. The callback runs as it would otherwise. But then the task keeps its place in the
-// series until a computation that has begun has returned. One that will never begin is forgotten
-// with all that it has captured.
+// series until a computation that has begun has returned. A computation that will never begin is
+// destroyed with all that it has captured.
 //
 // The callback runs on the computing thread after compute(). It runs on another thread after a
 // timeout or the end of a scope, or if compute() ends at the same moment. What follows a task that
-// has kept its place runs on the computing thread, or on a handler if compute() ends before the
-// callback. ABORTED means that the library, or the user's executor, stopped before the computation
-// began.
+// has kept its place runs on the computing thread, or on a handler thread if compute() ends before
+// the callback. ABORTED means that the library, or the user's executor, stopped before the
+// computation began.
 class ComputeTask : public TaskBase<> {
  protected:
   ComputeTask(const ComputePlace &place, const TimeSpan &limit);
   ~ComputeTask() override;
 
-  // Which ends of the scope around the task may end it before a computation that has begun.
+  // Says which ends of the scope around the task may end it before a computation that has begun.
   enum class RunsOn : unsigned char {
     kAfterNothing,  // none; such a task has no time limit
     kAfterTimeout,  // those with ETIMEDOUT
@@ -93,7 +93,8 @@ class ComputeTask : public TaskBase<> {
   };
 
   virtual void compute() = 0;
-  // The task has ended, and compute() will never be called: drops what that would have used.
+  // Called when the task has ended and compute() will never be called. Drops what compute() would
+  // have used.
   virtual void forget_computation() {}
 
   void dispatch() override;
