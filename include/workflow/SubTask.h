@@ -75,7 +75,7 @@ class SubTask : public workflow::Runnable {
   // series.
   class Place {
    public:
-    // The next task of the series, or null.
+    // Returns the next task of the series, or null.
     SubTask *next() const;
 
    private:

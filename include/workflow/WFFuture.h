@@ -99,7 +99,7 @@ class WFFuture {
 
 namespace workflow {
 
-// All of a promise except set_value().
+// Everything that a promise has, except set_value().
 template <class RES>
 class PromiseBase {
  public:

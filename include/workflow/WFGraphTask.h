@@ -46,7 +46,7 @@ class WFGraphNode : private SeriesWork {
   workflow::GraphArrow operator--(int) { return {*this}; }  // the operand on the left of -->
   workflow::GraphArrow operator--() { return {*this}; }     // the operand on the right of <--
 
-  // For WFGraphTask.
+  // Used by WFGraphTask.
   WFGraphNode(WFGraphTask *graph, size_t index, SubTask *task);
   ~WFGraphNode() override = default;
 

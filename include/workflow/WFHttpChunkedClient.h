@@ -103,7 +103,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // caller keeps it until the callback.
   void set_ssl_ctx(SSL_CTX *ssl_ctx) { target_.ssl_ctx = ssl_ctx; }
 
-  // The task itself.
+  // Returns the task itself.
   const WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse> *get_http_task() const {
     return this;
   }

@@ -98,7 +98,7 @@ class WFSimulation {
   void sleep_for(int64_t nanoseconds);
   void sleep_for(workflow::Duration duration) { sleep_for(duration.ns()); }
 
-  // The virtual time since the simulation began.
+  // Returns the virtual time since the simulation began.
   int64_t now_ns() const;
 
   uint64_t seed() const;

@@ -85,13 +85,13 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
 
   int get_timeout_reason() const { return timeout_reason_; }
 
-  // The number of exchanges that the connection carried before this one.
+  // Returns the number of exchanges that the connection carried before this one.
   long long get_task_seq() const { return task_seq_; }
 
   // Returns 0, or -1 with errno: ENOTCONN without a connection, ENOBUFS if `*addrlen` is too small.
   virtual int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const = 0;
 
-  // Null without a connection.
+  // Returns null if there is no connection.
   virtual WFConnection *get_connection() const = 0;
 
   // Both times are in milliseconds; -1 means unlimited. On the server they limit how long sending
@@ -99,7 +99,7 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
   // reply). Set them before the reply.
   void set_send_timeout(int timeout) { send_timeout_ = timeout; }
   void set_keep_alive(int timeout) { keep_alive_timeout_ = timeout; }
-  // For clients only.
+  // These two have an effect for clients only.
   void set_receive_timeout(int timeout) { receive_timeout_ = timeout; }
   void set_watch_timeout(int timeout) { watch_timeout_ = timeout; }
   // A timeout may be any std::chrono::duration (negative: see docs/limits.md).

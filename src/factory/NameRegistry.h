@@ -150,7 +150,7 @@ class NameRegistry {
 
   // For reports: each name with its number of nodes. Locks one shard at a time.
   std::vector<std::pair<std::string, size_t>> names() const;
-  // The number of nodes of a name. O(1).
+  // Returns the number of nodes of a name. O(1).
   size_t count(std::string_view name) const;
   // The number of nodes of all names that begin with `prefix`. O(all names), in chunks.
   size_t count_prefix(std::string_view prefix);

@@ -42,7 +42,7 @@ struct TaskContext {
     return ThreadContext::current().on_framework_thread() && current().nesting < kMaxNesting;
   }
 
-  // That of the calling thread.
+  // Returns the context of the calling thread.
   static TaskContext& current() {
     return *reinterpret_cast<TaskContext*>(ThreadContext::current().upper_layer);
   }

@@ -88,7 +88,7 @@ class FileOperation : public Runnable, public FileQueueNode {
     kToCancel  // begun, and in the queue of operations that are to be cancelled
   };
 
-  // On a thread of threads_.
+  // Called on a thread of threads_.
   void run_queued() final;
 
   FileThreads* threads_ = nullptr;

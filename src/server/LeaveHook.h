@@ -22,7 +22,7 @@ namespace workflow {
 // lends its thread.
 class LeaveHook final : public Runnable, public std::enable_shared_from_this<LeaveHook> {
  public:
-  // `series`: the series of the request.
+  // `series` is the series of the request.
   LeaveHook(std::function<void()> hook, SeriesWork* series)
       : hook_(std::move(hook)), series_(series) {}
 

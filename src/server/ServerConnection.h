@@ -180,7 +180,7 @@ class ServerConnection final : public ReplyChannel {
   // The socket may take more now. `to_the_end`: writes all that it takes, because the poller stops.
   void continue_writing(bool to_the_end);
   void pushing_timed_out(bool stopped, RunnableList& finished);
-  // `last`: kClosed or kDetached.
+  // `last` is kClosed or kDetached.
   void close(State last);
 
   // The rest is for any thread.

@@ -40,7 +40,7 @@ class Round {
   // text. Called once.
   virtual std::string finish() = 0;
 
-  // The number of tasks that ended in `state`. After finish().
+  // Returns the number of tasks that ended in `state`. Called after finish().
   virtual size_t outcomes(int state) const = 0;
   // Returns the number of all tasks. Tasks that never ended do not count, unless a round says
   // otherwise.

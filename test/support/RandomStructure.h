@@ -90,7 +90,7 @@ class RandomStructure {
     return TestRandom(options_.seed * 1'000'003 + options_.stream, record->id);
   }
 
-  // A task for a series: of the series, or of the repeater in it.
+  // Returns a task for a series, or for the repeater in it.
   SubTask* make_task(TestRandom& random, int depth, Record* parent);
   SubTask* make_leaf(TestRandom& random, Record* parent, bool acts);
   SubTask* make_parallel(TestRandom& random, int depth, Record* record, size_t branches);

@@ -27,7 +27,7 @@ using Certificate = std::unique_ptr<X509, Deleter<X509, X509_free>>;
 using Context = std::unique_ptr<SSL_CTX, Deleter<SSL_CTX, SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL, Deleter<SSL, SSL_free>>;
 
-// A certificate that signs itself, for one hour.
+// Returns a self-signed certificate that is valid for one hour.
 inline Certificate certify(EVP_PKEY* key) {
   Certificate certificate(X509_new());
   X509* x509 = certificate.get();

@@ -168,7 +168,7 @@ class CoDetachedTask final : public CoComputation<F, A...> {
     if constexpr (CoDetachedTask::kTakesToken) stop_ = std::stop_source();
   }
 
-  // In the callback.
+  // Called in the callback.
   void take(typename CoDetachedTask::Ended *ended) {
     CoComputation<F, A...>::take(ended);
     if (!*ended) stop_.request_stop();

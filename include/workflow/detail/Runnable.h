@@ -50,10 +50,10 @@ class RunnableList {
     size_++;
   }
 
-  // The newest, or null.
+  // Returns the newest item, or null.
   Runnable *back() const { return tail_; }
 
-  // The oldest, or null.
+  // Removes and returns the oldest item, or null.
   Runnable *pop_front() {
     Runnable *item = head_;
     if (item) {

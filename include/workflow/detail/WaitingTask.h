@@ -88,7 +88,7 @@ class WaitingTask : public WFGenericTask {
   bool is_kept() const { return has(kAborted) || (has(kCancelled) && is_known_by_address()); }
 
   void on_cancel(int reason) override;
-  // Like claim(), but the caller brings an error.
+  // Does what claim() does, for a caller that brings an error.
   bool claim_for(int error);
   // Called by the owner of the completion. Returns what leave_scope() does.
   bool leave_lists();
