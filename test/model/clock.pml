@@ -1,5 +1,5 @@
 /*
- * How time moves on the manual clock: by the thread that called advance(), and by the last handler
+ * How time moves on the manual clock: by the thread that called advance(), and by the last handler thread
  * that has nothing more to do.
  *
  * The names are those of the code:
