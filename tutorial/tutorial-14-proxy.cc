@@ -48,7 +48,7 @@ void answer(WFHttpTask* reply, WFHttpTask* upstream) {
 // Where a request goes; "" when nowhere: CONNECT, which wants a tunnel, and OPTIONS of "*".
 std::string url_of(const protocol::HttpRequest* request, const std::string& origin) {
   const std::string target = request->get_request_uri();
-  // Clients that were told of the proxy name the whole URL (RFC 9112, 3.2.2).
+  // Clients that use the proxy name the whole URL (RFC 9112, 3.2.2).
   if (target.compare(0, 7, "http://") == 0) {
     return target;
   }

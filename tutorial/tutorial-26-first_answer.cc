@@ -1,5 +1,5 @@
-// Shows: a handler that asks two servers and answers with what comes first. The other request ends
-// at once. Both end if two seconds have passed, or if the client leaves.
+// Shows: a coroutine that serves requests. It asks two servers and answers with what comes first.
+// The other request ends at once. Both end if two seconds have passed, or if the client leaves.
 //
 // Try:   tutorial-26-first_answer URL URL [port]   default 8080; Enter stops it
 //        curl http://127.0.0.1:8080/
@@ -55,7 +55,7 @@ int main(int argc, char* argv[]) {
     return 2;
   }
   const Backends backends = {argv[1], argv[2]};
-  // The handler lives as long as the server, and so does what it has captured.
+  // The lambda lives as long as the server, and so does what it has captured.
   WFHttpServer server(wf::serve([&backends](WFHttpTask* task) { return answer(task, backends); }));
 
   const int port = argc > 3 ? std::atoi(argv[3]) : 8080;

@@ -28,8 +28,8 @@ struct PeerTimer {
   bool fired = false;                // loop thread only: expired while its cancel was on its way
 };
 
-// Who removes a timer from the table, under the mutex, decides its outcome.
-// Thread safety: every call with `mutex` held.
+// The thread that removes a timer from the table, under the mutex, decides its outcome. Thread
+// safety: every call with `mutex` held.
 template <class Timer>
 class NameTable {
  public:

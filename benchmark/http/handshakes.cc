@@ -35,7 +35,7 @@ struct Free {
 using Context = std::unique_ptr<SSL_CTX, Free>;
 using Session = std::unique_ptr<SSL_SESSION, Free>;
 
-// The same for every server: no certificate is checked, which is the client's work, not theirs.
+// As for every server, no certificate is checked, which is the client's work, not theirs.
 Context new_context() {
   Context context(SSL_CTX_new(TLS_client_method()));
   if (!context || SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1 ||

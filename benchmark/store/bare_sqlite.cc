@@ -81,7 +81,7 @@ class Statement {
     if (code != SQLITE_ROW) sqlite3_reset(statement_);
     return code == SQLITE_ROW;
   }
-  // Of a statement whose rows are not read to the end.
+  // Used for a statement whose rows are not read to the end.
   void reset() { sqlite3_reset(statement_); }
 
   template <class... Values>

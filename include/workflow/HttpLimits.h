@@ -23,8 +23,8 @@ struct HttpLimits {
   unsigned leading_empty_lines = 4;                  // 400
 };
 
-// The largest number of hexadecimal digits in a chunk size, leading zeros included. So many fit
-// into 64 bits.
+// The largest number of hexadecimal digits in a chunk size, leading zeros included. A number of 64
+// bits has no more than 16.
 constexpr size_t kMaxChunkSizeDigits = 16;
 
 }  // namespace protocol

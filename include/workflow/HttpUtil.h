@@ -10,7 +10,7 @@
 
 namespace protocol {
 
-// Usable as HttpStatusOK and as protocol::HttpStatusOK.
+// The names can be written as HttpStatusOK and as protocol::HttpStatusOK.
 namespace http_constants {
 
 inline constexpr const char *HttpMethodGet = "GET";
@@ -113,7 +113,7 @@ class HttpUtil {
   // chunked; otherwise this is a copy of the body. Empty if there is no body, or no message.
   static std::string decode_chunked_body(const HttpMessage *message);
 
-  // The reason phrase of RFC 9110 and the IANA registry; null for a status without one.
+  // Returns the reason phrase of RFC 9110 and the IANA registry, or null if the status has none.
   static const char *get_reason_phrase(int status);
 };
 

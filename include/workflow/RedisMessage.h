@@ -55,7 +55,7 @@ class RedisValue {
   void set_error(const std::string &text);
   void set_error(const char *text);
   void set_error(const char *text, size_t size);
-  // An array of `size` nils.
+  // Makes this an array of `size` nils.
   void set_array(size_t size);
 
   // Everything but an error is ok.
@@ -64,7 +64,7 @@ class RedisValue {
   bool is_nil() const { return type_ == REDIS_REPLY_TYPE_NIL; }
   bool is_int() const { return type_ == REDIS_REPLY_TYPE_INTEGER; }
   bool is_array() const { return type_ == REDIS_REPLY_TYPE_ARRAY; }
-  // A string or a status.
+  // Whether this is a string or a status.
   bool is_string() const {
     return type_ == REDIS_REPLY_TYPE_STRING || type_ == REDIS_REPLY_TYPE_STATUS;
   }
@@ -102,7 +102,7 @@ class RedisValue {
   void set_text(int type, const char *text, size_t size);
 
   int type_ = REDIS_REPLY_TYPE_NIL;
-  // Text for a string, a status and an error.
+  // The text of a string, a status or an error.
   std::variant<std::monostate, int64_t, std::string, Array> content_;
 };
 

@@ -25,8 +25,8 @@ struct TaskContext;
 //
 // Threads: a task has one owner at a time. It may complete before dispatch() returns or much later,
 // on any thread. subtask_done() is the last thing that its caller does with the task. done() runs
-// on a framework thread: if subtask_done() is called on another thread, the task is posted to the
-// handlers. A chain of tasks that complete inside their dispatch() uses constant stack.
+// on a thread of the library: if subtask_done() is called on another thread, the task is posted to
+// the handler threads. A chain of tasks that complete inside their dispatch() uses constant stack.
 class SubTask : public workflow::Runnable {
  public:
   // Begins the work. Every call must lead to exactly one subtask_done().
@@ -52,12 +52,12 @@ class SubTask : public workflow::Runnable {
   void subtask_done();
 
   // For kinds of tasks whose done() may return null although the task goes on, such as one that
-  // hands out a response in pieces. Call this in done(), before the task may end on another thread.
+  // delivers a response in pieces. Call this in done(), before the task may end on another thread.
   // Without this call, a null ends the branch of a ParallelTask.
   void goes_on_elsewhere();
 
-  // The turn of a task that was posted to a framework thread in order to end: runs done() and what
-  // follows.
+  // The turn of a task that was posted to a thread of the library in order to end: runs done() and
+  // what follows.
   void run_queued() override;
 
   // Dispatches the task as the only one of a series. The series is created only if somebody asks
@@ -75,7 +75,7 @@ class SubTask : public workflow::Runnable {
   // series.
   class Place {
    public:
-    // The next task of the series, or null.
+    // Returns the next task of the series, or null.
     SubTask *next() const;
 
    private:
@@ -110,7 +110,7 @@ class SubTask : public workflow::Runnable {
   // must not go on before that has returned.
   bool borrows() const;
   // How a task that borrows ends if its done() has returned null, after goes_on_elsewhere():
-  // deletes the task and dispatches what follows. Called on a framework thread.
+  // deletes the task and dispatches what follows. Called on a thread of the library.
   void end_late();
   // Whether the owning series is cancelled.
   bool is_series_canceled() const;
@@ -126,8 +126,8 @@ class SubTask : public workflow::Runnable {
   //   may be called from now on, by any thread. Otherwise the task has not entered, and must end at
   //   once with the returned errno value.
   // - The thread that owns its completion stores the outcome and then calls leave_scope(), before
-  //   it hands the task over with subtask_done(). If that returns false, the thread must not touch
-  //   the task any more: a canceller posts `ended`, the task itself if null.
+  //   it calls subtask_done(). If leave_scope() returns false, the thread must not touch the task
+  //   any more: a canceller posts `ended`, the task itself if null.
   //
   // A task outside any scope may call these, too.
   using ScopeKind = workflow::CancelRegistration::Kind;

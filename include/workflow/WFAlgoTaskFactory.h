@@ -131,8 +131,8 @@ class WFAlgoTaskFactory {
   // Sorts [first, last) on all computing threads: pieces are sorted side by side and then merged.
   // The merge uses extra memory for half of the range, if it is available. Copies of `compare` are
   // called concurrently. A small range is sorted as by create_sort_task(). The callback runs where
-  // the last piece ended, or on a handler. After ABORTED the range holds the same elements in any
-  // order. After a deadline, pieces that have begun may still be using the range, unless a
+  // the last piece ended, or on a handler thread. After ABORTED the range holds the same elements
+  // in any order. After a deadline, pieces that have begun may still be using the range, unless a
   // coroutine waits for the task.
   template <class T>
   static WFSortTask<T> *create_psort_task(const std::string &queue_name, T *first, T *last,
@@ -149,7 +149,7 @@ class WFAlgoTaskFactory {
   }
 
   // Copies two sorted ranges, merged, to the range that begins at `d_first`, which must overlap
-  // neither. Of equal elements, those of the first range come first. O(n).
+  // neither. If elements are equal, those of the first range come first. O(n).
   template <class T>
   static WFMergeTask<T> *create_merge_task(const std::string &queue_name, T *first1, T *last1,
                                            T *first2, T *last2, T *d_first,

@@ -91,7 +91,7 @@ class WFClientTask : public WFNetworkTask<REQ, RESP>, public workflow::ClientExc
   ~WFClientTask() override = default;
 
   // Returns whether the task goes on with another exchange instead of ending, for instance to
-  // follow a redirect. Called on a framework thread.
+  // follow a redirect. Called on a thread of the library.
   virtual bool goes_on() { return false; }
 
   SubTask *done() override {

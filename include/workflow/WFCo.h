@@ -4,12 +4,13 @@
 
 #include "workflow/detail/CoAwait.h"
 
-// What a coroutine's function returns. It must be awaited or given away in the expression that has
-// created it. The coroutine begins when it is awaited, and lives in the series of its caller.
+// The type that the function of a coroutine returns. The object must be awaited or given away in
+// the expression that has created it. The coroutine begins when it is awaited, and runs in the
+// series of its caller.
 //
 //   int n = co_await count_bytes(url);
 //
-// T is the type of the value that it returns. It may be a reference.
+// T is the type of the value that the coroutine returns. It may be a reference.
 template <class T>
 class [[nodiscard]] WFCo {
  public:
@@ -17,13 +18,12 @@ class [[nodiscard]] WFCo {
 
   WFCo(const WFCo &) = delete;
   WFCo &operator=(const WFCo &) = delete;
-  // A coroutine that was never awaited is an error of the program, which is aborted, unless an
-  // exception is the reason.
+  // Aborts the program if the coroutine was never awaited, unless an exception is on its way.
   ~WFCo() {
     if (promise_) workflow::co_never_awaited(promise_);
   }
 
-  // For compilers.
+  // Used by the compiler.
   WFCo(workflow::CoReturnObject<T> born) noexcept : promise_(born.promise) {}
 
  private:

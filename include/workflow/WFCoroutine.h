@@ -49,23 +49,25 @@
 //   wait in it, at once. When the process exits, every wait ends with ABORTED. The coroutine goes
 //   on in each case. Only a cancelled series destroys the coroutines in it where they wait.
 
-// A coroutine as a task of its own: see wf::task().
+// The task that runs a coroutine. wf::task() makes one.
 using WFCoTask = workflow::CoTask;
 
 namespace wf {
 
-// Waits. The functions with a name take it as WFTaskFactory and WFTimer do. Each gives a WFEnd:
-// SUCCESS when the time has come, or what WFTimer.h lists.
+// Waits until a time. Each of these functions gives a WFEnd: SUCCESS when the time has come, or one
+// of the other ends that WFTimer.h lists. A name that is given is the name of the timer.
 inline auto sleep(const WFTimerDue &due) {
   return workflow::CoWork<WFTimerTask>(WFTimer::create(due, nullptr));
 }
-// WFTaskFactory::cancel_by_name(), and everything else that finds timers by name, finds this.
+// Waits as above, by a timer with a name. WFTaskFactory::cancel_by_name() ends the wait, and every
+// other function that finds timers by name finds the timer.
 inline auto sleep(const std::string &name, const WFTimerDue &due) {
   WFTimerOptions options;
   options.name = name;
   return workflow::CoWork<WFTimerTask>(WFTimer::create(due, options, nullptr));
 }
-// `*handle` refers to the timer before it waits. `handle` may be null.
+// Waits as above. When this function has returned, `*handle` refers to the timer, even before the
+// wait begins. `handle` may be null.
 inline auto sleep(const WFTimerDue &due, WFTimerHandle *handle) {
   WFTimerTask *const timer = WFTimer::create(due, nullptr);
   if (handle) *handle = WFTimer::handle_of(timer);
@@ -91,11 +93,11 @@ auto sleep(const DUE &due, WFTimerHandle *handle) {
 
 // Runs f(args...) on a computing thread and gives a WFEnded of its result. f and the arguments are
 // copied or moved into the task; std::ref passes references. The coroutine goes on only when the
-// function has returned, so the function may use the coroutine's variables, also if the scope ends
-// meanwhile: then a function that has begun runs to its end, and gives its result. One that has not
-// begun never begins, and the error of the scope is given. If `f` takes a std::stop_token as its
-// first parameter, it gets one of which stop is requested when the scope ends. What f throws is
-// thrown here.
+// function has returned, so the function may use the coroutine's variables. If the scope ends
+// meanwhile, a function that has begun runs to its end and its result is given. A function that has
+// not begun never begins, and the error of the scope is given. If f takes a std::stop_token as its
+// first parameter, stop is requested on that token when the scope ends. An exception that f throws
+// is thrown here.
 template <class F, class... A>
 auto go(const std::string &queue, F f, A... args) {
   using Task = workflow::CoGoTask<F, A...>;
@@ -115,10 +117,10 @@ auto go_detached(const std::string &queue, workflow::Duration limit, F f, A... a
   return workflow::CoWork<Task>(new Task(queue, limit, std::move(f), std::move(args)...));
 }
 
-// The coroutine f(args...) as a task, for series, parallels, graphs, scopes and deadlines. f and
-// the arguments are copied or moved into the task, where they live as long as the coroutine: so
-// lambdas with captures are safe. The coroutine begins when the task does. start() starts it alone,
-// and dismiss() deletes it unstarted.
+// Returns a task that runs the coroutine f(args...), for series, parallels, graphs, scopes and
+// deadlines. f and the arguments are copied or moved into the task, where they live as long as the
+// coroutine, so lambdas with captures are safe. The coroutine begins when the task is dispatched.
+// start() starts the task alone, and dismiss() deletes a task that was not started.
 template <class F, class... A>
 WFCoTask *task(F f, A... args) {
   return new workflow::CoCall<F, A...>(std::move(f), std::move(args)...);
@@ -130,10 +132,10 @@ inline workflow::CoOwnSeries own_series() {
   return {};
 }
 
-// Runs the coroutine f(args...) and blocks the calling thread until it has ended. Returns what it
-// returns, and throws what it throws; a WFError with ECANCELED if its series was cancelled. If the
-// thread belongs to the library, another one works in its place meanwhile. f and the arguments are
-// copied or moved.
+// Runs the coroutine f(args...) and blocks the calling thread until it has ended. Returns what the
+// coroutine returns, and throws what it throws. Throws a WFError with ECANCELED if the series of
+// the coroutine was cancelled. If the thread belongs to the library, another one works in its place
+// meanwhile. f and the arguments are copied or moved.
 template <class F, class... A>
 auto wait(F f, A... args) -> typename workflow::CoGiven<
     typename workflow::CoResultOf<std::invoke_result_t<F, A...>>::type>::type {
@@ -161,18 +163,18 @@ inline auto receive(WFMessageQueue &queue) {
   return workflow::co_take(queue);
 }
 
-// Waits until it holds the resource of that name (WFTaskFactory::create_guard()). Gives a
-// WFEnded<void *>: the message of the previous release. After SUCCESS the resource is to be
-// released once, by WFTaskFactory::release_guard(), or by a WFReleaseGuard. A coroutine that is
-// dropped before it has learnt of it releases it by itself.
+// Waits until the coroutine holds the resource of that name (WFTaskFactory::create_guard()). Gives
+// a WFEnded<void *>: the message of the previous release. After SUCCESS the coroutine must release
+// the resource once, by WFTaskFactory::release_guard() or a WFReleaseGuard. If the coroutine is
+// dropped before it goes on with the resource, the library releases it.
 inline auto hold(const std::string &guard) {
   workflow::CoReleaseGuard back(guard);  // before there is a task that would be lost
   return workflow::CoGrant<workflow::CoReleaseGuard>(
       WFTaskFactory::create_guard(guard, nullptr, nullptr), std::move(back));
 }
 
-// Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS it is to be given back
-// once, by pool.post(), or by a WFPostResource.
+// Waits for a resource. Gives a WFEnded<void *>: the resource. After SUCCESS the coroutine must
+// give the resource back once, by pool.post() or a WFPostResource.
 inline auto take(WFResourcePool &pool) {
   return workflow::co_take(pool);
 }
@@ -180,40 +182,42 @@ inline auto take(WFResourcePool &pool) {
 // Side by side ---------------------------------------------------------------------------------
 
 // Each of these takes works: coroutines, tasks, series, and whatever the functions of wf return.
-// They run side by side, each in a series of its own, in a scope that ends with the scope around
-// it. Each function gives its result only when all frames are gone. So what runs may use the
-// variables of the caller.
+// The works run side by side, each in a series of its own, in a scope that ends with the scope
+// around it. Each function gives its result only when the frames of all works are gone, so the
+// works may use the variables of the caller.
 
-// Waits for all. Gives a std::tuple of what `co_await` would give of each: std::monostate for void.
-// If one throws, the others are ended with ECANCELED, and the first exception is thrown when all
-// have ended.
+// Waits for all works. Gives a std::tuple of what `co_await` would give for each: std::monostate
+// for void. If one throws, the others are ended with ECANCELED, and the first exception is thrown
+// when all have ended.
 template <class... W>
 auto all(W... each) {
   return workflow::co_all(workflow::co_all_unstarted(workflow::co_own(each)...));
 }
 
-// Waits for all. Gives a std::tuple of outcomes: WFEnded<T> of a WFCo<T>, with what it has returned
-// or thrown, and of each task what `co_await` gives. No work ends another, and nothing is thrown.
+// Waits for all works. Gives a std::tuple of outcomes: for a WFCo<T> a WFEnded<T> with what it has
+// returned or thrown, and for a task what `co_await` gives. No work ends another, and nothing is
+// thrown.
 template <class... W>
 auto all_ended(W... each) {
   return workflow::co_all_ended(workflow::co_all_unstarted(workflow::co_own(each)...));
 }
 
-// Waits for the first to end, however it ends, and ends the others with ECANCELED. Gives a WFFirst
-// when all have ended: the index of the first, and a std::variant with its result at that index. If
-// the first has thrown, that is thrown. If another one is a wf::hold(), wf::take() or
-// wf::receive(queue) and has got something at the same moment, that is given back. What a coroutine
-// of your own has got is lost with its result, unless it gives it back itself.
+// Waits for the first work to end, however it ends, and ends the others with ECANCELED. When all
+// have ended, gives a WFFirst: the index of the first, and a std::variant with its result at that
+// index. If the first has thrown an exception, that is thrown. If another work is a wf::hold(),
+// wf::take() or wf::receive(queue) and has got something at the same moment, that is given back.
+// Something that a coroutine of your own has got is lost with its result, unless the coroutine
+// gives it back itself.
 template <class... W>
 auto any(W... each) {
   return workflow::co_any(workflow::co_all_unstarted(workflow::co_own(each)...));
 }
 
-// Runs the work with a time limit. When it has passed, what waits inside ends with ETIMEDOUT. Gives
-// the outcome of a task as `co_await` would. Of a WFCo<T> it gives a WFEnded<T>: SYS_ERROR and
-// ETIMEDOUT (or the error of the scope around it) if it has not returned in time, with the value
-// that it has returned nevertheless. For negative limits see docs/limits.md. What the work throws
-// is thrown.
+// Runs the work with a time limit. When the limit has passed, what waits inside ends with
+// ETIMEDOUT. If the work is a task, gives what `co_await` would. If it is a WFCo<T>, gives a
+// WFEnded<T>: SYS_ERROR and ETIMEDOUT (or the error of the scope around it) if the coroutine has
+// not returned in time, together with the value that it has returned late. For negative limits see
+// docs/limits.md. An exception that the work throws is thrown here.
 template <class W>
 auto within(workflow::Duration limit, W work) {
   return workflow::co_within<workflow::CoWorkResult<W>>(
@@ -222,9 +226,10 @@ auto within(workflow::Duration limit, W work) {
 
 // Calls f with each item of the range, and waits for the work that it returns; at most `at_most` of
 // them at a time, where 0 counts as 1. Gives a std::vector of their results in the order of the
-// range, or nothing if they have none. After the first exception no other work begins, those that
-// run end with ECANCELED, and it is thrown. f is called by one thread or another, perhaps by
-// several at a time. The range is copied or moved; to keep it in place, pass a view of it.
+// range, or nothing if they have none. After the first exception no other work begins, the works
+// that run end with ECANCELED, and the exception is thrown. Any thread of the library may call f,
+// and several may do so at a time. The range is copied or moved; to keep it in place, pass a view
+// of it.
 template <class R, class F>
 auto each(R range, size_t at_most, F f) {
   return workflow::co_each<R, F>(std::move(range), at_most, std::move(f));
@@ -241,23 +246,23 @@ auto scope(F body) {
 
 // Servers --------------------------------------------------------------------------------------
 
-// A `process` function for WFHttpServer. handler(task) is a coroutine that takes a WFHttpTask*; the
-// reply is sent when it has returned. If the client leaves before, what the handler waits for ends
-// with ECANCELED (WFHttpTask::cancel_on_closed()). task->set_deadline() limits the time. If the
-// handler throws, the client gets a 500 and the connection is closed; a streamed reply that has
-// begun is cut.
+// Returns a `process` function for WFHttpServer that runs the coroutine function(task) for each
+// request; `task` is a WFHttpTask*. The reply is sent when the coroutine has returned. If the
+// client leaves before that, what the coroutine waits for ends with ECANCELED
+// (WFHttpTask::cancel_on_closed()). task->set_deadline() limits the time. If the coroutine throws,
+// the client gets a 500 and the connection is closed; a streamed reply that has begun is cut.
 template <class F>
-http_process_t serve(F handler) {
-  return [handler = std::make_shared<F>(std::move(handler))](WFHttpTask *request) {
+http_process_t serve(F function) {
+  return [function = std::make_shared<F>(std::move(function))](WFHttpTask *request) {
     try {
-      workflow::serve_request(request, new workflow::CoHandler<F>(handler, request));
+      workflow::serve_request(request, new workflow::CoHandler<F>(function, request));
     } catch (const std::bad_alloc &) {
       request->noreply();  // the connection is closed without a reply
     }
   };
 }
 
-// Begins a streamed reply, or one of server-sent events, in a handler of a server. See WFCoStream
+// Begin a streamed reply, and one of server-sent events, to a request. See WFCoStream
 // and WFHttpStream::begin().
 inline WFCoStream stream(WFHttpTask *request) {
   return WFCoStream(WFHttpStream::begin(request));

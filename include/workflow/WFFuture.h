@@ -12,10 +12,10 @@
 #include "workflow/detail/FutureState.h"
 
 // Results that one thread waits for and another one brings, like std::future and std::promise, with
-// three differences. A wait on a framework thread lends that thread to other work, so it cannot
-// starve what it waits for. A wait in the function of a go or thread task ends when the scope of
-// the task ends (WFScope.h), unless the future was made from a std::future. Nothing here throws,
-// except WFFuture::get() if the promise is broken.
+// three differences. A wait on a thread of the library lends that thread to other work, so it
+// cannot starve what it waits for. A wait in the function of a go or thread task ends when the
+// scope of the task ends (WFScope.h), unless the future was made from a std::future. Nothing here
+// throws, except WFFuture::get() if the promise is broken.
 //
 // A future and its promise may be used by different threads at once, but each by one thread at a
 // time. A promise may be destroyed as soon as the waiter is awake, even if set_value() has not
@@ -99,7 +99,7 @@ class WFFuture {
 
 namespace workflow {
 
-// All of a promise except set_value().
+// Everything that a promise has, except set_value().
 template <class RES>
 class PromiseBase {
  public:

@@ -34,8 +34,8 @@ struct GraphArrow {
 //   b <-- a --> c;    b and c after a
 //   b --> a <-- c;    a after b and c
 //
-// Arrows may be drawn until the graph is started, by one thread at a time. The same arrow may be
-// drawn several times.
+// Arrows may be drawn until the graph is started, by one thread at a time. An arrow may be drawn
+// several times.
 class WFGraphNode : private SeriesWork {
  public:
   // Makes `node` run after this one.
@@ -46,7 +46,7 @@ class WFGraphNode : private SeriesWork {
   workflow::GraphArrow operator--(int) { return {*this}; }  // the operand on the left of -->
   workflow::GraphArrow operator--() { return {*this}; }     // the operand on the right of <--
 
-  // For WFGraphTask.
+  // Used by WFGraphTask.
   WFGraphNode(WFGraphTask *graph, size_t index, SubTask *task);
   ~WFGraphNode() override = default;
 

@@ -39,9 +39,9 @@ class ChunkReader {
 // If a redirect is followed, nothing of the redirecting response is passed on. Trailers are checked
 // and dropped.
 //
-// Threads: `extract` and the callback run on framework threads, one at a time. While `extract` runs
-// nothing more is read and the time limits are suspended, so that a slow `extract` slows the server
-// down. It may wait, as a callback may, and may use the task as a callback may.
+// Threads: `extract` and the callback run on threads of the library, one at a time. While `extract`
+// runs nothing more is read and the time limits are suspended, so that a slow `extract` slows the
+// server down. It may wait, as a callback may, and may use the task as a callback may.
 //
 // A request is never sent again, with one exception: if a kept connection turns out to be closed, a
 // new connection is tried. When the library stops the task ends ABORTED, and data that has not been
@@ -105,7 +105,7 @@ class WFHttpChunkedTask final : public workflow::HttpClientTask {
   // caller keeps it until the callback.
   void set_ssl_ctx(SSL_CTX *ssl_ctx) { target_.ssl_ctx = ssl_ctx; }
 
-  // The task itself.
+  // Returns the task itself.
   const WFNetworkTask<protocol::HttpRequest, protocol::HttpResponse> *get_http_task() const {
     return this;
   }

@@ -62,7 +62,7 @@ struct WFServerEvent {
 // tasks end with ETIMEDOUT. The default of that time is the server's send_timeout.
 class WFHttpStream {
  public:
-  // A handle without a stream.
+  // Makes a handle that refers to no stream.
   WFHttpStream() = default;
 
   // Sends the head of task->get_resp(), followed by whatever was appended to its body. Call this

@@ -31,8 +31,8 @@ class RedisSubscription;
 // What arrived completely before a failure is passed to `extract` before the callback. When the
 // library stops, the task ends ABORTED, and what was not passed on is dropped.
 //
-// Threads: `extract` and the callback run on framework threads, one at a time. While `extract` runs
-// nothing more is read and the time limits are suspended. The calls that send something
+// Threads: `extract` and the callback run on threads of the library, one at a time. While `extract`
+// runs nothing more is read and the time limits are suspended. The calls that send something
 // (subscribe() to quit()) may come from any thread and at any time between the creation of the task
 // and release(), also before the start: then they are sent after the first command.
 //

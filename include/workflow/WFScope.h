@@ -122,7 +122,7 @@ class WFScope {
     return !(*this == other);
   }
 
-  // For the library.
+  // Used by the library.
   explicit WFScope(workflow::Ref<workflow::DeadlineScope> scope);
 
  private:
@@ -149,7 +149,7 @@ enum class WFScopeExtent {
 class WFScopeTask
     : public workflow::TaskWithCallback<WFScopeTask, workflow::TaskBase<ParallelTask>> {
  public:
-  // Valid in the callback.
+  // May be called in the callback.
   WFScopeExtent get_extent() const { return extent_; }
 
   // May be called until the callback has returned; the result may be used for ever. The scope may

@@ -50,11 +50,11 @@ struct WFSimulationResult {
 //   WFSimulationResult result = simulation.run();
 //
 // While a simulation exists, every call to the library on this thread belongs to it. It has
-// pollers, handlers and compute threads of its own, which are virtual threads. At each lock, wait,
-// hand-over and point() another virtual thread may take over. The same seed and the same calls
-// always give the same order; other seeds give other orders. An hour of virtual time takes no
-// longer than what happens in it, because time moves only when no thread can go on, and then
-// straight to the next deadline.
+// pollers, handler threads and compute threads of its own, which are virtual threads. At each lock,
+// wait, post and point() another virtual thread may take over. One seed always gives the same order
+// for the same calls; other seeds give other orders. An hour of virtual time takes no longer than
+// what happens in it, because time moves only when no thread can go on, and then straight to the
+// next deadline.
 //
 // The thread of control that creates the simulation is a virtual thread, too. Only this one may
 // run, stop and destroy the simulation. If it blocks for ever outside run() and stop(), there is
@@ -98,7 +98,7 @@ class WFSimulation {
   void sleep_for(int64_t nanoseconds);
   void sleep_for(workflow::Duration duration) { sleep_for(duration.ns()); }
 
-  // The virtual time since the simulation began.
+  // Returns the virtual time since the simulation began.
   int64_t now_ns() const;
 
   uint64_t seed() const;

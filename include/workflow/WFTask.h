@@ -85,13 +85,13 @@ class WFNetworkTask : public workflow::TaskWithCallback<WFNetworkTask<REQ, RESP>
 
   int get_timeout_reason() const { return timeout_reason_; }
 
-  // The number of exchanges that the connection carried before this one.
+  // Returns the number of exchanges that the connection carried before this one.
   long long get_task_seq() const { return task_seq_; }
 
   // Returns 0, or -1 with errno: ENOTCONN without a connection, ENOBUFS if `*addrlen` is too small.
   virtual int get_peer_addr(struct sockaddr *addr, socklen_t *addrlen) const = 0;
 
-  // Null without a connection.
+  // Returns null if there is no connection.
   virtual WFConnection *get_connection() const = 0;
 
   // The times are in milliseconds, or any std::chrono::duration. A negative time means unlimited.

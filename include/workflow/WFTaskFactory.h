@@ -87,9 +87,9 @@ class WFTaskFactory {
 
   // Cancels the timers of that name that were created before the call, started or not, oldest first
   // and at most `max` of them. Returns their number: it is exactly the number of timers that this
-  // call made end with ECANCELED. The callback of each runs on a framework thread once the timer is
-  // dispatched, and never inside this call. O(1) for an unknown name, O(log n) for each cancelled
-  // timer; other threads wait at most while a few dozen timers are cancelled.
+  // call made end with ECANCELED. The callback of each runs on a thread of the library once the
+  // timer is dispatched, and never inside this call. O(1) for an unknown name, O(log n) for each
+  // cancelled timer; other threads wait at most while a few dozen timers are cancelled.
   static int cancel_by_name(const std::string &name);
   static int cancel_by_name(const std::string &name, size_t max);
 
@@ -160,9 +160,9 @@ class WFTaskFactory {
   static WFConditional *create_guard(const std::string &resource, SubTask *task);
 
   // Releases the resource. Its holder must do so once, from any thread. Returns 1 if the resource
-  // went to another guard, else 0. If release_guard() is called on a framework thread, the task of
-  // that guard may run inside the call (a chain of such tasks takes constant stack). It never runs
-  // inside release_guard_safe(). Both are harmless if nobody holds the resource.
+  // went to another guard, else 0. If release_guard() is called on a thread of the library, the
+  // task of that guard may run inside the call (a chain of such tasks takes constant stack). It
+  // never runs inside release_guard_safe(). Both are harmless if nobody holds the resource.
   static int release_guard(const std::string &resource, void *msg);
   static int release_guard_safe(const std::string &resource, void *msg);
 

@@ -35,9 +35,12 @@ struct WFTimerStats {
     std::chrono::nanoseconds sum{};
     std::chrono::nanoseconds max{};
 
-    // The lateness that a fraction `part` of the callbacks, in (0, 1], did not exceed. The result
-    // is up to a quarter too large. It is exactly `max` for 1, and 0 if there were no callbacks.
-    std::chrono::nanoseconds percentile(double part) const;
+    // Returns the lateness that a fraction `q` of the callbacks did not exceed. `q` is in (0, 1]:
+    // 0.5 is for the median and 0.99 for the 99th percentile. The result is up to a quarter too
+    // large. It is exactly `max` if `q` is 1, and 0 if there were no callbacks.
+    std::chrono::nanoseconds quantile(double q) const;
+    // Another name of quantile(), which takes a fraction as well.
+    std::chrono::nanoseconds percentile(double q) const { return quantile(q); }
   };
   Lateness lateness;
 

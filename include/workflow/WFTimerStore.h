@@ -42,8 +42,8 @@ enum class WFStoreVerdict {
   kNone,
   // The timer waited. After a cancel it never runs. After a reschedule it runs at the new time.
   kWon,
-  // Cancel: a run is under way, and it goes on. The process that runs the timer is told (its scope
-  // ends), and neither a retry nor a further date follows.
+  // Cancel: a run is under way, and it goes on. The process that runs the timer learns of the
+  // cancel (its scope ends), and neither a retry nor a further date follows.
   kRunning,
   // Reschedule or replace: a run is under way. One successor is stored, which waits until that run
   // has ended.
@@ -159,7 +159,7 @@ struct WFStoreTimer {
   std::string kind;
   // At most 64 KiB of any bytes, for the handler.
   std::string payload = {};
-  // What happens to the timers of that name. They are told apart as in memory (WFTimer.h), except
+  // What happens to the timers of that name. Names are compared as in memory (WFTimer.h), except
   // that a run that is under way cannot be replaced: the new timer then waits for its end.
   WFTimerPolicy policy = WF_TIMER_APPEND;
   // A run that would begin later than this after its time is left out, and counted as missed. A

@@ -25,13 +25,13 @@ struct ConditionalEnd {
 // Tasks that wait for something that other threads bring: counts, messages or signals.
 //
 // Each of them ends when two things have happened, in either order: the task was dispatched, and
-// what it waits for has arrived. Then the callback runs on a framework thread, mostly the one that
-// brought it.
+// what it waits for has arrived. Then the callback runs on a thread of the library, in most cases
+// the one that brought what the task waited for.
 //
 // When the library stops, the tasks that wait end with WFT_STATE_ABORTED at once. A thread that
-// brings something to such a task later finds the task still there, and is ignored. The same holds
-// for a task without a name that a scope has ended (WFScope.h): it stays until what it waited for
-// has arrived. A task with a name is gone at once, and its name no longer leads to it.
+// brings something to such a task later finds the task still there, and its call has no effect. A
+// task without a name that a scope has ended (WFScope.h) also stays, until what it waited for has
+// arrived. A task with a name is gone at once, and its name no longer leads to it.
 
 // Ends when it was counted `target` times.
 class WFCounterTask : public workflow::TaskWithCallback<WFCounterTask, workflow::WaitingTask> {

@@ -88,7 +88,7 @@ class SeriesWork {
 
   void set_callback(series_callback_t new_callback) { callback = std::move(new_callback); }
 
-  // An object that a derived series offers under a key. Null here.
+  // Returns an object that a derived series offers under a key. This one returns null.
   virtual void *get_specific(const char * /*key*/) { return nullptr; }
 
   // The parallel that this series is a branch of, or null.

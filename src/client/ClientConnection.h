@@ -28,7 +28,7 @@ class SessionLocation;
 //  from         to           when
 //  kConnecting  kExchanging  the setup is done, and the request of the first session is sent
 //  kIdle        kExchanging  begin(), any thread: the next request is sent
-//  kExchanging  kDelivering  a part of the response has come, and a handler delivers it
+//  kExchanging  kDelivering  a part of the response has come, and a handler thread delivers it
 //  kDelivering  kDelivered   resume(), any thread: the poller's thread is asked to go on
 //  kDelivered   kExchanging  the poller's thread goes on
 //  kExchanging  kIdle        the response is whole, and the connection can be used again

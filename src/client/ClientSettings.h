@@ -15,7 +15,7 @@ namespace workflow {
 // The default port of each URL scheme, for URLs without a port. Thread-safe.
 class SchemePorts {
  public:
-  // The one instance of the process.
+  // Returns the one instance of the process.
   static SchemePorts& process();
 
   SchemePorts() {

@@ -14,7 +14,7 @@ namespace workflow {
 // How the connections of one endpoint use TLS: with which context, which name the peer must prove,
 // what is offered to it, and which TLS session is resumed. Belongs to the endpoint.
 //
-// Thread-safe: constant, apart from the sessions.
+// Thread-safe, because everything but the sessions is constant.
 class ClientTls {
  public:
   // `key`: the key of the endpoint, under which its TLS session is kept. Both references must stay

@@ -173,8 +173,8 @@ void ComputeTask::on_cancel(int reason) {
   }
 }
 
-// The task's turn in its queue, or the turn on a handler that completes a task whose computation
-// has ended on another thread, or that ends a task which has kept its place.
+// The task's turn in its queue, or the turn on a handler thread that completes a task whose
+// computation has ended on another thread, or that ends a task which has kept its place.
 void ComputeTask::run_queued() {
   if (stays_) {
     end_late();

@@ -22,7 +22,7 @@ class NamedCounterTask final : public WFCounterTask, public NamedNode {
   // Counts `n` times by name. Returns how many counters reached their target.
   static size_t count(std::string_view name, unsigned int n);
 
-  // Every outstanding named counter of the calling thread's runtime.
+  // Returns the registry of all outstanding named counters of the calling thread's runtime.
   static NameRegistry& registry();
 
  protected:

@@ -94,7 +94,8 @@ class PoolEnd final : public Runnable {
  public:
   explicit PoolEnd(std::shared_ptr<OwnedPool> own) : own_(std::move(own)) {}
   void run_queued() override {
-    // On that very thread when the handlers have ended: then the runtime, which stops, ends it.
+    // On that very thread when the handler threads have ended: then the runtime, which stops, ends
+    // it.
     if (ThreadContext::current().pool != &own_->pool()) {
       own_->end();
     }

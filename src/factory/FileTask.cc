@@ -74,8 +74,8 @@ void FileTask<ARGS>::aborted(RunnableList& done) {
 
 template <class ARGS>
 void FileTask<ARGS>::end_refused(int reason) {
-  // Through the handlers even from one of their threads: a task whose callback starts the next such
-  // task must not nest.
+  // Through the handler threads even from one of their threads: a task whose callback starts the
+  // next such task must not nest.
   RunnableList done;
   if (reason == ECANCELED) {
     aborted(done);

@@ -10,7 +10,7 @@
 namespace workflow {
 
 // A file task that is under way. It is two queue nodes in one object: the operation, which FileIo
-// queues, and the task, which is posted to the handlers when the operation has ended.
+// queues, and the task, which is posted to the handler threads when the operation has ended.
 template <class ARGS>
 class FileTask : public WFFileTask<ARGS>, public FileOperation {
  public:

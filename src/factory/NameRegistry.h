@@ -48,7 +48,7 @@ class NamedNode {
 //    outcome.
 // 6. The destructor of a node that was never started unlinks it.
 // 7. take() and for_each() see only the nodes that were linked before they began (see number_).
-//    They handle a bounded number of them in one hold of the lock, and pause between two holds if
+//    They handle a bounded number of them in one critical section, and pause between two of them if
 //    other threads wait.
 //
 // Each call has an expected cost of O(1) for each node that it links or unlinks, unless stated
@@ -150,7 +150,7 @@ class NameRegistry {
 
   // For reports: each name with its number of nodes. Locks one shard at a time.
   std::vector<std::pair<std::string, size_t>> names() const;
-  // The number of nodes of a name. O(1).
+  // Returns the number of nodes of a name. O(1).
   size_t count(std::string_view name) const;
   // The number of nodes of all names that begin with `prefix`. O(all names), in chunks.
   size_t count_prefix(std::string_view prefix);

@@ -14,7 +14,7 @@ namespace workflow {
 // NameRegistry lock, delivers the message after that. It claims the task before it releases the
 // lock, because a task that was cancelled may be gone then.
 //
-// `Base`: WFMailboxTask or WFConditional.
+// `Base` is WFMailboxTask or WFConditional.
 template <class Base>
 class NamedMessageTask : public Base, public NamedNode {
  public:
@@ -30,7 +30,7 @@ class NamedMessageTask : public Base, public NamedNode {
   template <class Message>
   static size_t deliver_to(std::string_view name, size_t max, Message&& message);
 
-  // Every outstanding task of the kind in the calling thread's runtime.
+  // Returns the registry of all outstanding tasks of the kind in the calling thread's runtime.
   static NameRegistry& registry() { return names_of<NamedMessageTask>(); }
 
  protected:

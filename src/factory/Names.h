@@ -5,7 +5,7 @@
 
 namespace workflow {
 
-// The registry of one kind of named things in the calling thread's runtime.
+// Returns the registry of one kind of named things in the calling thread's runtime.
 template <class Kind>
 NameRegistry& names_of() {
   class Names final : public RuntimePart, public NameRegistry {};

@@ -23,7 +23,7 @@ using workflow::ThreadContext;
 // the loop that has called dispatch() goes on with the task's done(). Any other subtask_done() on
 // the thread runs a loop of its own, one level deeper, before it returns. If callbacks start tasks
 // whose callbacks start tasks, and so on, the task at the level kMaxNesting is posted to the
-// handlers.
+// handler threads.
 
 void SubTask::subtask_done() {
   workflow::schedule_point();
@@ -279,7 +279,7 @@ namespace {
 
 using Dispatch = void (*)(SubTask*);
 
-// Makes a handler dispatch a task, or end it.
+// Makes a handler thread dispatch a task, or end it.
 class PostedDispatch final : public workflow::Runnable {
  public:
   PostedDispatch(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
@@ -310,8 +310,8 @@ void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
 }
 
 // Dispatches, or ends, tasks one after the other on this thread. If the thread blocks in a callback
-// meanwhile, handlers take over the tasks that are left, because the callback may be waiting for
-// one of them.
+// meanwhile, handler threads take over the tasks that are left, because the callback may be waiting
+// for one of them.
 class DispatchLoop final : public workflow::PendingWork {
  public:
   DispatchLoop(RunnableList& tasks, const void* owner, Dispatch dispatch)
@@ -349,7 +349,8 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
   }
 }
 
-// For a thread that runs no callbacks: tasks that end at once are posted to the handlers together.
+// For a thread that runs no callbacks: tasks that end at once are posted to the handler threads
+// together.
 void SubTask::dispatch_elsewhere(TaskContext& context, RunnableList& tasks) {
   RunnableList ended;
   {

@@ -27,8 +27,8 @@ struct TaskContext {
   bool turn_ends;
   // How many completion loops this thread is in, each inside a callback that the one before runs.
   int nesting;
-  // The most loops that may nest. At this depth, tasks that complete are posted to the handlers
-  // instead.
+  // The most loops that may nest. At this depth, tasks that complete are posted to the handler
+  // threads instead.
   static constexpr int kMaxNesting = 16;
   // The series whose user code this thread is running, or null.
   SeriesWork* series;
@@ -42,7 +42,7 @@ struct TaskContext {
     return ThreadContext::current().on_framework_thread() && current().nesting < kMaxNesting;
   }
 
-  // That of the calling thread.
+  // Returns the context of the calling thread.
   static TaskContext& current() {
     return *reinterpret_cast<TaskContext*>(ThreadContext::current().upper_layer);
   }

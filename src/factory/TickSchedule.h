@@ -29,7 +29,7 @@ class TickSchedule {
 // Ticks at equal distances.
 class EvenTicks final : public TickSchedule {
  public:
-  // `every_ns` > 0.
+  // `every_ns` is positive.
   EvenTicks(int64_t every_ns, WFTimerPace pace) : every_ns_(every_ns), pace_(pace) {}
   Next next(int64_t due_ns, int64_t now_ns) override;
 

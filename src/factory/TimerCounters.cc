@@ -104,9 +104,9 @@ WFTimerStats WFTimerStats::snapshot() {
   return TimerCounters::snapshot();
 }
 
-std::chrono::nanoseconds WFTimerStats::Lateness::percentile(double part) const {
+std::chrono::nanoseconds WFTimerStats::Lateness::quantile(double q) const {
   if (count == 0) return std::chrono::nanoseconds(0);
-  const double wanted = part * static_cast<double>(count);
+  const double wanted = q * static_cast<double>(count);
   uint64_t seen = 0;
   for (size_t i = 0; i < kBuckets; i++) {
     seen += buckets[i];

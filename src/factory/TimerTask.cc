@@ -54,8 +54,8 @@ void TimerTask::dispatch() {
       start_with(timers, finished);
     }
   }
-  // Posts to the handlers even if this is a handler. So callbacks that each start the next timer do
-  // not nest, and other tasks run in between.
+  // Posts to the handler threads even if this is a handler thread. So callbacks that each start the
+  // next timer do not nest, and other tasks run in between.
   const TaskContext& context = TaskContext::current();
   const bool turn_ends = context.turn_ends && context.dispatching == this &&
                          ThreadContext::current().pool == &runtime.handlers();

@@ -63,7 +63,7 @@ class TimerTask : public WFTimerTask, public TimerNode {
 
   SubTask* done() override;
 
-  // The present time of the timer's clock.
+  // Returns the present time of the timer's clock.
   int64_t now_ns() const;
 
   // Called first by dispatch(), for timers that know only then when they are due.
@@ -128,7 +128,7 @@ class NamedTimerTask : public TimerTask, public NamedNode {
   // Describes a node that is linked under `name`. The caller holds the NameRegistry lock.
   static WFTimerInfo info_of(std::string_view name, const NamedNode* node, int64_t now_ns);
 
-  // Every outstanding named timer of the calling thread's runtime.
+  // Returns the registry of all outstanding named timers of the calling thread's runtime.
   static NameRegistry& registry();
 
  protected:

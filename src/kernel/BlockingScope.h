@@ -7,8 +7,8 @@ class WorkQueue;
 class WorkerPool;
 
 // Declares that the current thread is about to wait for something that other work may have to bring
-// about. The thread's pending work is posted to the handlers. On a worker of a pool, another thread
-// of the pool works in its place meanwhile. A leader of a poller is replaced.
+// about. The thread's pending work is posted to the handler threads. On a worker of a pool, another
+// thread of the pool works in its place meanwhile. A leader of a poller is replaced.
 class BlockingScope {
  public:
   BlockingScope();

@@ -43,7 +43,7 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
  public:
   void retain() { references_.add(); }
   // Any thread. The release of the last reference calls end(), so no lock may be held then. On a
-  // poller's thread it is posted to the handlers instead, which call end().
+  // poller's thread it is posted to the handler threads instead, which call end().
   void release();
 
   // The peer has closed, half-closed or reset the connection. Any thread.

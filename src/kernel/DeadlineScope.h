@@ -84,7 +84,7 @@ class DeadlineScope final : public CancelScope, public Runnable {
 
   ~DeadlineScope() override;
 
-  // The turn after cancel_later().
+  // The turn that cancel_later() has asked for.
   void run_queued() override;
   Runnable* later(Kind kind, int reason);
 

@@ -109,7 +109,7 @@ class DnsLookup::Socket final : public IoHandler {
     return -1;
   }
 
-  // Of a message and the length in front of it (RFC 1035, 4.2.2).
+  // The size of a message with the length in front of it (RFC 1035, 4.2.2).
   size_t whole_size() const {
     return kLengthSize + (static_cast<size_t>(message_[0]) << 8 | message_[1]);
   }

@@ -26,8 +26,8 @@ enum class FileBackend {
 // which they were submitted. They end in any order.
 //
 // Invariants:
-// 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
-//    withdraw() gives it back.
+// 1. An operation taken is finished or aborted, once, and then posted to the handler threads,
+//    unless withdraw() gives it back.
 // 2. Once refuse() has returned no operation begins. Operations that have begun end before stop()
 //    returns.
 class FileIo {

@@ -61,7 +61,7 @@ class FileOperation : public Runnable, public FileQueueNode {
   // Called when the request has ended. `result` is what the system call returned, or the negated
   // errno; if the ring cancelled the request, the negated end_reason(). Called on any
   // of the library's threads, with no lock held. Items that are added to `done` are posted to the
-  // handlers, which may then free the operation.
+  // handler threads, which may then free the operation.
   virtual void finished(long result, RunnableList& done) = 0;
 
   // Called instead of finished() if the library stops before the request has begun.
@@ -88,7 +88,7 @@ class FileOperation : public Runnable, public FileQueueNode {
     kToCancel  // begun, and in the queue of operations that are to be cancelled
   };
 
-  // On a thread of threads_.
+  // Called on a thread of threads_.
   void run_queued() final;
 
   FileThreads* threads_ = nullptr;

@@ -26,7 +26,7 @@ class FileQueue : private FileQueueNode {
 
   bool empty() const { return behind_ == this; }
   void push_back(FileOperation* operation);
-  // The oldest, or null.
+  // Removes and returns the oldest operation, or null.
   FileOperation* pop_front();
   // Removes an operation from the queue that it is in.
   static void remove(FileOperation* operation);

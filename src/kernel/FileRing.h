@@ -26,8 +26,8 @@ namespace workflow {
 // The ring gets only operations for which it behaves exactly as the system call (suits()).
 //
 // Invariants:
-// 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
-//    withdraw() gives it back.
+// 1. An operation taken is finished or aborted, once, and then posted to the handler threads,
+//    unless withdraw() gives it back.
 // 2. At most most_in_flight_ operations, kMaxCancels requests to cancel one, and the wake-up, are
 //    in the ring. The completion queue has room for all of them, so it never overflows. The others
 //    wait in waiting_ and to_cancel_, first in first out.

@@ -18,8 +18,8 @@ namespace workflow {
 // for ever.
 //
 // Invariants:
-// 1. An operation taken is finished or aborted, once, and then posted to the handlers, unless
-//    withdraw() gives it back.
+// 1. An operation taken is finished or aborted, once, and then posted to the handler threads,
+//    unless withdraw() gives it back.
 // 2. Once refuse() has returned no operation begins, except those that were begun elsewhere
 //    (kBegun).
 class FileThreads final : public WorkerPool {

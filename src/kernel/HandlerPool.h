@@ -38,7 +38,7 @@ class HandlerPool final : public WorkerPool {
 
   static constexpr size_t kPiece = 256;
 
-  // The most items that were turned round in one hold of the mutex.
+  // The most items that were turned round in one critical section.
   size_t most_gathered() const {
     MutexLock lock(mutex_);
     return most_gathered_;

@@ -45,7 +45,7 @@ std::optional<HostAddress> numeric_host_and_port(std::string_view text, uint16_t
 // other scripts must be in their ASCII form (RFC 5890).
 bool is_host_name(std::string_view host);
 
-// A copy with ASCII letters in lower case.
+// Returns a copy with ASCII letters in lower case.
 std::string lower_case(std::string_view text);
 
 // Puts the family first that the machine prefers: IPv6, if the machine has a route to the first

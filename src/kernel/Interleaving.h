@@ -21,9 +21,9 @@ class Interleaving {
     state_ += 0x9e3779b97f4a7c15;
     return mix(state_);
   }
-  // Uniform in [0, n), n < 2^32.
+  // Returns a number that is uniform in [0, n). `n` is less than 2^32.
   size_t below(size_t n) { return static_cast<size_t>(((random() >> 32) * n) >> 32); }
-  // True once in 2^bits.
+  // Returns true once in 2^bits calls on average.
   bool one_in_power_of_two(unsigned bits) { return random() >> (64 - bits) == 0; }
 
   bool by_priority() const { return by_priority_; }

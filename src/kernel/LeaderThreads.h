@@ -24,9 +24,9 @@ class LeaderWatch;
 //
 // In each round the leader waits in the multiplexer once, takes what is ready, and delivers what
 // has finished. A leader that runs what its round has finished, instead of handing it to the
-// handlers, saves two thread switches for each round. While it runs callbacks the leader is called
-// absent: it touches nothing of the poller. Since a callback may take long, any other thread may
-// have an absent leader replaced. The replaced thread notices this when its callbacks have
+// handler threads, saves two thread switches for each round. While it runs callbacks the leader is
+// called absent: it touches nothing of the poller. Since a callback may take long, any other thread
+// may have an absent leader replaced. The replaced thread notices this when its callbacks have
 // returned, and ends.
 //
 // Part of its Poller, which it knows only as a loop to run. Any thread may call everything, except
@@ -37,16 +37,16 @@ class LeaderWatch;
 //    from one item to the next, so an odd value identifies the run of one item.
 // 2. The thread that changes word_ from an odd value to the next even one leads from then on.
 // 3. The items that an absent leader has still to run are in rest_. The thread that replaces the
-//    leader posts them to the handlers.
+//    leader posts them to the handler threads.
 // 4. A thread is in threads_ until its last action, which moves it to ended_. Then another thread
 //    joins it.
 class LeaderThreads {
  public:
   // `lead` is the poller's loop. Each thread that leads runs it once. It returns when the poller
   // ends, or when deliver() has returned false. If `watch` is not null and there are several
-  // handlers, the leader itself runs what a round has finished if rounds follow each other closely
-  // or the round has finished several items (see kCloseRoundsNs). Otherwise it is posted to the
-  // handlers. Only a poller that follows the system's clock may have a watch.
+  // handler threads, the leader itself runs what a round has finished if rounds follow each other
+  // closely or the round has finished several items (see kCloseRoundsNs). Otherwise it is posted to
+  // the handler threads. Only a poller that follows the system's clock may have a watch.
   LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead);
   LeaderThreads(const LeaderThreads&) = delete;
   LeaderThreads& operator=(const LeaderThreads&) = delete;
@@ -54,16 +54,16 @@ class LeaderThreads {
   // Starts the first leader. Returns false with errno if there is no thread for it.
   bool start();
 
-  // Called once everything is posted to the handlers. Returns when the threads have ended that were
-  // replaced in a callback, except for the caller if it is one of them.
+  // Called once everything is posted to the handler threads. Returns when the threads have ended
+  // that were replaced in a callback, except for the caller if it is one of them.
   void wait_for_replaced(bool caller_is_one);
   // Returns when the poller has ended and all threads have, except for the caller if it is one of
   // them.
   void join_all(bool caller_is_one);
 
   // Leader only, at the end of a round. Runs what the round has finished, or posts it to the
-  // handlers. Everything is posted if the poller is `stopping`. Leaves the list empty. Returns
-  // false if the caller no longer leads.
+  // handler threads. Everything is posted if the poller is `stopping`. Leaves the list empty.
+  // Returns false if the caller no longer leads.
   bool deliver(RunnableList& finished, bool stopping);
 
   // Starts a thread that leads instead of the leader, if the leader is running callbacks.
@@ -86,12 +86,12 @@ class LeaderThreads {
 
  private:
   // If a round finishes something within kCloseRoundsNs after the last one that did, or finishes at
-  // least kBusyBatch items, the leader runs them itself, and posts to the handlers what is left
-  // after it has run for kMaxCallbacksNs. Time that it has waited for a processor does not count:
-  // on a busy machine the handlers would wait for one, too. Nor does time in which callbacks slept,
-  // so a turn ends after kMaxTurnNs in any case. After a leader had to be replaced
-  // everything is posted to the handlers for a while: first for kMinHandOverNs, and twice as long
-  // each time (up to kMaxHandOverNs) if it happens again within kReplacedAgainNs.
+  // least kBusyBatch items, the leader runs them itself, and posts to the handler threads what is
+  // left after it has run for kMaxCallbacksNs. Time that it has waited for a processor does not
+  // count: on a busy machine the handler threads would wait for one, too. Nor does time in which
+  // callbacks slept, so a turn ends after kMaxTurnNs in any case. After a leader had to be replaced
+  // everything is posted to the handler threads for a while: first for kMinHandOverNs, and twice as
+  // long each time (up to kMaxHandOverNs) if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr size_t kBusyBatch = 4;
   static constexpr int64_t kMaxCallbacksNs = 500'000;
@@ -113,8 +113,8 @@ class LeaderThreads {
   // Makes cpu_ns() and sleeps() tell about the calling thread.
   void measure_caller();
   void note_replacement();
-  // Runs the items, and posts the items that are left after kMaxCallbacksNs to the handlers. It is
-  // `begin_ns` now. Returns false if the caller has been replaced meanwhile.
+  // Runs the items, and posts the items that are left after kMaxCallbacksNs to the handler threads.
+  // It is `begin_ns` now. Returns false if the caller has been replaced meanwhile.
   bool run_callbacks(RunnableList& items, int64_t begin_ns);
   // What is left of the time that the leader may run callbacks.
   struct Turn {

@@ -34,7 +34,7 @@ bool LeaderWatch::look() {
   for (Post& post : posts_) {
     const uint64_t callback_epoch = post.threads->callback_epoch();
     if (callback_epoch != 0 && callback_epoch == post.seen) {
-      if (post.threads->cpu_ns() - post.cpu_ns >= kTickNs || post.threads->sleeps()) {
+      if (post.threads->cpu_ns() - post.cpu_ns >= kLookNs || post.threads->sleeps()) {
         post.threads->replace_leader();
       }
     } else if (callback_epoch != 0) {
@@ -54,10 +54,10 @@ void LeaderWatch::run() {
       quiet = 0;
       continue;
     }
-    changed_.wait_until(mutex_, monotonic_ns() + kTickNs);
+    changed_.wait_until(mutex_, monotonic_ns() + kLookNs);
     lock.unlock();
     quiet = look() ? 0 : quiet + 1;
-    if (quiet > kQuietTicks) {
+    if (quiet > kQuietLooks) {
       // A leader that becomes absent now either sees that the watch sleeps, or is seen by this
       // look().
       awake_.store(false, std::memory_order_seq_cst);

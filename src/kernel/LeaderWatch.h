@@ -11,10 +11,10 @@ namespace workflow {
 
 class LeaderThreads;
 
-// A thread that watches for absent leaders. A leader is replaced if a single item keeps it longer
-// than a tick, and it sleeps or has used as much processor time. A leader that only waits for a
-// processor is not replaced: on a busy machine another thread would only wait beside it. The watch
-// sleeps while no leader becomes absent.
+// A thread that watches for absent leaders. It looks at all of them every kLookNs. A leader is
+// replaced if two looks find it in the same item, and if it sleeps or has used kLookNs of processor
+// time in between. A leader that only waits for a processor is not replaced: on a busy machine
+// another thread would only wait beside it. The watch sleeps while no leader becomes absent.
 //
 // A runtime has one for all of its pollers. It must be stopped before their threads are destroyed.
 // Any thread may call leader_runs_callbacks(); one thread at a time may call the rest.
@@ -38,13 +38,13 @@ class LeaderWatch {
   }
 
  private:
-  static constexpr int64_t kTickNs = 1'000'000;
-  // After more ticks than this without an absent leader the watch goes to sleep.
-  static constexpr int kQuietTicks = 16;
+  static constexpr int64_t kLookNs = 1'000'000;
+  // After more looks than this without an absent leader the watch goes to sleep.
+  static constexpr int kQuietLooks = 16;
 
   struct Post {
     LeaderThreads* threads;
-    uint64_t seen = 0;   // callback_epoch() at the last tick
+    uint64_t seen = 0;   // callback_epoch() at the last look
     int64_t cpu_ns = 0;  // the leader's, when `seen` was first seen
   };
 

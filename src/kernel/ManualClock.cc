@@ -23,8 +23,8 @@ std::optional<uint64_t> quiet_count(Runtime& runtime) {
   return *handlers + *compute;
 }
 
-// Ends the timers that are due, and posts them to the handlers. If the poller's thread did this,
-// each deadline would cost more thread switches. Returns whether there were any.
+// Ends the timers that are due, and posts them to the handler threads. If the poller's thread did
+// this, each deadline would cost more thread switches. Returns whether there were any.
 bool expire(Runtime& runtime) {
   RunnableList finished;
   for (size_t i = 0; i < runtime.poller_count(); i++) {
@@ -33,7 +33,7 @@ bool expire(Runtime& runtime) {
     }
   }
   if (finished.empty()) return false;
-  // A handler that has called this takes the first of them itself.
+  // A handler thread that has called this takes the first of them itself.
   const bool on_worker = ThreadContext::current().pool == &runtime.handlers();
   runtime.handlers().post(finished, on_worker);
   return true;
@@ -129,9 +129,9 @@ uint64_t ManualClock::let_handlers_move(Runtime& runtime) {
 }
 
 // If the two looks at each pool have found the same number, both pools were quiet at the same time,
-// from the first look at the compute pool to the second look at the handlers, and between these no
-// poller had anything to do. From the end of the first look at the handlers on, no handler moves
-// time, because stepping_ is held.
+// from the first look at the compute pool to the second look at the handler threads, and between
+// these no poller had anything to do. From the end of the first look at the handler threads on, no
+// handler thread moves time, because stepping_ is held.
 void ManualClock::settle(Runtime& runtime) {
   uint64_t before = 0;
   uint64_t after = 0;

@@ -19,13 +19,14 @@ class Runtime;
 // Invariants:
 // 1. The monotonic and the boottime clock never go back.
 // 2. Time never jumps over a deadline. It stops at each deadline until the timers that are due have
-//    left the queue and every handler and compute thread is idle again. So timers with different
-//    deadlines complete in the order of their deadlines, whatever their pollers and callbacks do.
-//    Only set_wall() and suspend() jump; timers that are due then expire at the new time.
-// 3. While advance() waits for the handlers, the last of them that has nothing more to do moves
-//    time to the next deadline itself, under the same conditions. So a deadline costs no thread
-//    switch. If such a handler cannot tell at once whether it may, it becomes idle, and the thread
-//    that called advance() goes on.
+//    left the queue and every handler thread and compute thread is idle again. So timers with
+//    different deadlines complete in the order of their deadlines, whatever their pollers and
+//    callbacks do. Only set_wall() and suspend() jump; timers that are due then expire at the new
+//    time.
+// 3. While advance() waits for the handler threads, the last of them that has nothing more to do
+//    moves time to the next deadline itself, under the same conditions. So a deadline costs no
+//    thread switch. If such a handler thread cannot tell at once whether it may, it becomes idle,
+//    and the thread that called advance() goes on.
 class ManualClock final : public Clock, private WorkerPool::Source {
  public:
   int64_t now_ns() override { return now_ns_.load(std::memory_order_acquire); }
@@ -53,17 +54,17 @@ class ManualClock final : public Clock, private WorkerPool::Source {
   void move_to(int64_t now_ns) WF_REQUIRES(stepping_);
   // Waits until nothing is due, posted or running.
   void settle(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
-  // Waits until the handlers are quiet. Releases stepping_ meanwhile, so that they may move time.
-  // Returns what quiet_count() does.
+  // Waits until the handler threads are quiet. Releases stepping_ meanwhile, so that they may move
+  // time. Returns what quiet_count() does.
   uint64_t let_handlers_move(Runtime& runtime) WF_REQUIRES(moving_, stepping_);
-  // A worker of the handlers calls it while the others are idle.
+  // A worker of the handler threads calls it while the others are idle.
   bool post_more() override WF_EXCLUDES(stepping_);
   bool step_on_worker() WF_REQUIRES(stepping_);
 
   Mutex moving_;  // held by the thread whose call moves time
   // Held while a thread checks whether time may move, and moves it. Lock order: moving_, stepping_.
   Mutex stepping_;
-  // Which runtime's handlers may move time, and how far; null outside advance().
+  // Which runtime's handler threads may move time, and how far; null outside advance().
   Runtime* advancing_ WF_GUARDED_BY(stepping_) = nullptr;
   int64_t target_ns_ WF_GUARDED_BY(stepping_) = 0;
   std::atomic<int64_t> now_ns_{0};

@@ -41,7 +41,7 @@ class Multiplexer {
   // Any thread. Makes wait() return soon. Several calls before the poller wakes cause one wake-up.
   virtual void wake() = 0;
 
-  // Any thread. 0, or -1 with errno (epoll_ctl(2); ENOTSUP in a simulation).
+  // Called on any thread. Returns 0, or -1 with errno (epoll_ctl(2); ENOTSUP in a simulation).
   virtual int add(int fd, uint32_t events, void* data) = 0;
   virtual int modify(int fd, uint32_t events, void* data) = 0;
   virtual int remove(int fd) = 0;

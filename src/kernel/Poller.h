@@ -18,11 +18,11 @@ namespace workflow {
 class IoHandler {
  public:
   // `events` are those of epoll_ctl(2). Called on the poller's thread with no lock held. Items that
-  // are added to `finished` are run, or posted to the handlers, after the round.
+  // are added to `finished` are run, or posted to the handler threads, after the round.
   virtual void on_events(uint32_t events, RunnableList& finished) = 0;
 
-  // Called on the poller's thread once no event for the handler can be in flight any more, after
-  // Poller::retire(). May delete the handler.
+  // Called on the poller's thread once no event for this object can be in flight any more, after
+  // Poller::retire(). May delete this.
   virtual void on_retired() = 0;
 
  protected:
@@ -39,13 +39,14 @@ class IoHandler {
 //
 // A round of the loop handles the events of descriptors, then the timers that are due, then posted
 // items, then the descriptors that were retired. In the end it runs what it has finished, or posts
-// it to the handlers.
+// it to the handler threads.
 //
 // The runtime owns its pollers. Any thread may call everything, except for what only the poller's
 // thread may call.
 //
 // Invariants:
-// 1. No event is reported to a handler that was retired: on_retired() is called after all events of
+// 1. No event is reported to an IoHandler that was retired: on_retired() is called after all events
+// of
 //    the round have been handled.
 // 2. Every posted item runs, in the order of the posts, the last of them in the last round. Once
 //    inbox_closed_ is set nothing is posted.
@@ -70,7 +71,7 @@ class Poller {
   void stop();
 
   PollerTimers& timers() { return timers_; }
-  // The handlers to which the poller posts what its rounds have finished.
+  // The handler threads to which the poller posts what its rounds have finished.
   HandlerPool& handlers() const { return handlers_; }
   Clock& clock() const { return clock_; }
 
@@ -81,11 +82,11 @@ class Poller {
   // reported (again, if they were reported before), edge-triggered or not. 0, or -1 with errno.
   int modify(int fd, uint32_t events, IoHandler* handler);
 
-  // Removes `fd`, whose handler will be added again. 0, or -1 with errno.
+  // Removes `fd`, whose IoHandler will be added again. 0, or -1 with errno.
   int remove(int fd);
 
   // Removes `fd`, and calls handler->on_retired() once the events of this round have been handled.
-  // Poller's thread only; once per handler. Close the descriptor after this call.
+  // Poller's thread only; once per IoHandler. Close the descriptor after this call.
   void retire(int fd, IoHandler* handler);
 
   // Runs `item` on the poller's thread, after the items posted before. Returns false, and does not
@@ -99,7 +100,7 @@ class Poller {
   uint64_t ask_for_round();
   // Returns when that round, or a later one, is over. The round handles the events that had
   // arrived, the timers that were due and the items that were posted before it was requested. What
-  // it has finished was run or posted to the handlers.
+  // it has finished was run or posted to the handler threads.
   void wait_for_round(uint64_t round);
   // Whether no timer is due at the clocks' present time, and no timer that was due, or posted item,
   // is still to be handled.

@@ -47,11 +47,11 @@ class HandlerPool;
 // 2. stopped_ is set under mutex_ before the queues are emptied. Once it is set nothing is
 //    inserted, and a start or restart answers kStopped, unless a canceller or scope came first.
 // 3. Start and cancel both call flag_.exchange(true). The one that reads false came first. Start
-//    does so while it holds mutex_. If it came first, it inserts the node in the same hold, unless
-//    it refuses the node or reports that it is due (18). After releasing mutex_ it never touches a
-//    node that it has inserted. If the canceller came first, the start answers kCancelled. A
-//    canceller that came second takes mutex_. If the node is queued, the canceller removes it and
-//    owns the completion.
+//    does so while it holds mutex_. If it came first, it inserts the node in that critical section,
+//    unless it refuses the node or reports that it is due (18). After releasing mutex_ it never
+//    touches a node that it has inserted. If the canceller came first, the start answers
+//    kCancelled. A canceller that came second takes mutex_. If the node is queued, the canceller
+//    removes it and owns the completion.
 // 5. If a canceller finds the node removed, it may touch the node only until it releases mutex_.
 //    The node may be freed from then on, unless the caller keeps it alive.
 // 9. A scope that has ended does not use flag_. It calls end_for_scope(), which marks the node
@@ -183,12 +183,12 @@ class PollerTimers {
   // As refuse(), and also makes the leader empty the queues. Returns at once.
   void stop();
   // To be called after stop(), but not by the leader. Returns when the leader has emptied the
-  // queues, and has posted to the handlers what left_queue() has added to `finished`.
+  // queues, and has posted to the handler threads what left_queue() has added to `finished`.
   void wait_until_ended();
 
   // Which thread removes nodes: the leader (kLeader), the leader in end_all() (kStop), or the
-  // thread that moves a manual clock (kClock), perhaps a handler. A call with kClock leaves nodes
-  // of schedule() in the queue, because only the leader may end those.
+  // thread that moves a manual clock (kClock), perhaps a handler thread. A call with kClock leaves
+  // nodes of schedule() in the queue, because only the leader may end those.
   enum class Ender { kLeader, kStop, kClock };
   // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues, then calls
   // their left_queue() without mutex_, which adds to `finished` what is to be posted. Returns how
@@ -217,7 +217,7 @@ class PollerTimers {
   size_t size() const;
 
  private:
-  // The most nodes that leave the queue in one hold of the lock, so that no thread waits long for
+  // The most nodes that leave the queue in one critical section, so that no thread waits long for
   // it.
   static constexpr int kMaxPopped = 256;
   // While timers expire at average intervals shorter than kDenseNs, rounds are spaced out: first by
@@ -228,7 +228,7 @@ class PollerTimers {
   static constexpr int64_t kMaxSpacingNs = 400'000;
 
   // Removes the due nodes of one queue, appends them to due[*count..kMaxPopped), and advances
-  // *count. At most kMaxPopped nodes are looked at in one hold of mutex_, of which `looked` were
+  // *count. At most kMaxPopped nodes are looked at in one critical section, of which `looked` were
   // before this call. Returns `looked` plus the nodes that this call has looked at.
   int take_due(TimerQueue& queue, int64_t now_ns, Ender ender, TimerNode** due, int* count,
                int looked) WF_REQUIRES(mutex_);

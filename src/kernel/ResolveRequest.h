@@ -18,8 +18,8 @@ class ResolveRequest {
   //   EAI_NODATA    the name has no address of the family
   //   EAI_ADDRFAMILY   the host is a numeric address of another family
   //   EAI_FAMILY    the family is not supported
-  //   EAI_AGAIN     no server answered, or none could find out; a later try may succeed
-  //   EAI_FAIL      the servers refuse, or their messages are broken
+  //   EAI_AGAIN     no server answered, could find out or was willing to; a later try may succeed
+  //   EAI_FAIL      the messages of the servers are broken
   //   EAI_MEMORY, EAI_SYSTEM (see errno)   the process is short of memory or descriptors
   //   EAI_CANCELED  the runtime stops
   // Called exactly once unless the request is cancelled, with no lock held: on the resolver's
@@ -38,8 +38,9 @@ class ResolveRequest {
   ResolveRequestList* waits_in_ = nullptr;  // guarded by the resolver's mutex
 };
 
-// Requests that wait for one look-up, or that have been taken off their look-ups to be told. Owns
-// none of them. The list of a look-up is guarded by the resolver's mutex.
+// Requests that wait for one look-up, or that have been taken off their look-ups so that resolved()
+// can be called on each. Owns none of them. The list of a look-up is guarded by the resolver's
+// mutex.
 class ResolveRequestList {
  public:
   ResolveRequestList() = default;

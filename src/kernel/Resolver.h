@@ -122,7 +122,7 @@ class Resolver final : public RuntimePart, private DnsLookup::Owner {
   std::unordered_map<std::string, std::unique_ptr<DnsLookup>> lookups_ WF_GUARDED_BY(mutex_);
   int64_t recheck_ns_ WF_GUARDED_BY(mutex_) = 0;  // when to check the files again
 
-  // The poller's thread only.
+  // Called on the poller's thread only.
   ResolverFiles files_;
   RunnableList waiting_;  // DnsLookups
   size_t asking_ = 0;

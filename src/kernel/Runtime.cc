@@ -226,13 +226,13 @@ void Runtime::stop() {
     poller->timers().stop();
   }
   end_waits();
-  // Otherwise the handlers might find nothing to do and end before the timers are posted.
+  // Otherwise the handler threads might find nothing to do and end before the timers are posted.
   for (const auto& poller : pollers_) {
     poller->timers().wait_until_ended();
   }
   {
     const BlockingScope blocking;  // other threads run what is queued for this one
-    // What runs may need the pollers and handlers to end.
+    // What runs may need the pollers and handler threads to end.
     for (const auto& poller : pollers_) {
       poller->wait_for_callbacks();
     }

@@ -25,8 +25,8 @@ class Service {
   virtual void refuse_new_work() = 0;
 
   // Called once when everything that waited has ended. Waits for what neither the pollers nor the
-  // handlers end: sessions, or threads of the service's own. Returns false if the service has ended
-  // here and may be gone: then it is not called again.
+  // handler threads end: sessions, or threads of the service's own. Returns false if the service
+  // has ended here and may be gone: then it is not called again.
   virtual bool finish_work() { return true; }
 
   // Called when the runtime has stopped and its pollers have ended. Frees what they would have
@@ -50,11 +50,11 @@ class RuntimePart {
   virtual void end_waits(Runtime& /*runtime*/) {}
 };
 
-// The threads of the library with their queues: pollers, handlers, computing threads.
+// The threads of the library with their queues: pollers, handler threads, computing threads.
 //
 // One runtime serves the process. It starts on first use. When the process exits it is stopped in
 // this order: new work is refused; timers and everything else that waits end as aborted; file
-// operations that have begun, clients and users' executors end; then computing, handlers and
+// operations that have begun, clients and users' executors end; then computing, handler threads and
 // pollers end. Every callback runs before the process ends. A simulation has a runtime of its own.
 //
 // fork(2) copies no threads. A child gets a runtime of its own on first use. The copy of the
@@ -126,7 +126,7 @@ class Runtime {
   // may wait for the runtime, because it has no threads here.
   bool belongs_to_parent_process() const { return forks_ != forks_so_far(); }
 
-  // True once stop() has told all services to refuse new work.
+  // True once stop() has made all services refuse new work.
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
 
   // True once nothing may begin to wait. A part that is created too late for stop()

@@ -35,7 +35,7 @@ class Stream {
     tls_ = TlsStream::create(context, fd(), role);
     return tls_ != nullptr;
   }
-  // Null without TLS.
+  // Null if the stream does not use TLS.
   TlsStream* tls() const { return tls_.get(); }
 
   // See TlsStream::handshake(); 0 without TLS.

@@ -6,7 +6,7 @@ namespace workflow {
 
 // Splits the text of configuration files. Each call removes a piece from the front of the text.
 
-// The next line, without its line break.
+// Returns the next line, without its line break.
 inline std::string_view next_line(std::string_view& text) {
   const size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);

@@ -29,7 +29,8 @@ class TimerNode : public TimerQueueNode {
   // with no lock held; the calling thread owns the completion. That is the poller's thread, except
   // for nodes that PollerTimers::start() has queued: then it may also be the thread that moves a
   // manual clock, or the node's starter when the start answers kDue. Items that are added to
-  // `finished` are posted to the handlers. The node may be destroyed as soon as it is in that list.
+  // `finished` are posted to the handler threads. The node may be destroyed as soon as it is in
+  // that list.
   virtual void left_queue(bool stopped, RunnableList& finished) = 0;
 
  protected:

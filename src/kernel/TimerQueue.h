@@ -50,10 +50,10 @@ class TimerQueue {
   bool empty() const { return end_ == kRoot; }
   size_t size() const { return end_ - kRoot; }
 
-  // The deadline of the timer due next; kNever when empty.
+  // Returns the deadline of the timer that is due next, or kNever if the queue is empty.
   int64_t earliest_ns() const { return empty() ? kNever : slot(kRoot).deadline_ns; }
 
-  // The timer due next; null when empty.
+  // Returns the timer that is due next, or null if the queue is empty.
   TimerQueueNode* earliest() const { return empty() ? nullptr : slot(kRoot).node; }
 
   // Adds `node`, which must be in no queue. Returns true if it became the earliest. Throws
@@ -67,7 +67,7 @@ class TimerQueue {
   // now.
   bool move(TimerQueueNode* node, int64_t deadline_ns);
 
-  // The deadline of a node in this queue.
+  // Returns the deadline of a node in this queue.
   int64_t deadline_ns(const TimerQueueNode* node) const { return slot(node->index_).deadline_ns; }
 
   // Removes and returns the earliest node if it is due at `now_ns` (deadline <= now), else null.

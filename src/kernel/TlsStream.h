@@ -59,7 +59,7 @@ class TlsStream {
  private:
   // The most that one record carries (RFC 8446, 5.1).
   static constexpr size_t kRecordSize = 16 * 1024;
-  // Not an errno.
+  // The value is not an errno value.
   static constexpr int kEnd = -1;
 
   struct Free {

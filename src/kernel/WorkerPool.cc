@@ -200,15 +200,15 @@ uint64_t WorkerPool::looks() const {
   return looks_;
 }
 
-bool WorkerPool::ticks() const {
+bool WorkerPool::is_looking() const {
   MutexLock lock(mutex_);
-  return watched_ == Watch::kTicks;
+  return watched_ == Watch::kLooks;
 }
 
 bool WorkerPool::attended() const {
   if (waking_ || napping_) return true;
   if (idle_ == 0) return watched_ != Watch::kNone || !can_grow();
-  return watched_ == Watch::kTicks && awake() > 0 && !worth_a_thread(1);
+  return watched_ == Watch::kLooks && awake() > 0 && !worth_a_thread(1);
 }
 
 bool WorkerPool::watch(Watch least) {
@@ -224,7 +224,7 @@ WorkerPool::Wake WorkerPool::claim_wake() {
       if (idle_ > 0 && (awake() <= 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
       } else if (idle_ > 0) {
-        wake.supervisor |= watch(Watch::kTicks);
+        wake.supervisor |= watch(Watch::kLooks);
       } else if (can_grow()) {
         wake.supervisor |= watch(Watch::kGrowth);
       }
@@ -424,7 +424,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
   for (;;) {
     if (Runnable* const item = take_share(*self)) {
       // The supervisor looks after the items that this worker keeps to itself.
-      const bool notifies = self->size() > 0 && watch(Watch::kTicks);
+      const bool notifies = self->size() > 0 && watch(Watch::kLooks);
       const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
       Wake wake = claim_wake();
       wake.supervisor |= notifies;
@@ -510,7 +510,7 @@ void WorkerPool::return_stuck_items() {
   }
 }
 
-bool WorkerPool::ticks_help() const {
+bool WorkerPool::look_helps() const {
   if (idle_ > 0 && work_waits()) return true;
   return std::any_of(workers_.begin(), workers_.end(),
                      [](const Worker& worker) { return worker.size() > 0; });
@@ -518,7 +518,7 @@ bool WorkerPool::ticks_help() const {
 
 WorkerPool::Watch WorkerPool::look(uint64_t seen_shares) {
   const int64_t now_ns = wait_now_ns();
-  if (watched_ == Watch::kTicks) {
+  if (watched_ == Watch::kLooks) {
     return_stuck_items();
   }
   const bool quiet = shares_ == seen_shares;
@@ -531,14 +531,14 @@ WorkerPool::Watch WorkerPool::look(uint64_t seen_shares) {
     spawn();
     starved_since_ns_ = now_ns;
   }
-  const bool helps = ticks_help();
-  quiet_ticks_ = quiet && !helps ? quiet_ticks_ + 1 : 0;
-  if (helps || (watched_ == Watch::kTicks && quiet_ticks_ < kQuietTicks)) return Watch::kTicks;
+  const bool helps = look_helps();
+  quiet_looks_ = quiet && !helps ? quiet_looks_ + 1 : 0;
+  if (helps || (watched_ == Watch::kLooks && quiet_looks_ < kQuietLooks)) return Watch::kLooks;
   return work_waits() && idle_ == 0 && can_grow() ? Watch::kGrowth : Watch::kNone;
 }
 
 int64_t WorkerPool::next_look_ns() const {
-  return watched_ == Watch::kTicks ? saturating_add(wait_now_ns(), kTickNs)
+  return watched_ == Watch::kLooks ? saturating_add(wait_now_ns(), kLookNs)
                                    : saturating_add(starved_since_ns_, kStarvedNs);
 }
 
@@ -557,7 +557,7 @@ void WorkerPool::supervise() {
     if (std::exchange(rested, false)) {
       seen_shares = shares_;
       starved_since_ns_ = wait_now_ns();
-      quiet_ticks_ = 0;
+      quiet_looks_ = 0;
     }
     const int64_t look_ns = next_look_ns();
     bool in_time = true;

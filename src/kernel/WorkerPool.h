@@ -22,8 +22,8 @@ namespace workflow {
 // Shares: a worker takes as many of the items that wait as should take it a few microseconds
 // (WorkPace), one item if they are long, and keeps them in a queue of its own. It runs these
 // without a lock. If a worker has nothing to do while another has several items that are worth it,
-// it takes half of them. If a worker still has items of the same share after a tick of the
-// supervisor, these are given to other workers. So no item waits longer than two ticks behind one
+// it takes half of them. If a worker still has items of the same share when the supervisor
+// looks again, these are given to other workers. So no item waits longer than two looks behind one
 // that blocks, unless all threads are busy. While more workers are awake than are configured, as
 // after a wait that was announced, they keep nothing and take one item at a time: with one
 // configured thread an item is overtaken at most by one for each other thread that is awake.
@@ -31,15 +31,15 @@ namespace workflow {
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
 // one worker is awake and will take them within microseconds, no other is woken. A worker that has
-// run the same share for a whole tick is stalled, and nothing is left to it. When sleeps turn out
-// shorter than what a wake-up costs, a worker that runs out of items takes a nap before it sleeps:
-// it looks again after some 100 µs without being woken.
+// run the same share from one look to the next is stalled, and nothing is left to it. When sleeps
+// turn out shorter than what a wake-up costs, a worker that runs out of items takes a nap before it
+// sleeps: it looks again after some 100 µs without being woken.
 //
-// The supervisor ticks only while a tick can help: while a worker keeps items to itself, or work is
-// left to a worker although another one is idle. If all are busy and work waits, it looks when the
-// pool might grow. Otherwise it sleeps. If its thread could not be started, nobody looks: then the
-// pool counts all items as long, so each is taken alone and is worth a thread, and it grows only
-// when a worker announces that it blocks.
+// The supervisor looks, every kLookNs, only while that can help: while a worker keeps items to
+// itself, or work is left to a worker although another one is idle. If all are busy and work waits,
+// it looks when the pool might grow. Otherwise it sleeps. If its thread could not be started,
+// nobody looks: then the pool counts all items as long, so each is taken alone and is worth a
+// thread, and it grows only when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
@@ -56,7 +56,7 @@ namespace workflow {
 // 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
 //    is being woken; one takes a nap; no worker is idle, and either the pool cannot grow or the
 //    supervisor watches; some worker is idle, one is awake, the work is not worth another, and the
-//    supervisor ticks; or the thread that has posted the work reads true from unattended_, and will
+//    supervisor looks; or the thread that has posted the work reads true from unattended_, and will
 //    see to one of the others.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that
@@ -90,8 +90,8 @@ class WorkerPool {
   };
   static constexpr int64_t kStarvedNs = 10'000'000;
   // The interval at which a watching supervisor looks. Two of them make the promised millisecond.
-  static constexpr int64_t kTickNs = 500'000;
-  static constexpr int kQuietTicks = 2;  // after these, in which nothing was taken, it stops
+  static constexpr int64_t kLookNs = 500'000;
+  static constexpr int kQuietLooks = 2;  // after these, in which nothing was taken, it stops
   static constexpr int64_t kSpareNs = 5'000'000'000;
 
   explicit WorkerPool(const Options& options);
@@ -145,9 +145,10 @@ class WorkerPool {
   // How many items were ever taken.
   uint64_t taken() const;
 
-  // How often the supervisor has looked after the workers, and whether it ticks now.
+  // How often the supervisor has looked after the workers, and whether it looks every kLookNs
+  // now.
   uint64_t looks() const;
-  bool ticks() const;
+  bool is_looking() const;
 
   // To be called before and after a wait of a worker of this pool; see BlockingScope. `own_queue`
   // is the worker's. Only begin_blocking() must be called by the worker itself.
@@ -186,15 +187,16 @@ class WorkerPool {
   struct Worker final : WorkQueue {
     Thread thread;
     uint64_t shares = 0;       // how often it has taken a share
-    uint64_t seen_shares = 0;  // the same at the last tick of the supervisor
+    uint64_t seen_shares = 0;  // the same at the last look of the supervisor
     bool running = false;      // a share
     bool blocked = false;      // in a BlockingScope
-    bool stalled = false;      // at least one tick has found it running the same share as before
+    bool stalled = false;      // at least one look has found it running the same share as before
   };
   using Workers = std::list<Worker>;
   enum class Rest { kNone, kSleep, kNap };
-  // What the supervisor does: it sleeps; it looks after kStarvedNs, to grow the pool; it ticks.
-  enum class Watch { kNone, kGrowth, kTicks };
+  // What the supervisor does: it sleeps; it looks after kStarvedNs, to grow the pool; it looks
+  // every kLookNs.
+  enum class Watch { kNone, kGrowth, kLooks };
 
   void worker_main(Workers::iterator self);
   // Takes the share of the calling worker: returns the first item, and puts the rest into its
@@ -213,8 +215,8 @@ class WorkerPool {
   // A look of the supervisor, which saw shares_ at the last one. Returns what it has to do next.
   Watch look(uint64_t seen_shares) WF_REQUIRES(mutex_);
   void return_stuck_items() WF_REQUIRES(mutex_);
-  // Whether a tick may find something to do.
-  bool ticks_help() const WF_REQUIRES(mutex_);
+  // Whether a look may find something to do.
+  bool look_helps() const WF_REQUIRES(mutex_);
   // When the supervisor looks next, if it starts to wait now.
   int64_t next_look_ns() const WF_REQUIRES(mutex_);
   // Makes the supervisor do at least this. Returns whether it has to be notified for that.
@@ -299,7 +301,7 @@ class WorkerPool {
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
   bool terminated_ WF_GUARDED_BY(mutex_) = false;
   int64_t starved_since_ns_ WF_GUARDED_BY(mutex_) = 0;  // no worker took an item since then
-  int quiet_ticks_ WF_GUARDED_BY(mutex_) = 0;           // one after the other
+  int quiet_looks_ WF_GUARDED_BY(mutex_) = 0;           // one after the other
 
   // Changed under mutex_ only. attend() reads it, so no other word of this class is in its line.
   // Seq_cst, for invariant 4: a thread that posts changes waiting() and then reads this word, and a

@@ -39,8 +39,8 @@ class HttpFields {
   void erase(size_t index);
   void clear() { size_ = 0; }
 
-  // The index of the first field of that name, ignoring case, from the index `from` on, or
-  // kNotFound. O(n).
+  // Returns the index of the first field of that name from the index `from` on, or kNotFound.
+  // Ignores case. O(n).
   size_t find(std::string_view name, size_t from = 0) const;
 
  private:

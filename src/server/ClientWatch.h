@@ -8,12 +8,12 @@
 
 namespace workflow {
 
-// Knows what is told when the client is lost while its request is processed: the user's hook and
-// the scope of the request, if they have asked for it. The stream of the reply is always told, in
-// the same notice.
+// Knows what has to be notified when the client is lost while its request is processed: the user's
+// hook and the scope of the request, if the user has asked for that. The stream of the reply is
+// always notified, in the same notice.
 //
-// Owned by a ServerConnection and guarded by its Channel lock. Nothing is told under that lock: a
-// Notice holds what has to be told after the lock is released.
+// Owned by a ServerConnection and guarded by its Channel lock. Nothing is notified under that lock:
+// a Notice holds what has to be notified after the lock is released.
 //
 // Invariant: series_ is that of the last request. It and its scope are alive as long as the Channel
 // lock is held while the request is processed, and in calls that the series makes.
@@ -26,8 +26,8 @@ class ClientWatch {
     std::shared_ptr<ReplyStream> stream;
     Runnable* cancel = nullptr;  // ends what has to end in the scope
 
-    // Ends the stream, and appends to `posted` what a handler must run. The hook comes before the
-    // end of the scope, with which the exchange may end.
+    // Ends the stream, and appends to `posted` what a handler thread must run. The hook comes
+    // before the end of the scope, with which the exchange may end.
     void tell(int error, RunnableList& posted) const;
   };
 

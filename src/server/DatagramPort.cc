@@ -99,8 +99,8 @@ void DatagramPort::receive(const DatagramAddress& from, const char* data, size_t
   delete peer;
 }
 
-// Returns what a handler has to run, or null if the datagram is not a whole request or was refused.
-// If this throws, nothing has begun.
+// Returns what a handler thread has to run, or null if the datagram is not a whole request or was
+// refused. If this throws, nothing has begun.
 Runnable* DatagramPort::begin(DatagramPeer* peer, ServerExchange* exchange, const char* data,
                               size_t size) {
   exchange->set_peer(peer);

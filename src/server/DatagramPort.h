@@ -138,7 +138,7 @@ class DatagramPort final : public Channel {
   void on_closing() override { host_.port_closing(); }
   void end() override;
 
-  // Only on the poller's thread.
+  // Called on the poller's thread only.
   void read_requests(RunnableList& finished);
   bool may_read();
   void receive(const DatagramAddress& from, const char* data, size_t size, RunnableList& finished);

@@ -22,12 +22,12 @@ namespace workflow {
 // lends its thread.
 class LeaveHook final : public Runnable, public std::enable_shared_from_this<LeaveHook> {
  public:
-  // `series`: the series of the request.
+  // `series` is the series of the request.
   LeaveHook(std::function<void()> hook, SeriesWork* series)
       : hook_(std::move(hook)), series_(series) {}
 
-  // Returns true if the caller has to post the hook to the handlers. False if it has begun or ended
-  // before.
+  // Returns true if the caller has to post the hook to the handler threads. False if it has begun
+  // or ended before.
   bool begin();
   // Keeps the hook from beginning, or waits until it has returned.
   void end();

@@ -59,40 +59,15 @@ class ServerHost {
 // One accepted connection: reads requests, one exchange at a time, and writes their replies in
 // order. The Server lists it; its references own it (see Channel).
 //
-// The state machine, which docs/network-internals.md draws. Only the poller's thread changes the
-// state, unless another thread is named.
+// It is a state machine. The table of its states, of what leads from one to another, and of their
+// deadlines is in docs/network-internals.md, "Connections of a server". Only the poller's thread
+// changes the state, with these exceptions, which any thread may call: start() leaves kReading, in
+// which a connection begins; send(), drop() and cut_short() leave kProcessing; close_now() leaves
+// kProcessing, kWriting and kLingering; end_with_runtime() leaves any state.
 //
-//  from          to            when
-//  kReading      kHandshaking  start(), any thread: the connection is over TLS
-//  kHandshaking  kReading      the handshake is done
-//  kReading      kReading      start(), any thread: the first request may come
-//  kReading      kProcessing   a request is whole, and its series begins
-//  kProcessing   kReading      send(), any thread: the socket took the whole reply at once
-//  kProcessing   kWriting      send(), drop(), cut_short(), any thread: it did not
-//  kWriting      kReading      it has taken the rest of the reply
-//  kHandshaking, kReading
-//                kLingering    the handshake or the request was refused, and the client is told
-//  kProcessing, kWriting
-//                kLingering    no request follows the reply, or the answer of cut_short(); from
-//                              kProcessing on any thread
-//  kHandshaking, kReading
-//                kClosing      an error or a stop, or no memory for a time limit
-//  kProcessing   kClosing      send(), drop(), cut_short(), any thread: nothing is left to send;
-//                              or the client took nothing for too long; or the runtime stops
-//  kWriting      kClosing      an error, or the time limit; close_now(), any thread
-//  kLingering    kClosing      close_now(), any thread
-//  kReading, kLingering
-//                kDetached       the server stops: LingeringSocket gets the descriptor
-//  any           kClosed       the descriptor is closed; start() has failed, any thread;
-//                              end_with_runtime()
-//
-// kClosing exists because only the poller's thread may close the connection; it has been asked to.
-// Whenever a state that needs a time limit is entered without memory for that, kClosing is entered
-// instead.
-//
-// Its parts do the work:
-// RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows what is told that the
-// client is lost, and LingeringInput throws away what comes after the last reply.
+// Its parts do the work: RequestReader receives, ReplyChannel (the base) sends, ClientWatch knows
+// what has to be notified when the client is lost, and LingeringInput throws away what comes after
+// the last reply.
 //
 // Threads: see Channel. Only the poller's thread parses. The thread that ends the series writes the
 // reply.
@@ -205,7 +180,7 @@ class ServerConnection final : public ReplyChannel {
   // The socket may take more now. `to_the_end`: writes all that it takes, because the poller stops.
   void continue_writing(bool to_the_end);
   void pushing_timed_out(bool stopped, RunnableList& finished);
-  // `last`: kClosed or kDetached.
+  // `last` is kClosed or kDetached.
   void close(State last);
 
   // The rest is for any thread.

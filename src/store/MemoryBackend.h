@@ -42,8 +42,8 @@ class MemoryStore {
                size_t remembered);
 
  private:
-  // Other processes are told of timers that are due as early as this: they look by themselves once
-  // a second.
+  // Other processes are notified of timers that are due as early as this. They look by themselves
+  // once a second.
   static constexpr int64_t kSoonUs = 1'100'000;
 
   void tell_others(const Member* member) WF_EXCLUDES(mutex_);

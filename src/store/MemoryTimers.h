@@ -24,13 +24,15 @@ namespace workflow {
 // Not thread-safe. Pure: the caller says what time it is. A request costs O(log n) for each timer
 // that it finds, except that count() and look() walk over what they count.
 //
-// Where the rules leave a choice:
-// 1. If a claim ends a timer that blocks another, the same claim may take the blocked one.
-// 2. A claim takes the fresh timers of a kind before the overdue ones. Timers that are due at the
-//    same time are taken in the order in which they were stored.
-// 3. Lists show a timer whose lease is over as one that waits.
+// A claim ends marked timers before it takes any. So it can take a timer that one of them has
+// blocked (rules 7 and 10).
 //
-// A journal, if there is one, is told what changes. Then each request is followed by write().
+// Where the rules leave a choice:
+// 1. A claim takes the fresh timers of a kind before the overdue ones. Timers that are due at the
+//    same time are taken in the order in which they were stored.
+// 2. Lists show a timer whose lease is over as one that waits.
+//
+// If there is a journal, it learns of each change. Then each request is followed by write().
 //
 // Invariants:
 // 1. The timers that wait or are leased are in the queue of their kind, and those that are marked

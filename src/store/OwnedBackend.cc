@@ -158,7 +158,7 @@ void OwnedBackend::carry_out_group(Requests requests) {
 
 bool OwnedBackend::must_commit() {
   if (!state_->journal().written().empty()) return true;
-  // What a user is told may follow from what was written before, such as the end of a run.
+  // An answer to a user may follow from what was written before, such as the end of a run.
   const OwnedState::Sync sync = std::exchange(sync_, OwnedState::Sync::kNotNeeded);
   if (sync == OwnedState::Sync::kNow && has_unsynced_) {
     sync_ = sync;

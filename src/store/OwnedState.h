@@ -39,7 +39,7 @@ class OwnedState {
   enum class Sync {
     kNotNeeded,  // claims and longer leases: there are no leases after that
     kSoon,       // ends of runs, for which nobody waits: they may run again
-    kNow         // what was asked for by a user, who will be told that it is stored
+    kNow         // a user has asked for it, and the answer will say that it is stored
   };
   // Writes what has changed to the journal, with some of what is old in it (see clean()).
   Sync write();

@@ -35,7 +35,7 @@ class SqliteConnection {
   int64_t number(const char* sql);
 
   // Whether closing the last connection to a file copies the log into the file and deletes the log.
-  // SQLite does that unless it is told otherwise. No effect if the connection is not open.
+  // SQLite does that by default. No effect if the connection is not open.
   void set_copies_on_close(bool copies);
 
   // How long it waits for locks from now on, in milliseconds.

@@ -5,7 +5,7 @@ namespace workflow {
 void SqliteNews::start(std::function<void()> changed) {
   changed_ = std::move(changed);
   stops_ = false;
-  // What is told from now on counts, also before the thread runs.
+  // News that other processes announce from now on count, even before the thread runs.
   const uint32_t word = queue_.page().news;
   const uint32_t others = word - own_;
   thread_.start("wf-store-news", [this, word, others] { listen(word, others); });

@@ -10,7 +10,8 @@
 namespace workflow {
 
 // Tells the other processes that have the store open when they should look, and listens to them
-// with a thread of its own. What is told may get lost: everybody looks once a second anyway.
+// with a thread of its own. News may get lost, because every process looks into the store once a
+// second anyway.
 //
 // Thread-safe, except that start() and stop() are called by one thread. `changed` is called by the
 // thread of this object, with no lock held, and not after stop().
@@ -31,7 +32,7 @@ class SqliteNews {
   // A thread that was woken before it slept would sleep until the next news.
   static constexpr int kMaxSleepMs = 1000;
 
-  // `word` is the counter as it was seen last, and `told` what others have added to it.
+  // `word` is the counter as it was seen last, and `told` is what other processes have added to it.
   void listen(uint32_t word, uint32_t told);
 
   SqliteQueue& queue_;
@@ -39,7 +40,7 @@ class SqliteNews {
   Thread thread_;
   std::atomic<bool> stops_{false};
   // How much of the counter in the page this object has added. Raised before the counter, so that
-  // the rest is never taken for more than others have told.
+  // the rest is never taken for more than other processes have announced.
   std::atomic<uint32_t> own_{0};
 };
 

@@ -11,8 +11,8 @@ namespace workflow {
 //
 // 1. Each page of a database has a seal in its last 8 bytes: a checksum of the rest of the page and
 //    of its number. It is written with the page, and verified with each read of any part of it, but
-//    for the header of the database: the first 100 bytes, if they are read alone.
-//    SQLite leaves these bytes alone if it was told so when the database was created
+//    for the header of the database: the first 100 bytes, if they are read alone. SQLite leaves
+//    these bytes alone if that was configured when the database was created
 //    (SQLITE_FCNTL_RESERVE_BYTES).
 // 2. Each page that is read from a write-ahead log is verified by the checksum of its frame, which
 //    SQLite itself looks at only when it recovers a log. This needs `PRAGMA cache_spill = OFF`: the

@@ -46,8 +46,8 @@ class SqliteTimers {
   void carry_out(FailedRequest& request, int64_t now_us);
   void carry_out(LookRequest& request, int64_t now_us);
 
-  // What other processes should be told after the commit: a timer became due soon, or a running one
-  // was cancelled. begin() sets both back.
+  // What other processes should learn after the commit: that a timer is due soon, or that a running
+  // one was cancelled. begin() sets both back.
   bool has_news() const { return has_news_; }
   void begin() {
     has_news_ = false;

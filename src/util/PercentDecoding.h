@@ -6,7 +6,7 @@
 
 namespace workflow {
 
-// The value of a hexadecimal digit, or -1.
+// Returns the value of a hexadecimal digit, or -1.
 inline int hex_value(char c) {
   return c >= '0' && c <= '9'                     ? c - '0'
          : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10

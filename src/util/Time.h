@@ -27,7 +27,7 @@ constexpr int64_t timeout_ns(int ms) {
   return ms < 0 ? kNever : ms * kNsPerMs;
 }
 
-// CLOCK_MONOTONIC now (clock_gettime(2)).
+// Returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
 int64_t monotonic_ns();
 
 }  // namespace workflow

@@ -33,7 +33,7 @@ inline void pass(int ms) {
   WFManualClock::advance(milliseconds(ms));
 }
 
-// A request with a deadline around it, whose end is told.
+// A request with a deadline around it. Its end is recorded.
 class Limited {
  public:
   template <class REQ, class RESP>

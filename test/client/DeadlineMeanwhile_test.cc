@@ -196,7 +196,7 @@ TEST(ClientDeadlineInTheParser, LeavesTheConnectionToTheNextRequest) {
     }).join();
   }
   EXPECT_TRUE(told.wait_for(1));
-  // The connection is told by another turn, of which nothing is seen.
+  // The connection learns of it in another turn, which the test cannot see.
   std::this_thread::sleep_for(milliseconds(20));
   go.add();
   EXPECT_TRUE(ended.wait_for(2));

@@ -24,7 +24,7 @@
 namespace client_test {
 namespace {
 
-// As many bytes as it was told.
+// A message of as many bytes as the test has set.
 class Bytes : public protocol::ProtocolMessage {
  public:
   int encode(struct iovec vectors[], int) override {

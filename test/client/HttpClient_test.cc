@@ -13,7 +13,7 @@
 #include "workflow/WFGlobal.h"
 #include "workflow/WFManualClock.h"
 
-// HTTP requests in the clear: what is sent, what is understood, and how failures are told.
+// HTTP requests in the clear: what is sent, what is understood, and how failures are reported.
 
 namespace client_test {
 namespace {

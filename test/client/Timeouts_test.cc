@@ -24,7 +24,7 @@ using workflow::kNsPerSec;
 
 constexpr int64_t kMs = 1'000'000;
 
-// A request whose end is told.
+// A request whose end is recorded.
 class Fetching {
  public:
   Fetching(const std::string& url, const std::function<void(WFHttpTask*)>& change) {

@@ -451,7 +451,7 @@ TEST(CoroutineBorrowed, NothingIsLeftOfATaskThatNeverBegins) {
   wf::wait(run);
 }
 
-// Of this type std::is_move_assignable_v is true, but its assignment does not compile.
+// A type for which std::is_move_assignable_v is true, but whose assignment does not compile.
 TEST(CoroutineBorrowed, AnInputNeedNotBeAssignable) {
   struct Parts {
     virtual ~Parts() = default;

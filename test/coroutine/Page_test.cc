@@ -42,7 +42,7 @@ WFCo<> later(WFHttpTask* task) {
 }
 
 int main() {
-  WFHttpServer server(wf::serve(later));  // the reply leaves when the handler has returned
+  WFHttpServer server(wf::serve(later));  // the reply leaves when the coroutine has returned
   if (server.start("127.0.0.1", 8080) != 0) return 1;
   std::getchar();
   server.stop();
@@ -105,7 +105,7 @@ WFCo<> groups(Id id) {
 }
 
 // Example
-WFCo<> pass_on(WFHttpTask* task, std::string url) {       // a handler of wf::serve()
+WFCo<> pass_on(WFHttpTask* task, std::string url) {       // given to wf::serve()
   const WFCoStream reply = wf::stream(task);              // wf::event_stream(task): server-sent events
   WFCoChunks chunks(WFHttpChunkedClient::create_chunked_task(url, 4, nullptr, nullptr));
   while (auto piece = co_await chunks.next()) {

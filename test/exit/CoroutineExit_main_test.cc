@@ -46,7 +46,7 @@ WFCo<> group_asleep() {
   const Local local;
   auto all = co_await wf::all(asleep(), asleep());
   EXPECT_FALSE(std::get<0>(all));
-  // One of these may be told that it has lost.
+  // One of these may find that it has lost.
   auto first = co_await wf::any(wf::sleep(1h), wf::sleep(1h));
   EXPECT_LT(first.index, 2u);
 }

@@ -73,7 +73,7 @@ void hold(NoteTask* task) {
   held++;
 }
 
-// The parent sends its requests to the port that it is told.
+// The parent sends its requests to the port that the child reports.
 void forgotten_server() {
   const NoteServer& server = *new NoteServer(hold);
   UdpSocket().send_to(parents_port(), std::to_string(server.port()));

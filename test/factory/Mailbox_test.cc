@@ -360,7 +360,7 @@ TEST(NamedMailbox, OneThatItsCallbackMakesAnewGetsNothingOfTheSameCall) {
       ended.add();
     })->start();
   }
-  // On a framework thread, where callbacks may run in between.
+  // On a thread of the library, where callbacks may run in between.
   WFTaskFactory::create_timer_task(0, 0, [&](WFTimerTask*) {
     EXPECT_EQ(WFTaskFactory::send_by_name("name", nullptr), kMany);
     ended.add();

@@ -377,7 +377,7 @@ TEST_F(Scope, WaitsForAFunctionThatRunsUnlessTimeIsOver) {
   }
 }
 
-// A cancel that was told that it ended the scope has decided the outcome of its task.
+// A cancel that reports that it ended the scope has decided the outcome of its task.
 TEST_F(Scope, WhatCancelReturnsIsTrue) {
   constexpr int kRounds = 300;
   for (int round = 0; round < kRounds; round++) {

@@ -139,7 +139,7 @@ TEST(SeriesStack, OfAParallelWithAHundredThousandBranches) {
   for (int i = 0; i < 100'000; i++) {
     parallel->add_series(Workflow::create_series_work(new NotingTask(&stack), nullptr));
   }
-  // Behind another task, so that a framework thread dispatches them all.
+  // Behind another task, so that a thread of the library dispatches them all.
   SeriesWork* series = Workflow::create_series_work(WFTaskFactory::create_empty_task(), nullptr);
   series->push_back(parallel);
   EXPECT_TRUE(probes::run(series));

@@ -107,7 +107,7 @@ TEST_P(TimerScenarios, AHandleThatIsPublishedBeforeTheTimerIsArmed) {
   EXPECT_EQ(outcomes.count(WFT_STATE_SYS_ERROR, ECANCELED), static_cast<size_t>(rounds));
 }
 
-// A callback that is told that the library stops cancels others, which are about to be told.
+// A callback that sees ABORTED cancels other timers, whose callbacks are about to see it.
 TEST_P(TimerScenarios, CallbacksOfAStopCancelTheOthers) {
   for (uint64_t seed = 1; seed <= 300; seed++) {
     constexpr size_t kTimers = 6;

@@ -1,5 +1,5 @@
 // Each allocation fails in its turn while tasks with a deadline start and wait: file operations,
-// pieces of a streamed reply. Each is told once, and what could not wait has not begun.
+// pieces of a streamed reply. Each ends once, and what could not wait has not begun.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

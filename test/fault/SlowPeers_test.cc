@@ -33,7 +33,7 @@ constexpr milliseconds kSendTimeout{1500};
 // Far more than it takes, and less than the time that the slow ones are slow while others ask, 4 s.
 constexpr milliseconds kLatencyBound{3000};
 
-// A process that asks for "/large" once it is told a port, and reads all of it.
+// A process that requests "/large" once it gets a port, and reads all of the reply.
 class Child {
  public:
   // Before the process has any other thread.
@@ -117,7 +117,7 @@ struct Server {
   }
 };
 
-// Asks again and again until told to end; the longest it has waited.
+// Sends requests again and again until it has to end. Returns the longest time that it has waited.
 template <class Ask>
 milliseconds longest_wait(const std::atomic<bool>& enough, std::atomic<int>& asked,
                           std::atomic<int>& failed, Ask ask) {

@@ -21,7 +21,7 @@ namespace fault {
 
 constexpr long kAllThatFollow = 1'000'000'000;
 
-// What becomes of one timer. Takes no memory when it is told. Outlives the timer.
+// Records what becomes of one timer, without allocating memory for that. Outlives the timer.
 class Probe {
  public:
   ~Probe() { EXPECT_EQ(alive_, 0); }

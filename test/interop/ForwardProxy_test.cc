@@ -10,7 +10,8 @@
 #include "support/TutorialProgram.h"
 #include "workflow/WFGlobal.h"
 
-// Proxies that clients are told of: tinyproxy for our client, the proxy of the tutorials for curl.
+// Proxies that a client is configured to use: tinyproxy for our client, the proxy of the tutorials
+// for curl.
 
 namespace interop_test {
 namespace {

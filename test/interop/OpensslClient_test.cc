@@ -22,7 +22,7 @@ class OpensslClient : public testing::Test {
   std::string session(const std::vector<std::string>& arguments,
                       const std::string& request = get("/x", "Connection: close\r\n")) {
     SslClient client(origin_.port(), arguments);
-    // What it is told too early is lost when the connection is not made.
+    // Input that it gets before the connection is made would be lost.
     client.write(request);
     if (arguments.empty() || arguments.back() != "-ign_eof") {
       client.prints("GET /x ");

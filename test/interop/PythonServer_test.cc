@@ -10,8 +10,8 @@
 #include "support/TempDir.h"
 #include "workflow/WFGlobal.h"
 
-// Python's http.server, our client. It speaks HTTP/1.0 unless told otherwise: a connection for each
-// reply, whose end it is.
+// Python's http.server, our client. By default it speaks HTTP/1.0: a connection for each reply,
+// whose end it is.
 
 namespace interop_test {
 namespace {

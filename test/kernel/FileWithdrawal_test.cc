@@ -266,7 +266,7 @@ TEST_F(RingWithdrawal, StopsAfterCancels) {
   ring_.reset();
 }
 
-// A deadline that had passed when the library was told to stop.
+// A deadline that had passed when the stop of the library began.
 TEST_F(RingWithdrawal, CancelsWhileItStops) {
   make(8);
   if (!ring_) return;

@@ -143,7 +143,7 @@ TEST(HandOff, FewItemsAreTurnedRoundAtATime) {
 }
 
 // Real time passes in the next two, because the fact is that little happens meanwhile.
-TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
+TEST(HandOff, NobodyLooksWhileWorkWaitsForThreadsThatAreBusy) {
   Tally released;
   Tally begun;
   ShortItems<ComputePool> pool(1);
@@ -159,7 +159,7 @@ TEST(HandOff, NobodyTicksWhileWorkWaitsForThreadsThatAreBusy) {
   released.add();
 }
 
-TEST(HandOff, FewTicksFollowAShare) {
+TEST(HandOff, FewLooksFollowAShare) {
   static constexpr size_t kRounds = 5;
   Tally runs;
   ShortItems<HandlerPool> pool(2);
@@ -184,7 +184,7 @@ TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
   post(*pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
   post(*pool, [&] { runs.add(); });
   EXPECT_TRUE(runs.wait_for(1));
-  EXPECT_TRUE(test_support::eventually([&] { return !(*pool).ticks(); }));
+  EXPECT_TRUE(test_support::eventually([&] { return !(*pool).is_looking(); }));
   for (size_t round = 2; round < 20; round++) {
     const uint64_t before = (*pool).looks();
     post(*pool, [&] { runs.add(); });

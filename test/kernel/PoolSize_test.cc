@@ -366,7 +366,7 @@ TEST_F(PoolSizeInTime, IncreaseWhileAllAreBlocked) {
   });
 }
 
-// The spare thread ends by itself at the moment at which one is told to leave, or is wanted.
+// The spare thread ends by itself at the moment at which a thread has to leave, or is wanted.
 TEST_F(PoolSizeInTime, ChangesWhileASpareThreadGrowsTired) {
   for_seeds([](workflow::Simulation& simulation, ComputePool& pool) {
     EXPECT_EQ(pool.increase_threads(), 0);  // so that two may leave

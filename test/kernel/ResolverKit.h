@@ -37,7 +37,7 @@ inline std::vector<std::string> texts_of(const std::vector<workflow::HostAddress
   return texts;
 }
 
-// Somebody who asks once and keeps what he is told.
+// A requester that asks once and keeps the answer.
 class Asker final : public workflow::ResolveRequest {
  public:
   void resolved(int error, workflow::HostAddresses addresses) override {

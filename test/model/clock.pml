@@ -1,15 +1,15 @@
 /*
- * How time moves on the manual clock: by the thread that called advance(), and by the last handler
+ * How time moves on the manual clock: by the thread that called advance(), and by the last handler thread
  * that has nothing more to do.
  *
  * The names are those of the code:
- *   now, target   ManualClock::now_ns_, target_ns_
- *   S             ManualClock::stepping_. moving_ is left out: one thread calls advance(), once
- *   advancing     whether ManualClock::advancing_ is set, and with it WorkerPool::source_
- *   handlers, computations   what waits in the pools
- *   busy, taken   of each pool: the workers that are neither idle nor blocked; WorkerPool::taken_
- *   inbox, asked, made       Poller::inbox_, rounds_asked_, rounds_made_
- *   due[t]        the deadline of a timer that is in the queue of the poller; NONE: it is not
+ *   now, target         ManualClock::now_ns_, target_ns_
+ *   stepping_lock       ManualClock::stepping_. moving_ is left out: one thread calls advance(), once
+ *   advancing           whether ManualClock::advancing_ is set, and with it WorkerPool::source_
+ *   handlers, computations  what waits in the pools
+ *   busy, taken         of each pool: the workers that are neither idle nor blocked; WorkerPool::taken_
+ *   inbox, asked, made  Poller::inbox_, rounds_asked_, rounds_made_
+ *   due[t]              the deadline of a timer that is in the queue of the poller; NONE: it is not
  *
  * Timer LEADERS may be ended by the poller's thread only, as those of a connection. Work means what
  * was posted and has not ended, and timers that were taken out of the queue and are not posted yet.
@@ -40,7 +40,7 @@ byte now, target;
 byte due[TIMERS];
 byte handlers, computations, inbox, asked, made;
 byte busy_handlers, busy_computing, taken_handlers, taken_computing;
-bool S, advancing, returned, in_round;
+bool stepping_lock, advancing, returned, in_round;
 byte left = ACTIONS;
 byte unasked = NOISE;   /* how often the poller may still wake without having been asked for a round */
 byte spurious = NOISE;  /* how often an idle handler may still wake without a reason */
@@ -48,8 +48,8 @@ byte spurious = NOISE;  /* how often an idle handler may still wake without a re
 /* Ghost: the work that there is. */
 byte work;
 
-#define LOCK_S atomic { !S -> S = true }
-#define UNLOCK_S S = false
+#define LOCK_STEPPING atomic { !stepping_lock -> stepping_lock = true }
+#define UNLOCK_STEPPING stepping_lock = false
 
 #define DUE(t) (due[t] <= now)
 #define QUIET_HANDLERS(callers) (handlers == 0 && busy_handlers == callers)
@@ -115,7 +115,7 @@ inline step_on_worker() {
 #ifdef MUT_MOVES_BESIDE_THE_THREAD
   :: true ->
 #else
-  :: atomic { !S -> S = true };
+  :: atomic { !stepping_lock -> stepping_lock = true };
 #endif
      if
      :: advancing ->
@@ -155,9 +155,9 @@ inline step_on_worker() {
         fi
      :: else
      fi;
-     atomic { UNLOCK_S; quiet = false; before = 0; next = 0; count = 0 }
+     atomic { UNLOCK_STEPPING; quiet = false; before = 0; next = 0; count = 0 }
 #ifndef MUT_MOVES_BESIDE_THE_THREAD
-  :: S
+  :: stepping_lock
 #endif
   fi
 }
@@ -224,9 +224,9 @@ end_wait:
 }
 
 inline let_handlers_move(sum) {
-  UNLOCK_S;
+  UNLOCK_STEPPING;
   atomic { QUIET_HANDLERS(0) -> sum = taken_handlers };
-  LOCK_S
+  LOCK_STEPPING
 }
 
 inline wait_for_pollers() {
@@ -269,7 +269,7 @@ active proctype Mover() {
     busy_handlers = HANDLERS;
     run Handler(); run Handler(); run Computer(); run Leader()
   };
-  LOCK_S;
+  LOCK_STEPPING;
   target = TARGET;
   advancing = true;
   settle();
@@ -281,7 +281,7 @@ active proctype Mover() {
   move_to(target);
   settle();
   advancing = false;
-  UNLOCK_S;
+  UNLOCK_STEPPING;
   assert(now == TARGET && work == 0);
   assert(due[0] > TARGET && due[1] > TARGET && due[LEADERS] > TARGET);
   returned = true

@@ -3,12 +3,12 @@
  * the ring, the kernel, the queue of the threads, one of these threads.
  *
  * The names are those of the code:
- *   R           the FileRing lock, which guards in_ring, asleep, idle and refusing_ring
- *   F           the lock of the threads' WorkerPool, which guards in_threads and refusing_threads
- *   kernel      what the ring's kernel side does with it
- *   reg         the registration of the task's series in its scope (CancelRegistration::state_)
+ *   ring_lock    the FileRing lock, which guards in_ring, asleep, idle and refusing_ring
+ *   pool_lock    the lock of the threads' WorkerPool, which guards in_threads and refusing_threads
+ *   kernel       what the ring's kernel side does with it
+ *   reg          the registration of the task's series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason, which is the operation's end_reason(). The mutex of the scope
- *               is a leaf and guards nothing else but reg, so each use of it is one step (scope.pml)
+ *                is a leaf and guards nothing else but reg, so each use of it is one step (scope.pml)
  *
  * One operation, in a ring that has room for one. The kernel and the threads may answer at any
  * moment, or never (silent); only a cancellation is always answered. Every other access to shared data
@@ -29,7 +29,7 @@
 
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 
-byte R = NOBODY, F = NOBODY;
+byte ring_lock = NOBODY, pool_lock = NOBODY;
 bool scope_ended;
 mtype reg = OUTSIDE;
 byte in_ring = ELSEWHERE, in_threads = ELSEWHERE, kernel = IDLE;
@@ -76,7 +76,7 @@ inline finish() {
 
 /* FileThreads::post */
 inline post_to_threads() {
-  LOCK(F);
+  LOCK(pool_lock);
   d_step { TOUCH; refused = scope_ended || (refusing_threads && !tried) };
 #ifdef MUT_COMES_TO_THREADS_UNSEEN
   refused = refusing_threads && !tried;
@@ -85,7 +85,7 @@ inline post_to_threads() {
   :: !refused -> in_threads = WAITING
   :: else
   fi;
-  UNLOCK(F);
+  UNLOCK(pool_lock);
   if
   :: refused -> finish()
   :: else
@@ -103,7 +103,7 @@ proctype Starter() {
   if
   :: post_to_threads()
   :: true ->
-     LOCK(R);
+     LOCK(ring_lock);
      d_step { TOUCH; refused = scope_ended || refusing_ring };
 #ifdef MUT_COMES_TO_RING_UNSEEN
      refused = refusing_ring;
@@ -112,7 +112,7 @@ proctype Starter() {
      :: !refused -> d_step { in_ring = WAITING; wake = asleep && idle; asleep = asleep && !wake }
      :: else
      fi;
-     UNLOCK(R);
+     UNLOCK(ring_lock);
      if
      :: refused -> finish()
      :: !refused && wake -> woken = true
@@ -129,14 +129,14 @@ proctype Ring() {
   do
   :: over -> break
   :: else ->
-     LOCK(R);
+     LOCK(ring_lock);
      if
      :: in_ring == TO_CANCEL -> d_step { TOUCH; in_ring = BEGUN; cancel = true }
      :: in_ring == WAITING -> d_step { TOUCH; in_ring = BEGUN; begin = true }
      :: else
      fi;
      d_step { asleep = true; idle = kernel == IDLE && !begin };
-     UNLOCK(R);
+     UNLOCK(ring_lock);
      if
      :: cancel -> d_step { cancelling = true; cancel = false }
      :: begin -> d_step { TOUCH; begin = false; buffer_used = true; kernel = IN_FLIGHT }
@@ -151,9 +151,9 @@ proctype Ring() {
      :: kernel == ANSWERED ->
         kernel = IDLE;
 #ifndef MUT_REAPED_STAYS_TO_BE_CANCELLED
-        LOCK(R);
+        LOCK(ring_lock);
         d_step { TOUCH; in_ring = ELSEWHERE };
-        UNLOCK(R);
+        UNLOCK(ring_lock);
 #endif
         if
         :: again -> tried = true; post_to_threads()
@@ -185,13 +185,13 @@ proctype Worker() {
   do
   :: over -> break
   :: in_threads == WAITING ->
-     LOCK(F);
+     LOCK(pool_lock);
      mine = in_threads == WAITING;
      if
      :: mine -> in_threads = BEGUN
      :: else
      fi;
-     UNLOCK(F);
+     UNLOCK(pool_lock);
      if
      :: mine ->
         d_step { TOUCH; assert(!scope_over || had_begun) };
@@ -211,7 +211,7 @@ done:
 
 /* FileRing::withdraw, FileThreads::withdraw */
 inline withdraw() {
-  LOCK(R);
+  LOCK(ring_lock);
   TOUCH;
   if
   :: in_ring == WAITING ->
@@ -235,20 +235,20 @@ inline withdraw() {
      }
   :: else
   fi;
-  UNLOCK(R);
+  UNLOCK(ring_lock);
   if
   :: wake -> woken = true
   :: else
   fi;
   if
   :: !mine ->
-     LOCK(F);
+     LOCK(pool_lock);
      TOUCH;
      if
      :: in_threads == WAITING -> d_step { mine = true; in_threads = ELSEWHERE }
      :: else
      fi;
-     UNLOCK(F)
+     UNLOCK(pool_lock)
   :: else
   fi
 }
@@ -284,7 +284,7 @@ proctype ScopeCanceller() {
 /* FileIo::refuse */
 proctype Stop() {
   bool mine, posts;
-  LOCK(R);
+  LOCK(ring_lock);
   d_step {
     refusing_ring = true;
     mine = in_ring == WAITING;
@@ -293,12 +293,12 @@ proctype Stop() {
     :: else
     fi
   };
-  UNLOCK(R);
+  UNLOCK(ring_lock);
   if
   :: mine -> finish()
   :: else
   fi;
-  LOCK(F);
+  LOCK(pool_lock);
   d_step {
     refusing_threads = true;
     mine = in_threads == WAITING && !tried;
@@ -307,7 +307,7 @@ proctype Stop() {
     :: else
     fi
   };
-  UNLOCK(F);
+  UNLOCK(pool_lock);
   if
   :: mine -> finish()
   :: else
@@ -331,7 +331,7 @@ init {
   };
   /* Nothing else can happen. */
   timeout;
-  assert(R == NOBODY && F == NOBODY);
+  assert(ring_lock == NOBODY && pool_lock == NOBODY);
   assert(callbacks == 1 || !called || inside);
   assert(callbacks == 1 || silent);
   over = true;

@@ -2,19 +2,19 @@
  * The handle of a timer: cancel, cancel_and_wait, reschedule and remaining against start, expiry, stop,
  * a refused start, drop, cancel by name and the end of its scope (rules 9 to 12), also of a timer that
  * was refused when it was created (rule 19). The names are those of timer.pml, and
- *   G            the TimerSlots lock of the slot's shard
- *   generation   guarded by G: the handle is of generation 0
- *   user         guarded by G: whose slot it is
- *   runner       guarded by G: the thread that is in the callback, or destroys it
- *   closed       guarded by G: no cancel by handle wins any more
+ *   slots_lock   the TimerSlots lock of the slot's shard
+ *   generation   guarded by slots_lock: the handle is of generation 0
+ *   user         guarded by slots_lock: whose slot it is
+ *   runner       guarded by slots_lock: the thread that is in the callback, or destroys it
+ *   closed       guarded by slots_lock: no cancel by handle wins any more
  *   delay        atomic: where start and move meet
  *   poller_set   start has written TimerNode::timers_
- *   B, P         the locks of NameRegistry and PollerTimers, as in timer.pml
- *   deadline     guarded by P while it is queued: when it expires
- *   queued_for   guarded by P: the deadline that the queue knows, never a later one
+ *   registry_lock, timers_lock  the locks of NameRegistry and PollerTimers, as in timer.pml
+ *   deadline     guarded by timers_lock while it is queued: when it expires
+ *   queued_for   guarded by timers_lock: the deadline that the queue knows, never a later one
  *   reg          the registration of the timer's series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason for timers; it is ETIMEDOUT, to tell it from a cancel
- *   marked       guarded by P: end_for_scope() came (TimerNode::mark_)
+ *   marked       guarded by timers_lock: end_for_scope() came (TimerNode::mark_)
  *
  * The processes that reschedule timers, and that ask how long they still wait, are in moves.pml. The
  * model scope.pml shows how scopes work. Here each use of the mutex of a scope is one step, because
@@ -54,7 +54,7 @@ mtype = { BEFORE_START, TAKEN, TOO_LATE };
 #define FIRST_DEADLINE 10
 
 /* Mutexes: the process that holds it, or 0. Order: TimerSlots, NameRegistry, PollerTimers. */
-byte G, B, P;
+byte slots_lock, registry_lock, timers_lock;
 
 /* The slot. */
 byte generation;
@@ -94,7 +94,7 @@ bool captured = true;        /* what the callback holds is not destroyed */
 bool called;                 /* by the canceller of the scope, or refused by the scope */
 bool scope_over;             /* that canceller has returned */
 bool cancel_won;             /* and returned */
-bool told_late;              /* by a handle that does not tick */
+bool answered_late;              /* by a handle that does not tick */
 byte winners;
 byte in_force = FIRST_DEADLINE;
 
@@ -105,7 +105,7 @@ byte in_force = FIRST_DEADLINE;
 #endif
 
 #define TOUCH assert(alive)
-#define HOLDS_NOTHING (G != _pid && B != _pid && P != _pid)
+#define HOLDS_NOTHING (slots_lock != _pid && registry_lock != _pid && timers_lock != _pid)
 
 inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
 inline unlock(mutex) { d_step { assert(mutex == _pid); mutex = 0 } }
@@ -134,9 +134,9 @@ inline post() {
 /* The owner of the completion; sets `taken` if a canceller has decided the outcome before. */
 inline leave_name(taken) {
 #if defined(NAMED) && !defined(ANNOUNCED)
-  lock(B);
+  lock(registry_lock);
   d_step { TOUCH; taken = taken || !linked; linked = false };
-  unlock(B)
+  unlock(registry_lock)
 #else
   skip
 #endif
@@ -169,17 +169,17 @@ inline end_with(how) {
 /* ---- Start, refusal, drop ---- */
 
 inline begin_slot() {
-  lock(G);
+  lock(slots_lock);
 #ifndef MUT_RUNNER_UNSAID
   runner = _pid;
 #endif
-  unlock(G)
+  unlock(slots_lock)
 }
 inline give_up_slot() {
 #ifdef MUT_NOTIFIES_BEFORE
   parked = false;
 #endif
-  lock(G);
+  lock(slots_lock);
   d_step {
 #ifndef MUT_GENERATION_STAYS
     generation++;
@@ -189,21 +189,21 @@ inline give_up_slot() {
     parked = false
 #endif
   };
-  unlock(G)
+  unlock(slots_lock)
 }
 
 inline start_timer() {
 #ifdef MUT_DUE_BY_OLD_DELAY
   d_step { TOUCH; waits = delay; poller_set = true };
-  lock(P);
+  lock(timers_lock);
   d_step { TOUCH; delay = STARTED };
 #elif defined(MUT_DELAY_BEFORE_POLLER)
   d_step { TOUCH; waits = delay; delay = STARTED };
   d_step { TOUCH; poller_set = true };
-  lock(P);
+  lock(timers_lock);
 #else
   d_step { TOUCH; poller_set = true };
-  lock(P);
+  lock(timers_lock);
 #ifndef MUT_FLAG_BEFORE_DELAY
   d_step { TOUCH; waits = delay; delay = STARTED };
 #endif
@@ -233,7 +233,7 @@ inline start_timer() {
     :: else -> queued = true; deadline = waits; queued_for = waits
     fi
   };
-  unlock(P);
+  unlock(timers_lock);
 #ifdef MUT_START_FORGETS_CANCEL
   verdict = ((verdict == ECANCELED && scope_ended) -> ETIMEDOUT : verdict)
 #endif
@@ -359,10 +359,10 @@ proctype Poller() {
   bool taken, mine;
   mtype verdict = NONE;
   do
-  :: d_step { queued && P == 0 -> assert(!scope_over); P = _pid };
+  :: d_step { queued && timers_lock == 0 -> assert(!scope_over); timers_lock = _pid };
      if
 #ifndef MUT_SETTLE_FORGOTTEN
-     :: !stopped && deadline > queued_for -> queued_for = deadline; unlock(P)
+     :: !stopped && deadline > queued_for -> queued_for = deadline; unlock(timers_lock)
      :: stopped || deadline <= queued_for ->
 #else
      :: true ->
@@ -374,7 +374,7 @@ proctype Poller() {
           queued = false;
           removed = true
         };
-        unlock(P);
+        unlock(timers_lock);
 #ifdef MUT_EXPIRY_IGNORES_HAND_OVER
         leave_name(taken);
         store((taken -> ECANCELED : verdict));
@@ -389,9 +389,9 @@ proctype Poller() {
 }
 
 proctype Stopper() {
-  lock(P);
+  lock(timers_lock);
   stopped = true;
-  unlock(P)
+  unlock(timers_lock)
 }
 
 /* ---- Cancel ---- */
@@ -416,7 +416,7 @@ inline cancel_timer() {
   :: old ->
 #endif
      assert(poller_set);
-     lock(P);
+     lock(timers_lock);
      d_step {
        TOUCH;
        if
@@ -424,7 +424,7 @@ inline cancel_timer() {
        :: else -> how = TOO_LATE
        fi
      };
-     unlock(P)
+     unlock(timers_lock)
   fi
 }
 
@@ -434,13 +434,13 @@ inline cancel_task() {
   d_step { TOUCH; assert(delay == REFUSED); answer = RUNNING }
 #else
 #if defined(NAMED) && !defined(MUT_HANDLE_IGNORES_NAME)
-  lock(B);
+  lock(registry_lock);
   d_step { TOUCH; taken = !linked; linked = false };
-  unlock(B);
+  unlock(registry_lock);
 #elif defined(NAMED)
-  lock(B);
+  lock(registry_lock);
   linked = false;
-  unlock(B);
+  unlock(registry_lock);
 #endif
   if
 #ifdef NAMED
@@ -468,13 +468,13 @@ inline cancel_task() {
 proctype HandleCanceller(bool waits) {
   bool taken, old, owns;
   mtype how, answer;
-  lock(G);
+  lock(slots_lock);
   if
   :: generation != 0 -> d_step { answer = DONE; assert(called_back || dropped) }
   :: else ->
      assert(user == 1);
 #ifdef MUT_LETS_GO_OF_G
-     unlock(G);
+     unlock(slots_lock);
 #endif
      if
 #ifndef MUT_CANCELS_TWICE
@@ -486,14 +486,14 @@ proctype HandleCanceller(bool waits) {
 #endif
      fi
 #ifdef MUT_LETS_GO_OF_G
-     ; lock(G)
+     ; lock(slots_lock)
 #endif
   fi;
   d_step {
-    assert(!(told_late && answer == WON));
-    told_late = told_late || answer == RUNNING
+    assert(!(answered_late && answer == WON));
+    answered_late = answered_late || answer == RUNNING
   };
-  unlock(G);
+  unlock(slots_lock);
   if
   :: owns -> post()
   :: else
@@ -501,7 +501,7 @@ proctype HandleCanceller(bool waits) {
   d_step { cancel_won = cancel_won || answer == WON; taken = false; old = false; owns = false; how = 0 };
   if
   :: waits ->
-     lock(G);
+     lock(slots_lock);
      do
      :: generation != 0 -> break
      :: else ->
@@ -509,11 +509,11 @@ proctype HandleCanceller(bool waits) {
 #ifdef MUT_RUNNER_OF_ANY_THREAD
         assert(!runner);
 #endif
-        d_step { parked = true; assert(G == _pid); G = 0 };
+        d_step { parked = true; assert(slots_lock == _pid); slots_lock = 0 };
         !parked;
-        lock(G)
+        lock(slots_lock)
      od;
-     unlock(G);
+     unlock(slots_lock);
      d_step {
        assert(called_back || dropped);
 #ifdef NAMED
@@ -529,7 +529,7 @@ proctype HandleCanceller(bool waits) {
 proctype NameCanceller() {
   bool taken, old, mine;
   mtype how;
-  lock(B);
+  lock(registry_lock);
   if
   :: linked ->
      d_step { TOUCH; linked = false; winners++ };
@@ -545,7 +545,7 @@ proctype NameCanceller() {
      cancel_won = true
   :: else
   fi;
-  unlock(B);
+  unlock(registry_lock);
   if
   :: mine -> post()
   :: else
@@ -567,7 +567,7 @@ proctype ScopeCanceller() {
   if
   :: mine ->
      assert(poller_set);
-     lock(P);
+     lock(timers_lock);
      d_step {
        TOUCH;
        marked = true;
@@ -575,7 +575,7 @@ proctype ScopeCanceller() {
        removed = removed || queued;
        queued = false
      };
-     unlock(P);
+     unlock(timers_lock);
      if
      :: owner ->
 #ifndef MUT_SCOPE_KEEPS_NAME
@@ -615,9 +615,9 @@ proctype Handler() {
 #endif
      /* Inside the callback: cancel_and_wait() finds itself there, WFTimerCancel::kWouldDeadlock. */
 #ifndef MUT_GIVES_UP_BEFORE_CALLBACK
-     lock(G);
+     lock(slots_lock);
      d_step { assert(generation == 0 && user == 1); assert(runner == _pid) };
-     unlock(G);
+     unlock(slots_lock);
 #endif
      called_back = true;
      captured = false;
@@ -634,9 +634,9 @@ proctype Handler() {
 
 proctype NextUser() {
   user == 0;
-  lock(G);
+  lock(slots_lock);
   d_step { user = 2; runner = 0; closed = false };
-  unlock(G)
+  unlock(slots_lock)
 }
 
 init {

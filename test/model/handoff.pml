@@ -3,26 +3,27 @@
  * workers, stealing, sleeping, napping and waking, the supervisor, and the end.
  *
  * The names are those of the code:
- *   M                  WorkerPool::mutex_
- *   intake, closed     HandlerPool::intake_ (Intake)
- *   queue              HandlerPool::queue_ and WorkerPool::returned_, guarded by M
- *   first, end, slot   WorkQueue of each worker. A push of `range_` is one word, so both change in one
- *                      step, and only if they are what was read (compare-and-swap)
- *   waking, napping, idle, live, unattended    members of WorkerPool
- *   watched            watched_ == Watch::kTicks. The pool cannot grow, so kGrowth does not occur
- *   stalled            Worker::stalled of each worker; AWAKE does not count it
- *   lazy               not worth_a_thread(1). WorkPace may change its mind in every hold of M
- *   fresh              whether shares differs from seen_shares
+ *   pool_lock         WorkerPool::mutex_
+ *   intake, closed    HandlerPool::intake_ (Intake)
+ *   queue             HandlerPool::queue_ and WorkerPool::returned_, guarded by pool_lock
+ *   first, end, slot  WorkQueue of each worker. A push of `range_` is one word, so both change in one
+ *                     step, and only if they are what was read (compare-and-swap)
+ *   waking, napping, idle, live, unattended  members of WorkerPool
+ *   watched           watched_ == Watch::kLooks. The pool cannot grow, so kGrowth does not occur
+ *   stalled           Worker::stalled of each worker; AWAKE does not count it
+ *   lazy              not worth_a_thread(1). WorkPace may change its mind in every critical section
+ *   fresh             whether shares differs from seen_shares
  *
  * Item 1 blocks until all others have run, as a callback may; not in WITH_STOP, because a pool that
  * ends may need to grow for such an item, which is not modelled. Every access to shared data that is
- * not guarded by M is a step of its own; memory is sequentially consistent, as the operations on
- * intake and unattended are. A sleeping worker wakes only if it is notified. A worker that naps waits in
- * the same place, so that a notification may reach it instead of a sleeper, or it wakes by itself.
+ * not guarded by pool_lock is a step of its own; memory is sequentially consistent, as the operations
+ * on intake and unattended are. A sleeping worker wakes only if it is notified. A worker that naps
+ * waits in the same place, so that a notification may reach it instead of a sleeper, or it wakes by
+ * itself.
  *
  * Parameters (-D):
  *   ITEMS, WORKERS   how many; the names of two workers are built in
- *   EARLY            how many ticks may come while something else can happen
+ *   EARLY            how many looks may come while something else can happen
  *   WITH_NAPS        workers may nap
  *   WITH_STOP        one thread stops the pool meanwhile
  *   MUT_x            breaks one rule: see the file `mutations`
@@ -40,7 +41,7 @@
 #define BIT(i) (1 << (i))
 #define ALL (BIT(ITEMS) - 1)
 
-byte M;
+byte pool_lock;
 byte intake, queue, ran;
 bool closed;
 byte first[WORKERS], end[WORKERS], slot[WORKERS * ITEMS];
@@ -49,11 +50,11 @@ byte idle, live = WORKERS;
 bool waking, napping, watched, unattended, lazy, stopping, took;
 
 /* Ghosts. */
-byte barren;  /* ticks since the last item ran, in which nothing else could happen */
-byte early;   /* ticks that came while something else could happen */
+byte barren;  /* looks since the last item ran, in which nothing else could happen */
+byte early;   /* looks that came while something else could happen */
 
-#define LOCK atomic { M == 0 -> M = 1 }
-#define UNLOCK M = 0
+#define LOCK atomic { pool_lock == 0 -> pool_lock = 1 }
+#define UNLOCK pool_lock = 0
 #define AWAKE (live - idle - stalled[0] - stalled[1])
 #define WORK (queue != 0 || intake != 0)
 
@@ -93,7 +94,7 @@ inline claim() {
   od
 }
 
-/* Outside M: notify() */
+/* Outside pool_lock: notify() */
 inline notify_one() {
   atomic {
     if
@@ -179,7 +180,7 @@ proctype Poster(byte from; byte to) {
   od
 }
 
-/* WorkQueue::take_back(): the newer half of the items of worker w, or all. Under M. */
+/* WorkQueue::take_back(): the newer half of the items of worker w, or all. Under pool_lock. */
 inline take_back(w, all) {
   atomic { r_first = first[w]; r_end = end[w] };
   do
@@ -351,7 +352,7 @@ end_sleep:
   notify_one()
 }
 
-inline tick() {
+inline look() {
   LOCK;
   w = 0;
   do
@@ -367,9 +368,8 @@ inline tick() {
   :: else -> break
   od;
   atomic {
-    /* look() */
     if
-#ifndef MUT_TICKS_END_EARLY
+#ifndef MUT_LOOKS_END_EARLY
     :: (idle > 0 && WORK) || first[0] != end[0] || first[1] != end[1] -> watched = true
     :: else ->
 #else
@@ -389,15 +389,15 @@ inline tick() {
   notify_one()
 }
 
-/* The supervisor. It also judges: when nothing else can happen, all must have run, or a tick helps. */
+/* The supervisor. It also judges: when nothing else can happen, all must have run, or a look helps. */
 active proctype Supervisor() {
   byte w, r_first, r_end, keep;
   bool wakes, unattends, pace_stuck;
   do
   :: atomic { timeout && watched -> barren++; assert(barren < 4) };
-     tick()
+     look()
   :: atomic { watched && early < EARLY -> early++ };
-     tick()
+     look()
   :: atomic {
        timeout && !watched ->
        assert(ran == ALL && !WORK);

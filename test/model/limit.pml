@@ -3,15 +3,15 @@
  * stop and the canceller of the scope (TimeLimit).
  *
  * The names are those of the code:
- *   P         the PollerTimers lock, which guards queued
- *   claimed   the thread that exchanges it first decides the outcome
- *   met       TimeLimit::arrived_. Of a timer that the poller has removed: the second thread to
- *             exchange it owns the completion
- *   flag      on which the start of the timer meets the canceller that takes it
- *   users     the task's completion, and its computation: the last of them deletes it
- *   reg       the registration of the series in its scope (CancelRegistration::state_)
+ *   timers_lock  the PollerTimers lock, which guards queued
+ *   claimed      the thread that exchanges it first decides the outcome
+ *   met          TimeLimit::arrived_. Of a timer that the poller has removed: the second thread to
+ *                exchange it owns the completion
+ *   flag         on which the start of the timer meets the canceller that takes it
+ *   users        the task's completion, and its computation: the last of them deletes it
+ *   reg          the registration of the series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason. Its mutex is a leaf and guards nothing else but reg, so each
- *             use of it is one step (scope.pml)
+ *                use of it is one step (scope.pml)
  *
  * One task. Its timer may be due at any moment after the start, or never. Every other access to shared
  * data is a step of its own; memory is sequentially consistent.
@@ -32,7 +32,7 @@
 #define CANCELLED 3
 #define REFUSED 4
 
-byte P = NOBODY;
+byte timers_lock = NOBODY;
 bool queued, removed, claimed, met;
 bool begun;  /* the computation has begun: together with `claimed` this is TimeLimit::stage_ */
 #ifdef BORROWS
@@ -129,9 +129,9 @@ inline complete_task() {
 
 /* TimeLimit::take_timer, after the start of the timer: `owns` the completion. */
 inline take_started() {
-  LOCK(P);
+  LOCK(timers_lock);
   d_step { TOUCH; owns = queued; queued = false };
-  UNLOCK(P);
+  UNLOCK(timers_lock);
   if
   :: owns
   :: else ->
@@ -169,9 +169,9 @@ proctype Computation() {
 #ifdef NO_LIMIT
      owns = true
 #elif defined(MUT_END_DOES_NOT_MEET)
-     LOCK(P);
+     LOCK(timers_lock);
      d_step { TOUCH; owns = queued; queued = false };
-     UNLOCK(P)
+     UNLOCK(timers_lock)
 #else
      take_started()
 #endif
@@ -200,9 +200,9 @@ proctype Poller() {
   :: stops = false
   fi;
 #endif
-  LOCK(P);
+  LOCK(timers_lock);
   d_step { popped = queued; queued = false };
-  UNLOCK(P);
+  UNLOCK(timers_lock);
   if
   :: !popped -> goto done
   :: else
@@ -262,9 +262,9 @@ proctype Starter() {
   :: refused = true
   :: refused = false
   fi;
-  LOCK(P);
+  LOCK(timers_lock);
   d_step { TOUCH; old = flag; flag = true; queued = !old && !refused };
-  UNLOCK(P);
+  UNLOCK(timers_lock);
   if
   :: old || refused ->
      EXCHANGE(claimed, first);

@@ -44,7 +44,7 @@ inline move_timer(to) {
   :: else ->
      assert(poller_set);
 #ifndef MUT_MOVE_WITHOUT_P
-     lock(P);
+     lock(timers_lock);
 #endif
      d_step { TOUCH; moved = queued; assert(moved || removed) };
      if
@@ -57,14 +57,14 @@ inline move_timer(to) {
 #else
           deadline = (to < queued_for -> deadline : to);
 #endif
-#ifndef MUT_QUEUE_UNTOLD
+#ifndef MUT_QUEUE_UNDELIVERED
           queued_for = (to < queued_for -> to : queued_for)
 #endif
         }
      :: else
      fi;
 #ifndef MUT_MOVE_WITHOUT_P
-     unlock(P)
+     unlock(timers_lock)
 #endif
   fi;
   assert(!(moved && begun_after_cancel))
@@ -84,31 +84,31 @@ proctype Mover(byte earlier, later) {
   :: to = earlier
   :: to = later
   fi;
-  lock(G);
+  lock(slots_lock);
   if
   :: generation != 0 -> assert(called_back || dropped)
   :: else ->
      d_step { assert(user == 1); TOUCH };
      if
 #ifndef MUT_MOVE_IGNORES_RUNNER
-     :: runner -> told_late = true
+     :: runner -> answered_late = true
      :: !runner ->
 #else
      :: true ->
 #endif
-        assert(!told_late || closed);
+        assert(!answered_late || closed);
         move_timer(to);
         if
         :: !moved ->
 #ifndef MUT_LATE_MOVE_FORGOTTEN
            closed = true;
 #endif
-           told_late = true
+           answered_late = true
         :: else
         fi
      fi
   fi;
-  unlock(G)
+  unlock(slots_lock)
 }
 #endif
 
@@ -120,12 +120,12 @@ proctype NameMover(byte earlier, later) {
   :: to = earlier
   :: to = later
   fi;
-  lock(B);
+  lock(registry_lock);
   if
   :: linked -> move_timer(to)
   :: else
   fi;
-  unlock(B)
+  unlock(registry_lock)
 }
 #endif
 
@@ -133,7 +133,7 @@ proctype NameMover(byte earlier, later) {
 proctype Looker() {
   bool seen;
   byte before;
-  lock(G);
+  lock(slots_lock);
   if
   :: generation != 0 || runner
   :: else ->
@@ -154,12 +154,12 @@ proctype Looker() {
      if
      :: before == STARTED ->
         assert(poller_set);
-        lock(P);
+        lock(timers_lock);
         d_step { TOUCH; assert(queued || removed) };
-        unlock(P)
+        unlock(timers_lock)
      :: else
      fi
   fi;
-  unlock(G)
+  unlock(slots_lock)
 }
 #endif

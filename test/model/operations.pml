@@ -11,7 +11,7 @@ inline lock(mutex) {
 }
 
 inline lock_B() {
-  d_step { B == NOBODY -> RULE(!HOLDS_A_P); B = _pid }
+  d_step { registry_lock == NOBODY -> RULE(!HOLDS_TIMERS_LOCK); registry_lock = _pid }
 }
 
 inline unlock(mutex) {
@@ -22,7 +22,7 @@ inline unlock(mutex) {
 /* Hands the finished task to the handlers. No lock is held. */
 inline complete(t, how) {
   d_step {
-    RULE(!HOLDS_A_P && B != _pid);
+    RULE(!HOLDS_TIMERS_LOCK && registry_lock != _pid);
     TOUCH(t);
     assert(outcome[t] == NONE);
     outcome[t] = how;
@@ -33,7 +33,7 @@ inline complete(t, how) {
 
 inline unlink(t) {
   d_step {
-    RULE(B == _pid);
+    RULE(registry_lock == _pid);
     TOUCH(t);
     assert(linked[t]);
     linked[t] = false;
@@ -67,7 +67,7 @@ inline create(t) {
   SECTION {
     lock_B();
     d_step {
-      RULE(B == _pid);
+      RULE(registry_lock == _pid);
 #ifndef MUT_NUMBER_OUTSIDE_B
       created_at[t] = creation_counter;
       creation_counter++;
@@ -75,7 +75,7 @@ inline create(t) {
       linked[t] = true;
       names_list!t
     };
-    unlock(B)
+    unlock(registry_lock)
   }
 }
 
@@ -91,7 +91,7 @@ inline settle(t, verdict_if_linked) {
 #ifndef MUT_SETTLE_WITHOUT_B
     lock_B();
 #endif
-    d_step { RULE(B == _pid); TOUCH(t); was_linked = linked[t] };
+    d_step { RULE(registry_lock == _pid); TOUCH(t); was_linked = linked[t] };
     if
     :: was_linked -> unlink(t); verdict = verdict_if_linked
 #ifdef MUT_SETTLE_IGNORES_LINKED
@@ -101,7 +101,7 @@ inline settle(t, verdict_if_linked) {
 #endif
     fi;
 #ifndef MUT_SETTLE_WITHOUT_B
-    unlock(B)
+    unlock(registry_lock)
 #endif
   };
 #ifndef MUT_SETTLE_COMPLETES_FIRST
@@ -113,7 +113,7 @@ inline settle(t, verdict_if_linked) {
 inline enter_queue(t) {
   verdict = SUCCESS;
   d_step {
-    RULE(P_OF(t) == _pid);
+    RULE(timers_lock_of(t) == _pid);
     RULE(!stopped[QUEUE_OF(t)]);
     TOUCH(t);
     assert(!queued[t] && !removed[t]);
@@ -125,7 +125,7 @@ inline enter_queue(t) {
 inline be_due(t) {
   verdict = DUE;
   d_step {
-    RULE(P_OF(t) == _pid);
+    RULE(timers_lock_of(t) == _pid);
     assert(!stopped[QUEUE_OF(t)]);
     TOUCH(t);
     assert(!queued[t] && !removed[t]);
@@ -141,18 +141,18 @@ inline start(t) {
   d_step { TOUCH(t); dispatched[t] = true; old = flag[t]; flag[t] = true };
 #endif
   SECTION {
-    lock(P_OF(t));
+    lock(timers_lock_of(t));
 #ifndef MUT_FLAG_OUTSIDE_P
-    d_step { RULE(P_OF(t) == _pid); TOUCH(t); dispatched[t] = true; old = flag[t]; flag[t] = true };
+    d_step { RULE(timers_lock_of(t) == _pid); TOUCH(t); dispatched[t] = true; old = flag[t]; flag[t] = true };
 #endif
 #ifdef MUT_START_IGNORES_FLAG
     old = false;
 #endif
 #ifdef MUT_INSERT_IN_SECOND_HOLD
-    unlock(P_OF(t));
+    unlock(timers_lock_of(t));
   };
   SECTION {
-    lock(P_OF(t));
+    lock(timers_lock_of(t));
 #endif
     if
     :: old -> verdict = ECANCELED
@@ -176,7 +176,7 @@ inline start(t) {
        enter_queue(t)
 #endif
     fi;
-    unlock(P_OF(t))
+    unlock(timers_lock_of(t))
   };
   if
   :: verdict == ECANCELED -> complete(t, ECANCELED)
@@ -208,13 +208,13 @@ inline dismiss(t) {
 #ifndef MUT_DISMISS_WITHOUT_B
     lock_B();
 #endif
-    d_step { RULE(B == _pid); TOUCH(t); was_linked = linked[t] };
+    d_step { RULE(registry_lock == _pid); TOUCH(t); was_linked = linked[t] };
     if
     :: was_linked -> unlink(t)
     :: else
     fi;
 #ifndef MUT_DISMISS_WITHOUT_B
-    unlock(B)
+    unlock(registry_lock)
 #endif
   };
 #endif
@@ -223,7 +223,7 @@ inline dismiss(t) {
 
 /* Takes t out of the queue into the batch, under the PollerTimers lock. */
 inline pop(t) {
-  RULE(P_OF(t) == _pid);
+  RULE(timers_lock_of(t) == _pid);
   TOUCH(t);
   queued[t] = false;
 #ifndef MUT_POP_NOT_REMOVED

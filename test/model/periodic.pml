@@ -1,17 +1,17 @@
 /*
  * A periodic timer: how it is started again after each tick, and what ends it (rules 13 and 14), with a
  * name or without, its ticks one by one or overlapping. The names are those of handle.pml, and
- *   G, B       the locks of TimerSlots and NameRegistry. What happens under the PollerTimers lock is one
- *              step, so that lock has no variable
- *   marked     guarded by PollerTimers: it was ended (TimerNode::mark_)
- *   late       guarded by PollerTimers: the end of its scope was the first to mark it (kScopeEnded)
- *   restarts   guarded by PollerTimers: it is not queued, or will be again
- *   ticks      the timer's coming turn is a tick
- *   posted     the timer is with the handlers
- *   spawned    so many overlapping ticks are with the handlers
- *   users      atomic: the schedule and the overlapping ticks
- *   by_tick    atomic: a tick has ended it
- *   reg        the registration of the timer's series in its scope (CancelRegistration::state_)
+ *   slots_lock, registry_lock  the locks of TimerSlots and NameRegistry. What happens under the
+ *                PollerTimers lock is one step, so that lock has no variable
+ *   marked       guarded by PollerTimers: it was ended (TimerNode::mark_)
+ *   late         guarded by PollerTimers: the end of its scope was the first to mark it (kScopeEnded)
+ *   restarts     guarded by PollerTimers: it is not queued, or will be again
+ *   ticks        the timer's coming turn is a tick
+ *   posted       the timer is with the handlers
+ *   spawned      so many overlapping ticks are with the handlers
+ *   users        atomic: the schedule and the overlapping ticks
+ *   by_tick      atomic: a tick has ended it
+ *   reg          the registration of the timer's series in its scope (CancelRegistration::state_)
  *   scope_ended  the scope has a reason for timers; it is ETIMEDOUT
  *
  * What happens under the PollerTimers lock or the CancelScope lock is one step: no other lock is taken
@@ -44,7 +44,7 @@ mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 mtype = { BEFORE_START, BEFORE_RESTART, TAKEN, TOO_LATE };
 
 /* Mutexes: the process that holds it, or 0. Order: TimerSlots, NameRegistry. */
-byte G, B;
+byte slots_lock, registry_lock;
 
 /* The slot of its handle, guarded by the TimerSlots lock. */
 bool given_up, runner;
@@ -79,7 +79,7 @@ byte returned;   /* how many cancellers have returned */
 #endif
 
 #define TOUCH assert(alive)
-#define HOLDS_NOTHING (G != _pid && B != _pid)
+#define HOLDS_NOTHING (slots_lock != _pid && registry_lock != _pid)
 
 inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
 inline unlock(mutex) { d_step { assert(mutex == _pid); mutex = 0 } }
@@ -95,7 +95,7 @@ inline set_outcome(how) {
 /* Sets `taken` if somebody has taken it out before. */
 inline leave_name(taken) {
 #ifdef NAMED
-  d_step { B == 0 -> TOUCH; taken = taken || !linked; linked = false }
+  d_step { registry_lock == 0 -> TOUCH; taken = taken || !linked; linked = false }
 #else
   skip
 #endif
@@ -338,7 +338,7 @@ proctype HandleCanceller() {
   :: skip
   :: goto away
   fi;
-  lock(G);
+  lock(slots_lock);
   if
   :: given_up -> answer = DONE; assert(called_back)
   :: !given_up && runner -> answer = RUNNING
@@ -363,7 +363,7 @@ proctype HandleCanceller() {
         fi
      fi
   fi;
-  unlock(G);
+  unlock(slots_lock);
   if
   :: owns -> post()
   :: else
@@ -385,7 +385,7 @@ proctype NameCanceller() {
   :: skip
   :: goto away
   fi;
-  lock(B);
+  lock(registry_lock);
   if
   :: linked ->
      d_step { TOUCH; linked = false; winners++; counted = true };
@@ -396,7 +396,7 @@ proctype NameCanceller() {
      fi
   :: else
   fi;
-  unlock(B);
+  unlock(registry_lock);
   if
   :: mine -> post()
   :: else
@@ -590,13 +590,13 @@ inline drop_user() {
 #endif
        last = false
      };
-     lock(G);
+     lock(slots_lock);
      runner = true;
-     unlock(G);
+     unlock(slots_lock);
      called_back = true;
-     lock(G);
+     lock(slots_lock);
      given_up = true;
-     unlock(G);
+     unlock(slots_lock);
      alive = false
   :: else
   fi
@@ -669,7 +669,7 @@ init {
   };
   timeout;
   d_step {
-    assert(returned == CALLERS && !G && !B && !posted && !ticks && !spawned && !running);
+    assert(returned == CALLERS && !slots_lock && !registry_lock && !posted && !ticks && !spawned && !running);
     assert(called_back == !alive);
     /* It goes on only if nothing has ended it. */
     assert(called_back || (queued && users == 1 && !stopped && !by_tick && !called && winners == 0));

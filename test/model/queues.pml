@@ -3,15 +3,15 @@
  * that take turns, and the end. How sleeping workers learn of a listed queue is handoff.pml's.
  *
  * The names are those of the code:
- *   M           WorkerPool::mutex_
- *   intake[q]   ComputeQueue::intake_ (Intake), in order of posting
- *   closed[q]   whether that intake is closed
- *   items[q]    ComputeQueue::items_, guarded by M
- *   listed[q]   ComputeQueue::listed_. Changed under M, read without it
- *   list        the listed queues, guarded by M
+ *   pool_lock  WorkerPool::mutex_
+ *   intake[q]  ComputeQueue::intake_ (Intake), in order of posting
+ *   closed[q]  whether that intake is closed
+ *   items[q]   ComputeQueue::items_, guarded by pool_lock
+ *   listed[q]  ComputeQueue::listed_. Changed under pool_lock, read without it
+ *   list       the listed queues, guarded by pool_lock
  *
- * Two threads post, a queue of their choice for each item. Item 0 posts item CHILD while it runs.
- * Every access to shared data that is not guarded by M is a step of its own; memory is sequentially
+ * Two threads post, a queue of their choice for each item. Item 0 posts item CHILD while it runs. Every
+ * access to shared data that is not guarded by pool_lock is a step of its own; memory is sequentially
  * consistent, as the operations on intake_ and listed_ are.
  *
  * Parameters (-D):
@@ -30,7 +30,7 @@
 #define BIT(i) (1 << (i))
 #define ALL (BIT(ITEMS) - 1)
 
-byte M;
+byte pool_lock;
 chan intake[QUEUES] = [ITEMS] of { byte };
 chan items[QUEUES] = [ITEMS] of { byte };
 chan list = [QUEUES] of { byte };
@@ -43,8 +43,8 @@ byte done;      /* the items that have run or were refused */
 byte begun;
 byte place[2];  /* the queue of items 0 and 1, plus one; 0: refused */
 
-#define LOCK atomic { M == 0 -> M = 1 }
-#define UNLOCK M = 0
+#define LOCK atomic { pool_lock == 0 -> pool_lock = 1 }
+#define UNLOCK pool_lock = 0
 #define WORK (len(list) > 0)
 
 inline end_item(i) {
@@ -192,7 +192,7 @@ proctype Worker(byte me) {
      idle++;
      UNLOCK;
 end_sleep:
-     atomic { M == 0 && (WORK || (stopping && idle == live)) -> M = 1; idle-- }
+     atomic { pool_lock == 0 && (WORK || (stopping && idle == live)) -> pool_lock = 1; idle-- }
   od;
   live--;
   UNLOCK

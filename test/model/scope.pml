@@ -1,12 +1,12 @@
 /*
  * Scopes: a thread that cancels a scope ends the tasks that wait in it early (class CancelScope).
  *
- *   S[s]       the CancelScope lock of scope s; 0 is the outer scope, 1 the one nested in it
- *   reason[s]  atomic, written under S[s]: NONE while the scope is open, then why it ended; with
- *              WITH_TIMERS, reason[FOR_TIMERS] is the outer scope's reason for timers
- *   reg[i]     guarded by the mutex of its scope: the registration of series i
- *   L          the mutex of the place where tasks wait (a queue, a table of names, a line)
- *   placed[i]  guarded by L: the task of series i can be found at the place
+ *   scope_lock[s]  the CancelScope lock of scope s; 0 is the outer scope, 1 the one nested in it
+ *   reason[s]      atomic, written under scope_lock[s]: NONE while the scope is open, then why it
+ *                  ended; with WITH_TIMERS, reason[FOR_TIMERS] is the outer scope's reason for timers
+ *   reg[i]         guarded by the mutex of its scope: the registration of series i
+ *   place_lock     the mutex of the place where tasks wait (a queue, a table of names, a line)
+ *   placed[i]      guarded by place_lock: the task of series i can be found at the place
  *
  * Series 0 and, unless NESTED, series 1 run directly in the outer scope. With NESTED, series 1 runs
  * in the nested scope. That scope belongs to a scope task, which is registered in the outer scope as
@@ -16,13 +16,14 @@
  * scope task instead.
  *
  * Each series runs one task after the other, TASKS of them. A task enters the scope and goes to the
- * place. If its start does not fail, it is ended there by the process Finisher (an expiry, a message,
- * a reply) or by a canceller. A Finisher leaves the scope while it holds L, as a thread does that
- * cancels timers by name, or after it has released L. The order of locks is L, then S[0] or S[1].
+ * place. If its start does not fail, it is ended there by the process Finisher (an expiry, a message, a
+ * reply) or by a canceller. A Finisher leaves the scope while it holds place_lock, as a thread does
+ * that cancels timers by name, or after it has released place_lock. The order of locks is place_lock,
+ * then scope_lock[0] or scope_lock[1].
  *
- * What happens under S[s] is one step: no other lock is taken there, and what S[s] guards is touched
- * nowhere else. Only a mutation holds S[s] for longer. Every other access to shared data is a step of
- * its own; memory is sequentially consistent.
+ * What happens under scope_lock[s] is one step: no other lock is taken there, and what scope_lock[s]
+ * guards is touched nowhere else. Only a mutation holds scope_lock[s] for longer. Every other access to
+ * shared data is a step of its own; memory is sequentially consistent.
  *
  * Parameters (-D):
  *   TASKS           how many tasks each series runs                                  (2)
@@ -41,8 +42,8 @@
 mtype = { NONE, ENOMEM, ECANCELED, ETIMEDOUT };
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED };
 
-byte L;
-byte S[2];
+byte place_lock;
+byte scope_lock[2];
 mtype reason[3] = NONE;
 mtype reg[3] = OUTSIDE;
 bool placed[SERIES];
@@ -52,11 +53,11 @@ bool alive[SERIES];          /* the task that series i runs now exists */
 byte completed[SERIES];      /* how many of its tasks have completed */
 bool nested_alive = true;    /* the scope task and its scope exist */
 byte users_of_nested;        /* cancellers that hold a reference to the nested scope */
-byte won;                    /* cancels of the outer scope that were told that they ended it */
+byte won;                    /* cancels of the outer scope that report that they ended it */
 bool over;                   /* a canceller of the outer scope has returned */
 
 inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
-#define UNDER(s) S[s] == 0
+#define UNDER(s) scope_lock[s] == 0
 inline unlock(mutex) { assert(mutex == _pid); mutex = 0 }
 
 #ifdef NO_RULES
@@ -84,7 +85,7 @@ inline unlock(mutex) { assert(mutex == _pid); mutex = 0 }
 inline give_over(i) {
   d_step {
     assert(alive[i] && !placed[i]);
-    assert(S[0] != _pid && S[1] != _pid);
+    assert(scope_lock[0] != _pid && scope_lock[1] != _pid);
     alive[i] = false;
     completed[i]++
   }
@@ -127,7 +128,7 @@ proctype Series(byte i) {
      if
      :: why != NONE -> give_over(i)  /* refused: it has not entered */
      :: else ->
-        lock(L);
+        lock(place_lock);
 #ifndef MUT_PLACE_IGNORES_REASON
         why = reason[REASON_OF(i)];
 #endif
@@ -136,7 +137,7 @@ proctype Series(byte i) {
         :: why == NONE -> why = ENOMEM  /* the start fails */
         :: else
         fi;
-        unlock(L);
+        unlock(place_lock);
         if
         :: why != NONE ->
            leave(i);
@@ -171,11 +172,11 @@ proctype Series(byte i) {
 proctype Finisher(byte i) {
   bool mine;
   do
-  :: d_step { placed[i] && L == 0 -> L = _pid };
+  :: d_step { placed[i] && place_lock == 0 -> place_lock = _pid };
      placed[i] = false;
      if
-     :: leave(i); unlock(L)
-     :: unlock(L); leave(i)
+     :: leave(i); unlock(place_lock)
+     :: unlock(place_lock); leave(i)
      fi;
      if
      :: mine -> give_over(i)
@@ -188,10 +189,10 @@ proctype Finisher(byte i) {
 /* Registration i of scope s is being called: no lock is held, but for a mutation. */
 inline call(i, why) {
   assert(alive[i] && why == reason[REASON_OF(i)]);
-  lock(L);
+  lock(place_lock);
   taken = placed[i];
   placed[i] = false;
-  unlock(L);
+  unlock(place_lock);
   if
   :: taken -> leave(i); RULE(!mine)
   :: else
@@ -210,14 +211,14 @@ inline cancel_tasks(s, first, last, why) {
        mine = reg[i] == ENTERED;
        reg[i] = (mine -> CALLED : reg[i]);
 #ifdef MUT_CALLS_UNDER_MUTEX
-       S[s] = (mine -> _pid : 0)
+       scope_lock[s] = (mine -> _pid : 0)
 #endif
      };
      if
      :: mine ->
         call(i, why);
 #ifdef MUT_CALLS_UNDER_MUTEX
-        unlock(S[s]);
+        unlock(scope_lock[s]);
 #endif
         d_step {
           UNDER(s) ->

@@ -3,15 +3,15 @@
  * a queue, a connection, each with an end of its own.
  *
  * The names are those of the code:
- *   H           the ClientHub lock, which guards resolving
- *   D           the Resolver lock, which guards listed
- *   E           the ClientEndpoint lock, which guards queued
- *   C           the Channel lock, which guards carried; told is ClientConnection::cancel_error_
- *   X           the SessionLocation lock, which guards place
- *   reg         the registration of the task's series in its scope (CancelRegistration::state_)
- *   scope_ended  the scope has a reason, which is the end_reason() of the exchange. The mutex of the
- *               scope is a leaf and guards nothing else but reg, so each use of it is one step
- *               (scope.pml)
+ *   hub_lock       the ClientHub lock, which guards resolving
+ *   resolver_lock  the Resolver lock, which guards listed
+ *   endpoint_lock  the ClientEndpoint lock, which guards queued
+ *   channel_lock   the Channel lock, which guards carried; cancel_stored is ClientConnection::cancel_error_
+ *   location_lock  the SessionLocation lock, which guards place
+ *   reg            the registration of the task's series in its scope (CancelRegistration::state_)
+ *   scope_ended    the scope has a reason, which is the end_reason() of the exchange. The mutex of the
+ *                  scope is a leaf and guards nothing else but reg, so each use of it is one step
+ *                  (scope.pml)
  *
  * One session. The look-up, the queue and the server may each go on at any moment, or never. Every
  * other access to shared data is a step of its own; memory is sequentially consistent.
@@ -28,8 +28,9 @@
 
 mtype = { OUTSIDE, ENTERED, CALLED, HANDED_OVER };
 
-byte H = NOBODY, D = NOBODY, E = NOBODY, C = NOBODY, X = NOBODY;
-bool scope_ended, resolving, listed, queued, carried, told;
+byte hub_lock = NOBODY, resolver_lock = NOBODY, endpoint_lock = NOBODY;
+byte channel_lock = NOBODY, location_lock = NOBODY;
+bool scope_ended, resolving, listed, queued, carried, cancel_stored;
 mtype reg = OUTSIDE;
 byte place = NOWHERE;
 
@@ -57,7 +58,7 @@ inline post() {
 
 /* Under the lock of the place. */
 inline arrive(where, refused) {
-  LOCK(X);
+  LOCK(location_lock);
   d_step { USE; TOUCH; refused = scope_ended };
 #ifdef MUT_ARRIVES_UNSEEN
   refused = false;
@@ -66,13 +67,13 @@ inline arrive(where, refused) {
   :: !refused -> place = where
   :: else
   fi;
-  UNLOCK(X)
+  UNLOCK(location_lock)
 }
 
 inline leave() {
-  LOCK(X);
+  LOCK(location_lock);
   d_step { USE; place = NOWHERE };
-  UNLOCK(X)
+  UNLOCK(location_lock)
 }
 
 /* ClientSession::end, by the owner of the session; WFClientTask::ended. Needs the local posts. */
@@ -95,14 +96,14 @@ inline line_up() {
   leave();
 #ifdef MUT_ARRIVES_BEFORE_THE_LOCK
   arrive(IN_QUEUE, refused);
-  LOCK(E);
+  LOCK(endpoint_lock);
 #else
-  LOCK(E);
+  LOCK(endpoint_lock);
   arrive(IN_QUEUE, refused);
 #endif
   if
-  :: refused -> UNLOCK(E); end_session()
-  :: else -> queued = true; UNLOCK(E)
+  :: refused -> UNLOCK(endpoint_lock); end_session()
+  :: else -> queued = true; UNLOCK(endpoint_lock)
   fi
 }
 
@@ -114,27 +115,27 @@ proctype Maker() {
   :: refused -> alive = false; post(); goto done
   :: else
   fi;
-  LOCK(H);
+  LOCK(hub_lock);
   arrive(AT_LOOK_UP, refused);
   if
-  :: refused -> UNLOCK(H); end_session(); goto done
-  :: else -> resolving = true; UNLOCK(H)
+  :: refused -> UNLOCK(hub_lock); end_session(); goto done
+  :: else -> resolving = true; UNLOCK(hub_lock)
   fi;
-  LOCK(D);
+  LOCK(resolver_lock);
   listed = true;
-  UNLOCK(D);
+  UNLOCK(resolver_lock);
 #ifndef MUT_NOBODY_TAKES_BACK
   /* ClientHub::take_back_if_over */
-  LOCK(H);
+  LOCK(hub_lock);
   if
   :: resolving && scope_ended ->
-     LOCK(D);
+     LOCK(resolver_lock);
      d_step { mine = listed; listed = false };
-     UNLOCK(D);
+     UNLOCK(resolver_lock);
      resolving = resolving && !mine
   :: else
   fi;
-  UNLOCK(H);
+  UNLOCK(hub_lock);
   if
   :: mine -> end_session()
   :: else
@@ -152,14 +153,14 @@ proctype Resolver() {
   :: over -> goto done
   :: goto done
   fi;
-  LOCK(D);
+  LOCK(resolver_lock);
   d_step { mine = listed; listed = false };
-  UNLOCK(D);
+  UNLOCK(resolver_lock);
   if
   :: mine ->
-     LOCK(H);
+     LOCK(hub_lock);
      d_step { TOUCH; resolving = false };
-     UNLOCK(H);
+     UNLOCK(hub_lock);
      line_up()
   :: else
   fi;
@@ -178,47 +179,47 @@ proctype Queue() {
      :: late = true
      :: late = false
      fi;
-     LOCK(E);
+     LOCK(endpoint_lock);
      d_step { mine = queued; queued = false };
-     UNLOCK(E);
+     UNLOCK(endpoint_lock);
      if
      :: mine && late -> end_session()
      :: mine && !late ->
-        LOCK(C);
+        LOCK(channel_lock);
         arrive(ON_CONNECTION, refused);
         if
         :: refused ->
            /* ClientConnection::send_request: its caller ends the session */
-           UNLOCK(C);
+           UNLOCK(channel_lock);
            end_session()
         :: true ->
            /* ClientConnection::start: the connection takes the session, and ends it */
-           d_step { TOUCH; carried = true; told = refused };
-           UNLOCK(C)
+           d_step { TOUCH; carried = true; cancel_stored = refused };
+           UNLOCK(channel_lock)
         fi
      :: else
      fi
   od
 }
 
-/* ClientConnection on its poller's thread: the response, a failure that is tried again, or told. */
+/* ClientConnection on its poller's thread: the response, a failure that is tried again, or a cancel. */
 proctype Connection() {
   bool mine, refused, shall, posts;
   do
   :: over -> break
   :: !silent -> silent = true
-  :: carried && told ->
-     LOCK(C);
-     d_step { mine = carried && told; carried = carried && !mine };
-     UNLOCK(C);
+  :: carried && cancel_stored ->
+     LOCK(channel_lock);
+     d_step { mine = carried && cancel_stored; carried = carried && !mine };
+     UNLOCK(channel_lock);
      if
      :: mine -> end_session()
      :: else
      fi
   :: carried && !silent ->
-     LOCK(C);
-     d_step { mine = carried; carried = false; told = false };
-     UNLOCK(C);
+     LOCK(channel_lock);
+     d_step { mine = carried; carried = false; cancel_stored = false };
+     UNLOCK(channel_lock);
      if
      :: mine && !retried ->
         /* ClientSession::failed */
@@ -246,36 +247,36 @@ proctype ScopeCanceller() {
   };
   if
   :: called ->
-     LOCK(X);
+     LOCK(location_lock);
      d_step { USE; found = place };
-     UNLOCK(X);
+     UNLOCK(location_lock);
      if
      :: found == AT_LOOK_UP ->
-        LOCK(H);
+        LOCK(hub_lock);
         if
         :: resolving ->
-           LOCK(D);
+           LOCK(resolver_lock);
            d_step { mine = listed; listed = false };
-           UNLOCK(D);
+           UNLOCK(resolver_lock);
            resolving = resolving && !mine
         :: else
         fi;
-        UNLOCK(H)
+        UNLOCK(hub_lock)
      :: found == IN_QUEUE ->
-        LOCK(E);
+        LOCK(endpoint_lock);
 #ifdef MUT_CANCELLER_LEAVES_IT_IN_THE_QUEUE
         mine = queued;
 #else
         d_step { mine = queued; queued = false };
 #endif
-        UNLOCK(E)
+        UNLOCK(endpoint_lock)
      :: found == ON_CONNECTION ->
-        LOCK(C);
-        d_step { told = told || carried };
+        LOCK(channel_lock);
+        d_step { cancel_stored = cancel_stored || carried };
 #ifdef MUT_CANCELLER_TAKES_FROM_CONNECTION
         mine = carried;
 #endif
-        UNLOCK(C)
+        UNLOCK(channel_lock)
      :: else
      fi;
      if
@@ -306,7 +307,8 @@ init {
   timeout;
   over = true;
   (_nr_pr == 1);
-  assert(H == NOBODY && D == NOBODY && E == NOBODY && C == NOBODY && X == NOBODY);
+  assert(hub_lock == NOBODY && resolver_lock == NOBODY && endpoint_lock == NOBODY);
+  assert(channel_lock == NOBODY && location_lock == NOBODY);
   assert(callbacks <= 1 && (callbacks == 1 || !called));
   assert(callbacks == freed && (!freed || !alive));
   assert(callbacks == 0 || reg == OUTSIDE)

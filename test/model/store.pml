@@ -79,15 +79,15 @@ byte stage[TIMERS], fence[TIMERS], last_fence;
 bool marked[TIMERS], over[TIMERS];
 byte known[REQUESTS], answer[REQUESTS * TIMERS];
 
-/* Ghosts. An answer that was told or has become true is the answer for ever. */
+/* Ghosts. An answer that was given or has become true stays the answer. */
 byte holder[TIMERS];  /* the worker whose lease is live */
 bool no_more[TIMERS]; /* a cancel has found a run: no further one may follow */
-bool carried_out[REQUESTS], is_told[REQUESTS], told_never[REQUESTS], finished;
+bool carried_out[REQUESTS], is_answered[REQUESTS], answered_never[REQUESTS], finished;
 
 #define LIVE(t) (stage[t] == LEASED && !over[t])
 #define HAS_ENDED(t) (stage[t] == DONE || stage[t] == CANCELLED)
-/* Whether somebody was told that a cancel has ended the timer. */
-#define PROMISED(r, t) (IS_CANCEL(r) && is_told[r] && \
+/* Whether an answer says that a cancel has ended the timer. */
+#define PROMISED(r, t) (IS_CANCEL(r) && is_answered[r] && \
                         (answer[(r) * TIMERS + t] == WON || answer[(r) * TIMERS + t] == WON_AFTER))
 
 /* The process dies, or what it sends gets lost; or it goes on. */
@@ -127,7 +127,7 @@ inline make_wait(t) {
 /* `verdicts` are the answer. They do not depend on how often somebody asks. */
 inline settle(r) {
   for (i : 0 .. TIMERS - 1) {
-    assert(!(is_told[r] || carried_out[r]) || answer[r * TIMERS + i] == verdicts[i]);
+    assert(!(is_answered[r] || carried_out[r]) || answer[r * TIMERS + i] == verdicts[i]);
     answer[r * TIMERS + i] = verdicts[i]
   }
   i = 0
@@ -135,9 +135,9 @@ inline settle(r) {
 
 /* Tells `verdicts` to whoever has sent the request. */
 inline tell(r) {
-  assert(!told_never[r]);
+  assert(!answered_never[r]);
   settle(r);
-  is_told[r] = true
+  is_answered[r] = true
 }
 
 /* Sets `verdicts` to what the request finds. */
@@ -199,7 +199,7 @@ inline reschedule_timer(t, verdict) {
 
 /* Carries out `verdicts`. */
 inline apply(r) {
-  assert(!carried_out[r] && !told_never[r]);
+  assert(!carried_out[r] && !answered_never[r]);
   settle(r);
   carried_out[r] = true;
   if
@@ -266,8 +266,8 @@ ask:
 #ifndef MUT_ID_NOT_USED_UP
          known[r] = USED_UP;
 #endif
-         assert(!is_told[r]);
-         told_never[r] = true
+         assert(!is_answered[r]);
+         answered_never[r] = true
       fi
     }
   };
@@ -465,12 +465,12 @@ init {
     }
     for (i : 0 .. REQUESTS - 1) {
       /* A receipt holds, whoever has died. */
-      assert(!is_told[i] || carried_out[i]);
-      assert(!told_never[i] || !carried_out[i]);
+      assert(!is_answered[i] || carried_out[i]);
+      assert(!answered_never[i] || !carried_out[i]);
       for (t : 0 .. TIMERS - 1) {
         assert(!PROMISED(i, t) || stage[t] == CANCELLED);
-        assert(!is_told[i] || answer[i * TIMERS + t] != STORED || stage[t] != ABSENT);
-        assert(!is_told[i] || answer[i * TIMERS + t] != AFTER_RUN || stage[(t + 1) % TIMERS] != ABSENT)
+        assert(!is_answered[i] || answer[i * TIMERS + t] != STORED || stage[t] != ABSENT);
+        assert(!is_answered[i] || answer[i * TIMERS + t] != AFTER_RUN || stage[(t + 1) % TIMERS] != ABSENT)
       }
     }
   }

@@ -2,12 +2,12 @@
  * The protocol of the cancellable named timer: create, replace, start, cancel, expire, stop, dismiss.
  *
  * The names are those of docs/timer-protocol.md and of the code:
- *   P         the PollerTimers lock (one for each timer queue)
- *   B         the NameRegistry lock of the name's shard
- *   flag      the atomic on which start and cancel meet
- *   removed   guarded by P: the node has left the queue, or will never enter it
- *   stopped   guarded by P: nothing enters the queue any more
- *   linked    guarded by B: the node is in its name's list
+ *   timers_lock    the PollerTimers lock (one for each timer queue)
+ *   registry_lock  the NameRegistry lock of the name's shard
+ *   flag           the atomic on which start and cancel meet
+ *   removed        guarded by timers_lock: the node has left the queue, or will never enter it
+ *   stopped        guarded by timers_lock: nothing enters the queue any more
+ *   linked         guarded by registry_lock: the node is in its name's list
  *
  * All timers of the model bear one name. A timer may be due at any moment after it was queued, or
  * never. Memory is sequentially consistent. An assertion and its ghost state belong to the step they
@@ -28,8 +28,8 @@
  *   TIMERS        timers in all; the callback of t creates and starts t + OWNERS   (OWNERS)
  *   CANCELLERS    1: cancel_by_name(name); 2: that and cancel_by_name(name, 1)          (2)
  *   WITH_REPLACE  owners create their timers with WF_TIMER_REPLACE
- *   QUEUES        pollers, each with its P and its queue; timer t uses t % QUEUES       (1)
- *   CHUNK         timers that a canceller takes in one hold of B                        (1)
+ *   QUEUES        pollers, each with its timers_lock and its queue; timer t uses t % QUEUES     (1)
+ *   CHUNK         timers that a canceller takes in one critical section               (1)
  *   WITH_STOP     one thread stops every poller
  *   WITH_DISMISS  an owner may dismiss its timer instead of starting it
  *   WITH_DUE      a timer may be due when it is started: then it never enters the queue
@@ -84,18 +84,18 @@
 #define NO_TIMER 255
 #define BIT_OF(t) (1 << (t))
 #define QUEUE_OF(t) ((t) % QUEUES)
-#define P_OF(t) P[QUEUE_OF(t)]
+#define timers_lock_of(t) timers_lock[QUEUE_OF(t)]
 #if QUEUES == 1
-#define HOLDS_A_P (P[0] == _pid)
+#define HOLDS_TIMERS_LOCK (timers_lock[0] == _pid)
 #else
-#define HOLDS_A_P (P[0] == _pid || P[1] == _pid)
+#define HOLDS_TIMERS_LOCK (timers_lock[0] == _pid || timers_lock[1] == _pid)
 #endif
 
 mtype = { NONE, SUCCESS, ABORTED, ECANCELED, DUE };
 
 /* Mutexes: the process that holds it, or NOBODY. */
-byte P[QUEUES];
-byte B;
+byte timers_lock[QUEUES];
+byte registry_lock;
 
 /* The poller and the shard. A queue is the set of its nodes: any of them may be the next due. */
 bool stopped[QUEUES];
@@ -166,7 +166,7 @@ proctype Poller(byte queue) {
   byte batch, next;
   do
   :: SECTION {
-       lock(P[queue]);
+       lock(timers_lock[queue]);
        if
        :: stopped[queue]
        :: else ->
@@ -180,7 +180,7 @@ proctype Poller(byte queue) {
           }
        fi;
 #ifndef MUT_EXPIRE_HOLDS_P
-       unlock(P[queue])
+       unlock(timers_lock[queue])
 #endif
      };
      next = 0;
@@ -189,11 +189,11 @@ proctype Poller(byte queue) {
      :: else -> settle_batch(SUCCESS)
      fi;
 #ifdef MUT_EXPIRE_HOLDS_P
-     unlock(P[queue])
+     unlock(timers_lock[queue])
 #endif
   od;
 #ifdef MUT_EXPIRE_HOLDS_P
-  unlock(P[queue]);
+  unlock(timers_lock[queue]);
 #endif
   next = 0;
   d_step { was_linked = false; verdict = NONE; ended++ }
@@ -209,13 +209,13 @@ proctype Stopper() {
   :: else ->
 #ifndef MUT_STOP_DRAINS_FIRST
      SECTION {
-       lock(P[queue]);
-       d_step { RULE(P[queue] == _pid); stopped[queue] = true };
-       unlock(P[queue])
+       lock(timers_lock[queue]);
+       d_step { RULE(timers_lock[queue] == _pid); stopped[queue] = true };
+       unlock(timers_lock[queue])
      };
 #endif
      SECTION {
-       lock(P[queue]);
+       lock(timers_lock[queue]);
        d_step {
          for (next : 0 .. (TIMERS - 1)) {
            if
@@ -224,13 +224,13 @@ proctype Stopper() {
            fi
          }
        };
-       unlock(P[queue])
+       unlock(timers_lock[queue])
      };
      settle_batch(ABORTED);
 #ifdef MUT_STOP_DRAINS_FIRST
-     lock(P[queue]);
+     lock(timers_lock[queue]);
      stopped[queue] = true;
-     unlock(P[queue]);
+     unlock(timers_lock[queue]);
 #endif
      queue++
   od;
@@ -253,7 +253,7 @@ inline linked_set(set) {
 /* Is there one more timer to take in this hold of the NameRegistry lock? It is `head`, the oldest. */
 inline look_at_head() {
   d_step {
-    RULE(B == _pid);
+    RULE(registry_lock == _pid);
     found = false;
     if
     :: took < CHUNK && count < max && len(names_list) > 0 ->
@@ -291,17 +291,17 @@ inline unlink_and_meet_start() {
 /* Start came first: the thread that removes the timer from the queue completes it. */
 inline take_out_of_queue() {
 #ifdef MUT_CANCEL_RELEASES_B
-  unlock(B);
+  unlock(registry_lock);
 #endif
   SECTION {
 #ifndef MUT_CANCEL_WITHOUT_P
-    lock(P_OF(head));
+    lock(timers_lock_of(head));
 #endif
-    d_step { RULE(P_OF(head) == _pid); TOUCH(head); was_removed = removed[head] };
+    d_step { RULE(timers_lock_of(head) == _pid); TOUCH(head); was_removed = removed[head] };
     if
     :: !was_removed ->
        d_step {
-         RULE(P_OF(head) == _pid);
+         RULE(timers_lock_of(head) == _pid);
          TOUCH(head);
          assert(queued[head]);
          queued[head] = false;
@@ -315,7 +315,7 @@ inline take_out_of_queue() {
 #endif
     fi;
 #ifndef MUT_CANCEL_WITHOUT_P
-    unlock(P_OF(head))
+    unlock(timers_lock_of(head))
 #endif
   };
 #ifdef MUT_CANCEL_RELEASES_B
@@ -380,7 +380,7 @@ proctype Canceller(byte max; byte own) {
 #endif
         look_at_head()
      od;
-     unlock(B);
+     unlock(registry_lock);
 #ifdef MUT_CANCEL_TOUCHES_REMOVED
      if
      :: was_removed -> TOUCH(head)
@@ -470,6 +470,6 @@ init {
 #ifdef WITH_REPLACE
     assert(waiting <= 1);
 #endif
-    assert(B == NOBODY)
+    assert(registry_lock == NOBODY)
   }
 }

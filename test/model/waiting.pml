@@ -3,15 +3,15 @@
  * the canceller of the scope.
  *
  * The names are those of docs/task-internals.md and of the code:
- *   parts     the atomic in which they meet: started, claimed, published, aborted, cancelled, and of a
- *             task that was cancelled part_ended, part_late
- *   W         the WaitingTasks lock of the list of started tasks, which guards in_list
- *   B         the NameRegistry lock of the name's shard, which guards linked
- *   ended     Runtime::waits_ended()
- *   reg       the registration of the series in its scope (CancelRegistration::state_)
- *   scope_ended  the scope has a reason. Its mutex is a leaf and guards nothing else but reg, so each
- *             use of it is one step (scope.pml)
- *   users     of a selector: the task, and its candidates as one
+ *   parts          the atomic in which they meet: started, claimed, published, aborted, cancelled, and
+ *                  of a task that was cancelled part_ended, part_late
+ *   waiting_lock   the WaitingTasks lock of the list of started tasks, which guards in_list
+ *   registry_lock  the NameRegistry lock of the name's shard, which guards linked
+ *   ended          Runtime::waits_ended()
+ *   reg            the registration of the series in its scope (CancelRegistration::state_)
+ *   scope_ended    the scope has a reason. Its mutex is a leaf and guards nothing else but reg, so each
+ *                  use of it is one step (scope.pml)
+ *   users          of a selector: the task, and its candidates as one
  *
  * One task. By default one sender holds a pointer to it, as to an anonymous task. Every access to
  * shared data is a step of its own; memory is sequentially consistent. An assertion and its ghost
@@ -20,7 +20,7 @@
  * Parameters (-D):
  *   NAMED         two senders that know its name only
  *   SELECTOR      two candidates that hold pointers, each of which submits a message or null
- *   UNTOLD        nothing is delivered
+ *   UNDELIVERED        nothing is delivered
  *   WITH_STOP     one thread ends the waits
  *   WITH_SCOPE    the series runs in a scope, and one thread cancels that (rule 9)
  *   WITH_DISMISS  the owner may drop the task instead of starting it (NAMED, SELECTOR)
@@ -31,7 +31,7 @@
 
 /* Shared data. */
 bool started, claimed, published, aborted;
-byte W = NOBODY, B = NOBODY;
+byte waiting_lock = NOBODY, registry_lock = NOBODY;
 bool in_list, linked;
 bool ended;
 #ifdef WITH_SCOPE
@@ -118,9 +118,9 @@ inline take_out_of_list() {
 #ifdef MUT_KEEPS_IN_LIST
   skip
 #else
-  LOCK(W);
+  LOCK(waiting_lock);
   d_step { TOUCH; in_list = false };
-  UNLOCK(W)
+  UNLOCK(waiting_lock)
 #endif
 }
 
@@ -231,7 +231,7 @@ inline bring() {
 /* By name: NamedMessageTask::deliver_to. */
 proctype Named() {
   bool wins, owns, mine, found;
-  LOCK(B);
+  LOCK(registry_lock);
   d_step {
     found = linked;
     if
@@ -243,7 +243,7 @@ proctype Named() {
   linked = found;
 #endif
 #ifdef MUT_CLAIMS_WITHOUT_B
-  UNLOCK(B);
+  UNLOCK(registry_lock);
 #endif
   if
   :: found -> bring()
@@ -256,7 +256,7 @@ proctype Named() {
   fi;
 #endif
 #ifndef MUT_CLAIMS_WITHOUT_B
-  UNLOCK(B);
+  UNLOCK(registry_lock);
 #endif
   if
   :: found && owns -> end_task()
@@ -309,9 +309,9 @@ proctype Candidate() {
 
 /* Takes the task out of its name when it is aborted or cancelled: leave_waiting(). */
 inline leave() {
-  LOCK(B);
+  LOCK(registry_lock);
   d_step { TOUCH; linked = false };
-  UNLOCK(B)
+  UNLOCK(registry_lock)
 }
 
 proctype Owner() {
@@ -326,9 +326,9 @@ proctype Owner() {
 #ifdef SELECTOR
      unref();
 #else
-     LOCK(B);
+     LOCK(registry_lock);
      linked = false;
-     UNLOCK(B);
+     UNLOCK(registry_lock);
      alive = false;
 #endif
      goto done
@@ -348,7 +348,7 @@ proctype Owner() {
   fi;
 #endif
   /* WaitingTasks::start: each round is one compare-and-exchange of parts */
-  LOCK(W);
+  LOCK(waiting_lock);
 #ifndef MUT_START_IGNORES_ENDED
   aborts = ended;
 #endif
@@ -360,12 +360,12 @@ proctype Owner() {
     aborted = aborts;
     ends = published || aborts
   };
-  UNLOCK(W);
+  UNLOCK(waiting_lock);
   if
   :: !ends ->
-     LOCK(W);
+     LOCK(waiting_lock);
      d_step { TOUCH; in_list = true };
-     UNLOCK(W)
+     UNLOCK(waiting_lock)
   :: else
   fi;
 #else
@@ -377,7 +377,7 @@ proctype Owner() {
     ends = published || aborts;
     in_list = !ends
   };
-  UNLOCK(W);
+  UNLOCK(waiting_lock);
 #endif
 #ifdef WITH_SCOPE
   if
@@ -409,7 +409,7 @@ proctype Stop() {
 #ifndef MUT_ENDED_AFTER_LIST
   ended = true;
 #endif
-  LOCK(W);
+  LOCK(waiting_lock);
   d_step {
     taken = false;
     if
@@ -427,7 +427,7 @@ proctype Stop() {
     :: else
     fi
   };
-  UNLOCK(W);
+  UNLOCK(waiting_lock);
 #ifdef MUT_ENDED_AFTER_LIST
   ended = true;
 #endif
@@ -487,7 +487,7 @@ init {
 #elif defined(SELECTOR)
     run Candidate();
     run Candidate();
-#elif !defined(UNTOLD)
+#elif !defined(UNDELIVERED)
     run Direct();
 #endif
 #ifdef WITH_STOP

@@ -20,7 +20,7 @@
 // every timer and of every verdict:
 //
 // 1. The callback of a started timer ran once, that of a dropped one never.
-// 2. At most one call was told that it won, and then, and only then, the outcome is ECANCELED.
+// 2. At most one call reported that it won. It did so if, and only if, the outcome is ECANCELED.
 // 3. When a call returned DONE, or cancel_and_wait() returned, the callback had returned or the
 //    timer had been dropped.
 // 4. No timer expired before the time set by the last reschedule that won.
@@ -154,7 +154,7 @@ class HandleRound final : public Round {
     WFTimerTask* const task = timer.task;
     timer.task = nullptr;
     if (timer.dropped) {
-      timer.gone = true;  // before: nobody is told so before it is
+      timer.gone = true;  // set before, so that no call reports it too early
       task->dismiss();
     } else {
       task->start();

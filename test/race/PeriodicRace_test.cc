@@ -17,7 +17,7 @@
 // name, reschedule and list them, ticks end them and the library stops; then an account of each:
 //
 // 1. Its callback ran once, and after it no tick; no two ticks at once, unless they may overlap.
-// 2. At most one call was told that it won, and then, and only then, the outcome is ECANCELED.
+// 2. At most one call reported that it won. It did so if, and only if, the outcome is ECANCELED.
 // 3. SUCCESS only if a tick ended it, ABORTED only if the library stopped.
 
 namespace race {

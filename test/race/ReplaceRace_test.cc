@@ -21,7 +21,7 @@
 // 1. The callback of a started timer ran once, that of a dropped one never.
 // 2. When all have been created at most one has the name.
 // 3. In calm rounds, where nothing else ends them, exactly one has it, and it was never free.
-// 4. Cancels by name were told of no more timers than ended ECANCELED or were dropped.
+// 4. Cancels by name reported no more timers than ended with ECANCELED or were dropped.
 
 namespace race {
 namespace {

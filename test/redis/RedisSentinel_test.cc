@@ -34,7 +34,7 @@ bool is_in_sync(const RedisServer& replica) {
              .find("master_link_status:up") != std::string::npos;
 }
 
-// A Sentinel that names whatever it is told.
+// A Sentinel that names whatever master the test has set.
 struct FakeSentinel {
   FakeSentinel()
       : server(answering([this](const std::vector<std::string>& words, int) {

@@ -277,7 +277,7 @@ TEST(StopWithin, CountsEachReplyOnce) {
   EXPECT_EQ(ends.tasks, 1);
 }
 
-// What was there before such a write goes on leaving, and who waits for room is told.
+// What was there before such a write is still sent, and tasks that wait for room end.
 TEST(StreamRoom, IsFoundAfterAWriteThatHadNone) {
   workflow::UniqueFd listener = test_support::listen_on_loopback(128, 65536);
   const int size = 65536;

@@ -99,7 +99,7 @@ std::string live(uint16_t port, TestRandom& random) {
   return "";
 }
 
-// Connects and sends whatever it may until told to end; whether it is served does not matter.
+// Connects and sends whatever it may until it has to end. Whether it is served does not matter.
 void harass(std::atomic<uint16_t>& port, const std::atomic<bool>& enough, TestRandom random) {
   while (!enough) {
     RawClient client(port);

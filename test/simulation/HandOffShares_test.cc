@@ -110,10 +110,10 @@ void play_computations(uint64_t seed) {
   begun.expect_in_order(kCount);
 }
 
-// The only thread takes all items, and the first of them blocks without saying so. After a tick the
-// others are in the pool again and count as long, so another thread takes them one by one, and then
-// more and more of them. Some tell that they block, and a third thread, and so on, goes on with
-// what is given back, and then with what was already there.
+// The only thread takes all items, and the first of them blocks without saying so. After a look
+// the others are in the pool again and count as long, so another thread takes them one by one, and
+// then more and more of them. Some tell that they block, and a third thread, and so on, goes on
+// with what is given back, and then with what was already there.
 void play_items_that_block(uint64_t seed) {
   static constexpr size_t kCount = 64;
   Simulation simulation(seed, {.handler_threads = 1});
@@ -132,7 +132,7 @@ void play_items_that_block(uint64_t seed) {
     }));
   }
   pool.post(batch);
-  simulation.run_for(3 * HandlerPool::kTickNs);
+  simulation.run_for(3 * HandlerPool::kLookNs);
   EXPECT_EQ(begun.count(), 1U);
   EXPECT_EQ(pool.increase_threads(), 0);
   const auto result = simulation.run();

@@ -1,6 +1,6 @@
-// Periodic timers under every interleaving that many seeds find. Of each timer:
+// Periodic timers under every interleaving that many seeds find. For each timer:
 // 1. The callback ran once, and after it no tick; none while another ran, unless they may overlap.
-// 2. At most one call was told that it won; it was if, and only if, the callback saw ECANCELED.
+// 2. At most one call reported that it won. It did so if, and only if, the callback saw ECANCELED.
 // 3. No tick began before it was due, and every multiple of the period was ticked or missed.
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ class TimerLedger {
 
   WFSimulation& simulation() { return simulation_; }
 
-  // A timer of that name, none if empty. It is taken for dispatched unless told otherwise.
+  // A timer of that name, or without a name if it is empty. By default it is taken for dispatched.
   WFTimerTask* create(const std::string& name, int64_t delay_ns,
                       std::function<void(WFTimerTask*)> then = nullptr) {
     Record& record = records_.emplace_back();
@@ -114,7 +114,7 @@ class TimerLedger {
   }
   std::deque<Record>& records() { return records_; }
 
-  // Until nothing can happen any more. Who was cancelled by then has been told.
+  // Runs until nothing can happen any more. By then each timer that was cancelled has its callback.
   void run() {
     const WFSimulationResult result = simulation_.run();
     EXPECT_TRUE(result.ok()) << result.description;

@@ -59,7 +59,7 @@ class Place {
   const FastDir fast_;
 };
 
-// Timers that come and go at a rate. Of ten, nine are due in an hour and are cancelled a little
+// Timers that come and go at a rate. Nine of ten are due in an hour and are cancelled a little
 // later, and one is due soon and runs.
 class Load {
  public:

@@ -100,7 +100,7 @@ inline std::string random_target(TestRandom& random) {
          "?ms=" + std::to_string(random.below(20));
 }
 
-// Asks one request after the other with the library's client, until told to end. Deletes itself.
+// Sends one request after the other with the library's client, until it has to end. Deletes itself.
 class User {
  public:
   User(Ledger& ledger, const std::atomic<bool>& enough, uint16_t plain, uint16_t tls,

@@ -10,7 +10,7 @@
 
 namespace store_test {
 
-// A backend that fails when it is told to, around one that works. Owns that one.
+// A backend around another one that works. It fails when the test says so. Owns the other one.
 //
 // Used by one thread at a time, like every backend, but for now_us(). Any thread may tell it to
 // fail.
@@ -27,7 +27,7 @@ class FaultyBackend final : public BackendAround {
 
   // Makes the next call of execute() fail in that way.
   void fail_next(Fault fault) { fault_ = fault; }
-  // Makes all calls of execute() fail in that way, until it is told otherwise.
+  // Makes all calls of execute() fail in that way, until the next call of this.
   void fail_always(Fault fault) { always_ = fault; }
   // How often reopen() was called.
   int reopens() const { return reopens_; }

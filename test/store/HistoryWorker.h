@@ -21,7 +21,7 @@
 namespace store_test {
 
 // Asks a store for everything that there is to ask, at random and about 100 names, and writes down
-// what it asked and what it was told: see History.h. Most of what all workers ask at a time is
+// what it asked and what the answers were: see History.h. Most of what all workers ask at a time is
 // about the same few names.
 class HistoryWorker {
  public:

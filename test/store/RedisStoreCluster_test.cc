@@ -426,7 +426,7 @@ TEST(RedisStoreCluster, WhatAReplacedMasterSaysDoesNotCount) {
   ScheduleRequest request = timer(name, kNeverUs);
   StoreFailure failure;
   std::thread client([&] { carry_out(*backend, request, &failure, 2); });
-  // It has noticed the silence, and was told that all is well.
+  // It has noticed the silence, and a node has answered that all is well.
   EXPECT_TRUE(eventually([&] { return questions_to(cluster.node(1)) > asked; }));
   cluster.promote(3);
   cluster.node(0).signal(SIGCONT);

@@ -57,7 +57,7 @@ bool is_in_sync(const RedisServer& replica) {
       [&] { return replication_of(replica).find("master_link_status:up") != std::string::npos; });
 }
 
-// A Sentinel that names whatever it is told.
+// A Sentinel that names whatever master the test has set.
 struct Naming {
   Naming()
       : server(answering([this](const std::vector<std::string>& words, int) {
@@ -199,7 +199,7 @@ TEST_F(RedisStoreReplaced, WhatAReplacedMasterSaysDoesNotCount) {
   ScheduleRequest request = timer("b", kNeverUs);
   StoreFailure failure;
   std::thread client([&] { carry_out(*backend_, request, &failure, 2); });
-  // It has noticed the silence, and was told that all is well.
+  // It has noticed the silence, and the Sentinel has answered that all is well.
   EXPECT_TRUE(eventually([&] { return sentinel_.asked > asked; }));
   replace_the_master();
   client.join();

@@ -454,7 +454,7 @@ TEST_F(SqliteProcesses, OthersAreToldOfWhatIsDueSoonAndOfWhatWasCancelled) {
   ASSERT_EQ(carry_out(*backend, claim()).claimed.size(), 1U);
   carry_out(*backend, cancel("tea"));
   EXPECT_EQ(child->line(), "changed");
-  // The one who tells is not told.
+  // The process that sends the news does not receive it.
   EXPECT_EQ(told_.count(), 0U);
   // And the other way round.
   const auto other = start("store");

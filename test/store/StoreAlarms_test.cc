@@ -11,8 +11,9 @@
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
 
-// When an engine is told that there is something to do: without an engine, and by a clock that the
-// test sets. What is due is told by set(), so no case waits for time to pass.
+// Tests when an engine is notified that there is something to do, without an engine and with a
+// clock that the test sets. set() notifies of times that have come, so no case waits for time to
+// pass.
 
 namespace {
 

@@ -151,7 +151,7 @@ TEST_P(StoreClocks, ARunWhoseLeaseTheClockHasPassedIsNotDropped) {
   ASSERT_TRUE(runs.wait_for(1));
   set_clock(hours(1));
   settle(*store);
-  // It runs again, and the first run is told that its lease is gone.
+  // The timer runs again, and the first run learns that its lease is gone.
   ASSERT_TRUE(runs.wait_for(2));
   EXPECT_EQ(runs.at(1).attempt, 2U);
   EXPECT_GT(runs.at(1).fence, runs.at(0).fence);

@@ -30,7 +30,7 @@ using store_test::SeenRuns;
 using store_test::StorePtr;
 using test_support::eventually;
 
-// Waits in execute() until it is told to go on, and notes how many requests each call has.
+// Waits in execute() until the test lets it go on, and notes how many requests each call has.
 class SlowBackend final : public store_test::BackendAround {
  public:
   struct Sizes {

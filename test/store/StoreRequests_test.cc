@@ -335,7 +335,7 @@ TEST(StoreRequests, CloseWaitsForTheHandlers) {
   gate.open();
   ASSERT_TRUE(closing.done());
   EXPECT_TRUE(closed);
-  // The end of the run was told to the store.
+  // The store has learnt of the end of the run.
   EXPECT_EQ(other->count("").count, 0u);
   EXPECT_EQ(store->stats().acknowledged, 1u);
 }

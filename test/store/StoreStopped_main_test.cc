@@ -120,7 +120,7 @@ TEST(StoreStoppedServer, AServerStoppedForLongerThanALeaseLosesNothing) {
   ASSERT_TRUE(store->schedule({"tea", seconds(0), "kind"}).ok());
   ASSERT_TRUE(runs.wait_for(1));
   server.signal(SIGSTOP);
-  // The handler is told before the lease is lost.
+  // The handler learns of it before the lease is lost.
   ASSERT_TRUE(gate.wait_for_ended(1));
   EXPECT_EQ(gate.errors(), std::vector<int>{ESTALE});
   server.signal(SIGCONT);

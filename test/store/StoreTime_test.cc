@@ -594,7 +594,7 @@ TEST_F(StoreTime, LeasesAreExtendedWhileTheSeriesRuns) {
   });
 }
 
-// A store whose backend fails as long as it is told to.
+// A store whose backend fails as long as the test wants it to.
 struct Faulty {
   explicit Faulty(const std::string& url, const WFStoreOptions& options = {}) {
     store = store_test::open_wrapped(url, options,

@@ -25,9 +25,9 @@ class Authority {
   // The authority's own certificate.
   const std::string& file() const { return file_; }
 
-  // For hosts as in "DNS:example.test" or "IP:127.0.0.1". `valid_s`: from now; negative: expired so
-  // long ago.
-  // `password`: the key is encrypted by it.
+  // Issues a certificate for hosts, which are given as in "DNS:example.test" or "IP:127.0.0.1". It
+  // is valid for `valid_s` seconds from now. If `valid_s` is negative, it expired that long ago.
+  // The key is encrypted by `password`, if there is one.
   Certificate issue(const std::vector<std::string>& hosts, long valid_s = 3600,
                     const char* password = nullptr);
 

@@ -21,7 +21,7 @@ ChildResult run_self(const std::vector<std::string>& environment, std::chrono::s
 // writes to stdout goes to `stdout_fd`. Returns -1 if it cannot be started.
 pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd);
 
-// For the child.
+// Called in the child.
 
 // The value of an environment variable. Empty when it is not set.
 std::string variable(const char* name);

@@ -24,19 +24,20 @@ class WaitPlace;
 
 struct WaitKind {
   const char* name;
-  // Waits for what `bring` brings, and returns how that ended: of a structure, how the wait inside
-  // it ended. Gives back what it has got.
+  // Waits for what `bring` brings, and returns how the wait ended. If the kind is a structure, that
+  // is how the wait inside it ended. Gives back what it has got.
   WFCo<WFEnd> (*wait)(WaitPlace& place);
   // Brings what the wait waits for. May be called at any time, on any thread and several times. If
-  // nobody waits yet it may have no effect, so it is to be called again. Null: the wait ends by
-  // itself at once, or, if its scope ended before it began, with the error of the scope.
+  // nobody waits yet it may have no effect, so it is to be called again. If this is null, the wait
+  // ends by itself at once, or, if its scope ended before the wait began, with the error of the
+  // scope.
   void (*bring)(WaitPlace& place);
   // How the wait ends then.
   WFEnd brought = {WFT_STATE_SUCCESS, 0};
-  // Takes away what is to be brought, before the coroutine begins. May be null.
+  // Called before the coroutine begins: takes away what will be brought. May be null.
   void (*prepare)(WaitPlace& place) = nullptr;
-  // After the end and a call of `bring`: whether what was brought is where it should be. May be
-  // null.
+  // Called after the end and a call of `bring`: whether what was brought is where it should be. May
+  // be null.
   WFCo<bool> (*is_back)(WaitPlace& place) = nullptr;
 };
 
@@ -58,8 +59,8 @@ struct WaitWays {
 // gone.
 class WaitPlace {
  public:
-  // The name is that of everything in it; no other place has it at the same time. Not in a
-  // callback.
+  // `name` becomes the name of everything here. No other object may have it at the same time. Must
+  // not be called in a callback.
   WaitPlace(const WaitKind& kind, std::string name);
   ~WaitPlace();
   WaitPlace(const WaitPlace&) = delete;
@@ -71,31 +72,31 @@ class WaitPlace {
   // The coroutine: it waits, and if its scope ended or the library stopped meanwhile, once more.
   WFCo<> stay();
 
-  // Another coroutine: it loses in wf::any(). Returns whether its frames had gone when that
-  // returned. After it `ended` says how its wait has ended.
+  // A coroutine that loses in wf::any(). Returns whether its frames had gone when wf::any()
+  // returned. After that `ended` says how its wait has ended.
   WFCo<bool> lose();
 
-  // The ways to end it. Each may be gone at any time.
+  // The ways to end the wait. Each may be called at any time.
   void bring();
   void cancel(const WFScope& scope);
   void set_deadline(const WFScope& scope, const WFTimerDue& due);
   void drop();  // cancels its series
   void note_stop() { ways_.stopped = true; }
 
-  // After the end. What is wrong: the outcome does not agree with the ways gone, or a frame is left
-  // or was destroyed twice. Empty if nothing is.
+  // After the end. Returns what is wrong, or an empty text: the outcome does not agree with the
+  // calls above, or a frame is left or was destroyed twice.
   std::string problem() const;
   // After the end and a call of bring(), unless the library has stopped.
   WFCo<bool> nothing_is_lost();
 
-  // How its wait ended. None if it was dropped.
+  // How the wait ended, or nothing if the coroutine was dropped.
   std::optional<WFEnd> ended;
   // How the next wait in the same scope ended, after one that ended early.
   std::optional<WFEnd> again;
 
   // For the kinds ------------------------------------------------------------------------------
 
-  // A local variable of each frame.
+  // Each frame has one as a local variable.
   class Frame {
    public:
     explicit Frame(WaitPlace& place) : place_(place) { place_.frames_begun_++; }
@@ -121,14 +122,15 @@ class WaitPlace {
   void keep_handle(const WFTimerHandle& handle);
   WFTimerHandle handle();
   void keep_selector(WFSelectorTask* selector);
-  // Null but for one call.
+  // Returns null, except for one call.
   WFSelectorTask* take_selector();
   uint16_t port();
   // Answers the request that has come, if one has.
   void answer();
   // Whether there is a connection that answer() has not taken.
   bool is_asked();
-  // The end of a wait for the thing. If that was not what it has got, problem() says so.
+  // Called at the end of a wait for that thing. If the wait has got something else, problem() says
+  // so.
   WFEnd got(const WFEnded<void*>& end);
   // The message of the queue has been received.
   void note_receipt() { received_ = true; }

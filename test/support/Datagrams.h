@@ -17,8 +17,9 @@ namespace server_test {
 
 using test_support::UdpSocket;
 
-// All of a datagram that begins with "="; with "+" more would have to come, with "2" a second
-// message follows, and anything else is refused. An empty datagram is a message.
+// A message that is a whole datagram. The first byte says what it is: "=" begins a message. After
+// "+", more would have to come. After "2", a second message follows. Anything else is refused. An
+// empty datagram is a message.
 class Note : public protocol::ProtocolMessage {
  public:
   int append(const void* buffer, size_t* size) override {

@@ -27,7 +27,7 @@ inline void start_symbolizer() {
 #endif
 }
 
-// How many descriptors this process has open.
+// Returns how many descriptors this process has open.
 inline size_t descriptor_count() {
   start_symbolizer();
   size_t count = 0;
@@ -41,7 +41,7 @@ inline size_t descriptor_count() {
   return count;
 }
 
-// Whether there are soon no more than that.
+// Waits until there are no more than that. Returns false if that takes too long.
 inline bool descriptors_return_to(size_t count) {
   return eventually([count] { return descriptor_count() <= count; });
 }

@@ -28,11 +28,12 @@ void put16(std::string& to, uint32_t value);
 void put32(std::string& to, uint32_t value);
 // Overwrites two bytes of a message.
 void set16(std::string& message, size_t at, uint32_t value);
-// A name as a message has it. Never compressed.
+// Appends a name in the form that messages have, without compression.
 void put_name(std::string& to, const std::string& name);
 void put_record(std::string& to, const DnsRecord& record);
 
-// A message with one question and these records as its answer. `flags` contains the response code.
+// Returns a message with one question and these records as its answer. `flags` contains the
+// response code.
 std::string dns_message(uint32_t id, uint32_t flags, const std::string& name, int type,
                         const std::vector<DnsRecord>& records);
 

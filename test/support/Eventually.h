@@ -8,7 +8,7 @@
 
 namespace test_support {
 
-// Waits until `condition` holds. Returns false when it does not hold in time.
+// Waits until `condition` holds. Returns false if it does not hold in time.
 inline bool eventually(const std::function<bool()>& condition,
                        std::chrono::milliseconds patience = kPatience) {
   const auto end = std::chrono::steady_clock::now() + patience;

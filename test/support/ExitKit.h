@@ -12,9 +12,9 @@
 #include "support/ChildProcess.h"
 #include "workflow/WFTask.h"
 
-// For tests of what happens when a process ends while something is under way. Each test runs its
-// own program again as a child. The child plays the scenario that the environment names, and ends.
-// What the child sees meanwhile it writes to stdout, which is a pipe to the test.
+// This kit is for tests of what happens when a process ends while something is under way. Each test
+// runs its own program again as a child. The child plays the scenario that the environment names,
+// and ends. What the child sees meanwhile it writes to stdout, which is a pipe to the test.
 
 namespace exit_kit {
 
@@ -28,7 +28,7 @@ int run(std::span<const Scenario> scenarios, int argc, char** argv);
 
 // The child's side ------------------------------------------------------------------------------
 
-// The name of the scenario that this process plays. Empty unless it is a child.
+// Returns the name of the scenario that this process plays. Empty unless it is a child.
 std::string_view scenario_name();
 
 using test_support::say;
@@ -98,9 +98,9 @@ using Variables = std::vector<std::string>;  // "NAME=value"
 // Returns what the child said.
 std::string play(const std::string& scenario, const Variables& variables = {});
 
-// As play(), for a scenario that calls begin_exit(). Expects that the stop took less than `limit`,
-// which is less than anything the stop could wait for and more than it takes on a busy machine.
-// Returns what the child said before it said how long the stop took.
+// Does what play() does, for a scenario that calls begin_exit(). Expects that the stop took less
+// than `limit`, which is less than anything the stop could wait for and more than it takes on a
+// busy machine. Returns what the child said before it said how long the stop took.
 std::string play_promptly(const std::string& scenario, const Variables& variables = {},
                           std::chrono::milliseconds limit = std::chrono::seconds(2));
 

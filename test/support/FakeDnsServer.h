@@ -59,21 +59,22 @@ class FakeDnsServer {
   void set(const std::string& name, DnsReply reply);
   // Sets the reply to questions of this type only. It takes precedence over the call above.
   void set(const std::string& name, int type, DnsReply reply);
-  // For names it was not told of.
+  // Sets the reply for names without a reply of their own.
   void set_others(DnsReply reply);
 
   // While held, questions by UDP are kept, and answered when they are released.
   void hold();
   void release();
 
-  // Questions for the name so far, of one type (kDnsA, kDnsAaaa) or, with 0, of both.
+  // Returns the number of questions for the name so far: of one type (kDnsA, kDnsAaaa) or, if
+  // `type` is 0, of both.
   size_t asked(const std::string& name, int type = 0) const;
   size_t asked_in_all() const;
   size_t asked_by_tcp() const;
-  // The ports that questions by UDP came from.
+  // Returns the ports from which questions by UDP came.
   std::vector<uint16_t> ports() const;
-  // Waits until as many questions by UDP for the name have come, and answers to them have been sent
-  // if there are any; false when that takes too long.
+  // Waits until that many questions by UDP for the name have come, and their answers, if there are
+  // any, have been sent. Returns false if that takes too long.
   bool wait_for_questions(const std::string& name, size_t n) const;
 
  private:
@@ -85,9 +86,9 @@ class FakeDnsServer {
   void run();
   void on_datagram();
   void answer(const Question& question);
-  // False when the connection has ended.
+  // Returns false when the connection has ended.
   bool on_stream(int fd);
-  // The messages to send.
+  // Returns the messages to send.
   std::vector<std::string> replies_to(const std::string& query, bool by_tcp);
   bool is_sent_in_bytes(const std::string& query) const;
   DnsReply reply_for(const std::string& name, int type) const;  // under mutex_

@@ -14,13 +14,13 @@ namespace redis_test {
 using client_test::Peer;
 using client_test::RawServer;
 
-// The commands that a client sends, as words. What it sends behind a command is kept for the next
-// call.
+// Reads the commands that a client sends, as words. Bytes that follow a command are kept for the
+// next call.
 class CommandReader {
  public:
   explicit CommandReader(Peer& peer) : peer_(peer) {}
 
-  // Empty at the end of input.
+  // Returns no words at the end of input.
   std::vector<std::string> next() {
     protocol::RedisRequest request;
     for (;;) {

@@ -64,7 +64,7 @@ inline FileOutcome aborted() {
   return {WFT_STATE_ABORTED, 0, -1, true};
 }
 
-// What a system call has just returned, as a task would end.
+// Returns the outcome of a task whose system call has just returned this.
 inline FileOutcome as_outcome(long returned) {
   return returned < 0 ? failure(errno) : success(returned);
 }
@@ -75,7 +75,8 @@ FileOutcome outcome_of(const Task* task) {
           workflow::ThreadContext::current().on_framework_thread()};
 }
 
-// Starts the task, waits for its callback, which replaces its own. A failure when it never comes.
+// Replaces the callback of the task, starts the task, and waits for the callback. The test fails if
+// that never comes.
 template <class Task>
 FileOutcome run_file_task(Task* task) {
   FileOutcome outcome;
@@ -113,8 +114,8 @@ inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// A test of file tasks, once for each backend. Where the kernel offers no io_uring, that backend
-// is threads, too: the facts hold all the same.
+// The base of tests of file tasks, which run once for each backend. If the kernel offers no
+// io_uring, both backends are threads, and the facts hold all the same.
 class OnEachBackend : public testing::TestWithParam<FileBackend> {
  protected:
   explicit OnEachBackend(int max_events = 4096) {

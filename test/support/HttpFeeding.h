@@ -62,7 +62,8 @@ std::string describe(const Message& message) {
   return seen + body_of(message) + "\n" + protocol::HttpUtil::decode_chunked_body(&message);
 }
 
-// Each piece lies in a heap block of exactly its size, so that a sanitizer sees a read beyond it.
+// Each piece is in a heap block of exactly its size, so that a sanitizer sees a read beyond its
+// end.
 template <class Message>
 Outcome feed_pieces(Message& message, std::string_view bytes, const std::vector<size_t>& cuts) {
   Outcome outcome;

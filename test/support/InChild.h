@@ -13,7 +13,7 @@
 
 namespace test_support {
 
-// Says whether every thread but the calling one waits in the kernel.
+// Returns whether every thread except the calling one waits in the kernel.
 inline bool all_others_sleep() {
   const std::string own = std::to_string(::gettid());
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {

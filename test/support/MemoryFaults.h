@@ -22,7 +22,7 @@ inline std::atomic<long> first_failing{0};
 inline std::atomic<long> last_failing{0};
 inline std::atomic<long> allocations{0};
 inline std::atomic<long> failures{0};
-// Whether those of this thread count, too; the library's always do.
+// Whether the allocations of this thread count, too. Those of threads of the library always do.
 inline constinit thread_local bool counts_here = false;
 
 // All memory of the library is malloc's here, so that every allocation can fail.
@@ -36,7 +36,7 @@ inline void arm(long n, long more = 0) {
   last_failing = n + more;
   __atomic_store_n(&armed, true, __ATOMIC_SEQ_CST);
 }
-// How many have failed.
+// Returns how many allocations have failed.
 inline long disarm() {
   __atomic_store_n(&armed, false, __ATOMIC_SEQ_CST);
   return failures;

@@ -31,8 +31,8 @@ struct ProgramOptions {
 // runs. The system ends it if the thread that created it ends for any reason. Not thread-safe.
 class Program {
  public:
-  // `name`: a path, or looked for in the folders of the system. One that cannot be run says so on
-  // stderr.
+  // `name` is a path, or a name that is looked for in the folders of the system. If the program
+  // cannot be run, stderr says so.
   Program(const std::string& name, const std::vector<std::string>& arguments,
           const ProgramOptions& options = {});
   ~Program();
@@ -51,15 +51,17 @@ class Program {
   // Waits until the program has printed `text` `times` times. Returns false if it ends first, or
   // takes too long.
   bool prints(std::string_view text, int times = 1);
-  // The port in the first "127.0.0.1:<port>" printed; 0 when there is none.
+  // Returns the port in the first "127.0.0.1:<port>" that the program prints, or 0 if there is
+  // none.
   uint16_t port();
-  // Its exit code, the negated signal if one ended it; -1000 when it does not end in time.
+  // Waits for the end. Returns the exit code, or the negated signal that ended the program, or
+  // -1000 if it does not end in time.
   int exit_code();
 
  private:
   void spawn(const std::string& path, const std::vector<std::string>& arguments,
              const ProgramOptions& options, int its_stdin, int its_stdout);
-  // False at the end of its output, or at the deadline.
+  // Returns false at the end of the output, or at the deadline.
   bool read_some(std::chrono::steady_clock::time_point deadline);
   int wait_for_end(std::chrono::milliseconds patience);
 
@@ -75,7 +77,7 @@ struct ProgramResult {
   std::string output;
 };
 
-// Runs it with `input` until it ends.
+// Runs a program with `input` as its stdin, until it ends.
 ProgramResult run_program(const std::string& name, const std::vector<std::string>& arguments,
                           const ProgramOptions& options = {}, std::string_view input = {});
 

@@ -13,9 +13,9 @@
 #include "support/TestSeed.h"
 #include "util/Mutex.h"
 
-// For races: tests whose threads do at random what they may do at any time, and which then do an
-// account of everything that happened. A race takes many rounds. All that is random follows from
-// test_seed(), which is printed, and from the number of the round.
+// This kit is for races: tests whose threads make random calls, and which then check an account of
+// everything that happened. A race takes many rounds. All random numbers follow from test_seed(),
+// which is printed, and from the number of the round.
 
 namespace race {
 
@@ -29,20 +29,21 @@ void pause_us(uint64_t us);
 // One round. It begins when it is constructed.
 class Round {
  public:
-  // `runtime` is stopped meanwhile. Null means the process's, which nobody stops.
+  // `runtime` is stopped meanwhile. Null means the runtime of the process, which no thread stops.
   explicit Round(uint64_t number, workflow::Runtime* runtime = nullptr)
       : number_(number), runtime_(runtime) {}
   virtual ~Round() = default;
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
 
-  // Waits until everything has ended, and does the account. Returns what is wrong; empty if
-  // nothing. Called once.
+  // Waits until everything has ended, and checks the account. Returns what is wrong, or an empty
+  // text. Called once.
   virtual std::string finish() = 0;
 
-  // The number of tasks that ended in `state`. After finish().
+  // Returns the number of tasks that ended in `state`. Called after finish().
   virtual size_t outcomes(int state) const = 0;
-  // The number of all tasks. Without those that never ended, unless a round says otherwise.
+  // Returns the number of all tasks. Tasks that never ended do not count, unless a round says
+  // otherwise.
   virtual size_t tasks() const;
 
  protected:
@@ -57,7 +58,7 @@ class Round {
   void start_thread(std::function<void()> body);
   void join_threads();
 
-  // Notes what is wrong unless `holds`. The first word counts. Thread-safe.
+  // If `holds` is false, stores what is wrong. Only the first problem is kept. Thread-safe.
   void require(bool holds, std::string_view what);
   std::string problem() const;
 
@@ -94,7 +95,7 @@ using Begin = std::function<std::unique_ptr<Round>(uint64_t number, workflow::Ru
 Totals run_rounds(uint64_t count, const Begin& begin);
 
 // Runs rounds, each with a runtime of its own that has some threads of each kind. The runtime is
-// stopped at a random moment, at most so long after the round began. `enough`: goes_on() asks it.
+// stopped at a random moment, at most so long after the round began. goes_on() calls `enough`.
 Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin,
                           const Enough& enough = nullptr);
 
@@ -106,7 +107,7 @@ Begin begin(const More&... more) {
   };
 }
 
-// It was a race: each side won more than so many.
+// Returns whether it was a race: each side won more than this number of rounds.
 void expect_each_side_won(const Totals& totals, size_t many);
 
 // A runtime with up to three or four threads of each kind, which this thread uses while it lives.

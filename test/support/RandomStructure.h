@@ -19,9 +19,10 @@ namespace test_support {
 //
 // 1. Each is freed exactly once, and has one callback at most; exactly one if nothing was
 // cancelled.
-// 2. What was dispatched is called back.
-// 3. Whatever ran, the series, parallel, graph, module or repeater that it was in is called back.
-// 4. When a parallel, graph or module is called back, so were all its series.
+// 2. Each task that was dispatched has its callback.
+// 3. If a task ran, the series, parallel, graph, module or repeater that contains it has its
+//    callback.
+// 4. When a parallel, graph or module has its callback, all of its series have had theirs.
 // 5. The callbacks of the tasks of one series never run at once.
 //
 // Callbacks push tasks, sleep, count counters and, if wanted, cancel the series they are in and
@@ -44,9 +45,9 @@ class RandomStructure {
   RandomStructure(const RandomStructure&) = delete;
   RandomStructure& operator=(const RandomStructure&) = delete;
 
-  // Makes the tasks, for the runtime of the calling thread. First.
+  // Makes the tasks, for the runtime of the calling thread. Must be called first.
   void build();
-  // One of both, once.
+  // Exactly one of these two must be called, once.
   void start();
   void dismiss();
 
@@ -54,16 +55,16 @@ class RandomStructure {
   void cancel(size_t branch);
   void open_gate() { gate_->count(); }
 
-  // Counts all counters that wait now, on which others may depend. How many ended.
+  // Counts all counters that wait now, on which other tasks may depend. Returns how many ended.
   int release() { return WFTaskFactory::count_by_name(counter_name_, 1000); }
 
-  // The callback of the root's series has run.
+  // Returns whether the callback of the root's series has run.
   bool ended() const { return root_->callbacks > 0; }
   bool all_freed() const;
   size_t records() const;
   size_t called_back() const;
 
-  // What is wrong; empty if nothing. After the end, when all is freed.
+  // Returns what is wrong, or an empty text. Called after the end, when everything is freed.
   std::string account() const;
 
  private:
@@ -89,7 +90,7 @@ class RandomStructure {
     return TestRandom(options_.seed * 1'000'003 + options_.stream, record->id);
   }
 
-  // A task for a series: of the series, or of the repeater in it.
+  // Returns a task for a series, or for the repeater in it.
   SubTask* make_task(TestRandom& random, int depth, Record* parent);
   SubTask* make_leaf(TestRandom& random, Record* parent, bool acts);
   SubTask* make_parallel(TestRandom& random, int depth, Record* record, size_t branches);

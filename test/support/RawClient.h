@@ -24,7 +24,7 @@
 
 namespace server_test {
 
-// A reply as it came: nothing is made better, so that a test sees what a client sees.
+// A reply as it came from the server. Nothing is corrected, so a test sees what a client sees.
 struct HttpReply {
   std::string version;
   int status = 0;
@@ -32,7 +32,7 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> fields;
   std::string body;  // of a chunked reply without the framing
 
-  // All values of that field, joined by "|"; "" when there is none.
+  // Returns all values of that field, joined by "|". Empty if there is none.
   std::string field(std::string_view name) const {
     std::string values;
     size_t count = 0;
@@ -49,12 +49,12 @@ struct HttpReply {
 // order; a connection cut without a close_notify is kReset.
 enum class Ending { kClosed, kReset, kMoreData, kStillOpen };
 
-// A client that sends the bytes it is told to and takes replies apart strictly. Blocks, with the
-// patience of a test. Not thread-safe.
+// A client that sends the bytes that it is given, and parses replies strictly. Its calls block
+// until the patience of a test ends. Not thread-safe.
 class RawClient {
  public:
   RawClient() = default;
-  // `receive_buffer`: SO_RCVBUF, to be a client that takes little at a time.
+  // `receive_buffer` is SO_RCVBUF, for a client that takes little at a time.
   explicit RawClient(uint16_t port, int receive_buffer = 0) {
     struct sockaddr_in address = test_support::loopback(port);
     connect(reinterpret_cast<const struct sockaddr*>(&address), sizeof address, receive_buffer);
@@ -62,18 +62,19 @@ class RawClient {
   RawClient(const struct sockaddr* address, socklen_t length) { connect(address, length, 0); }
 
   bool connected() const { return fd_.valid(); }
-  // How long to wait for what the server must do; that of a test unless set.
+  // How long to wait for what the server must do. By default it is the patience of a test.
   void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
   int fd() const { return fd_.get(); }
-  // Bytes that left, or are in a buffer of the kernel; over TLS those of records.
+  // The number of bytes that have left or are in a buffer of the kernel. Over TLS it counts the
+  // bytes of records.
   size_t sent() const { return sent_; }
-  // SO_SNDBUF: to notice soon that nobody reads.
+  // Sets SO_SNDBUF, to notice soon that the server does not read.
   void set_send_buffer(int size) {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   }
 
-  // From now on all bytes go over TLS. Not connected any more, and false, when the server does not
-  // agree, or is not one for 127.0.0.1 that `ca_file` vouches for.
+  // From now on all bytes go over TLS. Returns false, and is not connected any more, if the server
+  // does not agree, or has no certificate for 127.0.0.1 that `ca_file` vouches for.
   bool begin_tls(const std::string& ca_file) {
     tls_ = std::make_unique<TlsLayer>(ca_file);
     TlsLayer::Result result;
@@ -90,13 +91,14 @@ class RawClient {
     return connected();
   }
 
-  // False when the peer does not take it all.
+  // Returns false if the peer does not take all of it.
   bool send(std::string_view bytes) {
     if (!tls_) return send_raw(bytes);
     return tls_->write(bytes) && send_records();
   }
 
-  // The next reply; none when the connection ends or nothing comes. `to_head`: it has no body.
+  // Returns the next reply, or nothing if the connection ends or no reply comes. If `to_head` is
+  // set, the reply has no body.
   std::optional<HttpReply> reply(bool to_head = false) {
     HttpReply reply;
     if (!read_head(reply)) return std::nullopt;
@@ -106,12 +108,12 @@ class RawClient {
     return reply;
   }
 
-  // The status of the next reply; 0 when there is none.
+  // Returns the status of the next reply, or 0 if there is none.
   int status() {
     const std::optional<HttpReply> got = reply();
     return got ? got->status : 0;
   }
-  // The body of the next reply, "(none)" when there is none.
+  // Returns the body of the next reply, or "(none)" if there is none.
   std::string body() {
     const std::optional<HttpReply> got = reply();
     return got ? got->body : "(none)";
@@ -134,14 +136,14 @@ class RawClient {
         return Ending::kStillOpen;
     }
   }
-  // Whether the server ended the connection, politely or not.
+  // Returns whether the server has ended the connection, in an orderly way or not.
   bool ended() {
     const Ending how = ending();
     return how == Ending::kClosed || how == Ending::kReset;
   }
   bool silent_for(std::chrono::milliseconds time) { return ending(time) == Ending::kStillOpen; }
 
-  // Takes up to `size` bytes, however they fall; none at the end.
+  // Returns up to `size` bytes, as many as the next read gives. Empty at the end.
   std::string take_text(size_t size) {
     if (input_.empty() && fill(patience_) != Fill::kData) return "";
     const std::string text = input_.substr(0, size);
@@ -150,7 +152,7 @@ class RawClient {
   }
   size_t take(size_t size) { return take_text(size).size(); }
 
-  // Over TLS: a close_notify. The connection beneath stays open.
+  // Sends a close_notify over TLS. The connection beneath stays open.
   void say_goodbye() {
     if (tls_) {
       tls_->end_writing();
@@ -247,7 +249,7 @@ class RawClient {
     }
   }
 
-  // Up to and with the next `mark`, without it in `text`.
+  // Reads up to the next `mark`, and stores what is before it in `text`.
   bool read_until(std::string_view mark, std::string& text) {
     size_t from = 0;
     for (;;) {

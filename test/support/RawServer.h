@@ -24,7 +24,7 @@ class Peer {
     ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
 
-  // The next request with its body, "" at the end of input.
+  // Returns the next request with its body. Empty at the end of input.
   std::string request() {
     size_t end = std::string::npos;
     while ((end = input_.find("\r\n\r\n")) == std::string::npos) {
@@ -56,7 +56,7 @@ class Peer {
   }
   // Whether the client has closed its side.
   bool ended() { return input_.empty() && !fill(); }
-  // Nothing else may be done with it then.
+  // After this call nothing else may be done with the connection.
   void close() { ::shutdown(fd_.get(), SHUT_RDWR); }
   void reset() {
     const struct linger hard = {1, 0};
@@ -79,11 +79,11 @@ class Peer {
   std::string input_;
 };
 
-// Plays a script, written with system calls alone, for each connection: the library is not tested
-// with itself. When destroyed it ends its connections, and waits for the scripts.
+// A server that plays a script for each connection, by system calls alone, so that the library is
+// not tested with itself. The destructor ends the connections and waits for the scripts.
 class RawServer {
  public:
-  // `script(peer, n)`: for the n-th connection, from 0, on a thread of its own.
+  // Calls `script(peer, n)` for the n-th connection, counted from 0, on a thread of its own.
   explicit RawServer(std::function<void(Peer&, int)> script) : script_(std::move(script)) {
     listen_ = test_support::listen_on_loopback();
     port_ = test_support::port_of(listen_.get());

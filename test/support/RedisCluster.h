@@ -47,7 +47,7 @@ class RedisCluster {
       tell(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(kSlots * i / masters_),
                std::to_string(last)});
     }
-    // They would hear of each other, but later.
+    // The nodes would hear of each other anyway, but later.
     for (size_t i = 0; i < nodes_.size(); i++) {
       for (size_t j = i + 1; j < nodes_.size(); j++) {
         tell(i, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[j].port()),
@@ -70,7 +70,7 @@ class RedisCluster {
   size_t masters() const { return masters_; }
   const std::string& id(size_t i) const { return ids_[i]; }
 
-  // `more`: "namespace=..." and so on.
+  // `more` has further parameters, such as "namespace=...".
   std::string store_url(const std::string& more) const {
     std::string url = "redis+cluster://";
     for (const RedisServer& node : nodes_) {
@@ -117,8 +117,8 @@ class RedisCluster {
       tell_until_ok(i, {"CLUSTER", "SETSLOT", number, "NODE", ids_[to]});
     }
     // Two moves in a row whose masters do not know of each other would get the same epoch. And a
-    // node that hears late of the move before this one takes back what it was told here: tell it
-    // again.
+    // node that hears late of the move before this one undoes what this function has set, so this
+    // sets it again.
     EXPECT_TRUE(test_support::eventually([&] {
       bool agrees = every_node_knows_the_epoch_of(to);
       for (size_t i = 0; i < masters_; i++) {
@@ -133,7 +133,7 @@ class RedisCluster {
     moved_[slot] = to;
   }
 
-  // Makes a replica the master, whatever its master says.
+  // Makes a replica the master, even without the agreement of its master.
   void promote(size_t replica) {
     tell(replica, {"CLUSTER", "FAILOVER", "TAKEOVER"});
     EXPECT_TRUE(test_support::eventually(
@@ -155,8 +155,8 @@ class RedisCluster {
     EXPECT_EQ(reply.text, "OK") << words[0] << " " << words[1] << ", state " << reply.state
                                 << ", error " << reply.error;
   }
-  // On a busy machine a node may answer too late, or be told before it has heard of the last
-  // change.
+  // On a busy machine a node may answer too late, or get the command before it has heard of the
+  // last change.
   void tell_until_ok(size_t node, const std::vector<std::string>& words) {
     Reply last;
     EXPECT_TRUE(test_support::eventually([&] {

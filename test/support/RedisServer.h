@@ -61,7 +61,7 @@ class RedisServer {
   // The file of an append-only server to which it appends.
   std::string log_path() const { return dir_.path("appendonlydir/appendonly.aof.1.incr.aof"); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // `userinfo`: as in "user:password@".
+  // `userinfo` is as in "user:password@".
   std::string url(const std::string& userinfo = "", int db = 0) const {
     const std::string number = std::to_string(db);
     switch (options_.on) {

@@ -9,7 +9,7 @@
 
 namespace test_support {
 
-// Resident memory of this process now, in KiB.
+// Returns the resident memory of this process, in KiB.
 inline long resident_kib() {
   long pages = 0;
   long resident = 0;

@@ -27,7 +27,7 @@ using Certificate = std::unique_ptr<X509, Deleter<X509, X509_free>>;
 using Context = std::unique_ptr<SSL_CTX, Deleter<SSL_CTX, SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL, Deleter<SSL, SSL_free>>;
 
-// A certificate that signs itself, for one hour.
+// Returns a self-signed certificate that is valid for one hour.
 inline Certificate certify(EVP_PKEY* key) {
   Certificate certificate(X509_new());
   X509* x509 = certificate.get();
@@ -59,7 +59,7 @@ struct Contexts {
   Context server, client;
 };
 
-// One end's connection: collects what is written back.
+// The connection of one end, which collects what is written back.
 class Wire : public protocol::MessageChannel {
  public:
   int write_now(const void* buf, size_t size) override {
@@ -88,7 +88,8 @@ inline std::string encode(protocol::ProtocolMessage& message) {
   return bytes;
 }
 
-// Feeds `bytes` in pieces of at most `step` as far as they are wanted. `*rest` gets the others.
+// Feeds `bytes` in pieces of at most `step`, as long as the other side takes them. `*rest` gets the
+// remaining bytes.
 inline int append_pieces(protocol::ProtocolMessage& message, const std::string& bytes,
                          size_t step = SIZE_MAX, std::string* rest = nullptr) {
   int result = 0;
@@ -105,7 +106,7 @@ inline int append_pieces(protocol::ProtocolMessage& message, const std::string& 
   return result;
 }
 
-// A message of bytes whose end the test says.
+// A message of bytes. The test says where it ends.
 class Text : public protocol::ProtocolMessage {
  public:
   explicit Text(std::string_view content = "", size_t wanted = SIZE_MAX)

@@ -4,7 +4,7 @@
 
 namespace test_support {
 
-// Whether the test runs under a sanitizer: everything is several times slower and larger then.
+// Whether the test runs under a sanitizer, which makes everything several times slower and larger.
 #if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
 inline constexpr bool kSanitized = true;
 #else

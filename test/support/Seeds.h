@@ -13,10 +13,10 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// How many seeds most scenarios take.
+// The number of seeds for most scenarios.
 inline constexpr uint64_t kSeeds = 800;
 
-// The seed of the scenario that runs, for when the process dies in it.
+// The seed of the scenario that runs. It is printed if the process dies in the scenario.
 inline unsigned long long running_seed = 0;
 
 inline void tell_running_seed() {

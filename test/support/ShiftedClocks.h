@@ -25,12 +25,13 @@ inline std::atomic<int64_t> boottime_shift_ns{0};
 
 // Whether what watches the wall clock is an eventfd from now on, for signal().
 inline std::atomic<bool> signalled_by_hand{true};
-// The errors that the making of a watch, and its adding to an epoll set, answer; 0: none.
+// The errors with which a watch cannot be made, and cannot be added to an epoll set. 0 means that
+// this succeeds.
 inline std::atomic<int> watch_error{0};
 inline std::atomic<int> epoll_error{0};
 
-// What watches were made since reset(), a few at most, and whether the last of them is told when
-// the clock is set.
+// The watches that were made since reset(), a few at most, and whether the last of them is
+// signalled when the clock is set.
 inline std::array<std::atomic<int>, 8> watch_fds{};
 inline std::atomic<size_t> watches{0};
 inline std::atomic<bool> watches_setting{false};
@@ -40,7 +41,7 @@ inline bool is_watch(int fd) {
                      [fd](const std::atomic<int>& watch) { return watch == fd; });
 }
 
-// As they are; who watched has closed his descriptors.
+// Removes all shifts. Called when every watch has closed its descriptors.
 inline void reset() {
   wall_shift_ns = 0;
   boottime_shift_ns = 0;
@@ -51,7 +52,7 @@ inline void reset() {
   std::fill(watch_fds.begin(), watch_fds.end(), -1);
 }
 
-// As the kernel does after the wall clock was set, and when the system resumes.
+// Signals the watches as the kernel does after the wall clock was set, and when the system resumes.
 inline void signal() {
   const uint64_t one = 1;
   for (const std::atomic<int>& watch : watch_fds) {

@@ -107,7 +107,7 @@ inline workflow::StoreBackendOptions options_of(workflow::Clock& clock, uint64_t
   return options;
 }
 
-// Opens a store; null with what is wrong in *message.
+// Opens a store. Returns null if that fails, and stores why in *message.
 inline std::unique_ptr<workflow::SqliteBackend> open_backend(
     const std::string& path, const workflow::StoreBackendOptions& options,
     const workflow::SqliteSettings& settings = {}, std::string* message = nullptr,
@@ -143,7 +143,7 @@ class LayoutTest : public testing::TestWithParam<workflow::SqliteLayout> {
   }
 };
 
-// For names of cases: INSTANTIATE_TEST_SUITE_P.
+// Used for the names of cases by INSTANTIATE_TEST_SUITE_P.
 inline std::string layout_name(const testing::TestParamInfo<workflow::SqliteLayout>& info) {
   return info.param == workflow::SqliteLayout::kOwned ? "Owned" : "Shared";
 }

@@ -7,7 +7,7 @@
 
 namespace test_support {
 
-// How long a test waits for what must happen: far longer than it takes on any machine.
+// How long a test waits for what must happen. This is far longer than it takes on any machine.
 inline constexpr std::chrono::seconds kPatience{60};
 
 // Counts what happens on other threads, and waits for it. Thread-safe.
@@ -24,7 +24,7 @@ class Tally {
     return count_;
   }
 
-  // Waits until the count is at least `n`; false when that takes too long.
+  // Waits until the count is at least `n`. Returns false if that takes too long.
   bool wait_for(size_t n, std::chrono::nanoseconds patience = kPatience) const {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, patience, [this, n] { return count_ >= n; });

@@ -10,17 +10,17 @@ namespace test_support {
 // replayed.
 uint64_t test_seed();
 
-// The number in an environment variable; `fallback` when it is not set.
+// Returns the number in an environment variable, or `fallback` if that is not set.
 int64_t env_number(const char* name, int64_t fallback);
 
-// Random numbers, the same everywhere for the same seed. `stream` tells apart those who draw from
-// one seed: threads, rounds.
+// A generator of random numbers, which are the same on every machine for the same seed. Threads or
+// rounds that draw from one seed have different numbers for `stream`.
 class TestRandom {
  public:
   explicit TestRandom(uint64_t seed, uint64_t stream = 0)
       : engine_(seed * 0x9e3779b97f4a7c15 + stream) {}
 
-  // Uniform in [0, n).
+  // Returns a number that is uniform in [0, n).
   uint64_t below(uint64_t n) { return engine_() % n; }
   int64_t between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low) + 1));

@@ -15,10 +15,10 @@
 
 namespace server_test {
 
-// A task of a user's own kind, which takes part in no scope: it ends only when it is told to.
+// A task of a user's own kind, which takes part in no scope. It ends only when the test ends it.
 class OwnTask final : public WFGenericTask {
  public:
-  // Any thread, once.
+  // Called on any thread, once.
   void end() {
     if (both_.fetch_add(1) == 1) {
       subtask_done();
@@ -41,7 +41,7 @@ inline void echo(WFHttpTask* task) {
   task->get_resp()->append_output_body(text);
 }
 
-// The number after the first "ms=" of the request's target; 0 without one.
+// Returns the number after the first "ms=" of the request's target, or 0 if there is none.
 inline unsigned delay_ms(WFHttpTask* task) {
   const std::string uri = task->get_req()->get_request_uri();
   const size_t at = uri.find("ms=");
@@ -69,7 +69,8 @@ inline std::string transport_name(const testing::TestParamInfo<Transport>& info)
   return info.param == Transport::kTls ? "OverTls" : "InTheClear";
 }
 
-// What servers over TLS show their clients, and what these trust: one for the process.
+// The certificate of servers over TLS, and the authority that their clients trust. There is one for
+// the process.
 struct Credentials {
   test_support::Authority authority;
   test_support::Certificate certificate = authority.issue({"IP:127.0.0.1"});
@@ -84,7 +85,7 @@ inline constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 // A server on 127.0.0.1, started, that counts the requests it is given. Stops when destroyed.
 class TestServer {
  public:
-  // `listen_fd`: to serve on that instead of a socket of its own.
+  // If `listen_fd` is given, serves on that instead of a socket of its own.
   TestServer(http_process_t process, const struct WFServerParams& params, Transport transport,
              int listen_fd = -1)
       : TestServer(std::move(process), params,
@@ -134,7 +135,7 @@ class TestServer {
   bool has_connections(size_t count) {
     return eventually([this, count] { return server_.get_conn_count() == count; });
   }
-  // Whether it still serves: a new connection gets an answer.
+  // Returns whether the server still serves, that is, whether a new connection gets an answer.
   bool serves() {
     const int before = requests_;
     RawClient other = client();

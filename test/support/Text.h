@@ -11,8 +11,9 @@
 
 namespace test_support {
 
-// What is in a file; nothing if it cannot be read. An iterator over the bytes would be compiled
-// with the test, without optimisation, and take far longer than what the library of C++ does here.
+// Returns the content of a file, or nothing if it cannot be read. An iterator over the bytes would
+// be compiled with the test, without optimisation, and take far longer than what the library of C++
+// does here.
 inline std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -20,7 +21,7 @@ inline std::string text_of(const std::filesystem::path& path) {
   return std::move(text).str();
 }
 
-// How often `part` is in `text`.
+// Returns how often `part` is in `text`.
 inline size_t count_of(std::string_view text, std::string_view part) {
   size_t count = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; at += part.size()) {
@@ -29,7 +30,7 @@ inline size_t count_of(std::string_view text, std::string_view part) {
   return count;
 }
 
-// A chunk of an HTTP body that comes in chunks.
+// Returns a chunk of an HTTP body that comes in chunks.
 inline std::string chunk(const std::string& data) {
   char size[32];
   std::snprintf(size, sizeof size, "%zx\r\n", data.size());

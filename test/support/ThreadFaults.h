@@ -12,7 +12,7 @@
 
 namespace test_support {
 
-// Threads that can still be started. A negative number means no limit.
+// The number of threads that can still be started. A negative number means no limit.
 inline std::atomic<int> threads_left{-1};
 
 }  // namespace test_support

@@ -11,7 +11,7 @@
 
 namespace test_support {
 
-// How timers ended, in the order of their callbacks. Thread-safe; outlives the timers.
+// Records how timers ended, in the order of their callbacks. Thread-safe. Must outlive the timers.
 class TimerOutcomes {
  public:
   struct Outcome {
@@ -22,7 +22,7 @@ class TimerOutcomes {
     std::thread::id thread;
   };
 
-  // The callback for a timer that the test calls `tag`.
+  // Returns the callback for a timer that the test calls `tag`.
   timer_callback_t callback(int tag = 0) {
     return [this, tag](WFTimerTask* task) { add(tag, task); };
   }

@@ -24,10 +24,13 @@ namespace race {
 // that do the same, and then an account of every single timer:
 //
 // 1. The callback of a started timer ran exactly once, that of a dropped one never.
-// 2. None expired early; none ran inside a cancelling call.
-// 3. Under a name of its own: cancelled once if the outcome is ECANCELED, else never.
-// 4. Shared names whose timers all start: the cancel counts add up to the ECANCELED outcomes.
-// 5. Shared names whose timers may be dropped: to these at least, plus the dropped ones at most.
+// 2. No timer expired early, and no callback ran inside a call that cancels.
+// 3. A timer with a name of its own was cancelled once if its outcome is ECANCELED, and otherwise
+//    never.
+// 4. For a shared name whose timers all start, the counts of the cancels add up to the number of
+//    ECANCELED outcomes.
+// 5. For a shared name whose timers may be dropped, the counts add up to at least that number, and
+//    at most to that number plus the dropped timers.
 // 6. Nothing is left in the registry.
 //
 // It uses no test framework, so that it also runs while a process exits.
@@ -61,7 +64,7 @@ class TimerRace final : public Round {
     return problem();
   }
 
-  // Also those that were dropped.
+  // Counts those that were dropped, too.
   size_t tasks() const override { return created(); }
   size_t outcomes(int state) const override {
     size_t n = 0;
@@ -227,7 +230,7 @@ class TimerRace final : public Round {
     if (random.one_in(2)) {
       cancel(random.one_in(2) ? kShared : kDropped, random.below(kNames), max);
     } else if (const size_t n = created()) {
-      // Most likely one that is still there.
+      // Most likely it is one that still exists.
       const size_t recent = std::min<size_t>(n, 50);
       cancel(kOwn, n - 1 - random.below(recent), max);
     }
@@ -286,7 +289,7 @@ class TimerRace final : public Round {
 
   // The account ------------------------------------------------------------------------------
 
-  // Until every started timer has ended; false when that takes too long.
+  // Waits until every started timer has ended. Returns false if that takes too long.
   bool end_all() {
     no_more_ = true;
     const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
@@ -327,7 +330,8 @@ class TimerRace final : public Round {
       }
     }
     require(early_ == 0, std::to_string(early_) + " expired early");
-    // A stopped library has no thread left to run the callback of who is cancelled that late.
+    // A stopped library has no thread left to run the callback of a timer that is cancelled that
+    // late.
     require(nested_ == 0 || may_be_aborted(), "a callback ran inside a cancelling call");
     require(workflow::NamedTimerTask::registry().empty(), "a name is left in the registry");
   }

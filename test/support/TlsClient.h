@@ -26,7 +26,7 @@ class TlsClient {
 
   TlsClient(uint16_t port, const Options& options) : raw_(port) {
     context_.reset(SSL_CTX_new(TLS_client_method()));
-    // Old versions can be offered at all only without a security level.
+    // Old versions can be offered only without a security level.
     SSL_CTX_set_security_level(context_.get(), 0);
     SSL_CTX_set_min_proto_version(context_.get(), options.min_version);
     SSL_CTX_set_max_proto_version(context_.get(), options.max_version);
@@ -58,7 +58,7 @@ class TlsClient {
   }
 
   bool connected() const { return connected_; }
-  // Why it is not connected: SSL_R_*.
+  // Why the client is not connected, as SSL_R_*.
   int error() const { return error_; }
   SSL* ssl() { return ssl_.get(); }
   RawClient& raw() { return raw_; }
@@ -77,7 +77,8 @@ class TlsClient {
     return bytes.empty() || SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &sent) == 1;
   }
 
-  // Up to and with `mark`; what there is when the connection ends.
+  // Reads up to `mark`, and returns that with it. If the connection ends before, returns what there
+  // is.
   std::string read_until(std::string_view mark) {
     while (input_.find(mark) == std::string::npos && fill()) {
     }
@@ -89,14 +90,14 @@ class TlsClient {
     }
     return take(std::min(size, input_.size()));
   }
-  // The body of the next reply, which has a Content-Length; "(none)" when there is none.
+  // Returns the body of the next reply, which has a Content-Length, or "(none)" if there is none.
   std::string body() {
     const std::string head = read_until("\r\n\r\n");
     const size_t at = head.find("Content-Length: ");
     return at == std::string::npos ? "(none)"
                                    : read(std::strtoul(head.c_str() + at + 16, nullptr, 10));
   }
-  // Whether the peer has said that no more bytes will come.
+  // Returns whether the peer has announced that no more bytes will come.
   bool ends_in_order() {
     fill();
     return input_.empty() && ended_ == SSL_ERROR_ZERO_RETURN;

@@ -16,7 +16,7 @@ class TlsLayer {
  public:
   enum class Result { kDone, kNeedsRecords, kEnd, kFailed };
 
-  // Only a server that `ca_file` vouches for, as 127.0.0.1, will do.
+  // Accepts only a server whose certificate for 127.0.0.1 `ca_file` vouches for.
   explicit TlsLayer(const std::string& ca_file)
       : context_(SSL_CTX_new(TLS_client_method())), ssl_(nullptr) {
     SSL_CTX_load_verify_file(context_.get(), ca_file.c_str());
@@ -34,12 +34,12 @@ class TlsLayer {
     ERR_clear_error();
     return bytes.empty() || SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) > 0;
   }
-  // No more bytes will be written: close_notify.
+  // Announces by a close_notify that no more bytes will be written.
   void end_writing() {
     ERR_clear_error();
     SSL_shutdown(ssl_.get());
   }
-  // Appends to `bytes`. kEnd: the peer has said that no more will come.
+  // Appends to `bytes`. kEnd means that the peer has announced that no more will come.
   Result read(std::string& bytes) {
     char buffer[16 * 1024];
     ERR_clear_error();
@@ -50,14 +50,14 @@ class TlsLayer {
     return result_of(n);
   }
 
-  // What is to be sent, perhaps nothing.
+  // Returns the records to send, perhaps none.
   std::string take_records() {
     BIO* const out = SSL_get_wbio(ssl_.get());
     std::string records(BIO_ctrl_pending(out), '\0');
     BIO_read(out, records.data(), static_cast<int>(records.size()));
     return records;
   }
-  // What was received.
+  // Takes the records that were received.
   void put_records(std::string_view records) {
     BIO_write(SSL_get_rbio(ssl_.get()), records.data(), static_cast<int>(records.size()));
   }

@@ -16,8 +16,8 @@
 
 namespace test_support {
 
-// A datagram socket on a port of 127.0.0.1, by system calls alone. Blocks; reads end after 20 s, or
-// what is said.
+// A datagram socket on a port of 127.0.0.1, by system calls alone. Reads block until a datagram
+// comes, for 20 s or the time that is given.
 class UdpSocket {
  public:
   UdpSocket() : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
@@ -26,7 +26,7 @@ class UdpSocket {
     port_ = port_of(fd_.get());
     set_patience_ms(20'000);
   }
-  // That sends to this port, and hears nobody else.
+  // Connects the socket: it sends to this port, and receives only from there.
   explicit UdpSocket(uint16_t peer, const char* host = "127.0.0.1") : UdpSocket() {
     struct sockaddr_in address = at(peer);
     ::inet_pton(AF_INET, host, &address.sin_addr);
@@ -52,7 +52,7 @@ class UdpSocket {
                     sizeof address) == static_cast<ssize_t>(bytes.size());
   }
 
-  // The next datagram; nothing in time, or an error: none.
+  // Returns the next datagram, or nothing if none comes in time or there is an error.
   std::optional<std::string> receive(uint16_t* from = nullptr) {
     std::string buffer(65536, '\0');
     struct sockaddr_in address = {};
@@ -66,12 +66,12 @@ class UdpSocket {
     buffer.resize(static_cast<size_t>(n));
     return buffer;
   }
-  // Whether one is there, or comes within this time.
+  // Returns whether a datagram is there, or comes within this time.
   bool has_datagram(int ms) const {
     struct pollfd readable = {fd_.get(), POLLIN, 0};
     return ::poll(&readable, 1, ms) > 0;
   }
-  // Whether nothing comes for so long.
+  // Returns whether no datagram comes for this long.
   bool is_silent(int ms) {
     set_patience_ms(ms);
     const bool silent = !receive();

@@ -117,9 +117,9 @@ class ClientExchange {
   // rest of the response is not wanted: the connection is closed, and the exchange ends as if the
   // response had ended there.
   virtual bool wants_more() { return true; }
-  // Called after bytes have arrived, if more are wanted. Returns what a handler must run before
-  // anything else is read, or null. That runnable calls resume() when it has finished. Until then
-  // it owns the response, the time limits are suspended, and the exchange does not end.
+  // Called after bytes have arrived, if more are wanted. Returns what a handler thread must run
+  // before anything else is read, or null. That runnable calls resume() when it has finished. Until
+  // then it owns the response, the time limits are suspended, and the exchange does not end.
   virtual Runnable *delivery() { return nullptr; }
 
   // Called on the poller's thread after ask_to_send(), and again each time that everything which it
@@ -127,7 +127,8 @@ class ClientExchange {
   // be sent next: some 100 KiB at most.
   virtual void take_more_to_send(std::string * /*bytes*/) {}
 
-  // Called at the end. Returns what a handler must run, or null if another thread posts that.
+  // Called at the end. Returns what a handler thread must run, or null if another thread posts
+  // that.
   virtual Runnable *ended(int state, int error, int timeout_reason) = 0;
 
   // The errno value with which the exchange must end now, or 0. Only used after allow_cancel(). Any
@@ -140,8 +141,8 @@ class ClientExchange {
   virtual ~ClientExchange();
 
   // Starts the exchange, which leads to one call of ended(). That may happen within this call, but
-  // what ended() returns is only posted to the handlers. A failed try that may be repeated is
-  // repeated up to `retry_max` times. May be called again after ended().
+  // what ended() returns is only posted to the handler threads. A failed try that may be repeated
+  // is repeated up to `retry_max` times. May be called again after ended().
   void begin(const ClientTarget &target, int retry_max);
 
   // Called before begin(). From now on, until ended() is called, cancel() may be called. Returns

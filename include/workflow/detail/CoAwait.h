@@ -18,21 +18,21 @@
 template <class T = void>
 class WFCo;
 
-// What `co_await task` gives beside the state and the error. Specialise this for tasks of your own
-// with a static function value(T *task), which is called in the callback of a task that has ended
-// with SUCCESS. Without a specialisation it is what the kinds of this library have: the response of
-// a client's request, the return value of a file operation, the message of a mailbox or selector,
-// the output of a thread task, and what a task's result() returns, which is there after a failure,
-// too.
+// Says what `co_await task` gives beside the state and the error. Specialise this for tasks of your
+// own with a static function value(T *task). It is called in the callback of a task that has ended
+// with SUCCESS. Without a specialisation, `co_await` gives what the kinds of this library have: the
+// response of a client's request, the return value of a file operation, the message of a mailbox or
+// selector, the output of a thread task, or what result() of the task returns. The latter is there
+// after a failure, too.
 template <class T>
 struct WFAwaited {};
 
 namespace workflow {
 
-// The way of coroutines into tasks.
+// Gives coroutines access to what tasks keep private.
 class CoAccess {
  public:
-  // `then` is called after the user's callback of the task, if there is one. If this throws
+  // Makes the task call `then` after the user's callback, if there is one. If this throws
   // std::bad_alloc, the task is dropped.
   template <class TASK, class BASE, class THEN>
   static void add_callback(TaskWithCallback<TASK, BASE> *task, THEN then) {
@@ -56,7 +56,8 @@ class CoAccess {
     return co.promise_;
   }
 
-  // The conditional tells how it has ended, and does not cancel its series if it fails.
+  // From now on the conditional stores in `*end` how it has ended, and does not cancel its series
+  // if it fails.
   static void report(WFConditional *conditional, ConditionalEnd *end) { conditional->end_ = end; }
 };
 
@@ -65,7 +66,7 @@ concept CoHasCallback = requires(T *task) {
   CoAccess::add_callback(task, [] {});
 };
 
-// What a task has brought. No result means that there is nothing but a state and an error.
+// Returns what a task has brought. If it returns void, there is nothing but a state and an error.
 template <class T>
 auto co_value(T *task) {
   if constexpr (requires { WFAwaited<T>::value(task); }) {
@@ -90,8 +91,9 @@ auto co_value(T *task) {
 template <class T>
 using CoValue = decltype(co_value(static_cast<T *>(nullptr)));
 
-// What to wait for, made by a function of wf. It owns its task: an exception may come before it is
-// awaited. It is no aggregate, since g++ 12 destroys temporary aggregates in a co_await twice.
+// Something to wait for, which a function of wf has made. It owns its task, because an exception
+// may come before it is awaited. It is not an aggregate, because g++ 12 destroys temporary
+// aggregates in a co_await twice.
 template <class T>
 class [[nodiscard]] CoWork {
  public:
@@ -160,7 +162,7 @@ class CoValueAwaiter {
   WFEnded<CoValue<T>> await_resume() { return std::move(end_); }
 
  private:
-  // The result of a task that has failed says why.
+  // A task that has failed may have a result, which says why.
   static constexpr bool kAlwaysHasResult = requires(T * task) { task->result(); };
 
   CoTask *const waiter_;
@@ -168,8 +170,8 @@ class CoValueAwaiter {
   WFEnded<CoValue<T>> end_;
 };
 
-// The awaiter of a conditional, a guard, or a wait for a resource or a message. If such a task was
-// ended early, the task that it was to run was dropped.
+// The awaiter of a conditional, a guard, or a wait for a resource or a message. If the conditional
+// was ended early, the task that it was to run was dropped.
 class CoConditionalAwaiter {
  public:
   CoConditionalAwaiter(CoTask *waiter, WFConditional *task) : waiter_(waiter), task_(task) {}
@@ -197,7 +199,7 @@ template <class BACK>
 class CoGranted {
  public:
   explicit CoGranted(BACK &&back) : back_(std::move(back)) {}
-  // Nothing was granted, for this reason.
+  // Says that nothing was granted, and why.
   explicit CoGranted(const WFEnd &failed) : end_{failed.state, failed.error, nullptr} {}
   CoGranted(CoGranted &&other) noexcept : end_(other.end_), back_(std::move(other.back_)) {
     other.end_.state = WFT_STATE_UNDEFINED;
@@ -209,7 +211,7 @@ class CoGranted {
 
   void report(WFConditional *task) { CoAccess::report(task, &end_); }
 
-  // To the user, who gives it back from now on.
+  // Passes what was granted to the user, who must give it back from now on.
   WFEnded<void *> give() {
     WFEnded<void *> ended{{end_.state, end_.error}};
     if (ended) ended.value = end_.message;
@@ -222,8 +224,9 @@ class CoGranted {
   std::optional<BACK> back_;
 };
 
-// What the user gets of a result that a coroutine of the library has returned: the same, but for
-// what was granted, also inside the results of wf::all() and wf::any().
+// Turns a result of a coroutine of the library into what the user gets. Only what was granted
+// differs, also inside the results of wf::all() and wf::any(): CoGranted is replaced by its
+// outcome.
 template <class T>
 struct CoGiven {
   using type = T;
@@ -263,8 +266,8 @@ struct CoGiven<WFEnded<T>> {
 };
 
 // The awaiter of something that must be given back, such as a resource. If the coroutine is dropped
-// after that was granted, and before the coroutine has learnt of it, this object gives it back. If
-// RESULT is the CoGranted itself, that is what the wait gives.
+// after that was granted and before the coroutine has gone on, this object gives it back. If RESULT
+// is the CoGranted itself, the wait gives that object.
 template <class BACK, class RESULT>
 class CoGrantAwaiter {
  public:
@@ -291,8 +294,8 @@ class CoGrantAwaiter {
   CoGranted<BACK> granted_;
 };
 
-// A wait for something that must be given back. It cannot be copied, so it is awaited where it is
-// made.
+// A wait for something that must be given back. It cannot be copied, so it must be awaited where it
+// is made.
 template <class BACK, class RESULT = WFEnded<void *>>
 class [[nodiscard]] CoGrant {
  public:
@@ -303,7 +306,8 @@ class [[nodiscard]] CoGrant {
   CoGrantAwaiter<BACK, RESULT> awaiter(CoTask *waiter) {
     return CoGrantAwaiter<BACK, RESULT>(waiter, work_.release(), std::move(back_));
   }
-  // This wait for a coroutine of the library, whose result may never be read.
+  // Returns this wait in the form that coroutines of the library use, whose results may never be
+  // read.
   CoGrant<BACK, CoGranted<BACK>> unseen() { return {work_.release(), std::move(back_)}; }
 
  private:
@@ -354,7 +358,7 @@ class CoGoAwaiter {
   typename T::Ended end_;
 };
 
-// What wf::own_series() gives: nothing waits.
+// The result of wf::own_series(). To await it gives the series at once.
 struct [[nodiscard]] CoOwnSeries {
   struct Awaiter {
     CoTask *waiter;
@@ -365,11 +369,11 @@ struct [[nodiscard]] CoOwnSeries {
   Awaiter awaiter(CoTask *waiter) const { return {waiter}; }
 };
 
-// A series that was not started, as a task. If the series was cancelled, the task has ended with
+// A task that runs a series which was not started. If the series was cancelled, the task ends with
 // SYS_ERROR/ECANCELED.
 class CoSeriesTask final : public TaskWithCallback<CoSeriesTask, TaskBase<ParallelTask>> {
  public:
-  // Takes the series over, also if this throws std::bad_alloc.
+  // Takes the series over, even if this throws std::bad_alloc.
   static CoSeriesTask *create(SeriesWork *series);
   void dispatch() override;
 
@@ -380,8 +384,8 @@ class CoSeriesTask final : public TaskWithCallback<CoSeriesTask, TaskBase<Parall
   SeriesWork *const series_;
 };
 
-// The awaiter of a coroutine, which runs in the series of its caller. What the coroutine throws is
-// thrown here.
+// The awaiter of a coroutine, which runs in the series of its caller. An exception that the
+// coroutine throws is thrown here.
 template <class T, class PROMISE>
 class CoChildAwaiter {
  public:
@@ -411,14 +415,14 @@ class CoChildAwaiter {
 template <class T>
 class CoPromise;
 
-// How a coroutine's promise becomes what its function returns. clang 14 would need the result
-// itself to be movable.
+// Converts a coroutine's promise into what its function returns. It exists because clang 14 would
+// need the result itself to be movable.
 template <class T>
 struct CoReturnObject {
   CoPromise<T> *promise;
 };
 
-// What may be awaited in a coroutine, and how.
+// Says what may be awaited in a coroutine, and by which awaiter.
 class CoAwaits : public CoFrame {
  public:
   template <class T>
@@ -438,7 +442,7 @@ class CoAwaits : public CoFrame {
   auto await_transform(CoWork<T> &&work) {
     return await_transform(work.release());
   }
-  // An object that knows how it is awaited.
+  // For an object that has an awaiter of its own.
   template <class T>
   requires requires(T work, CoTask *task) { work.awaiter(task); }
   auto await_transform(T work) { return work.awaiter(this->task()); }
@@ -449,7 +453,8 @@ class CoAwaits : public CoFrame {
     if (!child) co_misuse("co_await of a coroutine that was awaited before");
     return CoChildAwaiter<T, CoPromise<T>>(this, child);
   }
-  // A coroutine is awaited where its function is called.
+  // A coroutine must be awaited in the expression that calls its function, so a variable that holds
+  // one is refused.
   template <class T>
   void await_transform(WFCo<T> &) = delete;
   template <class T>
@@ -466,12 +471,13 @@ class CoPromise : public CoAwaits {
   requires std::is_convertible_v<U &&, T>
   void return_value(U &&value) { value_.emplace(std::forward<U>(value)); }
 
-  // Once, after the end: what the coroutine has returned, or throws what it has thrown.
+  // Returns what the coroutine has returned, or throws what it has thrown. Called once, after the
+  // end.
   T take() {
     if (auto exception = take_exception()) std::rethrow_exception(std::move(exception));
     return *std::move(value_);
   }
-  // Returns what take() would return, but does not throw. Null if the coroutine has thrown.
+  // Returns what take() would return, but throws nothing. Null if the coroutine has thrown.
   T *result() { return value_ ? &*value_ : nullptr; }
 
  private:

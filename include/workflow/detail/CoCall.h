@@ -17,7 +17,8 @@
 
 namespace workflow {
 
-// A function and arguments to call it with, once. std::reference_wrapper becomes a reference.
+// A function and the arguments for its one call. The function gets a reference for a
+// std::reference_wrapper.
 template <class F, class... A>
 class CoCallable {
  public:
@@ -43,7 +44,7 @@ class CoCallable {
   std::tuple<A...> args_;
 };
 
-// What WFCo<T> returns.
+// The type that a WFCo<T> returns.
 template <class T>
 struct CoResultOf {
   static constexpr bool kIsCoroutine = false;
@@ -54,8 +55,8 @@ struct CoResultOf<WFCo<T>> {
   using type = T;
 };
 
-// Makes the coroutine that a call returns. In a function of its own, so that every wrong function
-// is refused with this message.
+// Makes the coroutine that a call returns. This is a function of its own, so that the compiler
+// refuses every wrong function with this message.
 template <class CALL>
 CoFrame *co_frame_of(CALL call) {
   using Made = CoResultOf<std::invoke_result_t<CALL>>;
@@ -68,7 +69,8 @@ CoFrame *co_frame_of(CALL call) {
   }
 }
 
-// The coroutine that a function makes, when its turn has come.
+// A task that calls a function when its turn has come, and runs the coroutine that the function
+// returns.
 template <class F, class... A>
 class CoCall : public CoTask {
  public:
@@ -85,7 +87,7 @@ class CoCall : public CoTask {
   CoCallable<F, A...> call_;
 };
 
-// The function of a computation, and what it has returned or thrown.
+// A computation that calls a function, and keeps what that has returned or thrown.
 template <class F, class... A>
 class CoComputation : public WFGoTask {
  public:
@@ -95,7 +97,7 @@ class CoComputation : public WFGoTask {
                                   std::invoke_result<F, A...>>::type;
   using Ended = WFEnded<Result>;
 
-  // In the callback. After an early end the function may still be running.
+  // Called in the callback. After an early end the function may still be running.
   void take(Ended *ended) {
     static_cast<WFEnd &>(*ended) = {state, error};
     if (state == WFT_STATE_SUCCESS) {
@@ -113,7 +115,7 @@ class CoComputation : public WFGoTask {
   }
   ~CoComputation() override = default;
 
-  // If the function takes a token.
+  // Used if the function takes a token.
   virtual std::stop_token stop_token() const = 0;
 
  private:
@@ -166,7 +168,7 @@ class CoDetachedTask final : public CoComputation<F, A...> {
     if constexpr (CoDetachedTask::kTakesToken) stop_ = std::stop_source();
   }
 
-  // In the callback.
+  // Called in the callback.
   void take(typename CoDetachedTask::Ended *ended) {
     CoComputation<F, A...>::take(ended);
     if (!*ended) stop_.request_stop();
@@ -184,7 +186,7 @@ template <class T>
 struct CoIsReference : std::false_type {};
 template <class T>
 struct CoIsReference<std::reference_wrapper<T>> : std::true_type {};
-// What a function uses that may outlive its caller: no std::ref().
+// Holds for the arguments of a function that may outlive its caller: none of them is a std::ref().
 template <class... T>
 concept CoCopies = (!CoIsReference<T>::value && ...);
 

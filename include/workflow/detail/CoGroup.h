@@ -32,7 +32,7 @@ class CoBranch : public CoTask {
   CoGroup *group_ = nullptr;  // set when the branch joins it
 };
 
-// How a group has ended.
+// The outcome of a group.
 struct CoGroupEnd {
   static constexpr size_t kNone = SIZE_MAX;
 
@@ -41,16 +41,16 @@ struct CoGroupEnd {
   std::exception_ptr exception;  // the first that was passed to fail()
 };
 
-// Coroutines that run side by side in a scope of their own, as one task. It ends when each of them
-// has ended and its frames are gone. The task always ends with SUCCESS.
+// A task that runs coroutines side by side, in a scope of their own. It ends when each of them has
+// ended and its frames are gone. The state of the task is always SUCCESS.
 //
-// 1. It counts its parts: one for dispatch(), one for each branch, and one for each call of start()
-//    that is under way. Only a part that exists may add another, so 0 is final.
-// 2. Handles of its scope reach it through the scope's host, which is taken away before the group
-//    is deleted.
+// 1. The group counts its parts: one for dispatch(), one for each branch, and one for each call of
+//    start() that is under way. Only a part that exists may add another, so 0 is final.
+// 2. Handles of the scope reach the group through the host of the scope. The host is taken away
+//    before the group is deleted.
 //
-// Threads: add() and dispatch() as for every task; the rest may be called from any thread, in a
-// branch or, for start(), after joining the host.
+// Threads: for add() and dispatch(), the rules of every task hold. All other functions may be
+// called on any thread by a branch, and start() also by a thread that has joined the host.
 class CoGroup final : public TaskWithCallback<CoGroup, TaskBase<ParallelTask>> {
  public:
   // The limit counts from the dispatch (negative: see docs/limits.md). Throws std::bad_alloc.
@@ -58,21 +58,21 @@ class CoGroup final : public TaskWithCallback<CoGroup, TaskBase<ParallelTask>> {
 
   WFScope scope() const;
 
-  // These take the branch over. If they throw std::bad_alloc, it is dropped.
+  // These functions take the branch over. If they throw std::bad_alloc, the branch is dropped.
   //
-  // Before the dispatch.
+  // Called before the dispatch.
   void add(CoBranch *branch);
-  // Begins a branch in the group of that scope, on a handler. Returns false with errno if there is
-  // none that runs; the branch is dropped then.
+  // Begins a branch in the group of that scope, on a handler thread. Returns false with errno if
+  // there is none that runs; the branch is dropped then.
   static bool start(const WFScope &scope, CoBranch *branch);
 
-  // The scope ends with ECANCELED. The first exception counts.
+  // Ends the scope with ECANCELED. Only the first exception is kept.
   void fail(std::exception_ptr exception);
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
-  // The first branch to call this gets true; then the scope ends with ECANCELED.
+  // Returns true for the first branch that calls this, and then the scope ends with ECANCELED.
   bool claim_first(size_t index);
 
-  // For the callback.
+  // Called in the callback.
   const CoGroupEnd &result() const { return end_; }
 
   void dispatch() override;

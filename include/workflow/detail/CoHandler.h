@@ -12,7 +12,7 @@
 
 namespace workflow {
 
-// A request whose handler is a coroutine. What the handler throws is the server's to answer.
+// The coroutine that serves a request (wf::serve()). If it throws, ended() answers the request.
 class CoHandlerBase : public CoTask {
  protected:
   explicit CoHandlerBase(WFHttpTask *request) : request_(request) {}
@@ -27,20 +27,20 @@ class CoHandlerBase : public CoTask {
 template <class F>
 class CoHandler final : public CoHandlerBase {
  public:
-  CoHandler(std::shared_ptr<F> handler, WFHttpTask *request)
-      : CoHandlerBase(request), handler_(std::move(handler)) {}
+  CoHandler(std::shared_ptr<F> function, WFHttpTask *request)
+      : CoHandlerBase(request), function_(std::move(function)) {}
 
  private:
   ~CoHandler() override = default;
 
   CoFrame *make_frame() override {
-    return co_frame_of([this]() -> decltype(auto) { return std::invoke(*handler_, request_); });
+    return co_frame_of([this]() -> decltype(auto) { return std::invoke(*function_, request_); });
   }
 
-  const std::shared_ptr<F> handler_;
+  const std::shared_ptr<F> function_;
 };
 
-// Makes the handler the next task of the request's series.
+// Makes the coroutine the next task of the request's series.
 void serve_request(WFHttpTask *request, CoHandlerBase *handler);
 
 }  // namespace workflow

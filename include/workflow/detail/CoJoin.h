@@ -23,12 +23,14 @@
 #include "workflow/detail/CoGroup.h"
 #include "workflow/detail/Duration.h"
 
-// What wf::all(), any(), each(), within() and scope() are made of: a coroutine that puts branches
-// into a group, waits for it, and collects what they have left in its frame.
+// The parts of wf::all(), any(), each(), within() and scope(). Each of these is a coroutine that
+// puts branches into a group, waits for the group, and collects the results that the branches have
+// left in its frame.
 
 namespace workflow {
 
-// A result as it can be stored: std::monostate for void, std::reference_wrapper for a reference.
+// The type in which a result can be stored: std::monostate for void, std::reference_wrapper for a
+// reference.
 template <class T>
 struct CoStoredOf {
   using type = T;
@@ -44,7 +46,8 @@ struct CoStoredOf<T &> {
 template <class T>
 using CoStored = typename CoStoredOf<T>::type;
 
-// Where a branch leaves its result: in the frame of the coroutine that waits for the group.
+// The place where a branch leaves its result. It is in the frame of the coroutine that waits for
+// the group.
 template <class T>
 struct CoSlot {
   std::optional<CoStored<T>> value;
@@ -85,8 +88,8 @@ struct CoOutcomeOf {
   using Awaiter = decltype(std::declval<CoAwaits &>().await_transform(std::declval<W>()));
   using type = decltype(std::declval<Awaiter &>().await_resume());
 };
-// Owns a work that is not awaited yet: a coroutine that waits for it may be destroyed unbegun. The
-// works of the library own their tasks by themselves.
+// Owns a work that is not awaited yet, because the coroutine that waits for it may be destroyed
+// before it has begun. The works of the library own their tasks themselves.
 template <class W>
 class CoOwned {
  public:
@@ -129,8 +132,8 @@ WFCo<typename CoOutcomeOf<W>::type> co_await_task(CoOwned<W> work) {
   }
 }
 
-// An owner of a work. Nothing throws here, so of several works all have owners before the first
-// coroutine is made that may lack memory.
+// Returns an owner of a work. This throws nothing. So all of several works have owners before the
+// first coroutine is made, which may fail for lack of memory.
 template <class T>
 CoUnstarted<T> co_own(WFCo<T> &co) {
   CoPromise<T> *const frame = CoAccess::release(co);
@@ -142,7 +145,7 @@ CoOwned<W> co_own(W &work) {
   return CoOwned<W>(std::move(work));
 }
 
-// A work as a coroutine.
+// Returns a coroutine that waits for a work.
 template <class T>
 CoUnstarted<T> co_unstarted(CoUnstarted<T> &&owned) {
   return std::move(owned);
@@ -221,7 +224,8 @@ class CoStartedBranch final : public CoBranch {
   CoCallable<F, A...> call_;
 };
 
-// Throws what a group has thrown, and ECANCELED if a branch was dropped: its series was cancelled.
+// Throws what a branch of the group has thrown, or ECANCELED if a branch was dropped because its
+// series was cancelled.
 inline void co_rethrow(const CoGroupEnd &end) {
   if (end.exception) std::rethrow_exception(end.exception);
 }
@@ -271,7 +275,8 @@ WFCo<std::tuple<CoStored<T>...>> co_all(std::tuple<CoUnstarted<T>...> children) 
       [](CoSlot<T> &...slot) { return std::tuple<CoStored<T>...>(co_result(slot)...); }, slots);
 }
 
-// What wf::all_ended() and wf::within() give of a work: of a task its outcome as it is.
+// The type that wf::all_ended() and wf::within() give for a work. For a task it is that of
+// `co_await`.
 template <class T>
 struct CoEndedOf {
   using type = WFEnded<T>;
@@ -327,7 +332,7 @@ WFCo<std::tuple<CoEnded<T>...>> co_all_ended(std::tuple<CoUnstarted<T>...> child
 
 }  // namespace workflow
 
-// The first of several to end: its index, and what it has given.
+// The first of several works to end: its index, and its result.
 template <class... T>
 struct WFFirst {
   size_t index;
@@ -384,7 +389,7 @@ WFCo<CoEnded<T>> co_within(Duration limit, CoUnstarted<T> child) {
   co_return co_ended<T>(slot, end);
 }
 
-// The body of a scope as a coroutine, also if it is a plain function.
+// Runs the body of a scope as a coroutine, even if it is a plain function.
 template <class F, class RESULT>
 struct CoBodyOf {
   using type = RESULT;
@@ -443,7 +448,7 @@ WFCo<typename CoBody<F>::type> co_scope(F body) {
   }
 }
 
-// The items of wf::each(). Each worker takes the next one when it has done the previous one.
+// The items of wf::each(). Each worker takes the next item when it has done the previous one.
 template <class R, class F>
 class CoItems {
  public:
@@ -454,7 +459,7 @@ class CoItems {
       std::is_lvalue_reference_v<Reference> && std::ranges::forward_range<R>;
   using Item = std::conditional_t<kRefers, std::remove_reference_t<Reference> *,
                                   std::remove_cvref_t<Reference>>;
-  // Such an item is given as the range gives it, but from where the worker keeps it.
+  // Returns an item as the range would, but from the place where the worker keeps it.
   static constexpr bool kIsLvalue = std::is_lvalue_reference_v<Reference>;
   using Work = std::invoke_result_t<F &, std::conditional_t<kIsLvalue, Reference, Item &&>>;
   using Result = CoWorkResult<std::remove_cvref_t<Work>>;
@@ -466,9 +471,9 @@ class CoItems {
   CoItems(R &range, F &call)
       : function(call), next_(std::ranges::begin(range)), end_(std::ranges::end(range)) {}
 
-  // The next item, with the place for its result. Empty if there is none. The range is the user's
-  // code, and runs under mutex_: its iterator belongs to one worker at a time. No other lock is
-  // taken under mutex_, which only the workers of this call share.
+  // Returns the next item, with the place for its result, or nothing if there is none. The range is
+  // the user's code, and runs under mutex_: its iterator belongs to one worker at a time. No other
+  // lock is taken under mutex_, which only the workers of this call share.
   std::optional<Item> take(CoSlot<Result> **slot) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (next_ == end_) return std::nullopt;

@@ -13,7 +13,7 @@
 #include "workflow/WFHttpStream.h"
 
 // A streamed reply for coroutines (see WFHttpStream). The reply ends when the series of the request
-// does: in a handler of wf::serve(), when that returns.
+// does: with wf::serve(), when the coroutine that serves the request has returned.
 //
 //   auto stream = wf::stream(task);
 //   for (const std::string &line : lines) {
@@ -27,17 +27,16 @@ class WFCoStream {
   explicit operator bool() const { return static_cast<bool>(stream_); }
   const WFHttpStream &handle() const { return stream_; }
 
-  // Writes the data, of any size, as fast as the client takes it: goes on when all of it is written
-  // and little of it waits to be sent. Gives a WFEnd.
+  // Writes the data, of any size, as fast as the client takes it. The wait ends when all of it is
+  // written and little of it has still to be sent. Gives a WFEnd.
   auto write(std::string data) const {
     return workflow::CoWork<WFStreamTask>{stream_.create_write_task(std::move(data), nullptr)};
   }
-  // Waits until little waits to be sent. Gives a WFEnd.
+  // Waits until few bytes have still to be sent. Gives a WFEnd.
   auto room() const { return workflow::CoWork<WFStreamTask>{stream_.create_room_task(nullptr)}; }
-  // Sends an event, which it takes over as a whole, and waits for room. SYS_ERROR and EINVAL if
-  // `event` or `id` has more than one line.
-  // (With g++ 12, bind a WFServerEvent to a variable first: as a temporary in a co_await it would
-  // be destroyed twice.)
+  // Sends an event and waits for room. The stream takes the event over as a whole. Ends with
+  // SYS_ERROR and EINVAL if `event` or `id` has more than one line. (With g++ 12, bind a
+  // WFServerEvent to a variable first: as a temporary in a co_await it would be destroyed twice.)
   WFCo<WFEnd> send_event(const WFServerEvent &event) const { return send(stream_, event); }
   WFCo<WFEnd> send_event(std::string data, std::string event = "", std::string id = "") const {
     WFServerEvent all;
@@ -87,9 +86,9 @@ class WFCoChunks {
   // has ended, or has failed.
   [[nodiscard]] auto next() { return Next{&state_}; }
 
-  // How the response has ended. UNDEFINED before that.
+  // Returns how the response has ended. The state is UNDEFINED before that.
   WFEnd end() const { return state_.end; }
-  // The head of the response, once a piece has come or the response has ended.
+  // Returns the head of the response, once a piece has come or the response has ended.
   const protocol::HttpResponse &response() const {
     return state_.task ? *state_.task->get_resp() : state_.response;
   }

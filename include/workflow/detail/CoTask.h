@@ -57,15 +57,15 @@ class CoFrame {
   // The frame is suspended: before its first statement, in an await, or at its end.
   void destroy() { run(kDestroy); }
 
-  // Makes this the frame that `task` resumes next. When it has ended, `caller` goes on, which may
-  // be null.
+  // Makes this the frame that `task` resumes next. When this frame has ended, `caller` goes on,
+  // unless it is null.
   void begin(CoTask *task, CoFrame *caller);
 
   CoTask *task() const { return task_; }
-  // What the frame has thrown that has ended last, or null.
+  // Returns the exception of the frame that has ended last, or null.
   std::exception_ptr take_exception() noexcept;
 
-  // For the compiler --------------------------------------------------------------------------
+  // Used by the compiler --------------------------------------------------------------------------
 
   // Suspends every coroutine before its first statement. ALIGNMENT is that of its promise.
   template <size_t ALIGNMENT>
@@ -76,7 +76,7 @@ class CoFrame {
     }
     void await_resume() const noexcept {}
   };
-  // Suspends it behind its last one.
+  // Suspends every coroutine after its last statement.
   std::suspend_always final_suspend() noexcept {
     returned();
     return {};
@@ -96,8 +96,8 @@ class CoFrame {
  private:
   friend class CoTask;
 
-  // The size of the block for a frame. A frame may need an alignment of 16 bytes. Then g++ makes
-  // its size a multiple of that, and clang does not.
+  // Returns the size of the block for a frame. A frame may need an alignment of 16 bytes. Then g++
+  // makes its size a multiple of that, and clang does not.
   static constexpr size_t room(size_t size) {
 #if defined(__clang__)
     size = (size + 15) / 16 * 16;
@@ -139,16 +139,16 @@ class CoFrame {
 
   CoTask *task_ = nullptr;     // null until it is begun
   CoFrame *caller_ = nullptr;  // the frame that awaits this one
-  // Until locate(): where this object is. After it: the address of the frame, plus kShifted if the
-  // functions are a word behind it.
+  // Before locate() this is the address of this object. After locate() it is the address of the
+  // frame, plus kShifted if the functions are one word behind it.
   uintptr_t where_;
 };
 
-// For a coroutine that is thrown away before it has begun: aborts the program, or destroys the
-// frame if an exception is on its way.
+// Called for a coroutine that is destroyed before it has begun. Aborts the program, unless an
+// exception is on its way. Then it destroys the frame.
 void co_never_awaited(CoFrame *frame);
 
-// What a task needs only while its frames run.
+// The data that a task needs only while its frames run.
 struct CoTurn {
   explicit CoTurn(CoFrame *innermost) : top(innermost) {}
 
@@ -161,26 +161,26 @@ struct CoTurn {
 // whichever of the frames that await each other is the innermost.
 //
 // Its turn begins in done(), so that user code runs where callbacks run. Frames are resumed by a
-// loop there. An await only notes here what is awaited, and the loop acts when resume() has
-// returned, so the stack does not grow, and nothing touches a frame that runs.
+// loop there. An await only stores here what is awaited. The loop acts on that when resume() has
+// returned. So the stack does not grow, and nothing touches a frame that runs.
 //
 // 1. Between two turns the task is in its series, directly behind the task that it awaits. So it
 //    goes on in the series' order, when that task has been deleted.
-// 2. If it is dropped then, because the series was cancelled, it destroys its frames, innermost
-//    first. If it was not begun yet, there is no frame.
-// 3. Between turns top_ is the innermost frame, or null if there is none yet. During a turn that is
-//    in the CoTurn.
+// 2. If the task is dropped between two turns, because its series was cancelled, it destroys its
+//    frames, the innermost first. If the coroutine has not begun, there is no frame.
+// 3. Between turns top_ is the innermost frame, or null if there is none yet. During a turn the
+//    CoTurn has the innermost frame.
 // 4. A coroutine that begins kMaxLateWaits waits after the library has begun to stop takes no
 //    notice of ABORTED. It is destroyed where it waits, so that the stop does not wait for ever.
 //    `error` counts these waits; nobody asks a coroutine for its own error, since it has no
 //    callback.
 //
-// Threads: as for every task of a series, one at a time.
+// Threads: as every task of a series, it is used by one thread at a time.
 class CoTask : public TaskBase<> {
  public:
   static void *operator new(size_t size) { return CoMemory::allocate(size); }
   static void operator delete(void *block, size_t size) noexcept { CoMemory::release(block, size); }
-  // For functions and arguments that need more alignment than other objects.
+  // Used for functions and arguments that need more alignment than other objects.
   static void *operator new(size_t size, std::align_val_t alignment) {
     return ::operator new(size, alignment);
   }
@@ -188,7 +188,7 @@ class CoTask : public TaskBase<> {
     ::operator delete(block, alignment);
   }
 
-  // For awaiters: the frame that runs waits for `task`, which must be unstarted.
+  // Called by awaiters: makes the frame that runs wait for `task`, which must not be started.
   void wait_for(SubTask *task);
   // Aborts the program unless a coroutine may wait for `task`.
   static void check_awaitable(const SubTask *task);
@@ -206,19 +206,21 @@ class CoTask : public TaskBase<> {
     }
   }
 
-  // Whether somebody takes an exception of a coroutine that was just created and has no caller yet.
+  // Whether an exception of a coroutine that was just created and has no caller yet will be
+  // handled.
   virtual bool takes_exceptions() const { return false; }
 
  protected:
   CoTask() = default;
   ~CoTask() override;
 
-  // Makes the outermost frame. What it throws is handled like an exception of that frame.
+  // Makes the outermost frame. An exception that it throws is handled like one of that frame.
   virtual CoFrame *make_frame() = 0;
-  // The outermost frame has ended, and will be destroyed when this returns. `exception`: what it
-  // has thrown, or null. If `frame` is null, make_frame() has thrown.
+  // Called when the outermost frame has ended, and before it is destroyed. `exception` is what the
+  // frame has thrown, or null. If `frame` is null, make_frame() has thrown the exception.
   virtual void ended(CoFrame * /*frame*/, std::exception_ptr /*exception*/) noexcept {}
-  // Called when all frames are destroyed: the coroutine has ended or was dropped, begun or not.
+  // Called when all frames are destroyed, because the coroutine has ended or was dropped, whether
+  // it had begun or not.
   virtual void frames_gone() noexcept {}
 
   void dispatch() override { subtask_done(); }

@@ -11,11 +11,11 @@
 #include "workflow/detail/CoJoin.h"
 #include "workflow/detail/FutureState.h"
 
-// What wf::wait() is made of: a coroutine as a task, and the thread that waits for it.
+// The parts of wf::wait(): a task that runs a coroutine, and the thread that waits for that.
 
 namespace workflow {
 
-// For a thread that waits for a coroutine.
+// A coroutine for which a thread waits.
 template <class F, class T, class... A>
 class CoWaitedCall final : public CoTask {
  public:
@@ -28,7 +28,8 @@ class CoWaitedCall final : public CoTask {
       finished_ = true;
       changed_.notify_all();
     }
-    // No end of a scope ends this wait: the coroutine may use what the caller has.
+    // The end of a scope does not end this wait, because the coroutine may use variables of the
+    // caller.
     void wait() {
       const LendThread lend;
       std::unique_lock<std::mutex> lock(mutex_);

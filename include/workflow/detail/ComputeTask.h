@@ -30,8 +30,8 @@ struct ComputePlace {
   static ComputePlace named(const std::string &queue_name);
   static ComputePlace of(ExecQueue *queue, Executor *executor);
 
-  // What an executor and a queue of the user's are made of. Keeps that alive. Both pointers are
-  // null if these were not initialised.
+  // The insides of an executor and a queue of the user. This object keeps them alive. Both pointers
+  // are null if the executor or the queue was not initialised.
   struct Kept {
     ComputePool *pool;
     ComputeQueue *queue;
@@ -40,7 +40,7 @@ struct ComputePlace {
   };
   Kept keep_own() const;
 
-  // The number of the library's threads that compute there.
+  // Returns how many threads of the library run its computations.
   size_t threads() const;
 };
 
@@ -49,7 +49,7 @@ struct TimeSpan {
   int64_t ns;  // not negative; INT64_MAX: never
   int error;   // 0, or EINVAL
 
-  // For negative seconds see docs/limits.md. Nanoseconds outside [0, 1e9) give EINVAL.
+  // Negative seconds: see docs/limits.md. Nanoseconds outside [0, 1e9) give EINVAL.
   static TimeSpan of(time_t seconds, long nanoseconds);
   // For negative durations see docs/limits.md.
   static TimeSpan of(Duration duration) {
@@ -72,7 +72,7 @@ class ComputeTask : public TaskBase<> {
   ComputeTask(const ComputePlace &place, const TimeSpan &limit);
   ~ComputeTask() override;
 
-  // Which ends of the scope around the task may end it before a computation that has begun.
+  // Says which ends of the scope around the task may end it before a computation that has begun.
   enum class RunsOn : unsigned char {
     kAfterNothing,  // none; such a task has no time limit
     kAfterTimeout,  // those with ETIMEDOUT
@@ -80,7 +80,8 @@ class ComputeTask : public TaskBase<> {
   };
 
   virtual void compute() = 0;
-  // The task has ended, and compute() will never be called: drops what that would have used.
+  // Called when the task has ended and compute() will never be called. Drops what compute() would
+  // have used.
   virtual void forget_computation() {}
 
   void dispatch() override;

@@ -15,7 +15,7 @@ class Duration {
 
   // May be negative. INT64_MAX means for ever.
   constexpr int64_t ns() const { return ns_; }
-  // Like ns(), but 0 for negative durations.
+  // Returns what ns() does, but 0 for negative durations.
   constexpr int64_t positive_ns() const { return ns_ < 0 ? 0 : ns_; }
   // In milliseconds, rounded up, for limits that are an int. Negative durations, and durations that
   // do not fit, become -1, which means unlimited.

@@ -17,7 +17,7 @@ struct WFClientProtocol<protocol::HttpRequest, protocol::HttpResponse> {
                       protocol::HttpResponse *response, bool keep_alive);
   static bool leaves_connection_usable(const protocol::HttpRequest *request,
                                        const protocol::HttpResponse *response);
-  // True for idempotent methods (RFC 9110, 9.2.2).
+  // Returns true for idempotent methods (RFC 9110, 9.2.2).
   static bool is_repeatable(const protocol::HttpRequest *request);
 };
 

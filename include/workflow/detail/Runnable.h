@@ -4,12 +4,12 @@
 
 namespace workflow {
 
-// An object that can be posted to a framework thread. It is itself the node of the queue in which
-// it waits, so posting it never allocates. It is in at most one queue at a time.
+// An object that can be posted to a thread of the library. It is itself the node of the queue in
+// which it waits, so posting it never allocates. It is in at most one queue at a time.
 class Runnable {
  public:
-  // Called once for each time it is posted, on a framework thread, with no lock held. May delete
-  // this.
+  // Called once for each time it is posted, on a thread of the library, with no lock held. May
+  // delete this.
   virtual void run_queued() = 0;
 
  protected:
@@ -50,10 +50,10 @@ class RunnableList {
     size_++;
   }
 
-  // The newest, or null.
+  // Returns the newest item, or null.
   Runnable *back() const { return tail_; }
 
-  // The oldest, or null.
+  // Removes and returns the oldest item, or null.
   Runnable *pop_front() {
     Runnable *item = head_;
     if (item) {

@@ -55,7 +55,7 @@ class ServerExchange {
   // not allowed.
   virtual std::string refusal(bool timed_out) = 0;
 
-  // Called when the request is complete. Returns what a handler must run; that leads to
+  // Called when the request is complete. Returns what a handler thread must run; that leads to
   // send_reply() or drop(). `keep_alive_timeout` applies unless the task's user sets another; it is
   // in ms, and -1 means unlimited.
   virtual Runnable *begin(long long seq, int keep_alive_timeout) = 0;

@@ -12,11 +12,14 @@ class WaitingTasks;
 // The base of all tasks that wait for another thread: counters, mailboxes, selectors and
 // conditionals. docs/task-internals.md explains the rules and the races. Four parties meet in the
 // atomic `parts_`:
-//   the start        dispatch(): sets kStarted
-//   the sender       claim(), which only the first wins, then writes what it brings, then publish()
-//   the canceller    a sender of an error: on_cancel(), when the scope of the task has ended
-//   the stop         WaitingTasks::abort(): only for a task that is started and not claimed
-// 1. The second of start and publish() owns the completion, unless the stop has aborted the task:
+//   the dispatch     dispatch() sets kStarted.
+//   the sender       calls claim(), which only the first caller wins. Then it writes what it
+//   brings,
+//                    and calls publish().
+//   the canceller    acts as a sender of an error: on_cancel(), when the scope of the task has
+//   ended. the stop         WaitingTasks::abort() ends only tasks that are started and not claimed.
+// 1. The second of dispatch() and publish() owns the completion, unless the stop has aborted the
+// task:
 //    then the stop owns it.
 // 2. While it is started and not completed, the task is in the runtime's WaitingTasks; the owner of
 //    the completion removes it. So the stop finds only tasks that are alive.
@@ -26,7 +29,7 @@ class WaitingTasks;
 //    on: the task itself, and the last of its senders. The second of them to end frees it.
 class WaitingTask : public WFGenericTask {
  protected:
-  // `brought`: there is nothing to wait for, as if it had been brought already.
+  // If `brought` is true, there is nothing to wait for, as if it had been brought already.
   explicit WaitingTask(bool brought = false) : parts_(brought ? kClaimed | kPublished : 0) {}
   ~WaitingTask() override = default;
 
@@ -39,7 +42,7 @@ class WaitingTask : public WFGenericTask {
   void complete();
   // Calls complete() for each of the tasks and leaves the list empty.
   static void complete_all(RunnableList &tasks);
-  // Completes the task on a handler, never inside this call.
+  // Completes the task on a handler thread, never inside this call.
   void complete_elsewhere();
 
   // The last use of the task by a sender that knows only its address and whose claim() failed. The
@@ -48,7 +51,6 @@ class WaitingTask : public WFGenericTask {
   // Whether senders may know the task by its address alone, and so call release_late().
   virtual bool is_known_by_address() const { return false; }
 
-  // The start.
   void dispatch() override;
 
   // Called when the task was aborted or cancelled: leaves the queue or name in which it waits. Runs
@@ -86,7 +88,7 @@ class WaitingTask : public WFGenericTask {
   bool is_kept() const { return has(kAborted) || (has(kCancelled) && is_known_by_address()); }
 
   void on_cancel(int reason) override;
-  // Like claim(), but the caller brings an error.
+  // Does what claim() does, for a caller that brings an error.
   bool claim_for(int error);
   // Called by the owner of the completion. Returns what leave_scope() does.
   bool leave_lists();
@@ -97,7 +99,7 @@ class WaitingTask : public WFGenericTask {
   // Guarded by the mutex of the list.
   WaitingTask *next_ = nullptr;
   WaitingTask *previous_ = nullptr;
-  // The list of WaitingTasks that the task is in, or null. Written by the start, then by the owner
+  // The list of WaitingTasks that the task is in, or null. Written by dispatch(), then by the owner
   // of the completion.
   void *list_ = nullptr;
 };
@@ -111,7 +113,7 @@ class MessageTask : public WaitingTask {
   enum class Delivery {
     kRefused,  // there was a message before, or the task is aborted or cancelled; nothing has
                // changed
-    kEarly,    // the start that is still to come ends the task
+    kEarly,    // the dispatch that is still to come ends the task
     kEnds      // the caller owns the completion and must call complete()
   };
   Delivery deliver(void *message) {

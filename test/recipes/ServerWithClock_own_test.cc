@@ -19,7 +19,7 @@ static void process(WFHttpTask* task) {
 }
 
 // Recipe
-TEST(Handler, RepliesAfterAnHour) {
+TEST(Server, RepliesAfterAnHour) {
   ASSERT_EQ(WFManualClock::install(), 0);
   WFHttpServer server(process);
   ASSERT_EQ(server.start("127.0.0.1", 0), 0);
