@@ -4,73 +4,20 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
-#include "kernel/ThreadContext.h"
 #include "support/Certificates.h"
+#include "support/MemoryFaults.h"
 #include "support/RawServer.h"
-#include "util/Sanitizers.h"
 #include "workflow/WFDeadline.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpChunkedClient.h"
 
 // Allocations of a request that fail, one at a time.
-
-namespace {
-
-// How many allocations from now the one is that fails; the count goes on to below zero.
-std::atomic<long> fails_in{-1};
-thread_local bool asks = false;
-thread_local bool looks = false;  // the thread's context may have to be allocated itself
-
-// On pollers' threads, and where the test says so: the test and its server need their memory.
-bool allocation_fails() {
-  if (fails_in.load(std::memory_order_relaxed) < 0 || looks) return false;
-  looks = true;
-  const bool concerned = asks || workflow::ThreadContext::current().poller;
-  looks = false;
-  return concerned && fails_in.load() >= 0 && fails_in.fetch_sub(1) == 0;
-}
-
-}  // namespace
-
-#if defined(WORKFLOW_ADDRESS_SANITIZER) || defined(WORKFLOW_THREAD_SANITIZER)
-// malloc is the sanitizer's. Inlined, the pair of these looks mismatched to g++ 12.
-[[gnu::noinline]] void* operator new(size_t size) {
-  void* const memory = allocation_fails() ? nullptr : std::malloc(size);
-  if (!memory) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  return allocation_fails() ? nullptr : std::malloc(size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
-#else
-// All of the process's, OpenSSL's included.
-extern "C" {
-void* __libc_malloc(size_t size);                 // NOLINT: glibc's names
-void* __libc_realloc(void* memory, size_t size);  // NOLINT
-void* malloc(size_t size) noexcept {              // NOLINT
-  return allocation_fails() ? nullptr : __libc_malloc(size);
-}
-void* realloc(void* memory, size_t size) noexcept {  // NOLINT
-  return allocation_fails() ? nullptr : __libc_realloc(memory, size);
-}
-}
-#endif
 
 namespace client_test {
 namespace {
@@ -87,8 +34,8 @@ class ClientMemory : public testing::Test {
   ClientMemory() : certificate_(authority_.issue({"IP:127.0.0.1"})) {
     std::signal(SIGPIPE, SIG_IGN);  // OpenSSL's own sockets, on the server's side
     SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority_.file().c_str());
-    fetch_failing(server_.port(), false, false, -1);  // the library has started
-    fetch_failing(tls_server_.port(), true, false, -1);
+    fetch_failing(server_.port(), false, false, kNone);  // the library has started
+    fetch_failing(tls_server_.port(), true, false, kNone);
   }
 
   struct Outcome {
@@ -97,6 +44,7 @@ class ClientMemory : public testing::Test {
     size_t body;
     bool failed;
   };
+  static constexpr long kNone = -1;
   // The outcome of a request whose n-th allocation fails, and whether there were as many.
   Outcome fetch_failing(uint16_t port, bool tls, bool streamed, long n) {
     Ended ended;
@@ -128,21 +76,21 @@ class ClientMemory : public testing::Test {
     task->set_keep_alive(n % 2 == 0 ? 0 : 60'000);
     WFDeadlineTask* const deadline =
         has_deadline_ ? with_deadline(task, std::chrono::hours(1), nullptr) : nullptr;
-    fails_in = n;
-    asks = n >= 0;
+    fault::arm(n);
+    fault::counts_here = true;
     deadline ? deadline->start() : task->start();
-    asks = false;
+    fault::counts_here = false;
     group.wait();
-    const bool failed = fails_in.exchange(-1) < 0;
+    const bool failed = fault::disarm() > 0;
     EXPECT_EQ(ended.callbacks, 1);
-    return {ended.state, ended.error, ended.body, failed && n >= 0};
+    return {ended.state, ended.error, ended.body, failed};
   }
 
   // Each of them fails once, on connections that are new and on ones that are kept.
   void fail_each(uint16_t port, bool tls, bool streamed) {
     std::map<std::pair<int, int>, int> outcomes;
     bool failed = true;
-    long n = 0;
+    long n = 1;
     for (; failed && n < 20'000; n++) {
       const Outcome got = fetch_failing(port, tls, streamed, n);
       failed = got.failed;
@@ -151,7 +99,7 @@ class ClientMemory : public testing::Test {
         ASSERT_EQ(got.body, kBody) << n;
       }
       // It was that request's misfortune alone.
-      const Outcome after = fetch_failing(port, tls, streamed, -1);
+      const Outcome after = fetch_failing(port, tls, streamed, kNone);
       ASSERT_EQ(after.state, WFT_STATE_SUCCESS) << n << ": " << after.error;
       ASSERT_EQ(after.body, kBody);
     }

@@ -180,6 +180,7 @@ class FileTaskDifference : public probes::OnEachBackend {
     add("full", ::open("/dev/full", O_RDWR));
     add("version", ::open("/proc/version", O_RDONLY));
     add("closed", -1);
+    add("never opened", 9999);
     const int sealed = ::memfd_create("sealed", MFD_ALLOW_SEALING);
     ASSERT_EQ(::ftruncate(sealed, 1000), 0);
     ASSERT_EQ(::fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW), 0);

@@ -18,7 +18,8 @@
 #include "support/FileProbes.h"
 #include "support/Program.h"
 
-// The errors of file tasks, as the system calls give them, on both backends.
+// The errors of file tasks, as the system calls give them, on both backends. Random ones are in
+// FileTaskDifference_test.cc.
 
 namespace {
 
@@ -57,25 +58,6 @@ class Ignored {
 
 }  // namespace
 
-TEST_P(FileTaskError, ABadDescriptorIsEBADF) {
-  struct iovec iov = {buf_, 1};
-  for (const int fd : {-1, 9999}) {
-    EXPECT_EQ(probes::pread(fd, buf_, 1, 0), failure(EBADF));
-    EXPECT_EQ(probes::pwrite(fd, buf_, 1, 0), failure(EBADF));
-    EXPECT_EQ(probes::preadv(fd, &iov, 1, 0), failure(EBADF));
-    EXPECT_EQ(probes::pwritev(fd, &iov, 1, 0), failure(EBADF));
-    EXPECT_EQ(probes::fsync(fd), failure(EBADF));
-    EXPECT_EQ(probes::fdatasync(fd), failure(EBADF));
-  }
-}
-
-TEST_P(FileTaskError, TheWrongModeIsEBADF) {
-  const UniqueFd read_only = open(make_file("0123"), O_RDONLY);
-  const UniqueFd write_only = open(path(), O_WRONLY);
-  EXPECT_EQ(probes::pwrite(read_only.get(), "x", 1, 0), failure(EBADF));
-  EXPECT_EQ(probes::pread(write_only.get(), buf_, 1, 0), failure(EBADF));
-}
-
 TEST_P(FileTaskError, PipesAndSocketsAreESPIPEAndKeepTheirData) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -105,34 +87,6 @@ TEST_P(FileTaskError, ADirectoryIsEISDIR) {
   EXPECT_EQ(write_path(path("")), failure(EISDIR));
 }
 
-TEST_P(FileTaskError, ANegativeOffsetIsEINVAL) {
-  const UniqueFd fd = open(make_file("0123"), O_RDWR);
-  struct iovec iov = {buf_, 1};
-  for (const off_t offset : {off_t{-1}, off_t{-2}, off_t{INT64_MIN}}) {
-    EXPECT_EQ(probes::pread(fd.get(), buf_, 1, offset), failure(EINVAL));
-    EXPECT_EQ(probes::pwrite(fd.get(), "x", 1, offset), failure(EINVAL));
-    EXPECT_EQ(probes::preadv(fd.get(), &iov, 1, offset), failure(EINVAL));
-    EXPECT_EQ(probes::pwritev(fd.get(), &iov, 1, offset), failure(EINVAL));
-  }
-  EXPECT_EQ(text_of(path()), "0123");
-}
-
-TEST_P(FileTaskError, TheNumberOfPartsIsLimited) {
-  const UniqueFd fd = open(make_file(std::string(IOV_MAX + 5, 'a')), O_RDWR);
-  std::string bytes(IOV_MAX + 1, 'b');
-  std::vector<struct iovec> iov;
-  for (char& byte : bytes) {
-    iov.push_back({&byte, 1});
-  }
-  EXPECT_EQ(probes::preadv(fd.get(), iov.data(), 0, 0), success(0));
-  EXPECT_EQ(probes::pwritev(fd.get(), iov.data(), 0, 0), success(0));
-  EXPECT_EQ(probes::preadv(fd.get(), iov.data(), -1, 0), failure(EINVAL));
-  EXPECT_EQ(probes::pwritev(fd.get(), iov.data(), IOV_MAX + 1, 0), failure(EINVAL));
-  EXPECT_EQ(probes::preadv(fd.get(), iov.data(), IOV_MAX + 1, 0), failure(EINVAL));
-  EXPECT_EQ(probes::preadv(fd.get(), iov.data(), IOV_MAX, 0), success(IOV_MAX));
-  EXPECT_EQ(bytes, std::string(IOV_MAX, 'a') + "b");
-}
-
 TEST_P(FileTaskError, MemoryThatIsNotThereIsEFAULT) {
   const UniqueFd fd = open(make_file("0123"), O_RDWR);
   void* const nowhere = reinterpret_cast<void*>(8);
@@ -146,11 +100,6 @@ TEST_P(FileTaskError, ACountBeyondWhatOneCallTransfersIsCutOrRefused) {
   EXPECT_EQ(probes::pread(fd.get(), buf_, size_t{INT_MAX} + 1, 0), success(4));
   // EINVAL or EFAULT, by the version of the kernel.
   EXPECT_EQ(probes::pread(fd.get(), buf_, SIZE_MAX, 0).state, WFT_STATE_SYS_ERROR);
-}
-
-TEST_P(FileTaskError, AFullDeviceIsENOSPC) {
-  const UniqueFd fd = open("/dev/full", O_WRONLY);
-  EXPECT_EQ(probes::pwrite(fd.get(), "x", 1, 0), failure(ENOSPC));
 }
 
 TEST_P(FileTaskError, NonBlockingFilesAreReadAllTheSame) {

@@ -277,39 +277,12 @@ TEST_F(Graph, EveryKindOfTaskCanBeANode) {
 
 // The graph as a task ---------------------------------------------------------------------
 
-TEST_F(Graph, IsATaskOfASeries) {
-  chain(node("b"), node("c"));
-  SeriesWork* series = series_with(&log_, "a");
-  series->push_back(graph_);
-  series->push_back(new LogTask(&log_, "d"));
-  EXPECT_TRUE(probes::run(series));
-  EXPECT_EQ(log_.text(), "abczd");
-}
-
 TEST_F(Graph, ItsCallbackMayExtendItsSeries) {
   graph_->set_callback(
       [this](WFGraphTask* graph) { *series_of(graph) << new LogTask(&log_, "b"); });
   node("a");
   EXPECT_TRUE(probes::run(graph_));
   EXPECT_EQ(log_.text(), "ab");
-}
-
-TEST_F(Graph, RunsInABranchOfAParallel) {
-  HeldTask* held = new HeldTask(&log_, "b");
-  chain(node("a"), node(held));
-  SeriesWork* all[2] = {Workflow::create_series_work(graph_, nullptr), series_with(&log_, "c")};
-  Tally parallel_ended;
-  Workflow::start_parallel_work(all, 2, [&](const ParallelWork*) {
-    log_.add("y");
-    parallel_ended.add();
-  });
-  EXPECT_TRUE(held->wait_dispatched());
-  EXPECT_EQ(parallel_ended.count(), 0u);
-  held->release();
-  ASSERT_TRUE(parallel_ended.wait_for(1));
-  EXPECT_TRUE(log_.before('a', 'b'));
-  EXPECT_TRUE(log_.before('z', 'y'));
-  EXPECT_TRUE(log_.before('c', 'y'));
 }
 
 TEST_F(Graph, NestsAHundredDeep) {
@@ -331,18 +304,6 @@ TEST_F(Graph, MayBeStartedInACallback) {
   EXPECT_TRUE(probes::run(new LogTask(&log_, "a", [this](LogTask*) { graph_->start(); })));
   ASSERT_TRUE(ended_.wait_for(1));
   EXPECT_EQ(log_.text(), "abcz");
-}
-
-TEST_F(Graph, KeepsUserData) {
-  int data = 0;
-  EXPECT_EQ(graph_->user_data, nullptr);
-  graph_->user_data = &data;
-  graph_->set_callback([&data, this](WFGraphTask* graph) {
-    EXPECT_EQ(graph->user_data, &data);
-    ended_.add();
-  });
-  graph_->start();
-  EXPECT_TRUE(ended_.wait_for(1));
 }
 
 TEST_F(Graph, WithoutACallback) {

@@ -177,15 +177,6 @@ TEST(Mailbox, WithoutACallbackItOnlyEnds) {
   EXPECT_EQ(log.text(), "a");
 }
 
-TEST(Mailbox, SetCallbackReplacesTheCallback) {
-  Received received;
-  WFMailboxTask* mailbox = WFTaskFactory::create_mailbox_task([](WFMailboxTask*) { FAIL(); });
-  mailbox->set_callback(received.callback());
-  mailbox->send(nullptr);
-  mailbox->start();
-  EXPECT_TRUE(received.wait_for(1));
-}
-
 TEST(NamedMailbox, AnUnknownNameGetsNothing) {
   void* const array[] = {&messages[0]};
   EXPECT_EQ(WFTaskFactory::send_by_name("nobody", &messages[0]), 0);

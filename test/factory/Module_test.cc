@@ -113,45 +113,12 @@ TEST_F(Module, ItsCallbackMayExtendTheOuterSeries) {
   EXPECT_EQ(log_.text(), "ab");
 }
 
-TEST_F(Module, KeepsUserData) {
-  int data = 0;
-  WFModuleTask* module = create(log("a"));
-  EXPECT_EQ(module->user_data, nullptr);
-  module->user_data = &data;
-  module->set_callback([&](const WFModuleTask* task) { EXPECT_EQ(task->user_data, &data); });
-  EXPECT_TRUE(probes::run(module));
-}
-
 TEST_F(Module, WithoutACallback) {
   EXPECT_TRUE(probes::run(WFTaskFactory::create_module_task(log("a"), nullptr)));
   EXPECT_EQ(log_.text(), "a");
 }
 
 // Where it may be -------------------------------------------------------------------------
-
-TEST_F(Module, IsATaskOfASeries) {
-  SeriesWork* series = Workflow::create_series_work(log("a"), nullptr);
-  WFModuleTask* module = create(log("b"));
-  module->sub_series()->push_back(WFTaskFactory::create_timer_task(1000u, nullptr));
-  module->sub_series()->push_back(log("c"));
-  *series << module << log("d");
-  EXPECT_TRUE(probes::run(series));
-  EXPECT_EQ(log_.text(), "abczd");
-}
-
-TEST_F(Module, RunsInABranchOfAParallel) {
-  SeriesWork* branch = Workflow::create_series_work(create(log("a")), nullptr);
-  EXPECT_TRUE(probes::run(
-      Workflow::create_parallel_work(&branch, 1, [this](const ParallelWork*) { log_.add("y"); })));
-  EXPECT_EQ(log_.text(), "azy");
-}
-
-TEST_F(Module, IsANodeOfAGraph) {
-  WFGraphTask* graph = WFTaskFactory::create_graph_task(nullptr);
-  graph->create_graph_node(create(log("a"))).precede(graph->create_graph_node(log("b")));
-  EXPECT_TRUE(probes::run(graph));
-  EXPECT_EQ(log_.text(), "azb");
-}
 
 TEST_F(Module, NestsAHundredDeep) {
   SubTask* task = log("a");

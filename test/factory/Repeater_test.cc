@@ -221,40 +221,11 @@ TEST_F(Repeater, RepeatsEveryKindOfTask) {
   EXPECT_EQ(log_.text(), "abcdefggz");
 }
 
-TEST_F(Repeater, IsATaskOfASeries) {
-  SeriesWork* series = Workflow::create_series_work(log("x"), nullptr);
-  series->push_back(times(2));
-  series->push_back(log("y"));
-  EXPECT_TRUE(probes::run(series));
-  EXPECT_EQ(log_.text(), "xaazy");
-}
-
 TEST_F(Repeater, MayBeTheLastTaskOfASeries) {
   SeriesWork* series = Workflow::create_series_work(log("x"), times(2), nullptr);
   series->push_back(log("y"));
   EXPECT_TRUE(probes::run(series));
   EXPECT_EQ(log_.text(), "xyaaz");
-}
-
-TEST_F(Repeater, RunsInABranchOfAParallel) {
-  SeriesWork* branch = Workflow::create_series_work(times(2), nullptr);
-  EXPECT_TRUE(probes::run(
-      Workflow::create_parallel_work(&branch, 1, [this](const ParallelWork*) { log_.add("y"); })));
-  EXPECT_EQ(log_.text(), "aazy");
-}
-
-TEST_F(Repeater, RunsInAModule) {
-  EXPECT_TRUE(probes::run(
-      WFTaskFactory::create_module_task(times(2), [this](const WFModuleTask*) { log_.add("y"); })));
-  EXPECT_EQ(log_.text(), "aazy");
-}
-
-TEST_F(Repeater, IsANodeOfAGraph) {
-  WFGraphTask* graph = WFTaskFactory::create_graph_task(nullptr);
-  WFGraphNode& repeats = graph->create_graph_node(times(2));
-  repeats.precede(graph->create_graph_node(log("y")));
-  EXPECT_TRUE(probes::run(graph));
-  EXPECT_EQ(log_.text(), "aazy");
 }
 
 // How it may end --------------------------------------------------------------------------

@@ -11,12 +11,11 @@
 
 #include "DeadlineProbes.h"
 #include "workflow/WFFacilities.h"
-#include "workflow/WFMessageQueue.h"
-#include "workflow/WFResourcePool.h"
 #include "workflow/WFScope.h"
 
 // Scopes as users see them. How each kind of task ends with a deadline is in the Deadline tests: a
-// deadline is a scope with a time.
+// deadline is a scope with a time. That a scope reaches every kind is in
+// server/RequestKinds_test.cc.
 
 namespace {
 
@@ -29,9 +28,6 @@ class Scope : public DeadlineTest {
  protected:
   WFScopeTask* scoped(SubTask* task, const std::string& name = "S") {
     return WFTaskFactory::create_scope_task(task, noting<WFScopeTask>(name));
-  }
-  WFCounterTask* counter(const std::string& name) {
-    return WFTaskFactory::create_counter_task(1, noting<WFCounterTask>(name));
   }
 };
 
@@ -124,51 +120,6 @@ TEST_F(Scope, OfADismissedTaskEndsNothing) {
   task->dismiss();
   scope.cancel();
   EXPECT_EQ(text(), "");
-}
-
-TEST_F(Scope, ReachesEveryKindOfTaskThatWaits) {
-  WFTimerPeriod hourly;
-  hourly.every = hours(1);
-  WFMessageQueue queue;
-  WFResourcePool pool(1);
-  void* taken = nullptr;
-  WFConditional* held = pool.get(WFTaskFactory::create_empty_task(), &taken);
-  Workflow::start_series_work(held, nullptr);
-  WFMailboxTask* mailbox = WFTaskFactory::create_mailbox_task(noting<WFMailboxTask>("m"));
-  WFCounterTask* left = counter("c");
-  ParallelWork* all = Workflow::create_parallel_work(nullptr);
-  const auto add = [&](SubTask* task) {
-    all->add_series(
-        Workflow::create_series_work(task, [this](const SeriesWork*) { ended_.add(); }));
-  };
-  std::vector<SubTask*> tasks = {
-      timer("t", 1000),
-      WFTaskFactory::create_timer_task("name", 1000, 0, noting<WFTimerTask>("n")),
-      WFTimer::create_periodic(hourly, WFTimerOptions(), nullptr, noting<WFTimerTask>("p")),
-      left,
-      WFTaskFactory::create_counter_task("count", 1, noting<WFCounterTask>("C")),
-      mailbox,
-      WFTaskFactory::create_conditional("signal", WFTaskFactory::create_empty_task()),
-      pool.get(WFTaskFactory::create_empty_task()),
-      queue.get(WFTaskFactory::create_empty_task()),
-      WFTaskFactory::create_module_task(timer("M", 1000), nullptr),
-      limited(timer("D", 1000), 1'000'000),
-  };
-  for (SubTask* task : tasks) {
-    add(task);
-  }
-  WFScopeTask* task = scoped(all);
-  const WFScope scope = task->scope();
-  start(task);
-  EXPECT_TRUE(scope.cancel());
-  EXPECT_TRUE(series_ended());
-  EXPECT_EQ(WFTimer::count("name"), 0u);
-  mailbox->send(nullptr);  // too late, and still allowed
-  left->count();
-  pool.post(taken);
-  std::string ends = text();
-  EXPECT_EQ(ends.find('+'), std::string::npos) << ends;
-  EXPECT_EQ(ends.find('?'), std::string::npos) << ends;
 }
 
 TEST_F(Scope, EndsWithTheScopeAroundIt) {

@@ -291,13 +291,3 @@ TEST(Selector, OfTimersTheFastestWins) {
   }
   EXPECT_TRUE(submitted.wait_for(3));
 }
-
-TEST(Selector, SetCallbackReplacesTheCallback) {
-  SelectorOutcome outcome;
-  WFSelectorTask* selector =
-      WFTaskFactory::create_selector_task(1, [](WFSelectorTask*) { FAIL(); });
-  selector->set_callback(outcome.callback());
-  EXPECT_EQ(selector->submit(&messages[1]), 1);
-  selector->start();
-  EXPECT_TRUE(outcome.ended.wait_for(1));
-}

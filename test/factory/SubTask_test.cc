@@ -116,6 +116,15 @@ TEST(SubTask, GenericTaskReportsTheOutcomeThatItsKindSet) {
   EXPECT_EQ(error, EIO);
 }
 
+TEST(SubTask, AnEmptyTaskHasSucceededFromTheBeginning) {
+  WFEmptyTask* task = WFTaskFactory::create_empty_task();
+  EXPECT_EQ(task->get_state(), WFT_STATE_SUCCESS);
+  EXPECT_EQ(task->get_error(), 0);
+  EXPECT_EQ(task->user_data, nullptr);
+  EXPECT_EQ(series_of(task), nullptr);
+  task->start();  // it ends and frees itself
+}
+
 // A task started alone makes its series only when it is asked for it.
 
 TEST(LoneTask, IsDestroyedAfterItsCallback) {

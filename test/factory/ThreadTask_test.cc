@@ -121,17 +121,6 @@ TEST_F(ThreadTask, RunsOnAnExecutorOfTheUsers) {
   EXPECT_TRUE(ended.wait_for(2));
 }
 
-TEST_F(ThreadTask, InTimeItSucceeds) {
-  Tally ended;
-  AddFactory::create_thread_task(1, 0, "queue", add, [&ended](AddTask* done) {
-    EXPECT_EQ(done->get_state(), WFT_STATE_SUCCESS);
-    EXPECT_EQ(done->get_output()->value, 3);
-    ended.add();
-  })->start();
-  ASSERT_TRUE(ended.wait_for(1));
-  EXPECT_FALSE(WFManualClock::advance_to_next_deadline()) << "the timer is gone";
-}
-
 // Input and output live as long as the routine, which still writes.
 TEST_F(ThreadTask, WritesItsOutputAlsoAfterTheTimeout) {
   using Task = WFThreadTask<std::string, std::string>;
@@ -166,42 +155,6 @@ TEST_F(ThreadTask, WritesItsOutputAlsoAfterTheTimeout) {
   go_on.done();
   returned.wait();
   EXPECT_EQ(seen, text + text);
-}
-
-TEST_F(ThreadTask, NanosecondsOutOfRangeAreInvalid) {
-  Tally ended;
-  AddFactory::create_thread_task(
-      0, 1'000'000'000, "queue", [](Numbers*, Sum*) { ADD_FAILURE() << "it has begun"; },
-      [&ended](AddTask* done) {
-        EXPECT_EQ(done->get_state(), WFT_STATE_SYS_ERROR);
-        EXPECT_EQ(done->get_error(), EINVAL);
-        EXPECT_EQ(done->get_output()->value, -1);
-        ended.add();
-      })
-      ->start();
-  EXPECT_TRUE(ended.wait_for(1));
-}
-
-TEST_F(ThreadTask, NegativeSecondsAreNoLimit) {
-  WaitGroup begun(1);
-  WaitGroup go_on(1);
-  Tally ended;
-  AddFactory::create_thread_task(
-      -1, 0, "queue",
-      [&](const Numbers* in, Sum* out) {
-        begun.done();
-        go_on.wait();
-        add(in, out);
-      },
-      [&ended](AddTask* done) {
-        EXPECT_EQ(done->get_state(), WFT_STATE_SUCCESS);
-        ended.add();
-      })
-      ->start();
-  begun.wait();
-  EXPECT_FALSE(WFManualClock::advance_to_next_deadline());
-  go_on.done();
-  EXPECT_TRUE(ended.wait_for(1));
 }
 
 TEST_F(ThreadTask, DismissedItFreesItsRoutineAndInput) {

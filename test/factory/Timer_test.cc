@@ -220,19 +220,3 @@ TEST(Timer, CallbackRunsOnAnotherThread) {
   EXPECT_NE(outcome_of(WFTaskFactory::create_timer_task(nullptr)).thread,
             std::this_thread::get_id());
 }
-
-TEST(Timer, ChainOfInstantTimersUsesConstantStack) {
-  // A stack frame each would need far more than a thread's stack.
-  constexpr int kLinks = 200'000;
-  Tally done;
-  int left = kLinks;
-  std::function<void(WFTimerTask*)> next = [&](WFTimerTask*) {
-    if (--left == 0) {
-      done.add();
-    } else {
-      WFTaskFactory::create_timer_task(next)->start();
-    }
-  };
-  WFTaskFactory::create_timer_task(next)->start();
-  EXPECT_TRUE(done.wait_for(1));
-}

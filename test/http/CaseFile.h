@@ -165,6 +165,7 @@ class CaseFile {
 
   void finish_case() {
     if (cases_.empty()) return;
+    end_head();
     const Case& done = cases_.back();
     if (done.why.empty()) {
       fail("the case before does not say why");
@@ -173,15 +174,43 @@ class CaseFile {
     }
   }
 
+  void begin_case(const std::string& line) {
+    finish_case();
+    const size_t end = line.find(']');
+    cases_.emplace_back();
+    cases_.back().id = line.substr(1, end - 1);
+    cases_.back().why = end + 2 < line.size() ? line.substr(end + 2) : "";
+    cases_.back().where = name_ + ":" + std::to_string(line_number_);
+  }
+
+  void begin_head(std::string_view method_and_target) {
+    sending().bytes += unescape(method_and_target) + " HTTP/1.1\r\nHost: x\r\n";
+    in_head_ = true;
+  }
+
+  void end_head() {
+    if (in_head_) {
+      sending().bytes += "\r\n";
+      in_head_ = false;
+    }
+  }
+
+  void send_chunks(std::string_view text) {
+    if (!in_head_) {
+      fail("chunks without a head that begins with *");
+      return;
+    }
+    sending().bytes += "Transfer-Encoding: chunked\r\n";
+    end_head();
+    sending().bytes += unescape(text);
+  }
+
   void next_line(const std::string& line) {
     std::istringstream words(line);
     std::string first;
     words >> first;
     if (line[0] == '[') {
-      finish_case();
-      cases_.emplace_back();
-      cases_.back().id = line.substr(1, line.find(']') - 1);
-      cases_.back().where = name_ + ":" + std::to_string(line_number_);
+      begin_case(line);
       return;
     }
     if (cases_.empty()) {
@@ -189,16 +218,23 @@ class CaseFile {
       fail("a line outside any case");
       return;
     }
+    if (line.compare(0, 7, "chunks ") == 0) {
+      send_chunks(std::string_view(line).substr(7));
+      return;
+    }
+    if (line.compare(0, 2, "> ") != 0) {
+      end_head();
+    }
     Case& now = cases_.back();
+    const std::string text = line.size() > 2 ? line.substr(2) : "";
     if (line[0] == '>' || line[0] == '+') {
-      const std::string text = line.size() > 2 ? line.substr(2) : "";
       sending().bytes += unescape(text) + (line[0] == '>' ? "\r\n" : "");
+    } else if (line[0] == '*') {
+      begin_head(text);
     } else if (line[0] == '=') {
       take_expectation(line.substr(1));
     } else if (line.compare(0, 2, "  ") == 0) {
-      take_detail(line.substr(2));
-    } else if (first == "why") {
-      now.why = line.substr(4);
+      take_detail(text);
     } else if (first == "set") {
       take_setting(words);
     } else if (line == "half-close") {
@@ -300,6 +336,7 @@ class CaseFile {
 
   const std::string name_;
   int line_number_ = 0;
+  bool in_head_ = false;  // behind a line "* method target", whose fields may follow
   std::vector<Case> cases_;
 };
 

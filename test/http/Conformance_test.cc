@@ -9,6 +9,7 @@
 
 #include "http/CaseFile.h"
 #include "http/Echo.h"
+#include "support/HttpFeeding.h"
 #include "support/TestSeed.h"
 #include "support/TestServer.h"
 
@@ -16,7 +17,8 @@
 // writes, which must all end the same. Behind each case goes a sentinel, a further request: when
 // the case is refused it must never be seen; else it must be the next one. Server and client that
 // disagree about where a request ends do not pass that. All of that once in the clear and once over
-// TLS, where "closed" means with a close_notify before it.
+// TLS, where "closed" means with a close_notify before it. The parser alone must make the same of
+// the bytes, too, cut at every place.
 //
 // With WORKFLOW_CONFORMANCE_TARGET=host:port the cases are played against that server instead
 // (script/conformance), and only what can be seen of any server is checked.
@@ -386,6 +388,26 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
   return info.param.test_name();
 }
 
+// What the parser alone makes of a case must not depend on the pieces in which its bytes come.
+void expect_parsed(const Case& played) {
+  const std::string& bytes = played.blocks[0].bytes;
+  const std::string all = bytes + (played.sentinel ? kSentinel : "");
+  const auto whole = http_feeding::feed<protocol::HttpRequest>(all);
+  const Expectation& first = played.blocks[0].expected[0];
+  EXPECT_EQ(whole.result, first.kind == Kind::kAccept ? 1 : first.kind == Kind::kRefuse ? -1 : 0);
+  EXPECT_EQ(whole.status, first.kind == Kind::kRefuse ? first.status : 0);
+  if (first.kind == Kind::kAccept && played.blocks[0].expected.size() == 1 && !played.half_close) {
+    ASSERT_LE(whole.consumed, bytes.size());
+    EXPECT_EQ(bytes.find_first_not_of("\r\n", whole.consumed), std::string::npos);
+  }
+  const std::vector<size_t> everywhere = http_feeding::cut_everywhere(all.size());
+  EXPECT_EQ(http_feeding::feed<protocol::HttpRequest>(all, everywhere), whole);
+  const size_t step = 1 + all.size() / 512;
+  for (size_t cut = 0; cut <= all.size(); cut += step) {
+    ASSERT_EQ(http_feeding::feed<protocol::HttpRequest>(all, {cut}), whole) << "cut at " << cut;
+  }
+}
+
 }  // namespace
 
 TEST_P(Conformance, Case) {
@@ -400,6 +422,19 @@ INSTANTIATE_TEST_SUITE_P(Rfc, Conformance, testing::ValuesIn(cases_to_play(Trans
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Rfc, ConformanceOverTls, testing::ValuesIn(cases_to_play(Transport::kTls)),
                          name_of);
+
+TEST(ConformanceCases, EndAlikeInTheParserHoweverTheyAreCut) {
+  int parsed = 0;
+  for (const Case& each : read_cases(CONFORMANCE_CASES)) {
+    const bool simple = each.settings.empty() && each.blocks.size() == 1 &&
+                        each.blocks[0].expected[0].kind != Kind::kInterim;
+    if (!simple) continue;
+    SCOPED_TRACE(each.where);
+    expect_parsed(each);
+    parsed++;
+  }
+  EXPECT_GE(parsed, 300);
+}
 
 TEST(ConformanceCases, AreManyAndEachHasANameOfItsOwn) {
   std::set<std::string> names;

@@ -2,7 +2,6 @@
 
 #include "interop/Curl.h"
 #include "interop/Origin.h"
-#include "support/TempDir.h"
 
 // Our server over TLS, curl as its client.
 
@@ -22,15 +21,10 @@ class CurlTls : public testing::Test {
     all.insert(all.end(), arguments.begin(), arguments.end());
     return curl(all);
   }
-  static struct WFServerParams params() {
-    struct WFServerParams params = server_test::http_params();
-    params.request_size_limit = kLarge;
-    return params;
-  }
 
   Authority authority_;
   const Certificate certificate_ = authority_.issue({"DNS:localhost"});
-  Origin origin_{params(), &certificate_};
+  Origin origin_{server_test::http_params(), &certificate_};
 };
 
 TEST_F(CurlTls, SeveralUrlsShareOneConnection) {
@@ -88,20 +82,6 @@ TEST_F(CurlTls, SessionsAreResumed) {
     EXPECT_EQ(count_of(result.output, "SSL re-using session ID"), 2U) << result.output;
     EXPECT_EQ(count_of(result.output, "< HTTP/1.1 200 OK"), 3U) << result.output;
   }
-}
-
-TEST_F(CurlTls, LargeBodiesArriveWhole) {
-  const auto down = curl_trusting({origin_.https("/bytes/" + std::to_string(kLarge))});
-  EXPECT_EQ(down.exit_code, 0);
-  EXPECT_TRUE(down.output == large_pattern()) << down.output.size();
-}
-
-TEST_F(CurlTls, LargeUploadsArriveWhole) {
-  const TempDir folder;
-  put(folder.path("file"), large_pattern());
-  const auto up = curl_trusting({"-T", folder.path("file"), origin_.https("/same")});
-  EXPECT_EQ(up.exit_code, 0);
-  EXPECT_EQ(up.output, std::to_string(kLarge) + " same");
 }
 
 // It offers "http/1.0", and nothing else, as the protocol it wants (ALPN).

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernel/FileIo.h"
+#include "kernel/FileProbe.h"
 #include "kernel/FileRing.h"
 #include "kernel/FileThreads.h"
 #include "kernel/HandlerPool.h"
@@ -36,43 +37,15 @@ using workflow::UniqueFd;
 using Kind = FileRequest::Kind;
 
 // Reads; notes how it ends.
-class ReadProbe final : public FileOperation {
+class ReadProbe final : public test_support::FileProbe {
  public:
-  explicit ReadProbe(int fd, size_t size = 4) {
+  explicit ReadProbe(int fd, size_t size = 4) : buffer(size, '.') {
     request_.fd = fd;
-    buffer.assign(size, '.');
     request_.buffer = buffer.data();
     request_.size = size;
   }
-  ~ReadProbe() override = default;
-
-  // The first thing that is asked of one that begins.
-  FileRequest request() const override {
-    begun_.add();
-    return request_;
-  }
-  void finished(long result, RunnableList&) override {
-    result_ = result;
-    ended_.add();
-  }
-  void aborted(RunnableList&) override { finished(-ECANCELED - 1000, unused_); }
-  int end_reason() const override { return reason_; }
-  void end_early() { reason_ = ETIMEDOUT; }
-
-  bool wait_until_begun() const { return begun_.wait_for(1); }
-  bool wait() const { return ended_.wait_for(1); }
-  size_t ends() const { return ended_.count(); }
-  long result() const { return result_; }
 
   std::string buffer;
-
- private:
-  FileRequest request_;
-  mutable Tally begun_;
-  Tally ended_;
-  RunnableList unused_;
-  std::atomic<int> reason_{0};
-  long result_ = 0;
 };
 
 struct Pipe {

@@ -17,6 +17,7 @@
 #include "support/Item.h"
 #include "support/Tally.h"
 
+using test_support::expect_items_behind_a_blocked_one_run_elsewhere;
 using test_support::Item;
 using test_support::kKept;
 using test_support::post;
@@ -52,15 +53,7 @@ class Noted {
 // In each case the pool is destroyed first, which waits for the items that still use the tallies.
 
 TEST(HandOff, ItemsBehindABlockedOneRunElsewhere) {
-  Tally released;
-  Tally others;
-  ShortItems<HandlerPool> pool(2);
-  for (size_t round = 1; round <= 10; round++) {
-    post_behind_a_blocked_item(
-        *pool, [&released, round] { EXPECT_TRUE(released.wait_for(round)); }, others);
-    EXPECT_TRUE(others.wait_for(round * kKept));
-    released.add();
-  }
+  expect_items_behind_a_blocked_one_run_elsewhere<HandlerPool>(2);
 }
 
 TEST(HandOff, ItemsBehindABlockedOneGrowThePool) {
@@ -104,17 +97,7 @@ TEST(HandOff, APostIsNotedWhileTheOnlyWorkerThatIsAwakeBlocks) {
 }
 
 TEST(HandOff, ComputationsBehindABlockedOneRunElsewhere) {
-  Tally released;
-  Tally others;
-  ShortItems<ComputePool> pool(2);
-  for (size_t round = 1; round <= 10; round++) {
-    pool.post_one([&released, round] { EXPECT_TRUE(released.wait_for(round)); });
-    for (size_t i = 0; i < kKept; i++) {
-      pool.post_one([&others] { others.add(); });
-    }
-    EXPECT_TRUE(others.wait_for(round * kKept));
-    released.add();
-  }
+  expect_items_behind_a_blocked_one_run_elsewhere<ComputePool>(2);
 }
 
 TEST(HandOff, FewItemsAreTurnedRoundAtATime) {

@@ -60,4 +60,26 @@ inline void post_behind_a_blocked_item(workflow::HandlerPool& pool,
   pool.post(batch);
 }
 
+// What is behind an item that blocks is run by other threads, each time.
+template <class Pool>
+void expect_items_behind_a_blocked_one_run_elsewhere(int threads) {
+  Tally released;
+  Tally others;
+  // Destroyed first, which waits for the items that still use the tallies.
+  ShortItems<Pool> pool(threads);
+  for (size_t round = 1; round <= 10; round++) {
+    const auto block = [&released, round] { EXPECT_TRUE(released.wait_for(round)); };
+    if constexpr (std::is_same_v<Pool, workflow::ComputePool>) {
+      pool.post_one(block);
+      for (size_t i = 0; i < kKept; i++) {
+        pool.post_one([&others] { others.add(); });
+      }
+    } else {
+      post_behind_a_blocked_item(*pool, block, others);
+    }
+    EXPECT_TRUE(others.wait_for(round * kKept));
+    released.add();
+  }
+}
+
 }  // namespace test_support

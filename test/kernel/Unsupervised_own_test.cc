@@ -10,6 +10,7 @@
 
 namespace {
 
+using test_support::expect_items_behind_a_blocked_one_run_elsewhere;
 using test_support::kKept;
 using test_support::post;
 using test_support::post_behind_a_blocked_item;
@@ -31,16 +32,8 @@ class Unsupervised : public testing::Test {
 }  // namespace
 
 TEST_F(Unsupervised, ItemsBehindABlockedOneRunElsewhere) {
-  Tally released;
-  Tally others;
-  ShortItems<HandlerPool> pool(kThreads);
+  expect_items_behind_a_blocked_one_run_elsewhere<HandlerPool>(kThreads);
   EXPECT_EQ(test_support::threads_left, 0);
-  for (size_t round = 1; round <= 10; round++) {
-    post_behind_a_blocked_item(
-        *pool, [&released, round] { EXPECT_TRUE(released.wait_for(round)); }, others);
-    EXPECT_TRUE(others.wait_for(round * kKept));
-    released.add();
-  }
 }
 
 TEST_F(Unsupervised, EachPostWakesAThreadWhileAnotherOneBlocks) {
@@ -61,17 +54,8 @@ TEST_F(Unsupervised, EachPostWakesAThreadWhileAnotherOneBlocks) {
 }
 
 TEST_F(Unsupervised, ComputationsBehindABlockedOneRunElsewhere) {
-  Tally released;
-  Tally others;
-  ShortItems<ComputePool> pool(kThreads);
-  for (size_t round = 1; round <= 10; round++) {
-    pool.post_one([&released, round] { EXPECT_TRUE(released.wait_for(round)); });
-    for (size_t i = 0; i < kKept; i++) {
-      pool.post_one([&others] { others.add(); });
-    }
-    EXPECT_TRUE(others.wait_for(round * kKept));
-    released.add();
-  }
+  expect_items_behind_a_blocked_one_run_elsewhere<ComputePool>(kThreads);
+  EXPECT_EQ(test_support::threads_left, 0);
 }
 
 // A wait that tells brings a thread without the supervisor, if the system has one.

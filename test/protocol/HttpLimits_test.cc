@@ -5,7 +5,8 @@
 
 #include "support/HttpFeeding.h"
 
-// Each limit at its edge: the largest that passes, the smallest that does not.
+// Limits at their edge: the largest that passes, the smallest that does not. The others are in
+// test/http/cases/limits.txt.
 
 using http_feeding::chunked;
 using http_feeding::cut_everywhere;
@@ -32,37 +33,9 @@ int status_of(const std::string& bytes, const HttpLimits* limits = nullptr) {
 
 const std::string kStart = "GET / HTTP/1.1\r\nHost: h\r\n";
 
-std::string request_line_of(size_t size) {
-  std::string fixed = "GET / HTTP/1.1\r\n";
-  return "GET /" + std::string(size - fixed.size(), 'a') + " HTTP/1.1\r\n";
-}
-
 std::string field_line_of(size_t size) {
   std::string fixed = "X: \r\n";
   return "X: " + std::string(size - fixed.size(), 'v') + "\r\n";
-}
-
-TEST(HttpLimits, RequestLineOf8KiBPassesOneByteMoreIs414) {
-  EXPECT_EQ(status_of(request_line_of(8192) + "Host: h\r\n\r\n"), 0);
-  EXPECT_EQ(status_of(request_line_of(8193) + "Host: h\r\n\r\n"), 414);
-}
-
-TEST(HttpLimits, RequestLineWithoutEndIs414) {
-  EXPECT_EQ(status_of("GET /" + std::string(100000, 'a')), 414);
-}
-
-TEST(HttpLimits, FieldLineOf16KiBPassesOneByteMoreIs431) {
-  EXPECT_EQ(status_of(kStart + field_line_of(16384) + "\r\n"), 0);
-  EXPECT_EQ(status_of(kStart + field_line_of(16385) + "\r\n"), 431);
-}
-
-TEST(HttpLimits, FieldLineWithoutEndIs431) {
-  EXPECT_EQ(status_of(kStart + "X: " + std::string(100000, 'a')), 431);
-}
-
-TEST(HttpLimits, FieldNameOf256BytesPassesOneByteMoreIs431) {
-  EXPECT_EQ(status_of(kStart + std::string(256, 'n') + ": v\r\n\r\n"), 0);
-  EXPECT_EQ(status_of(kStart + std::string(257, 'n') + ": v\r\n\r\n"), 431);
 }
 
 // A line whose end can only come too late is refused at once, and not a byte earlier.
@@ -91,24 +64,6 @@ TEST(HttpLimits, HeaderSectionOf64KiBPassesOneByteMoreIs431) {
   EXPECT_EQ(status_of(header_section_of(65537)), 431);
 }
 
-std::string fields_of(size_t count) {
-  std::string fields;
-  for (size_t i = 0; i < count; ++i)
-    fields += "X: y\r\n";
-  return fields;
-}
-
-TEST(HttpLimits, FieldsNumber256PassOneMoreIs431) {
-  EXPECT_EQ(status_of(kStart + fields_of(255) + "\r\n"), 0);
-  EXPECT_EQ(status_of(kStart + fields_of(256) + "\r\n"), 431);
-}
-
-TEST(HttpLimits, TrailersShareTheNumberOfFields) {
-  std::string end = "0\r\n";  // two fields in the header section
-  EXPECT_EQ(status_of(chunked(end + fields_of(254) + "\r\n")), 0);
-  EXPECT_EQ(status_of(chunked(end + fields_of(255) + "\r\n")), 431);
-}
-
 TEST(HttpLimits, TrailersShareTheSizeOfTheHeaderSection) {
   HttpLimits limits;
   limits.header_bytes = 9 + 28 + 2 + 100;
@@ -116,21 +71,6 @@ TEST(HttpLimits, TrailersShareTheSizeOfTheHeaderSection) {
   EXPECT_EQ(status_of(chunked(end + field_line_of(98) + "\r\n"), &limits), 0);
   EXPECT_EQ(status_of(chunked(end + field_line_of(99) + "\r\n"), &limits), 431);
   EXPECT_EQ(status_of(chunked(end + "X: " + std::string(1000, 'v')), &limits), 431);
-}
-
-TEST(HttpLimits, TrailerLineAndNameHaveTheLimitsOfFields) {
-  std::string end = "0\r\n";
-  EXPECT_EQ(status_of(chunked(end + field_line_of(16384) + "\r\n")), 0);
-  EXPECT_EQ(status_of(chunked(end + field_line_of(16385) + "\r\n")), 431);
-  EXPECT_EQ(status_of(chunked(end + std::string(256, 'n') + ": v\r\n\r\n")), 0);
-  EXPECT_EQ(status_of(chunked(end + std::string(257, 'n') + ": v\r\n\r\n")), 431);
-}
-
-TEST(HttpLimits, ChunkExtensionOf256BytesPassesOneByteMoreIs400) {
-  std::string rest = "\r\na\r\n0\r\n\r\n";
-  EXPECT_EQ(status_of(chunked("1;" + std::string(255, 'e') + rest)), 0);
-  EXPECT_EQ(status_of(chunked("1;" + std::string(256, 'e') + rest)), 400);
-  EXPECT_EQ(status_of(chunked("1;" + std::string(5000, 'e'))), 400);
 }
 
 std::string chunks_with_extension(size_t count) {
@@ -152,29 +92,6 @@ TEST(HttpLimits, LargeChunksMayBeMany) {
   for (int i = 0; i < 5000; ++i)
     body += "10\r\n0123456789abcdef\r\n";
   EXPECT_EQ(status_of(chunked(body + "0\r\n\r\n")), 0);
-}
-
-TEST(HttpLimits, OneByteChunksEndInRefusal) {
-  std::string body;
-  for (int i = 0; i < 5000; ++i)
-    body += "1\r\nx\r\n";
-  EXPECT_EQ(status_of(chunked(body + "0\r\n\r\n")), 400);
-}
-
-TEST(HttpLimits, BodyLimitCountsContentLength) {
-  HttpLimits limits;
-  limits.body_bytes = 10;
-  std::string start = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: ";
-  EXPECT_EQ(status_of(start + "10\r\n\r\n0123456789", &limits), 0);
-  EXPECT_EQ(status_of(start + "11\r\n\r\n", &limits), 413);
-}
-
-TEST(HttpLimits, BodyLimitCountsDecodedChunks) {
-  HttpLimits limits;
-  limits.body_bytes = 10;
-  EXPECT_EQ(status_of(chunked("5\r\n01234\r\n5\r\n56789\r\n0\r\n\r\n"), &limits), 0);
-  EXPECT_EQ(status_of(chunked("5\r\n01234\r\n6\r\n"), &limits), 413);
-  EXPECT_EQ(status_of(chunked("ffffffffffffffff\r\n"), &limits), 413);
 }
 
 TEST(HttpLimits, SizeLimitCountsHeadAndBody) {
@@ -199,19 +116,6 @@ TEST(HttpLimits, SizeLimitBelowTheHeadIs413) {
   size_t size = bytes.size();
   EXPECT_EQ(request.append(bytes.data(), &size), -1);
   EXPECT_EQ(request.refusal_status(), 413);
-}
-
-TEST(HttpLimits, LimitsOfTheServerReplaceTheDefaults) {
-  HttpLimits limits;
-  limits.request_line_bytes = 20;
-  limits.header_fields = 2;
-  limits.field_name_bytes = 4;
-  limits.leading_empty_lines = 0;
-  EXPECT_EQ(status_of(kStart + "\r\n", &limits), 0);
-  EXPECT_EQ(status_of("GET /aaaaaa HTTP/1.1\r\nHost: h\r\n\r\n", &limits), 414);
-  EXPECT_EQ(status_of(kStart + fields_of(2) + "\r\n", &limits), 431);
-  EXPECT_EQ(status_of(kStart + "Names: x\r\n\r\n", &limits), 431);
-  EXPECT_EQ(status_of("\r\n" + kStart + "\r\n", &limits), 400);
 }
 
 }  // namespace

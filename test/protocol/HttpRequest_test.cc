@@ -1,12 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <random>
 #include <string>
+#include <vector>
 
 #include "Append.h"
 #include "support/HttpFeeding.h"
+#include "support/TestSeed.h"
 #include "workflow/HttpMessage.h"
 
 using http_feeding::body_of;
@@ -245,18 +246,10 @@ TEST(HttpRequest, ALargeReadAfterAPartialHeadIsTaken) {
   }
 }
 
-unsigned test_seed() {
-  const char* seed = std::getenv("WORKFLOW_TEST_SEED");
-  return seed != nullptr ? static_cast<unsigned>(std::strtoul(seed, nullptr, 10))
-                         : std::random_device()();
-}
-
 // Valid and damaged requests, cut at random places: the outcome never depends on the cuts.
 TEST(HttpRequest, OutcomeDoesNotDependOnCuts) {
-  unsigned seed = test_seed();
-  SCOPED_TRACE("WORKFLOW_TEST_SEED=" + std::to_string(seed));
-  std::mt19937 random(seed);
-  auto below = [&random](size_t bound) { return random() % bound; };
+  test_support::TestRandom random(test_support::test_seed());
+  auto below = [&random](size_t bound) { return random.below(bound); };
   const std::string samples[] = {
       with_field("X: y") + "rest",
       "\r\n" + chunked("3;a=b\r\nabc\r\n0010\r\n0123456789abcdef\r\n0\r\nX: y\r\n\r\nrest"),

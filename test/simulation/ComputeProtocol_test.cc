@@ -39,8 +39,7 @@ TEST(ComputeProtocol, TimeoutMeetsEndOfFunction) {
 }
 
 TEST(ComputeProtocol, TimeoutMeetsBeginOfFunction) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    ComputeLedger ledger(seed);
+  for_each_ledger<ComputeLedger>(kSeeds, [](ComputeLedger& ledger) {
     ledger.create_and_start({}, kNoLimit, 100);
     for (const int64_t duration_ns : {0, 0, 50}) {
       ledger.create_and_start({}, 100, duration_ns);
@@ -51,7 +50,6 @@ TEST(ComputeProtocol, TimeoutMeetsBeginOfFunction) {
     EXPECT_EQ(ledger.records()[4].state, WFT_STATE_SYS_ERROR);
     EXPECT_EQ(ledger.records()[4].begun, 0);
     EXPECT_EQ(ledger.records()[5].state, WFT_STATE_SUCCESS);
-    ledger.close();
   });
 }
 
@@ -129,8 +127,7 @@ TEST(ComputeProtocol, FunctionsLookForTheirSeriesAroundTheTimeout) {
 }
 
 TEST(ComputeProtocol, DismissedOnesNeverBegin) {
-  for_each_seed(kSeeds / 4, [](uint64_t seed) {
-    ComputeLedger ledger(seed);
+  for_each_ledger<ComputeLedger>(kSeeds / 4, [](ComputeLedger& ledger) {
     for (int thread = 0; thread < 2; thread++) {
       ledger.simulation().spawn([&] {
         ledger.create_and_start({}, 10, 10);
@@ -146,7 +143,6 @@ TEST(ComputeProtocol, DismissedOnesNeverBegin) {
       });
     }
     ledger.run();
-    ledger.close();
   });
 }
 

@@ -46,8 +46,7 @@ TEST(HandleProtocol, CancelMeetsCancelByNameAndTimeout) {
 
 // If a timer has no name, only the poller knows whether the start or the canceller came first.
 TEST(HandleProtocol, CancelOfAnUnnamedOneMeetsStartAndTimeout) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     std::vector<WFTimerTask*> tasks;
     std::vector<WFTimerHandle> handles;
     for (int64_t delay_ns : {0, 100, -1}) {
@@ -69,13 +68,11 @@ TEST(HandleProtocol, CancelOfAnUnnamedOneMeetsStartAndTimeout) {
     }
     ledger.run();
     EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS) + static_cast<size_t>(ledger.cancelled()), 3u);
-    ledger.close();
   });
 }
 
 TEST(HandleProtocol, CancelMeetsDismiss) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (const char* name : {"a", ""}) {
       WFTimerTask* task = ledger.create(name, 100);
       const WFTimerHandle handle = WFTimer::handle_of(task);
@@ -89,13 +86,11 @@ TEST(HandleProtocol, CancelMeetsDismiss) {
     }
     ledger.simulation().spawn([&] { ledger.cancel("a"); });
     ledger.run();
-    ledger.close();
   });
 }
 
 TEST(HandleProtocol, CancelAndWaitReturnsAfterTheEnd) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (const char* name : {"a", ""}) {
       WFTimerTask* task = ledger.create(name, 100);
       const WFTimerHandle handle = WFTimer::handle_of(task);
@@ -111,7 +106,6 @@ TEST(HandleProtocol, CancelAndWaitReturnsAfterTheEnd) {
       }
     }
     ledger.run();
-    ledger.close();
   });
 }
 
@@ -134,8 +128,7 @@ TEST(HandleProtocol, WaitingForOneAnotherInsideCallbacksLendsTheThread) {
 }
 
 TEST(HandleProtocol, RescheduleMeetsTimeoutAndCancel) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (const char* name : {"a", ""}) {
       WFTimerTask* task = ledger.create(name, 100);
       const WFTimerHandle handle = WFTimer::handle_of(task);
@@ -157,15 +150,13 @@ TEST(HandleProtocol, RescheduleMeetsTimeoutAndCancel) {
       ledger.cancel("a");
     });
     ledger.run();
-    ledger.close();
   });
 }
 
 // A move that finds the timer gone from its queue, while it has its name still.
 TEST(HandleProtocol, TooLateIsNeverFollowedByWon) {
   size_t late = 0;
-  for_each_seed(kSeeds, [&late](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [&late](TimerLedger& ledger) {
     for (const char* name : {"a", ""}) {
       WFTimerTask* task = ledger.create(name, 100);
       const WFTimerHandle handle = WFTimer::handle_of(task);
@@ -186,7 +177,6 @@ TEST(HandleProtocol, TooLateIsNeverFollowedByWon) {
       });
     }
     ledger.run();
-    ledger.close();
   });
   EXPECT_GT(late, 0u);
 }
@@ -218,8 +208,7 @@ TEST(HandleProtocol, ARefusedTimerEndsAsAnnouncedWhateverItMeets) {
 }
 
 TEST(HandleProtocol, RescheduleMeetsStart) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     WFTimerTask* task = ledger.create("a", 1000);
     const WFTimerHandle handle = WFTimer::handle_of(task);
     TimerLedger::Record& record = TimerLedger::record_of(task);
@@ -229,13 +218,11 @@ TEST(HandleProtocol, RescheduleMeetsStart) {
     ledger.run();
     EXPECT_EQ(record.state, WFT_STATE_SUCCESS);
     EXPECT_EQ(ledger.simulation().now_ns(), 7);
-    ledger.close();
   });
 }
 
 TEST(HandleProtocol, RescheduleByNameMeetsTheEndOfOthersOfTheName) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     std::vector<WFTimerHandle> handles;
     for (int i = 0; i < 80; i++) {  // more than one chunk
       WFTimerTask* task = ledger.create("a", i % 3 ? 1000 : 50, [&](WFTimerTask* ended) {
@@ -259,7 +246,6 @@ TEST(HandleProtocol, RescheduleByNameMeetsTheEndOfOthersOfTheName) {
     });
     ledger.run();
     EXPECT_GE(moved, 30u);
-    ledger.close();
   });
 }
 
@@ -286,8 +272,7 @@ TEST(HandleProtocol, StopMeetsEverything) {
 }
 
 TEST(HandleProtocol, ReplaceLeavesOne) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     int expired = 0;
     int cancelled = 0;
     for (int thread = 0; thread < 3; thread++) {
@@ -303,13 +288,11 @@ TEST(HandleProtocol, ReplaceLeavesOne) {
     ledger.run();
     EXPECT_EQ(expired, 1);
     EXPECT_EQ(cancelled, 2);
-    ledger.close();
   });
 }
 
 TEST(HandleProtocol, WhatIsBeingStartedRemains) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (const char* name : {"a", ""}) {
       WFTimerTask* task = ledger.create(name, 100);
       const WFTimerHandle handle = WFTimer::handle_of(task);
@@ -319,7 +302,6 @@ TEST(HandleProtocol, WhatIsBeingStartedRemains) {
     }
     ledger.run();
     EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), 2u);
-    ledger.close();
   });
 }
 

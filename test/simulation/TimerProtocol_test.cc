@@ -15,8 +15,7 @@
 namespace {
 
 TEST(TimerProtocol, TimeoutMeetsCancel) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (int64_t delay_ns : {0, 100, 100}) {
       ledger.create_and_start("a", delay_ns);
     }
@@ -29,13 +28,11 @@ TEST(TimerProtocol, TimeoutMeetsCancel) {
     }
     ledger.run();
     EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS) + static_cast<size_t>(ledger.cancelled()), 3u);
-    ledger.close();
   });
 }
 
 TEST(TimerProtocol, StartMeetsCancel) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     std::vector<WFTimerTask*> timers;
     for (int i = 0; i < 4; i++) {
       timers.push_back(ledger.create("a", i % 2 ? 0 : TimerLedger::kNever));
@@ -48,7 +45,6 @@ TEST(TimerProtocol, StartMeetsCancel) {
       ledger.simulation().spawn([&] { ledger.cancel("a", 2); });
     }
     ledger.run();
-    ledger.close();
   });
 }
 
@@ -81,8 +77,7 @@ TEST(TimerProtocol, DueTimersOfOneThreadRunInTheOrderOfTheirStarts) {
 
 // From the end of its start on, whoever cancels is too late, however long the handlers take.
 TEST(TimerProtocol, ADueTimerHasExpiredWhenItsStartReturns) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (const char* name : {"a", ""}) {
       ledger.simulation().spawn([&, name] {
         WFTimerTask* const task = ledger.create(name, 0);
@@ -95,7 +90,6 @@ TEST(TimerProtocol, ADueTimerHasExpiredWhenItsStartReturns) {
     }
     ledger.run();
     EXPECT_EQ(ledger.ended(WFT_STATE_SUCCESS), 2u);
-    ledger.close();
   });
 }
 
@@ -152,8 +146,7 @@ TEST(TimerProtocol, CancelTakesTheOldest) {
 }
 
 TEST(TimerProtocol, DismissMeetsCancel) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     std::vector<WFTimerTask*> timers;
     for (int i = 0; i < 4; i++) {
       timers.push_back(ledger.create("a", 0));
@@ -167,7 +160,6 @@ TEST(TimerProtocol, DismissMeetsCancel) {
     ledger.simulation().spawn([&] { ledger.cancel("a", 2); });
     ledger.simulation().spawn([&] { ledger.cancel("a"); });
     ledger.run();
-    ledger.close();
   });
 }
 
@@ -234,8 +226,7 @@ TEST(TimerProtocol, OneCancelTakesOnlyWhatWasCreatedBefore) {
 }
 
 TEST(TimerProtocol, CallbacksCancelEachOther) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     for (int i = 0; i < 3; i++) {
       ledger.create_and_start("a", i * 10, [&](WFTimerTask*) {
         ledger.cancel("b", 1);
@@ -247,7 +238,6 @@ TEST(TimerProtocol, CallbacksCancelEachOther) {
       });
     }
     ledger.run();
-    ledger.close();
   });
 }
 
@@ -313,8 +303,7 @@ TEST(TimerProtocol, CallbacksExtendTheirSeries) {
 }
 
 TEST(TimerProtocol, ParallelEndsOnceAllItsTimersHave) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     int ended = 0;
     ParallelWork* parallel = Workflow::create_parallel_work([&](const ParallelWork*) {
       ended++;
@@ -333,7 +322,6 @@ TEST(TimerProtocol, ParallelEndsOnceAllItsTimersHave) {
     });
     ledger.run();
     EXPECT_EQ(ended, 1);
-    ledger.close();
   });
 }
 
@@ -382,8 +370,7 @@ TEST(TimerProtocol, StopMeetsGoTasks) {
 }
 
 TEST(TimerProtocol, CountersAreCountedByTimers) {
-  for_each_seed(kSeeds, [](uint64_t seed) {
-    TimerLedger ledger(seed);
+  for_each_ledger<TimerLedger>(kSeeds, [](TimerLedger& ledger) {
     int named = 0;
     int anonymous = 0;
     WFTaskFactory::create_counter_task("n", 3, [&](WFCounterTask*) { named++; })->start();
@@ -401,7 +388,6 @@ TEST(TimerProtocol, CountersAreCountedByTimers) {
     EXPECT_EQ(named, 1);
     EXPECT_EQ(anonymous, 1);
     EXPECT_EQ(WFTaskFactory::count_by_name("n"), 0);
-    ledger.close();
   });
 }
 

@@ -41,9 +41,11 @@ class StoreVerdicts : public store_test::RulesFixture {
     EXPECT_EQ(answer.lease_left.count(), lease_left_us);
   }
 
-  void expect_done(const std::vector<WFStoreAnswer>& answers, int64_t when_us) {
+  static void expect_done(const std::vector<WFStoreAnswer>& answers, uint64_t timer,
+                          int64_t when_us) {
     ASSERT_EQ(answers.size(), 1U);
     EXPECT_EQ(answers[0].verdict, WFStoreVerdict::kDone);
+    EXPECT_EQ(answers[0].timer, timer);
     EXPECT_EQ(answers[0].outcome, WFStoreOutcome::kDone);
     EXPECT_EQ(answers[0].when.time_since_epoch(), std::chrono::microseconds(when_us));
   }
@@ -51,6 +53,9 @@ class StoreVerdicts : public store_test::RulesFixture {
   static void expect_unknown(const std::vector<WFStoreAnswer>& answers, int64_t opened_us) {
     ASSERT_EQ(answers.size(), 1U);
     EXPECT_EQ(answers[0].verdict, WFStoreVerdict::kUnknown);
+    EXPECT_EQ(answers[0].timer, 0U);
+    EXPECT_GE(answers[0].when.time_since_epoch(),
+              std::chrono::microseconds(store_test::SetClock::kStartUs));
     EXPECT_LE(answers[0].when.time_since_epoch(), std::chrono::microseconds(opened_us));
   }
 
@@ -83,6 +88,16 @@ TEST_P(StoreVerdicts, ReplaceOfAWaitingTimerIsWonAndOnlyTheNewOneStarts) {
   const uint64_t timer = schedule("a", 0).timer;
   const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
   expect_one(replaced.answers, WFStoreVerdict::kWon, timer, 0);
+  EXPECT_EQ(claim_one().run.timer, replaced.timer);
+}
+
+TEST_P(StoreVerdicts, ReplaceOfTwoWaitingTimersHasTwoAnswers) {
+  const uint64_t first = schedule("a", 0).timer;
+  const uint64_t second = schedule("a", 0).timer;
+  const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
+  ASSERT_EQ(replaced.answers.size(), 2U);
+  expect_one({replaced.answers[0]}, WFStoreVerdict::kWon, first, 0);
+  expect_one({replaced.answers[1]}, WFStoreVerdict::kWon, second, 0);
   EXPECT_EQ(claim_one().run.timer, replaced.timer);
 }
 
@@ -154,14 +169,14 @@ TEST_P(StoreVerdicts, CancelOfADoneTimerSaysHowAndWhenItEnded) {
   const int64_t when_us = now_us();
   EXPECT_TRUE(acknowledge(claimed.run));
   move_us(kDelayUs);
-  expect_done(cancel("a"), when_us);
+  expect_done(cancel("a"), claimed.run.timer, when_us);
 }
 
 TEST_P(StoreVerdicts, RescheduleOfADoneTimerStoresNothing) {
   const auto claimed = running("a");
   const int64_t when_us = now_us();
   EXPECT_TRUE(acknowledge(claimed.run));
-  expect_done(reschedule("a", 0), when_us);
+  expect_done(reschedule("a", 0), claimed.run.timer, when_us);
   EXPECT_TRUE(list().empty());
 }
 
@@ -170,7 +185,7 @@ TEST_P(StoreVerdicts, ReplaceOfADoneTimerStoresTheNewOne) {
   const int64_t when_us = now_us();
   EXPECT_TRUE(acknowledge(claimed.run));
   const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
-  expect_done(replaced.answers, when_us);
+  expect_done(replaced.answers, claimed.run.timer, when_us);
   EXPECT_EQ(claim_one().run.timer, replaced.timer);
 }
 

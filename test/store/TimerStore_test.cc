@@ -214,41 +214,6 @@ TEST(TimerStore, ReplaceEndsThoseThatWait) {
   EXPECT_EQ(listed.timers[0].payload, "3");
 }
 
-TEST(TimerStore, ReplaceOfNothingStores) {
-  const StorePtr store = open_store();
-  const WFStoreResult first = store->schedule({"a", hours(1), "kind", "", WF_TIMER_REPLACE});
-  EXPECT_THAT(verdicts(first), ElementsAre(WFStoreVerdict::kUnknown));
-  EXPECT_GT(first.timer, 0u);
-  store->cancel("a");
-  const WFStoreResult second = store->schedule({"a", hours(1), "kind", "", WF_TIMER_REPLACE});
-  EXPECT_THAT(verdicts(second), ElementsAre(WFStoreVerdict::kDone));
-  EXPECT_EQ(second.answers[0].outcome, WFStoreOutcome::kCancelled);
-  EXPECT_GT(second.timer, first.timer);
-  EXPECT_EQ(store->count("a").count, 1u);
-}
-
-TEST(TimerStore, ReplaceOfARunWaitsForItsEnd) {
-  SeenRuns runs;
-  Gate gate;
-  const StorePtr store = open_store();
-  store->handle("kind", gate.handler(runs, *store));
-  store->schedule({"a", seconds(0), "kind", "first"});
-  ASSERT_TRUE(runs.wait_for(1));
-  const WFStoreResult replaced =
-      store->schedule({"a", seconds(0), "kind", "second", WF_TIMER_REPLACE});
-  EXPECT_THAT(verdicts(replaced), ElementsAre(WFStoreVerdict::kAfterRun));
-  EXPECT_EQ(replaced.answers[0].fence, runs.at(0).fence);
-  EXPECT_GT(replaced.timer, 0u);
-  const WFStoreResult listed = store->list("a");
-  ASSERT_EQ(listed.timers.size(), 2u);
-  EXPECT_EQ(listed.timers[1].stage, WFStoreStage::kBlocked);
-  EXPECT_EQ(runs.count(), 1u);
-  gate.open();
-  ASSERT_TRUE(runs.wait_for(2));
-  EXPECT_EQ(runs.at(1).payload, "second");
-  EXPECT_TRUE(gone(*store, "a"));
-}
-
 TEST(TimerStore, TwoRequestsOfOneIdAreOne) {
   const StorePtr store = open_store();
   WFStoreTimer timer = {"a", hours(1), "kind"};
@@ -259,18 +224,6 @@ TEST(TimerStore, TwoRequestsOfOneIdAreOne) {
   EXPECT_EQ(second.timer, first.timer);
   EXPECT_EQ(second.request, *timer.request);
   EXPECT_EQ(store->count("a").count, 1u);
-}
-
-TEST(TimerStore, ARefusalIsRememberedByItsId) {
-  const StorePtr store = open_store();
-  store->schedule({"a", hours(1), "kind"});
-  WFStoreTimer timer = {"a", hours(1), "kind", "", WF_TIMER_KEEP};
-  timer.request = WFStoreRequestId{12345, 7};
-  EXPECT_EQ(store->schedule(timer).error, EEXIST);
-  store->cancel("a");
-  EXPECT_EQ(store->schedule(timer).error, EEXIST);
-  EXPECT_EQ(store->ask(*timer.request).error, EEXIST);
-  EXPECT_EQ(store->count("a").count, 0u);
 }
 
 // Cancel -----------------------------------------------------------------------------------------
@@ -288,58 +241,6 @@ TEST(TimerStore, ACancelledTimerNeverRuns) {
   store->handle("kind", runs.handler(*store));
   ASSERT_TRUE(runs.wait_for(1));
   EXPECT_THAT(runs.names(), ElementsAre("b"));
-}
-
-TEST(TimerStore, ASecondCancelIsToldOfTheFirst) {
-  const StorePtr store = open_store();
-  const uint64_t timer = store->schedule({"a", hours(1), "kind"}).timer;
-  const auto before = store->now();
-  store->cancel("a");
-  const WFStoreResult second = store->cancel("a");
-  ASSERT_THAT(verdicts(second), ElementsAre(WFStoreVerdict::kDone));
-  EXPECT_EQ(second.verdict(), WFStoreVerdict::kDone);
-  EXPECT_EQ(second.answers[0].timer, timer);
-  EXPECT_EQ(second.answers[0].outcome, WFStoreOutcome::kCancelled);
-  EXPECT_GE(second.answers[0].when, before);
-  EXPECT_LE(second.answers[0].when, store->now());
-}
-
-TEST(TimerStore, AnUnknownNameIsToldSinceWhen) {
-  const auto before = std::chrono::floor<microseconds>(WFTimer::wall_now());
-  const StorePtr store = open_store();
-  const WFStoreResult cancelled = store->cancel("a");
-  ASSERT_THAT(verdicts(cancelled), ElementsAre(WFStoreVerdict::kUnknown));
-  EXPECT_GE(cancelled.answers[0].when, before);
-  EXPECT_LE(cancelled.answers[0].when, store->now());
-  EXPECT_EQ(cancelled.answers[0].timer, 0u);
-}
-
-TEST(TimerStore, WhatIsForgottenIsUnknown) {
-  WFStoreOptions options;
-  options.remembered = 1;
-  const StorePtr store = open_store(options);
-  store->schedule({"a", hours(1), "kind"});
-  store->schedule({"b", hours(1), "kind"});
-  store->cancel("a");
-  store->cancel("b");
-  EXPECT_EQ(store->cancel("b").verdict(), WFStoreVerdict::kDone);
-  const WFStoreResult forgotten = store->cancel("a");
-  EXPECT_EQ(forgotten.verdict(), WFStoreVerdict::kUnknown);
-  EXPECT_LE(forgotten.answers[0].when, store->now());
-}
-
-TEST(TimerStore, TheOldestAreCancelledFirst) {
-  const StorePtr store = open_store();
-  std::vector<uint64_t> stored;
-  for (int i = 0; i < 5; i++) {
-    stored.push_back(store->schedule({"a", hours(5 - i), "kind"}).timer);
-  }
-  const WFStoreResult cancelled = store->cancel("a", 2);
-  ASSERT_EQ(cancelled.answers.size(), 2u);
-  EXPECT_EQ(cancelled.answers[0].timer, stored[0]);
-  EXPECT_EQ(cancelled.answers[1].timer, stored[1]);
-  EXPECT_THAT(numbers(store->list("a")), ElementsAre(stored[2], stored[3], stored[4]));
-  EXPECT_EQ(store->cancel("a").answers.size(), 3u);
 }
 
 TEST(TimerStore, ACancelledRunIsToldAndGoesOn) {
@@ -372,19 +273,6 @@ TEST(TimerStore, ACancelledRunIsToldAndGoesOn) {
   EXPECT_THAT(gate.errors(), ElementsAre(ECANCELED));
   EXPECT_TRUE(gone(*store, "a"));
   EXPECT_TRUE(cancelled_at_the_end);
-  EXPECT_EQ(runs.count(), 1u);
-  gate.open();
-}
-
-TEST(TimerStore, ACancelledRecurringTimerHasNoFurtherDate) {
-  SeenRuns runs;
-  Gate gate;
-  const StorePtr store = open_store();
-  store->handle("kind", gate.handler(runs, *store));
-  store->schedule({"a", WFStoreDue::every(milliseconds(10), seconds(0)), "kind"});
-  ASSERT_TRUE(runs.wait_for(1));
-  EXPECT_EQ(store->cancel("a").verdict(), WFStoreVerdict::kRunning);
-  EXPECT_TRUE(gone(*store, "a"));
   EXPECT_EQ(runs.count(), 1u);
   gate.open();
 }
@@ -441,15 +329,6 @@ TEST(TimerStore, ARescheduleOfARunHasOneSuccessor) {
   EXPECT_NE(runs.at(1).timer, runs.at(0).timer);
   EXPECT_GT(runs.at(1).fence, runs.at(0).fence);
   EXPECT_EQ(runs.count(), 2u);
-}
-
-TEST(TimerStore, ARescheduleOfWhatHasEndedOrNeverWas) {
-  const StorePtr store = open_store();
-  EXPECT_EQ(store->reschedule("a", hours(1)).verdict(), WFStoreVerdict::kUnknown);
-  store->schedule({"a", hours(1), "kind"});
-  store->cancel("a");
-  EXPECT_EQ(store->reschedule("a", hours(1)).verdict(), WFStoreVerdict::kDone);
-  EXPECT_EQ(store->count("").count, 0u);
 }
 
 // Ask --------------------------------------------------------------------------------------------
@@ -712,28 +591,6 @@ TEST(TimerStore, TheLimitsOfOptionsAreAllowed) {
   options.lease = hours(24);
   options.remembered = 1'000'000;
   EXPECT_TRUE(open_store(options)->schedule({"a", hours(1), "kind"}).ok());
-}
-
-TEST(TimerStore, StoresOfOneNameAreOneWhileAnyIsOpen) {
-  const std::string url = fresh_url();
-  SeenRuns runs;
-  StorePtr first = open_store(url);
-  first->schedule({"a", hours(1), "kind"});
-  StorePtr second = open_store(url);
-  EXPECT_EQ(second->count("").count, 1u);
-  first.reset();
-  WFStoreOptions options;
-  options.create = false;
-  first = open_store(url, options);
-  EXPECT_EQ(first->count("").count, 1u);
-  // The process that handles the kind learns of a timer that another one has stored or moved.
-  second->handle("kind", runs.handler(*second));
-  first->schedule({"b", seconds(0), "kind"});
-  first->reschedule("a", seconds(0));
-  EXPECT_TRUE(runs.wait_for(2));
-  first.reset();
-  second.reset();
-  EXPECT_EQ(open_store(url)->count("").count, 0u);
 }
 
 TEST(TimerStore, AReceiptSaysWhatItIsWorth) {

@@ -64,3 +64,14 @@ void for_each_seed(uint64_t count, Scenario&& scenario) {
     }
   }
 }
+
+// The same for scenario(ledger), with a ledger for each seed that is closed behind it. What the
+// ledger's tasks use when it closes must not be a local variable of the scenario.
+template <class Ledger, class Scenario>
+void for_each_ledger(uint64_t count, Scenario&& scenario) {
+  for_each_seed(count, [&scenario](uint64_t seed) {
+    Ledger ledger(seed);
+    scenario(ledger);
+    ledger.close();
+  });
+}
