@@ -14,7 +14,7 @@ namespace workflow {
 
 ClientConnection::ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Poller& poller,
                                    UniqueFd fd, ClientSession* session)
-    : Channel(poller, std::move(fd)),
+    : RequestWriter(poller, std::move(fd)),
       endpoint_(std::move(endpoint)),
       reader_(is_datagram()),
       session_(session),
@@ -108,22 +108,20 @@ ClientConnection::Step ClientConnection::next_step() {
     case State::kIdle:
       if (std::exchange(readable_, false) && !is_still_idle()) {
         become(State::kClosing);
-        flushing_ = false;
+        end_flushing();
         return Step::kClose;
       }
       break;
     case State::kClosing:
-      if (!flushing_ || aborting_) return Step::kClose;
+      if (!is_flushing() || aborting_) return Step::kClose;
       break;
     case State::kClosed:
       return Step::kWait;
     default:
       break;
   }
-  const bool may_send = session_ && !progress_.is_sending() && !flushing_;
-  if (may_send && std::exchange(asked_to_send_, false)) return Step::kSendMore;
-  return std::exchange(writable_, false) && (progress_.is_sending() || flushing_) ? Step::kSend
-                                                                                  : Step::kWait;
+  if (session_ && take_question()) return Step::kSendMore;
+  return std::exchange(writable_, false) && has_unsent() ? Step::kSend : Step::kWait;
 }
 
 void ClientConnection::advance(RunnableList& finished) {
@@ -139,7 +137,7 @@ void ClientConnection::advance(RunnableList& finished) {
         more = continue_sending(finished);
         break;
       case Step::kSendMore:
-        send_more();
+        ask_for_more();
         break;
       case Step::kReceive:
         more = receive(finished);
@@ -214,7 +212,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
     failure->hopeless = true;
   } else if (expected == State::kIdle && (readable_ || !is_still_idle())) {
     outcome = Begin::kNotIdle;
-    flushing_ = false;
+    end_flushing();
   } else if (const int reason = arrived(session)) {
     *failure = ClientFailure::of_system(reason);
   } else if (begin_exchange(session, request, failure)) {
@@ -222,7 +220,7 @@ ClientConnection::Begin ClientConnection::send_request(State expected, ClientSes
   }
   session_ = nullptr;
   reader_.end();
-  forget_unsent();
+  end_request();
   become(State::kClosing);
   lock.unlock();
   if (outcome == Begin::kFailed) {
@@ -237,10 +235,8 @@ bool ClientConnection::begin_exchange(ClientSession* session, EncodedRequest& re
   become(State::kExchanging);
   session_ = session;
   exchanges_++;
-  asked_to_send_ = false;
   reader_.begin(request.response, this);
-  const int error = write_out(request.vectors, request.count);
-  flushing_ = false;
+  const int error = begin_request(request.vectors, request.count);
   progress_ = ExchangeProgress(session->exchange()->times(), endpoint_->params().response_timeout,
                                error == 0, now_ns());
   const bool can_go_on = error == 0 || error == EAGAIN;
@@ -273,47 +269,29 @@ bool ClientConnection::continue_sending(RunnableList& finished) {
   int error = 0;
   {
     MutexLock lock(mutex_);
-    error = resume_writing();
+    const bool was_sending = is_sending();
+    error = resume_request();
     if (error == EAGAIN) return readable_;
-    flushing_ = false;
-    if (!progress_.is_sending()) {
+    if (!was_sending) {
       return true;  // the next read will find an error, too
     }
-    if (error == 0) {
-      progress_.request_sent(now_ns());
-    } else {
-      progress_.request_cut(now_ns());
-    }
+    progress_.request_ended(now_ns());
     const bool delivering = state_ == State::kDelivering;
     // The peer may have answered before it closed its side. And while a part is being delivered the
     // exchange cannot end; a read after the delivery will find the error.
     if (error == 0 || readable_ || peer_closed() || delivering) {
-      if (error != 0) {
-        readable_ = true;
-        forget_unsent();
-      }
+      readable_ |= error != 0;
       if (!delivering) {
         limit(progress_.deadline_ns(now_ns()));
       }
-      return readable_ || asked_to_send_;
+      return readable_ || is_asked_to_send();
     }
   }
   fail(ClientFailure::of_system(error), finished);
   return true;
 }
 
-void ClientConnection::ask_to_send() {
-  {
-    MutexLock lock(mutex_);
-    asked_to_send_ = true;
-  }
-  // If this is true, the poller's thread takes the lock later than this thread did.
-  if (!parsing_.load(std::memory_order_relaxed)) {
-    ask_poller();
-  }
-}
-
-void ClientConnection::send_more() {
+void ClientConnection::ask_for_more() {
   ClientExchange* exchange = nullptr;
   {
     MutexLock lock(mutex_);
@@ -329,14 +307,11 @@ void ClientConnection::send_more() {
   }
   if (bytes.empty()) return;
   MutexLock lock(mutex_);
-  asked_to_send_ = true;
-  const int error = append_copy(bytes.data(), bytes.size());
-  flushing_ = error == EAGAIN;
+  const int error = send_more(bytes);
   if (error == ENOMEM) {
     cancel_error_ = ENOMEM;
-  } else if (error != 0 && error != EAGAIN) {
+  } else if (error != 0) {
     readable_ = true;  // the peer may have answered before it closed; the read finds the error, too
-    asked_to_send_ = false;
   }
 }
 
@@ -350,7 +325,7 @@ bool ClientConnection::receive(RunnableList& finished) {
     bool drained = true;
     result = reader_.read(stream_, &drained, &failure);
     if (result == Result::kNothing) {
-      return asked_to_send_ || (writable_ && (progress_.is_sending() || flushing_));
+      return is_asked_to_send() || (writable_ && has_unsent());
     }
     readable_ |= !drained || peer_closed();
     if (result == Result::kPart) {
@@ -359,9 +334,9 @@ bool ClientConnection::receive(RunnableList& finished) {
     exchange = session_->exchange();
   }
   if (result == Result::kPart) {
-    parsing_.store(true, std::memory_order_relaxed);
+    set_parsing(true);
     result = reader_.parse(&failure);
-    parsing_.store(false, std::memory_order_relaxed);
+    set_parsing(false);
   }
   if (result == Result::kPart) {
     part_came(exchange, finished);
@@ -386,7 +361,7 @@ void ClientConnection::part_came(ClientExchange* exchange, RunnableList& finishe
       become(State::kDelivering);
       progress_.paused(now_ns());
       set_deadline(kNever);
-    } else if (!progress_.is_sending()) {
+    } else if (!is_sending()) {
       limit(progress_.deadline_ns(now_ns()));
     }
   }
@@ -439,17 +414,15 @@ void ClientConnection::complete(ClientExchange* exchange, bool usable, RunnableL
     session = std::exchange(session_, nullptr);
     cancel_error_ = 0;  // a cancel now comes too late
     reader_.end();
-    forget_unsent();
+    const bool has_sent = end_request();
     if (stream_.tls()) {
       tls_session = TlsSessions::Kept(stream_.tls()->ssl());
     }
-    usable = usable && progress_.has_sent() && !aborting_ && !peer_closed() &&
-             progress_.keep_alive() != 0 && !is_datagram() &&
-             set_deadline(in_ns(timeout_ns(progress_.keep_alive())));
+    usable = usable && has_sent && !aborting_ && !peer_closed() && progress_.keep_alive() != 0 &&
+             !is_datagram() && set_deadline(in_ns(timeout_ns(progress_.keep_alive())));
     become(usable ? State::kIdle : State::kClosing);
-    flushing_ = flushing_ && progress_.has_sent();  // nothing can follow a cut request
     if (!usable) {
-      limit_flushing();
+      limit_flushing(progress_.send_timeout());
     }
   }
   if (endpoint_->tls()) {
@@ -468,7 +441,7 @@ ClientFailure ClientConnection::with_facts(ClientFailure failure) const {
   failure.reused = exchanges_ > 1;
   failure.received |= progress_.has_received();
   if (is_datagram() && sent && !failure.received) {
-    failure.unanswered = failure.error == ETIMEDOUT && !progress_.is_sending();
+    failure.unanswered = failure.error == ETIMEDOUT && !is_sending();
     // Any other error is how the network reports that nobody is there.
     failure.connected = failure.error == ETIMEDOUT;
   }
@@ -483,8 +456,8 @@ void ClientConnection::fail(const ClientFailure& why, RunnableList& finished) {
     session = std::exchange(session_, nullptr);
     failure = with_facts(why);
     become(State::kClosing);
-    flushing_ = false;
-    forget_unsent();
+    end_request();
+    end_flushing();
     reader_.end();
   }
   if (session) {
@@ -509,7 +482,7 @@ void ClientConnection::on_deadline(bool stopped, RunnableList& finished) {
       become(State::kClosing);
     }
     if (state == State::kIdle || state == State::kClosing) {
-      flushing_ = false;
+      end_flushing();
     }
   }
   if (state < State::kIdle) {
@@ -554,13 +527,9 @@ void ClientConnection::close_idle() {
       return;  // the connection closes already
     }
     become(State::kClosing);
-    limit_flushing();
+    limit_flushing(progress_.send_timeout());
   }
   ask_poller();
-}
-
-void ClientConnection::limit_flushing() {
-  flushing_ = flushing_ && set_deadline(in_ns(timeout_ns(progress_.send_timeout())));
 }
 
 void ClientConnection::close() {
@@ -597,21 +566,6 @@ void ClientConnection::end_with_runtime() {
     poller_.handlers().post(finished);
   }
   release();
-}
-
-int ClientConnection::write_now(const void* buffer, size_t size) {
-  MutexLock lock(mutex_);
-  if (size > kMaxFeedback || copied_bytes() > kMaxFeedback - size) {
-    errno = ENOBUFS;
-    return -1;
-  }
-  const int error = append_copy(buffer, size);
-  if (error != 0 && error != EAGAIN) {
-    errno = error;
-    return -1;
-  }
-  flushing_ = error == EAGAIN;
-  return static_cast<int>(size);
 }
 
 void ClientConnection::restart_receive() {

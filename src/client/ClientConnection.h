@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "client/ClientFailure.h"
 #include "client/ConnectionSetup.h"
 #include "client/ExchangeProgress.h"
+#include "client/RequestWriter.h"
 #include "client/ResponseReader.h"
 #include "kernel/Channel.h"
 #include "workflow/WFConnection.h"
@@ -37,17 +37,21 @@ class SessionLocation;
 //                            time limit for being idle passes; the runtime stops
 //  kConnecting, kExchanging, kDelivered
 //               kClosing     an error, a time limit, a cancel, the stop of the runtime
-//  kClosing     kClosed      what write_now() was given is sent, or need not be sent any more
+//  kClosing     kClosed      what follows the request is sent, or need not be sent any more
 //  any          kClosed      start() has failed, any thread; end_with_runtime()
 //
 // In kExchanging the request is sent and the response received, which may begin before all is sent.
 // In kDelivering and kDelivered nothing is read and no time limit passes. kClosing exists because
 // only the poller's thread may close the connection; it has been asked to.
 //
+// Its parts do the work:
+// ConnectionSetup prepares it, RequestWriter (the base) sends, ResponseReader receives, and
+// ExchangeProgress knows the time limits.
+//
 // Threads: see Channel. Only the poller's thread parses responses. A request on an idle connection
 // is written by the thread that begins it.
 //
-// Invariants:
+// Invariants, besides those of its parts:
 // 1. session_ is set from kConnecting to kDelivered only, and in kClosed until resume() if the
 //    runtime has stopped in kDelivering. The thread that takes it out, under mutex_, owns the
 //    session and its next step.
@@ -55,7 +59,7 @@ class SessionLocation;
 // 3. In kDelivering the session stays, whatever happens, because the thread that delivers uses the
 //    exchange. resume() ends this, once, on any thread.
 // 4. An idle connection is in its endpoint's list, or is just being put there or taken out.
-class ClientConnection final : public Channel, public protocol::MessageChannel {
+class ClientConnection final : public RequestWriter {
  public:
   // `fd`: a descriptor on which connect(2) was called.
   ClientConnection(std::shared_ptr<ClientEndpoint> endpoint, Poller& poller, UniqueFd fd,
@@ -83,9 +87,6 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // reference.
   void resume();
 
-  // Makes the exchange's take_more_to_send() be called soon. Any thread that holds a reference.
-  void ask_to_send();
-
   // If the session of that location is here, it ends with `reason`; if a part of its response is
   // being delivered, after that. Any thread.
   void cancel(const SessionLocation& location, int reason);
@@ -108,8 +109,6 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   enum class Step { kWait, kSetUp, kSend, kSendMore, kReceive, kGoOn, kFail, kClose };
 
   static constexpr int kMaxSteps = 16;
-  // At most this many bytes are kept for write_now() until the socket takes them.
-  static constexpr size_t kMaxFeedback = size_t{1024} * 1024;
 
   struct User final : public WFConnection {};
 
@@ -119,7 +118,6 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   void on_deadline(bool stopped, RunnableList& finished) override;
   void on_closing() override;
   void end() override { delete this; }
-  int write_now(const void* buffer, size_t size) override;
   void restart_receive() override;
 
   // Whether the table allows it.
@@ -133,7 +131,8 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   // These two return true if there may be more to do.
   bool receive(RunnableList& finished);
   bool continue_sending(RunnableList& finished);
-  void send_more();
+  // The exchange may have more to send.
+  void ask_for_more();
   // A part of the response has come.
   void part_came(ClientExchange* exchange, RunnableList& finished);
   // The delivery of a part is over.
@@ -161,27 +160,20 @@ class ClientConnection final : public Channel, public protocol::MessageChannel {
   ClientFailure with_facts(ClientFailure failure) const WF_REQUIRES(mutex_);
   // Sets the deadline. If there is no memory for it, the exchange ends with ENOMEM.
   void limit(int64_t deadline_ns) WF_REQUIRES(mutex_);
-  // The connection closes: sets the time limit for sending the rest of what write_now() was given.
-  void limit_flushing() WF_REQUIRES(mutex_);
 
   const std::shared_ptr<ClientEndpoint> endpoint_;
   User user_;
   ResponseReader reader_;  // see there
-  // The poller's thread parses a response, and will look at asked_to_send_ afterwards.
-  std::atomic<bool> parsing_{false};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kConnecting;
   ClientSession* session_ WF_GUARDED_BY(mutex_);
   bool readable_ WF_GUARDED_BY(mutex_) = false;
   bool writable_ WF_GUARDED_BY(mutex_) = false;
   bool aborting_ WF_GUARDED_BY(mutex_) = false;
-  int cancel_error_ WF_GUARDED_BY(mutex_) = 0;     // not 0: session_ has to end with it
-  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;  // how many have begun
-  // Bytes that write_now() was given wait for the socket. May be true in kIdle and kClosing, too.
-  bool flushing_ WF_GUARDED_BY(mutex_) = false;
-  bool asked_to_send_ WF_GUARDED_BY(mutex_) = false;  // the exchange may have more to send
-  ConnectionSetup setup_ WF_GUARDED_BY(mutex_);       // in kConnecting
-  ExchangeProgress progress_ WF_GUARDED_BY(mutex_);   // of the last exchange
+  int cancel_error_ WF_GUARDED_BY(mutex_) = 0;       // not 0: session_ has to end with it
+  long long exchanges_ WF_GUARDED_BY(mutex_) = 0;    // how many have begun
+  ConnectionSetup setup_ WF_GUARDED_BY(mutex_);      // in kConnecting
+  ExchangeProgress progress_ WF_GUARDED_BY(mutex_);  // of the last exchange
 };
 
 }  // namespace workflow

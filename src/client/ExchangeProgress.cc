@@ -13,14 +13,9 @@ int64_t after_ms(int64_t begin_ns, int ms) {
 
 }  // namespace
 
-void ExchangeProgress::request_sent(int64_t now_ns) {
+void ExchangeProgress::request_ended(int64_t now_ns) {
   sending_ = false;
   sent_ns_ = receive_ns_ = now_ns;
-}
-
-void ExchangeProgress::request_cut(int64_t now_ns) {
-  request_sent(now_ns);
-  cut_ = true;
 }
 
 void ExchangeProgress::bytes_came(int64_t now_ns) {

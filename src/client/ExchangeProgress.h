@@ -32,9 +32,8 @@ class ExchangeProgress {
         sent_ns_(now_ns),
         receive_ns_(now_ns) {}
 
-  void request_sent(int64_t now_ns);
-  // The rest of the request will not be sent: no other one can follow it on this connection.
-  void request_cut(int64_t now_ns);
+  // The request was sent to the end, or its rest will not be sent.
+  void request_ended(int64_t now_ns);
   // Bytes of the response have come.
   void bytes_came(int64_t now_ns);
   // The response begins anew, so the next byte is its first.
@@ -43,9 +42,6 @@ class ExchangeProgress {
   void paused(int64_t now_ns) { paused_ns_ = now_ns; }
   void resumed(int64_t now_ns);
 
-  bool is_sending() const { return sending_; }
-  // Whether the whole request was sent.
-  bool has_sent() const { return !sending_ && !cut_; }
   // Whether a byte of the response has come.
   bool has_received() const { return received_; }
   int64_t deadline_ns(int64_t now_ns) const;
@@ -58,7 +54,6 @@ class ExchangeProgress {
   ClientTimes times_;
   int response_timeout_ = -1;
   bool sending_ = false;
-  bool cut_ = false;
   bool received_ = false;
   bool restarted_ = false;
   // No byte of the response has come yet, or none since restarted().

@@ -37,8 +37,8 @@ bool WorkerPool::start() {
   }
   bool supervised = false;
   try {
-    supervised =
-        supervisor_.start("wf-supervisor", ThreadContext::in_same_runtime([this] { supervise(); }));
+    supervised = supervisor_thread_.start("wf-supervisor",
+                                          ThreadContext::in_same_runtime([this] { supervise(); }));
   } catch (const std::bad_alloc&) {
     supervised = false;
   }
@@ -90,7 +90,7 @@ void WorkerPool::stop() {
     to_join.splice(to_join.end(), retired_);
   }
   join_all(to_join);
-  supervisor_.join();
+  supervisor_thread_.join();
 }
 
 void WorkerPool::abandon_caller() {
@@ -197,24 +197,18 @@ uint64_t WorkerPool::taken() const {
 
 uint64_t WorkerPool::looks() const {
   MutexLock lock(mutex_);
-  return looks_;
+  return supervisor_.looks();
 }
 
 bool WorkerPool::is_looking() const {
   MutexLock lock(mutex_);
-  return watched_ == Watch::kLooks;
+  return supervisor_.is_looking();
 }
 
 bool WorkerPool::attended() const {
   if (waking_ || napping_) return true;
-  if (idle_ == 0) return watched_ != Watch::kNone || !can_grow();
-  return watched_ == Watch::kLooks && awake() > 0 && !worth_a_thread(1);
-}
-
-bool WorkerPool::watch(Watch least) {
-  if (watched_ >= least) return false;
-  watched_ = least;
-  return true;
+  if (idle_ == 0) return supervisor_.watched() != Watch::kNone || room() == 0;
+  return supervisor_.is_looking() && awake() > 0 && !worth_a_thread(1);
 }
 
 WorkerPool::Wake WorkerPool::claim_wake() {
@@ -224,9 +218,9 @@ WorkerPool::Wake WorkerPool::claim_wake() {
       if (idle_ > 0 && (awake() <= 0 || worth_a_thread(work_waiting()))) {
         waking_ = wake.worker = true;
       } else if (idle_ > 0) {
-        wake.supervisor |= watch(Watch::kLooks);
-      } else if (can_grow()) {
-        wake.supervisor |= watch(Watch::kGrowth);
+        wake.supervisor |= supervisor_.watch(Watch::kLooks);
+      } else if (room() > 0) {
+        wake.supervisor |= supervisor_.watch(Watch::kGrowth);
       }
     }
     const bool unattended = !attended();
@@ -424,7 +418,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
   for (;;) {
     if (Runnable* const item = take_share(*self)) {
       // The supervisor looks after the items that this worker keeps to itself.
-      const bool notifies = self->size() > 0 && watch(Watch::kLooks);
+      const bool notifies = self->size() > 0 && supervisor_.watch(Watch::kLooks);
       const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;
       Wake wake = claim_wake();
       wake.supervisor |= notifies;
@@ -510,67 +504,44 @@ void WorkerPool::return_stuck_items() {
   }
 }
 
-bool WorkerPool::look_helps() const {
-  if (idle_ > 0 && work_waits()) return true;
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.size() > 0; });
-}
-
-WorkerPool::Watch WorkerPool::look(uint64_t seen_shares) {
-  const int64_t now_ns = wait_now_ns();
-  if (watched_ == Watch::kLooks) {
+void WorkerPool::look() {
+  if (supervisor_.is_looking()) {
     return_stuck_items();
   }
-  const bool quiet = shares_ == seen_shares;
-  if (!quiet) {
-    starved_since_ns_ = now_ns;
-  } else if (work_waits()) {
+  const auto keeps_items = [](const Worker& worker) { return worker.size() > 0; };
+  const PoolSupervisor::View view = {
+      .shares = shares_,
+      .work_waits = work_waits(),
+      .has_idle_worker = idle_ > 0,
+      .keeps_items = std::any_of(workers_.begin(), workers_.end(), keeps_items),
+      .room = room()};
+  const PoolSupervisor::Findings findings = supervisor_.look(view, wait_now_ns());
+  if (findings.are_items_long) {
     pace_.stuck();
   }
-  if (work_waits() && idle_ == 0 && can_grow() && now_ns - starved_since_ns_ >= kStarvedNs) {
+  if (findings.starves) {
     spawn();
-    starved_since_ns_ = now_ns;
   }
-  const bool helps = look_helps();
-  quiet_looks_ = quiet && !helps ? quiet_looks_ + 1 : 0;
-  if (helps || (watched_ == Watch::kLooks && quiet_looks_ < kQuietLooks)) return Watch::kLooks;
-  return work_waits() && idle_ == 0 && can_grow() ? Watch::kGrowth : Watch::kNone;
-}
-
-int64_t WorkerPool::next_look_ns() const {
-  return watched_ == Watch::kLooks ? saturating_add(wait_now_ns(), kLookNs)
-                                   : saturating_add(starved_since_ns_, kStarvedNs);
 }
 
 void WorkerPool::supervise() {
   MutexLock lock(mutex_);
-  bool rested = true;
-  uint64_t seen_shares = 0;  // at its last look
   // This goes on while the pool stops, because callbacks may still wait for each other.
   while (!terminated_) {
-    const Watch watched = watched_;
+    const Watch watched = supervisor_.watched();
     if (watched == Watch::kNone) {
       watch_.wait(mutex_);
-      rested = true;
       continue;
     }
-    if (std::exchange(rested, false)) {
-      seen_shares = shares_;
-      starved_since_ns_ = wait_now_ns();
-      quiet_looks_ = 0;
-    }
-    const int64_t look_ns = next_look_ns();
+    const int64_t look_ns = supervisor_.begin_wait(shares_, wait_now_ns());
     bool in_time = true;
-    while (in_time && !terminated_ && watched_ == watched) {
+    while (in_time && !terminated_ && supervisor_.watched() == watched) {
       in_time = watch_.wait_until(mutex_, look_ns);
     }
-    if (watched_ != watched) {
+    if (supervisor_.watched() != watched) {
       continue;  // it has to look sooner
     }
-    looks_++;
-    watched_ = look(seen_shares);
-    seen_shares = shares_;
-    rested = watched_ == Watch::kNone;
+    look();
     const Wake wake = claim_wake();
     lock.unlock();
     notify(wake);

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <optional>
 
+#include "kernel/PoolSupervisor.h"
 #include "kernel/WorkPace.h"
 #include "kernel/WorkQueue.h"
 #include "util/Mutex.h"
@@ -35,11 +37,11 @@ namespace workflow {
 // turn out shorter than what a wake-up costs, a worker that runs out of items takes a nap before it
 // sleeps: it looks again after some 100 µs without being woken.
 //
-// The supervisor looks, every kLookNs, only while that can help: while a worker keeps items to
-// itself, or work is left to a worker although another one is idle. If all are busy and work waits,
-// it looks when the pool might grow. Otherwise it sleeps. If its thread could not be started,
-// nobody looks: then the pool counts all items as long, so each is taken alone and is worth a
-// thread, and it grows only when a worker announces that it blocks.
+// The supervisor is a thread that looks after the workers when PoolSupervisor says so: every
+// kLookNs while a worker keeps items to itself, or work is left to a worker although another one is
+// idle; if all are busy and work waits, when the pool might grow; otherwise not at all. If its
+// thread could not be started, nobody looks: then the pool counts all items as long, so each is
+// taken alone and is worth a thread, and it grows only when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
@@ -88,10 +90,8 @@ class WorkerPool {
    protected:
     ~Source() = default;
   };
-  static constexpr int64_t kStarvedNs = 10'000'000;
-  // The interval at which a watching supervisor looks. Two of them make the promised millisecond.
-  static constexpr int64_t kLookNs = 500'000;
-  static constexpr int kQuietLooks = 2;  // after these, in which nothing was taken, it stops
+  static constexpr int64_t kStarvedNs = PoolSupervisor::kStarvedNs;
+  static constexpr int64_t kLookNs = PoolSupervisor::kLookNs;
   static constexpr int64_t kSpareNs = 5'000'000'000;
 
   explicit WorkerPool(const Options& options);
@@ -145,8 +145,7 @@ class WorkerPool {
   // How many items were ever taken.
   uint64_t taken() const;
 
-  // How often the supervisor has looked after the workers, and whether it looks every kLookNs
-  // now.
+  // How often the supervisor has looked after the workers, and whether it looks every kLookNs now.
   uint64_t looks() const;
   bool is_looking() const;
 
@@ -194,9 +193,7 @@ class WorkerPool {
   };
   using Workers = std::list<Worker>;
   enum class Rest { kNone, kSleep, kNap };
-  // What the supervisor does: it sleeps; it looks after kStarvedNs, to grow the pool; it looks
-  // every kLookNs.
-  enum class Watch { kNone, kGrowth, kLooks };
+  using Watch = PoolSupervisor::Watch;
 
   void worker_main(Workers::iterator self);
   // Takes the share of the calling worker: returns the first item, and puts the rest into its
@@ -212,18 +209,14 @@ class WorkerPool {
   // Runs `item` and the others of the share. Returns how many.
   static size_t run_share(Worker& worker, Runnable* item);
   void supervise();
-  // A look of the supervisor, which saw shares_ at the last one. Returns what it has to do next.
-  Watch look(uint64_t seen_shares) WF_REQUIRES(mutex_);
+  // A look of the supervisor.
+  void look() WF_REQUIRES(mutex_);
+  // What the workers that have run the same share since the last look keep goes back to returned_.
+  // They are stalled.
   void return_stuck_items() WF_REQUIRES(mutex_);
-  // Whether a look may find something to do.
-  bool look_helps() const WF_REQUIRES(mutex_);
-  // When the supervisor looks next, if it starts to wait now.
-  int64_t next_look_ns() const WF_REQUIRES(mutex_);
-  // Makes the supervisor do at least this. Returns whether it has to be notified for that.
-  bool watch(Watch least) WF_REQUIRES(mutex_);
-  // Whether the supervisor would start another thread.
-  bool can_grow() const WF_REQUIRES(mutex_) {
-    return supervised_ && live_ - blocked_ < most_threads();
+  // How many threads the supervisor would start.
+  int room() const WF_REQUIRES(mutex_) {
+    return supervised_ ? std::max(most_threads() - (live_ - blocked_), 0) : 0;
   }
   // Whether another worker should be woken for that many items, although one is awake.
   bool worth_a_thread(size_t items) const WF_REQUIRES(mutex_) {
@@ -275,7 +268,7 @@ class WorkerPool {
   CondVar quiet_;  // wait_quiet() waits here
   Workers workers_ WF_GUARDED_BY(mutex_);
   Workers retired_ WF_GUARDED_BY(mutex_);  // ended or about to: one at most, to be joined
-  Thread supervisor_;
+  Thread supervisor_thread_;
   int wanted_ WF_GUARDED_BY(mutex_);
   int live_ WF_GUARDED_BY(mutex_) = 0;
   int idle_ WF_GUARDED_BY(mutex_) = 0;
@@ -296,12 +289,9 @@ class WorkerPool {
   bool napping_ WF_GUARDED_BY(mutex_) = false;  // one of the idle workers takes a nap
   // How the last worker rested that has not yet looked how many items had come meanwhile.
   Rest rested_ WF_GUARDED_BY(mutex_) = Rest::kNone;
-  uint64_t looks_ WF_GUARDED_BY(mutex_) = 0;
-  Watch watched_ WF_GUARDED_BY(mutex_) = Watch::kNone;
+  PoolSupervisor supervisor_ WF_GUARDED_BY(mutex_);
   bool stopping_ WF_GUARDED_BY(mutex_) = false;
   bool terminated_ WF_GUARDED_BY(mutex_) = false;
-  int64_t starved_since_ns_ WF_GUARDED_BY(mutex_) = 0;  // no worker took an item since then
-  int quiet_looks_ WF_GUARDED_BY(mutex_) = 0;           // one after the other
 
   // Changed under mutex_ only. attend() reads it, so no other word of this class is in its line.
   // Seq_cst, for invariant 4: a thread that posts changes waiting() and then reads this word, and a

@@ -18,24 +18,10 @@ ExchangeProgress sent(const ClientTimes& times) {
 
 TEST(ExchangeProgress, LimitsSendingUntilTheRequestIsSent) {
   ExchangeProgress progress({.send = 50, .whole = 30}, kResponseTimeout, false, ms(100));
-  EXPECT_TRUE(progress.is_sending());
   EXPECT_EQ(progress.deadline_ns(ms(120)), ms(150));
-  progress.request_sent(ms(130));
-  EXPECT_FALSE(progress.is_sending());
+  progress.request_ended(ms(130));
   EXPECT_EQ(progress.deadline_ns(ms(130)), ms(140));
   EXPECT_EQ(progress.deadline_ns(ms(155)), ms(160)) << "the whole response may take until 160";
-}
-
-TEST(ExchangeProgress, KnowsWhetherTheWholeRequestWasSent) {
-  ExchangeProgress whole({}, kResponseTimeout, false, ms(100));
-  EXPECT_FALSE(whole.has_sent());
-  whole.request_sent(ms(110));
-  EXPECT_TRUE(whole.has_sent());
-  ExchangeProgress cut({}, kResponseTimeout, false, ms(100));
-  cut.request_cut(ms(110));
-  EXPECT_FALSE(cut.is_sending());
-  EXPECT_FALSE(cut.has_sent());
-  EXPECT_EQ(cut.deadline_ns(ms(110)), ms(120)) << "its limits are those of one that was sent";
 }
 
 TEST(ExchangeProgress, LimitsTheFirstByteAndThenEachGap) {
@@ -86,7 +72,7 @@ TEST(ExchangeProgress, CountsOnlyTheRestOfAPauseInWhichSendingEnds) {
   ExchangeProgress progress({.between_reads = -1, .whole = 50}, kResponseTimeout, false, ms(100));
   progress.bytes_came(ms(110));
   progress.paused(ms(110));
-  progress.request_sent(ms(150));
+  progress.request_ended(ms(150));
   progress.resumed(ms(180));
   EXPECT_EQ(progress.deadline_ns(ms(180)), ms(230));
 }
