@@ -376,6 +376,7 @@ void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t 
   for (const uint64_t number : taken) {
     Timer& timer = at(number);
     dequeue(timer);
+    const int64_t claimable_us = timer.wake_us;
     timer.state = State::kLeased;
     timer.wake_us = now_us_ + request.lease_us;
     timer.fence = ++last_fence_;
@@ -383,8 +384,12 @@ void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t 
     timer.owner = owner_of(request.owner);
     enqueue(timer);
     note_moved(timer);
-    request.claimed.push_back(
-        {timer.spec(), {number, timer.fence}, timer.due_us, timer.wake_us, timer.attempts});
+    request.claimed.push_back({timer.spec(),
+                               {number, timer.fence},
+                               timer.due_us,
+                               timer.wake_us,
+                               timer.attempts,
+                               claimable_us});
   }
 }
 

@@ -327,6 +327,7 @@ void SqliteTimers::claim_rows(SqliteCursor& rows, const std::string& kind, Claim
     claimed.run.timer = rows.unsigned_integer(0);
     claimed.spec.name = rows.text(1);
     claimed.spec.kind = kind;
+    claimed.wake_us = rows.integer(2);
     claimed.due_us = rows.integer(3);
     claimed.attempts = static_cast<unsigned>(rows.integer(4)) + 1;
     claimed.spec.skip_after_us = rows.integer(5);

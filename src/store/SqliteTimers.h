@@ -163,11 +163,11 @@ class SqliteTimers {
                           "SELECT id, name, attempts FROM timers INDEXED BY timers_marked"
                           " WHERE marked = 1 AND wake <= ? ORDER BY wake, id"};
   SqliteStatement fresh_{connection_,
-                         "SELECT id, name, kind, due, attempts, skip_after, repeat, payload"
+                         "SELECT id, name, wake, due, attempts, skip_after, repeat, payload"
                          " FROM timers INDEXED BY timers_wake"
                          " WHERE kind = ? AND wake >= ? AND wake <= ? ORDER BY wake, id LIMIT ?"};
   SqliteStatement overdue_{connection_,
-                           "SELECT id, name, kind, due, attempts, skip_after, repeat, payload"
+                           "SELECT id, name, wake, due, attempts, skip_after, repeat, payload"
                            " FROM timers INDEXED BY timers_wake"
                            " WHERE kind = ? AND wake < ? ORDER BY wake, id LIMIT ?"};
   SqliteStatement lease_{connection_,

@@ -155,7 +155,7 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
   if (!group.claim || group.claim->failure.error != 0) return;
   auto& claim = std::get<ClaimRequest>(group.claim->what);
   alarms_.next_claim_is(claim.next_us);
-  if (claim.more) {
+  if (claim.more && runs_.left_places()) {
     alarms_.due_at(saturating_add(backend_.now_us(), kCatchUpPauseUs));
   }
   for (ClaimRequest::Claimed& claimed : claim.claimed) {
@@ -191,7 +191,7 @@ void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed,
   info.attempts = claimed.attempts;
   info.owner = owner_name_;
   info.due = time_of_us(date_us);
-  runs_.begin(run, now_us);
+  runs_.begin(run);
   alarms_.leases_have_changed();
 
   const unsigned max_attempts = handler->options.max_attempts;

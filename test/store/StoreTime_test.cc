@@ -916,4 +916,62 @@ TEST_F(StoreTime, ANewTimerHasAPlaceBesideOverdueOnesThatLast) {
   });
 }
 
+TEST_F(StoreTime, OverdueTimersBeginBesideFreshRunsThatLast) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    WFStoreHandlerOptions handler;
+    handler.max_running = 4;
+    store.handle(
+        "kind",
+        runs.handler(store,
+                     [](WFStoredTimer* timer) { series_of(timer)->push_back(lasting(hours(1))); }),
+        handler);
+    store.schedule({"fresh", seconds(0), "kind"});
+    store.schedule({"fresh", seconds(0), "kind"});
+    pass(minutes(1));
+    const Time then = now();
+    for (int i = 0; i < 3; i++) {
+      store.schedule({"overdue", then - seconds(10), "kind"});
+    }
+    pass(minutes(1));
+    // They have half of the places, and the third one waits.
+    EXPECT_THAT(runs.names(), ElementsAre("fresh", "fresh", "overdue", "overdue"));
+    EXPECT_EQ(runs.at(2).began, then);
+    EXPECT_EQ(runs.at(3).began, then);
+    // A place of the other half is for a fresh one.
+    pass(minutes(58) + seconds(30));
+    EXPECT_EQ(store.stats().running, 2u);
+    store.schedule({"fresh", seconds(0), "kind"});
+    store.schedule({"fresh", seconds(0), "kind"});
+    pass(seconds(1));
+    EXPECT_EQ(runs.count(), 6u);
+    EXPECT_EQ(runs.names().back(), "fresh");
+    pass(hours(3));
+    EXPECT_EQ(runs.count(), 7u);
+  });
+}
+
+TEST_F(StoreTime, RetriesTakeNothingFromTheRateOfOverdueTimers) {
+  simulate([&] {
+    SeenRuns overdue;
+    WFStoreOptions options;
+    options.catch_up_rate = 1;
+    const StorePtr store = store_test::open_store(options);
+    store->handle("kind", [&](WFStoredTimer* timer) {
+      if (timer->name() == "retried") {
+        timer->retry_after(milliseconds(400));
+      } else {
+        overdue.handler (*store)(timer);
+      }
+    });
+    store->schedule({"retried", seconds(0), "kind"});
+    pass(milliseconds(3900));
+    for (int i = 0; i < 3; i++) {
+      store->schedule({"overdue", now() - seconds(10), "kind"});
+    }
+    pass(milliseconds(3500));
+    EXPECT_EQ(overdue.count(), 3u);
+    store->cancel("retried");
+  });
+}
+
 }  // namespace
