@@ -118,10 +118,13 @@ struct WFStoreReceipt {
 // When a timer of a store is due, and how it recurs. It converts from delays and dates as
 // WFTimerDue does, and from a WFCron:
 //
-//   std::chrono::minutes(30)                         30 minutes after it is stored
+//   std::chrono::minutes(30)                         30 minutes after the request to store it
 //   std::chrono::system_clock::from_time_t(t)        at that date
 //   *WFCron::parse("0 2 * * *", "Europe/Berlin")     at each of those dates
 //   WFStoreDue::every(std::chrono::hours(1))         every hour, first in an hour
+//
+// Delays and recurrences count from when the task of the request is dispatched, so not from its
+// creation. A task in a series is dispatched when the one before it has ended.
 //
 // Times are kept in microseconds, rounded up. For negative delays see docs/limits.md.
 class WFStoreDue {
@@ -243,8 +246,11 @@ class WFStoreTask : public workflow::TaskWithCallback<WFStoreTask, workflow::Wai
   // For the callback.
   const WFStoreResult &result() const { return result_; }
   const std::vector<WFStoreAnswer> &verdicts() const { return result_.answers; }
-  // Also before the task is started: the id that identifies its request.
-  const WFStoreRequestId &request_id() const { return result_.request; }
+  // The id that identifies its request: in the callback, and before the task is started. Its answer
+  // is remembered as that of the last request that had an id when this was first called. So start
+  // the task before the process makes many more (WFStoreOptions::remembered). Not to be called
+  // while the task may be under way.
+  virtual const WFStoreRequestId &request_id() const = 0;
 
  protected:
   using TaskWithCallback::TaskWithCallback;

@@ -86,11 +86,15 @@ int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& ha
   return 0;
 }
 
-int StoreEngine::submit(const std::shared_ptr<StoreCall>& call) {
+int StoreEngine::submit(const std::shared_ptr<StoreCall>& call, WFStoreRequestId* chosen_id) {
   if (runtime_.belongs_to_parent_process()) return ECHILD;
   MutexLock lock(mutex_);
   if (closed_) return ESHUTDOWN;
   if (calls_.size() >= options_.max_queued) return EAGAIN;
+  if (chosen_id) {
+    *chosen_id = next_id();
+    call->request.id = *chosen_id;
+  }
   try {
     calls_.push_back(call);
   } catch (const std::bad_alloc&) {

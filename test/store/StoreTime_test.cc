@@ -146,6 +146,34 @@ TEST_F(StoreTime, AnotherProcessLearnsOfAnEarlierTime) {
   });
 }
 
+TEST_F(StoreTime, ADelayCountsFromTheStartOfItsTask) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store));
+    const Time start = now();
+    const WFCron cron = *WFCron::parse("* * * * *");
+    store.schedule({"moved", hours(100), "kind"});
+    store.schedule({"moved, recurs", hours(100), "kind"});
+    SeriesWork* const series =
+        Workflow::create_series_work(lasting(minutes(10) + milliseconds(500)), nullptr);
+    *series << store.create_schedule_task({"delay", minutes(5), "kind"}, nullptr)
+            << store.create_schedule_task({"period", WFStoreDue::every(minutes(5)), "kind"},
+                                          nullptr)
+            << store.create_schedule_task({"cron", cron, "kind"}, nullptr)
+            << store.create_reschedule_task("moved", minutes(5), nullptr)
+            << store.create_reschedule_task("moved, recurs", WFStoreDue::every(minutes(5)),
+                                            nullptr);
+    series->start();
+    pass(minutes(10) + milliseconds(501));
+    EXPECT_EQ(runs.count(), 0u);
+    const Time stored = start + minutes(10) + milliseconds(500);
+    for (const WFStoreInfo& timer : store.list("").timers) {
+      const Time due = timer.name == "cron" ? *cron.next(stored) : stored + minutes(5);
+      EXPECT_EQ(timer.due, due) << timer.name;
+    }
+    EXPECT_EQ(store.count("").count, 5u);
+  });
+}
+
 TEST_F(StoreTime, ATimerWhoseKindHasNoHandlerWaitsForOne) {
   simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     store.handle("other", runs.handler(store));
