@@ -90,7 +90,8 @@ struct WFStoreAnswer {
   std::string owner;
   uint64_t fence = 0;
   std::chrono::microseconds lease_left{};
-  // How many runs of the timer have begun.
+  // How many runs of the timer have begun. A Redis does not remember it of timers that have ended:
+  // then it is 0.
   unsigned attempts = 0;
   // kDone: how the timer has ended.
   WFStoreOutcome outcome = WFStoreOutcome::kNone;
