@@ -367,9 +367,11 @@ struct WFTimerStoreStats {
   uint64_t lost = 0;    // runs whose lease was lost before they had ended
   uint64_t errors = 0;  // failures of the store itself
 
-  // How late first runs began, and how long the store took for each group of requests.
+  // How late first runs began, how long the store took for each group of requests, and how long
+  // requests of users took, from their submission to their answer.
   WFTimerStats::Lateness lateness;
   WFTimerStats::Lateness commit;
+  WFTimerStats::Lateness request;
 };
 
 // An open store. All functions may be called from any thread. Creating a task may throw

@@ -19,6 +19,7 @@ WFTimerStoreStats StoreCounters::snapshot() const {
   stats.errors = errors.load(std::memory_order_relaxed);
   stats.lateness = lateness.snapshot();
   stats.commit = commit.snapshot();
+  stats.request = request.snapshot();
   return stats;
 }
 

@@ -59,6 +59,7 @@ class StoreCounters {
   Count errors{0};
   Histogram lateness;
   Histogram commit;
+  Histogram request;
 
   // All but `running`, which StoreRuns knows.
   WFTimerStoreStats snapshot() const;

@@ -8,8 +8,8 @@
 #include "factory/SeriesScope.h"
 #include "kernel/DeadlineScope.h"
 #include "kernel/ThreadContext.h"
+#include "store/StoreTime.h"
 #include "util/Time.h"
-#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -26,11 +26,6 @@ constexpr int64_t kShortestGatherNs = 20'000;
 constexpr int64_t kLongestGatherNs = 2 * kNsPerMs;
 // So many groups begin at once after nobody has come again.
 constexpr unsigned kGatherPause = 32;
-
-int64_t monotonic_now_ns() {
-  VirtualScheduler* scheduler = VirtualScheduler::current();
-  return scheduler ? scheduler->now_ns() : monotonic_ns();
-}
 
 }  // namespace
 
@@ -88,6 +83,7 @@ int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& ha
 
 int StoreEngine::submit(const std::shared_ptr<StoreCall>& call, WFStoreRequestId* chosen_id) {
   if (runtime_.belongs_to_parent_process()) return ECHILD;
+  call->submitted_ns = monotonic_now_ns();
   MutexLock lock(mutex_);
   if (closed_) return ESHUTDOWN;
   if (calls_.size() >= options_.max_queued) return EAGAIN;

@@ -61,6 +61,7 @@ void StoreSettlement::settle(StoreGroup& group, const std::shared_ptr<StoreRunOw
 }
 
 void StoreSettlement::answer(StoreCall& call) {
+  counters_.request.add(monotonic_now_ns() - call.submitted_ns);
   const bool was_answered = call.request.failure.error == 0;
   const bool may_be_done = was_answered || call.request.failure.in_doubt;
   bool is_in_doubt = false;

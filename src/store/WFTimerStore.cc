@@ -354,6 +354,7 @@ std::string WFTimerStore::to_prometheus(const std::string& name, const std::stri
   text.count("_errors_total", "Failures of the store.", now.errors);
   text.histogram("_lateness_seconds", "From the due time to the run.", now.lateness);
   text.histogram("_commit_seconds", "The time for a group of requests.", now.commit);
+  text.histogram("_request_seconds", "From a request to its answer.", now.request);
   return text.take();
 }
 

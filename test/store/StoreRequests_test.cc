@@ -672,6 +672,8 @@ TEST(StoreRequests, WhatIsCounted) {
   EXPECT_EQ(stats.lateness.count, 3u);  // without the retry
   EXPECT_GE(stats.commit.count, 8u);
   EXPECT_GE(stats.commit.sum, stats.commit.max);
+  EXPECT_EQ(stats.request.count, 8u);
+  EXPECT_GE(stats.request.sum, stats.request.max);
 }
 
 TEST(StoreRequests, TheTextForPrometheus) {
