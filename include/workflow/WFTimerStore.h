@@ -327,6 +327,14 @@ struct WFStoreHandlerOptions {
   workflow::Duration max_retry_delay = std::chrono::hours(1);
   // Called on a thread of the library for each run that was left out because it was too late.
   std::function<void(const WFStoreInfo &)> on_missed;
+  // Called on a thread of the library, once, for each run whose end the store has not taken because
+  // its lease was lost: whatever the handler has asked for, an acknowledgement, a retry or a
+  // failure, had no effect, and another run begins or has begun, if nobody has cancelled the timer.
+  // It comes after the series of the run has ended. `fence` is that of the run. The store must not
+  // be closed in it, and close() waits for it as for a handler. It is not called if it is not known
+  // whether the store has taken the end (WFTimerStoreStats::in_doubt), if memory has run out, or
+  // after close().
+  std::function<void(const WFStoreInfo &, uint64_t fence)> on_lost;
 };
 
 // The properties of an open store.
@@ -364,8 +372,9 @@ struct WFTimerStoreStats {
   uint64_t retried = 0;
   uint64_t failed = 0;
   uint64_t missed = 0;
-  uint64_t lost = 0;    // runs whose lease was lost before they had ended
-  uint64_t errors = 0;  // failures of the store itself
+  uint64_t lost = 0;      // runs whose lease was lost before they had ended
+  uint64_t in_doubt = 0;  // runs of which it is not known whether the store has taken their end
+  uint64_t errors = 0;    // failures of the store itself
 
   // How late first runs began, how long the store took for each group of requests, and how long
   // requests of users took, from their submission to their answer.

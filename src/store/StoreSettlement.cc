@@ -51,7 +51,7 @@ class StoreSettlement::MissedReport final : public Runnable {
 };
 
 void StoreSettlement::settle(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner) {
-  settle_finishes(group);
+  settle_finishes(group, *owner);
   settle_extend(group);
   for (const std::shared_ptr<StoreCall>& call : group.calls) {
     answer(*call);
@@ -121,17 +121,22 @@ StoreCounters::Count& StoreSettlement::counter_of(FinishRequest::How how) {
   return counters_.acknowledged;
 }
 
-void StoreSettlement::settle_finishes(StoreGroup& group) {
+void StoreSettlement::settle_finishes(StoreGroup& group, StoreRunOwner& owner) {
   for (StoreFinish& finish : group.finishes) {
     if (finish.request.failure.error != 0) continue;
     const auto& request = std::get<FinishRequest>(finish.request.what);
-    StoreCounters::Count& counter = request.accepted ? counter_of(request.how) : counters_.lost;
+    StoreCounters::Count& counter = request.accepted  ? counter_of(request.how)
+                                    : finish.in_doubt ? counters_.in_doubt
+                                                      : counters_.lost;
     counter.fetch_add(1, std::memory_order_relaxed);
     if (request.accepted) {
       alarms_.due_at(request.next_us);
     }
     runs_.forget(*finish.run);
     finish.settled = true;
+    if (!request.accepted && !finish.in_doubt) {
+      owner.report_lost(finish.run);
+    }
   }
 }
 

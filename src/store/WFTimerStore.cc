@@ -351,6 +351,7 @@ std::string WFTimerStore::to_prometheus(const std::string& name, const std::stri
   ended("failed", now.failed);
   ended("missed", now.missed);
   ended("lost", now.lost);
+  ended("in_doubt", now.in_doubt);
   text.count("_errors_total", "Failures of the store.", now.errors);
   text.histogram("_lateness_seconds", "From the due time to the run.", now.lateness);
   text.histogram("_commit_seconds", "The time for a group of requests.", now.commit);

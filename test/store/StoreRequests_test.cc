@@ -721,6 +721,9 @@ TEST(StoreRequests, TheTextForPrometheus) {
   EXPECT_EQ(types.at("prefix_ended_total"), "counter");
   EXPECT_EQ(types.at("prefix_lateness_seconds"), "histogram");
   EXPECT_EQ(types.at("prefix_commit_seconds"), "histogram");
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"in_doubt\"}"), 0);
+  EXPECT_EQ(types.at("prefix_request_seconds"), "histogram");
+  EXPECT_EQ(values.at("prefix_request_seconds_count" + label + "}"), 1);
 }
 
 }  // namespace
