@@ -90,7 +90,8 @@ struct WFStoreAnswer {
   std::string owner;
   uint64_t fence = 0;
   std::chrono::microseconds lease_left{};
-  // How many runs of the timer have begun.
+  // How many runs of the timer have begun. A Redis does not remember it of timers that have ended:
+  // then it is 0.
   unsigned attempts = 0;
   // kDone: how the timer has ended.
   WFStoreOutcome outcome = WFStoreOutcome::kNone;
@@ -118,10 +119,13 @@ struct WFStoreReceipt {
 // When a timer of a store is due, and how it recurs. It converts from delays and dates as
 // WFTimerDue does, and from a WFCron:
 //
-//   std::chrono::minutes(30)                         30 minutes after it is stored
+//   std::chrono::minutes(30)                         30 minutes after the request to store it
 //   std::chrono::system_clock::from_time_t(t)        at that date
 //   *WFCron::parse("0 2 * * *", "Europe/Berlin")     at each of those dates
 //   WFStoreDue::every(std::chrono::hours(1))         every hour, first in an hour
+//
+// Delays and recurrences count from when the task of the request is dispatched, so not from its
+// creation. A task in a series is dispatched when the one before it has ended.
 //
 // Times are kept in microseconds, rounded up. For negative delays see docs/limits.md.
 class WFStoreDue {
@@ -243,8 +247,11 @@ class WFStoreTask : public workflow::TaskWithCallback<WFStoreTask, workflow::Wai
   // For the callback.
   const WFStoreResult &result() const { return result_; }
   const std::vector<WFStoreAnswer> &verdicts() const { return result_.answers; }
-  // Also before the task is started: the id that identifies its request.
-  const WFStoreRequestId &request_id() const { return result_.request; }
+  // The id that identifies its request: in the callback, and before the task is started. Its answer
+  // is remembered as that of the last request that had an id when this was first called. So start
+  // the task before the process makes many more (WFStoreOptions::remembered). Not to be called
+  // while the task may be under way.
+  virtual const WFStoreRequestId &request_id() const = 0;
 
  protected:
   using TaskWithCallback::TaskWithCallback;
@@ -320,6 +327,14 @@ struct WFStoreHandlerOptions {
   workflow::Duration max_retry_delay = std::chrono::hours(1);
   // Called on a thread of the library for each run that was left out because it was too late.
   std::function<void(const WFStoreInfo &)> on_missed;
+  // Called on a thread of the library, once, for each run whose end the store has not taken because
+  // its lease was lost: whatever the handler has asked for, an acknowledgement, a retry or a
+  // failure, had no effect, and another run begins or has begun, if nobody has cancelled the timer.
+  // It comes after the series of the run has ended. `fence` is that of the run. The store must not
+  // be closed in it, and close() waits for it as for a handler. It is not called if it is not known
+  // whether the store has taken the end (WFTimerStoreStats::in_doubt), if memory has run out, or
+  // after close().
+  std::function<void(const WFStoreInfo &, uint64_t fence)> on_lost;
 };
 
 // The properties of an open store.
@@ -357,12 +372,15 @@ struct WFTimerStoreStats {
   uint64_t retried = 0;
   uint64_t failed = 0;
   uint64_t missed = 0;
-  uint64_t lost = 0;    // runs whose lease was lost before they had ended
-  uint64_t errors = 0;  // failures of the store itself
+  uint64_t lost = 0;      // runs whose lease was lost before they had ended
+  uint64_t in_doubt = 0;  // runs of which it is not known whether the store has taken their end
+  uint64_t errors = 0;    // failures of the store itself
 
-  // How late first runs began, and how long the store took for each group of requests.
+  // How late first runs began, how long the store took for each group of requests, and how long
+  // requests of users took, from their submission to their answer.
   WFTimerStats::Lateness lateness;
   WFTimerStats::Lateness commit;
+  WFTimerStats::Lateness request;
 };
 
 // An open store. All functions may be called from any thread. Creating a task may throw

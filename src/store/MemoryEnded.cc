@@ -8,6 +8,14 @@
 
 namespace workflow {
 
+namespace {
+
+// A record has the outcome in the lowest bits of a number, and the attempts above them. So records
+// that were written before the attempts were remembered can be read: they have 0.
+constexpr unsigned kOutcomeBits = 3;
+
+}  // namespace
+
 void MemoryEnded::remember(Ended ended) {
   ended.position = next_position_++;
   Ended& last = order_.emplace_hint(order_.end(), ended.position, std::move(ended))->second;
@@ -45,7 +53,8 @@ void MemoryEnded::write(Ended& ended) {
   std::string& out = journal_->begin(MemoryRecord::kEnded);
   StoreBytes::put(out, ended.position);
   StoreBytes::put(out, ended.timer);
-  StoreBytes::put(out, static_cast<uint64_t>(ended.outcome));
+  StoreBytes::put(out,
+                  uint64_t{ended.attempts} << kOutcomeBits | static_cast<uint64_t>(ended.outcome));
   StoreBytes::put_signed(out, ended.when_us);
   StoreBytes::put(out, ended.name);
   journal_->end(&ended);
@@ -56,7 +65,9 @@ const MemoryEnded::Ended* MemoryEnded::read(StoreBytes::Reader& record, size_t l
   Ended& ended = order_[position];
   ended.position = position;
   ended.timer = record.number();
-  ended.outcome = static_cast<WFStoreOutcome>(record.number());
+  const uint64_t end = record.number();
+  ended.attempts = static_cast<unsigned>(end >> kOutcomeBits);
+  ended.outcome = static_cast<WFStoreOutcome>(end & ((1U << kOutcomeBits) - 1));
   ended.when_us = record.signed_number();
   ended.name = record.text();
   if (!record.good() || ended.outcome <= WFStoreOutcome::kNone ||

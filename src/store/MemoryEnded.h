@@ -26,16 +26,18 @@ class MemoryEnded {
  public:
   struct Ended : JournalEntry {
     Ended() : JournalEntry(Kind::kEnded) {}
-    Ended(std::string name_of_timer, uint64_t number, WFStoreOutcome how, int64_t us)
+    Ended(std::string name_of_timer, uint64_t number, unsigned runs, WFStoreOutcome how, int64_t us)
         : JournalEntry(Kind::kEnded),
           name(std::move(name_of_timer)),
           timer(number),
+          attempts(runs),
           outcome(how),
           when_us(us) {}
 
     uint64_t position = 0;
     std::string name;
     uint64_t timer = 0;
+    unsigned attempts = 0;
     WFStoreOutcome outcome = WFStoreOutcome::kNone;
     int64_t when_us = 0;
   };

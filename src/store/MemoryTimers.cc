@@ -74,6 +74,7 @@ WFStoreAnswer MemoryTimers::answer_gone(const std::string& name) const {
   if (const MemoryEnded::Ended* ended = ended_.latest(name)) {
     answer.verdict = WFStoreVerdict::kDone;
     answer.timer = ended->timer;
+    answer.attempts = ended->attempts;
     answer.outcome = ended->outcome;
     answer.when = date(ended->when_us);
   } else {
@@ -183,13 +184,13 @@ void MemoryTimers::release_successor(Timer& timer) {
 }
 
 void MemoryTimers::end(Timer& timer, WFStoreOutcome outcome) {
-  ended_.remember({timer.name, timer.number, outcome, now_us_});
+  ended_.remember({timer.name, timer.number, timer.attempts, outcome, now_us_});
   release_successor(timer);
   remove(timer);
 }
 
 void MemoryTimers::fail(Timer& timer, const FinishRequest& request, bool recurs) {
-  ended_.remember({timer.name, timer.number, WFStoreOutcome::kFailed, now_us_});
+  ended_.remember({timer.name, timer.number, timer.attempts, WFStoreOutcome::kFailed, now_us_});
   dequeue(timer);
   timer.state = State::kFailed;
   timer.marked = false;
@@ -376,6 +377,7 @@ void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t 
   for (const uint64_t number : taken) {
     Timer& timer = at(number);
     dequeue(timer);
+    const int64_t claimable_us = timer.wake_us;
     timer.state = State::kLeased;
     timer.wake_us = now_us_ + request.lease_us;
     timer.fence = ++last_fence_;
@@ -383,8 +385,12 @@ void MemoryTimers::claim(ClaimRequest& request, const MemoryKind& kind, int64_t 
     timer.owner = owner_of(request.owner);
     enqueue(timer);
     note_moved(timer);
-    request.claimed.push_back(
-        {timer.spec(), {number, timer.fence}, timer.due_us, timer.wake_us, timer.attempts});
+    request.claimed.push_back({timer.spec(),
+                               {number, timer.fence},
+                               timer.due_us,
+                               timer.wake_us,
+                               timer.attempts,
+                               claimable_us});
   }
 }
 

@@ -34,21 +34,15 @@ const std::string& SqliteKinds::name(int64_t id) {
   return names_[id];
 }
 
-std::vector<int64_t> SqliteKinds::all() {
-  std::vector<int64_t> ids;
-  SqliteCursor row = all_.find();
-  while (row.next()) {
-    ids.push_back(row.integer(0));
-  }
-  return ids;
-}
-
 void SqliteKinds::forget() {
   ids_.clear();
   names_.clear();
 }
 
 void SqliteKinds::keep(const std::string& name, int64_t id) {
+  if (names_.size() >= kMaxKept) {
+    forget();
+  }
   ids_.emplace(name, id);
   names_.emplace(id, name);
 }

@@ -327,6 +327,7 @@ void SqliteTimers::claim_rows(SqliteCursor& rows, const std::string& kind, Claim
     claimed.run.timer = rows.unsigned_integer(0);
     claimed.spec.name = rows.text(1);
     claimed.spec.kind = kind;
+    claimed.wake_us = rows.integer(2);
     claimed.due_us = rows.integer(3);
     claimed.attempts = static_cast<unsigned>(rows.integer(4)) + 1;
     claimed.spec.skip_after_us = rows.integer(5);
@@ -424,7 +425,8 @@ void SqliteTimers::carry_out(FailedRequest& request, int64_t now_us) {
 void SqliteTimers::carry_out(LookRequest& request, int64_t now_us) {
   request.stored = static_cast<uint64_t>(meta_.stored);
   const int64_t before_us = earlier(now_us, request.overdue_us);
-  for (const int64_t kind : kinds_.all()) {
+  for (int64_t kind = next_kind(0); kind != 0 && request.overdue < kMaxOverdue;
+       kind = next_kind(kind)) {
     uint64_t count = 0;
     {
       SqliteCursor row = count_overdue_.find(kind, before_us, kMaxOverdue - request.overdue);
@@ -437,6 +439,11 @@ void SqliteTimers::carry_out(LookRequest& request, int64_t now_us) {
       request.unhandled += count;
     }
   }
+}
+
+int64_t SqliteTimers::next_kind(int64_t after) {
+  SqliteCursor row = next_kind_.find(after);
+  return row.next() ? row.integer(0) : 0;
 }
 
 void SqliteTimers::tell(int64_t due_us, int64_t now_us) {

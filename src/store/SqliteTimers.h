@@ -106,6 +106,8 @@ class SqliteTimers {
   void lease(std::vector<ClaimRequest::Claimed>::iterator begin, ClaimRequest& request,
              int64_t now_us);
   void list(SqliteCursor& rows, ListRequest& request, int64_t now_us);
+  // The first kind after that one of which there are timers that wait or run; 0 if there is none.
+  int64_t next_kind(int64_t after);
   void tell(int64_t due_us, int64_t now_us);
 
   SqliteConnection& connection_;
@@ -163,11 +165,11 @@ class SqliteTimers {
                           "SELECT id, name, attempts FROM timers INDEXED BY timers_marked"
                           " WHERE marked = 1 AND wake <= ? ORDER BY wake, id"};
   SqliteStatement fresh_{connection_,
-                         "SELECT id, name, kind, due, attempts, skip_after, repeat, payload"
+                         "SELECT id, name, wake, due, attempts, skip_after, repeat, payload"
                          " FROM timers INDEXED BY timers_wake"
                          " WHERE kind = ? AND wake >= ? AND wake <= ? ORDER BY wake, id LIMIT ?"};
   SqliteStatement overdue_{connection_,
-                           "SELECT id, name, kind, due, attempts, skip_after, repeat, payload"
+                           "SELECT id, name, wake, due, attempts, skip_after, repeat, payload"
                            " FROM timers INDEXED BY timers_wake"
                            " WHERE kind = ? AND wake < ? ORDER BY wake, id LIMIT ?"};
   SqliteStatement lease_{connection_,
@@ -182,6 +184,10 @@ class SqliteTimers {
   SqliteStatement count_{connection_,
                          "SELECT count(*) FROM timers INDEXED BY timers_name"
                          " WHERE name >= ? AND name < ?"};
+  // The next kind of which there are timers that wait or run.
+  SqliteStatement next_kind_{connection_,
+                             "SELECT kind FROM timers INDEXED BY timers_wake"
+                             " WHERE kind > ? AND wake IS NOT NULL ORDER BY kind LIMIT 1"};
   SqliteStatement count_overdue_{connection_,
                                  "SELECT count(*) FROM (SELECT 1 FROM timers"
                                  " INDEXED BY timers_wake WHERE kind = ? AND wake < ? LIMIT ?)"};

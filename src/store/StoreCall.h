@@ -43,6 +43,7 @@ class StoreCall {
   explicit StoreCall(StoreRequest&& its_request) : request(std::move(its_request)) {}
 
   StoreRequest request;
+  int64_t submitted_ns = 0;  // when it was submitted, by monotonic_now_ns()
 
   // Names the task or the thread that waits. One of these is called, once, before the call is
   // submitted.

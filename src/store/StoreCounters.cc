@@ -16,9 +16,11 @@ WFTimerStoreStats StoreCounters::snapshot() const {
   stats.failed = failed.load(std::memory_order_relaxed);
   stats.missed = missed.load(std::memory_order_relaxed);
   stats.lost = lost.load(std::memory_order_relaxed);
+  stats.in_doubt = in_doubt.load(std::memory_order_relaxed);
   stats.errors = errors.load(std::memory_order_relaxed);
   stats.lateness = lateness.snapshot();
   stats.commit = commit.snapshot();
+  stats.request = request.snapshot();
   return stats;
 }
 

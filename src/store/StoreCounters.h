@@ -56,9 +56,11 @@ class StoreCounters {
   Count failed{0};
   Count missed{0};
   Count lost{0};
+  Count in_doubt{0};
   Count errors{0};
   Histogram lateness;
   Histogram commit;
+  Histogram request;
 
   // All but `running`, which StoreRuns knows.
   WFTimerStoreStats snapshot() const;

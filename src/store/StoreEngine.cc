@@ -8,8 +8,8 @@
 #include "factory/SeriesScope.h"
 #include "kernel/DeadlineScope.h"
 #include "kernel/ThreadContext.h"
+#include "store/StoreTime.h"
 #include "util/Time.h"
-#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -26,11 +26,6 @@ constexpr int64_t kShortestGatherNs = 20'000;
 constexpr int64_t kLongestGatherNs = 2 * kNsPerMs;
 // So many groups begin at once after nobody has come again.
 constexpr unsigned kGatherPause = 32;
-
-int64_t monotonic_now_ns() {
-  VirtualScheduler* scheduler = VirtualScheduler::current();
-  return scheduler ? scheduler->now_ns() : monotonic_ns();
-}
 
 }  // namespace
 
@@ -86,11 +81,16 @@ int StoreEngine::handle(const std::string& kind, const WFTimerStore::Handler& ha
   return 0;
 }
 
-int StoreEngine::submit(const std::shared_ptr<StoreCall>& call) {
+int StoreEngine::submit(const std::shared_ptr<StoreCall>& call, WFStoreRequestId* chosen_id) {
   if (runtime_.belongs_to_parent_process()) return ECHILD;
+  call->submitted_ns = monotonic_now_ns();
   MutexLock lock(mutex_);
   if (closed_) return ESHUTDOWN;
   if (calls_.size() >= options_.max_queued) return EAGAIN;
+  if (chosen_id) {
+    *chosen_id = next_id();
+    call->request.id = *chosen_id;
+  }
   try {
     calls_.push_back(call);
   } catch (const std::bad_alloc&) {
@@ -133,17 +133,52 @@ void StoreEngine::run_left_out(const std::shared_ptr<StoreRun>& run, FinishReque
 }
 
 void StoreEngine::run_ended(const std::shared_ptr<StoreRun>& run, bool completed) {
+  Runnable* report = nullptr;
+  {
+    MutexLock lock(mutex_);
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    const uint64_t random = random_ >> 33;
+    const bool is_told = end_run(run, [&] {
+      return run->finish({completed, runtime_.stopping()}, backend_->now_us(), random);
+    });
+    if (!is_told) {
+      report = lost_report(run);
+    }
+  }
+  post(report);
+}
+
+void StoreEngine::report_lost(const std::shared_ptr<StoreRun>& run) {
+  Runnable* report = nullptr;
+  {
+    MutexLock lock(mutex_);
+    report = lost_report(run);
+  }
+  post(report);
+}
+
+Runnable* StoreEngine::lost_report(const std::shared_ptr<StoreRun>& run) {
+  Runnable* const report = stop_ ? nullptr : StoreRun::new_lost_report(shared_from_this(), run);
+  reports_ += report ? 1 : 0;
+  return report;
+}
+
+void StoreEngine::post(Runnable* report) {
+  if (report) {
+    runtime_.handlers().post(report);
+  }
+}
+
+void StoreEngine::lost_reported() {
   MutexLock lock(mutex_);
-  random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-  const uint64_t random = random_ >> 33;
-  end_run(run, [&] {
-    return run->finish({completed, runtime_.stopping()}, backend_->now_us(), random);
-  });
+  reports_--;
+  progress_.notify_all();
 }
 
 template <class FINISH>
-void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, const FINISH& finish) {
-  if (runs_.end(*run) && !stopped_) {
+bool StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, const FINISH& finish) {
+  const bool has_lease = runs_.end(*run);
+  if (has_lease && !stopped_) {
     try {
       StoreFinish last;
       last.run = run;
@@ -157,6 +192,7 @@ void StoreEngine::end_run(const std::shared_ptr<StoreRun>& run, const FINISH& fi
   claim_ = true;
   wake_for_queue();
   progress_.notify_all();
+  return has_lease;
 }
 
 // The thread
@@ -356,17 +392,26 @@ void StoreEngine::ask_again(StoreGroup& group) {
 }
 
 void StoreEngine::retry_later(StoreFinish&& finish) {
-  MutexLock lock(mutex_);
-  note_failure();
-  if (stop_ || finish.run->lease_end_us.load(std::memory_order_acquire) <= backend_->now_us()) {
-    // Whoever takes the timer next runs it again.
-    counters_.lost.fetch_add(1, std::memory_order_relaxed);
+  Runnable* report = nullptr;
+  {
+    MutexLock lock(mutex_);
+    note_failure();
+    finish.in_doubt = finish.in_doubt || finish.request.failure.in_doubt;
+    if (!stop_ && finish.run->lease_end_us.load(std::memory_order_acquire) > backend_->now_us()) {
+      finish.request.failure = {};
+      finishes_.push_back(std::move(finish));
+      return;
+    }
+    // Whoever takes the timer next runs it again, unless the store has taken the end after all.
+    StoreCounters::Count& counter = finish.in_doubt ? counters_.in_doubt : counters_.lost;
+    counter.fetch_add(1, std::memory_order_relaxed);
     runs_.forget(*finish.run);
     finish.settled = true;
-    return;
+    if (!finish.in_doubt) {
+      report = lost_report(finish.run);
+    }
   }
-  finish.request.failure = {};
-  finishes_.push_back(std::move(finish));
+  post(report);
 }
 
 void StoreEngine::give_back(StoreGroup& group) {
@@ -378,6 +423,7 @@ void StoreEngine::give_back(StoreGroup& group) {
   }
   for (StoreFinish& finish : group.finishes) {
     if (finish.run && !finish.settled) {
+      finish.in_doubt = finish.in_doubt || group.has_begun;
       try {
         retry_later(std::move(finish));
       } catch (const std::bad_alloc&) {
@@ -471,8 +517,8 @@ bool StoreEngine::stop(int64_t limit_ns) {
   const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
     return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
   };
-  while (runs_.live() > own || thread_has_to_do()) {
-    if (failed_ && runs_.live() <= own) {
+  while (runs_.live() > own || reports_ > 0 || thread_has_to_do()) {
+    if (failed_ && runs_.live() <= own && reports_ == 0) {
       break;  // the thread answers what is left
     }
     if (!progress_.wait_until(mutex_, waiter, deadline_ns)) break;
@@ -482,7 +528,7 @@ bool StoreEngine::stop(int64_t limit_ns) {
     while (!stopped_) {
       progress_.wait(mutex_, waiter);
     }
-    return runs_.live() == 0;
+    return runs_.live() == 0 && reports_ == 0;
   }
   work_.notify_one();
   lock.unlock();
@@ -496,7 +542,7 @@ bool StoreEngine::stop(int64_t limit_ns) {
   lock.lock();
   stopped_ = true;
   progress_.notify_all();
-  return runs_.live() == 0;  // with those that the last group has begun
+  return runs_.live() == 0 && reports_ == 0;  // with those that the last group has begun
 }
 
 bool StoreEngine::finish_work() {

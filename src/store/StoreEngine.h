@@ -45,7 +45,9 @@ namespace workflow {
 //    after a pause, and sets the alarms that could not be set. Once the engine stops it makes no
 //    pause: without memory all that is left ends with ENOMEM.
 // 6. But for these pauses and that of rule 1, the thread waits without a time limit.
-// 7. A store that has failed is opened again, at once and then with pauses that grow, and each time
+// 7. When the store has not taken the end of a run because its lease was lost, the handler is told
+//    once (on_lost), after the series of the run has ended. close() waits for that as for a run.
+// 8. A store that has failed is opened again, at once and then with pauses that grow, and each time
 //    that this fails all calls fail with it. The pauses begin anew when all that the store is used
 //    for works again.
 //
@@ -79,8 +81,9 @@ class StoreEngine final : public Service,
   WFStoreRequestId next_id();
 
   // Sends a request. Returns 0 or an errno value: ESHUTDOWN, EAGAIN, ECHILD. In this case the call
-  // is not submitted.
-  int submit(const std::shared_ptr<StoreCall>& call);
+  // is not submitted. If `chosen_id` is not null, it and the request get the next id: then the
+  // numbers of such requests are in the order in which the store sees them.
+  int submit(const std::shared_ptr<StoreCall>& call, WFStoreRequestId* chosen_id);
   // The task has ended for another reason. Returns whether the store may have seen the request.
   bool withdraw(StoreCall& call);
 
@@ -92,6 +95,8 @@ class StoreEngine final : public Service,
   void run_ended(const std::shared_ptr<StoreRun>& run, bool completed) override;
   void run_left_out(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                     std::string_view reason) override;
+  void report_lost(const std::shared_ptr<StoreRun>& run) override;
+  void lost_reported() override;
 
   // Service
   void refuse_new_work() override { runs_.refuse(); }
@@ -130,9 +135,13 @@ class StoreEngine final : public Service,
   void fail_all(int error, const std::string& message);
 
   // The series of the run has ended, or there was none. `finish` makes the request that follows; if
-  // it has no memory, the timer runs again when the lease has ended.
+  // it has no memory, the timer runs again when the lease has ended. Returns false if there is none
+  // because the lease was lost.
   template <class FINISH>
-  void end_run(const std::shared_ptr<StoreRun>& run, const FINISH& finish) WF_REQUIRES(mutex_);
+  bool end_run(const std::shared_ptr<StoreRun>& run, const FINISH& finish) WF_REQUIRES(mutex_);
+  // What is to be posted, when mutex_ is not held, to tell the handler; null if nothing is.
+  Runnable* lost_report(const std::shared_ptr<StoreRun>& run) WF_REQUIRES(mutex_);
+  void post(Runnable* report) WF_EXCLUDES(mutex_);
 
   bool stop(int64_t limit_ns);
   // Whether the calling thread runs a handler of this store, or a callback of its series.
@@ -157,6 +166,7 @@ class StoreEngine final : public Service,
   std::deque<std::shared_ptr<StoreCall>> calls_ WF_GUARDED_BY(mutex_);
   std::deque<StoreFinish> finishes_ WF_GUARDED_BY(mutex_);
   uint64_t random_ WF_GUARDED_BY(mutex_);
+  size_t reports_ WF_GUARDED_BY(mutex_) = 0;  // of lost runs that handlers are being told
 
   // What the thread is asked to do.
   bool claim_ WF_GUARDED_BY(mutex_) = false;

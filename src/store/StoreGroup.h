@@ -14,7 +14,8 @@ namespace workflow {
 struct StoreFinish {
   StoreRequest request;
   std::shared_ptr<StoreRun> run;
-  bool settled = false;  // the store has accepted or refused it, or nobody asks for it again
+  bool settled = false;   // the store has accepted or refused it, or nobody asks for it again
+  bool in_doubt = false;  // the store may have accepted it, and its answer was lost
 };
 
 // What the thread of an engine has its backend carry out at a time, and the answers to it. Plain

@@ -23,6 +23,27 @@ void StoreRun::tell(int reason, Runtime& runtime) {
   }
 }
 
+class StoreRun::LostReport final : public Runnable {
+ public:
+  LostReport(std::shared_ptr<StoreRunOwner> owner, std::shared_ptr<StoreRun> run)
+      : owner_(std::move(owner)), run_(std::move(run)) {}
+  void run_queued() override {
+    run_->handler->options.on_lost(*run_->info, run_->id.fence);
+    owner_->lost_reported();
+    delete this;
+  }
+
+ private:
+  const std::shared_ptr<StoreRunOwner> owner_;
+  const std::shared_ptr<StoreRun> run_;
+};
+
+Runnable* StoreRun::new_lost_report(std::shared_ptr<StoreRunOwner> owner,
+                                    std::shared_ptr<StoreRun> run) {
+  if (!run->info) return nullptr;
+  return new (std::nothrow) LostReport(std::move(owner), std::move(run));
+}
+
 FinishRequest StoreRun::finish(const End& end, int64_t now_us, uint64_t random) {
   RunOutcome outcome;
   {
@@ -135,6 +156,9 @@ void StoredTimerTask::dispatch() {
 
 void StoredTimerTask::end(bool completed) {
   if (!std::exchange(ended_, true)) {
+    if (run_->handler->options.on_lost) {
+      run_->info.reset(new (std::nothrow) WFStoreInfo(std::move(info_)));
+    }
     owner_->run_ended(run_, completed);
   }
 }

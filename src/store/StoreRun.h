@@ -16,7 +16,7 @@ class Runtime;
 class StoreRun;
 
 // What a run needs of the engine that has begun it. Lives until its runs have ended. Thread-safe.
-// One of the last two functions is called once for each run.
+// One of run_ended() and run_left_out() is called once for each run.
 class StoreRunOwner {
  public:
   virtual ~StoreRunOwner() = default;
@@ -28,6 +28,11 @@ class StoreRunOwner {
   // Its handler was not called.
   virtual void run_left_out(const std::shared_ptr<StoreRun>& run, FinishRequest::How how,
                             std::string_view reason) = 0;
+  // The store has not taken the end of the run because its lease was lost: the handler is told.
+  // The caller holds no lock.
+  virtual void report_lost(const std::shared_ptr<StoreRun>& run) = 0;
+  // The handler was told.
+  virtual void lost_reported() = 0;
 };
 
 // A handler of users, with what it was registered with. Constant.
@@ -54,6 +59,7 @@ class StoreRun {
         repeat(claimed.spec.repeat),
         due_us(claimed.due_us),
         date_us(its_date_us),
+        wake_us(claimed.wake_us == kNeverUs ? claimed.due_us : claimed.wake_us),
         attempts(claimed.attempts),
         handler(std::move(its_handler)),
         scope(its_scope),
@@ -63,6 +69,7 @@ class StoreRun {
   const std::string repeat;
   const int64_t due_us;   // as it is stored
   const int64_t date_us;  // the date that the run is for, which may be later if it recurs
+  const int64_t wake_us;  // since when it could be claimed, as far as the store says so
   const unsigned attempts;
   const std::shared_ptr<StoreHandler> handler;
   const WFScope scope;
@@ -72,11 +79,21 @@ class StoreRun {
   // Whether its handler was told that the lease is about to be lost. Guarded by the mutex of
   // StoreRuns.
   bool warned = false;
+  // Whether it was overdue when it was claimed. Guarded by the mutex of StoreRuns.
+  bool overdue = false;
   // Whether its series has ended. Guarded by the mutex of StoreRuns.
   bool ended = false;
 
   // Tells the handler and what its series waits for that the run should stop: ECANCELED or ESTALE.
   void tell(int reason, Runtime& runtime);
+
+  // For on_lost of the handler, if it has one: set before run_ended(), and read after it. Null if
+  // there is no memory.
+  std::unique_ptr<const WFStoreInfo> info;
+  // What calls on_lost of the handler on the thread that runs it, and then the owner. Null if there
+  // is nothing to call, or no memory.
+  static Runnable* new_lost_report(std::shared_ptr<StoreRunOwner> owner,
+                                   std::shared_ptr<StoreRun> run);
 
   void set_outcome(RunOutcome outcome) {
     MutexLock lock(mutex_);
@@ -97,6 +114,8 @@ class StoreRun {
   static constexpr char kAttemptsUsedUp[] = "its attempts are used up";
 
  private:
+  class LostReport;
+
   FinishRequest retry(int64_t at_us, bool counts) const;
   int64_t retry_delay_us(uint64_t random) const;
 

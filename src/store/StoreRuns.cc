@@ -70,6 +70,7 @@ ClaimRequest StoreRuns::claim(int64_t now_us) {
   claim.fresh_us = kFreshUs;
   const double rate = static_cast<double>(catch_up_rate_);
   MutexLock lock(mutex_);
+  left_places_ = false;
   for (auto& [name, kind] : kinds_) {
     const int64_t passed_us = std::clamp<int64_t>(now_us - kind.filled_us, 0, kUsPerSec);
     const double tokens = kind.tokens + static_cast<double>(passed_us) / 1e6 * rate;
@@ -78,14 +79,23 @@ ClaimRequest StoreRuns::claim(int64_t now_us) {
     const size_t running = kind.running;
     const size_t places = kind.handler->options.max_running;
     if (running >= places) continue;
-    // Overdue timers leave half of the places to those that are due now.
+    // Overdue timers leave half of the places to those that are due now. Their own half is theirs
+    // even if the other one is busy all the time.
+    const size_t free = places - running;
     const size_t overdue_places = std::max<size_t>(places / 2, 1);
-    const size_t overdue_free = overdue_places > running ? overdue_places - running : 0;
+    const size_t overdue_free =
+        overdue_places > kind.running_overdue ? overdue_places - kind.running_overdue : 0;
     const auto allowed = static_cast<size_t>(kind.tokens);
-    claim.kinds.push_back(
-        {name, std::min(places - running, kClaim), std::min({overdue_free, allowed, kClaim})});
+    const size_t max = std::min(free, kClaim);
+    claim.kinds.push_back({name, max, std::min({max, overdue_free, allowed})});
+    left_places_ = left_places_ || max < free || allowed < std::min(max, overdue_free);
   }
   return claim;
+}
+
+bool StoreRuns::left_places() const {
+  MutexLock lock(mutex_);
+  return left_places_;
 }
 
 ExtendRequest StoreRuns::extend(std::vector<std::shared_ptr<StoreRun>>& runs) const {
@@ -101,14 +111,17 @@ ExtendRequest StoreRuns::extend(std::vector<std::shared_ptr<StoreRun>>& runs) co
   return extend;
 }
 
-void StoreRuns::begin(const std::shared_ptr<StoreRun>& run, int64_t now_us) {
+void StoreRuns::begin(const std::shared_ptr<StoreRun>& run) {
   MutexLock lock(mutex_);
   runs_[run->id.fence] = run;
   Kind& kind = kinds_.at(run->handler->kind);
-  if (now_us - run->due_us > kFreshUs) {
-    kind.tokens = std::max(kind.tokens - 1, 0.0);
-  }
   const int64_t end_us = run->lease_end_us.load(std::memory_order_relaxed);
+  // At the time of the claim, as the store has decided it.
+  run->overdue = end_us - lease_us_ - run->wake_us > kFreshUs;
+  if (run->overdue) {
+    kind.tokens = std::max(kind.tokens - 1, 0.0);
+    kind.running_overdue++;
+  }
   next_extend_us_ = std::min(next_extend_us_, end_us - lease_us_ * 2 / 3);
   next_warning_us_ = std::min(next_warning_us_, end_us - lease_us_ / 6);
   kind.running++;
@@ -118,7 +131,11 @@ void StoreRuns::begin(const std::shared_ptr<StoreRun>& run, int64_t now_us) {
 bool StoreRuns::end(StoreRun& run) {
   MutexLock lock(mutex_);
   run.ended = true;
-  kinds_.at(run.handler->kind).running--;
+  Kind& kind = kinds_.at(run.handler->kind);
+  kind.running--;
+  if (run.overdue) {
+    kind.running_overdue--;
+  }
   live_--;
   return runs_.contains(run.id.fence);
 }

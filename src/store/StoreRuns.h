@@ -56,11 +56,14 @@ class StoreRuns {
 
   // Takes timers for the places that are free; it has no kinds if there are none.
   ClaimRequest claim(int64_t now_us);
+  // Whether the last claim could not use all free places. Then what it has left is to be claimed a
+  // little later. Otherwise the end of a run makes room for it.
+  bool left_places() const;
   // Extends the leases of all known and live runs, which are stored in `runs` in the same order.
   ExtendRequest extend(std::vector<std::shared_ptr<StoreRun>>& runs) const;
 
   // Throws std::bad_alloc; then nothing has changed.
-  void begin(const std::shared_ptr<StoreRun>& run, int64_t now_us);
+  void begin(const std::shared_ptr<StoreRun>& run);
   // The series of the run has ended. Returns whether the store has to be told.
   bool end(StoreRun& run);
   // The store was told, or does not want to know.
@@ -94,8 +97,9 @@ class StoreRuns {
  private:
   struct Kind {
     std::shared_ptr<StoreHandler> handler;
-    size_t running = 0;  // live runs, also those of handlers that were replaced
-    double tokens = 0;   // how many overdue timers may begin now
+    size_t running = 0;          // live runs, also those of handlers that were replaced
+    size_t running_overdue = 0;  // those among them that were overdue when they were claimed
+    double tokens = 0;           // how many overdue timers may begin now
     int64_t filled_us = 0;
   };
 
@@ -113,6 +117,7 @@ class StoreRuns {
   int64_t next_extend_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
   int64_t next_warning_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
   bool refuses_ WF_GUARDED_BY(mutex_) = false;
+  bool left_places_ WF_GUARDED_BY(mutex_) = false;
   std::atomic<size_t> live_{0};  // changed while mutex_ is held
 };
 

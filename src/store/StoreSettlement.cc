@@ -51,7 +51,7 @@ class StoreSettlement::MissedReport final : public Runnable {
 };
 
 void StoreSettlement::settle(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner) {
-  settle_finishes(group);
+  settle_finishes(group, *owner);
   settle_extend(group);
   for (const std::shared_ptr<StoreCall>& call : group.calls) {
     answer(*call);
@@ -61,6 +61,7 @@ void StoreSettlement::settle(StoreGroup& group, const std::shared_ptr<StoreRunOw
 }
 
 void StoreSettlement::answer(StoreCall& call) {
+  counters_.request.add(monotonic_now_ns() - call.submitted_ns);
   const bool was_answered = call.request.failure.error == 0;
   const bool may_be_done = was_answered || call.request.failure.in_doubt;
   bool is_in_doubt = false;
@@ -120,17 +121,22 @@ StoreCounters::Count& StoreSettlement::counter_of(FinishRequest::How how) {
   return counters_.acknowledged;
 }
 
-void StoreSettlement::settle_finishes(StoreGroup& group) {
+void StoreSettlement::settle_finishes(StoreGroup& group, StoreRunOwner& owner) {
   for (StoreFinish& finish : group.finishes) {
     if (finish.request.failure.error != 0) continue;
     const auto& request = std::get<FinishRequest>(finish.request.what);
-    StoreCounters::Count& counter = request.accepted ? counter_of(request.how) : counters_.lost;
+    StoreCounters::Count& counter = request.accepted  ? counter_of(request.how)
+                                    : finish.in_doubt ? counters_.in_doubt
+                                                      : counters_.lost;
     counter.fetch_add(1, std::memory_order_relaxed);
     if (request.accepted) {
       alarms_.due_at(request.next_us);
     }
     runs_.forget(*finish.run);
     finish.settled = true;
+    if (!request.accepted && !finish.in_doubt) {
+      owner.report_lost(finish.run);
+    }
   }
 }
 
@@ -155,7 +161,7 @@ void StoreSettlement::settle_claim(StoreGroup& group, const std::shared_ptr<Stor
   if (!group.claim || group.claim->failure.error != 0) return;
   auto& claim = std::get<ClaimRequest>(group.claim->what);
   alarms_.next_claim_is(claim.next_us);
-  if (claim.more) {
+  if (claim.more && runs_.left_places()) {
     alarms_.due_at(saturating_add(backend_.now_us(), kCatchUpPauseUs));
   }
   for (ClaimRequest::Claimed& claimed : claim.claimed) {
@@ -191,7 +197,7 @@ void StoreSettlement::begin_run(ClaimRequest::Claimed& claimed,
   info.attempts = claimed.attempts;
   info.owner = owner_name_;
   info.due = time_of_us(date_us);
-  runs_.begin(run, now_us);
+  runs_.begin(run);
   alarms_.leases_have_changed();
 
   const unsigned max_attempts = handler->options.max_attempts;

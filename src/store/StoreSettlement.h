@@ -20,7 +20,9 @@ namespace workflow {
 //
 // 1. Each call of a group is answered, with its error if it has failed.
 // 2. Each finish that the store has accepted or refused is marked as settled, and its run is
-//    forgotten. The others are left to the caller, as are an extension or a claim that have failed.
+//    forgotten. A refusal is a loss, which the handler is told, unless an earlier attempt is in
+//    doubt: then it may mean that the store has accepted that one. The others are left to the
+//    caller, as are an extension or a claim that have failed.
 // 3. Each timer that was claimed begins a run: its handler is called, or it ends at once because
 //    it is too late or has no attempts left. There is no run, and the timer is taken again after
 //    its lease, if the lease is over already or memory has run out.
@@ -54,7 +56,7 @@ class StoreSettlement {
  private:
   class MissedReport;
 
-  void settle_finishes(StoreGroup& group);
+  void settle_finishes(StoreGroup& group, StoreRunOwner& owner);
   void settle_extend(const StoreGroup& group);
   void settle_claim(StoreGroup& group, const std::shared_ptr<StoreRunOwner>& owner);
   void settle_look(const StoreGroup& group);

@@ -21,15 +21,24 @@ Cases(CASES...) -> Cases<CASES...>;
 
 }  // namespace
 
-StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request,
+StoreTask::StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request, Details details,
                      StoreFailure refusal, WFTimerStore::Callback&& callback)
     : WFStoreTask(std::move(callback)),
       engine_(std::move(engine)),
       call_(std::make_shared<StoreCall>(std::move(request))),
+      details_(std::move(details)),
       refusal_(std::move(refusal)) {
   assert(call_);
   const auto* const ask = std::get_if<AskRequest>(&call_->request.what);
-  result_.request = ask ? ask->asked : call_->request.id;
+  id_ = ask ? ask->asked : call_->request.id;
+}
+
+const WFStoreRequestId& StoreTask::request_id() const {
+  if (details_.chooses_id && id_.number == 0) {
+    id_ = engine_->next_id();
+    call_->request.id = id_;
+  }
+  return id_;
 }
 
 void StoreTask::dispatch() {
@@ -50,9 +59,10 @@ WFStoreResult StoreTask::run_and_free() {
   WFStoreResult result;
   if (failure.error == 0) {
     result = waiter.wait();
-    result.request = result_.request;
+    result.request = id_;
   } else {
     result = std::move(result_);
+    result.request = request_id();
     result.state = WFT_STATE_SYS_ERROR;
     result.error = failure.error;
     result.message = std::move(failure.message);
@@ -71,7 +81,12 @@ StoreFailure StoreTask::submit() noexcept {
 
 StoreFailure StoreTask::try_to_submit() {
   if (refusal_.error != 0) return refusal_;
-  const int refusal = engine_->submit(call_);
+  if (details_.due) {
+    StoreFailure failure = details_.due->write_to(call_->request, engine_->now_us());
+    if (failure.error != 0) return failure;
+  }
+  const bool chooses_id = details_.chooses_id && id_.number == 0;
+  const int refusal = engine_->submit(call_, chooses_id ? &id_ : nullptr);
   switch (refusal) {
     case 0:
       return {};
@@ -97,7 +112,7 @@ void StoreTask::refuse(StoreFailure&& failure) {
 
 void StoreTask::leave_waiting() {
   const bool taken = engine_->withdraw(*call_);
-  const bool in_doubt = taken && result_.request.number != 0;
+  const bool in_doubt = taken && id_.number != 0;
   if (in_doubt) {
     call_->put_in_doubt(result_);
   }
@@ -110,9 +125,7 @@ void StoreTask::leave_waiting() {
 }
 
 void StoreTask::finish(WFStoreResult&& result) {
-  const WFStoreRequestId id = result_.request;
   result_ = std::move(result);
-  result_.request = id;
   state = result_.state;
   error = result_.error;
   if (publish()) {
@@ -123,6 +136,7 @@ void StoreTask::finish(WFStoreResult&& result) {
 SubTask* StoreTask::done() {
   result_.state = state;
   result_.error = error;
+  result_.request = request_id();
   return call_back(static_cast<WFStoreTask*>(this), callback_);
 }
 

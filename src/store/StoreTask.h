@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "store/StoreDue.h"
 #include "store/StoreEngine.h"
 #include "workflow/WFTimerStore.h"
 
@@ -11,9 +13,20 @@ namespace workflow {
 // then a scope or the stop of the library may end it.
 class StoreTask final : public WFStoreTask {
  public:
+  // What else there is to know of a request.
+  struct Details {
+    // Of a ScheduleRequest or a RescheduleRequest. It is written into the request when that is
+    // submitted, so that a delay counts from then.
+    std::optional<StoreDue> due;
+    // It gets an id of the engine, when it is submitted or when the user wants to know the id. The
+    // numbers of ids are in the order of the requests therefore, unless the user was early.
+    bool chooses_id = false;
+  };
   // `refusal`: the request is wrong, and the task ends with that error when it is dispatched.
-  StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request, StoreFailure refusal,
-            WFTimerStore::Callback&& callback);
+  StoreTask(std::shared_ptr<StoreEngine> engine, StoreRequest&& request, Details details,
+            StoreFailure refusal, WFTimerStore::Callback&& callback);
+
+  const WFStoreRequestId& request_id() const override;
 
   void dispatch() override;
 
@@ -43,7 +56,11 @@ class StoreTask final : public WFStoreTask {
 
   const std::shared_ptr<StoreEngine> engine_;
   const std::shared_ptr<StoreCall> call_;
+  const Details details_;
   const StoreFailure refusal_;
+  // Of the request, or of the one that is asked for. Its number is 0 while it is not chosen, and
+  // for requests without an id.
+  mutable WFStoreRequestId id_;
 };
 
 }  // namespace workflow

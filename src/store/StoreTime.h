@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "store/StoreRequest.h"
+#include "util/Time.h"
+#include "util/VirtualScheduler.h"
 
 namespace workflow {
 
@@ -26,6 +28,12 @@ inline int64_t us_of_time(std::chrono::system_clock::time_point time) {
 // Microseconds from nanoseconds, rounded up. What never comes in nanoseconds never comes.
 inline int64_t us_from_ns(int64_t ns) {
   return ns == std::numeric_limits<int64_t>::max() ? kNeverUs : ns / 1000 + (ns % 1000 > 0 ? 1 : 0);
+}
+
+// The time by which lengths of time are measured: in a simulation that of the simulation.
+inline int64_t monotonic_now_ns() {
+  VirtualScheduler* const scheduler = VirtualScheduler::current();
+  return scheduler ? scheduler->now_ns() : monotonic_ns();
 }
 
 // now + delay; kNeverUs if it does not fit. Neither is negative.

@@ -9,9 +9,9 @@
 
 #include "factory/PrometheusText.h"
 #include "store/StoreBackend.h"
+#include "store/StoreDue.h"
 #include "store/StoreEngine.h"
 #include "store/StoreOpener.h"
-#include "store/StoreRepeat.h"
 #include "store/StoreTask.h"
 #include "store/StoreText.h"
 #include "store/StoreTime.h"
@@ -20,16 +20,15 @@
 using workflow::CancelRequest;
 using workflow::CountRequest;
 using workflow::FailedRequest;
-using workflow::kNeverUs;
 using workflow::ListRequest;
 using workflow::RescheduleRequest;
 using workflow::ScheduleRequest;
 using workflow::StoreBackend;
 using workflow::StoreBackendOptions;
+using workflow::StoreDue;
 using workflow::StoreEngine;
 using workflow::StoreFailure;
 using workflow::StoreOpener;
-using workflow::StoreRepeat;
 using workflow::StoreRequest;
 using workflow::StoreTask;
 using workflow::StoreText;
@@ -41,7 +40,6 @@ constexpr size_t kMaxName = 1024;
 constexpr size_t kMaxKind = 255;
 constexpr size_t kMaxPayload = 64 * 1024;
 constexpr size_t kMaxListed = 10'000;
-constexpr int64_t kMinPeriodNs = 1'000'000;
 
 StoreFailure wrong(int error, const std::string& message) {
   return {error, message, false};
@@ -66,51 +64,24 @@ StoreFailure check_kind(const std::string& kind) {
   return kind.size() > kMaxKind ? too_long("the kind", kind.size(), kMaxKind) : StoreFailure();
 }
 
-// The time of `due` on the clock of the store, which shows `now_us`.
-int64_t time_of(const WFTimerDue& due, int64_t now_us) {
-  const int64_t ns = due.ns();
-  if (due.is_deadline() && due.clock() == WF_CLOCK_WALL) {
-    return us_from_ns(std::max<int64_t>(ns, 0));
-  }
-  if (!due.is_deadline()) {
-    return ns < 0 ? kNeverUs : workflow::saturating_add(now_us, us_from_ns(ns));
-  }
-  const int64_t now_ns = due.clock() == WF_CLOCK_BOOTTIME
-                             ? WFBootClock::now().time_since_epoch().count()
-                             : WFTimer::steady_now().time_since_epoch().count();
-  return ns == workflow::kNever
-             ? kNeverUs
-             : workflow::saturating_add(now_us, us_from_ns(std::max<int64_t>(ns - now_ns, 0)));
-}
-
-// Stores when `due` is and how it recurs.
-StoreFailure read_due(const WFStoreDue& due, bool every_missed_date, int64_t now_us,
-                      int64_t& due_us, std::string& repeat_text) {
-  if (due.cron()) {
-    const StoreRepeat repeat(due, now_us, every_missed_date);
-    due_us = repeat.next_us(now_us);
-    if (due_us == kNeverUs) return wrong(EINVAL, "the cron expression is never due");
-    repeat_text = repeat.to_text();
-    return {};
-  }
-  due_us = time_of(due.due(), now_us);
-  if (due.period_ns() != 0) {
-    if (due.period_ns() < kMinPeriodNs) {
-      return wrong(EINVAL, "the period is shorter than a millisecond");
-    }
-    repeat_text = StoreRepeat(due, due_us, every_missed_date).to_text();
-  }
-  return {};
-}
-
 // Carries out the request of a task that was just created.
 WFStoreResult wait_for(WFStoreTask* task) {
   return static_cast<StoreTask*>(task)->run_and_free();
 }
 
+// A request that changes nothing.
 StoreTask* task_of(const std::shared_ptr<StoreEngine>& engine, StoreRequest&& request,
                    StoreFailure failure, WFTimerStore::Callback&& callback) {
-  return new StoreTask(engine, std::move(request), std::move(failure), std::move(callback));
+  return new StoreTask(engine, std::move(request), {}, std::move(failure), std::move(callback));
+}
+
+// One that changes something.
+StoreTask* change_task(const std::shared_ptr<StoreEngine>& engine, StoreRequest&& request,
+                       StoreFailure failure, WFTimerStore::Callback&& callback,
+                       std::optional<StoreDue> due = std::nullopt) {
+  StoreTask::Details details = {std::move(due), request.id.number == 0};
+  return new StoreTask(engine, std::move(request), std::move(details), std::move(failure),
+                       std::move(callback));
 }
 
 WFStoreTask* list_task(const std::shared_ptr<StoreEngine>& engine, const std::string& prefix,
@@ -132,8 +103,8 @@ WFStoreTask* failed_task(const std::shared_ptr<StoreEngine>& engine, const std::
   FailedRequest failed;
   failed.name = name;
   failed.remove = remove;
-  return task_of(engine, {std::move(failed), engine->next_id(), {}}, check_name("the name", name),
-                 std::move(callback));
+  return change_task(engine, {std::move(failed), {}, {}}, check_name("the name", name),
+                     std::move(callback));
 }
 
 std::unique_ptr<StoreBackend> open_backend(const std::string& url,
@@ -251,15 +222,15 @@ WFStoreTask* WFTimerStore::create_schedule_task(const WFStoreTimer& timer, Callb
     failure =
         wrong(EINVAL, "the policy is none of WF_TIMER_APPEND, WF_TIMER_REPLACE, WF_TIMER_KEEP");
   }
+  const StoreDue due(timer.due, timer.every_missed_date);
   if (failure.error == 0) {
-    failure = read_due(timer.due, timer.every_missed_date, engine_->now_us(), schedule.due_us,
-                       schedule.spec.repeat);
+    failure = due.check(engine_->now_us());
   }
-  const WFStoreRequestId id = timer.request.value_or(engine_->next_id());
-  if (failure.error == 0 && !is_valid(id)) {
+  if (failure.error == 0 && timer.request && !is_valid(*timer.request)) {
     failure = wrong(EINVAL, "the request id is out of range");
   }
-  return task_of(engine_, {std::move(schedule), id, {}}, failure, std::move(callback));
+  const WFStoreRequestId id = timer.request.value_or(WFStoreRequestId());
+  return change_task(engine_, {std::move(schedule), id, {}}, failure, std::move(callback), due);
 }
 
 WFStoreResult WFTimerStore::schedule(const WFStoreTimer& timer) {
@@ -271,8 +242,8 @@ WFStoreTask* WFTimerStore::create_cancel_task(const std::string& name, size_t ma
   CancelRequest cancel;
   cancel.name = name;
   cancel.max = max;
-  return task_of(engine_, {std::move(cancel), engine_->next_id(), {}}, check_name("the name", name),
-                 std::move(callback));
+  return change_task(engine_, {std::move(cancel), {}, {}}, check_name("the name", name),
+                     std::move(callback));
 }
 
 WFStoreResult WFTimerStore::cancel(const std::string& name, size_t max) {
@@ -284,13 +255,13 @@ WFStoreTask* WFTimerStore::create_reschedule_task(const std::string& name, const
   RescheduleRequest reschedule;
   reschedule.name = name;
   reschedule.max = max;
+  const StoreDue new_due(due, false);
   StoreFailure failure = check_name("the name", name);
   if (failure.error == 0) {
-    failure = read_due(due, false, engine_->now_us(), reschedule.due_us, reschedule.repeat);
+    failure = new_due.check(engine_->now_us());
   }
-  reschedule.changes_repeat = !reschedule.repeat.empty();
-  return task_of(engine_, {std::move(reschedule), engine_->next_id(), {}}, failure,
-                 std::move(callback));
+  return change_task(engine_, {std::move(reschedule), {}, {}}, failure, std::move(callback),
+                     new_due);
 }
 
 WFStoreResult WFTimerStore::reschedule(const std::string& name, const WFStoreDue& due, size_t max) {
@@ -380,9 +351,11 @@ std::string WFTimerStore::to_prometheus(const std::string& name, const std::stri
   ended("failed", now.failed);
   ended("missed", now.missed);
   ended("lost", now.lost);
+  ended("in_doubt", now.in_doubt);
   text.count("_errors_total", "Failures of the store.", now.errors);
   text.histogram("_lateness_seconds", "From the due time to the run.", now.lateness);
   text.histogram("_commit_seconds", "The time for a group of requests.", now.commit);
+  text.histogram("_request_seconds", "From a request to its answer.", now.request);
   return text.take();
 }
 

@@ -75,6 +75,10 @@ class Difference {
 // then on.
 class BackendComparison {
  public:
+  // Whether the store remembers how many runs of an ended timer have begun. Otherwise it says 0.
+  explicit BackendComparison(bool knows_attempts_of_ended)
+      : knows_attempts_of_ended_(knows_attempts_of_ended) {}
+
   Numbers timers;
   Numbers fences;
 
@@ -109,6 +113,8 @@ class BackendComparison {
       } else if (a.verdict == WFStoreVerdict::kDone) {
         d.expect("when it ended", a.when.time_since_epoch().count(),
                  b.when.time_since_epoch().count());
+        d.expect("the attempts of the ended one", knows_attempts_of_ended_ ? a.attempts : 0,
+                 b.attempts);
       } else {
         d.expect("the attempts", a.attempts, b.attempts);
         d.expect_true("it is the same timer", timers.pair(a.timer, b.timer));
@@ -221,6 +227,8 @@ class BackendComparison {
     d.expect("the number of overdue timers", a.overdue, b.overdue);
     d.expect("the number of unhandled timers", a.unhandled, b.unhandled);
   }
+
+  const bool knows_attempts_of_ended_;
 };
 
 }  // namespace store_test

@@ -110,6 +110,7 @@ class BackendReference {
   struct Ended {
     std::string name;
     uint64_t number = 0;
+    unsigned attempts = 0;
     WFStoreOutcome outcome = WFStoreOutcome::kNone;
     int64_t when_us = 0;
   };
@@ -172,7 +173,7 @@ class BackendReference {
   }
 
   void note_end(const Timer& timer, WFStoreOutcome outcome) {
-    ended_.push_back({timer.spec.name, timer.number, outcome, now_us_});
+    ended_.push_back({timer.spec.name, timer.number, timer.attempts, outcome, now_us_});
     while (ended_.size() > remembered_) {
       newest_forgotten_us_ =
           has_forgotten_ ? std::max(newest_forgotten_us_, ended_[0].when_us) : ended_[0].when_us;
@@ -232,6 +233,7 @@ class BackendReference {
       if (ended.name == name) {
         answer.verdict = WFStoreVerdict::kDone;
         answer.timer = ended.number;
+        answer.attempts = ended.attempts;
         answer.outcome = ended.outcome;
         answer.when = date(ended.when_us);
       }

@@ -41,7 +41,10 @@ constexpr int64_t kLongUs = 3600 * kUsPerSec;
 class Trial {
  public:
   Trial(const BackendKind& kind, uint64_t seed, uint64_t stream)
-      : has_owner_(kind.has_owner), place_(kind), random_(seed, stream) {
+      : has_owner_(kind.has_owner),
+        place_(kind),
+        random_(seed, stream),
+        comparison_(kind.redis_shards == 0) {
     for (const uint64_t session : {uint64_t{101}, uint64_t{102}}) {
       if (backends_.empty() || !has_owner_) {
         backends_.push_back(std::make_unique<FaultyBackend>(place_.open(session, kRemembered)));

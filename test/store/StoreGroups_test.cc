@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -19,12 +20,15 @@
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
 #include "support/Tally.h"
+#include "workflow/WFSimulation.h"
 
 // How an engine uses its backend: in groups, without hints, and with little memory.
 
 namespace {
 
 using std::chrono::hours;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using store_test::SeenRuns;
 using store_test::StorePtr;
@@ -85,6 +89,105 @@ TEST(StoreGroups, WhatArrivesDuringACommitIsTheNextGroup) {
   sizes.waits = false;
   ASSERT_TRUE(stored.wait_for(kTimers + 1));
   EXPECT_EQ(groups_with(kTimers), 1U);
+}
+
+// How long groups wait for callers that come again after an answer, in the virtual time of a
+// simulation, in which each group takes `group_time`.
+class StoreGather : public testing::Test {
+ protected:
+  class TimedBackend final : public store_test::BackendAround {
+   public:
+    TimedBackend(std::unique_ptr<workflow::StoreBackend> backend, StoreGather& test)
+        : BackendAround(std::move(backend)), test_(test) {}
+    bool execute(std::span<workflow::StoreRequest* const> requests) override {
+      test_.simulation_->sleep_for(test_.group_time_);
+      return backend_->execute(requests);
+    }
+
+   private:
+    StoreGather& test_;
+  };
+
+  // Runs `body` on a virtual thread for each of some seeds.
+  void simulate(std::chrono::nanoseconds group_time, const std::function<void()>& body) {
+    group_time_ = group_time;
+    for (uint64_t seed = 1; seed <= 20 && !HasFailure(); seed++) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      WFSimulationOptions options;
+      options.spurious_wakeups = false;
+      WFSimulation simulation(seed, options);
+      simulation_ = &simulation;
+      store_ = store_test::open_wrapped(store_test::fresh_url(), {},
+                                        [this](std::unique_ptr<workflow::StoreBackend> backend,
+                                               const workflow::StoreBackendOptions&) {
+                                          return std::make_unique<TimedBackend>(std::move(backend),
+                                                                                *this);
+                                        });
+      simulation.spawn(body);
+      const WFSimulationResult result = simulation.run();
+      EXPECT_TRUE(result.ok()) << result.description;
+      store_.reset();
+      EXPECT_TRUE(simulation.stop().ok());
+    }
+  }
+
+  // How long a request takes.
+  std::chrono::nanoseconds time_of_request() {
+    const int64_t began_ns = simulation_->now_ns();
+    EXPECT_TRUE(store_->count("").ok());
+    return std::chrono::nanoseconds(simulation_->now_ns() - began_ns);
+  }
+  // Two requests that are one group, because they come while another one is carried out. Returns
+  // how long they take. Only the caller of one of them may come again.
+  std::chrono::nanoseconds time_of_group() {
+    store_->create_count_task("", nullptr)->start();
+    simulation_->sleep_for(group_time_ / 2);
+    store_->create_count_task("", nullptr)->start();
+    return time_of_request();
+  }
+
+  std::chrono::nanoseconds group_time_{};
+  WFSimulation* simulation_ = nullptr;
+  StorePtr store_;
+};
+
+TEST_F(StoreGather, ALoneCallerNeverWaits) {
+  simulate(milliseconds(4), [this] {
+    for (int i = 0; i < 10; i++) {
+      EXPECT_EQ(time_of_request(), milliseconds(4));
+      simulation_->sleep_for(microseconds(300) * i);
+    }
+    // This is what its user sees.
+    const WFTimerStoreStats stats = store_->stats();
+    EXPECT_EQ(stats.request.count, 10U);
+    EXPECT_EQ(stats.request.max, milliseconds(4));
+    EXPECT_EQ(stats.request.sum, milliseconds(40));
+  });
+}
+
+TEST_F(StoreGather, TheWaitForCallersEndsWhenNobodyComes) {
+  struct Case {
+    std::chrono::nanoseconds group_time;
+    std::chrono::nanoseconds bound;
+  };
+  // A quarter of the time of the group, and at most 2 ms.
+  for (const Case& each :
+       {Case{milliseconds(4), milliseconds(1)}, Case{milliseconds(40), milliseconds(2)}}) {
+    simulate(each.group_time, [this, &each] {
+      // They wait for the caller of the first request, who has gone.
+      EXPECT_EQ(time_of_group(), each.group_time / 2 + each.bound + each.group_time);
+      // One of the two has come again, and the other one does not.
+      EXPECT_EQ(time_of_request(), each.bound + each.group_time);
+    });
+  }
+}
+
+TEST_F(StoreGather, TheWaitForCallersEndsWhenAllHaveCome) {
+  simulate(milliseconds(4), [this] {
+    time_of_group();
+    store_->create_count_task("", nullptr)->start();
+    EXPECT_EQ(time_of_request(), milliseconds(4));
+  });
 }
 
 // A hint of another process may be missing: then its timers are found within about a second.

@@ -21,6 +21,7 @@
 #include "support/Background.h"
 #include "support/Eventually.h"
 #include "support/Tally.h"
+#include "support/TempDir.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTimerStore.h"
 
@@ -262,6 +263,49 @@ TEST(StoreRequests, MoreThanMayWaitAreRefused) {
     EXPECT_TRUE(ended[i].wait().ok());
   }
   EXPECT_EQ(store->count("waits").count, 2u);
+}
+
+// A store remembers the last requests of a process. A task that is started late is one of them.
+TEST(StoreRequests, ATaskThatIsStartedLateCanBeAskedFor) {
+  const test_support::FastDir directory;
+  for (const std::string& url : {fresh_url(), "sqlite:" + directory.path("shared"),
+                                 "sqlite:" + directory.path("owned") + "?layout=owned"}) {
+    SCOPED_TRACE(url);
+    WFStoreOptions options;
+    options.remembered = 3;
+    const StorePtr store = open_store(url, options);
+    Ended ended;
+    WFStoreTask* const late =
+        store->create_schedule_task({"late", hours(1), "k"}, ended.callback());
+    for (int i = 0; i < 10; i++) {
+      EXPECT_TRUE(store->schedule({"a", hours(1), "k"}).ok());
+    }
+    late->start();
+    ASSERT_TRUE(ended.wait().ok());
+    const WFStoreResult asked = store->ask(ended.result.request);
+    EXPECT_TRUE(asked.ok()) << asked.message;
+    EXPECT_EQ(asked.timer, ended.result.timer);
+  }
+}
+
+TEST(StoreRequests, TheIdOfATaskIsKnownBeforeItIsStarted) {
+  const StorePtr store = open_store();
+  Ended ended[2];
+  WFStoreTask* const first = store->create_cancel_task("a", ended[0].callback());
+  WFStoreTask* const second = store->create_cancel_task("a", ended[1].callback());
+  const WFStoreRequestId id = first->request_id();
+  EXPECT_NE(id.number, 0U);
+  EXPECT_EQ(first->request_id(), id);
+  EXPECT_NE(second->request_id(), id);
+  first->start();
+  second->start();
+  EXPECT_EQ(ended[0].wait().request, id);
+  EXPECT_NE(ended[1].wait().request, id);
+  EXPECT_EQ(store->ask(id).verdict(), WFStoreVerdict::kUnknown);
+  // What was refused has an id as well, under which nothing was done.
+  const WFStoreResult refused = store->cancel(std::string(1025, 'n'));
+  EXPECT_EQ(refused.error, EMSGSIZE);
+  EXPECT_EQ(store->ask(refused.request).verdict(), WFStoreVerdict::kUnknown);
 }
 
 // Threads ----------------------------------------------------------------------------------------
@@ -628,6 +672,8 @@ TEST(StoreRequests, WhatIsCounted) {
   EXPECT_EQ(stats.lateness.count, 3u);  // without the retry
   EXPECT_GE(stats.commit.count, 8u);
   EXPECT_GE(stats.commit.sum, stats.commit.max);
+  EXPECT_EQ(stats.request.count, 8u);
+  EXPECT_GE(stats.request.sum, stats.request.max);
 }
 
 TEST(StoreRequests, TheTextForPrometheus) {
@@ -675,6 +721,9 @@ TEST(StoreRequests, TheTextForPrometheus) {
   EXPECT_EQ(types.at("prefix_ended_total"), "counter");
   EXPECT_EQ(types.at("prefix_lateness_seconds"), "histogram");
   EXPECT_EQ(types.at("prefix_commit_seconds"), "histogram");
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"in_doubt\"}"), 0);
+  EXPECT_EQ(types.at("prefix_request_seconds"), "histogram");
+  EXPECT_EQ(values.at("prefix_request_seconds_count" + label + "}"), 1);
 }
 
 }  // namespace

@@ -56,6 +56,18 @@ class StoreRules : public store_test::RulesFixture {
   }
 };
 
+// An answer about an ended timer says how many runs have begun, if the store remembers that.
+TEST_P(StoreRules, AnEndedTimerSaysHowManyRunsHaveBegun) {
+  schedule("a", 0);
+  finish(claim_one().run, FinishRequest::How::kRetry, now_us());
+  acknowledge(claim_one().run);
+  schedule("b", 0);
+  cancel("b");
+  const bool is_redis = GetParam().redis_shards > 0;
+  EXPECT_EQ(cancel("a").at(0).attempts, is_redis ? 0U : 2U);
+  EXPECT_EQ(cancel("b").at(0).attempts, 0U);
+}
+
 // Rule 4.
 
 TEST_P(StoreRules, EachClaimHasAGreaterFence) {

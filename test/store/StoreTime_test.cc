@@ -146,6 +146,34 @@ TEST_F(StoreTime, AnotherProcessLearnsOfAnEarlierTime) {
   });
 }
 
+TEST_F(StoreTime, ADelayCountsFromTheStartOfItsTask) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    store.handle("kind", runs.handler(store));
+    const Time start = now();
+    const WFCron cron = *WFCron::parse("* * * * *");
+    store.schedule({"moved", hours(100), "kind"});
+    store.schedule({"moved, recurs", hours(100), "kind"});
+    SeriesWork* const series =
+        Workflow::create_series_work(lasting(minutes(10) + milliseconds(500)), nullptr);
+    *series << store.create_schedule_task({"delay", minutes(5), "kind"}, nullptr)
+            << store.create_schedule_task({"period", WFStoreDue::every(minutes(5)), "kind"},
+                                          nullptr)
+            << store.create_schedule_task({"cron", cron, "kind"}, nullptr)
+            << store.create_reschedule_task("moved", minutes(5), nullptr)
+            << store.create_reschedule_task("moved, recurs", WFStoreDue::every(minutes(5)),
+                                            nullptr);
+    series->start();
+    pass(minutes(10) + milliseconds(501));
+    EXPECT_EQ(runs.count(), 0u);
+    const Time stored = start + minutes(10) + milliseconds(500);
+    for (const WFStoreInfo& timer : store.list("").timers) {
+      const Time due = timer.name == "cron" ? *cron.next(stored) : stored + minutes(5);
+      EXPECT_EQ(timer.due, due) << timer.name;
+    }
+    EXPECT_EQ(store.count("").count, 5u);
+  });
+}
+
 TEST_F(StoreTime, ATimerWhoseKindHasNoHandlerWaitsForOne) {
   simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
     store.handle("other", runs.handler(store));
@@ -691,6 +719,124 @@ TEST_F(StoreTime, AStaleFinishChangesNothing) {
   });
 }
 
+TEST_F(StoreTime, AHandlerLearnsThatItsEndWasRefused) {
+  simulate([&] {
+    SeenRuns runs;
+    SeenRuns other_runs;
+    std::map<std::string, std::vector<uint64_t>> lost;
+    const std::string url = fresh_url();
+    WFStoreOptions options;
+    options.lease = seconds(10);
+    Faulty faulty(url, options);
+    const StorePtr other = store_test::open_store(url, options);
+    WFStoreHandlerOptions handler;
+    handler.on_lost = [&](const WFStoreInfo& timer, uint64_t fence) {
+      lost[timer.name].push_back(fence);
+      EXPECT_EQ(timer.payload, "payload of " + timer.name);
+      EXPECT_EQ(timer.kind, "kind");
+      EXPECT_EQ(timer.attempts, 1u);
+    };
+    faulty.store->handle("kind",
+                         runs.handler(*faulty.store,
+                                      [&](WFStoredTimer* timer) {
+                                        timer->acknowledge();
+                                        if (timer->name() == "ends meanwhile") {
+                                          series_of(timer)->push_back(lasting(seconds(5)));
+                                        } else if (timer->name() == "goes on") {
+                                          *series_of(timer)
+                                              << WFTaskFactory::create_go_task("queue", [this] {
+                                                   simulation_->sleep_for(minutes(1));
+                                                 });
+                                        }
+                                      }),
+                         handler);
+    for (const std::string name : {"in time", "ends meanwhile", "goes on"}) {
+      faulty.store->schedule({name, seconds(0), "kind", "payload of " + name});
+    }
+    pass(seconds(1));
+    // The store is away until the leases are over.
+    faulty->fail_next(FaultyBackend::Fault::kRefuse);
+    faulty->fail_reopen(30);
+    other->handle("kind", other_runs.handler(*other));
+    pass(seconds(50));
+    EXPECT_THAT(other_runs.names(), testing::UnorderedElementsAre("ends meanwhile", "goes on"));
+    // A handler is told when its series has ended.
+    EXPECT_EQ(lost.size(), 1u);
+    EXPECT_EQ(lost.count("ends meanwhile"), 1u);
+    pass(hours(1));
+    EXPECT_EQ(lost.size(), 2u);
+    ASSERT_EQ(runs.count(), 3u);
+    for (const SeenRun& run : runs.all()) {
+      const bool was_in_time = run.name == "in time";
+      EXPECT_EQ(lost[run.name],
+                was_in_time ? std::vector<uint64_t>() : std::vector<uint64_t>{run.fence});
+    }
+    EXPECT_EQ(faulty.store->stats().lost, 2u);
+    EXPECT_EQ(faulty.store->stats().acknowledged, 1u);
+    EXPECT_EQ(other->stats().acknowledged, 2u);
+  });
+}
+
+TEST_F(StoreTime, AnEndWhoseAnswerWasLostIsInDoubtAndNotLost) {
+  for (const auto fault : {FaultyBackend::Fault::kAfter, FaultyBackend::Fault::kBefore}) {
+    simulate([&] {
+      SeenRuns runs;
+      Faulty faulty(fresh_url());
+      WFStoreHandlerOptions handler;
+      handler.on_lost = [](const WFStoreInfo&, uint64_t) { ADD_FAILURE(); };
+      faulty.store->handle("kind",
+                           runs.handler(*faulty.store,
+                                        [&](WFStoredTimer* timer) {
+                                          series_of(timer)->push_back(lasting(seconds(1)));
+                                        }),
+                           handler);
+      faulty.store->schedule({"a", seconds(0), "kind"});
+      pass(milliseconds(500));
+      faulty->fail_next(fault);
+      pass(minutes(1));
+      EXPECT_EQ(runs.count(), 1u);
+      EXPECT_EQ(faulty.store->count("").count, 0u);
+      const bool was_carried_out = fault == FaultyBackend::Fault::kAfter;
+      EXPECT_EQ(faulty.store->stats().in_doubt, was_carried_out ? 1u : 0u);
+      EXPECT_EQ(faulty.store->stats().acknowledged, was_carried_out ? 0u : 1u);
+      EXPECT_EQ(faulty.store->stats().lost, 0u);
+    });
+  }
+}
+
+TEST_F(StoreTime, WhatACloseHasNotWaitedForRunsElsewhere) {
+  simulate([&] {
+    SeenRuns runs;
+    SeenRuns other_runs;
+    const std::string url = fresh_url();
+    WFStoreOptions options;
+    options.lease = seconds(10);
+    const StorePtr other = store_test::open_store(url, options);
+    const StorePtr store = store_test::open_store(url, options);
+    store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+      series_of(timer)->push_back(lasting(minutes(1)));
+    }));
+    const Time start = now();
+    store->schedule({"a", seconds(0), "kind"});
+    pass(seconds(1));
+    other->handle("kind", other_runs.handler(*other, [](WFStoredTimer* timer) {
+      series_of(timer)->push_back(lasting(hours(1)));
+    }));
+    EXPECT_FALSE(store->close(seconds(1)));
+    pass(minutes(10));
+    // The lease was not extended any more, and the first run has ended without an effect.
+    EXPECT_THAT(began(other_runs), ElementsAre(start + seconds(10)));
+    EXPECT_EQ(other_runs.at(0).attempt, 2u);
+    EXPECT_GT(other_runs.at(0).fence, runs.at(0).fence);
+    EXPECT_EQ(store->stats().running, 0u);
+    EXPECT_EQ(store->stats().acknowledged, 0u);
+    EXPECT_EQ(other->list("a").timers.at(0).stage, WFStoreStage::kRunning);
+    pass(hours(2));
+    EXPECT_EQ(runs.count() + other_runs.count(), 2u);
+    EXPECT_EQ(other->count("").count, 0u);
+  });
+}
+
 TEST_F(StoreTime, ACancelReachesTheProcessThatRunsTheTimer) {
   simulate([&] {
     SeenRuns runs;
@@ -913,6 +1059,64 @@ TEST_F(StoreTime, ANewTimerHasAPlaceBesideOverdueOnesThatLast) {
     for (const SeenRun& run : fresh.all()) {
       EXPECT_EQ(run.began, run.due);
     }
+  });
+}
+
+TEST_F(StoreTime, OverdueTimersBeginBesideFreshRunsThatLast) {
+  simulate_store([&](SeenRuns& runs, WFTimerStore& store) {
+    WFStoreHandlerOptions handler;
+    handler.max_running = 4;
+    store.handle(
+        "kind",
+        runs.handler(store,
+                     [](WFStoredTimer* timer) { series_of(timer)->push_back(lasting(hours(1))); }),
+        handler);
+    store.schedule({"fresh", seconds(0), "kind"});
+    store.schedule({"fresh", seconds(0), "kind"});
+    pass(minutes(1));
+    const Time then = now();
+    for (int i = 0; i < 3; i++) {
+      store.schedule({"overdue", then - seconds(10), "kind"});
+    }
+    pass(minutes(1));
+    // They have half of the places, and the third one waits.
+    EXPECT_THAT(runs.names(), ElementsAre("fresh", "fresh", "overdue", "overdue"));
+    EXPECT_EQ(runs.at(2).began, then);
+    EXPECT_EQ(runs.at(3).began, then);
+    // A place of the other half is for a fresh one.
+    pass(minutes(58) + seconds(30));
+    EXPECT_EQ(store.stats().running, 2u);
+    store.schedule({"fresh", seconds(0), "kind"});
+    store.schedule({"fresh", seconds(0), "kind"});
+    pass(seconds(1));
+    EXPECT_EQ(runs.count(), 6u);
+    EXPECT_EQ(runs.names().back(), "fresh");
+    pass(hours(3));
+    EXPECT_EQ(runs.count(), 7u);
+  });
+}
+
+TEST_F(StoreTime, RetriesTakeNothingFromTheRateOfOverdueTimers) {
+  simulate([&] {
+    SeenRuns overdue;
+    WFStoreOptions options;
+    options.catch_up_rate = 1;
+    const StorePtr store = store_test::open_store(options);
+    store->handle("kind", [&](WFStoredTimer* timer) {
+      if (timer->name() == "retried") {
+        timer->retry_after(milliseconds(400));
+      } else {
+        overdue.handler (*store)(timer);
+      }
+    });
+    store->schedule({"retried", seconds(0), "kind"});
+    pass(milliseconds(3900));
+    for (int i = 0; i < 3; i++) {
+      store->schedule({"overdue", now() - seconds(10), "kind"});
+    }
+    pass(milliseconds(3500));
+    EXPECT_EQ(overdue.count(), 3u);
+    store->cancel("retried");
   });
 }
 
