@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/SqliteSeals.h"
 #include "util/Thread.h"
 #include "util/Time.h"
 
@@ -57,7 +58,11 @@ bool SqliteConnection::note(int code) {
     return code_ == SQLITE_OK;
   }
   code_ = code;
-  system_error_ = handle_ ? sqlite3_system_errno(handle_) : 0;
+  const bool is_write = code == SQLITE_IOERR_WRITE || code == SQLITE_IOERR_TRUNCATE;
+  system_error_ = is_write ? SqliteSeals::take_write_error() : 0;
+  if (system_error_ == 0 && handle_) {
+    system_error_ = sqlite3_system_errno(handle_);
+  }
   message_ = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
   return false;
 }

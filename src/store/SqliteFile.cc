@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
@@ -47,6 +49,14 @@ int errno_message(const std::string& path, std::string* message) {
 uint32_t big(const unsigned char* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 |
          uint32_t{bytes[3]};
+}
+
+bool is_network_fuse(const std::string& directory) {
+  std::ostringstream mountinfo;
+  mountinfo << std::ifstream("/proc/self/mountinfo").rdbuf();
+  struct stat status = {};
+  return ::stat(directory.c_str(), &status) == 0 &&
+         is_network_file_system(file_system_name(mountinfo.str(), status.st_dev));
 }
 
 void remove_database(const std::string& path) {
@@ -95,7 +105,7 @@ int SqliteFile::check_directory(std::string* message) const {
     if (::statfs(directory.c_str(), &status) != 0) return errno_message(directory, message);
     type = static_cast<long>(status.f_type);
   }
-  if (is_network_file_system(type)) {
+  if (is_network_file_system(type) || (is_fuse(type) && is_network_fuse(directory))) {
     return say(ENOTSUP, directory + ": a store must not be on a network file system", message);
   }
   if (exists()) {

@@ -1,6 +1,7 @@
 #include "store/SqlitePlace.h"
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <sstream>
+#include <string_view>
 
 namespace workflow {
 
@@ -70,7 +73,7 @@ int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayo
 
 bool is_network_file_system(long type) {
   // The numbers of linux/magic.h, and of file systems that are not part of Linux.
-  constexpr std::array<uint32_t, 14> kTypes = {
+  constexpr std::array<uint32_t, 16> kTypes = {
       0x6969,      // NFS
       0x517b,      // SMB
       0xff534d42,  // CIFS
@@ -85,8 +88,38 @@ bool is_network_file_system(long type) {
       0x01161970,  // GFS2
       0x7461636f,  // OCFS2
       0x564c,      // NCP
+      0x19830326,  // BeeGFS
+      0x786f4256,  // the shared folders of VirtualBox
   };
   return std::find(kTypes.begin(), kTypes.end(), static_cast<uint32_t>(type)) != kTypes.end();
+}
+
+bool is_fuse(long type) {
+  return static_cast<uint32_t>(type) == 0x65735546;
+}
+
+std::string file_system_name(const std::string& mountinfo, dev_t device) {
+  const std::string numbers =
+      std::to_string(::major(device)) + ":" + std::to_string(::minor(device));
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string id;
+    std::string parent;
+    std::string found;
+    fields >> id >> parent >> found;
+    const size_t separator = line.find(" - ");
+    if (found != numbers || separator == std::string::npos) continue;
+    const size_t begin = separator + 3;
+    return line.substr(begin, line.find(' ', begin) - begin);
+  }
+  return {};
+}
+
+bool is_network_file_system(const std::string& name) {
+  constexpr std::array<std::string_view, 6> kNames = {"fuse.sshfs",  "fuse.glusterfs", "fuse.s3fs",
+                                                      "fuse.rclone", "beegfs",         "vboxsf"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
 }  // namespace workflow

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "util/Mutex.h"
 
@@ -166,10 +168,24 @@ int x_read(sqlite3_file* file, void* out, int size, sqlite3_int64 offset) {
                                                : read_log(sealed(file), bytes, size, offset);
 }
 
+thread_local int write_error = 0;
+
+int note_write(int result) {
+  if (result != SQLITE_OK) {
+    write_error = errno;
+  }
+  return result;
+}
+
 int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
-  return sealed(file)->kind == Kind::kDatabase
-             ? write_database(sealed(file), static_cast<const unsigned char*>(bytes), size, offset)
-             : base(file)->pMethods->xWrite(base(file), bytes, size, offset);
+  return note_write(
+      sealed(file)->kind == Kind::kDatabase
+          ? write_database(sealed(file), static_cast<const unsigned char*>(bytes), size, offset)
+          : base(file)->pMethods->xWrite(base(file), bytes, size, offset));
+}
+
+int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
+  return note_write(base(file)->pMethods->xTruncate(base(file), size));
 }
 
 // Hands a call on to the base. FUNCTION is a member of sqlite3_io_methods.
@@ -191,7 +207,7 @@ const sqlite3_io_methods kMethods = {
     x_close,
     x_read,
     x_write,
-    Forward<&sqlite3_io_methods::xTruncate>::call,
+    x_truncate,
     Forward<&sqlite3_io_methods::xSync>::call,
     Forward<&sqlite3_io_methods::xFileSize>::call,
     Forward<&sqlite3_io_methods::xLock>::call,
@@ -284,6 +300,10 @@ const char* SqliteSeals::over(const char* base_name) {
     }
   }
   return seals.name.c_str();
+}
+
+int SqliteSeals::take_write_error() {
+  return std::exchange(write_error, 0);
 }
 
 bool SqliteSeals::is_whole(const unsigned char* page, uint64_t number) {

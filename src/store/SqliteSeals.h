@@ -34,6 +34,10 @@ struct SqliteSeals {
   static uint64_t of(const unsigned char* page, uint64_t number);
   // Whether a whole page has the right seal.
   static bool is_whole(const unsigned char* page, uint64_t number);
+
+  // The errno value of the last write or truncation that failed on this thread, once; 0: none has.
+  // sqlite3_system_errno() does not say why a commit has failed.
+  static int take_write_error();
 };
 
 }  // namespace workflow

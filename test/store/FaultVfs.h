@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -104,6 +106,18 @@ class FaultVfs {
     }
     file.unsynced.clear();
     file.was_synced = true;
+  }
+  // A store that is created gets its name when it is complete, without SQLite. Nothing has been
+  // done with it since then.
+  void opened(const std::string& path) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const std::string name = path.substr(path.rfind('/') + 1);
+    const auto draft = now_.files.find(name + "-new");
+    if (draft != now_.files.end() && !draft->second.was_deleted && now_.files.count(name) == 0 &&
+        std::filesystem::exists(path)) {
+      now_.files[name] = std::move(draft->second);
+      now_.files.erase(draft);
+    }
   }
   void deleted(const std::string& path) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -261,6 +275,7 @@ inline int x_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int fl
   self->vfs = static_cast<FaultVfs*>(vfs->pAppData);
   self->path = name ? name : "temporary";
   self->base()->pMethods = nullptr;
+  self->vfs->opened(self->path);
   const int result = base(vfs)->xOpen(base(vfs), name, self->base(), flags, out);
   file->pMethods = self->base()->pMethods ? &kMethods : nullptr;
   return result;
@@ -310,6 +325,7 @@ inline void FaultVfs::fail_once(Operation operation, int64_t count, int code) {
   set_fault([this, operation, count, code](Operation each, bool) mutable {
     if (each != operation || count-- != 0) return SQLITE_OK;
     has_failed_ = true;
+    errno = code == SQLITE_FULL ? ENOSPC : EIO;
     return code;
   });
 }

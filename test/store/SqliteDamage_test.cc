@@ -10,6 +10,7 @@
 #include "store/SqliteSeals.h"
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
+#include "support/TestSeed.h"
 #include "support/Text.h"
 
 namespace test_support {
@@ -143,6 +144,7 @@ class SqliteDamage : public LayoutTest {
     try_damaged(files, name + " cut to " + std::to_string(size));
   }
 
+  static bool all_faults() { return env_number("WORKFLOW_STORE_ALL_FAULTS", 0) != 0; }
   static constexpr size_t kEach = kSanitized ? 3 : 1;  // fewer under a sanitizer
 
   FastDir origin_;
@@ -179,11 +181,14 @@ TEST_P(SqliteDamage, AFlippedBitInTheLogIsNoticedOrChangesNothing) {
   for (const size_t offset : {1U, 9U, 13U, 17U, 27U}) {
     flip(in_log_, "timers-wal", offset);
   }
-  // One place in some of the frames, each kind of place in turn.
+  // One place in some of the frames, each kind of place in turn; each place in all of them with
+  // WORKFLOW_STORE_ALL_FAULTS=1.
   size_t turn = 0;
-  for (size_t frame = 32; frame < size; frame += kFrame * 5 * kEach) {
+  for (size_t frame = 32; frame < size; frame += all_faults() ? kFrame : kFrame * 5 * kEach) {
     const size_t offsets[] = {2, 20, 24 + frame % 997, 24 + 3000};
-    flip(in_log_, "timers-wal", frame + offsets[turn++ % 4]);
+    for (size_t i = 0; i < (all_faults() ? 4 : 1); i++) {
+      flip(in_log_, "timers-wal", frame + offsets[turn++ % 4]);
+    }
   }
   EXPECT_GT(noticed_, 10);
 }
@@ -197,7 +202,9 @@ TEST_P(SqliteDamage, AFileThatWasCutIsNotTakenForASmallerStore) {
 
 TEST_P(SqliteDamage, ALogThatWasCutIsNotTakenForASmallerStore) {
   int cuts = 0;
-  for (size_t size = 0; size < in_log_["timers-wal"].size(); size += kFrame * 15 / 2 * kEach) {
+  // With WORKFLOW_STORE_ALL_FAULTS=1 at the beginning and in the middle of each frame.
+  const size_t step = all_faults() ? kFrame / 2 : kFrame * 15 / 2 * kEach;
+  for (size_t size = 0; size < in_log_["timers-wal"].size(); size += step) {
     cut(in_log_, "timers-wal", size);
     cuts++;
   }

@@ -26,6 +26,8 @@ class SqliteFaults : public LayoutTest {
 };
 
 constexpr int kSteps = 12;
+// After this time everything is due, and no lease is left.
+constexpr int64_t kLongUs = 1'000'000 * kSecondUs;
 constexpr int64_t kReserveBytes = 65536;
 
 workflow::SqliteSettings settings_of(const FaultVfs& vfs) {
@@ -46,9 +48,8 @@ std::string SqliteFaults::lose_power(uint64_t seed, bool full_sync) {
   workflow::SqliteSettings settings = settings_of(vfs);
   settings.full_sync = full_sync;
   SqliteLedger ledger(random, GetParam() == SqliteLayout::kOwned);
-  if (!open_backend(before.path("timers"), options_of(clock))) return "cannot create the store";
-  vfs.adopt(before.path("timers"));
-  vfs.take_image_after(static_cast<int64_t>(random.below(200)));
+  // Also while the store is created.
+  vfs.take_image_after(static_cast<int64_t>(random.below(300)));
   bool keeps_queue = random.one_in(2);
   std::string message;
   while (!vfs.has_image()) {
@@ -67,13 +68,19 @@ std::string SqliteFaults::lose_power(uint64_t seed, bool full_sync) {
   ledger.doubt_last_step();
   vfs.write_image(after.path("."), random);
   const auto backend = open_backend(after.path("timers"), options_of(clock), {}, &message);
-  return backend ? ledger.check(*backend) : message;
+  if (!backend) return message;
+  message = ledger.check(*backend);
+  clock.us += kLongUs;
+  return message.empty() ? ledger.check_runs(*backend) : message;
 }
 
+// WORKFLOW_STORE_POWER_LOSSES sets the number of rounds.
 TEST_P(SqliteFaults, ALossOfPowerLosesNothingThatWasReported) {
   const uint64_t seed = test_seed();
-  for (uint64_t round = 0; round < (kSanitized ? 30U : 100U); round++) {
-    EXPECT_EQ(lose_power(seed + round, true), "") << "WORKFLOW_TEST_SEED=" << seed + round;
+  const auto rounds =
+      static_cast<uint64_t>(env_number("WORKFLOW_STORE_POWER_LOSSES", kSanitized ? 30 : 100));
+  for (uint64_t round = 0; round < rounds; round++) {
+    ASSERT_EQ(lose_power(seed + round, true), "") << "WORKFLOW_TEST_SEED=" << seed + round;
   }
 }
 
@@ -136,6 +143,8 @@ bool SqliteFaults::play_with_fault(FaultVfs::Operation operation, int64_t count,
   EXPECT_TRUE(backend) << message;
   if (backend) {
     EXPECT_EQ(ledger.check(*backend), "");
+    clock.us += kLongUs;
+    EXPECT_EQ(ledger.check_runs(*backend), "");
   }
   return has_failed;
 }
@@ -278,6 +287,48 @@ TEST_P(SqliteFaults, AFailedSyncFailsTheStoreForEachErrno) {
     EXPECT_TRUE(backend->execute(requests));
     EXPECT_EQ(request.failure.error, 0) << request.failure.message;
   }
+}
+
+// As when the system has found errors on a disk, and lets nobody write to it any more.
+TEST_P(SqliteFaults, AReadOnlyDiskEndsWithEROFSAndLosesNothing) {
+  TestRandom random(13);
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  SqliteLedger ledger(random);
+  auto backend = open_backend(directory.path("timers"), options_of(clock), settings_of(vfs));
+  ASSERT_TRUE(backend);
+  for (int i = 0; i < kSteps; i++) {
+    EXPECT_TRUE(ledger.step(*backend));
+    clock.us += kSecondUs;
+  }
+  vfs.set_fault([](FaultVfs::Operation operation, bool) {
+    errno = EROFS;
+    return operation == FaultVfs::kWrite      ? SQLITE_IOERR_WRITE
+           : operation == FaultVfs::kTruncate ? SQLITE_IOERR_TRUNCATE
+                                              : SQLITE_OK;
+  });
+  for (uint64_t number = 1'000'001; number <= 1'000'003; number++) {
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("tea", clock.us), number, 1, &failure);
+    EXPECT_EQ(failure.error, EROFS) << failure.message;
+    EXPECT_NE(failure.message.find(directory.path("timers")), std::string::npos);
+    std::string message;
+    const int error = backend->reopen(&message);
+    EXPECT_TRUE(error == 0 || error == EROFS) << message;
+  }
+  vfs.set_fault(nullptr);
+  std::string message;
+  ASSERT_EQ(backend->reopen(&message), 0) << message;
+  // None of the refused ones is there.
+  EXPECT_EQ(ledger.check(*backend), "");
+  for (int i = 0; i < kSteps; i++) {
+    EXPECT_TRUE(ledger.step(*backend));
+    clock.us += kSecondUs;
+  }
+  EXPECT_EQ(ledger.check(*backend), "");
+  clock.us += kLongUs;
+  EXPECT_EQ(ledger.check_runs(*backend), "");
 }
 
 // The thread for checkpoints meets it between requests.

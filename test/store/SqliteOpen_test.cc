@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,14 +152,42 @@ TEST_F(SqliteOpen, AStoreWithoutATableIsDamaged) {
 
 TEST_F(SqliteOpen, NetworkFileSystemsAreRefused) {
   for (const long type :
-       {0x6969L, 0xff534d42L, 0xfe534d42L, 0x01021997L, 0x00c36400L, 0x0bd00bd0L}) {
+       {0x6969L, 0xff534d42L, 0xfe534d42L, 0x01021997L, 0x00c36400L, 0x0bd00bd0L, 0x786f4256L}) {
     workflow::SqliteSettings settings;
     settings.file_system_type = [type](const std::string&) { return type; };
     EXPECT_EQ(open(settings), ENOTSUP);
     EXPECT_TRUE(says("network")) << message_;
     EXPECT_FALSE(std::filesystem::exists(path_));
   }
-  EXPECT_FALSE(workflow::is_network_file_system(0xef53));  // ext4
+  EXPECT_FALSE(workflow::is_network_file_system(0xef53L));  // ext4
+}
+
+TEST_F(SqliteOpen, FileSystemsOfFuseAreKnownByTheirNames) {
+  const std::string mountinfo =
+      "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard\n"
+      "40 22 0:33 / /mnt/other\\040place rw,nosuid - fuse.sshfs host:/srv rw,user_id=0\n"
+      "41 22 0:34 / /mnt/disk rw shared:7 master:2 - fuseblk /dev/sdb1 rw\n"
+      "42 22 0:35 / /mnt/-  rw - fuse.glusterfs host:/volume rw\n";
+  const auto name = [&mountinfo](unsigned major, unsigned minor) {
+    return workflow::file_system_name(mountinfo, ::makedev(major, minor));
+  };
+  EXPECT_EQ(name(254, 1), "ext4");
+  EXPECT_EQ(name(0, 33), "fuse.sshfs");
+  EXPECT_EQ(name(0, 34), "fuseblk");
+  EXPECT_EQ(name(0, 35), "fuse.glusterfs");
+  EXPECT_EQ(name(0, 3), "");
+  EXPECT_EQ(workflow::file_system_name("", ::makedev(0, 1)), "");
+  for (const char* const refused :
+       {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "beegfs", "vboxsf"}) {
+    EXPECT_TRUE(workflow::is_network_file_system(std::string(refused))) << refused;
+  }
+  for (const char* const local : {"ext4", "fuseblk", "fuse.ntfs-3g", "fuse", ""}) {
+    EXPECT_FALSE(workflow::is_network_file_system(std::string(local))) << local;
+  }
+  // A file system of FUSE that is not known to be remote is no reason to refuse a store.
+  workflow::SqliteSettings settings;
+  settings.file_system_type = [](const std::string&) { return 0x65735546L; };
+  EXPECT_EQ(open(settings), 0) << message_;
 }
 
 // Runs as another user, since nothing is forbidden to root.

@@ -1,0 +1,391 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace store_test {
+
+// What processes have written down that used one store and were killed, and what must hold of it.
+// This header includes nothing of the store. Each process writes lines to a file of its own, each
+// by one write(2). A last line without an end is what it was about to write, and says nothing.
+//
+//   ? SESSION NUMBER OPERATION NAME [DUE]       before a request is sent
+//   ! SESSION NUMBER RESULT                     when its answer is there
+//   a SESSION NUMBER RESULT                     another process has asked what became of it
+//   s NAME TIMER DUE NOW FENCE LEFT RETRIES     a run begins; before anything else that it does
+//
+// OPERATION is schedule, cancel or reschedule. Each name is scheduled once. RESULT is "doubt",
+// "refused" with an errno value, or "ok" with the number of the new timer and the answers, each as
+// VERDICT:TIMER:ATTEMPTS and followed by a comma. Times are microseconds by the clock of the store;
+// LEFT is how long the lease of the run lasts. RETRIES is 1 if the run is going to ask for another
+// run, which no acknowledgement follows.
+class KillLedger {
+ public:
+  using Id = std::pair<uint64_t, uint64_t>;
+
+  // `leases_end_with_process`: a store with one owner. When it is opened, earlier leases have
+  // ended.
+  explicit KillLedger(bool leases_end_with_process = false)
+      : leases_end_with_process_(leases_end_with_process) {}
+
+  // What one process has written.
+  void read(const std::string& text) {
+    processes_++;
+    for (size_t begin = 0;;) {
+      const size_t end = text.find('\n', begin);
+      if (end == std::string::npos) return;
+      read_line(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+
+  // Requests without an answer.
+  std::vector<Id> in_doubt() const {
+    std::vector<Id> ids;
+    for (const auto& [id, request] : requests_) {
+      if (!request.is_answered()) {
+        ids.push_back(id);
+      }
+    }
+    return ids;
+  }
+  // One in `n` of those that were carried out.
+  std::vector<Id> some_answered(size_t n) const {
+    std::vector<Id> ids;
+    size_t place = 0;
+    for (const auto& [id, request] : requests_) {
+      if (request.is_answered() && request.was_carried_out() && place++ % n == 0) {
+        ids.push_back(id);
+      }
+    }
+    return ids;
+  }
+
+  // The first thing that is wrong, in one line; empty: nothing. Everything that was in doubt must
+  // have been asked for, and every timer must have had its time to run.
+  std::string check() const {
+    for (const auto rule :
+         {&KillLedger::doubts_have_one_truth, &KillLedger::runs_were_asked_for,
+          &KillLedger::stored_timers_have_run, &KillLedger::moved_timers_have_run,
+          &KillLedger::what_was_won_has_not_run, &KillLedger::fences_and_leases_are_exclusive}) {
+      std::string wrong = (this->*rule)();
+      if (!wrong.empty()) return wrong;
+    }
+    return {};
+  }
+
+  size_t requests() const { return requests_.size(); }
+  size_t starts() const {
+    size_t count = 0;
+    for (const auto& [timer, starts] : starts_) {
+      count += starts.size();
+    }
+    return count;
+  }
+  // Runs of timers that had run before and had not asked for it: the process had died.
+  size_t repeated() const {
+    size_t count = starts() - starts_.size();
+    for (const auto& [timer, starts] : starts_) {
+      for (size_t i = 0; i + 1 < starts.size(); i++) {
+        count -= starts[i].retries ? 1 : 0;
+      }
+    }
+    return count;
+  }
+  // How many answers have that verdict.
+  size_t answers(const std::string& verdict) const {
+    size_t count = 0;
+    for (const auto& [id, request] : requests_) {
+      for (const Answer& answer : answers_of(request)) {
+        count += answer.verdict == verdict ? 1 : 0;
+      }
+    }
+    return count;
+  }
+
+ private:
+  using Timer = std::pair<std::string, uint64_t>;  // its name and its number
+
+  struct Request {
+    std::string what;
+    std::string name;
+    int64_t due_us = 0;
+    std::string result;
+    std::vector<std::string> asked;
+
+    bool is_answered() const { return !result.empty() && result != "doubt"; }
+    // What has become of it in the end.
+    const std::string& truth() const { return is_answered() || asked.empty() ? result : asked[0]; }
+    // It was carried out, unless it was a schedule that has stored nothing.
+    bool was_carried_out() const { return truth().compare(0, 3, "ok ") == 0; }
+  };
+
+  struct Answer {
+    std::string verdict;
+    uint64_t timer = 0;
+    uint64_t attempts = 0;
+  };
+
+  struct Start {
+    int64_t due_us = 0;
+    int64_t now_us = 0;
+    uint64_t fence = 0;
+    int64_t left_us = 0;
+    bool retries = false;
+    size_t process = 0;
+  };
+
+  void read_line(const std::string& line) {
+    std::istringstream in(line);
+    std::string mark;
+    in >> mark;
+    if (mark == "s") {
+      Timer timer;
+      Start start;
+      in >> timer.first >> timer.second >> start.due_us >> start.now_us >> start.fence >>
+          start.left_us >> start.retries;
+      start.process = processes_;
+      starts_[timer].push_back(start);
+      return;
+    }
+    Id id;
+    in >> id.first >> id.second;
+    Request& request = requests_[id];
+    if (mark == "?") {
+      in >> request.what >> request.name >> request.due_us;
+      return;
+    }
+    std::string result;
+    std::getline(in >> std::ws, result);
+    if (mark == "!") {
+      request.result = result;
+    } else {
+      request.asked.push_back(result);
+    }
+  }
+
+  // "ok TIMER ANSWERS"
+  static uint64_t stored_by(const Request& request) {
+    const std::string& truth = request.truth();
+    if (request.what != "schedule" || !request.was_carried_out()) return 0;
+    return std::strtoull(truth.c_str() + 3, nullptr, 10);
+  }
+  static std::vector<Answer> answers_of(const Request& request) {
+    std::vector<Answer> answers;
+    std::istringstream in(request.truth());
+    std::string word;
+    if (!(in >> word) || word != "ok" || !(in >> word)) return answers;
+    for (std::string item; std::getline(in >> std::ws, item, ',');) {
+      for (char& c : item) {
+        c = c == ':' ? ' ' : c;
+      }
+      Answer answer;
+      std::istringstream(item) >> answer.verdict >> answer.timer >> answer.attempts;
+      answers.push_back(answer);
+    }
+    return answers;
+  }
+
+  static std::string text_of(const Timer& timer) {
+    return timer.first + " (" + std::to_string(timer.second) + ")";
+  }
+
+  const std::vector<Start>& starts_of(const Timer& timer) const {
+    static const std::vector<Start> none;
+    const auto found = starts_.find(timer);
+    return found == starts_.end() ? none : found->second;
+  }
+
+  // Whoever asks, and however often, is told the same; and what was told at once stays true.
+  std::string doubts_have_one_truth() const {
+    for (const auto& [id, request] : requests_) {
+      const std::string which = request.what + " of " + request.name;
+      if (!request.is_answered() && request.asked.size() < 2) {
+        return which + " is in doubt, and was not asked for twice";
+      }
+      for (const std::string& asked : request.asked) {
+        if (asked.compare(0, 3, "ok ") != 0) return which + " cannot be asked for: " + asked;
+        if (asked != request.truth()) {
+          return which + " has two answers: " + request.truth() + " and " + asked;
+        }
+      }
+    }
+    return {};
+  }
+
+  // No run begins before its time, and each is for a time that somebody has asked for, of a timer
+  // that was stored.
+  std::string runs_were_asked_for() const {
+    std::map<std::string, std::set<int64_t>> dues;
+    std::set<Timer> stored;
+    std::set<std::string> followed;  // names that have a successor, whose number nobody was told
+    for (const auto& [id, request] : requests_) {
+      if (!request.was_carried_out()) continue;
+      if (const uint64_t timer = stored_by(request)) {
+        stored.insert({request.name, timer});
+        dues[request.name].insert(request.due_us);
+      }
+      for (const Answer& answer : answers_of(request)) {
+        if (request.what == "reschedule" && answer.timer != 0 && answer.verdict != "done") {
+          dues[request.name].insert(request.due_us);
+        }
+        if (answer.verdict == "after_run") {
+          followed.insert(request.name);
+        }
+      }
+    }
+    for (const auto& [timer, starts] : starts_) {
+      if (stored.count(timer) == 0 && followed.count(timer.first) == 0) {
+        return text_of(timer) + " was not stored, and has run";
+      }
+      for (const Start& start : starts) {
+        if (dues[timer.first].count(start.due_us) == 0) {
+          return text_of(timer) + " has run for a time that nobody asked for";
+        }
+        if (start.now_us < start.due_us) {
+          return text_of(timer) + " has run " + std::to_string(start.due_us - start.now_us) +
+                 " us early";
+        }
+      }
+    }
+    return {};
+  }
+
+  // Timers that a cancel has found, whatever it has said.
+  std::set<Timer> cancelled() const {
+    std::set<Timer> timers;
+    for (const auto& [id, request] : requests_) {
+      for (const Answer& answer : answers_of(request)) {
+        if (request.what == "cancel" && answer.verdict != "done") {
+          timers.insert({request.name, answer.timer});
+        }
+      }
+    }
+    return timers;
+  }
+
+  std::string stored_timers_have_run() const {
+    const std::set<Timer> ended = cancelled();
+    for (const auto& [id, request] : requests_) {
+      const Timer timer(request.name, stored_by(request));
+      if (timer.second != 0 && starts_of(timer).empty() && ended.count(timer) == 0) {
+        return text_of(timer) + " was stored, and has not run";
+      }
+    }
+    for (const auto& [timer, starts] : starts_) {
+      const Start& last =
+          *std::max_element(starts.begin(), starts.end(),
+                            [](const Start& a, const Start& b) { return a.fence < b.fence; });
+      if (last.retries && ended.count(timer) == 0) {
+        return text_of(timer) + " has asked for another run, and had none";
+      }
+    }
+    return {};
+  }
+
+  // What becomes of a timer that was moved once: all of its runs are for the new time. If it ran
+  // when it was moved, a successor runs at that time.
+  std::string moved_timers_have_run() const {
+    std::map<std::string, size_t> moves;
+    for (const auto& [id, request] : requests_) {
+      moves[request.name] += request.what == "reschedule" ? 1 : 0;
+    }
+    std::set<std::string> cancelled_names;
+    for (const Timer& timer : cancelled()) {
+      cancelled_names.insert(timer.first);
+    }
+    for (const auto& [id, request] : requests_) {
+      if (request.what != "reschedule" || moves[request.name] != 1) continue;
+      for (const Answer& answer : answers_of(request)) {
+        const Timer timer(request.name, answer.timer);
+        if (answer.verdict == "won" && answer.attempts == 0) {
+          for (const Start& start : starts_of(timer)) {
+            if (start.due_us != request.due_us) return text_of(timer) + " was moved, and has run";
+          }
+        }
+        if (answer.verdict == "after_run" && cancelled_names.count(request.name) == 0 &&
+            !has_successor(timer, request.due_us)) {
+          return text_of(timer) + " has no successor";
+        }
+      }
+    }
+    return {};
+  }
+
+  bool has_successor(const Timer& timer, int64_t due_us) const {
+    for (auto each = starts_.lower_bound({timer.first, 0});
+         each != starts_.end() && each->first.first == timer.first; ++each) {
+      if (each->first.second != timer.second && each->second[0].due_us == due_us) return true;
+    }
+    return false;
+  }
+
+  // A cancel that was won says how many runs had begun. A timer that is moved after its lease has
+  // ended begins to count anew, and its answer says how many there had been.
+  std::string what_was_won_has_not_run() const {
+    std::map<Timer, uint64_t> allowed;
+    std::set<Timer> won;
+    for (const auto& [id, request] : requests_) {
+      for (const Answer& answer : answers_of(request)) {
+        const Timer timer(request.name, answer.timer);
+        if (request.what == "cancel" &&
+            (answer.verdict == "won" || answer.verdict == "won_after")) {
+          won.insert(timer);
+          allowed[timer] += answer.attempts;
+        } else if (request.what == "reschedule" && answer.verdict == "won_after") {
+          allowed[timer] += answer.attempts;
+        }
+      }
+    }
+    for (const Timer& timer : won) {
+      if (starts_of(timer).size() > allowed[timer]) {
+        return text_of(timer) + " was cancelled after " + std::to_string(allowed[timer]) +
+               " runs, and has had " + std::to_string(starts_of(timer).size());
+      }
+    }
+    return {};
+  }
+
+  // A name never has a fence twice. The next run of a timer does not begin before the lease of the
+  // run before it has ended, unless that run has asked for it.
+  std::string fences_and_leases_are_exclusive() const {
+    std::map<std::string, std::set<uint64_t>> fences;
+    for (const auto& [timer, unsorted] : starts_) {
+      std::vector<Start> starts = unsorted;
+      std::sort(starts.begin(), starts.end(),
+                [](const Start& a, const Start& b) { return a.fence < b.fence; });
+      for (size_t i = 0; i < starts.size(); i++) {
+        if (!fences[timer.first].insert(starts[i].fence).second) {
+          return text_of(timer) + " has had the fence " + std::to_string(starts[i].fence) +
+                 " twice";
+        }
+        if (i == 0) continue;
+        const Start& before = starts[i - 1];
+        if (starts[i].now_us < before.now_us) {
+          return text_of(timer) + " has had a smaller fence in a later run";
+        }
+        const bool has_ended = leases_end_with_process_ && starts[i].process != before.process;
+        if (before.retries || has_ended) continue;
+        if (starts[i].now_us < before.now_us + before.left_us) {
+          return text_of(timer) + " has run during the lease of an earlier run";
+        }
+      }
+    }
+    return {};
+  }
+
+  std::map<Id, Request> requests_;
+  std::map<Timer, std::vector<Start>> starts_;
+  const bool leases_end_with_process_;
+  size_t processes_ = 0;
+};
+
+}  // namespace store_test

@@ -1,0 +1,108 @@
+#include "store/KillLedger.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+// That the ledger of the tests that kill processes finds each kind of lie.
+
+namespace {
+
+using store_test::KillLedger;
+
+// a runs; b is cancelled in time; c was in doubt, and is moved while it runs; d loses its process
+// and runs again; e was in doubt, and was not stored; f asks for another run.
+const std::string kTruth =
+    "? 1 1 schedule a 100\n"
+    "! 1 1 ok 1 \n"
+    "s a 1 100 105 11 1000 0\n"
+    "? 1 2 schedule b 200\n"
+    "! 1 2 ok 2 \n"
+    "? 1 3 cancel b\n"
+    "! 1 3 ok 0 won:2:0,\n"
+    "? 1 4 schedule c 300\n"
+    "a 1 4 ok 3 \n"
+    "a 1 4 ok 3 \n"
+    "s c 3 300 300 12 1000 0\n"
+    "? 1 5 reschedule c 400\n"
+    "! 1 5 ok 0 after_run:3:1,\n"
+    "s c 4 400 400 13 1000 0\n"
+    "? 1 6 schedule d 500\n"
+    "! 1 6 ok 5 \n"
+    "s d 5 500 500 14 1000 0\n"
+    "s d 5 500 1500 15 1000 0\n"
+    "? 1 7 schedule e 600\n"
+    "a 1 7 ok 0 unknown:0:0,\n"
+    "a 1 7 ok 0 unknown:0:0,\n"
+    "? 1 8 schedule f 700\n"
+    "! 1 8 ok 7 \n"
+    "s f 7 700 700 16 1000 1\n"
+    "s f 7 700 800 17 1000 0\n"
+    "? 1 9 schedule g 900\n"
+    "! 1 9 ok 8 \n"
+    "? 1 10 reschedule g 800\n"
+    "! 1 10 ok 0 won:8:0,\n"
+    "s g 8 800 800 18 1000 0\n";
+
+std::string check(const std::string& text) {
+  KillLedger ledger;
+  ledger.read(text);
+  return ledger.check();
+}
+
+// What is found when `from` is replaced.
+std::string check_with(const std::string& from, const std::string& to) {
+  std::string text = kTruth;
+  const size_t place = text.find(from);
+  EXPECT_NE(place, std::string::npos) << from;
+  text.replace(place, from.size(), to);
+  return check(text);
+}
+
+TEST(KillLedger, ATruthfulStoreIsNotBlamed) {
+  EXPECT_EQ(check(kTruth), "");
+  EXPECT_EQ(check(kTruth + "s a 1 100"), "");  // cut by the kill
+}
+
+TEST(KillLedger, ATimerThatWasLostIsFound) {
+  EXPECT_EQ(check_with("s a 1 100 105 11 1000 0\n", ""), "a (1) was stored, and has not run");
+  EXPECT_EQ(check_with("s c 3 300 300 12 1000 0\n", ""), "c (3) was stored, and has not run");
+  EXPECT_EQ(check_with("s c 4 400 400 13 1000 0\n", ""), "c (3) has no successor");
+  EXPECT_EQ(check_with("s f 7 700 800 17 1000 0\n", ""),
+            "f (7) has asked for another run, and had none");
+}
+
+TEST(KillLedger, ARunThatIsEarlyOrThatNobodyAskedForIsFound) {
+  EXPECT_EQ(check_with("s a 1 100 105", "s a 1 100 99"), "a (1) has run 1 us early");
+  EXPECT_EQ(check_with("s a 1 100", "s a 1 90"), "a (1) has run for a time that nobody asked for");
+  EXPECT_EQ(check(kTruth + "s e 6 600 600 20 1000 0\n"), "e (6) was not stored, and has run");
+  EXPECT_EQ(check_with("s g 8 800 800", "s g 8 900 900"), "g (8) was moved, and has run");
+}
+
+TEST(KillLedger, ARunOfWhatWasCancelledIsFound) {
+  EXPECT_EQ(check(kTruth + "s b 2 200 200 20 1000 0\n"),
+            "b (2) was cancelled after 0 runs, and has had 1");
+  const std::string cancel = "? 1 20 cancel d\n! 1 20 ok 0 won_after:5:";
+  EXPECT_EQ(check(kTruth + cancel + "1,\n"), "d (5) was cancelled after 1 runs, and has had 2");
+  EXPECT_EQ(check(kTruth + cancel + "2,\n"), "");
+}
+
+TEST(KillLedger, TwoTruthsAreFound) {
+  EXPECT_EQ(check_with("a 1 4 ok 3 \n", "a 1 4 ok 0 unknown:0:0,\n"),
+            "schedule of c has two answers: ok 0 unknown:0:0, and ok 3 ");
+  EXPECT_EQ(check_with("a 1 4 ok 3 \n", ""),
+            "schedule of c is in doubt, and was not asked for twice");
+  EXPECT_EQ(check(kTruth + "a 1 2 ok 9 \n"), "schedule of b has two answers: ok 2  and ok 9 ");
+  EXPECT_EQ(check(kTruth + "a 1 2 refused 61\n"), "schedule of b cannot be asked for: refused 61");
+}
+
+TEST(KillLedger, TwoLeasesAtATimeAreFound) {
+  EXPECT_EQ(check_with("s d 5 500 1500", "s d 5 500 1499"),
+            "d (5) has run during the lease of an earlier run");
+  EXPECT_EQ(check_with("1500 15 1000", "1500 14 1000"), "d (5) has had the fence 14 twice");
+  EXPECT_EQ(check_with("s c 4 400 400 13", "s c 4 400 400 12"), "c (4) has had the fence 12 twice");
+  EXPECT_EQ(check_with("1500 15 1000", "1500 10 1000"),
+            "d (5) has had a smaller fence in a later run");
+}
+
+}  // namespace
