@@ -19,7 +19,7 @@ if kind == 'none' then
     local now = redis.call('TIME')
     time = string.format('%.0f', tonumber(now[1]) * 1000000 + tonumber(now[2]))
   end
-  redis.call('HSET', meta, 'layout', '2', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
+  redis.call('HSET', meta, 'layout', '3', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
              'position', '0', 'uses', '0', 'since', time, 'dropped', '0', 'server', server,
              'complete', '0')
 elseif kind ~= 'hash' then
@@ -27,9 +27,11 @@ elseif kind ~= 'hash' then
 end
 local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server')
 if not found[1] or not found[2] or not found[3] or not found[5] then return {'other'} end
-if found[1] ~= '2' then return {'layout', found[1]} end
+-- In layout 2 each remembered request had a place of its own in its session. The scripts read both.
+if found[1] ~= '2' and found[1] ~= '3' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard then return {'other'} end
+if found[1] == '2' then redis.call('HSET', meta, 'layout', '3') end
 if found[6] ~= server then
   -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch,
   -- their high bits, rises, so that none is given out twice.
@@ -44,16 +46,14 @@ return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])
 // The other requests, and the main part.
 constexpr const char* kOthers = R"lua(
 local requests = {}
--- Each takes its arguments as one table, because unpack() cannot return many thousands.
-function requests.S(arguments) return for_user('schedule', unpack(arguments)) end
-function requests.C(arguments) return for_user('cancel', unpack(arguments)) end
-function requests.R(arguments) return for_user('reschedule', unpack(arguments)) end
-function requests.F(arguments) return for_user('failed', unpack(arguments)) end
+-- Each takes its arguments as a table, because unpack() cannot return many thousands, but for those
+-- of users: they are in ARGV, from `first` to `past`.
+local users_requests = {S = 'schedule', C = 'cancel', R = 'reschedule', F = 'failed'}
 
 -- Asks for an answer.
 function requests.A(arguments)
   local id, number = unpack(arguments)
-  local earlier = earlier_answer(id .. number)
+  local earlier = earlier_answer(id, number)
   if earlier == '' then return {'no'} end
   if earlier then return {'yes', (select(2, unpacked_answer(earlier)))} end
   local session = session_of(id)
@@ -233,26 +233,33 @@ function requests.K(arguments)
 end
 
 -- What many requests look for is read at once.
-local order, runs, keys, at_first = {}, {}, {}, 9
-while ARGV[at_first] do
-  local letter, count = ARGV[at_first], tonumber(ARGV[at_first + 1])
-  local arguments = {}
-  for n = 1, count do arguments[n] = ARGV[at_first + 1 + n] end
-  order[#order + 1] = {letter, arguments}
+local starts, runs, keys, start = {}, {}, {}, 9
+while ARGV[start] do
+  local letter = ARGV[start]
+  starts[#starts + 1] = start
   if letter == 'E' then
-    runs[#runs + 1] = arguments[1]
-  elseif letter == 'A' or ((letter == 'S' or letter == 'C' or letter == 'R' or letter == 'F') and
-         arguments[2] ~= '') then
-    keys[#keys + 1] = arguments[1] .. arguments[2]
+    runs[#runs + 1] = ARGV[start + 2]
+  elseif letter == 'A' or users_requests[letter] then
+    local id, number = ARGV[start + 2], ARGV[start + 3]
+    if number ~= '' and may_be_known(id, number) then keys[#keys + 1] = id .. number end
   end
-  at_first = at_first + 2 + count
+  start = start + 2 + tonumber(ARGV[start + 1])
 end
-fetch(runs)
-fetch_answers(keys)
+if #runs > 0 then fetch(runs) end
+if #keys > 0 then fetch_answers(keys) end
 
 local replies = {text('%.0f', now), ''}
-for i, request in ipairs(order) do
-  replies[i + 2] = requests[request[1]](request[2])
+for i, start in ipairs(starts) do
+  local letter, first = ARGV[start], start + 2
+  local past = start + 1 + tonumber(ARGV[start + 1])
+  local user = users_requests[letter]
+  if user then
+    replies[i + 2] = for_user(user, first, past)
+  else
+    local arguments = {}
+    for n = first, past do arguments[n - first + 1] = ARGV[n] end
+    replies[i + 2] = requests[letter](arguments)
+  end
   trim_ended()
 end
 flush()

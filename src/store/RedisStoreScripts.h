@@ -22,7 +22,8 @@ inline constexpr const char* kRedisStoreKeys[] = {
     "ended",     // a hash: name to the latest timer that has ended
     "ring",      // a list: the timers that have ended, the oldest first
     "answers",   // a hash: session and number of a request to its answer; empty: used up
-    "order",     // a hash: session and place, a number without gaps, to the number of a request
+    "order",     // a hash: session and place, a number without gaps, to the numbers of the
+                 // requests that one call has remembered
     "sessions",  // a hash: session to what is known about it, packed
     "used",      // a sorted set: the sessions in the order in which they were used last
     // Never there. While a slot of a Cluster moves, a server runs a script only if it has all of

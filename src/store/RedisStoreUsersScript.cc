@@ -141,47 +141,79 @@ function users.failed(name, remove)
   return {'', '', #numbers}
 end
 
--- The answers that are remembered.
+-- The answers that are remembered. A session counts its places: what one call has remembered for it
+-- has one place in the hash ORDER, which holds the numbers of these requests, 20 digits each.
+local kDigits = 20
 local sessions = {}
 local function session_of(id)
   local session = sessions[id]
   if not session then
     local packed = call('HGET', SESSIONS, id)
-    session = {known = packed and true or false, count = 0, place = 0, forgotten = ''}
-    if packed then session.count, session.place, session.forgotten = cmsgpack.unpack(packed) end
+    -- `newest`: no greater number was remembered, or asked for, as long as the session is known.
+    session = {known = packed and true or false, count = 0, place = 0, forgotten = '', newest = '',
+               first = 1, numbers = {}}
+    if packed then
+      local newest, first
+      session.count, session.place, session.forgotten, newest, first = cmsgpack.unpack(packed)
+      -- Earlier versions wrote neither: each request had a place.
+      session.newest = newest or string.rep('9', kDigits)
+      session.first = first or session.place - session.count + 1
+    end
     sessions[id] = session
   end
   return session
 end
--- Session and number to the answer, or false; and what is not written yet of the two hashes.
-local answers, answers_later, order_later = {}, {}, {}
+-- Session and number to the answer, or false; and what is not written yet.
+local answers, answers_later = {}, {}
 local function fetch_answers(keys)
   for i, answer in ipairs(get_all(ANSWERS, keys)) do answers[keys[i]] = answer end
 end
-local function earlier_answer(key)
+-- Most numbers are greater than all before. The server need not look for those.
+local function may_be_known(id, number)
+  return number <= session_of(id).newest
+end
+local function earlier_answer(id, number)
+  if not may_be_known(id, number) then return false end
+  local key = id .. number
   if answers[key] == nil then fetch_answers({key}) end
   return answers[key]
 end
 local function settle_answers()
   call_with_all('HSET', ANSWERS, answers_later)
-  call_with_all('HSET', ORDER, order_later)
-  answers_later, order_later = {}, {}
+  answers_later = {}
 end
--- The places of a session are numbers without a gap.
+local function settle_numbers(id, session)
+  if #session.numbers == 0 then return end
+  session.place = session.place + 1
+  call('HSET', ORDER, id .. session.place, table.concat(session.numbers))
+  session.numbers = {}
+end
+-- Forgets the oldest answers of the session, so many at most. Returns whether there are more.
 local function forget_first(id, session, most)
   settle_answers()
-  local places, keys = {}, {}
-  for i = 1, math.min(most, session.count) do
-    places[i] = id .. (session.place - session.count + i)
+  settle_numbers(id, session)
+  local keys, gone = {}, {}
+  while #keys < most and session.first <= session.place do
+    local place = id .. session.first
+    local numbers = call('HGET', ORDER, place)
+    local past = math.min(#numbers, (most - #keys) * kDigits)
+    for first = 1, past, kDigits do
+      local number = string.sub(numbers, first, first + kDigits - 1)
+      local key = id .. number
+      keys[#keys + 1] = key
+      answers[key] = false
+      if number > session.forgotten then session.forgotten = number end
+    end
+    if past < #numbers then
+      call('HSET', ORDER, place, string.sub(numbers, past + 1))
+    else
+      gone[#gone + 1] = place
+      session.first = session.first + 1
+    end
   end
-  for i, number in ipairs(get_all(ORDER, places)) do
-    keys[i] = id .. number
-    answers[keys[i]] = false
-    if number > session.forgotten then session.forgotten = number end
-  end
-  call_with_all('HDEL', ORDER, places)
+  call_with_all('HDEL', ORDER, gone)
   call_with_all('HDEL', ANSWERS, keys)
-  session.count = session.count - #places
+  session.count = session.count - #keys
   return session.count > 0
 end
 local function remember(id, number, packed)
@@ -205,12 +237,12 @@ local function remember(id, number, packed)
     uses = uses + 1
     call('ZADD', USED, uses, id)
   end
-  session.place, session.count = session.place + 1, session.count + 1
-  answers[id .. number] = packed
-  answers_later[#answers_later + 1] = id .. number
-  answers_later[#answers_later + 1] = packed
-  order_later[#order_later + 1] = id .. session.place
-  order_later[#order_later + 1] = number
+  session.count = session.count + 1
+  session.numbers[#session.numbers + 1] = number
+  if number > session.newest then session.newest = number end
+  local key, n = id .. number, #answers_later
+  answers[key] = packed
+  answers_later[n + 1], answers_later[n + 2] = key, packed
   local over = session.count - remembered
   -- Some more may be kept, so that many can be forgotten at once.
   if over > math.floor(remembered / 100) then forget_first(id, session, math.min(over, 1000)) end
@@ -218,31 +250,49 @@ end
 local function flush_sessions()
   for id, session in pairs(sessions) do
     if session.changed then
-      call('HSET', SESSIONS, id, cmsgpack.pack(session.count, session.place, session.forgotten))
+      settle_numbers(id, session)
+      call('HSET', SESSIONS, id, cmsgpack.pack(session.count, session.place, session.forgotten,
+                                               session.newest, session.first))
     end
   end
 end
 
--- An answer as it is remembered. Most are about one timer at most, and tables take long to pack.
+-- An answer as it is remembered. It takes long to pack one, so the two most frequent answers, to a
+-- schedule and to a cancel that has won one timer, are a letter and the number of the timer. What is
+-- packed never begins with these letters.
 local function packed_answer(what, result)
   if #result > 4 then return cmsgpack.pack(what, result) end
-  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(result[4] or {}))
+  local first = result[4]
+  if result[1] == '' then
+    if what == 'schedule' and not first then return 'S' .. result[2] end
+    if what == 'cancel' and first and first[1] == 'won' and first[6] == 0 then
+      return 'C' .. first[2]
+    end
+  end
+  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(first or {}))
 end
 local function unpacked_answer(packed)
+  local letter = string.sub(packed, 1, 1)
+  if letter == 'S' then return 'schedule', {'', string.sub(packed, 2), 0} end
+  if letter == 'C' then
+    return 'cancel', {'', '', 0, {'won', string.sub(packed, 2), '', '', '', 0, '', ''}}
+  end
   local p = {cmsgpack.unpack(packed)}
   if type(p[2]) == 'table' then return p[1], p[2] end
   return p[1], {p[2], p[3], p[4], #p > 4 and {unpack(p, 5)} or nil}
 end
 
-local function for_user(what, id, number, ...)
-  if number == '' then return users[what](...) end
-  local earlier = earlier_answer(id .. number)
+-- The request is in ARGV, from `first` to `past`: session, number, and what users[what] takes.
+local function for_user(what, first, past)
+  local id, number = ARGV[first], ARGV[first + 1]
+  if number == '' then return users[what](unpack(ARGV, first + 2, past)) end
+  local earlier = earlier_answer(id, number)
   if earlier == '' then return {'used', '', 0} end
   if earlier then
     local asked, answered = unpacked_answer(earlier)
     return asked == what and answered or {'another', '', 0}
   end
-  local result = users[what](...)
+  local result = users[what](unpack(ARGV, first + 2, past))
   -- What was not stored for want of memory may be tried again.
   if result[1] ~= 'full' then remember(id, number, packed_answer(what, result)) end
   return result

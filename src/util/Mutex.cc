@@ -8,7 +8,8 @@ namespace workflow {
 
 namespace {
 
-constexpr int kSpins = 100;
+// How often a thread tries to lock, and so how long it spins at most: 1 + 2 + ... + 64 pauses.
+constexpr int kAttempts = 7;
 
 void relax() {
 #if defined(__x86_64__)
@@ -21,8 +22,10 @@ void relax() {
 }  // namespace
 
 void Mutex::lock_contended() {
-  for (int i = 0; i < kSpins; i++) {
-    relax();
+  for (int attempt = 0; attempt < kAttempts; attempt++) {
+    for (int i = 0; i < 1 << attempt; i++) {
+      relax();
+    }
     if (mutex_.try_lock()) return;
   }
   mutex_.lock();
