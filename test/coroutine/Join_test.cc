@@ -129,15 +129,18 @@ TEST(CoroutineJoin, EachGivesResultsInOrderAndKeepsTheLimit) {
 }
 
 TEST(CoroutineJoin, EachOfNoneAtATimeTakesOneAtATime) {
-  std::atomic<int> running{0};
-  const auto run = [&running]() -> WFCo<> {
-    co_await wf::each(std::vector<int>{1, 2, 3}, 0, [&running](int) -> WFCo<> {
-      EXPECT_EQ(++running, 1);
-      (co_await wf::sleep(100us)).check();
-      --running;
-    });
+  int running = 0;
+  int calls = 0;
+  const auto alone = [&](int) -> WFCo<> {
+    calls++;
+    EXPECT_EQ(++running, 1);
+    (co_await wf::sleep(100us)).check();
+    --running;
   };
+  const std::vector<int> numbers(3);
+  const auto run = [&]() -> WFCo<> { co_await wf::each(numbers, 0, alone); };
   wf::wait(run);
+  EXPECT_EQ(calls, 3);
 }
 
 TEST(CoroutineJoin, EachWithoutResultsStopsAtAnException) {
