@@ -359,6 +359,8 @@ TEST_P(Timeout, AnyNegativeSendTimeOfOneReplyIsNone) {
   advance(60 * kSecond);
   EXPECT_EQ(ended.count(), 0u);
   EXPECT_EQ(connections(), 1u);
+  client.close();
+  EXPECT_TRUE(ended.wait_for(1));
 }
 
 TEST_P(Timeout, LingeringEnds) {
