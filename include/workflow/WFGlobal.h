@@ -70,9 +70,9 @@ class WFGlobal {
   // Does what WORKFLOW_library_init() does.
   static void set_global_settings(const struct WFGlobalSettings *settings);
 
-  // Add a handler or computing thread, or remove one as soon as one is idle. They return 0, or -1
-  // with errno: EINVAL for the last thread, EAGAIN if the system refuses a thread, ECANCELED if the
-  // library has ended.
+  // Add a handler thread or a computing thread, or remove one as soon as one is idle. They return
+  // 0, or -1 with errno: EINVAL for the last thread, EAGAIN if the system refuses a thread,
+  // ECANCELED if the library has ended.
   static int increase_handler_thread();
   static int decrease_handler_thread();
   static int increase_compute_thread();

@@ -295,8 +295,9 @@ class PostedDispatch final : public workflow::Runnable {
   const Dispatch dispatch_;
 };
 
-// Tasks for which there is no memory stay in the list.
-void hand_to_handlers(RunnableList& tasks, Dispatch dispatch) {
+// Posts a turn for each task to the handler threads. Tasks for which there is no memory stay in the
+// list.
+void post_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   RunnableList turns;
   while (SubTask* task = static_cast<SubTask*>(tasks.pop_front())) {
     PostedDispatch* turn = new (std::nothrow) PostedDispatch(task, dispatch);
@@ -323,7 +324,7 @@ class DispatchLoop final : public workflow::PendingWork {
     }
   }
   void add(RunnableList& tasks) { tasks_.append(tasks); }
-  void hand_over() override { hand_to_handlers(tasks_, dispatch_); }
+  void post_rest() override { post_to_handlers(tasks_, dispatch_); }
 
  private:
   RunnableList tasks_;
@@ -340,7 +341,7 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
   }
   TaskContext& context = TaskContext::current();
   if (context.nesting >= TaskContext::kMaxNesting) {
-    hand_to_handlers(tasks, &SubTask::dispatch_chain);
+    post_to_handlers(tasks, &SubTask::dispatch_chain);
   }
   if (thread.on_framework_thread()) {
     DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();

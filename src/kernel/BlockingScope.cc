@@ -14,7 +14,7 @@ BlockingScope::BlockingScope(Later /*later*/)
       own_queue_(ThreadContext::current().own_queue),
       leaders_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
-  PendingWork::hand_over_all();
+  PendingWork::post_all_rests();
   if (nested_) return;
   if (leaders_ && !pool_) {
     leaders_->join_ended();

@@ -99,8 +99,8 @@ void LeaderThreads::measure_caller() {
 
 void LeaderThreads::note_replacement() {
   const int64_t now_ns = monotonic_ns();
-  const bool again = hand_over_ns_ > 0 && now_ns - replaced_ns_ < kReplacedAgainNs;
-  hand_over_ns_ = again ? std::min(hand_over_ns_ * 2, kMaxHandOverNs) : kMinHandOverNs;
+  const bool again = post_all_ns_ > 0 && now_ns - replaced_ns_ < kReplacedAgainNs;
+  post_all_ns_ = again ? std::min(post_all_ns_ * 2, kMaxPostAllNs) : kMinPostAllNs;
   replaced_ns_ = now_ns;
 }
 
@@ -111,7 +111,7 @@ bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
     const bool follows_closely = now_ns - last_round_ns_ < kCloseRoundsNs;
     last_round_ns_ = now_ns;
     if ((follows_closely || finished.size() >= kBusyBatch) &&
-        now_ns - replaced_ns_ >= hand_over_ns_) {
+        now_ns - replaced_ns_ >= post_all_ns_) {
       return run_callbacks(finished, now_ns);
     }
   }

@@ -90,16 +90,16 @@ class LeaderThreads {
   // left after it has run for kMaxCallbacksNs. Time that it has waited for a processor does not
   // count: on a busy machine the handler threads would wait for one, too. Nor does time in which
   // callbacks slept, so a turn ends after kMaxTurnNs in any case. After a leader had to be replaced
-  // everything is posted to the handler threads for a while: first for kMinHandOverNs, and twice as
-  // long each time (up to kMaxHandOverNs) if it happens again within kReplacedAgainNs.
+  // everything is posted to the handler threads for a while: first for kMinPostAllNs, and twice as
+  // long each time (up to kMaxPostAllNs) if it happens again within kReplacedAgainNs.
   static constexpr int64_t kCloseRoundsNs = 1'000'000;
   static constexpr size_t kBusyBatch = 4;
   static constexpr int64_t kMaxCallbacksNs = 500'000;
   static constexpr int64_t kMaxTurnNs = 2'000'000;
   // How much of it passes before the leader asks for its processor time, which costs a system call.
   static constexpr int64_t kUnmeasuredNs = 100'000;
-  static constexpr int64_t kMinHandOverNs = 10'000'000;
-  static constexpr int64_t kMaxHandOverNs = 1'000'000'000;
+  static constexpr int64_t kMinPostAllNs = 10'000'000;
+  static constexpr int64_t kMaxPostAllNs = 1'000'000'000;
   static constexpr int64_t kReplacedAgainNs = 2'000'000'000;
 
   // Starts the first leader if `callback_epoch` is 0, otherwise a substitute, which replaces the
@@ -147,7 +147,7 @@ class LeaderThreads {
   // Used by the leader only.
   int64_t last_round_ns_ = 0;
   int64_t replaced_ns_ = 0;
-  int64_t hand_over_ns_ = 0;  // for how long after replaced_ns_ everything is posted
+  int64_t post_all_ns_ = 0;  // for how long after replaced_ns_ everything is posted
 };
 
 }  // namespace workflow

@@ -102,13 +102,13 @@ class PendingWork {
 
   const void* owner() const { return owner_; }
 
-  // Called when the thread is about to block. Gives the pieces that are left to other threads.
-  virtual void hand_over() = 0;
+  // Called when the thread is about to block. Posts the pieces that are left, for other threads.
+  virtual void post_rest() = 0;
 
-  // Calls hand_over() on all pending work of the calling thread.
-  static void hand_over_all() {
+  // Calls post_rest() on all pending work of the calling thread.
+  static void post_all_rests() {
     for (PendingWork* work = ThreadContext::current().pending; work; work = work->outer_) {
-      work->hand_over();
+      work->post_rest();
     }
   }
 

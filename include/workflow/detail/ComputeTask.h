@@ -65,8 +65,8 @@ struct TimeSpan {
 // but in no series: series_of() is null once the callback has returned. If a coroutine waits for
 // the task (SubTask::borrows()), it may have lent its variables to the computation. Then the task
 // keeps its place in the series until a computation that has begun has returned, and what follows
-// it runs on the computing thread, or on a handler if compute() ends before the callback. A
-// computation that will never begin is forgotten with all that it has captured.
+// it runs on the computing thread, or on a handler thread if compute() ends before the callback. A
+// computation that will never begin is destroyed with all that it has captured.
 class ComputeTask : public TaskBase<> {
  protected:
   ComputeTask(const ComputePlace &place, const TimeSpan &limit);

@@ -81,8 +81,8 @@ class WaitingTask : public WFGenericTask {
     kPublished = 4,
     kAborted = 8,
     kCancelled = 16,  // always together with kClaimed
-    kEnded = 32,      // of a task that is parked: its callback has returned
-    kLate = 64        // of a cancelled task: its last sender has come
+    kEnded = 32,      // the callback of a task that is parked has returned
+    kLate = 64        // the last sender of a cancelled task has come
   };
   bool has(unsigned part) const { return parts_.load(std::memory_order_acquire) & part; }
   bool is_kept() const { return has(kAborted) || (has(kCancelled) && is_known_by_address()); }
