@@ -398,6 +398,23 @@ table_bulk() {
   done
 }
 
+table_file() {
+  local direct title
+  table "reads of 4 KiB at random places of a file of 64 MiB" threads bare
+  for direct in 1 0; do
+    title=$([[ $direct == 1 ]] && echo "from the disk" || echo "from the page cache")
+    if [[ $direct == 1 ]]; then
+      line "$title, 64 at a time: per second" per_s "row=pread_together direct=1" \
+        "≥ 1.5 × threads" ge:threads:1.5
+    else
+      line "$title, 64 at a time: per second" per_s "row=pread_together direct=0" "" ge:threads:0
+    fi
+    line "the same, CPU ns each" cpu_ns "row=pread_together direct=$direct" "" le:threads:1e9
+    line "$title, one at a time: per second" per_s "row=pread_alone direct=$direct" "" ge:threads:0
+    line "the same, CPU ns each" cpu_ns "row=pread_alone direct=$direct" "" le:threads:1e9
+  done
+}
+
 table_store_requests() {
   local one="many=0" many="many=1" row
   table "timers on a disk, per second" "${store_peers[@]}"

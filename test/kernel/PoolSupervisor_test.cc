@@ -66,6 +66,8 @@ TEST(PoolSupervisor, GoesOnLookingWhileAWorkerKeepsItems) {
     EXPECT_TRUE(supervisor.is_looking());
     EXPECT_EQ(supervisor.looks(), static_cast<uint64_t>(i));
   }
+  supervisor.look({.shares = 7}, kBeginNs + 11 * kLookNs);
+  EXPECT_TRUE(supervisor.is_looking()) << "this is the first look that could not help";
 }
 
 TEST(PoolSupervisor, GoesOnLookingWhileWorkIsLeftAlthoughAWorkerIsIdle) {

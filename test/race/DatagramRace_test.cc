@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <string>
 
 #include "kernel/Runtime.h"
@@ -56,16 +57,28 @@ void serve(NoteTask* task, Served& served) {
   }
 }
 
-// Requests of several threads, and an account of each: its callback ran once, and what it says is
-// one of the ends that there are reasons for.
-class Askers final : public Round {
+// Requests of several threads to a server. Where the runtime does not stop, the server does. Then
+// an account of each request: its callback ran once, and what it says is one of the ends that there
+// are reasons for.
+class DatagramRound final : public Round {
  public:
-  Askers(uint64_t round, uint16_t port, Runtime* runtime) : Round(round, runtime), port_(port) {
+  DatagramRound(uint64_t number, Runtime* runtime)
+      : Round(number, runtime), random_(test_support::test_seed(), number * 10 + 9) {
+    struct WFServerParams params = server_test::udp_params();
+    if (!is_stopped_meanwhile()) {
+      params.max_connections = 1 + random_.below(20);
+    }
+    server_.emplace([this](NoteTask* task) { serve(task, served_); }, params);
+    port_ = server_->port();
     for (size_t t = 0; t < kThreads; t++) {
       start_thread([this, t] { ask(t); });
     }
   }
   std::string finish() override {
+    if (!is_stopped_meanwhile()) {
+      pause_us(random_.below(kLongestUs));
+      server_->stop();
+    }
     join_threads();
     if (!ended_.wait_for(kThreads * kEach)) {
       return "callbacks are missing: " + std::to_string(ended_.count());
@@ -73,6 +86,8 @@ class Askers final : public Round {
     for (const std::atomic<int>& each : callbacks_) {
       if (each != 1) return "a callback ran " + std::to_string(each) + " times";
     }
+    server_.reset();
+    require(served_.account().empty(), served_.account());
     return problem();
   }
   size_t outcomes(int state) const override {
@@ -80,6 +95,9 @@ class Askers final : public Round {
            : state == WFT_STATE_ABORTED ? aborted_
                                         : failed_;
   }
+
+  // How long after the round began the server or the runtime stops, at most.
+  static constexpr uint64_t kLongestUs = 8000;
 
  private:
   static constexpr size_t kThreads = 3;
@@ -127,7 +145,10 @@ class Askers final : public Round {
     ended_.add();
   }
 
-  const uint16_t port_;
+  TestRandom random_;
+  Served served_;
+  std::optional<server_test::NoteServer> server_;
+  uint16_t port_ = 0;
   std::array<std::atomic<int>, kThreads * kEach> callbacks_{};
   std::atomic<size_t> succeeded_{0};
   std::atomic<size_t> failed_{0};
@@ -137,46 +158,18 @@ class Askers final : public Round {
 
 TEST(DatagramRace, TheServerStopsMeanwhile) {
   const uint64_t count = rounds(150);
-  Totals totals;
   const auto enough = [count](const Totals& all) { return all.succeeded > count; };
-  for (uint64_t round = 0; goes_on(round, count, totals, enough); round++) {
-    TestRandom random(test_support::test_seed(), round * 10 + 9);
-    Served served;
-    struct WFServerParams params = server_test::udp_params();
-    params.max_connections = 1 + random.below(20);
-    server_test::NoteServer server([&](NoteTask* task) { serve(task, served); }, params);
-    Askers askers(round, server.port(), nullptr);
-    pause_us(random.below(8000));
-    server.stop();
-    ASSERT_EQ(served.account(), "") << "round " << round;
-    ASSERT_EQ(askers.finish(), "") << "round " << round;
-    totals.add(askers);
-  }
-  EXPECT_TRUE(enough(totals));
+  EXPECT_TRUE(enough(run_rounds(count, begin<DatagramRound>(), enough)));
 }
 
 // With both sides in it.
 TEST(DatagramRace, TheRuntimeStopsMeanwhile) {
   const uint64_t count = rounds(400);
-  Totals totals;
   const auto enough = [count](const Totals& all) {
     return all.succeeded > count && all.aborted > count;
   };
-  for (uint64_t round = 0; goes_on(round, count, totals, enough); round++) {
-    TestRandom random(test_support::test_seed(), round * 10 + 8);
-    Served served;
-    {
-      RandomRuntime runtime(random);
-      server_test::NoteServer server([&](NoteTask* task) { serve(task, served); });
-      Askers askers(round, server.port(), runtime.get());
-      pause_us(random.below(8000));
-      runtime.stop();
-      ASSERT_EQ(askers.finish(), "") << "round " << round;
-      totals.add(askers);
-    }
-    ASSERT_EQ(served.account(), "") << "round " << round;
-  }
-  EXPECT_TRUE(enough(totals));
+  EXPECT_TRUE(
+      enough(run_stopped_rounds(count, DatagramRound::kLongestUs, begin<DatagramRound>(), enough)));
 }
 
 }  // namespace

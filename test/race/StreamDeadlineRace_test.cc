@@ -6,9 +6,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
+#include <cstdint>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "support/RaceKit.h"
 #include "support/Tally.h"
@@ -17,6 +17,7 @@
 #include "workflow/WFDeadline.h"
 #include "workflow/WFHttpStream.h"
 
+namespace race {
 namespace {
 
 using server_test::kGet;
@@ -25,15 +26,22 @@ using server_test::TestServer;
 using std::chrono::microseconds;
 using test_support::Tally;
 using test_support::TestRandom;
+using workflow::Runtime;
 
 constexpr int kMaxPieceUs = 800;
-constexpr int kMaxPauseUs = 4000;
+constexpr uint64_t kMaxPauseUs = 4000;
 constexpr size_t kMaxBytes = size_t{1024} * 1024;
 
-// The account of one request. It outlives the tasks of that request.
-class StreamAccount {
+// One request, and the account of it. The server has process() called of the round in `current`.
+class StreamRound final : public Round {
  public:
-  explicit StreamAccount(uint64_t seed, uint64_t number) : random_(seed, number) {}
+  StreamRound(uint64_t number, Runtime* runtime, uint16_t port, std::atomic<StreamRound*>* current)
+      : Round(number, runtime),
+        random_(test_support::test_seed(), number),
+        client_(port, 16 * 1024) {
+    *current = this;
+    require(client_.send(kGet), "the request was not sent");
+  }
 
   void process(WFHttpTask* task) {
     task->set_callback([this](WFHttpTask* ended) {
@@ -48,20 +56,31 @@ class StreamAccount {
     series_of(task)->push_back(flows);
   }
 
-  void check(bool client_left, bool got_whole, size_t got) {
-    EXPECT_TRUE(reply_.wait_for(1));
-    EXPECT_EQ(reply_.count(), 1U);
-    EXPECT_EQ(calls_, created_);
-    if (client_left) return;
-    EXPECT_EQ(other_errors_, 0);
-    EXPECT_EQ(reply_state_ == WFT_STATE_SUCCESS, cut_ == 0);
-    EXPECT_EQ(got_whole, cut_ == 0);
-    if (got_whole) {
-      EXPECT_EQ(got, bytes_);
+  std::string finish() override {
+    TestRandom random(test_support::test_seed(), number() + 1'000'000);
+    const bool leaves = random.one_in(4);
+    pause_us(random.below(kMaxPauseUs));  // so that tasks wait
+    std::optional<size_t> got;            // how many bytes of a reply that looks whole
+    if (leaves) {
+      client_.close();
+    } else if (const auto reply = client_.reply()) {
+      got = reply->body.size();
     }
+    require(reply_.wait_for(1) && reply_.count() == 1, "the reply has not ended once");
+    require(calls_ == created_, "not every task was told once");
+    if (!leaves) {
+      require(other_errors_ == 0, "a task has ended for no reason");
+      require((reply_state_ == WFT_STATE_SUCCESS) == (cut_ == 0), "the server was told wrongly");
+      require(got.has_value() == (cut_ == 0), "whether it was cut is not what the client sees");
+      require(!got || *got == bytes_, "the client has other bytes than were written");
+    }
+    return problem();
   }
-  long in_time() const { return in_time_; }
-  long too_late() const { return too_late_; }
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS     ? in_time_.load()
+           : state == WFT_STATE_SYS_ERROR ? too_late_.load()
+                                          : 0;
+  }
 
  private:
   SeriesWork* flow(const WFHttpStream& stream) {
@@ -99,10 +118,11 @@ class StreamAccount {
   }
 
   TestRandom random_;
+  RawClient client_;
   int created_ = 0;
   std::atomic<int> calls_{0};
-  std::atomic<long> in_time_{0};
-  std::atomic<long> too_late_{0};
+  std::atomic<size_t> in_time_{0};
+  std::atomic<size_t> too_late_{0};
   std::atomic<long> cut_{0};
   std::atomic<long> other_errors_{0};
   std::atomic<size_t> bytes_{0};
@@ -110,36 +130,11 @@ class StreamAccount {
   Tally reply_;
 };
 
-}  // namespace
-
 TEST(StreamDeadlineRace, EveryTaskIsToldOnceAndNoReplyLooksWholeThatIsNot) {
-  const uint64_t seed = test_support::test_seed();
-  std::atomic<StreamAccount*> current{nullptr};
+  std::atomic<StreamRound*> current{nullptr};
   TestServer server([&](WFHttpTask* task) { current.load()->process(task); });
-  long in_time = 0;
-  long too_late = 0;
-  for (uint64_t i = 0; i < race::rounds(400); i++) {
-    TestRandom random(seed, i + 1'000'000);
-    StreamAccount account(seed, i);
-    current = &account;
-    RawClient client(server.port(), 16 * 1024);
-    ASSERT_TRUE(client.send(kGet));
-    const bool leaves = random.one_in(4);
-    std::this_thread::sleep_for(microseconds(random.below(kMaxPauseUs)));  // so that tasks wait
-    bool whole = false;
-    size_t got = 0;
-    if (leaves) {
-      client.close();
-    } else if (const auto reply = client.reply()) {
-      whole = true;
-      got = reply->body.size();
-    }
-    account.check(leaves, whole, got);
-    ASSERT_FALSE(HasFailure()) << "in round " << i;
-    in_time += account.in_time();
-    too_late += account.too_late();
-  }
-  std::printf("%ld in time, %ld too late\n", in_time, too_late);
-  EXPECT_GT(in_time, 0);
-  EXPECT_GT(too_late, 0);
+  expect_each_side_won(run_rounds(rounds(400), begin<StreamRound>(server.port(), &current)), 0);
 }
+
+}  // namespace
+}  // namespace race

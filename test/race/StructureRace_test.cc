@@ -1,163 +1,159 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdio>
+#include <cstdint>
 #include <deque>
+#include <string>
 #include <thread>
-#include <vector>
 
 #include "kernel/Runtime.h"
-#include "kernel/ThreadContext.h"
 #include "support/RaceKit.h"
 #include "support/RandomStructure.h"
 #include "support/Tally.h"
 #include "support/TestSeed.h"
-
-using race::rounds;
-using test_support::RandomStructure;
-using test_support::TestRandom;
-using workflow::Runtime;
-using workflow::ThreadContext;
+#include "workflow/WFTask.h"
 
 // Random trees of all structures, started, cancelled and dismissed on many threads, and an account
 // of every series and task: see RandomStructure.
 
+namespace race {
 namespace {
 
-// Until all that was started has ended and is freed; false when that takes too long.
-bool wait_for_all(std::deque<RandomStructure>& structures) {
-  const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
-  for (RandomStructure& structure : structures) {
-    while (!structure.all_freed()) {
-      structure.release();
-      std::this_thread::yield();
-      if (std::chrono::steady_clock::now() > give_up) return false;
+using test_support::RandomStructure;
+using test_support::TestRandom;
+using workflow::Runtime;
+
+// Derived rounds add structures, and threads that start them. A series or task that was called back
+// counts as one that succeeded.
+class StructureRound : public Round {
+ public:
+  using Round::Round;
+
+  // Waits until all that was started has ended and is freed.
+  std::string finish() override {
+    join_threads();
+    const auto give_up = std::chrono::steady_clock::now() + test_support::kPatience;
+    for (RandomStructure& structure : structures_) {
+      while (!structure.all_freed()) {
+        structure.release();
+        std::this_thread::yield();
+        if (std::chrono::steady_clock::now() > give_up) return "something does not end";
+      }
+      const std::string account = structure.account();
+      require(account.empty(), account);
+      records_ += structure.records();
+      called_back_ += structure.called_back();
+    }
+    return problem();
+  }
+  size_t outcomes(int state) const override {
+    return state == WFT_STATE_SUCCESS ? called_back_ : 0;
+  }
+  size_t tasks() const override { return records_; }
+
+ protected:
+  // `count` of them are in each round. Sets the seed and the stream of `options`.
+  RandomStructure& add(size_t count, RandomStructure::Options options) {
+    options.seed = test_support::test_seed();
+    options.stream = number() * count + structures_.size();
+    return structures_.emplace_back(options);
+  }
+
+  std::deque<RandomStructure> structures_;
+
+ private:
+  size_t records_ = 0;
+  size_t called_back_ = 0;
+};
+
+// Each thread starts or dismisses a structure, and cancels branches of it and of a neighbour's.
+class CancelledRound final : public StructureRound {
+ public:
+  CancelledRound(uint64_t number, Runtime* runtime, size_t threads)
+      : StructureRound(number, runtime) {
+    for (size_t i = 0; i < threads; i++) {
+      add(threads, {.gates = i == 0 ? 1u : 2u}).build();
+    }
+    for (size_t i = 0; i < threads; i++) {
+      start_thread([this, i] { run(i); });
     }
   }
-  return true;
-}
 
-struct Totals {
-  size_t records = 0;
-  size_t called_back = 0;
-
-  void account(const std::deque<RandomStructure>& structures, uint64_t round) {
-    for (const RandomStructure& structure : structures) {
-      ASSERT_EQ(structure.account(), "") << "round " << round;
-      records += structure.records();
-      called_back += structure.called_back();
+ private:
+  void run(size_t i) {
+    TestRandom random(test_support::test_seed(), ~(number() * structures_.size() + i));
+    RandomStructure& own = structures_[i];
+    if (i == 0 && random.one_in(4)) {
+      own.dismiss();
+    } else {
+      own.start();
+      own.cancel(random.below(100));
+      own.open_gate();
     }
-  }
-  void print() const {
-    std::printf("%zu series and tasks: %zu ran\n", records, called_back);
-    // It was a race: each side won a good many.
-    EXPECT_GT(called_back, records / 10);
-    EXPECT_LT(called_back, records);
+    if (i + 1 < structures_.size()) {
+      RandomStructure& next = structures_[i + 1];
+      for (uint64_t cancels = random.below(3); cancels > 0; cancels--) {
+        std::this_thread::yield();
+        next.cancel(random.below(100));
+      }
+      next.open_gate();
+    }
   }
 };
 
-// Each thread starts or dismisses structures, and cancels branches of its own and of a neighbour's.
-void run_structure_rounds(uint64_t count, size_t threads) {
-  const uint64_t seed = test_support::test_seed();
-  Totals totals;
-  for (uint64_t round = 0; round < count; round++) {
-    std::deque<RandomStructure> structures;
-    for (size_t i = 0; i < threads; i++) {
-      structures
-          .emplace_back(RandomStructure::Options{
-              .seed = seed, .stream = round * threads + i, .gates = i == 0 ? 1u : 2u})
-          .build();
+// Nothing is cancelled: all of it runs.
+class UndisturbedRound final : public StructureRound {
+ public:
+  UndisturbedRound(uint64_t number, Runtime* runtime) : StructureRound(number, runtime) {
+    for (size_t i = 0; i < 3; i++) {
+      RandomStructure& structure = add(3, {.cancels = false});
+      structure.build();
+      start_thread([&structure] { structure.start(); });
     }
-    std::vector<std::jthread> running;
-    for (size_t i = 0; i < threads; i++) {
-      running.emplace_back([&, i] {
-        TestRandom random(seed, ~(round * threads + i));
-        RandomStructure& own = structures[i];
-        if (i == 0 && random.one_in(4)) {
-          own.dismiss();
-        } else {
-          own.start();
-          own.cancel(random.below(100));
-          own.open_gate();
-        }
-        if (i + 1 < threads) {
-          RandomStructure& next = structures[i + 1];
-          for (uint64_t cancels = random.below(3); cancels > 0; cancels--) {
-            std::this_thread::yield();
-            next.cancel(random.below(100));
-          }
-          next.open_gate();
+  }
+};
+
+// The threads go on when the runtime has stopped: what they start then is aborted.
+class StoppedRound final : public StructureRound {
+ public:
+  StoppedRound(uint64_t number, Runtime* runtime) : StructureRound(number, runtime) {
+    for (size_t i = 0; i < 12; i++) {
+      add(12, {.depth = 2, .cancels = i % 2 == 0});
+    }
+    for (size_t thread = 0; thread < 3; thread++) {
+      start_thread([this, thread] {
+        for (size_t i = thread; i < structures_.size(); i += 3) {
+          structures_[i].build();
+          structures_[i].start();
         }
       });
     }
-    running.clear();  // joins them
-    ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
-    totals.account(structures, round);
-    if (testing::Test::HasFatalFailure()) return;
   }
-  totals.print();
+};
+
+// It was a race: a good many of the tasks ran, and others did not.
+void expect_race(const Totals& totals) {
+  EXPECT_GT(totals.succeeded, totals.tasks / 10);
+  EXPECT_LT(totals.succeeded, totals.tasks);
 }
 
-}  // namespace
-
 TEST(StructureRace, ManyThreads) {
-  run_structure_rounds(rounds(400), 4);
+  expect_race(run_rounds(rounds(400), begin<CancelledRound>(size_t{4})));
 }
 
 TEST(StructureRace, OneHandlerOnePoller) {
   Runtime::configure({.poller_threads = 1, .handler_threads = 1, .compute_threads = 1});
-  run_structure_rounds(rounds(400), 3);
+  expect_race(run_rounds(rounds(400), begin<CancelledRound>(size_t{3})));
 }
 
-// Nothing is cancelled: all of it runs.
 TEST(StructureRace, EverythingRunsOnce) {
-  const uint64_t seed = test_support::test_seed();
-  for (uint64_t round = 0; round < rounds(400); round++) {
-    std::deque<RandomStructure> structures;
-    std::vector<std::jthread> running;
-    for (uint64_t i = 0; i < 3; i++) {
-      RandomStructure& structure = structures.emplace_back(
-          RandomStructure::Options{.seed = seed, .stream = round * 3 + i, .cancels = false});
-      structure.build();
-      running.emplace_back([&structure] { structure.start(); });
-    }
-    running.clear();  // joins them
-    ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
-    for (const RandomStructure& structure : structures) {
-      ASSERT_EQ(structure.account(), "") << "round " << round;
-      ASSERT_EQ(structure.called_back(), structure.records());
-    }
-  }
+  const Totals totals = run_rounds(rounds(400), begin<UndisturbedRound>());
+  EXPECT_EQ(totals.succeeded, totals.tasks);
 }
 
-// The runtime stops at any moment, and the threads go on: what they start then is aborted.
 TEST(StructureRace, StoppedMeanwhile) {
-  const uint64_t seed = test_support::test_seed();
-  TestRandom random(seed);
-  Totals totals;
-  for (uint64_t round = 0; round < rounds(200); round++) {
-    race::RandomRuntime runtime(random);
-    std::deque<RandomStructure> structures;
-    for (uint64_t i = 0; i < 12; i++) {
-      structures.emplace_back(RandomStructure::Options{
-          .seed = seed, .stream = round * 12 + i, .depth = 2, .cancels = i % 2 == 0});
-    }
-    std::vector<std::jthread> running;
-    for (size_t thread = 0; thread < 3; thread++) {
-      running.emplace_back([&, thread] {
-        ThreadContext::current().runtime = runtime.get();
-        for (size_t i = thread; i < structures.size(); i += 3) {
-          structures[i].build();
-          structures[i].start();
-        }
-      });
-    }
-    race::pause_us(random.below(2000));
-    runtime.stop();
-    running.clear();  // joins them
-    ASSERT_TRUE(wait_for_all(structures)) << "round " << round;
-    totals.account(structures, round);
-    if (testing::Test::HasFatalFailure()) return;
-  }
-  totals.print();
+  expect_race(run_stopped_rounds(rounds(200), 2000, begin<StoppedRound>()));
 }
+
+}  // namespace
+}  // namespace race

@@ -107,8 +107,8 @@ Totals run(uint64_t count, std::optional<uint64_t> longest_us, const Begin& begi
 
 }  // namespace
 
-Totals run_rounds(uint64_t count, const Begin& begin) {
-  return run(count, std::nullopt, begin, nullptr);
+Totals run_rounds(uint64_t count, const Begin& begin, const Enough& enough) {
+  return run(count, std::nullopt, begin, enough);
 }
 
 Totals run_stopped_rounds(uint64_t count, uint64_t longest_us, const Begin& begin,

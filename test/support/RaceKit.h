@@ -91,8 +91,9 @@ bool goes_on(uint64_t rounds_done, uint64_t count, const Totals& totals, const E
 
 using Begin = std::function<std::unique_ptr<Round>(uint64_t number, workflow::Runtime* runtime)>;
 
-// Runs so many rounds, up to the first that fails. Prints and returns the totals.
-Totals run_rounds(uint64_t count, const Begin& begin);
+// Runs so many rounds, up to the first that fails. Prints and returns the totals. `enough`: see
+// goes_on().
+Totals run_rounds(uint64_t count, const Begin& begin, const Enough& enough = nullptr);
 
 // Runs rounds, each with a runtime of its own that has some threads of each kind. The runtime is
 // stopped at a random moment, at most so long after the round began. goes_on() calls `enough`.
