@@ -18,10 +18,7 @@
 
 namespace {
 
-using server_test::get;
-using server_test::post;
-using server_test::RawClient;
-using server_test::TestServer;
+using namespace server_test;
 using test_support::pattern;
 
 void delayed_echo(WFHttpTask* task) {
