@@ -14,16 +14,7 @@
 // What is brought to waiting tasks while the process ends. They end at once, as aborted; what comes
 // before that is delivered, what comes later finds nobody. Each task ends once.
 
-using exit_kit::dropped;
-using exit_kit::empty_pool;
-using exit_kit::exit_with_all;
-using exit_kit::hold_the_guard;
-using exit_kit::last_word;
-using exit_kit::ledger;
-using exit_kit::names_left;
-using exit_kit::play;
-using exit_kit::play_promptly;
-using exit_kit::say;
+using namespace exit_kit;
 
 namespace {
 

@@ -30,10 +30,7 @@
 namespace client_test {
 namespace {
 
-using exit_kit::outcomes;
-using exit_kit::say;
-using exit_kit::times;
-using exit_kit::variable;
+using namespace exit_kit;
 
 // The child's side ------------------------------------------------------------------------------
 

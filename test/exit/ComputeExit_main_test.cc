@@ -20,12 +20,7 @@
 // What happens when a process ends while computations are outstanding, on the library's threads and
 // on a user's.
 
-using exit_kit::last_word;
-using exit_kit::outcomes;
-using exit_kit::play;
-using exit_kit::say;
-using exit_kit::say_outcomes_at_the_end;
-using exit_kit::wait_for_exit;
+using namespace exit_kit;
 
 namespace {
 

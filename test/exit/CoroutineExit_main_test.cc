@@ -12,9 +12,7 @@
 
 // Coroutines that are suspended when the process ends.
 
-using exit_kit::begin_exit;
-using exit_kit::play_promptly;
-using exit_kit::say;
+using namespace exit_kit;
 using namespace std::chrono_literals;
 
 namespace {

@@ -23,9 +23,7 @@
 // What happens when a process ends while file tasks are outstanding, on both backends, which the
 // environment chooses.
 
-using exit_kit::last_word;
-using exit_kit::outcomes;
-using exit_kit::say;
+using namespace exit_kit;
 
 namespace {
 

@@ -21,13 +21,7 @@
 
 // What happens when a process ends while tasks are outstanding.
 
-using exit_kit::last_word;
-using exit_kit::outcomes;
-using exit_kit::play;
-using exit_kit::say;
-using exit_kit::say_outcomes_at_the_end;
-using exit_kit::scenario_name;
-using exit_kit::wait_for_exit;
+using namespace exit_kit;
 
 namespace {
 

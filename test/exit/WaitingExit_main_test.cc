@@ -12,18 +12,7 @@
 
 // Tasks that still wait when the process ends.
 
-using exit_kit::begin_exit;
-using exit_kit::dropped;
-using exit_kit::empty_queue;
-using exit_kit::exit_with_all;
-using exit_kit::hold_the_guard;
-using exit_kit::last_word;
-using exit_kit::ledger;
-using exit_kit::names_left;
-using exit_kit::play;
-using exit_kit::play_promptly;
-using exit_kit::say;
-using exit_kit::start_every_waiting_kind;
+using namespace exit_kit;
 
 namespace {
 

@@ -8,12 +8,7 @@
 #include "factory/NamedMessageTask.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::CountedSeries;
-using probes::HeldTask;
-using probes::kQuiet;
-using probes::Log;
-using probes::LogTask;
-using probes::messages;
+using namespace probes;
 using test_support::Tally;
 using workflow::NamedConditional;
 

@@ -19,9 +19,7 @@
 // Every kind of task is dropped at every place where a task can be: what it owns is freed, its
 // callback never runs, it leaves its name. Leak checkers see the rest.
 
-using probes::CountedSeries;
-using probes::Log;
-using probes::LogTask;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

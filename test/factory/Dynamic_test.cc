@@ -7,11 +7,7 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::HeldTask;
-using probes::kSpread;
-using probes::Log;
-using probes::LogTask;
-using probes::StackSpread;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

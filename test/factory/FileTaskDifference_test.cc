@@ -24,9 +24,7 @@
 
 namespace {
 
-using probes::as_outcome;
-using probes::FileOutcome;
-using probes::UniqueFd;
+using namespace probes;
 using test_support::TestRandom;
 
 // Memory that ends where nothing is mapped.

@@ -23,12 +23,7 @@
 
 namespace {
 
-using probes::failure;
-using probes::FileOutcome;
-using probes::run_file_task;
-using probes::success;
-using probes::text_of;
-using probes::UniqueFd;
+using namespace probes;
 
 class FileTaskError : public probes::OnEachBackend {
  protected:

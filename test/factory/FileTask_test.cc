@@ -12,10 +12,7 @@
 
 namespace {
 
-using probes::run_file_task;
-using probes::success;
-using probes::text_of;
-using probes::UniqueFd;
+using namespace probes;
 
 class FileTask : public probes::OnEachBackend {};
 INSTANTIATE_ON_EACH_BACKEND(FileTask);

@@ -11,9 +11,7 @@
 #include "kernel/Runtime.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::Log;
-using probes::LogTask;
-using probes::on_compute_thread;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

@@ -7,10 +7,7 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::HeldTask;
-using probes::Log;
-using probes::LogTask;
-using probes::series_with;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

@@ -10,13 +10,7 @@
 #include "factory/GuardTask.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::CountedSeries;
-using probes::HeldTask;
-using probes::kQuiet;
-using probes::Log;
-using probes::LogTask;
-using probes::messages;
-using probes::StackSpread;
+using namespace probes;
 using test_support::Tally;
 using workflow::GuardTask;
 

@@ -10,10 +10,7 @@
 #include "workflow/WFFacilities.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::kQuiet;
-using probes::Log;
-using probes::LogTask;
-using probes::messages;
+using namespace probes;
 using test_support::Tally;
 using workflow::NamedMailboxTask;
 

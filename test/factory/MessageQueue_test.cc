@@ -9,10 +9,7 @@
 #include "workflow/WFMessageQueue.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::CountedSeries;
-using probes::kQuiet;
-using probes::Log;
-using probes::LogTask;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

@@ -7,9 +7,7 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::HeldTask;
-using probes::Log;
-using probes::LogTask;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

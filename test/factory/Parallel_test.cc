@@ -6,11 +6,7 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::CountedSeries;
-using probes::HeldTask;
-using probes::Log;
-using probes::LogTask;
-using probes::series_with;
+using namespace probes;
 using test_support::Tally;
 
 TEST(Parallel, CallbackRunsAfterEverySeries) {

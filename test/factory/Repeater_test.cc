@@ -13,11 +13,7 @@
 #include "kernel/ThreadContext.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::HeldTask;
-using probes::kSpread;
-using probes::Log;
-using probes::LogTask;
-using probes::StackSpread;
+using namespace probes;
 using test_support::Tally;
 using workflow::Runtime;
 using workflow::ThreadContext;

@@ -10,11 +10,7 @@
 #include "workflow/WFResourcePool.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::CountedSeries;
-using probes::HeldTask;
-using probes::kQuiet;
-using probes::Log;
-using probes::LogTask;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

@@ -11,10 +11,7 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/WFTimer.h"
 
-using probes::kQuiet;
-using probes::Log;
-using probes::LogTask;
-using probes::messages;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

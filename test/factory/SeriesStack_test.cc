@@ -8,10 +8,7 @@
 
 // However many tasks follow each other, the stack stays where it is.
 
-using probes::kNestedSpread;
-using probes::kSpread;
-using probes::NotingTask;
-using probes::StackSpread;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

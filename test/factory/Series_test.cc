@@ -8,10 +8,7 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::CountedSeries;
-using probes::HeldTask;
-using probes::Log;
-using probes::LogTask;
+using namespace probes;
 using test_support::Tally;
 
 TEST(Series, RunsInTheOrderOfPushBack) {

@@ -9,10 +9,7 @@
 #include "TaskProbes.h"
 #include "workflow/WFTaskFactory.h"
 
-using probes::HeldTask;
-using probes::Log;
-using probes::LogTask;
-using probes::on_framework_thread;
+using namespace probes;
 using test_support::Tally;
 
 namespace {

@@ -11,6 +11,7 @@
 #include "support/RawServer.h"
 #include "support/Sanitizers.h"
 #include "support/TestServer.h"
+#include "support/Text.h"
 #include "workflow/WFGlobal.h"
 
 // The smallest socket buffers there are, and peers that send and take one byte at a time.
@@ -19,6 +20,7 @@ namespace {
 
 using fault::CutStream;
 using server_test::RawClient;
+using test_support::pattern;
 
 // The size of a buffer; the system rounds it up to the least it has.
 constexpr int kSmallest = 1;
@@ -26,14 +28,6 @@ constexpr int kSmallest = 1;
 void make_tiny(int fd) {
   ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSmallest, sizeof kSmallest);
   ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kSmallest, sizeof kSmallest);
-}
-
-std::string pattern(size_t size) {
-  std::string text(size, '\0');
-  for (size_t i = 0; i < size; i++) {
-    text[i] = static_cast<char>('a' + (i + i / 26) % 26);
-  }
-  return text;
 }
 
 // Whether `text` is a whole reply, or request, with that at its end.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fault/Interrupts.h"
 #include "support/RealFunction.h"
 #include "support/ThreadFaults.h"
 
@@ -18,10 +19,6 @@
 // one source file of a program: its definitions stand before those of the libraries.
 
 namespace fault {
-
-// One call in so many is interrupted (EINTR); 0: none.
-inline std::atomic<unsigned> interrupt_one_in{0};
-inline std::atomic<int> interrupts{0};
 
 // What setting up a ring answers instead; 0: as it is.
 inline std::atomic<int> ring_error{0};
@@ -40,21 +37,6 @@ inline std::atomic<int> spoil_error{0};
 inline std::atomic<int> spoilt{0};
 
 using test_support::threads_left;
-
-inline bool one_in(const std::atomic<unsigned>& n) {
-  static std::atomic<uint32_t> state{1};
-  const unsigned chance = n.load(std::memory_order_relaxed);
-  if (chance == 0) return false;
-  const uint32_t random = state.fetch_add(0x9e3779b9, std::memory_order_relaxed) * 0x85ebca6b;
-  return (random >> 8) % chance == 0;
-}
-
-inline bool interrupted() {
-  if (!one_in(interrupt_one_in)) return false;
-  interrupts++;
-  errno = EINTR;
-  return true;
-}
 
 inline void spoil_completions(struct io_uring* ring) {
   unsigned head;
@@ -78,40 +60,40 @@ int open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  return fault::interrupted() ? -1 : call(path, flags, mode);
+  return fault::is_interrupted_at_random() ? -1 : call(path, flags, mode);
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
   static const auto call = test_support::real_function<ssize_t(int, void*, size_t, off_t)>("pread");
-  return fault::interrupted() ? -1 : call(fd, buffer, size, offset);
+  return fault::is_interrupted_at_random() ? -1 : call(fd, buffer, size, offset);
 }
 
 ssize_t pwrite(int fd, const void* buffer, size_t size, off_t offset) {
   static const auto call =
       test_support::real_function<ssize_t(int, const void*, size_t, off_t)>("pwrite");
-  return fault::interrupted() ? -1 : call(fd, buffer, size, offset);
+  return fault::is_interrupted_at_random() ? -1 : call(fd, buffer, size, offset);
 }
 
 ssize_t preadv(int fd, const struct iovec* vector, int count, off_t offset) {
   static const auto call =
       test_support::real_function<ssize_t(int, const struct iovec*, int, off_t)>("preadv");
-  return fault::interrupted() ? -1 : call(fd, vector, count, offset);
+  return fault::is_interrupted_at_random() ? -1 : call(fd, vector, count, offset);
 }
 
 ssize_t pwritev(int fd, const struct iovec* vector, int count, off_t offset) {
   static const auto call =
       test_support::real_function<ssize_t(int, const struct iovec*, int, off_t)>("pwritev");
-  return fault::interrupted() ? -1 : call(fd, vector, count, offset);
+  return fault::is_interrupted_at_random() ? -1 : call(fd, vector, count, offset);
 }
 
 int fsync(int fd) {
   static const auto call = test_support::real_function<int(int)>("fsync");
-  return fault::interrupted() ? -1 : call(fd);
+  return fault::is_interrupted_at_random() ? -1 : call(fd);
 }
 
 int fdatasync(int fd) {
   static const auto call = test_support::real_function<int(int)>("fdatasync");
-  return fault::interrupted() ? -1 : call(fd);
+  return fault::is_interrupted_at_random() ? -1 : call(fd);
 }
 
 int io_uring_queue_init_params(unsigned entries, struct io_uring* ring,

@@ -11,28 +11,19 @@
 #include "support/Loopback.h"
 #include "support/TempDir.h"
 #include "support/TestServer.h"
+#include "support/Text.h"
 #include "workflow/WFGlobal.h"
 
 // System calls that are interrupted or do less than they were asked for.
 
 namespace {
 
-using server_test::get;
-using server_test::post;
-using server_test::RawClient;
-using server_test::TestServer;
+using namespace server_test;
+using test_support::pattern;
 
 void delayed_echo(WFHttpTask* task) {
   server_test::echo(task);
   series_of(task)->push_back(WFTaskFactory::create_timer_task(500, nullptr));
-}
-
-std::string pattern(size_t size) {
-  std::string text(size, '\0');
-  for (size_t i = 0; i < size; i++) {
-    text[i] = static_cast<char>('a' + (i + i / 26) % 26);
-  }
-  return text;
 }
 
 // Many connections with all kinds of traffic; every reply must be right.

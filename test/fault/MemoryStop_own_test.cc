@@ -17,13 +17,7 @@
 
 namespace {
 
-using server_test::eventually;
-using server_test::get;
-using server_test::NoteServer;
-using server_test::NoteTask;
-using server_test::RawClient;
-using server_test::TestServer;
-using server_test::UdpSocket;
+using namespace server_test;
 
 constexpr long kAll = 1'000'000'000;
 

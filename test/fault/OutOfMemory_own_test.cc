@@ -22,10 +22,7 @@
 
 namespace {
 
-using server_test::get;
-using server_test::RawClient;
-using server_test::TestServer;
-using server_test::TlsClient;
+using namespace server_test;
 
 // How many blocks of large() the reply of "/large" has. They are more bytes than one round of
 // writing takes. Each block costs time, so there are fewer under sanitizers.

@@ -22,10 +22,7 @@ namespace {
 
 using fault::kLargeSize;
 using fault::kSlow;
-using server_test::get;
-using server_test::RawClient;
-using server_test::TestServer;
-using server_test::TlsClient;
+using namespace server_test;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 

@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "fault/Interrupts.h"
 #include "kernel/ThreadContext.h"
 #include "support/RealFunction.h"
 
@@ -24,9 +25,6 @@ inline std::atomic<int> accept_error{0};
 inline std::atomic<int> accept_failures{0};
 inline std::atomic<int> accept_calls{0};
 
-// One call in so many is interrupted (EINTR); 0: none.
-inline std::atomic<unsigned> interrupt_one_in{0};
-inline std::atomic<int> interrupts{0};
 // The error that the next calls of sendmsg(2) and recvmsg(2) answer, so many of each; negative:
 // all.
 inline std::atomic<int> send_error{0};
@@ -59,15 +57,7 @@ inline bool is_interrupted_in_its_turn() {
 }
 
 inline bool interrupted() {
-  if (is_interrupted_in_its_turn()) return true;
-  static std::atomic<uint32_t> state{1};
-  const unsigned one_in = interrupt_one_in.load(std::memory_order_relaxed);
-  if (one_in == 0) return false;
-  const uint32_t random = state.fetch_add(0x9e3779b9, std::memory_order_relaxed) * 0x85ebca6b;
-  if ((random >> 8) % one_in != 0) return false;
-  interrupts.fetch_add(1, std::memory_order_relaxed);
-  errno = EINTR;
-  return true;
+  return is_interrupted_in_its_turn() || is_interrupted_at_random();
 }
 
 // Whether this call is one of those that fail.

@@ -68,12 +68,7 @@ ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
 
 namespace {
 
-using server_test::eventually;
-using server_test::get;
-using server_test::kGet;
-using server_test::RawClient;
-using server_test::TestServer;
-using server_test::Transport;
+using namespace server_test;
 
 constexpr size_t kBlock = 16 * 1024 * 1024;
 constexpr int kBlocks = 6;

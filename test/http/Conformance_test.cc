@@ -26,11 +26,7 @@
 namespace http_conformance {
 namespace {
 
-using server_test::Ending;
-using server_test::HttpReply;
-using server_test::RawClient;
-using server_test::TestServer;
-using server_test::Transport;
+using namespace server_test;
 using Kind = Expectation::Kind;
 
 constexpr const char* kSentinel = "GET /sentinel HTTP/1.1\r\nHost: sentinel\r\n\r\n";

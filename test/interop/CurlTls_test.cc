@@ -8,10 +8,7 @@
 namespace interop_test {
 namespace {
 
-using test_support::Authority;
-using test_support::Certificate;
-using test_support::ProgramResult;
-using test_support::TempDir;
+using namespace test_support;
 
 class CurlTls : public testing::Test {
  protected:

@@ -9,12 +9,7 @@
 namespace interop_test {
 namespace {
 
-using test_support::Authority;
-using test_support::Certificate;
-using test_support::kSanitized;
-using test_support::ProgramResult;
-using test_support::run_program;
-using test_support::TempDir;
+using namespace test_support;
 
 // Under a sanitizer as much takes several times as long.
 std::string scaled(int count) {

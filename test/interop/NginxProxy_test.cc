@@ -13,9 +13,7 @@
 namespace interop_test {
 namespace {
 
-using test_support::Authority;
-using test_support::Certificate;
-using test_support::TempDir;
+using namespace test_support;
 
 constexpr char kKeepAlive[] = "proxy_http_version 1.1; proxy_set_header Connection \"\"; ";
 

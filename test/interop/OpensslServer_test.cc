@@ -16,9 +16,7 @@ namespace {
 
 using client_test::fetch;
 using client_test::Fetched;
-using test_support::Authority;
-using test_support::Certificate;
-using test_support::Program;
+using namespace test_support;
 
 class SslServer : public Program {
  public:

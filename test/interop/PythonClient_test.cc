@@ -9,9 +9,7 @@
 namespace interop_test {
 namespace {
 
-using test_support::Authority;
-using test_support::Certificate;
-using test_support::ProgramResult;
+using namespace test_support;
 
 ProgramResult python(const std::string& script, const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"-I", "-c", script};

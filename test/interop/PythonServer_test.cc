@@ -19,10 +19,7 @@ namespace {
 using client_test::fetch;
 using client_test::Fetched;
 using client_test::FetchOptions;
-using test_support::Authority;
-using test_support::Certificate;
-using test_support::Program;
-using test_support::TempDir;
+using namespace test_support;
 
 class PythonFiles : public testing::TestWithParam<const char*> {
  protected:

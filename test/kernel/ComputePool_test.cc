@@ -15,9 +15,7 @@
 #include "support/Tally.h"
 #include "workflow/detail/Runnable.h"
 
-using test_support::Item;
-using test_support::post;
-using test_support::Tally;
+using namespace test_support;
 using workflow::BlockingScope;
 using workflow::ComputePool;
 using workflow::ComputeQueue;

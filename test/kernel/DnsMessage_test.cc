@@ -17,16 +17,7 @@
 
 namespace {
 
-using test_support::dns_message;
-using test_support::DnsRecord;
-using test_support::kDnsA;
-using test_support::kDnsAaaa;
-using test_support::kDnsCname;
-using test_support::kDnsResponse;
-using test_support::kDnsTxt;
-using test_support::put16;
-using test_support::put32;
-using test_support::set16;
+using namespace test_support;
 using workflow::DnsAnswer;
 using workflow::DnsMessage;
 

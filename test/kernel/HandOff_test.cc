@@ -17,13 +17,7 @@
 #include "support/Item.h"
 #include "support/Tally.h"
 
-using test_support::expect_items_behind_a_blocked_one_run_elsewhere;
-using test_support::Item;
-using test_support::kKept;
-using test_support::post;
-using test_support::post_behind_a_blocked_item;
-using test_support::ShortItems;
-using test_support::Tally;
+using namespace test_support;
 using workflow::BlockingScope;
 using workflow::ComputePool;
 using workflow::HandlerPool;

@@ -20,9 +20,7 @@
 
 // Pools that get more or fewer threads while they work.
 
-using test_support::Item;
-using test_support::Tally;
-using test_support::TestRandom;
+using namespace test_support;
 using workflow::BlockingScope;
 using workflow::ComputePool;
 using workflow::HandlerPool;

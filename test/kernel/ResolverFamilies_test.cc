@@ -8,12 +8,7 @@
 
 namespace {
 
-using test_support::DnsReply;
-using test_support::FakeDnsServer;
-using test_support::Found;
-using test_support::kDnsA;
-using test_support::kDnsAaaa;
-using test_support::kDnsCname;
+using namespace test_support;
 using How = DnsReply::How;
 
 constexpr int kServFail = 2;

@@ -2,10 +2,7 @@
 
 #include "kernel/ResolverKit.h"
 
-using test_support::FakeDnsServer;
-using test_support::Found;
-using test_support::texts_of;
-using test_support::write_file;
+using namespace test_support;
 using workflow::HostsFile;
 using workflow::kNsPerSec;
 using workflow::numeric_host_and_port;

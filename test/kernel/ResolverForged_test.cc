@@ -7,12 +7,7 @@
 
 namespace {
 
-using test_support::DnsReply;
-using test_support::Found;
-using test_support::kDnsA;
-using test_support::kDnsCname;
-using test_support::kDnsTruncated;
-using test_support::set16;
+using namespace test_support;
 
 constexpr size_t kHeader = 12;
 constexpr size_t kFlagsAt = 2;

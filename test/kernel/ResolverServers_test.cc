@@ -5,10 +5,7 @@
 #include "kernel/ResolverKit.h"
 #include "support/UdpSocket.h"
 
-using test_support::Asker;
-using test_support::DnsReply;
-using test_support::FakeDnsServer;
-using test_support::Found;
+using namespace test_support;
 
 // What servers do wrong, and what the resolver makes of it.
 

@@ -9,11 +9,7 @@
 #include "kernel/ThreadContext.h"
 #include "support/TestSeed.h"
 
-using test_support::DnsReply;
-using test_support::FakeDnsServer;
-using test_support::TempDir;
-using test_support::test_seed;
-using test_support::TestRandom;
+using namespace test_support;
 using workflow::HostAddresses;
 using workflow::kNsPerMs;
 using workflow::Resolver;

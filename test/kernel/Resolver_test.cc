@@ -5,9 +5,7 @@
 
 #include "kernel/ResolverKit.h"
 
-using test_support::Asker;
-using test_support::DnsReply;
-using test_support::Found;
+using namespace test_support;
 using workflow::HostAddresses;
 using workflow::kNsPerSec;
 using workflow::Resolver;
@@ -16,8 +14,6 @@ using workflow::ResolveRequest;
 namespace {
 
 using How = DnsReply::How;
-
-class ResolverTest : public test_support::ResolverTest {};
 
 }  // namespace
 

@@ -10,12 +10,7 @@
 // What each byte does in each place. What is accepted and what is refused otherwise is data:
 // test/http/cases, which http/Conformance_test.cc feeds to the parser, too.
 
-using http_feeding::chunked;
-using http_feeding::cut_everywhere;
-using http_feeding::feed;
-using http_feeding::Outcome;
-using http_feeding::with_field;
-using http_feeding::with_line;
+using namespace http_feeding;
 using protocol::HttpRequest;
 
 namespace {

@@ -8,10 +8,7 @@
 // Limits at their edge: the largest that passes, the smallest that does not. The others are in
 // test/http/cases/limits.txt.
 
-using http_feeding::chunked;
-using http_feeding::cut_everywhere;
-using http_feeding::feed;
-using http_feeding::Outcome;
+using namespace http_feeding;
 using protocol::HttpLimits;
 using protocol::HttpRequest;
 

@@ -13,9 +13,7 @@
 
 using http_feeding::body_of;
 using message_kit::append;
-using protocol::HttpMessageHeader;
-using protocol::HttpRequest;
-using protocol::HttpResponse;
+using namespace protocol;
 
 namespace {
 

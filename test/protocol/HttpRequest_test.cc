@@ -10,14 +10,7 @@
 #include "support/TestSeed.h"
 #include "workflow/HttpMessage.h"
 
-using http_feeding::body_of;
-using http_feeding::chunked;
-using http_feeding::cut_everywhere;
-using http_feeding::describe;
-using http_feeding::feed;
-using http_feeding::feed_pieces;
-using http_feeding::Outcome;
-using http_feeding::with_field;
+using namespace http_feeding;
 using message_kit::append;
 using protocol::HttpRequest;
 

@@ -8,11 +8,7 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/HttpUtil.h"
 
-using http_feeding::body_of;
-using http_feeding::cut_everywhere;
-using http_feeding::describe;
-using http_feeding::feed;
-using http_feeding::Outcome;
+using namespace http_feeding;
 using message_kit::append;
 using protocol::HttpResponse;
 

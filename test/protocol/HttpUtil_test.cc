@@ -8,13 +8,7 @@
 
 #include "support/HttpFeeding.h"
 
-using protocol::HttpChunkCursor;
-using protocol::HttpHeaderCursor;
-using protocol::HttpHeaderMap;
-using protocol::HttpMessageHeader;
-using protocol::HttpRequest;
-using protocol::HttpResponse;
-using protocol::HttpUtil;
+using namespace protocol;
 
 namespace {
 

@@ -13,10 +13,7 @@
 #include "workflow/TLVMessage.h"
 
 using message_kit::append;
-using protocol::PackageWrapper;
-using protocol::ProtocolMessage;
-using protocol::ProtocolWrapper;
-using protocol::TLVMessage;
+using namespace protocol;
 
 namespace {
 

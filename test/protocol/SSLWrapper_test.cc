@@ -11,10 +11,7 @@
 #include "workflow/HttpMessage.h"
 #include "workflow/TLVMessage.h"
 
-using protocol::ServerSSLWrapper;
-using protocol::SSLHandshaker;
-using protocol::SSLWrapper;
-using protocol::TLVMessage;
+using namespace protocol;
 using ssl_pair::append_pieces;
 using ssl_pair::Contexts;
 using ssl_pair::encode;

@@ -11,6 +11,7 @@
 
 #include "server/TaskEnds.h"
 #include "support/TestServer.h"
+#include "support/Text.h"
 #include "workflow/WFFacilities.h"
 #include "workflow/WFGlobal.h"
 #include "workflow/WFHttpStream.h"
@@ -21,6 +22,7 @@ namespace server_test {
 namespace {
 
 using std::chrono::milliseconds;
+using test_support::pattern;
 
 // A handle that another thread takes from the server's.
 class Handle {
@@ -41,14 +43,6 @@ class Handle {
   WFHttpStream stream_;
   std::atomic<bool> is_set_{false};
 };
-
-std::string pattern(size_t size) {
-  std::string text(size, '\0');
-  for (size_t i = 0; i < size; i++) {
-    text[i] = static_cast<char>('a' + (i * 31 + i / 977) % 26);
-  }
-  return text;
-}
 
 // The heartbeats that have come; nothing is taken.
 size_t beats_arrived(const RawClient& client) {

@@ -12,27 +12,23 @@
 
 namespace test_support {
 
-namespace {
-
-// Until the other end is closed; false when the time is over.
-bool read_all(int fd, std::string& output, std::chrono::seconds patience) {
-  const auto end = std::chrono::steady_clock::now() + patience;
+ReadEnd read_some(int fd, std::string& output, std::chrono::steady_clock::time_point deadline) {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
+        deadline - std::chrono::steady_clock::now());
     struct pollfd poll_fd = {fd, POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) return false;
-    char buffer[4096];
+    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) {
+      return ReadEnd::kTooLate;
+    }
+    char buffer[65536];
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n > 0) {
       output.append(buffer, static_cast<size_t>(n));
-    } else if (n == 0 || errno != EINTR) {
-      return true;
+      return ReadEnd::kSome;
     }
+    if (n == 0 || errno != EINTR) return ReadEnd::kClosed;
   }
 }
-
-}  // namespace
 
 pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd) {
   std::vector<char*> variables;
@@ -80,7 +76,12 @@ ChildResult run_self(const std::vector<std::string>& environment, std::chrono::s
   const pid_t child = spawn_self(environment, ends[1]);
   ::close(ends[1]);
   if (child > 0) {
-    if (!read_all(ends[0], result.output, patience)) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    ReadEnd end = ReadEnd::kSome;
+    while (end == ReadEnd::kSome) {
+      end = read_some(ends[0], result.output, deadline);
+    }
+    if (end == ReadEnd::kTooLate) {
       ::kill(child, SIGKILL);
     }
     int status = 0;

@@ -21,6 +21,11 @@ ChildResult run_self(const std::vector<std::string>& environment, std::chrono::s
 // writes to stdout goes to `stdout_fd`. Returns -1 if it cannot be started.
 pid_t spawn_self(const std::vector<std::string>& environment, int stdout_fd);
 
+enum class ReadEnd { kSome, kClosed, kTooLate };
+// Waits for bytes of a descriptor and adds them to `output`, unless the other end is closed or the
+// deadline passes first.
+ReadEnd read_some(int fd, std::string& output, std::chrono::steady_clock::time_point deadline);
+
 // Called in the child.
 
 // The value of an environment variable. Empty when it is not set.

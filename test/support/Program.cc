@@ -1,7 +1,6 @@
 #include "support/Program.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "support/ChildProcess.h"
 #include "support/Tally.h"
 
 namespace test_support {
@@ -173,19 +173,7 @@ int Program::exit_code() {
 }
 
 bool Program::read_some(std::chrono::steady_clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
-    struct pollfd poll_fd = {stdout_.get(), POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&poll_fd, 1, static_cast<int>(left.count())) == 0) return false;
-    char buffer[65536];
-    const ssize_t n = ::read(stdout_.get(), buffer, sizeof buffer);
-    if (n > 0) {
-      output_.append(buffer, static_cast<size_t>(n));
-      return true;
-    }
-    if (n == 0 || errno != EINTR) return false;
-  }
+  return test_support::read_some(stdout_.get(), output_, deadline) == ReadEnd::kSome;
 }
 
 int Program::wait_for_end(std::chrono::milliseconds patience) {

@@ -30,6 +30,15 @@ inline size_t count_of(std::string_view text, std::string_view part) {
   return count;
 }
 
+// Returns letters in which no part is soon repeated, so that a piece that is lost or doubled is seen.
+inline std::string pattern(size_t size) {
+  std::string text(size, '\0');
+  for (size_t i = 0; i < size; i++) {
+    text[i] = static_cast<char>('a' + (i * 31 + i / 977) % 26);
+  }
+  return text;
+}
+
 // Returns a chunk of an HTTP body that comes in chunks.
 inline std::string chunk(const std::string& data) {
   char size[32];
