@@ -172,7 +172,8 @@ class SqliteLedger {
     touched_.push_back(name);
     // Only some are due, so that there are some to be cancelled.
     const bool is_due = random_.one_in(2);
-    workflow::ScheduleRequest request = schedule(name, is_due ? now_us : now_us + 1000 * kSecondUs);
+    workflow::ScheduleRequest request =
+        schedule(name, is_due ? now_us : now_us + 100'000 * kSecondUs);
     request.spec.payload.assign(random_.below(2000), 'p');
     states_[name] = State::kEnded;
     timers_[name] = {request.due_us, request.spec.payload, 0, 0};
