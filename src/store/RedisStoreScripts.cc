@@ -9,32 +9,40 @@ namespace {
 constexpr const char* kOpening = R"lua(#!lua flags=allow-oom
 local id, shards, shard, may, server, time, done = unpack(ARGV)
 local meta = KEYS[1]
+if time == '' then
+  local now = redis.call('TIME')
+  time = string.format('%.0f', tonumber(now[1]) * 1000000 + tonumber(now[2]))
+end
 local kind = redis.call('TYPE', meta).ok
 if kind == 'none' then
   for i = 2, #KEYS do
     if redis.call('EXISTS', KEYS[i]) == 1 then return {'other'} end
   end
   if may ~= 'make' then return {'none'} end
-  if time == '' then
-    local now = redis.call('TIME')
-    time = string.format('%.0f', tonumber(now[1]) * 1000000 + tonumber(now[2]))
-  end
   redis.call('HSET', meta, 'layout', '2', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
              'position', '0', 'uses', '0', 'since', time, 'dropped', '0', 'server', server,
-             'complete', '0')
+             'complete', '0', 'time', time)
 elseif kind ~= 'hash' then
   return {'other'}
 end
-local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server')
+local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server', 'time')
 if not found[1] or not found[2] or not found[3] or not found[5] then return {'other'} end
 if found[1] ~= '2' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard then return {'other'} end
+local last = tonumber(found[5])
 if found[6] ~= server then
-  -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch,
-  -- their high bits, rises, so that none is given out twice.
-  local epoch = math.floor(tonumber(found[5]) / 274877906944) + 1
-  redis.call('HSET', meta, 'last', string.format('%.0f', epoch * 274877906944), 'server', server)
+  -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch
+  -- rises, so that none is given out twice: past all that may have been given out since `time`.
+  -- That is less than one number in a microsecond, and 2^30 more if the clocks of the servers
+  -- differ. A store of an earlier version has no `time`. Whatever the clocks say, 2^38 are enough.
+  local since = found[7] and tonumber(time) - tonumber(found[7]) or 274877906944
+  last = last + 1073741824 + math.min(math.max(since, 0), 274877906944)
+end
+-- As in every script.
+if last > 9007197107257344 then return redis.error_reply('USEDUP the numbers are used up') end
+if found[6] ~= server then
+  redis.call('HSET', meta, 'last', string.format('%.0f', last), 'server', server, 'time', time)
 end
 if done == 'done' then redis.call('HSET', meta, 'complete', '1') end
 local now = redis.call('HMGET', meta, 'complete', 'position', 'uses')
@@ -264,7 +272,7 @@ local after = {text('%.0f', last), text('%.0f', position), text('%.0f', uses),
 for n = 1, 5 do
   if after[n] ~= meta[n + 1] then
     call('HSET', META, 'last', after[1], 'position', after[2], 'uses', after[3], 'since', after[4],
-         'dropped', after[5])
+         'dropped', after[5], 'time', NOW)
     break
   end
 end

@@ -39,6 +39,9 @@ inline constexpr const char* kRedisStoreKeys[] = {
 //
 // The progress of a shard is how many requests of users and ends of timers it has seen. It never
 // goes back, unless the server loses something.
+//
+// Both scripts end with the error USEDUP, and change nothing, when Lua could soon not count the
+// numbers and fences of the shard exactly any more.
 const std::string& redis_store_opening();
 
 // Carries out requests. ARGV: 1 the id of the store, 2 the present time, or empty for that of the

@@ -48,7 +48,9 @@ int redis_store_failure(const RedisStoreLink::Reply& reply, std::string* message
   if (reply.error != 0) return refuse_server(reply.error, reply.reason, message);
   if (reply.value.is_error()) {
     const std::string text = reply.value.string_value();
-    return refuse_server(RedisStoreError::of(text).error, "Redis: " + text, message);
+    const int error = RedisStoreError::of(text).error;
+    const char* const hint = error == EOVERFLOW ? ": make another store, in another namespace" : "";
+    return refuse_server(error, "Redis: " + text + hint, message);
   }
   return 0;
 }

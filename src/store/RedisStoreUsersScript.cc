@@ -167,7 +167,11 @@ local function settle_answers()
   call_with_all('HSET', ORDER, order_later)
   answers_later, order_later = {}, {}
 end
--- The places of a session are numbers without a gap.
+-- There are at most so many sessions, and all together have at most so many times `remembered`
+-- answers. How many there are is read when it is needed.
+local MAX_SESSIONS, FULL_SESSIONS = 256, 4
+local all_answers, all_sessions
+-- The places of a session are numbers without a gap. Returns whether it has any left.
 local function forget_first(id, session, most)
   settle_answers()
   local places, keys = {}, {}
@@ -181,39 +185,50 @@ local function forget_first(id, session, most)
   end
   call_with_all('HDEL', ORDER, places)
   call_with_all('HDEL', ANSWERS, keys)
-  session.count = session.count - #places
+  session.count, session.changed = session.count - #places, true
+  all_answers = all_answers - #places
   return session.count > 0
+end
+-- Forgets so many answers of the session that was used the longest ago, and itself with the last.
+local function forget_oldest(most)
+  local oldest = call('ZRANGE', USED, 0, 0)[1]
+  if forget_first(oldest, session_of(oldest), most) then return end
+  call('HDEL', SESSIONS, oldest)
+  call('ZREM', USED, oldest)
+  sessions[oldest], all_sessions, dropped = nil, all_sessions - 1, true
 end
 local function remember(id, number, packed)
   if remembered == 0 then return end
   local session = session_of(id)
+  if not all_answers then
+    all_answers, all_sessions = call('HLEN', ORDER), call('ZCARD', USED)
+  end
   if not session.known then
-    if call('ZCARD', USED) >= 1000 then
-      local oldest = call('ZRANGE', USED, 0, 0)[1]
-      local its = session_of(oldest)
-      while forget_first(oldest, its, 1000) do end
-      call('HDEL', SESSIONS, oldest)
-      call('ZREM', USED, oldest)
-      sessions[oldest] = nil
-      dropped = true
-    end
-    session.known = true
+    session.known, all_sessions = true, all_sessions + 1
     if dropped then session.forgotten = number end  -- it may have been dropped earlier
   end
-  if not session.changed then
-    session.changed = true
+  if not session.used then
+    session.used = true
     uses = uses + 1
     call('ZADD', USED, uses, id)
   end
-  session.place, session.count = session.place + 1, session.count + 1
+  session.place, session.count, session.changed = session.place + 1, session.count + 1, true
+  all_answers = all_answers + 1
   answers[id .. number] = packed
   answers_later[#answers_later + 1] = id .. number
   answers_later[#answers_later + 1] = packed
   order_later[#order_later + 1] = id .. session.place
   order_later[#order_later + 1] = number
-  local over = session.count - remembered
-  -- Some more may be kept, so that many can be forgotten at once.
-  if over > math.floor(remembered / 100) then forget_first(id, session, math.min(over, 1000)) end
+  -- Some more may be kept, so that many can be forgotten at once. No request has to forget very
+  -- many: what is left over is for the next ones.
+  local some_more, over = math.floor(remembered / 100), session.count - remembered
+  if over > some_more then forget_first(id, session, math.min(over, 1000)) end
+  over = all_answers - FULL_SESSIONS * remembered
+  if all_sessions > MAX_SESSIONS then
+    forget_oldest(1000)
+  elseif over > some_more then
+    forget_oldest(math.min(over, 1000))
+  end
 end
 local function flush_sessions()
   for id, session in pairs(sessions) do
