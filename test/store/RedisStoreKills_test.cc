@@ -225,7 +225,7 @@ using Kills = std::vector<steady_clock::time_point>;
 // answers are `age` old.
 Kills kill_in_mid_load(RedisServer& server, std::vector<std::unique_ptr<User>>& users,
                        milliseconds age) {
-  const auto rounds = test_support::env_number("WORKFLOW_TEST_ROUNDS", 3);
+  const auto rounds = test_support::env_number("WORKFLOW_TEST_ROUNDS", 8);
   TestRandom random(test_support::test_seed(), 0);
   std::atomic<bool> stop{false};
   std::atomic<size_t> answered{0};
