@@ -61,14 +61,15 @@ function requests.F(arguments) return for_user('failed', unpack(arguments)) end
 -- Asks for an answer.
 function requests.A(arguments)
   local id, number = unpack(arguments)
-  local earlier = earlier_answer(id .. number)
+  local key = id .. number
+  local earlier = earlier_answer(key, id, number)
   if earlier == '' then return {'no'} end
   if earlier then return {'yes', (select(2, unpacked_answer(earlier)))} end
   local session = session_of(id)
   local forgotten = dropped
   if session.known then forgotten = number <= session.forgotten end
   if forgotten or remembered == 0 then return {'forgotten'} end
-  remember(id, number, '')
+  remember(key, id, number, '')
   return {'no'}
 end
 
@@ -242,15 +243,21 @@ end
 
 -- What many requests look for is read at once.
 local order, runs, keys, at_first = {}, {}, {}, 9
+local may_be_remembered = {A = true, S = true, C = true, R = true, F = true}
 while ARGV[at_first] do
   local letter, count = ARGV[at_first], tonumber(ARGV[at_first + 1])
-  local arguments = {}
-  for n = 1, count do arguments[n] = ARGV[at_first + 1 + n] end
+  local arguments
+  if count < 100 then
+    arguments = {unpack(ARGV, at_first + 2, at_first + 1 + count)}
+  else
+    arguments = {}
+    for n = 1, count do arguments[n] = ARGV[at_first + 1 + n] end
+  end
   order[#order + 1] = {letter, arguments}
   if letter == 'E' then
     runs[#runs + 1] = arguments[1]
-  elseif letter == 'A' or ((letter == 'S' or letter == 'C' or letter == 'R' or letter == 'F') and
-         arguments[2] ~= '') then
+  elseif may_be_remembered[letter] and arguments[2] ~= '' and
+         may_have_answer(arguments[1], arguments[2]) then
     keys[#keys + 1] = arguments[1] .. arguments[2]
   end
   at_first = at_first + 2 + count

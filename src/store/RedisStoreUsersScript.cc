@@ -147,30 +147,43 @@ local function session_of(id)
   local session = sessions[id]
   if not session then
     local packed = call('HGET', SESSIONS, id)
-    session = {known = packed and true or false, count = 0, place = 0, forgotten = ''}
-    if packed then session.count, session.place, session.forgotten = cmsgpack.unpack(packed) end
+    session = {known = false, count = 0, place = 0, forgotten = '', highest = ''}
+    if packed then
+      session.known = true
+      session.count, session.place, session.forgotten, session.highest = cmsgpack.unpack(packed)
+    end
     sessions[id] = session
   end
   return session
 end
 -- Session and number to the answer, or false; and what is not written yet of the two hashes.
-local answers, answers_later, order_later = {}, {}, {}
+local answers, answers_later, order_later, later_fields = {}, {}, {}, 0
+-- Most requests have a higher number than all that their session has asked: then there is no
+-- answer. (The record of an earlier version does not say which was the highest.)
+local function may_have_answer(id, number)
+  local highest = session_of(id).highest
+  return not highest or number <= highest
+end
 local function fetch_answers(keys)
   for i, answer in ipairs(get_all(ANSWERS, keys)) do answers[keys[i]] = answer end
 end
-local function earlier_answer(key)
-  if answers[key] == nil then fetch_answers({key}) end
+local function earlier_answer(key, id, number)
+  local answer = answers[key]
+  if answer ~= nil then return answer end
+  if not may_have_answer(id, number) then return false end
+  fetch_answers({key})
   return answers[key]
 end
 local function settle_answers()
   call_with_all('HSET', ANSWERS, answers_later)
   call_with_all('HSET', ORDER, order_later)
-  answers_later, order_later = {}, {}
+  answers_later, order_later, later_fields = {}, {}, 0
 end
 -- There are at most so many sessions, and all together have at most so many times `remembered`
 -- answers. How many there are is read when it is needed.
 local MAX_SESSIONS, FULL_SESSIONS = 256, 4
 local all_answers, all_sessions
+local some_more = math.floor(remembered / 100)
 -- The places of a session are numbers without a gap. Returns whether it has any left.
 local function forget_first(id, session, most)
   settle_answers()
@@ -197,7 +210,7 @@ local function forget_oldest(most)
   call('ZREM', USED, oldest)
   sessions[oldest], all_sessions, dropped = nil, all_sessions - 1, true
 end
-local function remember(id, number, packed)
+local function remember(key, id, number, packed)
   if remembered == 0 then return end
   local session = session_of(id)
   if not all_answers then
@@ -214,14 +227,15 @@ local function remember(id, number, packed)
   end
   session.place, session.count, session.changed = session.place + 1, session.count + 1, true
   all_answers = all_answers + 1
-  answers[id .. number] = packed
-  answers_later[#answers_later + 1] = id .. number
-  answers_later[#answers_later + 1] = packed
-  order_later[#order_later + 1] = id .. session.place
-  order_later[#order_later + 1] = number
+  local highest = session.highest
+  if highest and number > highest then session.highest = number end
+  answers[key] = packed
+  answers_later[later_fields + 1], answers_later[later_fields + 2] = key, packed
+  order_later[later_fields + 1], order_later[later_fields + 2] = id .. session.place, number
+  later_fields = later_fields + 2
   -- Some more may be kept, so that many can be forgotten at once. No request has to forget very
   -- many: what is left over is for the next ones.
-  local some_more, over = math.floor(remembered / 100), session.count - remembered
+  local over = session.count - remembered
   if over > some_more then forget_first(id, session, math.min(over, 1000)) end
   over = all_answers - FULL_SESSIONS * remembered
   if all_sessions > MAX_SESSIONS then
@@ -233,15 +247,17 @@ end
 local function flush_sessions()
   for id, session in pairs(sessions) do
     if session.changed then
-      call('HSET', SESSIONS, id, cmsgpack.pack(session.count, session.place, session.forgotten))
+      call('HSET', SESSIONS, id, cmsgpack.pack(session.count, session.place, session.forgotten,
+                                               session.highest))
     end
   end
 end
 
 -- An answer as it is remembered. Most are about one timer at most, and tables take long to pack.
 local function packed_answer(what, result)
+  if #result == 3 then return cmsgpack.pack(what, result[1], result[2], result[3]) end
   if #result > 4 then return cmsgpack.pack(what, result) end
-  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(result[4] or {}))
+  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(result[4]))
 end
 local function unpacked_answer(packed)
   local p = {cmsgpack.unpack(packed)}
@@ -251,7 +267,8 @@ end
 
 local function for_user(what, id, number, ...)
   if number == '' then return users[what](...) end
-  local earlier = earlier_answer(id .. number)
+  local key = id .. number
+  local earlier = earlier_answer(key, id, number)
   if earlier == '' then return {'used', '', 0} end
   if earlier then
     local asked, answered = unpacked_answer(earlier)
@@ -259,7 +276,7 @@ local function for_user(what, id, number, ...)
   end
   local result = users[what](...)
   -- What was not stored for want of memory may be tried again.
-  if result[1] ~= 'full' then remember(id, number, packed_answer(what, result)) end
+  if result[1] ~= 'full' then remember(key, id, number, packed_answer(what, result)) end
   return result
 end
 )lua";

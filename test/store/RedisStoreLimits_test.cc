@@ -187,6 +187,34 @@ class Remembering {
     EXPECT_EQ(question.found, failure.error == 0);
     return failure.error;
   }
+  // Asks for a request that never came.
+  int error_of_ask(uint64_t session, uint64_t number) {
+    AskRequest question;
+    question.asked = {session, number};
+    StoreFailure failure;
+    EXPECT_TRUE(carry_out(*backend_, question, &failure));
+    EXPECT_FALSE(question.found);
+    return failure.error;
+  }
+  int error_of_schedule(uint64_t session, uint64_t number) {
+    StoreRequest request;
+    request.id = {session, number};
+    request.what = timer("a", kNeverUs);
+    StoreRequest* const requests[] = {&request};
+    EXPECT_TRUE(backend_->execute(requests));
+    return request.failure.error;
+  }
+  // Leaves the first three parts of what is known about a session.
+  void make_older(uint64_t session) {
+    const std::string digits = std::to_string(session);
+    const std::string script =
+        "local a, b, c = cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])) "
+        "return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(a, b, c))";
+    EXPECT_EQ(run(server_.url(), {"EVAL", script, "1", "{app:0}:sessions",
+                                  std::string(16 - digits.size(), '0') + digits})
+                  .text,
+              "0");
+  }
   std::string count(const std::string& command, const std::string& key) {
     return run(server_.url(), {command, "{app:0}:" + key}).text;
   }
@@ -218,6 +246,28 @@ TEST(RedisStore, SessionsAreForgottenWhenThereAreVeryMany) {
   EXPECT_EQ(store.error_of(2, 1), ENODATA);
   EXPECT_EQ(store.error_of(46, 1), ENODATA);
   EXPECT_EQ(store.count("ZCARD", "used"), "256");
+}
+
+// A session's record has its highest number, so that not every request has to look for an answer.
+TEST(RedisStore, ARequestOfAnyNumberGetsItsEarlierAnswer) {
+  Remembering store(100);
+  store.ask_for(1, 1, 5);
+  store.ask_for(1, 1, 3);
+  EXPECT_EQ(store.count("HLEN", "timers"), "2");
+  for (const uint64_t number : {3, 5}) {
+    store.ask_for(1, 1, number);
+  }
+  EXPECT_EQ(store.count("HLEN", "timers"), "2");
+  // The record of an earlier version does not have it.
+  store.make_older(1);
+  for (const uint64_t number : {7, 3, 5, 7}) {
+    store.ask_for(1, 1, number);
+  }
+  EXPECT_EQ(store.count("HLEN", "timers"), "3");
+  // A number that was asked for and not found is used up, also a higher one.
+  EXPECT_EQ(store.error_of_ask(1, 9), 0);
+  EXPECT_EQ(store.error_of_schedule(1, 9), ECANCELED);
+  EXPECT_EQ(store.count("HLEN", "timers"), "3");
 }
 
 TEST(RedisStore, AllSessionsTogetherRememberFourTimesAsMuch) {
