@@ -194,6 +194,7 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
       failure_.message = "Redis: the store is closed";
     }
   } else {
+    nodes_.look_for_logs();
     nodes_.begin();
     keep_news();
   }
@@ -201,6 +202,7 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
     redis_store_clear(request);
   }
   receipt_ = nodes_.receipt(false);
+  said_fsync_ = said_fsync_ || (failure_.error == 0 && receipt_.level == WFStoreReceipt::kFsync);
   has_waited_ = false;
   size_t done = 0;
   while (failure_.error == 0 && done < requests.size()) {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kFirstPauseUs = 2'000;
 constexpr int64_t kMaxPauseUs = 50'000;
+constexpr int64_t kLookUs = 1'000'000;
 
 int64_t steady_us() {
   return system_clock().now_ns() / 1000;
@@ -78,6 +79,7 @@ RedisStoreNode* RedisStoreNodes::add_node(const RedisUrl& url, int* error, std::
     }
     return nullptr;
   }
+  node->read_us = steady_us();
   nodes_.push_back(std::move(node));
   return nodes_.back().get();
 }
@@ -240,6 +242,21 @@ bool RedisStoreNodes::are_still_masters() {
   return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
     return !node->was_used || topology.has(node->url.server);
   });
+}
+
+void RedisStoreNodes::look_for_logs() {
+  for (const auto& node : nodes_) {
+    const int64_t now_us = steady_us();
+    if (!node->about.is_rewriting || now_us < node->read_us + kLookUs) continue;
+    node->read_us = now_us;
+    RedisStoreServer present;
+    std::string message;
+    // If the server is not the same any more, the next script finds out.
+    if (present.read(node->link, place_.kind, &message) == 0 &&
+        present.identity == node->about.identity) {
+      node->about = present;
+    }
+  }
 }
 
 WFStoreReceipt RedisStoreNodes::receipt(bool waits) {

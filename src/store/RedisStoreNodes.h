@@ -30,6 +30,7 @@ struct RedisStoreNode {
   bool has_shards = false;   // see set_shards()
   bool was_used = false;     // since begin()
   bool has_replicas = true;  // enough of them had everything when they were waited for
+  int64_t read_us = 0;       // when `about` was read last, by the monotonic clock
 };
 
 // The masters of a store, each with a connection, and which shard is where: one server, the master
@@ -80,6 +81,8 @@ class RedisStoreNodes {
   // If so, asks the Sentinels or nodes that know whether the servers that were used are masters,
   // and then the servers whether they still are what they were.
   bool is_still_right();
+  // Reads the receipts again of servers whose log was being rewritten, at most once a second.
+  void look_for_logs();
   // Waits until as many replicas as the place says have what the servers know that were used, or
   // for a moment. Returns what an answer survives: the least of what it does on each server.
   WFStoreReceipt receipt(bool waits);

@@ -11,7 +11,7 @@ namespace workflow {
 //    What is in the server for a timer in `changed` or `erased` is out of date.
 // 2. `later` has the members of sorted sets that are not written yet. Whoever reads such a set
 //    calls settle() first, or looks into `later` as well. The same holds for `ended_later`,
-//    `ring_later`, `answers_later` and the `numbers` of a session.
+//    `ring_later`, `answers_later` and `order_later`.
 // 3. All is written when the script ends.
 extern const char* const kRedisStoreTimers;
 

@@ -9,34 +9,40 @@ namespace {
 constexpr const char* kOpening = R"lua(#!lua flags=allow-oom
 local id, shards, shard, may, server, time, done = unpack(ARGV)
 local meta = KEYS[1]
+if time == '' then
+  local now = redis.call('TIME')
+  time = string.format('%.0f', tonumber(now[1]) * 1000000 + tonumber(now[2]))
+end
 local kind = redis.call('TYPE', meta).ok
 if kind == 'none' then
   for i = 2, #KEYS do
     if redis.call('EXISTS', KEYS[i]) == 1 then return {'other'} end
   end
   if may ~= 'make' then return {'none'} end
-  if time == '' then
-    local now = redis.call('TIME')
-    time = string.format('%.0f', tonumber(now[1]) * 1000000 + tonumber(now[2]))
-  end
-  redis.call('HSET', meta, 'layout', '3', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
+  redis.call('HSET', meta, 'layout', '2', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
              'position', '0', 'uses', '0', 'since', time, 'dropped', '0', 'server', server,
-             'complete', '0')
+             'complete', '0', 'time', time)
 elseif kind ~= 'hash' then
   return {'other'}
 end
-local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server')
+local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server', 'time')
 if not found[1] or not found[2] or not found[3] or not found[5] then return {'other'} end
--- In layout 2 each remembered request had a place of its own in its session. The scripts read both.
-if found[1] ~= '2' and found[1] ~= '3' then return {'layout', found[1]} end
+if found[1] ~= '2' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard then return {'other'} end
-if found[1] == '2' then redis.call('HSET', meta, 'layout', '3') end
+local last = tonumber(found[5])
 if found[6] ~= server then
-  -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch,
-  -- their high bits, rises, so that none is given out twice.
-  local epoch = math.floor(tonumber(found[5]) / 274877906944) + 1
-  redis.call('HSET', meta, 'last', string.format('%.0f', epoch * 274877906944), 'server', server)
+  -- Another server, or the same one after a restart, may have lost the latest numbers. The epoch
+  -- rises, so that none is given out twice: past all that may have been given out since `time`.
+  -- That is less than one number in a microsecond, and 2^30 more if the clocks of the servers
+  -- differ. A store of an earlier version has no `time`. Whatever the clocks say, 2^38 are enough.
+  local since = found[7] and tonumber(time) - tonumber(found[7]) or 274877906944
+  last = last + 1073741824 + math.min(math.max(since, 0), 274877906944)
+end
+-- As in every script.
+if last > 9007197107257344 then return redis.error_reply('USEDUP the numbers are used up') end
+if found[6] ~= server then
+  redis.call('HSET', meta, 'last', string.format('%.0f', last), 'server', server, 'time', time)
 end
 if done == 'done' then redis.call('HSET', meta, 'complete', '1') end
 local now = redis.call('HMGET', meta, 'complete', 'position', 'uses')
@@ -46,21 +52,24 @@ return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])
 // The other requests, and the main part.
 constexpr const char* kOthers = R"lua(
 local requests = {}
--- Each takes its arguments as a table, because unpack() cannot return many thousands, but for those
--- of users: they are in ARGV, from `first` to `past`.
-local users_requests = {S = 'schedule', C = 'cancel', R = 'reschedule', F = 'failed'}
+-- Each takes its arguments as one table, because unpack() cannot return many thousands.
+function requests.S(arguments) return for_user('schedule', unpack(arguments)) end
+function requests.C(arguments) return for_user('cancel', unpack(arguments)) end
+function requests.R(arguments) return for_user('reschedule', unpack(arguments)) end
+function requests.F(arguments) return for_user('failed', unpack(arguments)) end
 
 -- Asks for an answer.
 function requests.A(arguments)
   local id, number = unpack(arguments)
-  local earlier = earlier_answer(id, number)
+  local key = id .. number
+  local earlier = earlier_answer(key, id, number)
   if earlier == '' then return {'no'} end
   if earlier then return {'yes', (select(2, unpacked_answer(earlier)))} end
   local session = session_of(id)
   local forgotten = dropped
   if session.known then forgotten = number <= session.forgotten end
   if forgotten or remembered == 0 then return {'forgotten'} end
-  remember(id, number, '')
+  remember(key, id, number, '')
   return {'no'}
 end
 
@@ -233,33 +242,32 @@ function requests.K(arguments)
 end
 
 -- What many requests look for is read at once.
-local starts, runs, keys, start = {}, {}, {}, 9
-while ARGV[start] do
-  local letter = ARGV[start]
-  starts[#starts + 1] = start
-  if letter == 'E' then
-    runs[#runs + 1] = ARGV[start + 2]
-  elseif letter == 'A' or users_requests[letter] then
-    local id, number = ARGV[start + 2], ARGV[start + 3]
-    if number ~= '' and may_be_known(id, number) then keys[#keys + 1] = id .. number end
+local order, runs, keys, at_first = {}, {}, {}, 9
+local may_be_remembered = {A = true, S = true, C = true, R = true, F = true}
+while ARGV[at_first] do
+  local letter, count = ARGV[at_first], tonumber(ARGV[at_first + 1])
+  local arguments
+  if count < 100 then
+    arguments = {unpack(ARGV, at_first + 2, at_first + 1 + count)}
+  else
+    arguments = {}
+    for n = 1, count do arguments[n] = ARGV[at_first + 1 + n] end
   end
-  start = start + 2 + tonumber(ARGV[start + 1])
+  order[#order + 1] = {letter, arguments}
+  if letter == 'E' then
+    runs[#runs + 1] = arguments[1]
+  elseif may_be_remembered[letter] and arguments[2] ~= '' and
+         may_have_answer(arguments[1], arguments[2]) then
+    keys[#keys + 1] = arguments[1] .. arguments[2]
+  end
+  at_first = at_first + 2 + count
 end
-if #runs > 0 then fetch(runs) end
-if #keys > 0 then fetch_answers(keys) end
+fetch(runs)
+fetch_answers(keys)
 
 local replies = {text('%.0f', now), ''}
-for i, start in ipairs(starts) do
-  local letter, first = ARGV[start], start + 2
-  local past = start + 1 + tonumber(ARGV[start + 1])
-  local user = users_requests[letter]
-  if user then
-    replies[i + 2] = for_user(user, first, past)
-  else
-    local arguments = {}
-    for n = first, past do arguments[n - first + 1] = ARGV[n] end
-    replies[i + 2] = requests[letter](arguments)
-  end
+for i, request in ipairs(order) do
+  replies[i + 2] = requests[request[1]](request[2])
   trim_ended()
 end
 flush()
@@ -271,7 +279,7 @@ local after = {text('%.0f', last), text('%.0f', position), text('%.0f', uses),
 for n = 1, 5 do
   if after[n] ~= meta[n + 1] then
     call('HSET', META, 'last', after[1], 'position', after[2], 'uses', after[3], 'since', after[4],
-         'dropped', after[5])
+         'dropped', after[5], 'time', NOW)
     break
   end
 end

@@ -22,8 +22,7 @@ inline constexpr const char* kRedisStoreKeys[] = {
     "ended",     // a hash: name to the latest timer that has ended
     "ring",      // a list: the timers that have ended, the oldest first
     "answers",   // a hash: session and number of a request to its answer; empty: used up
-    "order",     // a hash: session and place, a number without gaps, to the numbers of the
-                 // requests that one call has remembered
+    "order",     // a hash: session and place, a number without gaps, to the number of a request
     "sessions",  // a hash: session to what is known about it, packed
     "used",      // a sorted set: the sessions in the order in which they were used last
     // Never there. While a slot of a Cluster moves, a server runs a script only if it has all of
@@ -40,6 +39,9 @@ inline constexpr const char* kRedisStoreKeys[] = {
 //
 // The progress of a shard is how many requests of users and ends of timers it has seen. It never
 // goes back, unless the server loses something.
+//
+// Both scripts end with the error USEDUP, and change nothing, when Lua could soon not count the
+// numbers and fences of the shard exactly any more.
 const std::string& redis_store_opening();
 
 // Carries out requests. ARGV: 1 the id of the store, 2 the present time, or empty for that of the

@@ -25,6 +25,15 @@ std::string command_of(std::initializer_list<std::string_view> parts) {
   return wire;
 }
 
+// The value of a setting in what CONFIG GET has said; empty if it does not say.
+std::string setting(const protocol::RedisValue& settings, std::string_view name) {
+  if (!settings.is_array()) return {};
+  for (size_t i = 0; i + 1 < settings.arr_size(); i += 2) {
+    if (settings[i].string_value() == name) return settings[i + 1].string_value();
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string redis_info_field(const std::string& info, const std::string& name) {
@@ -39,7 +48,9 @@ int redis_store_failure(const RedisStoreLink::Reply& reply, std::string* message
   if (reply.error != 0) return refuse_server(reply.error, reply.reason, message);
   if (reply.value.is_error()) {
     const std::string text = reply.value.string_value();
-    return refuse_server(RedisStoreError::of(text).error, "Redis: " + text, message);
+    const int error = RedisStoreError::of(text).error;
+    const char* const hint = error == EOVERFLOW ? ": make another store, in another namespace" : "";
+    return refuse_server(error, "Redis: " + text + hint, message);
   }
   return 0;
 }
@@ -52,7 +63,7 @@ RedisStoreError RedisStoreError::of(const std::string& text) {
       {"NOSTORE", EILSEQ},  {"OOM", ENOSPC},         {"LOADING", EAGAIN},    {"BUSY", EAGAIN},
       {"READONLY", EROFS},  {"MISCONF", EIO},        {"MASTERDOWN", EAGAIN}, {"NOREPLICAS", EAGAIN},
       {"NOAUTH", EACCES},   {"NOSCRIPT", EAGAIN},    {"MOVED", EAGAIN},      {"ASK", EAGAIN},
-      {"TRYAGAIN", EAGAIN}, {"CLUSTERDOWN", EAGAIN}, {"NEWSERVER", EAGAIN},
+      {"TRYAGAIN", EAGAIN}, {"CLUSTERDOWN", EAGAIN}, {"NEWSERVER", EAGAIN},  {"USEDUP", EOVERFLOW},
   };
   const std::string_view code = std::string_view(text).substr(0, text.find(' '));
   for (const auto& refusal : kRefusals) {
@@ -89,9 +100,32 @@ int RedisStoreServer::read_mode(const std::string& mode, RedisStorePlace::Kind k
       message);
 }
 
+void RedisStoreServer::read_receipt(const std::string& info, const protocol::RedisValue& settings) {
+  // A server may refuse to say how it syncs.
+  const std::string fsync = setting(settings, "appendfsync");
+  const bool logs = redis_info_field(info, "aof_enabled") != "0" && fsync != "no";
+  // Nothing is synced while a child process writes a snapshot or a new log, however long that
+  // takes.
+  const bool pauses = setting(settings, "no-appendfsync-on-rewrite") == "yes";
+  receipt = {};
+  if (!logs || pauses) {
+    receipt.level = WFStoreReceipt::kMemory;
+  } else if (fsync == "everysec") {
+    receipt.level = WFStoreReceipt::kEverySecond;
+  } else if (fsync == "always") {
+    receipt.level = WFStoreReceipt::kFsync;
+  }
+  is_rewriting = receipt.level > WFStoreReceipt::kMemory &&
+                 (redis_info_field(info, "aof_rewrite_in_progress") == "1" ||
+                  redis_info_field(info, "aof_rewrite_scheduled") == "1");
+  if (is_rewriting) {
+    receipt.level = WFStoreReceipt::kMemory;
+  }
+}
+
 int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {
-  const std::vector<RedisStoreLink::Reply> replies = link.ask(
-      std::vector<std::string>{command_of({"INFO"}), command_of({"CONFIG", "GET", "appendfsync"})});
+  const std::vector<RedisStoreLink::Reply> replies = link.ask(std::vector<std::string>{
+      command_of({"INFO"}), command_of({"CONFIG", "GET", "*appendfsync*"})});
   if (const int error = redis_store_failure(replies[0], message)) return error;
   if (replies[1].error != 0) return redis_store_failure(replies[1], message);
   const std::string info = replies[0].value.string_value();
@@ -120,17 +154,7 @@ int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std
   }
   identity = redis_info_field(info, "run_id") + "/" + redis_info_field(info, "master_replid");
 
-  // A server may refuse to say how it syncs.
-  const protocol::RedisValue& sync = replies[1].value;
-  const std::string fsync = sync.arr_size() == 2 ? sync[1].string_value() : "";
-  receipt = {};
-  if (redis_info_field(info, "aof_enabled") == "0" || fsync == "no") {
-    receipt.level = WFStoreReceipt::kMemory;
-  } else if (fsync == "everysec") {
-    receipt.level = WFStoreReceipt::kEverySecond;
-  } else if (fsync == "always") {
-    receipt.level = WFStoreReceipt::kFsync;
-  }
+  read_receipt(info, replies[1].value);
   return 0;
 }
 

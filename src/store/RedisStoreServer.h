@@ -15,6 +15,9 @@ struct RedisStoreServer {
   // also changes when the server gets its first replica.
   std::string identity;
   WFStoreReceipt receipt;
+  // The receipt is kMemory only because the log is being rewritten. It may be the first log, which
+  // counts for nothing before it is whole.
+  bool is_rewriting = false;
 
   // Reads the configuration, and refuses a server that cannot keep a store. Returns 0, or an errno
   // value and a message of one line.
@@ -22,6 +25,8 @@ struct RedisStoreServer {
 
  private:
   int read_mode(const std::string& mode, RedisStorePlace::Kind kind, std::string* message) const;
+  // `settings`: what CONFIG GET has said.
+  void read_receipt(const std::string& info, const protocol::RedisValue& settings);
 };
 
 // What an error of the server means.

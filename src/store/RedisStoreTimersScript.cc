@@ -14,7 +14,8 @@ if meta[1] ~= ARGV[1] then return redis.error_reply('NOSTORE the store is not th
 if meta[7] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
 local last, position, uses = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[4])
 local since, dropped = tonumber(meta[5]), meta[6] == '1'
-
+-- Lua counts exactly up to 2^53. That leaves 2^31 numbers, more than one script can give out.
+if last > 9007197107257344 then return redis.error_reply('USEDUP the numbers are used up') end
 local now = tonumber(ARGV[2])
 if not now then
   local time = call('TIME')

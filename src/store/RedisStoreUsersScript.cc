@@ -141,160 +141,142 @@ function users.failed(name, remove)
   return {'', '', #numbers}
 end
 
--- The answers that are remembered. A session counts its places: what one call has remembered for it
--- has one place in the hash ORDER, which holds the numbers of these requests, 20 digits each.
-local kDigits = 20
+-- The answers that are remembered.
 local sessions = {}
 local function session_of(id)
   local session = sessions[id]
   if not session then
     local packed = call('HGET', SESSIONS, id)
-    -- `newest`: no greater number was remembered, or asked for, as long as the session is known.
-    session = {known = packed and true or false, count = 0, place = 0, forgotten = '', newest = '',
-               first = 1, numbers = {}}
+    session = {known = false, count = 0, place = 0, forgotten = '', highest = ''}
     if packed then
-      local newest, first
-      session.count, session.place, session.forgotten, newest, first = cmsgpack.unpack(packed)
-      -- Earlier versions wrote neither: each request had a place.
-      session.newest = newest or string.rep('9', kDigits)
-      session.first = first or session.place - session.count + 1
+      session.known = true
+      session.count, session.place, session.forgotten, session.highest = cmsgpack.unpack(packed)
     end
     sessions[id] = session
   end
   return session
 end
--- Session and number to the answer, or false; and what is not written yet.
-local answers, answers_later = {}, {}
+-- Session and number to the answer, or false; and what is not written yet of the two hashes.
+local answers, answers_later, order_later, later_fields = {}, {}, {}, 0
+-- Most requests have a higher number than all that their session has asked: then there is no
+-- answer. (The record of an earlier version does not say which was the highest.)
+local function may_have_answer(id, number)
+  local highest = session_of(id).highest
+  return not highest or number <= highest
+end
 local function fetch_answers(keys)
   for i, answer in ipairs(get_all(ANSWERS, keys)) do answers[keys[i]] = answer end
 end
--- Most numbers are greater than all before. The server need not look for those.
-local function may_be_known(id, number)
-  return number <= session_of(id).newest
-end
-local function earlier_answer(id, number)
-  if not may_be_known(id, number) then return false end
-  local key = id .. number
-  if answers[key] == nil then fetch_answers({key}) end
+local function earlier_answer(key, id, number)
+  local answer = answers[key]
+  if answer ~= nil then return answer end
+  if not may_have_answer(id, number) then return false end
+  fetch_answers({key})
   return answers[key]
 end
 local function settle_answers()
   call_with_all('HSET', ANSWERS, answers_later)
-  answers_later = {}
+  call_with_all('HSET', ORDER, order_later)
+  answers_later, order_later, later_fields = {}, {}, 0
 end
-local function settle_numbers(id, session)
-  if #session.numbers == 0 then return end
-  session.place = session.place + 1
-  call('HSET', ORDER, id .. session.place, table.concat(session.numbers))
-  session.numbers = {}
-end
--- Forgets the oldest answers of the session, so many at most. Returns whether there are more.
+-- There are at most so many sessions, and all together have at most so many times `remembered`
+-- answers. How many there are is read when it is needed.
+local MAX_SESSIONS, FULL_SESSIONS = 256, 4
+local all_answers, all_sessions
+local some_more = math.floor(remembered / 100)
+-- The places of a session are numbers without a gap. Returns whether it has any left.
 local function forget_first(id, session, most)
   settle_answers()
-  settle_numbers(id, session)
-  local keys, gone = {}, {}
-  while #keys < most and session.first <= session.place do
-    local place = id .. session.first
-    local numbers = call('HGET', ORDER, place)
-    local past = math.min(#numbers, (most - #keys) * kDigits)
-    for first = 1, past, kDigits do
-      local number = string.sub(numbers, first, first + kDigits - 1)
-      local key = id .. number
-      keys[#keys + 1] = key
-      answers[key] = false
-      if number > session.forgotten then session.forgotten = number end
-    end
-    if past < #numbers then
-      call('HSET', ORDER, place, string.sub(numbers, past + 1))
-    else
-      gone[#gone + 1] = place
-      session.first = session.first + 1
-    end
+  local places, keys = {}, {}
+  for i = 1, math.min(most, session.count) do
+    places[i] = id .. (session.place - session.count + i)
   end
-  call_with_all('HDEL', ORDER, gone)
+  for i, number in ipairs(get_all(ORDER, places)) do
+    keys[i] = id .. number
+    answers[keys[i]] = false
+    if number > session.forgotten then session.forgotten = number end
+  end
+  call_with_all('HDEL', ORDER, places)
   call_with_all('HDEL', ANSWERS, keys)
-  session.count = session.count - #keys
+  session.count, session.changed = session.count - #places, true
+  all_answers = all_answers - #places
   return session.count > 0
 end
-local function remember(id, number, packed)
+-- Forgets so many answers of the session that was used the longest ago, and itself with the last.
+local function forget_oldest(most)
+  local oldest = call('ZRANGE', USED, 0, 0)[1]
+  if forget_first(oldest, session_of(oldest), most) then return end
+  call('HDEL', SESSIONS, oldest)
+  call('ZREM', USED, oldest)
+  sessions[oldest], all_sessions, dropped = nil, all_sessions - 1, true
+end
+local function remember(key, id, number, packed)
   if remembered == 0 then return end
   local session = session_of(id)
+  if not all_answers then
+    all_answers, all_sessions = call('HLEN', ORDER), call('ZCARD', USED)
+  end
   if not session.known then
-    if call('ZCARD', USED) >= 1000 then
-      local oldest = call('ZRANGE', USED, 0, 0)[1]
-      local its = session_of(oldest)
-      while forget_first(oldest, its, 1000) do end
-      call('HDEL', SESSIONS, oldest)
-      call('ZREM', USED, oldest)
-      sessions[oldest] = nil
-      dropped = true
-    end
-    session.known = true
+    session.known, all_sessions = true, all_sessions + 1
     if dropped then session.forgotten = number end  -- it may have been dropped earlier
   end
-  if not session.changed then
-    session.changed = true
+  if not session.used then
+    session.used = true
     uses = uses + 1
     call('ZADD', USED, uses, id)
   end
-  session.count = session.count + 1
-  session.numbers[#session.numbers + 1] = number
-  if number > session.newest then session.newest = number end
-  local key, n = id .. number, #answers_later
+  session.place, session.count, session.changed = session.place + 1, session.count + 1, true
+  all_answers = all_answers + 1
+  local highest = session.highest
+  if highest and number > highest then session.highest = number end
   answers[key] = packed
-  answers_later[n + 1], answers_later[n + 2] = key, packed
+  answers_later[later_fields + 1], answers_later[later_fields + 2] = key, packed
+  order_later[later_fields + 1], order_later[later_fields + 2] = id .. session.place, number
+  later_fields = later_fields + 2
+  -- Some more may be kept, so that many can be forgotten at once. No request has to forget very
+  -- many: what is left over is for the next ones.
   local over = session.count - remembered
-  -- Some more may be kept, so that many can be forgotten at once.
-  if over > math.floor(remembered / 100) then forget_first(id, session, math.min(over, 1000)) end
+  if over > some_more then forget_first(id, session, math.min(over, 1000)) end
+  over = all_answers - FULL_SESSIONS * remembered
+  if all_sessions > MAX_SESSIONS then
+    forget_oldest(1000)
+  elseif over > some_more then
+    forget_oldest(math.min(over, 1000))
+  end
 end
 local function flush_sessions()
   for id, session in pairs(sessions) do
     if session.changed then
-      settle_numbers(id, session)
       call('HSET', SESSIONS, id, cmsgpack.pack(session.count, session.place, session.forgotten,
-                                               session.newest, session.first))
+                                               session.highest))
     end
   end
 end
 
--- An answer as it is remembered. It takes long to pack one, so the two most frequent answers, to a
--- schedule and to a cancel that has won one timer, are a letter and the number of the timer. What is
--- packed never begins with these letters.
+-- An answer as it is remembered. Most are about one timer at most, and tables take long to pack.
 local function packed_answer(what, result)
+  if #result == 3 then return cmsgpack.pack(what, result[1], result[2], result[3]) end
   if #result > 4 then return cmsgpack.pack(what, result) end
-  local first = result[4]
-  if result[1] == '' then
-    if what == 'schedule' and not first then return 'S' .. result[2] end
-    if what == 'cancel' and first and first[1] == 'won' and first[6] == 0 then
-      return 'C' .. first[2]
-    end
-  end
-  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(first or {}))
+  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(result[4]))
 end
 local function unpacked_answer(packed)
-  local letter = string.sub(packed, 1, 1)
-  if letter == 'S' then return 'schedule', {'', string.sub(packed, 2), 0} end
-  if letter == 'C' then
-    return 'cancel', {'', '', 0, {'won', string.sub(packed, 2), '', '', '', 0, '', ''}}
-  end
   local p = {cmsgpack.unpack(packed)}
   if type(p[2]) == 'table' then return p[1], p[2] end
   return p[1], {p[2], p[3], p[4], #p > 4 and {unpack(p, 5)} or nil}
 end
 
--- The request is in ARGV, from `first` to `past`: session, number, and what users[what] takes.
-local function for_user(what, first, past)
-  local id, number = ARGV[first], ARGV[first + 1]
-  if number == '' then return users[what](unpack(ARGV, first + 2, past)) end
-  local earlier = earlier_answer(id, number)
+local function for_user(what, id, number, ...)
+  if number == '' then return users[what](...) end
+  local key = id .. number
+  local earlier = earlier_answer(key, id, number)
   if earlier == '' then return {'used', '', 0} end
   if earlier then
     local asked, answered = unpacked_answer(earlier)
     return asked == what and answered or {'another', '', 0}
   end
-  local result = users[what](unpack(ARGV, first + 2, past))
+  local result = users[what](...)
   -- What was not stored for want of memory may be tried again.
-  if result[1] ~= 'full' then remember(id, number, packed_answer(what, result)) end
+  if result[1] ~= 'full' then remember(key, id, number, packed_answer(what, result)) end
   return result
 end
 )lua";

@@ -21,7 +21,7 @@
 namespace store_test {
 
 // Between the numbers and fences of one epoch and the next.
-inline constexpr uint64_t kEpoch = uint64_t{1} << 38;
+inline constexpr uint64_t kEpoch = uint64_t{1} << 30;
 
 // Opens a store; null with what went wrong.
 inline std::unique_ptr<workflow::StoreBackend> try_to_open(

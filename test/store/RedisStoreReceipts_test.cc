@@ -148,6 +148,41 @@ TEST(RedisStoreReceipts, ALogThatIsSyncedEverySecondMayLoseItsEnd) {
   EXPECT_GT(ask(*backend, timer("a", kNeverUs), 3).timer, last);
 }
 
+// With this setting nothing is synced while a child process saves.
+TEST(RedisStoreReceipts, ALogThatIsNotSyncedDuringASaveIsMemory) {
+  for (const char* fsync : {"always", "everysec"}) {
+    RedisServer server({.arguments = {"--appendonly", "yes", "--appendfsync", fsync,
+                                      "--no-appendfsync-on-rewrite", "yes"}});
+    EXPECT_EQ(open_backend(url_of(server))->receipt().to_string(), "memory") << fsync;
+  }
+}
+
+TEST(RedisStoreReceipts, TheFirstLogCountsOnlyWhenItIsWhole) {
+  RedisServer server({.arguments = {"--appendfsync", "always"}});
+  const auto set = [&server](const std::string& name, const std::string& value) {
+    return run(server.url(), {"CONFIG", "SET", name, value}).text;
+  };
+  const auto backend = open_backend(url_of(server));
+  ask(*backend, timer("a", kNeverUs), 1);
+  EXPECT_EQ(backend->receipt().to_string(), "memory");
+  // The child that writes it takes 20 s for each key, until it is ended.
+  ASSERT_EQ(set("rdb-key-save-delay", "20000000"), "OK");
+  ASSERT_EQ(set("appendonly", "yes"), "OK");
+  EXPECT_THAT(run(server.url(), {"INFO"}).value.string_value(), HasSubstr("aof_enabled:1"));
+  const auto other = open_backend(url_of(server), 2);
+  ask(*other, timer("b", kNeverUs), 1);
+  EXPECT_EQ(other->receipt().to_string(), "memory");
+  // Then the log is whole. A store that is open finds out.
+  ASSERT_EQ(set("appendonly", "no"), "OK");
+  ASSERT_EQ(set("rdb-key-save-delay", "0"), "OK");
+  ASSERT_EQ(set("appendonly", "yes"), "OK");
+  uint64_t number = 2;
+  EXPECT_TRUE(eventually([&] {
+    ask(*other, timer("c", kNeverUs), number++);
+    return other->receipt().to_string() == "fsync";
+  }));
+}
+
 TEST(RedisStoreTls, AStoreIsOverTls) {
   test_support::Authority authority;
   RedisServer server({.on = RedisServer::On::kTls,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/Eventually.h"
+#include "support/RedisServer.h"
 #include "support/TempDir.h"
 #include "support/Text.h"
 #include "support/TutorialProgram.h"
@@ -37,6 +38,26 @@ struct StoreUrl {
     return store;
   }
 };
+
+// The tutorials that share a store do so in a file and in a Redis.
+class SharedStore : public testing::TestWithParam<const char*> {
+ protected:
+  SharedStore() {
+    if (GetParam() == std::string("redis")) {
+      server_ = std::make_unique<redis_test::RedisServer>();
+      store_.url = server_->url() + "&namespace=shared";
+    }
+  }
+
+  std::unique_ptr<redis_test::RedisServer> server_;
+  StoreUrl store_;
+};
+using Tutorial23 = SharedStore;
+using Tutorial24 = SharedStore;
+
+std::string name_of(const testing::TestParamInfo<const char*>& info) {
+  return info.param;
+}
 
 size_t files_in(const std::string& folder) {
   size_t n = 0;
@@ -79,19 +100,18 @@ TEST(Tutorial22, SaysWhyAStoreCannotBeOpened) {
   EXPECT_EQ(program.exit_code(), 1);
 }
 
-TEST(Tutorial23, WorkersFinishWhatAKilledOneHasBegun) {
-  StoreUrl store;
+TEST_P(Tutorial23, WorkersFinishWhatAKilledOneHasBegun) {
   TempDir expired;
   // This worker takes an hour for each order, so it is at work when it is killed.
-  Program killed("tutorial-23-order_expiry", {store.url, "work", expired.path(""), "3600000"});
+  Program killed("tutorial-23-order_expiry", {store_.url, "work", expired.path(""), "3600000"});
   ASSERT_TRUE(killed.prints("working\n"));
-  Program shop("tutorial-23-order_expiry", {store.url, "place", "40", "0"});
+  Program shop("tutorial-23-order_expiry", {store_.url, "place", "40", "0"});
   ASSERT_TRUE(killed.prints(": begins, attempt 1\n"));
   std::vector<std::unique_ptr<Program>> workers;
   for (int i = 0; i < 2; i++) {
     workers.push_back(std::make_unique<Program>(
         "tutorial-23-order_expiry",
-        std::vector<std::string>{store.url, "work", expired.path(""), "0"}));
+        std::vector<std::string>{store_.url, "work", expired.path(""), "0"}));
     ASSERT_TRUE(workers.back()->prints("working\n"));
   }
   EXPECT_EQ(shop.exit_code(), 0);
@@ -114,37 +134,38 @@ TEST(Tutorial23, WorkersFinishWhatAKilledOneHasBegun) {
     EXPECT_EQ(count_of(output, order + ": expired, attempt 2\n"), 1U) << order << "\n" << output;
   }
   EXPECT_EQ(count_of(killed.output(), "expired"), 0U) << killed.output();
-  Program pay("tutorial-23-order_expiry", {store.url, "pay", begun.at(0)});
+  Program pay("tutorial-23-order_expiry", {store_.url, "pay", begun.at(0)});
   EXPECT_EQ(pay.exit_code(), 1);
   EXPECT_EQ(pay.output(), begun.at(0) + ": too late: it has expired\n");
 }
 
-TEST(Tutorial23, OrdersThatArePaidDoNotExpire) {
-  StoreUrl store;
-  Program shop("tutorial-23-order_expiry", {store.url, "place", "2", "3600"});
+TEST_P(Tutorial23, OrdersThatArePaidDoNotExpire) {
+  Program shop("tutorial-23-order_expiry", {store_.url, "place", "2", "3600"});
   EXPECT_EQ(shop.exit_code(), 0);
   const std::vector<std::pair<std::string, std::string>> asked = {
       {"order-1", "paid in time"}, {"order-1", "paid before"}, {"order-3", "no such order"}};
   for (const auto& [order, answer] : asked) {
-    Program pay("tutorial-23-order_expiry", {store.url, "pay", order});
+    Program pay("tutorial-23-order_expiry", {store_.url, "pay", order});
     EXPECT_EQ(pay.exit_code(), answer == "paid in time" ? 0 : 1);
     EXPECT_EQ(pay.output(), order + ": " + answer + "\n");
   }
-  EXPECT_EQ(store.open()->count("").count, 1U);
+  EXPECT_EQ(store_.open()->count("").count, 1U);
 }
 
-TEST(Tutorial24, OneOfAllProcessesRunsEachDate) {
-  StoreUrl url;
+INSTANTIATE_TEST_SUITE_P(Stores, Tutorial23, testing::Values("sqlite", "redis"), name_of);
+
+TEST_P(Tutorial24, OneOfAllProcessesRunsEachDate) {
+  constexpr size_t kProcesses = 10;
   std::vector<std::unique_ptr<Program>> programs;
-  for (int i = 0; i < 3; i++) {
-    programs.push_back(std::make_unique<Program>("tutorial-24-nightly_job",
-                                                 std::vector<std::string>{url.url, "* * * * * *"}));
+  for (size_t i = 0; i < kProcesses; i++) {
+    programs.push_back(std::make_unique<Program>(
+        "tutorial-24-nightly_job", std::vector<std::string>{store_.url, "* * * * * *"}));
     EXPECT_TRUE(programs.back()->prints(i == 0 ? "stored it\n" : "it is there\n"));
   }
   // The timer moves to its next date when a date was run.
   std::set<std::chrono::system_clock::time_point> dates;
   {
-    const auto store = url.open();
+    const auto store = store_.open();
     EXPECT_TRUE(eventually([&] {
       const WFStoreResult listed = store->list("the nightly job");
       if (listed.timers.size() == 1) {
@@ -162,8 +183,9 @@ TEST(Tutorial24, OneOfAllProcessesRunsEachDate) {
   const auto nights = matches_of(output, R"(the night of ([^,]*), attempt 1\n)");
   EXPECT_GE(nights.size(), 3U) << output;
   EXPECT_EQ(std::set<std::string>(nights.begin(), nights.end()).size(), nights.size()) << output;
-  EXPECT_EQ(count_of(output, "\n"), nights.size() + 3) << output;
+  EXPECT_EQ(count_of(output, "\n"), nights.size() + kProcesses) << output;
 }
+INSTANTIATE_TEST_SUITE_P(Stores, Tutorial24, testing::Values("sqlite", "redis"), name_of);
 
 TEST(StorePage, ShowsTheCodeThatIsTested) {
   const std::string root = SOURCE_TREE;

@@ -1,0 +1,330 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "store/RedisStoreKit.h"
+#include "store/StoreBackend.h"
+#include "support/Eventually.h"
+#include "support/RedisServer.h"
+#include "support/TestSeed.h"
+
+// Servers that are killed while they are at work. What the receipts say is compared with what is
+// left. WORKFLOW_TEST_ROUNDS sets how often each server is killed.
+
+namespace {
+
+using redis_test::RedisServer;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using store_test::ask;
+using store_test::claim_request;
+using store_test::open_backend;
+using store_test::reopens;
+using store_test::timer;
+using store_test::url_of;
+using test_support::eventually;
+using test_support::TestRandom;
+using workflow::AskRequest;
+using workflow::CancelRequest;
+using workflow::ClaimRequest;
+using workflow::FinishRequest;
+using workflow::kNeverUs;
+using workflow::ListRequest;
+using workflow::ScheduleRequest;
+using workflow::StoreBackend;
+using workflow::StoreRequest;
+
+// What a user knows about a timer.
+struct Known {
+  enum class Fate {
+    kNever,    // refused, or asked for and not found
+    kStored,   // a request has succeeded that stored it
+    kEnded,    // a cancel or an acknowledgement has succeeded
+    kUnclear,  // an acknowledgement was under way
+  };
+  Fate fate = Fate::kNever;
+  // When the request was sent that decided it, and when its answer was there.
+  steady_clock::time_point asked;
+  steady_clock::time_point answered;
+
+  bool may_be_lost_by(steady_clock::time_point kill) const {
+    return asked <= kill && kill <= answered + std::chrono::seconds(2);
+  }
+};
+
+// Asks one store for one thing after the other, whatever becomes of the server, and notes what it
+// is told.
+class User {
+ public:
+  User(std::string url, uint64_t session, std::string receipt)
+      : session_(session),
+        receipt_(std::move(receipt)),
+        random_(test_support::test_seed(), session),
+        backend_(open_backend(url, session)) {}
+
+  void work(const std::atomic<bool>& stop, std::atomic<size_t>& answered) {
+    while (!stop) {
+      std::vector<StoreRequest> batch = next_batch();
+      std::vector<StoreRequest*> pointers;
+      for (StoreRequest& request : batch) {
+        pointers.push_back(&request);
+      }
+      asked_ = steady_clock::now();
+      const bool works = backend_->execute(pointers);
+      if (works) {
+        EXPECT_EQ(backend_->receipt().to_string(), receipt_);
+      } else if (!reopens(*backend_)) {
+        ADD_FAILURE() << "the store does not open again";
+        return;
+      }
+      for (StoreRequest& request : batch) {
+        take(request);
+      }
+      answered += works ? batch.size() : 0;
+    }
+  }
+
+  const std::map<std::string, Known>& timers() const { return timers_; }
+  // All numbers of timers and all fences that it was told.
+  const std::vector<uint64_t>& numbers() const { return numbers_; }
+  const std::vector<std::string>& started() const { return started_; }
+  // How the runs of this store have ended, whichever store has stored their timers.
+  const std::vector<std::pair<std::string, Known>>& ended() const { return ended_; }
+
+ private:
+  std::vector<StoreRequest> next_batch() {
+    std::vector<StoreRequest> batch(1 + random_.below(20));
+    for (StoreRequest& request : batch) {
+      const bool cancels = !waiting_.empty() && random_.one_in(3);
+      if (cancels) {
+        const size_t chosen = random_.below(waiting_.size());
+        request.what = store_test::cancel_request(waiting_[chosen]);
+        waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
+      } else {
+        const bool is_due = random_.one_in(3);
+        const std::string name = (is_due ? "due/" : "never/") + std::to_string(session_) + "/" +
+                                 std::to_string(++names_);
+        request.what = timer(name, is_due ? 1 : kNeverUs);
+      }
+      request.id = {session_, ++requests_};
+    }
+    for (const workflow::RunId& run : std::exchange(runs_, {})) {
+      FinishRequest finish;
+      finish.run = run;
+      batch.emplace_back().what = finish;
+    }
+    batch.emplace_back().what = claim_request(5);
+    return batch;
+  }
+
+  bool is_synced() const { return receipt_ == "fsync"; }
+  Known known(Known::Fate fate) const { return {fate, asked_, steady_clock::now()}; }
+
+  // A request that is in doubt is asked for, until there is an answer.
+  bool was_done(const StoreRequest& request) {
+    if (request.failure.error == 0) return true;
+    if (!request.failure.in_doubt) return false;
+    AskRequest question;
+    question.asked = request.id;
+    workflow::StoreFailure failure;
+    while (!store_test::carry_out(*backend_, question, &failure)) {
+      if (!reopens(*backend_)) {
+        ADD_FAILURE() << "the store does not open again";
+        return false;
+      }
+    }
+    EXPECT_EQ(failure.error, 0) << failure.message;
+    return question.found;
+  }
+
+  void take(StoreRequest& request) {
+    if (auto* schedule = std::get_if<ScheduleRequest>(&request.what)) {
+      const bool stored = was_done(request);
+      timers_[schedule->spec.name] = known(stored ? Known::Fate::kStored : Known::Fate::kNever);
+      if (stored && schedule->due_us == kNeverUs) {
+        waiting_.push_back(schedule->spec.name);
+      }
+      if (request.failure.error == 0) {
+        numbers_.push_back(schedule->timer);
+      }
+    } else if (auto* cancel = std::get_if<CancelRequest>(&request.what)) {
+      if (is_synced() && request.failure.error == 0) {
+        EXPECT_EQ(cancel->answers.at(0).verdict, WFStoreVerdict::kWon) << cancel->name;
+      }
+      if (was_done(request)) {
+        timers_[cancel->name] = known(Known::Fate::kEnded);
+      } else {
+        waiting_.push_back(cancel->name);
+      }
+    } else if (auto* finish = std::get_if<FinishRequest>(&request.what)) {
+      // A finish has no id that could be asked for. It is not accepted if the claim was lost.
+      const bool is_sure = request.failure.error == 0 && finish->accepted;
+      if (is_synced() && request.failure.error == 0) {
+        EXPECT_TRUE(finish->accepted);
+      }
+      ended_.emplace_back(running_.at(finish->run.fence),
+                          known(is_sure ? Known::Fate::kEnded : Known::Fate::kUnclear));
+    } else if (auto* claim = std::get_if<ClaimRequest>(&request.what)) {
+      if (request.failure.error != 0) return;
+      for (const ClaimRequest::Claimed& claimed : claim->claimed) {
+        numbers_.push_back(claimed.run.fence);
+        started_.push_back(claimed.spec.name);
+        running_[claimed.run.fence] = claimed.spec.name;
+        runs_.push_back(claimed.run);
+      }
+    }
+  }
+
+  const uint64_t session_;
+  const std::string receipt_;
+  TestRandom random_;
+  const std::unique_ptr<StoreBackend> backend_;
+  steady_clock::time_point asked_;  // the present batch
+  uint64_t requests_ = 0;
+  uint64_t names_ = 0;
+  std::map<std::string, Known> timers_;
+  std::vector<std::string> waiting_;  // those that are never due, and stored
+  std::vector<workflow::RunId> runs_;
+  std::map<uint64_t, std::string> running_;  // fence to name
+  std::vector<uint64_t> numbers_;
+  std::vector<std::string> started_;
+  std::vector<std::pair<std::string, Known>> ended_;
+};
+
+std::set<std::string> all_names(StoreBackend& backend) {
+  std::set<std::string> names;
+  ListRequest list;
+  list.max = 10'000;
+  do {
+    list.timers.clear();
+    list = ask(backend, list);
+    for (const WFStoreInfo& info : list.timers) {
+      names.insert(info.name);
+      list.after_name = info.name;
+      list.after_timer = info.timer;
+    }
+  } while (list.more);
+  return names;
+}
+
+using Kills = std::vector<steady_clock::time_point>;
+
+// Kills the server `rounds` times while both users are at work. A kill waits until the first
+// answers are `age` old.
+Kills kill_in_mid_load(RedisServer& server, std::vector<std::unique_ptr<User>>& users,
+                       milliseconds age) {
+  const auto rounds = test_support::env_number("WORKFLOW_TEST_ROUNDS", 8);
+  TestRandom random(test_support::test_seed(), 0);
+  std::atomic<bool> stop{false};
+  std::atomic<size_t> answered{0};
+  std::vector<std::thread> threads;
+  for (const auto& user : users) {
+    threads.emplace_back([&stop, &answered, &user] { user->work(stop, answered); });
+  }
+  Kills kills;
+  for (int64_t round = 0; round < rounds; round++) {
+    const size_t enough = answered + 1 + random.below(500);
+    const auto began = steady_clock::now();
+    EXPECT_TRUE(eventually(
+        [&] { return answered >= enough && (round > 0 || steady_clock::now() - began > age); }));
+    kills.push_back(steady_clock::now());
+    server.signal(SIGKILL);
+    server.stop();
+    server.start();
+  }
+  const size_t enough = answered + 1;
+  EXPECT_TRUE(eventually([&] { return answered >= enough; }));
+  stop = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return kills;
+}
+
+// What everybody knows together.
+std::map<std::string, Known> known_to_all(const std::vector<std::unique_ptr<User>>& users) {
+  std::map<std::string, Known> timers;
+  for (const auto& user : users) {
+    timers.insert(user->timers().begin(), user->timers().end());
+  }
+  for (const auto& user : users) {
+    for (const auto& [name, known] : user->ended()) {
+      timers.at(name) = known;
+    }
+  }
+  return timers;
+}
+
+void expect_all_different(const std::vector<std::unique_ptr<User>>& users) {
+  std::vector<uint64_t> numbers;
+  for (const auto& user : users) {
+    numbers.insert(numbers.end(), user->numbers().begin(), user->numbers().end());
+  }
+  std::sort(numbers.begin(), numbers.end());
+  const auto twice = std::adjacent_find(numbers.begin(), numbers.end());
+  EXPECT_EQ(twice, numbers.end()) << *twice << " was given out twice";
+}
+
+std::vector<std::unique_ptr<User>> two_users(const RedisServer& server, const char* receipt) {
+  std::vector<std::unique_ptr<User>> users;
+  for (uint64_t session = 1; session <= 2; session++) {
+    users.push_back(
+        std::make_unique<User>(url_of(server, "&namespace=app&shards=2"), session, receipt));
+  }
+  return users;
+}
+
+TEST(RedisStoreReceipts, WhatWasSyncedSurvivesKillsInMidLoad) {
+  RedisServer server(store_test::durable());
+  auto users = two_users(server, "fsync");
+  kill_in_mid_load(server, users, milliseconds(0));
+  const std::set<std::string> stored =
+      all_names(*open_backend(url_of(server, "&namespace=app"), 3));
+  for (const auto& [name, known] : known_to_all(users)) {
+    if (known.fate == Known::Fate::kUnclear) continue;
+    EXPECT_EQ(stored.contains(name), known.fate == Known::Fate::kStored) << name;
+  }
+  expect_all_different(users);
+  // No lease has ended, so nothing has started twice.
+  std::vector<std::string> started;
+  for (const auto& user : users) {
+    started.insert(started.end(), user->started().begin(), user->started().end());
+  }
+  EXPECT_FALSE(started.empty());
+  std::sort(started.begin(), started.end());
+  EXPECT_EQ(std::adjacent_find(started.begin(), started.end()), started.end());
+}
+
+TEST(RedisStoreReceipts, OnlyTheLastTwoSecondsAreLostWhenSyncedEverySecond) {
+  RedisServer server({.arguments = {"--appendonly", "yes", "--appendfsync", "everysec"}});
+  auto users = two_users(server, "everysec");
+  const Kills kills = kill_in_mid_load(server, users, milliseconds(2500));
+  const std::set<std::string> stored =
+      all_names(*open_backend(url_of(server, "&namespace=app"), 3));
+  size_t certain = 0;
+  for (const auto& [name, known] : known_to_all(users)) {
+    if (known.fate == Known::Fate::kUnclear) continue;
+    if (known.fate != Known::Fate::kNever) {
+      const auto loses_it = [&known = known](auto kill) { return known.may_be_lost_by(kill); };
+      if (std::any_of(kills.begin(), kills.end(), loses_it)) continue;
+      certain++;
+    }
+    EXPECT_EQ(stored.contains(name), known.fate == Known::Fate::kStored) << name;
+  }
+  EXPECT_GT(certain, 0U);
+  expect_all_different(users);
+}
+
+}  // namespace

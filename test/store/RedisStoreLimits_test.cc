@@ -1,0 +1,386 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "store/BackendAround.h"
+#include "store/RedisStoreKit.h"
+#include "store/StoreBackend.h"
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+#include "support/FakeRedis.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
+
+// Where a store in a Redis comes to an end: numbers, what is remembered, servers that are too old,
+// messages that never arrive.
+
+namespace {
+
+using redis_test::RedisServer;
+using redis_test::run;
+using std::chrono::hours;
+using std::chrono::seconds;
+using store_test::ask;
+using store_test::carry_out;
+using store_test::kEpoch;
+using store_test::names;
+using store_test::open_backend;
+using store_test::reopens;
+using store_test::timer;
+using store_test::url_of;
+using store_test::why_not;
+using test_support::eventually;
+using testing::HasSubstr;
+using workflow::AskRequest;
+using workflow::ClaimRequest;
+using workflow::kNeverUs;
+using workflow::ScheduleRequest;
+using workflow::StoreBackend;
+using workflow::StoreBackendOptions;
+using workflow::StoreFailure;
+using workflow::StoreRequest;
+
+constexpr const char* kOneShard = "&namespace=app&shards=1";
+constexpr const char* kMeta = "{app:0}:meta";
+
+std::string field(const RedisServer& server, const std::string& name) {
+  return run(server.url(), {"HGET", kMeta, name}).value.string_value();
+}
+void set_field(const RedisServer& server, const std::string& name, const std::string& value) {
+  EXPECT_EQ(run(server.url(), {"HSET", kMeta, name, value}).text, "0");
+}
+
+// --- numbers ---
+
+TEST(RedisStore, NumbersThatAreUsedUpAreRefused) {
+  RedisServer server;
+  const std::string url = url_of(server, kOneShard);
+  const auto backend = open_backend(url);
+  ask(*backend, timer("a", kNeverUs));
+  constexpr uint64_t kExact = uint64_t{1} << 53;
+  constexpr uint64_t kLast = kExact - (uint64_t{1} << 31);
+  const std::string overflow = std::to_string(EOVERFLOW) + " ";
+
+  // The last one that is given out, and no more.
+  set_field(server, "last", std::to_string(kLast));
+  EXPECT_EQ(ask(*backend, timer("b", kNeverUs)).timer, kLast + 1);
+  const std::string before = run(server.url(), {"HGETALL", kMeta}).text;
+  for (const char* name : {"c", "d"}) {
+    ScheduleRequest refused = timer(name, kNeverUs);
+    StoreFailure failure;
+    EXPECT_FALSE(carry_out(*backend, refused, &failure, 1));
+    EXPECT_EQ(failure.error, EOVERFLOW);
+    EXPECT_FALSE(failure.in_doubt);
+    EXPECT_THAT(failure.message, HasSubstr("the numbers are used up"));
+    std::string message;
+    EXPECT_EQ(backend->reopen(&message), EOVERFLOW);
+    EXPECT_THAT(message, HasSubstr("make another store"));
+  }
+  EXPECT_THAT(why_not(url), HasSubstr(overflow));
+  EXPECT_EQ(run(server.url(), {"HGETALL", kMeta}).text, before);
+  EXPECT_EQ(run(server.url(), {"ZCARD", "{app:0}:names"}).text, "2");
+
+  // The epoch does not rise beyond that, either.
+  const std::string high = std::to_string(kLast - kEpoch);
+  set_field(server, "last", high);
+  EXPECT_EQ(why_not(url), "open");
+  set_field(server, "server", "another one");
+  EXPECT_THAT(why_not(url), HasSubstr(overflow));
+  EXPECT_EQ(field(server, "last"), high);
+  EXPECT_EQ(field(server, "server"), "another one");
+
+  set_field(server, "last", "10");
+  std::string message;
+  EXPECT_EQ(backend->reopen(&message), 0) << message;
+  EXPECT_EQ(names(*backend), (std::vector<std::string>{"a", "b"}));
+}
+
+// Each rise takes as much as may have been given out meanwhile, and not much more.
+TEST(RedisStore, AnEpochRisesAsFarAsItMust) {
+  RedisServer server;
+  const std::string url = url_of(server, kOneShard);
+  open_backend(url);
+  const auto risen = [&] {
+    set_field(server, "server", "another one");
+    const uint64_t before = std::stoull(field(server, "last"));
+    EXPECT_EQ(why_not(url), "open");
+    return std::stoull(field(server, "last")) - before;
+  };
+  for (int i = 0; i < 100; i++) {
+    const uint64_t rise = risen();
+    EXPECT_GE(rise, kEpoch);
+    EXPECT_LT(rise, 2 * kEpoch);
+  }
+  // The latest state that is known is an hour old.
+  constexpr uint64_t kHour = 3'600'000'000;
+  set_field(server, "time", std::to_string(std::stoull(field(server, "time")) - kHour));
+  const uint64_t rise = risen();
+  EXPECT_GE(rise, kHour + kEpoch);
+  EXPECT_LT(rise, kHour + 2 * kEpoch);
+  // The clock was wrong, or goes backwards.
+  constexpr uint64_t kMost = uint64_t{1} << 38;
+  set_field(server, "time", "1");
+  EXPECT_EQ(risen(), kMost + kEpoch);
+  set_field(server, "time", "9007199254740992");
+  EXPECT_EQ(risen(), kEpoch);
+  // An earlier version has made the store.
+  run(server.url(), {"HDEL", kMeta, "time"});
+  EXPECT_EQ(risen(), kMost + kEpoch);
+  EXPECT_LT(risen(), 2 * kEpoch);
+}
+
+TEST(RedisStore, WhatIsGivenOutIsNotedWithItsTime) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, kOneShard));
+  set_field(server, "time", "1");
+  names(*backend);
+  EXPECT_EQ(field(server, "time"), "1");
+  const int64_t before_us = backend->now_us();
+  ask(*backend, timer("a", kNeverUs));
+  EXPECT_NEAR(static_cast<double>(std::stoll(field(server, "time"))),
+              static_cast<double>(before_us), 6e7);
+}
+
+// --- what is remembered ---
+
+class Remembering {
+ public:
+  explicit Remembering(size_t remembered) {
+    StoreBackendOptions options;
+    options.session = 1;
+    options.remembered = remembered;
+    std::string why;
+    backend_ = store_test::try_to_open(url_of(server_, kOneShard), options, &why);
+    EXPECT_NE(backend_, nullptr) << why;
+  }
+
+  // One request of each of these sessions, in their order.
+  void ask_for(uint64_t first, uint64_t last, uint64_t number) {
+    std::vector<StoreRequest> batch(last - first + 1);
+    std::vector<StoreRequest*> requests;
+    for (StoreRequest& request : batch) {
+      request.id = {first + requests.size(), number};
+      request.what = timer("a", kNeverUs);
+      requests.push_back(&request);
+    }
+    ASSERT_TRUE(backend_->execute(requests));
+    for (const StoreRequest& request : batch) {
+      EXPECT_EQ(request.failure.error, 0) << request.failure.message;
+    }
+  }
+  // 0: it is remembered. ENODATA: it is forgotten.
+  int error_of(uint64_t session, uint64_t number) {
+    AskRequest question;
+    question.asked = {session, number};
+    StoreFailure failure;
+    EXPECT_TRUE(carry_out(*backend_, question, &failure));
+    EXPECT_EQ(question.found, failure.error == 0);
+    return failure.error;
+  }
+  // Asks for a request that never came.
+  int error_of_ask(uint64_t session, uint64_t number) {
+    AskRequest question;
+    question.asked = {session, number};
+    StoreFailure failure;
+    EXPECT_TRUE(carry_out(*backend_, question, &failure));
+    EXPECT_FALSE(question.found);
+    return failure.error;
+  }
+  int error_of_schedule(uint64_t session, uint64_t number) {
+    StoreRequest request;
+    request.id = {session, number};
+    request.what = timer("a", kNeverUs);
+    StoreRequest* const requests[] = {&request};
+    EXPECT_TRUE(backend_->execute(requests));
+    return request.failure.error;
+  }
+  // Leaves the first three parts of what is known about a session.
+  void make_older(uint64_t session) {
+    const std::string digits = std::to_string(session);
+    const std::string script =
+        "local a, b, c = cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])) "
+        "return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(a, b, c))";
+    EXPECT_EQ(run(server_.url(), {"EVAL", script, "1", "{app:0}:sessions",
+                                  std::string(16 - digits.size(), '0') + digits})
+                  .text,
+              "0");
+  }
+  std::string count(const std::string& command, const std::string& key) {
+    return run(server_.url(), {command, "{app:0}:" + key}).text;
+  }
+
+ private:
+  RedisServer server_;
+  std::unique_ptr<StoreBackend> backend_;
+};
+
+TEST(RedisStore, SessionsAreForgottenWhenThereAreVeryMany) {
+  Remembering store(10'000);
+  store.ask_for(1, 256, 1);
+  store.ask_for(1, 1, 2);  // it is the latest one now
+  EXPECT_EQ(store.count("HLEN", "answers"), "257");
+  store.ask_for(257, 300, 1);
+  EXPECT_EQ(store.count("ZCARD", "used"), "256");
+  for (const char* key : {"answers", "order"}) {
+    EXPECT_EQ(store.count("HLEN", key), "257") << key;
+  }
+  EXPECT_EQ(store.count("HLEN", "sessions"), "256");
+  EXPECT_EQ(store.error_of(1, 1), 0);
+  EXPECT_EQ(store.error_of(1, 2), 0);
+  for (uint64_t session = 2; session <= 300; session++) {
+    EXPECT_EQ(store.error_of(session, 1), session <= 45 ? ENODATA : 0) << session;
+  }
+  // One that was forgotten comes back. What it has asked before stays forgotten.
+  store.ask_for(2, 2, 5);
+  EXPECT_EQ(store.error_of(2, 5), 0);
+  EXPECT_EQ(store.error_of(2, 1), ENODATA);
+  EXPECT_EQ(store.error_of(46, 1), ENODATA);
+  EXPECT_EQ(store.count("ZCARD", "used"), "256");
+}
+
+// A session's record has its highest number, so that not every request has to look for an answer.
+TEST(RedisStore, ARequestOfAnyNumberGetsItsEarlierAnswer) {
+  Remembering store(100);
+  store.ask_for(1, 1, 5);
+  store.ask_for(1, 1, 3);
+  EXPECT_EQ(store.count("HLEN", "timers"), "2");
+  for (const uint64_t number : {3, 5}) {
+    store.ask_for(1, 1, number);
+  }
+  EXPECT_EQ(store.count("HLEN", "timers"), "2");
+  // The record of an earlier version does not have it.
+  store.make_older(1);
+  for (const uint64_t number : {7, 3, 5, 7}) {
+    store.ask_for(1, 1, number);
+  }
+  EXPECT_EQ(store.count("HLEN", "timers"), "3");
+  // A number that was asked for and not found is used up, also a higher one.
+  EXPECT_EQ(store.error_of_ask(1, 9), 0);
+  EXPECT_EQ(store.error_of_schedule(1, 9), ECANCELED);
+  EXPECT_EQ(store.count("HLEN", "timers"), "3");
+}
+
+TEST(RedisStore, AllSessionsTogetherRememberFourTimesAsMuch) {
+  Remembering store(10);
+  for (uint64_t session = 1; session <= 6; session++) {
+    for (uint64_t number = 1; number <= 12; number++) {
+      store.ask_for(session, session, number);
+    }
+  }
+  for (const char* key : {"answers", "order"}) {
+    EXPECT_EQ(store.count("HLEN", key), "40") << key;
+  }
+  EXPECT_EQ(store.count("ZCARD", "used"), "4");
+  for (uint64_t session = 1; session <= 6; session++) {
+    for (uint64_t number = 1; number <= 12; number++) {
+      const bool is_there = session > 2 && number > 2;
+      EXPECT_EQ(store.error_of(session, number), is_there ? 0 : ENODATA)
+          << session << ", " << number;
+    }
+  }
+  // The oldest one that is left loses its first answers, and keeps the others.
+  store.ask_for(7, 9, 1);
+  EXPECT_EQ(store.count("HLEN", "answers"), "40");
+  for (uint64_t number = 3; number <= 12; number++) {
+    EXPECT_EQ(store.error_of(3, number), number > 5 ? 0 : ENODATA) << number;
+  }
+  EXPECT_EQ(store.error_of(4, 3), 0);
+}
+
+// --- servers ---
+
+TEST(RedisStore, AServerThatIsTooOldIsNamed) {
+  redis_test::RawServer server(
+      redis_test::answering([](const std::vector<std::string>& words, int) -> std::string {
+        if (words[0] == "INFO") {
+          return redis_test::bulk("# Server\r\nredis_version:6.2.7\r\nredis_mode:standalone\r\n");
+        }
+        return "*2\r\n" + redis_test::bulk("appendfsync") + redis_test::bulk("always");
+      }));
+  EXPECT_EQ(why_not(redis_test::url_of(server) + "?namespace=app"),
+            std::to_string(ENOTSUP) + " Redis 6.2.7 is too old: a store needs 7.0 or later");
+}
+
+// --- messages that never arrive ---
+
+// Counts the claims, and notes which one was the first to find something.
+class CountingBackend final : public store_test::BackendAround {
+ public:
+  struct Counts {
+    std::atomic<int> news{0};
+    std::atomic<int> claims{0};
+    std::atomic<int> found_at{0};
+  };
+  CountingBackend(std::unique_ptr<StoreBackend> backend, Counts& counts)
+      : BackendAround(std::move(backend)), counts_(counts) {}
+
+  bool execute(std::span<StoreRequest* const> requests) override {
+    const auto claim_of = [](StoreRequest* request) {
+      return std::get_if<ClaimRequest>(&request->what);
+    };
+    for (StoreRequest* request : requests) {
+      counts_.claims += claim_of(request) != nullptr ? 1 : 0;
+    }
+    const bool works = backend_->execute(requests);
+    for (StoreRequest* request : requests) {
+      const ClaimRequest* claim = claim_of(request);
+      if (claim != nullptr && !claim->claimed.empty() && counts_.found_at == 0) {
+        counts_.found_at = counts_.claims.load();
+      }
+    }
+    return works;
+  }
+
+ private:
+  Counts& counts_;
+};
+
+// Every store looks once a second in any case.
+TEST(RedisStore, ALostMessageCostsOneLookAtMost) {
+  RedisServer server;
+  const std::string url = url_of(server);
+  CountingBackend::Counts counts;
+  store_test::SeenRuns runs;
+  const store_test::StorePtr other = store_test::open_store(url);
+  StoreFailure failure;
+  const auto make = [&](StoreBackendOptions options, StoreFailure* why) {
+    options.changed = [&counts, changed = options.changed] {
+      ++counts.news;
+      changed();
+    };
+    auto backend = workflow::open_redis_backend(url, options, &why->error, &why->message);
+    return std::make_unique<CountingBackend>(std::move(backend), counts);
+  };
+  const store_test::StorePtr store(workflow::StoreOpener::open({}, make, &failure));
+  ASSERT_TRUE(store) << failure.message;
+  ASSERT_EQ(store->handle("kind", runs.handler(*store)), 0);
+  ASSERT_TRUE(store->schedule({"later", hours(1), "kind"}).ok());
+  ASSERT_TRUE(eventually([&counts] { return counts.news > 0; }));  // it listens
+
+  // From now on nobody may listen or publish.
+  ASSERT_EQ(run(server.url(), {"ACL", "SETUSER", "default", "resetchannels"}).text, "OK");
+  run(server.url(), {"CLIENT", "KILL", "TYPE", "pubsub"});
+  ASSERT_TRUE(eventually([&server] {
+    return run(server.url(), {"PUBSUB", "CHANNELS"}).value.arr_size() == 0;
+  }));
+  const int news = counts.news;
+  ASSERT_TRUE(other->schedule({"now", seconds(0), "kind"}).ok());
+  const int claims = counts.claims;
+  ASSERT_TRUE(runs.wait_for(1));
+  EXPECT_EQ(runs.at(0).name, "now");
+  // The claim that was under way just then has come too early, or it has found it.
+  EXPECT_LE(counts.found_at, claims + 1);
+  EXPECT_EQ(counts.news, news);
+}
+
+}  // namespace
