@@ -198,7 +198,7 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
     keep_news();
   }
   for (StoreRequest* request : requests) {
-    redis_store_clear(request);
+    clear_answer(*request);
   }
   receipt_ = nodes_.receipt(false);
   has_waited_ = false;
@@ -237,7 +237,7 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
   if (!nodes_.was_silent() || nodes_.is_still_right()) return;
   failure_ = {EAGAIN, kMayBeReplaced};  // also instead of what such a server has said
   for (StoreRequest* request : requests) {
-    redis_store_clear(request);
+    clear_answer(*request);
     request->failure = {failure_.error, failure_.message, true};
   }
 }
@@ -447,7 +447,7 @@ void RedisStoreBackend::settle(std::vector<Job>& jobs) {
     }
     // Some shards may have done their part.
     const bool in_doubt = job.request->failure.in_doubt || job.answered > 0;
-    redis_store_clear(job.request);
+    clear_answer(*job.request);
     job.request->failure = {failure_.error, failure_.message, in_doubt};
   }
 }
