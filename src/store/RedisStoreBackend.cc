@@ -199,7 +199,7 @@ bool RedisStoreBackend::execute(std::span<StoreRequest* const> requests) {
     keep_news();
   }
   for (StoreRequest* request : requests) {
-    redis_store_clear(request);
+    clear_answer(*request);
   }
   receipt_ = nodes_.receipt(false);
   said_fsync_ = said_fsync_ || (failure_.error == 0 && receipt_.level == WFStoreReceipt::kFsync);
@@ -239,7 +239,7 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
   if (!nodes_.was_silent() || nodes_.is_still_right()) return;
   failure_ = {EAGAIN, kMayBeReplaced};  // also instead of what such a server has said
   for (StoreRequest* request : requests) {
-    redis_store_clear(request);
+    clear_answer(*request);
     request->failure = {failure_.error, failure_.message, true};
   }
 }
@@ -449,7 +449,7 @@ void RedisStoreBackend::settle(std::vector<Job>& jobs) {
     }
     // Some shards may have done their part.
     const bool in_doubt = job.request->failure.in_doubt || job.answered > 0;
-    redis_store_clear(job.request);
+    clear_answer(*job.request);
     job.request->failure = {failure_.error, failure_.message, in_doubt};
   }
 }

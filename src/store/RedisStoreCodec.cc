@@ -546,44 +546,4 @@ bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePa
   return true;
 }
 
-void redis_store_clear(StoreRequest* request) {
-  request->failure = StoreFailure();
-  std::visit(
-      [](auto& what) {
-        if constexpr (requires { what.answers; }) {
-          what.answers.clear();
-        }
-        if constexpr (requires { what.timer; }) {
-          what.timer = 0;
-        }
-        if constexpr (requires { what.count; }) {
-          what.count = 0;
-        }
-        if constexpr (requires { what.claimed; }) {
-          what.claimed.clear();
-          what.next_us = kNeverUs;
-        }
-        if constexpr (requires { what.accepted; }) {
-          what.accepted = false;
-        }
-        if constexpr (requires { what.extended; }) {
-          what.extended.clear();
-        }
-        if constexpr (requires { what.found; }) {
-          what.found = false;
-          what.result = WFStoreResult();
-        }
-        if constexpr (requires { what.timers; }) {
-          what.timers.clear();
-        }
-        if constexpr (requires { what.more; }) {
-          what.more = false;
-        }
-        if constexpr (requires { what.stored; }) {
-          what.stored = what.overdue = what.unhandled = 0;
-        }
-      },
-      request->what);
-}
-
 }  // namespace workflow

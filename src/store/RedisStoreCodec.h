@@ -43,7 +43,4 @@ bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,
 bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePart>& peeked,
                        std::vector<ClaimRequest>* shares);
 
-// Takes back what an earlier attempt has answered.
-void redis_store_clear(StoreRequest* request);
-
 }  // namespace workflow
