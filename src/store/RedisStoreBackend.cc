@@ -69,7 +69,8 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
   RedisStoreOpening opened = opened_;
   int error = nodes_.connect(message);
   if (error == 0) {
-    error = opened.open(nodes_, place_, create, time_argument(), message);
+    error = opened.open(nodes_, place_, create, time_argument(),
+                        redis_store_session(options_.session), options_.remembered, message);
   }
   if (error == 0 && opened.has_lost && said_fsync_ &&
       place_.kind == RedisStorePlace::Kind::kServer) {

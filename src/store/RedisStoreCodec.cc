@@ -37,14 +37,6 @@ std::string length_text(int64_t us) {
 std::string count_text(size_t count) {
   return std::to_string(std::min(count, kMaxCount));
 }
-std::string session_key(uint64_t session) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text(16, '0');
-  for (size_t i = 0; i < 16; i++) {
-    text[15 - i] = kDigits[session >> (4 * i) & 15];
-  }
-  return text;
-}
 
 // --- requests ---
 
@@ -109,7 +101,7 @@ class Parts {
   // The shard of the asked request is not known. Each one decides for itself, so that the id is
   // used up wherever the request may arrive.
   std::vector<RedisStorePart> operator()(const AskRequest& what) {
-    return all('A', {session_key(what.asked.session), padded(what.asked.number, 20)});
+    return all('A', {redis_store_session(what.asked.session), padded(what.asked.number, 20)});
   }
   std::vector<RedisStorePart> operator()(const CountRequest& what) {
     return all('N', {what.prefix});
@@ -146,7 +138,7 @@ class Parts {
   }
   std::vector<std::string> with_id(std::vector<std::string> arguments) const {
     const WFStoreRequestId& id = request_.id;
-    std::vector<std::string> all = {session_key(id.session),
+    std::vector<std::string> all = {redis_store_session(id.session),
                                     id.number == 0 ? "" : padded(id.number, 20)};
     all.insert(all.end(), std::make_move_iterator(arguments.begin()),
                std::make_move_iterator(arguments.end()));
@@ -491,6 +483,15 @@ std::vector<size_t> shares_of(std::vector<Due> due, size_t max, size_t shards) {
 }
 
 }  // namespace
+
+std::string redis_store_session(uint64_t session) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (size_t i = 0; i < 16; i++) {
+    text[15 - i] = kDigits[session >> (4 * i) & 15];
+  }
+  return text;
+}
 
 size_t RedisStorePart::bytes() const {
   size_t bytes = 64;

@@ -28,6 +28,9 @@ struct RedisStorePart {
   size_t bytes() const;
 };
 
+// A session as the scripts know it.
+std::string redis_store_session(uint64_t session);
+
 // Returns what has to be asked of which shards. A claim is divided into one part for each shard, by
 // `peek` such that nothing is claimed.
 std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,

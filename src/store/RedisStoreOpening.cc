@@ -55,6 +55,8 @@ struct RedisStoreOpening::Way {
   RedisStoreNodes& nodes;
   const RedisStorePlace& place;
   const std::string& time;
+  const std::string session = {};  // empty: it was open before
+  const std::string remembered = {};
   const std::string name = "the store \"" + place.name_space + "\"";
 
   RedisStoreNodes::Question question(const std::string& store_id, size_t shard,
@@ -63,9 +65,10 @@ struct RedisStoreOpening::Way {
     RedisStoreNodes::Question question;
     question.shard = shard;
     question.command = [this, store_id, shard, count, may_make, done](const RedisStoreNode& node) {
-      return redis_store_command("EVAL", redis_store_opening(), place, shard,
-                                 {store_id, count, std::to_string(shard),
-                                  may_make ? "make" : "find", node.about.identity, time, done});
+      return redis_store_command(
+          "EVAL", redis_store_opening(), place, shard,
+          {store_id, count, std::to_string(shard), may_make ? "make" : "find", node.about.identity,
+           time, done, session, remembered});
     };
     return question;
   }
@@ -78,8 +81,9 @@ struct RedisStoreOpening::Way {
 };
 
 int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
-                            const std::string& time, std::string* message) {
-  const Way way{nodes, place, time};
+                            const std::string& time, const std::string& session, size_t remembered,
+                            std::string* message) {
+  const Way way{nodes, place, time, id.empty() ? session : "", std::to_string(remembered)};
   bool complete = false;
   has_lost = false;
   int error = open_first(way, create, &complete, message);

@@ -24,10 +24,11 @@ struct RedisStoreOpening {
   bool has_lost = false;  // some shard was not so far any more when it was opened again
 
   // Opens all shards. `known_id`: the id of the store, if it was open before: then it must be
-  // there. `time`: as the scripts take it. Returns 0 or an errno value, and then a message of one
-  // line.
+  // there. `time` and `session`: as the scripts take them. Returns 0 or an errno value, and then a
+  // message of one line.
   int open(RedisStoreNodes& nodes, const RedisStorePlace& place, bool create,
-           const std::string& time, std::string* message);
+           const std::string& time, const std::string& session, size_t remembered,
+           std::string* message);
   // Opens one shard again, whose server has changed. `node`: where it is now, as far as is known.
   int open_again(RedisStoreNodes& nodes, const RedisStorePlace& place, size_t shard,
                  RedisStoreNode& node, const std::string& time, std::string* message) const;

@@ -7,7 +7,7 @@ namespace workflow {
 namespace {
 
 constexpr const char* kOpening = R"lua(#!lua flags=allow-oom
-local id, shards, shard, may, server, time, done = unpack(ARGV)
+local id, shards, shard, may, server, time, done, session, remembered = unpack(ARGV)
 local meta = KEYS[1]
 if time == '' then
   local now = redis.call('TIME')
@@ -45,6 +45,19 @@ if found[6] ~= server then
   redis.call('HSET', meta, 'last', string.format('%.0f', last), 'server', server, 'time', time)
 end
 if done == 'done' then redis.call('HSET', meta, 'complete', '1') end
+-- Which session this is, from its first opening on. So what it asks for is known to be new, however
+-- many sessions were forgotten before. A store is opened again without this: a session that was
+-- forgotten meanwhile stays so.
+if session and session ~= '' and redis.call('HEXISTS', KEYS[12], session) == 0 then
+  local used = redis.call('HINCRBY', meta, 'uses', 1)
+  redis.call('HSET', KEYS[12], session, cmsgpack.pack(0, 0, '', ''))
+  redis.call('ZADD', KEYS[13], used, session)
+end
+-- The largest of all processes bounds what all sessions together remember.
+local most = tonumber(redis.call('HGET', meta, 'remembered') or 0)
+if remembered and remembered ~= '' and tonumber(remembered) > most then
+  redis.call('HSET', meta, 'remembered', remembered)
+end
 local now = redis.call('HMGET', meta, 'complete', 'position', 'uses')
 return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])}
 )lua";

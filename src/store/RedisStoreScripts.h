@@ -35,7 +35,8 @@ inline constexpr const char* kRedisStoreKeys[] = {
 // Opens a shard. ARGV: 1 the id of the store (of a new one, if there is none), 2 the number of
 // shards, or empty for that of the store, 3 this shard, 4 what may be done if there is none ("make"
 // or "find"), 5 the identity of the server, 6 the present time, or empty for that of the server,
-// 7 "done" if the store is complete now. Returns {word, id, shards, complete, progress}.
+// 7 "done" if the store is complete now, 8 the session that opens it for the first time, or empty,
+// 9 how many requests it wants to be remembered. Returns {word, id, shards, complete, progress}.
 //
 // The progress of a shard is how many requests of users and ends of timers it has seen. It never
 // goes back, unless the server loses something.

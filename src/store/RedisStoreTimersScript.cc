@@ -9,7 +9,8 @@ local NEVER = '9223372036854775807'
 local call, text = redis.call, string.format
 local remembered, sender, full, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'full', ARGV[6]
 
-local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'server')
+local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'server',
+                  'remembered')
 if meta[1] ~= ARGV[1] then return redis.error_reply('NOSTORE the store is not there any more') end
 if meta[7] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
 local last, position, uses = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[4])

@@ -179,9 +179,9 @@ local function settle_answers()
   call_with_all('HSET', ORDER, order_later)
   answers_later, order_later, later_fields = {}, {}, 0
 end
--- There are at most so many sessions, and all together have at most so many times `remembered`
--- answers. How many there are is read when it is needed.
-local MAX_SESSIONS, FULL_SESSIONS = 256, 4
+-- There are at most so many sessions, and all together have at most four times as many answers as
+-- the process remembers that remembers most. How many there are is read when it is needed.
+local MAX_SESSIONS, MAX_ANSWERS = 256, 4 * math.max(remembered, tonumber(meta[8] or 0))
 local all_answers, all_sessions
 local some_more = math.floor(remembered / 100)
 -- The places of a session are numbers without a gap. Returns whether it has any left.
@@ -237,7 +237,7 @@ local function remember(key, id, number, packed)
   -- many: what is left over is for the next ones.
   local over = session.count - remembered
   if over > some_more then forget_first(id, session, math.min(over, 1000)) end
-  over = all_answers - FULL_SESSIONS * remembered
+  over = all_answers - MAX_ANSWERS
   if all_sessions > MAX_SESSIONS then
     forget_oldest(1000)
   elseif over > some_more then

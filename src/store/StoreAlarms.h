@@ -28,9 +28,8 @@ namespace workflow {
 //    nothing has become known since. Times that have come are told at once instead.
 // 3. The listener is told of each time that has come. A time for a claim is told once, and then
 //    forgotten until another one becomes known. If memory runs out first, nothing is forgotten.
-// 4. If an alarm could not be set, must_set() and lost_an_alarm() say so. The thread then pauses
-// before
-//    it tries again.
+// 4. If an alarm could not be set, must_set() and lost_an_alarm() say so. The thread then
+//    pauses before it tries again.
 //
 // Thread-safe. Lock order: set_mutex_, the mutex of the engine, mutex_, that of StoreRuns. The
 // listener is called, and runs are told, without mutex_.

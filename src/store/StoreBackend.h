@@ -57,7 +57,9 @@ struct StoreBackendOptions {
 //    waits for the next date. Unless next_us is never, the failed one recurs no more. kRetry makes
 //    it wait until next_us with its attempts and its due time; a marked timer ends as kCancelled.
 // 12. The answer to a request with an id is remembered as long as it is among the last `remembered`
-//    ones of its session, failures of the rules (EEXIST) included. A request with an id that was
+//    ones of its session, failures of the rules (EEXIST) included. A place that sessions share may
+//    forget those that were used the longest ago: when there are more than 256, or when all
+//    together have more than four times `remembered` answers. A request with an id that was
 //    answered already gets the same answer again, and changes nothing. An id that was asked for and
 //    not found is used up: its request then ends with ECANCELED. ENODATA: it may be forgotten.
 // 13. The last `remembered` timers that ended are remembered by name, with outcome and time. A

@@ -502,12 +502,13 @@ bool StoreEngine::close(int64_t limit_ns) {
 }
 
 bool StoreEngine::is_in_run() const {
+  if (Report::is_of(*this)) return true;
   const DeadlineScope* const scope = SeriesScope::get(WFScope::current());
   return scope && scope->belongs_to(static_cast<const StoreRunOwner*>(this));
 }
 
 bool StoreEngine::stop(int64_t limit_ns) {
-  // A handler that ends the process never returns.
+  // A handler, or a report to it, that ends the process never returns.
   const size_t own = is_in_run() ? 1 : 0;
   const int64_t deadline_ns =
       limit_ns == kNever ? kNever : saturating_add(monotonic_now_ns(), limit_ns);
@@ -517,8 +518,8 @@ bool StoreEngine::stop(int64_t limit_ns) {
   const auto thread_has_to_do = [this]() WF_REQUIRES(mutex_) {
     return !stopped_ && (busy_ || !finishes_.empty() || !calls_.empty());
   };
-  while (runs_.live() > own || reports_ > 0 || thread_has_to_do()) {
-    if (failed_ && runs_.live() <= own && reports_ == 0) {
+  while (runs_.live() + reports_ > own || thread_has_to_do()) {
+    if (failed_ && runs_.live() + reports_ <= own) {
       break;  // the thread answers what is left
     }
     if (!progress_.wait_until(mutex_, waiter, deadline_ns)) break;

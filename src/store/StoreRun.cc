@@ -23,12 +23,17 @@ void StoreRun::tell(int reason, Runtime& runtime) {
   }
 }
 
+constinit thread_local const StoreRunOwner* StoreRunOwner::Report::current_ = nullptr;
+
 class StoreRun::LostReport final : public Runnable {
  public:
   LostReport(std::shared_ptr<StoreRunOwner> owner, std::shared_ptr<StoreRun> run)
       : owner_(std::move(owner)), run_(std::move(run)) {}
   void run_queued() override {
-    run_->handler->options.on_lost(*run_->info, run_->id.fence);
+    {
+      const StoreRunOwner::Report report(*owner_);
+      run_->handler->options.on_lost(*run_->info, run_->id.fence);
+    }
     owner_->lost_reported();
     delete this;
   }

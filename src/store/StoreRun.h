@@ -33,6 +33,20 @@ class StoreRunOwner {
   virtual void report_lost(const std::shared_ptr<StoreRun>& run) = 0;
   // The handler was told.
   virtual void lost_reported() = 0;
+
+  // While it lives, the calling thread calls a function of a handler that belongs to no series:
+  // the function must not wait for its own end, and may end the process.
+  class Report {
+   public:
+    explicit Report(const StoreRunOwner& owner) { current_ = &owner; }
+    ~Report() { current_ = nullptr; }
+    Report(const Report&) = delete;
+    Report& operator=(const Report&) = delete;
+    static bool is_of(const StoreRunOwner& owner) { return current_ == &owner; }
+
+   private:
+    static constinit thread_local const StoreRunOwner* current_;
+  };
 };
 
 // A handler of users, with what it was registered with. Constant.

@@ -39,7 +39,10 @@ class StoreSettlement::MissedReport final : public Runnable {
                WFStoreInfo&& info)
       : owner_(std::move(owner)), run_(std::move(run)), info_(std::move(info)) {}
   void run_queued() override {
-    run_->handler->options.on_missed(info_);
+    {
+      const StoreRunOwner::Report report(*owner_);
+      run_->handler->options.on_missed(info_);
+    }
     owner_->run_left_out(run_, FinishRequest::How::kMissed, {});
     delete this;
   }

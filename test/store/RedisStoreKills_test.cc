@@ -60,7 +60,7 @@ struct Known {
   steady_clock::time_point answered;
 
   bool may_be_lost_by(steady_clock::time_point kill) const {
-    return asked <= kill && kill <= answered + std::chrono::seconds(2);
+    return asked <= kill && kill <= answered + std::chrono::seconds(4);
   }
 };
 

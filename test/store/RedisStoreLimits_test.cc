@@ -160,8 +160,11 @@ class Remembering {
     options.session = 1;
     options.remembered = remembered;
     std::string why;
-    backend_ = store_test::try_to_open(url_of(server_, kOneShard), options, &why);
+    backend_ = open(options, &why);
     EXPECT_NE(backend_, nullptr) << why;
+  }
+  std::unique_ptr<StoreBackend> open(const StoreBackendOptions& options, std::string* why) {
+    return store_test::try_to_open(url_of(server_, kOneShard), options, why);
   }
 
   // One request of each of these sessions, in their order.
@@ -246,6 +249,51 @@ TEST(RedisStore, SessionsAreForgottenWhenThereAreVeryMany) {
   EXPECT_EQ(store.error_of(2, 1), ENODATA);
   EXPECT_EQ(store.error_of(46, 1), ENODATA);
   EXPECT_EQ(store.count("ZCARD", "used"), "256");
+}
+
+// However many sessions were forgotten: a store that was just opened knows what it has asked.
+TEST(RedisStore, ASessionIsKnownFromItsOpeningOn) {
+  RedisServer server;
+  const std::string url = url_of(server, "&namespace=app&shards=2");
+  open_backend(url, 1);
+  for (const char* shard : {"0", "1"}) {
+    const std::string meta = std::string("{app:") + shard + "}:meta";
+    EXPECT_EQ(run(server.url(), {"HSET", meta, "dropped", "1"}).text, "0");
+  }
+  const auto backend = open_backend(url, 2);
+  AskRequest question;
+  question.asked = {2, 1};
+  StoreFailure failure;
+  EXPECT_TRUE(carry_out(*backend, question, &failure));
+  EXPECT_FALSE(question.found);
+  EXPECT_EQ(failure.error, 0) << failure.message;
+  // A session that nobody has opened may be one that was forgotten.
+  question.asked = {3, 1};
+  EXPECT_TRUE(carry_out(*backend, question, &failure));
+  EXPECT_EQ(failure.error, ENODATA);
+}
+
+TEST(RedisStore, AProcessThatRemembersLessForgetsNothingOfOthers) {
+  Remembering store(1000);
+  store.ask_for(1, 1, 1);
+  store.ask_for(1, 1, 2);
+  StoreBackendOptions options;
+  options.session = 9;
+  options.remembered = 1;
+  std::string why;
+  const auto other = store.open(options, &why);
+  ASSERT_NE(other, nullptr) << why;
+  for (uint64_t number = 1; number <= 20; number++) {
+    StoreRequest request;
+    request.id = {9, number};
+    request.what = timer("b", kNeverUs);
+    StoreRequest* const requests[] = {&request};
+    EXPECT_TRUE(other->execute(requests));
+  }
+  EXPECT_EQ(store.error_of(1, 1), 0);
+  EXPECT_EQ(store.error_of(1, 2), 0);
+  EXPECT_EQ(store.error_of(9, 19), ENODATA);
+  EXPECT_EQ(store.error_of(9, 20), 0);
 }
 
 // A session's record has its highest number, so that not every request has to look for an answer.

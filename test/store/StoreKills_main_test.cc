@@ -306,6 +306,9 @@ class StoreKills : public testing::TestWithParam<Place> {
     running_ += all.answers("running") + all.answers("after_run");
   }
 
+  // A history in which little happened would show little.
+  bool saw_enough() const { return in_doubt_ > 0 && starts_ > 20 && won_ > 0; }
+
   void read_into(KillLedger& ledger) const {
     for (const std::string& file : notes_) {
       ledger.read(test_support::text_of(file));
@@ -323,24 +326,26 @@ class StoreKills : public testing::TestWithParam<Place> {
 TEST_P(StoreKills, AnOutsideLedgerOfReceiptsAndStartsHoldsOverKills) {
   TestRandom random(test_seed());
   const int64_t rounds = env_number("WORKFLOW_STORE_KILLS", kSanitized ? 4 : kRoundsOfStore);
-  for (int64_t round = 0; round < rounds && !HasFatalFailure() && !HasNonfatalFailure(); round++) {
-    if (round % kRoundsOfStore == 0) {
+  bool has_store = false;
+  // More rounds follow if too little has happened: how much does depends on what else the machine
+  // has to do.
+  for (int64_t round = 0; round < rounds || (!saw_enough() && round < 10 * rounds); round++) {
+    if (!has_store) {
       begin_store(round);
     }
     play_round(round, random);
-    if (HasFatalFailure()) return;
-    if (round % kRoundsOfStore == kRoundsOfStore - 1 || round == rounds - 1) {
+    if (HasFailure()) return;
+    has_store = (round + 1) % kRoundsOfStore != 0 && round + 1 < rounds;
+    if (!has_store) {
       end_store();
     }
+    if (HasFailure()) return;
   }
   std::printf(
       "%lld rounds: %zu requests, %zu in doubt; %zu runs, %zu of them after a kill; %zu won, "
       "%zu while running\n",
       static_cast<long long>(rounds), requests_, in_doubt_, starts_, repeated_, won_, running_);
-  // A history in which little happened would show little.
-  EXPECT_GT(in_doubt_, 0U);
-  EXPECT_GT(starts_, 20U);
-  EXPECT_GT(won_, 0U);
+  EXPECT_TRUE(saw_enough());
 }
 
 std::string name_of(const testing::TestParamInfo<Place>& info) {

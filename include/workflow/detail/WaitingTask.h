@@ -14,13 +14,13 @@ class WaitingTasks;
 // atomic `parts_`:
 //   the dispatch     dispatch() sets kStarted.
 //   the sender       calls claim(), which only the first caller wins. Then it writes what it
-//   brings,
-//                    and calls publish().
+//                    brings, and calls publish().
 //   the canceller    acts as a sender of an error: on_cancel(), when the scope of the task has
-//   ended. the stop         WaitingTasks::abort() ends only tasks that are started and not claimed.
+//                    ended.
+//   the stop         WaitingTasks::abort() ends only tasks that are started and not claimed.
+//
 // 1. The second of dispatch() and publish() owns the completion, unless the stop has aborted the
-// task:
-//    then the stop owns it.
+//    task: then the stop owns it.
 // 2. While it is started and not completed, the task is in the runtime's WaitingTasks; the owner of
 //    the completion removes it. So the stop finds only tasks that are alive.
 // 3. A task that was aborted is never freed before its runtime, because a sender may still touch
