@@ -109,6 +109,23 @@ void exits_in_a_callback() {
   exit_kit::wait_for_exit();
 }
 
+// The report of a missed run belongs to no series.
+void exits_in_a_report() {
+  WFTimerStore& store = left_open();
+  WFStoreTimer timer = {"late", seconds(0), "kind"};
+  timer.skip_if_later = seconds(0);
+  store.schedule(timer);
+  WFStoreHandlerOptions options;
+  options.on_missed = [&store](const WFStoreInfo&) {
+    exit_kit::say(!store.close() && errno == EDEADLK ? "does not wait for itself" : "waits");
+    exit_kit::begin_exit([] { exit_kit::say("stopped"); });
+    std::exit(0);
+  };
+  store.handle(
+      "kind", [](WFStoredTimer*) { exit_kit::say("ran"); }, options);
+  exit_kit::wait_for_exit();
+}
+
 // A store that is destroyed after the library has stopped, and used before that.
 struct Late {
   ~Late() {
@@ -164,6 +181,7 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"requests are under way", requests_are_under_way},
     {"exits in a handler", exits_in_a_handler},
     {"exits in a callback", exits_in_a_callback},
+    {"exits in a report", exits_in_a_report},
     {"destroyed after the stop", destroyed_after_the_stop},
     {"forks", forks},
 };
@@ -191,6 +209,10 @@ TEST(StoreExit, AHandlerMayEndTheProcess) {
 
 TEST(StoreExit, ACallbackMayEndTheProcess) {
   EXPECT_EQ(exit_kit::play_promptly("exits in a callback"), "carried out\nstopped\n");
+}
+
+TEST(StoreExit, AReportOfAMissedRunMayEndTheProcess) {
+  EXPECT_EQ(exit_kit::play_promptly("exits in a report"), "does not wait for itself\nstopped\n");
 }
 
 TEST(StoreExit, AStoreMayOutliveTheLibrary) {
