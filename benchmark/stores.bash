@@ -5,7 +5,7 @@
 # $long_runs, the array of peers and that of servers to be ended.
 # shellcheck disable=SC2154  # those come from run
 
-readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large owned redis}
+readonly store_parts=${BENCH_STORE_PARTS:-requests commits share large owned redis redis_restart}
 readonly store_requests=${BENCH_STORE_REQUESTS:-50000}
 readonly store_seconds=${BENCH_STORE_SECONDS:-60}
 readonly store_timers=${BENCH_STORE_TIMERS:-1000000}
@@ -84,14 +84,20 @@ start_postgresql() {
   return 1
 }
 
-# One core is the server's, so that what the clients do does not count. It keeps no log and no copy on
-# a disk.
+# One core is the server's, so that what the clients do does not count. It keeps no log, unless the
+# argument is "yes", and no copy on a disk.
 start_redis() {
   command -v redis-server >/dev/null || { say "redis-server is not installed"; return 1; }
   own_directory redis nobody
+  launch_redis "${1:-no}"
+}
+
+# Starts it in `directory`, with what is there.
+launch_redis() {
   socket=$directory/socket
+  rm -f "$socket"
   (as_user nobody taskset -c 0 redis-server --port 0 --unixsocket "$socket" --unixsocketperm 777 \
-    --dir "$directory" --save '' --appendonly no) >"$temporary/redis.log" 2>&1 &
+    --dir "$directory" --save '' --appendonly "$1") >"$temporary/redis.log" 2>&1 &
   server=$!
   servers+=("$server")
   wait_for_socket "$socket" && return
@@ -318,6 +324,27 @@ run_store_redis() {
     done
   done
   end_server "$server"
+}
+
+# A server with a log is killed, and started again with all timers overdue. Its own start ends with its
+# first answer.
+run_store_redis_restart() {
+  local directory socket large url begin_ms LD_PRELOAD=
+  large=$(program store_large_store) || { say "store_large_store is not built"; return; }
+  for ((turn = 0; turn < long_runs; ++turn)); do
+    start_redis yes || return
+    url="redis+unix://$socket?namespace=bench&shards=1"
+    measure_long "$large" --row=fill --file="$url" --prefix=redis --n="$store_timers" --due=past
+    # The latest second of its log is written.
+    until [[ $(ask_redis INFO persistence | tr -d '\r') == *aof_pending_bio_fsync:0* ]]; do sleep 0.1; done
+    { kill -KILL "$server"; end_server "$server"; } 2>/dev/null
+    begin_ms=$(date +%s%3N)
+    launch_redis yes || return
+    until [[ $(ask_redis PING 2>&1) == PONG ]]; do sleep 0.01; done
+    echo "row=redis_start peer=ours n=$store_timers start_ms=$(($(date +%s%3N) - begin_ms))" >>"$raw"
+    measure "$large" --row=overdue --file="$url" --prefix=redis --n="$store_timers"
+    end_server "$server"
+  done
 }
 
 run_store() {

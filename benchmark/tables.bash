@@ -528,6 +528,18 @@ table_store_redis() {
   line "CPU of the server for each that is due, µs" server_us row=redis_lateness "" le:bare:1e9
 }
 
+table_store_redis_restart() {
+  local n=$store_timers
+  table "$n timers in a Redis with a log, killed by kill -9"
+  line "its own start, ms" start_ms row=redis_start "" le:abs:1e9
+  line "then all overdue: open, ms" open_ms "row=redis_after_kill n=$n" "" le:abs:1e9
+  line "the same, until the first handler, ms" first_ms "row=redis_after_kill n=$n" "≤ 50" le:abs:50
+  line "timers of 10 ms beside them: lateness p99 µs" p99_us "row=redis_beside_overdue n=$n" "" \
+    le:abs:1e9
+  line "overdue ones that begin meanwhile, per second" overdue_per_s \
+    "row=redis_beside_overdue n=$n" "" ge:abs:0
+}
+
 table_store() {
   local part
   for part in $store_parts; do

@@ -330,10 +330,9 @@ struct WFStoreHandlerOptions {
   // Called on a thread of the library, once, for each run whose end the store has not taken because
   // its lease was lost: whatever the handler has asked for, an acknowledgement, a retry or a
   // failure, had no effect, and another run begins or has begun, if nobody has cancelled the timer.
-  // It comes after the series of the run has ended. `fence` is that of the run. The store must not
-  // be closed in it, and close() waits for it as for a handler. It is not called if it is not known
-  // whether the store has taken the end (WFTimerStoreStats::in_doubt), if memory has run out, or
-  // after close().
+  // It comes after the series of the run has ended. `fence` is that of the run. close() waits for
+  // it as for a handler. It is not called if it is not known whether the store has taken the end
+  // (WFTimerStoreStats::in_doubt), if memory has run out, or after close().
   std::function<void(const WFStoreInfo &, uint64_t fence)> on_lost;
 };
 
@@ -422,8 +421,9 @@ class WFTimerStore {
   // Takes no more timers, waits until the handlers that run have ended, but not longer than
   // `limit`, and then closes the store. Requests that are under way are carried out. Returns false
   // if handlers still run: what they do is not acknowledged, and their timers run again elsewhere
-  // when their leases end. Further calls do nothing. Not to be called by a handler of this store,
-  // which would wait for itself: there it returns false with errno EDEADLK and has no effect.
+  // when their leases end. Further calls do nothing. A handler of this store, on_missed and
+  // on_lost would wait for themselves: in them it returns false with errno EDEADLK and has no
+  // effect.
   bool close(workflow::Duration limit = std::chrono::seconds(30));
 
   // From now on this process runs the timers of that kind. `handler` must not be null, and is

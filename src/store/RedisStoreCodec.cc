@@ -442,6 +442,7 @@ class Answers {
     claimed->due_us = elements.number();
     claimed->lease_end_us = elements.number();
     claimed->attempts = static_cast<unsigned>(elements.count());
+    claimed->wake_us = elements.number();
     return elements.good();
   }
 

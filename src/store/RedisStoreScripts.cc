@@ -106,6 +106,7 @@ local function claim(members, owner, lease, claimed)
   for i, number in ipairs(numbers) do
     if budget <= 0 then return i - 1 end
     local timer = at(number)
+    local claimable = timer.wake  -- since then
     dequeue(timer)
     timer.state, timer.wake, timer.fence = 'leased', wake, next_number()
     timer.attempts, timer.owner = timer.attempts + 1, owner
@@ -114,7 +115,8 @@ local function claim(members, owner, lease, claimed)
     local payload = payload_of(timer)
     budget = budget - #payload - #timer.name - #timer.again - 200
     claimed[#claimed + 1] = {timer.number, timer.fence, timer.name, timer.kind, payload,
-                             timer.again, timer.skip, timer.due, timer.wake, timer.attempts}
+                             timer.again, timer.skip, timer.due, timer.wake, timer.attempts,
+                             claimable}
   end
   return #members
 end

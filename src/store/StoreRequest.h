@@ -92,8 +92,8 @@ struct ClaimRequest {
     int64_t lease_end_us = 0;
     unsigned attempts = 0;  // with this one
     // Since when it could be claimed: since it was due or was to be tried again, or since its lease
-    // had ended. It decides whether the timer was fresh. kNeverUs: the backend does not say.
-    int64_t wake_us = kNeverUs;
+    // had ended. It decides whether the timer was fresh.
+    int64_t wake_us = 0;
   };
   std::vector<Claimed> claimed;
   // When the next timer of these kinds is due, or may be taken again; kNeverUs: none.

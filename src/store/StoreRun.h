@@ -73,7 +73,7 @@ class StoreRun {
         repeat(claimed.spec.repeat),
         due_us(claimed.due_us),
         date_us(its_date_us),
-        wake_us(claimed.wake_us == kNeverUs ? claimed.due_us : claimed.wake_us),
+        wake_us(claimed.wake_us),
         attempts(claimed.attempts),
         handler(std::move(its_handler)),
         scope(its_scope),
@@ -83,7 +83,7 @@ class StoreRun {
   const std::string repeat;
   const int64_t due_us;   // as it is stored
   const int64_t date_us;  // the date that the run is for, which may be later if it recurs
-  const int64_t wake_us;  // since when it could be claimed, as far as the store says so
+  const int64_t wake_us;  // since when it could be claimed
   const unsigned attempts;
   const std::shared_ptr<StoreHandler> handler;
   const WFScope scope;

@@ -438,6 +438,21 @@ TEST_P(StoreRules, RetryWaitsWithItsAttempts) {
   EXPECT_EQ(second.due_us, first.due_us);
 }
 
+TEST_P(StoreRules, ClaimSaysSinceWhenItWasPossible) {
+  schedule("a", 0);
+  const int64_t due_us = now_us();
+  move_us(5);
+  const auto first = claim_one();
+  EXPECT_EQ(first.wake_us, due_us);
+  EXPECT_TRUE(finish(first.run, How::kRetry, now_us() + 10));
+  const int64_t retry_us = now_us() + 10;
+  move_us(15);
+  const auto second = claim_one();
+  EXPECT_EQ(second.wake_us, retry_us);
+  move_us(second.lease_end_us - now_us() + 5);
+  EXPECT_EQ(claim_one().wake_us, second.lease_end_us);
+}
+
 TEST_P(StoreRules, FailedTimerSaysWhyAndMayBeTriedAgain) {
   schedule("a", 0);
   EXPECT_TRUE(finish(claim_one().run, How::kFailed));
