@@ -135,7 +135,7 @@ class WFScope {
 enum class WFScopeExtent {
   kNothing,  // the scope ended before the first task inside was dispatched: none has waited
   kPart,     // the scope ended, or the library stopped, before the series inside had ended: perhaps
-             // before a step of it had
+             // before any step of it had
   kEverything  // the series inside ended first: the scope is finished
 };
 

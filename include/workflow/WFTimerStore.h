@@ -40,16 +40,17 @@ enum class WFStoreVerdict {
   // There was no timer to decide about: for example a schedule that stored its timer beside others,
   // or a request that was refused.
   kNone,
-  // The timer waited. After a cancel it never runs. After a reschedule it runs at the new time.
+  // The timer waited, perhaps for a retry: then `attempts` earlier runs have ended. After a cancel
+  // no run follows. After a reschedule it runs at the new time.
   kWon,
   // Cancel: a run is under way, and it goes on. The process that runs the timer learns of the
   // cancel (its scope ends), and neither a retry nor a further date follows.
   kRunning,
-  // Reschedule or replace: a run is under way. One successor is stored, which waits until that run
-  // has ended.
+  // Reschedule or replace: a run is under way. One successor is stored, which is blocked until the
+  // running timer has ended or failed: its retries come first.
   kAfterRun,
-  // As kWon, but earlier runs began and did not end: `attempts` of them. The worker of the last one
-  // has lost its lease. It may have run in part.
+  // As kWon, but the last of `attempts` runs did not end: its worker has lost its lease. It may
+  // have run in part.
   kWonAfter,
   // There is no such timer any more: it has ended as `outcome` says, at `when`. After a replace the
   // new timer is stored.
@@ -103,8 +104,9 @@ struct WFStoreAnswer {
 struct WFStoreReceipt {
   enum Level {
     kUnknown,      // the store did not say
-    kMemory,       // nothing but the death of this process, if another one keeps the store
-    kEverySecond,  // the death of the server, except for its last second (Redis, everysec)
+    kMemory,       // memory: the closing of this store while another of that name is open. Redis:
+                   // the death of this process, but not of the server
+    kEverySecond,  // the death of the server, except for its last second or two (Redis, everysec)
     kFsync,        // the loss of power on the server (Redis, always)
     kFile,         // the loss of power: the file was synced
     kReplicas,     // the loss of the server: `replicas` others have it in their memory
@@ -164,7 +166,7 @@ struct WFStoreTimer {
   // At most 64 KiB of any bytes, for the handler.
   std::string payload = {};
   // What happens to the timers of that name. Names are compared as in memory (WFTimer.h), except
-  // that a run that is under way cannot be replaced: the new timer then waits for its end.
+  // that a timer that runs cannot be replaced: the new one then waits until it has ended or failed.
   WFTimerPolicy policy = WF_TIMER_APPEND;
   // A run that would begin later than this after its time is left out, and counted as missed. A
   // recurring timer goes on with its next date. For negative times see docs/limits.md.
@@ -180,7 +182,7 @@ struct WFStoreTimer {
 enum class WFStoreStage {
   kWaiting,  // also a timer that is due and that no process has taken yet
   kRunning,  // a process has a lease of it
-  kBlocked,  // it waits for the end of the run that it follows
+  kBlocked,  // it waits until the timer that it follows has ended or failed, after its retries
   kFailed,   // it is kept for WFTimerStore::create_retry_failed_task()
 };
 
@@ -247,10 +249,10 @@ class WFStoreTask : public workflow::TaskWithCallback<WFStoreTask, workflow::Wai
   // For the callback.
   const WFStoreResult &result() const { return result_; }
   const std::vector<WFStoreAnswer> &verdicts() const { return result_.answers; }
-  // The id that identifies its request: in the callback, and before the task is started. Its answer
-  // is remembered as that of the last request that had an id when this was first called. So start
-  // the task before the process makes many more (WFStoreOptions::remembered). Not to be called
-  // while the task may be under way.
+  // The id that identifies its request: in the callback, and before the task is started. It is
+  // given when this is first called, and the answer is forgotten as if the request had been made
+  // then. So start the task before the process makes many more (WFStoreOptions::remembered). Not to
+  // be called while the task may be under way.
   virtual const WFStoreRequestId &request_id() const = 0;
 
  protected:
@@ -421,9 +423,10 @@ class WFTimerStore {
   // Takes no more timers, waits until the handlers that run have ended, but not longer than
   // `limit`, and then closes the store. Requests that are under way are carried out. Returns false
   // if handlers still run: what they do is not acknowledged, and their timers run again elsewhere
-  // when their leases end. Further calls do nothing. A handler of this store, on_missed and
-  // on_lost would wait for themselves: in them it returns false with errno EDEADLK and has no
-  // effect.
+  // when their leases end. A further call waits for the handlers, too, within its own limit; the
+  // store closes when the first of these calls has waited enough. A handler of this store,
+  // on_missed and on_lost would wait for themselves: in them it returns false with errno EDEADLK
+  // and has no effect.
   bool close(workflow::Duration limit = std::chrono::seconds(30));
 
   // From now on this process runs the timers of that kind. `handler` must not be null, and is

@@ -12,19 +12,21 @@ namespace workflow {
 
 // The sending half of a client's connection: a Channel that sends one request at a time, and what
 // may follow it: bytes that its exchange has to send later, and feedback, which the response gives
-// while it is being received. It knows how much of all this has left, but neither exchanges nor the
+// while it is being received. It knows how much of all this was sent, but neither exchanges nor the
 // states of a connection.
 //
 // Threads: see Channel. Everything here but parsing_ is guarded by mutex_, the Channel lock.
 //
 // Invariants:
 // 1. Vectors of a request are unsent while is_sending() only. They point into the request, which
-//    has to stay until resume_request() or end_request() has ended that.
+//    has to stay until resume_request() or end_request() has made is_sending() false.
 // 2. What follows a request is copied, so it may be unsent when the exchange has ended
 //    (is_flushing()). What would follow a request whose rest is dropped is dropped, too.
-// 3. At most kMaxFeedback bytes of copies are kept for write_now() until the socket takes them.
-// 4. When ask_to_send() has returned, the poller's thread will take the question, either because it
-//    parses (parsing_) and looks afterwards, or because it was asked to look.
+// 3. write_now() adds a copy only if all unsent copies, also those of send_more(), then have at
+// most
+//    kMaxFeedback bytes.
+// 4. When ask_to_send() has returned, the poller's thread will look at asked_to_send_, either
+//    because it parses (parsing_) and looks afterwards, or because it was asked to look.
 class RequestWriter : public Channel, public protocol::MessageChannel {
  public:
   // Makes the exchange's take_more_to_send() be called soon. Any thread that holds a reference.

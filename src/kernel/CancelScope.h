@@ -77,7 +77,7 @@ class CancelScope {
   void leave_after_call(CancelRegistration& registration);
 
   // Ends the scope: `reason` is an errno value other than 0. Calls every registration inside, one
-  // after the other, posts the tasks that were handed over to the handler threads, and returns
+  // after the other, posts to the handler threads the tasks that were handed over, and returns
   // true. Returns false at once if finish() or another call has come first, even if the other call
   // has not called every registration yet. If cancel_timers() came first, that call ends the timers
   // and nested scopes with its own reason, perhaps after this call has returned. O(registrations).

@@ -21,7 +21,7 @@ namespace workflow {
 //    to watch for ends in a rest. What was seen before a rest does not count after it.
 class PoolSupervisor {
  public:
-  // Two of them make the millisecond that the pool promises.
+  // Two of them are a millisecond: so long an item may wait behind one that blocks (WorkerPool).
   static constexpr int64_t kLookNs = 500'000;
   static constexpr int kQuietLooks = 2;
   static constexpr int64_t kStarvedNs = 10'000'000;

@@ -39,9 +39,10 @@ namespace workflow {
 //
 // The supervisor is a thread that looks after the workers when PoolSupervisor says so: every
 // kLookNs while a worker keeps items to itself, or work is left to a worker although another one is
-// idle; if all are busy and work waits, when the pool might grow; otherwise not at all. If its
-// thread could not be started, nobody looks: then the pool counts all items as long, so each is
-// taken alone and is worth a thread, and it grows only when a worker announces that it blocks.
+// idle, and a few times after that. While all are busy and work waits, it looks when it is time for
+// the pool to grow. Otherwise it sleeps. If its thread could not be started, nobody looks: then the
+// pool counts all items as long, so each is taken alone and is worth a thread, and it grows only
+// when a worker announces that it blocks.
 //
 // Lending: a worker that is about to block announces it (BlockingScope). While it blocks another
 // thread works in its place, so that a pool of one thread still makes progress. With
@@ -58,8 +59,9 @@ namespace workflow {
 // 2. If work waits while mutex_ is free, then it is attended to. That means one of these: a worker
 //    is being woken; one takes a nap; no worker is idle, and either the pool cannot grow or the
 //    supervisor watches; some worker is idle, one is awake, the work is not worth another, and the
-//    supervisor looks; or the thread that has posted the work reads true from unattended_, and will
-//    see to one of the others.
+//    supervisor looks; the thread that has posted the work reads true from unattended_, and will
+//    see to one of the others; or a worker has posted it as the last action of its item, or in
+//    post_more(), and will take the next item itself.
 // 3. After stop() has returned no worker runs, except for one that has called stop() or
 //    abandon_caller(). Items that are posted later run in the thread that
 //    posts them, or are refused, as the derived class says.
@@ -150,7 +152,8 @@ class WorkerPool {
   bool is_looking() const;
 
   // To be called before and after a wait of a worker of this pool; see BlockingScope. `own_queue`
-  // is the worker's. Only begin_blocking() must be called by the worker itself.
+  // is the worker's. begin_blocking() must be called by the worker itself; any thread may call
+  // end_blocking().
   void begin_blocking(WorkQueue* own_queue);
   void end_blocking(WorkQueue* own_queue);
 
