@@ -22,9 +22,8 @@ namespace workflow {
 //    has to stay until resume_request() or end_request() has made is_sending() false.
 // 2. What follows a request is copied, so it may be unsent when the exchange has ended
 //    (is_flushing()). What would follow a request whose rest is dropped is dropped, too.
-// 3. write_now() adds a copy only if all unsent copies, also those of send_more(), then have at
-// most
-//    kMaxFeedback bytes.
+// 3. write_now() adds a copy only if all unsent copies, also those of send_more(), then have
+//    kMaxFeedback bytes at most.
 // 4. When ask_to_send() has returned, the poller's thread will look at asked_to_send_, either
 //    because it parses (parsing_) and looks afterwards, or because it was asked to look.
 class RequestWriter : public Channel, public protocol::MessageChannel {
