@@ -21,7 +21,7 @@ namespace store_test::history {
 // 2. What a worker could not write down is unknown (number 0) or lies between two times, until an
 //    answer tells.
 // 3. Numbers of timers grow in the order in which they are stored, and fences in that of the
-// claims.
+//    claims.
 
 // A time that is known to lie between two.
 struct Between {
