@@ -67,8 +67,8 @@ class HandlerPool;
 //    the node comes to the head of the queue (settle).
 // 13. A periodic node that is due leaves the queue and belongs to its tick, until restart() puts it
 //    back under mutex_. Meanwhile a canceller or scope sets the mark under mutex_, unless it is
-//    set, and so ends the node. The restart finds the mark and refuses, and the
-//    caller of restart() owns the completion.
+//    set, and so ends the node. The restart finds the mark and refuses, and the caller of
+//    restart() owns the completion.
 // 18. A node that is due when it is started or restarted need not be queued. With IfDue::kReport
 //    the answer is kDue, unless one of the checks under mutex_ refuses the node. Such a node counts
 //    as removed because it was due. The caller owns its completion, or its tick.
@@ -187,13 +187,13 @@ class PollerTimers {
   void wait_until_ended();
 
   // Which thread removes nodes: the leader (kLeader), the leader in end_all() (kStop), or the
-  // thread that moves a manual clock (kClock), perhaps a handler thread. A call with kClock leaves
-  // nodes of schedule() in the queue, because only the leader may end those.
+  // thread that moves a manual clock (kClock), perhaps a handler thread. A call with kClock stops
+  // in a queue at the first node of schedule(), because only the leader may end that.
   enum class Ender { kLeader, kStop, kClock };
   // Removes up to kMaxPopped nodes that are due (any nodes, for kStop) from the queues, then calls
   // their left_queue() without mutex_, which adds to `finished` what is to be posted. Returns how
   // many nodes were removed. After 0 for kStop the queues are empty. After 0 for the others nodes
-  // may still be due: those looked at were only moved (settle), or it is kClock's exception.
+  // may still be due: those looked at were only moved (settle), or kClock met a node of schedule().
   int end_due(Ender ender, RunnableList& finished);
 
   // Leader only: whether stop() was called.
