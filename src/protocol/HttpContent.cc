@@ -1,8 +1,8 @@
 #include "protocol/HttpContent.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 
 #include "protocol/HttpGrammar.h"
 #include "workflow/HttpUtil.h"
@@ -57,8 +57,7 @@ struct StartLine {
 };
 
 char* write(char* to, std::string_view text) {
-  std::memcpy(to, text.data(), text.size());
-  return to + text.size();
+  return std::copy(text.begin(), text.end(), to);  // also of a text without bytes, at null
 }
 
 size_t head_size(const StartLine& line, const HttpFields& fields) {

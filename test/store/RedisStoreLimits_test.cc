@@ -302,13 +302,13 @@ TEST(RedisStore, ARequestOfAnyNumberGetsItsEarlierAnswer) {
   store.ask_for(1, 1, 5);
   store.ask_for(1, 1, 3);
   EXPECT_EQ(store.count("HLEN", "timers"), "2");
-  for (const uint64_t number : {3, 5}) {
+  for (const uint64_t number : {3u, 5u}) {
     store.ask_for(1, 1, number);
   }
   EXPECT_EQ(store.count("HLEN", "timers"), "2");
   // The record of an earlier version does not have it.
   store.make_older(1);
-  for (const uint64_t number : {7, 3, 5, 7}) {
+  for (const uint64_t number : {7u, 3u, 5u, 7u}) {
     store.ask_for(1, 1, number);
   }
   EXPECT_EQ(store.count("HLEN", "timers"), "3");
