@@ -30,7 +30,8 @@ inline size_t count_of(std::string_view text, std::string_view part) {
   return count;
 }
 
-// Returns letters in which no part is soon repeated, so that a piece that is lost or doubled is seen.
+// Returns letters in which no part is soon repeated, so that a piece that is lost or doubled is
+// seen.
 inline std::string pattern(size_t size) {
   std::string text(size, '\0');
   for (size_t i = 0; i < size; i++) {
