@@ -23,14 +23,19 @@ void SqliteCheckpoints::stop() {
   }
 }
 
+// The transactions stand still while the rest is copied. So it must be small at first, and may be
+// the larger the more the log has grown meanwhile.
+bool SqliteCheckpoints::may_begin_anew(int64_t log_bytes, int64_t left) const {
+  return log_bytes >= most_bytes_ || left <= (log_bytes - restart_bytes_) / 16;
+}
+
 void SqliteCheckpoints::committed(int64_t log_bytes) {
   int64_t copied = copied_bytes_;
   if (log_bytes < copied) {
     copied_bytes_ = copied = 0;  // the log has begun anew
   }
   const int64_t left = log_bytes - copied;
-  const bool restarts =
-      log_bytes >= restart_bytes_ && (left <= last_bytes_ || log_bytes >= most_bytes_);
+  const bool restarts = log_bytes >= restart_bytes_ && may_begin_anew(log_bytes, left);
   if (failed_ || (left < step_bytes_ && log_bytes < restart_bytes_)) return;
   if (restarts || !thread_.joinable()) {
     if (log_bytes >= most_bytes_) {
@@ -51,7 +56,7 @@ void SqliteCheckpoints::committed(int64_t log_bytes) {
 void SqliteCheckpoints::sync_soon() {
   if (!thread_.joinable()) {
     MutexLock lock(mutex_);
-    sync();
+    sync_log();
     return;
   }
   MutexLock lock(wake_mutex_);
@@ -76,16 +81,16 @@ void SqliteCheckpoints::run() {
     }
     MutexLock lock(mutex_);
     if (syncs) {
-      sync();
+      sync_log();
     }
-    if (copies) {
-      copy(SQLITE_CHECKPOINT_PASSIVE, 0);
+    if (copies && !copy(SQLITE_CHECKPOINT_PASSIVE, 0)) {
+      sync_file();
     }
   }
 }
 
 // By the file that this connection has of the log: the other one is in use.
-void SqliteCheckpoints::sync() {
+void SqliteCheckpoints::sync_log() {
   if (failed_) return;
   sqlite3_file* log = nullptr;
   for (int i = 0; i < 2 && (log == nullptr || log->pMethods == nullptr); i++) {
@@ -94,14 +99,26 @@ void SqliteCheckpoints::sync() {
     }
     sqlite3_file_control(connection_.handle(), "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
   }
-  const bool is_open = log != nullptr && log->pMethods != nullptr;
-  connection_.note(is_open ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : SQLITE_IOERR_FSYNC);
+  sync(log);
+}
+
+// Otherwise the thread of the transactions would sync all of it when the log begins anew.
+void SqliteCheckpoints::sync_file() {
+  if (failed_) return;
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(connection_.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  sync(file);
+}
+
+void SqliteCheckpoints::sync(sqlite3_file* file) {
+  const bool is_open = file != nullptr && file->pMethods != nullptr;
+  connection_.note(is_open ? file->pMethods->xSync(file, SQLITE_SYNC_NORMAL) : SQLITE_IOERR_FSYNC);
   failed_ = connection_.code() != SQLITE_OK;
 }
 
 // Whoever reads just now is not waited for, unless the caller says so: the next time does it.
-void SqliteCheckpoints::copy(int mode, int patience_ms) {
-  if (failed_) return;
+bool SqliteCheckpoints::copy(int mode, int patience_ms) {
+  if (failed_) return true;
   int frames = 0;
   int copied = 0;
   connection_.set_patience(patience_ms);
@@ -114,6 +131,7 @@ void SqliteCheckpoints::copy(int mode, int patience_ms) {
   } else {
     failed_ = true;
   }
+  return copied == frames;
 }
 
 }  // namespace workflow

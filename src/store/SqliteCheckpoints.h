@@ -12,9 +12,9 @@ namespace workflow {
 // Copies what is in the log of a store to its file, so that the log does not grow without bound;
 // and syncs the log for callers that do not wait for it.
 //
-// A thread of its own copies while transactions go on. The log begins anew when everything was
-// copied at a moment without a transaction, which between transactions is a matter of copying the
-// last few pages: the thread of the transactions does it.
+// A thread of its own copies and syncs what it has copied, while transactions go on. The log begins
+// anew when everything was copied at a moment without a transaction, which between transactions is
+// a matter of copying and syncing the last few pages: the thread of the transactions does it.
 //
 // Invariants:
 // 1. The connection is used with mutex_ locked. Nobody waits for the mutex, except when the log is
@@ -25,7 +25,8 @@ class SqliteCheckpoints {
   // For how long a log that is too large may make a commit wait for its readers.
   static constexpr int kReaderMs = 10;
 
-  // The log begins anew when it has `log_bytes`, if nearly all of it is copied by then.
+  // The log begins anew when it has `log_bytes`, or soon after that: when nearly all of it is
+  // copied.
   SqliteCheckpoints(SqliteConnection& connection, int64_t log_bytes)
       : connection_(connection), restart_bytes_(log_bytes) {}
   ~SqliteCheckpoints() { stop(); }
@@ -49,16 +50,18 @@ class SqliteCheckpoints {
 
  private:
   void run();
-  void copy(int mode, int patience_ms) WF_REQUIRES(mutex_);
-  void sync() WF_REQUIRES(mutex_);
+  // Whether the log may begin anew, although so much of it remains to be copied.
+  bool may_begin_anew(int64_t log_bytes, int64_t left) const;
+  // Returns whether all was copied. (Only then SQLite has synced the file.)
+  bool copy(int mode, int patience_ms) WF_REQUIRES(mutex_);
+  void sync_log() WF_REQUIRES(mutex_);
+  void sync_file() WF_REQUIRES(mutex_);
+  void sync(sqlite3_file* file) WF_REQUIRES(mutex_);
 
   SqliteConnection& connection_;
   const int64_t restart_bytes_;
-  const int64_t step_bytes_ = restart_bytes_ / 16;  // so much is copied at a time
-  // The log begins anew only if not more than this remains to be copied, or if the log is too
-  // large.
-  const int64_t last_bytes_ = restart_bytes_ / 64;
-  const int64_t most_bytes_ = restart_bytes_ + 3 * step_bytes_;
+  const int64_t step_bytes_ = restart_bytes_ / 16;               // so much is copied at a time
+  const int64_t most_bytes_ = restart_bytes_ + 3 * step_bytes_;  // a log of that size is too large
   Thread thread_;
   Mutex mutex_;
   Mutex wake_mutex_;

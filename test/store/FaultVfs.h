@@ -69,6 +69,16 @@ class FaultVfs {
     file_at(path) = {true, false, std::move(bytes), {}};
   }
 
+  // How many bytes were written to the file and not synced since.
+  size_t unsynced_bytes(const std::string& path) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    size_t bytes = 0;
+    for (const Image::Change& change : file_at(path).unsynced) {
+      bytes += change.bytes.size();
+    }
+    return bytes;
+  }
+
   // Takes an image before the operation that comes after `count` others that change something.
   void take_image_after(int64_t count);
   bool has_image() const { return has_image_; }

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "store/FaultVfs.h"
+#include "support/Eventually.h"
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
 
@@ -85,6 +87,31 @@ TEST(SqliteLog, BeginsAnewWhileOthersRead) {
   EXPECT_LE(log_after(*backend, path, kWritten), 32 * kMiB);
   stops = true;
   reads.join();
+}
+
+// SQLite itself syncs the file only when all of the log is copied. If the rest waited for that,
+// transactions would wait for the sync of everything when the log begins anew.
+TEST(SqliteLog, WhatIsCopiedIsSyncedAtOnce) {
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  FaultVfs vfs;
+  workflow::SqliteSettings settings = small_log();
+  settings.base_vfs = vfs.name();
+  const auto backend = open_backend(path, options_of(workflow::system_clock()), settings);
+  ASSERT_TRUE(backend);
+  // Too little to be copied yet. What comes after the beginning of a reader cannot be copied.
+  workflow::ScheduleRequest request = schedule("tea", workflow::kNeverUs);
+  request.spec.payload.assign(kLogBytes / 64, 'p');
+  uint64_t timers = 1;
+  carry_out(*backend, request);
+  workflow::SqliteConnection reader;
+  ASSERT_TRUE(reader.open(path, SQLITE_OPEN_READONLY, nullptr));
+  ASSERT_TRUE(reader.run("BEGIN"));
+  reader.number("SELECT count(*) FROM timers");
+  const uintmax_t size = std::filesystem::file_size(path);
+  write_some(*backend, timers);
+  EXPECT_TRUE(eventually([&] { return std::filesystem::file_size(path) > size; }));
+  EXPECT_TRUE(eventually([&] { return vfs.unsynced_bytes(path) == 0; }));
 }
 
 }  // namespace
