@@ -64,7 +64,7 @@ void BlockCache::give_to_slab(void* memory, size_t kind) noexcept {
   if (local.open.count == kBatch) {
     const Batch batch = std::exchange(local.full, std::exchange(local.open, Batch()));
     if (batch.head) {
-      slabs(kind).give(batch.head);
+      slabs(kind).give_whole(batch.head);
     }
   }
   push(local, memory);

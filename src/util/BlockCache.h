@@ -25,7 +25,7 @@ namespace workflow {
 // Thread-safe. Where Pages::plain() is true, blocks come from operator new and are not kept.
 class BlockCache {
  public:
-  static constexpr int kBatch = 16;
+  static constexpr int kBatch = Slabs::kBatch;
   static constexpr size_t kLargestFine = 320;
   // Larger blocks come from operator new and are not kept.
   static constexpr size_t kLargest = 1024;

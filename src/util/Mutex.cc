@@ -21,14 +21,14 @@ void relax() {
 
 }  // namespace
 
-void Mutex::lock_contended() {
+void lock_contended(std::mutex& mutex) {
   for (int attempt = 0; attempt < kAttempts; attempt++) {
     for (int i = 0; i < 1 << attempt; i++) {
       relax();
     }
-    if (mutex_.try_lock()) return;
+    if (mutex.try_lock()) return;
   }
-  mutex_.lock();
+  mutex.lock();
 }
 
 }  // namespace workflow

@@ -11,6 +11,16 @@
 
 namespace workflow {
 
+// Locks a mutex that no simulation schedules. Before the thread sleeps it tries to lock for about
+// as long as the library's critical sections last: to sleep and to be woken takes longer than that.
+// A thread that was woken would often find that another one, which locks in a loop, was faster.
+void lock_contended(std::mutex& mutex);
+inline void lock_spinning(std::mutex& mutex) {
+  if (!mutex.try_lock()) [[unlikely]] {
+    lock_contended(mutex);
+  }
+}
+
 // A mutex whose use the compiler checks and a simulation can schedule. Not recursive.
 class WF_CAPABILITY("mutex") Mutex {
  public:
@@ -21,8 +31,8 @@ class WF_CAPABILITY("mutex") Mutex {
   void lock() WF_ACQUIRE() {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->lock(this);
-    } else if (!mutex_.try_lock()) [[unlikely]] {
-      lock_contended();
+    } else {
+      lock_spinning(mutex_);
     }
   }
 
@@ -46,10 +56,6 @@ class WF_CAPABILITY("mutex") Mutex {
 
  private:
   friend class CondVar;
-  // Before it sleeps it tries to lock for about as long as the library's critical sections last. A
-  // sleeping thread, once woken, would often find that a thread which locks in a loop was faster.
-  void lock_contended();
-
   std::mutex mutex_;
 };
 

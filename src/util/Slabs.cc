@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "util/Mutex.h"
 #include "util/Pages.h"
 
 namespace workflow {
@@ -65,15 +66,28 @@ Slabs::Block* Slabs::take_from(Slab* slab) {
   return block;
 }
 
+std::unique_lock<std::mutex> Slabs::lock() const {
+  lock_spinning(mutex_);
+  return {mutex_, std::adopt_lock};
+}
+
 Slabs::Block* Slabs::take(int most, int* count) {
   Block* batch = nullptr;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = this->lock();
+  if (most == kBatch) {
+    if (kept_count_ > 0) {
+      wanted_++;
+      *count += kBatch;
+      return kept_[static_cast<size_t>(--kept_count_)];
+    }
+    wanted_ = std::min(wanted_ + 1, kMostKept);
+  }
   if (!partial_ && !empty_) {
     lock.unlock();
     Slab* const slab = new (Pages::take()) Slab;
     slab->begin();
     slab->end = slab->unused + (Pages::kSize - sizeof(Slab)) / size_ * size_;
-    lock.lock();
+    lock = this->lock();
     link(empty_, slab);
     empty_count_++;
     slab_count_++;
@@ -114,7 +128,7 @@ Slabs::Slab* Slabs::take_unneeded() {
 void Slabs::give(Block* batch) noexcept {
   Slab* unneeded = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const std::unique_lock lock = this->lock();
     while (Block* const block = batch) {
       batch = block->next;
       give_one(block);
@@ -129,8 +143,27 @@ void Slabs::give(Block* batch) noexcept {
   }
 }
 
+void Slabs::give_whole(Block* batch) noexcept {
+  std::array<Block*, kMostKept> kept{};
+  size_t count = 0;
+  {
+    const std::unique_lock lock = this->lock();
+    if (wanted_ > 0) {
+      wanted_--;
+      kept_[static_cast<size_t>(kept_count_++)] = batch;
+      return;
+    }
+    kept = kept_;
+    count = static_cast<size_t>(std::exchange(kept_count_, 0));
+  }
+  give(batch);
+  for (size_t i = 0; i < count; i++) {
+    give(kept[i]);
+  }
+}
+
 size_t Slabs::slab_count() const {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = this->lock();
   return slab_count_;
 }
 

@@ -63,6 +63,40 @@ TEST(BlockCache, BlocksTravelFromWhoFreesToWhoAllocates) {
   give(kSize, again);
 }
 
+TEST(BlockCache, WholeBatchesAreKeptUntilMoreComeBackThanAreWanted) {
+  if (Pages::plain()) {
+    GTEST_SKIP() << "all blocks are malloc's";
+  }
+  constexpr size_t kSize = 72;
+  static Slabs slabs(kSize);  // never destroyed
+  const auto take_batch = [] {
+    int count = 0;
+    Slabs::Block* const batch = slabs.take(Slabs::kBatch, &count);
+    EXPECT_EQ(count, Slabs::kBatch);
+    return batch;
+  };
+  // What is kept comes back as it is, the newest first.
+  std::vector<Slabs::Block*> batches;
+  for (int i = 0; i < Slabs::kMostKept; i++) {
+    batches.push_back(take_batch());
+  }
+  for (Slabs::Block* batch : batches) {
+    slabs.give_whole(batch);
+  }
+  for (size_t i = batches.size(); i > 0; i--) {
+    EXPECT_EQ(take_batch(), batches[i - 1]);
+  }
+  // One more comes back, and all of them go to their slabs.
+  batches.push_back(take_batch());
+  for (Slabs::Block* batch : batches) {
+    slabs.give_whole(batch);
+  }
+  ASSERT_EQ(slabs.slab_count(), 1u);
+  int count = 0;
+  slabs.give(slabs.take(1'000'000, &count));
+  EXPECT_EQ(static_cast<size_t>(count), (Pages::kSize - 64) / kSize);
+}
+
 TEST(BlockCache, ManyThreadsExchangeBlocks) {
   constexpr size_t kSize = 56;
   std::vector<std::jthread> threads;
