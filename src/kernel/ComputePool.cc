@@ -35,7 +35,7 @@ std::atomic<uint64_t> compute_pools{0};
 }  // namespace
 
 ComputePool::ComputePool(int threads)
-    : WorkerPool({.name = "wf-compute", .threads = threads, .one_by_one = true}),
+    : WorkerPool({.name = "wf-compute", .threads = threads, .in_order = true}),
       number_(compute_pools.fetch_add(1, std::memory_order_relaxed) + 1) {}
 
 bool ComputeQueue::belongs_to(const ComputePool* pool) {

@@ -60,8 +60,9 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
 };
 
 // Threads for computations. Each queue starts its items in order. The queues take turns, one item
-// each, so that a long queue does not delay a short one. No thread takes several items at a time,
-// or an item might begin after a later one of its queue.
+// each, so that a long queue does not delay a short one. A thread takes several items at a time
+// only if they are short and no other thread is awake. One that wakes up first takes back what the
+// other has not begun, or an item might begin after a later one of its queue.
 //
 // A post to a listed queue of the pool's own takes no lock. A thread that empties an intake holds
 // the mutex meanwhile, and has a cache miss for each item. So a thread that has left kPiece items

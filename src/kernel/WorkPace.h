@@ -16,6 +16,7 @@ namespace workflow {
 // 1. Items of which nothing is known count as long, so that each of them gets a thread at once.
 // 2. What is taken at a time is expected to take at most kShareNs, and is one item at least.
 // 3. If n items are not worth a thread, fewer are not either.
+// 4. With hands_over(), items that are worth a thread are not better left to one.
 class WorkPace {
  public:
   // About twice what it costs to wake a sleeping thread, on both sides together.
@@ -36,7 +37,13 @@ class WorkPace {
   void assume_short() {
     item_ns_ = 1;
     steal_ns_ = 0;
+    hands_over_ns_ = 0;
   }
+  // When several workers are awake, each of them takes one item at a time. That is not worth while
+  // for items that take no longer than to take them.
+  void hands_over() { hands_over_ns_ = kHandOverNs; }
+  // Whether one worker alone should run the items, although others are awake.
+  bool better_left_to_one() const { return item_ns_ < hands_over_ns_ / 2; }
   // An item keeps its worker, or all workers, for long.
   void stuck() { item_ns_ = kLongNs; }
 
@@ -57,7 +64,7 @@ class WorkPace {
 
   // Whether another worker should be woken for that many items, although one is awake.
   bool worth_a_thread(size_t waiting) const {
-    return waiting > 0 &&
+    return waiting > 0 && item_ns_ >= hands_over_ns_ &&
            static_cast<int64_t>(std::min<size_t>(waiting, kLongNs)) * item_ns_ > kShareNs;
   }
 
@@ -91,12 +98,16 @@ class WorkPace {
   static constexpr uint64_t kMeasured = 4;
   static constexpr uint64_t kShortMeasured = 32;
   static constexpr int64_t kStealNs = 5'000;
+  // The mutex of the pool and what it guards go to another core with each item that is taken there:
+  // four or five lines of the cache, 100 ns each.
+  static constexpr int64_t kHandOverNs = 500;
   static constexpr size_t kNapItems = 4;
   static constexpr int kMinBackoff = 16;
   static constexpr int kMaxBackoff = 1024;
 
   int64_t item_ns_ = kLongNs;
   int64_t steal_ns_ = kStealNs;
+  int64_t hands_over_ns_ = 0;
   uint64_t shares_ = 0;
   size_t woken_items_ = 0;
   int backoff_ = 0;

@@ -49,6 +49,9 @@ class alignas(64) WorkQueue {
     schedule_point();
     while (first_of(range) != end_of(range)) {
       if (range_.compare_exchange_weak(range, range + kOneFirst, std::memory_order_relaxed)) {
+        if (first_of(range) + 1 < end_of(range)) {
+          prefetch(slots_[first_of(range) + 1]);
+        }
         return slots_[first_of(range)];
       }
     }
@@ -81,6 +84,15 @@ class alignas(64) WorkQueue {
  private:
   static constexpr uint64_t kOneFirst = uint64_t{1} << 32;
 
+  // Fetches an item from the cache of the core that has made it, while the one before it runs.
+  // These are the lines of a go task. An item may be smaller: it does no harm to fetch what follows
+  // it.
+  static void prefetch(const Runnable* item) {
+    const char* const begin = reinterpret_cast<const char*>(item);
+    __builtin_prefetch(begin);
+    __builtin_prefetch(begin + 64);
+    __builtin_prefetch(begin + 128);
+  }
   static uint32_t first_of(uint64_t range) { return static_cast<uint32_t>(range >> 32); }
   static uint32_t end_of(uint64_t range) { return static_cast<uint32_t>(range); }
 

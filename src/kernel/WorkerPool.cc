@@ -20,6 +20,9 @@ int64_t wait_now_ns() {
 
 WorkerPool::WorkerPool(const Options& options)
     : options_(options), wanted_(std::max(options.threads, 1)) {
+  if (options.in_order) {
+    pace_.hands_over();
+  }
   if (VirtualScheduler::current()) {
     pace_.assume_short();
   }
@@ -269,12 +272,14 @@ bool WorkerPool::wait_for_work() {
     return false;
   }
   if (leaves()) return false;
-  const bool naps = !napping_ && !stopping_ && pace_.naps();
+  const bool left_to_others = leaves_work_to_others();
+  const bool naps = !left_to_others && !napping_ && !stopping_ && pace_.naps();
   idle_++;
   napping_ = napping_ || naps;
-  notify({.supervisor = claim_wake().supervisor});
+  const Wake wake = claim_wake();
+  notify({.supervisor = wake.supervisor});
   bool needed = true;
-  if (!work_waits()) {
+  if (!work_waits() || (left_to_others && !wake.worker)) {
     if (quiet()) {
       quiet_.notify_all();
     }
@@ -373,7 +378,11 @@ Runnable* WorkerPool::take_share(Worker& worker) {
 }
 
 bool WorkerPool::takes_one() const {
-  return options_.one_by_one || !supervised_ || awake() > wanted_;
+  return options_.one_by_one || !supervised_ || awake() > (options_.in_order ? 1 : wanted_);
+}
+
+bool WorkerPool::leaves_work_to_others() const {
+  return options_.in_order && awake() > 1 && supervised_ && pace_.better_left_to_one();
 }
 
 void WorkerPool::steal() {
@@ -416,7 +425,7 @@ void WorkerPool::worker_main(Workers::iterator self) {
   context.own_queue = &*self;
   mutex_.lock();
   for (;;) {
-    if (Runnable* const item = take_share(*self)) {
+    if (Runnable* const item = leaves_work_to_others() ? nullptr : take_share(*self)) {
       // The supervisor looks after the items that this worker keeps to itself.
       const bool notifies = self->size() > 0 && supervisor_.watch(Watch::kLooks);
       const int64_t begin_ns = pace_.measures() ? wait_now_ns() : 0;

@@ -28,12 +28,15 @@ namespace workflow {
 // looks again, these are given to other workers. So no item waits longer than two looks behind one
 // that blocks, unless all threads are busy. While more workers are awake than are configured, as
 // after a wait that was announced, they keep nothing and take one item at a time: with one
-// configured thread an item is overtaken at most by one for each other thread that is awake.
+// configured thread an item is overtaken at most by one for each other thread that is awake. With
+// in_order this is so as soon as more than one is awake, and only one that is alone keeps items.
 //
 // Wake-ups: at most one worker is being woken at any time. That worker first takes its share and
 // then, if more items wait, wakes the next worker, provided that the items are worth a thread: if
 // one worker is awake and will take them within microseconds, no other is woken. A worker that has
-// run the same share from one look to the next is stalled, and nothing is left to it. When sleeps
+// run the same share from one look to the next is stalled, and nothing is left to it. With in_order
+// very short items are not worth a second thread however many wait, because the mutex would go back
+// and forth for each. A worker then leaves them to another one that is awake. When sleeps
 // turn out shorter than what a wake-up costs, a worker that runs out of items takes a nap before it
 // sleeps: it looks again after some 100 µs without being woken.
 //
@@ -78,8 +81,8 @@ class WorkerPool {
     int threads = 1;
     bool grow_when_starved = false;
     int max_threads = 1024;   // with grow_when_starved; threads in a BlockingScope do not count
-    bool one_by_one = false;  // a worker takes one item at a time: items begin in the order in
-                              // which next() returns them
+    bool one_by_one = false;  // a worker takes one item at a time
+    bool in_order = false;    // items begin in the order in which next() returns them
   };
   // May have more work once everything that was posted has run.
   class Source {
@@ -205,6 +208,8 @@ class WorkerPool {
   Runnable* take_next() WF_REQUIRES(mutex_);
   // Whether workers take one item at a time now, and keep none.
   bool takes_one() const WF_REQUIRES(mutex_);
+  // Whether the calling worker, which is awake, should sleep even if work waits.
+  bool leaves_work_to_others() const WF_REQUIRES(mutex_);
   // Moves half of the items of another worker, if they are worth it, to returned_.
   void steal() WF_REQUIRES(mutex_);
   // Takes the items of a worker that have not begun back to returned_, in front of later ones.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -92,6 +93,30 @@ TEST(HandOff, APostIsNotedWhileTheOnlyWorkerThatIsAwakeBlocks) {
 
 TEST(HandOff, ComputationsBehindABlockedOneRunElsewhere) {
   expect_items_behind_a_blocked_one_run_elsewhere<ComputePool>(2);
+}
+
+TEST(HandOff, ComputationsBehindOneThatWaitsBeginInOrder) {
+  static constexpr size_t kBehind = 30;
+  Tally released;
+  Tally others;
+  Noted begun;
+  ShortItems<ComputePool> pool(1);
+  pool.post_one([&] { EXPECT_TRUE(released.wait_for(1)); });
+  pool.post_one([&] {
+    BlockingScope scope;  // another thread goes on with what this one has taken
+    EXPECT_TRUE(others.wait_for(kBehind));
+  });
+  for (size_t i = 0; i < kBehind; i++) {
+    pool.post_one([&, i] {
+      begun.add(i);
+      others.add();
+    });
+  }
+  released.add();
+  EXPECT_TRUE(others.wait_for(kBehind));
+  const std::vector<size_t> order = begun.get();
+  EXPECT_EQ(order.size(), kBehind);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
 TEST(HandOff, FewItemsAreTurnedRoundAtATime) {

@@ -46,6 +46,27 @@ TEST(WorkPace, FewShortItemsAreNotWorthAThread) {
   EXPECT_TRUE(pace.worth_stealing(30));
 }
 
+// What one item costs to hand over decides, however many wait.
+TEST(WorkPace, ItemsThatAreHandedOverOneByOneAreLeftToOneThreadWhileTheyAreShorterThanThat) {
+  const auto pace_of = [](int64_t item_ns) {
+    WorkPace pace;
+    pace.hands_over();
+    for (int i = 0; i < 30; i++) {
+      pace.ran(10, 10 * item_ns);
+    }
+    return pace;
+  };
+  EXPECT_FALSE(pace_of(400).worth_a_thread(100'000));
+  EXPECT_TRUE(pace_of(600).worth_a_thread(100'000));
+  EXPECT_TRUE(pace_of(200).better_left_to_one());
+  // In between nobody is woken, and nobody goes to sleep.
+  EXPECT_FALSE(pace_of(400).better_left_to_one());
+  WorkPace unknown;
+  unknown.hands_over();
+  EXPECT_TRUE(unknown.worth_a_thread(1));
+  EXPECT_FALSE(unknown.better_left_to_one());
+}
+
 TEST(WorkPace, ShortItemsAreMeasuredRarely) {
   const auto measured = [](WorkPace pace) {
     int count = 0;

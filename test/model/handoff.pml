@@ -277,18 +277,23 @@ inline see_end() {
 
 proctype Worker(byte me) {
   byte mine, item, r_first, r_end, keep;
-  bool wakes, unattends, ends, naps;
+  bool wakes, unattends, ends, naps, leaves;
   LOCK;
   do
-  :: gather();
-     if
-     :: queue == 0 -> take_back((1 - me), false)
-     :: true -> take_back((1 - me), true)  /* takes_one() */
-     :: queue != 0
-     :: queue == 0
+  :: if
+     :: lazy && AWAKE > 1 -> leaves = true  /* leaves_work_to_others() */
+     :: true ->
+        leaves = false;
+        gather();
+        if
+        :: queue == 0 -> take_back((1 - me), false)
+        :: true -> take_back((1 - me), true)  /* takes_one() */
+        :: queue != 0
+        :: queue == 0
+        fi
      fi;
      if
-     :: queue != 0 ->
+     :: queue != 0 && !leaves ->
         fill_queue();
         claim();
         UNLOCK;
@@ -306,23 +311,26 @@ proctype Worker(byte me) {
         /* wait_for_work() */
         naps = false;
 #ifdef WITH_NAPS
-        if :: !napping && !stopping -> naps = true; napping = true :: true fi;
+        if :: !napping && !stopping && !leaves -> naps = true; napping = true :: true fi;
 #endif
         idle++;
-#ifndef MUT_SLEEP_UNANNOUNCED
+#ifdef MUT_LEAVES_TO_NOBODY
+        if :: leaves -> wakes = false :: else -> claim() fi;
+#elif !defined(MUT_SLEEP_UNANNOUNCED)
         claim();
 #endif
+        leaves = leaves && !wakes;
         wakes = false;
         if
-        :: WORK
-        :: !WORK && naps ->
+        :: WORK && !leaves
+        :: (!WORK || leaves) && naps ->
            atomic { sleeping[me] = true; UNLOCK };
            if
            :: !sleeping[me]
            :: sleeping[me] = false
            fi;
            LOCK
-        :: !WORK && !naps ->
+        :: (!WORK || leaves) && !naps ->
            atomic { sleeping[me] = true; UNLOCK };
 end_sleep:
            !sleeping[me];

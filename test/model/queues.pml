@@ -9,6 +9,8 @@
  *   items[q]   ComputeQueue::items_, guarded by pool_lock
  *   listed[q]  ComputeQueue::listed_. Changed under pool_lock, read without it
  *   list       the listed queues, guarded by pool_lock
+ *   kept[w]    what worker w has taken beside the item that it runs, in its WorkQueue; one item at most
+ *   returned   WorkerPool::returned_, guarded by pool_lock
  *
  * Two threads post, a queue of their choice for each item. Item 0 posts item CHILD while it runs. Every
  * access to shared data that is not guarded by pool_lock is a step of its own; memory is sequentially
@@ -34,6 +36,8 @@ byte pool_lock;
 chan intake[QUEUES] = [ITEMS] of { byte };
 chan items[QUEUES] = [ITEMS] of { byte };
 chan list = [QUEUES] of { byte };
+chan kept[WORKERS] = [1] of { byte };
+chan returned = [WORKERS] of { byte };
 bool closed[QUEUES], listed[QUEUES];
 byte idle, live = WORKERS;
 bool stopping, ran_first;
@@ -45,7 +49,7 @@ byte place[2];  /* the queue of items 0 and 1, plus one; 0: refused */
 
 #define LOCK atomic { pool_lock == 0 -> pool_lock = 1 }
 #define UNLOCK pool_lock = 0
-#define WORK (len(list) > 0)
+#define WORK (len(list) > 0 || len(returned) > 0)
 
 inline end_item(i) {
   assert((done & BIT(i)) == 0);
@@ -107,15 +111,16 @@ proctype Poster(byte from; byte to) {
   od
 }
 
-/* Items 0 and 1, if one thread posts both, begin in order if they are in one queue. */
+/* Items 0 and 1, if one thread posts both, begin in order if they are in one queue. An item begins
+   when no other worker can take it any more. */
 inline begin_item() {
   assert(mine != 1 || POSTED == 2 || place[0] != place[1] || (begun & BIT(0)) != 0);
   begun = begun | BIT(mine)
 }
 
-/* ComputePool::next() */
+/* ComputePool::next(), into `taken` */
 inline next() {
-  atomic { list ? q; items[q] ? mine; begin_item() };
+  atomic { list ? q; items[q] ? taken };
   if :: len(items[q]) == 0 -> take(q) :: len(items[q]) > 0 fi;
   if
   :: len(items[q]) > 0 -> list ! q
@@ -130,6 +135,28 @@ inline next() {
      list_queue(q)
 #endif
   fi
+}
+
+/* WorkerPool::take_next(), into `taken` */
+inline take_next() {
+  if
+  :: len(returned) > 0 -> returned ? taken
+  :: len(returned) == 0 -> next()
+  fi
+}
+
+/* WorkerPool::return_items(): another worker has begun to look for work. */
+inline return_items(w) {
+#ifndef MUT_OTHERS_KEEP_ITEMS
+  atomic {
+    if
+    :: len(kept[w]) > 0 -> kept[w] ? taken; returned ! taken
+    :: else
+    fi
+  }
+#else
+  skip
+#endif
 }
 
 /* ComputePool::close(), into `ends` */
@@ -169,20 +196,35 @@ inline close_all() {
 }
 
 proctype Worker(byte me) {
-  byte q, mine, moved;
+  byte q, mine, taken, moved;
   bool refused, seen, ends;
   LOCK;
   do
-  :: WORK ->
-     next();
-     UNLOCK;
+  :: return_items(1 - me);
+     if :: WORK :: !WORK -> goto no_work fi;
+     take_next();
+     atomic { mine = taken; begin_item() };
      if
-     :: mine == 0 -> ran_first = true; if :: q = 0 :: q = 1 fi; post(CHILD, q)
-     :: mine != 0
+     :: WORK && idle + 1 == live -> take_next(); kept[me] ! taken
+     :: true
      fi;
-     end_item(mine);
-     LOCK
-  :: !WORK ->
+     UNLOCK;
+     do
+     :: if
+        :: mine == 0 -> ran_first = true; if :: q = 0 :: q = 1 fi; post(CHILD, q)
+        :: mine != 0
+        fi;
+        end_item(mine);
+        atomic {  /* WorkQueue::pop() */
+          if
+          :: len(kept[me]) > 0 -> kept[me] ? mine; begin_item()
+          :: else -> break
+          fi
+        }
+     od;
+     LOCK;
+     goto next_turn;
+no_work:
      ends = stopping && idle + 1 == live;
      if
      :: ends && idle == 0 -> close_all()
@@ -192,7 +234,9 @@ proctype Worker(byte me) {
      idle++;
      UNLOCK;
 end_sleep:
-     atomic { pool_lock == 0 && (WORK || (stopping && idle == live)) -> pool_lock = 1; idle-- }
+     atomic { pool_lock == 0 && (WORK || (stopping && idle == live)) -> pool_lock = 1; idle-- };
+next_turn:
+     skip
   od;
   live--;
   UNLOCK
