@@ -26,19 +26,24 @@ namespace store_test::history {
 // many operations it has not checked; what came before them was checked.
 class HistoryChecker {
  public:
+  // How many pairs the search keeps for the end of one operation before it gives up.
+  static constexpr size_t kMaxConfigurations = 50'000;
+
   // What is wrong, with what led to it; empty: nothing.
   // `*unchecked`: how many operations the search has not reached is added to it.
-  static std::string check(const std::vector<Operation>& operations, size_t* unchecked) {
-    HistoryChecker checker(operations);
+  static std::string check(const std::vector<Operation>& operations, size_t* unchecked,
+                           size_t max_configurations = kMaxConfigurations) {
+    HistoryChecker checker(operations, max_configurations);
     std::string wrong = checker.run();
     *unchecked += checker.unchecked_;
     return wrong;
   }
 
   // Checks all names of a history. Returns the first thing that is wrong.
-  static std::string check_all(const Reader& reader, bool dies_with_worker, size_t* unchecked) {
+  static std::string check_all(const Reader& reader, bool dies_with_worker, size_t* unchecked,
+                               size_t max_configurations = kMaxConfigurations) {
     for (const auto& [name, operations] : reader.by_name(dies_with_worker)) {
-      if (std::string wrong = check(operations, unchecked); !wrong.empty()) {
+      if (std::string wrong = check(operations, unchecked, max_configurations); !wrong.empty()) {
         return name + ": " + wrong;
       }
     }
@@ -46,9 +51,6 @@ class HistoryChecker {
   }
 
  private:
-  // For the end of one operation.
-  static constexpr size_t kMaxConfigurations = 50'000;
-
   struct Event {
     int64_t us = 0;
     bool is_end = false;
@@ -73,7 +75,8 @@ class HistoryChecker {
   };
   using Configurations = std::map<std::string, Configuration>;
 
-  explicit HistoryChecker(const std::vector<Operation>& operations) : operations_(operations) {}
+  HistoryChecker(const std::vector<Operation>& operations, size_t max_configurations)
+      : operations_(operations), max_configurations_(max_configurations) {}
 
   std::string run() {
     std::vector<Event> events;
@@ -113,7 +116,7 @@ class HistoryChecker {
       todo.push_back(configuration);
     }
     while (!todo.empty()) {
-      if (seen.size() > kMaxConfigurations) {
+      if (seen.size() > max_configurations_) {
         gives_up_ = true;
         return {};
       }
@@ -187,6 +190,7 @@ class HistoryChecker {
   }
 
   const std::vector<Operation>& operations_;
+  const size_t max_configurations_;
   std::set<size_t> open_;
   bool gives_up_ = false;
   size_t unchecked_ = 0;
