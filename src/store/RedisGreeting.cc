@@ -14,6 +14,18 @@ using protocol::RedisValue;
 
 namespace {
 
+// How a login fails by such a reply; 0: it does not. A server that is busy or is loading its data
+// says nothing about who logs in.
+int login_refusal(const RedisValue& reply) {
+  if (reply.is_ok()) return 0;
+  const std::string& text = *reply.string_view();
+  for (const char* const code : {"BUSY ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN "}) {
+    if (text.starts_with(code)) return EAGAIN;
+  }
+  return text.starts_with("ERR max number of clients") ? ECONNREFUSED
+                                                       : int{WFT_ERR_REDIS_ACCESS_DENIED};
+}
+
 // The replies to a greeting.
 class Answer final : public protocol::ProtocolMessage {
  public:
@@ -49,7 +61,7 @@ class Answer final : public protocol::ProtocolMessage {
   int check(const RedisValue& value) {
     if (logins_ > 0) {
       logins_--;
-      return value.is_ok() ? 0 : int{WFT_ERR_REDIS_ACCESS_DENIED};
+      return login_refusal(value);
     }
     asks_role_ = false;
     // A user may lack the right to ask. The first command will show whether this is a master.

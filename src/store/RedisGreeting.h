@@ -14,8 +14,9 @@ struct RedisUrl;
 // all of that was answered well, because it would be executed by somebody else, in another database
 // or on a replica otherwise.
 //
-// The answer fails with WFT_ERR_REDIS_ACCESS_DENIED if the login or the choice is refused, and with
-// WFT_ERR_UPSTREAM_UNAVAILABLE if the server is not a master.
+// The answer fails with WFT_ERR_REDIS_ACCESS_DENIED if the login or the choice is refused, with
+// WFT_ERR_UPSTREAM_UNAVAILABLE if the server is not a master, with ECONNREFUSED if it has too many
+// clients, and with EAGAIN if it is busy or is loading its data.
 class RedisGreeting final : public ClientGreeting {
  public:
   // Returns null if the URL needs none.

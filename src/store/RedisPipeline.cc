@@ -20,6 +20,21 @@ namespace workflow {
 
 using protocol::RedisValue;
 
+namespace {
+
+// What ends a connection because of the first reply of its server; 0: the server serves it. Then
+// each command gets an answer of its own, also where that to PING is an error: the user may lack
+// the right to PING, or the server is busy, is loading its data or cannot save them.
+int refusal_by(const RedisValue& first) {
+  if (!first.is_error()) return 0;
+  const std::string& text = *first.string_view();
+  if (text.starts_with("NOAUTH") || text.starts_with("DENIED")) return WFT_ERR_REDIS_ACCESS_DENIED;
+  // "ERR max number of clients reached": the server closes the connection.
+  return text.starts_with("ERR ") ? ECONNREFUSED : 0;
+}
+
+}  // namespace
+
 class RedisPipeline::Link final : public ClientExchange,
                                   public Runnable,
                                   private protocol::ProtocolMessage {
@@ -90,11 +105,12 @@ class RedisPipeline::Link final : public ClientExchange,
         break;
       } else if (greeted_) {
         replies_.push_back(std::move(reply));
-      } else if (reply.is_error()) {
-        failure = WFT_ERR_REDIS_ACCESS_DENIED;
       } else {
-        greeted_ = true;
-        pipeline_.connected();
+        failure = refusal_by(reply);
+        greeted_ = failure == 0;
+        if (greeted_) {
+          pipeline_.connected();
+        }
       }
     }
     // What came whole before a failure counts.

@@ -394,6 +394,19 @@ TEST(RedisClient, ALoginThatBreaksIsTriedAgainWhateverTheCommand) {
   EXPECT_EQ(sets, 1);
 }
 
+// It says nothing about who logs in.
+TEST(RedisClient, ABusyServerIsNoRefusedLogin) {
+  for (const std::string error : {"BUSY a script runs", "LOADING the data"}) {
+    RawServer server(answering([&error](const auto&, int connection) {
+      return connection < 3 ? "-" + error + "\r\n" : std::string("+OK\r\n");
+    }));
+    const Reply reply = run(url_of(server, ":p@"), {"SET", "k", "v"});
+    EXPECT_EQ(reply.state, WFT_STATE_SYS_ERROR);
+    EXPECT_EQ(reply.error, EAGAIN);
+    EXPECT_EQ(run(url_of(server, ":p@"), {"SET", "k", "v"}, {.retry_max = 2}).text, "OK");
+  }
+}
+
 TEST(RedisClient, ASeriesOfCommandsRunsInOrder) {
   RedisServer server;
   Tally ended;

@@ -255,6 +255,32 @@ TEST(RedisPipeline, HostileRepliesEndTheConnection) {
   }
 }
 
+// A server that cannot serve everybody, or everything, just now.
+TEST(RedisPipeline, AnErrorInPlaceOfThePongIsNoRefusedLogin) {
+  for (const std::string error :
+       {"BUSY a script runs", "LOADING the data", "MISCONF a snapshot", "NOPERM no PING"}) {
+    const RawServer server(answering([&error](const auto& words, int) {
+      return words[0] == "PING" ? "-" + error + "\r\n" : std::string("-BUSY itself\r\n");
+    }));
+    RedisPipeline pipeline(parsed(url_of(server)));
+    const RedisPipeline::Outcome outcome = ask(pipeline, {"GET", "k"});
+    EXPECT_EQ(outcome.state, WFT_STATE_SUCCESS) << error;
+    EXPECT_EQ(outcome.value.string_value(), "BUSY itself") << error;
+  }
+}
+
+TEST(RedisPipeline, AServerWithTooManyClientsRefusesTheConnection) {
+  const RawServer server([](Peer& peer, int) {
+    CommandReader(peer).next();
+    peer.send("-ERR max number of clients reached\r\n");
+  });
+  RedisPipeline pipeline(parsed(url_of(server)));
+  const RedisPipeline::Outcome outcome = ask(pipeline, {"GET", "k"});
+  EXPECT_EQ(outcome.state, WFT_STATE_SYS_ERROR);
+  EXPECT_EQ(outcome.error, ECONNREFUSED);
+  EXPECT_FALSE(outcome.sent);
+}
+
 TEST(RedisPipeline, LimitsHold) {
   RawServer server([](Peer& peer, int) {
     CommandReader commands(peer);
