@@ -1,5 +1,8 @@
 #include "store/RedisStoreLink.h"
 
+#include <netdb.h>
+#include <openssl/x509.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -32,6 +35,20 @@ void set_reason(RedisStoreLink::Reply* reply, const REASON& reason) {
   }
 }
 
+// Why there is no reply, but for errno values.
+std::string reason_of(int state, int error) {
+  switch (state) {
+    case WFT_STATE_DNS_ERROR:
+      return std::string("the host was not found: ") + ::gai_strerror(error);
+    case WFT_STATE_SSL_ERROR:
+      return error < 0
+                 ? std::string("TLS: ") + ::X509_verify_cert_error_string(-static_cast<long>(error))
+                 : "TLS: error " + std::to_string(error);
+    default:
+      return "state " + std::to_string(state) + ", error " + std::to_string(error);
+  }
+}
+
 void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* reply) {
   reply->sent = outcome.sent;
   reply->error = outcome.state == WFT_STATE_SYS_ERROR && outcome.error > 0 ? outcome.error : EIO;
@@ -41,15 +58,15 @@ void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* r
   if (outcome.state == WFT_STATE_SYS_ERROR) {
     set_reason(reply, [&] { return std::string(std::strerror(outcome.error)); });
   } else if (reply->error == EACCES) {
-    set_reason(reply, [] { return std::string("the login was refused"); });
+    set_reason(reply, [] {
+      return std::string("the server refuses the user, the password or the database of the URL");
+    });
   } else if (outcome.state == WFT_STATE_TASK_ERROR &&
              outcome.error == WFT_ERR_UPSTREAM_UNAVAILABLE) {
     reply->error = EROFS;
     set_reason(reply, [] { return std::string("the server is no master"); });
   } else {
-    set_reason(reply, [&] {
-      return "state " + std::to_string(outcome.state) + ", error " + std::to_string(outcome.error);
-    });
+    set_reason(reply, [&] { return reason_of(outcome.state, outcome.error); });
   }
 }
 

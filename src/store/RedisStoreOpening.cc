@@ -14,6 +14,8 @@ namespace workflow {
 
 namespace {
 
+constexpr int kLayout = 2;  // what the script makes
+
 std::string new_id() {
   std::array<unsigned char, 16> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
@@ -134,8 +136,12 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                         message);
   }
   if (opened.word == "layout") {
+    int layout = 0;
+    const char* const end = opened.detail.data() + opened.detail.size();
+    const bool is_later =
+        std::from_chars(opened.detail.data(), end, layout).ptr == end && layout > kLayout;
     return refuse_store(
-        EILSEQ,
+        is_later ? ENOTSUP : EILSEQ,
         way.name + " has the layout " + opened.detail + ", which this version does not know",
         message);
   }

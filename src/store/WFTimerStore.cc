@@ -124,8 +124,10 @@ std::unique_ptr<StoreBackend> open_backend(const std::string& url,
     return workflow::open_redis_backend(url, options, &failure->error, &failure->message);
   }
   *failure =
-      wrong(EINVAL, "the URL begins with none of sqlite:, redis:, rediss: and memory: but is " +
-                        StoreText::quoted(url));
+      wrong(EINVAL,
+            "the URL begins with none of sqlite:, redis://, rediss://, redis+...:// and memory: "
+            "but is " +
+                StoreText::quoted(url));
   return nullptr;
 }
 

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "store/RedisStoreBackend.h"
@@ -468,6 +469,10 @@ TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(why_not(server.url() + "&namespace="), HasSubstr(invalid + "the namespace"));
   EXPECT_THAT(why_not(server.url() + "&namespace=a{b}"), HasSubstr(invalid + "the namespace"));
   EXPECT_THAT(why_not("redis://127.0.0.1:x/"), HasSubstr(invalid));
+  EXPECT_THAT(why_not("redis://host.invalid/"), HasSubstr("Redis: the host was not found: "));
+  EXPECT_THAT(why_not(server.url() + "&db=99"),
+              HasSubstr(std::to_string(EACCES) + " Redis: the server refuses the user, the "
+                                                 "password or the database of the URL"));
   EXPECT_THAT(why_not(server.url() + "&replicas=-1"),
               HasSubstr(invalid + "the number of replicas"));
   EXPECT_THAT(why_not(server.url() + "&replicas=101"),
@@ -500,6 +505,50 @@ TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
               HasSubstr(std::to_string(EROFS) + " the server is a replica"));
   server.stop();
   EXPECT_THAT(why_not(url_of(server)), HasSubstr("Redis: "));
+}
+
+TEST(RedisStore, ALaterLayoutIsRefused) {
+  RedisServer server;
+  const std::string url = url_of(server);
+  ask(*open_backend(url), timer("a", kNeverUs));
+  for (const auto& [layout, error] : {std::pair("3", ENOTSUP), std::pair("1", EILSEQ)}) {
+    run(server.url(), {"HSET", "{app:0}:meta", "layout", layout});
+    EXPECT_EQ(why_not(url), std::to_string(error) + " the store \"app\" has the layout " + layout +
+                                ", which this version does not know");
+  }
+  run(server.url(), {"HSET", "{app:0}:meta", "layout", "2"});
+  EXPECT_EQ(names(*open_backend(url)), std::vector<std::string>{"a"});
+}
+
+// These are the rights that docs/store.md names.
+TEST(RedisStore, AUserNeedsNoRightsButTheDocumentedOnes) {
+  RedisServer server(durable());
+  const auto set_user = [&server](const std::string& name, std::vector<std::string> rights) {
+    std::vector<std::string> command = {"ACL", "SETUSER", name, "on", ">pw", "-@all"};
+    command.insert(command.end(), rights.begin(), rights.end());
+    ASSERT_EQ(run(server.url(), command).text, "OK");
+  };
+  const std::vector<std::string> rights = {
+      "+eval",  "+evalsha", "+script",     "+info",   "+time", "+publish",  "+subscribe",
+      "+@hash", "+@list",   "+@sortedset", "+exists", "+type", "&app:news", "~{app:*"};
+  set_user("worker", rights);
+  store_test::SeenRuns seen;
+  const store_test::StorePtr store =
+      store_test::open_store(server.url("worker:pw@") + "&namespace=app&shards=2");
+  ASSERT_TRUE(store);
+  ASSERT_EQ(store->handle("kind", seen.handler(*store)), 0);
+  const WFStoreResult stored = store->schedule({"now", milliseconds(0), "kind"});
+  EXPECT_TRUE(stored.ok()) << stored.message;
+  EXPECT_EQ(stored.receipt.to_string(), "unknown");  // without CONFIG
+  ASSERT_TRUE(seen.wait_for(1));
+  EXPECT_TRUE(store->list("").ok());
+  EXPECT_TRUE(store->cancel("now").ok());
+
+  EXPECT_THAT(why_not(server.url("worker:pw@") + "&namespace=other"),
+              HasSubstr(std::to_string(EACCES) + " Redis: NOPERM"));
+  set_user("nobody", {"+info"});
+  EXPECT_THAT(why_not(server.url("nobody:pw@") + "&namespace=app"),
+              HasSubstr(std::to_string(EACCES) + " Redis: NOPERM"));
 }
 
 TEST(RedisStore, TheReceiptIsThatOfTheServer) {
