@@ -405,9 +405,10 @@ class WFTimerStore {
   //                                     that name are one while any of them is open
   // Returns null, with errno, if it cannot be opened; *message then says why in one line: EINVAL (a
   // wrong URL or option, a store of the other layout, or a Cluster that lacks slots), EBUSY
-  // (another process owns it), EACCES, ENOENT, ENOTSUP (a network file system, a newer layout, or a
-  // Redis that is too old or of another kind), EILSEQ (no store, or a damaged one), or whatever the
-  // system says. Blocks while the file is read or the server answers.
+  // (another process owns it), EACCES, ENOENT, EMLINK (a file of several names), ENOTSUP (a network
+  // file system, a newer layout, or a Redis that is too old or of another kind), EILSEQ (no store,
+  // or a damaged one), or whatever the system says. Blocks while the file is read or the server
+  // answers.
   static WFTimerStore *open(const std::string &url, const WFStoreOptions &options,
                             std::string *message = nullptr);
   static WFTimerStore *open(const std::string &url, std::string *message = nullptr) {

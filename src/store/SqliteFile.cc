@@ -125,6 +125,24 @@ bool SqliteFile::has_log() const {
   return ::stat(log_path_.c_str(), &status) == 0 && status.st_size > 0;
 }
 
+int SqliteFile::check_links(std::string* message) const {
+  struct stat status = {};
+  if (::stat(path_.c_str(), &status) != 0) return errno_message(path_, message);
+  struct stat draft = {};
+  const std::string draft_path = path_ + "-new";
+  if (status.st_nlink > 1 && ::stat(draft_path.c_str(), &draft) == 0 &&
+      draft.st_dev == status.st_dev && draft.st_ino == status.st_ino) {
+    // Whoever has created the store was killed before it removed this name.
+    ::unlink(draft_path.c_str());
+    status.st_nlink--;
+  }
+  if (status.st_nlink <= 1) return 0;
+  return say(EMLINK,
+             path_ + ": the file has " + std::to_string(status.st_nlink) +
+                 " names (hard links), each of which would be another store: remove the others",
+             message);
+}
+
 int SqliteFile::create(int64_t now_us, std::string* message) const {
   const std::string draft = path_ + "-new";
   remove_database(draft);

@@ -54,6 +54,10 @@ class SqliteFile {
   // Looks at the header of the file, which exists, before SQLite may change anything. The result is
   // as that of check_directory().
   int check_header(std::string* message) const;
+  // Refuses a file that has other names besides: each name would have a log of its own, and each
+  // process would overwrite what those have stored that use another one. Not while a process
+  // creates the store. The result is as that of check_directory().
+  int check_links(std::string* message) const;
   // Creates the store, whose file must be missing. Only one process does this at a time. The
   // result is as that of check_directory().
   int create(int64_t now_us, std::string* message) const;

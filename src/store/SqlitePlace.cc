@@ -29,6 +29,21 @@ int refuse(int error, const std::string& why, std::string* message) {
   return error;
 }
 
+// The longest names are those with "-new-journal". SQLite takes paths of 512 bytes.
+int check_length(const std::string& path, std::string* message) {
+  constexpr size_t kMaxPath = 500;
+  constexpr size_t kMaxName = 243;
+  const auto too_long = [&](const char* what, size_t size, size_t most) {
+    return refuse(ENAMETOOLONG,
+                  std::string(what) + " has " + std::to_string(size) + " bytes; at most " +
+                      std::to_string(most) + " are allowed: " + path,
+                  message);
+  };
+  const size_t name = path.size() - path.rfind('/') - 1;
+  if (name > kMaxName) return too_long("the name of the file", name, kMaxName);
+  return path.size() > kMaxPath ? too_long("the path", path.size(), kMaxPath) : 0;
+}
+
 }  // namespace
 
 int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayout* layout,
@@ -57,9 +72,13 @@ int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayo
   if (::stat(place.c_str(), &status) == 0) {
     if (!S_ISREG(status.st_mode)) return refuse(EINVAL, "not a regular file: " + place, message);
     *path = real_path(place);
-    return path->empty() ? refuse(errno, place + ": " + std::strerror(errno), message) : 0;
+    if (path->empty()) return refuse(errno, place + ": " + std::strerror(errno), message);
+    return check_length(*path, message);
   }
   if (errno != ENOENT) return refuse(errno, place + ": " + std::strerror(errno), message);
+  if (::lstat(place.c_str(), &status) == 0) {
+    return refuse(ENOENT, place + ": a symbolic link that leads nowhere", message);
+  }
   const size_t slash = place.rfind('/');
   const std::string directory = slash == std::string::npos ? "."
                                 : slash == 0               ? "/"
@@ -68,7 +87,7 @@ int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayo
   if (real.empty()) return refuse(errno, directory + ": " + std::strerror(errno), message);
   *path = (real == "/" ? "" : real) + "/" +
           (slash == std::string::npos ? place : place.substr(slash + 1));
-  return 0;
+  return check_length(*path, message);
 }
 
 bool is_network_file_system(long type) {

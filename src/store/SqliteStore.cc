@@ -88,6 +88,8 @@ int SqliteStore::make_file(bool create, int64_t now_us, std::string* message) {
       *message = file_.path() + ": there is no store";
       error = ENOENT;
     }
+  } else {
+    error = file_.check_links(message);
   }
   queue_.unlock_creation();
   return error;

@@ -93,7 +93,7 @@ class SqliteStore {
   void release();
   // Opens the queue, and creates the store if it is missing, while no other thread does.
   int open_queue(bool create, int64_t now_us, std::string* message);
-  // Creates the store if it is missing.
+  // Creates the store if it is missing. One that is there must have a single name.
   int make_file(bool create, int64_t now_us, std::string* message);
   // Compares the store with what the queue knows.
   int verify(std::string* message);

@@ -107,6 +107,55 @@ TEST_F(SqliteOpen, ASymbolicLinkLeadsToTheSameStore) {
   EXPECT_FALSE(std::filesystem::exists(directory_.path("other/link-queue")));
 }
 
+TEST_F(SqliteOpen, ASymbolicLinkThatLeadsNowhereIsNamed) {
+  std::filesystem::create_symlink(directory_.path("missing"), path_);
+  EXPECT_EQ(open(), ENOENT);
+  EXPECT_TRUE(says(path_ + ": a symbolic link")) << message_;
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-queue"));
+}
+
+// Each name has a log of its own, so two processes would overwrite what the other has stored.
+TEST_F(SqliteOpen, AFileOfTwoNamesIsRefused) {
+  for (const char* parameters : {"", "?layout=owned"}) {
+    SCOPED_TRACE(parameters);
+    const FastDir directory;
+    const std::string file = directory.path("timers");
+    const std::string link = directory.path("link");
+    const auto opens = [&](const std::string& name) {
+      int error = 0;
+      workflow::open_sqlite_backend(name + parameters, options_, &error, &message_);
+      return error;
+    };
+    ASSERT_EQ(opens(file), 0) << message_;
+    std::filesystem::create_hard_link(file, link);
+    for (const std::string& name : {file, link}) {
+      EXPECT_EQ(opens(name), EMLINK) << name;
+      EXPECT_TRUE(says(name + ": the file has 2 names")) << message_;
+    }
+    std::filesystem::remove(link);
+    EXPECT_EQ(opens(file), 0) << message_;
+    // As if its creator had been killed in the last moment.
+    std::filesystem::create_hard_link(file, file + "-new");
+    EXPECT_EQ(opens(file), 0) << message_;
+    EXPECT_FALSE(std::filesystem::exists(file + "-new"));
+  }
+}
+
+TEST_F(SqliteOpen, APathThatIsTooLongSaysSo) {
+  const std::string deep = directory_.path(std::string(200, 'd')) + "/" + std::string(200, 'd');
+  std::filesystem::create_directories(deep);
+  for (const std::string& longest :
+       {directory_.path(std::string(243, 'n')), deep + "/" + std::string(499 - deep.size(), 'n')}) {
+    path_ = longest;
+    EXPECT_EQ(open(), 0) << message_;
+    carry_out(*backend_, schedule("tea", clock_.us));
+    path_ += "n";
+    EXPECT_EQ(open(), ENAMETOOLONG);
+    EXPECT_TRUE(says("bytes; at most ")) << message_;
+    EXPECT_FALSE(std::filesystem::exists(path_ + "-queue"));
+  }
+}
+
 TEST_F(SqliteOpen, WhatIsNoStoreIsRefusedAndNotChanged) {
   for (const std::string& bytes :
        {std::string(), std::string("some text\n"), std::string(100'000, 'x')}) {
