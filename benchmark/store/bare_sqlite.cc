@@ -233,6 +233,7 @@ class BareSqlite {
 
   void save() {
     forget_ended();
+    forget_answers();
     save_session_.run(session_, counters_.newest, counters_.remembered, counters_.forgotten,
                       wall_us());
     save_meta_.run(counters_.fence, counters_.timer, counters_.ended, ++counters_.commits,
@@ -242,13 +243,17 @@ class BareSqlite {
   void remember(const std::string& answer) {
     if (remembered_ == 0) return;
     insert_answer_.run(session_, ++counters_.newest, answer);
-    if (++counters_.remembered <= remembered_) return;
-    first_answer_.find(session_);
-    const int64_t first = first_answer_.integer(0);
-    first_answer_.reset();
-    remove_answer_.run(session_, first);
-    counters_.remembered--;
-    counters_.forgotten = first;
+    counters_.remembered++;
+  }
+
+  void forget_answers() {
+    const int64_t surplus = counters_.remembered - remembered_;
+    if (surplus <= 0) return;
+    oldest_answer_.find(session_, surplus - 1);
+    counters_.forgotten = oldest_answer_.integer(0);
+    oldest_answer_.reset();
+    remove_answers_.run(session_, counters_.forgotten);
+    counters_.remembered = remembered_;
   }
 
   void insert(const std::string& name, Due due) {
@@ -272,8 +277,9 @@ class BareSqlite {
     remove_.run(timer);
     counters_.stored--;
     insert_done_.run(++counters_.ended, name, timer, outcome, wall_us(), attempts);
-    has_ended_ = true;
-    follower_.run(timer);
+    if (!std::exchange(has_ended_, true)) {
+      any_follows_.run();
+    }
   }
 
   void forget_ended() {
@@ -305,7 +311,6 @@ class BareSqlite {
   void acknowledge(const Run& run) {
     if (!run_.find(run.timer) || run_.integer(1) != run.fence) fail_row("a lease is missing");
     run_.reset();
-    follower_.run(run.timer);
     end(run.timer, run.name, run.attempts, 1);
   }
 
@@ -334,9 +339,10 @@ class BareSqlite {
                           " newest = ?2, remembered = ?3, forgotten = ?4, used = ?5"};
   Statement insert_answer_{database_,
                            "INSERT INTO answers(session, number, answer) VALUES(?, ?, ?)"};
-  Statement first_answer_{database_,
-                          "SELECT number FROM answers WHERE session = ? ORDER BY number LIMIT 1"};
-  Statement remove_answer_{database_, "DELETE FROM answers WHERE session = ? AND number = ?"};
+  Statement oldest_answer_{database_,
+                           "SELECT number FROM answers WHERE session = ?"
+                           " ORDER BY number LIMIT 1 OFFSET ?"};
+  Statement remove_answers_{database_, "DELETE FROM answers WHERE session = ? AND number <= ?"};
   Statement insert_{database_,
                     "INSERT INTO timers(id, name, kind, wake, due, state, fence, owner, attempts,"
                     " skip_after, repeat, marked, follows, reason, payload)"
@@ -346,8 +352,9 @@ class BareSqlite {
                   " FROM timers INDEXED BY timers_name"
                   " WHERE name = ? AND state < 3 ORDER BY id"};
   Statement remove_{database_, "DELETE FROM timers WHERE id = ?"};
-  Statement follower_{database_,
-                      "SELECT id, due FROM timers INDEXED BY timers_follows WHERE follows = ?"};
+  Statement any_follows_{database_,
+                         "SELECT 1 FROM timers INDEXED BY timers_follows"
+                         " WHERE follows IS NOT NULL LIMIT 1"};
   Statement insert_done_{database_,
                          "INSERT INTO done(id, name, timer, outcome, at, attempts)"
                          " VALUES(?, ?, ?, ?, ?, ?)"};

@@ -19,10 +19,11 @@ SqliteAnswers::Session& SqliteAnswers::session(uint64_t id) {
 }
 
 SqliteAnswers::Found SqliteAnswers::find(const WFStoreRequestId& id, WFStoreResult& result) {
-  const Session& session = this->session(id.session);
+  Session& session = this->session(id.session);
   const auto number = static_cast<int64_t>(id.number);
   if (!session.known) return meta_.has_dropped || remembered_ == 0 ? Found::kForgotten : Found::kNo;
   if (number <= session.newest) {
+    forget_oldest(id.session, session);
     SqliteCursor row = select_.find(id.session, id.number);
     if (row.next()) {
       if (row.is_null(0)) return Found::kUsedUp;
@@ -64,16 +65,21 @@ void SqliteAnswers::keep(const WFStoreRequestId& id, std::optional<std::string>&
   session.remembered++;
   session.used_us = next_use();
   session.changed = true;
-  while (session.remembered > remembered_ && connection_.code() == SQLITE_OK) {
-    int64_t first = 0;
-    {
-      SqliteCursor row = first_.find(id.session);
-      first = row.next() ? row.integer(0) : number;
-    }
-    remove_.run(id.session, first);
-    session.remembered--;
-    session.forgotten = std::max(session.forgotten, first);
-  }
+}
+
+void SqliteAnswers::forget_oldest(uint64_t id, Session& session) {
+  const int64_t surplus = session.remembered - remembered_;
+  if (surplus <= 0 || remembered_ == 0) return;
+  const int64_t last = oldest(id, surplus);
+  remove_.run(id, last);
+  session.remembered = remembered_;
+  session.forgotten = std::max(session.forgotten, last);
+  session.changed = true;
+}
+
+int64_t SqliteAnswers::oldest(uint64_t id, int64_t n) {
+  SqliteCursor row = oldest_.find(id, n - 1);
+  return row.next() ? row.integer(0) : 0;
 }
 
 int64_t SqliteAnswers::next_use() {
@@ -113,18 +119,17 @@ void SqliteAnswers::save_sessions() {
 }
 
 void SqliteAnswers::save() {
+  for (auto& [id, session] : sessions_) {
+    forget_oldest(id, session);
+  }
   save_sessions();
-  for (int64_t i = 0; meta_.dropping != 0 && i < kDroppedRows; i++) {
-    int64_t first = 0;
-    {
-      SqliteCursor row = first_.find(meta_.dropping);
-      if (!row.next()) {
-        meta_.dropping = 0;
-        return;
-      }
-      first = row.integer(0);
-    }
-    remove_.run(meta_.dropping, first);
+  if (meta_.dropping == 0) return;
+  const auto dropping = static_cast<uint64_t>(meta_.dropping);
+  if (const int64_t last = oldest(dropping, kDroppedRows)) {
+    remove_.run(dropping, last);
+  } else {
+    remove_all_.run(dropping);
+    meta_.dropping = 0;
   }
 }
 

@@ -18,8 +18,9 @@ namespace workflow {
 // All functions but forget() are called in a transaction, by one thread at a time.
 //
 // Invariants:
-// 1. A session has at most `remembered` rows, those with the largest numbers. Rows up to
-//    `forgotten` may have been deleted, those above have not.
+// 1. A session has at most `remembered` rows, those with the largest numbers, when a transaction
+//    ends and when an old number is looked up. Rows up to `forgotten` may have been deleted, those
+//    above have not.
 // 2. At most kMaxSessions sessions have a row, those that were used last, unless another one is
 //    just being dropped. `used` grows with each use, even if the clock has been set back. The
 //    answers of a session that was dropped are deleted a few at a time (meta.dropping), one session
@@ -60,6 +61,10 @@ class SqliteAnswers final : public StoreAnswers {
   Session& session(uint64_t id);
   Found find(const WFStoreRequestId& id, WFStoreResult& result) override;
   void keep(const WFStoreRequestId& id, std::optional<std::string>&& answer) override;
+  // Deletes the rows of the session that are too many: those of a group are deleted at once.
+  void forget_oldest(uint64_t id, Session& session);
+  // The n-th smallest number of the rows of a session; 0 if it has fewer.
+  int64_t oldest(uint64_t id, int64_t n);
   void save_sessions();
   // The time of a use that happens now: later than that of each other one.
   int64_t next_use();
@@ -89,9 +94,10 @@ class SqliteAnswers final : public StoreAnswers {
                           "SELECT answer FROM answers WHERE session = ? AND number = ?"};
   SqliteStatement insert_{connection_,
                           "INSERT INTO answers(session, number, answer) VALUES(?, ?, ?)"};
-  SqliteStatement first_{connection_,
-                         "SELECT number FROM answers WHERE session = ? ORDER BY number LIMIT 1"};
-  SqliteStatement remove_{connection_, "DELETE FROM answers WHERE session = ? AND number = ?"};
+  SqliteStatement oldest_{connection_,
+                          "SELECT number FROM answers WHERE session = ?"
+                          " ORDER BY number LIMIT 1 OFFSET ?"};
+  SqliteStatement remove_{connection_, "DELETE FROM answers WHERE session = ? AND number <= ?"};
   SqliteStatement remove_all_{connection_, "DELETE FROM answers WHERE session = ?"};
 };
 

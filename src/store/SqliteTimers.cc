@@ -113,7 +113,9 @@ void SqliteTimers::insert(const ScheduleRequest& request, uint64_t follows, int6
               meta_.next_fence(), spec.skip_after_us, SqliteStatement::Optional{spec.repeat},
               follows, SqliteStatement::Optional{spec.payload});
   meta_.stored++;
-  if (!follows) {
+  if (follows) {
+    any_follow_ = true;
+  } else {
     tell(request.due_us, now_us);
   }
 }
@@ -125,6 +127,9 @@ void SqliteTimers::copy(uint64_t id, const RescheduleRequest* request, SqliteSch
   copy_.run(id, ++meta_.timer, due_us, static_cast<int>(state), meta_.next_fence(), changes_repeat,
             SqliteStatement::Optional{repeat});
   meta_.stored++;
+  if (state == SqliteSchema::kBlocked) {
+    any_follow_ = true;
+  }
 }
 
 void SqliteTimers::carry_out(CancelRequest& request, int64_t now_us) {
@@ -166,15 +171,8 @@ void SqliteTimers::carry_out(RescheduleRequest& request, int64_t now_us) {
 }
 
 void SqliteTimers::add_successor(const Found& timer, const RescheduleRequest& request) {
-  uint64_t successor = 0;
-  {
-    SqliteCursor row = follower_.find(timer.id);
-    if (row.next()) {
-      successor = row.unsigned_integer(0);
-    }
-  }
-  if (successor) {
-    move_blocked_.run(successor, request.due_us, meta_.next_fence(), request.changes_repeat,
+  if (const Follower successor = follower(timer.id); successor.id != 0) {
+    move_blocked_.run(successor.id, request.due_us, meta_.next_fence(), request.changes_repeat,
                       SqliteStatement::Optional{request.repeat});
   } else {
     copy(timer.id, &request, SqliteSchema::kBlocked, request.due_us);
@@ -196,16 +194,20 @@ void SqliteTimers::end_run(uint64_t id, const Run& run, WFStoreOutcome outcome, 
 }
 
 void SqliteTimers::release(uint64_t id, int64_t now_us) {
-  uint64_t successor = 0;
-  int64_t due_us = 0;
-  {
-    SqliteCursor row = follower_.find(id);
-    if (!row.next()) return;
-    successor = row.unsigned_integer(0);
-    due_us = row.integer(1);
+  const Follower successor = follower(id);
+  if (successor.id == 0) return;
+  release_.run(successor.id);
+  tell(successor.due_us, now_us);
+}
+
+SqliteTimers::Follower SqliteTimers::follower(uint64_t id) {
+  if (!any_follow_) {
+    SqliteCursor row = any_follows_.find();
+    any_follow_ = row.next();
   }
-  release_.run(successor);
-  tell(due_us, now_us);
+  if (!*any_follow_) return {};
+  SqliteCursor row = follower_.find(id);
+  return row.next() ? Follower{row.unsigned_integer(0), row.integer(1)} : Follower{};
 }
 
 bool SqliteTimers::find_run(const RunId& run, int64_t now_us, Run& found) {
@@ -219,8 +221,7 @@ bool SqliteTimers::find_run(const RunId& run, int64_t now_us, Run& found) {
     found.attempts = static_cast<unsigned>(row.integer(4));
     found.name = row.text(5);
   }
-  SqliteCursor row = follower_.find(run.timer);
-  found.blocks = row.next();
+  found.blocks = follower(run.timer).id != 0;
   return true;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ class SqliteTimers {
   bool has_news() const { return has_news_; }
   void begin() {
     has_news_ = false;
+    any_follow_.reset();
     ended_.begin();
   }
   // Before the commit of a transaction that has changed something.
@@ -82,6 +84,12 @@ class SqliteTimers {
     bool blocks;
   };
 
+  // A timer that is blocked by another one; the id is 0 if there is none.
+  struct Follower {
+    uint64_t id = 0;
+    int64_t due_us = 0;
+  };
+
   std::vector<Found> find(const std::string& name, SqliteSchema::State below, size_t max);
   bool exists(const std::string& name);
   WFStoreAnswer answer(const Found& timer, WFStoreVerdict verdict, int64_t now_us) const;
@@ -97,7 +105,9 @@ class SqliteTimers {
            int64_t now_us);
   // Ends a timer by its run, which knows whether it blocks another timer.
   void end_run(uint64_t id, const Run& run, WFStoreOutcome outcome, int64_t now_us);
-  // The timer that `id` blocks waits from now on.
+  // The timer that `id` blocks.
+  Follower follower(uint64_t id);
+  // It waits from now on.
   void release(uint64_t id, int64_t now_us);
   void fail(const FinishRequest& request, const Run& run, int64_t now_us);
   void end_marked(int64_t now_us);
@@ -115,6 +125,9 @@ class SqliteTimers {
   SqliteEnded ended_;
   SqliteKinds kinds_{connection_};
   bool has_news_ = false;
+  // Whether there may be blocked timers; not known until this transaction has looked. Mostly there
+  // are none, and no timer needs to be asked whom it blocks.
+  std::optional<bool> any_follow_;
 
   SqliteStatement find_{connection_,
                         "SELECT id, state, wake, fence, owner, attempts"
@@ -140,6 +153,9 @@ class SqliteTimers {
   SqliteStatement follower_{connection_,
                             "SELECT id, due FROM timers INDEXED BY timers_follows"
                             " WHERE follows = ?"};
+  SqliteStatement any_follows_{connection_,
+                               "SELECT 1 FROM timers INDEXED BY timers_follows"
+                               " WHERE follows IS NOT NULL LIMIT 1"};
   SqliteStatement release_{connection_,
                            "UPDATE timers SET state = 0, wake = due, follows = NULL WHERE id = ?"};
   // Makes a timer wait until its new due time.
