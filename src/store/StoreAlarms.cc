@@ -96,6 +96,8 @@ void StoreAlarms::set() {
   if (sets_look) {
     set_look();
   }
+  // This clock first: if time passes before the other one is read, the alarm is early and not late.
+  const auto wall_now = WFTimer::wall_now();
   const int64_t now_us = backend_.now_us();
   if (next_us <= now_us) {
     check_times();
@@ -105,7 +107,7 @@ void StoreAlarms::set() {
   if (next_us != kNeverUs) {
     // The clock of the store may differ from that of this machine.
     const int64_t delay_us = std::min(next_us - now_us, kLongestSleepUs);
-    const auto date = WFTimer::wall_now() + std::chrono::microseconds(delay_us);
+    const auto date = wall_now + std::chrono::microseconds(delay_us);
     wake_.set(date, when_alive(&StoreAlarms::wake), when_alive(&StoreAlarms::alarm_lost));
   }
 }

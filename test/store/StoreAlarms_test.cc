@@ -2,13 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <memory>
-#include <string>
-
-#include "kernel/Runtime.h"
+#include "store/AlarmDesk.h"
 #include "store/BackendKit.h"
-#include "store/StoreKit.h"
 #include "support/Eventually.h"
 
 // Tests when an engine is notified that there is something to do, without an engine and with a
@@ -20,48 +15,11 @@ namespace {
 using store_test::SetClock;
 using test_support::eventually;
 using workflow::kUsPerSec;
-using workflow::StoreAlarms;
-using workflow::StoreRuns;
 
-// The alarms with all that they need. They may ring until nobody has it any more.
-class AlarmDesk final : public StoreAlarms::Listener {
- public:
-  static std::shared_ptr<AlarmDesk> create() {
-    auto desk = std::make_shared<AlarmDesk>();
-    desk->alarms.belong_to(desk);
-    return desk;
-  }
-  AlarmDesk() : backend_(open(clock)) {}
-  ~AlarmDesk() override { alarms.close(); }
-
-  void on_due(const StoreAlarms::Due& due) override {
-    claims += due.claim ? 1 : 0;
-    extensions += due.extend ? 1 : 0;
-  }
-  void handle_something() { runs.handle("kind", nullptr, {}, clock.now_us()); }
-
-  SetClock clock;
-  std::atomic<int> claims{0};
-  std::atomic<int> extensions{0};
-
- private:
-  static std::unique_ptr<workflow::StoreBackend> open(SetClock& clock) {
-    workflow::StoreBackendOptions options;
-    options.clock = &clock;
-    int error = 0;
-    std::string message;
-    return workflow::open_memory_backend(store_test::fresh_url(), options, &error, &message);
-  }
-
-  const std::unique_ptr<workflow::StoreBackend> backend_;
-
- public:
-  StoreRuns runs{60 * kUsPerSec, 1000, "owner"};
-  StoreAlarms alarms{workflow::Runtime::current(), *backend_, runs, *this};
-};
+using Desk = store_test::AlarmDesk<SetClock>;
 
 TEST(StoreAlarms, ATimeThatHasComeIsToldOnce) {
-  const auto desk = AlarmDesk::create();
+  const auto desk = Desk::create();
   desk->handle_something();
   EXPECT_FALSE(desk->alarms.must_set());
   desk->alarms.due_at(desk->clock.now_us());
@@ -75,7 +33,7 @@ TEST(StoreAlarms, ATimeThatHasComeIsToldOnce) {
 }
 
 TEST(StoreAlarms, NobodyIsWokenForTimersThatNobodyTakes) {
-  const auto desk = AlarmDesk::create();
+  const auto desk = Desk::create();
   desk->alarms.due_at(desk->clock.now_us());
   desk->alarms.set();
   EXPECT_EQ(desk->claims, 0);
@@ -91,7 +49,7 @@ TEST(StoreAlarms, NobodyIsWokenForTimersThatNobodyTakes) {
 }
 
 TEST(StoreAlarms, WhatTheStoreSaysReplacesWhatWasKnown) {
-  const auto desk = AlarmDesk::create();
+  const auto desk = Desk::create();
   desk->handle_something();
   desk->alarms.due_at(desk->clock.now_us());
   desk->alarms.next_claim_is(workflow::kNeverUs);
@@ -100,7 +58,7 @@ TEST(StoreAlarms, WhatTheStoreSaysReplacesWhatWasKnown) {
 }
 
 TEST(StoreAlarms, ManyHintsAreOneLookAtTheLeases) {
-  const auto desk = AlarmDesk::create();
+  const auto desk = Desk::create();
   EXPECT_TRUE(desk->alarms.take_hint());
   for (int i = 0; i < 10; i++) {
     desk->clock.move_us(1);
@@ -116,7 +74,7 @@ TEST(StoreAlarms, ManyHintsAreOneLookAtTheLeases) {
 }
 
 TEST(StoreAlarms, AClockThatIsSetBackMakesTheLeasesBeLookedAt) {
-  const auto desk = AlarmDesk::create();
+  const auto desk = Desk::create();
   desk->handle_something();
   EXPECT_TRUE(desk->alarms.take_hint());
   desk->alarms.due_at(desk->clock.now_us());

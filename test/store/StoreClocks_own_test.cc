@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "store/AlarmDesk.h"
 #include "store/StoreKit.h"
+#include "store/StoreTime.h"
 #include "support/SqliteKit.h"
 #include "workflow/WFCron.h"
 #include "workflow/WFManualClock.h"
@@ -28,12 +32,15 @@ using testing::Values;
 
 using Time = std::chrono::system_clock::time_point;
 
+// For the whole program, once.
+void install_clock() {
+  static const int installed = WFManualClock::install();
+  ASSERT_EQ(installed, 0);
+}
+
 class StoreClocks : public testing::TestWithParam<const char*> {
  protected:
-  static void SetUpTestSuite() {
-    static const int installed = WFManualClock::install();
-    ASSERT_EQ(installed, 0);
-  }
+  static void SetUpTestSuite() { install_clock(); }
 
   StorePtr open() {
     const std::string kind = GetParam();
@@ -230,6 +237,35 @@ TEST_P(StoreClocks, EachDateRunsOnceWhenSummerTimeBeginsAndEnds) {
     store->cancel("nightly");
     store->cancel("hourly");
   }
+}
+
+// The manual clock, on which time passes after it was read.
+class PassingClock final : public workflow::Clock {
+ public:
+  int64_t now_ns() override { return WFManualClock::now_ns(); }
+  int64_t now_ns_on(workflow::ClockId) override {
+    const auto now = WFTimer::wall_now().time_since_epoch();
+    if (const auto passes = std::exchange(passes_, {}); passes.count() > 0) {
+      WFManualClock::advance(passes);
+    }
+    return std::chrono::nanoseconds(now).count();
+  }
+  void pass_after_next_look(std::chrono::nanoseconds time) { passes_ = time; }
+
+ private:
+  std::chrono::nanoseconds passes_{};
+};
+
+TEST(StoreAlarmClocks, AnAlarmIsNotLateAlthoughTimePassesWhileItIsSet) {
+  install_clock();
+  const auto desk = store_test::AlarmDesk<PassingClock>::create();
+  desk->handle_something();
+  desk->alarms.due_at(workflow::us_of_time(WFTimer::wall_now() + minutes(30)));
+  desk->clock.pass_after_next_look(minutes(1));
+  desk->alarms.set();
+  EXPECT_EQ(desk->claims, 0);
+  WFManualClock::advance(minutes(29));
+  EXPECT_EQ(desk->claims, 1);
 }
 
 std::string backend_of(const testing::TestParamInfo<const char*>& info) {
