@@ -338,6 +338,7 @@ StoreFailure SqliteFile::failure_of(const SqliteConnection& connection) const {
   failure.message = path_ + ": " + connection.message();
   if (is_full(connection)) {
     failure.error = ENOSPC;
+    failure.message = path_ + ": the disk is full";
   } else if (code == SQLITE_IOERR_DATA || code == SQLITE_IOERR_CORRUPTFS) {
     failure.error = EILSEQ;
     failure.message = path_ + ": damaged: a page does not have its checksum";

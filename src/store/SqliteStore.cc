@@ -29,10 +29,12 @@ int SqliteStore::open(bool create, int64_t now_us, std::string* message) {
     error = open_queue(create, now_us, message);
   }
   if (error == 0) {
-    error = file_.open(message);
-  }
-  if (error == 0) {
-    error = verify(message);
+    error = open_file(message);
+    if (error == ENOSPC) {
+      // Also the index of the log needs some room.
+      use_reserve();
+      error = open_file(message);
+    }
   }
   if (error != 0) {
     close_files(true);
@@ -95,6 +97,17 @@ int SqliteStore::make_file(bool create, int64_t now_us, std::string* message) {
   return error;
 }
 
+int SqliteStore::open_file(std::string* message) {
+  int error = file_.open(message);
+  if (error == 0) {
+    error = verify(message);
+    if (error != 0) {
+      file_.close();
+    }
+  }
+  return error;
+}
+
 int SqliteStore::verify(std::string* message) {
   SqliteQueue::Page& page = queue_.page();
   // Before the store is read: other processes may commit in between.
@@ -136,7 +149,8 @@ int SqliteStore::verify(std::string* message) {
 void SqliteStore::begin(bool with_thread) {
   file_.set_copies_on_close(true);
   checkpoints_.emplace(file_.checkpoints(), log_bytes_);
-  if (SqliteReserve::is_full(reserve_.make())) {
+  // What open() has used is still needed.
+  if (queue_.page().disk_is_full == 0 && SqliteReserve::is_full(reserve_.make())) {
     queue_.page().disk_is_full = 1;
   }
   if (with_thread) {

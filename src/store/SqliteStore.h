@@ -95,6 +95,8 @@ class SqliteStore {
   int open_queue(bool create, int64_t now_us, std::string* message);
   // Creates the store if it is missing. One that is there must have a single name.
   int make_file(bool create, int64_t now_us, std::string* message);
+  // Opens the file, and verifies it. If that fails, the file is closed.
+  int open_file(std::string* message);
   // Compares the store with what the queue knows.
   int verify(std::string* message);
 

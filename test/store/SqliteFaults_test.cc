@@ -453,6 +453,85 @@ TEST_P(SqliteFaults, TheReserveIsMadeAgainWhenTheDiskHasMoreRoomThanThat) {
             static_cast<uintmax_t>(kReserveBytes));
 }
 
+// Opening needs some room, too, for the log and its index. What is stored can be ended then.
+TEST_P(SqliteFaults, AStoreIsOpenedOnAFullDisk) {
+  SetClock clock;
+  const FastDir directory;
+  const std::string reserve = directory.path("timers-reserve");
+  FaultVfs vfs;
+  std::atomic<bool> is_full{false};
+  workflow::SqliteSettings settings = settings_of(vfs);
+  settings.free_bytes = [&is_full](const std::string&) {
+    return is_full ? kReserveBytes : 10 * kReserveBytes;
+  };
+  const auto open = [&] {
+    std::string message;
+    auto backend = open_backend(directory.path("timers"), options_of(clock), settings, &message);
+    EXPECT_TRUE(backend) << message;
+    return backend;
+  };
+  auto backend = open();
+  ASSERT_TRUE(backend);
+  carry_out(*backend, schedule("tea", clock.us + kSecondUs), 1);
+  carry_out(*backend, schedule("coffee", clock.us), 2);
+  backend.reset();
+  is_full = true;
+  vfs.set_fault([&](FaultVfs::Operation operation, bool extends) {
+    const bool is_shared = operation == FaultVfs::kShared;
+    if (!is_full || !(is_shared || (operation == FaultVfs::kWrite && extends)) ||
+        std::filesystem::file_size(reserve) == 0) {
+      return SQLITE_OK;
+    }
+    errno = ENOSPC;
+    return is_shared ? SQLITE_IOERR_SHMSIZE : SQLITE_FULL;
+  });
+
+  // Whoever opens it next finds that the reserve is in use.
+  for (int i = 0; i < 2; i++) {
+    backend.reset();
+    backend = open();
+    ASSERT_TRUE(backend);
+    EXPECT_EQ(std::filesystem::file_size(reserve), 0U);
+    workflow::StoreFailure failure;
+    carry_out(*backend, schedule("water", clock.us), 0, 1, &failure);
+    EXPECT_EQ(failure.error, ENOSPC);
+    EXPECT_NE(failure.message.find("not stored"), std::string::npos) << failure.message;
+  }
+  EXPECT_EQ(carry_out(*backend, cancel("tea"), 3).answers.at(0).verdict, WFStoreVerdict::kWon);
+  const workflow::ClaimRequest claimed = carry_out(*backend, claim());
+  ASSERT_EQ(claimed.claimed.size(), 1U);
+  EXPECT_EQ(claimed.claimed[0].spec.name, "coffee");
+  EXPECT_TRUE(carry_out(*backend, finish(claimed.claimed[0].run)).accepted);
+
+  is_full = false;
+  backend = nullptr;
+  backend = open();
+  ASSERT_TRUE(backend);
+  EXPECT_NE(carry_out(*backend, schedule("water", clock.us)).timer, 0U);
+  EXPECT_EQ(std::filesystem::file_size(reserve), static_cast<uintmax_t>(kReserveBytes));
+}
+
+// Without a reserve there is no room to open it in, and the message says so.
+TEST_P(SqliteFaults, AStoreWithoutAReserveIsNotOpenedOnAFullDisk) {
+  SetClock clock;
+  const FastDir directory;
+  FaultVfs vfs;
+  ASSERT_TRUE(open_backend(directory.path("timers"), options_of(clock), settings_of(vfs)));
+  std::filesystem::remove(directory.path("timers-reserve"));
+  vfs.set_fault([](FaultVfs::Operation operation, bool) {
+    errno = ENOSPC;
+    return operation == FaultVfs::kShared ? SQLITE_IOERR_SHMSIZE : SQLITE_OK;
+  });
+  std::string message;
+  int error = 0;
+  EXPECT_FALSE(open_backend(directory.path("timers"), options_of(clock), settings_of(vfs), &message,
+                            &error));
+  EXPECT_EQ(error, ENOSPC);
+  EXPECT_NE(message.find("the disk is full"), std::string::npos) << message;
+  vfs.set_fault(nullptr);
+  EXPECT_TRUE(open_backend(directory.path("timers"), options_of(clock), settings_of(vfs)));
+}
+
 TEST_P(SqliteFaults, AReserveThatCannotBeMadeDoesNotKeepTheDiskFull) {
   SetClock clock;
   const FastDir directory;
