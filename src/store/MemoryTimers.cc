@@ -456,11 +456,11 @@ void MemoryTimers::carry_out(ListRequest& request) const {
   for (; next != names_.end() && (*next)->name.starts_with(request.prefix); ++next) {
     const Timer& timer = **next;
     if (request.failed_only && timer.state != State::kFailed) continue;
-    if (request.timers.size() >= request.max) {
+    if (request.is_full()) {
       request.more = true;
       return;
     }
-    request.timers.push_back(info(timer));
+    request.add(info(timer));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "store/StoreTime.h"
 
@@ -384,11 +385,11 @@ void SqliteTimers::carry_out(ListRequest& request, int64_t now_us) {
 
 void SqliteTimers::list(SqliteCursor& rows, ListRequest& request, int64_t now_us) {
   while (rows.next()) {
-    if (request.timers.size() == request.max) {
+    if (request.is_full()) {
       request.more = true;
       return;
     }
-    WFStoreInfo& info = request.timers.emplace_back();
+    WFStoreInfo info;
     info.timer = rows.unsigned_integer(0);
     info.name = rows.text(1);
     info.kind = kinds_.name(rows.integer(2));
@@ -400,6 +401,7 @@ void SqliteTimers::list(SqliteCursor& rows, ListRequest& request, int64_t now_us
       info.owner = rows.text(7);
     }
     info.reason = rows.text(8);
+    request.add(std::move(info));
   }
 }
 

@@ -32,6 +32,7 @@ void clear_answer(StoreRequest& request) {
         } else if constexpr (std::is_same_v<What, ListRequest>) {
           what.timers.clear();
           what.more = false;
+          what.bytes = 0;
         } else {
           what.stored = 0;
           what.overdue = 0;

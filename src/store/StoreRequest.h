@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -147,7 +148,12 @@ struct CountRequest {
   uint64_t count = 0;
 };
 
+// A list ends, and says that there are more, when it has `max` timers, or when those that it has
+// take kMaxBytes.
 struct ListRequest {
+  static constexpr size_t kMaxBytes = 16'000'000;
+  static constexpr size_t kTimerBytes = 200;  // beside its texts
+
   std::string prefix;
   std::string after_name;    // the place to go on from: after that timer of that name
   uint64_t after_timer = 0;  // 0: from the beginning of after_name
@@ -156,6 +162,13 @@ struct ListRequest {
 
   std::vector<WFStoreInfo> timers;
   bool more = false;
+  size_t bytes = 0;  // that the timers take
+
+  bool is_full() const { return timers.size() >= max || bytes >= kMaxBytes; }
+  void add(WFStoreInfo info) {
+    bytes += info.payload.size() + info.name.size() + info.reason.size() + kTimerBytes;
+    timers.push_back(std::move(info));
+  }
 };
 
 struct FailedRequest {

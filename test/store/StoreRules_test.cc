@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -519,6 +521,76 @@ TEST_P(StoreRules, ListGoesOnAfterThePlaceThatWasReached) {
   EXPECT_EQ(names, (std::vector<std::string>{"a", "a", "ab"}));
   EXPECT_EQ(timers.at(0), first);
   EXPECT_EQ(timers.at(1), second);
+}
+
+// Rule 14.
+
+TEST_P(StoreRules, AListIsCutWhereItsBytesAreTooMany) {
+  using workflow::ListRequest;
+  constexpr size_t kPayload = 65536;
+  constexpr size_t kMost = ListRequest::kMaxBytes / kPayload + 1;  // in one answer
+  const size_t shards = std::max<size_t>(GetParam().redis_shards, 1);
+  std::vector<std::string> stored;
+  for (size_t i = 0; i < 2 * kMost + 1; i++) {
+    // Several have the same name, and an answer may end between them.
+    stored.push_back("timer " + std::to_string(1000 + i / 3));
+    ScheduleRequest request = schedule_request(stored.back(), kMinuteUs);
+    request.spec.payload.assign(kPayload, 'x');
+    ask(std::move(request));
+  }
+  ListRequest request;
+  request.max = 10'000;
+  std::vector<std::string> listed;
+  std::set<uint64_t> timers;
+  size_t answers = 0;
+  for (bool more = true; more; answers++) {
+    const ListRequest page = ask(request);
+    ASSERT_FALSE(page.timers.empty());
+    EXPECT_LE(page.timers.size(), kMost * shards);
+    for (const WFStoreInfo& info : page.timers) {
+      listed.push_back(info.name);
+      timers.insert(info.timer);
+      EXPECT_EQ(info.payload.size(), kPayload);
+    }
+    request.after_name = page.timers.back().name;
+    request.after_timer = page.timers.back().timer;
+    more = page.more;
+  }
+  EXPECT_EQ(listed, stored);
+  EXPECT_EQ(timers.size(), stored.size());
+  EXPECT_TRUE(shards > 1 || answers >= 3) << answers;
+}
+
+TEST_P(StoreRules, AListOfFailedTimersIsCutWhereItsBytesAreTooMany) {
+  using workflow::ListRequest;
+  if (GetParam().redis_shards > 1) {
+    GTEST_SKIP() << "each shard may send as much";
+  }
+  constexpr size_t kTimers = 260;
+  for (size_t i = 0; i < kTimers; i++) {
+    ScheduleRequest request = schedule_request("timer " + std::to_string(1000 + i), 0);
+    request.spec.payload.assign(65536, 'x');
+    ask(std::move(request));
+  }
+  size_t failed = 0;
+  for (ClaimRequest claimed = claim(); !claimed.claimed.empty(); claimed = claim()) {
+    for (const ClaimRequest::Claimed& timer : claimed.claimed) {
+      EXPECT_TRUE(finish(timer.run, How::kFailed));
+      failed++;
+    }
+  }
+  EXPECT_EQ(failed, kTimers);
+  ListRequest request;
+  request.max = 10'000;
+  request.failed_only = true;
+  const ListRequest page = ask(request);
+  EXPECT_TRUE(page.more);
+  ASSERT_FALSE(page.timers.empty());
+  request.after_name = page.timers.back().name;
+  request.after_timer = page.timers.back().timer;
+  const ListRequest rest = ask(request);
+  EXPECT_FALSE(rest.more);
+  EXPECT_EQ(page.timers.size() + rest.timers.size(), kTimers);
 }
 
 // Rule 12.
