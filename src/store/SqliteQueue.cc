@@ -31,6 +31,8 @@ constexpr uint64_t kTicketBytes = uint64_t{1} << 30;
 // How often a process that waits looks whether the one before it has died.
 constexpr int kLookMs = 5;
 constexpr long kDrawAgainNs = 50'000;
+// How often a process that waits for a store to be created tries again.
+constexpr long kLockAgainNs = 500'000;
 
 int64_t byte_of(uint64_t ticket) {
   return kTickets + static_cast<int64_t>(ticket % kTicketBytes);
@@ -43,14 +45,18 @@ int say(const std::string& path, int error, std::string* message) {
 
 }  // namespace
 
-int SqliteQueue::open(const std::string& path, std::string* message) {
+int SqliteQueue::open(const std::string& path, std::string* message, int patience_ms) {
   path_ = path;
   // As readable and writable as the umask allows, as SQLite does with the store.
   file_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_.valid()) return say(path, errno, message);
-  int error = lock_creation();
+  if (const int error = lock_creation(message, patience_ms)) {
+    close();
+    return error;
+  }
+  int error = 0;
   struct stat status = {};
-  if (error == 0 && ::fstat(file_.get(), &status) != 0) {
+  if (::fstat(file_.get(), &status) != 0) {
     error = errno;
   }
   if (error == 0 && status.st_size == 0) {
@@ -108,51 +114,65 @@ bool SqliteQueue::is_same() const {
          opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
 }
 
-int SqliteQueue::lock(int type, int64_t byte, bool waits) const {
+int SqliteQueue::lock(int type, int64_t byte) const {
   struct flock lock = {};
   lock.l_type = static_cast<short>(type);
   lock.l_whence = SEEK_SET;
   lock.l_start = byte;
   lock.l_len = 1;
-  while (::fcntl(file_.get(), waits ? F_SETLKW : F_SETLK, &lock) != 0) {
+  while (::fcntl(file_.get(), F_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) return EBUSY;
     if (errno != EINTR) return errno;
   }
   return 0;
 }
 
-bool SqliteQueue::is_locked_elsewhere(int64_t byte) const {
+std::optional<pid_t> SqliteQueue::holder(int64_t byte) const {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = byte;
   lock.l_len = 1;
-  return ::fcntl(file_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  const bool has_holder = ::fcntl(file_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return has_holder ? std::optional(lock.l_pid) : std::nullopt;
 }
 
-int SqliteQueue::lock_creation() {
-  return lock(F_WRLCK, kCreation, true);
+int SqliteQueue::lock_creation(std::string* message, int patience_ms) {
+  const int64_t deadline_ns = monotonic_ns() + patience_ms * kNsPerMs;
+  for (;;) {
+    const int error = lock(F_WRLCK, kCreation);
+    if (error == 0) return 0;
+    if (error != EBUSY) return say(path_, error, message);
+    if (monotonic_ns() >= deadline_ns) break;
+    pause_ns(kLockAgainNs);
+  }
+  const pid_t holder_id = holder(kCreation).value_or(0);
+  *message = path_ + ": " +
+             (holder_id > 0 ? "process " + std::to_string(holder_id) : "another process") +
+             " is creating or opening the store, and has not got on with it for " +
+             std::to_string(patience_ms) + " ms; was it stopped?";
+  return EBUSY;
 }
 
 void SqliteQueue::unlock_creation() {
-  lock(F_UNLCK, kCreation, false);
+  lock(F_UNLCK, kCreation);
 }
 
 int SqliteQueue::own() {
-  const int error = lock(F_WRLCK, kOwner, false);
-  return error == EAGAIN || error == EACCES ? EBUSY : error;
+  return lock(F_WRLCK, kOwner);
 }
 
 bool SqliteQueue::draw_ticket(int64_t deadline_ns) {
   for (;;) {
     uint64_t next = page_->ticket;
-    const int error = lock(F_WRLCK, byte_of(next), false);
+    const int error = lock(F_WRLCK, byte_of(next));
     if (error == 0) {
       if (page_->ticket.compare_exchange_strong(next, next + 1)) {
         ticket_ = next;
         return true;
       }
-      lock(F_UNLCK, byte_of(next), false);
-    } else if ((error != EAGAIN && error != EACCES) || monotonic_ns() >= deadline_ns) {
+      lock(F_UNLCK, byte_of(next));
+    } else if (error != EBUSY || monotonic_ns() >= deadline_ns) {
       return false;
     } else if (page_->ticket == next) {
       pause_ns(kDrawAgainNs);  // another process draws it just now
@@ -166,7 +186,7 @@ void SqliteQueue::enter(int patience_ms) {
   if (!has_ticket_) return;
   for (;;) {
     const uint32_t seen = page_->turns;
-    if (!is_locked_elsewhere(byte_of(ticket_ - 1)) || monotonic_ns() >= deadline_ns) return;
+    if (!holder(byte_of(ticket_ - 1)) || monotonic_ns() >= deadline_ns) return;
     wait(page_->turns, seen, kLookMs);
   }
 }
@@ -174,7 +194,7 @@ void SqliteQueue::enter(int patience_ms) {
 void SqliteQueue::leave() {
   if (has_ticket_) {
     has_ticket_ = false;
-    lock(F_UNLCK, byte_of(ticket_), false);
+    lock(F_UNLCK, byte_of(ticket_));
     page_->turns++;
     wake(page_->turns);
   }

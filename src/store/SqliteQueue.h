@@ -1,9 +1,13 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "store/SqliteConnection.h"
 #include "util/UniqueFd.h"
 
 namespace workflow {
@@ -49,8 +53,10 @@ class SqliteQueue {
   SqliteQueue(const SqliteQueue&) = delete;
   SqliteQueue& operator=(const SqliteQueue&) = delete;
 
-  // Opens the file, and creates it if it is missing. Returns 0, or an errno value and a message.
-  int open(const std::string& path, std::string* message);
+  // Opens the file, and creates it if it is missing. `patience_ms` is as for lock_creation().
+  // Returns 0, or an errno value and a message.
+  int open(const std::string& path, std::string* message,
+           int patience_ms = SqliteConnection::kBusyMs);
   void close();
   bool is_open() const { return page_ != nullptr; }
   // Whether the page can be used. It could be touched no more if somebody had cut the file.
@@ -59,8 +65,9 @@ class SqliteQueue {
   // nobody out.
   bool is_same() const;
 
-  // While a process creates the store, others wait. Returns 0 or an errno value.
-  int lock_creation();
+  // While a process creates the store, others wait. Returns 0, or an errno value and a message:
+  // EBUSY if that takes longer than `patience_ms`, because the process was stopped for example.
+  int lock_creation(std::string* message, int patience_ms = SqliteConnection::kBusyMs);
   void unlock_creation();
 
   // Takes the lock of the process that owns the store, until the file is closed. Returns 0, EBUSY
@@ -81,9 +88,12 @@ class SqliteQueue {
   static void wait(std::atomic<uint32_t>& word, uint32_t seen, int timeout_ms);
 
  private:
-  // Sets or removes (F_UNLCK) the lock of a byte. Returns 0 or an errno value.
-  int lock(int type, int64_t byte, bool waits) const;
-  bool is_locked_elsewhere(int64_t byte) const;
+  // Sets or removes (F_UNLCK) the lock of a byte. Returns 0, EBUSY if another process has it, or
+  // another errno value.
+  int lock(int type, int64_t byte) const;
+  // The process that has locked the byte, unless none but this one has. It is 0 or less if the
+  // system does not tell.
+  std::optional<pid_t> holder(int64_t byte) const;
   bool draw_ticket(int64_t deadline_ns);
 
   std::string path_;

@@ -60,7 +60,7 @@ int SqliteStore::enter(std::string* message) {
 int SqliteStore::open_queue(bool create, int64_t now_us, std::string* message) {
   MutexLock lock(SqliteOpened::creation());
   if (owns()) return make_file(create, now_us, message);
-  if (const int error = queue_.open(file_.path() + "-queue", message)) return error;
+  if (const int error = queue_.open(file_.path() + "-queue", message, busy_ms_)) return error;
   if (layout_ == SqliteLayout::kOwned) {
     if (const int error = queue_.own()) {
       *message = file_.path() + (error == EBUSY
@@ -73,10 +73,7 @@ int SqliteStore::open_queue(bool create, int64_t now_us, std::string* message) {
 }
 
 int SqliteStore::make_file(bool create, int64_t now_us, std::string* message) {
-  if (const int error = queue_.lock_creation()) {
-    *message = file_.path() + "-queue: " + std::strerror(error);
-    return error;
-  }
+  if (const int error = queue_.lock_creation(message, busy_ms_)) return error;
   int error = 0;
   if (!file_.exists()) {
     if (file_.has_log() || queue_.page().commits > 0) {

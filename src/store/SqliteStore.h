@@ -41,6 +41,7 @@ class SqliteStore {
   SqliteStore(const std::string& path, SqliteLayout layout, const SqliteSettings& settings)
       : layout_(layout),
         log_bytes_(settings.log_bytes),
+        busy_ms_(settings.busy_ms),
         file_(path, settings, layout),
         reserve_(path + "-reserve", settings) {}
   SqliteStore(const SqliteStore&) = delete;
@@ -102,6 +103,7 @@ class SqliteStore {
 
   const SqliteLayout layout_;
   const int64_t log_bytes_;
+  const int busy_ms_;
   SqliteOpened opened_;
   SqliteFile file_;
   SqliteReserve reserve_;

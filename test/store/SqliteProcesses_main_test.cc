@@ -184,6 +184,19 @@ void hold_the_lock() {
   wait_for_exit();
 }
 
+// Is about to create the store until it is killed.
+void begin_to_create() {
+  workflow::SqliteQueue queue;
+  std::string message;
+  const std::string path = variable("STORE_PATH") + "-queue";
+  if (queue.open(path, &message) != 0 || queue.lock_creation(&message) != 0) {
+    say("error: " + message);
+    ::_exit(2);
+  }
+  say(std::to_string(::getpid()));
+  wait_for_exit();
+}
+
 // Stores, takes and acknowledges timers, and says before and after each step what it does. Each run
 // adds one to the attempts of its timer until the process is killed.
 void run_for_ever() {
@@ -224,14 +237,9 @@ void store_one() {
 
 int play(const std::string& part) {
   const std::map<std::string, void (*)()> parts = {
-      {"write", write_for_ever},
-      {"turns", take_turns},
-      {"hold", hold_the_lock},
-      {"listen", listen},
-      {"store", store_one},
-      {"run", run_for_ever},
-      {"own", own},
-      {"die", die_at_a_step},
+      {"write", write_for_ever},   {"turns", take_turns}, {"hold", hold_the_lock},
+      {"create", begin_to_create}, {"listen", listen},    {"store", store_one},
+      {"run", run_for_ever},       {"own", own},          {"die", die_at_a_step},
   };
   parts.at(part)();
   return 0;
@@ -513,6 +521,25 @@ TEST_F(SqliteProcesses, AProcessThatIsStoppedWithTheLockMakesOthersReportThatItI
   child->kill();
   carry_out(*backend, schedule("tea", 0), 0, 1, &failure);
   EXPECT_EQ(failure.error, 0) << failure.message;
+}
+
+TEST_F(SqliteProcesses, AProcessThatIsStoppedWhileItCreatesTheStoreIsNamed) {
+  const auto child = start("create");
+  const std::string id = child->line().value_or("");
+  ASSERT_GT(std::atoi(id.c_str()), 0) << id;
+  child->send(SIGSTOP);
+  workflow::SqliteSettings settings;
+  settings.busy_ms = 50;
+  for (const SqliteLayout layout : {SqliteLayout::kShared, SqliteLayout::kOwned}) {
+    std::string message;
+    int error = 0;
+    const auto options = options_of(workflow::system_clock());
+    EXPECT_FALSE(open_layout(layout, path_, options, settings, &message, &error));
+    EXPECT_EQ(error, EBUSY);
+    EXPECT_NE(message.find("process " + id + " is creating"), std::string::npos) << message;
+  }
+  child->kill();
+  EXPECT_TRUE(open(settings));
 }
 
 TEST_F(SqliteProcesses, AProcessThatIsStoppedWithATicketStopsNobody) {
