@@ -11,6 +11,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -474,6 +475,11 @@ TEST_F(SqliteProcesses, NobodyStarves) {
   ASSERT_TRUE(eventually([&] {
     after = shares();
     return sum(after) - sum(before) >= kCommits;
+  }));
+  // Each of them counts what happens until its last turn. So that is to come after the measurement.
+  ASSERT_TRUE(eventually([&] {
+    const std::vector<uint64_t> now = shares();
+    return std::equal(now.begin(), now.end(), after.begin(), std::greater<>());
   }));
   std::ofstream(directory_.path("stop")) << "stop";
   const double commits = static_cast<double>(sum(after) - sum(before));
