@@ -65,10 +65,9 @@ struct StoreBackendOptions {
 // 13. The last `remembered` timers that ended are remembered by name, with outcome and time. A
 //    cancel, reschedule or replace that finds no timer answers kDone for the latest of the name, or
 //    else kUnknown with the time since which every ended timer is remembered.
-// 14. A list is in the order of names and numbers, and begins after its place. It ends at the
-// latest
-//    when ListRequest::is_full(), so only its last timer may go beyond kMaxBytes, and has a timer
-//    unless none follows. In a place with shards that holds for the part of each shard.
+// 14. A list is in the order of names and numbers, and begins after its place. It has a timer if
+//    any follows, and ends at the latest when ListRequest::is_full(): only its last timer may go
+//    beyond kMaxBytes. In a place with shards that holds for the part of each shard.
 //
 // Used by one thread at a time, that of the engine. The thread may block.
 class StoreBackend {
