@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -13,10 +14,6 @@
 namespace workflow {
 
 namespace {
-
-std::string session_text(uint64_t session) {
-  return std::to_string(session);
-}
 
 constexpr const char* kMayBeReplaced = "Redis: another server may have become the master";
 
@@ -49,7 +46,7 @@ RedisStoreBackend::RedisStoreBackend(RedisStorePlace place, const StoreBackendOp
     : place_(std::move(place)),
       options_(options),
       test_clock_(test_clock),
-      sender_(session_text(options.session)),
+      sender_(redis_store_session(options.session)),
       news_(place_.channel(), sender_, options.changed) {}
 
 RedisStoreBackend::~RedisStoreBackend() {
@@ -248,7 +245,7 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
 bool RedisStoreBackend::carry_out(std::span<StoreRequest* const> requests) {
   std::vector<Job> jobs(requests.size());
   for (size_t i = 0; i < requests.size(); i++) {
-    jobs[i] = {requests[i], redis_store_parts(*requests[i], opened_.shards), 0};
+    jobs[i] = {requests[i], redis_store_parts(*requests[i], opened_.shards, options_.session), 0};
   }
   return run(jobs);
 }
@@ -257,7 +254,7 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
   const auto& claim = std::get<ClaimRequest>(request.what);
   std::vector<Job> peek(1);
   StoreRequest peeked = request;
-  peek[0] = {&peeked, redis_store_parts(request, opened_.shards, true), 0};
+  peek[0] = {&peeked, redis_store_parts(request, opened_.shards, options_.session, true), 0};
   std::vector<ClaimRequest> shares;
   bool works = run(peek);
   if (works && !redis_store_share(claim, peek[0].parts, &shares)) {
@@ -278,10 +275,11 @@ bool RedisStoreBackend::claim_over_shards(StoreRequest& request) {
     if (takes) {
       StoreRequest share;
       share.what = shares[shard];
-      RedisStorePart part = std::move(redis_store_parts(share, opened_.shards)[shard]);
+      RedisStorePart part =
+          std::move(redis_store_parts(share, opened_.shards, options_.session)[shard]);
       // The claim takes the boundary between fresh and overdue from the look.
       const protocol::RedisValue& seen = peek[0].parts[shard].reply;
-      if (seen.arr_size() == 5) {
+      if (seen.arr_size() > 4) {
         part.arguments[2] = "@" + seen[4].string_value();
       }
       claims[0].parts.push_back(std::move(part));
@@ -339,12 +337,18 @@ std::string RedisStoreBackend::command_of(size_t shard, const Lane& lane,
       node.about.identity,
       ahead_argument(node),
   };
+  std::string numbers;
+  std::string names;
+  std::vector<std::string> parts;
   for (size_t i = 0; i < lane.under_way; i++) {
     const RedisStorePart& part = *lane.waiting[lane.done + i].second;
-    arguments.emplace_back(1, part.letter);
-    arguments.push_back(std::to_string(part.arguments.size()));
-    arguments.insert(arguments.end(), part.arguments.begin(), part.arguments.end());
+    part.look_ahead(&numbers, &names);
+    parts.push_back(part.packed());
   }
+  arguments.push_back(std::move(numbers));
+  arguments.push_back(std::move(names));
+  arguments.insert(arguments.end(), std::make_move_iterator(parts.begin()),
+                   std::make_move_iterator(parts.end()));
   const std::string& text = lane.full ? redis_store_script_when_full() : redis_store_script();
   const std::string& sha = lane.full ? full_script_sha_ : script_sha_;
   return redis_store_command(lane.whole ? "EVAL" : "EVALSHA", lane.whole ? text : sha, place_,

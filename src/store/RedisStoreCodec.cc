@@ -40,30 +40,60 @@ std::string count_text(size_t count) {
 
 // --- requests ---
 
+void append_big_endian(std::string* packed, size_t number, size_t bytes) {
+  for (size_t i = bytes; i > 0; i--) {
+    packed->push_back(static_cast<char>(number >> (8 * (i - 1)) & 0xff));
+  }
+}
+
+// In MessagePack.
+void append_packed(std::string* packed, std::string_view text) {
+  if (text.size() < 32) {
+    packed->push_back(static_cast<char>(0xa0 | text.size()));
+  } else if (text.size() < 256) {
+    packed->push_back('\xd9');
+    append_big_endian(packed, text.size(), 1);
+  } else if (text.size() < 65536) {
+    packed->push_back('\xda');
+    append_big_endian(packed, text.size(), 2);
+  } else {
+    packed->push_back('\xdb');
+    append_big_endian(packed, text.size(), 4);
+  }
+  packed->append(text);
+}
+
 class Parts {
  public:
-  Parts(const StoreRequest& request, size_t shards, bool peek)
-      : request_(request), shards_(shards), peek_(peek) {}
+  Parts(const StoreRequest& request, size_t shards, uint64_t session, bool peek)
+      : request_(request), shards_(shards), session_(session), peek_(peek) {}
 
   std::vector<RedisStorePart> operator()(const ScheduleRequest& what) {
-    constexpr std::array<const char*, 3> kPolicies = {"append", "replace", "keep"};
+    constexpr std::array<const char*, 3> kPolicies = {"", "replace", "keep"};
     static_assert(WF_TIMER_APPEND == 0 && WF_TIMER_REPLACE == 1 && WF_TIMER_KEEP == 2);
     const StoredSpec& spec = what.spec;
-    return one(spec.name, 'S',
-               with_id({spec.name, spec.kind, spec.payload, spec.repeat,
-                        std::to_string(spec.skip_after_us), time_text(what.due_us),
-                        kPolicies.at(static_cast<size_t>(what.policy))}));
+    std::vector<std::string> arguments = {spec.name, spec.kind, spec.payload,
+                                          time_text(what.due_us)};
+    const bool is_usual =
+        what.policy == WF_TIMER_APPEND && spec.repeat.empty() && spec.skip_after_us == -1;
+    if (!is_usual) {
+      arguments.emplace_back(kPolicies.at(static_cast<size_t>(what.policy)));
+      arguments.push_back(spec.repeat);
+      arguments.push_back(std::to_string(spec.skip_after_us));
+    }
+    return one(spec.name, 'S', with_id(std::move(arguments), 7));
   }
   std::vector<RedisStorePart> operator()(const CancelRequest& what) {
-    return one(what.name, 'C', with_id({what.name, count_text(what.max)}));
+    return one(what.name, 'C', with_id({what.name, most_text(what.max)}, 2));
   }
   std::vector<RedisStorePart> operator()(const RescheduleRequest& what) {
     return one(what.name, 'R',
-               with_id({what.name, count_text(what.max), time_text(what.due_us),
-                        what.changes_repeat ? "1" : "0", what.repeat}));
+               with_id({what.name, most_text(what.max), time_text(what.due_us),
+                        what.changes_repeat ? "1" : "", what.repeat},
+                       5));
   }
   std::vector<RedisStorePart> operator()(const FailedRequest& what) {
-    return one(what.name, 'F', with_id({what.name, what.remove ? "1" : "0"}));
+    return one(what.name, 'F', with_id({what.name, what.remove ? "1" : ""}, 2));
   }
   std::vector<RedisStorePart> operator()(const ClaimRequest& what) {
     std::vector<std::string> arguments = {what.owner, length_text(what.lease_us),
@@ -77,11 +107,13 @@ class Parts {
   }
   std::vector<RedisStorePart> operator()(const FinishRequest& what) {
     constexpr std::array<const char*, 4> kHows = {"done", "missed", "retry", "failed"};
-    return {{what.run.timer % shards_,
-             'E',
-             {padded(what.run.timer / shards_), fence_text(what.run),
-              kHows.at(static_cast<size_t>(what.how)), time_text(what.next_us), what.reason},
-             {}}};
+    std::vector<std::string> arguments = {padded(what.run.timer / shards_), fence_text(what.run)};
+    if (what.how != FinishRequest::How::kDone || what.next_us != kNeverUs) {
+      arguments.emplace_back(kHows.at(static_cast<size_t>(what.how)));
+      arguments.push_back(time_text(what.next_us));
+      arguments.push_back(what.reason);
+    }
+    return {{what.run.timer % shards_, 'E', std::move(arguments), {}}};
   }
   std::vector<RedisStorePart> operator()(const ExtendRequest& what) {
     std::vector<RedisStorePart> parts;
@@ -101,7 +133,7 @@ class Parts {
   // The shard of the asked request is not known. Each one decides for itself, so that the id is
   // used up wherever the request may arrive.
   std::vector<RedisStorePart> operator()(const AskRequest& what) {
-    return all('A', {redis_store_session(what.asked.session), padded(what.asked.number, 20)});
+    return all('A', {padded(what.asked.number, 20), redis_store_session(what.asked.session)});
   }
   std::vector<RedisStorePart> operator()(const CountRequest& what) {
     return all('N', {what.prefix});
@@ -136,14 +168,21 @@ class Parts {
     }
     return parts;
   }
-  std::vector<std::string> with_id(std::vector<std::string> arguments) const {
+  // The number comes first. The session comes behind as many arguments, unless it is the one that
+  // asks.
+  std::vector<std::string> with_id(std::vector<std::string> arguments, size_t count) const {
     const WFStoreRequestId& id = request_.id;
-    std::vector<std::string> all = {redis_store_session(id.session),
-                                    id.number == 0 ? "" : padded(id.number, 20)};
+    std::vector<std::string> all = {id.number == 0 ? "" : padded(id.number, 20)};
     all.insert(all.end(), std::make_move_iterator(arguments.begin()),
                std::make_move_iterator(arguments.end()));
+    if (id.number != 0 && id.session != session_) {
+      all.resize(count + 1);
+      all.push_back(redis_store_session(id.session));
+    }
     return all;
   }
+  // Empty for all of them.
+  static std::string most_text(size_t most) { return most < kMaxCount ? std::to_string(most) : ""; }
   // Empty if no timer can have that fence.
   std::string fence_text(const RunId& run) const {
     return run.fence % shards_ == run.timer % shards_ ? padded(run.fence / shards_) : "";
@@ -151,6 +190,7 @@ class Parts {
 
   const StoreRequest& request_;
   const size_t shards_;
+  const uint64_t session_;
   const bool peek_;
 };
 
@@ -180,9 +220,12 @@ class Elements {
     good_ = good_ && number.is_int() && number.int_value() >= 0;
     return static_cast<uint64_t>(number.int_value());
   }
-  // In decimal digits; an empty text is 0.
+  // As an integer or in decimal digits; an empty text is 0.
   int64_t number() {
-    const std::string digits = text();
+    const RedisValue& value = this->value();
+    if (value.is_int()) return value.int_value();
+    good_ = good_ && value.is_string();
+    const std::string digits = value.string_value();
     int64_t number = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     good_ =
@@ -190,11 +233,12 @@ class Elements {
     return digits.empty() ? 0 : number;
   }
   // The number of a timer or a fence, as it is outside; 0 if there is none.
-  uint64_t global() {
-    const auto number = static_cast<uint64_t>(this->number());
-    return number == 0 ? 0 : number * shards_ + shard_;
+  uint64_t global() { return global(this->number()); }
+  uint64_t global(int64_t number) const {
+    return number == 0 ? 0 : static_cast<uint64_t>(number) * shards_ + shard_;
   }
-  Elements array() { return {value(), shard_, shards_}; }
+  Elements array() { return of(value()); }
+  Elements of(const RedisValue& value) const { return {value, shard_, shards_}; }
 
  private:
   const RedisValue& value_;
@@ -269,8 +313,23 @@ bool read_answer(Elements elements, WFStoreAnswer* answer) {
   return good && elements.good();
 }
 
-// What a user's request was answered.
-bool read_result(Elements elements, StoreFailure* failure, WFStoreResult* result) {
+// What a user's request with that letter was answered. `around` is what the value is an element of.
+bool read_result(const Elements& around, char letter, const RedisValue& value,
+                 StoreFailure* failure, WFStoreResult* result) {
+  if (value.is_int()) {
+    if (value.int_value() < 0) return false;
+    if (letter == 'F') {
+      result->count = static_cast<size_t>(value.int_value());
+    } else if (letter == 'S') {
+      result->timer = around.global(value.int_value());
+    } else {
+      WFStoreAnswer& answer = result->answers.emplace_back();
+      answer.verdict = WFStoreVerdict::kWon;
+      answer.timer = around.global(value.int_value());
+    }
+    return true;
+  }
+  Elements elements = around.of(value);
   const bool good = read_failure(elements.text(), failure);
   result->timer = elements.global();
   result->count = elements.count();
@@ -287,7 +346,7 @@ class Answers {
 
   bool operator()(ScheduleRequest& what) {
     WFStoreResult result;
-    const bool good = read_result(elements(parts_.at(0)), failure_, &result);
+    const bool good = read_own_result(&result);
     what.timer = result.timer;
     what.answers = std::move(result.answers);
     return good;
@@ -296,7 +355,7 @@ class Answers {
   bool operator()(RescheduleRequest& what) { return read_answers(&what.answers); }
   bool operator()(FailedRequest& what) {
     WFStoreResult result;
-    const bool good = read_result(elements(parts_.at(0)), failure_, &result);
+    const bool good = read_own_result(&result);
     what.count = result.count;
     return good;
   }
@@ -307,10 +366,13 @@ class Answers {
       what.next_us = std::min(what.next_us, reply.number());
       what.more = reply.count() != 0 || what.more;
       Elements claimed = reply.array();
+      reply.value();  // for redis_store_share()
+      reply.value();
+      const int64_t lease_end_us = in_store_time(reply.number(), part.ahead_us);
       while (claimed.more()) {
         ClaimRequest::Claimed& one = what.claimed.emplace_back();
         if (!read_claimed(claimed.array(), &one)) return false;
-        one.lease_end_us = in_store_time(one.lease_end_us, part.ahead_us);
+        one.lease_end_us = lease_end_us;
       }
       if (!reply.good() || !claimed.good()) return false;
     }
@@ -351,7 +413,12 @@ class Answers {
       const std::string word = reply.text();
       if (word == "yes") {
         StoreFailure failure;
-        if (!read_result(reply.array(), &failure, &what.result)) return false;
+        const std::string letter = reply.text();
+        if (letter.size() != 1 ||
+            !read_result(reply, letter[0], reply.value(), &failure, &what.result) ||
+            !reply.good()) {
+          return false;
+        }
         what.found = true;
         what.result.error = failure.error;
         what.result.message = failure.message;
@@ -418,9 +485,14 @@ class Answers {
  private:
   Elements elements(const RedisStorePart& part) const { return {part.reply, part.shard, shards_}; }
 
+  bool read_own_result(WFStoreResult* result) {
+    const RedisStorePart& part = parts_.at(0);
+    return read_result(elements(part), part.letter, part.reply, failure_, result);
+  }
+
   bool read_answers(std::vector<WFStoreAnswer>* answers) {
     WFStoreResult result;
-    const bool good = read_result(elements(parts_.at(0)), failure_, &result);
+    const bool good = read_own_result(&result);
     *answers = std::move(result.answers);
     return good;
   }
@@ -437,12 +509,14 @@ class Answers {
     claimed->spec.name = elements.text();
     claimed->spec.kind = elements.text();
     claimed->spec.payload = elements.text();
-    claimed->spec.repeat = elements.text();
-    claimed->spec.skip_after_us = elements.number();
     claimed->due_us = elements.number();
-    claimed->lease_end_us = elements.number();
-    claimed->attempts = static_cast<unsigned>(elements.count());
     claimed->wake_us = elements.number();
+    claimed->attempts = 1;
+    if (elements.more()) {
+      claimed->attempts = static_cast<unsigned>(elements.count());
+      claimed->spec.repeat = elements.text();
+      claimed->spec.skip_after_us = elements.number();
+    }
     return elements.good();
   }
 
@@ -503,8 +577,31 @@ size_t RedisStorePart::bytes() const {
 }
 
 std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,
-                                              bool peek) {
-  return std::visit(Parts(request, shards, peek), request.what);
+                                              uint64_t session, bool peek) {
+  return std::visit(Parts(request, shards, session, peek), request.what);
+}
+
+std::string RedisStorePart::packed() const {
+  std::string packed;
+  packed.reserve(bytes());
+  append_packed(&packed, {&letter, 1});
+  // These may have more than a function of Lua can take.
+  if (letter == 'T' || letter == 'X' || letter == 'K') {
+    packed.push_back('\xdd');
+    append_big_endian(&packed, arguments.size(), 4);
+  }
+  for (const std::string& argument : arguments) {
+    append_packed(&packed, argument);
+  }
+  return packed;
+}
+
+void RedisStorePart::look_ahead(std::string* numbers, std::string* names) const {
+  if (letter == 'E') {
+    append_packed(numbers, arguments.at(0));
+  } else if (letter == 'C' || letter == 'R') {
+    append_packed(names, arguments.at(1));
+  }
 }
 
 bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,

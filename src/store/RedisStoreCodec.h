@@ -26,15 +26,20 @@ struct RedisStorePart {
   int64_t ahead_us = 0;
 
   size_t bytes() const;
+  // Letter and arguments as one argument of a script.
+  std::string packed() const;
+  // Appends what the script should read before it begins: numbers of timers, and names.
+  void look_ahead(std::string* numbers, std::string* names) const;
 };
 
 // A session as the scripts know it.
 std::string redis_store_session(uint64_t session);
 
-// Returns what has to be asked of which shards. A claim is divided into one part for each shard, by
-// `peek` such that nothing is claimed.
+// Returns what has to be asked of which shards. `session`: the one that asks, which is not named
+// in its own requests. A claim is divided into one part for each shard, by `peek` such that nothing
+// is claimed.
 std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,
-                                              bool peek = false);
+                                              uint64_t session, bool peek = false);
 
 // Gives the request the answer that its parts have got. Returns false if they make no sense.
 bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,

@@ -14,8 +14,6 @@ namespace workflow {
 
 namespace {
 
-constexpr int kLayout = 2;  // what the script makes
-
 std::string new_id() {
   std::array<unsigned char, 16> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
@@ -61,6 +59,12 @@ struct RedisStoreOpening::Way {
   const std::string remembered = {};
   const std::string name = "the store \"" + place.name_space + "\"";
 
+  int refuse_layout(const OpenedShard& opened, std::string* message) const {
+    return refuse_store(ENOTSUP,
+                        name + " has the layout " + opened.detail +
+                            ", and this version of the library knows only 3",
+                        message);
+  }
   RedisStoreNodes::Question question(const std::string& store_id, size_t shard,
                                      const std::string& count, bool may_make,
                                      const std::string& done = "") const {
@@ -135,16 +139,7 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                             ": their number cannot change",
                         message);
   }
-  if (opened.word == "layout") {
-    int layout = 0;
-    const char* const end = opened.detail.data() + opened.detail.size();
-    const bool is_later =
-        std::from_chars(opened.detail.data(), end, layout).ptr == end && layout > kLayout;
-    return refuse_store(
-        is_later ? ENOTSUP : EILSEQ,
-        way.name + " has the layout " + opened.detail + ", which this version does not know",
-        message);
-  }
+  if (opened.word == "layout") return way.refuse_layout(opened, message);
   if (opened.word == "ok" && opened.value->arr_size() == 5) {
     count = (*opened.value)[2].string_value();
     std::from_chars(count.data(), count.data() + count.size(), shards);
@@ -190,6 +185,7 @@ int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace&
   const RedisStoreNodes::Question asked = way.ask(id, shard, std::to_string(shards), false);
   OpenedShard opened;
   if (const int error = OpenedShard::read(asked.reply, &opened, message)) return error;
+  if (opened.word == "layout") return way.refuse_layout(opened, message);
   return opened.word == "ok" && opened.detail == id
              ? 0
              : refuse_store(EILSEQ, way.name + " was removed from the server, or is damaged",

@@ -19,15 +19,15 @@ if kind == 'none' then
     if redis.call('EXISTS', KEYS[i]) == 1 then return {'other'} end
   end
   if may ~= 'make' then return {'none'} end
-  redis.call('HSET', meta, 'layout', '2', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
-             'position', '0', 'uses', '0', 'since', time, 'dropped', '0', 'server', server,
-             'complete', '0', 'time', time)
+  redis.call('HSET', meta, 'layout', '3', 'id', id, 'shards', shards, 'shard', shard, 'last', '0',
+             'position', '0', 'uses', '0', 'since', time, 'dropped', '0', 'ends', '0',
+             'answers', '0', 'server', server, 'complete', '0', 'time', time)
 elseif kind ~= 'hash' then
   return {'other'}
 end
 local found = redis.call('HMGET', meta, 'layout', 'id', 'shards', 'shard', 'last', 'server', 'time')
 if not found[1] or not found[2] or not found[3] or not found[5] then return {'other'} end
-if found[1] ~= '2' then return {'layout', found[1]} end
+if found[1] ~= '3' then return {'layout', found[1]} end
 if shards ~= '' and found[3] ~= shards then return {'shards', found[3]} end
 if found[4] ~= shard then return {'other'} end
 local last = tonumber(found[5])
@@ -50,7 +50,7 @@ if done == 'done' then redis.call('HSET', meta, 'complete', '1') end
 -- forgotten meanwhile stays so.
 if session and session ~= '' and redis.call('HEXISTS', KEYS[12], session) == 0 then
   local used = redis.call('HINCRBY', meta, 'uses', 1)
-  redis.call('HSET', KEYS[12], session, cmsgpack.pack(0, 0, '', ''))
+  redis.call('HSET', KEYS[12], session, cmsgpack.pack(0, 0, 0, '', '', ''))
   redis.call('ZADD', KEYS[13], used, session)
 end
 -- The largest of all processes bounds what all sessions together remember.
@@ -65,24 +65,33 @@ return {'ok', found[2], found[3], now[1], string.format('%.0f', now[2] + now[3])
 // The other requests, and the main part.
 constexpr const char* kOthers = R"lua(
 local requests = {}
--- Each takes its arguments as one table, because unpack() cannot return many thousands.
-function requests.S(arguments) return for_user('schedule', unpack(arguments)) end
-function requests.C(arguments) return for_user('cancel', unpack(arguments)) end
-function requests.R(arguments) return for_user('reschedule', unpack(arguments)) end
-function requests.F(arguments) return for_user('failed', unpack(arguments)) end
+-- What most requests have is left out at the end of their arguments, or is empty.
+local function mine(id)
+  return (not id or id == '') and sender or id
+end
+function requests.S(number, name, kind, payload, due, policy, again, skip, id)
+  return for_user('S', mine(id), number, name, kind, payload, due, policy, again, skip)
+end
+function requests.C(number, name, most, id)
+  return for_user('C', mine(id), number, name, most)
+end
+function requests.R(number, name, most, due, change, again, id)
+  return for_user('R', mine(id), number, name, most, due, change, again)
+end
+function requests.F(number, name, remove, id)
+  return for_user('F', mine(id), number, name, remove)
+end
 
 -- Asks for an answer.
-function requests.A(arguments)
-  local id, number = unpack(arguments)
-  local key = id .. number
-  local earlier = earlier_answer(key, id, number)
-  if earlier == '' then return {'no'} end
-  if earlier then return {'yes', (select(2, unpacked_answer(earlier)))} end
+function requests.A(number, id)
+  local letter, result = earlier_answer(id, number)
+  if letter == '' then return {'no'} end
+  if letter then return {'yes', letter, result} end
   local session = session_of(id)
   local forgotten = dropped
   if session.known then forgotten = number <= session.forgotten end
   if forgotten or remembered == 0 then return {'forgotten'} end
-  remember(key, id, number, '')
+  remember(id, number, '', 0)
   return {'no'}
 end
 
@@ -99,24 +108,37 @@ local function due_between(kind, from, to, max)
   settle(QUEUE)
   return call('ZRANGEBYLEX', QUEUE, '[' .. kind .. from, '(' .. kind .. to, 'LIMIT', 0, max)
 end
-local function claim(members, owner, lease, claimed)
-  local numbers, wake = {}, pad(now + lease)
+local function claim(members, owner, lease_end, claimed)
+  local numbers = {}
   for i, member in ipairs(members) do numbers[i] = string.sub(member, -19) end
   fetch(numbers)
   for i, number in ipairs(numbers) do
     if budget <= 0 then return i - 1 end
-    local timer = at(number)
-    local claimable = timer.wake  -- since then
-    dequeue(timer)
-    timer.state, timer.wake, timer.fence = 'leased', wake, next_number()
-    timer.attempts, timer.owner = timer.attempts + 1, owner
-    enqueue(timer)
-    touch(timer)
-    local payload = payload_of(timer)
-    budget = budget - #payload - #timer.name - #timer.again - 200
-    claimed[#claimed + 1] = {timer.number, timer.fence, timer.name, timer.kind, payload,
-                             timer.again, timer.skip, timer.due, timer.wake, timer.attempts,
-                             claimable}
+    last = last + 1
+    local name, kind, payload, due, claimable, state
+    if type(cache[number]) == 'string' then
+      name, kind, payload, due, claimable, state = cmsgpack.unpack(cache[number])
+    end
+    if name and not state then
+      put(QUEUE, members[i], false)
+      put_fresh(QUEUE, base(kind) .. lease_end .. number)
+      put_record(number, pack_running(name, kind, payload, due, short(lease_end), last, 1, owner))
+      payload = payload or call('HGET', PAYLOADS, number) or ''
+      budget = budget - #payload - #name - 200
+      claimed[#claimed + 1] = {number, last, name, kind, payload, due, claimable or due}
+    else
+      local timer = at(number)
+      claimable = timer.wake  -- since then
+      dequeue(timer)
+      timer.state, timer.wake, timer.fence = 'leased', lease_end, last
+      timer.attempts, timer.owner = timer.attempts + 1, owner
+      enqueue(timer)
+      touch(timer)
+      payload = payload_of(timer)
+      budget = budget - #payload - #timer.name - #timer.again - 200
+      claimed[#claimed + 1] = {number, last, timer.name, timer.kind, payload, timer.due, claimable,
+                               timer.attempts, timer.again, timer.skip}
+    end
   end
   return #members
 end
@@ -130,20 +152,20 @@ end
 function requests.T(kinds)
   end_cancelled()
   local owner, lease, fresh, peek = unpack(kinds, 1, 4)
-  local claimed, seen = {}, {}
+  local claimed, peeked, lease_end = {}, {}, pad(now + tonumber(lease))
   -- What was fresh for the look stays so for the claim.
   local fresh_from = string.match(fresh, '^@(.*)$') or pad(store_now - tonumber(fresh))
   local next_time, more = NEVER, 0
   for i = 5, #kinds, 3 do
     local kind, max, overdue = base(kinds[i]), tonumber(kinds[i + 1]), tonumber(kinds[i + 2])
     if peek == '1' then
-      seen[#seen + 1] = times_of(due_between(kind, fresh_from, AFTER_DUE, max))
-      seen[#seen + 1] = times_of(due_between(kind, '', fresh_from, math.min(max, overdue)))
+      peeked[#peeked + 1] = times_of(due_between(kind, fresh_from, AFTER_DUE, max))
+      peeked[#peeked + 1] = times_of(due_between(kind, '', fresh_from, math.min(max, overdue)))
     else
-      local taken = claim(due_between(kind, fresh_from, AFTER_DUE, max), owner, tonumber(lease),
+      local taken = claim(due_between(kind, fresh_from, AFTER_DUE, max), owner, lease_end,
                           claimed)
       claim(due_between(kind, '', fresh_from, math.min(max - taken, overdue)), owner,
-            tonumber(lease), claimed)
+            lease_end, claimed)
     end
   end
   for i = 5, #kinds, 3 do
@@ -153,12 +175,26 @@ function requests.T(kinds)
     local time = following and string.sub(following, -38, -20) or NEVER
     if time < next_time then next_time = time end
   end
-  return {next_time, more, claimed, seen, fresh_from}
+  return {next_time, more, claimed, peeked, fresh_from, lease_end}
 end
 
+-- Finishes a run for good, if its lease is live and there is nothing special about the timer.
+-- Returns whether it has.
+local function finish_usual_run(number, fence)
+  local packed = cache[number]
+  if type(packed) ~= 'string' then return false end
+  local name, kind, payload, due, wake, state, its_fence, _, _, is_special =
+      cmsgpack.unpack(packed)
+  if state ~= 'leased' or is_special or its_fence ~= tonumber(fence) then return false end
+  wake = long(wake or due)
+  if NOW >= wake then return false end
+  finish_usual(number, name, kind, payload, wake, 'done')
+  return true
+end
 -- Finishes a run.
-function requests.E(arguments)
-  local number, fence, how, next_time, reason = unpack(arguments)
+function requests.E(number, fence, how, next_time, reason)
+  if not how and finish_usual_run(number, fence) then return 1 end
+  how, next_time = how or 'done', next_time or NEVER
   local timer = find_run(number, fence)
   if not timer then return 0 end
   if how == 'retry' then
@@ -167,7 +203,7 @@ function requests.E(arguments)
   end
   local recurs = next_time ~= NEVER and not timer.marked and timer.blocks == ''
   if how == 'failed' then
-    note_end(timer, 'failed')
+    note_end(number, timer.name, 'failed')
     dequeue(timer)
     timer.state, timer.marked, timer.owner, timer.reason = 'failed', false, '', reason
     call('ZADD', FAILED, 0, base(timer.name) .. number)
@@ -203,14 +239,13 @@ function requests.X(runs)
 end
 
 -- Counts.
-function requests.N(arguments)
+function requests.N(prefix)
   settle(NAMES)
-  return call('ZLEXCOUNT', NAMES, range(escaped(arguments[1])))
+  return call('ZLEXCOUNT', NAMES, range(escaped(prefix)))
 end
 
 -- Lists.
-function requests.L(arguments)
-  local index, prefix, follows, after_name, after_number, most = unpack(arguments)
+function requests.L(index, prefix, follows, after_name, after_number, most)
   local first, past = range(escaped(prefix))
   if follows == '1' then first = '(' .. base(after_name) .. after_number end
   local max, result = tonumber(most), {0}
@@ -257,44 +292,26 @@ function requests.K(arguments)
 end
 
 -- What many requests look for is read at once.
-local order, runs, keys, at_first = {}, {}, {}, 9
-local may_be_remembered = {A = true, S = true, C = true, R = true, F = true}
-while ARGV[at_first] do
-  local letter, count = ARGV[at_first], tonumber(ARGV[at_first + 1])
-  local arguments
-  if count < 100 then
-    arguments = {unpack(ARGV, at_first + 2, at_first + 1 + count)}
-  else
-    arguments = {}
-    for n = 1, count do arguments[n] = ARGV[at_first + 1 + n] end
-  end
-  order[#order + 1] = {letter, arguments}
-  if letter == 'E' then
-    runs[#runs + 1] = arguments[1]
-  elseif may_be_remembered[letter] and arguments[2] ~= '' and
-         may_have_answer(arguments[1], arguments[2]) then
-    keys[#keys + 1] = arguments[1] .. arguments[2]
-  end
-  at_first = at_first + 2 + count
-end
-fetch(runs)
-fetch_answers(keys)
+fetch({cmsgpack.unpack(ARGV[9])})
+look_ahead({cmsgpack.unpack(ARGV[10])})
 
 local replies = {text('%.0f', now), ''}
-for i, request in ipairs(order) do
-  replies[i + 2] = requests[request[1]](request[2])
+local function carry_out(letter, ...) return requests[letter](...) end
+for i = 11, #ARGV do
+  replies[i - 8] = carry_out(cmsgpack.unpack(ARGV[i]))
   trim_ended()
 end
 flush()
 settle_ended()
-settle_answers()
-flush_sessions()
+write_answers()
+write_sessions()
 local after = {text('%.0f', last), text('%.0f', position), text('%.0f', uses),
-               text('%.0f', since), dropped and '1' or '0'}
-for n = 1, 5 do
+               text('%.0f', since), dropped and '1' or '0', text('%.0f', ring_length),
+               text('%.0f', all_answers)}
+for n = 1, 7 do
   if after[n] ~= meta[n + 1] then
     call('HSET', META, 'last', after[1], 'position', after[2], 'uses', after[3], 'since', after[4],
-         'dropped', after[5], 'time', NOW)
+         'dropped', after[5], 'ends', after[6], 'answers', after[7], 'time', NOW)
     break
   end
 end

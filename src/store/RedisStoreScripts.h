@@ -20,9 +20,9 @@ inline constexpr const char* kRedisStoreKeys[] = {
     "marked",    // the same: end of the lease, number of the running timers that were cancelled
     "failed",    // the same: name, number of the timers that have failed
     "ended",     // a hash: name to the latest timer that has ended
-    "ring",      // a list: the timers that have ended, the oldest first
-    "answers",   // a hash: session and number of a request to its answer; empty: used up
-    "order",     // a hash: session and place, a number without gaps, to the number of a request
+    "ring",      // a list: the names of timers that have ended, the oldest first, packed by scripts
+    "answers",   // a hash: session and number without two digits to answers to requests, packed
+    "order",     // a hash: session and place, a number without gaps, to such a number
     "sessions",  // a hash: session to what is known about it, packed
     "used",      // a sorted set: the sessions in the order in which they were used last
     // Never there. While a slot of a Cluster moves, a server runs a script only if it has all of
@@ -41,6 +41,8 @@ inline constexpr const char* kRedisStoreKeys[] = {
 // The progress of a shard is how many requests of users and ends of timers it has seen. It never
 // goes back, unless the server loses something.
 //
+// A store of another layout is left as it is.
+//
 // Both scripts end with the error USEDUP, and change nothing, when Lua could soon not count the
 // numbers and fences of the shard exactly any more.
 const std::string& redis_store_opening();
@@ -48,9 +50,11 @@ const std::string& redis_store_opening();
 // Carries out requests. ARGV: 1 the id of the store, 2 the present time, or empty for that of the
 // server, 3 how many requests and ended timers are remembered, 4 the session that asks, 5 "full" if
 // nothing may be stored, 6 the channel for news, 7 the identity of the server, 8 how many
-// microseconds its clock is ahead of the time of the store, or empty if that is not known; then for
-// each request its letter, the number of its arguments, and these. Returns {time, one answer for
-// each request}, or the error NEWSERVER if the shard has not been opened on this server.
+// microseconds its clock is ahead of the time of the store, or empty if that is not known,
+// 9 numbers of timers and 10 names that the requests are about, to be read together; then one
+// argument for each request: its letter and its arguments. From the ninth on they are MessagePack.
+// Returns {time, progress, one answer for each request}, or the error NEWSERVER if the shard has
+// not been opened on this server.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the
 // second one is not.

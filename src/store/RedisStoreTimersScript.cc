@@ -9,10 +9,10 @@ local NEVER = '9223372036854775807'
 local call, text = redis.call, string.format
 local remembered, sender, full, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5] == 'full', ARGV[6]
 
-local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'server',
-                  'remembered')
+local meta = call('HMGET', META, 'id', 'last', 'position', 'uses', 'since', 'dropped', 'ends',
+                  'answers', 'server', 'remembered')
 if meta[1] ~= ARGV[1] then return redis.error_reply('NOSTORE the store is not there any more') end
-if meta[7] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
+if meta[9] ~= ARGV[7] then return redis.error_reply('NEWSERVER the epoch has to rise first') end
 local last, position, uses = tonumber(meta[2]), tonumber(meta[3]), tonumber(meta[4])
 local since, dropped = tonumber(meta[5]), meta[6] == '1'
 -- Lua counts exactly up to 2^53. That leaves 2^31 numbers, more than one script can give out.
@@ -76,8 +76,17 @@ end
 
 -- A command costs more than what it does to one member. So members of sorted sets are added and
 -- removed together, at the end of the script or before somebody reads the set. Until then this is
--- what is to become of them: a key to a member to whether it stays.
+-- what is to become of them: `later` has a key to a member to whether it stays. Members with a new
+-- number or a new lease, of which nothing was said before, are in `fresh` with their scores. They
+-- are added first.
 local later = {}
+local fresh, fresh_count = {[NAMES] = {}, [QUEUE] = {}}, {[NAMES] = 0, [QUEUE] = 0}
+local seen = {}  -- a name to its members in NAMES, if they were read ahead and are still true
+local function put_fresh(key, member)
+  local members, n = fresh[key], fresh_count[key]
+  members[n + 1], members[n + 2] = '0', member
+  fresh_count[key] = n + 2
+end
 local function put(key, member, stays)
   local members = later[key]
   if not members then
@@ -87,6 +96,11 @@ local function put(key, member, stays)
   members[member] = stays
 end
 local function settle(key)
+  if (fresh_count[key] or 0) > 0 then
+    call_with_all('ZADD', key, fresh[key])
+    fresh[key], fresh_count[key] = {}, 0
+  end
+  if key == NAMES then seen = {} end
   local members = later[key]
   if not members then return end
   later[key] = nil
@@ -115,15 +129,33 @@ local function short(digits)
   local number = tonumber(digits)
   return number < 9007199254740992 and number or digits
 end
+local padded = {}  -- many timers of a script have the same time
 local function long(number)
-  return type(number) == 'number' and pad(number) or number
+  if type(number) ~= 'number' then return number end
+  local digits = padded[number]
+  if not digits then
+    digits = pad(number)
+    padded[number] = digits
+  end
+  return digits
+end
+-- A timer is packed in one of three ways, which differ in how much is said about it. The first is
+-- for one that waits for its first run, the second for one that runs, and both only if there is
+-- nothing special about it. The fence of a timer that waits means nothing.
+local function pack_waiting(name, kind, payload, due, wake)
+  return cmsgpack.pack(name, kind, payload, due, wake)
+end
+local function pack_running(name, kind, payload, due, wake, fence, attempts, owner)
+  return cmsgpack.pack(name, kind, payload, due, wake, 'leased', fence, attempts, owner)
 end
 local function pack(t)
   local due, wake = short(t.due), t.wake ~= t.due and short(t.wake)
-  -- The fence of a timer that waits means nothing.
-  if t.state == 'waiting' and t.attempts == 0 and t.again == '' and t.skip == '-1' and
-     t.blocks == '' then
-    return cmsgpack.pack(t.name, t.kind, t.payload, due, wake)
+  if t.again == '' and t.skip == '-1' and t.blocks == '' and not t.marked then
+    if t.state == 'waiting' and t.attempts == 0 then
+      return pack_waiting(t.name, t.kind, t.payload, due, wake)
+    elseif t.state == 'leased' then
+      return pack_running(t.name, t.kind, t.payload, due, wake, t.fence, t.attempts, t.owner)
+    end
   end
   return cmsgpack.pack(t.name, t.kind, t.payload, due, wake, t.state, t.fence, t.attempts, t.again,
                        t.skip, t.marked, t.blocks, t.blocked_by, t.owner, t.reason)
@@ -134,10 +166,12 @@ local function load(number, packed)
   due = long(due)
   local timer = {number = number, name = name, kind = kind, payload = payload, due = due,
                  wake = wake and long(wake) or due}
-  if state then
+  if skip then
     timer.state, timer.fence, timer.attempts = state, fence, attempts
     timer.again, timer.skip, timer.marked = again, skip, marked
     timer.blocks, timer.blocked_by, timer.owner, timer.reason = blocks, blocked_by, owner, reason
+  elseif state then
+    timer.state, timer.fence, timer.attempts, timer.owner = state, fence, attempts, again
   end
   return setmetatable(timer, kUsual)
 end
@@ -147,17 +181,14 @@ local function fetch(numbers)
   for _, number in ipairs(numbers) do
     if cache[number] == nil then unknown[#unknown + 1] = number end
   end
-  for i, packed in ipairs(get_all(TIMERS, unknown)) do
-    cache[unknown[i]] = packed and load(unknown[i], packed)
-  end
+  for i, packed in ipairs(get_all(TIMERS, unknown)) do cache[unknown[i]] = packed end
 end
 local function find(number)
   local timer = cache[number]
-  if timer == nil then
-    local packed = call('HGET', TIMERS, number)
-    timer = packed and load(number, packed)
-    cache[number] = timer
-  end
+  if type(timer) == 'table' then return timer end
+  if timer == nil then timer = call('HGET', TIMERS, number) end
+  timer = timer and load(number, timer)
+  cache[number] = timer
   return timer
 end
 local function at(number)
@@ -166,13 +197,16 @@ end
 local function touch(timer)
   changed[timer.number] = timer
 end
+-- Texts of timers that are not written yet. What is in `changed` is newer.
+local records, records_count = {}, 0
+local function put_record(number, packed)
+  records[records_count + 1], records[records_count + 2] = number, packed
+  records_count = records_count + 2
+  cache[number] = packed
+end
 local function flush()
-  local fields, n = {}, 0
-  for number, timer in pairs(changed) do
-    fields[n + 1], fields[n + 2] = number, pack(timer)
-    n = n + 2
-  end
-  call_with_all('HSET', TIMERS, fields)
+  for number, timer in pairs(changed) do put_record(number, pack(timer)) end
+  call_with_all('HSET', TIMERS, records)
   call_with_all('HDEL', TIMERS, erased)
   for _, key in ipairs({NAMES, QUEUE, MARKED}) do settle(key) end
 end
@@ -186,21 +220,40 @@ local function is_live(timer)
 end
 local function find_run(number, fence)
   local timer = find(number)
-  return timer and is_live(timer) and timer.fence == fence and timer
+  return timer and is_live(timer) and tonumber(timer.fence) == tonumber(fence) and timer
 end
 -- The numbers of the timers of that name in an index, oldest first.
 local added_names = {}
+local function members_of(index, name)
+  local first = base(name)
+  return call('ZRANGEBYLEX', index, '[' .. first, '(' .. first .. ':')
+end
 local function named(index, name)
-  local first, numbers = base(name), {}
+  local numbers = {}
   if added_names[name] then
     settle(NAMES)
     added_names = {}
   end
-  local leaving = later[index] or {}
-  for _, member in ipairs(call('ZRANGEBYLEX', index, '[' .. first, '(' .. first .. ':')) do
-    if leaving[member] ~= false then numbers[#numbers + 1] = string.sub(member, -19) end
+  local members = index == NAMES and seen[name] or members_of(index, name)
+  local leaving = later[index]
+  for _, member in ipairs(members) do
+    if not leaving or leaving[member] ~= false then
+      numbers[#numbers + 1] = string.sub(member, -19)
+    end
   end
   return numbers
+end
+-- Reads the timers of these names together, unless a name has many.
+local function look_ahead(names)
+  local numbers = {}
+  for _, name in ipairs(names) do
+    local members = members_of(NAMES, name)
+    seen[name] = members
+    if #members <= 16 then
+      for _, member in ipairs(members) do numbers[#numbers + 1] = string.sub(member, -19) end
+    end
+  end
+  fetch(numbers)
 end
 
 local function enqueue(timer)
@@ -219,7 +272,7 @@ local function add(name, kind, payload, again, skip, due)
   if again ~= '' then timer.again = again end
   if skip ~= '-1' then timer.skip = skip end
   cache[number] = timer
-  put(NAMES, base(name) .. number, true)
+  put_fresh(NAMES, base(name) .. number)
   added_names[name] = true
   if #payload > kSmallPayload then
     call('HSET', PAYLOADS, number, payload)
@@ -227,6 +280,17 @@ local function add(name, kind, payload, again, skip, due)
   end
   touch(timer)
   return timer
+end
+-- Stores a timer that waits, about which nothing is special and whose payload is small. Nobody may
+-- look at it again in this script, so it gets no table. Returns its number.
+local function add_usual(name, kind, payload, due)
+  local number = next_number()
+  put_record(number, pack_waiting(name, kind, payload, short(due), false))
+  put_fresh(NAMES, base(name) .. number)
+  put_fresh(QUEUE, base(kind) .. due .. number)
+  added_names[name] = true
+  if due < earliest then earliest = due end
+  return last
 end
 local function payload_of(timer)
   return timer.payload or call('HGET', PAYLOADS, timer.number) or ''
@@ -271,56 +335,95 @@ local function erase(timer)
   changed[timer.number] = nil
 end
 
--- The ends of this script are written together, too.
-local ended_later, ring_later, ring_length = {}, {}, call('LLEN', RING)
+-- The ends of this script are written together, too: names in the order of their ends, of which the
+-- first has the position `first_position`.
+local ended_later, names_later, first_position = {}, {}, 0
+local ring_length = tonumber(meta[7])
 local function settle_ended()
-  if #ring_later == 0 then return end
+  if #names_later == 0 then return end
   local fields, n = {}, 0
   for name, packed in pairs(ended_later) do
     fields[n + 1], fields[n + 2] = name, packed
     n = n + 2
   end
   call_with_all('HSET', ENDED, fields)
-  call_with_all('RPUSH', RING, ring_later)
-  ended_later, ring_later = {}, {}
+  for first = 1, #names_later, 500 do
+    call('RPUSH', RING,
+         cmsgpack.pack(first_position + first - 1, now,
+                       unpack(names_later, first, math.min(first + 499, #names_later))))
+  end
+  ended_later, names_later = {}, {}
 end
 local function latest_end(name)
   return ended_later[name] or call('HGET', ENDED, name)
 end
-local function note_end(timer, outcome)
+local function note_end(number, name, outcome)
   position = position + 1
   if remembered == 0 and ring_length == 0 then
     since = math.max(since, now + 1)
     return
   end
-  ended_later[timer.name] = cmsgpack.pack(timer.number, outcome, NOW, position)
-  ring_later[#ring_later + 1] = cmsgpack.pack(timer.name, position, now)
+  local n = #names_later
+  if n == 0 then first_position = position end
+  names_later[n + 1] = name
+  ended_later[name] = cmsgpack.pack(tonumber(number), outcome, now, position)
   ring_length = ring_length + 1
 end
--- Forgets the oldest ends. Some more than were asked for may be kept, so that many can be forgotten
--- by one command. A request that has ended very many timers leaves some of this work to later ones.
+-- Some more than were asked for may be kept, so that many can be forgotten by one command.
+local some_more = math.floor(remembered / 100)
+-- Forgets the oldest ends. A request that has ended very many timers leaves some of this work to
+-- later ones.
 local function trim_ended()
   local over = ring_length - remembered
-  if over <= math.floor(remembered / 100) then return end
+  if over <= some_more then return end
   settle_ended()
-  local oldest, names, positions, gone = call('LPOP', RING, math.min(over, 1000)), {}, {}, {}
-  for i, packed in ipairs(oldest) do
-    local time
-    names[i], positions[i], time = cmsgpack.unpack(packed)
-    since = math.max(since, time + 1)  -- others may have ended in the same microsecond
-  end
-  for i, latest in ipairs(call('HMGET', ENDED, unpack(names))) do
-    if latest and select(4, cmsgpack.unpack(latest)) == positions[i] then
-      gone[#gone + 1] = names[i]
+  local left, is_done = 1000, false
+  while over > 0 and left > 0 and not is_done do
+    local names, positions, whole, rest, gone = {}, {}, 0, nil, {}
+    for _, packed in ipairs(call('LRANGE', RING, 0, 9)) do
+      local ends = {cmsgpack.unpack(packed)}
+      local most, size = math.min(over, left) - #names, #ends - 2
+      -- An entry is divided only if it must be.
+      if most == 0 or (size > most and over - #names <= some_more) then
+        is_done = true
+        break
+      end
+      local count = math.min(size, most)
+      for i = 1, count do
+        names[#names + 1], positions[#positions + 1] = ends[2 + i], ends[1] + i - 1
+      end
+      since = math.max(since, ends[2] + 1)  -- others may have ended in the same microsecond
+      whole = whole + 1
+      if count < size then
+        rest = cmsgpack.pack(ends[1] + count, ends[2], unpack(ends, 3 + count))
+        break
+      end
     end
+    if whole == 0 then return end
+    call('LPOP', RING, whole)
+    if rest then call('LPUSH', RING, rest) end
+    for i, latest in ipairs(call('HMGET', ENDED, unpack(names))) do
+      if latest and select(4, cmsgpack.unpack(latest)) == positions[i] then
+        gone[#gone + 1] = names[i]
+      end
+    end
+    call_with_all('HDEL', ENDED, gone)
+    over, left, ring_length = over - #names, left - #names, ring_length - #names
   end
-  call_with_all('HDEL', ENDED, gone)
-  ring_length = ring_length - #oldest
 end
 local function finish(timer, outcome)
-  note_end(timer, outcome)
+  note_end(timer.number, timer.name, outcome)
   release_successor(timer)
   erase(timer)
+end
+-- The same for a timer that is only known by its text, and about which nothing is special.
+local function finish_usual(number, name, kind, payload, wake, outcome)
+  note_end(number, name, outcome)
+  put(QUEUE, base(kind) .. wake .. number, false)
+  put(NAMES, base(name) .. number, false)
+  erased[#erased + 1] = number
+  if not payload then call('HDEL', PAYLOADS, number) end
+  cache[number] = false
 end
 )lua";
 

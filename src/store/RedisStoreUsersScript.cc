@@ -3,6 +3,7 @@
 namespace workflow {
 
 const char* const kRedisStoreUsers = R"lua(
+local MOST = 1000000  -- how many timers a request is about that does not say so
 local function answer(timer, verdict)
   if verdict == 'running' or verdict == 'after_run' then
     return {verdict, timer.number, timer.owner, timer.fence, pad(tonumber(timer.wake) - now),
@@ -15,14 +16,15 @@ local function answer_won(timer)
 end
 local function answer_gone(name)
   local latest = latest_end(name)
-  if not latest then return {'unknown', '', '', '', '', 0, '', pad(since)} end
+  if not latest then return {'unknown', '', '', '', '', 0, '', since} end
   local number, outcome, time = cmsgpack.unpack(latest)
   return {'done', number, '', '', '', 0, outcome, time}
 end
 -- The timers of that name that have not failed, oldest first.
 local function living(name)
-  local timers = {}
-  for _, number in ipairs(named(NAMES, name)) do
+  local timers, numbers = {}, named(NAMES, name)
+  if #numbers > 1 then fetch(numbers) end
+  for _, number in ipairs(numbers) do
     local timer = at(number)
     if timer.state ~= 'failed' then timers[#timers + 1] = timer end
   end
@@ -55,11 +57,20 @@ local function replace(name, result)
   return running
 end
 
-local users = {}
--- Each returns {error, number of a timer, count, answers...}.
+local function shortened(result)
+  local won = #result == 4 and result[4]
+  return won and won[1] == 'won' and won[6] == 0 and tonumber(won[2]) or result
+end
 
-function users.schedule(name, kind, payload, again, skip, due, policy)
+-- What users ask, by its letter. Each returns {error, number of a timer, count, answers...}, or for
+-- what is most common only a number: that of the timer that was stored, that of the only timer that
+-- was won before its first run, or how many failed timers there were.
+local users = {}
+
+function users.S(name, kind, payload, due, policy, again, skip)
   if full then return {'full', '', 0} end
+  local is_usual = not skip or skip == ''
+  if is_usual and #payload <= kSmallPayload then return add_usual(name, kind, payload, due) end
   local result = {'', '', 0}
   local running
   if policy == 'keep' then
@@ -67,7 +78,7 @@ function users.schedule(name, kind, payload, again, skip, due, policy)
   elseif policy == 'replace' then
     running = replace(name, result)
   end
-  local timer = add(name, kind, payload, again, skip, due)
+  local timer = add(name, kind, payload, again or '', is_usual and '-1' or skip, due)
   result[2] = timer.number
   if running then
     block(timer, running)
@@ -77,9 +88,28 @@ function users.schedule(name, kind, payload, again, skip, due, policy)
   return result
 end
 
-function users.cancel(name, most)
+-- The number of the only timer of that name, if it waits for its first run and nothing about it is
+-- special, and what is known about it.
+local function only_usual(name)
+  local numbers = named(NAMES, name)
+  if #numbers ~= 1 then return end
+  local number = numbers[1]
+  if cache[number] == nil then fetch(numbers) end
+  local packed = cache[number]
+  if type(packed) ~= 'string' then return end
+  local _, kind, payload, due, wake, state = cmsgpack.unpack(packed)
+  if not state then return number, kind, payload, long(wake or due) end
+end
+function users.C(name, most)
   local result = {'', '', 0}
-  local max = tonumber(most)
+  local max = tonumber(most) or MOST
+  if max > 0 then
+    local number, kind, payload, wake = only_usual(name)
+    if number then
+      finish_usual(number, name, kind, payload, wake, 'cancelled')
+      return tonumber(number)
+    end
+  end
   for _, timer in ipairs(living(name)) do
     if #result - 3 >= max then return result end
     -- What an earlier one of them has blocked may be waiting by now.
@@ -96,7 +126,7 @@ function users.cancel(name, most)
     end
   end
   if #result == 3 and max > 0 then result[4] = answer_gone(name) end
-  return result
+  return shortened(result)
 end
 
 local function move_successor(running, due, changes, again)
@@ -106,9 +136,9 @@ local function move_successor(running, due, changes, again)
   successor.due = due
   touch(successor)
 end
-function users.reschedule(name, most, due, change, again)
+function users.R(name, most, due, change, again)
   local result = {'', '', 0}
-  local max, changes = tonumber(most), change == '1'
+  local max, changes = tonumber(most) or MOST, change == '1'
   for _, timer in ipairs(living(name)) do
     if #result - 3 >= max then return result end
     if is_live(timer) then
@@ -123,10 +153,10 @@ function users.reschedule(name, most, due, change, again)
     end
   end
   if #result == 3 and max > 0 then result[4] = answer_gone(name) end
-  return result
+  return shortened(result)
 end
 
-function users.failed(name, remove)
+function users.F(name, remove)
   local numbers = named(FAILED, name)
   for _, number in ipairs(numbers) do
     local timer = at(number)
@@ -138,145 +168,191 @@ function users.failed(name, remove)
       wait_until(timer, DUE)
     end
   end
-  return {'', '', #numbers}
+  return #numbers
 end
 
--- The answers that are remembered.
+-- The answers that are remembered. A bucket has those to requests of a session whose numbers differ
+-- only in the last two digits. It is a field of ANSWERS, named by the session and the other digits.
+-- For each answer it has three values: the last two digits, the letter of the request and its
+-- result, in the order in which they came. The letter of an id that was asked for and not found is
+-- empty. ORDER has the buckets of a session in the order in which they were made, by places without
+-- a gap. They are forgotten in that order, so only the latest bucket takes answers. An answer gets
+-- a bucket of its own, named by all digits, if its number is too low for that, or if it is too long
+-- to be written again with each that follows. After that, the others of its hundred do as well.
 local sessions = {}
 local function session_of(id)
   local session = sessions[id]
   if not session then
     local packed = call('HGET', SESSIONS, id)
-    session = {known = false, count = 0, place = 0, forgotten = '', highest = ''}
+    session = {known = false, count = 0, place = 0, buckets = 0, forgotten = '', highest = '',
+               latest = ''}
     if packed then
       session.known = true
-      session.count, session.place, session.forgotten, session.highest = cmsgpack.unpack(packed)
+      session.count, session.place, session.buckets, session.forgotten, session.highest,
+          session.latest = cmsgpack.unpack(packed)
     end
     sessions[id] = session
   end
   return session
 end
--- Session and number to the answer, or false; and what is not written yet of the two hashes.
-local answers, answers_later, order_later, later_fields = {}, {}, {}, 0
--- Most requests have a higher number than all that their session has asked: then there is no
--- answer. (The record of an earlier version does not say which was the highest.)
-local function may_have_answer(id, number)
-  local highest = session_of(id).highest
-  return not highest or number <= highest
-end
-local function fetch_answers(keys)
-  for i, answer in ipairs(get_all(ANSWERS, keys)) do answers[keys[i]] = answer end
-end
-local function earlier_answer(key, id, number)
-  local answer = answers[key]
-  if answer ~= nil then return answer end
-  if not may_have_answer(id, number) then return false end
-  fetch_answers({key})
-  return answers[key]
-end
-local function settle_answers()
-  call_with_all('HSET', ANSWERS, answers_later)
-  call_with_all('HSET', ORDER, order_later)
-  answers_later, order_later, later_fields = {}, {}, 0
-end
--- There are at most so many sessions, and all together have at most four times as many answers as
--- the process remembers that remembers most. How many there are is read when it is needed.
-local MAX_SESSIONS, MAX_ANSWERS = 256, 4 * math.max(remembered, tonumber(meta[8] or 0))
-local all_answers, all_sessions
-local some_more = math.floor(remembered / 100)
--- The places of a session are numbers without a gap. Returns whether it has any left.
-local function forget_first(id, session, most)
-  settle_answers()
-  local places, keys = {}, {}
-  for i = 1, math.min(most, session.count) do
-    places[i] = id .. (session.place - session.count + i)
+-- The buckets that this script has looked at, by their fields, and those with new answers in order.
+local buckets, all_buckets = {}, {}
+local function bucket_of(id, start)
+  local field = id .. start
+  local bucket = buckets[field]
+  if not bucket then
+    local session, packed = session_of(id), false
+    -- Most requests have a higher number than all that their session has asked before. If such a
+    -- number begins a bucket, there is nothing to be read.
+    if start <= session.highest then packed = call('HGET', ANSWERS, field) end
+    bucket = {id = id, start = start, field = field, packed = packed, added = {}, size = 0}
+    buckets[field] = bucket
   end
-  for i, number in ipairs(get_all(ORDER, places)) do
-    keys[i] = id .. number
-    answers[keys[i]] = false
-    if number > session.forgotten then session.forgotten = number end
-  end
-  call_with_all('HDEL', ORDER, places)
-  call_with_all('HDEL', ANSWERS, keys)
-  session.count, session.changed = session.count - #places, true
-  all_answers = all_answers - #places
-  return session.count > 0
+  return bucket
 end
--- Forgets so many answers of the session that was used the longest ago, and itself with the last.
-local function forget_oldest(most)
+local function learn(bucket, values)
+  for i = 1, #values, 3 do
+    bucket.letters[values[i]], bucket.results[values[i]] = values[i + 1], values[i + 2]
+  end
+end
+-- The letter and the result of an earlier request, or nothing.
+local function earlier_answer(id, number)
+  if number > session_of(id).highest then return end
+  local digits = tonumber(string.sub(number, -2))
+  for _, start in ipairs({string.sub(number, 1, -3), number}) do
+    local bucket = bucket_of(id, start)
+    if not bucket.letters then
+      bucket.letters, bucket.results = {}, {}
+      if bucket.packed then learn(bucket, {cmsgpack.unpack(bucket.packed)}) end
+      learn(bucket, bucket.added)
+    end
+    if bucket.letters[digits] then return bucket.letters[digits], bucket.results[digits] end
+  end
+end
+local used, all_answers, all_sessions = {}, tonumber(meta[8]), nil
+local function write_answers()
+  local answers, order = {}, {}
+  for _, bucket in ipairs(all_buckets) do
+    if not bucket.packed then
+      local session = session_of(bucket.id)
+      session.place, session.buckets = session.place + 1, session.buckets + 1
+      order[#order + 1], order[#order + 2] = bucket.id .. session.place, bucket.start
+    end
+    answers[#answers + 1] = bucket.field
+    answers[#answers + 1] = (bucket.packed or '') .. cmsgpack.pack(unpack(bucket.added))
+  end
+  call_with_all('HSET', ANSWERS, answers)
+  call_with_all('HSET', ORDER, order)
+  call_with_all('ZADD', USED, used)
+  buckets, all_buckets, used = {}, {}, {}
+end
+-- Forgets the first answers of a session: at most `most`, and at least `least` if it has so many.
+local function forget_first(id, session, most, least)
+  while least > 0 and session.buckets > 0 do
+    -- As many buckets as should have so many.
+    local expected = math.ceil(most * session.buckets / session.count)
+    local places, fields, gone, whole = {}, {}, {}, {}
+    for i = 1, math.min(expected, session.buckets) do
+      places[i] = id .. (session.place - session.buckets + i)
+    end
+    for i, start in ipairs(get_all(ORDER, places)) do fields[i] = id .. start end
+    for i, packed in ipairs(get_all(ANSWERS, fields)) do
+      local values = packed and {cmsgpack.unpack(packed)} or {}
+      local count = math.min(#values / 3, most)
+      -- A bucket is divided only if it must be.
+      if 3 * count < #values and least <= 0 then break end
+      local highest = 0
+      for n = 1, 3 * count, 3 do
+        highest = math.max(highest, values[n])
+      end
+      local number = string.sub(fields[i], 17, 34) .. text('%02d', highest)
+      if number > session.forgotten then session.forgotten = number end
+      most, least = most - count, least - count
+      session.count, all_answers = session.count - count, all_answers - count
+      if 3 * count < #values then
+        call('HSET', ANSWERS, fields[i], cmsgpack.pack(unpack(values, 3 * count + 1)))
+        break
+      end
+      gone[#gone + 1], whole[i] = fields[i], places[i]
+    end
+    call_with_all('HDEL', ANSWERS, gone)
+    call_with_all('HDEL', ORDER, whole)
+    session.buckets, session.changed = session.buckets - #whole, true
+  end
+end
+-- Forgets answers of the session that was used the longest ago, and itself with the last.
+local function forget_oldest(most, least)
   local oldest = call('ZRANGE', USED, 0, 0)[1]
-  if forget_first(oldest, session_of(oldest), most) then return end
+  local session = session_of(oldest)
+  forget_first(oldest, session, most, least)
+  if session.buckets > 0 then return end
   call('HDEL', SESSIONS, oldest)
   call('ZREM', USED, oldest)
   sessions[oldest], all_sessions, dropped = nil, all_sessions - 1, true
 end
-local function remember(key, id, number, packed)
-  if remembered == 0 then return end
-  local session = session_of(id)
-  if not all_answers then
-    all_answers, all_sessions = call('HLEN', ORDER), call('ZCARD', USED)
+-- Forgets what is too much. Some more may be kept, so that many can be forgotten at once. No request
+-- has to forget very many: what is left over is for the next ones. There are at most so many
+-- sessions, and all together have at most four times as many answers as the process remembers that
+-- remembers most.
+local MAX_SESSIONS, MAX_ANSWERS = 256, 4 * math.max(remembered, tonumber(meta[10] or 0))
+local function trim_answers(id, session)
+  local over, all_over = session.count - remembered, all_answers - MAX_ANSWERS
+  if over <= some_more and all_over <= some_more and all_sessions <= MAX_SESSIONS then return end
+  write_answers()
+  if over > some_more then
+    forget_first(id, session, math.min(over, 1000), math.min(over - some_more, 1000))
+    all_over = all_answers - MAX_ANSWERS
   end
+  if all_sessions > MAX_SESSIONS then
+    forget_oldest(1000, 1000)
+  elseif all_over > some_more then
+    forget_oldest(math.min(all_over, 1000), math.min(all_over - some_more, 1000))
+  end
+end
+local function remember(id, number, letter, result)
+  if remembered == 0 then return end
+  local session, start = session_of(id), string.sub(number, 1, -3)
+  all_sessions = all_sessions or call('ZCARD', USED)
   if not session.known then
     session.known, all_sessions = true, all_sessions + 1
     if dropped then session.forgotten = number end  -- it may have been dropped earlier
   end
   if not session.used then
-    session.used = true
+    session.used, session.changed = true, true
     uses = uses + 1
-    call('ZADD', USED, uses, id)
+    used[#used + 1], used[#used + 2] = uses, id
   end
-  session.place, session.count, session.changed = session.place + 1, session.count + 1, true
-  all_answers = all_answers + 1
-  local highest = session.highest
-  if highest and number > highest then session.highest = number end
-  answers[key] = packed
-  answers_later[later_fields + 1], answers_later[later_fields + 2] = key, packed
-  order_later[later_fields + 1], order_later[later_fields + 2] = id .. session.place, number
-  later_fields = later_fields + 2
-  -- Some more may be kept, so that many can be forgotten at once. No request has to forget very
-  -- many: what is left over is for the next ones.
-  local over = session.count - remembered
-  if over > some_more then forget_first(id, session, math.min(over, 1000)) end
-  over = all_answers - MAX_ANSWERS
-  if all_sessions > MAX_SESSIONS then
-    forget_oldest(1000)
-  elseif over > some_more then
-    forget_oldest(math.min(over, 1000))
-  end
+  local is_low = start ~= session.latest and start <= string.sub(session.highest, 1, -3)
+  if is_low or (type(result) == 'table' and #result > 13) then start = number end
+  local bucket = bucket_of(id, start)
+  session.latest = start
+  if bucket.size == 0 then all_buckets[#all_buckets + 1] = bucket end
+  session.count, all_answers = session.count + 1, all_answers + 1
+  if number > session.highest then session.highest = number end
+  local added, n, digits = bucket.added, bucket.size, tonumber(string.sub(number, -2))
+  added[n + 1], added[n + 2], added[n + 3] = digits, letter, result
+  bucket.size = n + 3
+  if bucket.letters then bucket.letters[digits], bucket.results[digits] = letter, result end
+  trim_answers(id, session)
 end
-local function flush_sessions()
+local function write_sessions()
   for id, session in pairs(sessions) do
     if session.changed then
-      call('HSET', SESSIONS, id, cmsgpack.pack(session.count, session.place, session.forgotten,
-                                               session.highest))
+      call('HSET', SESSIONS, id,
+           cmsgpack.pack(session.count, session.place, session.buckets, session.forgotten,
+                         session.highest, session.latest))
     end
   end
 end
 
--- An answer as it is remembered. Most are about one timer at most, and tables take long to pack.
-local function packed_answer(what, result)
-  if #result == 3 then return cmsgpack.pack(what, result[1], result[2], result[3]) end
-  if #result > 4 then return cmsgpack.pack(what, result) end
-  return cmsgpack.pack(what, result[1], result[2], result[3], unpack(result[4]))
-end
-local function unpacked_answer(packed)
-  local p = {cmsgpack.unpack(packed)}
-  if type(p[2]) == 'table' then return p[1], p[2] end
-  return p[1], {p[2], p[3], p[4], #p > 4 and {unpack(p, 5)} or nil}
-end
-
-local function for_user(what, id, number, ...)
-  if number == '' then return users[what](...) end
-  local key = id .. number
-  local earlier = earlier_answer(key, id, number)
+local function for_user(letter, id, number, ...)
+  if number == '' then return users[letter](...) end
+  local earlier, result = earlier_answer(id, number)
   if earlier == '' then return {'used', '', 0} end
-  if earlier then
-    local asked, answered = unpacked_answer(earlier)
-    return asked == what and answered or {'another', '', 0}
-  end
-  local result = users[what](...)
+  if earlier then return earlier == letter and result or {'another', '', 0} end
+  result = users[letter](...)
   -- What was not stored for want of memory may be tried again.
-  if result[1] ~= 'full' then remember(key, id, number, packed_answer(what, result)) end
+  if type(result) == 'number' or result[1] ~= 'full' then remember(id, number, letter, result) end
   return result
 end
 )lua";

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "support/FakeRedis.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
+#include "support/TestSeed.h"
 
 // Where a store in a Redis comes to an end: numbers, what is remembered, servers that are too old,
 // messages that never arrive.
@@ -31,7 +34,9 @@ using redis_test::run;
 using std::chrono::hours;
 using std::chrono::seconds;
 using store_test::ask;
+using store_test::cancel_request;
 using store_test::carry_out;
+using store_test::claim_request;
 using store_test::kEpoch;
 using store_test::names;
 using store_test::open_backend;
@@ -42,7 +47,9 @@ using store_test::why_not;
 using test_support::eventually;
 using testing::HasSubstr;
 using workflow::AskRequest;
+using workflow::CancelRequest;
 using workflow::ClaimRequest;
+using workflow::FinishRequest;
 using workflow::kNeverUs;
 using workflow::ScheduleRequest;
 using workflow::StoreBackend;
@@ -207,19 +214,27 @@ class Remembering {
     EXPECT_TRUE(backend_->execute(requests));
     return request.failure.error;
   }
-  // Leaves the first three parts of what is known about a session.
-  void make_older(uint64_t session) {
-    const std::string digits = std::to_string(session);
+  // How many answers the shard remembers, as it has counted and as they are.
+  size_t answers() {
     const std::string script =
-        "local a, b, c = cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])) "
-        "return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(a, b, c))";
-    EXPECT_EQ(run(server_.url(), {"EVAL", script, "1", "{app:0}:sessions",
-                                  std::string(16 - digits.size(), '0') + digits})
-                  .text,
-              "0");
+        "local count = 0 "
+        "for _, packed in ipairs(redis.call('HVALS', KEYS[1])) do "
+        "  count = count + #{cmsgpack.unpack(packed)} / 3 "
+        "end "
+        "return count";
+    const std::string counted = field(server_, "answers");
+    EXPECT_EQ(run(server_.url(), {"EVAL", script, "1", "{app:0}:answers"}).text, counted);
+    EXPECT_EQ(count("HLEN", "answers"), count("HLEN", "order"));
+    return std::stoul(counted);
   }
-  std::string count(const std::string& command, const std::string& key) {
-    return run(server_.url(), {command, "{app:0}:" + key}).text;
+  StoreBackend& backend() { return *backend_; }
+  std::string count(const std::string& command, const std::string& key,
+                    const std::string& field = "") {
+    std::vector<std::string> words = {command, "{app:0}:" + key};
+    if (!field.empty()) {
+      words.push_back(field);
+    }
+    return run(server_.url(), words).text;
   }
 
  private:
@@ -231,12 +246,10 @@ TEST(RedisStore, SessionsAreForgottenWhenThereAreVeryMany) {
   Remembering store(10'000);
   store.ask_for(1, 256, 1);
   store.ask_for(1, 1, 2);  // it is the latest one now
-  EXPECT_EQ(store.count("HLEN", "answers"), "257");
+  EXPECT_EQ(store.answers(), 257U);
   store.ask_for(257, 300, 1);
   EXPECT_EQ(store.count("ZCARD", "used"), "256");
-  for (const char* key : {"answers", "order"}) {
-    EXPECT_EQ(store.count("HLEN", key), "257") << key;
-  }
+  EXPECT_EQ(store.answers(), 257U);
   EXPECT_EQ(store.count("HLEN", "sessions"), "256");
   EXPECT_EQ(store.error_of(1, 1), 0);
   EXPECT_EQ(store.error_of(1, 2), 0);
@@ -306,16 +319,88 @@ TEST(RedisStore, ARequestOfAnyNumberGetsItsEarlierAnswer) {
     store.ask_for(1, 1, number);
   }
   EXPECT_EQ(store.count("HLEN", "timers"), "2");
-  // The record of an earlier version does not have it.
-  store.make_older(1);
-  for (const uint64_t number : {7u, 3u, 5u, 7u}) {
+  // Also far away, and when it comes back to where it was.
+  for (const uint64_t number : {1234567u, 6u, 1234568u, 6u, 1234567u, 6u, 1234500u, 1234500u}) {
     store.ask_for(1, 1, number);
   }
-  EXPECT_EQ(store.count("HLEN", "timers"), "3");
-  // A number that was asked for and not found is used up, also a higher one.
-  EXPECT_EQ(store.error_of_ask(1, 9), 0);
-  EXPECT_EQ(store.error_of_schedule(1, 9), ECANCELED);
-  EXPECT_EQ(store.count("HLEN", "timers"), "3");
+  EXPECT_EQ(store.count("HLEN", "timers"), "6");
+  // A number that was asked for and not found is used up: a higher one, and those between.
+  for (const uint64_t number : {1234569u, 9u, 99999u, 123456789u}) {
+    EXPECT_EQ(store.error_of_ask(1, number), 0);
+    EXPECT_EQ(store.error_of_ask(1, number), 0);
+    EXPECT_EQ(store.error_of_schedule(1, number), ECANCELED);
+  }
+  EXPECT_EQ(store.count("HLEN", "timers"), "6");
+  EXPECT_EQ(store.answers(), 10U);
+}
+
+// Answers are kept in buckets, which are forgotten in the order in which they were made.
+TEST(RedisStore, TheLastAnswersAreRememberedWhateverTheirNumbers) {
+  for (const size_t remembered : {1u, 5u, 150u}) {
+    SCOPED_TRACE(remembered);
+    test_support::TestRandom random(test_support::test_seed());
+    Remembering store(remembered);
+    std::vector<uint64_t> numbers;
+    std::set<uint64_t> seen;
+    uint64_t highest = 0;
+    const auto check = [&] {
+      EXPECT_LE(store.answers(), remembered + remembered / 100);
+      for (size_t i = 0; i < numbers.size(); i += i + 40 < numbers.size() ? 7 : 1) {
+        const int error = store.error_of(1, numbers[i]);
+        if (i + remembered >= numbers.size()) {
+          EXPECT_EQ(error, 0) << numbers[i] << " is " << numbers.size() - i << " ago";
+        } else {
+          EXPECT_TRUE(error == 0 || error == ENODATA);
+        }
+      }
+    };
+    while (numbers.size() < 700) {
+      uint64_t number = highest + 1;
+      if (random.one_in(5)) {
+        number = highest + random.below(300);
+      } else if (random.one_in(6)) {
+        number = highest - random.below(std::min<uint64_t>(highest, 250) + 1);
+      } else if (random.one_in(8)) {
+        number = 1 + random.below(100);
+      }
+      if (number == 0 || !seen.insert(number).second) continue;
+      highest = std::max(highest, number);
+      store.ask_for(1, 1, number);
+      numbers.push_back(number);
+      if (numbers.size() % 100 == 0) check();
+    }
+  }
+}
+
+// Such an answer is not written again with each that follows.
+TEST(RedisStore, ALongAnswerIsKeptByItself) {
+  Remembering store(10);
+  constexpr size_t kTimers = 300;
+  for (uint64_t number = 1; number <= kTimers; number++) {
+    store.ask_for(1, 1, number);
+  }
+  CancelRequest cancel = cancel_request("a");
+  StoreFailure failure;
+  ASSERT_TRUE(carry_out(store.backend(), cancel, &failure, kTimers + 1));
+  ASSERT_EQ(cancel.answers.size(), kTimers);
+  store.ask_for(1, 1, kTimers + 2);
+  EXPECT_EQ(store.count("HEXISTS", "answers", "000000000000000100000000000000000301"), "1");
+  // The same answer again, and when it is asked for.
+  CancelRequest again = cancel_request("a");
+  ASSERT_TRUE(carry_out(store.backend(), again, &failure, kTimers + 1));
+  ASSERT_EQ(again.answers.size(), kTimers);
+  EXPECT_EQ(again.answers.back().timer, cancel.answers.back().timer);
+  AskRequest question;
+  question.asked = {1, kTimers + 1};
+  ASSERT_TRUE(carry_out(store.backend(), question, &failure));
+  ASSERT_EQ(question.result.answers.size(), kTimers);
+  EXPECT_EQ(question.result.answers.front().timer, cancel.answers.front().timer);
+  // It is forgotten as the others are.
+  for (uint64_t number = 1; number <= 30; number++) {
+    store.ask_for(1, 1, kTimers + 2 + number);
+  }
+  EXPECT_EQ(store.error_of(1, kTimers + 1), ENODATA);
+  EXPECT_EQ(store.answers(), 10U);
 }
 
 TEST(RedisStore, AllSessionsTogetherRememberFourTimesAsMuch) {
@@ -325,9 +410,7 @@ TEST(RedisStore, AllSessionsTogetherRememberFourTimesAsMuch) {
       store.ask_for(session, session, number);
     }
   }
-  for (const char* key : {"answers", "order"}) {
-    EXPECT_EQ(store.count("HLEN", key), "40") << key;
-  }
+  EXPECT_EQ(store.answers(), 40U);
   EXPECT_EQ(store.count("ZCARD", "used"), "4");
   for (uint64_t session = 1; session <= 6; session++) {
     for (uint64_t number = 1; number <= 12; number++) {
@@ -338,7 +421,7 @@ TEST(RedisStore, AllSessionsTogetherRememberFourTimesAsMuch) {
   }
   // The oldest one that is left loses its first answers, and keeps the others.
   store.ask_for(7, 9, 1);
-  EXPECT_EQ(store.count("HLEN", "answers"), "40");
+  EXPECT_EQ(store.answers(), 40U);
   for (uint64_t number = 3; number <= 12; number++) {
     EXPECT_EQ(store.error_of(3, number), number > 5 ? 0 : ENODATA) << number;
   }

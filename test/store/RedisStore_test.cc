@@ -243,9 +243,7 @@ TEST(RedisStore, OneBatchMayAskMoreThanIsRemembered) {
     request.what = timer(std::to_string(requests.size()), kNeverUs);
   }
   ASSERT_TRUE(backend->execute(requests));
-  for (const char* key : {"answers", "order"}) {
-    EXPECT_EQ(run(server.url(), {"HLEN", std::string("{app:0}:") + key}).text, "2") << key;
-  }
+  EXPECT_EQ(run(server.url(), {"HGET", "{app:0}:meta", "answers"}).value.string_value(), "2");
   for (uint64_t id = 1; id <= 5; id++) {
     AskRequest question;
     question.asked = {1, id};
@@ -507,17 +505,37 @@ TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(why_not(url_of(server)), HasSubstr("Redis: "));
 }
 
-TEST(RedisStore, ALaterLayoutIsRefused) {
+TEST(RedisStore, AStoreOfAnotherLayoutIsRefusedAndNotChanged) {
   RedisServer server;
   const std::string url = url_of(server);
   ask(*open_backend(url), timer("a", kNeverUs));
-  for (const auto& [layout, error] : {std::pair("3", ENOTSUP), std::pair("1", EILSEQ)}) {
+  const std::vector<std::string> all = {"HGETALL", "{app:0}:meta"};
+  for (const std::string layout : {"4", "2", "1", "none"}) {
     run(server.url(), {"HSET", "{app:0}:meta", "layout", layout});
-    EXPECT_EQ(why_not(url), std::to_string(error) + " the store \"app\" has the layout " + layout +
-                                ", which this version does not know");
+    const std::string before = run(server.url(), all).text;
+    EXPECT_EQ(why_not(url), std::to_string(ENOTSUP) + " the store \"app\" has the layout " +
+                                layout + ", and this version of the library knows only 3");
+    EXPECT_EQ(run(server.url(), all).text, before);
   }
-  run(server.url(), {"HSET", "{app:0}:meta", "layout", "2"});
+  run(server.url(), {"HSET", "{app:0}:meta", "layout", "3"});
   EXPECT_EQ(names(*open_backend(url)), std::vector<std::string>{"a"});
+}
+
+// A later version that changes the layout of a store gives it another server as well, so that
+// processes which have it open must open it again.
+TEST(RedisStore, ALayoutThatChangesMeanwhileIsRefused) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  run(server.url(), {"HSET", "{app:0}:meta", "layout", "4", "server", "4 of a later version"});
+  ScheduleRequest refused = timer("a", kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, refused, &failure, 1));
+  EXPECT_EQ(failure.error, ENOTSUP);
+  EXPECT_FALSE(failure.in_doubt);
+  EXPECT_THAT(failure.message, HasSubstr("has the layout 4"));
+  std::string message;
+  EXPECT_EQ(backend->reopen(&message), ENOTSUP);
+  EXPECT_THAT(message, HasSubstr("has the layout 4"));
 }
 
 // These are the rights that docs/store.md names.
