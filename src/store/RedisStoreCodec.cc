@@ -19,7 +19,10 @@ namespace {
 using protocol::RedisValue;
 
 // Lua counts exactly that far.
+constexpr int64_t kMaxExact = int64_t{1} << 53;
 constexpr int64_t kMaxLengthUs = int64_t{1} << 50;
+// As in RedisStoreTimersScript.cc.
+constexpr size_t kSmallPayload = 200;
 constexpr size_t kMaxCount = 1'000'000;
 constexpr uint64_t kMaxOverdue = 10'000;
 
@@ -63,6 +66,27 @@ void append_packed(std::string* packed, std::string_view text) {
   packed->append(text);
 }
 
+void append_packed(std::string* packed, uint64_t number) {
+  packed->push_back('\xcf');
+  append_big_endian(packed, number, 8);
+}
+
+// A timer that waits for its first run, as the scripts keep it.
+std::string packed_timer(const StoredSpec& spec, int64_t due_us) {
+  std::string packed;
+  packed.reserve(spec.name.size() + spec.kind.size() + spec.payload.size() + 32);
+  append_packed(&packed, spec.name);
+  append_packed(&packed, spec.kind);
+  append_packed(&packed, spec.payload);
+  if (due_us < kMaxExact) {
+    append_packed(&packed, static_cast<uint64_t>(std::max<int64_t>(due_us, 0)));
+  } else {
+    append_packed(&packed, time_text(due_us));
+  }
+  packed.push_back('\xc2');  // false: it wakes when it is due
+  return packed;
+}
+
 class Parts {
  public:
   Parts(const StoreRequest& request, size_t shards, uint64_t session, bool peek)
@@ -72,11 +96,13 @@ class Parts {
     constexpr std::array<const char*, 3> kPolicies = {"", "replace", "keep"};
     static_assert(WF_TIMER_APPEND == 0 && WF_TIMER_REPLACE == 1 && WF_TIMER_KEEP == 2);
     const StoredSpec& spec = what.spec;
-    std::vector<std::string> arguments = {spec.name, spec.kind, spec.payload,
-                                          time_text(what.due_us)};
-    const bool is_usual =
-        what.policy == WF_TIMER_APPEND && spec.repeat.empty() && spec.skip_after_us == -1;
-    if (!is_usual) {
+    std::vector<std::string> arguments = {spec.name, spec.kind, time_text(what.due_us)};
+    const bool is_usual = what.policy == WF_TIMER_APPEND && spec.repeat.empty() &&
+                          spec.skip_after_us == -1 && spec.payload.size() <= kSmallPayload;
+    if (is_usual) {
+      arguments.push_back(packed_timer(spec, what.due_us));
+    } else {
+      arguments.push_back(spec.payload);
       arguments.emplace_back(kPolicies.at(static_cast<size_t>(what.policy)));
       arguments.push_back(spec.repeat);
       arguments.push_back(std::to_string(spec.skip_after_us));

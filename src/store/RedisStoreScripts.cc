@@ -69,8 +69,8 @@ local requests = {}
 local function mine(id)
   return (not id or id == '') and sender or id
 end
-function requests.S(number, name, kind, payload, due, policy, again, skip, id)
-  return for_user('S', mine(id), number, name, kind, payload, due, policy, again, skip)
+function requests.S(number, name, kind, due, what, policy, again, skip, id)
+  return for_user('S', mine(id), number, name, kind, due, what, policy, again, skip)
 end
 function requests.C(number, name, most, id)
   return for_user('C', mine(id), number, name, most)
@@ -120,7 +120,7 @@ local function claim(members, owner, lease_end, claimed)
       name, kind, payload, due, claimable, state = cmsgpack.unpack(cache[number])
     end
     if name and not state then
-      put(QUEUE, members[i], false)
+      put_gone(QUEUE, members[i])
       put_fresh(QUEUE, base(kind) .. lease_end .. number)
       put_record(number, pack_running(name, kind, payload, due, short(lease_end), last, 1, owner))
       payload = payload or call('HGET', PAYLOADS, number) or ''

@@ -54,7 +54,7 @@ end
 
 local earliest, has_marked = NEVER, false  -- what other processes might want to know
 local budget = 16000000  -- how many bytes of payloads may still be part of the answers
-local cache, changed, erased = {}, {}, {}
+local cache, changed, erased, has_left = {}, {}, {}, {}
 
 -- Calls a command for many members at once, but not for more than unpack() can return.
 local function call_with_all(command, key, members)
@@ -78,7 +78,8 @@ end
 -- removed together, at the end of the script or before somebody reads the set. Until then this is
 -- what is to become of them: `later` has a key to a member to whether it stays. Members with a new
 -- number or a new lease, of which nothing was said before, are in `fresh` with their scores. They
--- are added first.
+-- are added first. Then those in `gone` are removed, of timers that were known by their texts
+-- alone.
 local later = {}
 local fresh, fresh_count = {[NAMES] = {}, [QUEUE] = {}}, {[NAMES] = 0, [QUEUE] = 0}
 local seen = {}  -- a name to its members in NAMES, if they were read ahead and are still true
@@ -86,6 +87,11 @@ local function put_fresh(key, member)
   local members, n = fresh[key], fresh_count[key]
   members[n + 1], members[n + 2] = '0', member
   fresh_count[key] = n + 2
+end
+local gone, gone_count = {[NAMES] = {}, [QUEUE] = {}}, {[NAMES] = 0, [QUEUE] = 0}
+local function put_gone(key, member)
+  local n = gone_count[key] + 1
+  gone[key][n], gone_count[key] = member, n
 end
 local function put(key, member, stays)
   local members = later[key]
@@ -100,18 +106,21 @@ local function settle(key)
     call_with_all('ZADD', key, fresh[key])
     fresh[key], fresh_count[key] = {}, 0
   end
+  if (gone_count[key] or 0) > 0 then
+    call_with_all('ZREM', key, gone[key])
+    gone[key], gone_count[key] = {}, 0
+  end
   if key == NAMES then seen = {} end
   local members = later[key]
   if not members then return end
   later[key] = nil
-  local added, removed, n, gone = {}, {}, 0, 0
+  local added, removed, n = {}, {}, 0
   for member, stays in pairs(members) do
     if stays then
       added[n + 1], added[n + 2] = '0', member
       n = n + 2
     else
-      gone = gone + 1
-      removed[gone] = member
+      removed[#removed + 1] = member
     end
   end
   call_with_all('ZREM', key, removed)
@@ -141,10 +150,8 @@ local function long(number)
 end
 -- A timer is packed in one of three ways, which differ in how much is said about it. The first is
 -- for one that waits for its first run, the second for one that runs, and both only if there is
--- nothing special about it. The fence of a timer that waits means nothing.
-local function pack_waiting(name, kind, payload, due, wake)
-  return cmsgpack.pack(name, kind, payload, due, wake)
-end
+-- nothing special about it. The fence of a timer that waits means nothing. Most timers come packed
+-- in the first way from RedisStoreCodec.
 local function pack_running(name, kind, payload, due, wake, fence, attempts, owner)
   return cmsgpack.pack(name, kind, payload, due, wake, 'leased', fence, attempts, owner)
 end
@@ -152,7 +159,7 @@ local function pack(t)
   local due, wake = short(t.due), t.wake ~= t.due and short(t.wake)
   if t.again == '' and t.skip == '-1' and t.blocks == '' and not t.marked then
     if t.state == 'waiting' and t.attempts == 0 then
-      return pack_waiting(t.name, t.kind, t.payload, due, wake)
+      return cmsgpack.pack(t.name, t.kind, t.payload, due, wake)
     elseif t.state == 'leased' then
       return pack_running(t.name, t.kind, t.payload, due, wake, t.fence, t.attempts, t.owner)
     end
@@ -234,12 +241,9 @@ local function named(index, name)
     settle(NAMES)
     added_names = {}
   end
-  local members = index == NAMES and seen[name] or members_of(index, name)
-  local leaving = later[index]
-  for _, member in ipairs(members) do
-    if not leaving or leaving[member] ~= false then
-      numbers[#numbers + 1] = string.sub(member, -19)
-    end
+  for _, member in ipairs(index == NAMES and seen[name] or members_of(index, name)) do
+    local number = string.sub(member, -19)
+    if not has_left[number] then numbers[#numbers + 1] = number end
   end
   return numbers
 end
@@ -281,11 +285,12 @@ local function add(name, kind, payload, again, skip, due)
   touch(timer)
   return timer
 end
--- Stores a timer that waits, about which nothing is special and whose payload is small. Nobody may
--- look at it again in this script, so it gets no table. Returns its number.
-local function add_usual(name, kind, payload, due)
+-- Stores a timer that waits, about which nothing is special and whose payload is small, so that it
+-- comes already packed. Nobody may look at it again in this script, so it gets no table. Returns
+-- its number.
+local function add_usual(name, kind, packed, due)
   local number = next_number()
-  put_record(number, pack_waiting(name, kind, payload, short(due), false))
+  put_record(number, packed)
   put_fresh(NAMES, base(name) .. number)
   put_fresh(QUEUE, base(kind) .. due .. number)
   added_names[name] = true
@@ -329,7 +334,7 @@ local function erase(timer)
     touch(by)
   end
   put(NAMES, base(timer.name) .. timer.number, false)
-  erased[#erased + 1] = timer.number
+  erased[#erased + 1], has_left[timer.number] = timer.number, true
   if not timer.payload then call('HDEL', PAYLOADS, timer.number) end
   cache[timer.number] = false
   changed[timer.number] = nil
@@ -419,9 +424,9 @@ end
 -- The same for a timer that is only known by its text, and about which nothing is special.
 local function finish_usual(number, name, kind, payload, wake, outcome)
   note_end(number, name, outcome)
-  put(QUEUE, base(kind) .. wake .. number, false)
-  put(NAMES, base(name) .. number, false)
-  erased[#erased + 1] = number
+  put_gone(QUEUE, base(kind) .. wake .. number)
+  put_gone(NAMES, base(name) .. number)
+  erased[#erased + 1], has_left[number] = number, true
   if not payload then call('HDEL', PAYLOADS, number) end
   cache[number] = false
 end

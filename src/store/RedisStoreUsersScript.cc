@@ -67,10 +67,10 @@ end
 -- was won before its first run, or how many failed timers there were.
 local users = {}
 
-function users.S(name, kind, payload, due, policy, again, skip)
+-- `what`: a packed timer if nothing is said about `skip`, otherwise a payload.
+function users.S(name, kind, due, what, policy, again, skip)
   if full then return {'full', '', 0} end
-  local is_usual = not skip or skip == ''
-  if is_usual and #payload <= kSmallPayload then return add_usual(name, kind, payload, due) end
+  if not skip or skip == '' then return add_usual(name, kind, what, due) end
   local result = {'', '', 0}
   local running
   if policy == 'keep' then
@@ -78,7 +78,7 @@ function users.S(name, kind, payload, due, policy, again, skip)
   elseif policy == 'replace' then
     running = replace(name, result)
   end
-  local timer = add(name, kind, payload, again or '', is_usual and '-1' or skip, due)
+  local timer = add(name, kind, what, again, skip, due)
   result[2] = timer.number
   if running then
     block(timer, running)
@@ -290,10 +290,10 @@ local function forget_oldest(most, least)
   call('ZREM', USED, oldest)
   sessions[oldest], all_sessions, dropped = nil, all_sessions - 1, true
 end
--- Forgets what is too much. Some more may be kept, so that many can be forgotten at once. No request
--- has to forget very many: what is left over is for the next ones. There are at most so many
--- sessions, and all together have at most four times as many answers as the process remembers that
--- remembers most.
+-- Forgets what is too much. Some more may be kept, so that many can be forgotten at once. No
+-- request has to forget very many: what is left over is for the next ones. There are at most so
+-- many sessions, and all together have at most four times as many answers as the process remembers
+-- that remembers most.
 local MAX_SESSIONS, MAX_ANSWERS = 256, 4 * math.max(remembered, tonumber(meta[10] or 0))
 local function trim_answers(id, session)
   local over, all_over = session.count - remembered, all_answers - MAX_ANSWERS

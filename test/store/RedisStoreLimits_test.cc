@@ -336,7 +336,7 @@ TEST(RedisStore, ARequestOfAnyNumberGetsItsEarlierAnswer) {
 
 // Answers are kept in buckets, which are forgotten in the order in which they were made.
 TEST(RedisStore, TheLastAnswersAreRememberedWhateverTheirNumbers) {
-  for (const size_t remembered : {1u, 5u, 150u}) {
+  for (const size_t remembered : {1u, 5u, 120u}) {
     SCOPED_TRACE(remembered);
     test_support::TestRandom random(test_support::test_seed());
     Remembering store(remembered);
@@ -345,7 +345,7 @@ TEST(RedisStore, TheLastAnswersAreRememberedWhateverTheirNumbers) {
     uint64_t highest = 0;
     const auto check = [&] {
       EXPECT_LE(store.answers(), remembered + remembered / 100);
-      for (size_t i = 0; i < numbers.size(); i += i + 40 < numbers.size() ? 7 : 1) {
+      for (size_t i = 0; i < numbers.size(); i += i + 20 < numbers.size() ? 7 : 1) {
         const int error = store.error_of(1, numbers[i]);
         if (i + remembered >= numbers.size()) {
           EXPECT_EQ(error, 0) << numbers[i] << " is " << numbers.size() - i << " ago";
@@ -354,7 +354,7 @@ TEST(RedisStore, TheLastAnswersAreRememberedWhateverTheirNumbers) {
         }
       }
     };
-    while (numbers.size() < 700) {
+    while (numbers.size() < 300) {
       uint64_t number = highest + 1;
       if (random.one_in(5)) {
         number = highest + random.below(300);

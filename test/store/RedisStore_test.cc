@@ -189,6 +189,90 @@ TEST(RedisStore, PayloadsOfAnySizeComeBack) {
   EXPECT_EQ(run(server.url(), {"HLEN", "{app:0}:payloads"}).text, "0");
 }
 
+// Texts are packed in ways that differ with their lengths.
+TEST(RedisStore, NamesAndPayloadsOfAnyBytesComeBack) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const int64_t now_us = backend->now_us();
+  std::string bytes;
+  for (int byte = 0; byte < 256; byte++) {
+    bytes += static_cast<char>(byte);
+  }
+  std::set<std::string> expected;
+  for (const size_t size : {1u, 31u, 32u, 255u, 256u, 1024u}) {
+    std::string name = bytes + bytes + bytes + bytes;
+    name.resize(size);
+    expected.insert(name);
+    for (const std::string& payload : {name.substr(0, size % 200), name.substr(size / 2) + bytes}) {
+      ScheduleRequest schedule = timer(name, now_us - kSecondUs);
+      schedule.spec.payload = payload;
+      ask(*backend, schedule);
+    }
+  }
+  const std::vector<std::string> stored = names(*backend);
+  EXPECT_EQ(std::set<std::string>(stored.begin(), stored.end()), expected);
+  const ClaimRequest claim = ask(*backend, claim_request(100));
+  ASSERT_EQ(claim.claimed.size(), 2 * expected.size());
+  for (const ClaimRequest::Claimed& one : claim.claimed) {
+    const std::string& name = one.spec.name;
+    EXPECT_TRUE(one.spec.payload == name.substr(0, name.size() % 200) ||
+                one.spec.payload == name.substr(name.size() / 2) + bytes);
+  }
+}
+
+// What a script has stored, claimed and ended is seen by its later requests.
+TEST(RedisStore, RequestsOfOneScriptSeeEachOther) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const int64_t now_us = backend->now_us();
+  std::vector<StoreRequest> batch(9);
+  batch[0].what = timer("a", now_us - kSecondUs);
+  batch[1].what = timer("a", now_us - kSecondUs);
+  batch[2].what = cancel_request("a");
+  batch[3].what = cancel_request("a");
+  batch[4].what = timer("b", now_us - kSecondUs);
+  batch[5].what = claim_request(10);
+  batch[6].what = cancel_request("b");
+  batch[7].what = timer("c", now_us + kHourUs);
+  batch[8].what = cancel_request("c");
+  std::vector<StoreRequest*> requests;
+  for (StoreRequest& request : batch) {
+    requests.push_back(&request);
+    request.id = {1, requests.size()};
+  }
+  batch[5].id = {};
+  ASSERT_TRUE(backend->execute(requests));
+  using Verdicts = std::vector<WFStoreVerdict>;
+  const auto verdicts = [&batch](size_t i) {
+    Verdicts all;
+    for (const WFStoreAnswer& answer : std::get<CancelRequest>(batch[i].what).answers) {
+      all.push_back(answer.verdict);
+    }
+    return all;
+  };
+  EXPECT_EQ(verdicts(2), (Verdicts{WFStoreVerdict::kWon, WFStoreVerdict::kWon}));
+  EXPECT_EQ(verdicts(3), Verdicts{WFStoreVerdict::kDone});
+  ASSERT_EQ(std::get<ClaimRequest>(batch[5].what).claimed.size(), 1U);
+  EXPECT_EQ(std::get<ClaimRequest>(batch[5].what).claimed[0].spec.name, "b");
+  EXPECT_EQ(verdicts(6), Verdicts{WFStoreVerdict::kRunning});
+  EXPECT_EQ(verdicts(8), Verdicts{WFStoreVerdict::kWon});
+  EXPECT_EQ(names(*backend), std::vector<std::string>{"b"});
+}
+
+// Between the look at all shards and the claim, a timer that was fresh may become overdue.
+TEST(RedisStore, ATimerThatBecomesOverdueMeanwhileIsClaimed) {
+  RedisServer server;
+  const auto backend = open_backend(url_of(server));
+  for (int i = 0; i < 50; i++) {
+    ask(*backend, timer("a", backend->now_us() - kSecondUs + 10 * i));
+    const ClaimRequest claim = ask(*backend, claim_request(1));
+    ASSERT_EQ(claim.claimed.size(), 1U) << i;
+    FinishRequest finish;
+    finish.run = claim.claimed[0].run;
+    EXPECT_TRUE(ask(*backend, finish).accepted);
+  }
+}
+
 TEST(RedisStore, TimesThatLuaCannotCountStayExact) {
   RedisServer server;
   const auto backend = open_backend(url_of(server));
