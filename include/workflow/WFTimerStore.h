@@ -236,6 +236,8 @@ struct WFStoreResult {
 //   SYS_ERROR  EEXIST      schedule: WF_TIMER_KEEP, and another timer has the name
 //              EINVAL      a wrong argument: result().message names it
 //              EMSGSIZE    a name, kind or payload is too long
+//              E2BIG       in a Redis: it would take more than 20,000 timers of a name, and has
+//                          taken none; say `max`
 //              ENOSPC      the disk or the memory of the server is full; a schedule has stored
 //                          nothing
 //              EAGAIN      the queue of the store is full (WFStoreOptions::max_queued)
@@ -474,7 +476,8 @@ class WFTimerStore {
                                        size_t max, Callback callback);
   WFStoreResult list_failed(const std::string &prefix, const std::string &cursor = {},
                             size_t max = 1000);
-  // Makes the failed timers of that name due now, with no attempts so far.
+  // Makes the failed timers of that name due now, with no attempts so far. In a Redis this and
+  // remove_failed() take the oldest 20,000: ask again until the count is 0.
   WFStoreTask *create_retry_failed_task(const std::string &name, Callback callback);
   WFStoreResult retry_failed(const std::string &name);
   // Forgets the failed timers of that name.

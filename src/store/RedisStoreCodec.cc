@@ -314,6 +314,9 @@ bool read_failure(const std::string& word, StoreFailure* failure) {
   if (word.empty()) return true;
   if (word == "exists") {
     *failure = {EEXIST, "a timer of that name exists", false};
+  } else if (word == "many") {
+    *failure = {E2BIG, "the name has more than 20000 timers: take at most 20000 with one request",
+                false};
   } else if (word == "full") {
     *failure = {ENOSPC, "the memory of the server is full (maxmemory): the timer is not stored",
                 false};
@@ -327,7 +330,14 @@ bool read_failure(const std::string& word, StoreFailure* failure) {
   return true;
 }
 
-bool read_answer(Elements elements, WFStoreAnswer* answer) {
+// `around` is what the value is an element of. A number: the timer was won before its first run.
+bool read_answer(const Elements& around, const RedisValue& value, WFStoreAnswer* answer) {
+  if (value.is_int()) {
+    answer->verdict = WFStoreVerdict::kWon;
+    answer->timer = around.global(value.int_value());
+    return value.int_value() > 0;
+  }
+  Elements elements = around.of(value);
   bool good = read_word(kVerdicts, elements.text(), &answer->verdict);
   answer->timer = elements.global();
   answer->owner = elements.text();
@@ -343,24 +353,21 @@ bool read_answer(Elements elements, WFStoreAnswer* answer) {
 bool read_result(const Elements& around, char letter, const RedisValue& value,
                  StoreFailure* failure, WFStoreResult* result) {
   if (value.is_int()) {
-    if (value.int_value() < 0) return false;
     if (letter == 'F') {
       result->count = static_cast<size_t>(value.int_value());
     } else if (letter == 'S') {
       result->timer = around.global(value.int_value());
     } else {
-      WFStoreAnswer& answer = result->answers.emplace_back();
-      answer.verdict = WFStoreVerdict::kWon;
-      answer.timer = around.global(value.int_value());
+      return read_answer(around, value, &result->answers.emplace_back());
     }
-    return true;
+    return value.int_value() >= 0;
   }
   Elements elements = around.of(value);
   const bool good = read_failure(elements.text(), failure);
   result->timer = elements.global();
   result->count = elements.count();
   while (elements.more()) {
-    if (!read_answer(elements.array(), &result->answers.emplace_back())) return false;
+    if (!read_answer(elements, elements.value(), &result->answers.emplace_back())) return false;
   }
   return good && elements.good();
 }

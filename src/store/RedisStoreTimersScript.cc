@@ -90,6 +90,11 @@ local function put_fresh(key, member)
 end
 local gone, gone_count = {[NAMES] = {}, [QUEUE] = {}}, {[NAMES] = 0, [QUEUE] = 0}
 local function put_gone(key, member)
+  local members = later[key]
+  if members and members[member] then
+    members[member] = false
+    return
+  end
   local n = gone_count[key] + 1
   gone[key][n], gone_count[key] = member, n
 end
@@ -229,31 +234,45 @@ local function find_run(number, fence)
   local timer = find(number)
   return timer and is_live(timer) and tonumber(timer.fence) == tonumber(fence) and timer
 end
--- The numbers of the timers of that name in an index, oldest first.
+-- Reads the timers of that name which there are now, oldest first, in pages: as many as are wanted
+-- at a time, if these are not too many. Calls that return the numbers of a page, or nothing after
+-- the last one.
 local added_names = {}
-local function members_of(index, name)
-  local first = base(name)
-  return call('ZRANGEBYLEX', index, '[' .. first, '(' .. first .. ':')
-end
-local function named(index, name)
-  local numbers = {}
+local function pages(name, wanted)
+  local first, past, is_over = base(name), nil, false
+  local size = math.min(math.max(wanted, 16), 1000)
   if added_names[name] then
     settle(NAMES)
     added_names = {}
   end
-  for _, member in ipairs(index == NAMES and seen[name] or members_of(index, name)) do
-    local number = string.sub(member, -19)
-    if not has_left[number] then numbers[#numbers + 1] = number end
+  local members = seen[name]
+  return function()
+    if is_over then return end
+    if members then
+      is_over = true
+    else
+      past = past or '[' .. first .. pad(last)
+      members = call('ZRANGEBYLEX', NAMES, '(' .. first, past, 'LIMIT', 0, size)
+      is_over, first = #members < size, members[size]
+    end
+    local numbers = {}
+    for _, member in ipairs(members) do
+      local number = string.sub(member, -19)
+      if not has_left[number] then numbers[#numbers + 1] = number end
+    end
+    members = nil
+    fetch(numbers)
+    return numbers
   end
-  return numbers
 end
 -- Reads the timers of these names together, unless a name has many.
 local function look_ahead(names)
   local numbers = {}
   for _, name in ipairs(names) do
-    local members = members_of(NAMES, name)
-    seen[name] = members
+    local first = base(name)
+    local members = call('ZRANGEBYLEX', NAMES, '[' .. first, '(' .. first .. ':', 'LIMIT', 0, 17)
     if #members <= 16 then
+      seen[name] = members
       for _, member in ipairs(members) do numbers[#numbers + 1] = string.sub(member, -19) end
     end
   end
@@ -429,6 +448,23 @@ local function finish_usual(number, name, kind, payload, wake, outcome)
   erased[#erased + 1], has_left[number] = number, true
   if not payload then call('HDEL', PAYLOADS, number) end
   cache[number] = false
+end
+-- Kind, payload and time of a timer that was read, if it waits for its first run and nothing about
+-- it is special.
+local function usual_one(number)
+  local packed = cache[number]
+  if type(packed) ~= 'string' then return end
+  local _, kind, payload, due, wake, state = cmsgpack.unpack(packed)
+  if not state then return kind, payload, long(wake or due) end
+end
+-- Moves such a timer.
+local function move_usual(number, name, kind, payload, wake, due)
+  if wake ~= due then
+    put(QUEUE, base(kind) .. wake .. number, false)
+    put(QUEUE, base(kind) .. due .. number, true)
+  end
+  put_record(number, cmsgpack.pack(name, kind, payload, short(due), false))
+  if due < earliest then earliest = due end
 end
 )lua";
 

@@ -3,12 +3,25 @@
 namespace workflow {
 
 const char* const kRedisStoreUsers = R"lua(
-local MOST = 1000000  -- how many timers a request is about that does not say so
+-- How many timers a request may be about. While a script runs, the server answers nobody. So many
+-- take less than the silence after which it counts as replaced: see RedisStoreLink::kSilenceUs.
+local MOST = 20000
+local function has_too_many(name, max)
+  if max <= MOST or seen[name] then return false end
+  local first = base(name)
+  local from, to = '[' .. first, '(' .. first .. ':'
+  -- What this script has added so far is much less than the other half.
+  if call('ZLEXCOUNT', NAMES, from, to) < MOST / 2 then return false end
+  settle(NAMES)
+  return call('ZLEXCOUNT', NAMES, from, to) - call('ZLEXCOUNT', FAILED, from, to) > MOST
+end
+-- What has become of a timer. For one that was won before its first run this is its number alone.
 local function answer(timer, verdict)
   if verdict == 'running' or verdict == 'after_run' then
     return {verdict, timer.number, timer.owner, timer.fence, pad(tonumber(timer.wake) - now),
             timer.attempts, '', ''}
   end
+  if verdict == 'won' and timer.attempts == 0 then return tonumber(timer.number) end
   return {verdict, timer.number, '', '', '', timer.attempts, '', ''}
 end
 local function answer_won(timer)
@@ -20,46 +33,57 @@ local function answer_gone(name)
   local number, outcome, time = cmsgpack.unpack(latest)
   return {'done', number, '', '', '', 0, outcome, time}
 end
--- The timers of that name that have not failed, oldest first.
-local function living(name)
-  local timers, numbers = {}, named(NAMES, name)
-  if #numbers > 1 then fetch(numbers) end
-  for _, number in ipairs(numbers) do
-    local timer = at(number)
-    if timer.state ~= 'failed' then timers[#timers + 1] = timer end
-  end
-  return timers
+-- Ends a timer that waits for its first run if nothing about it is special. Returns the answer if it
+-- has.
+local function win_usual(number, name)
+  local kind, payload, wake = usual_one(number)
+  if not kind then return end
+  finish_usual(number, name, kind, payload, wake, 'cancelled')
+  return tonumber(number)
+end
+local function win(timer)
+  local result = answer_won(timer)
+  finish(timer, 'cancelled')
+  return result
 end
 
 -- Returns the newest timer of the name that runs.
 local function replace(name, result)
-  local timers = living(name)
   local others = {}
   -- Blocked ones end before what blocks them does, so that none of them is released.
-  for _, timer in ipairs(timers) do
-    if timer.state == 'blocked' then
-      finish(timer, 'cancelled')
-    else
-      others[#others + 1] = timer
+  for numbers in pages(name, math.huge) do
+    for _, number in ipairs(numbers) do
+      local state = usual_one(number) and 'waiting' or at(number).state
+      if state == 'blocked' then
+        finish(at(number), 'cancelled')
+      elseif state ~= 'failed' then
+        others[#others + 1] = number
+      end
     end
   end
   local running
-  for _, timer in ipairs(others) do
-    if is_live(timer) then
-      result[#result + 1] = answer(timer, 'after_run')
-      running = timer
-    else
-      result[#result + 1] = answer_won(timer)
-      finish(timer, 'cancelled')
+  for _, number in ipairs(others) do
+    local ended = win_usual(number, name)
+    local timer = not ended and at(number)
+    if timer and is_live(timer) then
+      ended, running = answer(timer, 'after_run'), timer
     end
+    result[#result + 1] = ended or win(timer)
   end
   if #others == 0 then result[#result + 1] = answer_gone(name) end
   return running
 end
+local function has_living(name)
+  for numbers in pages(name, 1) do
+    for _, number in ipairs(numbers) do
+      if usual_one(number) or at(number).state ~= 'failed' then return true end
+    end
+  end
+  return false
+end
 
 local function shortened(result)
-  local won = #result == 4 and result[4]
-  return won and won[1] == 'won' and won[6] == 0 and tonumber(won[2]) or result
+  return #result == 4 and type(result[4]) == 'number' and result[4] or result
 end
 
 -- What users ask, by its letter. Each returns {error, number of a timer, count, answers...}, or for
@@ -74,8 +98,9 @@ function users.S(name, kind, due, what, policy, again, skip)
   local result = {'', '', 0}
   local running
   if policy == 'keep' then
-    if #living(name) > 0 then return {'exists', '', 0} end
+    if has_living(name) then return {'exists', '', 0} end
   elseif policy == 'replace' then
+    if has_too_many(name, math.huge) then return {'many', '', 0} end
     running = replace(name, result)
   end
   local timer = add(name, kind, what, again, skip, due)
@@ -88,42 +113,39 @@ function users.S(name, kind, due, what, policy, again, skip)
   return result
 end
 
--- The number of the only timer of that name, if it waits for its first run and nothing about it is
--- special, and what is known about it.
-local function only_usual(name)
-  local numbers = named(NAMES, name)
-  if #numbers ~= 1 then return end
-  local number = numbers[1]
-  if cache[number] == nil then fetch(numbers) end
-  local packed = cache[number]
-  if type(packed) ~= 'string' then return end
-  local _, kind, payload, due, wake, state = cmsgpack.unpack(packed)
-  if not state then return number, kind, payload, long(wake or due) end
+-- Ends the only timer of a name that was read ahead, as most are. Returns the answer if it has.
+local function win_only(name)
+  local members = seen[name]
+  if not members or #members ~= 1 or added_names[name] then return end
+  local number = string.sub(members[1], -19)
+  return not has_left[number] and win_usual(number, name)
 end
 function users.C(name, most)
+  local max = tonumber(most) or math.huge
+  local only = max > 0 and win_only(name)
+  if only then return only end
   local result = {'', '', 0}
-  local max = tonumber(most) or MOST
-  if max > 0 then
-    local number, kind, payload, wake = only_usual(name)
-    if number then
-      finish_usual(number, name, kind, payload, wake, 'cancelled')
-      return tonumber(number)
+  if has_too_many(name, max) then return {'many', '', 0} end
+  for numbers in pages(name, max) do
+    for _, number in ipairs(numbers) do
+      if #result - 3 >= max then return result end
+      -- What an earlier one of them has blocked may be waiting by now.
+      local ended = win_usual(number, name)
+      local timer = not ended and at(number)
+      if ended then
+        result[#result + 1] = ended
+      elseif is_live(timer) then
+        result[#result + 1] = answer(timer, 'running')
+        dequeue(timer)
+        timer.marked = true
+        enqueue(timer)
+        touch(timer)
+        has_marked = true
+      elseif timer.state ~= 'failed' then
+        result[#result + 1] = win(timer)
+      end
     end
-  end
-  for _, timer in ipairs(living(name)) do
-    if #result - 3 >= max then return result end
-    -- What an earlier one of them has blocked may be waiting by now.
-    if is_live(timer) then
-      result[#result + 1] = answer(timer, 'running')
-      dequeue(timer)
-      timer.marked = true
-      enqueue(timer)
-      touch(timer)
-      has_marked = true
-    else
-      result[#result + 1] = answer_won(timer)
-      finish(timer, 'cancelled')
-    end
+    if #result - 3 >= max then break end
   end
   if #result == 3 and max > 0 then result[4] = answer_gone(name) end
   return shortened(result)
@@ -138,29 +160,42 @@ local function move_successor(running, due, changes, again)
 end
 function users.R(name, most, due, change, again)
   local result = {'', '', 0}
-  local max, changes = tonumber(most) or MOST, change == '1'
-  for _, timer in ipairs(living(name)) do
-    if #result - 3 >= max then return result end
-    if is_live(timer) then
-      result[#result + 1] = answer(timer, 'after_run')
-      move_successor(timer, due, changes, again)
-    elseif timer.state ~= 'blocked' then
-      result[#result + 1] = answer_won(timer)
-      if timer.state == 'leased' then timer.attempts = 0 end
-      if changes then timer.again = again end
-      timer.due = due
-      wait_until(timer, due)
+  local max, changes = tonumber(most) or math.huge, change == '1'
+  if has_too_many(name, max) then return {'many', '', 0} end
+  for numbers in pages(name, max) do
+    for _, number in ipairs(numbers) do
+      if #result - 3 >= max then return result end
+      local kind, payload, wake = usual_one(number)
+      local timer = (changes or not kind) and at(number)
+      if not timer then
+        result[#result + 1] = tonumber(number)
+        move_usual(number, name, kind, payload, wake, due)
+      elseif is_live(timer) then
+        result[#result + 1] = answer(timer, 'after_run')
+        move_successor(timer, due, changes, again)
+      elseif timer.state ~= 'blocked' and timer.state ~= 'failed' then
+        result[#result + 1] = answer_won(timer)
+        if timer.state == 'leased' then timer.attempts = 0 end
+        if changes then timer.again = again end
+        timer.due = due
+        wait_until(timer, due)
+      end
     end
+    if #result - 3 >= max then break end
   end
   if #result == 3 and max > 0 then result[4] = answer_gone(name) end
   return shortened(result)
 end
 
 function users.F(name, remove)
-  local numbers = named(FAILED, name)
+  local first = base(name)
+  local members = call('ZRANGEBYLEX', FAILED, '[' .. first, '(' .. first .. ':', 'LIMIT', 0, MOST)
+  local numbers = {}
+  for i, member in ipairs(members) do numbers[i] = string.sub(member, -19) end
+  fetch(numbers)
+  call_with_all('ZREM', FAILED, members)
   for _, number in ipairs(numbers) do
     local timer = at(number)
-    call('ZREM', FAILED, base(name) .. number)
     if remove == '1' then
       erase(timer)
     else
