@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "store/RedisStoreReplies.h"
 #include "store/RedisStoreScripts.h"
 #include "store/RedisWire.h"
 #include "util/VirtualScheduler.h"

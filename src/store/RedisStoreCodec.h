@@ -10,8 +10,8 @@
 
 namespace workflow {
 
-// The requests of a store as its scripts take them, and their replies. Pure functions; see
-// RedisStoreScripts.h.
+// The requests of a store as its scripts take them. Pure functions; see RedisStoreScripts.h, and
+// RedisStoreReplies.h for the replies.
 //
 // A shard counts its timers and fences by itself. Outside their numbers are
 // (number of the shard) * shards + shard, so that no two shards give out the same.
@@ -40,15 +40,5 @@ std::string redis_store_session(uint64_t session);
 // is claimed.
 std::vector<RedisStorePart> redis_store_parts(const StoreRequest& request, size_t shards,
                                               uint64_t session, bool peek = false);
-
-// Gives the request the answer that its parts have got. Returns false if they make no sense.
-bool redis_store_answer(const std::vector<RedisStorePart>& parts, size_t shards,
-                        StoreRequest* request);
-
-// Looks at the replies to a claim that only peeked, and returns for each shard what it should
-// claim, such that the timers of all shards together are those that are due for longest. Returns
-// false if the replies make no sense.
-bool redis_store_share(const ClaimRequest& claim, const std::vector<RedisStorePart>& peeked,
-                       std::vector<ClaimRequest>* shares);
 
 }  // namespace workflow
