@@ -411,7 +411,8 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
   int64_t server_us = 0;
   const std::string time = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "";
   std::from_chars(time.data(), time.data() + time.size(), server_us);
-  if (reply.value.arr_size() != lane.under_way + 2 || server_us == 0) {
+  const size_t parts = reply.value.arr_size();
+  if (parts < 3 || parts > lane.under_way + 2 || server_us == 0) {
     fail(EILSEQ, "Redis: a reply makes no sense");
     fail_lane(lane, true);
     return false;
@@ -421,13 +422,15 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
   std::from_chars(progress.data(), progress.data() + progress.size(),
                   opened_.progress[asked.shard]);
   const int64_t ahead_us = test_clock_ == nullptr ? asked.node->offset_us - offset_us_.load() : 0;
-  for (size_t i = 0; i < lane.under_way; i++) {
+  // The script may have left the last ones for the next one.
+  const size_t answered = parts - 2;
+  for (size_t i = 0; i < answered; i++) {
     auto& [job, part] = lane.waiting[lane.done + i];
     part->reply = std::move(reply.value[i + 2]);
     part->ahead_us = ahead_us;
     job->answered++;
   }
-  lane.done += lane.under_way;
+  lane.done += answered;
   lane.whole = lane.full = false;
   lane.openings = 0;
   return true;

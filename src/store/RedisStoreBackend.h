@@ -34,9 +34,10 @@ namespace workflow {
 //    shards. Timers are due by it on all servers. Leases end by the clock of their server: two
 //    processes may differ in how far that is ahead, but not in when a lease is over.
 // 5. receipt() is that of the last execute(): whether replicas have it is found out each time.
-// 6. A cancel, reschedule or replace that would take more than 20,000 timers ends with E2BIG, and
-// the
-//    oldest 20,000 failed timers of a name are retried or removed: no script takes very long.
+// 6. No script takes very long. A cancel, reschedule or replace that would take more than 20,000
+//    timers ends with E2BIG, and the oldest 20,000 failed timers of a name are retried or removed.
+//    A script that has looked at some thousand timers leaves the requests that follow to the next
+//    one.
 //
 // Used by one thread at a time, but for now_us().
 class RedisStoreBackend final : public StoreBackend {

@@ -298,6 +298,7 @@ look_ahead({cmsgpack.unpack(ARGV[10])})
 local replies = {text('%.0f', now), ''}
 local function carry_out(letter, ...) return requests[letter](...) end
 for i = 11, #ARGV do
+  if looked_at > ENOUGH then break end
   replies[i - 8] = carry_out(cmsgpack.unpack(ARGV[i]))
   trim_ended()
 end

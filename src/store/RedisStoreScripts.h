@@ -54,7 +54,8 @@ const std::string& redis_store_opening();
 // 9 numbers of timers and 10 names that the requests are about, to be read together; then one
 // argument for each request: its letter and its arguments. From the ninth on they are MessagePack.
 // Returns {time, progress, one answer for each request}, or the error NEWSERVER if the shard has
-// not been opened on this server.
+// not been opened on this server. After requests about names with very many timers it leaves out
+// those that follow, and has not begun with them; but never the first one.
 //
 // The first one is refused by a server whose memory is full, before it has done anything; the
 // second one is not.

@@ -236,8 +236,25 @@ local function find_run(number, fence)
 end
 -- Reads the timers of that name which there are now, oldest first, in pages: as many as are wanted
 -- at a time, if these are not too many. Calls that return the numbers of a page, or nothing after
--- the last one.
-local added_names = {}
+-- the last one. Timers that have failed are passed over without being read, if they are many.
+local added_names, any_failed = {}, nil
+-- How many timers the requests of this script have looked at so.
+local looked_at = 0
+local function without_failed(members, first)
+  if any_failed == nil then any_failed = call('ZCARD', FAILED) > 0 end
+  if not any_failed or #members == 0 then return members end
+  local failed = call('ZRANGEBYLEX', FAILED, '(' .. first, '[' .. members[#members])
+  if #failed == 0 then return members end
+  local left, next_failed = {}, 1
+  for _, member in ipairs(members) do
+    if member == failed[next_failed] then
+      next_failed = next_failed + 1
+    else
+      left[#left + 1] = member
+    end
+  end
+  return left
+end
 local function pages(name, wanted)
   local first, past, is_over = base(name), nil, false
   local size = math.min(math.max(wanted, 16), 1000)
@@ -253,7 +270,10 @@ local function pages(name, wanted)
     else
       past = past or '[' .. first .. pad(last)
       members = call('ZRANGEBYLEX', NAMES, '(' .. first, past, 'LIMIT', 0, size)
-      is_over, first = #members < size, members[size]
+      looked_at = looked_at + #members
+      is_over = #members < size
+      local last_member = members[size]
+      members, first = without_failed(members, first), last_member
     end
     local numbers = {}
     for _, member in ipairs(members) do

@@ -4,8 +4,9 @@ namespace workflow {
 
 const char* const kRedisStoreUsers = R"lua(
 -- How many timers a request may be about. While a script runs, the server answers nobody. So many
--- take less than the silence after which it counts as replaced: see RedisStoreLink::kSilenceUs.
-local MOST = 20000
+-- take less than the silence after which it counts as replaced: see RedisStoreLink::kSilenceUs. After
+-- ENOUGH of them a script leaves the requests that follow to the next one.
+local MOST, ENOUGH = 20000, 2000
 local function has_too_many(name, max)
   if max <= MOST or seen[name] then return false end
   local first = base(name)
@@ -193,6 +194,7 @@ function users.F(name, remove)
   local numbers = {}
   for i, member in ipairs(members) do numbers[i] = string.sub(member, -19) end
   fetch(numbers)
+  looked_at = looked_at + #numbers
   call_with_all('ZREM', FAILED, members)
   for _, number in ipairs(numbers) do
     local timer = at(number)

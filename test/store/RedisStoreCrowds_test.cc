@@ -169,6 +169,61 @@ TEST_F(RedisStoreCrowds, MoreThanARequestMayTakeAreRefusedAndNotChanged) {
   EXPECT_EQ(ask(*backend_, cancel_request("a"), 6).answers.at(0).timer, another.timer);
 }
 
+// Otherwise the requests of one script could keep the server for as long as all of them together.
+TEST_F(RedisStoreCrowds, RequestsThatFollowManyTimersGoWithTheNextScript) {
+  std::vector<StoreRequest> batch(5);
+  CancelRequest cancel = cancel_request("a");
+  cancel.max = 3000;
+  batch[0].what = cancel;
+  batch[1].what = cancel;
+  batch[2].what = timer("b", backend_->now_us() + kHourUs);
+  batch[3].what = cancel_request("b");
+  batch[4].what = cancel;
+  std::vector<StoreRequest*> requests;
+  for (StoreRequest& request : batch) {
+    request.id = {1, requests.size() + 1};
+    requests.push_back(&request);
+  }
+  const size_t scripts = calls("evalsha");
+  EXPECT_TRUE(backend_->execute(requests));
+  EXPECT_EQ(calls("evalsha") - scripts, 3U);
+  expect_won(std::get<CancelRequest>(batch[0].what).answers, 0, 3000);
+  expect_won(std::get<CancelRequest>(batch[1].what).answers, 3000, 3000);
+  const uint64_t stored = std::get<ScheduleRequest>(batch[2].what).timer;
+  EXPECT_EQ(std::get<CancelRequest>(batch[3].what).answers.at(0).timer, stored);
+  expect_won(std::get<CancelRequest>(batch[4].what).answers, 6000, 3000);
+  EXPECT_EQ(size_of("names"), kMany - 9000);
+}
+
+TEST_F(RedisStoreCrowds, FailedTimersArePassedOverWithoutBeingRead) {
+  constexpr size_t kFailed = 2500;
+  std::vector<StoreRequest> batch(kFailed);
+  std::vector<StoreRequest*> requests;
+  for (StoreRequest& request : batch) {
+    request.what = timer("b", backend_->now_us() - kSecondUs);
+    requests.push_back(&request);
+  }
+  EXPECT_TRUE(backend_->execute(requests));
+  const ClaimRequest claim = ask(*backend_, claim_request(kFailed));
+  ASSERT_EQ(claim.claimed.size(), kFailed);
+  for (size_t i = 0; i < kFailed; i++) {
+    FinishRequest finish;
+    finish.run = claim.claimed[i].run;
+    finish.how = FinishRequest::How::kFailed;
+    batch[i].what = finish;
+  }
+  EXPECT_TRUE(backend_->execute(requests));
+  ASSERT_EQ(size_of("failed"), kFailed);
+  const ScheduleRequest living = ask(*backend_, timer("b", backend_->now_us() + kHourUs));
+  const size_t reads = calls("hmget");
+  const CancelRequest cancel = ask(*backend_, cancel_request("b"));
+  ASSERT_EQ(cancel.answers.size(), 1U);
+  EXPECT_EQ(cancel.answers[0].timer, living.timer);
+  // The counters of the shard, and the last page.
+  EXPECT_EQ(calls("hmget") - reads, 2U);
+  EXPECT_EQ(size_of("failed"), kFailed);
+}
+
 // Timers that have failed are no timers for a cancel, and are no obstacle to it.
 TEST_F(RedisStoreCrowds, FailedTimersDoNotCount) {
   RescheduleRequest moved;
