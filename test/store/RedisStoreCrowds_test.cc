@@ -65,6 +65,14 @@ class RedisStoreCrowds : public testing::Test {
     const size_t place = all.find(begin);
     return place == std::string::npos ? 0 : std::stoul(all.substr(place + begin.size()));
   }
+  ClaimRequest claim_oldest_two() {
+    RescheduleRequest moved;
+    moved.name = "a";
+    moved.max = 2;
+    moved.due_us = backend_->now_us() - kSecondUs;
+    ask(*backend_, moved);
+    return ask(*backend_, claim_request(2));
+  }
   // Expects that these are timers of ours, won, in their order, without a gap.
   void expect_won(const std::vector<WFStoreAnswer>& answers, size_t first, size_t count) {
     ASSERT_EQ(answers.size(), count);
@@ -226,12 +234,7 @@ TEST_F(RedisStoreCrowds, FailedTimersArePassedOverWithoutBeingRead) {
 
 // Timers that have failed are no timers for a cancel, and are no obstacle to it.
 TEST_F(RedisStoreCrowds, FailedTimersDoNotCount) {
-  RescheduleRequest moved;
-  moved.name = "a";
-  moved.max = 2;
-  moved.due_us = backend_->now_us() - kSecondUs;
-  ask(*backend_, moved);
-  for (const ClaimRequest::Claimed& one : ask(*backend_, claim_request(2)).claimed) {
+  for (const ClaimRequest::Claimed& one : claim_oldest_two().claimed) {
     FinishRequest finish;
     finish.run = one.run;
     finish.how = FinishRequest::How::kFailed;
@@ -247,12 +250,7 @@ TEST_F(RedisStoreCrowds, FailedTimersDoNotCount) {
 }
 
 TEST_F(RedisStoreCrowds, AReplaceEndsThemAndBlocksTheNewTimerBehindThoseThatRun) {
-  RescheduleRequest moved;
-  moved.name = "a";
-  moved.max = 2;
-  moved.due_us = backend_->now_us() - kSecondUs;
-  ask(*backend_, moved);
-  const ClaimRequest claim = ask(*backend_, claim_request(2));
+  const ClaimRequest claim = claim_oldest_two();
   ASSERT_EQ(claim.claimed.size(), 2U);
   ScheduleRequest replace = timer("a", backend_->now_us() - kSecondUs);
   replace.policy = WF_TIMER_REPLACE;
