@@ -460,7 +460,8 @@ local function finish(timer, outcome)
   release_successor(timer)
   erase(timer)
 end
--- The same for a timer that is only known by its text, and about which nothing is special.
+-- Ends a timer that was not unpacked into a table: one that blocks no other timer, is blocked by none
+-- and is not marked. So it has to leave only QUEUE and NAMES.
 local function finish_usual(number, name, kind, payload, wake, outcome)
   note_end(number, name, outcome)
   put_gone(QUEUE, base(kind) .. wake .. number)
