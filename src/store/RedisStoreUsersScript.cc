@@ -283,34 +283,48 @@ local function write_answers()
   call_with_all('ZADD', USED, used)
   buckets, all_buckets, used = {}, {}, {}
 end
+-- Whether a bucket is for one answer. Such an answer may be long, so it is forgotten unread.
+local function is_single(start) return #start == 20 end
 -- Forgets the first answers of a session: at most `most`, and at least `least` if it has so many.
 local function forget_first(id, session, most, least)
   while least > 0 and session.buckets > 0 do
     -- As many buckets as should have so many.
     local expected = math.ceil(most * session.buckets / session.count)
-    local places, fields, gone, whole = {}, {}, {}, {}
+    local places, shared, gone, whole = {}, {}, {}, {}
     for i = 1, math.min(expected, session.buckets) do
       places[i] = id .. (session.place - session.buckets + i)
     end
-    for i, start in ipairs(get_all(ORDER, places)) do fields[i] = id .. start end
-    for i, packed in ipairs(get_all(ANSWERS, fields)) do
-      local values = packed and {cmsgpack.unpack(packed)} or {}
-      local count = math.min(#values / 3, most)
-      -- A bucket is divided only if it must be.
-      if 3 * count < #values and least <= 0 then break end
-      local highest = 0
-      for n = 1, 3 * count, 3 do
-        highest = math.max(highest, values[n])
+    local starts = get_all(ORDER, places)
+    for _, start in ipairs(starts) do
+      if not is_single(start) then shared[#shared + 1] = id .. start end
+    end
+    local read, next_read = get_all(ANSWERS, shared), 0
+    for i, start in ipairs(starts) do
+      local field, values, size = id .. start, nil, 1
+      if not is_single(start) then
+        next_read = next_read + 1
+        values = read[next_read] and {cmsgpack.unpack(read[next_read])} or {}
+        size = #values / 3
       end
-      local number = string.sub(fields[i], 17, 34) .. text('%02d', highest)
-      if number > session.forgotten then session.forgotten = number end
+      local count = math.min(size, most)
+      -- A bucket is divided only if it must be.
+      if count < size and least <= 0 then break end
+      local number = start
+      if values then
+        local highest = 0
+        for n = 1, 3 * count, 3 do
+          highest = math.max(highest, values[n])
+        end
+        number = start .. text('%02d', highest)
+      end
+      if count > 0 and number > session.forgotten then session.forgotten = number end
       most, least = most - count, least - count
       session.count, all_answers = session.count - count, all_answers - count
-      if 3 * count < #values then
-        call('HSET', ANSWERS, fields[i], cmsgpack.pack(unpack(values, 3 * count + 1)))
+      if count < size then
+        call('HSET', ANSWERS, field, cmsgpack.pack(unpack(values, 3 * count + 1)))
         break
       end
-      gone[#gone + 1], whole[i] = fields[i], places[i]
+      gone[#gone + 1], whole[i] = field, places[i]
     end
     call_with_all('HDEL', ANSWERS, gone)
     call_with_all('HDEL', ORDER, whole)

@@ -30,6 +30,7 @@ using store_test::url_of;
 using workflow::AskRequest;
 using workflow::CancelRequest;
 using workflow::ClaimRequest;
+using workflow::ExtendRequest;
 using workflow::FailedRequest;
 using workflow::FinishRequest;
 using workflow::RescheduleRequest;
@@ -44,12 +45,10 @@ class RedisStoreCrowds : public testing::Test {
  protected:
   RedisStoreCrowds() : backend_(open_backend(url_of(server_, "&namespace=app&shards=1"))) {
     std::vector<StoreRequest> batch(kMany);
-    std::vector<StoreRequest*> requests;
     for (StoreRequest& request : batch) {
       request.what = timer("a", backend_->now_us() + kHourUs);
-      requests.push_back(&request);
     }
-    EXPECT_TRUE(backend_->execute(requests));
+    execute_all(batch);
     for (const StoreRequest& request : batch) {
       timers_.push_back(std::get<ScheduleRequest>(request.what).timer);
     }
@@ -72,6 +71,22 @@ class RedisStoreCrowds : public testing::Test {
     moved.due_us = backend_->now_us() - kSecondUs;
     ask(*backend_, moved);
     return ask(*backend_, claim_request(2));
+  }
+  // Claims so many new timers of the name "b".
+  ClaimRequest claim_new(size_t count) {
+    std::vector<StoreRequest> batch(count);
+    for (StoreRequest& request : batch) {
+      request.what = timer("b", backend_->now_us() - kSecondUs);
+    }
+    execute_all(batch);
+    return ask(*backend_, claim_request(count));
+  }
+  void execute_all(std::vector<StoreRequest>& batch) {
+    std::vector<StoreRequest*> requests;
+    for (StoreRequest& request : batch) {
+      requests.push_back(&request);
+    }
+    EXPECT_TRUE(backend_->execute(requests));
   }
   // Expects that these are timers of ours, won, in their order, without a gap.
   void expect_won(const std::vector<WFStoreAnswer>& answers, size_t first, size_t count) {
@@ -187,13 +202,11 @@ TEST_F(RedisStoreCrowds, RequestsThatFollowManyTimersGoWithTheNextScript) {
   batch[2].what = timer("b", backend_->now_us() + kHourUs);
   batch[3].what = cancel_request("b");
   batch[4].what = cancel;
-  std::vector<StoreRequest*> requests;
-  for (StoreRequest& request : batch) {
-    request.id = {1, requests.size() + 1};
-    requests.push_back(&request);
+  for (size_t i = 0; i < batch.size(); i++) {
+    batch[i].id = {1, i + 1};
   }
   const size_t scripts = calls("evalsha");
-  EXPECT_TRUE(backend_->execute(requests));
+  execute_all(batch);
   EXPECT_EQ(calls("evalsha") - scripts, 3U);
   expect_won(std::get<CancelRequest>(batch[0].what).answers, 0, 3000);
   expect_won(std::get<CancelRequest>(batch[1].what).answers, 3000, 3000);
@@ -205,22 +218,16 @@ TEST_F(RedisStoreCrowds, RequestsThatFollowManyTimersGoWithTheNextScript) {
 
 TEST_F(RedisStoreCrowds, FailedTimersArePassedOverWithoutBeingRead) {
   constexpr size_t kFailed = 2500;
-  std::vector<StoreRequest> batch(kFailed);
-  std::vector<StoreRequest*> requests;
-  for (StoreRequest& request : batch) {
-    request.what = timer("b", backend_->now_us() - kSecondUs);
-    requests.push_back(&request);
-  }
-  EXPECT_TRUE(backend_->execute(requests));
-  const ClaimRequest claim = ask(*backend_, claim_request(kFailed));
+  const ClaimRequest claim = claim_new(kFailed);
   ASSERT_EQ(claim.claimed.size(), kFailed);
+  std::vector<StoreRequest> batch(kFailed);
   for (size_t i = 0; i < kFailed; i++) {
     FinishRequest finish;
     finish.run = claim.claimed[i].run;
     finish.how = FinishRequest::How::kFailed;
     batch[i].what = finish;
   }
-  EXPECT_TRUE(backend_->execute(requests));
+  execute_all(batch);
   ASSERT_EQ(size_of("failed"), kFailed);
   const ScheduleRequest living = ask(*backend_, timer("b", backend_->now_us() + kHourUs));
   const size_t reads = calls("hmget");
@@ -230,6 +237,34 @@ TEST_F(RedisStoreCrowds, FailedTimersArePassedOverWithoutBeingRead) {
   // The counters of the shard, and the last page.
   EXPECT_EQ(calls("hmget") - reads, 2U);
   EXPECT_EQ(size_of("failed"), kFailed);
+}
+
+// When a process is gone whose runs were cancelled, somebody else's claims end them.
+TEST_F(RedisStoreCrowds, CancelledRunsOfAProcessThatIsGoneEndAThousandAtATime) {
+  constexpr size_t kRuns = 2500;
+  const ClaimRequest claim = claim_new(kRuns);
+  ASSERT_EQ(claim.claimed.size(), kRuns);
+  EXPECT_EQ(ask(*backend_, cancel_request("b")).answers.size(), kRuns);
+  ExtendRequest extend;
+  extend.lease_us = 1;
+  for (const ClaimRequest::Claimed& one : claim.claimed) {
+    extend.runs.push_back(one.run);
+  }
+  ask(*backend_, extend);
+  EXPECT_EQ(size_of("marked"), kRuns);
+
+  // A claim also ends those that it comes across, instead of claiming them.
+  EXPECT_TRUE(ask(*backend_, claim_request(10)).claimed.empty());
+  EXPECT_EQ(size_of("marked"), kRuns - 1010);
+  const ClaimRequest second = ask(*backend_, claim_request(10));
+  EXPECT_TRUE(second.claimed.empty());
+  EXPECT_TRUE(second.more);
+  EXPECT_EQ(size_of("marked"), kRuns - 2020);
+  EXPECT_TRUE(ask(*backend_, claim_request(10)).claimed.empty());
+  EXPECT_EQ(size_of("marked"), 0U);
+  EXPECT_EQ(size_of("names"), kMany);
+  EXPECT_EQ(size_of("queue"), kMany);
+  EXPECT_EQ(ask(*backend_, cancel_request("b")).answers.at(0).verdict, WFStoreVerdict::kDone);
 }
 
 // Timers that have failed are no timers for a cancel, and are no obstacle to it.

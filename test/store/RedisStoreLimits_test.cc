@@ -228,10 +228,12 @@ class Remembering {
   }
   StoreBackend& backend() { return *backend_; }
   std::string count(const std::string& command, const std::string& key,
-                    const std::string& field = "") {
+                    const std::string& field = "", const std::string& value = "") {
     std::vector<std::string> words = {command, "{app:0}:" + key};
-    if (!field.empty()) {
-      words.push_back(field);
+    for (const std::string& word : {field, value}) {
+      if (!word.empty()) {
+        words.push_back(word);
+      }
     }
     return run(server_.url(), words).text;
   }
@@ -371,19 +373,29 @@ TEST(RedisStore, TheLastAnswersAreRememberedWhateverTheirNumbers) {
   }
 }
 
-// Such an answer is not written again with each that follows.
-TEST(RedisStore, ALongAnswerIsKeptByItself) {
-  Remembering store(10);
-  constexpr size_t kTimers = 300;
+// Request 301 is a cancel of the 300 timers that the requests before it have stored.
+constexpr size_t kTimers = 300;
+constexpr const char* kLongAnswer = "000000000000000100000000000000000301";
+
+CancelRequest cancel_300_timers(Remembering& store) {
   for (uint64_t number = 1; number <= kTimers; number++) {
     store.ask_for(1, 1, number);
   }
   CancelRequest cancel = cancel_request("a");
   StoreFailure failure;
-  ASSERT_TRUE(carry_out(store.backend(), cancel, &failure, kTimers + 1));
+  EXPECT_TRUE(carry_out(store.backend(), cancel, &failure, kTimers + 1));
+  EXPECT_EQ(cancel.answers.size(), kTimers);
+  EXPECT_EQ(store.count("HEXISTS", "answers", kLongAnswer), "1");
+  return cancel;
+}
+
+// Such an answer is not written again with each that follows.
+TEST(RedisStore, ALongAnswerIsKeptByItself) {
+  Remembering store(10);
+  const CancelRequest cancel = cancel_300_timers(store);
   ASSERT_EQ(cancel.answers.size(), kTimers);
+  StoreFailure failure;
   store.ask_for(1, 1, kTimers + 2);
-  EXPECT_EQ(store.count("HEXISTS", "answers", "000000000000000100000000000000000301"), "1");
   // The same answer again, and when it is asked for.
   CancelRequest again = cancel_request("a");
   ASSERT_TRUE(carry_out(store.backend(), again, &failure, kTimers + 1));
@@ -398,6 +410,20 @@ TEST(RedisStore, ALongAnswerIsKeptByItself) {
   for (uint64_t number = 1; number <= 30; number++) {
     store.ask_for(1, 1, kTimers + 2 + number);
   }
+  EXPECT_EQ(store.error_of(1, kTimers + 1), ENODATA);
+  EXPECT_EQ(store.answers(), 10U);
+}
+
+// A thousand of them could have many megabytes. One that cannot be read shows whether it is.
+TEST(RedisStore, ALongAnswerIsForgottenUnread) {
+  Remembering store(10);
+  cancel_300_timers(store);
+  const std::string no_answer = "\xc1";
+  EXPECT_EQ(store.count("HSET", "answers", kLongAnswer, no_answer), "0");
+  for (uint64_t number = 1; number <= 30; number++) {
+    store.ask_for(1, 1, kTimers + 1 + number);
+  }
+  EXPECT_EQ(store.count("HEXISTS", "answers", kLongAnswer), "0");
   EXPECT_EQ(store.error_of(1, kTimers + 1), ENODATA);
   EXPECT_EQ(store.answers(), 10U);
 }
