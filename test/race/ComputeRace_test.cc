@@ -281,7 +281,7 @@ TEST(ComputeRace, TheEndOfTheFunctionMeetsTheTimeout) {
     int error = 0;
     Tally ended;
   };
-  const uint64_t count = rounds(20) * 250;
+  const uint64_t count = rounds(5000);
   TestRandom random(test_support::test_seed());
   uint64_t succeeded = 0;
   for (uint64_t i = 0; i < count; i++) {
