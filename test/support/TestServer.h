@@ -140,7 +140,8 @@ class TestServer {
     const int before = requests_;
     RawClient other = client();
     const auto got = other.ask("GET /alive HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    return got && got->status == 200 && requests_ == before + 1;
+    // Requests of clients that have left may begin meanwhile.
+    return got && got->status == 200 && requests_ > before;
   }
 
  private:
