@@ -4,11 +4,11 @@
 #include <cassert>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "workflow/SubTask.h"
+#include "workflow/detail/FutexMutex.h"
 
 class ParallelWork;
 class SeriesWork;
@@ -159,7 +159,7 @@ class SeriesWork {
   // take the mutex: a thread that pushes a task ensures that the series does not end before.
   std::atomic<bool> queued_{false};
   workflow::RunnableList queue_;  // guarded by mutex_
-  std::mutex mutex_;
+  workflow::NativeMutex mutex_;
 };
 
 // The series of a task, or null if the task has not joined one yet. `task` must not be null.

@@ -21,12 +21,12 @@ class ResourceLine {
 
   // The source is gone: a conditional that enters after this waits until the library ends.
   void close() {
-    MutexLock lock(mutex_);
+    UserLock lock(mutex_);
     source_ = nullptr;
   }
 
   void set_available(size_t n) {
-    MutexLock lock(mutex_);
+    UserLock lock(mutex_);
     value_ = static_cast<long>(n);
   }
 
@@ -43,7 +43,7 @@ class ResourceLine {
  private:
   void unlink(ResourceConditional* conditional) WF_REQUIRES(mutex_);
 
-  Mutex mutex_;
+  UserMutex mutex_;
   ResourceSource* source_ WF_GUARDED_BY(mutex_);
   // The number of free resources. A negative value is the number of conditionals that wait.
   long value_ WF_GUARDED_BY(mutex_) = 0;
@@ -80,7 +80,7 @@ class ResourceConditional final : public WFConditional {
 };
 
 void ResourceLine::enter(ResourceConditional* conditional) {
-  MutexLock lock(mutex_);
+  UserLock lock(mutex_);
   const bool has_one = value_ > 0 && source_;
   value_--;
   if (has_one) {
@@ -102,7 +102,7 @@ void ResourceLine::unlink(ResourceConditional* conditional) {
 }
 
 void ResourceLine::leave(ResourceConditional* conditional) {
-  MutexLock lock(mutex_);
+  UserLock lock(mutex_);
   if (conditional->waits_) {
     unlink(conditional);
   }
@@ -112,7 +112,7 @@ void ResourceLine::post(void* resource) {
   ResourceConditional* ends = nullptr;
   bool taken = false;
   {
-    MutexLock lock(mutex_);
+    UserLock lock(mutex_);
     while (!taken && first_) {
       ResourceConditional* next = first_;
       unlink(next);

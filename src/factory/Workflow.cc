@@ -1,40 +1,12 @@
 #include "workflow/Workflow.h"
 
 #include "factory/SeriesScope.h"
-#include "util/VirtualScheduler.h"
+#include "util/Mutex.h"
 #include "workflow/WFTask.h"
 
 using workflow::DeadlineScope;
+using workflow::NativeLock;
 using workflow::SeriesScope;
-
-namespace {
-
-// Locks the mutex of a series: a std::mutex, because the public header holds it, that a simulation
-// can schedule like the library's own.
-class SeriesLock {
- public:
-  explicit SeriesLock(std::mutex& mutex) : mutex_(mutex) {
-    if (auto* scheduler = workflow::VirtualScheduler::current()) {
-      scheduler->lock(&mutex_);
-    } else {
-      mutex_.lock();
-    }
-  }
-  ~SeriesLock() {
-    if (auto* scheduler = workflow::VirtualScheduler::current()) {
-      scheduler->unlock(&mutex_);
-    } else {
-      mutex_.unlock();
-    }
-  }
-  SeriesLock(const SeriesLock&) = delete;
-  SeriesLock& operator=(const SeriesLock&) = delete;
-
- private:
-  std::mutex& mutex_;
-};
-
-}  // namespace
 
 SeriesWork* Workflow::create_series_work(SubTask* first, series_callback_t callback) {
   return new SeriesWork(first, std::move(callback));
@@ -109,7 +81,7 @@ SubTask* SeriesWork::take_first() {
 void SeriesWork::push_back(SubTask* task) {
   assert(!series_of(task));
   task->set_pointer(this);
-  SeriesLock lock(mutex_);
+  NativeLock lock(mutex_);
   queue_.push_back(task);
   queued_.store(true, std::memory_order_release);
 }
@@ -117,7 +89,7 @@ void SeriesWork::push_back(SubTask* task) {
 void SeriesWork::push_front(SubTask* task) {
   assert(!series_of(task));
   task->set_pointer(this);
-  SeriesLock lock(mutex_);
+  NativeLock lock(mutex_);
   queue_.push_front(task);
   queued_.store(true, std::memory_order_release);
 }
@@ -125,7 +97,7 @@ void SeriesWork::push_front(SubTask* task) {
 void SeriesWork::push_front_both(SubTask* task, SubTask* waiting) {
   assert(!series_of(task));
   task->set_pointer(this);
-  SeriesLock lock(mutex_);
+  NativeLock lock(mutex_);
   queue_.push_front(waiting);
   queue_.push_front(task);
   queued_.store(true, std::memory_order_release);
@@ -135,7 +107,7 @@ void SeriesWork::push_first(SubTask* task) {
   assert(first_ && !series_of(task));
   task->set_pointer(this);
   SubTask* second = std::exchange(first_, task);
-  SeriesLock lock(mutex_);
+  NativeLock lock(mutex_);
   queue_.push_front(second);
   queued_.store(true, std::memory_order_release);
 }
@@ -143,7 +115,7 @@ void SeriesWork::push_first(SubTask* task) {
 SubTask* SeriesWork::take_next() {
   workflow::schedule_point();
   if (!queued_.load(std::memory_order_acquire)) return std::exchange(last_, nullptr);
-  SeriesLock lock(mutex_);
+  NativeLock lock(mutex_);
   SubTask* next = static_cast<SubTask*>(queue_.pop_front());
   queued_.store(!queue_.empty(), std::memory_order_relaxed);
   return next;

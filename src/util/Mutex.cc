@@ -1,5 +1,7 @@
 #include "util/Mutex.h"
 
+#include "util/Futex.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -19,16 +21,35 @@ void relax() {
 #endif
 }
 
-}  // namespace
-
-void lock_contended(std::mutex& mutex) {
+// Returns whether it has locked the mutex.
+template <class MUTEX>
+bool try_for_a_while(MUTEX& mutex) {
   for (int attempt = 0; attempt < kAttempts; attempt++) {
     for (int i = 0; i < 1 << attempt; i++) {
       relax();
     }
-    if (mutex.try_lock()) return;
+    if (mutex.try_lock()) return true;
   }
-  mutex.lock();
+  return false;
+}
+
+}  // namespace
+
+void lock_contended(std::mutex& mutex) {
+  if (!try_for_a_while(mutex)) {
+    mutex.lock();
+  }
+}
+
+void FutexMutex::lock_contended() {
+  if (try_for_a_while(*this)) return;
+  while (word_.exchange(kContended, std::memory_order_acquire) != kFree) {
+    futex_wait(word_, kContended, kNever);
+  }
+}
+
+void FutexMutex::wake_one() {
+  futex_wake_one(&word_);
 }
 
 }  // namespace workflow

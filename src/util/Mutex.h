@@ -1,19 +1,21 @@
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 
+#include "util/NativeCondition.h"
 #include "util/ThreadAnnotations.h"
 #include "util/Time.h"
 #include "util/VirtualScheduler.h"
+#include "workflow/detail/FutexMutex.h"
 
 namespace workflow {
 
-// Locks a mutex that no simulation schedules. Before the thread sleeps it tries to lock for about
-// as long as the library's critical sections last: to sleep and to be woken takes longer than that.
-// A thread that was woken would often find that another one, which locks in a loop, was faster.
+// Locks a mutex that no simulation schedules. Before the thread sleeps it tries for a while, see
+// FutexMutex::lock().
+inline void lock_spinning(FutexMutex& mutex) {
+  mutex.lock();
+}
 void lock_contended(std::mutex& mutex);
 inline void lock_spinning(std::mutex& mutex) {
   if (!mutex.try_lock()) [[unlikely]] {
@@ -22,17 +24,18 @@ inline void lock_spinning(std::mutex& mutex) {
 }
 
 // A mutex whose use the compiler checks and a simulation can schedule. Not recursive.
-class WF_CAPABILITY("mutex") Mutex {
+template <class NATIVE>
+class WF_CAPABILITY("mutex") BasicMutex {
  public:
-  Mutex() = default;
-  Mutex(const Mutex&) = delete;
-  Mutex& operator=(const Mutex&) = delete;
+  BasicMutex() = default;
+  BasicMutex(const BasicMutex&) = delete;
+  BasicMutex& operator=(const BasicMutex&) = delete;
 
   void lock() WF_ACQUIRE() {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->lock(this);
     } else {
-      lock_spinning(mutex_);
+      lock_spinning(native_);
     }
   }
 
@@ -40,36 +43,41 @@ class WF_CAPABILITY("mutex") Mutex {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       return scheduler->try_lock(this);
     }
-    return mutex_.try_lock();
+    return native_.try_lock();
   }
 
   void unlock() WF_RELEASE() {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->unlock(this);
     } else {
-      mutex_.unlock();
+      native_.unlock();
     }
   }
 
-  // For interfaces that let users lock the mutex too. A simulation does not see such a lock.
-  std::mutex& native() { return mutex_; }
+  // A simulation does not see what is done to this one.
+  NATIVE& native() { return native_; }
 
  private:
-  friend class CondVar;
-  std::mutex mutex_;
+  NATIVE native_;
 };
 
+// The library's own locks.
+using Mutex = BasicMutex<NativeMutex>;
+// For interfaces that let users lock the mutex too.
+using UserMutex = BasicMutex<std::mutex>;
+
 // Holds a mutex for the lifetime of a scope. The mutex may be unlocked and locked again in between.
-class WF_SCOPED_CAPABILITY MutexLock {
+template <class MUTEX>
+class WF_SCOPED_CAPABILITY BasicLock {
  public:
-  explicit MutexLock(Mutex& mutex) WF_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
-  ~MutexLock() WF_RELEASE() {
+  explicit BasicLock(MUTEX& mutex) WF_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~BasicLock() WF_RELEASE() {
     if (held_) {
       mutex_.unlock();
     }
   }
-  MutexLock(const MutexLock&) = delete;
-  MutexLock& operator=(const MutexLock&) = delete;
+  BasicLock(const BasicLock&) = delete;
+  BasicLock& operator=(const BasicLock&) = delete;
 
   void unlock() WF_RELEASE() {
     mutex_.unlock();
@@ -81,8 +89,35 @@ class WF_SCOPED_CAPABILITY MutexLock {
   }
 
  private:
-  Mutex& mutex_;
+  MUTEX& mutex_;
   bool held_ = true;
+};
+using MutexLock = BasicLock<Mutex>;
+using UserLock = BasicLock<UserMutex>;
+
+// Locks and unlocks the mutex of a public header, which is no Mutex, so that a simulation can
+// schedule it all the same.
+class NativeLock {
+ public:
+  explicit NativeLock(NativeMutex& mutex) : mutex_(mutex) {
+    if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
+      scheduler->lock(&mutex_);
+    } else {
+      lock_spinning(mutex_);
+    }
+  }
+  ~NativeLock() {
+    if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
+      scheduler->unlock(&mutex_);
+    } else {
+      mutex_.unlock();
+    }
+  }
+  NativeLock(const NativeLock&) = delete;
+  NativeLock& operator=(const NativeLock&) = delete;
+
+ private:
+  NativeMutex& mutex_;
 };
 
 // Waits may wake spuriously: callers loop on their condition.
@@ -95,11 +130,9 @@ class CondVar {
   void wait(Mutex& mutex) WF_REQUIRES(mutex) {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->wait(this, &mutex, kNever);
-      return;
+    } else {
+      native_.wait(mutex.native());
     }
-    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    condition_.wait(lock);
-    lock.release();
   }
 
   // `deadline_ns` is on CLOCK_MONOTONIC (virtual time in a simulation); kNever waits for ever.
@@ -108,22 +141,14 @@ class CondVar {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       return scheduler->wait(this, &mutex, deadline_ns);
     }
-    if (deadline_ns == kNever) {
-      wait(mutex);
-      return true;
-    }
-    const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
-    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    const std::cv_status status = condition_.wait_until(lock, deadline);
-    lock.release();
-    return status == std::cv_status::no_timeout;
+    return native_.wait_until(mutex.native(), deadline_ns);
   }
 
   void notify_one() {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->notify(this, false);
     } else {
-      condition_.notify_one();
+      native_.notify_one();
     }
   }
 
@@ -131,12 +156,12 @@ class CondVar {
     if (VirtualScheduler* scheduler = VirtualScheduler::current()) [[unlikely]] {
       scheduler->notify(this, true);
     } else {
-      condition_.notify_all();
+      native_.notify_all();
     }
   }
 
  private:
-  std::condition_variable condition_;
+  NativeCondition native_;
 };
 
 }  // namespace workflow

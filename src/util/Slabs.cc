@@ -66,7 +66,7 @@ Slabs::Block* Slabs::take_from(Slab* slab) {
   return block;
 }
 
-std::unique_lock<std::mutex> Slabs::lock() const {
+std::unique_lock<NativeMutex> Slabs::lock() const {
   lock_spinning(mutex_);
   return {mutex_, std::adopt_lock};
 }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <mutex>
 
+#include "workflow/detail/FutexMutex.h"
+
 namespace workflow {
 
 // Blocks of one size, cut out of slabs. For small objects of which there may be a million now and
@@ -67,12 +69,12 @@ class Slabs {
   static void unlink(Slab*& first, Slab* slab);
   Block* take_from(Slab* slab);
   void give_one(Block* block);
-  std::unique_lock<std::mutex> lock() const;
+  std::unique_lock<NativeMutex> lock() const;
   // Removes and returns an empty slab that is not to be kept; null if there is none.
   Slab* take_unneeded();
 
   const size_t size_;
-  mutable std::mutex mutex_;  // guards all members below, and the slabs
+  mutable NativeMutex mutex_;  // guards all members below, and the slabs
   Slab* partial_ = nullptr;
   Slab* empty_ = nullptr;
   size_t empty_count_ = 0;

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace workflow {
+
+// futex(2) for the threads of this process.
+
+// Sleeps as long as `word` has this value, until somebody wakes the thread or CLOCK_MONOTONIC has
+// come to `deadline_ns`; kNever means no deadline. May also return without a reason. Returns false
+// only if the deadline has passed.
+bool futex_wait(const std::atomic<uint32_t>& word, uint32_t value, int64_t deadline_ns);
+
+// Wake one thread, or all, that sleep at this address. Nothing need be there any more.
+void futex_wake_one(const std::atomic<uint32_t>* word);
+void futex_wake_all(const std::atomic<uint32_t>* word);
+
+}  // namespace workflow

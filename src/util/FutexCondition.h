@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "workflow/detail/FutexMutex.h"
+
+namespace workflow {
+
+// A condition variable for a FutexMutex.
+//
+// Thread-safe. Waits may end without a reason. Whoever notifies has changed what the waiters look
+// at while holding the mutex that they wait with, and may have unlocked it since. The condition
+// must not be destroyed before the last wait and the last notify have returned.
+//
+// Invariants.
+// 1. A waiter counts itself and reads `sequence_` while it holds the mutex. So whoever changes
+//    something after it has looked, and then notifies, finds it counted.
+// 2. A thread that finds waiters changes `sequence_` before it wakes one. So a waiter that does not
+//    sleep yet will not sleep: the value that it has read is out of date.
+class FutexCondition {
+ public:
+  constexpr FutexCondition() = default;
+  FutexCondition(const FutexCondition&) = delete;
+  FutexCondition& operator=(const FutexCondition&) = delete;
+
+  void wait(FutexMutex& mutex);
+  // `deadline_ns` is on CLOCK_MONOTONIC. Returns false if it has passed.
+  bool wait_until(FutexMutex& mutex, int64_t deadline_ns);
+  void notify_one();
+  void notify_all();
+
+ private:
+  // Both are relaxed: the mutex orders them. What a notifying thread reads of `waiters_` is no
+  // older than what was there when it held the mutex, and futex(2) compares `sequence_` under a
+  // lock of its own, which the thread that wakes takes after it has changed the value.
+  std::atomic<uint32_t> sequence_{0};
+  std::atomic<uint32_t> waiters_{0};
+};
+
+}  // namespace workflow
