@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "store/StoreKit.h"
 #include "support/Certificates.h"
 #include "support/Eventually.h"
+#include "support/FakeRedis.h"
 #include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 #include "workflow/WFGlobal.h"
@@ -125,6 +127,34 @@ TEST(RedisStoreReceipts, ALogThatLostWhatWasSyncedIsNoticed) {
   EXPECT_FALSE(failure.in_doubt);
   // Whoever opens it anew accepts what is there.
   EXPECT_EQ(names(*open_backend(url_of(server), 2)).size(), 10U);
+}
+
+// A kill may end the log within a transaction. Redis 7.0 would go on behind that part by itself,
+// and carry it out after the next start. With aof-load-truncated set to "no" it is removed before.
+TEST(RedisStoreReceipts, HalfATransactionAtTheEndOfTheLogIsNeverCarriedOut) {
+  RedisServer server(durable());
+  const auto backend = open_backend(url_of(server, "&namespace=app&shards=1"));
+  const std::string timers = "{app:0}:timers";
+  const uint64_t first = ask(*backend, timer("first", kNeverUs), 1).timer;
+  std::string number = std::to_string(first);
+  number.insert(0, 19 - number.size(), '0');
+  ASSERT_EQ(run(server.url(), {"HEXISTS", timers, number}).text, "1");
+  server.signal(SIGKILL);
+  server.stop();
+  const auto bulk = [](const std::string& text) { return redis_test::bulk(text); };
+  std::ofstream(log_of(server), std::ios::app)
+      << "*1\r\n"
+      << bulk("MULTI") << "*3\r\n"
+      << bulk("HDEL") << bulk(timers) << bulk(number) << "*1\r\n$4\r\nEX";
+  for (uint64_t i = 2; i <= 3; i++) {
+    server.start();
+    ASSERT_TRUE(store_test::reopens(*backend));
+    ask(*backend, timer("more", kNeverUs), i);
+    EXPECT_EQ(run(server.url(), {"HEXISTS", timers, number}).text, "1");
+    EXPECT_EQ(names(*backend).size(), i);
+    server.signal(SIGKILL);
+    server.stop();
+  }
 }
 
 TEST(RedisStoreReceipts, ALogThatIsSyncedEverySecondMayLoseItsEnd) {
