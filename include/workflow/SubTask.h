@@ -193,6 +193,10 @@ class SubTask : public workflow::Runnable {
   //                          follows such a task. The series was made for its branch, but done() of
   //                          the task need not know that
   // With kWaited, kBorrows says that the other task is a coroutine. Elsewhere the series knows.
+  //
+  // Loads acquire and changes release, because own_series() may publish a series here on any
+  // thread. All other changes are made by the one thread that has the task. The only relaxed one is
+  // followed by a release store of the same thread.
   mutable std::atomic<uintptr_t> owner_{0};
 };
 
@@ -243,5 +247,8 @@ class ParallelTask : public SubTask {
   friend class SeriesWork;
   friend class SubTask;
 
+  // The branches that have not ended, and dispatch_branches() while it runs. Decrements are
+  // acq_rel, so the last one sees what all branches did. The first store is relaxed: each dispatch
+  // of a branch comes after it.
   std::atomic<size_t> remaining_{0};
 };

@@ -63,7 +63,9 @@ class WFGraphNode : private SeriesWork {
   WFGraphTask *const graph_;
   const size_t index_;       // in the order of creation
   Arrow *arrows_ = nullptr;  // to the nodes that depend on this one
-  // How many nodes this one still waits for.
+  // How many nodes this one still waits for. Relaxed until the dispatch, which publishes it. Then
+  // decrements are acq_rel, and a load that may stand for the last one acquires: that thread sees
+  // what all those nodes did.
   std::atomic<size_t> pending_{0};
   // Used while looking for cycles: how many nodes this one still waits for, and the next node in
   // the list of those that wait for none.
@@ -118,6 +120,6 @@ class WFGraphTask : public workflow::TaskWithCallback<WFGraphTask, WFGenericTask
   // there can be no circle.
   bool in_order_ = true;
   // The number of nodes on which no other node depends and that are not done yet, plus one for
-  // dispatch() itself. When it reaches 0, all nodes are done.
+  // dispatch() itself. When it reaches 0, all nodes are done. Ordered as ParallelTask's.
   std::atomic<size_t> remaining_{0};
 };

@@ -105,7 +105,7 @@ class WFRedisSubscribeTask final
   std::optional<extract_t> next_extract_;  // replaces extract_ before the next call
   extract_t extract_;
   bool delivering_ = false;
-  std::atomic<bool> one_has_let_go_{false};
+  std::atomic<bool> one_has_let_go_{false};  // acq_rel: the second user sees what the first did
 };
 
 // Creates subscriptions to one server. Tasks do not need the subscriber once they are created. Not

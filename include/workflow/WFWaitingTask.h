@@ -49,7 +49,7 @@ class WFCounterTask : public workflow::TaskWithCallback<WFCounterTask, workflow:
 
   SubTask *done() override { return call_back(this, callback_); }
 
-  std::atomic<unsigned int> remaining_;
+  std::atomic<unsigned int> remaining_;  // acq_rel: the last count() sees what all others did
 };
 
 // Ends when a message was sent to it. Only the first message counts. It is stored in the mailbox:
@@ -107,6 +107,7 @@ class WFSelectorTask : public workflow::TaskWithCallback<WFSelectorTask, workflo
   // more.
   void unref();
 
+  // Acq_rel: the last candidate, which may free the selector, sees what all others did.
   std::atomic<size_t> candidates_left_;
   workflow::RefCount users_;  // the task is one user, all its candidates together are another
 };

@@ -153,10 +153,14 @@ class SeriesWork {
   // itself at its end.
   bool deletes_itself_ = false;
   bool borrows_ = false;  // a coroutine waits for what contains this; constant once this runs
+  // Both only become true. Release and acquire: whoever reads true sees what the thread that
+  // cancelled, or the tasks of the series, did before.
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
   // Whether queue_ holds something. Written with mutex_ held. A pop() that reads false does not
-  // take the mutex: a thread that pushes a task ensures that the series does not end before.
+  // take the mutex: a thread that pushes a task ensures that the series does not end before. So the
+  // push happens before the pop() that must see it, and no order of this word is needed for that.
+  // mutex_ publishes the tasks.
   std::atomic<bool> queued_{false};
   workflow::RunnableList queue_;  // guarded by mutex_
   workflow::NativeMutex mutex_;

@@ -112,6 +112,9 @@ class CancelScope {
 
   // The registrations of one kind. Guarded by mutex_, but the reason may be read without it.
   struct List {
+    // Stored with release under mutex_. A reader without mutex_ acquires, so it sees what the
+    // canceller did before. If it still reads 0, that is only a hint: enter() looks again under
+    // mutex_, which orders the relaxed loads.
     std::atomic<int> reason{0};
     CancelRegistration* first = nullptr;
     CancelRegistration* last = nullptr;

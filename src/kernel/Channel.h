@@ -137,10 +137,16 @@ class Channel : public IoHandler, public TimerNode, protected Runnable {
   ssize_t write_some(struct iovec* vectors, int count) WF_REQUIRES(mutex_);
 
   RefCount references_;
-  std::atomic<bool> asked_{false};  // the poller has this object in its inbox
+  // The poller has this object in its inbox. Exchanged by ask_poller(), which releases even if it
+  // finds the word set, and by run_queued(), which acquires. So on_ready() sees what each thread
+  // did that has asked for it. The only store, when the poller has stopped, publishes nothing.
+  std::atomic<bool> asked_{false};
+  // Becomes true once. Release and acquire: whoever reads true comes after the event. A
+  // connection that reads false misses nothing, because on_ready() follows.
   std::atomic<bool> peer_closed_{false};
   // How many bytes may still be written (invariant 3). Reduced under mutex_, reset by the poller's
   // thread without it. If a reset is lost to a reduction, the rest only waits for the next.
+  // Relaxed: it is only a bound and publishes nothing.
   std::atomic<size_t> round_bytes_{kRoundBytes};
   bool spent_ WF_GUARDED_BY(mutex_) = false;  // the next run_queued() reports EPOLLOUT
   bool is_bounded_ WF_GUARDED_BY(mutex_) = true;

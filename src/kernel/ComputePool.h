@@ -40,9 +40,12 @@ class ComputeQueue : public std::enable_shared_from_this<ComputeQueue> {
   bool belongs_to(const ComputePool* pool);
 
   // Threads that post read these, so they have a line of the cache to themselves.
-  const bool own_ = false;                         // created by a pool
-  const uint32_t number_ = 0;                      // among those of its pool
-  std::atomic<const ComputePool*> pool_{nullptr};  // the pool it belongs to, if any
+  const bool own_ = false;     // created by a pool
+  const uint32_t number_ = 0;  // among those of its pool
+  // The pool it belongs to, if any. Of a queue that a pool has created it never changes, so a post
+  // reads it relaxed. Any other queue passes from one pool to the next, whose mutexes differ:
+  // next() releases it when the queue is empty, and belongs_to() acquires it.
+  std::atomic<const ComputePool*> pool_{nullptr};
   // Changed only under the mutex of that pool. Seq_cst, for invariant 2: a thread that posts pushes
   // an item and then reads this word, and a thread that takes the queue off the list clears this
   // word and then looks into the intake. In the single order of these four operations one of the
@@ -105,6 +108,8 @@ class ComputePool final : public WorkerPool {
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>{}(name); }
   };
   alignas(64) const uint64_t number_;  // no other pool of the process has the same
+  // Becomes true once. Release and acquire: an item that does not begin comes after abandon().
+  // An item that reads false counts as one that had begun before.
   std::atomic<bool> abandoned_{false};
   alignas(64) Mutex names_mutex_;
   std::unordered_map<std::string, std::unique_ptr<ComputeQueue>, NameHash, std::equal_to<>> names_

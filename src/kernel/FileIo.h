@@ -73,7 +73,9 @@ class FileIo {
   const Options options_;
   FileThreads threads_;
   Mutex mutex_;
-  std::atomic<bool> chosen_{false};  // set under mutex_; then ring_ no longer changes
+  // Set under mutex_; then ring_ no longer changes. The store releases and loads without mutex_
+  // acquire, so whoever reads true may use ring_.
+  std::atomic<bool> chosen_{false};
   std::unique_ptr<FileRing> ring_;
   bool refusing_ WF_GUARDED_BY(mutex_) = false;
 };

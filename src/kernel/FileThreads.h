@@ -58,8 +58,10 @@ class FileThreads final : public WorkerPool {
   void execute(FileOperation* operation);
 
   HandlerPool& handlers_;
-  Mutex starting_;                    // taken before mutex_
-  std::atomic<bool> started_{false};  // changed under starting_
+  Mutex starting_;  // taken before mutex_
+  // Changed under starting_. The store releases and the load without starting_ acquires, so whoever
+  // reads true comes after start().
+  std::atomic<bool> started_{false};
   bool stopped_ WF_GUARDED_BY(starting_) = false;
   FileQueue queue_ WF_GUARDED_BY(mutex_);
   FileQueue begun_ WF_GUARDED_BY(mutex_);

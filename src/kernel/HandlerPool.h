@@ -73,6 +73,7 @@ class HandlerPool final : public WorkerPool {
   // intake orders these. Other threads only compare the address with that of their own items.
   std::atomic<const Runnable*> watched_{nullptr};
   std::atomic<int64_t> watched_since_ns_{0};
+  // Relaxed: a maximum that publishes nothing.
   static inline std::atomic<int64_t> longest_wait_ns_{0};
 };
 

@@ -131,7 +131,16 @@ class LeaderThreads {
   LeaderWatch* const watch_;
   const std::function<void()> lead_;
 
+  // The leader stores each odd value with release, and the thread that replaces it acquires. So
+  // that thread sees all that the leader has done. The first odd value of a turn, and the load in
+  // callback_epoch(), are seq_cst for the reason given at LeaderWatch::awake_. The other loads are
+  // relaxed: the leader has stored the even value itself, and it reads an odd one under
+  // rest_mutex_, which the thread that replaces it holds too. The exchange that ends a turn needs
+  // no order.
   std::atomic<uint64_t> word_{0};
+  // Relaxed. A leader stores both before its first odd value. Other threads use them only after
+  // they have acquired an odd value in callback_epoch(). So they see those of that leader, or of a
+  // later one.
   std::atomic<pid_t> thread_id_{0};
   std::atomic<clockid_t> cpu_clock_{CLOCK_THREAD_CPUTIME_ID};
 

@@ -56,6 +56,11 @@ class LeaderWatch {
   std::vector<Post> posts_;  // constant after start(), except `seen` and `cpu_ns`, which only
                              // thread_ uses
   Thread thread_;
+  // False: a leader that becomes absent must wake the watch. Seq_cst, because a leader makes its
+  // LeaderThreads::word_ odd and then reads this word, and run() clears this word and then looks at
+  // each leader's. In the single order of these four operations one of the two reads comes after
+  // both writes, so no absent leader is overlooked. The other accesses need no order of their own:
+  // mutex_ orders wake() and run().
   std::atomic<bool> awake_{false};
   Mutex mutex_;
   CondVar changed_;

@@ -67,6 +67,8 @@ class ManualClock final : public Clock, private WorkerPool::Source {
   // Which runtime's handler threads may move time, and how far; null outside advance().
   Runtime* advancing_ WF_GUARDED_BY(stepping_) = nullptr;
   int64_t target_ns_ WF_GUARDED_BY(stepping_) = 0;
+  // The next three are stored with release under stepping_, which orders the relaxed loads there,
+  // and read with acquire. So whoever reads a time sees what was done before a clock reached it.
   std::atomic<int64_t> now_ns_{0};
   // How far these clocks are ahead of the monotonic one.
   std::atomic<int64_t> boottime_ahead_ns_{0};

@@ -134,6 +134,8 @@ class EpollMultiplexer final : public Multiplexer {
   UniqueFd timer_;
   UniqueFd wake_;
   UniqueFd clock_watch_;  // once watch_clocks() was called
+  // Exchanged only. wake() releases, whether it finds the word set or not, and wait() acquires what
+  // all of them have left there.
   std::atomic<bool> wake_pending_{false};
 };
 

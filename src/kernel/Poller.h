@@ -131,6 +131,8 @@ class Poller {
   PollerTimers timers_;
   LeaderThreads threads_;
 
+  // Relaxed: it publishes nothing. The thread that moves a manual clock reads it after the pools
+  // were quiet, and their locks order what callbacks have added before.
   std::atomic<int> descriptors_{0};
 
   mutable Mutex inbox_mutex_;

@@ -24,7 +24,9 @@ Runtime::Options& process_options() {
   return options;
 }
 
-// The clock installed for the process's runtime; once that has started, its clock.
+// The clock installed for the process's runtime; once that has started, its clock. The first of
+// install_clock() and the start to exchange it decides. It publishes the clock, for which release
+// and acquire would do: nothing relates it to another word, and seq_cst is only the default.
 std::atomic<Clock*>& process_clock() {
   static constinit std::atomic<Clock*> clock{nullptr};
   return clock;
@@ -47,6 +49,8 @@ int poller_threads_of(const Runtime::Options& options) {
   return options.poller_threads > 0 ? options.poller_threads : std::min(processors(), kMax);
 }
 
+// Relaxed. Only a child of fork(2) changes it, while it has one thread. Its other threads are
+// started later.
 std::atomic<int> forks{0};
 
 // Stopped at exit but never destroyed: static objects that outlive it may still start tasks,
@@ -105,6 +109,7 @@ class ProcessRuntime {
 
   alignas(Runtime) unsigned char storage_[sizeof(Runtime)];
   Clock* clock_ = nullptr;  // if one was installed
+  // A store releases and the loads without making_ acquire: this publishes the runtime.
   static inline constinit std::atomic<Runtime*> runtime_{nullptr};
   static inline Mutex* making_ = nullptr;  // in a child
 };
@@ -158,6 +163,7 @@ Runtime::~Runtime() {
 }
 
 size_t Runtime::claim_part_slot() {
+  // Relaxed: the numbers need only be different.
   static std::atomic<size_t> claimed{0};
   const size_t slot = claimed.fetch_add(1, std::memory_order_relaxed);
   if (slot >= kMaxParts) {

@@ -163,10 +163,16 @@ class Runtime {
   ComputePool compute_;
   FileIo files_;
   std::vector<std::unique_ptr<Poller>> pollers_;
+  // The exchange that adds a part releases, and the load in part() acquires: this publishes the
+  // part. The exchange is seq_cst, as all accesses of waits_ended_ and the loads in end_waits()
+  // are. A thread that adds a part asks waits_ended() afterwards, and end_waits() sets waits_ended_
+  // and then looks for the part. In the single order of these four operations one of the two reads
+  // comes after both writes. If end_waits() finds the part, the part's own lock decides.
   std::array<std::atomic<RuntimePart*>, kMaxParts> parts_{};
+  // Release and acquire: whoever reads true comes after the calls of refuse_new_work().
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> waits_ended_{false};
-  std::atomic<uint32_t> next_slot_{0};
+  std::atomic<bool> waits_ended_{false};  // orders: see parts_
+  std::atomic<uint32_t> next_slot_{0};    // relaxed: it only spreads the threads
   Mutex services_mutex_;
   CondVar call_ended_;
   std::vector<Service*> services_ WF_GUARDED_BY(services_mutex_);

@@ -57,7 +57,10 @@ class TimerNode : public TimerQueueNode {
  private:
   friend class PollerTimers;
   // The small members come first because they fit behind the index of TimerQueueNode.
-  // Set by both start and cancel: the first to exchange it to true decides (rule 3).
+  // Set by both start and cancel: the first to exchange it to true decides (rule 3). The exchanges
+  // are acq_rel, so the second sees what the first did before: a canceller sees timers_. A reader
+  // that acquires true from a start also sees started() in due_. The one relaxed load has the lock
+  // of PollerTimers, under which each start inserts its node.
   std::atomic<bool> flag_{false};
   // Guarded by the PollerTimers lock: what has ended the node. If the node was not queued then, its
   // coming start, or restart, is refused.
@@ -68,7 +71,8 @@ class TimerNode : public TimerQueueNode {
   const bool periodic_ : 1;
   const ClockId clock_ : 7;  // selects the queue
   // Changed by both start and move: start exchanges it to started(), after setting timers_ (rule
-  // 10).
+  // 10). That exchange releases, and whoever looks for started() acquires, so it sees timers_. Any
+  // other value publishes nothing. So due() and the store before a start may be relaxed.
   std::atomic<TimerDue> due_;
   // Guarded by the PollerTimers lock while the node is queued. The queue may hold an earlier
   // deadline if the node was moved to a later one since.

@@ -59,6 +59,7 @@ TlsContext new_server_tls_context() {
   if (context) {
     // Sessions can be resumed only with the context that created them, because one host may require
     // of its clients what another does not (SSL_CTX_set_session_id_context(3)).
+    // Seq_cst is only the default: the numbers need only be different.
     static std::atomic<uint64_t> made{0};
     const uint64_t id = ++made;
     SSL_CTX_set_session_id_context(context.get(), reinterpret_cast<const unsigned char*>(&id),

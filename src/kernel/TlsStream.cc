@@ -69,6 +69,8 @@ int bio_create(BIO* bio) {
 
 // Lives for ever: connections may outlive static objects.
 BIO_METHOD* bio_method() {
+  // The exchange releases what was set in the method. The load, and an exchange that fails, acquire
+  // it.
   static std::atomic<BIO_METHOD*> method{nullptr};
   BIO_METHOD* found = method.load(std::memory_order_acquire);
   if (found) return found;

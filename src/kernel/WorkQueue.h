@@ -96,7 +96,8 @@ class alignas(64) WorkQueue {
   static uint32_t first_of(uint64_t range) { return static_cast<uint32_t>(range >> 32); }
   static uint32_t end_of(uint64_t range) { return static_cast<uint32_t>(range); }
 
-  std::atomic<uint64_t> range_{0};  // `first` in the upper half, `end` in the lower half
+  // `first` in the upper half, `end` in the lower half. See "Memory order" above.
+  std::atomic<uint64_t> range_{0};
   std::array<Runnable*, kMax> slots_{};
 };
 

@@ -33,7 +33,8 @@ size_t offset_of(const void* memory) {
 
 // Addresses where there is probably room: that of the last piece that was given back, and that of
 // the lowest piece of all. A piece right below the lowest one joins its mapping. Without such a
-// hint the kernel would offer the same unaligned hole again and again.
+// hint the kernel would offer the same unaligned hole again and again. Relaxed: these are only
+// hints, and publish nothing. The kernel decides who gets the memory.
 std::atomic<char*> given{nullptr};
 std::atomic<char*> lowest{nullptr};
 

@@ -43,6 +43,7 @@ class Pages {
 #endif
 
   static inline constinit bool plain_ = false;
+  // Relaxed: a count that publishes nothing.
   static inline constinit std::atomic<size_t> count_{0};
 };
 

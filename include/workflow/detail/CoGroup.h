@@ -92,7 +92,10 @@ class CoGroup final : public TaskWithCallback<CoGroup, TaskBase<ParallelTask>> {
   const std::unique_ptr<Host> host_;
   const Ref<DeadlineScope> scope_;
   RunnableList firsts_;  // the branches, until dispatch()
+  // Rule 1. Decrements are acq_rel, so the last one sees what all parts did, end_ included. An
+  // increment publishes nothing: that of dispatch() is relaxed.
   std::atomic<size_t> parts_{1};
+  // Each exchange only chooses the branch that writes end_, which parts_ publishes.
   std::atomic<bool> failed_{false};
   std::atomic<bool> has_first_{false};
   CoGroupEnd end_;  // first and exception: written by the branch that has set the flag

@@ -121,6 +121,7 @@ class ParallelSortTask final : public TASK {
   // Written between rounds.
   size_t pieces_ = 0;
   size_t sorted_ = 0;  // the number of pieces in each sorted group of neighbours; 0: none yet
+  // Relaxed: end_round() reads them after all steps, ordered by ParallelTask::remaining_.
   std::atomic<bool> aborted_{false};
   std::atomic<int> failed_{0};
 };

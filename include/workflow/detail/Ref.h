@@ -57,6 +57,9 @@ class RefCount {
   bool none() const { return count_.load(std::memory_order_acquire) == 0; }
 
  private:
+  // add() is relaxed: its caller relies on another reference, so the count publishes nothing then.
+  // drop() releases what this thread did, and acquires what others did, for the last one. none()
+  // acquires, too.
   std::atomic<int> count_;
 };
 

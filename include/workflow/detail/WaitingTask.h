@@ -94,6 +94,9 @@ class WaitingTask : public WFGenericTask {
   bool leave_lists();
   void end_part(unsigned part, unsigned other);
 
+  // Changes are acq_rel and loads acquire. So the owner of the completion sees what the dispatch
+  // did before kStarted and what the sender brought before kPublished, and whoever frees the task
+  // sees what its other user did. One kStarted is relaxed: after kPublished nobody else looks.
   std::atomic<unsigned> parts_;
 
   // Guarded by the mutex of the list.
