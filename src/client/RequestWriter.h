@@ -84,7 +84,10 @@ class RequestWriter : public Channel, public protocol::MessageChannel {
   // errno.
   int send_behind(const void* bytes, size_t size) WF_REQUIRES(mutex_);
 
-  // The poller's thread parses a response, and will look at asked_to_send_ afterwards.
+  // The poller's thread parses a response, and will look at asked_to_send_ afterwards. Relaxed,
+  // because mutex_ orders it: a look that is too early for an ask_to_send() happens before the load
+  // there, and so does the `false` that was stored before the look. So if the load gives `true`,
+  // another look follows.
   std::atomic<bool> parsing_{false};
 
   Request request_ WF_GUARDED_BY(mutex_) = Request::kSent;

@@ -83,6 +83,8 @@ class OwnedPool final : public Service, public std::enable_shared_from_this<Owne
 
   ComputePool pool_;
   Runtime* runtime_ = nullptr;
+  // Release and acquire: all that the threads have done happens before end() reads true. The load
+  // in stop() may be relaxed: remove_service() waits for finish_work() before end() calls stop().
   std::atomic<bool> stopped_{false};  // set by finish_work(), or after remove_service()
   std::shared_ptr<OwnedPool> self_;   // set from end_elsewhere() until the threads have ended
 };

@@ -44,6 +44,9 @@ class NameQuotas {
     bool take(bool beyond);
 
     const std::string text;
+    // Relaxed: they publish nothing. Each change of `used` is one read-modify-write, so threads
+    // that hold the locks of different shards lose no count. A take() that overlaps a set_max() may
+    // go by either maximum.
     std::atomic<size_t> max;
     std::atomic<size_t> used{0};
   };

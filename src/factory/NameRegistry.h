@@ -177,7 +177,8 @@ class NameRegistry {
     mutable Mutex mutex;
     Cursors<NamedNode> visitors WF_GUARDED_BY(mutex);
     // How many threads wait for the mutex. Without this, one visit after the other could keep them
-    // waiting for ever.
+    // waiting for ever. Relaxed: it publishes nothing, and a value that is out of date costs one
+    // pause too many or too few.
     mutable std::atomic<int> waiting{0};
     NameTable table WF_GUARDED_BY(mutex);
     uint64_t next_number WF_GUARDED_BY(mutex) = 1;  // the least unused one

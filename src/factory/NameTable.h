@@ -134,6 +134,10 @@ class NameTable {
   void grow();
 
   // These come first, in one cache line, because each look-up reads them.
+  //
+  // Two are atomic, for prefetch() only. They are relaxed: the lock of the table's owner orders all
+  // other calls. prefetch() computes an address from them, which it does not access, so it may see
+  // an old value of either.
   std::atomic<size_t> bucket_count_{4};
   size_t size_ = 0;
   std::array<std::atomic<Bucket*>, kPieces> pieces_{};  // a piece stays once it exists

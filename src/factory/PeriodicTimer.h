@@ -66,6 +66,8 @@ class PeriodicTimer final : public NamedTimerTask {
   uint64_t missed_ = 0;
   uint64_t lost_ = 0;  // ticks left out for lack of memory
 
+  // A tick stores it while it uses the timer, and it is read after the last use was dropped. users_
+  // orders the two, so release and acquire are to spare.
   std::atomic<bool> ended_by_tick_{false};
   RefCount users_;
 };

@@ -29,6 +29,7 @@ class ScopeTask final : public WFScopeTask {
 
   void part_done();
 
+  // Acquire and release: the part that ends last sees what the other part has stored in the task.
   std::atomic<int> parts_left_{2};
 };
 

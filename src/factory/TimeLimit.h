@@ -71,7 +71,13 @@ class TimeLimit final : public TimerNode, public Runnable {
   Ref<DeadlineScope> scope_;
   // The outcome is claimed in kRefused, before the computation began, and in kClaimed, after it.
   enum class Stage { kQueued, kBegun, kRefused, kClaimed };
+  // Its changes are read-modify-writes, which have one order whatever their memory order, so one of
+  // those that claim comes first. It publishes nothing: what the claimant stores afterwards goes
+  // through the locks of the poller and of the scope, arrived_ or users_. So acquire and release
+  // are to spare here.
   std::atomic<Stage> stage_{Stage::kQueued};
+  // Acquire and release: the second thread that arrives sees the outcome that was stored before the
+  // first one arrived.
   std::atomic<bool> arrived_{false};
   RefCount users_{2};
 };

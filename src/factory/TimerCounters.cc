@@ -25,6 +25,7 @@ void raise(std::atomic<int64_t>& most, int64_t value) {
 constinit std::array<TimerCounters::Stripe, TimerCounters::kStripes> TimerCounters::stripes_;
 
 TimerCounters::Stripe& TimerCounters::stripe() {
+  // Relaxed: it publishes nothing, and only spreads the threads over the stripes.
   static std::atomic<size_t> threads{0};
   static thread_local Stripe& mine =
       stripes_[threads.fetch_add(1, std::memory_order_relaxed) % kStripes];

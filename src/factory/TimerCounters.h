@@ -40,6 +40,8 @@ class TimerCounters {
  private:
   static constexpr size_t kStripes = 16;
 
+  // All are relaxed: they are numbers for reports, and publish nothing. A snapshot that is taken
+  // while they change need not be consistent.
   struct alignas(64) Stripe {
     std::array<std::atomic<uint64_t>, kCounters> counts{};
     std::atomic<double> late_sum_ns{0};  // a double: a deadline in 1970 is late by 2e18

@@ -80,6 +80,7 @@ class TimerSlots {
   static Slot* slot_of(const WFTimerHandle& handle);
 
   Shard* const shards_;
+  // Relaxed: the number only spreads the timers over the shards, and no code follows the list.
   std::atomic<size_t> next_shard_{0};
   std::atomic<Shard*> simulated_{nullptr};  // lists the shards of simulations: for leak checkers
 };

@@ -103,7 +103,9 @@ class TimerTask : public WFTimerTask, public TimerNode {
   void end_with(int end_state, int end_error, RunnableList& finished);
 
   // The slot of the handles and the tag; null if there are none. Atomic, because a thread that
-  // lists timers may read it while it is being set.
+  // lists timers may read it while it is being set. Release and acquire publish the content of the
+  // slot. Null is stored relaxed: by then the timer has left its name and its ticks are over, so no
+  // other thread reads this.
   std::atomic<TimerSlots::Slot*> slot_{nullptr};
 };
 

@@ -36,6 +36,7 @@ class ProcessSettings {
  private:
   Mutex mutex_;
   std::list<WFGlobalSettings> all_ WF_GUARDED_BY(mutex_);
+  // Release and acquire publish the settings, which do not change any more: get() takes no lock.
   std::atomic<const WFGlobalSettings*> current_{&GLOBAL_SETTINGS_DEFAULT};
 };
 

@@ -166,6 +166,12 @@ class DatagramPort final : public Channel {
 
   ServerHost& host_;
   const int fd_;  // open until on_retired(), or end_with_runtime()
+  // shutting_down_ publishes nothing, so its acquire and release are to spare. After it was set,
+  // the poller is asked to look. Its thread sees the flag and then takes mutex_ to count the
+  // requests, so a request that ends later sees the flag under mutex_, too.
+  //
+  // under_way_ is relaxed: mutex_ orders its changes. Reports read it without mutex_, and may get
+  // an old number.
   std::atomic<bool> shutting_down_{false};
   std::atomic<size_t> under_way_{0};  // changed under mutex_
 

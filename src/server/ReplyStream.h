@@ -89,6 +89,8 @@ class ReplyStream {
   mutable Mutex mutex_;
   ServerPeer* peer_ WF_GUARDED_BY(mutex_);
   int error_ WF_GUARDED_BY(mutex_) = 0;  // why there is no peer
+  // Set before the scope is cancelled. The scope publishes its reason, so a task that ends for that
+  // reason sees this error, too. So acquire and release are to spare here.
   std::atomic<int> lost_error_{0};
   std::deque<WFStreamTask*> waiting_ WF_GUARDED_BY(mutex_);
 };

@@ -215,9 +215,16 @@ class ServerConnection final : public ReplyChannel {
 
   ServerHost& host_;
   WFConnection* const user_;
+  // After one of the first two was set, the poller is asked to look. Its thread sees the flag and
+  // then takes mutex_, so each thread that takes mutex_ later sees the flag, too. Release and
+  // acquire are needed for is_last_ only: they publish stopping_, which shut_down() sets first and
+  // read() reads last. is_lost_ is set under mutex_, and peer_closed() learns nothing else from it.
   std::atomic<bool> stopping_{false};  // the server stops
   std::atomic<bool> is_last_{false};   // takes no request after the current one
   std::atomic<bool> is_lost_{false};   // was closed before its exchange ended
+  // Relaxed: it publishes nothing. When a request begins, the poller's thread has taken mutex_
+  // since this was stored. The server reads it without mutex_ to choose which connection has to
+  // make room, and a value that is out of date costs no more than a worse choice.
   std::atomic<int64_t> idle_since_ns_{kNever};
 
   State state_ WF_GUARDED_BY(mutex_) = State::kReading;

@@ -129,6 +129,9 @@ class RedisPipeline::Link final : public ClientExchange,
   RedisPipeline& pipeline_;
   ClientTarget target_;
   protocol::RedisRequest ping_;
+  // Publishes nothing but itself, so acquire and release are to spare. The lock of SessionLocation
+  // orders it: a canceller stores it before it takes that lock to find the session, and a session
+  // reads it under that lock before it arrives anywhere.
   std::atomic<int> reason_{0};
   // Used by the thread that has the exchange.
   std::optional<RedisParser> parser_;

@@ -125,7 +125,9 @@ class RedisStoreBackend final : public StoreBackend {
   std::string full_script_sha_;
   Failure failure_;  // of the last execute()
   Failure why_closed_;
-  // The time of the store minus the monotonic clock.
+  // The time of the store minus the monotonic clock. Changed by the thread that uses the backend,
+  // and read by now_us() on any thread. It publishes nothing but itself, so relaxed would be enough
+  // where it is sequentially consistent by default.
   std::atomic<int64_t> offset_us_{0};
 };
 

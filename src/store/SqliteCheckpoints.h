@@ -69,6 +69,10 @@ class SqliteCheckpoints {
   bool asked_ WF_GUARDED_BY(wake_mutex_) = false;  // to copy
   bool asked_to_sync_ WF_GUARDED_BY(wake_mutex_) = false;
   bool stops_ WF_GUARDED_BY(wake_mutex_) = false;
+  // Both publish nothing but themselves, so relaxed would be enough where they are sequentially
+  // consistent by default. If copied_bytes_ is out of date, a copy comes sooner or later than it
+  // should. failed_ is changed under mutex_; a thread that finds it set joins the other one before
+  // it reads the error.
   std::atomic<int64_t> copied_bytes_{0};  // of the log, as of the last checkpoint
   std::atomic<bool> failed_{false};
 };

@@ -38,6 +38,10 @@ class SqliteNews {
   SqliteQueue& queue_;
   std::function<void()> changed_;
   Thread thread_;
+  // Accesses to these two and to the counter in the page are sequentially consistent by default. It
+  // would be enough that tell() releases when it raises the counter, and that the thread acquires
+  // when it reads the counter: what the thread has to see of these two is changed before the one,
+  // and is read after the other.
   std::atomic<bool> stops_{false};
   // How much of the counter in the page this object has added. Raised before the counter, so that
   // the rest is never taken for more than other processes have announced.

@@ -37,6 +37,14 @@ class SqliteQueue {
  public:
   struct Page {
     uint64_t magic;
+    // Processes share these words, which are lock-free. All accesses are sequentially consistent by
+    // default. Release when a word is changed and acquire when it is read would be enough:
+    // - `commits` is raised after a commit, and is read before the store is read.
+    // - `ticket` changes after a byte was locked, `turns` after one was unlocked. Both are read
+    //   before a look at a lock. The system orders the locks, and the waits of a futex.
+    // - `news`: see SqliteNews.
+    // - `failed_syncs` is set to 0 after all was copied into the file, unless it has changed since.
+    // - `identity` and `disk_is_full` publish nothing but themselves.
     std::atomic<uint64_t> identity;      // of the store; 0: not known
     std::atomic<int64_t> commits;        // of the store, at least
     std::atomic<uint64_t> ticket;        // the next one

@@ -38,6 +38,8 @@ class StoreCounters {
     }
 
    private:
+    // All counters of this file are relaxed: they are numbers for reports, and publish nothing. A
+    // snapshot that is taken while they change need not be consistent.
     std::array<std::atomic<uint64_t>, WFTimerStats::Lateness::kBuckets> buckets_{};
     std::atomic<double> sum_ns_{0};  // a double: a due time in 1970 is late by 2e18
     std::atomic<int64_t> max_ns_{0};

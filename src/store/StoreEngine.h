@@ -152,6 +152,7 @@ class StoreEngine final : public Service,
   const WFStoreOptions options_;
   const uint64_t session_;
   const bool looks_each_time_;  // because no alarm rings once a second
+  // Relaxed: it publishes nothing. Each id only has to get another number.
   std::atomic<uint64_t> next_number_{1};
   StoreCounters counters_;
   StoreRuns runs_;

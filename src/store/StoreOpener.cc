@@ -33,6 +33,7 @@ std::string default_owner() {
 }
 
 uint64_t new_session() {
+  // Relaxed: it publishes nothing. Each store only has to get another number.
   static std::atomic<uint64_t> simulated{0};
   if (VirtualScheduler::current()) {
     // Repeatable, and different from that of every other store of the simulation.

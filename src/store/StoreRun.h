@@ -88,6 +88,9 @@ class StoreRun {
   const std::shared_ptr<StoreHandler> handler;
   const WFScope scope;
 
+  // Both publish nothing but themselves, so acquire and release are to spare. lease_end_us is
+  // changed under the mutex of StoreRuns; a thread that reads it without that mutex may see the end
+  // before the last extension. The scope, which is cancelled afterwards, publishes `cancelled`.
   std::atomic<int64_t> lease_end_us;
   std::atomic<bool> cancelled{false};
   // Whether its handler was told that the lease is about to be lost. Guarded by the mutex of

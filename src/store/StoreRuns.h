@@ -118,6 +118,9 @@ class StoreRuns {
   int64_t next_warning_us_ WF_GUARDED_BY(mutex_) = kNeverUs;
   bool refuses_ WF_GUARDED_BY(mutex_) = false;
   bool left_places_ WF_GUARDED_BY(mutex_) = false;
+  // Relaxed would be enough for the changes, too, which are sequentially consistent by default.
+  // Runs begin and end under the engine's mutex, or on its thread before that says under the mutex
+  // that it is not busy any more. So StoreEngine::stop() does not miss the end of the last run.
   std::atomic<size_t> live_{0};  // changed while mutex_ is held
 };
 
