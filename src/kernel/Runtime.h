@@ -118,7 +118,7 @@ class Runtime {
   template <class T>
   T& part() {
     static const size_t slot = claim_part_slot();
-    RuntimePart* part = parts_[slot].load(std::memory_order_acquire);
+    RuntimePart* part = parts_[slot].load();
     return static_cast<T&>(part ? *part : add_part(slot, std::make_unique<T>()));
   }
 
@@ -163,11 +163,11 @@ class Runtime {
   ComputePool compute_;
   FileIo files_;
   std::vector<std::unique_ptr<Poller>> pollers_;
-  // The exchange that adds a part releases, and the load in part() acquires: this publishes the
-  // part. The exchange is seq_cst, as all accesses of waits_ended_ and the loads in end_waits()
-  // are. A thread that adds a part asks waits_ended() afterwards, and end_waits() sets waits_ended_
-  // and then looks for the part. In the single order of these four operations one of the two reads
-  // comes after both writes. If end_waits() finds the part, the part's own lock decides.
+  // The exchange that adds a part publishes it to the load in part(). All accesses are seq_cst, as
+  // are those of waits_ended_. A thread that adds or finds a part asks waits_ended() afterwards, and
+  // end_waits() sets waits_ended_ and then looks for the part. In the single order of these
+  // operations one of the two reads comes after both writes. If end_waits() finds the part, the
+  // part's own lock decides.
   std::array<std::atomic<RuntimePart*>, kMaxParts> parts_{};
   // Release and acquire: whoever reads true comes after the calls of refuse_new_work().
   std::atomic<bool> stopping_{false};

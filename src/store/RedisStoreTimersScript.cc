@@ -342,7 +342,9 @@ end
 local function copy(timer, due)
   return add(timer.name, timer.kind, payload_of(timer), timer.again, timer.skip, due)
 end
+-- Each move to another time takes a fence, as each claim does. One that was blocked keeps its time.
 local function wait_until(timer, wake)
+  if timer.state ~= 'blocked' then last = last + 1 end
   dequeue(timer)
   timer.state, timer.wake = 'waiting', wake
   if timer.marked then timer.marked = false end
@@ -480,6 +482,7 @@ local function usual_one(number)
 end
 -- Moves such a timer.
 local function move_usual(number, name, kind, payload, wake, due)
+  last = last + 1
   if wake ~= due then
     put(QUEUE, base(kind) .. wake .. number, false)
     put(QUEUE, base(kind) .. due .. number, true)

@@ -156,7 +156,7 @@ local function move_successor(running, due, changes, again)
   if running.blocks == '' then block(copy(running, due), running) end
   local successor = at(running.blocks)
   if changes then successor.again = again end
-  successor.due = due
+  last, successor.due = last + 1, due
   touch(successor)
 end
 function users.R(name, most, due, change, again)

@@ -84,6 +84,19 @@ TEST_P(StoreRules, EachClaimHasAGreaterFence) {
 
 // Rule 5.
 
+TEST_P(StoreRules, EachMoveTakesAFence) {
+  schedule("a", 0);
+  const auto before = claim_one();
+  acknowledge(before.run);
+  schedule("a", kMinuteUs);
+  for (int moves = 1; moves <= 5; moves++) {
+    reschedule("a", kMinuteUs + moves);
+  }
+  move_us(2 * kMinuteUs);
+  // That of the claim, and those of the moves.
+  EXPECT_GE(claim_one().run.fence, before.run.fence + 6);
+}
+
 TEST_P(StoreRules, TimerIsClaimedFromTheMicrosecondOnAtWhichItIsDue) {
   schedule("a", 10);
   move_us(9);
