@@ -2,11 +2,15 @@
 // created and run. Links: workflow.
 //
 // queued: one series of --n tasks pushed before it starts. self_extending: each task's successor is
-// pushed by a task that runs, so that the series never holds more than a few. due: the timers' two.
+// pushed by a task that runs, so that the series never holds more than a few. run_ns is without the
+// time in which the tasks were created. counters: the same two with counters that have what they
+// count before they start. due: the timers' two.
 
 #include <workflow/WFFacilities.h>
 #include <workflow/WFTaskFactory.h>
 #include <workflow/Workflow.h>
+
+#include <utility>
 
 #include "common/Measure.h"
 
@@ -27,14 +31,50 @@ void measure(const char* way, size_t n, Work work) {
       .print();
 }
 
-void run_queued(size_t n) {
-  measure("series_queued", n, [n] {
+// A series of tasks that `create` makes. Reports what creating and running one takes, and running
+// it.
+template <class Create>
+void run_queued(const char* way, size_t n, Create create) {
+  WFFacilities::WaitGroup finished(1);
+  const int64_t cpu_before = process_cpu_ns();
+  const int64_t begin_ns = now_ns();
+  SeriesWork* series =
+      Workflow::create_series_work(create(), [&finished](const SeriesWork*) { finished.done(); });
+  for (size_t i = 1; i < n; ++i)
+    series->push_back(create());
+  const int64_t start_ns = now_ns();
+  series->start();
+  finished.wait();
+  const int64_t end_ns = now_ns();
+  Line(way, "ours")
+      .add("n", n)
+      .add("ns", per_op(end_ns - begin_ns, n))
+      .add("run_ns", per_op(end_ns - start_ns, n))
+      .add("cpu_ns", per_op(process_cpu_ns() - cpu_before, n))
+      .print();
+}
+
+// A counter that need not wait.
+WFCounterTask* create_counted(counter_callback_t callback = nullptr) {
+  WFCounterTask* counter = WFTaskFactory::create_counter_task(1, std::move(callback));
+  counter->count();
+  return counter;
+}
+
+void extend_by_counter(WFCounterTask* task, size_t* left) {
+  if (--*left > 0) {
+    series_of(task)->push_back(
+        create_counted([left](WFCounterTask* next) { extend_by_counter(next, left); }));
+  }
+}
+
+void run_counters_self_extending(size_t n) {
+  measure("counters_self_extending", n, [n] {
     WFFacilities::WaitGroup finished(1);
-    SeriesWork* series = Workflow::create_series_work(
-        WFTaskFactory::create_empty_task(), [&finished](const SeriesWork*) { finished.done(); });
-    for (size_t i = 1; i < n; ++i)
-      series->push_back(WFTaskFactory::create_empty_task());
-    series->start();
+    size_t left = n;
+    WFCounterTask* first =
+        create_counted([&left](WFCounterTask* task) { extend_by_counter(task, &left); });
+    Workflow::start_series_work(first, [&finished](const SeriesWork*) { finished.done(); });
     finished.wait();
   });
 }
@@ -104,8 +144,10 @@ int main(int argc, char** argv) {
     bench::run_due_queued(n);
     bench::run_due_self_extending(n);
   } else {
-    bench::run_queued(n);
+    bench::run_queued("series_queued", n, WFTaskFactory::create_empty_task);
     bench::run_self_extending(n);
+    bench::run_queued("counters_queued", n, [] { return bench::create_counted(); });
+    bench::run_counters_self_extending(n);
   }
   return 0;
 }
