@@ -167,8 +167,8 @@ Runnable* LeaderThreads::next(uint64_t& callback_epoch) {
   Runnable* item = rest_.pop_front();
   if (item) {
     callback_epoch += 2;
-    // As the store in run_callbacks(): another thread that changes this value then leads, and needs to see
-    // what this one has done as the leader.
+    // As the store in run_callbacks(): another thread that changes this value then leads, and needs
+    // to see what this one has done as the leader.
     word_.store(callback_epoch, std::memory_order_release);
   }
   return item;

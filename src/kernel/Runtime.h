@@ -164,8 +164,8 @@ class Runtime {
   FileIo files_;
   std::vector<std::unique_ptr<Poller>> pollers_;
   // The exchange that adds a part publishes it to the load in part(). All accesses are seq_cst, as
-  // are those of waits_ended_. A thread that adds or finds a part asks waits_ended() afterwards, and
-  // end_waits() sets waits_ended_ and then looks for the part. In the single order of these
+  // are those of waits_ended_. A thread that adds or finds a part asks waits_ended() afterwards,
+  // and end_waits() sets waits_ended_ and then looks for the part. In the single order of these
   // operations one of the two reads comes after both writes. If end_waits() finds the part, the
   // part's own lock decides.
   std::array<std::atomic<RuntimePart*>, kMaxParts> parts_{};
