@@ -21,11 +21,11 @@ constexpr HttpLimits kOutputLimits = [] {
 }  // namespace
 
 OutputFraming output_framing(const HttpFields& fields) {
-  constexpr const char* kTransferEncoding = "Transfer-Encoding";
-  const size_t at = fields.find(kTransferEncoding);
+  constexpr const char* kField = "Transfer-Encoding";
+  const size_t at = fields.find(kField);
   if (at == HttpFields::kNotFound) return OutputFraming::kLength;
   const bool clear = equal_ignoring_case(fields[at].value_view(), "chunked") &&
-                     fields.find(kTransferEncoding, at + 1) == HttpFields::kNotFound;
+                     fields.find(kField, at + 1) == HttpFields::kNotFound;
   return clear ? OutputFraming::kChunked : OutputFraming::kUnknownCoding;
 }
 
