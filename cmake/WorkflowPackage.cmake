@@ -59,6 +59,10 @@ function(workflow_configure_pkg_config)
   if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
     set(pc_includedir "${CMAKE_INSTALL_INCLUDEDIR}")
   endif()
+  set(pc_definitions "")
+  if(WORKFLOW_STD_MUTEX)
+    set(pc_definitions " -DWORKFLOW_STD_MUTEX")
+  endif()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/workflow.pc.in"
     "${PROJECT_BINARY_DIR}/workflow.pc" @ONLY)
 

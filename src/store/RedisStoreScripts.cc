@@ -100,7 +100,10 @@ end
 local function end_cancelled()
   settle(MARKED)
   local members = call('ZRANGEBYLEX', MARKED, '-', '(' .. AFTER_NOW, 'LIMIT', 0, 1000)
-  for _, member in ipairs(members) do finish(at(string.sub(member, -19)), 'cancelled') end
+  local numbers = {}
+  for i, member in ipairs(members) do numbers[i] = string.sub(member, -19) end
+  fetch(numbers)
+  for _, number in ipairs(numbers) do finish(at(number), 'cancelled') end
 end
 local function due_between(kind, from, to, max)
   if max <= 0 then return {} end

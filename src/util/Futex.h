@@ -5,7 +5,8 @@
 
 namespace workflow {
 
-// futex(2) for the threads of this process.
+// futex(2) for the threads of this process. These functions keep errno: whoever locks a mutex may
+// still need it.
 
 // Sleeps as long as `word` has this value, until somebody wakes the thread or CLOCK_MONOTONIC has
 // come to `deadline_ns`; kNever means no deadline. May also return without a reason. Returns false

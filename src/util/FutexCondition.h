@@ -32,8 +32,9 @@ class FutexCondition {
 
  private:
   // Both are relaxed: the mutex orders them. What a notifying thread reads of `waiters_` is no
-  // older than what was there when it held the mutex, and futex(2) compares `sequence_` under a
-  // lock of its own, which the thread that wakes takes after it has changed the value.
+  // older than what was there when it held the mutex. futex(2) compares `sequence_` with the value
+  // that the waiter has read as one step with its going to sleep, and the wake-up comes after the
+  // change: so a waiter either sees the change or is woken.
   std::atomic<uint32_t> sequence_{0};
   std::atomic<uint32_t> waiters_{0};
 };

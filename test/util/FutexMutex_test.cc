@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -138,8 +139,10 @@ TEST(FutexCondition, AWaitEndsWhenItsTimeHasPassed) {
   FutexMutex mutex;
   FutexCondition condition;
   mutex.lock();
+  errno = EDOM;
   for (const int64_t deadline_ns : {int64_t{-1}, int64_t{0}, monotonic_ns()}) {
     EXPECT_FALSE(condition.wait_until(mutex, deadline_ns));
+    EXPECT_EQ(errno, EDOM);  // a mutex or condition of the standard library keeps it, too
   }
   const int64_t deadline_ns = monotonic_ns() + 5 * kNsPerMs;
   while (condition.wait_until(mutex, deadline_ns)) {
