@@ -76,7 +76,8 @@ int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayo
     return check_length(*path, message);
   }
   if (errno != ENOENT) return refuse(errno, place + ": " + std::strerror(errno), message);
-  if (::lstat(place.c_str(), &status) == 0) {
+  // If it is a file by now, another process has just created it.
+  if (::lstat(place.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
     return refuse(ENOENT, place + ": a symbolic link that leads nowhere", message);
   }
   const size_t slash = place.rfind('/');

@@ -329,6 +329,25 @@ TEST(SqliteOpenTogether, TwoThreadsCreateOneStore) {
   }
 }
 
+// As when another process creates the store in that moment.
+TEST(SqliteOpenTogether, AFileThatAppearsMeanwhileIsNoLink) {
+  const FastDir directory;
+  const std::string path = directory.path("timers");
+  const std::jthread maker([&path](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::ofstream(path) << "";
+      ::unlink(path.c_str());
+    }
+  });
+  for (int i = 0; i < 20'000; i++) {
+    std::string found;
+    std::string message;
+    workflow::SqliteLayout layout{};
+    workflow::find_sqlite_file(path, &found, &layout, &message);
+    ASSERT_EQ(message.find("leads nowhere"), std::string::npos) << i;
+  }
+}
+
 TEST_F(SqliteOpen, ADraftThatWasLeftIsNoHindrance) {
   for (const char* suffix : {"-new", "-new-journal", "-new-wal"}) {
     std::ofstream(path_ + suffix) << "half of a store";
