@@ -361,10 +361,14 @@ struct WFStoreOptions {
 
 // What a store counts. A snapshot; the numbers are not from one instant.
 struct WFTimerStoreStats {
-  uint64_t stored = 0;   // timers in the store, failed ones included; as of the last request
-  uint64_t overdue = 0;  // due for longer than a second and not begun, at the last look; all kinds
-  uint64_t unhandled = 0;  // those among them whose kind has no handler in this process
-  uint64_t running = 0;    // runs of this process
+  // Of the whole store, when this process last looked, which it does once a second. At most 10,000
+  // overdue timers and 10,000 failed ones are counted.
+  uint64_t stored = 0;         // timers, failed ones included
+  uint64_t failed_timers = 0;  // timers that wait for retry_failed() or remove_failed()
+  uint64_t overdue = 0;        // due for longer than a second and not begun; all kinds
+  uint64_t unhandled = 0;      // those among them whose kind has no handler in this process
+
+  uint64_t running = 0;  // runs of this process: the leases that it has
 
   // By this process since it opened the store.
   uint64_t scheduled = 0;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kFirstUs = std::numeric_limits<int64_t>::min();
 constexpr uint64_t kLastNumber = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kMaxOverdueCounted = 10000;
 
 std::chrono::system_clock::time_point date(int64_t us) {
   using TimePoint = std::chrono::system_clock::time_point;
@@ -154,6 +153,9 @@ MemoryTimers::Timer& MemoryTimers::add(const StoredSpec& spec, int64_t due_us) {
 
 void MemoryTimers::wait_until(Timer& timer, int64_t wake_us) {
   dequeue(timer);
+  if (timer.state == State::kFailed) {
+    --failed_;
+  }
   timer.state = State::kWaiting;
   timer.wake_us = wake_us;
   timer.fence = ++last_fence_;
@@ -193,6 +195,7 @@ void MemoryTimers::fail(Timer& timer, const FinishRequest& request, bool recurs)
   ended_.remember({timer.name, timer.number, timer.attempts, WFStoreOutcome::kFailed, now_us_});
   dequeue(timer);
   timer.state = State::kFailed;
+  ++failed_;
   timer.marked = false;
   timer.owner = nullptr;
   Timer::set(timer.reason, request.reason);
@@ -216,6 +219,9 @@ void MemoryTimers::erase(Timer& timer) {
 
 void MemoryTimers::remove(Timer& timer) {
   dequeue(timer);
+  if (timer.state == State::kFailed) {
+    --failed_;
+  }
   if (timer.blocked_by != 0) {
     at(timer.blocked_by).blocks = 0;
   }
@@ -483,13 +489,14 @@ void MemoryTimers::carry_out(FailedRequest& request) {
 
 void MemoryTimers::carry_out(LookRequest& request) const {
   request.stored = timers_.size();
+  request.failed_timers = std::min(failed_, LookRequest::kMaxCounted);
   const int64_t before_us = now_us_ - request.overdue_us;
   for (const auto& [name, kind] : kinds_) {
     const bool handled =
         std::find(request.handled.begin(), request.handled.end(), name) != request.handled.end();
     for (const auto& [at_us, number] : kind.queue) {
       if (at_us >= before_us) break;
-      if (request.overdue == kMaxOverdueCounted) return;
+      if (request.overdue == LookRequest::kMaxCounted) return;
       ++request.overdue;
       request.unhandled += handled ? 0 : 1;
     }
@@ -590,6 +597,8 @@ bool MemoryTimers::restore(const Counters& counters, uint64_t over_fence, int64_
       const auto by = timers_.find(timer.blocked_by);
       if (by == timers_.end() || by->second.blocks != 0) return false;
       by->second.blocks = number;
+    } else {
+      ++failed_;
     }
     names_.insert(&timer);
   }

@@ -40,7 +40,8 @@ namespace workflow {
 // 2. `a.blocks` is b if and only if `b.blocked_by` is a; then b is blocked, and a waits or is
 //    leased. Both have the same name.
 // 3. Only leased timers are marked.
-// 4. A timer of which the journal does not know everything has its number in `changed_`.
+// 4. `failed_` is the number of timers that have failed.
+// 5. A timer of which the journal does not know everything has its number in `changed_`.
 class MemoryTimers {
  public:
   // What other processes might want to know.
@@ -174,6 +175,7 @@ class MemoryTimers {
   int64_t now_us_ = 0;
   uint64_t last_number_ = 0;
   uint64_t last_fence_ = 0;
+  uint64_t failed_ = 0;
 };
 
 }  // namespace workflow

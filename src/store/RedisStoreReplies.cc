@@ -19,7 +19,6 @@ namespace {
 
 using protocol::RedisValue;
 
-constexpr uint64_t kMaxOverdue = 10'000;
 
 // Reads the elements of an array, one after the other. What is not there makes it bad.
 class Elements {
@@ -307,10 +306,12 @@ class Answers {
       what.stored += reply.count();
       what.overdue += reply.count();
       what.unhandled += reply.count();
+      what.failed_timers += reply.count();
       if (!reply.good()) return false;
     }
-    what.overdue = std::min(what.overdue, kMaxOverdue);
+    what.overdue = std::min(what.overdue, LookRequest::kMaxCounted);
     what.unhandled = std::min(what.unhandled, what.overdue);
+    what.failed_timers = std::min(what.failed_timers, LookRequest::kMaxCounted);
     return true;
   }
 

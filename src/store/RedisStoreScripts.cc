@@ -292,7 +292,7 @@ function requests.K(arguments)
     if not handled[kind] then unhandled = unhandled + count end
     first = '[' .. kind .. ':'
   end
-  return {call('ZCARD', NAMES), overdue, unhandled}
+  return {call('ZCARD', NAMES), overdue, unhandled, call('ZCARD', FAILED)}
 end
 
 -- What many requests look for is read at once.

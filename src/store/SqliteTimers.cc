@@ -427,12 +427,17 @@ void SqliteTimers::carry_out(FailedRequest& request, int64_t now_us) {
 
 void SqliteTimers::carry_out(LookRequest& request, int64_t now_us) {
   request.stored = static_cast<uint64_t>(meta_.stored);
+  {
+    SqliteCursor row = count_failed_.find(LookRequest::kMaxCounted);
+    request.failed_timers = row.next() ? row.unsigned_integer(0) : 0;
+  }
   const int64_t before_us = earlier(now_us, request.overdue_us);
-  for (int64_t kind = next_kind(0); kind != 0 && request.overdue < kMaxOverdue;
+  for (int64_t kind = next_kind(0); kind != 0 && request.overdue < LookRequest::kMaxCounted;
        kind = next_kind(kind)) {
     uint64_t count = 0;
     {
-      SqliteCursor row = count_overdue_.find(kind, before_us, kMaxOverdue - request.overdue);
+      SqliteCursor row =
+          count_overdue_.find(kind, before_us, LookRequest::kMaxCounted - request.overdue);
       count = row.next() ? row.unsigned_integer(0) : 0;
     }
     request.overdue += count;

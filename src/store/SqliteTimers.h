@@ -63,7 +63,6 @@ class SqliteTimers {
  private:
   // A timer that is due this much later, or earlier, is news.
   static constexpr int64_t kSoonUs = 1'100'000;
-  static constexpr uint64_t kMaxOverdue = 10'000;  // that a LookRequest counts
 
   struct Found {
     uint64_t id;
@@ -231,6 +230,10 @@ class SqliteTimers {
   SqliteStatement failed_{connection_,
                           "SELECT id FROM timers INDEXED BY timers_failed"
                           " WHERE state = 3 AND name = ?"};
+  SqliteStatement count_failed_{
+      connection_,
+      "SELECT count(*) FROM (SELECT 1 FROM timers"
+      " INDEXED BY timers_failed WHERE state = 3 AND name >= x'' LIMIT ?)"};
 };
 
 }  // namespace workflow

@@ -7,6 +7,7 @@ WFTimerStoreStats StoreCounters::snapshot() const {
   stats.stored = stored.load(std::memory_order_relaxed);
   stats.overdue = overdue.load(std::memory_order_relaxed);
   stats.unhandled = unhandled.load(std::memory_order_relaxed);
+  stats.failed_timers = failed_timers.load(std::memory_order_relaxed);
   stats.scheduled = scheduled.load(std::memory_order_relaxed);
   stats.cancelled = cancelled.load(std::memory_order_relaxed);
   stats.rescheduled = rescheduled.load(std::memory_order_relaxed);

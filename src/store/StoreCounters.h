@@ -49,6 +49,7 @@ class StoreCounters {
   Count stored{0};
   Count overdue{0};
   Count unhandled{0};
+  Count failed_timers{0};
   Count scheduled{0};
   Count cancelled{0};
   Count rescheduled{0};

@@ -37,6 +37,7 @@ void clear_answer(StoreRequest& request) {
           what.stored = 0;
           what.overdue = 0;
           what.unhandled = 0;
+          what.failed_timers = 0;
         }
       },
       request.what);

@@ -180,12 +180,15 @@ struct FailedRequest {
 
 // What an engine wants to know from time to time.
 struct LookRequest {
+  static constexpr uint64_t kMaxCounted = 10'000;
+
   std::vector<std::string> handled;  // the kinds that this process handles
   int64_t overdue_us = 0;            // what is due for longer than this counts as overdue
 
   uint64_t stored = 0;
-  uint64_t overdue = 0;    // at most 10,000 are counted
-  uint64_t unhandled = 0;  // of them
+  uint64_t overdue = 0;        // at most kMaxCounted
+  uint64_t unhandled = 0;      // of them
+  uint64_t failed_timers = 0;  // at most kMaxCounted
 };
 
 // One request with its answer.

@@ -256,6 +256,7 @@ void StoreSettlement::settle_look(const StoreGroup& group) {
     counters_.stored.store(look.stored, std::memory_order_relaxed);
     counters_.overdue.store(look.overdue, std::memory_order_relaxed);
     counters_.unhandled.store(look.unhandled, std::memory_order_relaxed);
+    counters_.failed_timers.store(look.failed_timers, std::memory_order_relaxed);
   }
 }
 

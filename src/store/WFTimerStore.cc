@@ -337,6 +337,7 @@ std::string WFTimerStore::to_prometheus(const std::string& name, const std::stri
   const WFTimerStoreStats now = stats();
   workflow::PrometheusText text(prefix, "store=\"" + StoreText::label_value(name) + "\"");
   text.gauge("_timers", "Timers in the store.", now.stored);
+  text.gauge("_failed_timers", "Timers that have failed and are kept.", now.failed_timers);
   text.gauge("_overdue", "Timers that have been due for more than a second.", now.overdue);
   text.gauge("_unhandled", "Overdue timers whose kind has no handler here.", now.unhandled);
   text.gauge("_running", "Runs of this process.", now.running);

@@ -226,6 +226,7 @@ class BackendComparison {
     d.expect("the number of stored timers", a.stored, b.stored);
     d.expect("the number of overdue timers", a.overdue, b.overdue);
     d.expect("the number of unhandled timers", a.unhandled, b.unhandled);
+    d.expect("the number of failed timers", a.failed_timers, b.failed_timers);
   }
 
   const bool knows_attempts_of_ended_;

@@ -499,6 +499,7 @@ class BackendReference {
   void carry_out(workflow::LookRequest& request, workflow::StoreFailure&) {
     request.stored = timers_.size();
     for (const Timer& timer : timers_) {
+      request.failed_timers += timer.failed ? 1 : 0;
       if (timer.failed || timer.after != 0 || timer.at_us >= now_us_ - request.overdue_us) continue;
       ++request.overdue;
       const bool handled = std::find(request.handled.begin(), request.handled.end(),

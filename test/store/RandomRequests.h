@@ -91,7 +91,7 @@ class RandomRequests {
   static std::vector<workflow::StoreRequest> audit() {
     std::vector<workflow::StoreRequest> requests(3);
     requests[0].what = workflow::CountRequest();
-    requests[1].what = workflow::LookRequest{{"k", "l"}, kSecondUs, 0, 0, 0};
+    requests[1].what = workflow::LookRequest{{"k", "l"}, kSecondUs};
     workflow::ListRequest all;
     all.max = 10000;
     requests[2].what = all;

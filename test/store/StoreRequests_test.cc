@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,7 +24,7 @@
 #include "workflow/WFTimerStore.h"
 
 // Requests as tasks: in scopes and series, from handlers and many threads, when the store is slow,
-// full, closed or fails; and how a store is closed and counts.
+// full, closed or fails; and how a store is closed.
 
 namespace {
 
@@ -42,7 +40,6 @@ using store_test::StorePtr;
 using test_support::Background;
 using test_support::eventually;
 using test_support::Tally;
-using testing::HasSubstr;
 
 // A backend that carries out nothing while it is held.
 class HeldBackend final : public store_test::BackendAround {
@@ -631,99 +628,5 @@ INSTANTIATE_TEST_SUITE_P(Faults, StoreFails,
                          testing::Values(FaultyBackend::Fault::kRefuse,
                                          FaultyBackend::Fault::kBefore,
                                          FaultyBackend::Fault::kAfter));
-
-// Statistics -------------------------------------------------------------------------------------
-
-TEST(StoreRequests, WhatIsCounted) {
-  SeenRuns runs;
-  const StorePtr store = open_store();
-  store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
-    if (timer->name() == "fails") {
-      timer->give_up("told to");
-    } else if (timer->attempt() == 1 && timer->name() == "retried") {
-      timer->retry_after(seconds(0));
-    }
-  }));
-  for (const char* name : {"runs", "fails", "retried"}) {
-    store->schedule({name, seconds(0), "kind"});
-  }
-  store->schedule({"moved", hours(1), "kind"});
-  store->reschedule("moved", hours(2));
-  store->cancel("moved");
-  store->cancel("nobody");
-  store->schedule({"unhandled", std::chrono::system_clock::from_time_t(1), "other"});
-  ASSERT_TRUE(runs.wait_for(4));
-  EXPECT_TRUE(eventually([&] {
-    const WFTimerStoreStats stats = store->stats();
-    return stats.acknowledged == 2 && stats.unhandled == 1 && stats.stored == 2;
-  }));
-  const WFTimerStoreStats stats = store->stats();
-  EXPECT_EQ(stats.overdue, 1u);
-  EXPECT_EQ(stats.running, 0u);
-  EXPECT_EQ(stats.scheduled, 5u);
-  EXPECT_EQ(stats.cancelled, 1u);
-  EXPECT_EQ(stats.rescheduled, 1u);
-  EXPECT_EQ(stats.begun, 4u);
-  EXPECT_EQ(stats.retried, 1u);
-  EXPECT_EQ(stats.failed, 1u);
-  EXPECT_EQ(stats.missed, 0u);
-  EXPECT_EQ(stats.lost, 0u);
-  EXPECT_EQ(stats.errors, 0u);
-  EXPECT_EQ(stats.lateness.count, 3u);  // without the retry
-  EXPECT_GE(stats.commit.count, 8u);
-  EXPECT_GE(stats.commit.sum, stats.commit.max);
-  EXPECT_EQ(stats.request.count, 8u);
-  EXPECT_GE(stats.request.sum, stats.request.max);
-}
-
-TEST(StoreRequests, TheTextForPrometheus) {
-  SeenRuns runs;
-  const StorePtr store = open_store();
-  store->handle("kind", runs.handler(*store));
-  store->schedule({"a", seconds(0), "kind"});
-  ASSERT_TRUE(runs.wait_for(1));
-  ASSERT_TRUE(eventually([&] { return store->stats().acknowledged == 1; }));
-  std::istringstream text(store->to_prometheus("a \"name\"\\\n", "prefix"));
-  std::map<std::string, double> values;
-  std::map<std::string, std::string> types;
-  for (std::string line; std::getline(text, line);) {
-    std::istringstream words(line);
-    std::string first, second, third, fourth;
-    if (line[0] == '#') {
-      words >> first >> second >> third >> fourth;
-      EXPECT_EQ(first, "#");
-      EXPECT_FALSE(fourth.empty()) << line;
-      if (second == "TYPE") {
-        EXPECT_TRUE(types.emplace(third, fourth).second) << "twice: " << third;
-      } else {
-        EXPECT_EQ(second, "HELP");
-      }
-      continue;
-    }
-    const size_t space = line.rfind(' ');
-    ASSERT_NE(space, std::string::npos) << line;
-    const std::string series = line.substr(0, space);
-    EXPECT_THAT(series, HasSubstr("store=\"a \\\"name\\\"\\\\\\n\""));
-    EXPECT_EQ(series.rfind("prefix_", 0), 0u) << line;
-    EXPECT_EQ(series.back(), '}');
-    EXPECT_TRUE(values.emplace(series, std::stod(line.substr(space + 1))).second) << line;
-  }
-  const std::string label = "{store=\"a \\\"name\\\"\\\\\\n\"";
-  EXPECT_EQ(values.at("prefix_scheduled_total" + label + "}"), 1);
-  EXPECT_EQ(values.at("prefix_begun_total" + label + "}"), 1);
-  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"acknowledged\"}"), 1);
-  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"lost\"}"), 0);
-  EXPECT_EQ(values.at("prefix_lateness_seconds_count" + label + "}"), 1);
-  EXPECT_EQ(values.at("prefix_lateness_seconds_bucket" + label + ",le=\"+Inf\"}"), 1);
-  EXPECT_EQ(values.at("prefix_errors_total" + label + "}"), 0);
-  EXPECT_EQ(types.at("prefix_timers"), "gauge");
-  EXPECT_EQ(types.at("prefix_errors_total"), "counter");
-  EXPECT_EQ(types.at("prefix_ended_total"), "counter");
-  EXPECT_EQ(types.at("prefix_lateness_seconds"), "histogram");
-  EXPECT_EQ(types.at("prefix_commit_seconds"), "histogram");
-  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"in_doubt\"}"), 0);
-  EXPECT_EQ(types.at("prefix_request_seconds"), "histogram");
-  EXPECT_EQ(values.at("prefix_request_seconds_count" + label + "}"), 1);
-}
 
 }  // namespace

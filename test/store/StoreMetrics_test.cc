@@ -1,0 +1,170 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "store/StoreKit.h"
+#include "support/Eventually.h"
+#include "support/RedisServer.h"
+#include "support/TempDir.h"
+#include "workflow/WFTimerStore.h"
+
+// What a store counts, wherever it keeps its timers.
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+using store_test::open_store;
+using store_test::SeenRuns;
+using store_test::StorePtr;
+using test_support::eventually;
+using testing::HasSubstr;
+
+class StoreMetrics : public testing::TestWithParam<const char*> {
+ protected:
+  StorePtr open() {
+    const std::string kind = GetParam();
+    if (kind == "Memory") return open_store();
+    if (kind == "Sqlite") return open_store("sqlite:" + directory_.path("timers"));
+    if (kind == "Owned") return open_store("sqlite:" + directory_.path("timers") + "?layout=owned");
+    server_ = std::make_unique<redis_test::RedisServer>();
+    return open_store(server_->url() + "&namespace=test&shards=3");
+  }
+
+ private:
+  test_support::TempDir directory_;
+  std::unique_ptr<redis_test::RedisServer> server_;
+};
+
+TEST_P(StoreMetrics, WhatIsCounted) {
+  SeenRuns runs;
+  const StorePtr store = open();
+  store->handle("kind", runs.handler(*store, [](WFStoredTimer* timer) {
+    if (timer->name().starts_with("fails")) {
+      timer->give_up("told to");
+    } else if (timer->attempt() == 1 && timer->name() == "retried") {
+      timer->retry_after(seconds(0));
+    }
+  }));
+  for (const char* name : {"runs", "fails", "fails too", "retried"}) {
+    store->schedule({name, seconds(0), "kind"});
+  }
+  store->schedule({"moved", hours(1), "kind"});
+  store->reschedule("moved", hours(2));
+  store->cancel("moved");
+  store->cancel("nobody");
+  store->schedule({"unhandled", std::chrono::system_clock::from_time_t(1), "other"});
+  ASSERT_TRUE(runs.wait_for(5));
+  EXPECT_TRUE(eventually([&] {
+    const WFTimerStoreStats stats = store->stats();
+    return stats.acknowledged == 2 && stats.unhandled == 1 && stats.stored == 3 &&
+           stats.failed_timers == 2;
+  }));
+  const WFTimerStoreStats stats = store->stats();
+  EXPECT_EQ(stats.overdue, 1u);
+  EXPECT_EQ(stats.running, 0u);
+  EXPECT_EQ(stats.scheduled, 6u);
+  EXPECT_EQ(stats.cancelled, 1u);
+  EXPECT_EQ(stats.rescheduled, 1u);
+  EXPECT_EQ(stats.begun, 5u);
+  EXPECT_EQ(stats.retried, 1u);
+  EXPECT_EQ(stats.failed, 2u);
+  EXPECT_EQ(stats.missed, 0u);
+  EXPECT_EQ(stats.lost, 0u);
+  EXPECT_EQ(stats.errors, 0u);
+  EXPECT_EQ(stats.lateness.count, 4u);  // without the retry
+  // Each request of this thread was a group of its own, and took at least as long as its group.
+  EXPECT_GE(stats.commit.count, 9u);
+  EXPECT_GT(stats.commit.max.count(), 0);
+  EXPECT_GE(stats.commit.sum, stats.commit.max);
+  EXPECT_EQ(stats.request.count, 9u);
+  EXPECT_GT(stats.request.max.count(), 0);
+  EXPECT_GE(stats.request.sum, stats.request.max);
+}
+
+TEST_P(StoreMetrics, FailedTimersAreCountedUntilTheyAreRetriedOrRemoved) {
+  std::atomic<bool> fails{true};
+  const StorePtr store = open();
+  store->handle("kind", [&fails](WFStoredTimer* timer) {
+    if (fails) {
+      timer->give_up("told to");
+    }
+  });
+  const auto counts = [&store](uint64_t failed_timers, uint64_t stored) {
+    return eventually([&] {
+      const WFTimerStoreStats stats = store->stats();
+      return stats.failed_timers == failed_timers && stats.stored == stored;
+    });
+  };
+  for (const char* name : {"a", "b", "c"}) {
+    store->schedule({name, seconds(0), "kind"});
+  }
+  EXPECT_TRUE(counts(3, 3));
+  fails = false;
+  EXPECT_EQ(store->remove_failed("a").count, 1u);
+  EXPECT_EQ(store->retry_failed("b").count, 1u);
+  EXPECT_TRUE(counts(1, 1));
+}
+
+TEST_P(StoreMetrics, TheTextForPrometheus) {
+  SeenRuns runs;
+  const StorePtr store = open();
+  store->handle("kind", runs.handler(*store));
+  store->schedule({"a", seconds(0), "kind"});
+  ASSERT_TRUE(runs.wait_for(1));
+  ASSERT_TRUE(eventually([&] { return store->stats().acknowledged == 1; }));
+  std::istringstream text(store->to_prometheus("a \"name\"\\\n", "prefix"));
+  std::map<std::string, double> values;
+  std::map<std::string, std::string> types;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string first, second, third, fourth;
+    if (line[0] == '#') {
+      words >> first >> second >> third >> fourth;
+      EXPECT_EQ(first, "#");
+      EXPECT_FALSE(fourth.empty()) << line;
+      if (second == "TYPE") {
+        EXPECT_TRUE(types.emplace(third, fourth).second) << "twice: " << third;
+      } else {
+        EXPECT_EQ(second, "HELP");
+      }
+      continue;
+    }
+    const size_t space = line.rfind(' ');
+    ASSERT_NE(space, std::string::npos) << line;
+    const std::string series = line.substr(0, space);
+    EXPECT_THAT(series, HasSubstr("store=\"a \\\"name\\\"\\\\\\n\""));
+    EXPECT_EQ(series.rfind("prefix_", 0), 0u) << line;
+    EXPECT_EQ(series.back(), '}');
+    EXPECT_TRUE(values.emplace(series, std::stod(line.substr(space + 1))).second) << line;
+  }
+  const std::string label = "{store=\"a \\\"name\\\"\\\\\\n\"";
+  EXPECT_EQ(values.at("prefix_scheduled_total" + label + "}"), 1);
+  EXPECT_EQ(values.at("prefix_begun_total" + label + "}"), 1);
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"acknowledged\"}"), 1);
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"lost\"}"), 0);
+  EXPECT_EQ(values.at("prefix_lateness_seconds_count" + label + "}"), 1);
+  EXPECT_EQ(values.at("prefix_lateness_seconds_bucket" + label + ",le=\"+Inf\"}"), 1);
+  EXPECT_EQ(values.at("prefix_errors_total" + label + "}"), 0);
+  EXPECT_EQ(types.at("prefix_timers"), "gauge");
+  EXPECT_EQ(types.at("prefix_failed_timers"), "gauge");
+  EXPECT_EQ(values.at("prefix_failed_timers" + label + "}"), 0);
+  EXPECT_EQ(types.at("prefix_errors_total"), "counter");
+  EXPECT_EQ(types.at("prefix_ended_total"), "counter");
+  EXPECT_EQ(types.at("prefix_lateness_seconds"), "histogram");
+  EXPECT_EQ(types.at("prefix_commit_seconds"), "histogram");
+  EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"in_doubt\"}"), 0);
+  EXPECT_EQ(types.at("prefix_request_seconds"), "histogram");
+  EXPECT_EQ(values.at("prefix_request_seconds_count" + label + "}"), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, StoreMetrics, testing::Values("Memory", "Sqlite", "Owned", "Redis"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
