@@ -12,6 +12,7 @@
 #include "workflow/Workflow.h"
 
 using workflow::DeadlineScope;
+using workflow::NativeLock;
 using workflow::RunnableList;
 using workflow::Runtime;
 using workflow::SeriesScope;
@@ -177,18 +178,24 @@ void SubTask::start_alone() {
 void* SubTask::own_series() const {
   SeriesWork* const series = new SeriesWork();
   uintptr_t owner = owner_.load(std::memory_order_acquire);
-  const bool is_alone = owner == kAlone || (owner & kWaited);
-  if (is_alone && (owner & kBorrows)) {
-    series->lender_ = reinterpret_cast<SubTask*>(owner & ~kMarks);
-  }
-  if (is_alone && owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
-                                                 std::memory_order_acq_rel)) {
-    if (owner & kWaited) {
-      SubTask* const waiting = reinterpret_cast<SubTask*>(owner & ~kMarks);
-      waiting->owner_.store(0, std::memory_order_relaxed);
-      series->push_front(waiting);
+  if (owner == kAlone || (owner & kWaited)) {
+    SubTask* const waiting =
+        owner == kAlone ? nullptr : reinterpret_cast<SubTask*>(owner & ~kMarks);
+    if (owner & kBorrows) {
+      series->lender_ = waiting;
     }
-    return series;
+    // Another thread that finds the series now pushes nothing before what waits stands in it.
+    NativeLock lock(series->mutex_);
+    if (owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
+                                       std::memory_order_acq_rel)) {
+      workflow::schedule_point();
+      if (waiting) {
+        waiting->set_pointer(series);
+        series->queue_.push_front(waiting);
+        series->queued_.store(true, std::memory_order_release);
+      }
+      return series;
+    }
   }
   delete series;
   return reinterpret_cast<void*>(owner & ~kMarks);  // another thread has made one

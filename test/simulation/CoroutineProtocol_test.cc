@@ -151,4 +151,35 @@ TEST(CoroutineProtocol, EveryFrameIsDestroyedWhenTheLibraryStops) {
   for_each_seed(1000, [](uint64_t seed) { run_wanderers(seed, true); });
 }
 
+// While a coroutine waits for a task, two other threads ask for its series at the same time, which
+// is made then, and push a task in front. Both run before the coroutine goes on.
+TEST(CoroutineProtocol, WhatIsPushedInFrontRunsBeforeTheCoroutineGoesOn) {
+  for_each_seed(1000, [](uint64_t seed) {
+    WFSimulation simulation(seed);
+    WFCounterTask* const awaited = WFTaskFactory::create_counter_task(2, nullptr);
+    int pushed = 0;
+    bool waits = false, went_on = false;
+    const auto wait = [&]() -> WFCo<> {
+      waits = true;
+      co_await awaited;
+      EXPECT_EQ(pushed, 2);
+      went_on = true;
+    };
+    wf::task(wait)->start();
+    simulation.run_for(nanoseconds(1));
+    ASSERT_TRUE(waits);
+    for (int i = 0; i < 2; i++) {
+      simulation.spawn([&, awaited] {
+        series_of(awaited)->push_front(
+            WFTaskFactory::create_counter_task(0, [&](WFCounterTask*) { pushed++; }));
+        awaited->count();
+      });
+    }
+    const WFSimulationResult result = simulation.run();
+    ASSERT_TRUE(result.ok()) << result.description;
+    EXPECT_TRUE(went_on);
+    EXPECT_TRUE(simulation.stop().ok());
+  });
+}
+
 }  // namespace
