@@ -245,6 +245,10 @@ int SqliteFile::open(std::string* message) {
       connection_.number("PRAGMA user_version") != static_cast<int>(layout_)) {
     connection_.note(SQLITE_CORRUPT);
   }
+  checkpoints_.number("PRAGMA schema_version");  // opens the log, as the above has done
+  if (::stat(log_path_.c_str(), &status) == 0) {
+    log_inode_ = status.st_ino;
+  }
   StoreFailure replaced;
   int error = 0;
   if (connection_.code() != SQLITE_OK || checkpoints_.code() != SQLITE_OK) {
@@ -275,6 +279,7 @@ int SqliteFile::open_connection(SqliteConnection& connection, std::string* messa
 void SqliteFile::close() {
   checkpoints_.close();
   connection_.close();
+  log_inode_ = 0;
 }
 
 void SqliteFile::set_copies_on_close(bool copies) {
@@ -301,7 +306,7 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
     failure->message = path_ + ": the file was replaced";
     return false;
   }
-  if (log_inode_ != 0 && (::stat(log_path_.c_str(), &status) != 0 || status.st_ino != log_inode_)) {
+  if (::stat(log_path_.c_str(), &status) != 0 || status.st_ino != log_inode_) {
     failure->error = ESTALE;
     failure->message = log_path_ + ": the log was deleted or replaced";
     return false;
@@ -309,10 +314,17 @@ bool SqliteFile::is_same(StoreFailure* failure) const {
   return true;
 }
 
-bool SqliteFile::has_lost_log() const {
+bool SqliteFile::save_lost_log() {
   struct stat status = {};
-  return log_inode_ != 0 && ::stat(log_path_.c_str(), &status) != 0 && errno == ENOENT &&
-         ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+  const bool is_lost = log_inode_ != 0 && ::stat(log_path_.c_str(), &status) != 0 &&
+                       errno == ENOENT && ::stat(path_.c_str(), &status) == 0 &&
+                       status.st_dev == device_ && status.st_ino == inode_;
+  if (is_lost) {
+    // Waits for the process that is committing just now. Others notice the loss before they commit.
+    connection_.note(sqlite3_wal_checkpoint_v2(connection_.handle(), "main", SQLITE_CHECKPOINT_FULL,
+                                               nullptr, nullptr));
+  }
+  return is_lost;
 }
 
 bool SqliteFile::goes_on_after(int error) {
@@ -386,10 +398,6 @@ int SqliteFile::fail(const SqliteConnection& connection, std::string* message) c
 int SqliteFile::committed(void* file, sqlite3*, const char*, int frames) {
   auto* self = static_cast<SqliteFile*>(file);
   self->log_bytes_ = frames * kFrameBytes;
-  struct stat status = {};
-  if (self->log_inode_ == 0 && ::stat(self->log_path_.c_str(), &status) == 0) {
-    self->log_inode_ = status.st_ino;
-  }
   return SQLITE_OK;
 }
 

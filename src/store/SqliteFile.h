@@ -74,9 +74,10 @@ class SqliteFile {
   // Whether the paths still lead to the file that was opened and to its log. Otherwise sets
   // `failure`.
   bool is_same(StoreFailure* failure) const;
-  // Whether somebody has deleted the log while it was open, and nothing is in its place. Then what
-  // is in the log is lost when the store is closed, unless it is copied.
-  bool has_lost_log() const;
+  // If somebody has deleted the log while it was open, and nothing is in its place, copies it into
+  // the file, as long as there is a process that has it open. Whoever opens the store next makes a
+  // new log. Returns whether the log was deleted. Not to be called in a transaction.
+  bool save_lost_log();
 
   SqliteConnection& connection() { return connection_; }
   SqliteConnection& checkpoints() { return checkpoints_; }
@@ -108,7 +109,7 @@ class SqliteFile {
   SqliteConnection checkpoints_;
   dev_t device_ = 0;
   ino_t inode_ = 0;
-  ino_t log_inode_ = 0;  // 0: not known yet
+  ino_t log_inode_ = 0;  // 0: it is not open
   int64_t log_bytes_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "store/SqliteStore.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -119,6 +120,12 @@ int SqliteStore::verify(std::string* message) {
     *message = failure.message;
     return failure.error;
   }
+  if (identity_ != 0 && meta.identity != identity_) {
+    *message = file_.path() +
+               ": another store than this process had open here; to use that, close " +
+               "this one and open it anew";
+    return EILSEQ;
+  }
   uint64_t identity = 0;
   if (!page.identity.compare_exchange_strong(identity, meta.identity) &&
       identity != meta.identity) {
@@ -131,6 +138,14 @@ int SqliteStore::verify(std::string* message) {
                "-queue";
     return EILSEQ;
   }
+  if (meta.commits < commits_) {
+    *message = file_.path() +
+               ": has lost transactions: " + std::to_string(commits_ - meta.commits) + " of " +
+               std::to_string(commits_) +
+               ", since this process has opened it; to accept that, close it and open it anew";
+    return EILSEQ;
+  }
+  identity_ = meta.identity;
   uint32_t failed_syncs = page.failed_syncs;
   if (failed_syncs != 0) {
     if (const int error = file_.copy_log(message)) return error;
@@ -169,10 +184,13 @@ void SqliteStore::close_files(bool has_failed) {
     }
     checkpoints_.reset();
   }
-  if (has_failed && !file_.has_lost_log()) {
+  if (has_failed && !file_.save_lost_log()) {
     file_.set_copies_on_close(false);
   }
   file_.close();
+  if (queue_.is_open() && queue_.is_whole() && queue_.page().identity == identity_) {
+    commits_ = std::max<int64_t>(commits_, queue_.page().commits);
+  }
 }
 
 void SqliteStore::release() {

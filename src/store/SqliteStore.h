@@ -32,6 +32,8 @@ namespace workflow {
 //    is opened again. What the system still shows of the log need not be on the disk.
 // 3. A store that has fewer commits than the queue has counted, or whose file is missing beside
 //    its log or its queue, is not opened: something was lost that was reported as stored.
+//    Nor is a file opened again that is another store than before, or an older copy of it: what the
+//    process knows of timers, fences and leases is not true of that.
 // 4. A store of the owned layout is open once. The process that has it open has a lock on the
 //    queue, which the system takes back when the process dies. It keeps the lock while it opens the
 //    store again after a failure, so that nobody else takes its timers while its leases live. It
@@ -110,6 +112,8 @@ class SqliteStore {
   SqliteQueue queue_;
   std::optional<SqliteCheckpoints> checkpoints_;
   int64_t look_for_room_ns_ = 0;
+  uint64_t identity_ = 0;  // of the store; 0: it has not been open yet
+  int64_t commits_ = 0;    // how many it had at least when it was closed last
 };
 
 }  // namespace workflow

@@ -356,46 +356,6 @@ TEST_F(SqliteOpen, ADraftThatWasLeftIsNoHindrance) {
   EXPECT_FALSE(std::filesystem::exists(path_ + "-new"));
 }
 
-TEST_F(SqliteOpen, AFileThatIsDeletedWhileItIsOpenFailsTheStore) {
-  ASSERT_EQ(open(), 0);
-  carry_out(*backend_, schedule("tea", clock_.us));
-  std::filesystem::rename(path_, path_ + ".away");
-  workflow::StoreFailure failure;
-  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
-  EXPECT_EQ(failure.error, ENOENT);
-  EXPECT_FALSE(failure.in_doubt);
-  EXPECT_NE(failure.message.find("deleted"), std::string::npos) << failure.message;
-  EXPECT_EQ(backend_->reopen(&message_), ENOENT);
-  // It comes back.
-  std::filesystem::rename(path_ + ".away", path_);
-  EXPECT_EQ(backend_->reopen(&message_), 0) << message_;
-  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 1U);
-}
-
-TEST_F(SqliteOpen, AFileThatIsReplacedWhileItIsOpenFailsTheStore) {
-  ASSERT_EQ(open(), 0);
-  std::filesystem::copy_file(path_, path_ + ".copy");
-  std::filesystem::rename(path_ + ".copy", path_);
-  workflow::StoreFailure failure;
-  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
-  EXPECT_EQ(failure.error, ESTALE);
-  EXPECT_NE(failure.message.find("replaced"), std::string::npos) << failure.message;
-  EXPECT_FALSE(failure.in_doubt);
-}
-
-TEST_F(SqliteOpen, ALogThatIsDeletedWhileItIsOpenFailsTheStore) {
-  ASSERT_EQ(open(), 0);
-  carry_out(*backend_, schedule("tea", clock_.us));
-  std::filesystem::remove(path_ + "-wal");
-  workflow::StoreFailure failure;
-  carry_out(*backend_, schedule("tea", clock_.us), 1, 1, &failure);
-  EXPECT_NE(failure.error, 0);
-  EXPECT_FALSE(failure.in_doubt);
-  // The process still had the log open, and has copied it to the file.
-  EXPECT_EQ(backend_->reopen(&message_), 0) << message_;
-  EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, 1U);
-}
-
 TEST_F(SqliteOpen, ABusyFileIsReportedAndTheStoreGoesOn) {
   workflow::SqliteSettings settings;
   settings.busy_ms = 20;

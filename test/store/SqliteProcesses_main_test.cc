@@ -742,6 +742,29 @@ TEST_F(SqliteProcesses, AnOwnerKeepsOtherProcessesOutUntilItDies) {
   EXPECT_TRUE(open_owned()) << message_;
 }
 
+TEST_F(SqliteProcesses, AnOwnerWhoseFilesWereRemovedLeavesTheirPlaceToTheNextOne) {
+  const auto backend = open_owned();
+  ASSERT_TRUE(backend) << message_;
+  carry_out(*backend, schedule("tea", 0));
+  carry_out(*backend, schedule("coffee", 0));
+  const auto run = carry_out(*backend, claim(1)).claimed.at(0).run;
+  for (const char* const suffix : {"", "-wal", "-shm", "-queue", "-reserve"}) {
+    std::filesystem::remove(path_ + suffix);
+  }
+  const auto next = start("own", "", "owned");
+  ASSERT_EQ(next->line(), "open");
+  workflow::StoreFailure failure;
+  EXPECT_TRUE(carry_out(*backend, claim(), 0, 1, &failure).claimed.empty());
+  EXPECT_EQ(failure.error, ESTALE) << failure.message;
+  EXPECT_EQ(backend->reopen(&message_), EBUSY);
+  EXPECT_TRUE(backend->leases_are_lost());
+  next->kill();
+  // Its store is another one.
+  EXPECT_EQ(backend->reopen(&message_), EILSEQ);
+  EXPECT_FALSE(carry_out(*backend, finish(run), 0, 1, &failure).accepted);
+  EXPECT_EQ(failure.error, EILSEQ) << failure.message;
+}
+
 #if !defined(WORKFLOW_THREAD_SANITIZER)
 TEST_F(SqliteProcesses, AChildDoesNotOpenWhatItsParentOwns) {
   auto backend = open_owned();
