@@ -28,14 +28,19 @@ using store_test::StorePtr;
 using test_support::eventually;
 using test_support::NoDescriptors;
 
-class StoreDescriptors : public testing::Test {
+// A store in a file, of each layout.
+class StoreDescriptors : public testing::TestWithParam<workflow::SqliteLayout> {
  protected:
-  std::string url() const { return "sqlite:" + directory_.path("timers"); }
+  static bool is_owned() { return GetParam() == workflow::SqliteLayout::kOwned; }
+  std::string place() const {
+    return directory_.path("timers") + (is_owned() ? "?layout=owned" : "");
+  }
+  std::string url() const { return "sqlite:" + place(); }
 
   const test_support::FastDir directory_;
 };
 
-TEST_F(StoreDescriptors, AnOpenStoreNeedsNoMore) {
+TEST_P(StoreDescriptors, AnOpenStoreNeedsNoMore) {
   SeenRuns runs;
   const StorePtr store = store_test::open_store(url());
   store->handle("kind", runs.handler(*store));
@@ -60,7 +65,7 @@ double processor_seconds() {
 
 // The first timer by the wall clock needs a descriptor. Until there is one the store tries again
 // and again, but not without a pause.
-TEST_F(StoreDescriptors, AnAlarmThatCannotBeSetKeepsNoProcessorBusy) {
+TEST_P(StoreDescriptors, AnAlarmThatCannotBeSetKeepsNoProcessorBusy) {
   SeenRuns runs;
   const StorePtr store = store_test::open_store(url());
   store->handle("kind", runs.handler(*store));
@@ -79,7 +84,7 @@ TEST_F(StoreDescriptors, AnAlarmThatCannotBeSetKeepsNoProcessorBusy) {
   EXPECT_TRUE(runs.wait_for(2));
 }
 
-TEST_F(StoreDescriptors, WhatCannotBeOpenedSaysSoAndIsOpenedLater) {
+TEST_P(StoreDescriptors, WhatCannotBeOpenedSaysSoAndIsOpenedLater) {
   store_test::open_store(url())->schedule({"tea", hours(1), "kind"});
   {
     NoDescriptors none;
@@ -100,12 +105,12 @@ TEST_F(StoreDescriptors, WhatCannotBeOpenedSaysSoAndIsOpenedLater) {
   EXPECT_EQ(store_test::open_store(url())->count("tea").count, 1U);
 }
 
-TEST_F(StoreDescriptors, AStoreIsReopenedWithTheDescriptorsThatItHad) {
+TEST_P(StoreDescriptors, AStoreIsReopenedWithTheDescriptorsThatItHad) {
   FaultyBackend* faulty = nullptr;
   workflow::StoreFailure failure;
   const auto make = [&](const workflow::StoreBackendOptions& options, workflow::StoreFailure* why) {
-    auto backend = std::make_unique<FaultyBackend>(workflow::open_sqlite_backend(
-        directory_.path("timers"), options, &why->error, &why->message));
+    auto backend = std::make_unique<FaultyBackend>(
+        workflow::open_sqlite_backend(place(), options, &why->error, &why->message));
     faulty = backend.get();
     return backend;
   };
@@ -129,7 +134,10 @@ TEST_F(StoreDescriptors, AStoreIsReopenedWithTheDescriptorsThatItHad) {
   EXPECT_EQ(store->count("refused").count, 0U);
 }
 
-TEST_F(StoreDescriptors, AStoreWhoseConnectionIsLostConnectsWhenThereAreDescriptors) {
+INSTANTIATE_TEST_SUITE_P(Each, StoreDescriptors, test_support::sqlite_layouts(),
+                         test_support::layout_name);
+
+TEST(StoreDescriptorsRedis, AStoreWhoseConnectionIsLostConnectsWhenThereAreDescriptors) {
   const redis_test::RedisServer server;
   SeenRuns runs;
   const StorePtr store = store_test::open_store(server.url() + "&namespace=app&shards=1");

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,16 @@ class StoreVerdicts : public store_test::RulesFixture {
   workflow::ClaimRequest::Claimed running(const std::string& name) {
     schedule(name, 0);
     return claim_one();
+  }
+  // A timer that has begun twice, and has lost its lease each time.
+  uint64_t lost_twice(const std::string& name) {
+    const uint64_t timer = running(name).run.timer;
+    move_us(kLeaseUs);
+    const auto again = claim_one();
+    EXPECT_EQ(again.run.timer, timer);
+    EXPECT_EQ(again.attempts, 2U);
+    end_lease(again);
+    return timer;
   }
 };
 
@@ -161,6 +172,34 @@ TEST_P(StoreVerdicts, ReplaceAfterTheLeaseIsWonAndOnlyTheNewOneStarts) {
   const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
   expect_one(replaced.answers, WFStoreVerdict::kWonAfter, claimed.run.timer, 1);
   EXPECT_EQ(claim_one().run.timer, replaced.timer);
+}
+
+TEST_P(StoreVerdicts, CancelAfterTwoLostLeasesSaysThatTwoRunsBegan) {
+  const uint64_t timer = lost_twice("a");
+  expect_one(cancel("a"), WFStoreVerdict::kWonAfter, timer, 2);
+  EXPECT_TRUE(claim().claimed.empty());
+  EXPECT_TRUE(list().empty());
+}
+
+TEST_P(StoreVerdicts, RescheduleAfterTwoLostLeasesSaysThatTwoRunsBeganAndCountsAnew) {
+  const uint64_t timer = lost_twice("a");
+  expect_one(reschedule("a", kDelayUs), WFStoreVerdict::kWonAfter, timer, 2);
+  EXPECT_TRUE(claim().claimed.empty());
+  move_us(kDelayUs);
+  const auto again = claim_one();
+  EXPECT_EQ(again.run.timer, timer);
+  EXPECT_EQ(again.attempts, 1U);
+  end_lease(again);
+  expect_one(cancel("a"), WFStoreVerdict::kWonAfter, timer, 1);
+}
+
+TEST_P(StoreVerdicts, ReplaceAfterTwoLostLeasesSaysThatTwoRunsBegan) {
+  const uint64_t timer = lost_twice("a");
+  const ScheduleRequest replaced = schedule("a", 0, WF_TIMER_REPLACE);
+  expect_one(replaced.answers, WFStoreVerdict::kWonAfter, timer, 2);
+  const auto claimed = claim_one();
+  EXPECT_EQ(claimed.run.timer, replaced.timer);
+  EXPECT_EQ(claimed.attempts, 1U);
 }
 
 TEST_P(StoreVerdicts, CancelOfADoneTimerSaysHowAndWhenItEnded) {
@@ -294,6 +333,65 @@ TEST_P(StoreVerdictsInDoubt, RescheduleThatIsSaidAgainHappensOnce) {
   EXPECT_EQ(claimed.run.timer, timer);
   expect_one(ask(request, nullptr, last_id_).answers, WFStoreVerdict::kWon, timer, 0);
   EXPECT_EQ(only_stage(), WFStoreStage::kRunning);
+}
+
+TEST_P(StoreVerdictsInDoubt, RescheduleThatWasCarriedOutIsFoundWithItsVerdict) {
+  const auto claimed = running("a");
+  const RescheduleRequest request = reschedule_request("a");
+  lose(request, FaultyBackend::Fault::kAfter);
+  const AskRequest answer = ask_for_lost();
+  EXPECT_TRUE(answer.found);
+  expect_one(answer.result.answers, WFStoreVerdict::kAfterRun, claimed.run.timer, 1);
+  expect_run(answer.result.answers.at(0), claimed, kLeaseUs);
+  // There is one successor, whoever asks.
+  expect_one(ask(request, nullptr, last_id_).answers, WFStoreVerdict::kAfterRun, claimed.run.timer,
+             1);
+  EXPECT_EQ(list().size(), 2U);
+}
+
+TEST_P(StoreVerdictsInDoubt, RescheduleThatWasNotCarriedOutNeverWillBeOnceAskedFor) {
+  const uint64_t timer = schedule("a", 0).timer;
+  const RescheduleRequest request = reschedule_request("a");
+  lose(request, FaultyBackend::Fault::kBefore);
+  EXPECT_FALSE(ask_for_lost().found);
+  StoreFailure failure;
+  ask(request, &failure, last_id_);
+  EXPECT_EQ(failure.error, ECANCELED);
+  EXPECT_EQ(claim_one().run.timer, timer);  // at its old time
+}
+
+TEST_P(StoreVerdictsInDoubt, ReplaceThatWasCarriedOutIsFoundWithItsVerdict) {
+  const uint64_t timer = schedule("a", 0).timer;
+  const ScheduleRequest request = schedule_request("a", 0, WF_TIMER_REPLACE);
+  lose(request, FaultyBackend::Fault::kAfter);
+  const AskRequest answer = ask_for_lost();
+  EXPECT_TRUE(answer.found);
+  EXPECT_GT(answer.result.timer, timer);
+  expect_one(answer.result.answers, WFStoreVerdict::kWon, timer, 0);
+  EXPECT_EQ(claim_one().run.timer, answer.result.timer);
+}
+
+TEST_P(StoreVerdictsInDoubt, ReplaceThatWasNotCarriedOutNeverWillBeOnceAskedFor) {
+  const uint64_t timer = schedule("a", 0).timer;
+  const ScheduleRequest request = schedule_request("a", 0, WF_TIMER_REPLACE);
+  lose(request, FaultyBackend::Fault::kBefore);
+  const AskRequest answer = ask_for_lost();
+  EXPECT_FALSE(answer.found);
+  EXPECT_EQ(answer.result.timer, 0U);
+  StoreFailure failure;
+  EXPECT_EQ(ask(request, &failure, last_id_).timer, 0U);
+  EXPECT_EQ(failure.error, ECANCELED);
+  EXPECT_EQ(claim_one().run.timer, timer);
+}
+
+// It does not replace the timer that it has stored itself.
+TEST_P(StoreVerdictsInDoubt, ReplaceThatIsSaidAgainHappensOnce) {
+  const uint64_t timer = schedule("a", 0).timer;
+  const ScheduleRequest request = schedule_request("a", 0, WF_TIMER_REPLACE);
+  lose(request, FaultyBackend::Fault::kAfter);
+  const ScheduleRequest again = ask(request, nullptr, last_id_);
+  expect_one(again.answers, WFStoreVerdict::kWon, timer, 0);
+  EXPECT_EQ(claim_one().run.timer, again.timer);
 }
 
 TEST_P(StoreVerdictsInDoubt, ScheduleThatIsSaidAgainStoresOneTimer) {
