@@ -2,19 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "store/BackendAround.h"
+#include "store/CountingBackend.h"
 #include "store/RedisStoreKit.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
@@ -48,7 +46,6 @@ using test_support::eventually;
 using testing::HasSubstr;
 using workflow::AskRequest;
 using workflow::CancelRequest;
-using workflow::ClaimRequest;
 using workflow::FinishRequest;
 using workflow::kNeverUs;
 using workflow::ScheduleRequest;
@@ -469,43 +466,11 @@ TEST(RedisStore, AServerThatIsTooOldIsNamed) {
 
 // --- messages that never arrive ---
 
-// Counts the claims, and notes which one was the first to find something.
-class CountingBackend final : public store_test::BackendAround {
- public:
-  struct Counts {
-    std::atomic<int> news{0};
-    std::atomic<int> claims{0};
-    std::atomic<int> found_at{0};
-  };
-  CountingBackend(std::unique_ptr<StoreBackend> backend, Counts& counts)
-      : BackendAround(std::move(backend)), counts_(counts) {}
-
-  bool execute(std::span<StoreRequest* const> requests) override {
-    const auto claim_of = [](StoreRequest* request) {
-      return std::get_if<ClaimRequest>(&request->what);
-    };
-    for (StoreRequest* request : requests) {
-      counts_.claims += claim_of(request) != nullptr ? 1 : 0;
-    }
-    const bool works = backend_->execute(requests);
-    for (StoreRequest* request : requests) {
-      const ClaimRequest* claim = claim_of(request);
-      if (claim != nullptr && !claim->claimed.empty() && counts_.found_at == 0) {
-        counts_.found_at = counts_.claims.load();
-      }
-    }
-    return works;
-  }
-
- private:
-  Counts& counts_;
-};
-
 // Every store looks once a second in any case.
 TEST(RedisStore, ALostMessageCostsOneLookAtMost) {
   RedisServer server;
   const std::string url = url_of(server);
-  CountingBackend::Counts counts;
+  store_test::CountingBackend::Counts counts;
   store_test::SeenRuns runs;
   const store_test::StorePtr other = store_test::open_store(url);
   StoreFailure failure;
@@ -515,7 +480,7 @@ TEST(RedisStore, ALostMessageCostsOneLookAtMost) {
       changed();
     };
     auto backend = workflow::open_redis_backend(url, options, &why->error, &why->message);
-    return std::make_unique<CountingBackend>(std::move(backend), counts);
+    return std::make_unique<store_test::CountingBackend>(std::move(backend), counts);
   };
   const store_test::StorePtr store(workflow::StoreOpener::open({}, make, &failure));
   ASSERT_TRUE(store) << failure.message;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "store/BackendAround.h"
+#include "store/CountingBackend.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
 #include "support/ResidentMemory.h"
@@ -30,6 +31,7 @@ using std::chrono::hours;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using store_test::CountingBackend;
 using store_test::SeenRuns;
 using store_test::StorePtr;
 using test_support::eventually;
@@ -210,6 +212,40 @@ TEST(StoreGroups, ATimerIsFoundWithoutAHint) {
   }
   // Generously: a busy machine looks later, but no timer waits for another reason to look.
   EXPECT_LT(runs.at(1).lateness, seconds(30));
+}
+
+// The page through which processes tell each other is gone: each of two stores has one of its own.
+TEST(StoreGroups, ATimerInAFileIsFoundWithoutTheSharedPage) {
+  const test_support::FastDir directory;
+  const std::string path = directory.path("timers");
+  CountingBackend::Counts counts;
+  SeenRuns runs;
+  workflow::StoreFailure failure;
+  const auto make = [&](workflow::StoreBackendOptions options, workflow::StoreFailure* why) {
+    options.changed = [&counts, changed = options.changed] {
+      ++counts.news;
+      changed();
+    };
+    return std::make_unique<CountingBackend>(
+        workflow::open_sqlite_backend(path, options, &why->error, &why->message), counts);
+  };
+  const StorePtr store(workflow::StoreOpener::open({}, make, &failure));
+  ASSERT_TRUE(store) << failure.message;
+  store->handle("kind", runs.handler(*store));
+  ASSERT_TRUE(store->schedule({"later", hours(1), "kind"}).ok());
+  ASSERT_EQ(std::remove((path + "-queue").c_str()), 0);
+  const StorePtr other = store_test::open_store("sqlite:" + path);
+  ASSERT_TRUE(other->schedule({"now", seconds(0), "kind"}).ok());
+  const int claims = counts.claims;
+  ASSERT_TRUE(runs.wait_for(1));
+  EXPECT_EQ(runs.at(0).name, "now");
+  // The first look finds it, unless that was under way just then.
+  EXPECT_LE(counts.found_at, claims + 2);
+  EXPECT_EQ(counts.news, 0);
+  EXPECT_LT(runs.at(0).lateness, seconds(30));  // generously, as above
+  // Each goes on with the file, and sees what the other one has stored.
+  EXPECT_EQ(other->cancel("later").verdict(), WFStoreVerdict::kWon);
+  EXPECT_EQ(store->cancel("later").verdict(), WFStoreVerdict::kDone);
 }
 
 TEST(StoreGroups, MemoryDoesNotGrowWithTheNumberOfTimers) {
