@@ -21,7 +21,7 @@
 #include "support/TestSeed.h"
 
 // Servers that are killed while they are at work. What the receipts say is compared with what is
-// left. WORKFLOW_TEST_ROUNDS sets how often each server is killed.
+// left. WORKFLOW_STORE_KILLS sets how often each server is killed.
 
 namespace {
 
@@ -225,7 +225,7 @@ using Kills = std::vector<steady_clock::time_point>;
 // answers are `age` old.
 Kills kill_in_mid_load(RedisServer& server, std::vector<std::unique_ptr<User>>& users,
                        milliseconds age) {
-  const auto rounds = test_support::env_number("WORKFLOW_TEST_ROUNDS", 8);
+  const auto rounds = test_support::env_number("WORKFLOW_STORE_KILLS", 8);
   TestRandom random(test_support::test_seed(), 0);
   std::atomic<bool> stop{false};
   std::atomic<size_t> answered{0};
