@@ -52,8 +52,10 @@ struct BackendKind {
   size_t redis_shards = 0;
   // Whether it is open once at a time, and the leases end when it is opened by another backend.
   bool has_owner = false;
-  // If it is a Cluster: how many masters it has.
+  // If it is a Cluster: how many masters it has, and whether the slot of its first shard moves from
+  // one to the other while the test goes on.
   size_t redis_masters = 0;
+  bool slots_move = false;
 };
 
 inline void PrintTo(const BackendKind& kind, std::ostream* out) {
@@ -86,14 +88,22 @@ inline std::vector<BackendKind> backend_kinds() {
 inline std::vector<BackendKind> rules_backend_kinds() {
   std::vector<BackendKind> kinds = backend_kinds();
   kinds.push_back({"RedisShards", &open_redis_with_clock, 5});
+  kinds.push_back({"RedisCluster", &open_redis_with_clock, 5, false, 3});
   return kinds;
 }
 
-// A store in a Cluster of three masters. The slot of its only shard moves from one to the other
-// while it is used.
+// A store in a Cluster of three masters, whose only shard moves while it is used.
 inline BackendKind moving_backend_kind() {
-  return {"RedisCluster", &open_redis_with_clock, 1, false, 3};
+  return {"RedisCluster", &open_redis_with_clock, 1, false, 3, true};
 }
+
+// The servers that the stores of several cases are in, one case after the other. Each is started
+// when a case needs it first, because a Cluster takes a while to begin.
+struct StoreServers {
+  std::unique_ptr<redis_test::RedisServer> server;
+  std::unique_ptr<redis_test::RedisCluster> cluster;
+  int places = 0;  // how many there were; each has a namespace of its own
+};
 
 // For INSTANTIATE_TEST_SUITE_P.
 inline std::string backend_name(const testing::TestParamInfo<BackendKind>& info) {
@@ -103,13 +113,18 @@ inline std::string backend_name(const testing::TestParamInfo<BackendKind>& info)
 // A place for a store of that kind, with a clock. It must outlive what it opens.
 class StorePlace {
  public:
-  explicit StorePlace(const BackendKind& kind) : kind_(kind) {
-    if (kind.redis_masters > 0) {
-      cluster_ = std::make_unique<redis_test::RedisCluster>(
+  explicit StorePlace(const BackendKind& kind) : StorePlace(kind, own_servers_) {}
+  // In servers that others have used. They must outlive it, and have one place at a time.
+  StorePlace(const BackendKind& kind, StoreServers& servers)
+      : kind_(kind), servers_(servers), namespace_("test" + std::to_string(servers.places++)) {
+    if (kind.redis_masters > 0 && servers.cluster == nullptr) {
+      servers.cluster = std::make_unique<redis_test::RedisCluster>(
           redis_test::RedisCluster::Options{.masters = kind.redis_masters});
+    } else if (kind.redis_masters == 0 && kind.redis_shards > 0 && servers.server == nullptr) {
+      servers.server = std::make_unique<redis_test::RedisServer>();
+    }
+    if (kind.slots_move) {
       mover_ = std::thread([this] { move_slots(); });
-    } else if (kind.redis_shards > 0) {
-      server_ = std::make_unique<redis_test::RedisServer>();
     }
   }
   ~StorePlace() {
@@ -154,18 +169,20 @@ class StorePlace {
 
  private:
   std::string place() const {
-    const std::string store = "namespace=test&shards=" + std::to_string(kind_.redis_shards);
-    if (cluster_ != nullptr) return cluster_->store_url(store);
-    return server_ == nullptr ? directory_.path(std::to_string(crashes_) + "timers")
-                              : server_->url() + "&" + store;
+    if (kind_.redis_shards == 0) return directory_.path(std::to_string(crashes_) + "timers");
+    const std::string store =
+        "namespace=" + namespace_ + "&shards=" + std::to_string(kind_.redis_shards);
+    return kind_.redis_masters > 0 ? servers_.cluster->store_url(store)
+                                   : servers_.server->url() + "&" + store;
   }
 
   // After each move the test goes on for some steps, so that it does not wait for most of its time.
   void move_slots() {
-    const size_t slot = cluster_->slot_of("{test:0}:meta");
+    redis_test::RedisCluster& cluster = *servers_.cluster;
+    const size_t slot = cluster.slot_of("{" + namespace_ + ":0}:meta");
     for (int seen = 0; !stop_; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
       if (steps_ >= seen + 20) {
-        cluster_->move(slot, (cluster_->owner_of(slot) + 1) % kind_.redis_masters);
+        cluster.move(slot, (cluster.owner_of(slot) + 1) % kind_.redis_masters);
         moves_++;
         seen = steps_;
       }
@@ -173,10 +190,11 @@ class StorePlace {
   }
 
   const BackendKind kind_;
+  StoreServers own_servers_;
+  StoreServers& servers_;
+  const std::string namespace_;
   int crashes_ = 0;
   test_support::TempDir directory_;
-  std::unique_ptr<redis_test::RedisServer> server_;
-  std::unique_ptr<redis_test::RedisCluster> cluster_;
   std::atomic<bool> stop_{false};
   std::atomic<int> steps_{0};
   std::atomic<int> moves_{0};
@@ -188,6 +206,8 @@ class RulesFixture : public testing::TestWithParam<BackendKind> {
  protected:
   static constexpr uint64_t kSession = 77;
   static constexpr int64_t kLeaseUs = 30'000'000;
+
+  static void TearDownTestSuite() { servers() = StoreServers(); }
 
   // The store remembers so many ended timers and requests.
   void reopen(size_t remembered) {
@@ -308,7 +328,13 @@ class RulesFixture : public testing::TestWithParam<BackendKind> {
     place_.clock.set_us(claimed.lease_end_us);
   }
 
-  StorePlace place_{GetParam()};
+  // Those of the suite.
+  static StoreServers& servers() {
+    static StoreServers servers;
+    return servers;
+  }
+
+  StorePlace place_{GetParam(), servers()};
   std::unique_ptr<workflow::StoreBackend> backend_ = place_.open(kSession);
 };
 
