@@ -75,6 +75,11 @@ int64_t stored_in(RedisCluster& cluster, size_t shards) {
   }
   return stored;
 }
+void flush_all(RedisCluster& cluster) {
+  for (size_t i = 0; i < cluster.masters(); i++) {
+    EXPECT_EQ(run(cluster.node(i).url(), {"FLUSHALL"}).text, "OK");
+  }
+}
 // A name whose shard is on that master.
 std::string name_on(RedisCluster& cluster, size_t master, size_t shards, int number) {
   for (int i = 0;; i++) {
@@ -169,6 +174,57 @@ TEST(RedisStoreCluster, ItsShardsAreOnAllMasters) {
     }
   }
   EXPECT_EQ(stored_in(cluster, 8), 0);
+}
+
+// What is left of a store is refused, whichever shards it lacks: it is neither repaired nor
+// mistaken for a smaller one. The others keep what they have, until somebody removes it.
+TEST(RedisStoreCluster, TheLossOfTheDataOfOneMasterIsNoticed) {
+  RedisCluster cluster;
+  constexpr size_t kShards = 6;
+  const std::string url = cluster.store_url("namespace=app&shards=6");
+  const size_t of_first_shard = cluster.owner_of(cluster.slot_of(key_of(0, "meta")));
+  for (const size_t lost : {of_first_shard, (of_first_shard + 1) % cluster.masters()}) {
+    const auto backend = open_backend(url);
+    for (size_t master = 0; master < cluster.masters(); master++) {
+      ask(*backend, timer(name_on(cluster, master, kShards, 1), kNeverUs));
+    }
+    EXPECT_EQ(run(cluster.node(lost).url(), {"FLUSHALL"}).text, "OK");
+    ScheduleRequest request = timer(name_on(cluster, lost, kShards, 2), kNeverUs);
+    StoreFailure failure;
+    EXPECT_FALSE(carry_out(*backend, request, &failure));
+    EXPECT_EQ(failure.error, EILSEQ) << failure.message;
+    EXPECT_FALSE(failure.in_doubt);
+    std::string message;
+    for (int i = 0; i < 2; i++) {
+      EXPECT_EQ(backend->reopen(&message), EILSEQ) << message;
+      EXPECT_THAT(why_not(url),
+                  HasSubstr(std::to_string(EILSEQ) + " the store \"app\" is damaged"));
+    }
+    EXPECT_EQ(stored_in(cluster, kShards), 2);
+    flush_all(cluster);
+  }
+}
+
+TEST(RedisStoreCluster, TheLossOfAllDataIsNoticed) {
+  RedisCluster cluster;
+  const std::string url = cluster.store_url("namespace=app&shards=6");
+  const auto backend = open_backend(url);
+  ask(*backend, timer("a", kNeverUs));
+  flush_all(cluster);
+  ScheduleRequest request = timer("b", kNeverUs);
+  StoreFailure failure;
+  EXPECT_FALSE(carry_out(*backend, request, &failure));
+  EXPECT_EQ(failure.error, EILSEQ) << failure.message;
+  EXPECT_FALSE(failure.in_doubt);
+  std::string message;
+  EXPECT_EQ(backend->reopen(&message), EILSEQ);
+  EXPECT_EQ(message, "the store \"app\" was removed from the server");
+  // Also if another process has made a new one.
+  const auto other = open_backend(url, 2);
+  EXPECT_EQ(backend->reopen(&message), EILSEQ);
+  EXPECT_FALSE(carry_out(*backend, request, &failure));
+  EXPECT_EQ(failure.error, EILSEQ);
+  EXPECT_EQ(names(*other), std::vector<std::string>());
 }
 
 TEST(RedisStoreCluster, MissingSlotsAreRefused) {
