@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "store/Naming.h"
 #include "store/RedisStoreKit.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
@@ -23,19 +24,19 @@
 
 namespace {
 
-using redis_test::answering;
-using redis_test::bulk;
-using redis_test::RawServer;
 using redis_test::RedisServer;
 using redis_test::run;
 using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::carry_out;
+using store_test::is_in_sync;
 using store_test::kEpoch;
 using store_test::names;
+using store_test::Naming;
 using store_test::open_backend;
 using store_test::reopens;
 using store_test::timer;
+using store_test::url_of_sentinels;
 using store_test::why_not;
 using test_support::eventually;
 using testing::HasSubstr;
@@ -49,36 +50,7 @@ RedisServer::Options replica_of(const RedisServer& master) {
   return {.on = RedisServer::On::kTcp,
           .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}};
 }
-std::string replication_of(const RedisServer& server) {
-  return run(server.url(), {"INFO", "replication"}).value.string_value();
-}
-bool is_in_sync(const RedisServer& replica) {
-  return eventually(
-      [&] { return replication_of(replica).find("master_link_status:up") != std::string::npos; });
-}
 
-// A Sentinel that names whatever master the test has set.
-struct Naming {
-  Naming()
-      : server(answering([this](const std::vector<std::string>& words, int) {
-          if (words[0] == "PING") return std::string("+PONG\r\n");
-          EXPECT_EQ(words[0] + " " + words[1] + " " + words[2], "SENTINEL MASTER main");
-          asked++;
-          const int port = named_port;
-          return port == 0 ? std::string("-ERR No such master with that name\r\n")
-                           : "*6\r\n" + bulk("ip") + bulk("127.0.0.1") + bulk("port") +
-                                 bulk(std::to_string(port)) + bulk("config-epoch") +
-                                 bulk(std::to_string(epoch));
-        })) {}
-
-  std::string address() const { return "127.0.0.1:" + std::to_string(server.port()); }
-  void name(const RedisServer& master) { named_port = master.port(); }
-
-  std::atomic<int> named_port{0};
-  std::atomic<int> epoch{0};
-  std::atomic<int> asked{0};
-  RawServer server;
-};
 // A master may take a second to hear that its replica is in sync. Requests 1000 and later.
 bool replicas_have_it(workflow::StoreBackend& backend) {
   uint64_t id = 1000;
@@ -86,9 +58,6 @@ bool replicas_have_it(workflow::StoreBackend& backend) {
     ask(backend, store_test::cancel_request("nobody"), id++);
     return backend.receipt().to_string() == "replicas(1)";
   });
-}
-std::string url_of_sentinels(const std::string& addresses, const std::string& more = "") {
-  return "redis+sentinel://" + addresses + "/main?namespace=app&shards=1" + more;
 }
 
 TEST(RedisStoreSentinel, AFailoverIsFollowed) {
