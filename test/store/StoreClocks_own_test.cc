@@ -8,8 +8,12 @@
 #include <vector>
 
 #include "store/AlarmDesk.h"
+#include "store/RedisStoreKit.h"
 #include "store/StoreKit.h"
 #include "store/StoreTime.h"
+#include "support/Eventually.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/SqliteKit.h"
 #include "workflow/WFCron.h"
 #include "workflow/WFManualClock.h"
@@ -272,5 +276,31 @@ std::string backend_of(const testing::TestParamInfo<const char*>& info) {
   return info.param;
 }
 INSTANTIATE_TEST_SUITE_P(Backends, StoreClocks, Values("Memory", "Sqlite", "Owned"), backend_of);
+
+// What a store in a Redis looks for once a second, it does not here: no time passes. A message that
+// was published while nobody listened is lost, so the store looks when it listens again.
+TEST(RedisStoreNews, AfterAReconnectTheStoreLooksAtOnce) {
+  install_clock();
+  redis_test::RedisServer server;
+  const std::string url = server.url() + "&namespace=app&shards=3";
+  const auto listeners = [&server] {
+    return redis_test::run(server.url(), {"PUBSUB", "NUMSUB", "app:news"}).value[1].int_value();
+  };
+  SeenRuns runs;
+  const StorePtr store = store_test::open_store(url);
+  store->handle("kind", runs.handler(*store));
+  ASSERT_TRUE(store->schedule({"later", hours(1), "kind"}).ok());
+  ASSERT_TRUE(test_support::eventually([&] { return listeners() == 1; }));
+  redis_test::run(server.url(), {"CLIENT", "KILL", "TYPE", "pubsub"});
+  ASSERT_TRUE(test_support::eventually([&] { return listeners() == 0; }));
+  const auto other = store_test::open_backend(url, 2);
+  store_test::ask(*other, store_test::timer("earlier", other->now_us()));
+  // A count claims nothing. Each lets the store notice that its connection is gone.
+  ASSERT_TRUE(test_support::eventually([&] {
+    EXPECT_TRUE(store->count("").ok());
+    return runs.count() == 1;
+  }));
+  EXPECT_EQ(runs.at(0).name, "earlier");
+}
 
 }  // namespace
