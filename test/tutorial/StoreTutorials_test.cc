@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "support/Eventually.h"
+#include "support/Program.h"
 #include "support/RedisServer.h"
 #include "support/TempDir.h"
 #include "support/Text.h"
@@ -74,6 +76,18 @@ std::vector<std::string> matches_of(const std::string& text, const char* pattern
     found.push_back((*each)[1]);
   }
   return found;
+}
+
+// The commands that docs/store.md shows for looking into a server, as words.
+std::vector<std::vector<std::string>> shown_redis_commands() {
+  std::vector<std::vector<std::string>> commands;
+  for (const std::string& line : matches_of(text_of(std::string(SOURCE_TREE) + "/docs/store.md"),
+                                            R"((?:^|\n)redis-cli ([^\n]*))")) {
+    std::string plain = line;
+    plain.erase(std::remove(plain.begin(), plain.end(), '\''), plain.end());
+    commands.push_back(matches_of(plain, R"(([^ ]+))"));
+  }
+  return commands;
 }
 
 }  // namespace
@@ -226,4 +240,41 @@ TEST(StorePage, TheSqliteProgramReadsAndCopiesAStore) {
   EXPECT_EQ(store.open()->count("").count, 19U);
   store.url = "sqlite:" + copy;
   EXPECT_EQ(store.open()->count("").count, 20U);
+}
+
+// What docs/store.md says about looking into a server.
+TEST(StorePage, TheRedisProgramReadsAStore) {
+  redis_test::RedisServer server;
+  const auto ask = [&server](std::vector<std::string> words) {
+    words.insert(words.begin(), {"-s", server.socket_path()});
+    const auto asked = run_program("redis-cli", words);
+    EXPECT_EQ(asked.exit_code, 0);
+    return asked.output;
+  };
+  std::string message;
+  const std::unique_ptr<WFTimerStore> store(
+      WFTimerStore::open(server.url() + "&namespace=app&shards=1", &message));
+  ASSERT_TRUE(store) << message;
+  ASSERT_TRUE(store->schedule({"tea", std::chrono::hours(1), "remind"}).ok());
+  ASSERT_TRUE(store->schedule({"bread", std::chrono::hours(2), "remind"}).ok());
+  const auto shown = shown_redis_commands();
+  ASSERT_EQ(shown.size(), 4U);
+
+  const std::string meta = ask(shown[0]);
+  EXPECT_NE(meta.find("layout\n3\n"), std::string::npos) << meta;
+  EXPECT_NE(meta.find("shards\n1\n"), std::string::npos) << meta;
+  EXPECT_EQ(ask(shown[1]), "2\n");
+  // Kind, time and number, the earliest one first.
+  const std::string queue = ask(shown[2]);
+  EXPECT_EQ(count_of(queue, "remind"), 2U) << queue;
+  const auto entries = matches_of(queue, R"(([^\n]*)\n)");
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_LT(entries[0], entries[1]);
+
+  std::vector<std::string> listen = {"-s", server.socket_path()};
+  listen.insert(listen.end(), shown[3].begin(), shown[3].end());
+  test_support::Program listener("redis-cli", listen);
+  ASSERT_TRUE(listener.prints("subscribe"));
+  ASSERT_TRUE(store->schedule({"now", std::chrono::seconds(0), "remind"}).ok());
+  EXPECT_TRUE(listener.prints("message"));
 }
