@@ -2,11 +2,13 @@
 #include <signal.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/Eventually.h"
+#include "support/RedisServer.h"
 #include "support/TempDir.h"
 #include "tutorial/DemoClient.h"
 
@@ -22,7 +24,7 @@ namespace {
 
 class DemoStore : public testing::Test {
  protected:
-  Demo start() const { return Demo({"--store=sqlite:" + folder_.path("demo.db")}); }
+  Demo start() const { return Demo({"--store=" + url_}); }
 
   static HttpReply remind(const Demo& demo, const std::string& query, const std::string& payload) {
     RawClient client(demo.port);
@@ -33,11 +35,32 @@ class DemoStore : public testing::Test {
   }
 
   TempDir folder_;
+  std::string url_ = "sqlite:" + folder_.path("demo.db");
 };
+
+// Wherever the demo keeps its reminders. What a receipt says depends on that.
+class DemoStores : public DemoStore, public testing::WithParamInterface<const char*> {
+ protected:
+  DemoStores() {
+    if (is_redis()) {
+      server_ = std::make_unique<redis_test::RedisServer>(redis_test::RedisServer::Options{
+          .arguments = {"--appendonly", "yes", "--appendfsync", "always"}});
+      url_ = server_->url() + "&namespace=demo";
+    }
+  }
+  static bool is_redis() { return GetParam() == std::string("redis"); }
+  static const char* receipt() { return is_redis() ? "fsync" : "file"; }
+
+  std::unique_ptr<redis_test::RedisServer> server_;
+};
+INSTANTIATE_TEST_SUITE_P(Stores, DemoStores, testing::Values("sqlite", "redis"),
+                         [](const testing::TestParamInfo<const char*>& info) {
+                           return std::string(info.param);
+                         });
 
 }  // namespace
 
-TEST_F(DemoStore, RemindersAreThereAfterAKill) {
+TEST_P(DemoStores, RemindersAreThereAfterAKill) {
   {
     Demo demo = start();
     const HttpReply reply = remind(demo, "name=tea&ms=3600000", "green\xff tea");
@@ -45,7 +68,7 @@ TEST_F(DemoStore, RemindersAreThereAfterAKill) {
     const json stored = Demo::parsed(reply);
     EXPECT_EQ(stored["name"], "tea");
     EXPECT_GT(stored["timer"], 0);
-    EXPECT_EQ(stored["receipt"], "file");
+    EXPECT_EQ(stored["receipt"], receipt());
     EXPECT_EQ(remind(demo, "name=bread&ms=7200000", "").status, 201);
     RawClient delayed = demo.begin_delay("ms=3600000&name=tea");
     ASSERT_TRUE(demo.comes_to("tea", 1));
@@ -69,7 +92,7 @@ TEST_F(DemoStore, RemindersAreThereAfterAKill) {
   EXPECT_EQ(demo.get("/timers")["stored"], json({{"count", 2}}));
 }
 
-TEST_F(DemoStore, CancelAnswersWithVerdicts) {
+TEST_P(DemoStores, CancelAnswersWithVerdicts) {
   Demo demo = start();
   for (int i = 0; i < 3; i++) {
     EXPECT_EQ(remind(demo, "name=tea&ms=3600000", "").status, 201);
