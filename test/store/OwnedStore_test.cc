@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -115,6 +116,26 @@ TEST_F(OwnedStore, NobodyTakesAStoreThatOpensItsFileAgain) {
   EXPECT_EQ(gate_.errors(), std::vector<int>{0});
   EXPECT_EQ(store->stats().lost, 0U);
   EXPECT_EQ(runs_.count(), 1U);
+}
+
+TEST_F(OwnedStore, WhileItsFileIsAwayNothingBeginsAndRunsGoOn) {
+  const StorePtr store = open([](auto backend) { return backend; });
+  begin_run(*store);
+  ASSERT_TRUE(store->schedule({"coffee", hours(1), "kind"}).ok());
+  std::filesystem::rename(path_, path_ + ".away");
+  EXPECT_EQ(store->schedule({"water", seconds(0), "kind"}).error, ENOENT);
+  EXPECT_TRUE(eventually([&] { return store->stats().errors >= 3; }));
+  EXPECT_EQ(store->reschedule("coffee", seconds(0)).error, ENOENT);
+  EXPECT_EQ(runs_.count(), 1U);
+  gate_.open();
+  EXPECT_TRUE(gate_.wait_for_ended(1));
+  EXPECT_EQ(gate_.errors(), std::vector<int>{0});
+  EXPECT_EQ(store->stats().acknowledged, 0U);
+  std::filesystem::rename(path_ + ".away", path_);
+  EXPECT_TRUE(eventually([&] { return store->stats().acknowledged == 1; }));
+  EXPECT_EQ(store->count("coffee").count, 1U);
+  EXPECT_EQ(store->count("").count, 1U);
+  EXPECT_EQ(store->stats().lost, 0U);
 }
 
 TEST_F(OwnedStore, RunsAreToldAtOnceThatTheirOwnerIsNoneAnyMore) {
