@@ -56,7 +56,7 @@ TEST(StoreProofPage, NamesEachSuiteAboutFaults) {
   for (const char* const suite :
        {"StoreKills", "KillLedger", "SqliteFaults", "SqliteDamage", "StoreHistory", "StoreStopped",
         "StoreStoppedServer", "StoreClocks", "StoreServerClock", "StoreSkew", "RedisStoreReplaced",
-        "StoreMemory", "StoreDescriptors"}) {
+        "StoreMemory", "StoreDescriptors", "SqliteRemoved", "SqlitePower", "StoreRestart"}) {
     bool is_there = false;
     for (const std::string& name : cases) {
       is_there |= name.rfind(std::string(suite) + ".", 0) == 0 &&
