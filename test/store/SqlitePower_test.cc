@@ -113,7 +113,7 @@ class SqlitePower : public LayoutTest {
   // All that a user can see of a store. The leases of an owner are over when it is opened again.
   std::string look(const std::string& path) {
     std::string message;
-    const auto backend = open_backend(path, options_of(clock_), {}, &message);
+    const auto backend = open_backend(path, options_of(clock_), settings_, &message);
     if (!backend) return message;
     std::string seen;
     workflow::ListRequest list;
@@ -144,7 +144,7 @@ class SqlitePower : public LayoutTest {
   std::string expected(const Change& change, Until until) {
     const FastDir directory;
     const std::string path = directory.path("timers");
-    play(*open_backend(path, options_of(clock_)), change, until);
+    play(*open_backend(path, options_of(clock_), settings_), change, until);
     return look(path);
   }
 
@@ -154,9 +154,9 @@ class SqlitePower : public LayoutTest {
     const FastDir after;
     const std::string path = before.path("timers");
     FaultVfs vfs;
-    EXPECT_TRUE(open_backend(path, options_of(clock_)));
+    EXPECT_TRUE(open_backend(path, options_of(clock_), settings_));
     vfs.adopt(path);
-    workflow::SqliteSettings settings;
+    workflow::SqliteSettings settings = settings_;
     settings.base_vfs = vfs.name();
     const auto backend = open_backend(path, options_of(clock_), settings);
     play(*backend, change, until);
@@ -166,6 +166,11 @@ class SqlitePower : public LayoutTest {
   }
 
   SetClock clock_;
+  const workflow::SqliteSettings settings_ = [] {
+    workflow::SqliteSettings settings;
+    settings.reserve_bytes = 4096;  // many stores are made
+    return settings;
+  }();
 };
 
 TEST_P(SqlitePower, ALossRightAfterAnAnswerTakesNothingBack) {
