@@ -1,15 +1,21 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "StoreKit.h"
+#include "support/Eventually.h"
 #include "support/ExitKit.h"
 #include "support/InChild.h"
+#include "support/RedisCommands.h"
+#include "support/RedisServer.h"
 #include "support/Tally.h"
 #include "util/Sanitizers.h"
 #include "workflow/WFTaskFactory.h"
@@ -175,6 +181,50 @@ void forks() {
   store.reset();
 }
 
+// The connections to the server, by their ids there.
+std::set<std::string> connections_to(const std::string& url) {
+  std::istringstream list(redis_test::run(url, {"CLIENT", "LIST"}).value.string_value());
+  std::set<std::string> ids;
+  for (std::string line; std::getline(list, line);) {
+    ids.insert(line.substr(0, line.find(' ')));
+  }
+  return ids;
+}
+
+// A child inherits the sockets of the parent. It says nothing on them, and its end leaves them
+// open.
+void forks_with_a_redis() {
+  const std::string url = exit_kit::variable("STORE_EXIT_URL");
+  const std::string server = exit_kit::variable("STORE_EXIT_SERVER");
+  static Tally ran;
+  static std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url));
+  store->handle("kind", [](WFStoredTimer*) { ran.add(); });
+  store->schedule({"a", hours(1), "kind"});
+  test_support::eventually([&] {
+    return redis_test::run(server, {"PUBSUB", "NUMSUB", "app:news"}).value[1].int_value() == 1;
+  });
+  const std::set<std::string> before = connections_to(server);
+  const int ended = test_support::in_child([] {
+    exit_kit::say(store->schedule({"b", hours(1), "kind"}).error == ECHILD ? "refused" : "taken");
+    exit_kit::say(store->cancel("a").error == ECHILD ? "refused" : "taken");
+    std::string asynchronous;
+    store->create_count_task("", [&asynchronous](WFStoreTask* task) { asynchronous = how(task); })
+        ->start();
+    exit_kit::say(asynchronous);
+    exit_kit::say(store->close() ? "closed" : "not closed");
+    store.reset();
+    return 7;
+  });
+  exit_kit::say("child ended with " + std::to_string(ended));
+  exit_kit::say(store->schedule({"b", seconds(0), "kind"}).ok() && ran.wait_for(1) ? "runs"
+                                                                                   : "runs none");
+  exit_kit::say("parent has " + std::to_string(store->count("a").count));
+  const std::set<std::string> after = connections_to(server);
+  const bool has_all = std::includes(after.begin(), after.end(), before.begin(), before.end());
+  exit_kit::say(has_all && before.size() >= 3 ? "by the same connections" : "by others");
+  store.reset();
+}
+
 constexpr exit_kit::Scenario kScenarios[] = {
     {"timers wait", timers_wait},
     {"a run waits", a_run_waits},
@@ -184,6 +234,7 @@ constexpr exit_kit::Scenario kScenarios[] = {
     {"exits in a report", exits_in_a_report},
     {"destroyed after the stop", destroyed_after_the_stop},
     {"forks", forks},
+    {"forks with a redis", forks_with_a_redis},
 };
 
 // Tests ------------------------------------------------------------------------------------------
@@ -228,6 +279,16 @@ TEST(StoreExit, AStoreMayOutliveTheLibrary) {
 TEST(StoreExit, AChildHasNoStore) {
   EXPECT_EQ(exit_kit::play("forks"),
             "refused\nno handler\nclosed\nruns its own\nchild ended with 7\nparent has 1\n");
+}
+
+TEST(StoreExit, AStoreInARedisGoesOnAfterAFork) {
+  redis_test::RedisServer server;
+  EXPECT_EQ(
+      exit_kit::play("forks with a redis",
+                     {"STORE_EXIT_SERVER=" + server.url(),
+                      "STORE_EXIT_URL=" + server.url() + "&namespace=app&shards=2"}),
+      "refused\nrefused\nrefused in the child\nclosed\nchild ended with 7\nruns\nparent has 1\n"
+      "by the same connections\n");
 }
 #endif
 
