@@ -18,6 +18,7 @@
 #include "store/KillLedger.h"
 #include "store/SqliteChild.h"
 #include "support/Eventually.h"
+#include "support/RedisCluster.h"
 #include "support/RedisServer.h"
 #include "support/Sanitizers.h"
 #include "support/TempDir.h"
@@ -221,6 +222,7 @@ struct Place {
   const char* name;
   bool is_owned;
   bool is_redis;
+  bool is_cluster;
 
   friend std::ostream& operator<<(std::ostream& out, const Place& place) {
     return out << place.name;
@@ -235,6 +237,8 @@ class StoreKills : public testing::TestWithParam<Place> {
   StoreKills() {
     if (GetParam().is_redis) {
       server_ = std::make_unique<redis_test::RedisServer>();
+    } else if (GetParam().is_cluster) {
+      cluster_ = std::make_unique<redis_test::RedisCluster>();
     }
   }
 
@@ -242,10 +246,11 @@ class StoreKills : public testing::TestWithParam<Place> {
   void begin_store(int64_t number) {
     directory_ = std::make_unique<FastDir>();
     notes_.clear();
-    url_ =
-        GetParam().is_redis
-            ? server_->url() + "&namespace=kills" + std::to_string(number) + "&shards=2"
-            : "sqlite:" + directory_->path("timers") + (GetParam().is_owned ? "?layout=owned" : "");
+    const std::string space = "namespace=kills" + std::to_string(number);
+    url_ = GetParam().is_redis     ? server_->url() + "&" + space + "&shards=2"
+           : GetParam().is_cluster ? cluster_->store_url(space + "&shards=6")
+                                   : "sqlite:" + directory_->path("timers") +
+                                         (GetParam().is_owned ? "?layout=owned" : "");
   }
 
   std::unique_ptr<SqliteChild> start(const std::string& part, const std::string& name = "",
@@ -317,6 +322,7 @@ class StoreKills : public testing::TestWithParam<Place> {
 
   std::unique_ptr<FastDir> directory_;
   std::unique_ptr<redis_test::RedisServer> server_;
+  std::unique_ptr<redis_test::RedisCluster> cluster_;
   std::string url_;
   std::vector<std::string> notes_;
   size_t requests_ = 0, in_doubt_ = 0, starts_ = 0, repeated_ = 0, won_ = 0, running_ = 0;
@@ -325,7 +331,8 @@ class StoreKills : public testing::TestWithParam<Place> {
 // WORKFLOW_STORE_KILLS sets the number of rounds.
 TEST_P(StoreKills, AnOutsideLedgerOfReceiptsAndStartsHoldsOverKills) {
   TestRandom random(test_seed());
-  const int64_t rounds = env_number("WORKFLOW_STORE_KILLS", kSanitized ? 4 : kRoundsOfStore);
+  const bool are_few = kSanitized || GetParam().is_cluster;
+  const int64_t rounds = env_number("WORKFLOW_STORE_KILLS", are_few ? 4 : kRoundsOfStore);
   bool has_store = false;
   // More rounds follow if too little has happened: how much does depends on what else the machine
   // has to do.
@@ -352,8 +359,10 @@ std::string name_of(const testing::TestParamInfo<Place>& info) {
   return info.param.name;
 }
 INSTANTIATE_TEST_SUITE_P(Places, StoreKills,
-                         testing::Values(Place{"Shared", false, false}, Place{"Owned", true, false},
-                                         Place{"Redis", false, true}),
+                         testing::Values(Place{"Shared", false, false, false},
+                                         Place{"Owned", true, false, false},
+                                         Place{"Redis", false, true, false},
+                                         Place{"Cluster", false, false, true}),
                          name_of);
 
 }  // namespace
