@@ -76,6 +76,13 @@ TEST(RedisClient, WorksOverTcpAndByParsedUri) {
   EXPECT_EQ(reply.text, "\"hello\"");
 }
 
+TEST(RedisClient, AHostIsFoundByItsName) {
+  RedisServer server({.on = RedisServer::On::kTcp});
+  const std::string address = server.address();
+  const std::string port = address.substr(address.rfind(':'));
+  EXPECT_EQ(run("redis://localhost" + port, {"PING"}).text, "PONG");
+}
+
 TEST(RedisClient, LargeValuesGoBothWays) {
   RedisServer server;
   std::string large(20'000'000, 'q');

@@ -578,9 +578,12 @@ TEST(RedisStore, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(why_not(server.url() + "&namespace=other"), HasSubstr(damaged));
   EXPECT_THAT(why_not(server.url() + "&namespace=half"), HasSubstr(damaged));
 
-  run(server.url(), {"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  EXPECT_THAT(why_not(url_of(server)), HasSubstr(invalid + "the maxmemory-policy of the server is "
-                                                           "allkeys-lru"));
+  for (const std::string policy : {"allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru",
+                                   "volatile-lfu", "volatile-random", "volatile-ttl"}) {
+    run(server.url(), {"CONFIG", "SET", "maxmemory-policy", policy});
+    EXPECT_THAT(why_not(url_of(server)),
+                HasSubstr(invalid + "the maxmemory-policy of the server is " + policy));
+  }
   run(server.url(), {"CONFIG", "SET", "maxmemory-policy", "noeviction"});
   run(server.url(), {"REPLICAOF", "127.0.0.1", "1"});
   EXPECT_THAT(why_not(url_of(server)),
@@ -658,6 +661,10 @@ TEST(RedisStore, TheReceiptIsThatOfTheServer) {
   EXPECT_EQ(open_backend(url_of(memory))->receipt().level, WFStoreReceipt::kMemory);
   RedisServer second({.arguments = {"--appendonly", "yes"}});
   EXPECT_EQ(open_backend(url_of(second))->receipt().level, WFStoreReceipt::kEverySecond);
+  run(second.url(), {"CONFIG", "SET", "appendfsync", "always"});
+  EXPECT_EQ(open_backend(url_of(second))->receipt().level, WFStoreReceipt::kFsync);
+  run(second.url(), {"CONFIG", "SET", "appendfsync", "no"});
+  EXPECT_EQ(open_backend(url_of(second))->receipt().level, WFStoreReceipt::kMemory);
   RedisServer silent({.arguments = {"--appendonly", "yes", "--rename-command", "CONFIG", ""}});
   EXPECT_EQ(open_backend(url_of(silent))->receipt().level, WFStoreReceipt::kUnknown);
 }

@@ -59,6 +59,11 @@ uintmax_t log_after(workflow::StoreBackend& backend, const std::string& path, ui
   return largest;
 }
 
+TEST(SqliteLog, TheSizesAreThoseOfThePage) {
+  EXPECT_EQ(workflow::SqliteSettings().log_bytes, 64 * kMiB);
+  EXPECT_EQ(workflow::SqliteSettings().reserve_bytes, 8 * kMiB);
+}
+
 TEST(SqliteLog, BeginsAnewBeforeItIsLarge) {
   const FastDir directory;
   const std::string path = directory.path("timers");

@@ -114,6 +114,7 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
   const std::vector<std::string> small = {"SCAN kinds", "SCAN sessions", "SCAN (subquery",
                                           "SCAN done"};
   int seen = 0;
+  int of_queue = 0;
   for (sqlite3_stmt* each = sqlite3_next_stmt(connection.handle(), nullptr); each;
        each = sqlite3_next_stmt(connection.handle(), each)) {
     const std::string sql = sqlite3_sql(each);
@@ -128,6 +129,11 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
                   (is_small && (is_first_row || !step.starts_with("SCAN done"))))
           << sql << "\n"
           << step;
+      // What is due next, and whose lease has ended, is one question to one index.
+      if (sql.find("kind = ? AND wake") != std::string::npos && step.starts_with("SEARCH")) {
+        EXPECT_NE(step.find("INDEX timers_wake"), std::string::npos) << sql << "\n" << step;
+        of_queue++;
+      }
       EXPECT_TRUE(step.find("TEMP B-TREE") == std::string::npos ||
                   sql.find("FROM sessions") != std::string::npos)
           << sql << "\n"
@@ -135,6 +141,7 @@ TEST_F(SqlitePlans, EachStatementUsesItsIndex) {
     }
   }
   EXPECT_GT(seen, 40);
+  EXPECT_GE(of_queue, 5);
 }
 
 }  // namespace
