@@ -16,7 +16,9 @@ namespace workflow {
 //    worker keeps items to itself, or work waits although a worker is idle. Afterwards it goes on
 //    until kQuietLooks looks in a row have found that no worker took an item.
 // 2. While it watches for kGrowth, it looks when no worker took an item for kStarvedNs, as far as
-//    its last look knows. The pool may grow then, and does not have to be watched if it cannot.
+//    its last look knows. The pool may grow then, and does not have to be watched if it cannot. The
+//    item that an added thread takes does not count, so a pool whose items all block grows every
+//    kStarvedNs.
 // 3. Anybody may ask for more by watch(). Only a look makes it less, and a look that finds nothing
 //    to watch for ends in a rest. What was seen before a rest does not count after it.
 class PoolSupervisor {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "support/TestSeed.h"
@@ -125,6 +126,16 @@ TEST(PoolSupervisor, FindsThatThePoolStarvesWhenNothingWasTakenForLong) {
   EXPECT_EQ(supervisor.begin_wait(7, kBeginNs + kStarvedNs), kBeginNs + 2 * kStarvedNs);
 }
 
+TEST(PoolSupervisor, GrowsAgainWhenTheAddedThreadHasTakenAnItemAndNothingElseWasTaken) {
+  PoolSupervisor supervisor = watching(Watch::kGrowth);
+  int64_t now_ns = kBeginNs;
+  for (uint64_t shares = 7; shares < 20; shares++) {
+    EXPECT_TRUE(supervisor.look(all_busy(shares, 30), now_ns += kStarvedNs).starves) << shares;
+    EXPECT_EQ(supervisor.begin_wait(shares + 1, now_ns), now_ns + kStarvedNs);
+  }
+  EXPECT_FALSE(supervisor.look(all_busy(22, 30), now_ns + kStarvedNs).starves);
+}
+
 TEST(PoolSupervisor, DoesNotGrowWhileItemsAreTaken) {
   PoolSupervisor supervisor = watching(Watch::kGrowth);
   int64_t now_ns = kBeginNs;
@@ -186,13 +197,14 @@ TEST(PoolSupervisor, KeepsItsPromisesInAnyOrderOfEvents) {
   int64_t nothing_taken_since_ns = now_ns;
   uint64_t shares = 0;
   uint64_t starved = 0;
+  bool has_grown = false;  // and nothing was taken since
   for (int i = 0; i < 100'000; i++) {
     if (random.one_in(3)) {
       supervisor.watch(random.one_in(2) ? Watch::kLooks : Watch::kGrowth);
     }
     if (random.one_in(20)) {
       shares++;
-      nothing_taken_since_ns = now_ns;
+      nothing_taken_since_ns = std::exchange(has_grown, false) ? nothing_taken_since_ns : now_ns;
     }
     if (supervisor.watched() == Watch::kNone) {
       now_ns += static_cast<int64_t>(random.below(kStarvedNs));
@@ -215,6 +227,7 @@ TEST(PoolSupervisor, KeepsItsPromisesInAnyOrderOfEvents) {
       ASSERT_TRUE(all_are_busy && view.room > 0);
       ASSERT_GE(now_ns - nothing_taken_since_ns, kStarvedNs);
       nothing_taken_since_ns = now_ns;
+      has_grown = true;
     }
     if (view.keeps_items || (view.work_waits && view.has_idle_worker)) {
       ASSERT_TRUE(supervisor.is_looking());
