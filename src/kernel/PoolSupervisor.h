@@ -23,8 +23,9 @@ namespace workflow {
 //    to watch for ends in a rest. What was seen before a rest does not count after it.
 class PoolSupervisor {
  public:
-  // Two of them are a millisecond: so long an item may wait behind one that blocks (WorkerPool).
-  static constexpr int64_t kLookNs = 500'000;
+  // An item may wait behind one that blocks for two of them (WorkerPool). With what it takes to
+  // wake the supervisor and another worker, that is less than a millisecond.
+  static constexpr int64_t kLookNs = 300'000;
   static constexpr int kQuietLooks = 2;
   static constexpr int64_t kStarvedNs = 10'000'000;
 

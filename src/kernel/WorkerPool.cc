@@ -534,6 +534,7 @@ void WorkerPool::look() {
 }
 
 void WorkerPool::supervise() {
+  wake_promptly();
   MutexLock lock(mutex_);
   // This goes on while the pool stops, because callbacks may still wait for each other.
   while (!terminated_) {

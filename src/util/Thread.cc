@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include <ctime>
 #include <exception>
@@ -32,6 +33,13 @@ bool Thread::start(const char* name, std::function<void()> body) {
   }
   ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   return started;
+}
+
+void wake_promptly() {
+  constexpr unsigned long kSlackNs = 1'000;
+  if (!VirtualScheduler::current()) {
+    ::prctl(PR_SET_TIMERSLACK, kSlackNs, 0, 0, 0);
+  }
 }
 
 void Thread::join() {

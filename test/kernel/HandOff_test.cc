@@ -51,6 +51,25 @@ TEST(HandOff, ItemsBehindABlockedOneRunElsewhere) {
   expect_items_behind_a_blocked_one_run_elsewhere<HandlerPool>(2);
 }
 
+TEST(HandOff, ItemsBehindOneThatComputesRunElsewhere) {
+  expect_items_behind_a_blocked_one_run_elsewhere<HandlerPool>(2, Blocks::kComputes);
+}
+
+TEST(HandOff, ItemsPostedBehindOneThatComputesRunElsewhere) {
+  Tally begun;
+  Tally others;
+  ShortItems<HandlerPool> pool(2);
+  for (size_t round = 1; round <= 10; round++) {
+    post(*pool, [&begun, &others, round] {
+      begun.add();
+      compute_until(others, round);
+    });
+    EXPECT_TRUE(begun.wait_for(round));
+    post(*pool, [&others] { others.add(); });
+    EXPECT_TRUE(others.wait_for(round));
+  }
+}
+
 TEST(HandOff, ItemsBehindABlockedOneGrowThePool) {
   Tally released;
   Tally others;
@@ -93,6 +112,10 @@ TEST(HandOff, APostIsNotedWhileTheOnlyWorkerThatIsAwakeBlocks) {
 
 TEST(HandOff, ComputationsBehindABlockedOneRunElsewhere) {
   expect_items_behind_a_blocked_one_run_elsewhere<ComputePool>(2);
+}
+
+TEST(HandOff, ComputationsBehindALongOneRunElsewhere) {
+  expect_items_behind_a_blocked_one_run_elsewhere<ComputePool>(2, Blocks::kComputes);
 }
 
 TEST(HandOff, ComputationsBehindOneThatWaitsBeginInOrder) {
@@ -186,7 +209,7 @@ TEST(HandOff, NothingIsLeftToAThreadThatIsBusyForLong) {
   post(*pool, [&] { EXPECT_TRUE(released.wait_for(1)); });
   post(*pool, [&] { runs.add(); });
   EXPECT_TRUE(runs.wait_for(1));
-  // The pool looks after an item that a slow machine has let wait for half a millisecond.
+  // The pool looks after an item that a slow machine has let wait for kLookNs.
   constexpr auto kSoon = std::chrono::microseconds(300);
   size_t soon = 0;
   for (size_t round = 2; round < 2000 && soon < 18; round++) {

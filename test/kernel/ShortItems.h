@@ -60,15 +60,26 @@ inline void post_behind_a_blocked_item(workflow::HandlerPool& pool,
   pool.post(batch);
 }
 
-// What is behind an item that blocks is run by other threads, each time.
+// Computes until somebody else has counted so far.
+inline void compute_until(const Tally& tally, size_t count) {
+  while (tally.count() < count) {
+  }
+}
+
+// What is behind an item that blocks is run by other threads, each time. Without a deadline: the
+// item ends only when the others have run, or it waits for the test to see that they have.
+enum class Blocks { kSleeps, kComputes };
 template <class Pool>
-void expect_items_behind_a_blocked_one_run_elsewhere(int threads) {
+void expect_items_behind_a_blocked_one_run_elsewhere(int threads, Blocks how = Blocks::kSleeps) {
   Tally released;
   Tally others;
   // Destroyed first, which waits for the items that still use the tallies.
   ShortItems<Pool> pool(threads);
   for (size_t round = 1; round <= 10; round++) {
-    const auto block = [&released, round] { EXPECT_TRUE(released.wait_for(round)); };
+    const auto block = [&released, &others, round, how] {
+      if (how == Blocks::kComputes) return compute_until(others, round * kKept);
+      EXPECT_TRUE(released.wait_for(round));
+    };
     if constexpr (std::is_same_v<Pool, workflow::ComputePool>) {
       pool.post_one(block);
       for (size_t i = 0; i < kKept; i++) {

@@ -163,6 +163,64 @@ void play_a_short_wait(uint64_t seed) {
   begun.expect_in_order_but(1);
 }
 
+// Whenever the first of several items blocks without saying so, the other thread has begun all that
+// are behind it, or come when it has begun, within a millisecond, less what it takes to wake two
+// threads. `post_all` posts the functions to a pool of two threads.
+template <class PostAll>
+void expect_to_be_taken_soon(Simulation& simulation, PostAll post_all) {
+  static constexpr size_t kCount = 9;
+  static constexpr int64_t kSoonNs = 700'000;
+  using Functions = std::vector<std::function<void()>>;
+  // Its supervisor looks from now on, so what follows begins at any time between two looks.
+  post_all(Functions(2, [] {}));
+  const auto offset_ns = static_cast<int64_t>(simulation.seed() % 64) * HandlerPool::kLookNs / 20;
+  simulation.run_for(1 + offset_ns);
+  int64_t begin_ns = simulation.now_ns();
+  int64_t end_ns = workflow::kNever;
+  BegunItems begun;
+  Functions functions;
+  for (size_t i = 0; i < kCount; i++) {
+    functions.push_back([&, i] {
+      begun.add(i);
+      if (i == 0) {
+        begun.wait_for(kCount);
+        end_ns = simulation.now_ns();
+      }
+    });
+  }
+  if (simulation.seed() / 64 % 2 == 0) {  // the others come when the first has begun
+    post_all({functions.front()});
+    functions.erase(functions.begin());
+    simulation.run_for(offset_ns / 3);
+    begin_ns = simulation.now_ns();
+  }
+  post_all(functions);
+  simulation.run_for(workflow::kNsPerSec);
+  EXPECT_EQ(begun.count(), kCount);
+  EXPECT_LE(end_ns - begin_ns, kSoonNs);
+}
+
+void play_behind_an_item_that_blocks(uint64_t seed) {
+  Simulation simulation(seed, {.handler_threads = 2});
+  expect_to_be_taken_soon(simulation, [&](const std::vector<std::function<void()>>& functions) {
+    RunnableList batch;
+    for (const std::function<void()>& function : functions) {
+      batch.push_back(new Item(function));
+    }
+    simulation.runtime().handlers().post(batch);
+  });
+}
+
+void play_behind_a_computation_that_blocks(uint64_t seed) {
+  Simulation simulation(seed, {.compute_threads = 2});
+  expect_to_be_taken_soon(simulation, [&](const std::vector<std::function<void()>>& functions) {
+    ComputePool& pool = simulation.runtime().compute();
+    for (const std::function<void()>& function : functions) {
+      EXPECT_TRUE(pool.post(pool.queue("queue"), new Item(function)));
+    }
+  });
+}
+
 // Reads nothing. What happens when it begins may take virtual time.
 class EmptyRead final : public FileOperation {
  public:
@@ -222,6 +280,14 @@ TEST(HandOffShares, ComputationsOfAQueueBeginInOrder) {
 
 TEST(HandOffShares, ItemsThatBlockLeaveTheOrderAsItWas) {
   for_each_seed(kSeeds / 8, play_items_that_block);
+}
+
+TEST(HandOffShares, ItemsBehindOneThatBlocksAreTakenSoon) {
+  for_each_seed(kSeeds / 4, play_behind_an_item_that_blocks);
+}
+
+TEST(HandOffShares, ComputationsBehindOneThatBlocksAreTakenSoon) {
+  for_each_seed(kSeeds / 4, play_behind_a_computation_that_blocks);
 }
 
 TEST(HandOffShares, AfterAWaitNoThreadKeepsItems) {
