@@ -120,7 +120,7 @@ bool LeaderThreads::deliver(RunnableList& finished, bool stopping) {
 }
 
 bool LeaderThreads::is_over(Turn& turn) {
-  const int64_t now_ns = monotonic_ns();
+  const int64_t now_ns = turn.now_ns = monotonic_ns();
   if (now_ns < turn.look_ns) return false;
   if (now_ns >= turn.until_ns) return true;
   const int64_t cpu_ns = thread_cpu_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -140,20 +140,15 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
     rest_.append(items);
   }
   uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
+  item_begin_ns_.store(begin_ns, std::memory_order_relaxed);
   word_.store(callback_epoch, std::memory_order_seq_cst);
   watch_->leader_runs_callbacks();
-  Turn turn{.look_ns = begin_ns + kUnmeasuredNs, .until_ns = begin_ns + kMaxTurnNs};
-  while (Runnable* item = next(callback_epoch)) {
+  Turn turn{
+      .now_ns = begin_ns, .look_ns = begin_ns + kUnmeasuredNs, .until_ns = begin_ns + kMaxTurnNs};
+  while (Runnable* item = next(callback_epoch, turn.now_ns)) {
     item->run_queued();
     if (is_over(turn)) {
-      RunnableList late;
-      {
-        MutexLock lock(rest_mutex_);
-        if (word_.load(std::memory_order_relaxed) == callback_epoch) {
-          late.append(rest_);
-        }
-      }
-      handlers_.post(late);
+      post_rest(callback_epoch);
     }
   }
   context.running_for = nullptr;
@@ -161,12 +156,13 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
                                        std::memory_order_acq_rel);
 }
 
-Runnable* LeaderThreads::next(uint64_t& callback_epoch) {
+Runnable* LeaderThreads::next(uint64_t& callback_epoch, int64_t now_ns) {
   MutexLock lock(rest_mutex_);
   if (word_.load(std::memory_order_relaxed) != callback_epoch) return nullptr;
   Runnable* item = rest_.pop_front();
   if (item) {
     callback_epoch += 2;
+    item_begin_ns_.store(now_ns, std::memory_order_relaxed);
     // As the store in run_callbacks(): another thread that changes this value then leads, and needs
     // to see what this one has done as the leader.
     word_.store(callback_epoch, std::memory_order_release);
@@ -175,8 +171,22 @@ Runnable* LeaderThreads::next(uint64_t& callback_epoch) {
 }
 
 void LeaderThreads::replace_leader() {
+  const uint64_t epoch = callback_epoch();
+  if (epoch == 0) return;
+  post_rest(epoch);
+  start_substitute(epoch);
   join_ended();
-  start_substitute(callback_epoch());
+}
+
+void LeaderThreads::post_rest(uint64_t callback_epoch) {
+  RunnableList rest;
+  {
+    MutexLock lock(rest_mutex_);
+    if (word_.load(std::memory_order_relaxed) == callback_epoch) {
+      rest.append(rest_);
+    }
+  }
+  handlers_.post(rest);
 }
 
 void LeaderThreads::start_substitute(uint64_t callback_epoch) {

@@ -36,8 +36,8 @@ class LeaderWatch;
 // 1. word_ is even while the leader leads and odd while it is absent. It only grows, and by two
 //    from one item to the next, so an odd value identifies the run of one item.
 // 2. The thread that changes word_ from an odd value to the next even one leads from then on.
-// 3. The items that an absent leader has still to run are in rest_. The thread that replaces the
-//    leader posts them to the handler threads.
+// 3. The items that an absent leader has still to run are in rest_. The watch posts them to the
+//    handler threads before it has the leader replaced, and so does the thread that replaces it.
 // 4. A thread is in threads_ until its last action, which moves it to ended_. Then another thread
 //    joins it.
 class LeaderThreads {
@@ -66,7 +66,8 @@ class LeaderThreads {
   // Returns false if the caller no longer leads.
   bool deliver(RunnableList& finished, bool stopping);
 
-  // Starts a thread that leads instead of the leader, if the leader is running callbacks.
+  // Starts a thread that leads instead of the leader, if the leader is running callbacks. What the
+  // leader has still to run does not wait for that thread.
   void replace_leader();
 
   // To be called before a wait in a callback that a leader runs; see BlockingScope. Does the same,
@@ -78,6 +79,9 @@ class LeaderThreads {
 
   // An odd number that identifies the item that the absent leader runs; 0 while the leader leads.
   uint64_t callback_epoch() const;
+  // When the leader began the item for which callback_epoch() has returned a number, or a later
+  // one. On the clock of monotonic_ns().
+  int64_t item_begin_ns() const { return item_begin_ns_.load(std::memory_order_relaxed); }
 
   // The processor time that the leader has used, and whether it sleeps in the kernel. A leader that
   // runs or waits for a processor does not sleep. Valid also while the leader is absent.
@@ -112,19 +116,23 @@ class LeaderThreads {
   bool take_place(uint64_t callback_epoch);
   // Makes cpu_ns() and sleeps() tell about the calling thread.
   void measure_caller();
+  // Posts what the leader has still to run to the handler threads, if it still runs that item.
+  void post_rest(uint64_t callback_epoch);
   void note_replacement();
   // Runs the items, and posts the items that are left after kMaxCallbacksNs to the handler threads.
   // It is `begin_ns` now. Returns false if the caller has been replaced meanwhile.
   bool run_callbacks(RunnableList& items, int64_t begin_ns);
   // What is left of the time that the leader may run callbacks.
   struct Turn {
-    int64_t look_ns;           // the monotonic time at which to look again
+    int64_t now_ns;            // the monotonic time, as the leader has last read it
+    int64_t look_ns;           // when to look again how much processor time is left
     int64_t until_ns;          // when the turn ends in any case
     int64_t until_cpu_ns = 0;  // when its processor time ends; 0: not looked yet
   };
   // Whether the turn is over. Called by the leader after each item.
   static bool is_over(Turn& turn);
-  Runnable* next(uint64_t& callback_epoch);
+  // The next item, which begins now; null if the leader has none left or has been replaced.
+  Runnable* next(uint64_t& callback_epoch, int64_t now_ns);
 
   // Constant.
   HandlerPool& handlers_;
@@ -138,6 +146,9 @@ class LeaderThreads {
   // rest_mutex_, which the thread that replaces it holds too. The exchange that ends a turn needs
   // no order.
   std::atomic<uint64_t> word_{0};
+  // Relaxed. The leader stores it before each odd value, and other threads load it after they have
+  // acquired one in callback_epoch(). So it belongs to that item or to a later one.
+  std::atomic<int64_t> item_begin_ns_{0};
   // Relaxed. A leader stores both before its first odd value. Other threads use them only after
   // they have acquired an odd value in callback_epoch(). So they see those of that leader, or of a
   // later one.

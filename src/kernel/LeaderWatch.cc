@@ -1,5 +1,7 @@
 #include "kernel/LeaderWatch.h"
 
+#include <algorithm>
+
 #include "kernel/LeaderThreads.h"
 #include "kernel/ThreadContext.h"
 #include "util/Time.h"
@@ -7,7 +9,7 @@
 namespace workflow {
 
 void LeaderWatch::add(LeaderThreads* threads) {
-  posts_.push_back(Post{threads});
+  posts_.push_back(Post{.threads = threads, .stall = {}});
 }
 
 bool LeaderWatch::start() {
@@ -29,39 +31,39 @@ void LeaderWatch::wake() {
   changed_.notify_one();
 }
 
-bool LeaderWatch::look() {
+bool LeaderWatch::look(int64_t& next_look_ns) {
+  const int64_t now_ns = monotonic_ns();
   bool away = false;
+  next_look_ns = kNever;
   for (Post& post : posts_) {
-    const uint64_t callback_epoch = post.threads->callback_epoch();
-    if (callback_epoch != 0 && callback_epoch == post.seen) {
-      if (post.threads->cpu_ns() - post.cpu_ns >= kLookNs || post.threads->sleeps()) {
-        post.threads->replace_leader();
-      }
-    } else if (callback_epoch != 0) {
-      post.cpu_ns = post.threads->cpu_ns();
+    if (post.stall.look(*post.threads, now_ns)) {
+      post.threads->replace_leader();
     }
-    away |= callback_epoch != 0;
-    post.seen = callback_epoch;
+    away |= post.stall.is_absent();
+    next_look_ns = std::min(next_look_ns, post.stall.next_look_ns());
   }
   return away;
 }
 
 void LeaderWatch::run() {
+  wake_promptly();
   MutexLock lock(mutex_);
+  int64_t look_ns = 0;
   for (int quiet = 0; !stopping_;) {
     if (!awake_.load(std::memory_order_seq_cst)) {
       changed_.wait(mutex_);
       quiet = 0;
+      look_ns = monotonic_ns();  // a callback has just begun: the sooner it is seen, the better
       continue;
     }
-    changed_.wait_until(mutex_, monotonic_ns() + kLookNs);
+    changed_.wait_until(mutex_, look_ns);
     lock.unlock();
-    quiet = look() ? 0 : quiet + 1;
+    quiet = look(look_ns) ? 0 : quiet + 1;
     if (quiet > kQuietLooks) {
       // A leader that becomes absent now either sees that the watch sleeps, or is seen by this
       // look().
       awake_.store(false, std::memory_order_seq_cst);
-      if (look()) {
+      if (look(look_ns)) {
         awake_.store(true, std::memory_order_seq_cst);
         quiet = 0;
       }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernel/LeaderStall.h"
 #include "util/Mutex.h"
 #include "util/Thread.h"
 
@@ -11,10 +12,9 @@ namespace workflow {
 
 class LeaderThreads;
 
-// A thread that watches for absent leaders. It looks at all of them every kLookNs. A leader is
-// replaced if two looks find it in the same item, and if it sleeps or has used kLookNs of processor
-// time in between. A leader that only waits for a processor is not replaced: on a busy machine
-// another thread would only wait beside it. The watch sleeps while no leader becomes absent.
+// A thread that watches for absent leaders, and replaces those that an item holds up (LeaderStall).
+// It looks at all of them twice in a millisecond, and once more in between when one of them has to
+// be judged. It sleeps while no leader becomes absent.
 //
 // A runtime has one for all of its pollers. It must be stopped before their threads are destroyed.
 // Any thread may call leader_runs_callbacks(); one thread at a time may call the rest.
@@ -38,23 +38,20 @@ class LeaderWatch {
   }
 
  private:
-  static constexpr int64_t kLookNs = 1'000'000;
   // After more looks than this without an absent leader the watch goes to sleep.
   static constexpr int kQuietLooks = 16;
 
   struct Post {
     LeaderThreads* threads;
-    uint64_t seen = 0;   // callback_epoch() at the last look
-    int64_t cpu_ns = 0;  // the leader's, when `seen` was first seen
+    LeaderStall stall;
   };
 
   void wake();
   void run();
-  // Checks all leaders once. True when one was absent.
-  bool look();
+  // Checks all leaders once. True when one was absent. Sets when to look again.
+  bool look(int64_t& next_look_ns);
 
-  std::vector<Post> posts_;  // constant after start(), except `seen` and `cpu_ns`, which only
-                             // thread_ uses
+  std::vector<Post> posts_;  // constant after start(), except `stall`, which only thread_ uses
   Thread thread_;
   // False: a leader that becomes absent must wake the watch. Seq_cst, because a leader makes its
   // LeaderThreads::word_ odd and then reads this word, and run() clears this word and then looks at

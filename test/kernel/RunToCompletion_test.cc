@@ -88,6 +88,39 @@ TEST_F(RunToCompletion, ABlockedCallbackDelaysNoOtherTimer) {
   });
 }
 
+// Without a deadline: the callback ends only when others have run what is behind it. That is a
+// timer of the same poller, and what the same round has finished. Rounds follow until a leader has
+// run such a callback.
+TEST_F(RunToCompletion, ACallbackThatComputesHoldsUpNothing) {
+  start_stream();
+  constexpr int kTimers = 6;
+  std::atomic<bool> computes{false};
+  while (!computes) {
+    std::atomic<int> arrived{0};
+    std::atomic<bool> expired{false};
+    WFFacilities::WaitGroup left(kTimers + 1);
+    run_on_poller([&] {
+      const auto due = Clock::now() + 5ms;
+      for (int i = 0; i < kTimers; i++) {
+        WFTimer::create(due, [&](WFTimerTask*) {
+          arrived++;
+          if (ThreadContext::current().running_for && !computes.exchange(true)) {
+            while (arrived < kTimers || !expired) {
+            }
+          }
+          left.done();
+        })->start();
+      }
+      WFTimer::create(due + 10ms, [&](WFTimerTask*) {
+        expired = true;
+        left.done();
+      })->start();
+    });
+    left.wait();
+    EXPECT_EQ(arrived, kTimers);
+  }
+}
+
 TEST_F(RunToCompletion, AWaitThatTellsIsReplacedAtOnce) {
   start_stream();
   run_on_poller([] {
