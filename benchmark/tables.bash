@@ -139,6 +139,18 @@ table_cancel() {
   line "the same before the call, max µs" idle_max_us "row=cancel_million" "" le:abs:1e9
 }
 
+table_blocked() {
+  local place how
+  table "an item waits behind a callback of 50 ms, while other threads are free"
+  for place in share queue go leader poller branches; do
+    for how in sleeps computes; do
+      line "$place, it $how, p50 µs" p50_us "row=blocked_${place}_$how" "" le:abs:1e9
+      line "$place, it $how, max µs" max_us "row=blocked_${place}_$how" "" le:abs:1e9
+    done
+  done
+  line "all threads are busy: until one is added, p50 µs" p50_us "row=blocked_all_sleeps" "" le:abs:1e9
+}
+
 table_list() {
   table "listing 1,000,000 timers of as many names"
   line "the call, ms" call_ms "row=list_million" "" le:abs:1e9
