@@ -139,6 +139,13 @@ table_cancel() {
   line "the same before the call, max µs" idle_max_us "row=cancel_million" "" le:abs:1e9
 }
 
+table_cancel_each() {
+  table "100,000 timers of one name, a call cancels one of them" "${named_peers[@]}"
+  line "the call, ns" call_ns "row=cancel_each n=100000" "" le:best:1e9
+  line "until the last callback, ns each" wall_ns "row=cancel_each n=100000" "" le:best:1e9
+  line "the same, CPU ns" cpu_ns "row=cancel_each n=100000" "" le:best:1e9
+}
+
 table_blocked() {
   local place how
   table "an item waits behind a callback of 50 ms, while other threads are free"

@@ -46,16 +46,17 @@ class NameTable {
     return true;
   }
 
-  // Removes every timer of the name, calling `each` for it.
+  // Removes at most `max` timers of the name, calling `each` for each of them.
   template <class Each>
-  size_t remove_all(const std::string& name, Each each) {
-    const auto [begin, end] = table_.equal_range(name);
+  size_t remove(const std::string& name, size_t max, Each each) {
     size_t count = 0;
-    for (auto it = begin; it != end; ++it, ++count) {
-      it->second->listed = false;
-      each(it->second);
+    for (auto it = table_.find(name); count < max && it != table_.end() && it->first == name;
+         ++count) {
+      Timer* const timer = it->second;
+      timer->listed = false;
+      it = table_.erase(it);
+      each(timer);
     }
-    table_.erase(begin, end);
     return count;
   }
 
@@ -115,11 +116,11 @@ class PostedTimers {
     loop().wake();
   }
 
-  size_t cancel(const std::string& name) {
+  size_t cancel(const std::string& name, size_t max) {
     size_t count = 0;
     {
       const std::lock_guard lock(names_.mutex);
-      count = names_.remove_all(name, [this](Timer* timer) {
+      count = names_.remove(name, max, [this](Timer* timer) {
         posted_.push_back({Request::kCancel, timer});
       });
     }

@@ -5,7 +5,7 @@
 //   Timers::kPeer                                 its name in the output
 //   void start(delay_ns, Completion)              an unnamed timer
 //   void start_named(name, delay_ns, Completion)  a name may hold several timers
-//   size_t cancel(name)                           how many timers this call cancelled
+//   size_t cancel(name, max)                      cancels at most so many; how many it cancelled
 //   void settle()                                 returns when all starts so far are armed
 // The completion runs exactly once per timer, never inside start, start_named or cancel. An adaptor
 // without names offers only start() and settle(): it takes part in the rows without names.
@@ -28,7 +28,7 @@ namespace bench {
 template <class Timers>
 concept NamesTimers = requires(Timers& timers, const std::string& name, Completion completion) {
   timers.start_named(name, int64_t{}, completion);
-  { timers.cancel(name) } -> std::convertible_to<size_t>;
+  { timers.cancel(name, size_t{}) } -> std::convertible_to<size_t>;
 };
 
 // 18-byte unique names. One per thread: the returned string is reused by the next call.
@@ -148,7 +148,7 @@ class NamedRows {
         timers_.start_named(name, far_delay_ns(random_), tally_.completion());
       timers_.settle();
       for (const size_t i : order) {
-        if (timers_.cancel(names[i]) != 1) fail("a cancel did not find its one timer");
+        if (timers_.cancel(names[i], kAll) != 1) fail("a cancel did not find its one timer");
       }
       await_cancelled(outstanding_);
       cpu.push_back(process_cpu_ns() - cpu_before);
@@ -158,6 +158,36 @@ class NamedRows {
         .add("n", outstanding_)
         .add("cpu_us", per_op(Quantiles(cpu).at(0.5), outstanding_) / 1e3)
         .add("wall_us", per_op(Quantiles(wall).at(0.5), outstanding_) / 1e3)
+        .print();
+  }
+
+  // Row cancel_each: all timers have the same name, and each call cancels one of them. `call_ns` is
+  // the wall time of the thread that calls; the CPU is that of the calls and of the callbacks.
+  void cancel_one_by_one() {
+    const std::string name = "one name for them all";
+    std::vector<int64_t> called;
+    std::vector<int64_t> cpu;
+    std::vector<int64_t> ended;
+    constexpr size_t kRounds = 5;
+    for (size_t round = 0; round < kRounds; ++round) {
+      for (size_t i = 0; i < outstanding_; ++i)
+        timers_.start_named(name, far_delay_ns(random_), tally_.completion());
+      timers_.settle();
+      const int64_t cpu_before = process_cpu_ns();
+      const int64_t begin_ns = now_ns();
+      for (size_t i = 0; i < outstanding_; ++i) {
+        if (timers_.cancel(name, 1) != 1) fail("a cancel of one did not find one timer");
+      }
+      called.push_back(now_ns() - begin_ns);
+      await_cancelled(outstanding_);
+      cpu.push_back(process_cpu_ns() - cpu_before);
+      ended.push_back(now_ns() - begin_ns);
+    }
+    Line("cancel_each", Timers::kPeer)
+        .add("n", outstanding_)
+        .add("call_ns", per_op(Quantiles(called).at(0.5), outstanding_))
+        .add("wall_ns", per_op(Quantiles(ended).at(0.5), outstanding_))
+        .add("cpu_ns", per_op(Quantiles(cpu).at(0.5), outstanding_))
         .print();
   }
 
@@ -188,6 +218,7 @@ class NamedRows {
  private:
   // Names from here on are not among the outstanding ones.
   static constexpr uint64_t kFresh = uint64_t{1} << 40;
+  static constexpr size_t kAll = static_cast<size_t>(-1);
 
   int64_t fill() {
     const int64_t begin_ns = now_ns();
@@ -202,7 +233,7 @@ class NamedRows {
   }
 
   void cancel(uint64_t number) {
-    if (timers_.cancel(names_.at(number)) != 1) fail("a cancel did not find its one timer");
+    if (timers_.cancel(names_.at(number), kAll) != 1) fail("a cancel did not find its one timer");
   }
 
   void await_cancelled(size_t count) {
@@ -227,7 +258,8 @@ class NamedRows {
     const auto mine = static_cast<int64_t>(outstanding_ / shares);
     for (size_t round = 0; round < rounds; ++round) {
       const uint64_t number = static_cast<uint64_t>(random.below(mine)) * shares + share;
-      if (timers_.cancel(names.at(number)) != 1) fail("a replaced name did not hold one timer");
+      if (timers_.cancel(names.at(number), kAll) != 1)
+        fail("a replaced name did not hold one timer");
       timers_.start_named(names.at(number), far_delay_ns(random), tally_.completion());
     }
   }
@@ -301,7 +333,8 @@ void measure_due(Timers& timers, size_t count) {
 }
 
 // Runs the row that the command line names:
-//   --row=named|named_random|replace|memory_named|memory_unnamed|lateness|stalls|due [--n=N]
+//   --row=named|named_random|replace|cancel_each|memory_named|memory_unnamed|lateness|stalls|due
+//   [--n=N]
 //   [--threads=T]
 //   [--rounds=R]
 //   [--run=K]
@@ -328,6 +361,9 @@ template <class Timers>
     } else if (row == "named_random") {
       static NamedRows<Timers> rows(timers, n);
       rows.cancel_in_random_order();
+    } else if (row == "cancel_each") {
+      static NamedRows<Timers> rows(timers, n);
+      rows.cancel_one_by_one();
     } else if (row == "replace") {
       static NamedRows<Timers> rows(timers, n);
       rows.replace(options.count("threads", 1), options.count("rounds", 500'000));

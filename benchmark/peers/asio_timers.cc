@@ -43,9 +43,9 @@ class AsioDirectTimers {
     wait(timer);
   }
 
-  size_t cancel(const std::string& name) {
+  size_t cancel(const std::string& name, size_t max) {
     const std::lock_guard lock(names_.mutex);
-    return names_.remove_all(name, [](Timer* timer) { timer->handle->cancel(); });
+    return names_.remove(name, max, [](Timer* timer) { timer->handle->cancel(); });
   }
 
   void settle() {}  // async_wait has armed it
@@ -96,9 +96,9 @@ class AsioPostedTimers {
     asio::post(loop_.context, [this, timer] { wait(timer); });
   }
 
-  size_t cancel(const std::string& name) {
+  size_t cancel(const std::string& name, size_t max) {
     const std::lock_guard lock(names_.mutex);
-    return names_.remove_all(name, [this](Timer* timer) {
+    return names_.remove(name, max, [this](Timer* timer) {
       asio::post(loop_.context, [timer] {
         if (timer->fired) {
           finish(timer, true);

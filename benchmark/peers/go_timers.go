@@ -89,6 +89,23 @@ func (t *timers) cancel(name string) int {
 	return count
 }
 
+// Cancels one timer of the name, the one that was listed last.
+func (t *timers) cancelOne(name string) int {
+	t.mutex.Lock()
+	n := t.table[name]
+	if n != nil {
+		t.unlink(name, n)
+	}
+	t.mutex.Unlock()
+	if n == nil {
+		return 0
+	}
+	if n.timer.Stop() {
+		go n.done(true)
+	} // else its function runs already, and reports
+	return 1
+}
+
 func nameOf(number uint64) string {
 	text := []byte("timer:000000000000")
 	for i := len(text) - 1; i >= 6; i-- {
@@ -224,6 +241,29 @@ func (r *rows) createAndCancel() {
 		perOp(median(cpuApart), batch)/1e3, perOp(median(cpuPaired), batch)/1e3)
 }
 
+func (r *rows) cancelOneByOne() {
+	const name, rounds = "one name for them all", 5
+	var called, ended, cpu []time.Duration
+	for round := 0; round < rounds; round++ {
+		for i := 0; i < r.outstanding; i++ {
+			r.timers.startNamed(name, farDelay(&r.random), r.count)
+		}
+		before, begin := cpuTime(), time.Now()
+		for i := 0; i < r.outstanding; i++ {
+			if r.timers.cancelOne(name) != 1 {
+				fail("a cancel of one did not find one timer")
+			}
+		}
+		called = append(called, time.Since(begin))
+		r.await(r.outstanding)
+		cpu = append(cpu, cpuTime()-before)
+		ended = append(ended, time.Since(begin))
+	}
+	fmt.Printf("row=cancel_each peer=go n=%d call_ns=%.4g wall_ns=%.4g cpu_ns=%.4g\n", r.outstanding,
+		perOp(median(called), r.outstanding), perOp(median(ended), r.outstanding),
+		perOp(median(cpu), r.outstanding))
+}
+
 func (r *rows) replaceShare(share, shares, rounds int) {
 	random := random(1000 + share)
 	for i := 0; i < rounds; i++ {
@@ -338,6 +378,8 @@ func main() {
 		r.createAndCancel()
 	case "replace":
 		r.replace(number("threads"), number("rounds"))
+	case "cancel_each":
+		r.cancelOneByOne()
 	case "memory_named":
 		measureMemory(t, number("n"), true)
 	case "memory_unnamed":

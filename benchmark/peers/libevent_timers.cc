@@ -44,10 +44,10 @@ class LibeventTimers {
     arm(timer, delay_ns);
   }
 
-  size_t cancel(const std::string& name) {
+  size_t cancel(const std::string& name, size_t max) {
     const std::lock_guard lock(names_.mutex);
-    return names_.remove_all(name,
-                             [](Timer* timer) { event_active(&timer->handle, EV_TIMEOUT, 0); });
+    return names_.remove(name, max,
+                         [](Timer* timer) { event_active(&timer->handle, EV_TIMEOUT, 0); });
   }
 
   void settle() {}  // event_add has armed it

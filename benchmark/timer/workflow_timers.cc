@@ -25,8 +25,8 @@ class WorkflowTimers {
         ->start();
   }
 
-  size_t cancel(const std::string& name) {
-    return static_cast<size_t>(WFTaskFactory::cancel_by_name(name));
+  size_t cancel(const std::string& name, size_t max) {
+    return static_cast<size_t>(WFTaskFactory::cancel_by_name(name, max));
   }
 
   void settle() {}  // start() has armed it
