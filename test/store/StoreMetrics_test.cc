@@ -4,14 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 
+#include "store/PlaceOfTimers.h"
 #include "store/StoreKit.h"
 #include "support/Eventually.h"
-#include "support/RedisServer.h"
-#include "support/TempDir.h"
 #include "workflow/WFTimerStore.h"
 
 // What a store counts, wherever it keeps its timers.
@@ -28,18 +26,10 @@ using testing::HasSubstr;
 
 class StoreMetrics : public testing::TestWithParam<const char*> {
  protected:
-  StorePtr open() {
-    const std::string kind = GetParam();
-    if (kind == "Memory") return open_store();
-    if (kind == "Sqlite") return open_store("sqlite:" + directory_.path("timers"));
-    if (kind == "Owned") return open_store("sqlite:" + directory_.path("timers") + "?layout=owned");
-    server_ = std::make_unique<redis_test::RedisServer>();
-    return open_store(server_->url() + "&namespace=test&shards=3");
-  }
+  StorePtr open() { return open_store(place_.url()); }
 
  private:
-  test_support::TempDir directory_;
-  std::unique_ptr<redis_test::RedisServer> server_;
+  const store_test::PlaceOfTimers place_{GetParam()};
 };
 
 TEST_P(StoreMetrics, WhatIsCounted) {
