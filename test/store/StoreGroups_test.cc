@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "store/BackendAround.h"
@@ -21,7 +22,9 @@
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
 #include "support/Tally.h"
+#include "workflow/WFFacilities.h"
 #include "workflow/WFSimulation.h"
+#include "workflow/WFTaskFactory.h"
 
 // How an engine uses its backend: in groups, without hints, and with little memory.
 
@@ -190,6 +193,57 @@ TEST_F(StoreGather, TheWaitForCallersEndsWhenAllHaveCome) {
     store_->create_count_task("", nullptr)->start();
     EXPECT_EQ(time_of_request(), milliseconds(4));
   });
+}
+
+// Notes when it is asked for timers.
+class TimedClaims final : public store_test::BackendAround {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Times {
+    std::mutex mutex;
+    std::vector<Time> times;
+  };
+  TimedClaims(std::unique_ptr<workflow::StoreBackend> backend, Times& times)
+      : BackendAround(std::move(backend)), times_(times) {}
+  bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    for (const workflow::StoreRequest* request : requests) {
+      if (std::holds_alternative<workflow::ClaimRequest>(request->what)) {
+        const std::lock_guard lock(times_.mutex);
+        times_.times.push_back(std::chrono::steady_clock::now());
+      }
+    }
+    return backend_->execute(requests);
+  }
+
+ private:
+  Times& times_;
+};
+
+// Real time: a simulated or manual clock does without these looks.
+TEST(StoreGroups, AStoreLooksOnceASecondAlthoughNothingHappens) {
+  TimedClaims::Times claims;
+  const auto began = std::chrono::steady_clock::now();
+  const StorePtr store = store_test::open_wrapped(
+      store_test::fresh_url(), {},
+      [&](std::unique_ptr<workflow::StoreBackend> backend, const workflow::StoreBackendOptions&) {
+        return std::make_unique<TimedClaims>(std::move(backend), claims);
+      });
+  store->handle("kind", [](WFStoredTimer*) {});
+  // Three timers that follow each other, and that a busy machine delays as it delays the looks. In
+  // their 4.5 s there are three looks or more.
+  WFFacilities::WaitGroup done(1);
+  SeriesWork* const control =
+      Workflow::create_series_work(WFTaskFactory::create_timer_task(1, 500'000'000, nullptr),
+                                   [&done](const SeriesWork*) { done.done(); });
+  *control << WFTaskFactory::create_timer_task(1, 500'000'000, nullptr)
+           << WFTaskFactory::create_timer_task(1, 500'000'000, nullptr);
+  control->start();
+  done.wait();
+  const std::lock_guard lock(claims.mutex);
+  EXPECT_GE(claims.times.size(), 4U);  // the first because there is a handler
+  for (size_t i = 0; i < claims.times.size(); i++) {
+    EXPECT_GE(claims.times[i] - began, seconds(i)) << "look " << i;
+  }
 }
 
 // A hint of another process may be missing: then its timers are found within about a second.
