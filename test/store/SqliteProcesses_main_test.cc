@@ -85,10 +85,8 @@ void write_for_ever() {
   }
 }
 
-// Does each kind of change, and says ": NAME" before each step that concerns a timer of that name
-// and
-// ". NAME" after it. Is killed before the operation of the file system that STORE_NAME counts.
-void die_at_a_step() {
+// Uses a store, and is killed before the operation of the file system that STORE_NAME counts.
+void die_at_a_step(void (*use)(workflow::StoreBackend&)) {
   FaultVfs vfs;
   vfs.set_fault([left = std::atoll(variable("STORE_NAME").c_str())](auto, bool) mutable {
     if (left-- == 0) {
@@ -98,23 +96,64 @@ void die_at_a_step() {
   });
   workflow::SqliteSettings settings;
   settings.base_vfs = vfs.name();
-  const auto backend = open_own(settings);
+  use(*open_own(settings));
+}
+
+// A step that concerns a timer of that name. Says ": NAME" before it and ". NAME" after it.
+template <class WHAT>
+WHAT step(workflow::StoreBackend& backend, const std::string& name, WHAT what) {
+  say(": " + name);
+  auto answered = carry_out(backend, std::move(what));
+  say(". " + name);
+  return answered;
+}
+
+// Runs that end in each way, with successors that wait for them. See left_of_run().
+void run_and_finish(workflow::StoreBackend& backend) {
   using How = workflow::FinishRequest::How;
   for (const How how : {How::kDone, How::kRetry, How::kFailed}) {
     const std::string name = std::to_string(static_cast<int>(how));
-    const auto step = [&](auto what) {
-      say(": " + name);
-      auto answered = carry_out(*backend, std::move(what));
-      say(". " + name);
-      return answered;
-    };
-    step(schedule(name, backend->now_us() - 1));
-    const workflow::ClaimRequest claimed = step(claim());
-    step(reschedule(name, backend->now_us()));
+    step(backend, name, schedule(name, backend.now_us() - 1));
+    const workflow::ClaimRequest claimed = step(backend, name, claim());
+    step(backend, name, reschedule(name, backend.now_us()));
     // The successor that waits for the run keeps the name in the store, and so does a failure.
-    step(finish(claimed.claimed.at(0).run, how, workflow::kNeverUs));
+    step(backend, name, finish(claimed.claimed.at(0).run, how, workflow::kNeverUs));
     if (how == How::kDone) {
-      step(cancel(name));
+      step(backend, name, cancel(name));
+    }
+  }
+}
+
+// What is done to timers that wait, run or have failed. See left_of_change().
+void change_each(workflow::StoreBackend& backend) {
+  const int64_t soon_us = backend.now_us() - 1;
+  const int64_t later_us = soon_us + 3600 * kSecondUs;
+  step(backend, "replaced", schedule("replaced", soon_us));
+  step(backend, "replaced", schedule("replaced", later_us, WF_TIMER_REPLACE));
+  step(backend, "moved", schedule("moved", soon_us));
+  step(backend, "moved", reschedule("moved", later_us));
+  step(backend, "cancelled", schedule("cancelled", later_us));
+  step(backend, "cancelled", cancel("cancelled"));
+
+  step(backend, "extended", schedule("extended", soon_us));
+  const workflow::RunId run = step(backend, "extended", claim()).claimed.at(0).run;
+  workflow::ExtendRequest extension;
+  extension.runs = {run};
+  extension.lease_us = 10 * kLeaseUs;
+  step(backend, "extended", extension);
+  step(backend, "extended", finish(run));
+
+  for (const bool remove : {false, true}) {
+    const std::string name = remove ? "removed" : "retried";
+    step(backend, name, schedule(name, soon_us));
+    const workflow::ClaimRequest claimed = step(backend, name, claim());
+    step(backend, name, finish(claimed.claimed.at(0).run, workflow::FinishRequest::How::kFailed));
+    workflow::FailedRequest failed;
+    failed.name = name;
+    failed.remove = remove;
+    step(backend, name, failed);
+    if (!remove) {
+      step(backend, name, cancel(name));  // or else the next claim takes it
     }
   }
 }
@@ -259,10 +298,17 @@ void store_one() {
 
 int play(const std::string& part) {
   const std::map<std::string, void (*)()> parts = {
-      {"write", write_for_ever},   {"turns", take_turns}, {"hold", hold_the_lock},
-      {"create", begin_to_create}, {"listen", listen},    {"store", store_one},
-      {"run", run_for_ever},       {"own", own},          {"die", die_at_a_step},
+      {"write", write_for_ever},
+      {"turns", take_turns},
+      {"hold", hold_the_lock},
+      {"create", begin_to_create},
+      {"listen", listen},
+      {"store", store_one},
+      {"run", run_for_ever},
+      {"own", own},
       {"told", store_when_told},
+      {"runs", [] { die_at_a_step(run_and_finish); }},
+      {"changes", [] { die_at_a_step(change_each); }},
   };
   parts.at(part)();
   return 0;
@@ -293,7 +339,10 @@ class SqliteProcesses : public ::testing::Test {
     return backend;
   }
 
-  void kill_at_each_step(SqliteLayout layout);
+  // What is left of the timers of one name when the first `steps` of a part were carried out: the
+  // attempts of each run that follows, and the timers that remain.
+  using LeftAfter = std::function<std::string(const std::string& name, int steps)>;
+  void kill_at_each_step(const std::string& part, SqliteLayout layout, const LeftAfter& left_after);
 
   static uint64_t count(workflow::StoreBackend& backend, const std::string& prefix) {
     return carry_out(backend, workflow::CountRequest{prefix, 0}).count;
@@ -383,9 +432,8 @@ TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKill) {
   EXPECT_GT(reported.stored(), 20U);
 }
 
-// What is left of the timers of one name when the first `steps` of die_at_a_step() were carried
-// out: the attempts of each run that follows, and the timers that remain.
-std::string left_after(const std::string& name, int steps) {
+// What run_and_finish() leaves.
+std::string left_of_run(const std::string& name, int steps) {
   using How = workflow::FinishRequest::How;
   const auto how = static_cast<How>(std::stoi(name));
   switch (steps) {
@@ -406,7 +454,22 @@ std::string left_after(const std::string& name, int steps) {
   }
 }
 
-// Runs all that there is, and says of each name what left_after() does. Nothing but that is there.
+// What change_each() leaves.
+std::string left_of_change(SqliteLayout layout, const std::string& name, int steps) {
+  // The leases of an owner are over when it is gone, however long they would have lasted.
+  const std::string extended = layout == SqliteLayout::kOwned ? "2 " : "running ";
+  const std::map<std::string, std::vector<std::string>> left = {
+      {"replaced", {"", "1 ", "waiting "}},
+      {"moved", {"", "1 ", "waiting "}},
+      {"cancelled", {"", "waiting ", ""}},
+      {"extended", {"", "1 ", "2 ", extended, ""}},
+      {"retried", {"", "1 ", "2 ", "failed ", "1 ", ""}},
+      {"removed", {"", "1 ", "2 ", "failed ", ""}},
+  };
+  return left.at(name).at(static_cast<size_t>(steps));
+}
+
+// Runs all that there is, and says of each name what LeftAfter does. Nothing but that is there.
 std::map<std::string, std::string> run_all(workflow::StoreBackend& backend) {
   std::map<std::string, std::string> left;
   for (workflow::ClaimRequest claimed = carry_out(backend, claim()); !claimed.claimed.empty();
@@ -424,13 +487,14 @@ std::map<std::string, std::string> run_all(workflow::StoreBackend& backend) {
 }
 
 // With what is left of each name the store goes on when the leases have ended.
-void SqliteProcesses::kill_at_each_step(SqliteLayout layout) {
+void SqliteProcesses::kill_at_each_step(const std::string& part, SqliteLayout layout,
+                                        const LeftAfter& left_after) {
   uint64_t steps = 0;
   for (int exit_code = -SIGKILL; exit_code != 0 && !HasFailure(); steps += kSanitized ? 5 : 1) {
     SCOPED_TRACE("step " + std::to_string(steps));
     path_ = directory_.path(std::to_string(steps));
     const auto child =
-        start("die", std::to_string(steps), layout == SqliteLayout::kOwned ? "owned" : "shared");
+        start(part, std::to_string(steps), layout == SqliteLayout::kOwned ? "owned" : "shared");
     std::map<std::string, int> begun;
     std::map<std::string, int> done;
     for (std::optional<std::string> line = child->line(); line; line = child->line()) {
@@ -457,11 +521,21 @@ void SqliteProcesses::kill_at_each_step(SqliteLayout layout) {
 }
 
 TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKillAtEachStep) {
-  kill_at_each_step(SqliteLayout::kShared);
+  kill_at_each_step("runs", SqliteLayout::kShared, left_of_run);
 }
 
 TEST_F(SqliteProcesses, WhatAnOwnerReportedSurvivesAKillAtEachStep) {
-  kill_at_each_step(SqliteLayout::kOwned);
+  kill_at_each_step("runs", SqliteLayout::kOwned, left_of_run);
+}
+
+TEST_F(SqliteProcesses, ChangesThatWereReportedSurviveAKillAtEachStep) {
+  kill_at_each_step("changes", SqliteLayout::kShared,
+                    std::bind_front(left_of_change, SqliteLayout::kShared));
+}
+
+TEST_F(SqliteProcesses, ChangesThatAnOwnerReportedSurviveAKillAtEachStep) {
+  kill_at_each_step("changes", SqliteLayout::kOwned,
+                    std::bind_front(left_of_change, SqliteLayout::kOwned));
 }
 
 // And no process has two places in the queue. So each one gets its turn when each of the others has
