@@ -27,6 +27,7 @@ class RedisCluster {
     std::vector<std::string> arguments = {};
     bool all_slots = true;  // false: the last one is nobody's
     std::vector<std::string> environment_of_first = {};
+    std::vector<std::string> environment_of_others = {};
   };
 
   RedisCluster() : RedisCluster(Options{}) {}
@@ -35,7 +36,7 @@ class RedisCluster {
       nodes_.emplace_back(RedisServer::Options{
           .on = RedisServer::On::kCluster,
           .arguments = options.arguments,
-          .environment = i == 0 ? options.environment_of_first : std::vector<std::string>()});
+          .environment = i == 0 ? options.environment_of_first : options.environment_of_others});
       ids_.push_back(run(nodes_[i].url(), {"CLUSTER", "MYID"}).value.string_value());
     }
     for (size_t i = 0; i < nodes_.size(); i++) {

@@ -57,6 +57,12 @@ class RedisServer {
   }
   void stop() { program_.reset(); }
   void signal(int number) const { program_->signal(number); }
+  // Removes a transaction that is not whole from the end of the log, while the server is stopped.
+  void repair_log() const {
+    const std::string manifest = dir_.path("appendonlydir/appendonly.aof.manifest");
+    const std::string command = "yes | redis-check-aof --fix '" + manifest + "' >/dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  }
 
   uint16_t port() const { return port_; }
   uint16_t bus_port() const { return bus_port_; }
@@ -137,12 +143,6 @@ class RedisServer {
   }
 
   static constexpr const char* kCutShort = "Unexpected end of file reading the append only file";
-
-  void repair_log() const {
-    const std::string manifest = dir_.path("appendonlydir/appendonly.aof.manifest");
-    const std::string command = "yes | redis-check-aof --fix '" + manifest + "' >/dev/null";
-    EXPECT_EQ(std::system(command.c_str()), 0);
-  }
 
   const Options options_;
   const test_support::TempDir dir_;
