@@ -37,7 +37,11 @@ class LeaderStall {
     if (is_new) {
       seen_ns_ = now_ns;
       seen_cpu_ns_ = leader.cpu_ns();
-      decide_ns_ = std::max(leader.item_begin_ns() + kLongNs, now_ns + kMeasuredNs);
+      // A watch that comes late finds long items although nobody was held up: where processors are
+      // scarce, the leader had to wait as well.
+      const bool is_late = now_ns - leader.item_begin_ns() > kLookNs + kMeasuredNs;
+      decide_ns_ = is_late ? now_ns + kLongNs
+                           : std::max(leader.item_begin_ns() + kLongNs, now_ns + kMeasuredNs);
     }
     if (now_ns < decide_ns_) {
       next_look_ns_ = std::min(next_look_ns_, decide_ns_);

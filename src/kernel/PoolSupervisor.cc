@@ -27,7 +27,6 @@ PoolSupervisor::Findings PoolSupervisor::look(const View& view, int64_t now_ns) 
   if (room > 0 && now_ns - starved_since_ns_ >= kStarvedNs) {
     findings.starves = true;
     starved_since_ns_ = now_ns;
-    seen_shares_++;  // the new thread takes an item at once: if that is all, the pool starves still
     room--;
   }
   const bool helps = view.keeps_items || (view.work_waits && view.has_idle_worker);

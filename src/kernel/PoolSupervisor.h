@@ -46,6 +46,10 @@ class PoolSupervisor {
     bool starves = false;         // to start a thread
   };
 
+  // After a look that found that the pool starves: a thread was started. It takes an item at once;
+  // if that is all that happens, the pool starves still.
+  void grew() { seen_shares_++; }
+
   Watch watched() const { return watched_; }
   // Whether it looks every kLookNs.
   bool is_looking() const { return watched_ == Watch::kLooks; }

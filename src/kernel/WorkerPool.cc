@@ -528,8 +528,8 @@ void WorkerPool::look() {
   if (findings.are_items_long) {
     pace_.stuck();
   }
-  if (findings.starves) {
-    spawn();
+  if (findings.starves && spawn()) {
+    supervisor_.grew();
   }
 }
 

@@ -19,7 +19,6 @@ namespace {
 
 using protocol::RedisValue;
 
-
 // Reads the elements of an array, one after the other. What is not there makes it bad.
 class Elements {
  public:

@@ -17,6 +17,8 @@
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
 #include "store/SqliteSeals.h"
+#include "util/Thread.h"
+#include "util/Time.h"
 #include "util/UniqueFd.h"
 
 namespace workflow {
@@ -319,12 +321,19 @@ bool SqliteFile::save_lost_log() {
   const bool is_lost = log_inode_ != 0 && ::stat(log_path_.c_str(), &status) != 0 &&
                        errno == ENOENT && ::stat(path_.c_str(), &status) == 0 &&
                        status.st_dev == device_ && status.st_ino == inode_;
-  if (is_lost) {
-    // Waits for the process that is committing just now. Others notice the loss before they commit.
-    connection_.note(sqlite3_wal_checkpoint_v2(connection_.handle(), "main", SQLITE_CHECKPOINT_FULL,
-                                               nullptr, nullptr));
+  if (!is_lost) return false;
+  // Waits for the process that is committing just now; others notice the loss before they commit.
+  // And for those that read or copy: whoever reads what is in the old log makes the next commit go
+  // on behind it, in a log that is not that one.
+  const int64_t until_ns = monotonic_ns() + settings_.busy_ms * kNsPerMs;
+  for (;;) {
+    const int code = sqlite3_wal_checkpoint_v2(connection_.handle(), "main",
+                                               SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+    connection_.note(code);
+    // SQLite itself does not wait for another process that copies.
+    if ((code & 0xff) != SQLITE_BUSY || monotonic_ns() >= until_ns) return true;
+    pause_ns(kNsPerMs);
   }
-  return is_lost;
 }
 
 bool SqliteFile::goes_on_after(int error) {

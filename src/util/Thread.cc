@@ -10,6 +10,14 @@
 
 namespace workflow {
 
+namespace {
+
+constexpr unsigned long kPromptSlackNs = 1'000;
+// What the calling thread had before wake_promptly(); 0 if it has not called that.
+thread_local unsigned long own_slack_ns = 0;
+
+}  // namespace
+
 bool Thread::start(const char* name, std::function<void()> body) {
   if (VirtualScheduler* scheduler = VirtualScheduler::current()) {
     virtual_id_ = scheduler->spawn(name, std::move(body));
@@ -24,6 +32,9 @@ bool Thread::start(const char* name, std::function<void()> body) {
     ::sigdelset(&blocked, fault);
   }
   ::pthread_sigmask(SIG_SETMASK, &blocked, &previous);
+  if (own_slack_ns != 0) {
+    ::prctl(PR_SET_TIMERSLACK, own_slack_ns, 0, 0, 0);  // the new thread has that of this one
+  }
   bool started = true;
   try {
     thread_ = std::thread(std::move(body));
@@ -32,14 +43,18 @@ bool Thread::start(const char* name, std::function<void()> body) {
     started = false;
   }
   ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  if (own_slack_ns != 0) {
+    ::prctl(PR_SET_TIMERSLACK, kPromptSlackNs, 0, 0, 0);
+  }
   return started;
 }
 
 void wake_promptly() {
-  constexpr unsigned long kSlackNs = 1'000;
-  if (!VirtualScheduler::current()) {
-    ::prctl(PR_SET_TIMERSLACK, kSlackNs, 0, 0, 0);
-  }
+  if (VirtualScheduler::current() || own_slack_ns != 0) return;
+  const int slack_ns = ::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+  if (slack_ns <= 0) return;
+  own_slack_ns = static_cast<unsigned long>(slack_ns);
+  ::prctl(PR_SET_TIMERSLACK, kPromptSlackNs, 0, 0, 0);
 }
 
 void Thread::join() {

@@ -131,9 +131,19 @@ TEST(PoolSupervisor, GrowsAgainWhenTheAddedThreadHasTakenAnItemAndNothingElseWas
   int64_t now_ns = kBeginNs;
   for (uint64_t shares = 7; shares < 20; shares++) {
     EXPECT_TRUE(supervisor.look(all_busy(shares, 30), now_ns += kStarvedNs).starves) << shares;
+    supervisor.grew();
     EXPECT_EQ(supervisor.begin_wait(shares + 1, now_ns), now_ns + kStarvedNs);
   }
   EXPECT_FALSE(supervisor.look(all_busy(22, 30), now_ns + kStarvedNs).starves);
+}
+
+TEST(PoolSupervisor, GrowsAgainWhenNoThreadCouldBeAdded) {
+  PoolSupervisor supervisor = watching(Watch::kGrowth);
+  int64_t now_ns = kBeginNs;
+  for (int i = 0; i < 10; i++) {
+    EXPECT_TRUE(supervisor.look(all_busy(7, 30), now_ns += kStarvedNs).starves) << i;
+    EXPECT_EQ(supervisor.begin_wait(7, now_ns), now_ns + kStarvedNs);
+  }
 }
 
 TEST(PoolSupervisor, DoesNotGrowWhileItemsAreTaken) {
@@ -228,6 +238,7 @@ TEST(PoolSupervisor, KeepsItsPromisesInAnyOrderOfEvents) {
       ASSERT_GE(now_ns - nothing_taken_since_ns, kStarvedNs);
       nothing_taken_since_ns = now_ns;
       has_grown = true;
+      supervisor.grew();
     }
     if (view.keeps_items || (view.work_waits && view.has_idle_worker)) {
       ASSERT_TRUE(supervisor.is_looking());

@@ -474,6 +474,7 @@ TEST(RedisStoreReceipts, WhatAReplicaHasSurvivesKillsOfMastersThatASentinelNames
     replicate(*replica, *master);
   });
   EXPECT_GT(stored_and_lost(url, users), 0U);
+  ASSERT_FALSE(kills.empty());
   expect_replicas_lost_nothing(url, users, kills.back().before);
 }
 
@@ -500,6 +501,7 @@ TEST(RedisStoreReceipts, WhatAReplicaHasSurvivesKillsOfAMasterOfACluster) {
         EXPECT_TRUE(cluster.is_in_sync(replica));
       });
   EXPECT_GT(stored_and_lost(url, users), 0U);
+  ASSERT_FALSE(kills.empty());
   expect_replicas_lost_nothing(url, users, kills.back().before);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include <csignal>
 
@@ -43,6 +44,22 @@ TEST(Thread, LeavesTheCallersMaskAsItWas) {
   for (int signal = 1; signal < NSIG; signal++) {
     EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal)) << signal;
   }
+}
+
+TEST(Thread, AThreadThatWakesPromptlyStartsOthersThatDoNot) {
+  const int usual_ns = ::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+  ASSERT_GT(usual_ns, 1'000);
+  Thread prompt;
+  ASSERT_TRUE(prompt.start("prompt", [usual_ns] {
+    wake_promptly();
+    wake_promptly();
+    Thread other;
+    EXPECT_TRUE(other.start(
+        "other", [usual_ns] { EXPECT_EQ(::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0), usual_ns); }));
+    other.join();
+    EXPECT_EQ(::prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0), 1'000);
+  }));
+  prompt.join();
 }
 
 }  // namespace workflow
