@@ -161,7 +161,7 @@ TEST(CoroutineProtocol, WhatIsPushedInFrontRunsBeforeTheCoroutineGoesOn) {
     bool waits = false, went_on = false;
     const auto wait = [&]() -> WFCo<> {
       waits = true;
-      co_await awaited;
+      static_cast<void>(co_await awaited);
       EXPECT_EQ(pushed, 2);
       went_on = true;
     };
