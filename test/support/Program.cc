@@ -82,6 +82,9 @@ Program::Program(const std::string& name, const std::vector<std::string>& argume
   stdin_.reset(in[1]);
   if (::pipe2(out, O_CLOEXEC) != 0) return;
   const workflow::UniqueFd its_stdout(out[1]);
+  if (options.loses_output) {
+    ::fcntl(out[1], F_SETFL, O_NONBLOCK);
+  }
   stdout_.reset(out[0]);
   spawn(path, arguments, options, its_stdin.get(), its_stdout.get());
 }

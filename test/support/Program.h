@@ -22,6 +22,9 @@ struct ProgramOptions {
   std::vector<int> inherited = {};
   // Whether output() includes stderr. If not, the program inherits the stderr of this process.
   bool stderr_is_output = false;
+  // Whether what does not fit into the pipe is lost, and does not hold up the program: for servers,
+  // whose output is read at their beginning only.
+  bool loses_output = false;
   // The signal that the destructor sends. A program with child processes needs one that it can
   // handle, not SIGKILL.
   int end_signal = SIGKILL;
