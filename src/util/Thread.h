@@ -31,8 +31,8 @@ class Thread {
 
 // Asks the kernel to end the timed waits of the calling thread when they are over. By default it
 // may be late by 50 µs, so as to wake several threads at once (PR_SET_TIMERSLACK, prctl(2)). For
-// threads that watch others. Those that the calling thread starts by Thread have what it had before.
-// Does nothing in a simulation.
+// threads that watch others. Those that the calling thread starts by Thread have what it had
+// before. Does nothing in a simulation.
 void wake_promptly();
 
 // Lets other threads run for about this long. This is only a hint: the delay is not guaranteed.
