@@ -295,6 +295,13 @@ int SqliteFile::copy_log(std::string* message) {
   return connection_.code() == SQLITE_OK ? 0 : fail(connection_, message);
 }
 
+int SqliteFile::check_pages(std::string* message) {
+  const bool is_wrong =
+      connection_.number("SELECT quick_check <> 'ok' FROM pragma_quick_check(1)") != 0;
+  if (connection_.code() != SQLITE_OK) return fail(connection_, message);
+  return is_wrong ? say(EILSEQ, path_ + ": damaged: its pages do not fit together", message) : 0;
+}
+
 bool SqliteFile::is_same(StoreFailure* failure) const {
   struct stat status = {};
   if (::stat(path_.c_str(), &status) != 0) {

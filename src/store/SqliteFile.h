@@ -71,6 +71,10 @@ class SqliteFile {
   // transaction. The result is as that of check_directory().
   int copy_log(std::string* message);
 
+  // Reads all pages of the file and its log, and looks whether they make sense together. The result
+  // is as that of check_directory(). O(size).
+  int check_pages(std::string* message);
+
   // Whether the paths still lead to the file that was opened and to its log. Otherwise sets
   // `failure`.
   bool is_same(StoreFailure* failure) const;

@@ -111,6 +111,10 @@ int SqliteStore::verify(std::string* message) {
   // Before the store is read: other processes may commit in between.
   const int64_t commits = page.commits;
   SqliteConnection& connection = file_.connection();
+  if (was_damaged_) {
+    if (const int error = file_.check_pages(message)) return error;
+    was_damaged_ = false;
+  }
   SqliteMeta meta(connection);
   connection.run("BEGIN");
   meta.load();
@@ -259,7 +263,9 @@ StoreFailure SqliteStore::failure_of(const SqliteConnection& connection) {
   if (SqliteFile::is_sync(connection) && queue_.is_whole()) {
     queue_.page().failed_syncs++;
   }
-  return file_.failure_of(connection);
+  StoreFailure failure = file_.failure_of(connection);
+  was_damaged_ = was_damaged_ || failure.error == EILSEQ;
+  return failure;
 }
 
 }  // namespace workflow

@@ -34,7 +34,10 @@ namespace workflow {
 //    its log or its queue, is not opened: something was lost that was reported as stored.
 //    Nor is a file opened again that is another store than before, or an older copy of it: what the
 //    process knows of timers, fences and leases is not true of that.
-// 4. A store of the owned layout is open once. The process that has it open has a lock on the
+// 4. A store that turned out to be damaged is not opened again before all of its pages are good.
+//    Opening reads few of them. Otherwise what does not need the bad page would go on: new timers
+//    would be stored, and none would start.
+// 5. A store of the owned layout is open once. The process that has it open has a lock on the
 //    queue, which the system takes back when the process dies. It keeps the lock while it opens the
 //    store again after a failure, so that nobody else takes its timers while its leases live. It
 //    gives the lock up only by close(), or when the file with the lock is not the queue any more.
@@ -74,7 +77,7 @@ class SqliteStore {
   void committed() { checkpoints_->committed(file_.log_bytes()); }
   // Syncs what was committed without a sync, while the caller goes on.
   void sync_soon() { checkpoints_->sync_soon(); }
-  // The first error of a connection to the file. Notes whether a sync has failed.
+  // The first error of a connection to the file. Notes whether a sync has failed, or a page is bad.
   StoreFailure failure_of(const SqliteConnection& connection);
 
   // How many of the requests are one transaction at most, so that its memory is bounded.
@@ -114,6 +117,7 @@ class SqliteStore {
   int64_t look_for_room_ns_ = 0;
   uint64_t identity_ = 0;  // of the store; 0: it has not been open yet
   int64_t commits_ = 0;    // how many it had at least when it was closed last
+  bool was_damaged_ = false;
 };
 
 }  // namespace workflow

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -52,6 +53,8 @@ class FaultVfs {
   FaultVfs& operator=(const FaultVfs&) = delete;
 
   const char* name() const { return name_.c_str(); }
+  // Everything in this process that does not name another file system uses this one from now on.
+  void use_for_all_files() { sqlite3_vfs_register(&vfs_, 1); }
 
   // Called before each operation; returns the result code with which it fails, or SQLITE_OK.
   // `extends` tells whether a write needs room. Null: nothing fails.
@@ -84,6 +87,10 @@ class FaultVfs {
   bool has_image() const { return has_image_; }
   int64_t changes() const { return changes_; }
 
+  // Before the operation that comes after `count` others that change something, the image is
+  // written to the directory, and the process ends at once. With `lies` no sync does anything.
+  void lose_power_after(int64_t count, const std::string& directory, bool lies);
+
   // Writes the image as files to a directory. Changes that were not synced are lost, kept or torn,
   // each as `random` says.
   void write_image(const std::string& directory, TestRandom& random);
@@ -96,6 +103,11 @@ class FaultVfs {
       if (changes_++ == image_after_) {
         image_ = now_;
         has_image_ = true;
+        if (!loses_power_to_.empty()) {
+          TestRandom random(test_seed(), static_cast<uint64_t>(image_after_));
+          write_files(loses_power_to_, random);
+          ::_exit(0);
+        }
       }
     }
     return fault_ ? fault_(operation, extends) : SQLITE_OK;
@@ -110,6 +122,7 @@ class FaultVfs {
   }
   void synced(const std::string& path) {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (lies_) return;
     Image::File& file = file_at(path);
     for (const Image::Change& change : file.unsynced) {
       apply(change, file.durable);
@@ -137,6 +150,7 @@ class FaultVfs {
  private:
   static constexpr size_t kSector = 512;
 
+  void write_files(const std::string& directory, TestRandom& random);
   Image::File& file_at(const std::string& path) {
     return now_.files[path.substr(path.rfind('/') + 1)];
   }
@@ -175,6 +189,8 @@ class FaultVfs {
   Image now_;
   std::optional<Image> image_;
   int64_t image_after_ = -1;
+  std::string loses_power_to_;
+  bool lies_ = false;
 };
 
 // The functions that SQLite calls.
@@ -193,8 +209,10 @@ inline File* own(sqlite3_file* file) {
 inline sqlite3_file* base(sqlite3_file* file) {
   return own(file)->base();
 }
-inline sqlite3_vfs* base(sqlite3_vfs*) {
-  return sqlite3_vfs_find(nullptr);
+// The default one, which may be another one by now.
+inline sqlite3_vfs* base() {
+  static sqlite3_vfs* const found = sqlite3_vfs_find(nullptr);
+  return found;
 }
 
 inline int x_close(sqlite3_file* file) {
@@ -286,7 +304,7 @@ inline int x_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int fl
   self->path = name ? name : "temporary";
   self->base()->pMethods = nullptr;
   self->vfs->opened(self->path);
-  const int result = base(vfs)->xOpen(base(vfs), name, self->base(), flags, out);
+  const int result = base()->xOpen(base(), name, self->base(), flags, out);
   file->pMethods = self->base()->pMethods ? &kMethods : nullptr;
   return result;
 }
@@ -294,13 +312,13 @@ inline int x_delete(sqlite3_vfs* vfs, const char* name, int) {
   auto* self = static_cast<FaultVfs*>(vfs->pAppData);
   if (const int fault = self->before(FaultVfs::kDelete)) return fault;
   self->deleted(name);
-  return base(vfs)->xDelete(base(vfs), name, 0);
+  return base()->xDelete(base(), name, 0);
 }
-inline int x_access(sqlite3_vfs* vfs, const char* name, int flags, int* out) {
-  return base(vfs)->xAccess(base(vfs), name, flags, out);
+inline int x_access(sqlite3_vfs*, const char* name, int flags, int* out) {
+  return base()->xAccess(base(), name, flags, out);
 }
-inline int x_full_pathname(sqlite3_vfs* vfs, const char* name, int size, char* out) {
-  return base(vfs)->xFullPathname(base(vfs), name, size, out);
+inline int x_full_pathname(sqlite3_vfs*, const char* name, int size, char* out) {
+  return base()->xFullPathname(base(), name, size, out);
 }
 
 }  // namespace fault_vfs
@@ -308,7 +326,7 @@ inline int x_full_pathname(sqlite3_vfs* vfs, const char* name, int size, char* o
 inline FaultVfs::FaultVfs() {
   static std::atomic<int> count{0};
   name_ = "fault-" + std::to_string(count++);
-  vfs_ = *sqlite3_vfs_find(nullptr);
+  vfs_ = *fault_vfs::base();
   vfs_.iVersion = 2;
   vfs_.szOsFile += static_cast<int>(sizeof(fault_vfs::File));
   vfs_.zName = name_.c_str();
@@ -345,8 +363,19 @@ inline void FaultVfs::take_image_after(int64_t count) {
   image_after_ = count;
 }
 
+inline void FaultVfs::lose_power_after(int64_t count, const std::string& directory, bool lies) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  image_after_ = count;
+  loses_power_to_ = directory;
+  lies_ = lies;
+}
+
 inline void FaultVfs::write_image(const std::string& directory, TestRandom& random) {
   std::lock_guard<std::mutex> lock(mutex_);
+  write_files(directory, random);
+}
+
+inline void FaultVfs::write_files(const std::string& directory, TestRandom& random) {
   for (const auto& [name, file] : image_ ? image_->files : now_.files) {
     if ((file.was_deleted && random.one_in(2)) || (!file.was_synced && random.one_in(2))) continue;
     std::string bytes = file.durable;

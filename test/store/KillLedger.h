@@ -18,23 +18,34 @@ namespace store_test {
 // by one write(2). A last line without an end is what it was about to write, and says nothing.
 //
 //   ? SESSION NUMBER OPERATION NAME [DUE]       before a request is sent
-//   ! SESSION NUMBER RESULT                     when its answer is there
+//   ! SESSION NUMBER NOW RECEIPT RESULT         when its answer is there
 //   a SESSION NUMBER RESULT                     another process has asked what became of it
 //   s NAME TIMER DUE NOW FENCE LEFT RETRIES     a run begins; before anything else that it does
+//   f                                           a fault of the process has happened
 //
 // OPERATION is schedule, cancel or reschedule. Each name is scheduled once. RESULT is "doubt",
 // "refused" with an errno value, or "ok" with the number of the new timer and the answers, each as
-// VERDICT:TIMER:ATTEMPTS and followed by a comma. Times are microseconds by the clock of the store;
-// LEFT is how long the lease of the run lasts. RETRIES is 1 if the run is going to ask for another
-// run, which no acknowledgement follows.
+// VERDICT:TIMER:ATTEMPTS and followed by a comma. RECEIPT is what an answer of a request that was
+// carried out is worth, as WFStoreReceipt says it, or "-". Times are microseconds by the clock of
+// the store; LEFT is how long the lease of the run lasts at least. RETRIES is 1 if the run is going
+// to ask for another run, which no acknowledgement follows.
 class KillLedger {
  public:
   using Id = std::pair<uint64_t, uint64_t>;
 
-  // `leases_end_with_process`: a store with one owner. When it is opened, earlier leases have
-  // ended.
-  explicit KillLedger(bool leases_end_with_process = false)
-      : leases_end_with_process_(leases_end_with_process) {}
+  struct Rules {
+    // A store with one owner. When it is opened, earlier leases have ended.
+    bool leases_end_with_process = false;
+    // What each receipt has to be.
+    std::string receipt = "file";
+    // A fault may undo that a run has begun, or what it has said at its end, but nothing whose
+    // receipt is as above; it may undo any answer with another receipt. So a timer may run again
+    // although its lease lasts, and a cancel may not know of a run that began before.
+    bool undoes_runs = false;
+    int64_t lease_us = 0;  // how long a lease lasts; needed with undoes_runs
+  };
+
+  explicit KillLedger(Rules rules) : rules_(std::move(rules)) {}
 
   // What one process has written.
   void read(const std::string& text) {
@@ -73,9 +84,10 @@ class KillLedger {
   // have been asked for, and every timer must have had its time to run.
   std::string check() const {
     for (const auto rule :
-         {&KillLedger::doubts_have_one_truth, &KillLedger::runs_were_asked_for,
-          &KillLedger::stored_timers_have_run, &KillLedger::moved_timers_have_run,
-          &KillLedger::what_was_won_has_not_run, &KillLedger::fences_and_leases_are_exclusive}) {
+         {&KillLedger::receipts_are_as_promised, &KillLedger::doubts_have_one_truth,
+          &KillLedger::runs_were_asked_for, &KillLedger::stored_timers_have_run,
+          &KillLedger::moved_timers_have_run, &KillLedger::what_was_won_has_not_run,
+          &KillLedger::fences_and_leases_are_exclusive}) {
       std::string wrong = (this->*rule)();
       if (!wrong.empty()) return wrong;
     }
@@ -83,6 +95,7 @@ class KillLedger {
   }
 
   size_t requests() const { return requests_.size(); }
+  size_t faults() const { return faults_; }
   size_t starts() const {
     size_t count = 0;
     for (const auto& [timer, starts] : starts_) {
@@ -118,9 +131,13 @@ class KillLedger {
     std::string what;
     std::string name;
     int64_t due_us = 0;
+    int64_t told_us = 0;
+    std::string receipt;
     std::string result;
     std::vector<std::string> asked;
 
+    // When it was known what became of it. What was in doubt was asked for after all faults.
+    int64_t decided_us() const { return is_answered() ? told_us : INT64_MAX; }
     bool is_answered() const { return !result.empty() && result != "doubt"; }
     // What has become of it in the end.
     const std::string& truth() const { return is_answered() || asked.empty() ? result : asked[0]; }
@@ -147,6 +164,10 @@ class KillLedger {
     std::istringstream in(line);
     std::string mark;
     in >> mark;
+    if (mark == "f") {
+      faults_++;
+      return;
+    }
     if (mark == "s") {
       Timer timer;
       Start start;
@@ -162,6 +183,9 @@ class KillLedger {
     if (mark == "?") {
       in >> request.what >> request.name >> request.due_us;
       return;
+    }
+    if (mark == "!") {
+      in >> request.told_us >> request.receipt;
     }
     std::string result;
     std::getline(in >> std::ws, result);
@@ -204,9 +228,29 @@ class KillLedger {
     return found == starts_.end() ? none : found->second;
   }
 
+  // Whether a fault may have undone it.
+  bool may_be_undone(const Request& request) const {
+    return rules_.undoes_runs && request.receipt != rules_.receipt;
+  }
+  // Whether the run may have begun before that time, and a fault have undone that it has begun.
+  bool may_have_begun_before(const Start& start, int64_t us) const {
+    return rules_.undoes_runs && start.now_us + start.left_us - rules_.lease_us <= us;
+  }
+
+  std::string receipts_are_as_promised() const {
+    for (const auto& [id, request] : requests_) {
+      const bool was_told = request.is_answered() && request.was_carried_out();
+      if (was_told && request.receipt != rules_.receipt && !rules_.undoes_runs) {
+        return request.what + " of " + request.name + " has the receipt " + request.receipt;
+      }
+    }
+    return {};
+  }
+
   // Whoever asks, and however often, is told the same; and what was told at once stays true.
   std::string doubts_have_one_truth() const {
     for (const auto& [id, request] : requests_) {
+      if (request.is_answered() && may_be_undone(request)) continue;
       const std::string which = request.what + " of " + request.name;
       if (!request.is_answered() && request.asked.size() < 2) {
         return which + " is in doubt, and was not asked for twice";
@@ -228,6 +272,11 @@ class KillLedger {
     std::set<Timer> stored;
     std::set<std::string> followed;  // names that have a successor, whose number nobody was told
     for (const auto& [id, request] : requests_) {
+      if (rules_.undoes_runs && !request.is_answered()) {
+        // It may have been carried out, have had its run, and have been undone.
+        dues[request.name].insert(request.due_us);
+        followed.insert(request.name);
+      }
       if (!request.was_carried_out()) continue;
       if (const uint64_t timer = stored_by(request)) {
         stored.insert({request.name, timer});
@@ -275,6 +324,7 @@ class KillLedger {
   std::string stored_timers_have_run() const {
     const std::set<Timer> ended = cancelled();
     for (const auto& [id, request] : requests_) {
+      if (request.is_answered() && may_be_undone(request)) continue;
       const Timer timer(request.name, stored_by(request));
       if (timer.second != 0 && starts_of(timer).empty() && ended.count(timer) == 0) {
         return text_of(timer) + " was stored, and has not run";
@@ -304,11 +354,14 @@ class KillLedger {
     }
     for (const auto& [id, request] : requests_) {
       if (request.what != "reschedule" || moves[request.name] != 1) continue;
+      if (may_be_undone(request)) continue;
       for (const Answer& answer : answers_of(request)) {
         const Timer timer(request.name, answer.timer);
         if (answer.verdict == "won" && answer.attempts == 0) {
           for (const Start& start : starts_of(timer)) {
-            if (start.due_us != request.due_us) return text_of(timer) + " was moved, and has run";
+            if (start.due_us == request.due_us) continue;
+            if (may_have_begun_before(start, request.decided_us())) continue;
+            return text_of(timer) + " was moved, and has run";
           }
         }
         if (answer.verdict == "after_run" && cancelled_names.count(request.name) == 0 &&
@@ -332,23 +385,29 @@ class KillLedger {
   // ended begins to count anew, and its answer says how many there had been.
   std::string what_was_won_has_not_run() const {
     std::map<Timer, uint64_t> allowed;
-    std::set<Timer> won;
+    std::map<Timer, int64_t> won;  // and when that was known
     for (const auto& [id, request] : requests_) {
+      if (may_be_undone(request)) continue;
       for (const Answer& answer : answers_of(request)) {
         const Timer timer(request.name, answer.timer);
         if (request.what == "cancel" &&
             (answer.verdict == "won" || answer.verdict == "won_after")) {
-          won.insert(timer);
+          won.emplace(timer, request.decided_us());
           allowed[timer] += answer.attempts;
         } else if (request.what == "reschedule" && answer.verdict == "won_after") {
           allowed[timer] += answer.attempts;
         }
       }
     }
-    for (const Timer& timer : won) {
-      if (starts_of(timer).size() > allowed[timer]) {
+    for (const auto& [timer, known_us] : won) {
+      const std::vector<Start>& starts = starts_of(timer);
+      const auto unknown = std::count_if(
+          starts.begin(), starts.end(),
+          [this, us = known_us](const Start& each) { return may_have_begun_before(each, us); });
+      const size_t counted = starts.size() - static_cast<size_t>(unknown);
+      if (counted > allowed[timer]) {
         return text_of(timer) + " was cancelled after " + std::to_string(allowed[timer]) +
-               " runs, and has had " + std::to_string(starts_of(timer).size());
+               " runs, and has had " + std::to_string(counted);
       }
     }
     return {};
@@ -372,8 +431,9 @@ class KillLedger {
         if (starts[i].now_us < before.now_us) {
           return text_of(timer) + " has had a smaller fence in a later run";
         }
-        const bool has_ended = leases_end_with_process_ && starts[i].process != before.process;
-        if (before.retries || has_ended) continue;
+        const bool has_ended =
+            rules_.leases_end_with_process && starts[i].process != before.process;
+        if (before.retries || has_ended || rules_.undoes_runs) continue;
         if (starts[i].now_us < before.now_us + before.left_us) {
           return text_of(timer) + " has run during the lease of an earlier run";
         }
@@ -384,8 +444,9 @@ class KillLedger {
 
   std::map<Id, Request> requests_;
   std::map<Timer, std::vector<Start>> starts_;
-  const bool leases_end_with_process_;
+  const Rules rules_;
   size_t processes_ = 0;
+  size_t faults_ = 0;
 };
 
 }  // namespace store_test

@@ -14,38 +14,38 @@ using store_test::KillLedger;
 // and runs again; e was in doubt, and was not stored; f asks for another run.
 const std::string kTruth =
     "? 1 1 schedule a 100\n"
-    "! 1 1 ok 1 \n"
+    "! 1 1 50 file ok 1 \n"
     "s a 1 100 105 11 1000 0\n"
     "? 1 2 schedule b 200\n"
-    "! 1 2 ok 2 \n"
+    "! 1 2 50 file ok 2 \n"
     "? 1 3 cancel b\n"
-    "! 1 3 ok 0 won:2:0,\n"
+    "! 1 3 50 file ok 0 won:2:0,\n"
     "? 1 4 schedule c 300\n"
     "a 1 4 ok 3 \n"
     "a 1 4 ok 3 \n"
     "s c 3 300 300 12 1000 0\n"
     "? 1 5 reschedule c 400\n"
-    "! 1 5 ok 0 after_run:3:1,\n"
+    "! 1 5 50 file ok 0 after_run:3:1,\n"
     "s c 4 400 400 13 1000 0\n"
     "? 1 6 schedule d 500\n"
-    "! 1 6 ok 5 \n"
+    "! 1 6 50 file ok 5 \n"
     "s d 5 500 500 14 1000 0\n"
     "s d 5 500 1500 15 1000 0\n"
     "? 1 7 schedule e 600\n"
     "a 1 7 ok 0 unknown:0:0,\n"
     "a 1 7 ok 0 unknown:0:0,\n"
     "? 1 8 schedule f 700\n"
-    "! 1 8 ok 7 \n"
+    "! 1 8 50 file ok 7 \n"
     "s f 7 700 700 16 1000 1\n"
     "s f 7 700 800 17 1000 0\n"
     "? 1 9 schedule g 900\n"
-    "! 1 9 ok 8 \n"
+    "! 1 9 50 file ok 8 \n"
     "? 1 10 reschedule g 800\n"
-    "! 1 10 ok 0 won:8:0,\n"
+    "! 1 10 50 file ok 0 won:8:0,\n"
     "s g 8 800 800 18 1000 0\n";
 
-std::string check(const std::string& text) {
-  KillLedger ledger;
+std::string check(const std::string& text, const KillLedger::Rules& rules = {}) {
+  KillLedger ledger(rules);
   ledger.read(text);
   return ledger.check();
 }
@@ -82,7 +82,7 @@ TEST(KillLedger, ARunThatIsEarlyOrThatNobodyAskedForIsFound) {
 TEST(KillLedger, ARunOfWhatWasCancelledIsFound) {
   EXPECT_EQ(check(kTruth + "s b 2 200 200 20 1000 0\n"),
             "b (2) was cancelled after 0 runs, and has had 1");
-  const std::string cancel = "? 1 20 cancel d\n! 1 20 ok 0 won_after:5:";
+  const std::string cancel = "? 1 20 cancel d\n! 1 20 50 file ok 0 won_after:5:";
   EXPECT_EQ(check(kTruth + cancel + "1,\n"), "d (5) was cancelled after 1 runs, and has had 2");
   EXPECT_EQ(check(kTruth + cancel + "2,\n"), "");
 }
@@ -103,6 +103,51 @@ TEST(KillLedger, TwoLeasesAtATimeAreFound) {
   EXPECT_EQ(check_with("s c 4 400 400 13", "s c 4 400 400 12"), "c (4) has had the fence 12 twice");
   EXPECT_EQ(check_with("1500 15 1000", "1500 10 1000"),
             "d (5) has had a smaller fence in a later run");
+}
+
+TEST(KillLedger, AReceiptThatIsWorthLessIsFound) {
+  EXPECT_EQ(check_with("! 1 2 50 file", "! 1 2 50 memory"), "schedule of b has the receipt memory");
+}
+
+// Where faults may undo what has another receipt, and that a run has begun.
+class KillLedgerUndone : public testing::Test {
+ protected:
+  static std::string check(const std::string& text) { return ::check(text, kRules); }
+  static inline const KillLedger::Rules kRules = {.undoes_runs = true, .lease_us = 1000};
+};
+
+TEST_F(KillLedgerUndone, WhatHasTheReceiptIsNotUndone) {
+  EXPECT_EQ(check(kTruth), "");
+  const std::string stored = "? 2 1 schedule x 100\n! 2 1 50 ";
+  EXPECT_EQ(check(kTruth + stored + "file ok 20 \n"), "x (20) was stored, and has not run");
+  EXPECT_EQ(check(kTruth + stored + "memory ok 20 \n"), "");
+}
+
+TEST_F(KillLedgerUndone, ARunMayHaveBegunBeforeTheCancelButNotAfterIt) {
+  const std::string stored = "? 2 1 schedule x 100\n! 2 1 50 file ok 20 \n";
+  const std::string won = "? 2 2 cancel x\n! 2 2 150 file ok 0 won:20:0,\n";
+  EXPECT_EQ(check(kTruth + stored + won + "s x 20 100 160 30 990 0\n"), "");
+  EXPECT_EQ(check(kTruth + stored + won + "s x 20 100 160 30 991 0\n"),
+            "x (20) was cancelled after 0 runs, and has had 1");
+}
+
+TEST_F(KillLedgerUndone, ARunMayHaveBegunBeforeTheMoveButNotAfterIt) {
+  const std::string stored = "? 2 1 schedule x 100\n! 2 1 50 file ok 20 \n";
+  const std::string moved = "? 2 2 reschedule x 300\n! 2 2 150 file ok 0 won:20:0,\n";
+  const std::string ran = "s x 20 300 310 31 1000 0\n";
+  EXPECT_EQ(check(kTruth + stored + moved + ran + "s x 20 100 160 30 990 0\n"), "");
+  EXPECT_EQ(check(kTruth + stored + moved + ran + "s x 20 100 160 30 991 0\n"),
+            "x (20) was moved, and has run");
+}
+
+TEST_F(KillLedgerUndone, WhatWasInDoubtMayHaveRunAlthoughItIsGone) {
+  EXPECT_EQ(check(kTruth + "s e 6 600 600 20 1000 0\n"), "");
+  EXPECT_EQ(check(kTruth + "s e 6 600 590 20 1000 0\n"), "e (6) has run 10 us early");
+}
+
+TEST_F(KillLedgerUndone, AFenceIsGivenOnce) {
+  EXPECT_EQ(check(kTruth + "s a 1 100 106 18 1000 0\n"), "");  // although the lease lasts
+  EXPECT_EQ(check(kTruth + "s a 1 100 106 11 1000 0\n"), "a (1) has had the fence 11 twice");
 }
 
 }  // namespace

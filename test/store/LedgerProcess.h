@@ -1,0 +1,298 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <semaphore>
+#include <sstream>
+#include <string>
+
+#include "store/FaultVfs.h"
+#include "store/SqliteChild.h"
+#include "support/Eventually.h"
+#include "support/TestSeed.h"
+#include "support/Text.h"
+#include "util/UniqueFd.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimerStore.h"
+
+// What processes do that use one store while there are faults. Each writes down what it asks for,
+// what it is told and what it runs: see KillLedger.h, whose checker judges all of it. A process
+// learns from variables what it has to do:
+//
+//   LEDGER_PART    work: ask for things and run timers until it is killed
+//                  finish: run whatever is left
+//                  settle: ask for each request of the list
+//   LEDGER_URL     the store
+//   LEDGER_NOTES   the file for what it writes down
+//   LEDGER_NAME    how the names of its timers begin, and LEDGER_OTHER how others' may begin that
+//   it
+//                  cancels or moves
+//   LEDGER_LIST    settle: a file with the requests
+//   LEDGER_DISK    what goes wrong with its disk: see Disk
+
+namespace store_test {
+
+inline constexpr std::chrono::microseconds kLease = std::chrono::seconds(1);
+
+// The clock of the store: of the system, for a file as for a server on this machine.
+inline int64_t now_us() {
+  struct timespec now = {};
+  ::syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);  // the clocks of the process may be wrong
+  return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
+
+// The file of a process. What was written is there however the process ends.
+class Notes {
+ public:
+  Notes() : file_(::open(test_support::variable("LEDGER_NOTES").c_str(), kFlags, 0600)) {}
+  void write(const std::string& line) const {
+    const std::string text = line + '\n';
+    if (::write(file_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+      ::_exit(3);
+    }
+  }
+
+ private:
+  static constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  const workflow::UniqueFd file_;
+};
+
+inline const char* text_of(WFStoreVerdict verdict) {
+  static const char* const texts[] = {"none",      "won",  "running", "after_run",
+                                      "won_after", "done", "unknown", "doubt"};
+  return texts[static_cast<size_t>(verdict)];
+}
+
+// RESULT of KillLedger.h.
+inline std::string text_of(const WFStoreResult& result) {
+  if (result.verdict() == WFStoreVerdict::kInDoubt) return "doubt";
+  if (!result.ok()) return "refused " + std::to_string(result.error);
+  std::string text = "ok " + std::to_string(result.timer) + ' ';
+  for (const WFStoreAnswer& answer : result.answers) {
+    text += std::string(text_of(answer.verdict)) + ':' + std::to_string(answer.timer) + ':' +
+            std::to_string(answer.attempts) + ',';
+  }
+  return text;
+}
+
+// NOW RECEIPT RESULT
+inline std::string text_of_answer(const WFStoreResult& result) {
+  const bool was_carried_out = result.ok() && result.verdict() != WFStoreVerdict::kInDoubt;
+  return std::to_string(now_us()) + ' ' + (was_carried_out ? result.receipt.to_string() : "-") +
+         ' ' + text_of(result);
+}
+
+inline std::string text_of(const WFStoreRequestId& id) {
+  return std::to_string(id.session) + ' ' + std::to_string(id.number);
+}
+
+inline std::unique_ptr<WFTimerStore> open_store() {
+  WFStoreOptions options;
+  options.lease = kLease;
+  options.remembered = 100'000;
+  std::string message;
+  std::unique_ptr<WFTimerStore> store(
+      WFTimerStore::open(test_support::variable("LEDGER_URL"), options, &message));
+  if (!store) {
+    test_support::say("error " + message);
+    ::_exit(2);
+  }
+  return store;
+}
+
+// Some runs take a while, and some ask for another one.
+inline void handle(WFTimerStore& store, const Notes& notes) {
+  WFStoreHandlerOptions options;
+  options.max_attempts = 0;
+  const auto run = [&notes](WFStoredTimer* timer) {
+    // In this order: the lease ends later than their sum, or then.
+    const int64_t now = now_us();
+    const int64_t left = timer->lease_left().count();
+    const bool retries = timer->attempt() == 1 && timer->timer() % 8 == 0;
+    const int64_t due =
+        std::chrono::duration_cast<std::chrono::microseconds>(timer->due().time_since_epoch())
+            .count();
+    notes.write("s " + timer->name() + ' ' + std::to_string(timer->timer()) + ' ' +
+                std::to_string(due) + ' ' + std::to_string(now) + ' ' +
+                std::to_string(timer->fence()) + ' ' + std::to_string(left) + ' ' +
+                (retries ? "1" : "0"));
+    if (retries) {
+      timer->retry_after(std::chrono::milliseconds(5));
+    } else if (timer->timer() % 4 == 1) {
+      series_of(timer)->push_back(WFTaskFactory::create_timer_task(0, 5'000'000, nullptr));
+    }
+  };
+  store.handle("kind", run, options);
+}
+
+// Asks a store for things, several at a time.
+class Worker {
+ public:
+  Worker(WFTimerStore& store, const Notes& notes)
+      : store_(store),
+        notes_(notes),
+        own_(test_support::variable("LEDGER_NAME")),
+        other_(test_support::variable("LEDGER_OTHER")),
+        random_(test_support::test_seed(), std::hash<std::string>()(own_)) {}
+
+  void ask() {
+    free_.acquire();
+    const uint64_t kind = stored_ < 10 ? 0 : random_.below(5);
+    const int64_t due =
+        now_us() + static_cast<int64_t>(random_.below(kind == 0 ? 50'000 : 300'000));
+    const std::chrono::system_clock::time_point date{std::chrono::microseconds(due)};
+    auto answered = [this](WFStoreTask* task) {
+      notes_.write("! " + text_of(task->request_id()) + ' ' + text_of_answer(task->result()));
+      free_.release();
+    };
+    WFStoreTask* task = nullptr;
+    std::string text;
+    if (kind == 3) {
+      const std::string name = some_name();
+      text = "cancel " + name;
+      task = store_.create_cancel_task(name, answered);
+    } else if (kind == 4) {
+      const std::string name = some_name();
+      text = "reschedule " + name + ' ' + std::to_string(due);
+      task = store_.create_reschedule_task(name, date, answered);
+    } else {
+      const std::string name = own_ + std::to_string(stored_++);
+      text = "schedule " + name + ' ' + std::to_string(due);
+      task = store_.create_schedule_task({name, date, "kind"}, answered);
+    }
+    notes_.write("? " + text_of(task->request_id()) + ' ' + text);
+    task->start();
+  }
+
+ private:
+  static constexpr int kUnderWay = 16;
+
+  // One of the last of this process, as a rule, or of another one that may be there.
+  std::string some_name() {
+    const uint64_t back = random_.below(std::min<uint64_t>(stored_, 100));
+    return (random_.one_in(4) ? other_ : own_) + std::to_string(stored_ - 1 - back);
+  }
+
+  WFTimerStore& store_;
+  const Notes& notes_;
+  const std::string own_;
+  const std::string other_;
+  test_support::TestRandom random_;
+  uint64_t stored_ = 0;
+  std::counting_semaphore<> free_{kUnderWay};
+};
+
+// The disk of this process, if LEDGER_DISK is set:
+//
+//   loss CHANGES DIRECTORY [lies]    before that change of a file the power is lost: what is left
+//   is
+//                                    written to the directory, and the process ends. The names of
+//                                    the files that are there in advance are in LEDGER_FILES.
+//                                    With "lies" a sync does nothing, and says that it did
+//   fail OPERATION COUNT CODE        FaultVfs::fail_once()
+class Disk {
+ public:
+  Disk() {
+    std::istringstream what(test_support::variable("LEDGER_DISK"));
+    std::string how;
+    if (!(what >> how)) return;
+    vfs_ = std::make_unique<test_support::FaultVfs>();
+    vfs_->use_for_all_files();
+    if (how == "loss") {
+      int64_t changes = 0;
+      std::string directory;
+      std::string lies;
+      what >> changes >> directory >> lies;
+      std::istringstream files(test_support::variable("LEDGER_FILES"));
+      for (std::string file; files >> file;) {
+        vfs_->adopt(file);
+      }
+      vfs_->lose_power_after(changes, directory, lies == "lies");
+    } else {
+      int operation = 0;
+      int64_t count = 0;
+      int code = 0;
+      what >> operation >> count >> code;
+      vfs_->fail_once(static_cast<test_support::FaultVfs::Operation>(operation), count, code);
+    }
+  }
+  bool has_failed() const { return vfs_ && vfs_->has_failed(); }
+
+ private:
+  std::unique_ptr<test_support::FaultVfs> vfs_;
+};
+
+namespace ledger_parts {
+
+inline void work() {
+  constexpr int kRequests = 20'000;  // no process is to be alive for so long
+  const Notes notes;
+  const Disk disk;
+  const auto store = open_store();
+  handle(*store, notes);
+  test_support::say("begun");
+  Worker worker(*store, notes);
+  bool has_failed = false;
+  for (int i = 0; i < kRequests; i++) {
+    worker.ask();
+    if (!has_failed && disk.has_failed()) {
+      notes.write("f");
+      has_failed = true;
+    }
+  }
+  test_support::wait_for_exit();
+}
+
+inline void finish() {
+  const Notes notes;
+  const auto store = open_store();
+  handle(*store, notes);
+  WFStoreResult left;
+  const bool is_empty = test_support::eventually([&store, &left] {
+    left = store->count("");
+    return left.error == EILSEQ || (left.ok() && left.count == 0);
+  });
+  if (left.error == EILSEQ) {
+    test_support::say("error " + left.message);
+    return;
+  }
+  test_support::say(is_empty && store->close(test_support::kPatience) ? "empty" : "not empty");
+}
+
+inline void settle() {
+  const Notes notes;
+  const auto store = open_store();
+  std::ifstream list(test_support::variable("LEDGER_LIST"));
+  for (WFStoreRequestId id; list >> id.session >> id.number;) {
+    notes.write("a " + text_of(id) + ' ' + text_of(store->ask(id)));
+  }
+  test_support::say("settled");
+}
+
+}  // namespace ledger_parts
+
+// Does its part, if this process has one. Returns whether it has.
+inline bool is_a_ledger_process() {
+  const std::string part = test_support::variable("LEDGER_PART");
+  if (part == "work") {
+    ledger_parts::work();
+  } else if (part == "finish") {
+    ledger_parts::finish();
+  } else if (part == "settle") {
+    ledger_parts::settle();
+  }
+  return !part.empty();
+}
+
+}  // namespace store_test

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/KillLedger.h"
+#include "store/LedgerProcess.h"
+#include "store/SqliteChild.h"
+#include "support/Eventually.h"
+#include "support/TempDir.h"
+#include "support/TestSeed.h"
+#include "support/Text.h"
+
+namespace store_test {
+
+// A store, the processes that use it while there are faults, and what the ledger says in the end. A
+// test that has this as its fixture is a program of its own, whose main() begins with
+// is_a_ledger_process(): the processes are that program.
+class LedgerRounds {
+ public:
+  explicit LedgerRounds(KillLedger::Rules rules = {}) : rules_(std::move(rules)) {}
+
+  // A new store. `url` may be set later.
+  void begin_store(const std::string& url = "") {
+    directory_ = std::make_unique<test_support::FastDir>();
+    notes_.clear();
+    url_ = url;
+  }
+  void set_url(const std::string& url) { url_ = url; }
+  std::string path(const std::string& name) const { return directory_->path(name); }
+
+  // `more` has further variables.
+  std::unique_ptr<test_support::SqliteChild> start(const std::string& part,
+                                                   const std::vector<std::string>& more = {}) {
+    notes_.push_back(path("notes" + std::to_string(notes_.size())));
+    std::vector<std::string> variables = {
+        "LEDGER_PART=" + part, "LEDGER_URL=" + url_, "LEDGER_NOTES=" + notes_.back(),
+        "LEDGER_LIST=" + path("list"),
+        "WORKFLOW_TEST_SEED=" + std::to_string(test_support::test_seed())};
+    variables.insert(variables.end(), more.begin(), more.end());
+    return std::make_unique<test_support::SqliteChild>(variables);
+  }
+  std::unique_ptr<test_support::SqliteChild> start_worker(const std::string& name,
+                                                          const std::string& other,
+                                                          std::vector<std::string> more = {}) {
+    more.push_back("LEDGER_NAME=" + name);
+    more.push_back("LEDGER_OTHER=" + other);
+    return start("work", more);
+  }
+
+  // How many answers of this store are such a RESULT, or begin so.
+  size_t answers(const std::string& result) const {
+    size_t count = 0;
+    for (const std::string& file : notes_) {
+      std::ifstream lines(file);
+      for (std::string line; std::getline(lines, line);) {
+        // "! SESSION NUMBER NOW RECEIPT RESULT"
+        size_t place = 0;
+        for (int i = 0; i < 5 && place != std::string::npos; i++) {
+          place = line.find(' ', place + 1);
+        }
+        count += line[0] == '!' && place != std::string::npos &&
+                         line.compare(place + 1, result.size(), result) == 0
+                     ? 1
+                     : 0;
+      }
+    }
+    return count;
+  }
+
+  // Waits until so many more requests were carried out.
+  bool wait_for_answers(size_t more) const {
+    const size_t enough = answers("ok ") + more;
+    return test_support::eventually([this, enough] { return answers("ok ") >= enough; });
+  }
+
+  // What is left of the store runs, and what is in doubt is settled: before that and after it.
+  // Returns what is wrong, in one line; empty: nothing.
+  std::string end_store() {
+    KillLedger ledger(rules_);
+    read_into(ledger);
+    {
+      std::ofstream list(path("list"));
+      for (const auto& ids : {ledger.in_doubt(), ledger.some_answered(50)}) {
+        for (const auto& [session, number] : ids) {
+          list << session << ' ' << number << '\n';
+        }
+      }
+    }
+    for (const char* const part : {"settle", "finish", "settle"}) {
+      const auto child = start(part);
+      const std::string line = child->line().value_or("nothing");
+      if (line != (part == std::string("finish") ? "empty" : "settled")) {
+        return std::string(part) + " says " + line;
+      }
+      if (const int code = child->wait())
+        return std::string(part) + " ends with " + std::to_string(code);
+    }
+    KillLedger all(rules_);
+    read_into(all);
+    requests_ += all.requests();
+    in_doubt_ += ledger.in_doubt().size();
+    starts_ += all.starts();
+    repeated_ += all.repeated();
+    won_ += all.answers("won");
+    running_ += all.answers("running") + all.answers("after_run");
+    faults_ += all.faults();
+    return all.check();
+  }
+
+  // A history in which little happened would show little.
+  bool saw_enough() const { return in_doubt_ > 0 && starts_ > 20 && won_ > 0; }
+  size_t faults() const { return faults_; }
+
+  void print(int64_t rounds) const {
+    std::printf(
+        "%lld rounds: %zu requests, %zu in doubt; %zu runs, %zu of them repeated; %zu won, %zu "
+        "while running\n",
+        static_cast<long long>(rounds), requests_, in_doubt_, starts_, repeated_, won_, running_);
+  }
+
+ private:
+  void read_into(KillLedger& ledger) const {
+    for (const std::string& file : notes_) {
+      ledger.read(test_support::text_of(file));
+    }
+  }
+
+  const KillLedger::Rules rules_;
+  std::unique_ptr<test_support::FastDir> directory_;
+  std::string url_;
+  std::vector<std::string> notes_;
+  size_t requests_ = 0, in_doubt_ = 0, starts_ = 0, repeated_ = 0, won_ = 0, running_ = 0;
+  size_t faults_ = 0;
+};
+
+}  // namespace store_test
