@@ -316,7 +316,7 @@ void StoreEngine::fill(StoreGroup& group) {
     group.finishes.push_back(std::move(finishes_.front()));
     finishes_.pop_front();
   }
-  while (!calls_.empty() && group.calls.size() < kGroup) {
+  while (!damaged_ && !calls_.empty() && group.calls.size() < kGroup) {
     group.calls.push_back(std::move(calls_.front()));
     calls_.pop_front();
     if (!group.calls.back()->take()) {
@@ -337,6 +337,7 @@ void StoreEngine::fill(StoreGroup& group) {
       group.claim.emplace().what = std::move(claim);
     }
   }
+  damaged_ = damaged_ && group.claim;  // without a claim nobody would be told anything
   if (std::exchange(look_, false) || (looks_each_time_ && !group.calls.empty())) {
     LookRequest look;
     look.overdue_us = StoreRuns::kFreshUs;
@@ -374,6 +375,16 @@ void StoreEngine::ask_again(StoreGroup& group) {
   for (StoreFinish& finish : group.finishes) {
     if (!finish.settled) {
       retry_later(std::move(finish));
+    }
+  }
+  if (group.claim) {
+    const StoreFailure& failure = group.claim->failure;
+    {
+      MutexLock lock(mutex_);
+      damaged_ = failure.error == EILSEQ;
+    }
+    if (failure.error == EILSEQ) {
+      fail_all(failure.error, failure.message);
     }
   }
   MutexLock lock(mutex_);

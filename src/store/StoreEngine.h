@@ -182,6 +182,9 @@ class StoreEngine final : public Service,
   bool failed_ WF_GUARDED_BY(mutex_) = false;
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
+  // The last claim found that the store is damaged. No timer starts then, and new ones would not
+  // either: requests of users end with the error of each claim until one succeeds.
+  bool damaged_ WF_GUARDED_BY(mutex_) = false;
 
   // The length of the queue at which every caller answered by the last group has come again, and
   // how long that group took. The next `gather_pause_` groups do not wait for such callers.

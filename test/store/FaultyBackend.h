@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "store/BackendAround.h"
@@ -29,6 +32,9 @@ class FaultyBackend final : public BackendAround {
   void fail_next(Fault fault) { fault_ = fault; }
   // Makes all calls of execute() fail in that way, until the next call of this.
   void fail_always(Fault fault) { always_ = fault; }
+  // Makes all claims fail with EILSEQ, and what is asked for with them, until the next call of
+  // this.
+  void fail_claims(bool fail) { fails_claims_ = fail; }
   // How often reopen() was called.
   int reopens() const { return reopens_; }
   // Makes the next `n` calls of reopen() fail with EIO.
@@ -39,6 +45,15 @@ class FaultyBackend final : public BackendAround {
 
   // StoreBackend
   bool execute(std::span<workflow::StoreRequest* const> requests) override {
+    const auto is_claim = [](const workflow::StoreRequest* request) {
+      return std::holds_alternative<workflow::ClaimRequest>(request->what);
+    };
+    if (fails_claims_ && std::any_of(requests.begin(), requests.end(), is_claim)) {
+      for (workflow::StoreRequest* request : requests) {
+        request->failure = {EILSEQ, "the backend was told to be damaged", false};
+      }
+      return false;
+    }
     const Fault next = fault_.exchange(Fault::kNone);
     const Fault fault = next == Fault::kNone ? always_.load() : next;
     if (fault == Fault::kNone) return backend_->execute(requests);
@@ -75,6 +90,7 @@ class FaultyBackend final : public BackendAround {
  private:
   std::atomic<Fault> fault_{Fault::kNone};
   std::atomic<Fault> always_{Fault::kNone};
+  std::atomic<bool> fails_claims_{false};
   std::atomic<int> failing_reopens_{0};
   std::atomic<int> reopens_{0};
   std::atomic<bool> loses_leases_{false};

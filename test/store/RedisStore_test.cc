@@ -516,6 +516,37 @@ TEST(RedisStore, ALostShardIsNoticed) {
   EXPECT_THAT(why_not(url_of(server)), HasSubstr(std::to_string(EILSEQ) + " the store \"app\""));
 }
 
+// The server has lost a part of a shard that no script looks for in advance.
+TEST(RedisStore, AStoreThatMeetsDamageStartsNothingAndTakesNothing) {
+  RedisServer server;
+  std::string message;
+  const std::unique_ptr<WFTimerStore> store(
+      WFTimerStore::open(url_of(server, "&namespace=app&shards=1"), &message));
+  ASSERT_TRUE(store) << message;
+  const WFStoreResult stored = store->schedule({"lost", std::chrono::milliseconds(1), "kind"});
+  ASSERT_TRUE(stored.ok());
+  const std::string number = run(server.url(), {"HKEYS", "{app:0}:timers"}).value[0].string_value();
+  const std::string record =
+      run(server.url(), {"HGET", "{app:0}:timers", number}).value.string_value();
+  EXPECT_EQ(run(server.url(), {"HDEL", "{app:0}:timers", number}).text, "1");
+  std::atomic<int> begun{0};
+  store->handle("kind", [&begun](WFStoredTimer*) { begun++; });
+  WFStoreResult refused;
+  EXPECT_TRUE(eventually([&] {
+    refused = store->schedule({"new", std::chrono::hours(1), "kind"});
+    return refused.error == EILSEQ;
+  }));
+  EXPECT_THAT(refused.message, HasSubstr("is missing"));
+  EXPECT_EQ(begun, 0);
+  EXPECT_EQ(store->schedule({"new", std::chrono::hours(1), "kind"}).error, EILSEQ);
+
+  EXPECT_EQ(run(server.url(), {"HSET", "{app:0}:timers", number, record}).text, "1");
+  EXPECT_TRUE(eventually([&] { return begun == 1; }));
+  EXPECT_TRUE(eventually([&] {
+    return store->schedule({"new", std::chrono::hours(1), "kind"}).ok();
+  }));
+}
+
 TEST(RedisStore, AFullServerStoresNothingAndGoesOn) {
   RedisServer server;
   const auto backend = open_backend(url_of(server));

@@ -201,9 +201,9 @@ INSTANTIATE_TEST_SUITE_P(
     name_of<Place>);
 
 // Disks, for both layouts.
-class StoreDisks : public testing::TestWithParam<bool> {
+class StoreFaultyDisks : public testing::TestWithParam<bool> {
  protected:
-  StoreDisks()
+  StoreFaultyDisks()
       : ledger_({.leases_end_with_process = is_owned(),
                  // A store with one owner has not synced what a run has done when that is over.
                  .undoes_runs = is_owned(),
@@ -282,13 +282,13 @@ class StoreDisks : public testing::TestWithParam<bool> {
   std::string directory_;
 };
 
-TEST_P(StoreDisks, AnOutsideLedgerOfReceiptsAndStartsHoldsOverLossesOfPower) {
+TEST_P(StoreFaultyDisks, AnOutsideLedgerOfReceiptsAndStartsHoldsOverLossesOfPower) {
   play(
       ledger_, rounds(kSanitized ? 4 : kRoundsOfStore), [this](int64_t) { begin_store(); },
       [this](int64_t round) { lose_power(round); }, [this] { return ledger_.saw_enough(); });
 }
 
-TEST_P(StoreDisks, TheLedgerNoticesSyncsThatAreLies) {
+TEST_P(StoreFaultyDisks, TheLedgerNoticesSyncsThatAreLies) {
   std::string wrong;
   for (int64_t round = 0; round < 20 && wrong.empty(); round++) {
     begin_store();
@@ -304,7 +304,7 @@ TEST_P(StoreDisks, TheLedgerNoticesSyncsThatAreLies) {
   EXPECT_NE(wrong, "");
 }
 
-TEST_P(StoreDisks, AnOutsideLedgerOfReceiptsAndStartsHoldsOverFailures) {
+TEST_P(StoreFaultyDisks, AnOutsideLedgerOfReceiptsAndStartsHoldsOverFailures) {
   play(
       ledger_, rounds(kSanitized ? 4 : kRoundsOfStore), [this](int64_t) { begin_store(); },
       [this](int64_t round) { fail_operation(round); },
@@ -312,7 +312,7 @@ TEST_P(StoreDisks, AnOutsideLedgerOfReceiptsAndStartsHoldsOverFailures) {
 }
 
 // A bit of a file changes, or the end of one is missing.
-TEST_P(StoreDisks, DamageIsNoticedOrTheLedgerHolds) {
+TEST_P(StoreFaultyDisks, DamageIsNoticedOrTheLedgerHolds) {
   size_t noticed = 0;
   const int64_t count = rounds(kSanitized ? 4 : 10);
   for (int64_t round = 0; round < count; round++) {
@@ -333,17 +333,17 @@ TEST_P(StoreDisks, DamageIsNoticedOrTheLedgerHolds) {
 std::string layout_of(const testing::TestParamInfo<bool>& info) {
   return info.param ? "Owned" : "Shared";
 }
-INSTANTIATE_TEST_SUITE_P(Layouts, StoreDisks, testing::Bool(), layout_of);
+INSTANTIATE_TEST_SUITE_P(Layouts, StoreFaultyDisks, testing::Bool(), layout_of);
 
 // For a Redis that syncs all that it stores.
 const std::vector<std::string> kDurable = {"--appendonly", "yes", "--appendfsync", "always"};
 
 // What happens to servers.
-class StoreServers;
+class StoreFaultyServers;
 
 struct ServerFault {
   const char* name;
-  void (*strike)(StoreServers& test);
+  void (*strike)(StoreFaultyServers& test);
   bool is_of_a_cluster = false;
   bool replaces_masters = false;  // and so may undo what no replica has
 };
@@ -352,9 +352,9 @@ std::ostream& operator<<(std::ostream& out, const ServerFault& fault) {
   return out << fault.name;
 }
 
-class StoreServers : public testing::TestWithParam<ServerFault> {
+class StoreFaultyServers : public testing::TestWithParam<ServerFault> {
  public:
-  StoreServers();
+  StoreFaultyServers();
 
   RedisServer& server() { return *server_; }
   RedisCluster& cluster() { return *cluster_; }
@@ -382,7 +382,7 @@ KillLedger::Rules rules_of(const ServerFault& fault) {
           .lease_us = kLease.count()};
 }
 
-StoreServers::StoreServers() : ledger_(rules_of(GetParam())) {
+StoreFaultyServers::StoreFaultyServers() : ledger_(rules_of(GetParam())) {
   if (!GetParam().is_of_a_cluster) {
     server_ = std::make_unique<RedisServer>(
         RedisServer::Options{.arguments = kDurable, .environment = store_test::with_sync_notes()});
@@ -397,7 +397,7 @@ StoreServers::StoreServers() : ledger_(rules_of(GetParam())) {
   }
 }
 
-void StoreServers::begin_store(int64_t number) {
+void StoreFaultyServers::begin_store(int64_t number) {
   space_ = "servers" + std::to_string(number);
   const std::string space = "namespace=" + space_;
   ledger_.begin_store(
@@ -407,7 +407,7 @@ void StoreServers::begin_store(int64_t number) {
 }
 
 // Two processes use the store while there are faults.
-void StoreServers::play_round(int64_t round) {
+void StoreFaultyServers::play_round(int64_t round) {
   const std::string name = name_of_round(round);
   Children children;
   children.push_back(ledger_.start_worker(name + 'a', name + 'b'));
@@ -422,14 +422,14 @@ void StoreServers::play_round(int64_t round) {
   }
 }
 
-TEST_P(StoreServers, AnOutsideLedgerOfReceiptsAndStartsHolds) {
+TEST_P(StoreFaultyServers, AnOutsideLedgerOfReceiptsAndStartsHolds) {
   play(
       ledger_, rounds(2), [this](int64_t round) { begin_store(round); },
       [this](int64_t round) { play_round(round); }, [this] { return ledger_.saw_enough(); });
 }
 
 // The first of these tests would notice a server, or a disk, that does not sync what it says.
-TEST(StoreServersThatLie, AreNoticed) {
+TEST(StoreLyingServers, AreNoticed) {
   RedisServer server(
       {.arguments = kDurable, .environment = store_test::with_sync_notes("SYNCS_NOTED=20")});
   LedgerRounds ledger({.receipt = "fsync"});
@@ -443,24 +443,24 @@ TEST(StoreServersThatLie, AreNoticed) {
   EXPECT_NE(ledger.end_store(), "");
 }
 
-void lose_power(StoreServers& test) {
+void lose_power(StoreFaultyServers& test) {
   store_test::lose_power(test.server());
 }
-void stop_beyond_leases(StoreServers& test) {
+void stop_beyond_leases(StoreFaultyServers& test) {
   test.server().signal(SIGSTOP);
   std::this_thread::sleep_for(kLease + milliseconds(100));  // until they have ended
   test.server().signal(SIGCONT);
 }
-void forget_scripts(StoreServers& test) {
+void forget_scripts(StoreFaultyServers& test) {
   EXPECT_EQ(run(test.server().url(), {"SCRIPT", "FLUSH"}).text, "OK");
 }
-void kill_connections(StoreServers& test) {
+void kill_connections(StoreFaultyServers& test) {
   for (int i = 0; i < 5; i++) {
     run(test.server().url(), {"CLIENT", "KILL", "TYPE", "normal"});
   }
 }
 // Until a schedule was refused.
-void fill_memory(StoreServers& test) {
+void fill_memory(StoreFaultyServers& test) {
   const std::string refused = "refused " + std::to_string(ENOSPC);
   const size_t enough = test.ledger().answers(refused) + 1;
   const auto set_limit = [&test](const char* bytes) {
@@ -470,7 +470,7 @@ void fill_memory(StoreServers& test) {
   EXPECT_TRUE(eventually([&] { return test.ledger().answers(refused) >= enough; }));
   set_limit("0");
 }
-void lose_power_of_masters(StoreServers& test) {
+void lose_power_of_masters(StoreFaultyServers& test) {
   RedisCluster& cluster = test.cluster();
   const size_t first = test.random().below(cluster.masters());
   const size_t count = 1 + test.random().below(cluster.masters());
@@ -481,7 +481,7 @@ void lose_power_of_masters(StoreServers& test) {
     store_test::lose_power(cluster.node(i % cluster.masters()));
   }
 }
-void move_slots(StoreServers& test) {
+void move_slots(StoreFaultyServers& test) {
   RedisCluster& cluster = test.cluster();
   for (uint64_t shard = 0; shard < 6; shard++) {
     const size_t slot = cluster.slot_of("{" + test.space() + ':' + std::to_string(shard) + '}');
@@ -489,7 +489,7 @@ void move_slots(StoreServers& test) {
   }
 }
 // A master is stopped, its replica takes its place, and the old one goes on.
-void replace_master(StoreServers& test) {
+void replace_master(StoreFaultyServers& test) {
   RedisCluster& cluster = test.cluster();
   auto& [master, replica] = test.some_pair();
   cluster.node(master).signal(SIGSTOP);
@@ -500,7 +500,7 @@ void replace_master(StoreServers& test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Faults, StoreServers,
+    Faults, StoreFaultyServers,
     testing::Values(ServerFault{"LossOfPower", lose_power},
                     ServerFault{"StoppedBeyondLeases", stop_beyond_leases},
                     ServerFault{"ScriptsForgotten", forget_scripts},

@@ -526,6 +526,29 @@ TEST_P(StoreFails, AStoreWhoseRequestsFailIsOpenedAgainWithPauses) {
   EXPECT_TRUE(eventually([this] { return store_->schedule({"b", hours(1), "kind"}).ok(); }));
 }
 
+// Otherwise it would take timers that never start.
+TEST_P(StoreFails, AStoreThatCannotStartTimersBecauseItIsDamagedTakesNoRequests) {
+  open();
+  SeenRuns runs;
+  backend_->fail_claims(true);
+  store_->handle("kind", runs.handler(*store_));
+  ASSERT_TRUE(eventually([this] { return store_->stats().errors > 0; }));
+  for (int i = 0; i < 3; i++) {
+    const WFStoreResult refused = store_->schedule({"a", seconds(0), "kind"});
+    EXPECT_EQ(refused.error, EILSEQ);
+    EXPECT_EQ(refused.message, "the backend was told to be damaged");
+    EXPECT_EQ(store_->count("").error, EILSEQ);
+  }
+  backend_->fail_claims(false);
+  EXPECT_TRUE(eventually([this] { return store_->schedule({"b", seconds(0), "kind"}).ok(); }));
+  EXPECT_TRUE(runs.wait_for(1));
+  EXPECT_EQ(runs.at(0).name, "b");
+
+  backend_->fail_claims(true);
+  EXPECT_TRUE(eventually([this] { return store_->count("").error == EILSEQ; }));
+  EXPECT_TRUE(store_->close(seconds(30)));
+}
+
 TEST_P(StoreFails, CloseReturnsAlthoughTheStoreFailsAndAHandlerRuns) {
   open();
   // The handler shares it, because nothing waits for a handler that outlasts its store.
