@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/RedisServer.h"
 #include "support/ResidentMemory.h"
 #include "support/Sanitizers.h"
 #include "support/SqliteKit.h"
@@ -236,15 +237,11 @@ INSTANTIATE_TEST_SUITE_P(Files, StoreSoak, testing::Bool(), [](const auto& info)
 });
 
 // Stores so many timers that have been due for two hours, as if nobody had been there.
-void store_overdue(const std::string& path, int64_t count) {
-  std::string message;
-  auto options = test_support::options_of(workflow::system_clock(), 1);
-  const auto backend = test_support::open_backend(path, options, {}, &message);
-  ASSERT_TRUE(backend) << message;
+void store_overdue(workflow::StoreBackend& backend, int64_t count) {
   constexpr int64_t kBatch = 1000;
   for (int64_t first = 0; first < count; first += kBatch) {
     std::vector<workflow::StoreRequest> requests;
-    const int64_t long_ago_us = backend->now_us() - 7200 * test_support::kSecondUs;
+    const int64_t long_ago_us = backend.now_us() - 7200 * test_support::kSecondUs;
     for (int64_t i = first; i < std::min(first + kBatch, count); i++) {
       requests.push_back(test_support::make_request(
           test_support::schedule("overdue " + std::to_string(i), long_ago_us + i)));
@@ -253,18 +250,50 @@ void store_overdue(const std::string& path, int64_t count) {
     for (workflow::StoreRequest& request : requests) {
       pointers.push_back(&request);
     }
-    ASSERT_TRUE(backend->execute(pointers));
+    ASSERT_TRUE(backend.execute(pointers));
   }
 }
 
+enum class Where { kShared, kOwned, kRedis };
+
+class StoreSoakLateness : public testing::TestWithParam<Where> {
+ protected:
+  std::string url() const {
+    return server_ ? server_->url() + "&namespace=soak&shards=1" : place_.url();
+  }
+  std::unique_ptr<workflow::StoreBackend> open_backend(std::string* message) const {
+    const auto options = test_support::options_of(workflow::system_clock(), 1);
+    int error = 0;
+    if (server_) return workflow::open_redis_backend(url(), options, &error, message);
+    const std::string place = url().substr(sizeof "sqlite:" - 1);
+    return workflow::open_sqlite_backend(place, options, &error, message);
+  }
+
+ private:
+  const Place place_{GetParam() == Where::kOwned};
+  const std::unique_ptr<redis_test::RedisServer> server_ =
+      GetParam() == Where::kRedis ? std::make_unique<redis_test::RedisServer>() : nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(Places, StoreSoakLateness,
+                         testing::Values(Where::kShared, Where::kOwned, Where::kRedis),
+                         [](const auto& info) {
+                           return std::string(info.param == Where::kShared  ? "Shared"
+                                              : info.param == Where::kOwned ? "Owned"
+                                                                            : "Redis");
+                         });
+
 // If new timers had to wait for those that are overdue, they would be late by many seconds.
-TEST(StoreSoakLateness, ANewTimerIsInTimeAmongMostOverdueOnes) {
+TEST_P(StoreSoakLateness, ANewTimerIsInTimeAmongMostOverdueOnes) {
   const int64_t count = is_long() ? 1'000'000 : test_support::kSanitized ? 20'000 : 100'000;
   constexpr size_t kFresh = 100;
-  const Place place;
-  store_overdue(place.path(""), count);
   std::string message;
-  std::unique_ptr<WFTimerStore> store(WFTimerStore::open(place.url(), &message));
+  {
+    const auto backend = open_backend(&message);
+    ASSERT_TRUE(backend) << message;
+    store_overdue(*backend, count);
+  }
+  std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url(), &message));
   ASSERT_TRUE(store) << message;
   std::mutex mutex;
   std::vector<double> late_ms;
