@@ -136,9 +136,12 @@ int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std
     return refuse_server(ENOTSUP, "Redis " + version + " is too old: a store needs 7.0 or later",
                          message);
   }
-  if (const int error = read_mode(redis_info_field(info, "redis_mode"), kind, message)) {
-    return error;
+  // Valkey has another name for it, unless it is told to be like Redis.
+  std::string mode = redis_info_field(info, "redis_mode");
+  if (mode.empty()) {
+    mode = redis_info_field(info, "server_mode");
   }
+  if (const int error = read_mode(mode, kind, message)) return error;
   if (redis_info_field(info, "loading") == "1") {
     return refuse_server(EAGAIN, "Redis is loading its data", message);
   }

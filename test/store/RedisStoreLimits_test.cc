@@ -452,16 +452,30 @@ TEST(RedisStore, AllSessionsTogetherRememberFourTimesAsMuch) {
 
 // --- servers ---
 
-TEST(RedisStore, AServerThatIsTooOldIsNamed) {
+// Why a store does not open at a server whose INFO says this.
+static std::string why_not_at(const std::string& info) {
   redis_test::RawServer server(
-      redis_test::answering([](const std::vector<std::string>& words, int) -> std::string {
-        if (words[0] == "INFO") {
-          return redis_test::bulk("# Server\r\nredis_version:6.2.7\r\nredis_mode:standalone\r\n");
-        }
+      redis_test::answering([&info](const std::vector<std::string>& words, int) -> std::string {
+        if (words[0] == "INFO") return redis_test::bulk(info);
         return "*2\r\n" + redis_test::bulk("appendfsync") + redis_test::bulk("always");
       }));
-  EXPECT_EQ(why_not(redis_test::url_of(server) + "?namespace=app"),
+  return why_not(redis_test::url_of(server) + "?namespace=app");
+}
+
+TEST(RedisStore, AServerThatIsTooOldIsNamed) {
+  EXPECT_EQ(why_not_at("# Server\r\nredis_version:6.2.7\r\nredis_mode:standalone\r\n"),
             std::to_string(ENOTSUP) + " Redis 6.2.7 is too old: a store needs 7.0 or later");
+}
+
+// As Valkey 8 does.
+TEST(RedisStore, AServerMaySayItsModeInAFieldOfAnotherName) {
+  const std::string version = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n";
+  EXPECT_EQ(why_not_at(version + "server_mode:cluster\r\n"),
+            std::to_string(ENOTSUP) +
+                " the server is part of a Cluster: say redis+cluster:// in the URL");
+  // It has come to what is read after the mode.
+  EXPECT_EQ(why_not_at(version + "server_mode:standalone\r\nrole:slave\r\n"),
+            std::to_string(EROFS) + " the server is a replica: a store needs its master");
 }
 
 // --- messages that never arrive ---
