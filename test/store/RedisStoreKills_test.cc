@@ -499,6 +499,7 @@ TEST(RedisStoreReceipts, WhatAReplicaHasSurvivesKillsOfAMasterOfACluster) {
         std::swap(master, replica);
         cluster.node(replica).start();
         EXPECT_TRUE(cluster.is_in_sync(replica));
+        EXPECT_TRUE(cluster.may_be_killed());
       });
   EXPECT_GT(stored_and_lost(url, users), 0U);
   ASSERT_FALSE(kills.empty());
