@@ -16,6 +16,16 @@
 
 namespace redis_test {
 
+// A program that comes with the servers of the tests: "server", "cli" or "check-aof". They are
+// those of Redis, unless WORKFLOW_TEST_REDIS_SERVER is the name or the absolute path of another
+// server, such as valkey-server. Then the names of the other programs begin as that of the server
+// does.
+inline std::string redis_program(const std::string& kind) {
+  const char* const given = std::getenv("WORKFLOW_TEST_REDIS_SERVER");
+  const std::string server = given != nullptr ? given : "redis-server";
+  return kind == "server" ? server : server.substr(0, server.rfind("server")) + kind;
+}
+
 // A redis-server of a test's own, with a directory of its own, which keeps nothing on disk. It has
 // begun to listen when the constructor returns. The destructor ends it by its pid.
 class RedisServer {
@@ -60,7 +70,8 @@ class RedisServer {
   // Removes a transaction that is not whole from the end of the log, while the server is stopped.
   void repair_log() const {
     const std::string manifest = dir_.path("appendonlydir/appendonly.aof.manifest");
-    const std::string command = "yes | redis-check-aof --fix '" + manifest + "' >/dev/null";
+    const std::string command =
+        "yes | '" + redis_program("check-aof") + "' --fix '" + manifest + "' >/dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0);
   }
 
@@ -134,12 +145,12 @@ class RedisServer {
     }
     add(options_.arguments);
     program_ = std::make_unique<test_support::Program>(
-        "redis-server", arguments,
+        redis_program("server"), arguments,
         // A node of a Cluster writes a line or two about each slot that moves.
         test_support::ProgramOptions{.environment = options_.environment, .loses_output = true});
-    const char* const ready = options_.on == On::kSentinel     ? "Sentinel ID is"
-                              : options_.on == On::kUnixSocket ? "ready to accept connections at"
-                                                               : "Ready to accept connections";
+    // With a capital letter, or in the middle of a sentence.
+    const char* const ready =
+        options_.on == On::kSentinel ? "Sentinel ID is" : "eady to accept connections";
     return program_->started() && program_->prints(ready);
   }
 

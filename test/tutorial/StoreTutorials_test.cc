@@ -247,7 +247,7 @@ TEST(StorePage, TheRedisProgramReadsAStore) {
   redis_test::RedisServer server;
   const auto ask = [&server](std::vector<std::string> words) {
     words.insert(words.begin(), {"-s", server.socket_path()});
-    const auto asked = run_program("redis-cli", words);
+    const auto asked = run_program(redis_test::redis_program("cli"), words);
     EXPECT_EQ(asked.exit_code, 0);
     return asked.output;
   };
@@ -273,7 +273,7 @@ TEST(StorePage, TheRedisProgramReadsAStore) {
 
   std::vector<std::string> listen = {"-s", server.socket_path()};
   listen.insert(listen.end(), shown[3].begin(), shown[3].end());
-  test_support::Program listener("redis-cli", listen);
+  test_support::Program listener(redis_test::redis_program("cli"), listen);
   ASSERT_TRUE(listener.prints("subscribe"));
   ASSERT_TRUE(store->schedule({"now", std::chrono::seconds(0), "remind"}).ok());
   EXPECT_TRUE(listener.prints("message"));
