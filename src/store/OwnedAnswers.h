@@ -52,6 +52,7 @@ class OwnedAnswers final : public StoreAnswers {
 
   // Makes a session known, so that what it has not asked is not taken for forgotten.
   void know(uint64_t session);
+  bool knows(uint64_t session) const { return sessions_.contains(session); }
 
   // Writes what has changed of the sessions. Answers are written when they are added.
   void write();

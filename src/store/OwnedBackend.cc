@@ -31,7 +31,6 @@ int OwnedBackend::open_file(bool create, std::string* message) {
   if (const int error = store_.open(create, now_us(), message)) return error;
   statements_.emplace(store_.connection());
   syncs_ = settings_.full_sync;
-  sync_ = OwnedState::Sync::kNotNeeded;
   has_unsynced_ = settings_.full_sync;  // an owner that died may have left it
   int error = load(message);
   if (error == 0) {
@@ -48,6 +47,7 @@ int OwnedBackend::open_file(bool create, std::string* message) {
 int OwnedBackend::load(std::string* message) {
   SqliteConnection& connection = store_.connection();
   state_ = std::make_unique<OwnedState>(options_.remembered);
+  sync_ = OwnedState::Sync::kNotNeeded;  // what has failed was not answered
   bool is_good = true;
   connection.run("BEGIN");
   SqliteMeta& meta = statements_->meta;

@@ -35,6 +35,7 @@ void OwnedState::carry_out_new(StoreRequest& request) {
 }
 
 void OwnedState::know_session(uint64_t session) {
+  if (answers_.knows(session)) return;
   answers_.know(session);
   sync_ = Sync::kNow;
 }

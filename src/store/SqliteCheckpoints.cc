@@ -53,6 +53,11 @@ void SqliteCheckpoints::committed(int64_t log_bytes) {
   wake_.notify_one();
 }
 
+void SqliteCheckpoints::cut_log() {
+  MutexLock lock(mutex_);
+  copy(SQLITE_CHECKPOINT_TRUNCATE, kReaderMs);
+}
+
 void SqliteCheckpoints::sync_soon() {
   if (!thread_.joinable()) {
     MutexLock lock(mutex_);

@@ -16,9 +16,11 @@ namespace workflow {
 // anew when everything was copied at a moment without a transaction, which between transactions is
 // a matter of copying and syncing the last few pages: the thread of the transactions does it.
 //
+// While the disk is full, the thread of the transactions copies the log and cuts it.
+//
 // Invariants:
 // 1. The connection is used with mutex_ locked. Nobody waits for the mutex, except when the log is
-//    larger than most_bytes_.
+//    larger than most_bytes_, or the disk is full.
 // 2. After an error of the disk nothing is copied any more. failed() is true then.
 class SqliteCheckpoints {
  public:
@@ -40,6 +42,10 @@ class SqliteCheckpoints {
 
   // To be called after each commit, outside of transactions, with the size of the log.
   void committed(int64_t log_bytes);
+
+  // Copies all of the log and gives its room back, unless somebody reads for long, or the file has
+  // no room for what is copied. To be called outside of transactions.
+  void cut_log();
 
   // What was committed so far is synced soon: what its commit has not done.
   void sync_soon();

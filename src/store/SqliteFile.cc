@@ -6,6 +6,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -300,6 +301,16 @@ int SqliteFile::check_pages(std::string* message) {
       connection_.number("SELECT quick_check <> 'ok' FROM pragma_quick_check(1)") != 0;
   if (connection_.code() != SQLITE_OK) return fail(connection_, message);
   return is_wrong ? say(EILSEQ, path_ + ": damaged: its pages do not fit together", message) : 0;
+}
+
+int64_t SqliteFile::growth() {
+  const int64_t pages = connection_.number("PRAGMA page_count");
+  connection_.forget_error();  // whoever copies meets it again
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(connection_.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  sqlite3_int64 bytes = 0;
+  if (file == nullptr || file->pMethods->xFileSize(file, &bytes) != SQLITE_OK) return 0;
+  return std::max<int64_t>(pages * SqliteSeals::kPageBytes - bytes, 0);
 }
 
 bool SqliteFile::is_same(StoreFailure* failure) const {

@@ -75,6 +75,10 @@ class SqliteFile {
   // is as that of check_directory(). O(size).
   int check_pages(std::string* message);
 
+  // By how many bytes the file grows when all of the log is copied into it. Not to be called in a
+  // transaction.
+  int64_t growth();
+
   // Whether the paths still lead to the file that was opened and to its log. Otherwise sets
   // `failure`.
   bool is_same(StoreFailure* failure) const;

@@ -21,18 +21,11 @@ int SqliteReserve::make() const {
   return error;
 }
 
-bool SqliteReserve::has_room() const {
-  int64_t free_bytes = 0;
-  if (free_bytes_) {
-    free_bytes = free_bytes_(path_);
-  } else {
-    struct statvfs status = {};
-    if (::statvfs(path_.c_str(), &status) != 0) {
-      return true;  // make() will see
-    }
-    free_bytes = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
-  }
-  return free_bytes >= 2 * bytes_;
+int64_t SqliteReserve::free_bytes() const {
+  if (free_bytes_) return free_bytes_(path_);
+  struct statvfs status = {};
+  if (::statvfs(path_.c_str(), &status) != 0) return INT64_MAX;  // who needs the room will see
+  return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
 bool SqliteReserve::is_full(int error) {

@@ -22,7 +22,9 @@ class SqliteReserve {
   void release() const;
   // Whether the disk would still have as much room as the reserve takes if it was made now. A disk
   // on which somebody has a quota may say so although that quota is used up.
-  bool has_room() const;
+  bool has_room() const { return free_bytes() >= 2 * bytes_; }
+  // How much room the disk has now, as far as it tells.
+  int64_t free_bytes() const;
   // Whether this errno value means that there is no room.
   static bool is_full(int error);
 

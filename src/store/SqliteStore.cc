@@ -246,6 +246,23 @@ void SqliteStore::use_reserve() {
   queue_.page().disk_is_full = 1;
   look_for_room_ns_ = monotonic_ns() + kNsPerSec;
   reserve_.release();
+  if (checkpoints_) {
+    cut_log();
+  }
+}
+
+void SqliteStore::committed() {
+  if (queue_.page().disk_is_full == 0) {
+    checkpoints_->committed(file_.log_bytes());
+  } else if (file_.log_bytes() >= log_bytes_ / 64) {
+    cut_log();
+  }
+}
+
+void SqliteStore::cut_log() {
+  if (file_.growth() <= reserve_.free_bytes()) {
+    checkpoints_->cut_log();
+  }
 }
 
 size_t SqliteStore::group_size(std::span<StoreRequest* const> requests) {

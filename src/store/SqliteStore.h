@@ -71,10 +71,10 @@ class SqliteStore {
   bool works(StoreFailure* failure);
   // Whether the disk has room as far as is known. If it was full, looks again once a second.
   bool has_room();
-  // The disk is full: gives the reserve back.
+  // The disk is full: gives the reserve and the room of the log back. Outside of transactions.
   void use_reserve();
   // After a commit, outside of transactions.
-  void committed() { checkpoints_->committed(file_.log_bytes()); }
+  void committed();
   // Syncs what was committed without a sync, while the caller goes on.
   void sync_soon() { checkpoints_->sync_soon(); }
   // The first error of a connection to the file. Notes whether a sync has failed, or a page is bad.
@@ -103,6 +103,9 @@ class SqliteStore {
   int make_file(bool create, int64_t now_us, std::string* message);
   // Opens the file, and verifies it. If that fails, the file is closed.
   int open_file(std::string* message);
+  // The disk is full: gives the room of the log back if the disk has what copying the log takes.
+  // Otherwise the rest of the room is left to what is appended to the log.
+  void cut_log();
   // Compares the store with what the queue knows.
   int verify(std::string* message);
 

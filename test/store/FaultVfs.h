@@ -24,7 +24,7 @@ namespace test_support {
 
 // A virtual file system for SQLite, over the default one, on which things go wrong: operations
 // fail, and the power is lost. Files are real. Nothing is really synced, because only this object
-// knows when the power is lost.
+// knows when the power is lost. And the disk may be as small as a test wants it.
 //
 // Thread-safe. Must live longer than the connections that use it.
 class FaultVfs {
@@ -64,6 +64,17 @@ class FaultVfs {
   void fail_once(Operation operation, int64_t count, int code);
   // Whether the operation of fail_once() has failed.
   bool has_failed() const { return has_failed_; }
+
+  // All files of the directory have room for that many bytes together, as on a disk of its own. A
+  // write that needs more ends where the room does, and fails as on a full disk. Files that are
+  // made or cut without SQLite count, too, such as the reserve. Called before a file is opened.
+  void set_disk(std::string directory, int64_t bytes);
+  void resize_disk(int64_t bytes) { disk_bytes_ = bytes; }
+  // How many bytes are free on that disk. Negative if files that were made without SQLite are too
+  // large for it.
+  int64_t free_bytes() const;
+  // Whoever makes a file larger holds this meanwhile.
+  std::unique_lock<std::mutex> lock_disk() { return std::unique_lock<std::mutex>(disk_mutex_); }
 
   // What is in the file now is on the disk.
   void adopt(const std::string& path) {
@@ -185,6 +196,9 @@ class FaultVfs {
   std::atomic<bool> has_image_{false};
   std::atomic<int64_t> changes_{0};
   std::mutex mutex_;
+  std::mutex disk_mutex_;
+  std::string disk_;  // the directory; empty: the room has no end
+  std::atomic<int64_t> disk_bytes_{0};
   Fault fault_;
   Image now_;
   std::optional<Image> image_;
@@ -223,15 +237,27 @@ inline int x_read(sqlite3_file* file, void* out, int size, sqlite3_int64 offset)
   return fault ? fault : base(file)->pMethods->xRead(base(file), out, size, offset);
 }
 inline int x_write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
+  FaultVfs& vfs = *own(file)->vfs;
+  const auto disk = vfs.lock_disk();
   sqlite3_int64 length = 0;
   base(file)->pMethods->xFileSize(base(file), &length);
-  if (const int fault = own(file)->vfs->before(FaultVfs::kWrite, offset + size > length)) {
-    return fault;
+  if (const int fault = vfs.before(FaultVfs::kWrite, offset + size > length)) return fault;
+  // As write(2) does, it writes what there is room for.
+  int fitting = size;
+  if (offset + size > length) {
+    const int64_t end = length + std::clamp<int64_t>(vfs.free_bytes(), 0, offset + size - length);
+    fitting = static_cast<int>(std::max<int64_t>(end - offset, 0));
   }
-  own(file)->vfs->changed(
-      own(file)->path,
-      {offset, std::string(static_cast<const char*>(bytes), static_cast<size_t>(size)), false});
-  return base(file)->pMethods->xWrite(base(file), bytes, size, offset);
+  int result = SQLITE_OK;
+  if (fitting > 0) {
+    vfs.changed(own(file)->path,
+                {offset, std::string(static_cast<const char*>(bytes), static_cast<size_t>(fitting)),
+                 false});
+    result = base(file)->pMethods->xWrite(base(file), bytes, fitting, offset);
+  }
+  if (result != SQLITE_OK || fitting == size) return result;
+  errno = ENOSPC;
+  return SQLITE_FULL;
 }
 inline int x_truncate(sqlite3_file* file, sqlite3_int64 size) {
   if (const int fault = own(file)->vfs->before(FaultVfs::kTruncate)) return fault;
@@ -265,8 +291,17 @@ inline int x_device_characteristics(sqlite3_file* file) {
   return base(file)->pMethods->xDeviceCharacteristics(base(file));
 }
 inline int x_shm_map(sqlite3_file* file, int page, int size, int extend, void volatile** out) {
-  const int fault = own(file)->vfs->before(FaultVfs::kShared);
-  return fault ? fault : base(file)->pMethods->xShmMap(base(file), page, size, extend, out);
+  FaultVfs& vfs = *own(file)->vfs;
+  if (const int fault = vfs.before(FaultVfs::kShared)) return fault;
+  const auto disk = vfs.lock_disk();
+  std::error_code missing;
+  const auto length = std::filesystem::file_size(own(file)->path + std::string("-shm"), missing);
+  const int64_t growth = int64_t{page + 1} * size - (missing ? 0 : static_cast<int64_t>(length));
+  if (extend != 0 && growth > 0 && growth > vfs.free_bytes()) {
+    errno = ENOSPC;
+    return SQLITE_IOERR_SHMSIZE;
+  }
+  return base(file)->pMethods->xShmMap(base(file), page, size, extend, out);
 }
 inline int x_shm_lock(sqlite3_file* file, int offset, int n, int flags) {
   return base(file)->pMethods->xShmLock(base(file), offset, n, flags);
@@ -356,6 +391,22 @@ inline void FaultVfs::fail_once(Operation operation, int64_t count, int code) {
     errno = code == SQLITE_FULL ? ENOSPC : EIO;
     return code;
   });
+}
+
+inline void FaultVfs::set_disk(std::string directory, int64_t bytes) {
+  disk_ = std::move(directory);
+  disk_bytes_ = bytes;
+}
+
+inline int64_t FaultVfs::free_bytes() const {
+  if (disk_.empty()) return INT64_MAX;
+  int64_t left = disk_bytes_;
+  for (const auto& entry : std::filesystem::directory_iterator(disk_)) {
+    std::error_code gone;
+    const uintmax_t bytes = entry.file_size(gone);
+    left -= gone ? 0 : static_cast<int64_t>(bytes);
+  }
+  return left;
 }
 
 inline void FaultVfs::take_image_after(int64_t count) {
