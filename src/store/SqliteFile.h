@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "store/SqliteConnection.h"
 #include "store/SqliteSchema.h"
@@ -82,6 +83,8 @@ class SqliteFile {
   // Whether the paths still lead to the file that was opened and to its log. Otherwise sets
   // `failure`.
   bool is_same(StoreFailure* failure) const;
+  // Which file was opened, whatever its name is now.
+  std::pair<dev_t, ino_t> id() const { return {device_, inode_}; }
   // If somebody has deleted the log while it was open, and nothing is in its place, copies it into
   // the file, as long as there is a process that has it open. Whoever opens the store next makes a
   // new log. Returns whether the log was deleted. Not to be called in a transaction.

@@ -149,7 +149,14 @@ int SqliteStore::verify(std::string* message) {
                ", since this process has opened it; to accept that, close it and open it anew";
     return EILSEQ;
   }
+  if (identity_ != 0 && file_.id() != file_id_) {
+    *message = file_.path() +
+               ": a copy of the store is in its place, which may lack something; to use that, " +
+               "close the store everywhere and open it anew";
+    return EILSEQ;
+  }
   identity_ = meta.identity;
+  file_id_ = file_.id();
   uint32_t failed_syncs = page.failed_syncs;
   if (failed_syncs != 0) {
     if (const int error = file_.copy_log(message)) return error;

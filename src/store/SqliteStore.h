@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "store/SqliteCheckpoints.h"
 #include "store/SqliteFile.h"
@@ -32,8 +33,9 @@ namespace workflow {
 //    is opened again. What the system still shows of the log need not be on the disk.
 // 3. A store that has fewer commits than the queue has counted, or whose file is missing beside
 //    its log or its queue, is not opened: something was lost that was reported as stored.
-//    Nor is a file opened again that is another store than before, or an older copy of it: what the
-//    process knows of timers, fences and leases is not true of that.
+//    Nor is a file opened again that is another store than before, or a copy of it: what the
+//    process knows of timers, fences and leases is not true of that, and a copy may lack what
+//    others have copied from the log to the file, which nobody looks for in the log any more.
 // 4. A store that turned out to be damaged is not opened again before all of its pages are good.
 //    Opening reads few of them. Otherwise what does not need the bad page would go on: new timers
 //    would be stored, and none would start.
@@ -119,7 +121,8 @@ class SqliteStore {
   std::optional<SqliteCheckpoints> checkpoints_;
   int64_t look_for_room_ns_ = 0;
   uint64_t identity_ = 0;  // of the store; 0: it has not been open yet
-  int64_t commits_ = 0;    // how many it had at least when it was closed last
+  std::pair<dev_t, ino_t> file_id_;
+  int64_t commits_ = 0;  // how many it had at least when it was closed last
   bool was_damaged_ = false;
 };
 

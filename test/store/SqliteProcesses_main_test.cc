@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +22,7 @@
 #include "store/FaultVfs.h"
 #include "store/SqliteChild.h"
 #include "store/SqliteQueue.h"
+#include "store/SqliteReported.h"
 #include "store/SqliteSeals.h"
 #include "support/Eventually.h"
 #include "support/InChild.h"
@@ -56,33 +56,11 @@ std::unique_ptr<workflow::StoreBackend> open_own(const workflow::SqliteSettings&
   return backend;
 }
 
-// Stores and cancels, and says before and after each step what it does.
 void write_for_ever() {
-  const auto backend = open_own();
-  std::deque<std::string> stored;
-  for (uint64_t number = 1;; number++) {
-    const std::string name = variable("STORE_NAME") + std::to_string(number);
-    workflow::StoreFailure failure;
-    if (number % 3 == 0) {
-      say("? " + stored.front());
-      carry_out(*backend, cancel(stored.front()), 0, 9, &failure);
-      if (failure.error == 0) {
-        say("- " + stored.front());
-      }
-      stored.pop_front();
-    } else {
-      say("? " + name);
-      carry_out(*backend, schedule(name, backend->now_us() + 3600 * kSecondUs), 0, 9, &failure);
-      if (failure.error == 0) {
-        say("+ " + name);
-      }
-      stored.push_back(name);
-    }
-    if (failure.error != 0) {
-      say("error: " + failure.message);
-      ::_exit(2);
-    }
-  }
+  report_for_ever(*open_own(), variable("STORE_NAME"), [](const workflow::StoreFailure& failure) {
+    say("error: " + failure.message);
+    ::_exit(2);
+  });
 }
 
 // Uses a store, and is killed before the operation of the file system that STORE_NAME counts.
@@ -360,49 +338,6 @@ workflow::ListRequest list_all() {
   list.max = 100'000;
   return list;
 }
-
-// What a child has said about the timers of the store.
-class Reported {
- public:
-  // "+ NAME": it is stored. "- NAME": it has ended. "? NAME": one of them is under way.
-  void note(const std::string& line) {
-    const std::string name = line.substr(2);
-    switch (line.at(0)) {
-      case '+':
-        stored_.insert(name);
-        doubt_.clear();
-        break;
-      case '-':
-        stored_.erase(name);
-        doubt_.clear();
-        break;
-      default:
-        doubt_ = name;
-    }
-  }
-  // The child has ended.
-  void end() {
-    in_doubt_.insert(doubt_);
-    doubt_.clear();
-  }
-
-  void expect_in(workflow::StoreBackend& backend) const {
-    std::set<std::string> found;
-    for (const WFStoreInfo& info : carry_out(backend, list_all()).timers) {
-      found.insert(info.name);
-      EXPECT_TRUE(stored_.count(info.name) || in_doubt_.count(info.name)) << info.name;
-    }
-    for (const std::string& name : stored_) {
-      EXPECT_TRUE(found.count(name) || in_doubt_.count(name)) << name;
-    }
-  }
-  size_t stored() const { return stored_.size(); }
-
- private:
-  std::set<std::string> stored_;
-  std::set<std::string> in_doubt_;
-  std::string doubt_;
-};
 
 // WORKFLOW_STORE_KILLS sets the number of rounds.
 TEST_F(SqliteProcesses, WhatWasReportedSurvivesAKill) {

@@ -82,6 +82,10 @@ TEST_P(SqliteRemoved, AFileThatIsReplacedFailsTheStore) {
   std::filesystem::copy_file(path_, path_ + ".copy");
   std::filesystem::rename(path_ + ".copy", path_);
   expect_failed(*backend, ESTALE, "replaced");
+  for (int i = 0; i < 2; i++) {
+    EXPECT_EQ(backend->reopen(&message_), EILSEQ);
+    expect_failed(*backend, EILSEQ, "a copy of the store");
+  }
 }
 
 // Whoever has the store open must not go on with an older copy, or with another store: what it
