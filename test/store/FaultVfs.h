@@ -76,6 +76,10 @@ class FaultVfs {
   // Whoever makes a file larger holds this meanwhile.
   std::unique_lock<std::mutex> lock_disk() { return std::unique_lock<std::mutex>(disk_mutex_); }
 
+  // How many attempts to lock a part of the shared memory have met the lock of somebody else.
+  int64_t busy_locks() const { return busy_locks_; }
+  void note_lock(int result) { busy_locks_ += result == SQLITE_BUSY ? 1 : 0; }
+
   // What is in the file now is on the disk.
   void adopt(const std::string& path) {
     std::string bytes = text_of(path);
@@ -195,6 +199,7 @@ class FaultVfs {
   std::atomic<bool> has_failed_{false};
   std::atomic<bool> has_image_{false};
   std::atomic<int64_t> changes_{0};
+  std::atomic<int64_t> busy_locks_{0};
   std::mutex mutex_;
   std::mutex disk_mutex_;
   std::string disk_;  // the directory; empty: the room has no end
@@ -304,7 +309,9 @@ inline int x_shm_map(sqlite3_file* file, int page, int size, int extend, void vo
   return base(file)->pMethods->xShmMap(base(file), page, size, extend, out);
 }
 inline int x_shm_lock(sqlite3_file* file, int offset, int n, int flags) {
-  return base(file)->pMethods->xShmLock(base(file), offset, n, flags);
+  const int result = base(file)->pMethods->xShmLock(base(file), offset, n, flags);
+  own(file)->vfs->note_lock(result);
+  return result;
 }
 inline void x_shm_barrier(sqlite3_file* file) {
   base(file)->pMethods->xShmBarrier(base(file));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -10,8 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "store/FaultVfs.h"
 #include "store/SqliteChild.h"
 #include "store/SqliteReported.h"
+#include "store/SqliteSeals.h"
+#include "support/Background.h"
+#include "support/Eventually.h"
 #include "support/SqliteKit.h"
 #include "support/Text.h"
 #include "util/Thread.h"
@@ -53,8 +58,38 @@ void write() {
   });
 }
 
+// Reads an old state until it is killed.
+void read_for_long() {
+  workflow::SqliteConnection connection;
+  connection.open(variable("STORE_PATH"), SQLITE_OPEN_READWRITE,
+                  workflow::SqliteSeals::over(nullptr));
+  connection.set_copies_on_close(false);
+  if (connection.run("BEGIN") && connection.number("SELECT commits FROM meta") > 0) {
+    say("reads");
+  }
+  wait_for_exit();
+}
+
+// Copies the log until it is killed, before it has copied anything.
+void copy_for_long() {
+  FaultVfs vfs;
+  workflow::SqliteConnection connection;
+  connection.open(variable("STORE_PATH"), SQLITE_OPEN_READWRITE,
+                  workflow::SqliteSeals::over(vfs.name()));
+  connection.set_copies_on_close(false);
+  vfs.set_fault([](FaultVfs::Operation operation, bool) {
+    if (operation == FaultVfs::kWrite) {
+      say("copies");
+      wait_for_exit();
+    }
+    return SQLITE_OK;
+  });
+  connection.run("PRAGMA wal_checkpoint(PASSIVE)");
+}
+
 int play(const std::string& part) {
-  const std::map<std::string, void (*)()> parts = {{"write", write}};
+  const std::map<std::string, void (*)()> parts = {
+      {"write", write}, {"read", read_for_long}, {"copy", copy_for_long}};
   parts.at(part)();
   return 0;
 }
@@ -251,6 +286,93 @@ TEST_F(SqliteRemovedProcesses, AnotherStoreInItsPlaceIsTakenForItByNobody) {
   EXPECT_TRUE(text_of(path_) == text_of(other));
   put_back(all);
   expect_all_go_on();
+}
+
+// The log is deleted while a child, which has said that it plays its part, keeps others from
+// copying all of it. Whoever notices the loss waits until the child has ended.
+class SqliteLostLog : public SqliteRemovedProcesses {
+ protected:
+  static constexpr uint64_t kTimers = 10;
+
+  void lose_log(const std::string& part, const std::string& word, int busy_ms) {
+    settings_.base_vfs = vfs_.name();
+    settings_.busy_ms = busy_ms;
+    backend_ = open(settings_);
+    ASSERT_TRUE(backend_);
+    ASSERT_NO_FATAL_FAILURE(store(kTimers / 2));
+    child_ = start(part);
+    ASSERT_EQ(child_->line(), word);
+    ASSERT_NO_FATAL_FAILURE(store(kTimers / 2));  // not seen by whoever reads an old state
+    fs::remove(path_ + "-wal");
+    workflow::StoreFailure failure;
+    carry_out(*backend_, schedule("tea", 0), 0, 1, &failure);
+    EXPECT_EQ(failure.error, ESTALE) << failure.message;
+  }
+  void store(uint64_t timers) {
+    for (uint64_t i = 0; i < timers; i++) {
+      workflow::StoreFailure failure;
+      carry_out(*backend_, schedule("tea", 0), 0, 1, &failure);
+      ASSERT_EQ(failure.error, 0) << failure.message;
+    }
+  }
+
+  void expect_saved_when_child_has_ended() {
+    std::string message;
+    std::atomic<bool> is_open{false};
+    const int64_t busy = vfs_.busy_locks();
+    {
+      const Background reopening([&] {
+        EXPECT_EQ(backend_->reopen(&message), 0) << message;
+        is_open = true;
+      });
+      // It has tried again.
+      EXPECT_TRUE(eventually([&] { return vfs_.busy_locks() > busy + 2 || is_open; }));
+      EXPECT_FALSE(is_open);
+      child_->kill();
+    }
+    EXPECT_EQ(carry_out(*backend_, workflow::CountRequest{}).count, kTimers);
+    ASSERT_NO_FATAL_FAILURE(store(1));
+    backend_.reset();
+    const auto again = open();
+    ASSERT_TRUE(again);
+    EXPECT_EQ(carry_out(*again, workflow::CountRequest{}).count, kTimers + 1);
+  }
+
+  // What cannot be saved is not passed over in silence.
+  void expect_reported_as_lost() {
+    std::string message;
+    EXPECT_EQ(backend_->reopen(&message), EILSEQ) << message;
+    child_->kill();
+    EXPECT_EQ(backend_->reopen(&message), EILSEQ) << message;
+    EXPECT_NE(message.find("has lost transactions"), std::string::npos) << message;
+  }
+
+  FaultVfs vfs_;
+  workflow::SqliteSettings settings_;
+  std::unique_ptr<workflow::SqliteBackend> backend_;
+  std::unique_ptr<SqliteChild> child_;
+};
+
+constexpr int kLongMs = 600'000;
+
+TEST_F(SqliteLostLog, IsSavedWhenAnotherProcessHasStoppedCopying) {
+  ASSERT_NO_FATAL_FAILURE(lose_log("copy", "copies", kLongMs));
+  expect_saved_when_child_has_ended();
+}
+
+TEST_F(SqliteLostLog, IsSavedWhenAnotherProcessHasStoppedReading) {
+  ASSERT_NO_FATAL_FAILURE(lose_log("read", "reads", kLongMs));
+  expect_saved_when_child_has_ended();
+}
+
+TEST_F(SqliteLostLog, IsReportedAsLostWhenAnotherProcessCopiesForTooLong) {
+  ASSERT_NO_FATAL_FAILURE(lose_log("copy", "copies", 50));
+  expect_reported_as_lost();
+}
+
+TEST_F(SqliteLostLog, IsReportedAsLostWhenAnotherProcessReadsForTooLong) {
+  ASSERT_NO_FATAL_FAILURE(lose_log("read", "reads", 50));
+  expect_reported_as_lost();
 }
 
 }  // namespace
