@@ -53,13 +53,30 @@ TEST(StoreProofPage, NamesEachSuiteAboutFaults) {
   const fs::path root = SOURCE_TREE;
   const std::string page = text_of(root / "docs/store-proof.md");
   const std::set<std::string> cases = cases_of(root / "test/store");
-  for (const char* const suite :
-       {"StoreKills",         "KillLedger",      "SqliteFaults",       "SqliteDamage",
-        "StoreHistory",       "StoreStopped",    "StoreStoppedServer", "StoreClocks",
-        "StoreServerClock",   "StoreSkew",       "RedisStoreReplaced", "StoreMemory",
-        "StoreDescriptors",   "SqliteRemoved",   "SqlitePower",        "StoreRestart",
-        "RedisStoreReceipts", "SqliteProcesses", "StoreVerdicts",      "StoreVerdictsInDoubt",
-        "SqliteLog"}) {
+  for (const char* const suite : {"StoreKills",
+                                  "KillLedger",
+                                  "SqliteFaults",
+                                  "SqliteDamage",
+                                  "StoreHistory",
+                                  "StoreStopped",
+                                  "StoreStoppedServer",
+                                  "StoreClocks",
+                                  "StoreServerClock",
+                                  "StoreSkew",
+                                  "RedisStoreReplaced",
+                                  "StoreMemory",
+                                  "StoreDescriptors",
+                                  "SqliteRemoved",
+                                  "SqlitePower",
+                                  "StoreRestart",
+                                  "RedisStoreReceipts",
+                                  "SqliteProcesses",
+                                  "StoreVerdicts",
+                                  "StoreVerdictsInDoubt",
+                                  "SqliteLog",
+                                  "SqliteFullDisk",
+                                  "SqliteRemovedProcesses",
+                                  "SqliteLostLog"}) {
     bool is_there = false;
     for (const std::string& name : cases) {
       is_there |= name.rfind(std::string(suite) + ".", 0) == 0 &&
