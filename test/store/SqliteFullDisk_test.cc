@@ -21,6 +21,8 @@
 namespace test_support {
 namespace {
 
+using workflow::SqliteLayout;
+
 class SqliteFullDisk : public LayoutTest {
  protected:
   static constexpr int64_t kMiB = 1024 * 1024;
@@ -142,7 +144,7 @@ class SqliteFullDisk : public LayoutTest {
 // The log has taken most of the disk. It is copied to the file and cut, which makes room. Or else
 // the reserve would last for some hundred ends.
 TEST_P(SqliteFullDisk, TheReserveLastsForEachTimerAlsoOneByOne) {
-  open(workflow::SqliteSettings().reserve_bytes, 3 * kMiB);
+  open(settings_.reserve_bytes, 3 * kMiB);
   fill();
   for (const workflow::StoreRequest& request : ends_) {
     ASSERT_TRUE(end(request));
@@ -150,6 +152,28 @@ TEST_P(SqliteFullDisk, TheReserveLastsForEachTimerAlsoOneByOne) {
   EXPECT_TRUE(stored_.empty());
   expect_exact();
   open_again();
+  expect_exact();
+}
+
+// Ends go on in the room of the log then, because they leave pages of the file for each other. A
+// journal does not.
+class SqliteFullDiskShared : public SqliteFullDisk {};
+
+TEST_P(SqliteFullDiskShared, AnotherProgramMayTakeTheRoomOfTheReserve) {
+  constexpr int64_t kRoom = 3 * kMiB;
+  open(settings_.reserve_bytes, kRoom);
+  fill();
+  bool is_taken = false;
+  size_t ends = 0;
+  for (const workflow::StoreRequest& request : ends_) {
+    ASSERT_TRUE(end(request));
+    if (++ends > ends_.size() / 3 && !is_taken &&
+        std::filesystem::file_size(path_ + "-wal") >= static_cast<uintmax_t>(kMiB / 2)) {
+      vfs_.resize_disk(settings_.reserve_bytes + kRoom - vfs_.free_bytes());
+      is_taken = true;
+    }
+  }
+  EXPECT_TRUE(is_taken);
   expect_exact();
 }
 
@@ -212,6 +236,8 @@ TEST_P(SqliteFullDisk, WhenTheReserveIsUsedUpEndsAreRefusedAndNothingIsLost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SqliteFullDisk, sqlite_layouts(), layout_name);
+INSTANTIATE_TEST_SUITE_P(Each, SqliteFullDiskShared, testing::Values(SqliteLayout::kShared),
+                         layout_name);
 
 }  // namespace
 }  // namespace test_support
