@@ -428,6 +428,8 @@ class KillLedger {
         }
         if (i == 0) continue;
         const Start& before = starts[i - 1];
+        // A process that was stopped may begin a run whose lease has ended meanwhile.
+        if (before.left_us <= 0) continue;
         if (starts[i].now_us < before.now_us) {
           return text_of(timer) + " has had a smaller fence in a later run";
         }

@@ -103,6 +103,11 @@ TEST(KillLedger, TwoLeasesAtATimeAreFound) {
   EXPECT_EQ(check_with("s c 4 400 400 13", "s c 4 400 400 12"), "c (4) has had the fence 12 twice");
   EXPECT_EQ(check_with("1500 15 1000", "1500 10 1000"),
             "d (5) has had a smaller fence in a later run");
+  // It has run at 500 with the fence 14, and a process that was stopped begins the run of the fence
+  // 10: with a lease, or when that has ended.
+  EXPECT_EQ(check(kTruth + "s d 5 500 400500 10 1 0\n"),
+            "d (5) has had a smaller fence in a later run");
+  EXPECT_EQ(check(kTruth + "s d 5 500 400500 10 0 0\n"), "");
 }
 
 TEST(KillLedger, AReceiptThatIsWorthLessIsFound) {

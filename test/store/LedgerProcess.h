@@ -275,7 +275,12 @@ inline void settle() {
   const auto store = open_store();
   std::ifstream list(test_support::variable("LEDGER_LIST"));
   for (WFStoreRequestId id; list >> id.session >> id.number;) {
-    notes.write("a " + text_of(id) + ' ' + text_of(store->ask(id)));
+    const WFStoreResult result = store->ask(id);
+    if (result.error == EILSEQ) {
+      test_support::say("error " + result.message);
+      return;
+    }
+    notes.write("a " + text_of(id) + ' ' + text_of(result));
   }
   test_support::say("settled");
 }
