@@ -14,10 +14,12 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <string_view>
 
 #include "store/SqlitePlace.h"
 #include "store/SqliteSchema.h"
 #include "store/SqliteSeals.h"
+#include "store/SqliteStatement.h"
 #include "util/Thread.h"
 #include "util/Time.h"
 #include "util/UniqueFd.h"
@@ -297,10 +299,22 @@ int SqliteFile::copy_log(std::string* message) {
 }
 
 int SqliteFile::check_pages(std::string* message) {
-  const bool is_wrong =
-      connection_.number("SELECT quick_check <> 'ok' FROM pragma_quick_check(1)") != 0;
+  std::string found;
+  {
+    SqliteStatement check(connection_, "PRAGMA quick_check(1)");
+    SqliteCursor rows = check.find();
+    if (rows.next()) {
+      found = rows.text(0);
+      std::replace(found.begin(), found.end(), '\n', ' ');
+    }
+  }
+  // SQLite says in the text that a page could not be read, and why.
+  constexpr std::string_view kCode = "error code=";
+  if (const size_t place = found.find(kCode); place != std::string::npos) {
+    connection_.note(std::atoi(found.c_str() + place + kCode.size()));
+  }
   if (connection_.code() != SQLITE_OK) return fail(connection_, message);
-  return is_wrong ? say(EILSEQ, path_ + ": damaged: its pages do not fit together", message) : 0;
+  return found == "ok" ? 0 : say(EILSEQ, path_ + ": damaged: " + found, message);
 }
 
 int64_t SqliteFile::growth() {

@@ -72,8 +72,9 @@ class SqliteFile {
   // transaction. The result is as that of check_directory().
   int copy_log(std::string* message);
 
-  // Reads all pages of the file and its log, and looks whether they make sense together. The result
-  // is as that of check_directory(). O(size).
+  // Reads all pages that hold something, and looks whether they make sense together. The result is
+  // as that of check_directory(). O(size). Others can commit meanwhile, but the log does not begin
+  // anew.
   int check_pages(std::string* message);
 
   // By how many bytes the file grows when all of the log is copied into it. Not to be called in a

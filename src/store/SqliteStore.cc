@@ -111,10 +111,6 @@ int SqliteStore::verify(std::string* message) {
   // Before the store is read: other processes may commit in between.
   const int64_t commits = page.commits;
   SqliteConnection& connection = file_.connection();
-  if (was_damaged_) {
-    if (const int error = file_.check_pages(message)) return error;
-    was_damaged_ = false;
-  }
   SqliteMeta meta(connection);
   connection.run("BEGIN");
   meta.load();
@@ -155,6 +151,10 @@ int SqliteStore::verify(std::string* message) {
                "close the store everywhere and open it anew";
     return EILSEQ;
   }
+  if (was_damaged_ && layout_ == SqliteLayout::kShared) {  // an owner reads everything anyway
+    if (const int error = file_.check_pages(message)) return error;
+  }
+  was_damaged_ = false;
   identity_ = meta.identity;
   file_id_ = file_.id();
   uint32_t failed_syncs = page.failed_syncs;

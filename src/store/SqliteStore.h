@@ -36,9 +36,9 @@ namespace workflow {
 //    Nor is a file opened again that is another store than before, or a copy of it: what the
 //    process knows of timers, fences and leases is not true of that, and a copy may lack what
 //    others have copied from the log to the file, which nobody looks for in the log any more.
-// 4. A store that turned out to be damaged is not opened again before all of its pages are good.
-//    Opening reads few of them. Otherwise what does not need the bad page would go on: new timers
-//    would be stored, and none would start.
+// 4. A process that has found its store damaged does not open it again before all pages are good.
+//    Opening a shared store reads few of them. Otherwise what does not need the bad page would go
+//    on: new timers would be stored, and none would start.
 // 5. A store of the owned layout is open once. The process that has it open has a lock on the
 //    queue, which the system takes back when the process dies. It keeps the lock while it opens the
 //    store again after a failure, so that nobody else takes its timers while its leases live. It
@@ -79,7 +79,8 @@ class SqliteStore {
   void committed();
   // Syncs what was committed without a sync, while the caller goes on.
   void sync_soon() { checkpoints_->sync_soon(); }
-  // The first error of a connection to the file. Notes whether a sync has failed, or a page is bad.
+  // The first error of a connection to the file. Notes whether a sync has failed, or the
+  // store is damaged.
   StoreFailure failure_of(const SqliteConnection& connection);
 
   // How many of the requests are one transaction at most, so that its memory is bounded.
@@ -122,8 +123,8 @@ class SqliteStore {
   int64_t look_for_room_ns_ = 0;
   uint64_t identity_ = 0;  // of the store; 0: it has not been open yet
   std::pair<dev_t, ino_t> file_id_;
-  int64_t commits_ = 0;  // how many it had at least when it was closed last
-  bool was_damaged_ = false;
+  int64_t commits_ = 0;       // how many it had at least when it was closed last
+  bool was_damaged_ = false;  // and all pages must be read before it is open again
 };
 
 }  // namespace workflow

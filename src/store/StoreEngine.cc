@@ -377,16 +377,7 @@ void StoreEngine::ask_again(StoreGroup& group) {
       retry_later(std::move(finish));
     }
   }
-  if (group.claim) {
-    const StoreFailure& failure = group.claim->failure;
-    {
-      MutexLock lock(mutex_);
-      damaged_ = failure.error == EILSEQ;
-    }
-    if (failure.error == EILSEQ) {
-      fail_all(failure.error, failure.message);
-    }
-  }
+  look_for_damage(group);
   MutexLock lock(mutex_);
   if (group.extend && group.extend->failure.error != 0) {
     note_failure();
@@ -399,6 +390,19 @@ void StoreEngine::ask_again(StoreGroup& group) {
   const bool asks_for_more = group.claim || group.extend || !group.finishes.empty();
   if (!failed_ && (asks_for_more || (!runs_.takes_timers() && !runs_.any_known()))) {
     reopen_delay_us_ = 0;  // all that it is used for works again
+  }
+}
+
+void StoreEngine::look_for_damage(const StoreGroup& group) {
+  if (!group.claim) return;
+  const StoreFailure& failure = group.claim->failure;
+  {
+    MutexLock lock(mutex_);
+    damaged_ = failure.error == EILSEQ;
+  }
+  // A call of the same group may be what has failed. The next claim has none beside it.
+  if (failure.error == EILSEQ && group.calls.empty()) {
+    fail_calls(failure.error, failure.message);
   }
 }
 
@@ -472,7 +476,7 @@ void StoreEngine::reopen() {
   }
 }
 
-void StoreEngine::fail_all(int error, const std::string& message) {
+void StoreEngine::fail_calls(int error, const std::string& message) {
   for (;;) {
     std::shared_ptr<StoreCall> call;
     {
@@ -489,6 +493,10 @@ void StoreEngine::fail_all(int error, const std::string& message) {
     }
     settlement_.answer(*call);
   }
+}
+
+void StoreEngine::fail_all(int error, const std::string& message) {
+  fail_calls(error, message);
   for (;;) {
     StoreFinish dropped;  // freed without the mutex: the handler in it is the user's
     MutexLock lock(mutex_);

@@ -50,6 +50,9 @@ namespace workflow {
 // 8. A store that has failed is opened again, at once and then with pauses that grow, and each time
 //    that this fails all calls fail with it. The pauses begin anew when all that the store is used
 //    for works again.
+// 9. When a claim finds that the store is damaged (EILSEQ), no timer starts, and new ones would not
+//    either. From then on no call is carried out before another claim. If that fails as well, the
+//    calls end with its error. If no claim can be made, calls are carried out again.
 //
 // Thread-safe. Lock order: StoreAlarms::set_mutex_, mutex_, and then that of StoreAlarms,
 // StoreRuns, StoreCall or StoreRun.
@@ -132,7 +135,11 @@ class StoreEngine final : public Service,
   // Something has failed that must not: the store is opened again, at once or after a pause.
   void note_failure() WF_REQUIRES(mutex_);
   void reopen();
+  // Ends all calls, and if the engine stops, the finishes, too.
   void fail_all(int error, const std::string& message);
+  void fail_calls(int error, const std::string& message);
+  // Rule 9.
+  void look_for_damage(const StoreGroup& group);
 
   // The series of the run has ended, or there was none. `finish` makes the request that follows; if
   // it has no memory, the timer runs again when the lease has ended. Returns false if there is none
@@ -182,8 +189,7 @@ class StoreEngine final : public Service,
   bool failed_ WF_GUARDED_BY(mutex_) = false;
   bool reopen_ WF_GUARDED_BY(mutex_) = false;
   int64_t reopen_delay_us_ WF_GUARDED_BY(mutex_) = 0;
-  // The last claim found that the store is damaged. No timer starts then, and new ones would not
-  // either: requests of users end with the error of each claim until one succeeds.
+  // See rule 9.
   bool damaged_ WF_GUARDED_BY(mutex_) = false;
 
   // The length of the queue at which every caller answered by the last group has come again, and

@@ -293,12 +293,12 @@ TEST_P(StoreSoakLateness, ANewTimerIsInTimeAmongMostOverdueOnes) {
     ASSERT_TRUE(backend) << message;
     store_overdue(*backend, count);
   }
-  std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url(), &message));
-  ASSERT_TRUE(store) << message;
   std::mutex mutex;
   std::vector<double> late_ms;
   std::atomic<int64_t> overdue{0};
   test_support::Tally fresh;
+  std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url(), &message));
+  ASSERT_TRUE(store) << message;
   store->handle("kind", [&](WFStoredTimer* timer) {
     if (timer->name() != "fresh") {
       overdue++;

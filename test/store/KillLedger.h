@@ -13,7 +13,8 @@
 
 namespace store_test {
 
-// What processes have written down that used one store and were killed, and what must hold of it.
+// What processes have written down that used one store while there were faults, and what must hold
+// of it.
 // This header includes nothing of the store. Each process writes lines to a file of its own, each
 // by one write(2). A last line without an end is what it was about to write, and says nothing.
 //
@@ -38,10 +39,12 @@ class KillLedger {
     bool leases_end_with_process = false;
     // What each receipt has to be.
     std::string receipt = "file";
-    // A fault may undo that a run has begun, or what it has said at its end, but nothing whose
-    // receipt is as above; it may undo any answer with another receipt. So a timer may run again
-    // although its lease lasts, and a cancel may not know of a run that began before.
+    // Faults may undo that a run has begun, and what it has said at its end: whatever has no
+    // receipt. A timer may run again then although its lease lasts, and a cancel may not know of a
+    // run.
     bool undoes_runs = false;
+    // Faults may undo requests whose answers have another receipt than `receipt`.
+    bool undoes_other_receipts = false;
     int64_t lease_us = 0;  // how long a lease lasts; needed with undoes_runs
   };
 
@@ -96,6 +99,14 @@ class KillLedger {
 
   size_t requests() const { return requests_.size(); }
   size_t faults() const { return faults_; }
+  // How many requests have the receipt that is promised.
+  size_t receipts() const {
+    size_t count = 0;
+    for (const auto& [id, request] : requests_) {
+      count += request.receipt == rules_.receipt ? 1 : 0;
+    }
+    return count;
+  }
   size_t starts() const {
     size_t count = 0;
     for (const auto& [timer, starts] : starts_) {
@@ -230,17 +241,18 @@ class KillLedger {
 
   // Whether a fault may have undone it.
   bool may_be_undone(const Request& request) const {
-    return rules_.undoes_runs && request.receipt != rules_.receipt;
+    return rules_.undoes_other_receipts && request.receipt != rules_.receipt;
   }
   // Whether the run may have begun before that time, and a fault have undone that it has begun.
   bool may_have_begun_before(const Start& start, int64_t us) const {
-    return rules_.undoes_runs && start.now_us + start.left_us - rules_.lease_us <= us;
+    return rules_.undoes_runs &&
+           (start.left_us <= 0 || start.now_us + start.left_us - rules_.lease_us <= us);
   }
 
   std::string receipts_are_as_promised() const {
     for (const auto& [id, request] : requests_) {
       const bool was_told = request.is_answered() && request.was_carried_out();
-      if (was_told && request.receipt != rules_.receipt && !rules_.undoes_runs) {
+      if (was_told && request.receipt != rules_.receipt && !rules_.undoes_other_receipts) {
         return request.what + " of " + request.name + " has the receipt " + request.receipt;
       }
     }
@@ -405,8 +417,9 @@ class KillLedger {
           starts.begin(), starts.end(),
           [this, us = known_us](const Start& each) { return may_have_begun_before(each, us); });
       const size_t counted = starts.size() - static_cast<size_t>(unknown);
-      if (counted > allowed[timer]) {
-        return text_of(timer) + " was cancelled after " + std::to_string(allowed[timer]) +
+      const uint64_t most = rules_.undoes_runs ? 0 : allowed[timer];
+      if (counted > most) {
+        return text_of(timer) + " was cancelled after " + std::to_string(most) +
                " runs, and has had " + std::to_string(counted);
       }
     }
@@ -421,23 +434,23 @@ class KillLedger {
       std::vector<Start> starts = unsorted;
       std::sort(starts.begin(), starts.end(),
                 [](const Start& a, const Start& b) { return a.fence < b.fence; });
-      for (size_t i = 0; i < starts.size(); i++) {
-        if (!fences[timer.first].insert(starts[i].fence).second) {
-          return text_of(timer) + " has had the fence " + std::to_string(starts[i].fence) +
-                 " twice";
+      const Start* before = nullptr;  // the last one that had a lease
+      for (const Start& start : starts) {
+        if (!fences[timer.first].insert(start.fence).second) {
+          return text_of(timer) + " has had the fence " + std::to_string(start.fence) + " twice";
         }
-        if (i == 0) continue;
-        const Start& before = starts[i - 1];
+        if (before != nullptr && !rules_.undoes_runs) {
+          if (start.now_us < before->now_us) {
+            return text_of(timer) + " has had a smaller fence in a later run";
+          }
+          const bool has_ended = rules_.leases_end_with_process && start.process != before->process;
+          if (!before->retries && !has_ended && start.now_us < before->now_us + before->left_us) {
+            return text_of(timer) + " has run during the lease of an earlier run";
+          }
+        }
         // A process that was stopped may begin a run whose lease has ended meanwhile.
-        if (before.left_us <= 0) continue;
-        if (starts[i].now_us < before.now_us) {
-          return text_of(timer) + " has had a smaller fence in a later run";
-        }
-        const bool has_ended =
-            rules_.leases_end_with_process && starts[i].process != before.process;
-        if (before.retries || has_ended || rules_.undoes_runs) continue;
-        if (starts[i].now_us < before.now_us + before.left_us) {
-          return text_of(timer) + " has run during the lease of an earlier run";
+        if (start.left_us > 0) {
+          before = &start;
         }
       }
     }

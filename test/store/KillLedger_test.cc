@@ -108,6 +108,8 @@ TEST(KillLedger, TwoLeasesAtATimeAreFound) {
   EXPECT_EQ(check(kTruth + "s d 5 500 400500 10 1 0\n"),
             "d (5) has had a smaller fence in a later run");
   EXPECT_EQ(check(kTruth + "s d 5 500 400500 10 0 0\n"), "");
+  EXPECT_EQ(check(kTruth + "s a 1 100 106 12 0 0\ns a 1 100 107 18 1000 0\n"),
+            "a (1) has run during the lease of an earlier run");
 }
 
 TEST(KillLedger, AReceiptThatIsWorthLessIsFound) {
@@ -118,7 +120,8 @@ TEST(KillLedger, AReceiptThatIsWorthLessIsFound) {
 class KillLedgerUndone : public testing::Test {
  protected:
   static std::string check(const std::string& text) { return ::check(text, kRules); }
-  static inline const KillLedger::Rules kRules = {.undoes_runs = true, .lease_us = 1000};
+  static inline const KillLedger::Rules kRules = {
+      .undoes_runs = true, .undoes_other_receipts = true, .lease_us = 1000};
 };
 
 TEST_F(KillLedgerUndone, WhatHasTheReceiptIsNotUndone) {
@@ -133,6 +136,11 @@ TEST_F(KillLedgerUndone, ARunMayHaveBegunBeforeTheCancelButNotAfterIt) {
   const std::string won = "? 2 2 cancel x\n! 2 2 150 file ok 0 won:20:0,\n";
   EXPECT_EQ(check(kTruth + stored + won + "s x 20 100 160 30 990 0\n"), "");
   EXPECT_EQ(check(kTruth + stored + won + "s x 20 100 160 30 991 0\n"),
+            "x (20) was cancelled after 0 runs, and has had 1");
+  EXPECT_EQ(check(kTruth + stored + won + "s x 20 100 1160 30 0 0\n"), "");
+  const std::string won_after = "? 2 2 cancel x\n! 2 2 150 file ok 0 won_after:20:1,\n";
+  EXPECT_EQ(check(kTruth + stored + won_after + "s x 20 100 110 30 1000 0\n"), "");
+  EXPECT_EQ(check(kTruth + stored + won_after + "s x 20 100 160 30 991 0\n"),
             "x (20) was cancelled after 0 runs, and has had 1");
 }
 

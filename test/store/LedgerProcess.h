@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <fstream>
 #include <functional>
@@ -35,11 +37,12 @@
 //                  settle: ask for each request of the list
 //   LEDGER_URL     the store
 //   LEDGER_NOTES   the file for what it writes down
-//   LEDGER_NAME    how the names of its timers begin, and LEDGER_OTHER how others' may begin that
-//   it
-//                  cancels or moves
+//   LEDGER_NAME    how the names of its own timers begin
+//   LEDGER_OTHER   how other names begin whose timers it cancels or moves
 //   LEDGER_LIST    settle: a file with the requests
-//   LEDGER_DISK    what goes wrong with its disk: see Disk
+//   LEDGER_DISK    what goes wrong with its disk: see Disk; and LEDGER_FILES
+//
+// Some programs have further variables of their own.
 
 namespace store_test {
 
@@ -105,7 +108,7 @@ inline std::unique_ptr<WFTimerStore> open_store() {
   std::unique_ptr<WFTimerStore> store(
       WFTimerStore::open(test_support::variable("LEDGER_URL"), options, &message));
   if (!store) {
-    test_support::say("error " + message);
+    test_support::say("error " + std::to_string(errno) + ' ' + message);
     ::_exit(2);
   }
   return store;
@@ -116,7 +119,7 @@ inline void handle(WFTimerStore& store, const Notes& notes) {
   WFStoreHandlerOptions options;
   options.max_attempts = 0;
   const auto run = [&notes](WFStoredTimer* timer) {
-    // In this order: the lease ends later than their sum, or then.
+    // In this order: a lease that has not ended ends at their sum or later.
     const int64_t now = now_us();
     const int64_t left = timer->lease_left().count();
     const bool retries = timer->attempt() == 1 && timer->timer() % 8 == 0;
@@ -195,12 +198,12 @@ class Worker {
 
 // The disk of this process, if LEDGER_DISK is set:
 //
-//   loss CHANGES DIRECTORY [lies]    before that change of a file the power is lost: what is left
-//   is
-//                                    written to the directory, and the process ends. The names of
-//                                    the files that are there in advance are in LEDGER_FILES.
-//                                    With "lies" a sync does nothing, and says that it did
-//   fail OPERATION COUNT CODE        FaultVfs::fail_once()
+//   loss CHANGES DIRECTORY [lies]
+//       The power is lost before that change of a file. What is left is written to the directory,
+//       and the process ends. LEDGER_FILES names the files that are there in advance. With "lies"
+//       a sync does nothing, and says that it did.
+//   fail OPERATION COUNT CODE
+//       FaultVfs::fail_once().
 class Disk {
  public:
   Disk() {
@@ -264,7 +267,7 @@ inline void finish() {
     return left.error == EILSEQ || (left.ok() && left.count == 0);
   });
   if (left.error == EILSEQ) {
-    test_support::say("error " + left.message);
+    test_support::say("error " + std::to_string(left.error) + ' ' + left.message);
     return;
   }
   test_support::say(is_empty && store->close(test_support::kPatience) ? "empty" : "not empty");
@@ -277,7 +280,7 @@ inline void settle() {
   for (WFStoreRequestId id; list >> id.session >> id.number;) {
     const WFStoreResult result = store->ask(id);
     if (result.error == EILSEQ) {
-      test_support::say("error " + result.message);
+      test_support::say("error " + std::to_string(result.error) + ' ' + result.message);
       return;
     }
     notes.write("a " + text_of(id) + ' ' + text_of(result));
@@ -290,6 +293,9 @@ inline void settle() {
 // Does its part, if this process has one. Returns whether it has.
 inline bool is_a_ledger_process() {
   const std::string part = test_support::variable("LEDGER_PART");
+  if (!part.empty()) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is killed leaves nothing behind
+  }
   if (part == "work") {
     ledger_parts::work();
   } else if (part == "finish") {

@@ -29,6 +29,8 @@ class LedgerRounds {
  public:
   explicit LedgerRounds(KillLedger::Rules rules = {}) : rules_(std::move(rules)) {}
 
+  void set_rules(const KillLedger::Rules& rules) { rules_ = rules; }
+
   // A new store. `url` may be set later.
   void begin_store(const std::string& url = "") {
     directory_ = std::make_unique<test_support::FastDir>();
@@ -57,22 +59,27 @@ class LedgerRounds {
     return start("work", more);
   }
 
+  // How many processes were started for this store. The first one is 0.
+  size_t processes() const { return notes_.size(); }
   // How many answers of this store are such a RESULT, or begin so.
   size_t answers(const std::string& result) const {
     size_t count = 0;
-    for (const std::string& file : notes_) {
-      std::ifstream lines(file);
-      for (std::string line; std::getline(lines, line);) {
-        // "! SESSION NUMBER NOW RECEIPT RESULT"
-        size_t place = 0;
-        for (int i = 0; i < 5 && place != std::string::npos; i++) {
-          place = line.find(' ', place + 1);
-        }
-        count += line[0] == '!' && place != std::string::npos &&
-                         line.compare(place + 1, result.size(), result) == 0
-                     ? 1
-                     : 0;
+    for (size_t process = 0; process < processes(); process++) {
+      count += answers(result, process);
+    }
+    return count;
+  }
+  size_t answers(const std::string& result, size_t process) const {
+    size_t count = 0;
+    std::ifstream lines(notes_[process]);
+    for (std::string line; std::getline(lines, line);) {
+      // "! SESSION NUMBER NOW RECEIPT RESULT"
+      size_t place = 0;
+      for (int i = 0; i < 5 && place != std::string::npos; i++) {
+        place = line.find(' ', place + 1);
       }
+      const bool is_answer = line[0] == '!' && place != std::string::npos;
+      count += is_answer && line.compare(place + 1, result.size(), result) == 0 ? 1 : 0;
     }
     return count;
   }
@@ -81,6 +88,12 @@ class LedgerRounds {
   bool wait_for_answers(size_t more) const {
     const size_t enough = answers("ok ") + more;
     return test_support::eventually([this, enough] { return answers("ok ") >= enough; });
+  }
+  // The same of one process.
+  bool wait_for_answers(size_t more, size_t process) const {
+    const size_t enough = answers("ok ", process) + more;
+    return test_support::eventually(
+        [this, process, enough] { return answers("ok ", process) >= enough; });
   }
 
   // What is left of the store runs, and what is in doubt is settled: before that and after it.
@@ -114,11 +127,12 @@ class LedgerRounds {
     won_ += all.answers("won");
     running_ += all.answers("running") + all.answers("after_run");
     faults_ += all.faults();
+    receipts_ += all.receipts();
     return all.check();
   }
 
   // A history in which little happened would show little.
-  bool saw_enough() const { return in_doubt_ > 0 && starts_ > 20 && won_ > 0; }
+  bool saw_enough() const { return in_doubt_ > 0 && starts_ > 20 && won_ > 0 && receipts_ > 20; }
   size_t faults() const { return faults_; }
 
   void print(int64_t rounds) const {
@@ -135,12 +149,12 @@ class LedgerRounds {
     }
   }
 
-  const KillLedger::Rules rules_;
+  KillLedger::Rules rules_;
   std::unique_ptr<test_support::FastDir> directory_;
   std::string url_;
   std::vector<std::string> notes_;
   size_t requests_ = 0, in_doubt_ = 0, starts_ = 0, repeated_ = 0, won_ = 0, running_ = 0;
-  size_t faults_ = 0;
+  size_t faults_ = 0, receipts_ = 0;
 };
 
 }  // namespace store_test

@@ -155,8 +155,8 @@ TEST_P(SqliteFullDisk, TheReserveLastsForEachTimerAlsoOneByOne) {
   expect_exact();
 }
 
-// Ends go on in the room of the log then, because they leave pages of the file for each other. A
-// journal does not.
+// For the shared layout only: there an end frees pages of the file for the ends that follow, so that
+// they need nothing but the room of the log, again and again. The journal of an owner has to grow.
 class SqliteFullDiskShared : public SqliteFullDisk {};
 
 TEST_P(SqliteFullDiskShared, AnotherProgramMayTakeTheRoomOfTheReserve) {

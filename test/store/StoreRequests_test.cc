@@ -494,7 +494,8 @@ TEST(StoreRuns, NoneBeginsWhenItsLeaseIsOver) {
   EXPECT_GE(runs.at(0).attempt, 2U);  // the first one was lost before it had begun
 }
 
-class StoreFails : public testing::TestWithParam<FaultyBackend::Fault> {
+// A store whose backend fails when the test says so.
+class FailingStore {
  protected:
   void open(const WFStoreOptions& options = {}) {
     store_ = store_test::open_wrapped(url_, options,
@@ -512,22 +513,11 @@ class StoreFails : public testing::TestWithParam<FaultyBackend::Fault> {
   StorePtr store_;
 };
 
-TEST_P(StoreFails, AStoreWhoseRequestsFailIsOpenedAgainWithPauses) {
-  open();
-  SeenRuns runs;
-  store_->handle("kind", runs.handler(*store_));
-  const auto began = std::chrono::steady_clock::now();
-  backend_->fail_always(GetParam());
-  ASSERT_TRUE(store_->schedule({"a", hours(1), "kind"}).error == EIO);
-  ASSERT_TRUE(eventually([this] { return backend_->reopens() >= 6; }));
-  // At once, and then after 50, 100, 200, 400 and 800 ms, or with the look around each second.
-  EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds(700));
-  backend_->fail_always(FaultyBackend::Fault::kNone);
-  EXPECT_TRUE(eventually([this] { return store_->schedule({"b", hours(1), "kind"}).ok(); }));
-}
+class StoreFails : public testing::TestWithParam<FaultyBackend::Fault>, protected FailingStore {};
+class StoreDamaged : public testing::Test, protected FailingStore {};
 
 // Otherwise it would take timers that never start.
-TEST_P(StoreFails, AStoreThatCannotStartTimersBecauseItIsDamagedTakesNoRequests) {
+TEST_F(StoreDamaged, AStoreThatCannotStartTimersBecauseItIsDamagedTakesNoRequests) {
   open();
   SeenRuns runs;
   backend_->fail_claims(true);
@@ -547,6 +537,20 @@ TEST_P(StoreFails, AStoreThatCannotStartTimersBecauseItIsDamagedTakesNoRequests)
   backend_->fail_claims(true);
   EXPECT_TRUE(eventually([this] { return store_->count("").error == EILSEQ; }));
   EXPECT_TRUE(store_->close(seconds(30)));
+}
+
+TEST_P(StoreFails, AStoreWhoseRequestsFailIsOpenedAgainWithPauses) {
+  open();
+  SeenRuns runs;
+  store_->handle("kind", runs.handler(*store_));
+  const auto began = std::chrono::steady_clock::now();
+  backend_->fail_always(GetParam());
+  ASSERT_TRUE(store_->schedule({"a", hours(1), "kind"}).error == EIO);
+  ASSERT_TRUE(eventually([this] { return backend_->reopens() >= 6; }));
+  // At once, and then after 50, 100, 200, 400 and 800 ms, or with the look around each second.
+  EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds(700));
+  backend_->fail_always(FaultyBackend::Fault::kNone);
+  EXPECT_TRUE(eventually([this] { return store_->schedule({"b", hours(1), "kind"}).ok(); }));
 }
 
 TEST_P(StoreFails, CloseReturnsAlthoughTheStoreFailsAndAHandlerRuns) {
