@@ -1,11 +1,11 @@
 #pragma once
 
 #include <sqlite3.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -103,7 +103,7 @@ class FaultVfs {
   int64_t changes() const { return changes_; }
 
   // Before the operation that comes after `count` others that change something, the image is
-  // written to the directory, and the process ends at once. With `lies` no sync does anything.
+  // written to the directory, and the process is killed. With `lies` no sync does anything.
   void lose_power_after(int64_t count, const std::string& directory, bool lies);
 
   // Writes the image as files to a directory. Changes that were not synced are lost, kept or torn,
@@ -121,7 +121,7 @@ class FaultVfs {
         if (!loses_power_to_.empty()) {
           TestRandom random(test_seed(), static_cast<uint64_t>(image_after_));
           write_files(loses_power_to_, random);
-          ::_exit(0);
+          ::raise(SIGKILL);
         }
       }
     }
