@@ -155,8 +155,9 @@ TEST_P(SqliteFullDisk, TheReserveLastsForEachTimerAlsoOneByOne) {
   expect_exact();
 }
 
-// For the shared layout only: there an end frees pages of the file for the ends that follow, so that
-// they need nothing but the room of the log, again and again. The journal of an owner has to grow.
+// For the shared layout only: there an end frees pages of the file for the ends that follow, so
+// that they need nothing but the room of the log, again and again. The journal of an owner has to
+// grow.
 class SqliteFullDiskShared : public SqliteFullDisk {};
 
 TEST_P(SqliteFullDiskShared, AnotherProgramMayTakeTheRoomOfTheReserve) {
