@@ -1,7 +1,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>

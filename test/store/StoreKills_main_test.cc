@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <ios>
+#include <iterator>
 #include <memory>
 #include <ostream>
 #include <string>
