@@ -9,6 +9,7 @@
 namespace workflow {
 
 CancelScope::~CancelScope() {
+  assert((slot_.load(std::memory_order_relaxed) & ~kClosed) == 0);
   assert(!list(Kind::kTimer).first && !list(Kind::kOther).first);
 }
 
@@ -19,14 +20,26 @@ void CancelScope::release() {
 }
 
 int CancelScope::enter(CancelRegistration& registration, Kind kind) {
+  assert(registration.state_ == CancelRegistration::State::kOutside);
   schedule_point();
+  uintptr_t slot = slot_.load(std::memory_order_acquire);
   // A thread that is refused again and again must not wait for a canceller that locks in a loop.
-  int reason = reason_for(kind);
-  if (reason != 0) return reason;
+  if (slot & closed_bit(kind)) return reason_for(kind);
+  if ((slot & ~kClosed) == 0) {
+    schedule_point();
+    if (slot_.compare_exchange_strong(slot, slot | slot_value(registration, kind),
+                                      std::memory_order_release, std::memory_order_relaxed)) {
+      return 0;
+    }
+  }
+  return enter_list(registration, kind);
+}
+
+int CancelScope::enter_list(CancelRegistration& registration, Kind kind) {
+  schedule_point();
   MutexLock lock(mutex_);
-  reason = list(kind).reason.load(std::memory_order_relaxed);
+  const int reason = list(kind).reason.load(std::memory_order_relaxed);
   if (reason == 0) {
-    assert(registration.state_ == CancelRegistration::State::kOutside);
     registration.kind_ = kind;
     link(registration);
   }
@@ -34,6 +47,7 @@ int CancelScope::enter(CancelRegistration& registration, Kind kind) {
 }
 
 bool CancelScope::leave(CancelRegistration& registration, Runnable* ended) {
+  if (leave_slot(registration)) return true;
   schedule_point();
   MutexLock lock(mutex_);
   if (registration.state_ == CancelRegistration::State::kCalled) {
@@ -48,6 +62,7 @@ bool CancelScope::leave(CancelRegistration& registration, Runnable* ended) {
 }
 
 void CancelScope::leave_after_call(CancelRegistration& registration) {
+  if (leave_slot(registration)) return;
   for (;;) {
     schedule_point();
     {
@@ -59,6 +74,18 @@ void CancelScope::leave_after_call(CancelRegistration& registration) {
     }
     std::this_thread::yield();
   }
+}
+
+bool CancelScope::leave_slot(const CancelRegistration& registration) {
+  const auto address = reinterpret_cast<uintptr_t>(&registration);
+  schedule_point();
+  uintptr_t slot = slot_.load(std::memory_order_relaxed);
+  // Again only if a bit was set meanwhile: three times at most.
+  while ((slot & ~(kClosed | kHoldsTimer)) == address) {
+    schedule_point();
+    if (slot_.compare_exchange_strong(slot, slot & kClosed, std::memory_order_relaxed)) return true;
+  }
+  return false;
 }
 
 bool CancelScope::cancel(int reason) {
@@ -96,6 +123,8 @@ bool CancelScope::close(Kind kind, int reason) {
   assert(reason != 0);
   if (finished_ || list(kind).reason.load(std::memory_order_relaxed) != 0) return false;
   list(kind).reason.store(reason, std::memory_order_release);
+  schedule_point();
+  slot_.fetch_or(closed_bit(kind), std::memory_order_release);
   return true;
 }
 
@@ -116,12 +145,27 @@ void CancelScope::call_all(Kind kind, int reason) {
 CancelRegistration* CancelScope::take_first(Kind kind) {
   schedule_point();
   MutexLock lock(mutex_);
-  CancelRegistration* const registration = list(kind).first;
-  if (registration) {
+  CancelRegistration* registration = take_from_slot(kind);
+  if (!registration && (registration = list(kind).first)) {
     unlink(*registration);
+  }
+  if (registration) {
     registration->state_ = CancelRegistration::State::kCalled;
   }
   return registration;
+}
+
+CancelRegistration* CancelScope::take_from_slot(Kind kind) {
+  const uintptr_t kind_bit = kind == Kind::kTimer ? kHoldsTimer : 0;
+  uintptr_t slot = slot_.load(std::memory_order_relaxed);
+  while ((slot & ~kClosed) != 0 && (slot & kHoldsTimer) == kind_bit) {
+    schedule_point();
+    if (slot_.compare_exchange_strong(slot, slot & kClosed, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+      return reinterpret_cast<CancelRegistration*>(slot & ~(kClosed | kHoldsTimer));
+    }
+  }
+  return nullptr;
 }
 
 Runnable* CancelScope::end_call(CancelRegistration& registration) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "util/Mutex.h"
 #include "workflow/detail/CancelRegistration.h"
@@ -36,22 +37,31 @@ namespace workflow {
 // as the registration is inside or may still enter, unless the scope itself is that owner, as for
 // DeadlineScope::stop_token().
 //
+// Most scopes have one registration inside at a time, because a series waits for one thing at a
+// time. It enters a *slot*, one atomic word, and leaves it again without a lock. Only what enters
+// while the slot is taken goes into a list, under the mutex.
+//
 // Thread-safe. The mutex is a leaf: nothing is called while it is held. So enter(), leave(),
 // finish() and reason_for() may be called with any lock held that is not a leaf itself. cancel()
 // and cancel_timers() must be called with no lock held, because on_cancel() may take any.
 //
 // Invariants. There are two kinds of registrations, Kind::kTimer for timers and nested scopes, and
-// Kind::kOther. Each kind has a reason and a list.
-// 1. reason_for(kind) is 0 while registrations of that kind may enter. Once it is another value it
-//    never changes.
-// 2. A registration is in the list of its kind exactly while its state is kEntered.
-// 3. Nothing of a kind enters once there is a reason for that kind. The thread that gave the reason
-//    takes each registration out of the list before it calls it, so it calls each at most once.
-// 4. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
+// Kind::kOther. Each kind has a reason, a bit in the slot that says that it is closed, and a list.
+// 1. reason_for(kind) is 0 until a canceller closes the kind. Once it is another value it never
+//    changes. The canceller then sets the bit, which is never cleared.
+// 2. A registration is inside while it is in the slot or in the list of its kind, never in both. It
+//    is in the list exactly while its state is kEntered. In the slot its state is kOutside.
+// 3. Nothing of a kind enters the slot once the bit is set, because one compare-and-swap sees both.
+//    Nothing of a kind enters the list once there is a reason. The thread that gave the reason looks
+//    for registrations after it has set the bit, so it misses none. It takes each out of the slot or
+//    the list before it calls it, so it calls each at most once.
+// 4. The canceller takes a registration out of the slot and marks it kCalled under one hold of the
+//    mutex. So leave(), which locks if it does not find its registration in the slot, sees the mark.
+// 5. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
 //    Exactly one thread goes on with a task: the one that called leave() if that returned true,
 //    otherwise the canceller.
-// 5. No thread holds the mutex longer than it takes to link or unlink one registration. Once there
-//    is a reason, enter() does not lock.
+// 6. No thread holds the mutex longer than it takes to link or unlink one registration. Once there
+//    is a reason and its bit, enter() does not lock.
 class CancelScope {
  public:
   using Kind = CancelRegistration::Kind;
@@ -113,25 +123,52 @@ class CancelScope {
   // The registrations of one kind. Guarded by mutex_, but the reason may be read without it.
   struct List {
     // Stored with release under mutex_. A reader without mutex_ acquires, so it sees what the
-    // canceller did before. If it still reads 0, that is only a hint: enter() looks again under
-    // mutex_, which orders the relaxed loads.
+    // canceller did before. If it still reads 0, that is only a hint. enter() does not rely on it:
+    // it looks at the bit in slot_, or reads the reason again under mutex_, where relaxed is enough.
     std::atomic<int> reason{0};
     CancelRegistration* first = nullptr;
     CancelRegistration* last = nullptr;
   };
+
+  // The bits of slot_. The others are the address of the registration in it, or 0.
+  static constexpr uintptr_t kTimersClosed = 1;
+  static constexpr uintptr_t kOthersClosed = 2;
+  static constexpr uintptr_t kHoldsTimer = 4;  // the kind of the registration in it
+  static constexpr uintptr_t kClosed = kTimersClosed | kOthersClosed;
+  static_assert(alignof(CancelRegistration) > (kClosed | kHoldsTimer));
+
+  static uintptr_t closed_bit(Kind kind) {
+    return kind == Kind::kTimer ? kTimersClosed : kOthersClosed;
+  }
+  static uintptr_t slot_value(const CancelRegistration& registration, Kind kind) {
+    return reinterpret_cast<uintptr_t>(&registration) | (kind == Kind::kTimer ? kHoldsTimer : 0);
+  }
 
   List& list(Kind kind) { return lists_[static_cast<size_t>(kind)]; }
   const List& list(Kind kind) const { return lists_[static_cast<size_t>(kind)]; }
 
   // Gives the reason, unless there is one or finish() was called. Returns whether it did.
   bool close(Kind kind, int reason) WF_REQUIRES(mutex_);
+  int enter_list(CancelRegistration& registration, Kind kind) WF_EXCLUDES(mutex_);
+  // Returns whether the registration was in the slot. If it was not, it never comes there again
+  // before it enters again.
+  bool leave_slot(const CancelRegistration& registration);
   void call_all(Kind kind, int reason) WF_EXCLUDES(mutex_);
+  // Takes the registration out of the slot if it is of this kind. Returns it, or null.
+  CancelRegistration* take_from_slot(Kind kind) WF_REQUIRES(mutex_);
   CancelRegistration* take_first(Kind kind) WF_EXCLUDES(mutex_);
   // Returns what the canceller has to post, or null.
   Runnable* end_call(CancelRegistration& registration) WF_EXCLUDES(mutex_);
   void link(CancelRegistration& registration) WF_REQUIRES(mutex_);
   void unlink(CancelRegistration& registration) WF_REQUIRES(mutex_);
 
+  // Entering is a release, and taking out by a canceller an acquire, so the canceller sees the
+  // registration and its owner as they were when it entered. Setting a bit is a release, and enter()
+  // acquires, so what is refused sees the reason. leave() needs no order: whoever enters the slot
+  // next does not look at the registration that has left, and who left it goes on by itself. Its
+  // compare-and-swap finds its own registration unless a canceller has taken it, because entering
+  // happened before. A canceller that finds the slot empty has nothing to look at.
+  std::atomic<uintptr_t> slot_{0};
   Mutex mutex_;
   List lists_[2];  // by Kind
   bool finished_ WF_GUARDED_BY(mutex_) = false;

@@ -4,7 +4,10 @@
  *   scope_lock[s]  the CancelScope lock of scope s; 0 is the outer scope, 1 the one nested in it
  *   reason[s]      atomic, written under scope_lock[s]: NONE while the scope is open, then why it
  *                  ended; with WITH_TIMERS, reason[FOR_TIMERS] is the outer scope's reason for timers
- *   reg[i]         guarded by the mutex of its scope: the registration of series i
+ *   slot[s]        atomic, one word with closed[s] (and closed[FOR_TIMERS]): the number of the registration in
+ *                  the slot of scope s, plus one; 0 if it is empty
+ *   closed[s]      set under scope_lock[s] after reason[s]: nothing enters the slot any more
+ *   reg[i]         guarded by the mutex of its scope: the registration of series i; OUTSIDE in the slot
  *   place_lock     the mutex of the place where tasks wait (a queue, a table of names, a line)
  *   placed[i]      guarded by place_lock: the task of series i can be found at the place
  *
@@ -21,9 +24,12 @@
  * that cancels timers by name, or after it has released place_lock. The order of locks is place_lock,
  * then scope_lock[0] or scope_lock[1].
  *
- * What happens under scope_lock[s] is one step: no other lock is taken there, and what scope_lock[s]
- * guards is touched nowhere else. Only a mutation holds scope_lock[s] for longer. Every other access to
- * shared data is a step of its own; memory is sequentially consistent.
+ * A task that enters takes the slot if it is empty, in one compare-and-swap. It goes to the list if it
+ * has seen another there or has lost the compare-and-swap; the model lets it go there at any time.
+ *
+ * What happens under scope_lock[s] between two accesses to the slot is one step: no other lock is taken
+ * there, and what scope_lock[s] guards is touched nowhere else. Only a mutation holds scope_lock[s] while
+ * it calls. Every other access to shared data is a step of its own; memory is sequentially consistent.
  *
  * Parameters (-D):
  *   TASKS           how many tasks each series runs                                  (2)
@@ -45,6 +51,8 @@ mtype = { OUTSIDE, ENTERED, CALLED, HANDED };
 byte place_lock;
 byte scope_lock[2];
 mtype reason[3] = NONE;
+byte slot[2];
+bool closed[3];
 mtype reg[3] = OUTSIDE;
 bool placed[SERIES];
 
@@ -55,6 +63,7 @@ bool nested_alive = true;    /* the scope task and its scope exist */
 byte users_of_nested;        /* cancellers that hold a reference to the nested scope */
 byte won;                    /* cancels of the outer scope that report that they ended it */
 bool over;                   /* a canceller of the outer scope has returned */
+bool looked[3];              /* the canceller that gave reason[k] has begun to look for registrations */
 
 inline lock(mutex) { d_step { mutex == 0 -> mutex = _pid } }
 #define UNDER(s) scope_lock[s] == 0
@@ -91,22 +100,61 @@ inline give_over(i) {
   }
 }
 
+/* `why` says whether it was refused. */
+inline enter(i) {
+  if
+  :: d_step { closed[REASON_OF(i)] -> EXISTS(SCOPE_OF(i)); why = reason[REASON_OF(i)]; assert(reason[REASON_OF(i)] != NONE) }
+  :: d_step {
+       !closed[REASON_OF(i)] && slot[SCOPE_OF(i)] == 0 ->
+       EXISTS(SCOPE_OF(i));
+       assert(reg[i] == OUTSIDE && !looked[REASON_OF(i)]);
+       slot[SCOPE_OF(i)] = (i) + 1;
+       why = NONE
+     }
+  :: d_step {
+       UNDER(SCOPE_OF(i)) ->
+       EXISTS(SCOPE_OF(i));
+       why = reason[REASON_OF(i)];
+       if
+       :: why == NONE -> assert(reg[i] == OUTSIDE && !looked[REASON_OF(i)]); reg[i] = ENTERED
+       :: else
+       fi
+     }
+  fi
+}
+
+#ifdef MUT_LEAVE_TRUSTS_SLOT
+#define MAY_READ(s) true
+#else
+#define MAY_READ(s) UNDER(s)
+#endif
+
+/* Registration i leaves scope s; `mine` says whether its owner goes on with what has ended. Once it is
+   not in the slot, it does not come there again before it enters again: so to look at the slot and to
+   take the lock may be one step. */
+inline leave_scope(s, i) {
+  if
+  :: d_step { slot[s] == (i) + 1 -> EXISTS(s); assert(reg[i] == OUTSIDE); slot[s] = 0; mine = true }
+  :: d_step {
+       slot[s] != (i) + 1 && MAY_READ(s) ->
+       EXISTS(s);
+#ifdef MUT_LEAVE_IGNORES_CALL
+       mine = true;
+#else
+       mine = reg[i] != CALLED;
+#endif
+       reg[i] = (mine -> OUTSIDE : HANDED);
+#ifdef MUT_BOTH_GIVE_IT_OVER
+       mine = true
+#endif
+     }
+  fi
+}
+
 /* The owner of the completion; `mine` says whether it gives the task over. */
 inline leave(i) {
-  d_step {
-    UNDER(SCOPE_OF(i)) ->
-    EXISTS(SCOPE_OF(i));
-    assert(alive[i]);
-#ifdef MUT_LEAVE_IGNORES_CALL
-    mine = true;
-#else
-    mine = reg[i] != CALLED;
-#endif
-    reg[i] = (mine -> OUTSIDE : HANDED);
-#ifdef MUT_BOTH_GIVE_IT_OVER
-    mine = true
-#endif
-  }
+  assert(alive[i]);
+  leave_scope(SCOPE_OF(i), i)
 }
 
 proctype Series(byte i) {
@@ -116,15 +164,7 @@ proctype Series(byte i) {
   :: completed[i] == TASKS -> break
   :: else ->
      alive[i] = true;
-     d_step {
-       UNDER(SCOPE_OF(i)) ->
-       EXISTS(SCOPE_OF(i));
-       why = reason[REASON_OF(i)];
-       if
-       :: why == NONE -> assert(reg[i] == OUTSIDE); reg[i] = ENTERED
-       :: else
-       fi
-     };
+     enter(i);
      if
      :: why != NONE -> give_over(i)  /* refused: it has not entered */
      :: else ->
@@ -154,11 +194,7 @@ proctype Series(byte i) {
   /* The end of the nested series completes the scope task, which leaves the outer scope. */
   if
   :: i == 1 ->
-     d_step {
-       UNDER(0) ->
-       mine = reg[2] != CALLED;
-       reg[2] = (mine -> OUTSIDE : HANDED)
-     };
+     leave_scope(0, 2);
      if
      :: mine -> nested_alive = false
      :: else
@@ -199,21 +235,49 @@ inline call(i, why) {
   fi
 }
 
-/* One registration after the other, each found anew. */
-inline cancel_tasks(s, first, last, why) {
-  i = first;
-  do
-  :: i > last -> break
-  :: else ->
-     d_step {
-       UNDER(s) ->
+/* Takes registration i out of the slot or the list of scope s; `mine` says whether it was there. */
+inline take(s, i) {
+  if
+  :: d_step {
+       UNDER(s) && slot[s] != (i) + 1 ->
        EXISTS(s);
        mine = reg[i] == ENTERED;
        reg[i] = (mine -> CALLED : reg[i]);
 #ifdef MUT_CALLS_UNDER_MUTEX
        scope_lock[s] = (mine -> _pid : 0)
 #endif
+     }
+  :: d_step {
+       UNDER(s) && slot[s] == (i) + 1 ->
+       EXISTS(s);
+       slot[s] = 0;
+#ifdef MUT_SLOT_IS_LEFT_BEFORE_MARK
+       mine = true
      };
+     d_step {
+       UNDER(s) ->
+#else
+       scope_lock[s] = _pid;
+       mine = true
+     };
+     d_step {
+#ifndef MUT_CALLS_UNDER_MUTEX
+       scope_lock[s] = 0;
+#endif
+#endif
+       reg[i] = CALLED
+     }
+  fi
+}
+
+/* One registration after the other, each found anew. */
+inline cancel_tasks(s, first, last, why) {
+  i = first;
+  do
+  :: i > last -> break
+  :: else ->
+     looked[REASON_OF(i)] = looked[REASON_OF(i)] || reason[REASON_OF(i)] == why;
+     take(s, i);
      if
      :: mine ->
         call(i, why);
@@ -263,7 +327,13 @@ inline close(s, why) {
     reason[s] = (ended -> why : reason[s]);
 #endif
 #endif
-    skip
+    scope_lock[s] = _pid
+  };
+  d_step {
+#ifndef MUT_SLOT_STAYS_OPEN
+    closed[s] = true;
+#endif
+    scope_lock[s] = 0
   }
 }
 
@@ -278,11 +348,7 @@ inline cancel_nested(why) {
 #ifdef NESTED
 /* The registration of the scope task is called. */
 inline cancel_scope_task(why) {
-  d_step {
-    UNDER(0) ->
-    mine = reg[2] == ENTERED;
-    reg[2] = (mine -> CALLED : reg[2])
-  };
+  take(0, 2);
   if
   :: mine ->
      assert(nested_alive);
@@ -319,8 +385,10 @@ proctype TimersCanceller(mtype why) {
   d_step {
     UNDER(0) ->
     ended_timers = reason[FOR_TIMERS] == NONE;
-    reason[FOR_TIMERS] = (ended_timers -> why : reason[FOR_TIMERS])
+    reason[FOR_TIMERS] = (ended_timers -> why : reason[FOR_TIMERS]);
+    scope_lock[0] = _pid
   };
+  d_step { closed[FOR_TIMERS] = true; scope_lock[0] = 0 };
   if
   :: ended_timers ->
      TIMERS_ARE_ENDED(why);
@@ -348,10 +416,18 @@ proctype Canceller(mtype why) {
     ends_timers = ended && reason[FOR_TIMERS] == NONE;
     reason[0] = (ended -> why : reason[0]);
 #ifdef MUT_TIMERS_GET_LAST_REASON
-    reason[FOR_TIMERS] = (ended -> why : reason[FOR_TIMERS])
+    reason[FOR_TIMERS] = (ended -> why : reason[FOR_TIMERS]);
 #elif !defined(MUT_CANCEL_LEAVES_TIMERS)
-    reason[FOR_TIMERS] = (ends_timers -> why : reason[FOR_TIMERS])
+    reason[FOR_TIMERS] = (ends_timers -> why : reason[FOR_TIMERS]);
 #endif
+    scope_lock[0] = _pid
+  };
+  d_step {
+    closed[0] = true;
+#ifndef MUT_CANCEL_LEAVES_TIMERS
+    closed[FOR_TIMERS] = true;
+#endif
+    scope_lock[0] = 0
   };
 #else
   close(0, why);
@@ -416,7 +492,11 @@ init {
   byte k;
   atomic {
 #ifdef NESTED
-    reg[2] = ENTERED;
+    /* The scope task has entered the outer scope. */
+    if
+    :: slot[0] = 3
+    :: reg[2] = ENTERED
+    fi;
     run NestedCanceller();
 #endif
     run Series(0);
@@ -437,7 +517,7 @@ init {
   d_step {
     assert(completed[0] == TASKS && completed[1] == TASKS);
     assert(!placed[0] && !placed[1] && !alive[0] && !alive[1]);
-    assert(reg[0] == OUTSIDE && reg[1] == OUTSIDE);
+    assert(reg[0] == OUTSIDE && reg[1] == OUTSIDE && slot[0] == 0 && slot[1] == 0);
     assert(won == 1 && over);
 #ifdef NESTED
     assert(!nested_alive && users_of_nested == 0 && reg[2] == OUTSIDE);

@@ -26,7 +26,7 @@ class CancelRegistration {
   friend class CancelScope;
 
   enum class State : uint8_t {
-    kOutside,
+    kOutside,    // or in the slot of its scope
     kEntered,    // in a list of its scope
     kCalled,     // a canceller has removed it from the list, and calls on_cancel()
     kHandedOver  // what waited has ended meanwhile; the canceller posts `ended_`
