@@ -5,12 +5,15 @@
 
 void WFCounterTask::count() {
   workflow::schedule_point();
-  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (!claim()) {
-    release_late();
-  } else if (publish()) {
-    complete();
+  // Whoever reads 1 is the last, since nobody counts more often than the target: there is no other
+  // thread left to tell that by a read-modify-write.
+  if (remaining_.load(std::memory_order_acquire) != 1 &&
+      remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
   }
+  const Arrival arrival = claim_and_publish();
+  if (arrival == Arrival::kEnds) complete();
+  if (arrival == Arrival::kLate) release_late();
 }
 
 namespace workflow {

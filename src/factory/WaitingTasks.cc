@@ -136,6 +136,19 @@ bool WaitingTask::publish() {
   return ends;
 }
 
+WaitingTask::Arrival WaitingTask::claim_and_publish() {
+  schedule_point();
+  unsigned parts = parts_.load(std::memory_order_relaxed);
+  do {
+    if (parts & (kClaimed | kAborted)) return Arrival::kLate;
+    schedule_point();
+  } while (!parts_.compare_exchange_weak(parts, parts | kClaimed | kPublished,
+                                         std::memory_order_acq_rel, std::memory_order_relaxed));
+  // If the task is not started, the start may end and free it here.
+  schedule_point();
+  return parts & kStarted ? Arrival::kEnds : Arrival::kEarly;
+}
+
 void WaitingTask::on_cancel(int reason) {
   if (claim_for(reason) && publish()) {
     leave_waiting();
@@ -200,8 +213,8 @@ void WaitingTask::complete_elsewhere() {
 void WaitingTask::dispatch() {
   schedule_point();
   if (has(kPublished)) {
-    // Nobody else will touch the task.
-    parts_.fetch_or(kStarted, std::memory_order_relaxed);
+    // Nobody else will touch the task, so this needs no read-modify-write.
+    parts_.store(parts_.load(std::memory_order_relaxed) | kStarted, std::memory_order_relaxed);
     subtask_done();
     return;
   }

@@ -39,6 +39,15 @@ class WaitingTask : public WFGenericTask {
   // Called after claim(). If it returns true, the caller owns the completion and must call
   // complete(). If it returns false, the task may be gone.
   bool publish();
+
+  enum class Arrival {
+    kLate,   // claim() would have returned false
+    kEarly,  // the dispatch that is still to come ends the task, which may be gone
+    kEnds    // the caller owns the completion and must call complete()
+  };
+  // Does what claim() and publish() do, in one step, for a sender that has nothing to write between
+  // them.
+  Arrival claim_and_publish();
   void complete();
   // Calls complete() for each of the tasks and leaves the list empty.
   static void complete_all(RunnableList &tasks);
