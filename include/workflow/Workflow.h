@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "workflow/SubTask.h"
-#include "workflow/detail/FutexMutex.h"
+#include "workflow/detail/SeriesQueue.h"
 
 class ParallelWork;
 class SeriesWork;
@@ -157,13 +157,7 @@ class SeriesWork {
   // cancelled, or the tasks of the series, did before.
   std::atomic<bool> canceled_{false};
   std::atomic<bool> finished_{false};
-  // Whether queue_ holds something. Written with mutex_ held. A pop() that reads false does not
-  // take the mutex: a thread that pushes a task ensures that the series does not end before. So the
-  // push happens before the pop() that must see it, and no order of this word is needed for that.
-  // mutex_ publishes the tasks.
-  std::atomic<bool> queued_{false};
-  workflow::RunnableList queue_;  // guarded by mutex_
-  workflow::NativeMutex mutex_;
+  workflow::SeriesQueue queue_;
 };
 
 // The series of a task, or null if the task has not joined one yet. `task` must not be null.

@@ -1,6 +1,7 @@
 #include "workflow/SubTask.h"
 
 #include <cassert>
+#include <functional>
 #include <new>
 #include <utility>
 
@@ -12,7 +13,6 @@
 #include "workflow/Workflow.h"
 
 using workflow::DeadlineScope;
-using workflow::NativeLock;
 using workflow::RunnableList;
 using workflow::Runtime;
 using workflow::SeriesScope;
@@ -184,18 +184,21 @@ void* SubTask::own_series() const {
     if (owner & kBorrows) {
       series->lender_ = waiting;
     }
-    // Another thread that finds the series now pushes nothing before what waits stands in it.
-    NativeLock lock(series->mutex_);
-    if (owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
-                                       std::memory_order_acq_rel)) {
-      workflow::schedule_point();
-      if (waiting) {
-        waiting->set_pointer(series);
-        series->queue_.push_front(waiting);
-        series->queued_.store(true, std::memory_order_release);
-      }
-      return series;
+    bool is_installed = false;
+    // `owner` becomes what another thread has installed, if one came first.
+    const auto install = [&] {
+      is_installed = owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
+                                                    std::memory_order_acq_rel);
+      if (is_installed && waiting) waiting->set_pointer(series);
+      return is_installed;
+    };
+    if (waiting) {
+      // Another thread that finds the series now pushes nothing before what waits stands in it.
+      series->queue_.begin_with(waiting, std::ref(install));
+    } else {
+      install();
     }
+    if (is_installed) return series;
   }
   delete series;
   return reinterpret_cast<void*>(owner & ~kMarks);  // another thread has made one

@@ -1,11 +1,9 @@
 #include "workflow/Workflow.h"
 
 #include "factory/SeriesScope.h"
-#include "util/Mutex.h"
 #include "workflow/WFTask.h"
 
 using workflow::DeadlineScope;
-using workflow::NativeLock;
 using workflow::SeriesScope;
 
 SeriesWork* Workflow::create_series_work(SubTask* first, series_callback_t callback) {
@@ -81,44 +79,30 @@ SubTask* SeriesWork::take_first() {
 void SeriesWork::push_back(SubTask* task) {
   assert(!series_of(task));
   task->set_pointer(this);
-  NativeLock lock(mutex_);
   queue_.push_back(task);
-  queued_.store(true, std::memory_order_release);
 }
 
 void SeriesWork::push_front(SubTask* task) {
   assert(!series_of(task));
   task->set_pointer(this);
-  NativeLock lock(mutex_);
   queue_.push_front(task);
-  queued_.store(true, std::memory_order_release);
 }
 
 void SeriesWork::push_front_both(SubTask* task, SubTask* waiting) {
   assert(!series_of(task));
   task->set_pointer(this);
-  NativeLock lock(mutex_);
-  queue_.push_front(waiting);
-  queue_.push_front(task);
-  queued_.store(true, std::memory_order_release);
+  queue_.push_front(task, waiting);
 }
 
 void SeriesWork::push_first(SubTask* task) {
   assert(first_ && !series_of(task));
   task->set_pointer(this);
-  SubTask* second = std::exchange(first_, task);
-  NativeLock lock(mutex_);
-  queue_.push_front(second);
-  queued_.store(true, std::memory_order_release);
+  queue_.push_front(std::exchange(first_, task));
 }
 
 SubTask* SeriesWork::take_next() {
-  workflow::schedule_point();
-  if (!queued_.load(std::memory_order_acquire)) return std::exchange(last_, nullptr);
-  NativeLock lock(mutex_);
-  SubTask* next = static_cast<SubTask*>(queue_.pop_front());
-  queued_.store(!queue_.empty(), std::memory_order_relaxed);
-  return next;
+  SubTask* const next = queue_.pop();
+  return next ? next : std::exchange(last_, nullptr);
 }
 
 SubTask* SeriesWork::pop() {

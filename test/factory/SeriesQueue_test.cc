@@ -1,0 +1,167 @@
+#include "workflow/detail/SeriesQueue.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "support/Sanitizers.h"
+#include "support/TestSeed.h"
+#include "workflow/SubTask.h"
+
+using test_support::env_number;
+using test_support::TestRandom;
+using workflow::SeriesQueue;
+
+namespace {
+
+// A task that is never dispatched.
+class Queued final : public SubTask {
+ public:
+  void dispatch() override { FAIL() << "dispatched"; }
+  SubTask* done() override { return nullptr; }
+};
+
+// Which of the tasks `task` is; -1 for null.
+template <class TASKS>
+ptrdiff_t index_of(const TASKS& tasks, const SubTask* task) {
+  return task ? static_cast<const Queued*>(task) - tasks.data() : -1;
+}
+
+TEST(SeriesQueue, TasksComeInTheirOrder) {
+  std::array<Queued, 6> tasks;
+  SeriesQueue queue;
+  EXPECT_EQ(queue.pop(), nullptr);
+  queue.push_back(&tasks[0]);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
+  EXPECT_EQ(queue.pop(), nullptr);
+
+  queue.push_front(&tasks[2]);  // alone
+  queue.push_back(&tasks[3]);   // from here on there is a list
+  queue.push_front(&tasks[1]);
+  queue.push_back(&tasks[4]);
+  for (ptrdiff_t i = 1; i <= 4; i++) {
+    EXPECT_EQ(index_of(tasks, queue.pop()), i);
+  }
+  EXPECT_EQ(queue.pop(), nullptr);
+  queue.push_back(&tasks[5]);  // the list is over
+  EXPECT_EQ(index_of(tasks, queue.pop()), 5);
+  EXPECT_EQ(queue.pop(), nullptr);
+}
+
+TEST(SeriesQueue, TwoArePushedToTheFrontAtOnce) {
+  std::array<Queued, 4> tasks;
+  SeriesQueue queue;
+  queue.push_front(&tasks[0], &tasks[1]);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 1);
+  queue.push_back(&tasks[3]);
+  queue.push_front(&tasks[1], &tasks[2]);
+  for (ptrdiff_t i = 1; i <= 3; i++) {
+    EXPECT_EQ(index_of(tasks, queue.pop()), i);
+  }
+  EXPECT_EQ(queue.pop(), nullptr);
+}
+
+TEST(SeriesQueue, BeginsWithATaskOnlyIfItIsPublished) {
+  std::array<Queued, 2> tasks;
+  SeriesQueue queue;
+  queue.begin_with(&tasks[0], [] { return false; });
+  EXPECT_EQ(queue.pop(), nullptr);
+  queue.begin_with(&tasks[0], [] { return true; });
+  queue.push_back(&tasks[1]);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 0);
+  EXPECT_EQ(index_of(tasks, queue.pop()), 1);
+  EXPECT_EQ(queue.pop(), nullptr);
+}
+
+// Whoever finds a queue that begins with a task comes behind it.
+TEST(SeriesQueueStress, WhatItBeginsWithIsTheFirst) {
+  const int64_t rounds =
+      env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 1000 : 10'000);
+  for (int64_t round = 0; round < rounds; round++) {
+    std::array<Queued, 2> tasks;
+    SeriesQueue queue;
+    std::atomic<SeriesQueue*> known{nullptr};
+    std::thread pusher([&] {
+      SeriesQueue* found = nullptr;
+      while (!(found = known.load(std::memory_order_acquire))) {
+      }
+      found->push_back(&tasks[1]);
+    });
+    queue.begin_with(&tasks[0], [&] {
+      known.store(&queue, std::memory_order_release);
+      return true;
+    });
+    ASSERT_EQ(index_of(tasks, queue.pop()), 0) << "round " << round;
+    pusher.join();
+    ASSERT_EQ(index_of(tasks, queue.pop()), 1) << "round " << round;
+    ASSERT_EQ(queue.pop(), nullptr);
+  }
+}
+
+// Threads push to either end while one pops. Each task comes once. What a thread pushes to the back
+// comes in its order, and a pop() that begins after a push has returned finds something.
+TEST(SeriesQueueStress, NothingIsLostDoubledOrOvertaken) {
+  constexpr size_t kThreads = 2;
+  constexpr size_t kTasks = 400;
+  const int64_t rounds = env_number("WORKFLOW_TEST_ROUNDS", test_support::kSanitized ? 100 : 1000);
+  for (int64_t round = 0; round < rounds; round++) {
+    std::vector<Queued> tasks(kThreads * kTasks);
+    std::vector<char> to_front(tasks.size());
+    TestRandom random(test_support::test_seed(), static_cast<uint64_t>(round));
+    // From tasks that are alone to long lists.
+    const uint64_t pause = random.below(60);
+    for (char& front : to_front) {
+      front = random.one_in(4) ? 1 : 0;
+    }
+    SeriesQueue queue;
+    std::atomic<size_t> pushed{0};
+    std::vector<std::thread> threads;
+    for (size_t thread = 0; thread < kThreads; thread++) {
+      threads.emplace_back([&, thread] {
+        for (size_t i = thread * kTasks; i < (thread + 1) * kTasks; i++) {
+          if (to_front[i]) {
+            queue.push_front(&tasks[i]);
+          } else {
+            queue.push_back(&tasks[i]);
+          }
+          pushed.fetch_add(1, std::memory_order_release);
+          for (uint64_t k = 0; k < pause; k++) {
+            (void)pushed.load(std::memory_order_relaxed);
+          }
+        }
+      });
+    }
+    std::vector<char> seen(tasks.size());
+    std::array<ptrdiff_t, kThreads> last{-1, -1};
+    size_t popped = 0;
+    while (popped < tasks.size()) {
+      const bool has_some = pushed.load(std::memory_order_acquire) > popped;
+      const ptrdiff_t i = index_of(tasks, queue.pop());
+      if (i < 0) {
+        EXPECT_FALSE(has_some) << "round " << round;
+        continue;
+      }
+      const auto index = static_cast<size_t>(i);
+      EXPECT_FALSE(seen[index]) << "round " << round;
+      seen[index] = 1;
+      popped++;
+      if (!to_front[index]) {
+        EXPECT_GT(i, last[index / kTasks]) << "round " << round;
+        last[index / kTasks] = i;
+      }
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    ASSERT_EQ(queue.pop(), nullptr);
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
+}
+
+}  // namespace
