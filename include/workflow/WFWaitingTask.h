@@ -49,7 +49,7 @@ class WFCounterTask : public workflow::TaskWithCallback<WFCounterTask, workflow:
 
   SubTask *done() override { return call_back(this, callback_); }
 
-  std::atomic<unsigned int> remaining_;  // acq_rel: the last count() sees what all others did
+  std::atomic<unsigned int> remaining_;  // acq_rel: the last count() sees what others did
 };
 
 // Ends when a message was sent to it. Only the first message counts. It is stored in the mailbox:

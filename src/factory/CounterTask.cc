@@ -5,15 +5,15 @@
 
 void WFCounterTask::count() {
   workflow::schedule_point();
-  // Whoever reads 1 is the last, since nobody counts more often than the target: there is no other
-  // thread left to tell that by a read-modify-write.
-  if (remaining_.load(std::memory_order_acquire) != 1 &&
-      remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) {
-    return;
+  // Whoever reads 1 is the last, since nobody counts more often than the target. No other thread
+  // will look at the number, so it need not be changed.
+  if (remaining_.load(std::memory_order_acquire) != 1) {
+    workflow::schedule_point();
+    if (remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   }
   const Arrival arrival = claim_and_publish();
   if (arrival == Arrival::kEnds) complete();
-  if (arrival == Arrival::kLate) release_late();
+  if (arrival == Arrival::kRefused) release_late();
 }
 
 namespace workflow {

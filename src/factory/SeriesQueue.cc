@@ -60,7 +60,7 @@ SubTask* SeriesQueue::pop() {
       return task_of(word);
     }
   }
-  assert(word == kList);  // which only this function changes
+  assert(word == kList);  // it cannot be anything else, because nobody else pops
   NativeLock lock(mutex_);
   SubTask* const task = static_cast<SubTask*>(list_.pop_front());
   if (list_.empty()) {

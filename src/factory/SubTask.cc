@@ -187,8 +187,10 @@ void* SubTask::own_series() const {
     bool is_installed = false;
     // `owner` becomes what another thread has installed, if one came first.
     const auto install = [&] {
+      workflow::schedule_point();
       is_installed = owner_.compare_exchange_strong(owner, reinterpret_cast<uintptr_t>(series),
                                                     std::memory_order_acq_rel);
+      workflow::schedule_point();
       if (is_installed && waiting) waiting->set_pointer(series);
       return is_installed;
     };

@@ -140,7 +140,7 @@ WaitingTask::Arrival WaitingTask::claim_and_publish() {
   schedule_point();
   unsigned parts = parts_.load(std::memory_order_relaxed);
   do {
-    if (parts & (kClaimed | kAborted)) return Arrival::kLate;
+    if (parts & (kClaimed | kAborted)) return Arrival::kRefused;
     schedule_point();
   } while (!parts_.compare_exchange_weak(parts, parts | kClaimed | kPublished,
                                          std::memory_order_acq_rel, std::memory_order_relaxed));
@@ -213,7 +213,8 @@ void WaitingTask::complete_elsewhere() {
 void WaitingTask::dispatch() {
   schedule_point();
   if (has(kPublished)) {
-    // Nobody else will touch the task, so this needs no read-modify-write.
+    // From now on nobody sets a part that is not set already: see parts_.
+    schedule_point();
     parts_.store(parts_.load(std::memory_order_relaxed) | kStarted, std::memory_order_relaxed);
     subtask_done();
     return;

@@ -52,11 +52,12 @@ namespace workflow {
 // 2. A registration is inside while it is in the slot or in the list of its kind, never in both. It
 //    is in the list exactly while its state is kEntered. In the slot its state is kOutside.
 // 3. Nothing of a kind enters the slot once the bit is set, because one compare-and-swap sees both.
-//    Nothing of a kind enters the list once there is a reason. The thread that gave the reason looks
-//    for registrations after it has set the bit, so it misses none. It takes each out of the slot or
-//    the list before it calls it, so it calls each at most once.
+//    Nothing of a kind enters the list once there is a reason. The thread that gave the reason
+//    looks for registrations after it has set the bit, so it misses none. It takes each out of the
+//    slot or the list before it calls it, so it calls each at most once. It calls them in no
+//    particular order.
 // 4. The canceller takes a registration out of the slot and marks it kCalled under one hold of the
-//    mutex. So leave(), which locks if it does not find its registration in the slot, sees the mark.
+//    mutex. So leave(), which locks if its registration is not in the slot, sees the mark.
 // 5. A task whose registration is kCalled or kHandedOver (CancelRegistration::State) is not freed.
 //    Exactly one thread goes on with a task: the one that called leave() if that returned true,
 //    otherwise the canceller.
@@ -115,6 +116,8 @@ class CancelScope {
 
  protected:
   virtual ~CancelScope();
+  // As enter(), but never takes the slot.
+  int enter_list(CancelRegistration& registration, Kind kind) WF_EXCLUDES(mutex_);
 
  private:
   // Handed-over tasks are posted in groups of this size, so that one wake-up serves many.
@@ -124,7 +127,7 @@ class CancelScope {
   struct List {
     // Stored with release under mutex_. A reader without mutex_ acquires, so it sees what the
     // canceller did before. If it still reads 0, that is only a hint. enter() does not rely on it:
-    // it looks at the bit in slot_, or reads the reason again under mutex_, where relaxed is enough.
+    // it looks at the bit in slot_, or reads the reason under mutex_, where relaxed is enough.
     std::atomic<int> reason{0};
     CancelRegistration* first = nullptr;
     CancelRegistration* last = nullptr;
@@ -149,7 +152,6 @@ class CancelScope {
 
   // Gives the reason, unless there is one or finish() was called. Returns whether it did.
   bool close(Kind kind, int reason) WF_REQUIRES(mutex_);
-  int enter_list(CancelRegistration& registration, Kind kind) WF_EXCLUDES(mutex_);
   // Returns whether the registration was in the slot. If it was not, it never comes there again
   // before it enters again.
   bool leave_slot(const CancelRegistration& registration);
@@ -163,11 +165,11 @@ class CancelScope {
   void unlink(CancelRegistration& registration) WF_REQUIRES(mutex_);
 
   // Entering is a release, and taking out by a canceller an acquire, so the canceller sees the
-  // registration and its owner as they were when it entered. Setting a bit is a release, and enter()
-  // acquires, so what is refused sees the reason. leave() needs no order: whoever enters the slot
-  // next does not look at the registration that has left, and who left it goes on by itself. Its
-  // compare-and-swap finds its own registration unless a canceller has taken it, because entering
-  // happened before. A canceller that finds the slot empty has nothing to look at.
+  // registration and its owner as they were when it entered. Setting a bit is a release, and
+  // enter() acquires, so what is refused sees the reason. leave() needs no order: whoever enters
+  // the slot next does not look at the registration that has left, and a canceller that finds the
+  // slot empty has nothing to look at. What leave() reads is not older than the entering, which
+  // happened before: so it finds its registration unless a canceller has taken it.
   std::atomic<uintptr_t> slot_{0};
   Mutex mutex_;
   List lists_[2];  // by Kind

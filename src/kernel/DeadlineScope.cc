@@ -238,7 +238,8 @@ std::stop_token DeadlineScope::stop_token() {
   MutexLock lock(deadline_mutex_);
   if (!stop_request_) {
     stop_request_ = std::make_unique<StopRequest>();
-    if (enter(*stop_request_, Kind::kOther) != 0) {
+    // It stays for as long as the scope, and the slot is for what comes and goes.
+    if (enter_list(*stop_request_, Kind::kOther) != 0) {
       stop_request_->source.request_stop();  // has no callbacks yet
     }
   }

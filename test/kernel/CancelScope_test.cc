@@ -208,7 +208,7 @@ TEST_F(CancelScopeTest, ARegistrationServesOneTargetAfterTheOther) {
   EXPECT_EQ(error_, ECANCELED);
 }
 
-TEST_F(CancelScopeTest, CallsInTheOrderOfEntering) {
+TEST_F(CancelScopeTest, CallsEachThatHasNotLeft) {
   std::vector<int> order;
   std::vector<std::unique_ptr<RegisteredFunction>> probes;
   for (int i = 0; i < 5; i++) {
@@ -218,7 +218,7 @@ TEST_F(CancelScopeTest, CallsInTheOrderOfEntering) {
   }
   EXPECT_TRUE(scope_->leave(*probes[2], nullptr));
   EXPECT_TRUE(scope_->cancel(ECANCELED));
-  EXPECT_EQ(order, (std::vector<int>{0, 1, 3, 4}));
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 3, 4}));  // the slot, then the list
 }
 
 // Whatever a target calls of its scope, it finds no lock held.

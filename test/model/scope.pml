@@ -415,15 +415,15 @@ proctype Canceller(mtype why) {
     ended = reason[0] == NONE;
     ends_timers = ended && reason[FOR_TIMERS] == NONE;
     reason[0] = (ended -> why : reason[0]);
-#ifdef MUT_TIMERS_GET_LAST_REASON
-    reason[FOR_TIMERS] = (ended -> why : reason[FOR_TIMERS]);
-#elif !defined(MUT_CANCEL_LEAVES_TIMERS)
-    reason[FOR_TIMERS] = (ends_timers -> why : reason[FOR_TIMERS]);
-#endif
     scope_lock[0] = _pid
   };
+  closed[0] = true;
+#ifdef MUT_TIMERS_GET_LAST_REASON
+  reason[FOR_TIMERS] = (ended -> why : reason[FOR_TIMERS]);
+#elif !defined(MUT_CANCEL_LEAVES_TIMERS)
+  reason[FOR_TIMERS] = (ends_timers -> why : reason[FOR_TIMERS]);
+#endif
   d_step {
-    closed[0] = true;
 #ifndef MUT_CANCEL_LEAVES_TIMERS
     closed[FOR_TIMERS] = true;
 #endif

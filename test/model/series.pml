@@ -146,6 +146,7 @@ proctype Series() {
           alone = word == task;
           word = (alone -> NOTHING : word)
         };
+        assert(alone || word == LIST);
         task = (alone -> task : LIST)
      :: else
      fi;
@@ -173,6 +174,7 @@ proctype Series() {
      :: else
      fi;
      d_step {
+       assert(mutex != 0 || (word == LIST) == (size > 0));
        assert(!has_some || task != NOTHING);
        assert(!has_front || task == 3);
        if

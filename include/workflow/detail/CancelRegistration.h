@@ -9,7 +9,8 @@ namespace workflow {
 // The place in a scope of something that waits inside it, such as a task. It is embedded in a
 // series, which waits for one thing at a time, so entering a scope never allocates.
 //
-// All members are guarded by the mutex of the scope that was entered. See kernel/CancelScope.h.
+// All members are guarded by the mutex of the scope that was entered. Outside, they belong to the
+// owner of the registration. See kernel/CancelScope.h.
 class CancelRegistration {
  public:
   CancelRegistration() = default;
@@ -28,7 +29,7 @@ class CancelRegistration {
   enum class State : uint8_t {
     kOutside,    // or in the slot of its scope
     kEntered,    // in a list of its scope
-    kCalled,     // a canceller has removed it from the list, and calls on_cancel()
+    kCalled,     // a canceller has taken it out of the slot or list, and calls on_cancel()
     kHandedOver  // what waited has ended meanwhile; the canceller posts `ended_`
   };
 
@@ -41,7 +42,7 @@ class CancelRegistration {
   CancelRegistration *previous_ = nullptr;
   Runnable *ended_ = nullptr;
   State state_ = State::kOutside;
-  Kind kind_ = Kind::kOther;
+  Kind kind_ = Kind::kOther;  // while it is in a list
 };
 
 }  // namespace workflow

@@ -14,8 +14,9 @@ namespace workflow {
 // The tasks of a series that are not dispatched yet, in their order.
 //
 // Most series have one task queued at a time: the one that the running task has pushed. That task
-// is in one atomic word, so it is pushed and popped by an atomic operation each. Only when a second
-// one is pushed are the tasks in a list, under a mutex, until the list is empty again.
+// is in one atomic word, so it is pushed and popped by an atomic operation each. When a second one
+// is pushed, both are in a list, under a mutex, which is used until it is empty again. So is what
+// begin_with() brings.
 //
 // push_back() and push_front() may be called from any thread. pop() is for the thread that runs the
 // series. The caller of a push ensures that the series does not end before. So the push happens

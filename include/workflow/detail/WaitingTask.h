@@ -41,9 +41,9 @@ class WaitingTask : public WFGenericTask {
   bool publish();
 
   enum class Arrival {
-    kLate,   // claim() would have returned false
-    kEarly,  // the dispatch that is still to come ends the task, which may be gone
-    kEnds    // the caller owns the completion and must call complete()
+    kRefused,  // claim() would have returned false
+    kEarly,    // the dispatch that is still to come ends the task, which may be gone
+    kEnds      // the caller owns the completion and must call complete()
   };
   // Does what claim() and publish() do, in one step, for a sender that has nothing to write between
   // them.
@@ -105,7 +105,12 @@ class WaitingTask : public WFGenericTask {
 
   // Changes are acq_rel and loads acquire. So the owner of the completion sees what the dispatch
   // did before kStarted and what the sender brought before kPublished, and whoever frees the task
-  // sees what its other user did. One kStarted is relaxed: after kPublished nobody else looks.
+  // sees what its other user did. There are two exceptions. A load that only prepares a
+  // compare-and-swap is relaxed. And a dispatch that finds kPublished loads and stores, both
+  // relaxed, instead of a read-modify-write: no part is lost, because no other thread sets one that
+  // is not set already. A late claim() sets kClaimed, which is set; the stop and on_cancel() see it
+  // and do nothing; kEnded and kLate need kCancelled, and a task that was not dispatched has not
+  // been in a scope.
   std::atomic<unsigned> parts_;
 
   // Guarded by the mutex of the list.
