@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workflow/WFCron.h"
@@ -498,6 +499,11 @@ class WFTimerStore {
   // The counters in the text format of Prometheus 0.0.4, with the label store="`name`".
   std::string to_prometheus(const std::string &name,
                             const std::string &prefix = "workflow_store") const;
+  // The same for several stores, by their names, in one text. A page must have each metric in one
+  // place, so the texts of two stores cannot simply be put one behind the other.
+  static std::string to_prometheus(
+      const std::vector<std::pair<std::string, const WFTimerStore *>> &stores,
+      const std::string &prefix = "workflow_store");
 
   // The time by the clock of the store, as this process knows it.
   std::chrono::system_clock::time_point now() const;

@@ -12,12 +12,14 @@
 
 namespace workflow {
 
-// Builds a text in the format of Prometheus 0.0.4. `labels` is what stands in the braces of each
-// line, such as: store="orders". It may be empty.
+// Builds a text in the format of Prometheus 0.0.4. Each metric is written once: its head, and then
+// its lines.
 class PrometheusText {
  public:
-  explicit PrometheusText(const std::string& prefix, const std::string& labels = {})
-      : prefix_(prefix), labels_(labels) {}
+  explicit PrometheusText(const std::string& prefix) : prefix_(prefix) {}
+
+  // `labels` is what stands in the braces of each line that follows, such as: store="orders".
+  void set_labels(const std::string& labels) { labels_ = labels; }
 
   void value(const char* name, const char* type, const char* help, const std::string& value) {
     head(name, type, help);
@@ -42,6 +44,9 @@ class PrometheusText {
   // From 1 us to 18 minutes, the powers of four.
   void histogram(const std::string& name, const char* help, const WFTimerStats::Lateness& values) {
     head(name.c_str(), "histogram", help);
+    histogram_lines(name, values);
+  }
+  void histogram_lines(const std::string& name, const WFTimerStats::Lateness& values) {
     uint64_t below = 0;
     for (size_t i = 0; i < WFTimerStats::Lateness::kBuckets; i++) {
       below += values.buckets[i];
@@ -67,7 +72,7 @@ class PrometheusText {
 
  private:
   const std::string prefix_;
-  const std::string labels_;
+  std::string labels_;
   std::string text_;
 };
 

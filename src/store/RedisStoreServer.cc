@@ -94,7 +94,8 @@ int RedisStoreServer::read_mode(const std::string& mode, RedisStorePlace::Kind k
   if (mode == (is_cluster ? "cluster" : "standalone")) return 0;
   return refuse_server(
       ENOTSUP,
-      mode == "cluster"    ? "the server is part of a Cluster: say redis+cluster:// in the URL"
+      mode == "cluster"    ? "the server is part of a Cluster: say redis+cluster:// or "
+                             "rediss+cluster:// in the URL"
       : mode == "sentinel" ? "the server is a Sentinel: say redis+sentinel:// in the URL"
                            : "the server is not part of a Cluster: say redis:// in the URL",
       message);

@@ -334,31 +334,59 @@ WFTimerStoreStats WFTimerStore::stats() const {
 }
 
 std::string WFTimerStore::to_prometheus(const std::string& name, const std::string& prefix) const {
-  const WFTimerStoreStats now = stats();
-  workflow::PrometheusText text(prefix, "store=\"" + StoreText::label_value(name) + "\"");
-  text.gauge("_timers", "Timers in the store.", now.stored);
-  text.gauge("_failed_timers", "Timers that have failed and are kept.", now.failed_timers);
-  text.gauge("_overdue", "Timers that have been due for more than a second.", now.overdue);
-  text.gauge("_unhandled", "Overdue timers whose kind has no handler here.", now.unhandled);
-  text.gauge("_running", "Runs of this process.", now.running);
-  text.count("_scheduled_total", "Timers stored.", now.scheduled);
-  text.count("_cancelled_total", "Timers cancelled.", now.cancelled);
-  text.count("_rescheduled_total", "Timers moved.", now.rescheduled);
-  text.count("_begun_total", "Runs begun.", now.begun);
-  text.head("_ended_total", "counter", "Runs that have ended, by how.");
-  const auto ended = [&text](const char* how, uint64_t n) {
-    text.line("_ended_total", "how=\"" + std::string(how) + "\"", std::to_string(n));
+  return to_prometheus({{name, this}}, prefix);
+}
+
+std::string WFTimerStore::to_prometheus(
+    const std::vector<std::pair<std::string, const WFTimerStore*>>& stores,
+    const std::string& prefix) {
+  using Stats = WFTimerStoreStats;
+  std::vector<std::pair<std::string, Stats>> all;
+  for (const auto& [name, store] : stores) {
+    all.emplace_back("store=\"" + StoreText::label_value(name) + "\"", store->stats());
+  }
+  workflow::PrometheusText text(prefix);
+  const auto add = [&](const char* name, const char* type, const char* help, const auto& write) {
+    if (all.empty()) return;
+    text.head(name, type, help);
+    for (const auto& [labels, stats] : all) {
+      text.set_labels(labels);
+      write(stats);
+    }
   };
-  ended("acknowledged", now.acknowledged);
-  ended("retried", now.retried);
-  ended("failed", now.failed);
-  ended("missed", now.missed);
-  ended("lost", now.lost);
-  ended("in_doubt", now.in_doubt);
-  text.count("_errors_total", "Failures of the store.", now.errors);
-  text.histogram("_lateness_seconds", "From the due time to the run.", now.lateness);
-  text.histogram("_commit_seconds", "The time for a group of requests.", now.commit);
-  text.histogram("_request_seconds", "From a request to its answer.", now.request);
+  const auto number = [&](const char* name, const char* type, const char* help, auto member) {
+    add(name, type, help,
+        [&](const Stats& stats) { text.line(name, {}, std::to_string(stats.*member)); });
+  };
+  const auto times = [&](const char* name, const char* help, auto member) {
+    add(name, "histogram", help,
+        [&](const Stats& stats) { text.histogram_lines(name, stats.*member); });
+  };
+  number("_timers", "gauge", "Timers in the store.", &Stats::stored);
+  number("_failed_timers", "gauge", "Timers that have failed and are kept.", &Stats::failed_timers);
+  number("_overdue", "gauge", "Timers that have been due for more than a second.", &Stats::overdue);
+  number("_unhandled", "gauge", "Overdue timers whose kind has no handler here.",
+         &Stats::unhandled);
+  number("_running", "gauge", "Runs of this process.", &Stats::running);
+  number("_scheduled_total", "counter", "Timers stored.", &Stats::scheduled);
+  number("_cancelled_total", "counter", "Timers cancelled.", &Stats::cancelled);
+  number("_rescheduled_total", "counter", "Timers moved.", &Stats::rescheduled);
+  number("_begun_total", "counter", "Runs begun.", &Stats::begun);
+  add("_ended_total", "counter", "Runs that have ended, by how.", [&](const Stats& stats) {
+    const auto ended = [&](const char* how, uint64_t n) {
+      text.line("_ended_total", "how=\"" + std::string(how) + "\"", std::to_string(n));
+    };
+    ended("acknowledged", stats.acknowledged);
+    ended("retried", stats.retried);
+    ended("failed", stats.failed);
+    ended("missed", stats.missed);
+    ended("lost", stats.lost);
+    ended("in_doubt", stats.in_doubt);
+  });
+  number("_errors_total", "counter", "Failures of the store.", &Stats::errors);
+  times("_lateness_seconds", "From the due time to the run.", &Stats::lateness);
+  times("_commit_seconds", "The time for a group of requests.", &Stats::commit);
+  times("_request_seconds", "From a request to its answer.", &Stats::request);
   return text.take();
 }
 

@@ -472,7 +472,8 @@ TEST(RedisStore, AServerMaySayItsModeInAFieldOfAnotherName) {
   const std::string version = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n";
   EXPECT_EQ(why_not_at(version + "server_mode:cluster\r\n"),
             std::to_string(ENOTSUP) +
-                " the server is part of a Cluster: say redis+cluster:// in the URL");
+                " the server is part of a Cluster: say redis+cluster:// or "
+                "rediss+cluster:// in the URL");
   // It has come to what is read after the mode.
   EXPECT_EQ(why_not_at(version + "server_mode:standalone\r\nrole:slave\r\n"),
             std::to_string(EROFS) + " the server is a replica: a store needs its master");

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -152,6 +153,30 @@ TEST_P(StoreMetrics, TheTextForPrometheus) {
   EXPECT_EQ(values.at("prefix_ended_total" + label + ",how=\"in_doubt\"}"), 0);
   EXPECT_EQ(types.at("prefix_request_seconds"), "histogram");
   EXPECT_EQ(values.at("prefix_request_seconds_count" + label + "}"), 1);
+}
+
+// A page with several stores has the head of each metric once, and below it a line for each store.
+TEST_P(StoreMetrics, SeveralStoresAreOneText) {
+  const StorePtr store = open();
+  const StorePtr other = open_store("memory:other");
+  store->schedule({"a", hours(1), "kind"});
+  const std::string text =
+      WFTimerStore::to_prometheus({{"one", store.get()}, {"two", other.get()}}, "p");
+  EXPECT_THAT(text, HasSubstr("# TYPE p_scheduled_total counter\n"
+                              "p_scheduled_total{store=\"one\"} 1\n"
+                              "p_scheduled_total{store=\"two\"} 0\n"));
+  std::set<std::string> heads;
+  std::string family;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line[0] == '#') {
+      EXPECT_TRUE(heads.insert(line).second) << "twice: " << line;
+      family = line.substr(7, line.find(' ', 7) - 7);
+    } else {
+      EXPECT_EQ(line.rfind(family, 0), 0u) << line;  // with the others of its metric
+    }
+  }
+  EXPECT_EQ(WFTimerStore::to_prometheus({}, "p"), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, StoreMetrics, testing::Values("Memory", "Sqlite", "Owned", "Redis"),
