@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <vector>
 
 #include "support/RandomStructure.h"
 #include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/Workflow.h"
 
 using test_support::RandomStructure;
 using test_support::TestRandom;
@@ -137,6 +140,42 @@ TEST(StructureProtocol, DismissFreesAll) {
     structure.build();
     structure.dismiss();
     close(simulation, structure);
+  });
+}
+
+// Two threads push to a series while its tasks end: a task that is queued alone is popped, or moved
+// into the list, at any moment.
+TEST(StructureProtocol, ThreadsPushToASeriesThatRuns) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    WFSimulation simulation(seed, options_of(seed));
+    std::vector<int> order;
+    const auto task = [&order](unsigned int target, int number) {
+      return WFTaskFactory::create_counter_task(
+          target, [&order, number](WFCounterTask*) { order.push_back(number); });
+    };
+    // The series cannot end before the second thread has pushed everything and counts.
+    WFCounterTask* const first = task(1, 0);
+    WFCounterTask* const second = task(1, 2);
+    bool ended = false;
+    SeriesWork* const series =
+        Workflow::create_series_work(first, [&](const SeriesWork*) { ended = true; });
+    series->push_back(second);
+    series->start();
+    simulation.spawn([&] {
+      if (seed % 2 == 0) series->push_front(task(0, 1));
+      first->count();
+    });
+    simulation.spawn([&] {
+      series->push_back(task(0, 3));
+      series->push_back(task(0, 4));
+      second->count();
+    });
+    const WFSimulationResult result = simulation.run();
+    ASSERT_TRUE(result.ok()) << result.description;
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(order,
+              seed % 2 == 0 ? (std::vector<int>{0, 1, 2, 3, 4}) : (std::vector<int>{0, 2, 3, 4}));
+    EXPECT_TRUE(simulation.stop().ok());
   });
 }
 

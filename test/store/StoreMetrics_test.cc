@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "store/PlaceOfTimers.h"
 #include "store/StoreKit.h"
@@ -176,7 +178,8 @@ TEST_P(StoreMetrics, SeveralStoresAreOneText) {
       EXPECT_EQ(line.rfind(family, 0), 0u) << line;  // with the others of its metric
     }
   }
-  EXPECT_EQ(WFTimerStore::to_prometheus({}, "p"), "");
+  const std::vector<std::pair<std::string, const WFTimerStore*>> none;
+  EXPECT_EQ(WFTimerStore::to_prometheus(none, "p"), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, StoreMetrics, testing::Values("Memory", "Sqlite", "Owned", "Redis"),
