@@ -342,6 +342,7 @@ std::string WFTimerStore::to_prometheus(
     const std::string& prefix) {
   using Stats = WFTimerStoreStats;
   std::vector<std::pair<std::string, Stats>> all;
+  all.reserve(stores.size());
   for (const auto& [name, store] : stores) {
     all.emplace_back("store=\"" + StoreText::label_value(name) + "\"", store->stats());
   }
