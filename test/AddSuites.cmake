@@ -7,6 +7,7 @@
 #           others, they are those with "Stack" in their names
 # TIMEOUT   seconds until a suite is taken for hung
 # WRAPPER   CMAKE_CROSSCOMPILING_EMULATOR, or empty
+# SETTING   a variable of the environment with its value, or empty
 # FILE      what is written
 
 execute_process(
@@ -38,6 +39,7 @@ foreach(suite IN LISTS suites)
   string(APPEND tests
     "add_test([==[${AREA}/${suite}]==] ${WRAPPER} [==[${PROGRAM}]==] [==[--gtest_filter=${suite}.*-*Stack*]==])\n"
     "set_tests_properties([==[${AREA}/${suite}]==] PROPERTIES"
-    " TIMEOUT ${TIMEOUT} LABELS [==[${AREA}]==] COST ${count_${suite}})\n")
+    " TIMEOUT ${TIMEOUT} LABELS [==[${AREA}]==] COST ${count_${suite}}"
+    " ENVIRONMENT [==[${SETTING}]==])\n")
 endforeach()
 file(WRITE "${FILE}" "${tests}")
