@@ -36,7 +36,8 @@ int ReplyStream::write_piece(std::string_view data) {
     return -1;
   }
   if (errno != ENOBUFS) {
-    error_ = errno;  // a part of the piece may have been sent
+    // A part of the piece may have been sent.
+    error_ = error_of_loss(errno);
     peer_ = nullptr;
     errno = error_;
   }
@@ -157,8 +158,7 @@ void ReplyStream::refuse(WFStreamTask* task, int error) {
 }
 
 void ReplyStream::cut(WFStreamTask* task, int asked, RunnableList& ended) {
-  const int lost = lost_error_.load(std::memory_order_acquire);
-  const int error = lost != 0 ? lost : asked;
+  const int error = error_of_loss(asked);
   const bool is_written = task->written_ == task->data_.size();
   if (peer_ && is_written && !task->data_.empty()) {
     task->state = WFT_STATE_SUCCESS;

@@ -54,9 +54,14 @@ class ReplyStream {
   // Called by the connection, which holds no lock.
   void room();
   void send_heartbeat();
-  // Announces that the connection is lost; over(error) follows. Tasks that end meanwhile, for
-  // example because their scope is cancelled, end with this error. Takes no lock.
-  void lose(int error) { lost_error_.store(error, std::memory_order_release); }
+  // Announces that the connection is lost; over(error) follows. What ends meanwhile, because bytes
+  // are not taken any more or because the scope is cancelled, ends with this error. The first call
+  // counts. Called under the connection's lock; takes none.
+  void lose(int error) {
+    if (lost_error_.load(std::memory_order_relaxed) == 0) {
+      lost_error_.store(error, std::memory_order_release);
+    }
+  }
   // Ends the stream: nothing is sent any more, and every later attempt fails with this errno.
   // Returns 0, or the errno with which the stream had ended before.
   int over(int error);
@@ -85,12 +90,20 @@ class ReplyStream {
   // Ends the tasks, which have their outcomes, and empties the list. The caller holds no lock.
   static void end(RunnableList& ended);
 
+  // Why the connection is lost, or `error` if it is not.
+  int error_of_loss(int error) const {
+    const int lost = lost_error_.load(std::memory_order_acquire);
+    return lost != 0 ? lost : error;
+  }
+
   const Form form_;
   mutable Mutex mutex_;
   ServerPeer* peer_ WF_GUARDED_BY(mutex_);
   int error_ WF_GUARDED_BY(mutex_) = 0;  // why there is no peer
-  // Set before the scope is cancelled. The scope publishes its reason, so a task that ends for that
-  // reason sees this error, too. So acquire and release are to spare here.
+  // Set before the connection takes no more bytes, under its lock, and before the scope is
+  // cancelled. A write that is not taken has had that lock, and the scope publishes its reason, so
+  // whoever ends for one of these reasons sees this error, too. So acquire and release are to spare
+  // here.
   std::atomic<int> lost_error_{0};
   std::deque<WFStreamTask*> waiting_ WF_GUARDED_BY(mutex_);
 };

@@ -408,7 +408,6 @@ void ServerConnection::pushing_timed_out(bool stopped, RunnableList& finished) {
     MutexLock lock(mutex_);
     if (state_ != State::kProcessing || (!stopped && !deadline_passed())) return;
     if (is_pushing()) {
-      notice.stream = lose_stream(error);
       watch_.lose(notice);
       cut_off_scope_ = watch_.scope();
       detach(error, notice);
@@ -480,6 +479,7 @@ void ServerConnection::detach(int error, ClientWatch::Notice& notice) {
   exchange_ = nullptr;
   lost_error_ = error;
   keep_alive_ = false;
+  lose_stream(error);
   notice.stream = end_pushing();
   watch_.end(notice);
   set_send_limit(host_.params().send_timeout);
