@@ -176,6 +176,7 @@ class SubTask : public workflow::Runnable {
   static void follow(workflow::TaskContext &context, SubTask *finished);
   static bool dispatch_one(workflow::TaskContext &context, SubTask *task);
   static void dispatch_elsewhere(workflow::TaskContext &context, workflow::RunnableList &tasks);
+  static void dispatch_on_handlers(workflow::RunnableList &tasks);
   // Calls done() of a bare task (see owner_). Returns the task to dispatch next: the one that
   // done() returned, or else the next one of the branch's series. Null if the branch has ended.
   static SubTask *end_bare_task(workflow::TaskContext &context, SubTask *task);

@@ -7,12 +7,15 @@
 
 #include "factory/SeriesScope.h"
 #include "factory/TaskContext.h"
+#include "kernel/PendingWork.h"
 #include "kernel/Runtime.h"
 #include "kernel/ThreadContext.h"
 #include "util/VirtualScheduler.h"
 #include "workflow/Workflow.h"
 
 using workflow::DeadlineScope;
+using workflow::PendingWork;
+using workflow::Runnable;
 using workflow::RunnableList;
 using workflow::Runtime;
 using workflow::SeriesScope;
@@ -109,6 +112,7 @@ bool SubTask::dispatch_one(TaskContext& context, SubTask* task) {
 }
 
 void SubTask::follow(TaskContext& context, SubTask* finished) {
+  PendingWork::expose_all(ThreadContext::current().pending);
   for (;;) {
     const uintptr_t owner = finished->owner_.load(std::memory_order_acquire);
     context.dispatching = nullptr;
@@ -267,7 +271,7 @@ int SubTask::enter_scope(ScopeKind kind) {
   return series->scope_->enter(series->registration_, kind);
 }
 
-bool SubTask::leave_scope(workflow::Runnable* ended) {
+bool SubTask::leave_scope(Runnable* ended) {
   SeriesWork* const series = joined_series();
   return !series || !series->scope_ ||
          series->scope_->leave(series->registration_, ended ? ended : this);
@@ -292,7 +296,7 @@ namespace {
 using Dispatch = void (*)(SubTask*);
 
 // Makes a handler thread dispatch a task, or end it.
-class PostedDispatch final : public workflow::Runnable {
+class PostedDispatch final : public Runnable {
  public:
   PostedDispatch(SubTask* task, Dispatch dispatch) : task_(task), dispatch_(dispatch) {}
   void run_queued() override {
@@ -322,33 +326,22 @@ void post_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   Runtime::current().handlers().post(turns);
 }
 
-// Dispatches, or ends, tasks one after the other on this thread. If the thread blocks in a callback
-// meanwhile, handler threads take over the tasks that are left, because the callback may be waiting
-// for one of them.
-class DispatchLoop final : public workflow::PendingWork {
- public:
-  DispatchLoop(RunnableList& tasks, const void* owner, Dispatch dispatch)
-      : PendingWork(owner), tasks_(std::move(tasks)), dispatch_(dispatch) {}
-
-  void run() {
-    while (SubTask* task = static_cast<SubTask*>(tasks_.pop_front())) {
-      dispatch_(task);
-    }
+// Dispatches, or ends, tasks one after the other on this thread. If a callback blocks or computes
+// for long meanwhile, handler threads get the tasks that are left.
+void run_one_by_one(RunnableList& tasks, const void* owner, Dispatch dispatch,
+                    PendingWork::Give give) {
+  PendingWork work(owner, tasks, give);
+  while (Runnable* const task = work.next()) {
+    dispatch(static_cast<SubTask*>(task));
   }
-  void add(RunnableList& tasks) { tasks_.append(tasks); }
-  void post_rest() override { post_to_handlers(tasks_, dispatch_); }
-
- private:
-  RunnableList tasks_;
-  const Dispatch dispatch_;
-};
+}
 
 }  // namespace
 
 void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
   const ThreadContext& thread = ThreadContext::current();
   if (thread.pending && thread.pending->owner() == owner) {
-    static_cast<DispatchLoop*>(thread.pending)->add(tasks);
+    thread.pending->add(tasks);
     return;
   }
   TaskContext& context = TaskContext::current();
@@ -356,10 +349,16 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
     post_to_handlers(tasks, &SubTask::dispatch_chain);
   }
   if (thread.on_framework_thread()) {
-    DispatchLoop(tasks, owner, &SubTask::dispatch_chain).run();
+    run_one_by_one(tasks, owner, &SubTask::dispatch_chain, &SubTask::dispatch_on_handlers);
   } else {
     dispatch_elsewhere(context, tasks);
   }
+}
+
+void SubTask::dispatch_on_handlers(RunnableList& tasks) {
+  post_to_handlers(tasks, &SubTask::dispatch_chain);
+  // Without memory for their turns, what follows from them runs there at least.
+  dispatch_elsewhere(TaskContext::current(), tasks);
 }
 
 // For a thread that runs no callbacks: tasks that end at once are posted to the handler threads
@@ -380,7 +379,9 @@ void SubTask::dispatch_elsewhere(TaskContext& context, RunnableList& tasks) {
 
 void SubTask::end_all(RunnableList& tasks) {
   if (TaskContext::runs_callbacks()) {
-    DispatchLoop(tasks, &tasks, [](SubTask* task) { task->subtask_done(); }).run();
+    run_one_by_one(
+        tasks, &tasks, [](SubTask* task) { task->subtask_done(); },
+        [](RunnableList& ended) { Runtime::current().handlers().post(ended); });
   } else {
     Runtime::current().handlers().post(tasks);
   }

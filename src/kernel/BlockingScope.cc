@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel/LeaderThreads.h"
+#include "kernel/PendingWork.h"
 #include "kernel/ThreadContext.h"
 #include "kernel/WorkerPool.h"
 
@@ -14,7 +15,7 @@ BlockingScope::BlockingScope(Later /*later*/)
       own_queue_(ThreadContext::current().own_queue),
       leaders_(ThreadContext::current().running_for),
       nested_(ThreadContext::current().blocking++ > 0) {
-  PendingWork::post_all_rests();
+  PendingWork::give_all();
   if (nested_) return;
   if (leaders_ && !pool_) {
     leaders_->join_ended();

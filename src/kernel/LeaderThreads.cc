@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "kernel/HandlerPool.h"
-#include "kernel/LeaderWatch.h"
+#include "kernel/StallWatch.h"
 #include "kernel/ThreadContext.h"
 #include "util/Time.h"
 #include "util/UniqueFd.h"
@@ -29,7 +29,7 @@ int64_t thread_cpu_ns(clockid_t clock) {
 
 }  // namespace
 
-LeaderThreads::LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead)
+LeaderThreads::LeaderThreads(HandlerPool& handlers, StallWatch* watch, std::function<void()> lead)
     : handlers_(handlers),
       watch_(handlers.configured_threads() > 1 ? watch : nullptr),
       lead_(std::move(lead)) {}
@@ -142,7 +142,7 @@ bool LeaderThreads::run_callbacks(RunnableList& items, int64_t begin_ns) {
   uint64_t callback_epoch = word_.load(std::memory_order_relaxed) + 1;
   item_begin_ns_.store(begin_ns, std::memory_order_relaxed);
   word_.store(callback_epoch, std::memory_order_seq_cst);
-  watch_->leader_runs_callbacks();
+  watch_->begin_to_watch();
   Turn turn{
       .now_ns = begin_ns, .look_ns = begin_ns + kUnmeasuredNs, .until_ns = begin_ns + kMaxTurnNs};
   while (Runnable* item = next(callback_epoch, turn.now_ns)) {

@@ -16,7 +16,7 @@
 namespace workflow {
 
 class HandlerPool;
-class LeaderWatch;
+class StallWatch;
 
 // The threads that may lead a poller. One of them, the leader, runs the poller's loop. It is the
 // one thread that may touch what belongs to "the poller's thread". The others were leaders before
@@ -47,7 +47,7 @@ class LeaderThreads {
   // handler threads, the leader itself runs what a round has finished if rounds follow each other
   // closely or the round has finished several items (see kCloseRoundsNs). Otherwise it is posted to
   // the handler threads. Only a poller that follows the system's clock may have a watch.
-  LeaderThreads(HandlerPool& handlers, LeaderWatch* watch, std::function<void()> lead);
+  LeaderThreads(HandlerPool& handlers, StallWatch* watch, std::function<void()> lead);
   LeaderThreads(const LeaderThreads&) = delete;
   LeaderThreads& operator=(const LeaderThreads&) = delete;
 
@@ -136,12 +136,12 @@ class LeaderThreads {
 
   // Constant.
   HandlerPool& handlers_;
-  LeaderWatch* const watch_;
+  StallWatch* const watch_;
   const std::function<void()> lead_;
 
   // The leader stores each odd value with release, and the thread that replaces it acquires. So
   // that thread sees all that the leader has done. The first odd value of a turn, and the load in
-  // callback_epoch(), are seq_cst for the reason given at LeaderWatch::awake_. The other loads are
+  // callback_epoch(), are seq_cst for the reason given at StallWatch::awake_. The other loads are
   // relaxed: the leader has stored the even value itself, and it reads an odd one under
   // rest_mutex_, which the thread that replaces it holds too. The exchange that ends a turn needs
   // no order.

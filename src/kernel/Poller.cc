@@ -7,7 +7,7 @@
 
 namespace workflow {
 
-Poller::Poller(Clock& clock, HandlerPool& handlers, LeaderWatch* watch)
+Poller::Poller(Clock& clock, HandlerPool& handlers, StallWatch* watch)
     : clock_(clock),
       handlers_(handlers),
       timers_(clock),

@@ -54,7 +54,7 @@ class IoHandler {
 class Poller {
  public:
   // For `watch` see LeaderThreads.
-  Poller(Clock& clock, HandlerPool& handlers, LeaderWatch* watch = nullptr);
+  Poller(Clock& clock, HandlerPool& handlers, StallWatch* watch = nullptr);
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 

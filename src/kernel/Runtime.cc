@@ -150,7 +150,7 @@ Runtime::Runtime(const Options& options)
       handlers_(std::max(options.handler_threads, 1)),
       compute_(compute_threads_of(options)),
       files_(handlers_, options.files) {
-  LeaderWatch* watch = runs_to_completion() ? &watch_ : nullptr;
+  StallWatch* const watch = runs_to_completion() ? &watch_ : nullptr;
   for (int i = 0; i < poller_threads_of(options); i++) {
     pollers_.push_back(std::make_unique<Poller>(clock_, handlers_, watch));
   }
@@ -197,7 +197,7 @@ bool Runtime::start_threads() {
   for (const auto& poller : pollers_) {
     if (!poller->start()) return false;
   }
-  if (runs_to_completion() && !watch_.start()) {
+  if (!VirtualScheduler::current() && !watch_.start()) {
     errno = EAGAIN;
     return false;
   }
@@ -250,9 +250,7 @@ void Runtime::stop() {
   for (const auto& poller : pollers_) {
     poller->stop();
   }
-  if (runs_to_completion()) {
-    watch_.stop();
-  }
+  watch_.stop();
   call_services([](Service& service) {
     service.runtime_stopped();
     return true;

@@ -11,8 +11,8 @@
 #include "kernel/ComputePool.h"
 #include "kernel/FileIo.h"
 #include "kernel/HandlerPool.h"
-#include "kernel/LeaderWatch.h"
 #include "kernel/Poller.h"
+#include "kernel/StallWatch.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
 
@@ -108,6 +108,7 @@ class Runtime {
   HandlerPool& handlers() { return handlers_; }
   ComputePool& compute() { return compute_; }
   FileIo& files() { return files_; }
+  StallWatch& stall_watch() { return watch_; }
   size_t poller_count() const { return pollers_.size(); }
   Poller& poller(size_t i) { return *pollers_[i]; }
   // The poller for work that the calling thread starts. It is always the same one, so that threads
@@ -159,7 +160,7 @@ class Runtime {
   const int forks_ = forks_so_far();
   Clock& clock_;
   HandlerPool handlers_;
-  LeaderWatch watch_;
+  StallWatch watch_;
   ComputePool compute_;
   FileIo files_;
   std::vector<std::unique_ptr<Poller>> pollers_;

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace workflow {
 
@@ -88,36 +87,6 @@ struct ThreadContext {
   [[gnu::tls_model("initial-exec")]]
 #endif
   static constinit thread_local ThreadContext current_;
-};
-
-// Work that a thread does piece by piece. While user code runs in one piece, the other pieces wait.
-// Lives on the stack of that thread, and is used by that thread only.
-class PendingWork {
- public:
-  // `owner` distinguishes this work from other pending work of the thread.
-  explicit PendingWork(const void* owner)
-      : owner_(owner), outer_(std::exchange(ThreadContext::current().pending, this)) {}
-  PendingWork(const PendingWork&) = delete;
-  PendingWork& operator=(const PendingWork&) = delete;
-
-  const void* owner() const { return owner_; }
-
-  // Called when the thread is about to block. Posts the pieces that are left, for other threads.
-  virtual void post_rest() = 0;
-
-  // Calls post_rest() on all pending work of the calling thread.
-  static void post_all_rests() {
-    for (PendingWork* work = ThreadContext::current().pending; work; work = work->outer_) {
-      work->post_rest();
-    }
-  }
-
- protected:
-  ~PendingWork() { ThreadContext::current().pending = outer_; }
-
- private:
-  const void* const owner_;
-  PendingWork* const outer_;
 };
 
 }  // namespace workflow

@@ -11,7 +11,7 @@
 
 #include "kernel/BlockingScope.h"
 #include "kernel/HandlerPool.h"
-#include "kernel/LeaderWatch.h"
+#include "kernel/StallWatch.h"
 #include "kernel/ThreadContext.h"
 #include "support/Eventually.h"
 
@@ -23,7 +23,7 @@ using test_support::eventually;
 using workflow::BlockingScope;
 using workflow::HandlerPool;
 using workflow::LeaderThreads;
-using workflow::LeaderWatch;
+using workflow::StallWatch;
 using workflow::Runnable;
 using workflow::RunnableList;
 using workflow::ThreadContext;
@@ -92,7 +92,7 @@ class LeaderThreadsTest : public testing::Test {
   std::atomic<bool> wanted_{false};
   std::function<void()> body_;  // set before wanted_
   HandlerPool handlers_{2};
-  LeaderWatch watch_;
+  StallWatch watch_;
   LeaderThreads threads_{handlers_, &watch_, [this] { lead(); }};
 };
 

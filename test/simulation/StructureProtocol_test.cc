@@ -6,6 +6,7 @@
 #include <deque>
 #include <vector>
 
+#include "kernel/Runtime.h"
 #include "support/RandomStructure.h"
 #include "support/Seeds.h"
 #include "workflow/WFSimulation.h"
@@ -45,6 +46,29 @@ TEST(StructureProtocol, EverythingRunsOnce) {
     RandomStructure structure({.seed = seed, .cancels = false});
     WFSimulation simulation(seed, options_of(seed));
     structure.build();
+    structure.start();
+    run_to_the_end(simulation, structure);
+    close(simulation, structure);
+  });
+}
+
+// While callbacks run, somebody looks at what their threads have still to do, and gives it to the
+// handler threads.
+TEST(StructureProtocol, WhatIsLeftIsGivenAway) {
+  for_each_seed(kSeeds, [](uint64_t seed) {
+    RandomStructure structure({.seed = seed, .gates = 1});
+    WFSimulation simulation(seed, options_of(seed));
+    structure.build();
+    simulation.spawn([&] {
+      workflow::ExposedWork& exposed = workflow::Runtime::current().stall_watch().exposed();
+      for (int looks = 0; looks < 40; looks++) {
+        exposed.look();
+        if (looks % 8 == 0) {
+          simulation.sleep_for(1000);
+        }
+      }
+      structure.open_gate();
+    });
     structure.start();
     run_to_the_end(simulation, structure);
     close(simulation, structure);

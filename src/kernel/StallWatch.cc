@@ -1,4 +1,4 @@
-#include "kernel/LeaderWatch.h"
+#include "kernel/StallWatch.h"
 
 #include <algorithm>
 
@@ -8,15 +8,15 @@
 
 namespace workflow {
 
-void LeaderWatch::add(LeaderThreads* threads) {
+void StallWatch::add(LeaderThreads* threads) {
   posts_.push_back(Post{.threads = threads, .stall = {}});
 }
 
-bool LeaderWatch::start() {
+bool StallWatch::start() {
   return thread_.start("wf-watch", ThreadContext::in_same_runtime([this] { run(); }));
 }
 
-void LeaderWatch::stop() {
+void StallWatch::stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
@@ -25,16 +25,17 @@ void LeaderWatch::stop() {
   thread_.join();
 }
 
-void LeaderWatch::wake() {
+void StallWatch::wake() {
   MutexLock lock(mutex_);
   awake_.store(true, std::memory_order_seq_cst);
   changed_.notify_one();
 }
 
-bool LeaderWatch::look(int64_t& next_look_ns) {
+bool StallWatch::look(int64_t& next_look_ns) {
   const int64_t now_ns = monotonic_ns();
-  bool away = false;
-  next_look_ns = kNever;
+  const bool has_work = exposed_.look();
+  bool away = has_work;
+  next_look_ns = now_ns + (has_work ? kWorkLookNs : LeaderStall::kLookNs);
   for (Post& post : posts_) {
     if (post.stall.look(*post.threads, now_ns)) {
       post.threads->replace_leader();
@@ -45,7 +46,7 @@ bool LeaderWatch::look(int64_t& next_look_ns) {
   return away;
 }
 
-void LeaderWatch::run() {
+void StallWatch::run() {
   wake_promptly();
   MutexLock lock(mutex_);
   int64_t look_ns = 0;

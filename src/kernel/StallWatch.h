@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "kernel/LeaderStall.h"
+#include "kernel/PendingWork.h"
+#include "util/Mutex.h"
+#include "util/Thread.h"
+
+namespace workflow {
+
+class LeaderThreads;
+
+// A thread that looks for user code which holds up what other threads could do.
+//
+// It replaces absent leaders that an item holds up (LeaderStall). It looks at all leaders twice in
+// a millisecond, and once more in between when one of them has to be judged. While there is exposed
+// work (PendingWork), it looks every kWorkLookNs, and gives away what the owner holds up. So the
+// pieces behind one that takes long are given away after one to two of these times. It sleeps while
+// no leader is absent and no work is exposed.
+//
+// A runtime has one. It must be stopped before the threads of the pollers are destroyed. In a
+// simulation it has no thread, and whoever wants it to look at exposed work does so himself. Any
+// thread may call begin_to_watch() and exposed(); one thread at a time may call the rest.
+class StallWatch {
+ public:
+  StallWatch() = default;
+  StallWatch(const StallWatch&) = delete;
+  StallWatch& operator=(const StallWatch&) = delete;
+
+  // Watches the leaders of one more poller. To be called before start().
+  void add(LeaderThreads* threads);
+
+  bool start();
+  void stop();
+
+  // The exposed work of all threads of the runtime.
+  ExposedWork& exposed() { return exposed_; }
+
+  // To be called by a leader that has just become absent, and by a thread that has just added its
+  // work to exposed().
+  void begin_to_watch() {
+    if (!awake_.load(std::memory_order_seq_cst)) {
+      wake();
+    }
+  }
+
+ private:
+  // After more looks than this that have found nothing to watch the watch goes to sleep.
+  static constexpr int kQuietLooks = 16;
+  static constexpr int64_t kWorkLookNs = 300'000;
+
+  struct Post {
+    LeaderThreads* threads;
+    LeaderStall stall;
+  };
+
+  void wake();
+  void run();
+  // Looks once at all leaders and at exposed work. True when there was something to watch. Sets
+  // when to look again.
+  bool look(int64_t& next_look_ns);
+
+  std::vector<Post> posts_;  // constant after start(), except `stall`, which only thread_ uses
+  ExposedWork exposed_;
+  Thread thread_;
+  // False: a leader that becomes absent must wake the watch. Seq_cst, because a leader makes its
+  // LeaderThreads::word_ odd and then reads this word, and run() clears this word and then looks at
+  // each leader's. In the single order of these four operations one of the two reads comes after
+  // both writes, so no absent leader is overlooked. Work is exposed and looked at under the mutex
+  // of exposed_: if the look comes first, that mutex makes the thread that exposes read false here.
+  // The other accesses need no order of their own: mutex_ orders wake() and run().
+  std::atomic<bool> awake_{false};
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ WF_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace workflow

@@ -1,0 +1,178 @@
+// The pieces of work that a thread has still to do, while another one looks at what is exposed,
+// under every interleaving that many seeds find.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "kernel/PendingWork.h"
+#include "kernel/Runtime.h"
+#include "kernel/Simulation.h"
+#include "kernel/ThreadContext.h"
+#include "support/Seeds.h"
+#include "support/TestSeed.h"
+
+namespace {
+
+using test_support::TestRandom;
+using workflow::ExposedWork;
+using workflow::PendingWork;
+using workflow::Runnable;
+using workflow::RunnableList;
+using workflow::schedule_point;
+using workflow::Simulation;
+using workflow::ThreadContext;
+
+constexpr size_t kPieces = 5;
+
+struct Piece final : Runnable {
+  void run_queued() override { begun++; }
+  int begun = 0;
+  bool given = false;
+};
+
+// What the pieces of one seed have come to. Virtual threads are never two at once, so it needs no
+// lock.
+struct Pieces {
+  // Those of the outer loop, of the loop inside one of its pieces, and one that is added.
+  std::array<Piece, kPieces> outer;
+  std::array<Piece, kPieces> inner;
+  Piece added;
+
+  template <size_t N>
+  static RunnableList list_of(std::array<Piece, N>& pieces) {
+    RunnableList list;
+    for (Piece& piece : pieces) {
+      list.push_back(&piece);
+    }
+    return list;
+  }
+};
+
+void give(RunnableList& pieces) {
+  while (auto* const piece = static_cast<Piece*>(pieces.pop_front())) {
+    piece->given = true;
+    piece->run_queued();
+  }
+}
+
+void run_user_code(TestRandom& random) {
+  if (random.one_in(3)) return;  // this piece runs none
+  PendingWork::expose_all(ThreadContext::current().pending);
+  for (uint64_t points = random.below(6); points > 0; points--) {
+    schedule_point();
+  }
+}
+
+void play_inner(Pieces& pieces, TestRandom& random) {
+  RunnableList list = Pieces::list_of(pieces.inner);
+  PendingWork work(&pieces.inner, list, give);
+  while (Runnable* const piece = work.next()) {
+    piece->run_queued();
+    run_user_code(random);
+  }
+}
+
+void play_outer(Pieces& pieces, TestRandom& random, bool blocks) {
+  RunnableList list = Pieces::list_of(pieces.outer);
+  PendingWork work(&pieces.outer, list, give);
+  const auto* const last = &pieces.outer[kPieces - 2];
+  bool has_added = false;
+  bool has_nested = false;
+  while (auto* const piece = static_cast<Piece*>(work.next())) {
+    piece->run_queued();
+    run_user_code(random);
+    if (!has_nested && (piece == last || random.one_in(2))) {
+      has_nested = true;
+      play_inner(pieces, random);
+    }
+    if (!has_added) {
+      has_added = true;
+      RunnableList one;
+      one.push_back(&pieces.added);
+      work.add(one);
+    }
+    if (blocks && random.one_in(4)) {
+      PendingWork::give_all();
+    }
+  }
+  if (!has_nested) {
+    play_inner(pieces, random);
+  }
+}
+
+// Returns how many pieces were given away.
+size_t play(uint64_t seed, bool blocks) {
+  Simulation simulation(seed, {});
+  Pieces pieces;
+  TestRandom random(seed);
+  simulation.spawn([&] { play_outer(pieces, random, blocks); });
+  simulation.spawn([&] {
+    ExposedWork& exposed = simulation.runtime().stall_watch().exposed();
+    for (int looks = 0; looks < 12; looks++) {
+      exposed.look();
+    }
+  });
+  EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
+  EXPECT_FALSE(simulation.runtime().stall_watch().exposed().look()) << "a loop is still listed";
+  size_t given = 0;
+  const auto check = [&given](const Piece& piece) {
+    EXPECT_EQ(piece.begun, 1);
+    given += piece.given ? 1 : 0;
+  };
+  for (const auto* const loop : {&pieces.outer, &pieces.inner}) {
+    for (const Piece& piece : *loop) {
+      check(piece);
+    }
+    EXPECT_FALSE(loop->front().given) << "nothing came before it";
+  }
+  check(pieces.added);
+  EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+  return given;
+}
+
+TEST(PendingProtocol, EachPieceBeginsOnce) {
+  size_t given = 0;
+  size_t whole = 0;
+  for_each_seed(kSeeds, [&](uint64_t seed) {
+    const size_t count = play(seed, false);
+    given += count;
+    whole += count == 0 ? 1 : 0;
+  });
+  if (!std::getenv("WORKFLOW_TEST_SEED")) {
+    EXPECT_GT(given, 0U);
+    EXPECT_GT(whole, 0U);
+  }
+}
+
+TEST(PendingProtocol, TheOwnerBlocksMeanwhile) {
+  for_each_seed(kSeeds, [](uint64_t seed) { play(seed, true); });
+}
+
+// The first look cannot know for how long a piece has run.
+TEST(PendingProtocol, OneLookGivesNothingAway) {
+  Simulation simulation(1, {});
+  Pieces pieces;
+  simulation.spawn([&] {
+    ExposedWork& exposed = simulation.runtime().stall_watch().exposed();
+    RunnableList list = Pieces::list_of(pieces.outer);
+    PendingWork work(&pieces, list, give);
+    for (int i = 0; i < 2; i++) {
+      work.next()->run_queued();
+      PendingWork::expose_all(ThreadContext::current().pending);
+      EXPECT_TRUE(exposed.look());
+      EXPECT_FALSE(pieces.outer.back().given);
+    }
+    EXPECT_TRUE(exposed.look());
+    EXPECT_TRUE(pieces.outer[2].given);
+    EXPECT_TRUE(pieces.outer.back().given);
+    EXPECT_EQ(work.next(), nullptr);
+  });
+  EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
+  EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+}
+
+}  // namespace
