@@ -88,7 +88,8 @@ class SubTask : public workflow::Runnable {
 
   // Dispatches each of the tasks, and what follows from it, and leaves the list empty. If this
   // thread is already doing so for the same `owner` further up its stack, the tasks are left to be
-  // dispatched there.
+  // dispatched there. If a callback blocks or takes long meanwhile, handler threads dispatch what is
+  // left, possibly after this call has returned.
   static void dispatch_all(workflow::RunnableList &tasks, const void *owner);
 
   // Calls subtask_done() for each of the tasks and leaves the list empty.
@@ -176,7 +177,6 @@ class SubTask : public workflow::Runnable {
   static void follow(workflow::TaskContext &context, SubTask *finished);
   static bool dispatch_one(workflow::TaskContext &context, SubTask *task);
   static void dispatch_elsewhere(workflow::TaskContext &context, workflow::RunnableList &tasks);
-  static void dispatch_on_handlers(workflow::RunnableList &tasks);
   // Calls done() of a bare task (see owner_). Returns the task to dispatch next: the one that
   // done() returned, or else the next one of the branch's series. Null if the branch has ended.
   static SubTask *end_bare_task(workflow::TaskContext &context, SubTask *task);

@@ -326,11 +326,12 @@ void post_to_handlers(RunnableList& tasks, Dispatch dispatch) {
   Runtime::current().handlers().post(turns);
 }
 
-// Dispatches, or ends, tasks one after the other on this thread. If a callback blocks or computes
-// for long meanwhile, handler threads get the tasks that are left.
+// Dispatches, or ends, tasks one after the other on this thread. If a callback blocks meanwhile and
+// says so, handler threads get the tasks that are left. With kWhenHeldUp they also get them if it
+// blocks or computes for long without saying so.
 void run_one_by_one(RunnableList& tasks, const void* owner, Dispatch dispatch,
-                    PendingWork::Give give) {
-  PendingWork work(owner, tasks, give);
+                    PendingWork::Give give, PendingWork::Gives when) {
+  PendingWork work(owner, tasks, give, when);
   while (Runnable* const task = work.next()) {
     dispatch(static_cast<SubTask*>(task));
   }
@@ -349,16 +350,13 @@ void SubTask::dispatch_all(RunnableList& tasks, const void* owner) {
     post_to_handlers(tasks, &SubTask::dispatch_chain);
   }
   if (thread.on_framework_thread()) {
-    run_one_by_one(tasks, owner, &SubTask::dispatch_chain, &SubTask::dispatch_on_handlers);
+    run_one_by_one(
+        tasks, owner, &SubTask::dispatch_chain,
+        [](RunnableList& left) { post_to_handlers(left, &SubTask::dispatch_chain); },
+        PendingWork::Gives::kWhenHeldUp);
   } else {
     dispatch_elsewhere(context, tasks);
   }
-}
-
-void SubTask::dispatch_on_handlers(RunnableList& tasks) {
-  post_to_handlers(tasks, &SubTask::dispatch_chain);
-  // Without memory for their turns, what follows from them runs there at least.
-  dispatch_elsewhere(TaskContext::current(), tasks);
 }
 
 // For a thread that runs no callbacks: tasks that end at once are posted to the handler threads
@@ -377,11 +375,14 @@ void SubTask::dispatch_elsewhere(TaskContext& context, RunnableList& tasks) {
   Runtime::current().handlers().post(ended);
 }
 
+// What a call by name ends runs inside that call: it may use what is on the stack of the caller,
+// such as a message. So it is not given away behind the caller's back.
 void SubTask::end_all(RunnableList& tasks) {
   if (TaskContext::runs_callbacks()) {
     run_one_by_one(
         tasks, &tasks, [](SubTask* task) { task->subtask_done(); },
-        [](RunnableList& ended) { Runtime::current().handlers().post(ended); });
+        [](RunnableList& left) { Runtime::current().handlers().post(left); },
+        PendingWork::Gives::kWhenItBlocks);
   } else {
     Runtime::current().handlers().post(tasks);
   }

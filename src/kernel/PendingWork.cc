@@ -8,10 +8,11 @@
 
 namespace workflow {
 
-PendingWork::PendingWork(const void* owner, RunnableList& pieces, Give give)
+PendingWork::PendingWork(const void* owner, RunnableList& pieces, Give give, Gives when)
     : owner_(owner),
       outer_(std::exchange(ThreadContext::current().pending, this)),
       give_(give),
+      when_(when),
       pieces_(std::move(pieces)) {}
 
 PendingWork::~PendingWork() {
@@ -23,46 +24,55 @@ PendingWork::~PendingWork() {
 
 Runnable* PendingWork::next() {
   take_back();
+  is_open_ = false;
   return pieces_.pop_front();
 }
 
 void PendingWork::add(RunnableList& pieces) {
-  const bool was_exposed = !is_owned();
   take_back();
   pieces_.append(pieces);
-  if (was_exposed) {
-    state_.store(State::kExposed, std::memory_order_release);
+  if (is_open_) {
+    expose();
   }
 }
 
-void PendingWork::expose() {
-  if (pieces_.empty()) return;
+void PendingWork::open() {
+  is_open_ = true;
   turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  state_.store(State::kExposed, std::memory_order_release);
-  schedule_point();
+  expose();
+}
+
+void PendingWork::expose() {
+  if (pieces_.empty() || when_ == Gives::kWhenItBlocks) return;
   if (!list_) {
-    StallWatch& watch = Runtime::current().stall_watch();
+    // What a computing thread runs stays there: an executor of one thread may be used to run one
+    // thing at a time.
+    const ThreadContext& thread = ThreadContext::current();
+    Runtime& runtime = Runtime::current();
+    StallWatch& watch = runtime.stall_watch();
+    const bool is_watched =
+        watch.exposed().is_enabled_ && (thread.running_for || thread.pool == &runtime.handlers());
+    if (!is_watched) return;
     list_ = &watch.exposed();
     list_->add(this);
     watch.begin_to_watch();
   }
+  state_.store(State::kExposed, std::memory_order_release);
+  schedule_point();
 }
 
 void PendingWork::take_back() {
-  if (is_owned()) return;
+  if (state_.load(std::memory_order_relaxed) == State::kOwned) return;
   schedule_point();
-  if (state_.exchange(State::kOwned, std::memory_order_acquire) == State::kTaken) {
-    list_->wait_for_taker();
+  if (state_.exchange(State::kOwned, std::memory_order_relaxed) == State::kTaken) {
+    list_->wait_for_giver(this);
   }
 }
 
 void PendingWork::give_all() {
   for (PendingWork* work = ThreadContext::current().pending; work; work = work->outer_) {
     work->take_back();
-    RunnableList pieces(std::move(work->pieces_));
-    if (!pieces.empty()) {
-      work->give_(pieces);
-    }
+    work->give_(work->pieces_);
   }
 }
 
@@ -73,8 +83,7 @@ void ExposedWork::add(PendingWork* work) {
     first_->before_ = work;
   }
   first_ = work;
-  // The look under way, if there is one, may have been past it.
-  work->seen_look_ = look_;
+  work->seen_look_ = look_;  // a look that is under way is not concerned with it
 }
 
 void ExposedWork::remove(PendingWork* work) {
@@ -85,20 +94,26 @@ void ExposedWork::remove(PendingWork* work) {
   }
 }
 
-PendingWork::Give ExposedWork::take_stuck(RunnableList& taken) {
+void ExposedWork::wait_for_giver(const PendingWork* work) {
+  MutexLock lock(mutex_);
+  while (giving_ == work) {
+    given_.wait(mutex_);
+  }
+}
+
+PendingWork* ExposedWork::take_stuck() {
   for (PendingWork* work = first_; work; work = work->after_) {
     if (std::exchange(work->seen_look_, look_) == look_) continue;
-    const uint32_t turn = work->turn_.load(std::memory_order_relaxed);
+    const uint64_t turn = work->turn_.load(std::memory_order_relaxed);
     auto state = PendingWork::State::kExposed;
     if (work->state_.load(std::memory_order_relaxed) != state) {
       work->seen_turn_ = 0;
     } else if (std::exchange(work->seen_turn_, turn) == turn) {
       schedule_point();
       if (work->state_.compare_exchange_strong(state, PendingWork::State::kTaken,
-                                               std::memory_order_acquire)) {
-        schedule_point();
-        taken.append(work->pieces_);
-        return work->give_;
+                                               std::memory_order_acquire,
+                                               std::memory_order_relaxed)) {
+        return work;
       }
     }
   }
@@ -108,14 +123,16 @@ PendingWork::Give ExposedWork::take_stuck(RunnableList& taken) {
 bool ExposedWork::look() {
   MutexLock lock(mutex_);
   look_++;
-  for (;;) {
-    RunnableList taken;
-    const PendingWork::Give give = take_stuck(taken);
-    if (!give) return first_ != nullptr;
+  while (PendingWork* const work = take_stuck()) {
+    giving_ = work;
     lock.unlock();
-    give(taken);
+    schedule_point();
+    work->give_(work->pieces_);
     lock.lock();
+    giving_ = nullptr;
+    given_.notify_all();
   }
+  return first_ != nullptr;
 }
 
 }  // namespace workflow

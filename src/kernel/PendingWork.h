@@ -14,26 +14,34 @@ class StallWatch;
 // Work that a thread, its owner, does piece by piece, for example the tasks that it dispatches one
 // after the other. User code that runs in one piece may block or compute for long. So the pieces
 // that are left are exposed while user code runs: if it goes on for long, the runtime's StallWatch
-// gives them to other threads. If it announces that it blocks (BlockingScope), the owner does so at
-// once.
+// gives them to the handler threads. If it announces that it blocks (BlockingScope), the owner does
+// so at once.
 //
 // Lives on the stack of its owner. Only the owner calls its functions.
 //
 // Invariants:
-// 1. A piece is in pieces_ until the owner begins it or it is given away, so it begins once.
-// 2. The owner uses pieces_ only while state_ is kOwned. Another thread uses it only after it has
-//    changed kExposed to kTaken, and until it releases the mutex of ExposedWork.
+// 1. A piece is in pieces_ until the owner begins it, or a thread gives it away, which moves it
+//    into the queue of a pool. So it begins once, and it is always in one of these places while the
+//    owner has not ended: whoever finds the owner idle and the pools empty finds nothing left.
+// 2. Between take_back() and expose() the owner alone uses pieces_. In between only a thread does
+//    that has changed kExposed to kTaken, while this is ExposedWork::giving_. take_back() waits for
+//    it.
 // 3. From its first exposure to the end of its destructor this is in the list of an ExposedWork,
 //    under whose mutex it enters and leaves. So whoever finds it there under that mutex finds it
-//    alive.
+//    alive. It cannot leave while it is giving_.
+// 4. While user code runs in a piece of it, is_open_ is true, and the pieces that are left are
+//    exposed, also those that were added since. If it is open, so is all work around it.
 class PendingWork {
  public:
-  // Lets other threads begin the pieces, and leaves the list empty. Called by any thread, which
-  // holds no lock.
+  // Posts the pieces for other threads. Those for which there is no memory stay in the list. May be
+  // called by any thread.
   using Give = void (*)(RunnableList& pieces);
+  // When pieces are given away: only when the owner announces that it blocks, or also when somebody
+  // else notices that a piece takes long.
+  enum class Gives { kWhenItBlocks, kWhenHeldUp };
 
   // `owner` distinguishes this work from other pending work of the thread.
-  PendingWork(const void* owner, RunnableList& pieces, Give give);
+  PendingWork(const void* owner, RunnableList& pieces, Give give, Gives when);
   ~PendingWork();
   PendingWork(const PendingWork&) = delete;
   PendingWork& operator=(const PendingWork&) = delete;
@@ -45,11 +53,11 @@ class PendingWork {
   // Adds pieces behind those that are left. May be called within a piece.
   void add(RunnableList& pieces);
 
-  // Called when user code is about to run. Exposes all pending work of the calling thread. Where
-  // there is none, or all is exposed already, this costs a load or two.
+  // Called when user code is about to run, at least once in each piece that runs some. Exposes
+  // `innermost` and all work around it: all pending work of the calling thread.
   static void expose_all(PendingWork* innermost) {
-    for (PendingWork* work = innermost; work && work->is_owned(); work = work->outer_) {
-      work->expose();
+    for (PendingWork* work = innermost; work && !work->is_open_; work = work->outer_) {
+      work->open();
     }
   }
   // Called when the thread is about to block. Gives away all pending work of the calling thread.
@@ -59,40 +67,47 @@ class PendingWork {
   friend class ExposedWork;
   enum class State : uint8_t { kOwned, kExposed, kTaken };
 
-  bool is_owned() const { return state_.load(std::memory_order_relaxed) == State::kOwned; }
+  void open();
+  // Exposes what is left, if the runtime watches such work.
   void expose();
-  // Makes state_ kOwned. If the pieces were taken, they have left the list when this returns.
+  // Makes state_ kOwned. If pieces were taken, they have been given away when this returns.
   void take_back();
 
   const void* const owner_;
   PendingWork* const outer_;
   const Give give_;
+  const Gives when_;
+  bool is_open_ = false;  // used by the owner only
   RunnableList pieces_;
   // The owner exposes with release, and whoever takes acquires, so it sees the pieces as the owner
-  // has left them. The owner takes back with acquire, which only matters after kTaken: then it
-  // also locks the mutex of ExposedWork, under which the pieces have left.
+  // has left them. An owner that takes back needs no order if nobody has taken. Otherwise it waits
+  // under the mutex of ExposedWork until the other thread has done, which orders the two.
   std::atomic<State> state_{State::kOwned};
-  // How often this was exposed. Relaxed: it only tells a later look whether the owner was still in
-  // the same piece. If it reads an old number, the exchange of state_ decides who has the pieces.
-  std::atomic<uint32_t> turn_{0};
+  // How many pieces of this have run user code. Relaxed: it only tells a later look whether the
+  // owner was still in the same piece. If a look reads an old number, pieces are given away too
+  // early; who has them is decided by state_.
+  std::atomic<uint64_t> turn_{0};
 
   // The list of ExposedWork; guarded by its mutex, but for list_, which only the owner changes.
   ExposedWork* list_ = nullptr;
   PendingWork* before_ = nullptr;
   PendingWork* after_ = nullptr;
-  uint32_t seen_turn_ = 0;  // turn_ at the last look, if this was exposed then
-  uint32_t seen_look_ = 0;  // the last look
+  uint64_t seen_turn_ = 0;  // turn_ at the last look, if this was exposed then; 0: it was not
+  uint64_t seen_look_ = 0;  // the number of the last look
 };
 
-// The pending work of all threads of a runtime that was ever exposed. Any thread.
+// The work of the threads of a runtime that is exposed, or was in an earlier piece. Any thread.
 class ExposedWork {
  public:
   ExposedWork() = default;
   ExposedWork(const ExposedWork&) = delete;
   ExposedWork& operator=(const ExposedWork&) = delete;
 
-  // Gives away the pieces of each work whose owner is in the same piece as at the last look. One
-  // thread at a time. Returns whether there is any work.
+  // To be called before any work is exposed. Otherwise none ever is.
+  void enable() { is_enabled_ = true; }
+
+  // Gives away the pieces of each work whose owner is in the same piece as at the last look. To be
+  // called by one thread at a time. Returns whether there is any work.
   bool look();
 
  private:
@@ -100,15 +115,18 @@ class ExposedWork {
 
   void add(PendingWork* work);
   void remove(PendingWork* work);
-  // Waits for a thread that has taken pieces to have moved them.
-  void wait_for_taker() { const MutexLock lock(mutex_); }
-  // Looks at the works that look number look_ has not seen yet, until it has moved the pieces of
-  // one to `taken`. Returns how to give them; null if there are none.
-  PendingWork::Give take_stuck(RunnableList& taken) WF_REQUIRES(mutex_);
+  // Waits until the thread that has taken the pieces of `work` has given them away.
+  void wait_for_giver(const PendingWork* work);
+  // Looks at the works that the look of this number has not seen yet, until it has taken the pieces
+  // of one. Returns that; null if there is none.
+  PendingWork* take_stuck() WF_REQUIRES(mutex_);
 
+  bool is_enabled_ = false;
   Mutex mutex_;
+  CondVar given_;
   PendingWork* first_ WF_GUARDED_BY(mutex_) = nullptr;
-  uint32_t look_ WF_GUARDED_BY(mutex_) = 0;
+  const PendingWork* giving_ WF_GUARDED_BY(mutex_) = nullptr;  // its pieces are being given away
+  uint64_t look_ WF_GUARDED_BY(mutex_) = 0;                    // the number of the last look
 };
 
 }  // namespace workflow

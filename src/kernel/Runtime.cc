@@ -151,6 +151,10 @@ Runtime::Runtime(const Options& options)
       compute_(compute_threads_of(options)),
       files_(handlers_, options.files) {
   StallWatch* const watch = runs_to_completion() ? &watch_ : nullptr;
+  // With one handler thread callbacks run one after the other.
+  if (watch && options.handler_threads > 1) {
+    watch_.exposed().enable();
+  }
   for (int i = 0; i < poller_threads_of(options); i++) {
     pollers_.push_back(std::make_unique<Poller>(clock_, handlers_, watch));
   }
@@ -197,7 +201,7 @@ bool Runtime::start_threads() {
   for (const auto& poller : pollers_) {
     if (!poller->start()) return false;
   }
-  if (!VirtualScheduler::current() && !watch_.start()) {
+  if (runs_to_completion() && !watch_.start()) {
     errno = EAGAIN;
     return false;
   }
@@ -250,7 +254,9 @@ void Runtime::stop() {
   for (const auto& poller : pollers_) {
     poller->stop();
   }
-  watch_.stop();
+  if (runs_to_completion()) {
+    watch_.stop();
+  }
   call_services([](Service& service) {
     service.runtime_stopped();
     return true;

@@ -32,8 +32,8 @@ void StallWatch::wake() {
 }
 
 bool StallWatch::look(int64_t& next_look_ns) {
-  const int64_t now_ns = monotonic_ns();
   const bool has_work = exposed_.look();
+  const int64_t now_ns = monotonic_ns();
   bool away = has_work;
   next_look_ns = now_ns + (has_work ? kWorkLookNs : LeaderStall::kLookNs);
   for (Post& post : posts_) {
@@ -61,8 +61,8 @@ void StallWatch::run() {
     lock.unlock();
     quiet = look(look_ns) ? 0 : quiet + 1;
     if (quiet > kQuietLooks) {
-      // A leader that becomes absent now either sees that the watch sleeps, or is seen by this
-      // look().
+      // A leader that becomes absent now, or a thread that lists its work, either sees that the
+      // watch sleeps, or is seen by this look().
       awake_.store(false, std::memory_order_seq_cst);
       if (look(look_ns)) {
         awake_.store(true, std::memory_order_seq_cst);

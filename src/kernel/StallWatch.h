@@ -17,13 +17,13 @@ class LeaderThreads;
 //
 // It replaces absent leaders that an item holds up (LeaderStall). It looks at all leaders twice in
 // a millisecond, and once more in between when one of them has to be judged. While there is exposed
-// work (PendingWork), it looks every kWorkLookNs, and gives away what the owner holds up. So the
-// pieces behind one that takes long are given away after one to two of these times. It sleeps while
-// no leader is absent and no work is exposed.
+// work (PendingWork), it looks every kWorkLookNs, and gives away what is behind a piece that two
+// looks have found. The first of them may be half a millisecond late, so that is 0.3 to 0.8 ms
+// after the piece has begun. It sleeps while no leader is absent and no work is exposed.
 //
-// A runtime has one. It must be stopped before the threads of the pollers are destroyed. In a
-// simulation it has no thread, and whoever wants it to look at exposed work does so himself. Any
-// thread may call begin_to_watch() and exposed(); one thread at a time may call the rest.
+// A runtime has one, with a thread only where it follows the system's clock. It must be stopped
+// before the threads of the pollers are destroyed. Any thread may call begin_to_watch() and
+// exposed(); one thread at a time may call the rest.
 class StallWatch {
  public:
   StallWatch() = default;
@@ -69,9 +69,10 @@ class StallWatch {
   // False: a leader that becomes absent must wake the watch. Seq_cst, because a leader makes its
   // LeaderThreads::word_ odd and then reads this word, and run() clears this word and then looks at
   // each leader's. In the single order of these four operations one of the two reads comes after
-  // both writes, so no absent leader is overlooked. Work is exposed and looked at under the mutex
-  // of exposed_: if the look comes first, that mutex makes the thread that exposes read false here.
-  // The other accesses need no order of their own: mutex_ orders wake() and run().
+  // both writes, so no absent leader is overlooked. Work is listed, and looked for, under the mutex
+  // of exposed_: if the look comes first, that mutex makes the thread that lists its work read what
+  // run() has stored here before that look, or something later. The other accesses need no order of
+  // their own: wake() and the wait in run() hold mutex_.
   std::atomic<bool> awake_{false};
   Mutex mutex_;
   CondVar changed_;

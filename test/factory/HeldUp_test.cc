@@ -13,7 +13,7 @@
 #include "workflow/WFTaskFactory.h"
 #include "workflow/Workflow.h"
 
-// Tasks that one thread begins, or ends, one after the other. The callback of the first waits for
+// Tasks that one thread begins one after the other. The callback of the first waits for
 // those of the others, and says so to nobody: other threads have to run them.
 
 namespace {
@@ -95,31 +95,6 @@ TEST(HeldUp, BranchesAroundAParallel) {
   EXPECT_TRUE(ended.wait_for(1));
 }
 
-TEST(HeldUp, TasksThatOneSignalEnds) {
-  Callbacks callbacks;
-  Tally ended;
-  for (size_t i = 0; i <= kOthers; i++) {
-    Workflow::create_series_work(WFTaskFactory::create_conditional(
-                                     "held up", ends_at_once([&callbacks] { callbacks.call(); })),
-                                 [&ended](const SeriesWork*) { ended.add(); })
-        ->start();
-  }
-  on_a_handler([] { WFTaskFactory::signal_by_name("held up", nullptr); });
-  EXPECT_TRUE(callbacks.ended_well());
-  EXPECT_TRUE(ended.wait_for(kOthers + 1));
-}
-
-TEST(HeldUp, CountersThatOneCallEnds) {
-  Callbacks callbacks;
-  for (size_t i = 0; i <= kOthers; i++) {
-    WFTaskFactory::create_counter_task("held up", 1, [&callbacks](WFCounterTask*) {
-      callbacks.call();
-    })->start();
-  }
-  on_a_handler([] { WFTaskFactory::count_by_name("held up", kOthers + 1); });
-  EXPECT_TRUE(callbacks.ended_well());
-}
-
 TEST(HeldUp, NodesOfAGraph) {
   Callbacks callbacks;
   Tally ended;
@@ -133,6 +108,28 @@ TEST(HeldUp, NodesOfAGraph) {
     graph->start();
   });
   EXPECT_TRUE(callbacks.ended_well());
+  EXPECT_TRUE(ended.wait_for(1));
+}
+
+// The first node is the last of those that its thread has to begin. In its callback it makes others
+// ready, and waits for them.
+TEST(HeldUp, NodesThatACallbackMakesReady) {
+  Tally others;
+  Tally ended;
+  on_a_handler([&] {
+    WFGraphTask* const graph =
+        WFTaskFactory::create_graph_task([&ended](WFGraphTask*) { ended.add(); });
+    WFCounterTask* const gate = WFTaskFactory::create_counter_task(1, nullptr);
+    WFGraphNode& opened = graph->create_graph_node(gate);
+    graph->create_graph_node(ends_at_once([gate, &others] {
+      gate->count();
+      EXPECT_TRUE(others.wait_for(kOthers));
+    }));
+    for (size_t i = 0; i < kOthers; i++) {
+      opened-- > graph->create_graph_node(ends_at_once([&others] { others.add(); }));
+    }
+    graph->start();
+  });
   EXPECT_TRUE(ended.wait_for(1));
 }
 

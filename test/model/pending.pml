@@ -1,19 +1,19 @@
 /*
- * The pieces that a thread has still to do, which others may take (classes PendingWork, ExposedWork).
+ * The pieces that a thread has still to do, which others may give away (classes PendingWork, ExposedWork).
  *
  *   state    atomic: OWNED, EXPOSED or TAKEN
- *   turn     how often the work was exposed
- *   pieces   how many are left in the list; the next one is number PIECES - pieces
+ *   turn     in how many pieces user code has run
+ *   pieces   how many are left in the list
  *   mutex    that of ExposedWork
  *   listed   guarded by mutex: the work is in the list
- *   alive    the work exists; its memory is that of a stack
+ *   giving   guarded by mutex: the watch gives away what it has taken
  *
- * The owner begins all pieces, and some run user code, in which it adds a piece once. The watch looks
- * LOOKS times. What it takes is begun by other threads, which is one step here.
+ * The owner begins its pieces. In some of them user code runs, in one of which it adds a piece. The watch
+ * looks LOOKS times, and gives away what it finds held up; for some pieces there may be no memory.
  *
- * Each access to an atomic is one step, and so is what is done to the list under a mutex or by its
- * owner alone, but for moving pieces, which is two. Memory is sequentially consistent. MUT_x breaks one
- * rule: see the file `mutations`.
+ * Each access to an atomic is one step, and so is what is done to the list under the mutex or by its
+ * owner alone; to give pieces away is two. Memory is sequentially consistent. MUT_x breaks one rule: see
+ * the file `mutations`.
  */
 
 #define PIECES 4
@@ -27,17 +27,13 @@ byte turn;
 byte pieces = PIECES - 1;     /* one more is added */
 byte mutex;
 bool listed;
-bool alive = true;
+bool giving;
 
 /* Ghost state. */
-byte begun;                   /* pieces that were begun by the owner or the watch */
-bool moving;                  /* the watch moves pieces out of the list */
+byte begun;                   /* pieces that the owner has begun or that were posted for others */
+bool moving;                  /* the watch uses the list of pieces */
 bool added;
-byte ended;                   /* processes */
-
-inline end_one() {
-  d_step { ended++; assert(ended < 2 || begun == PIECES) }
-}
+bool alive = true;            /* the work exists; its memory is that of a stack */
 
 inline lock() { d_step { mutex == 0 -> mutex = _pid + 1 } }
 inline unlock() { d_step { assert(mutex == _pid + 1); mutex = 0 } }
@@ -53,97 +49,73 @@ inline take_back() {
     d_step { before = state; state = OWNED };
 #endif
     if
-#ifndef MUT_NO_WAIT_FOR_TAKER
-    :: before == TAKEN -> lock(); unlock()
+#ifndef MUT_NO_WAIT_FOR_GIVER
+    :: before == TAKEN -> d_step { mutex == 0 && !giving -> mutex = _pid + 1 }; unlock()
 #endif
     :: else
     fi
   :: else
-  fi
+  fi;
+  assert(!moving)
 }
 
 /* PendingWork::expose */
 inline expose() {
   if
-  :: state == OWNED && pieces > 0 ->
-    turn++;
-    state = EXPOSED;
+  :: pieces > 0 ->
     if
     :: !listed -> lock(); listed = true; unlock()
     :: else
-    fi
-  :: else
-  fi
-}
-
-/* ExposedWork::take_stuck, where the owner is in the same piece as before */
-inline take() {
-#ifdef MUT_TAKE_IS_TWO_STEPS
-  if
-  :: state == EXPOSED -> state = TAKEN; taken = true
-  :: else
-  fi;
-#else
-  d_step { if :: state == EXPOSED -> state = TAKEN; taken = true :: else fi };
-#endif
-  if
-  :: taken ->
-    assert(alive);
-    moving = true;
-    found = pieces;
-    pieces = 0;
-    moving = false;
-    taken = false
+    fi;
+    state = EXPOSED
   :: else
   fi
 }
 
 active proctype Owner() {
   byte before;
-  byte was;
   do
   :: take_back();
-    assert(!moving);
     if
     :: pieces == 0 -> break
     :: else -> d_step { pieces--; begun++ }
     fi;
     if
-    :: expose();              /* user code runs */
+    :: turn++;                /* PendingWork::open: user code runs */
+      expose();
       if
       :: !added ->            /* PendingWork::add */
         added = true;
-        was = state;
         take_back();
-        assert(!moving);
         pieces++;
+#ifdef MUT_ADDED_IS_NOT_EXPOSED
         if
-        :: was != OWNED -> state = EXPOSED
+        :: before != OWNED -> expose()
         :: else
-        fi
+        fi;
+#else
+        expose();
+#endif
+        assert(state != OWNED)  /* whatever user code does now, the piece does not wait for it */
       :: true
       fi
-    :: true                   /* the task goes on waiting: none runs */
+    :: true                   /* the task waits for something: no user code runs */
     fi
   od;
   if
-  :: !added -> begun++        /* the piece that was to be added */
-  :: else
-  fi;
+  :: listed ->
 #ifndef MUT_NOT_UNLISTED
-  if
-  :: listed -> lock(); listed = false; unlock()
+    lock(); listed = false; unlock()
+#endif
   :: else
   fi;
-#endif
-  alive = false;
-  end_one()
+  assert(begun == PIECES - 1 + added);
+  alive = false
 }
 
 active proctype Watch() {
   byte seen;                  /* the turn at the last look; 0: it was not exposed */
   byte now;
-  byte found;
   byte looks;
   bool taken;
   do
@@ -151,23 +123,45 @@ active proctype Watch() {
   :: else ->
     looks++;
     lock();
-    found = 0;
     if
-    :: listed ->
+    :: listed ->              /* ExposedWork::take_stuck */
       assert(alive);
       now = turn;
       if
       :: state != EXPOSED -> seen = 0
       :: else ->
         if
-        :: seen == now -> take()
+        :: seen == now ->
+#ifdef MUT_TAKE_IS_TWO_STEPS
+          taken = state == EXPOSED;
+          if
+          :: taken -> state = TAKEN
+          :: else
+          fi
+#else
+          d_step { if :: state == EXPOSED -> state = TAKEN; taken = true :: else fi }
+#endif
         :: else -> seen = now
         fi
       fi
     :: else
     fi;
-    unlock();
-    begun = begun + found     /* by other threads */
-  od;
-  end_one()
+    if
+    :: taken ->
+      giving = true;
+      unlock();
+      assert(alive);
+      moving = true;
+      if
+      :: d_step { begun = begun + pieces; pieces = 0 }
+      :: d_step { begun = begun + pieces - 1; pieces = 1 }  /* no memory for one */
+      fi;
+      moving = false;
+      taken = false;
+      lock();
+      giving = false
+    :: else
+    fi;
+    unlock()
+  od
 }

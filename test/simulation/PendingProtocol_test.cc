@@ -7,11 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <utility>
 
 #include "kernel/PendingWork.h"
 #include "kernel/Runtime.h"
 #include "kernel/Simulation.h"
 #include "kernel/ThreadContext.h"
+#include "support/Item.h"
 #include "support/Seeds.h"
 #include "support/TestSeed.h"
 
@@ -69,7 +72,7 @@ void run_user_code(TestRandom& random) {
 
 void play_inner(Pieces& pieces, TestRandom& random) {
   RunnableList list = Pieces::list_of(pieces.inner);
-  PendingWork work(&pieces.inner, list, give);
+  PendingWork work(&pieces.inner, list, give, PendingWork::Gives::kWhenHeldUp);
   while (Runnable* const piece = work.next()) {
     piece->run_queued();
     run_user_code(random);
@@ -78,7 +81,7 @@ void play_inner(Pieces& pieces, TestRandom& random) {
 
 void play_outer(Pieces& pieces, TestRandom& random, bool blocks) {
   RunnableList list = Pieces::list_of(pieces.outer);
-  PendingWork work(&pieces.outer, list, give);
+  PendingWork work(&pieces.outer, list, give, PendingWork::Gives::kWhenHeldUp);
   const auto* const last = &pieces.outer[kPieces - 2];
   bool has_added = false;
   bool has_nested = false;
@@ -94,6 +97,9 @@ void play_outer(Pieces& pieces, TestRandom& random, bool blocks) {
       RunnableList one;
       one.push_back(&pieces.added);
       work.add(one);
+      for (uint64_t points = random.below(6); points > 0; points--) {
+        schedule_point();
+      }
     }
     if (blocks && random.one_in(4)) {
       PendingWork::give_all();
@@ -104,12 +110,17 @@ void play_outer(Pieces& pieces, TestRandom& random, bool blocks) {
   }
 }
 
+void on_a_handler(Simulation& simulation, std::function<void()> function) {
+  simulation.runtime().handlers().post(new test_support::Item(std::move(function)));
+}
+
 // Returns how many pieces were given away.
 size_t play(uint64_t seed, bool blocks) {
   Simulation simulation(seed, {});
   Pieces pieces;
   TestRandom random(seed);
-  simulation.spawn([&] { play_outer(pieces, random, blocks); });
+  simulation.runtime().stall_watch().exposed().enable();
+  on_a_handler(simulation, [&] { play_outer(pieces, random, blocks); });
   simulation.spawn([&] {
     ExposedWork& exposed = simulation.runtime().stall_watch().exposed();
     for (int looks = 0; looks < 12; looks++) {
@@ -152,14 +163,66 @@ TEST(PendingProtocol, TheOwnerBlocksMeanwhile) {
   for_each_seed(kSeeds, [](uint64_t seed) { play(seed, true); });
 }
 
+// What user code adds is exposed, even if nothing was left when it began.
+TEST(PendingProtocol, WhatIsAddedIsGivenAwayToo) {
+  Simulation simulation(1, {});
+  simulation.runtime().stall_watch().exposed().enable();
+  Pieces pieces;
+  on_a_handler(simulation, [&] {
+    ExposedWork& exposed = simulation.runtime().stall_watch().exposed();
+    RunnableList list;
+    list.push_back(&pieces.outer[0]);
+    PendingWork work(&pieces, list, give, PendingWork::Gives::kWhenHeldUp);
+    work.next()->run_queued();
+    PendingWork::expose_all(ThreadContext::current().pending);
+    for (Piece* const piece : {&pieces.outer[1], &pieces.outer[2]}) {
+      RunnableList one;
+      one.push_back(piece);
+      work.add(one);
+      for (int looks = 0; looks < 2; looks++) {
+        EXPECT_TRUE(exposed.look());
+      }
+      EXPECT_TRUE(piece->given);
+    }
+    EXPECT_EQ(work.next(), nullptr);
+  });
+  EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
+  EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+}
+
+// What one call ends stays with it, and so does what another thread than a handler does.
+TEST(PendingProtocol, OnlyWhatMayBeGivenAwayIs) {
+  Simulation simulation(1, {});
+  simulation.runtime().stall_watch().exposed().enable();
+  Pieces pieces;
+  const auto play_loop = [&](PendingWork::Gives when) {
+    RunnableList list = Pieces::list_of(pieces.outer);
+    PendingWork work(&pieces, list, give, when);
+    while (Runnable* const piece = work.next()) {
+      piece->run_queued();
+      PendingWork::expose_all(ThreadContext::current().pending);
+      EXPECT_FALSE(simulation.runtime().stall_watch().exposed().look());
+    }
+  };
+  on_a_handler(simulation, [&] { play_loop(PendingWork::Gives::kWhenItBlocks); });
+  simulation.spawn([&] { play_loop(PendingWork::Gives::kWhenHeldUp); });
+  EXPECT_EQ(simulation.run().outcome, Simulation::Outcome::kQuiet);
+  for (const Piece& piece : pieces.outer) {
+    EXPECT_EQ(piece.begun, 2);
+    EXPECT_FALSE(piece.given);
+  }
+  EXPECT_EQ(simulation.stop().outcome, Simulation::Outcome::kQuiet);
+}
+
 // The first look cannot know for how long a piece has run.
 TEST(PendingProtocol, OneLookGivesNothingAway) {
   Simulation simulation(1, {});
+  simulation.runtime().stall_watch().exposed().enable();
   Pieces pieces;
-  simulation.spawn([&] {
+  on_a_handler(simulation, [&] {
     ExposedWork& exposed = simulation.runtime().stall_watch().exposed();
     RunnableList list = Pieces::list_of(pieces.outer);
-    PendingWork work(&pieces, list, give);
+    PendingWork work(&pieces, list, give, PendingWork::Gives::kWhenHeldUp);
     for (int i = 0; i < 2; i++) {
       work.next()->run_queued();
       PendingWork::expose_all(ThreadContext::current().pending);

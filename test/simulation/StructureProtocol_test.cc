@@ -58,9 +58,10 @@ TEST(StructureProtocol, WhatIsLeftIsGivenAway) {
   for_each_seed(kSeeds, [](uint64_t seed) {
     RandomStructure structure({.seed = seed, .gates = 1});
     WFSimulation simulation(seed, options_of(seed));
+    workflow::ExposedWork& exposed = workflow::Runtime::current().stall_watch().exposed();
+    exposed.enable();
     structure.build();
     simulation.spawn([&] {
-      workflow::ExposedWork& exposed = workflow::Runtime::current().stall_watch().exposed();
       for (int looks = 0; looks < 40; looks++) {
         exposed.look();
         if (looks % 8 == 0) {
