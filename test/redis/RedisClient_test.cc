@@ -440,41 +440,5 @@ TEST(RedisClient, ATaskThatIsDismissedHasNoCallback) {
   EXPECT_FALSE(called);
 }
 
-class RedisTls : public testing::Test {
- protected:
-  RedisServer::Options options(const test_support::Certificate& certificate) const {
-    return {
-        .on = RedisServer::On::kTls, .certificate = certificate, .authority = authority_.file()};
-  }
-  void trust() {
-    ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority_.file().c_str()),
-              1);
-  }
-
-  test_support::Authority authority_;
-};
-
-TEST_F(RedisTls, CommandsGoOverTls) {
-  trust();
-  RedisServer server(options(authority_.issue({"IP:127.0.0.1"})));
-  EXPECT_EQ(run(server.url(), {"SET", "k", std::string(100000, 'x')}).text, "OK");
-  EXPECT_EQ(run(server.url(), {"STRLEN", "k"}).sequence, 1);
-  EXPECT_EQ(run(server.url("default:any@", 5), {"GET", "k"}).text, "nil") << "a login over TLS";
-}
-
-TEST_F(RedisTls, ACertificateOfAnUnknownAuthorityIsRefused) {
-  RedisServer server(options(authority_.issue({"IP:127.0.0.1"})));
-  const Reply reply = run(server.url(":password@"), {"PING"});
-  EXPECT_EQ(reply.state, WFT_STATE_SSL_ERROR);
-  EXPECT_LT(reply.error, 0);
-}
-
-TEST_F(RedisTls, ACertificateOfAnotherHostIsRefused) {
-  trust();
-  RedisServer server(options(authority_.issue({"DNS:other.test"})));
-  const Reply reply = run(server.url(), {"PING"});
-  EXPECT_EQ(reply.state, WFT_STATE_SSL_ERROR);
-}
-
 }  // namespace
 }  // namespace redis_test

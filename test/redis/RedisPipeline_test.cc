@@ -111,9 +111,8 @@ TEST(RedisPipeline, LogsInAndSelectsTheDatabase) {
 TEST(RedisPipeline, WorksOverTls) {
   test_support::Authority authority;
   ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()), 1);
-  RedisServer server({.on = RedisServer::On::kTls,
-                      .certificate = authority.issue({"IP:127.0.0.1"}),
-                      .authority = authority.file()});
+  RedisServer server(
+      {.on = RedisServer::On::kTcp, .tls = {authority.issue({"IP:127.0.0.1"}), authority.file()}});
   RedisPipeline pipeline(parsed(server.url()));
   const std::string large(1'000'000, 'x');
   EXPECT_EQ(ask(pipeline, {"SET", "k", large}).value.string_value(), "OK");

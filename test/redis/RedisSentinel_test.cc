@@ -1,3 +1,5 @@
+#include "support/RedisSentinel.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,24 +17,6 @@ namespace redis_test {
 namespace {
 
 using test_support::eventually;
-
-RedisServer::Options sentinel_of(const RedisServer& master) {
-  return {.on = RedisServer::On::kSentinel,
-          .configuration = "sentinel monitor main 127.0.0.1 " + std::to_string(master.port()) +
-                           " 1\nsentinel down-after-milliseconds main 500\n"
-                           "sentinel failover-timeout main 2000\n"};
-}
-
-RedisServer::Options replica_of(const RedisServer& master) {
-  return {.on = RedisServer::On::kTcp,
-          .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}};
-}
-
-bool is_in_sync(const RedisServer& replica) {
-  return run(replica.url(), {"INFO", "replication"})
-             .value.string_value()
-             .find("master_link_status:up") != std::string::npos;
-}
 
 // A Sentinel that names whatever master the test has set.
 struct FakeSentinel {
@@ -57,17 +41,13 @@ struct FakeSentinel {
 TEST(RedisSentinel, CommandsGoToTheMasterAlsoAfterAFailover) {
   RedisServer master({.on = RedisServer::On::kTcp});
   RedisServer replica(replica_of(master));
-  ASSERT_TRUE(eventually([&] { return is_in_sync(replica); }));
+  ASSERT_TRUE(is_in_sync(replica));
   RedisServer sentinel(sentinel_of(master));
   const std::string url = "redis+sentinel://" + sentinel.address() + "/main";
   EXPECT_EQ(run(url, {"SET", "k", "before"}).text, "OK");
   EXPECT_EQ(run(master.url(), {"GET", "k"}).text, "\"before\"");
   ASSERT_TRUE(eventually([&] { return run(replica.url(), {"GET", "k"}).text == "\"before\""; }));
-  // The Sentinel has to know of the replica before it can promote it.
-  ASSERT_TRUE(eventually([&] {
-    return run("redis://" + sentinel.address(), {"SENTINEL", "REPLICAS", "main"}).value.arr_size() >
-           0;
-  }));
+  ASSERT_TRUE(knows_a_replica(sentinel));
   master.stop();
   EXPECT_TRUE(eventually([&] {
     return run(url, {"SET", "k", "after"}, {.retry_max = 2}).text == "OK";
@@ -119,7 +99,7 @@ TEST(RedisSentinel, WithoutAnySentinelTheErrorSaysWhy) {
 TEST(RedisSentinel, AServerThatIsNoMasterGetsNoCommand) {
   RedisServer master({.on = RedisServer::On::kTcp});
   RedisServer replica(replica_of(master));
-  ASSERT_TRUE(eventually([&] { return is_in_sync(replica); }));
+  ASSERT_TRUE(is_in_sync(replica));
   FakeSentinel sentinel;
   sentinel.named_port = replica.port();
   const Reply reply = run(sentinel.url(), {"GET", "k"}, {.retry_max = 1});

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "support/Eventually.h"
 #include "support/FakeRedis.h"
-#include "support/RedisCommands.h"
 #include "support/RedisServer.h"
 
 // What tests of stores have in common whose master Sentinels name.
@@ -41,15 +39,6 @@ struct Naming {
 
 inline std::string url_of_sentinels(const std::string& addresses, const std::string& more = "") {
   return "redis+sentinel://" + addresses + "/main?namespace=app&shards=1" + more;
-}
-
-// Waits until a replica has what its master knew when this was called.
-inline bool is_in_sync(const redis_test::RedisServer& replica) {
-  return test_support::eventually([&] {
-    return redis_test::run(replica.url(), {"INFO", "replication"})
-               .value.string_value()
-               .find("master_link_status:up") != std::string::npos;
-  });
 }
 
 }  // namespace store_test

@@ -11,15 +11,14 @@
 #include "store/RedisStoreKit.h"
 #include "store/StoreBackend.h"
 #include "store/StoreKit.h"
-#include "support/Certificates.h"
 #include "support/Eventually.h"
 #include "support/FakeRedis.h"
 #include "support/RedisCommands.h"
+#include "support/RedisSentinel.h"
 #include "support/RedisServer.h"
-#include "workflow/WFGlobal.h"
 
 // What the receipts of a store in a Redis are worth: replicas, and servers that lose the end of
-// their log. And a store over TLS.
+// their log.
 
 namespace {
 
@@ -42,14 +41,8 @@ using workflow::StoreFailure;
 
 TEST(RedisStoreReceipts, NameReplicasOnlyThatHaveIt) {
   RedisServer master({.on = RedisServer::On::kTcp, .arguments = {"--appendonly", "yes"}});
-  RedisServer replica({.on = RedisServer::On::kTcp,
-                       .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}});
-  const auto is_in_sync = [&replica] {
-    return run(replica.url(), {"INFO", "replication"})
-               .value.string_value()
-               .find("master_link_status:up") != std::string::npos;
-  };
-  ASSERT_TRUE(eventually(is_in_sync));
+  RedisServer replica(redis_test::replica_of(master));
+  ASSERT_TRUE(redis_test::is_in_sync(replica));
   const std::string url = master.url() + "?namespace=app&shards=1";
   const auto plain = open_backend(url, 1);
   ask(*plain, timer("plain", kNeverUs), 1);
@@ -211,24 +204,6 @@ TEST(RedisStoreReceipts, TheFirstLogCountsOnlyWhenItIsWhole) {
     ask(*other, timer("c", kNeverUs), number++);
     return other->receipt().to_string() == "fsync";
   }));
-}
-
-TEST(RedisStoreTls, AStoreIsOverTls) {
-  test_support::Authority authority;
-  RedisServer server({.on = RedisServer::On::kTls,
-                      .certificate = authority.issue({"IP:127.0.0.1"}),
-                      .authority = authority.file()});
-  const std::string url = server.url() + "?namespace=app&shards=2";
-  // Nobody vouches for it yet.
-  EXPECT_THAT(why_not(url), testing::Not(HasSubstr("open")));
-  ASSERT_EQ(SSL_CTX_load_verify_file(WFGlobal::get_ssl_client_ctx(), authority.file().c_str()), 1);
-  store_test::SeenRuns seen;
-  const store_test::StorePtr store = store_test::open_store(url);
-  const store_test::StorePtr other = store_test::open_store(url);
-  ASSERT_EQ(store->handle("kind", seen.handler(*store)), 0);
-  ASSERT_TRUE(other->schedule({"over tls", std::chrono::milliseconds(0), "kind"}).ok());
-  ASSERT_TRUE(seen.wait_for(1));
-  EXPECT_EQ(seen.at(0).name, "over tls");
 }
 
 }  // namespace

@@ -18,18 +18,22 @@
 #include "support/Eventually.h"
 #include "support/FakeRedis.h"
 #include "support/RedisCommands.h"
+#include "support/RedisSentinel.h"
 #include "support/RedisServer.h"
 
 // Stores in the master that Sentinels name.
 
 namespace {
 
+using redis_test::is_in_sync;
+using redis_test::knows_a_replica;
 using redis_test::RedisServer;
+using redis_test::replica_of;
 using redis_test::run;
+using redis_test::sentinel_of;
 using std::chrono::milliseconds;
 using store_test::ask;
 using store_test::carry_out;
-using store_test::is_in_sync;
 using store_test::kEpoch;
 using store_test::names;
 using store_test::Naming;
@@ -46,11 +50,6 @@ using workflow::kNeverUs;
 using workflow::ScheduleRequest;
 using workflow::StoreFailure;
 
-RedisServer::Options replica_of(const RedisServer& master) {
-  return {.on = RedisServer::On::kTcp,
-          .arguments = {"--replicaof", "127.0.0.1", std::to_string(master.port())}};
-}
-
 // A master may take a second to hear that its replica is in sync. Requests 1000 and later.
 bool replicas_have_it(workflow::StoreBackend& backend) {
   uint64_t id = 1000;
@@ -64,16 +63,8 @@ TEST(RedisStoreSentinel, AFailoverIsFollowed) {
   RedisServer master({.on = RedisServer::On::kTcp});
   RedisServer replica(replica_of(master));
   ASSERT_TRUE(is_in_sync(replica));
-  RedisServer sentinel({.on = RedisServer::On::kSentinel,
-                        .configuration = "sentinel monitor main 127.0.0.1 " +
-                                         std::to_string(master.port()) +
-                                         " 1\nsentinel down-after-milliseconds main 500\n"
-                                         "sentinel failover-timeout main 2000\n"});
-  // The Sentinel has to know of the replica before it can promote it.
-  ASSERT_TRUE(eventually([&] {
-    return run("redis://" + sentinel.address(), {"SENTINEL", "REPLICAS", "main"}).value.arr_size() >
-           0;
-  }));
+  RedisServer sentinel(sentinel_of(master));
+  ASSERT_TRUE(knows_a_replica(sentinel));
   const std::string url = url_of_sentinels(sentinel.address(), "&replicas=1");
   const store_test::StorePtr store = store_test::open_store(url);
   WFStoreTimer later{"later", std::chrono::hours(1), "kind"};

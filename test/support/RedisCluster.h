@@ -31,6 +31,7 @@ class RedisCluster {
     bool all_slots = true;  // false: the last one is nobody's
     std::vector<std::string> environment_of_first = {};
     std::vector<std::string> environment_of_others = {};
+    RedisServer::Tls tls = {};
   };
 
   RedisCluster() : RedisCluster(Options{}) {}
@@ -39,7 +40,8 @@ class RedisCluster {
       nodes_.emplace_back(RedisServer::Options{
           .on = RedisServer::On::kCluster,
           .arguments = options.arguments,
-          .environment = i == 0 ? options.environment_of_first : options.environment_of_others});
+          .environment = i == 0 ? options.environment_of_first : options.environment_of_others,
+          .tls = options.tls});
       ids_.push_back(run(nodes_[i].url(), {"CLUSTER", "MYID"}).value.string_value());
     }
     for (size_t i = 0; i < nodes_.size(); i++) {
@@ -77,7 +79,8 @@ class RedisCluster {
 
   // `more` has further parameters, such as "namespace=...".
   std::string store_url(const std::string& more) const {
-    std::string url = "redis+cluster://";
+    const std::string first = nodes_.front().url();
+    std::string url = first.substr(0, first.find(':')) + "+cluster://";
     for (const RedisServer& node : nodes_) {
       url += (&node == &nodes_.front() ? "" : ",") + node.address();
     }

@@ -34,15 +34,18 @@ class RedisServer {
     kUnixSocket,
     kTcp,
     kCluster,  // on TCP, as a node of a cluster that it knows nothing about yet
-    kTls,      // needs `certificate` and `authority`
     kSentinel  // a Sentinel, on TCP
+  };
+  // For all connections of a server on TCP, also those between servers.
+  struct Tls {
+    test_support::Certificate certificate = {};
+    std::string authority = {};  // empty: no TLS
   };
   struct Options {
     On on = On::kUnixSocket;
     std::vector<std::string> arguments = {};
     std::vector<std::string> environment = {};  // "NAME=value"
-    test_support::Certificate certificate = {};
-    std::string authority = {};
+    Tls tls = {};
     std::string configuration = {};  // of a Sentinel
   };
 
@@ -77,26 +80,38 @@ class RedisServer {
 
   uint16_t port() const { return port_; }
   uint16_t bus_port() const { return bus_port_; }
+  const Tls& tls() const { return options_.tls; }
   std::string folder() const { return dir_.path(""); }
   std::string socket_path() const { return dir_.path("redis.sock"); }
   // The file of an append-only server to which it appends.
   std::string log_path() const { return dir_.path("appendonlydir/appendonly.aof.1.incr.aof"); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // As messages of a store begin that are about this server.
+  std::string in_messages() const {
+    return "Redis at " + (is_on_tcp() ? address() : socket_path()) + ": ";
+  }
   // `userinfo` is as in "user:password@".
   std::string url(const std::string& userinfo = "", int db = 0) const {
     const std::string number = std::to_string(db);
-    switch (options_.on) {
-      case On::kUnixSocket:
-        return "redis+unix://" + userinfo + socket_path() + "?db=" + number;
-      case On::kTls:
-        return "rediss://" + userinfo + address() + "/" + number;
-      default:
-        return "redis://" + userinfo + address() + "/" + number;
-    }
+    if (!is_on_tcp()) return "redis+unix://" + userinfo + socket_path() + "?db=" + number;
+    return (has_tls() ? "rediss://" : "redis://") + userinfo + address() + "/" + number;
   }
 
  private:
   bool is_on_tcp() const { return options_.on != On::kUnixSocket; }
+  bool has_tls() const { return !options_.tls.authority.empty(); }
+  // Names and values of settings.
+  std::vector<std::pair<std::string, std::string>> transport(const std::string& port) const {
+    if (!has_tls()) return {{"port", port}};
+    return {{"port", "0"},
+            {"tls-port", port},
+            {"tls-cert-file", options_.tls.certificate.cert_file},
+            {"tls-key-file", options_.tls.certificate.key_file},
+            {"tls-ca-cert-file", options_.tls.authority},
+            {"tls-auth-clients", "no"},
+            {"tls-replication", "yes"},
+            {"tls-cluster", "yes"}};
+  }
 
   bool try_to_start() {
     if (is_on_tcp() && port_ == 0) {
@@ -106,7 +121,12 @@ class RedisServer {
     std::vector<std::string> arguments;
     if (options_.on == On::kSentinel) {
       const std::string file = dir_.path("sentinel.conf");
-      std::ofstream(file) << options_.configuration << "port " << port << "\n";
+      std::ofstream lines(file);
+      lines << options_.configuration;
+      for (const auto& [name, value] : transport(port)) {
+        lines << name << " " << value << "\n";
+      }
+      lines.close();
       arguments = {file, "--sentinel"};
     }
     // A replica is served at once: the server would wait for others that may come.
@@ -120,28 +140,18 @@ class RedisServer {
       add(common);
       // It must not go on with a log that ends within a transaction (docs/store.md).
       add({"--aof-load-truncated", "no"});
+      for (const auto& [name, value] : transport(port)) {
+        add({"--" + name, value});
+      }
     }
-    switch (options_.on) {
-      case On::kSentinel:
-        break;
-      case On::kUnixSocket:
-        add({"--port", "0", "--unixsocket", socket_path()});
-        break;
-      case On::kTls:
-        add({"--port", "0", "--tls-port", port, "--tls-cert-file", options_.certificate.cert_file,
-             "--tls-key-file", options_.certificate.key_file, "--tls-ca-cert-file",
-             options_.authority, "--tls-auth-clients", "no"});
-        break;
-      case On::kCluster:
-        if (bus_port_ == 0) {
-          bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
-        }
-        add({"--port", port, "--cluster-enabled", "yes", "--cluster-port",
-             std::to_string(bus_port_), "--cluster-node-timeout", "60000"});
-        break;
-      default:
-        add({"--port", port});
-        break;
+    if (options_.on == On::kUnixSocket) {
+      add({"--unixsocket", socket_path()});
+    } else if (options_.on == On::kCluster) {
+      if (bus_port_ == 0) {
+        bus_port_ = test_support::port_of(test_support::listen_on_loopback().get());
+      }
+      add({"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_port_),
+           "--cluster-node-timeout", "60000"});
     }
     add(options_.arguments);
     program_ = std::make_unique<test_support::Program>(
