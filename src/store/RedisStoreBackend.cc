@@ -16,8 +16,6 @@ namespace workflow {
 
 namespace {
 
-constexpr const char* kMayBeReplaced = "Redis: another server may have become the master";
-
 bool starts_with_code(const std::string& text, std::string_view code) {
   return text.starts_with(code) && (text.size() == code.size() || text[code.size()] == ' ');
 }
@@ -73,7 +71,8 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
   if (error == 0 && opened.has_lost && said_fsync_ &&
       place_.kind == RedisStorePlace::Kind::kServer) {
     // A failover may do that, and a server that does not sync. This one has broken its word.
-    *message = "the server has lost requests that it had synced: open the store anew to go on";
+    *message = nodes_.of_shard(0).link.name() +
+               ": the server has lost requests that it had synced: open the store anew to go on";
     error = EILSEQ;
   }
   if (error == 0) {
@@ -82,7 +81,7 @@ int RedisStoreBackend::connect(bool create, std::string* message) {
   }
   // What was found may be that of a server that was replaced meanwhile.
   if (nodes_.was_silent() && !nodes_.is_still_right()) {
-    *message = kMayBeReplaced;
+    *message = nodes_.why_not_right();
     error = EAGAIN;
   }
   if (error == 0) {
@@ -104,7 +103,7 @@ int RedisStoreBackend::load_scripts(std::string* message) {
   for (const auto& node : nodes_.all()) {
     const auto replies = node->link.ask(std::vector<std::string>{load, load_full, time});
     for (const RedisStoreLink::Reply& reply : replies) {
-      if (const int error = redis_store_failure(reply, message)) return error;
+      if (const int error = redis_store_failure(node->link, reply, message)) return error;
     }
     script_sha_ = replies[0].value.string_value();
     full_script_sha_ = replies[1].value.string_value();
@@ -236,7 +235,7 @@ void RedisStoreBackend::confirm(std::span<StoreRequest* const> requests) {
     has_waited_ = true;
   }
   if (!nodes_.was_silent() || nodes_.is_still_right()) return;
-  failure_ = {EAGAIN, kMayBeReplaced};  // also instead of what such a server has said
+  failure_ = {EAGAIN, nodes_.why_not_right()};  // also instead of what such a server has said
   for (StoreRequest* request : requests) {
     clear_answer(*request);
     request->failure = {failure_.error, failure_.message, true};
@@ -389,7 +388,8 @@ bool RedisStoreBackend::take_error(Lane& lane, RedisStoreNodes::Question& asked)
     return true;
   }
   RedisStoreError error = RedisStoreError::of(text);
-  std::string message = "Redis, shard " + std::to_string(asked.shard) + ": " + text;
+  std::string message =
+      asked.node->link.name() + ", shard " + std::to_string(asked.shard) + ": " + text;
   if (starts_with_code(text, "NEWSERVER") && lane.openings++ < kMaxOpenings) {
     error.error =
         opened_.open_again(nodes_, place_, asked.shard, *asked.node, time_argument(), &message);
@@ -413,7 +413,7 @@ bool RedisStoreBackend::take_reply(Lane& lane, RedisStoreNodes::Question& asked)
   std::from_chars(time.data(), time.data() + time.size(), server_us);
   const size_t parts = reply.value.arr_size();
   if (parts < 3 || parts > lane.under_way + 2 || server_us == 0) {
-    fail(EILSEQ, "Redis: a reply makes no sense");
+    fail(EILSEQ, asked.node->link.name() + ": a reply makes no sense");
     fail_lane(lane, true);
     return false;
   }

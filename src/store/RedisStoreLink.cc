@@ -1,8 +1,5 @@
 #include "store/RedisStoreLink.h"
 
-#include <netdb.h>
-#include <openssl/x509.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,6 +9,7 @@
 #include "kernel/BlockingScope.h"
 #include "util/Clock.h"
 #include "util/Mutex.h"
+#include "workflow/WFGlobal.h"
 #include "workflow/WFTaskError.h"
 #include "workflow/WFTaskState.h"
 
@@ -27,47 +25,42 @@ int64_t mono_us() {
 
 // Others refer to the reply meanwhile, so nothing may be thrown. Without memory there is no reason.
 template <class REASON>
-void set_reason(RedisStoreLink::Reply* reply, const REASON& reason) {
+void set_reason(const RedisStoreLink& link, RedisStoreLink::Reply* reply, const REASON& reason) {
   try {
-    reply->reason = "Redis: " + reason();
+    reply->reason = link.name() + ": " + reason();
   } catch (const std::bad_alloc&) {
     reply->reason.clear();
   }
 }
 
-// Why there is no reply, but for errno values.
 std::string reason_of(int state, int error) {
+  const char* const text = WFGlobal::get_error_string(state, error);
   switch (state) {
     case WFT_STATE_DNS_ERROR:
-      return std::string("the host was not found: ") + ::gai_strerror(error);
+      return std::string("the host was not found: ") + text;
     case WFT_STATE_SSL_ERROR:
-      return error < 0
-                 ? std::string("TLS: ") + ::X509_verify_cert_error_string(-static_cast<long>(error))
-                 : "TLS: error " + std::to_string(error);
+      return std::string("TLS: ") + text;
+    case WFT_STATE_TASK_ERROR:
+      if (error == WFT_ERR_REDIS_ACCESS_DENIED) {
+        return "the server refuses the user, the password or the database of the URL";
+      }
+      return error == WFT_ERR_UPSTREAM_UNAVAILABLE ? "the server is no master" : text;
     default:
-      return "state " + std::to_string(state) + ", error " + std::to_string(error);
+      return text;
   }
 }
 
-void set_failure(const RedisPipeline::Outcome& outcome, RedisStoreLink::Reply* reply) {
+int errno_of(int state, int error) {
+  if (state == WFT_STATE_SYS_ERROR && error > 0) return error;
+  if (state == WFT_STATE_TASK_ERROR && error == WFT_ERR_REDIS_ACCESS_DENIED) return EACCES;
+  return state == WFT_STATE_TASK_ERROR && error == WFT_ERR_UPSTREAM_UNAVAILABLE ? EROFS : EIO;
+}
+
+void set_failure(const RedisStoreLink& link, const RedisPipeline::Outcome& outcome,
+                 RedisStoreLink::Reply* reply) {
   reply->sent = outcome.sent;
-  reply->error = outcome.state == WFT_STATE_SYS_ERROR && outcome.error > 0 ? outcome.error : EIO;
-  if (outcome.state == WFT_STATE_TASK_ERROR && outcome.error == WFT_ERR_REDIS_ACCESS_DENIED) {
-    reply->error = EACCES;
-  }
-  if (outcome.state == WFT_STATE_SYS_ERROR) {
-    set_reason(reply, [&] { return std::string(std::strerror(outcome.error)); });
-  } else if (reply->error == EACCES) {
-    set_reason(reply, [] {
-      return std::string("the server refuses the user, the password or the database of the URL");
-    });
-  } else if (outcome.state == WFT_STATE_TASK_ERROR &&
-             outcome.error == WFT_ERR_UPSTREAM_UNAVAILABLE) {
-    reply->error = EROFS;
-    set_reason(reply, [] { return std::string("the server is no master"); });
-  } else {
-    set_reason(reply, [&] { return reason_of(outcome.state, outcome.error); });
-  }
+  reply->error = errno_of(outcome.state, outcome.error);
+  set_reason(link, reply, [&] { return reason_of(outcome.state, outcome.error); });
 }
 
 constexpr int64_t kGraceUs = 200'000;
@@ -133,14 +126,13 @@ Waited wait_for(Awaited& awaited, const RedisStoreLink::Patience& patience) {
 }
 
 // What was given up may have been done, while ECANCELED would say that it was not.
-void set_given_up(Waited waited, RedisStoreLink::Reply* reply) {
-  if (waited == Waited::kForEnough) {
-    reply->error = ETIMEDOUT;
-    set_reason(reply, [] { return std::string("no reply came in time"); });
-  } else {
-    reply->error = EAGAIN;
-    set_reason(reply, [] { return std::string("another server may have become the master"); });
-  }
+void set_given_up(const RedisStoreLink& link, Waited waited, RedisStoreLink::Reply* reply) {
+  const bool is_late = waited == Waited::kForEnough;
+  reply->error = is_late ? ETIMEDOUT : EAGAIN;
+  set_reason(link, reply, [is_late] {
+    return std::string(is_late ? "no reply came in time"
+                               : "another server may have become the master");
+  });
 }
 
 }  // namespace
@@ -153,7 +145,7 @@ RedisPipeline::Options RedisStoreLink::options() {
 }
 
 RedisStoreLink::RedisStoreLink(const RedisUrl& url)
-    : last_reply_us_(mono_us()), pipeline_(url, options()) {}
+    : name_("Redis at " + url.address()), last_reply_us_(mono_us()), pipeline_(url, options()) {}
 
 std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Question>& questions,
                                                             const Patience& patience) {
@@ -166,23 +158,24 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Qu
   for (size_t i = 0; i < questions.size(); i++) {
     Reply& reply = replies[i];
     reply.sent_us = mono_us();
-    const auto callback = [&reply, &awaited](RedisPipeline::Outcome&& outcome) {
+    const RedisStoreLink& link = *questions[i].link;
+    const auto callback = [&link, &reply, &awaited](RedisPipeline::Outcome&& outcome) {
       reply.received_us = mono_us();
       if (outcome.state == WFT_STATE_SUCCESS) {
         reply.value = std::move(outcome.value);
       } else {
-        set_failure(outcome, &reply);
+        set_failure(link, outcome, &reply);
       }
       awaited.answered(reply.error == 0);
     };
     if (const int error = questions[i].link->pipeline_.post(questions[i].command, callback)) {
       const RedisPipeline::Outcome ending = questions[i].link->pipeline_.ending();
       if (error == ECANCELED && ending.error != ECANCELED) {
-        set_failure(ending, &reply);  // the connection was refused before this was asked
+        set_failure(link, ending, &reply);  // the connection was refused before this was asked
       } else {
         reply.error = error == ECANCELED ? ENOTCONN : error;
         reply.sent = false;
-        set_reason(&reply, [&reply] { return std::string(std::strerror(reply.error)); });
+        set_reason(link, &reply, [&reply] { return std::string(std::strerror(reply.error)); });
       }
       awaited.answered(false);
     }
@@ -198,7 +191,7 @@ std::vector<RedisStoreLink::Reply> RedisStoreLink::ask_each(const std::vector<Qu
     if (replies[i].error == 0) {
       questions[i].link->heard(replies[i].received_us);
     } else if (waited != Waited::kForAll && replies[i].error == ECANCELED) {
-      set_given_up(waited, &replies[i]);
+      set_given_up(*questions[i].link, waited, &replies[i]);
     }
   }
   return replies;

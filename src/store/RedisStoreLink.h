@@ -21,7 +21,7 @@ class RedisStoreLink {
   struct Reply {
     int error = 0;        // an errno value; 0: `value` is the reply, which may be an error
     bool sent = true;     // false: the server has not executed the command
-    std::string reason;   // why there is no reply, in one line
+    std::string reason;   // why there is no reply, in one line that begins with the server
     int64_t sent_us = 0;  // monotonic times
     int64_t received_us = 0;
     protocol::RedisValue value;
@@ -47,6 +47,9 @@ class RedisStoreLink {
 
   explicit RedisStoreLink(const RedisUrl& url);
 
+  // The server as messages name it, such as "Redis at 127.0.0.1:6379". Never a user or a password.
+  const std::string& name() const { return name_; }
+
   // Sends all at once, and waits for what becomes of each: a reply, or an error within about 10 s
   // of silence. After an error the connection has ended.
   static std::vector<Reply> ask_each(const std::vector<Question>& questions,
@@ -64,6 +67,7 @@ class RedisStoreLink {
   static RedisPipeline::Options options();
   void heard(int64_t received_us);
 
+  const std::string name_;
   // Monotonic times.
   int64_t last_reply_us_;        // at first: when the connection was begun
   int64_t last_silence_us_ = 0;  // when the last one has ended that is not checked; 0: none

@@ -73,12 +73,7 @@ int RedisStoreNodes::connect(std::string* message) {
 RedisStoreNode* RedisStoreNodes::add_node(const RedisUrl& url, int* error, std::string* message) {
   auto node = std::make_unique<RedisStoreNode>(url);
   *error = node->about.read(node->link, place_.kind, message);
-  if (*error != 0) {
-    if (!url.server.host.empty() && place_.kind != RedisStorePlace::Kind::kServer) {
-      *message = url.server.host + ":" + std::to_string(url.server.port) + ": " + *message;
-    }
-    return nullptr;
-  }
+  if (*error != 0) return nullptr;
   node->read_us = steady_us();
   nodes_.push_back(std::move(node));
   return nodes_.back().get();
@@ -203,6 +198,14 @@ void RedisStoreNodes::begin() {
 bool RedisStoreNodes::was_silent() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
                      [](const auto& node) { return node->was_used && node->link.was_silent(); });
+}
+
+std::string RedisStoreNodes::why_not_right() const {
+  const auto silent = std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+    return node->was_used && node->link.was_silent();
+  });
+  return (silent == nodes_.end() ? "Redis" : (*silent)->link.name()) +
+         ": another server may have become the master";
 }
 
 bool RedisStoreNodes::is_still_right() {

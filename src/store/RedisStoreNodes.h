@@ -81,6 +81,8 @@ class RedisStoreNodes {
   // If so, asks the Sentinels or nodes that know whether the servers that were used are masters,
   // and then the servers whether they still are what they were.
   bool is_still_right();
+  // What is wrong after is_still_right() has returned false, in one line.
+  std::string why_not_right() const;
   // Reads the receipts again of servers whose log was being rewritten, at most once a second.
   void look_for_logs();
   // Waits until as many replicas as the place says have what the servers know that were used, or

@@ -27,8 +27,10 @@ std::string new_id() {
   return id;
 }
 
-int refuse_store(int error, const std::string& why, std::string* message) {
-  *message = why;
+// `asked`: the server has replied.
+int refuse_store(const RedisStoreNodes::Question& asked, int error, const std::string& why,
+                 std::string* message) {
+  *message = asked.node->link.name() + ": " + why;
   return error;
 }
 
@@ -38,8 +40,10 @@ struct OpenedShard {
   std::string detail;
   const protocol::RedisValue* value = nullptr;
 
-  static int read(const RedisStoreLink::Reply& reply, OpenedShard* opened, std::string* message) {
-    const int error = redis_store_failure(reply, message);
+  static int read(const RedisStoreNodes::Question& asked, OpenedShard* opened,
+                  std::string* message) {
+    const RedisStoreLink::Reply& reply = asked.reply;
+    const int error = redis_store_failure(asked.node->link, reply, message);
     if (error == 0) {
       opened->value = &reply.value;
       opened->word = reply.value.arr_size() > 0 ? reply.value[0].string_value() : "other";
@@ -59,8 +63,9 @@ struct RedisStoreOpening::Way {
   const std::string remembered = {};
   const std::string name = "the store \"" + place.name_space + "\"";
 
-  int refuse_layout(const OpenedShard& opened, std::string* message) const {
-    return refuse_store(ENOTSUP,
+  int refuse_layout(const RedisStoreNodes::Question& asked, const OpenedShard& opened,
+                    std::string* message) const {
+    return refuse_store(asked, ENOTSUP,
                         name + " has the layout " + opened.detail +
                             ", and this version of the library knows only 3",
                         message);
@@ -96,8 +101,7 @@ int RedisStoreOpening::open(RedisStoreNodes& nodes, const RedisStorePlace& place
   error = error != 0 ? error : open_others(way, complete, message);
   if (error != 0 || complete) return error;
   OpenedShard opened;
-  return OpenedShard::read(way.ask(id, 0, std::to_string(shards), false, "done").reply, &opened,
-                           message);
+  return OpenedShard::read(way.ask(id, 0, std::to_string(shards), false, "done"), &opened, message);
 }
 
 void RedisStoreOpening::note(size_t shard, const protocol::RedisValue& opened) {
@@ -113,42 +117,46 @@ int RedisStoreOpening::open_first(const Way& way, bool create, bool* complete,
                                   std::string* message) {
   const std::string known_id = id;
   id = new_id();
-  if (id.empty()) return refuse_store(EAGAIN, "no random numbers are to be had", message);
+  if (id.empty()) {
+    *message = "no random numbers are to be had";
+    return EAGAIN;
+  }
   // What a new store gets. One that is there says how many it has.
   std::string count = way.place.shards == 0 ? "" : std::to_string(way.place.shards);
   RedisStoreNodes::Question first = way.ask(id, 0, count, false);
   OpenedShard opened;
-  int error = OpenedShard::read(first.reply, &opened, message);
+  int error = OpenedShard::read(first, &opened, message);
   if (error == 0 && opened.word == "none" && create && known_id.empty()) {
     if (count.empty()) {
       count = std::to_string(RedisStorePlace::kDefaultShards);
     }
     first = way.ask(id, 0, count, true);
-    error = OpenedShard::read(first.reply, &opened, message);
+    error = OpenedShard::read(first, &opened, message);
   }
   if (error != 0) return error;
   if (opened.word == "none") {
     return known_id.empty()
-               ? refuse_store(ENOENT, "there is no " + way.name.substr(4) + " on the server",
+               ? refuse_store(first, ENOENT, "there is no " + way.name.substr(4) + " on the server",
                               message)
-               : refuse_store(EILSEQ, way.name + " was removed from the server", message);
+               : refuse_store(first, EILSEQ, way.name + " was removed from the server", message);
   }
   if (opened.word == "shards") {
-    return refuse_store(EINVAL,
+    return refuse_store(first, EINVAL,
                         way.name + " has " + opened.detail + " shards, but the URL says " + count +
                             ": their number cannot change",
                         message);
   }
-  if (opened.word == "layout") return way.refuse_layout(opened, message);
+  if (opened.word == "layout") return way.refuse_layout(first, opened, message);
   if (opened.word == "ok" && opened.value->arr_size() == 5) {
     count = (*opened.value)[2].string_value();
     std::from_chars(count.data(), count.data() + count.size(), shards);
   }
   if (shards < 1 || shards > RedisStorePlace::kMaxShards) {
-    return refuse_store(EILSEQ, "the keys of " + way.name + " hold something else", message);
+    return refuse_store(first, EILSEQ, "the keys of " + way.name + " hold something else", message);
   }
   if (!known_id.empty() && opened.detail != known_id) {
-    return refuse_store(EILSEQ, way.name + " was removed from the server, and another one was made",
+    return refuse_store(first, EILSEQ,
+                        way.name + " was removed from the server, and another one was made",
                         message);
   }
   id = opened.detail;
@@ -165,10 +173,10 @@ int RedisStoreOpening::open_others(const Way& way, bool complete, std::string* m
   way.nodes.ask(questions);
   for (const RedisStoreNodes::Question& question : questions) {
     OpenedShard opened;
-    if (const int error = OpenedShard::read(question.reply, &opened, message)) return error;
+    if (const int error = OpenedShard::read(question, &opened, message)) return error;
     if (opened.word != "ok" || opened.detail != id) {
-      return refuse_store(EILSEQ, way.name + " is damaged: keys of it were removed or replaced",
-                          message);
+      return refuse_store(question, EILSEQ,
+                          way.name + " is damaged: keys of it were removed or replaced", message);
     }
     note(question.shard, *opened.value);
   }
@@ -184,11 +192,11 @@ int RedisStoreOpening::open_again(RedisStoreNodes& nodes, const RedisStorePlace&
   const Way way{nodes, place, time};
   const RedisStoreNodes::Question asked = way.ask(id, shard, std::to_string(shards), false);
   OpenedShard opened;
-  if (const int error = OpenedShard::read(asked.reply, &opened, message)) return error;
-  if (opened.word == "layout") return way.refuse_layout(opened, message);
+  if (const int error = OpenedShard::read(asked, &opened, message)) return error;
+  if (opened.word == "layout") return way.refuse_layout(asked, opened, message);
   return opened.word == "ok" && opened.detail == id
              ? 0
-             : refuse_store(EILSEQ, way.name + " was removed from the server, or is damaged",
+             : refuse_store(asked, EILSEQ, way.name + " was removed from the server, or is damaged",
                             message);
 }
 

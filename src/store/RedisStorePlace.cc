@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "store/StoreText.h"
+
 namespace workflow {
 
 namespace {
@@ -31,6 +33,14 @@ bool read_number(std::string_view text, NUMBER* number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+int refuse_value(std::string_view name, std::string_view value, const std::string& allowed,
+                 std::string* message) {
+  return refuse_place(
+      EINVAL,
+      std::string(name) + " in the URL is " + StoreText::quoted(value) + ": allowed are " + allowed,
+      message);
+}
+
 // Sets what one parameter says. Adds to `*rest` what is about the server.
 int set_parameter(std::string_view text, RedisStorePlace* place, std::string* rest,
                   std::string* message) {
@@ -42,32 +52,39 @@ int set_parameter(std::string_view text, RedisStorePlace* place, std::string* re
     place->name_space = value;
     return is_namespace(value)
                ? 0
-               : refuse_place(EINVAL,
-                              "the namespace in the URL is not 1 to 64 letters, digits "
-                              "and characters of . _ - :",
-                              message);
+               : refuse_value(name, value,
+                              "1 to 64 letters, digits and characters of . _ - :", message);
   }
   if (name == "shards") {
     return read_number(value, &place->shards) && place->shards >= 1 &&
                    place->shards <= RedisStorePlace::kMaxShards
                ? 0
-               : refuse_place(EINVAL, "the number of shards in the URL is not 1 to 1024", message);
+               : refuse_value(name, value, "1 to 1024", message);
   }
   if (name == "replicas") {
     return read_number(value, &place->replicas) && place->replicas >= 0 &&
                    place->replicas <= RedisStorePlace::kMaxReplicas
                ? 0
-               : refuse_place(EINVAL, "the number of replicas in the URL is not 0 to 100", message);
+               : refuse_value(name, value, "0 to 100", message);
   }
   if (name == "db") {
     *rest = "?" + std::string(text);
     return 0;
   }
-  return refuse_place(EINVAL, "unknown parameter in the URL: " + std::string(name), message);
+  return refuse_place(EINVAL,
+                      "unknown parameter in the URL: " + StoreText::quoted(name) +
+                          "; there are namespace, shards, replicas and db",
+                      message);
+}
+
+int parse_server(const std::string& url, RedisUrl* server, std::string* message) {
+  const int error = RedisUrl::parse(url, server, message);
+  if (error == ENOMEM) return refuse_place(ENOMEM, "there is no memory for the URL", message);
+  return error == 0 ? 0 : EINVAL;
 }
 
 // `url`: without what is about the store. Each node is read as if it were the only server.
-bool parse_cluster(const std::string& url, RedisStorePlace* place) {
+int parse_cluster(const std::string& url, RedisStorePlace* place, std::string* message) {
   const size_t authority = url.find("://") + 3;
   const std::string scheme = url.starts_with("rediss") ? "rediss://" : "redis://";
   const size_t end = std::min(url.find_first_of("/?#", authority), url.size());
@@ -79,18 +96,19 @@ bool parse_cluster(const std::string& url, RedisStorePlace* place) {
     RedisUrl node;
     std::string node_url = scheme + login;
     node_url.append(url, begin, comma - begin).append(url, end);
-    if (RedisUrl::parse(node_url, &node) != 0) return false;
+    if (const int error = parse_server(node_url, &node, message)) return error;
     place->nodes.push_back(node.server);
     place->server = std::move(node);
     begin = comma + 1;
   }
-  return place->server.db == 0;
+  if (place->server.db == 0) return 0;
+  return refuse_place(EINVAL,
+                      "the database in the URL is " + std::to_string(place->server.db) +
+                          ", but a Cluster has only 0",
+                      message);
 }
 
-}  // namespace
-
-int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::string* message) {
-  *place = RedisStorePlace();
+int parse_url(const std::string& url, RedisStorePlace* place, std::string* message) {
   const size_t mark = url.find('?');
   std::string rest;
   size_t begin = mark == std::string::npos ? url.size() : mark + 1;
@@ -102,16 +120,35 @@ int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::
   }
   const std::string server_url = url.substr(0, mark) + rest;
   const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
-  bool good = false;
   if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
-    place->kind = Kind::kCluster;
-    good = parse_cluster(server_url, place);
-  } else {
-    good = RedisUrl::parse(server_url, &place->server) == 0;
-    place->kind = place->server.sentinels.empty() ? Kind::kServer : Kind::kSentinels;
+    place->kind = RedisStorePlace::Kind::kCluster;
+    return parse_cluster(server_url, place, message);
   }
-  return good ? 0
-              : refuse_place(EINVAL, "the URL does not name a Redis: see docs/store.md", message);
+  const int error = parse_server(server_url, &place->server, message);
+  place->kind = place->server.sentinels.empty() ? RedisStorePlace::Kind::kServer
+                                                : RedisStorePlace::Kind::kSentinels;
+  return error;
+}
+
+// Whether what stands before an "@" may be the rest of a password in which a "/", a "?" or a "#"
+// is not encoded. The path of a unix socket may contain an "@".
+bool has_at_behind_host(const std::string& url) {
+  const size_t authority = std::min(url.find("://"), url.size());
+  const char* const ends = url.starts_with("redis+unix:") ? "?#" : "/?#";
+  const size_t end = url.find_first_of(ends, std::min(authority + 3, url.size()));
+  return end != std::string::npos && url.find('@', end) != std::string::npos;
+}
+
+}  // namespace
+
+int RedisStorePlace::parse(const std::string& url, RedisStorePlace* place, std::string* message) {
+  *place = RedisStorePlace();
+  const int error = parse_url(url, place, message);
+  if (error == 0 || !has_at_behind_host(url)) return error;
+  return refuse_place(error,
+                      "the URL has an @ behind its host: in a user or a password write %2F for /, "
+                      "%3F for ? and %23 for #",
+                      message);
 }
 
 RedisUrl RedisStorePlace::at(const RedisUrl::Server& where) const {

@@ -35,7 +35,7 @@ struct RedisStorePlace {
   size_t shards = 0;  // 0: what the store has, or else kDefaultShards
   int replicas = 0;   // how many of them a receipt waits for
 
-  // Returns 0 or an errno value, and then a message of one line.
+  // Returns 0 or an errno value, and then a message of one line, which shows no part of a password.
   static int parse(const std::string& url, RedisStorePlace* place, std::string* message);
 
   RedisUrl at(const RedisUrl::Server& where) const;

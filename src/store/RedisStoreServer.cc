@@ -19,6 +19,17 @@ int refuse_server(int error, const std::string& why, std::string* message) {
   return error;
 }
 
+// Why a store of that kind cannot be on a server of that mode; null if it can.
+const char* refusal_of(const std::string& mode, RedisStorePlace::Kind kind) {
+  const bool is_cluster = kind == RedisStorePlace::Kind::kCluster;
+  if (mode == (is_cluster ? "cluster" : "standalone")) return nullptr;
+  if (mode == "cluster") {
+    return "the server is part of a Cluster: say redis+cluster:// or rediss+cluster:// in the URL";
+  }
+  return mode == "sentinel" ? "the server is a Sentinel: say redis+sentinel:// in the URL"
+                            : "the server is not part of a Cluster: say redis:// in the URL";
+}
+
 std::string command_of(std::initializer_list<std::string_view> parts) {
   std::string wire;
   append_command(&wire, parts);
@@ -44,13 +55,14 @@ std::string redis_info_field(const std::string& info, const std::string& name) {
   return info.substr(begin, std::min(info.find_first_of("\r\n", begin), info.size()) - begin);
 }
 
-int redis_store_failure(const RedisStoreLink::Reply& reply, std::string* message) {
+int redis_store_failure(const RedisStoreLink& link, const RedisStoreLink::Reply& reply,
+                        std::string* message) {
   if (reply.error != 0) return refuse_server(reply.error, reply.reason, message);
   if (reply.value.is_error()) {
     const std::string text = reply.value.string_value();
     const int error = RedisStoreError::of(text).error;
     const char* const hint = error == EOVERFLOW ? ": make another store, in another namespace" : "";
-    return refuse_server(error, "Redis: " + text + hint, message);
+    return refuse_server(error, link.name() + ": " + text + hint, message);
   }
   return 0;
 }
@@ -88,19 +100,6 @@ std::string redis_store_command(const std::string& how, const std::string& scrip
   return wire;
 }
 
-int RedisStoreServer::read_mode(const std::string& mode, RedisStorePlace::Kind kind,
-                                std::string* message) const {
-  const bool is_cluster = kind == RedisStorePlace::Kind::kCluster;
-  if (mode == (is_cluster ? "cluster" : "standalone")) return 0;
-  return refuse_server(
-      ENOTSUP,
-      mode == "cluster"    ? "the server is part of a Cluster: say redis+cluster:// or "
-                             "rediss+cluster:// in the URL"
-      : mode == "sentinel" ? "the server is a Sentinel: say redis+sentinel:// in the URL"
-                           : "the server is not part of a Cluster: say redis:// in the URL",
-      message);
-}
-
 void RedisStoreServer::read_receipt(const std::string& info, const protocol::RedisValue& settings) {
   // A server may refuse to say how it syncs.
   const std::string fsync = setting(settings, "appendfsync");
@@ -124,17 +123,13 @@ void RedisStoreServer::read_receipt(const std::string& info, const protocol::Red
   }
 }
 
-int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {
-  const std::vector<RedisStoreLink::Reply> replies = link.ask(std::vector<std::string>{
-      command_of({"INFO"}), command_of({"CONFIG", "GET", "*appendfsync*"})});
-  if (const int error = redis_store_failure(replies[0], message)) return error;
-  if (replies[1].error != 0) return redis_store_failure(replies[1], message);
-  const std::string info = replies[0].value.string_value();
+int RedisStoreServer::learn(const std::string& info, const protocol::RedisValue& settings,
+                            RedisStorePlace::Kind kind, std::string* message) {
   const std::string version = redis_info_field(info, "redis_version");
   int major = 0;
   std::from_chars(version.data(), version.data() + version.size(), major);
   if (major < kOldestMajor) {
-    return refuse_server(ENOTSUP, "Redis " + version + " is too old: a store needs 7.0 or later",
+    return refuse_server(ENOTSUP, "version " + version + " is too old: a store needs 7.0 or later",
                          message);
   }
   // Valkey has another name for it, unless it is told to be like Redis.
@@ -142,9 +137,11 @@ int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std
   if (mode.empty()) {
     mode = redis_info_field(info, "server_mode");
   }
-  if (const int error = read_mode(mode, kind, message)) return error;
+  if (const char* const refusal = refusal_of(mode, kind)) {
+    return refuse_server(ENOTSUP, refusal, message);
+  }
   if (redis_info_field(info, "loading") == "1") {
-    return refuse_server(EAGAIN, "Redis is loading its data", message);
+    return refuse_server(EAGAIN, "the server is loading its data", message);
   }
   if (redis_info_field(info, "role") != "master") {
     return refuse_server(EROFS, "the server is a replica: a store needs its master", message);
@@ -157,9 +154,18 @@ int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std
                          message);
   }
   identity = redis_info_field(info, "run_id") + "/" + redis_info_field(info, "master_replid");
-
-  read_receipt(info, replies[1].value);
+  read_receipt(info, settings);
   return 0;
+}
+
+int RedisStoreServer::read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message) {
+  const std::vector<RedisStoreLink::Reply> replies = link.ask(std::vector<std::string>{
+      command_of({"INFO"}), command_of({"CONFIG", "GET", "*appendfsync*"})});
+  if (const int error = redis_store_failure(link, replies[0], message)) return error;
+  if (replies[1].error != 0) return redis_store_failure(link, replies[1], message);
+  std::string why;
+  const int error = learn(replies[0].value.string_value(), replies[1].value, kind, &why);
+  return error == 0 ? 0 : refuse_server(error, link.name() + ": " + why, message);
 }
 
 }  // namespace workflow

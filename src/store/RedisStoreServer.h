@@ -24,8 +24,10 @@ struct RedisStoreServer {
   int read(RedisStoreLink& link, RedisStorePlace::Kind kind, std::string* message);
 
  private:
-  int read_mode(const std::string& mode, RedisStorePlace::Kind kind, std::string* message) const;
-  // `settings`: what CONFIG GET has said.
+  // `info`: what INFO has said. `settings`: what CONFIG GET has said. Messages do not name the
+  // server.
+  int learn(const std::string& info, const protocol::RedisValue& settings,
+            RedisStorePlace::Kind kind, std::string* message);
   void read_receipt(const std::string& info, const protocol::RedisValue& settings);
 };
 
@@ -36,8 +38,9 @@ struct RedisStoreError {
   static RedisStoreError of(const std::string& text);
 };
 
-// Why there is no usable reply, with a message; 0 if there is one.
-int redis_store_failure(const RedisStoreLink::Reply& reply, std::string* message);
+// Why a server has given no usable reply, with a message that names it; 0 if it has given one.
+int redis_store_failure(const RedisStoreLink& link, const RedisStoreLink::Reply& reply,
+                        std::string* message);
 
 // The value of a line "name:value" of what INFO says; empty if there is none.
 std::string redis_info_field(const std::string& info, const std::string& name);

@@ -11,6 +11,7 @@
 #include "store/RedisStoreLink.h"
 #include "store/RedisStoreServer.h"
 #include "store/RedisWire.h"
+#include "store/StoreText.h"
 
 namespace workflow {
 
@@ -53,6 +54,15 @@ class Knowing {
   }
 
   const RedisUrl::Server& server(size_t i) const { return servers_[i]; }
+  const RedisStoreLink& link(size_t i) const { return *links_[i]; }
+  // All of them, as messages name them.
+  std::string names() const {
+    std::string names;
+    for (const RedisUrl::Server& server : servers_) {
+      names += (names.empty() ? "" : ", ") + RedisUrl::address_of(server);
+    }
+    return names;
+  }
   size_t size() const { return servers_.size(); }
 
  private:
@@ -81,20 +91,40 @@ bool read_master(const protocol::RedisValue& reply, RedisUrl::Server* master, ui
   return !master->host.empty() && master->port != 0;
 }
 
+// Why those who were asked have not answered.
+class Failures {
+ public:
+  void add(int error, const std::string& why) {
+    error_ = error;
+    // All of them may say the same of a server that is named twice.
+    if (reasons_.find(why) == std::string::npos) {
+      reasons_ += (reasons_.empty() ? "" : "; ") + why;
+    }
+  }
+  int report(const char* what, std::string* message) const {
+    *message = std::string(what) + (reasons_.empty() ? "" : ": ") + reasons_;
+    return error_;
+  }
+
+ private:
+  int error_ = EAGAIN;
+  std::string reasons_;
+};
+
 int ask_sentinels(const RedisStorePlace& place, RedisStoreTopology* topology,
                   std::string* message) {
   Knowing sentinels(place, place.server.sentinels);
-  *message = "no Sentinel knows the master \"" + place.server.master_name + "\"";
-  int error = EAGAIN;
+  const auto replies = sentinels.ask({{"SENTINEL", "MASTER", place.server.master_name}});
+  Failures failures;
+  bool any_answers = false;
   uint64_t latest = 0;
-  for (const RedisStoreLink::Reply& reply :
-       sentinels.ask({{"SENTINEL", "MASTER", place.server.master_name}})) {
+  for (size_t i = 0; i < replies.size(); i++) {
+    const RedisStoreLink::Reply& reply = replies[i];
     std::string why;
-    if (const int failure = redis_store_failure(reply, &why)) {
-      if (reply.error != 0 && topology->masters.empty()) {
-        error = failure;
-        *message = "no Sentinel answers: " + why;
-      }
+    const int failure = redis_store_failure(sentinels.link(i), reply, &why);
+    any_answers = any_answers || reply.error == 0;
+    if (failure != 0) {
+      failures.add(failure, why);
       continue;
     }
     RedisUrl::Server master;
@@ -105,7 +135,11 @@ int ask_sentinels(const RedisStorePlace& place, RedisStoreTopology* topology,
       latest = epoch;
     }
   }
-  return topology->masters.empty() ? error : 0;
+  if (!topology->masters.empty()) return 0;
+  if (!any_answers) return failures.report("no Sentinel answers", message);
+  *message = "no Sentinel knows the master " + StoreText::quoted(place.server.master_name) +
+             ": asked were " + sentinels.names();
+  return EAGAIN;
 }
 
 // `nodes`: some that may be asked.
@@ -193,25 +227,29 @@ int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server
   bool found = false;
   bool any_is_ok = false;
   MergedSlots merged;
-  int error = EAGAIN;
-  *message = "no node of the Cluster answers";
+  Failures failures;
+  std::string no_cluster;
   for (size_t i = 0; i < nodes.size(); i++) {
     const RedisStoreLink::Reply& info = replies[3 * i];
     const RedisStoreLink::Reply& slots = replies[3 * i + 1];
     const RedisStoreLink::Reply& epochs = replies[3 * i + 2];
     std::string why;
-    int failure = redis_store_failure(info, &why);
-    failure = failure != 0 ? failure : redis_store_failure(slots, &why);
-    failure = failure != 0 ? failure : redis_store_failure(epochs, &why);
+    int failure = redis_store_failure(nodes.link(i), info, &why);
+    failure = failure != 0 ? failure : redis_store_failure(nodes.link(i), slots, &why);
+    failure = failure != 0 ? failure : redis_store_failure(nodes.link(i), epochs, &why);
     if (failure != 0) {
-      const bool is_no_cluster = why.find("cluster support disabled") != std::string::npos;
-      error = is_no_cluster ? ENOTSUP : failure;
-      *message = is_no_cluster ? "the server is not part of a Cluster: say redis:// in the URL"
-                               : "no node of the Cluster answers: " + why;
+      if (why.find("cluster support disabled") != std::string::npos) {
+        no_cluster =
+            nodes.link(i).name() + ": the server is not part of a Cluster: say redis:// in the URL";
+      }
+      failures.add(failure, why);
       continue;
     }
     RedisSlots its;
-    if (!RedisSlots::parse(slots.value, nodes.server(i).host, &its)) continue;
+    if (!RedisSlots::parse(slots.value, nodes.server(i).host, &its)) {
+      failures.add(EAGAIN, nodes.link(i).name() + ": a reply makes no sense");
+      continue;
+    }
     // One that does not see most masters, or not all slots, may be cut off. It counts only if all
     // say so.
     const bool is_ok = redis_info_field(info.value.string_value(), "cluster_state") == "ok";
@@ -224,12 +262,16 @@ int ask_cluster(const RedisStorePlace& place, const std::vector<RedisUrl::Server
       found = true;
     }
   }
-  if (!found) return error;
+  if (!found && !no_cluster.empty()) {
+    *message = no_cluster;
+    return ENOTSUP;
+  }
+  if (!found) return failures.report("no node of the Cluster answers", message);
   merged.write(topology);
   const auto missing = std::count(topology->owners.begin(), topology->owners.end(), -1);
   if (missing > 0) {
     *message = "the Cluster does not hold all slots: " + std::to_string(missing) + " of " +
-               std::to_string(RedisSlots::kCount) + " have no master";
+               std::to_string(RedisSlots::kCount) + " have no master; asked were " + nodes.names();
     return EINVAL;
   }
   return 0;

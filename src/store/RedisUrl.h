@@ -28,9 +28,15 @@ struct RedisUrl {
   std::string password;
   unsigned int db = 0;
 
-  // Return 0, or a WFT_ERR_URI_* code, or ENOMEM.
-  static int parse(const std::string& text, RedisUrl* url);
-  static int parse(const ParsedURI& uri, RedisUrl* url);
+  // Return 0, or a WFT_ERR_URI_* code, or ENOMEM. `*why`, if it is not null, then says in one line
+  // what makes no sense. It shows no host or port: where the host is missing, those are a user and
+  // a password.
+  static int parse(const std::string& text, RedisUrl* url, std::string* why = nullptr);
+  static int parse(const ParsedURI& uri, RedisUrl* url, std::string* why = nullptr);
+
+  // "host:port", "[address]:port", or the path of the unix socket. Empty for Sentinels.
+  std::string address() const;
+  static std::string address_of(const Server& server);
 
   // Return the targets of connections. What is said first on each connection is the login, and the
   // number of the database if it is not 0. On a connection to a master that a Sentinel has named

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "store/StoreText.h"
+
 namespace workflow {
 
 namespace {
@@ -44,28 +46,48 @@ int check_length(const std::string& path, std::string* message) {
   return path.size() > kMaxPath ? too_long("the path", path.size(), kMaxPath) : 0;
 }
 
+int read_parameters(std::string_view parameters, SqliteLayout* layout, std::string* message) {
+  while (!parameters.empty()) {
+    const std::string_view parameter = parameters.substr(1, parameters.find('&', 1) - 1);
+    parameters.remove_prefix(1 + parameter.size());
+    const size_t equals = std::min(parameter.find('='), parameter.size());
+    const std::string_view name = parameter.substr(0, equals);
+    const std::string_view value = parameter.substr(std::min(equals + 1, parameter.size()));
+    if (name != "layout") {
+      return refuse(
+          EINVAL,
+          "unknown parameter in the URL: " + StoreText::quoted(name) + "; there is only layout",
+          message);
+    }
+    if (value != "owned" && value != "shared") {
+      return refuse(
+          EINVAL,
+          "layout in the URL is " + StoreText::quoted(value) + ": allowed are shared and owned",
+          message);
+    }
+    *layout = value == "owned" ? SqliteLayout::kOwned : SqliteLayout::kShared;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int find_sqlite_file(const std::string& url_place, std::string* path, SqliteLayout* layout,
                      std::string* message) {
   const size_t mark = std::min(url_place.find('?'), url_place.size());
   const std::string place = url_place.substr(0, mark);
-  const std::string parameters = url_place.substr(mark);
   *layout = SqliteLayout::kShared;
-  if (parameters == "?layout=owned") {
-    *layout = SqliteLayout::kOwned;
-  } else if (parameters.starts_with("?layout=") && parameters != "?layout=shared") {
-    return refuse(EINVAL, "the layout in the URL is neither shared nor owned", message);
-  } else if (!parameters.empty() && !parameters.starts_with("?layout=")) {
-    const std::string parameter = parameters.substr(1, parameters.find('=') - 1);
-    return refuse(EINVAL, "unknown parameter in the URL: " + parameter, message);
-  }
+  const std::string_view parameters = std::string_view(url_place).substr(mark);
+  if (const int error = read_parameters(parameters, layout, message)) return error;
   if (place.empty()) return refuse(EINVAL, "the URL names no file", message);
   if (place.starts_with("//")) {
     return refuse(EINVAL, "the URL names a host: write sqlite:/path, with one slash", message);
   }
-  if (place.find('\0') != std::string::npos || place.find('#') != std::string::npos) {
-    return refuse(EINVAL, "the path contains a character that is not allowed", message);
+  if (place.find('\0') != std::string::npos) {
+    return refuse(EINVAL, "the path in the URL contains a zero byte", message);
+  }
+  if (place.find('#') != std::string::npos) {
+    return refuse(EINVAL, "the path in the URL contains a #: " + place, message);
   }
   if (place.ends_with('/')) return refuse(EINVAL, "the path ends in a slash: " + place, message);
   struct stat status = {};

@@ -107,6 +107,17 @@ WFStoreTask* failed_task(const std::shared_ptr<StoreEngine>& engine, const std::
                      std::move(callback));
 }
 
+// How a URL begins that makes no sense, for a message. What follows may be a password, and what
+// stands before an "@" may be one.
+std::string beginning_of(const std::string& url) {
+  const size_t colon = url.find(':');
+  const size_t end =
+      colon == std::string::npos ? url.size() : url.find_first_not_of('/', colon + 1);
+  const std::string beginning = url.substr(0, end);
+  if (beginning.find('@') != std::string::npos) return "";
+  return (colon == std::string::npos ? ", but is " : ", but with ") + StoreText::quoted(beginning);
+}
+
 std::unique_ptr<StoreBackend> open_backend(const std::string& url,
                                            const StoreBackendOptions& options,
                                            StoreFailure* failure) {
@@ -123,11 +134,10 @@ std::unique_ptr<StoreBackend> open_backend(const std::string& url,
       url.starts_with("rediss+")) {
     return workflow::open_redis_backend(url, options, &failure->error, &failure->message);
   }
-  *failure =
-      wrong(EINVAL,
-            "the URL begins with none of sqlite:, redis://, rediss://, redis+...:// and memory: "
-            "but is " +
-                StoreText::quoted(url));
+  *failure = wrong(EINVAL,
+                   "the URL begins with none of sqlite:, redis://, rediss://, redis+...:// and "
+                   "memory:" +
+                       beginning_of(url));
   return nullptr;
 }
 

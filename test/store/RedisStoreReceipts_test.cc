@@ -31,7 +31,6 @@ using store_test::names;
 using store_test::open_backend;
 using store_test::timer;
 using store_test::url_of;
-using store_test::why_not;
 using test_support::eventually;
 using testing::HasSubstr;
 using workflow::AskRequest;

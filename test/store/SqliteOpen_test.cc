@@ -55,24 +55,6 @@ class SqliteOpen : public ::testing::Test {
   std::string message_;
 };
 
-TEST_F(SqliteOpen, WhatIsNoPathIsRefused) {
-  const std::pair<std::string, std::string> places[] = {
-      {"", "no file"},
-      {"//host/timers", "host"},
-      {path_ + "?shards=3", "shards"},
-      {path_ + "/", "slash"},
-      {"/dev/null", "regular"},
-      {directory_.path("."), "regular"},
-      {"?", "parameter"},
-      {path_ + "?layout=none", "neither"},
-  };
-  for (const auto& [place, text] : places) {
-    path_ = place;
-    EXPECT_EQ(open(), EINVAL) << place;
-    EXPECT_TRUE(says(text)) << message_;
-  }
-}
-
 TEST_F(SqliteOpen, AMissingDirectoryOrStoreIsNamed) {
   options_.create = false;
   EXPECT_EQ(open(), ENOENT);
