@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -11,6 +13,9 @@
 #include "support/RedisServer.h"
 #include "support/TempDir.h"
 #include "tutorial/DemoClient.h"
+#include "workflow/WFFacilities.h"
+#include "workflow/WFTaskFactory.h"
+#include "workflow/WFTimerStore.h"
 
 using test_support::eventually;
 using test_support::TempDir;
@@ -21,6 +26,15 @@ using tutorial_test::Program;
 using tutorial_test::RawClient;
 
 namespace {
+
+// As the demo writes times; such texts are in the order of the times.
+std::string utc_text(std::chrono::system_clock::time_point time) {
+  const time_t seconds = std::chrono::system_clock::to_time_t(time);
+  struct tm utc = {};
+  ::gmtime_r(&seconds, &utc);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc)};
+}
 
 class DemoStore : public testing::Test {
  protected:
@@ -112,8 +126,74 @@ TEST_P(DemoStores, CancelAnswersWithVerdicts) {
   ASSERT_EQ(cancelled["stored"].size(), 1U);
   EXPECT_EQ(cancelled["stored"][0]["verdict"], "done");
   EXPECT_EQ(cancelled["stored"][0]["outcome"], "cancelled");
-  EXPECT_EQ(demo.post("/cancel?name=nobody")["stored"], json::array({{{"verdict", "unknown"}}}));
+  const auto now = std::chrono::system_clock::now();
+  EXPECT_GT(cancelled["stored"][0].value("ended", ""), utc_text(now - std::chrono::hours(1)));
+  EXPECT_LE(cancelled["stored"][0].value("ended", ""), utc_text(now + std::chrono::seconds(1)));
+  const json unknown = demo.post("/cancel?name=nobody")["stored"];
+  ASSERT_EQ(unknown.size(), 1U);
+  EXPECT_EQ(unknown[0]["verdict"], "unknown");
+  EXPECT_GT(unknown[0].value("remembers_since", ""), utc_text(now - std::chrono::hours(1)));
+  EXPECT_LE(unknown[0].value("remembers_since", ""), cancelled["stored"][0].value("ended", ""));
   EXPECT_EQ(demo.get("/timers")["stored"]["count"], 0);
+}
+
+// Another program that shares the store runs the reminder.
+TEST_P(DemoStores, CancelSaysWhoRunsTheReminder) {
+  Demo demo = start();
+  WFStoreOptions options;
+  options.owner = "the worker";
+  const std::unique_ptr<WFTimerStore> store(WFTimerStore::open(url_, options));
+  ASSERT_TRUE(store);
+  WFFacilities::WaitGroup began(1);
+  WFCounterTask* const end = WFTaskFactory::create_counter_task(1, nullptr);
+  uint64_t fence = 0;
+  store->handle("other", [&](WFStoredTimer* timer) {
+    fence = timer->fence();
+    series_of(timer)->push_back(end);
+    began.done();
+  });
+  ASSERT_TRUE(store->schedule({"tea", std::chrono::seconds(0), "other"}).ok());
+  began.wait();
+  const json stored = demo.post("/cancel?name=tea")["stored"];
+  ASSERT_EQ(stored.size(), 1U);
+  EXPECT_EQ(stored[0]["verdict"], "running");
+  EXPECT_EQ(stored[0]["owner"], "the worker");
+  EXPECT_EQ(stored[0]["fence"], fence);
+  EXPECT_EQ(stored[0]["attempts"], 1);
+  EXPECT_GT(stored[0].value("lease_left_ms", 0), 0);
+  EXPECT_LE(stored[0].value("lease_left_ms", 0), 30'000);
+  end->count();
+  EXPECT_TRUE(store->close(test_support::kPatience));
+}
+
+// What the demo has in its own memory does not depend on the store.
+TEST_F(DemoStore, CancelEndsDelaysWhenTheStoreDoesNotAnswer) {
+  redis_test::RedisServer server;
+  url_ = server.url() + "&namespace=demo";
+  Demo demo = start();
+  EXPECT_EQ(remind(demo, "name=tea&ms=3600000", "").status, 201);
+  RawClient delayed = demo.begin_delay("ms=3600000&name=tea");
+  ASSERT_TRUE(demo.comes_to("tea", 1));
+  server.signal(SIGSTOP);
+  RawClient canceller(demo.port);
+  canceller.send(tutorial_test::request_for("POST", "/cancel?name=tea"));
+  EXPECT_EQ(Demo::reply_of(delayed)["state"], "cancelled");
+  server.signal(SIGCONT);
+  const json answer = Demo::reply_of(canceller);
+  EXPECT_EQ(answer["cancelled"], 1);
+  ASSERT_EQ(answer["stored"].size(), 1U);
+  EXPECT_EQ(answer["stored"][0]["verdict"], "won");
+
+  delayed = demo.begin_delay("ms=3600000&name=tea");
+  ASSERT_TRUE(demo.comes_to("tea", 1));
+  server.stop();
+  const HttpReply reply = demo.ask("POST", "/cancel?name=tea");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(Demo::parsed(reply)["name"], "tea");
+  EXPECT_EQ(Demo::parsed(reply)["cancelled"], 1);
+  EXPECT_NE(Demo::parsed(reply).value("error", ""), "");
+  EXPECT_FALSE(Demo::parsed(reply).contains("stored"));
+  EXPECT_EQ(Demo::reply_of(delayed)["state"], "cancelled");
 }
 
 TEST_F(DemoStore, RemindsInTimeAndCountsIt) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <utility>
 
 namespace {
@@ -77,12 +78,26 @@ int status_of(int error) {
   }
 }
 
-void reply_failure(WFHttpTask* task, const WFStoreResult& result) {
-  json body = {{"error", result.message}};
+// `body` is what was done besides.
+void reply_failure(WFHttpTask* task, const WFStoreResult& result, json body = json::object()) {
+  body["error"] = result.message;
   if (!result.answers.empty()) {
     body["verdict"] = name_of(result.verdict());  // in_doubt: it may have been carried out
   }
   reply_json(task, status_of(result.error), body);
+}
+
+// As in "2026-03-01T12:34:56.789Z".
+std::string text_of(std::chrono::system_clock::time_point time) {
+  const int64_t ms = milliseconds(time.time_since_epoch());
+  const auto seconds = static_cast<time_t>(ms / 1000);
+  struct tm utc = {};
+  ::gmtime_r(&seconds, &utc);
+  char date[32];
+  const size_t length = std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
+  char fraction[16];
+  std::snprintf(fraction, sizeof fraction, ".%03dZ", static_cast<int>(ms % 1000));
+  return std::string(date, length) + fraction;
 }
 
 json json_of(const WFStoreAnswer& answer) {
@@ -91,8 +106,15 @@ json json_of(const WFStoreAnswer& answer) {
     body["timer"] = answer.timer;
     body["attempts"] = answer.attempts;
   }
-  if (answer.verdict == WFStoreVerdict::kDone) {
+  if (answer.verdict == WFStoreVerdict::kRunning) {
+    body["owner"] = answer.owner;
+    body["fence"] = answer.fence;
+    body["lease_left_ms"] = milliseconds(answer.lease_left);
+  } else if (answer.verdict == WFStoreVerdict::kDone) {
     body["outcome"] = name_of(answer.outcome);
+    body["ended"] = text_of(answer.when);
+  } else if (answer.verdict == WFStoreVerdict::kUnknown) {
+    body["remembers_since"] = text_of(answer.when);
   }
   return body;
 }
@@ -128,17 +150,18 @@ void Reminders::store(WFHttpTask* task, const std::string& name, uint64_t ms,
   series_of(task)->push_back(store_->create_schedule_task(timer, std::move(stored)));
 }
 
-void Reminders::cancel(WFHttpTask* task, const std::string& name, size_t max, Answered answered) {
-  auto cancelled = [task, answered = std::move(answered)](WFStoreTask* done) {
+void Reminders::cancel(WFHttpTask* task, const std::string& name, size_t max, const json& body) {
+  auto cancelled = [task, body](WFStoreTask* done) {
     if (!done->result().ok()) {
-      reply_failure(task, done->result());
+      reply_failure(task, done->result(), body);
       return;
     }
-    json answers = json::array();
+    json all = body;
+    all["stored"] = json::array();
     for (const WFStoreAnswer& answer : done->verdicts()) {
-      answers.push_back(json_of(answer));
+      all["stored"].push_back(json_of(answer));
     }
-    answered(answers);
+    reply_json(task, HttpStatusOK, all);
   };
   series_of(task)->push_back(store_->create_cancel_task(name, max, std::move(cancelled)));
 }

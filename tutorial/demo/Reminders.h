@@ -21,12 +21,12 @@ class Reminders {
   explicit Reminders(std::unique_ptr<WFTimerStore> store);
 
   // Each of these pushes tasks on the series of a request. When the store has answered, `answered`
-  // is called with what it said. If it could not carry out the request, that is replied instead.
+  // is called with what it said. If it could not carry out the request, that is replied.
   using Answered = std::function<void(const json&)>;
   void store(WFHttpTask* task, const std::string& name, uint64_t ms, const std::string& payload,
              Answered answered);
-  // The oldest `max` of that name; `answered` gets the verdicts.
-  void cancel(WFHttpTask* task, const std::string& name, size_t max, Answered answered);
+  // The oldest `max` of that name. Replies `body` with the verdicts, or with what has failed.
+  void cancel(WFHttpTask* task, const std::string& name, size_t max, const json& body);
   // How many there are, and the first `max` of them by name; without a list if it is 0.
   void show(WFHttpTask* task, size_t max, Answered answered);
 

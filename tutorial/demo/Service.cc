@@ -134,18 +134,12 @@ void Service::cancel(WFHttpTask* task, std::string_view query_text) {
     reply_error(task, HttpStatusBadRequest, query.error());
     return;
   }
-  auto cancel_delays = [this, task, name, max](const json* stored) {
-    json body = {{"name", name}, {"cancelled", delays_.cancel(name, max)}};
-    if (stored) {
-      body["stored"] = *stored;
-    }
-    reply_json(task, HttpStatusOK, body);
-  };
+  // At once: a store that does not answer keeps no reply waiting.
+  const json body = {{"name", name}, {"cancelled", delays_.cancel(name, max)}};
   if (reminders_ && name.size() <= Reminders::kMaxName) {
-    reminders_->cancel(task, name, max,
-                       [cancel_delays](const json& stored) { cancel_delays(&stored); });
+    reminders_->cancel(task, name, max, body);
   } else {
-    cancel_delays(nullptr);
+    reply_json(task, HttpStatusOK, body);
   }
 }
 
